@@ -1,1 +1,4 @@
-//! placeholder
+//! The directory: entries, tree, indexes, planner, operations, access. No sockets, no ambient clock, no async runtime.
+
+pub mod csn;
+pub mod time;

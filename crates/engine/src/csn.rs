@@ -1,0 +1,180 @@
+//! Change sequence numbers: what orders changes between servers.
+//!
+//! The form is OpenLDAP's: `20261121024647.123456Z#000000#001#000000`, that is time to the microsecond, a count within
+//! it, the id of the server where the change was made, and a modification number that is always zero. As text and as a
+//! value a CSN has one order. Databases glued under one suffix share one [`CsnGenerator`], so that one cookie can speak
+//! for all of them.
+
+use std::fmt;
+use std::str::FromStr;
+use std::sync::{Mutex, PoisonError};
+
+use crate::time::Timestamp;
+
+/// The highest server id: OpenLDAP's ids have three hexadecimal digits.
+pub const SERVER_ID_MAX: u16 = 0xfff;
+/// The highest count within a microsecond: six hexadecimal digits.
+const COUNT_MAX: u32 = 0xff_ffff;
+
+/// One change sequence number.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Csn {
+    pub time: Timestamp,
+    /// 0..=0xffffff
+    pub count: u32,
+    /// 0..=[`SERVER_ID_MAX`]
+    pub server_id: u16,
+    /// 0..=0xffffff; zero in every CSN written by today's servers.
+    pub modification: u32,
+}
+
+/// The text that was no CSN.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CsnSyntaxError(pub String);
+
+impl fmt::Display for CsnSyntaxError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "`{}` is no change sequence number (YYYYMMDDHHMMSS.ffffffZ#cccccc#sss#mmmmmm)", self.0)
+    }
+}
+
+impl std::error::Error for CsnSyntaxError {}
+
+impl fmt::Display for Csn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "{}#{:06x}#{:03x}#{:06x}",
+            self.time.generalized_micros(),
+            self.count,
+            self.server_id,
+            self.modification
+        )
+    }
+}
+
+impl FromStr for Csn {
+    type Err = CsnSyntaxError;
+
+    /// Takes the current form and the one without a fraction of a second that OpenLDAP wrote before 2.4. The parts
+    /// after the time may have fewer digits, or two for the server id, as old ones had.
+    fn from_str(text: &str) -> Result<Self, CsnSyntaxError> {
+        let parse = || {
+            let mut parts = text.split('#');
+            let time = Timestamp::parse_generalized(parts.next()?)?;
+            let count = hex(parts.next()?, COUNT_MAX)?;
+            let server_id = u16::try_from(hex(parts.next()?, u32::from(SERVER_ID_MAX))?).ok()?;
+            let modification = hex(parts.next()?, COUNT_MAX)?;
+            parts.next().is_none().then_some(Self { time, count, server_id, modification })
+        };
+        parse().ok_or_else(|| CsnSyntaxError(text.to_owned()))
+    }
+}
+
+fn hex(text: &str, max: u32) -> Option<u32> {
+    if text.is_empty() || !text.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return None;
+    }
+    u32::from_str_radix(text, 16).ok().filter(|n| *n <= max)
+}
+
+/// Gives out CSNs that only ever rise: later than the clock's last reading, than every one given before, and than every
+/// one it was shown by [`CsnGenerator::observe`].
+#[derive(Debug)]
+pub struct CsnGenerator {
+    server_id: u16,
+    last: Mutex<(Timestamp, u32)>,
+}
+
+impl CsnGenerator {
+    /// `server_id`: 0 for a server that does not replicate. Larger ids than [`SERVER_ID_MAX`] are cut to it; the
+    /// configuration refuses them before.
+    pub fn new(server_id: u16) -> Self {
+        Self { server_id: server_id.min(SERVER_ID_MAX), last: Mutex::new((Timestamp(i64::MIN), 0)) }
+    }
+
+    pub fn server_id(&self) -> u16 {
+        self.server_id
+    }
+
+    /// The next CSN: `now` when that is new, else one count after the last one. A clock that steps back costs nothing
+    /// but counts; after 16,777,215 of them the microsecond itself moves on.
+    pub fn next(&self, now: Timestamp) -> Csn {
+        let mut last = self.lock();
+        *last = match *last {
+            (time, _) if now > time => (now, 0),
+            (time, count) if count < COUNT_MAX => (time, count + 1),
+            (time, _) => (Timestamp(time.0 + 1), 0),
+        };
+        Csn { time: last.0, count: last.1, server_id: self.server_id, modification: 0 }
+    }
+
+    /// Learns of a stored CSN of our own server id: none that is given out later will be lower.
+    /// CSNs of other servers are ignored, their clocks do not bind ours.
+    pub fn observe(&self, csn: &Csn) {
+        if csn.server_id == self.server_id {
+            let mut last = self.lock();
+            *last = (*last).max((csn.time, csn.count));
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, (Timestamp, u32)> {
+        // The pair is written in one assignment: a panic elsewhere cannot leave it half done.
+        self.last.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_form() {
+        let check = |text: &str, canonical: &str| {
+            let csn: Csn = text.parse().unwrap();
+            assert_eq!(csn.to_string(), canonical);
+        };
+        let full = "20261121024647.123456Z#0000ab#00f#000000";
+        check(full, full);
+        check("20070101000000Z#000001#00#000000", "20070101000000.000000Z#000001#000#000000");
+        for bad in [
+            "",
+            "20261121024647.123456Z",
+            "20261121024647.123456Z#000000#000",
+            "x#0#0#0",
+            "20261121024647.123456Z#000000#1000#000000",
+            "20261121024647.123456Z#000000#000#000000#",
+            "20261121024647.123456Z#+00001#000#000000",
+        ] {
+            assert_eq!(bad.parse::<Csn>(), Err(CsnSyntaxError(bad.to_owned())));
+        }
+    }
+
+    #[test]
+    fn rises_whatever_the_clock_does() {
+        let generator = CsnGenerator::new(1);
+        let mut last = generator.next(Timestamp(1_000));
+        for now in [1_000, 1_001, 5, 0, 1_001, 2_000, 2_000] {
+            let csn = generator.next(Timestamp(now));
+            assert!(csn > last && csn.to_string() > last.to_string(), "{csn} after {last}");
+            last = csn;
+        }
+    }
+
+    #[test]
+    fn a_full_count_moves_the_time() {
+        let generator = CsnGenerator::new(1);
+        generator.observe(&Csn { time: Timestamp(7), count: COUNT_MAX, server_id: 1, modification: 0 });
+        assert_eq!(
+            generator.next(Timestamp(3)),
+            Csn { time: Timestamp(8), count: 0, server_id: 1, modification: 0 }
+        );
+    }
+
+    #[test]
+    fn only_our_own_server_binds_us() {
+        let generator = CsnGenerator::new(1);
+        generator.observe(&Csn { time: Timestamp(900), count: 0, server_id: 2, modification: 0 });
+        assert_eq!(generator.next(Timestamp(5)).time, Timestamp(5));
+    }
+}

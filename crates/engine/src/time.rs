@@ -1,0 +1,292 @@
+//! Time and randomness as parameters: the engine reads no clock and no entropy of its own, so that every run can be
+//! replayed from a seed.
+
+use std::fmt;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+
+use uuid::Uuid;
+
+const MICROS_PER_SECOND: i64 = 1_000_000;
+const SECONDS_PER_DAY: i64 = 86_400;
+
+/// A point in time: microseconds since 1970-01-01T00:00:00Z, without leap seconds.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Timestamp(pub i64);
+
+/// A reading of a clock that never goes back: nanoseconds since an arbitrary start. For deadlines, never for storage.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Monotonic(pub u64);
+
+/// Where the engine learns what time it is.
+pub trait Clock: Send + Sync + fmt::Debug {
+    /// The time of day. May jump either way when an administrator sets the clock.
+    fn now(&self) -> Timestamp;
+    /// The time since some start; never decreases.
+    fn monotonic(&self) -> Monotonic;
+}
+
+/// Where the engine gets unpredictable bytes from.
+pub trait RandomSource: Send + Sync + fmt::Debug {
+    fn fill(&self, bytes: &mut [u8]);
+}
+
+impl Timestamp {
+    pub fn from_seconds(seconds: i64) -> Self {
+        Self(seconds.saturating_mul(MICROS_PER_SECOND))
+    }
+
+    /// Whole seconds since the epoch, rounded down.
+    pub fn seconds(self) -> i64 {
+        self.0.div_euclid(MICROS_PER_SECOND)
+    }
+
+    /// The microseconds within the second, 0..=999_999.
+    pub fn subsec_micros(self) -> u32 {
+        u32::try_from(self.0.rem_euclid(MICROS_PER_SECOND)).unwrap_or(0)
+    }
+
+    /// The calendar fields in UTC (proleptic Gregorian).
+    pub fn civil(self) -> CivilTime {
+        let seconds = self.seconds();
+        let (year, month, day) = civil_from_days(seconds.div_euclid(SECONDS_PER_DAY));
+        let of_day = seconds.rem_euclid(SECONDS_PER_DAY) as u32;
+        CivilTime {
+            year,
+            month,
+            day,
+            hour: of_day / 3600,
+            minute: of_day / 60 % 60,
+            second: of_day % 60,
+            micros: self.subsec_micros(),
+        }
+    }
+
+    /// The time of these calendar fields in UTC; `None` when a field is out of its range.
+    pub fn from_civil(t: CivilTime) -> Option<Self> {
+        let valid = (1..=12).contains(&t.month)
+            && (1..=days_in_month(t.year, t.month)).contains(&t.day)
+            && t.hour < 24
+            && t.minute < 60
+            && t.second < 60
+            && t.micros < 1_000_000;
+        if !valid {
+            return None;
+        }
+        let days = days_from_civil(t.year, t.month, t.day);
+        let seconds =
+            days.checked_mul(SECONDS_PER_DAY)? + i64::from(t.hour * 3600 + t.minute * 60 + t.second);
+        seconds.checked_mul(MICROS_PER_SECOND)?.checked_add(i64::from(t.micros)).map(Timestamp)
+    }
+
+    /// `YYYYMMDDHHMMSSZ`: generalizedTime to the second, as in createTimestamp (RFC 4517 section 3.3.13).
+    pub fn generalized(self) -> String {
+        let t = self.civil();
+        format!("{:04}{:02}{:02}{:02}{:02}{:02}Z", t.year, t.month, t.day, t.hour, t.minute, t.second)
+    }
+
+    /// `YYYYMMDDHHMMSS.ffffffZ`: generalizedTime to the microsecond, as it stands in a CSN.
+    pub fn generalized_micros(self) -> String {
+        let t = self.civil();
+        format!(
+            "{:04}{:02}{:02}{:02}{:02}{:02}.{:06}Z",
+            t.year, t.month, t.day, t.hour, t.minute, t.second, t.micros
+        )
+    }
+
+    /// Reads `YYYYMMDDHHMMSS[.f{1,6}]Z`, the two forms written above; other generalizedTime forms are the schema's.
+    pub fn parse_generalized(text: &str) -> Option<Self> {
+        let (whole, rest) = text.as_bytes().split_at_checked(14)?;
+        let field = |range: std::ops::Range<usize>| digits(whole.get(range)?);
+        let micros = match rest {
+            b"Z" => 0,
+            [b'.', fraction @ .., b'Z'] if (1..=6).contains(&fraction.len()) => {
+                digits(fraction)? * 10u32.pow(6 - fraction.len() as u32)
+            }
+            _ => return None,
+        };
+        Self::from_civil(CivilTime {
+            year: i64::from(field(0..4)?),
+            month: field(4..6)?,
+            day: field(6..8)?,
+            hour: field(8..10)?,
+            minute: field(10..12)?,
+            second: field(12..14)?,
+            micros,
+        })
+    }
+}
+
+/// Calendar fields in UTC.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct CivilTime {
+    pub year: i64,
+    /// 1..=12
+    pub month: u32,
+    /// 1..=31
+    pub day: u32,
+    pub hour: u32,
+    pub minute: u32,
+    pub second: u32,
+    /// Microseconds within the second.
+    pub micros: u32,
+}
+
+fn digits(bytes: &[u8]) -> Option<u32> {
+    bytes.iter().try_fold(0u32, |n, b| b.is_ascii_digit().then(|| n * 10 + u32::from(b - b'0')))
+}
+
+/// Days since 1970-01-01, counting years from March so that the leap day comes last.
+fn days_from_civil(year: i64, month: u32, day: u32) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let month_from_march = i64::from((month + 9) % 12);
+    let day_of_year = (153 * month_from_march + 2) / 5 + i64::from(day) - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+fn civil_from_days(days: i64) -> (i64, u32, u32) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let month_from_march = (5 * day_of_year + 2) / 153;
+    let day = (day_of_year - (153 * month_from_march + 2) / 5 + 1) as u32;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 } as u32;
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+fn days_in_month(year: i64, month: u32) -> u32 {
+    match month {
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// A version 7 UUID (RFC 9562 section 5.7): the milliseconds of `now`, then randomness. Entries added near each other
+/// in time lie near each other in the entryUUID index.
+pub fn new_uuid(now: Timestamp, random: &dyn RandomSource) -> Uuid {
+    let mut bytes = [0; 10];
+    random.fill(&mut bytes);
+    let millis = u64::try_from(now.0.div_euclid(1000)).unwrap_or(0);
+    uuid::Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid()
+}
+
+/// A clock that stands still until told otherwise: for tests and simulations.
+#[derive(Debug, Default)]
+pub struct ManualClock {
+    micros: AtomicI64,
+    monotonic: AtomicU64,
+}
+
+impl ManualClock {
+    pub fn new(now: Timestamp) -> Self {
+        Self { micros: AtomicI64::new(now.0), monotonic: AtomicU64::new(0) }
+    }
+
+    /// Moves both clocks forward.
+    pub fn advance_micros(&self, micros: u32) {
+        self.micros.fetch_add(i64::from(micros), Ordering::SeqCst);
+        self.monotonic.fetch_add(u64::from(micros) * 1000, Ordering::SeqCst);
+    }
+
+    /// Sets the time of day, also backwards; the monotonic clock is untouched.
+    pub fn set(&self, now: Timestamp) {
+        self.micros.store(now.0, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Timestamp {
+        Timestamp(self.micros.load(Ordering::SeqCst))
+    }
+
+    fn monotonic(&self) -> Monotonic {
+        Monotonic(self.monotonic.load(Ordering::SeqCst))
+    }
+}
+
+/// A reproducible stream of bytes (SplitMix64): for tests and simulations, never for secrets.
+#[derive(Debug)]
+pub struct SeededRandom(Mutex<u64>);
+
+impl SeededRandom {
+    pub fn new(seed: u64) -> Self {
+        Self(Mutex::new(seed))
+    }
+}
+
+impl RandomSource for SeededRandom {
+    fn fill(&self, bytes: &mut [u8]) {
+        let mut state = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        for chunk in bytes.chunks_mut(8) {
+            *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+            let mut z = *state;
+            z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+            z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+            z ^= z >> 31;
+            for (to, from) in chunk.iter_mut().zip(z.to_be_bytes()) {
+                *to = from;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generalized_time_round_trips() {
+        let check = |micros: i64, text: &str| {
+            assert_eq!(Timestamp(micros).generalized_micros(), text);
+            assert_eq!(Timestamp::parse_generalized(text), Some(Timestamp(micros)));
+        };
+        check(0, "19700101000000.000000Z");
+        check(-1, "19691231235959.999999Z");
+        check(951_782_400_000_000, "20000229000000.000000Z");
+        check(1_795_229_207_123_456, "20261121024647.123456Z");
+        check(253_402_300_799_999_999, "99991231235959.999999Z");
+        assert_eq!(
+            Timestamp::parse_generalized("20261121024647Z").map(Timestamp::seconds),
+            Some(1_795_229_207)
+        );
+    }
+
+    #[test]
+    fn every_day_of_eight_centuries_round_trips() {
+        for day in -150_000..150_000 {
+            let (y, m, d) = civil_from_days(day);
+            assert_eq!(days_from_civil(y, m, d), day, "{y}-{m}-{d}");
+        }
+    }
+
+    #[test]
+    fn refuses_what_is_not_a_time() {
+        for text in [
+            "",
+            "2026",
+            "20261321024647Z",
+            "20260229024647Z",
+            "20261121024647",
+            "20261121024660Z",
+            "20261121024647.Z",
+            "20261121024647.1234567Z",
+            "2026112102464é",
+        ] {
+            assert_eq!(Timestamp::parse_generalized(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn uuids_carry_the_time_and_the_version() {
+        let uuid = new_uuid(Timestamp(1_795_229_207_123_456), &SeededRandom::new(7));
+        assert_eq!(uuid.get_version_num(), 7);
+        assert_eq!(uuid.as_u128() >> 80, 1_795_229_207_123);
+    }
+}
