@@ -1,0 +1,1 @@
+//! The process: background, pid and argument files, user, group and root directory, signals.
