@@ -1,1 +1,5 @@
-//! placeholder
+//! Generated directories, deterministic from a seed, for demonstrations, tests and measurements.
+//!
+//! This crate depends on `larix-proto` alone and knows no server: what it makes loads into any LDAP server.
+
+pub mod generate;
