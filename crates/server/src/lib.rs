@@ -4,5 +4,6 @@
 //! (no I/O in it), [`session`] knows who asks, [`dispatch`] hands the request to the directory, and the answer goes
 //! back the same way in one write.
 
+pub mod config;
 pub mod daemon;
 pub mod listener;

@@ -1,0 +1,134 @@
+//! Errors that say which file, line and word, and the notes on what was accepted without effect.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+/// Where a setting was written.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Origin {
+    /// A line of a slapd.conf or of a file it includes.
+    Line { file: Arc<PathBuf>, line: u32 },
+    /// A value below cn=config.
+    Value { dn: Arc<str>, attribute: String },
+    /// A flag or a default.
+    BuiltIn,
+}
+
+impl fmt::Display for Origin {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line { file, line } => write!(f, "{}:{line}", file.display()),
+            Self::Value { dn, attribute } => write!(f, "{dn}: {attribute}"),
+            Self::BuiltIn => f.write_str("built-in default"),
+        }
+    }
+}
+
+/// What is wrong with a configuration, where, and how to mend it.
+///
+/// `Display` renders `file:line:column: message`, the line with a caret below the word, and the help.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigError {
+    pub origin: Origin,
+    /// The physical line as written and the 1-based column (in characters) and width of the word at fault.
+    pub excerpt: Option<Excerpt>,
+    pub message: String,
+    pub help: Option<String>,
+    /// The `include` lines that led here, innermost first.
+    pub included_from: Vec<Origin>,
+}
+
+/// One source line and the part of it that is meant.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Excerpt {
+    pub text: String,
+    pub column: usize,
+    pub width: usize,
+}
+
+impl ConfigError {
+    pub fn new(origin: Origin, message: impl Into<String>) -> Self {
+        Self { origin, excerpt: None, message: message.into(), help: None, included_from: Vec::new() }
+    }
+
+    pub fn with_help(mut self, help: impl Into<String>) -> Self {
+        self.help = Some(help.into());
+        self
+    }
+
+    pub fn with_excerpt(mut self, excerpt: Excerpt) -> Self {
+        self.excerpt = Some(excerpt);
+        self
+    }
+}
+
+impl fmt::Display for ConfigError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (&self.origin, &self.excerpt) {
+            (Origin::BuiltIn, _) => f.write_str(&self.message)?,
+            (origin, Some(excerpt)) => write!(f, "{origin}:{}: {}", excerpt.column, self.message)?,
+            (origin, None) => write!(f, "{origin}: {}", self.message)?,
+        }
+        if let Some(excerpt) = &self.excerpt {
+            // A tab in the text stays a tab below it, so that the caret stands under its word.
+            let lead: String = excerpt
+                .text
+                .chars()
+                .take(excerpt.column.saturating_sub(1))
+                .map(|c| if c == '\t' { '\t' } else { ' ' })
+                .collect();
+            let carets = "^".repeat(excerpt.width.max(1));
+            write!(f, "\n    | {}\n    | {lead}{carets}", excerpt.text)?;
+        }
+        if let Some(help) = &self.help {
+            write!(f, "\n    = help: {help}")?;
+        }
+        for from in &self.included_from {
+            write!(f, "\n    = included from {from}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for ConfigError {}
+
+/// Something accepted that has no effect, or less than it had in OpenLDAP.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Note {
+    pub origin: Origin,
+    pub text: String,
+}
+
+impl fmt::Display for Note {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}: {}", self.origin, self.text)
+    }
+}
+
+/// All notes of one configuration, in the order they came up.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Notes(Vec<Note>);
+
+impl Notes {
+    pub fn push(&mut self, origin: Origin, text: impl Into<String>) {
+        self.0.push(Note { origin, text: text.into() });
+    }
+
+    pub fn iter(&self) -> std::slice::Iter<'_, Note> {
+        self.0.iter()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl<'a> IntoIterator for &'a Notes {
+    type Item = &'a Note;
+    type IntoIter = std::slice::Iter<'a, Note>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}

@@ -1,0 +1,16 @@
+//! Configuration: one typed model, read from slapd.conf, from slapd.d or from flags.
+//!
+//! A slapd.conf line and a value of an olc attribute are the same directive with the same arguments: both go through
+//! the one table in [`directives`] and its handlers.
+
+mod diagnostic;
+mod model;
+mod quick_start;
+mod settings;
+mod slapd_conf;
+mod slapd_d;
+pub mod values;
+
+pub use diagnostic::{ConfigError, Excerpt, Note, Notes, Origin};
+pub use model::*;
+pub use settings::{Setting, Settings};

@@ -1,0 +1,310 @@
+//! The typed configuration: what slapd.conf, slapd.d and the flags of `larix serve` all become.
+//!
+//! A [`Config`] is complete and validated when it exists: nothing in it needs parsing again. Beside the typed
+//! fields each section keeps its [`Settings`], the values as an administrator reads them under `cn=config`.
+
+use std::path::{Path, PathBuf};
+
+use super::diagnostic::{ConfigError, Notes, Origin};
+use super::settings::Settings;
+use super::values::{
+    AuthzPolicy, AuthzRegexp, ConfigDn, Disallowed, Allowed, EnvFlags, IndexLine, LimitRule, LogLevel, Requirements,
+    Restrictions, SearchLimits, SecurityFactors, ServerId, TcpBuffer, Subordinate, TlsSettings, SaslSettings,
+};
+
+/// The whole configuration of one server. Immutable once published.
+#[derive(Debug, Clone)]
+pub struct Config {
+    pub source: Source,
+    pub global: Global,
+    pub frontend: Frontend,
+    /// In configuration order. `database config` is always there and always first, as `{0}config`.
+    pub databases: Vec<Database>,
+    pub backends: Vec<Backend>,
+    pub modules: Vec<ModuleList>,
+    /// What was accepted and has no effect, and why.
+    pub notes: Notes,
+}
+
+/// Where a configuration came from.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Source {
+    /// A slapd.conf; absolute or as it was given.
+    File(PathBuf),
+    /// A slapd.d directory.
+    Directory(PathBuf),
+    /// Flags alone.
+    QuickStart,
+}
+
+/// Settings of the server as a whole: `cn=config`.
+#[derive(Debug, Clone)]
+pub struct Global {
+    pub pid_file: Option<PathBuf>,
+    pub args_file: Option<PathBuf>,
+    pub log_level: LogLevel,
+    pub log_file: Option<PathBuf>,
+    /// `logfile-only`: nothing goes to standard error or syslog once the log file is open.
+    pub log_file_only: bool,
+    /// One without a URL, or one per peer: the own one is found by the listener's URL.
+    pub server_ids: Vec<ServerId>,
+    /// Seconds without a request after which a connection is closed; 0 = never.
+    pub idle_timeout: u32,
+    /// Seconds a blocked write may wait; 0 = for ever.
+    pub write_timeout: u32,
+    /// Requests that may wait on an anonymous connection.
+    pub conn_max_pending: u32,
+    /// Requests that may wait on an authenticated connection.
+    pub conn_max_pending_auth: u32,
+    /// Bytes in one message from an anonymous connection.
+    pub sockbuf_max_incoming: u64,
+    /// Bytes in one message from an authenticated connection.
+    pub sockbuf_max_incoming_auth: u64,
+    /// Nesting of filters in a search request.
+    pub max_filter_depth: u32,
+    /// URLs answered when no database holds a name.
+    pub referrals: Vec<String>,
+    /// LDIF files whose attributes are added to the root DSE.
+    pub root_dse_files: Vec<PathBuf>,
+    pub allow: Allowed,
+    pub disallow: Disallowed,
+    pub authz_policy: AuthzPolicy,
+    pub authz_regexps: Vec<AuthzRegexp>,
+    /// Tagging options (`lang-` is a prefix, `x-hidden` a whole option). Default: `lang-`.
+    pub attribute_options: Vec<String>,
+    /// printf format of a crypt(3) salt.
+    pub password_crypt_salt_format: Option<String>,
+    pub tls: TlsSettings,
+    pub sasl: SaslSettings,
+    /// Security strength given to connections over ldapi://.
+    pub local_ssf: u32,
+    /// `gentlehup`: SIGHUP lets connections end by themselves.
+    pub gentle_hup: bool,
+    pub reverse_lookup: bool,
+    /// Wanted worker threads, if given. A hint: Larix runs one event loop a core.
+    pub threads: Option<u32>,
+    pub tool_threads: u32,
+    pub tcp_buffers: Vec<TcpBuffer>,
+    pub settings: Settings,
+}
+
+impl Default for Global {
+    fn default() -> Self {
+        Self {
+            pid_file: None,
+            args_file: None,
+            log_level: LogLevel::default(),
+            log_file: None,
+            log_file_only: false,
+            server_ids: Vec::new(),
+            idle_timeout: 0,
+            write_timeout: 0,
+            conn_max_pending: 100,
+            conn_max_pending_auth: 1000,
+            sockbuf_max_incoming: 262_143,
+            sockbuf_max_incoming_auth: 16_777_215,
+            max_filter_depth: 1000,
+            referrals: Vec::new(),
+            root_dse_files: Vec::new(),
+            allow: Allowed::default(),
+            disallow: Disallowed::default(),
+            authz_policy: AuthzPolicy::None,
+            authz_regexps: Vec::new(),
+            attribute_options: vec!["lang-".to_owned()],
+            password_crypt_salt_format: None,
+            tls: TlsSettings::default(),
+            sasl: SaslSettings::default(),
+            local_ssf: 71,
+            gentle_hup: false,
+            reverse_lookup: false,
+            threads: None,
+            tool_threads: 1,
+            tcp_buffers: Vec::new(),
+            settings: Settings::default(),
+        }
+    }
+}
+
+/// What holds for every database unless it says otherwise: `olcDatabase={-1}frontend,cn=config`.
+#[derive(Debug, Clone, Default)]
+pub struct Frontend {
+    pub default_search_base: Option<ConfigDn>,
+    /// Schemes for new passwords, with braces, as given (`{SSHA}`). Empty: the server's own default.
+    pub password_hash: Vec<String>,
+    /// Default `cn=Subschema`.
+    pub schema_dn: Option<ConfigDn>,
+    pub sort_values: Vec<String>,
+    /// Access rules evaluated after those of the database, and for the root DSE and cn=Subschema.
+    pub access: Vec<AccessLine>,
+    pub shared: Shared,
+    pub overlays: Vec<Overlay>,
+    pub settings: Settings,
+}
+
+/// What the frontend and every database have alike. A database starts from a copy of the frontend's.
+#[derive(Debug, Clone, Default)]
+pub struct Shared {
+    pub search_limits: SearchLimits,
+    /// First match wins; without one `search_limits` hold.
+    pub limits: Vec<LimitRule>,
+    pub read_only: bool,
+    pub requirements: Requirements,
+    pub restrictions: Restrictions,
+    pub security: SecurityFactors,
+    pub add_content_acl: bool,
+    /// Aliases followed one after another.
+    pub max_deref_depth: u32,
+}
+
+/// One line of `access to ...`, in order.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AccessLine {
+    /// From `to` on, words separated by one space, quoted where they must be.
+    pub text: String,
+    pub origin: Origin,
+}
+
+/// One `database` section.
+#[derive(Debug, Clone)]
+pub struct Database {
+    pub kind: DatabaseKind,
+    pub suffixes: Vec<ConfigDn>,
+    pub root_dn: Option<ConfigDn>,
+    /// Clear text or `{SCHEME}...`.
+    pub root_password: Option<Vec<u8>>,
+    pub access: Vec<AccessLine>,
+    pub shared: Shared,
+    /// Maintain creatorsName, modifyTimestamp and the like. Default on.
+    pub last_mod: bool,
+    /// Maintain authTimestamp.
+    pub last_bind: bool,
+    pub last_bind_precision: u32,
+    /// Glued below the database whose suffix is above.
+    pub subordinate: Option<Subordinate>,
+    pub hidden: bool,
+    pub disabled: bool,
+    /// None: as the kind defaults (on for databases with entries).
+    pub monitoring: Option<bool>,
+    pub multi_provider: bool,
+    pub sync_use_subentry: bool,
+    /// `syncrepl` lines as given; the consumer parses them.
+    pub sync_replication: Vec<String>,
+    pub update_dn: Option<ConfigDn>,
+    pub update_refs: Vec<String>,
+    pub extra_attributes: Vec<String>,
+    pub overlays: Vec<Overlay>,
+    /// Where the section starts.
+    pub origin: Origin,
+    pub settings: Settings,
+}
+
+/// The kind of a database and what only that kind has.
+#[derive(Debug, Clone)]
+pub enum DatabaseKind {
+    Mdb(MdbSettings),
+    /// `database config`: cn=config itself.
+    Config,
+    Monitor,
+    /// Keeps nothing, answers success.
+    Null { bind_allowed: bool, search_answers: bool },
+    /// Known to OpenLDAP, not served here: refused when the server starts, accepted by tools that only parse.
+    Foreign(ForeignKind),
+}
+
+impl DatabaseKind {
+    /// OpenLDAP's name of the kind, as after `database` and in `olcDatabase`.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Mdb(_) => "mdb",
+            Self::Config => "config",
+            Self::Monitor => "monitor",
+            Self::Null { .. } => "null",
+            Self::Foreign(foreign) => foreign.name,
+        }
+    }
+}
+
+/// A database kind that OpenLDAP has and this server does not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct ForeignKind {
+    pub name: &'static str,
+}
+
+/// Settings of `database mdb`.
+#[derive(Debug, Clone, Default)]
+pub struct MdbSettings {
+    pub directory: PathBuf,
+    pub index: Vec<IndexLine>,
+    /// `dbnosync`: commits without waiting for the disk.
+    pub no_sync: bool,
+    pub checkpoint: Option<Checkpoint>,
+    /// File mode of the database's files; default 0600.
+    pub mode: Option<u32>,
+    /// Bytes; larger entries are refused. 0 = no limit.
+    pub max_entry_size: u64,
+    pub env_flags: EnvFlags,
+    /// Accepted, without effect: the map is as large as it needs to be.
+    pub max_size: Option<u64>,
+    pub max_readers: Option<u32>,
+    pub search_stack: Option<u32>,
+    pub rtxn_size: Option<u32>,
+}
+
+/// `checkpoint <kbyte> <min>`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Checkpoint {
+    pub kilobytes: u32,
+    pub minutes: u32,
+}
+
+/// One `overlay` below the frontend or a database.
+#[derive(Debug, Clone)]
+pub struct Overlay {
+    /// OpenLDAP's name: `syncprov`, `memberof`...
+    pub name: String,
+    pub disabled: bool,
+    pub origin: Origin,
+    /// Its directives by olc attribute, in order.
+    pub settings: Settings,
+}
+
+/// `backend <type>`: settings shared by all databases of a kind.
+#[derive(Debug, Clone)]
+pub struct Backend {
+    pub name: String,
+    pub settings: Settings,
+}
+
+/// One `cn=module{n}` entry.
+#[derive(Debug, Clone, Default)]
+pub struct ModuleList {
+    pub settings: Settings,
+}
+
+/// What `larix serve` asks for when there is no file.
+#[derive(Debug, Clone)]
+pub struct QuickStart {
+    pub suffix: String,
+    pub directory: PathBuf,
+    /// Default `cn=admin,<suffix>`.
+    pub root_dn: Option<String>,
+    /// A hashed password (`{ARGON2}...`); without one nobody can bind as root.
+    pub root_password: Option<Vec<u8>>,
+}
+
+impl Config {
+    /// Reads a slapd.conf and all it includes.
+    pub fn from_slapd_conf(path: &Path) -> Result<Self, ConfigError> {
+        super::slapd_conf::read(path)
+    }
+
+    /// Reads a slapd.d directory.
+    pub fn from_slapd_d(path: &Path) -> Result<Self, ConfigError> {
+        super::slapd_d::read(path)
+    }
+
+    /// A directory with safe defaults and sensible indexes, for `larix serve --suffix`.
+    pub fn quick_start(start: &QuickStart) -> Result<Self, ConfigError> {
+        super::quick_start::build(start)
+    }
+}

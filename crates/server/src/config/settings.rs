@@ -1,0 +1,47 @@
+//! The values of a section as `cn=config` shows them.
+
+/// olc attributes with their values, in the order they were set.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Settings(Vec<Setting>);
+
+/// One olc attribute. Values carry no `{n}`: that is added when an entry is made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Setting {
+    /// The attribute's name as the directive table spells it.
+    pub attribute: &'static str,
+    pub values: Vec<Vec<u8>>,
+}
+
+impl Settings {
+    /// Appends a value.
+    pub fn add(&mut self, attribute: &'static str, value: Vec<u8>) {
+        match self.0.iter_mut().find(|setting| setting.attribute == attribute) {
+            Some(setting) => setting.values.push(value),
+            None => self.0.push(Setting { attribute, values: vec![value] }),
+        }
+    }
+
+    /// Sets the only value.
+    pub fn set(&mut self, attribute: &'static str, value: Vec<u8>) {
+        match self.0.iter_mut().find(|setting| setting.attribute == attribute) {
+            Some(setting) => setting.values = vec![value],
+            None => self.0.push(Setting { attribute, values: vec![value] }),
+        }
+    }
+
+    /// The values of an attribute, matched without regard to case; empty when it is not set.
+    pub fn get(&self, attribute: &str) -> &[Vec<u8>] {
+        self.0
+            .iter()
+            .find(|setting| setting.attribute.eq_ignore_ascii_case(attribute))
+            .map_or(&[], |setting| setting.values.as_slice())
+    }
+
+    pub fn iter(&self) -> std::slice::Iter<'_, Setting> {
+        self.0.iter()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}

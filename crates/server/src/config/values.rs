@@ -1,0 +1,73 @@
+//! The typed values of directives, each with the parser of its text.
+
+mod features;
+mod limits;
+mod security;
+
+pub use features::{Allowed, Disallowed, LogLevel, Requirements, Restrictions, SecurityFactors};
+pub use limits::{Hard, LimitRule, LimitSubject, PagedTotal, SearchLimits, SizeLimit, Soft, TimeLimit, Unchecked};
+pub use security::{AuthzPolicy, AuthzRegexp, SaslSettings, TlsSettings, TlsVerify};
+
+use std::fmt;
+
+/// A DN of the configuration.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigDn {
+    /// As written.
+    pub text: String,
+}
+
+impl fmt::Display for ConfigDn {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+/// `serverID <number> [<url>]`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ServerId {
+    /// 0..=4095.
+    pub number: u16,
+    /// Of the listener that makes this number ours.
+    pub url: Option<String>,
+}
+
+/// `subordinate [advertise]`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Subordinate {
+    Glued,
+    /// Also listed in namingContexts.
+    Advertised,
+}
+
+/// `tcp-buffer [listener=<url>] [{read|write}=]<bytes>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TcpBuffer {
+    pub listener: Option<String>,
+    pub read: Option<u32>,
+    pub write: Option<u32>,
+}
+
+/// One `index` line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct IndexLine {
+    /// Attribute descriptions; `default` is spelled [`IndexLine::DEFAULT`].
+    pub attributes: Vec<String>,
+    /// `pres`, `eq`, `sub`... lower case; empty: those of the default line.
+    pub kinds: Vec<String>,
+}
+
+impl IndexLine {
+    /// The attribute name that sets the kinds of lines without any.
+    pub const DEFAULT: &'static str = "default";
+}
+
+/// LMDB's environment flags; all but `nosync` and `nometasync` are accepted without effect.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct EnvFlags {
+    pub no_sync: bool,
+    pub no_meta_sync: bool,
+    pub write_map: bool,
+    pub map_async: bool,
+    pub no_read_ahead: bool,
+}

@@ -1,0 +1,67 @@
+//! Identity mapping, TLS and SASL settings.
+
+use std::path::PathBuf;
+
+/// `authz-policy`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum AuthzPolicy {
+    #[default]
+    None,
+    From,
+    To,
+    Any,
+    All,
+}
+
+/// `authz-regexp <match> <replace>`: tried in order, the first that matches maps the name.
+#[derive(Debug, Clone)]
+pub struct AuthzRegexp {
+    /// As written; matched against the whole normalized name, without regard to case.
+    pub pattern: String,
+    /// A DN or an LDAP URL with `$1`...`$9`.
+    pub replacement: String,
+    pub regex: regex::Regex,
+}
+
+/// The `TLS*` directives.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct TlsSettings {
+    pub ca_certificate_file: Option<PathBuf>,
+    pub ca_certificate_path: Option<PathBuf>,
+    pub certificate_file: Option<PathBuf>,
+    pub certificate_key_file: Option<PathBuf>,
+    /// DER.
+    pub ca_certificate: Option<Vec<u8>>,
+    /// DER.
+    pub certificate: Option<Vec<u8>>,
+    /// DER.
+    pub certificate_key: Option<Vec<u8>>,
+    pub cipher_suite: Option<String>,
+    /// As `3.3` is TLS 1.2.
+    pub protocol_min: Option<String>,
+    pub verify_client: TlsVerify,
+    pub crl_check: Option<String>,
+    pub crl_file: Option<PathBuf>,
+    pub dh_param_file: Option<PathBuf>,
+    pub ec_name: Option<String>,
+}
+
+/// `TLSVerifyClient`.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum TlsVerify {
+    #[default]
+    Never,
+    Allow,
+    Try,
+    Demand,
+}
+
+/// The `sasl-*` directives.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct SaslSettings {
+    pub host: Option<String>,
+    pub realm: Option<String>,
+    /// As written; none: `noplain,noanonymous`.
+    pub secprops: Option<String>,
+    pub channel_binding: Option<String>,
+}
