@@ -8,8 +8,9 @@ use std::path::{Path, PathBuf};
 use super::diagnostic::{ConfigError, Notes, Origin};
 use super::settings::Settings;
 use super::values::{
-    AuthzPolicy, AuthzRegexp, ConfigDn, Disallowed, Allowed, EnvFlags, IndexLine, LimitRule, LogLevel, Requirements,
-    Restrictions, SearchLimits, SecurityFactors, ServerId, TcpBuffer, Subordinate, TlsSettings, SaslSettings,
+    Allowed, AuthzPolicy, AuthzRegexp, ConfigDn, Disallowed, EnvFlags, IndexLine, LimitRule, LogLevel,
+    Requirements, Restrictions, SaslSettings, SearchLimits, SecurityFactors, ServerId, Subordinate,
+    TcpBuffer, TlsSettings,
 };
 
 /// The whole configuration of one server. Immutable once published.
@@ -206,7 +207,10 @@ pub enum DatabaseKind {
     Config,
     Monitor,
     /// Keeps nothing, answers success.
-    Null { bind_allowed: bool, search_answers: bool },
+    Null {
+        bind_allowed: bool,
+        search_answers: bool,
+    },
     /// Known to OpenLDAP, not served here: refused when the server starts, accepted by tools that only parse.
     Foreign(ForeignKind),
 }

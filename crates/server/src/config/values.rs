@@ -5,7 +5,9 @@ mod limits;
 mod security;
 
 pub use features::{Allowed, Disallowed, LogLevel, Requirements, Restrictions, SecurityFactors};
-pub use limits::{Hard, LimitRule, LimitSubject, PagedTotal, SearchLimits, SizeLimit, Soft, TimeLimit, Unchecked};
+pub use limits::{
+    DnStyle, Hard, LimitRule, LimitSubject, PagedTotal, SearchLimits, SizeLimit, Soft, TimeLimit, Unchecked,
+};
 pub use security::{AuthzPolicy, AuthzRegexp, SaslSettings, TlsSettings, TlsVerify};
 
 use std::fmt;

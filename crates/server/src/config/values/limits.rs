@@ -97,8 +97,16 @@ pub enum LimitSubject {
     Anonymous,
     Users,
     /// `dn[.self].exact=` and the other styles; `this`: the search base rather than the client.
-    Dn { this: bool, style: DnStyle, pattern: String },
-    Group { class: String, attribute: String, dn: ConfigDn },
+    Dn {
+        this: bool,
+        style: DnStyle,
+        pattern: String,
+    },
+    Group {
+        class: String,
+        attribute: String,
+        dn: ConfigDn,
+    },
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
