@@ -1,0 +1,146 @@
+//! POSIX extended regular expressions, as slapd.access(5) uses them, carried over to the `regex` crate.
+//!
+//! What differs and is kept in mind: inside brackets a backslash is data; `.` matches a line end; case never matters.
+//! Back-references are refused: the `regex` crate promises linear time, and has none.
+
+use regex::{Regex, RegexBuilder};
+
+/// Compiled patterns stay below this many bytes of memory each.
+const COMPILED_SIZE_LIMIT: usize = 1 << 20;
+
+/// Compiles a POSIX pattern, case-insensitively.
+///
+/// # Errors
+/// Says why the pattern is no regular expression, or that it uses back-references.
+pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
+    RegexBuilder::new(&translate(pattern)?)
+        .case_insensitive(true)
+        .dot_matches_new_line(true)
+        .size_limit(COMPILED_SIZE_LIMIT)
+        .build()
+        .map_err(|error| match error {
+            // The parser's message spans several lines with a caret; its last line says what is wrong.
+            regex::Error::Syntax(text) => {
+                text.lines().last().unwrap_or_default().trim_start_matches("error: ").to_owned()
+            }
+            regex::Error::CompiledTooBig(_) => "it is too large when compiled".to_owned(),
+            other => other.to_string(),
+        })
+}
+
+fn translate(pattern: &str) -> Result<String, String> {
+    let mut out = String::with_capacity(pattern.len() + 8);
+    let mut rest = pattern.chars().peekable();
+    while let Some(c) = rest.next() {
+        match c {
+            '\\' => match rest.next() {
+                None => return Err("it ends in a backslash".to_owned()),
+                Some(digit) if digit.is_ascii_digit() => {
+                    return Err(format!("back-references (\\{digit}) are not supported"));
+                }
+                Some(class @ ('w' | 'W' | 's' | 'S' | 'b' | 'B')) => out.extend(['\\', class]),
+                Some('<') => out.push_str("\\b{start}"),
+                Some('>') => out.push_str("\\b{end}"),
+                Some('`') => out.push_str("\\A"),
+                Some('\'') => out.push_str("\\z"),
+                Some(other) => out.push_str(&regex::escape(other.encode_utf8(&mut [0; 4]))),
+            },
+            '[' => bracket(&mut rest, &mut out)?,
+            _ => out.push(c),
+        }
+    }
+    Ok(out)
+}
+
+fn bracket(rest: &mut std::iter::Peekable<std::str::Chars<'_>>, out: &mut String) -> Result<(), String> {
+    const UNCLOSED: &str = "a bracket is not closed";
+    out.push('[');
+    if rest.next_if_eq(&'^').is_some() {
+        out.push('^');
+    }
+    // A `]` in first place is data.
+    if rest.next_if_eq(&']').is_some() {
+        out.push_str("\\]");
+    }
+    loop {
+        match rest.next().ok_or(UNCLOSED)? {
+            ']' => {
+                out.push(']');
+                return Ok(());
+            }
+            '[' if rest.peek() == Some(&':') => {
+                out.push('[');
+                loop {
+                    let c = rest.next().ok_or(UNCLOSED)?;
+                    out.push(c);
+                    if c == ']' {
+                        break;
+                    }
+                }
+            }
+            '[' if matches!(rest.peek(), Some('.' | '=')) => {
+                return Err("collating elements are not supported".to_owned());
+            }
+            c @ ('[' | '\\' | '&' | '~' | '^') => out.extend(['\\', c]),
+            c => out.push(c),
+        }
+    }
+}
+
+/// Takes the spaces after commas out of a pattern, as normalised DNs have none.
+pub(crate) fn without_spaces_after_commas(pattern: &str) -> String {
+    let mut out = String::with_capacity(pattern.len());
+    let mut rest = pattern.chars().peekable();
+    while let Some(c) = rest.next() {
+        out.push(c);
+        match c {
+            '\\' => out.extend(rest.next()),
+            ',' => while rest.next_if_eq(&' ').is_some() {},
+            _ => {}
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_match_as_posix_has_it() {
+        let check = |pattern: &str, text: &str, expected: bool| {
+            let compiled = compile(pattern).unwrap_or_else(|why| panic!("{pattern}: {why}"));
+            assert_eq!(compiled.is_match(text), expected, "{pattern} on {text}");
+        };
+        check("^(.+,)?uid=([^,]+),dc=[^,]+,dc=com$", "uid=a,dc=b,dc=com", true);
+        check("^UID=", "uid=a", true);
+        check("[^\\,]x", "\\x", false);
+        check("[]a]+$", "]a]", true);
+        check("[a&&b]", "&", true);
+        check("[[:digit:]]+$", "12", true);
+        check("a\\.b\\,", "a.b,", true);
+        check("a\\.b", "axb", false);
+        check("\\<foo\\>", "a foo b", true);
+        check("a{2}$", "aa", true);
+    }
+
+    #[test]
+    fn bad_patterns_say_why() {
+        for (pattern, why) in [
+            ("a(b", "unclosed group"),
+            ("(a)\\1", "back-references (\\1) are not supported"),
+            ("[a", "a bracket is not closed"),
+            ("a\\", "it ends in a backslash"),
+            ("*", "repetition operator missing expression"),
+        ] {
+            assert_eq!(compile(pattern).expect_err(pattern), why, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn spaces_after_commas() {
+        for (pattern, expected) in [("a, b,  c", "a,b,c"), ("a\\, b", "a\\, b"), ("a ,b", "a ,b")] {
+            assert_eq!(without_spaces_after_commas(pattern), expected);
+        }
+    }
+}
