@@ -1,4 +1,5 @@
 //! The directory: entries, tree, indexes, planner, operations, access. No sockets, no ambient clock, no async runtime.
 
+pub mod access;
 pub mod csn;
 pub mod time;

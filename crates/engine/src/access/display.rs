@@ -2,11 +2,11 @@
 
 use std::fmt::{self, Display, Formatter};
 
-use super::rule::{
-    AccessRule, AttributeSelector, ByClause, DnPattern, DnScope, DomainPattern, FlowControl, Identity, PeerPattern,
-    TargetDn, TextPattern, ValueStyle, What, Who,
-};
 use super::privilege::Grant;
+use super::rule::{
+    AccessRule, AttributeSelector, ByClause, DnPattern, DnScope, DomainPattern, FlowControl, Identity,
+    PeerPattern, TargetDn, TextPattern, ValueStyle, What, Who,
+};
 
 impl Display for AccessRule {
     /// `to <what> by <who> <access> ...`, without `access` and without `{n}`.
@@ -104,13 +104,9 @@ impl Display for Who {
                 write!(f, "{}dn.regex=\"{pattern}\"", prefix(*identity))
             }
             Self::DnAttribute { identity, attribute } => write!(f, "{}dnattr={attribute}", prefix(*identity)),
-            Self::Group { class, attribute, expand, group } => write!(
-                f,
-                "group/{}/{}.{}=\"{group}\"",
-                class.as_deref().unwrap_or("groupOfNames"),
-                attribute.as_deref().unwrap_or("member"),
-                if *expand { "expand" } else { "base" }
-            ),
+            Self::Group { class, attribute, expand, group } => {
+                write!(f, "group/{class}/{attribute}.{}=\"{group}\"", if *expand { "expand" } else { "base" })
+            }
             Self::PeerName(pattern) => peer(f, pattern),
             Self::SockName(pattern) => text(f, "sockname", pattern),
             Self::SockUrl(pattern) => text(f, "sockurl", pattern),

@@ -73,7 +73,9 @@ impl AccessFault {
             Self::UnclosedQuote => "close the quotation mark",
             Self::MissingTo => "write: access to <what> by <who> <access>",
             Self::MissingBy => "add at least one `by <who> <access>`, for example `by * read`",
-            Self::MissingWho => "name a requester: *, anonymous, users, self, dn.exact=\"...\" or group.exact=\"...\"",
+            Self::MissingWho => {
+                "name a requester: *, anonymous, users, self, dn.exact=\"...\" or group.exact=\"...\""
+            }
             Self::UnexpectedWord(_) => "a clause begins with `by`",
             Self::UnknownWhat(_) | Self::MissingEquals(_) => {
                 "<what> is *, dn[.<style>]=<DN>, filter=<filter> or attrs=<list> [val[.<style>]=<value>]"
@@ -85,7 +87,9 @@ impl AccessFault {
             Self::ExpandWithRegex => "regex expands already: leave `,expand` out",
             Self::ExpandWithoutDollar => "leave `,expand` out, or use $1 in the pattern",
             Self::BadStrengthFactor(_) => "a strength factor is a number from 1",
-            Self::BadAddress(_) => "write peername.ip=192.0.2.0%255.255.255.0 or peername.ipv6=2001:db8::%ffff:ffff::",
+            Self::BadAddress(_) => {
+                "write peername.ip=192.0.2.0%255.255.255.0 or peername.ipv6=2001:db8::%ffff:ffff::"
+            }
             Self::UnknownAccess(_) | Self::UnknownWho(_) => {
                 "<access> is none, disclose, auth, compare, search, read, add, delete, write or manage, or =, + or - with letters of mwazrscxd0"
             }
@@ -112,7 +116,9 @@ impl fmt::Display for AccessFault {
             Self::ValueTwice => f.write_str("`val` is given twice"),
             Self::ConditionTwice(keyword) => write!(f, "`{keyword}` is given twice in one clause"),
             Self::UnknownStyle(style) => write!(f, "unknown style `{style}`"),
-            Self::StyleNotHere { style, keyword } => write!(f, "style `{style}` does not go with `{keyword}`"),
+            Self::StyleNotHere { style, keyword } => {
+                write!(f, "style `{style}` does not go with `{keyword}`")
+            }
             Self::BadLevel(level) => write!(f, "`{level}` is not a level"),
             Self::NegativeLevel(level) => write!(f, "level {level} is negative"),
             Self::BadFilter { filter, why } => write!(f, "bad filter `{filter}`: {why}"),

@@ -17,8 +17,8 @@ mod tokens;
 pub use error::{AccessFault, AccessSyntaxError};
 pub use privilege::{AccessLevel, Grant, Privilege, Privileges};
 pub use rule::{
-    AccessRule, AttributeSelector, ByClause, DnPattern, DnScope, DomainPattern, FlowControl, Identity, PeerPattern,
-    StrengthLayer, TargetDn, TextPattern, ValuePattern, ValueStyle, What, Who,
+    AccessRule, AttributeSelector, ByClause, DnPattern, DnScope, DomainPattern, FlowControl, Identity,
+    PeerPattern, StrengthLayer, TargetDn, TextPattern, ValuePattern, ValueStyle, What, Who,
 };
 pub use tokens::Quoting;
 

@@ -5,7 +5,8 @@ use super::parse_who::{self, Pieces};
 use super::posix;
 use super::privilege::Grant;
 use super::rule::{
-    AccessRule, AttributeSelector, ByClause, DnScope, FlowControl, Identity, TargetDn, ValuePattern, ValueStyle, What,
+    AccessRule, AttributeSelector, ByClause, DnScope, FlowControl, Identity, TargetDn, ValuePattern,
+    ValueStyle, What,
 };
 use super::tokens::{self, Quoting, Word};
 
@@ -87,7 +88,8 @@ fn leading_index(text: &str) -> (Option<i32>, usize) {
 fn strip_keyword<'t>(text: &'t str, keyword: &str) -> Option<&'t str> {
     let text = text.trim_start();
     let (head, rest) = text.split_at_checked(keyword.len())?;
-    (head.eq_ignore_ascii_case(keyword) && rest.starts_with(|c: char| c.is_ascii_whitespace())).then_some(rest)
+    (head.eq_ignore_ascii_case(keyword) && rest.starts_with(|c: char| c.is_ascii_whitespace()))
+        .then_some(rest)
 }
 
 fn rule(words: &mut Words) -> Result<(What, Vec<ByClause>), AccessSyntaxError> {
@@ -141,7 +143,8 @@ fn what(words: &mut Words) -> Result<What, AccessSyntaxError> {
                     return fail(AccessFault::DnTwice);
                 }
                 dn_given = true;
-                what.dn = target_dn(pieces.style, value).map_err(|fault| AccessSyntaxError::at(word.column, fault))?;
+                what.dn = target_dn(pieces.style, value)
+                    .map_err(|fault| AccessSyntaxError::at(word.column, fault))?;
             }
             "filter" if what.filter.is_some() => return fail(AccessFault::FilterTwice),
             "filter" => what.filter = Some(value.to_owned()),

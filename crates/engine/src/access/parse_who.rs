@@ -116,7 +116,9 @@ pub(super) fn condition(word: &str) -> Result<Option<Who>, AccessFault> {
         "transport_ssf" => strength(StrengthLayer::Transport, &pieces)?,
         "tls_ssf" => strength(StrengthLayer::Tls, &pieces)?,
         "sasl_ssf" => strength(StrengthLayer::Sasl, &pieces)?,
-        "aci" => Who::Dynamic { name: "aci".to_owned(), options: None, pattern: pieces.value.map(str::to_owned) },
+        "aci" => {
+            Who::Dynamic { name: "aci".to_owned(), options: None, pattern: pieces.value.map(str::to_owned) }
+        }
         "group" => group(&pieces)?,
         _ if lower.starts_with("group/") => group(&pieces)?,
         _ => match lower.strip_prefix("dynacl/") {
@@ -147,6 +149,8 @@ fn identity_condition(lower: &str, pieces: &Pieces<'_>) -> Result<Option<Who>, A
             Style::of(pieces.style)?;
             Who::Users(identity)
         }
+        // `self=az` is an access.
+        "self" if pieces.value.is_some() => return Ok(None),
         "self" => match Style::of(pieces.style)?.name {
             StyleName::Level(level) => Who::SelfEntry { identity, level },
             _ => Who::SelfEntry { identity, level: 0 },
@@ -234,8 +238,8 @@ fn group(pieces: &Pieces<'_>) -> Result<Who, AccessFault> {
     };
     let value = pieces.required_value()?;
     let mut parts = pieces.keyword.splitn(3, '/').skip(1);
-    let mut part = || parts.next().filter(|part| !part.is_empty()).map(str::to_owned);
-    Ok(Who::Group { class: part(), attribute: part(), expand, group: value.to_owned() })
+    let mut part = |default: &str| parts.next().filter(|part| !part.is_empty()).unwrap_or(default).to_owned();
+    Ok(Who::Group { class: part("groupOfNames"), attribute: part("member"), expand, group: value.to_owned() })
 }
 
 fn text_pattern(pieces: &Pieces<'_>, keyword: &'static str) -> Result<TextPattern, AccessFault> {
@@ -345,7 +349,9 @@ fn strength(layer: StrengthLayer, pieces: &Pieces<'_>) -> Result<Who, AccessFaul
 pub(super) fn repeated(given: &[Who], next: &Who) -> Option<AccessFault> {
     let kind = kind(next);
     given.iter().any(|who| self::kind(who) == kind).then(|| match next {
-        Who::Anyone | Who::Anonymous(_) | Who::Users(_) | Who::SelfEntry { .. } | Who::Dn { .. } => AccessFault::DnTwice,
+        Who::Anyone | Who::Anonymous(_) | Who::Users(_) | Who::SelfEntry { .. } | Who::Dn { .. } => {
+            AccessFault::DnTwice
+        }
         _ => AccessFault::ConditionTwice(kind.0),
     })
 }

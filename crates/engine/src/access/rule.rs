@@ -139,10 +139,10 @@ pub enum Who {
         attribute: String,
     },
     Group {
-        /// `groupOfNames` when absent.
-        class: Option<String>,
-        /// `member` when absent.
-        attribute: Option<String>,
+        /// `groupOfNames` when not given.
+        class: String,
+        /// `member` when not given.
+        attribute: String,
         expand: bool,
         group: String,
     },
@@ -225,9 +225,9 @@ impl AccessRule {
     pub fn unenforceable(&self) -> Option<String> {
         self.by.iter().flat_map(|clause| &clause.who).find_map(|who| match who {
             Who::Set { .. } => Some("`set` clauses are not enforced yet".to_owned()),
-            Who::Domain(_) => {
-                Some("`domain` clauses need reverse name look-ups, which are not made; use peername.ip".to_owned())
-            }
+            Who::Domain(_) => Some(
+                "`domain` clauses need reverse name look-ups, which are not made; use peername.ip".to_owned(),
+            ),
             Who::Dynamic { name, .. } => Some(format!("dynamic access control `{name}` is not enforced yet")),
             _ => None,
         })

@@ -21,7 +21,11 @@ pub(crate) struct Word {
 }
 
 /// The words of `text`, which starts at `first_column`.
-pub(crate) fn split(text: &str, quoting: Quoting, first_column: usize) -> Result<Vec<Word>, AccessSyntaxError> {
+pub(crate) fn split(
+    text: &str,
+    quoting: Quoting,
+    first_column: usize,
+) -> Result<Vec<Word>, AccessSyntaxError> {
     let mut words = Vec::new();
     let mut rest = text.char_indices().peekable();
     while let Some(&(start, c)) = rest.peek() {
