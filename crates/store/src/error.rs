@@ -1,0 +1,168 @@
+//! Errors by phase: opening, reading, committing.
+
+use std::fmt;
+use std::io;
+use std::path::PathBuf;
+
+use crate::table::TableId;
+
+/// Why a read failed.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum ReadError {
+    /// What is stored under this table does not follow the disk format: damage, or a bug of ours.
+    Corrupt { table: TableId, what: &'static str },
+    /// The operating system or the engine failed.
+    Io(io::Error),
+    /// Every slot for concurrent snapshots is taken.
+    ReadersFull { max_readers: u32 },
+    /// This thread holds a snapshot of this store already; the engine allows one a thread.
+    SnapshotHeld,
+    /// The table was not declared when the store was opened, or is of another kind.
+    WrongTable(TableId),
+}
+
+/// Why a commit failed. Nothing of the transaction is in the store, whatever the variant.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum CommitError {
+    /// Another transaction was first: run the operations again on a new snapshot. LMDB never answers so.
+    Conflict,
+    /// Disk or quota or map is full. The store stays usable; try again when there is room.
+    Full,
+    /// The operating system or the engine failed before anything was made durable.
+    Io(io::Error),
+    /// A key is empty, too long, or of the wrong length for its table.
+    KeyLength { table: TableId, bytes: usize },
+    /// A posting id above the largest one allowed.
+    PostingId(u64),
+    /// Reading what is stored failed while changes were applied.
+    Read(ReadError),
+    /// The store was opened for reading, or has been read-only since a failed sync.
+    ReadOnly { after_failed_sync: bool },
+    /// The sync failed: what reached the disk is unknown. The store is read-only until it is opened again.
+    Sync(io::Error),
+    /// A bulk load got a key out of order, or the table is not empty.
+    Unordered { table: TableId },
+    /// A value is longer than the limit.
+    ValueLength { table: TableId, bytes: usize },
+    /// The table was not declared when the store was opened, or is of another kind.
+    WrongTable(TableId),
+}
+
+/// Why a store could not be opened.
+#[derive(Debug)]
+#[non_exhaustive]
+pub enum OpenError {
+    /// The store is open in this process already.
+    AlreadyOpen { path: PathBuf },
+    /// The file is not a store, or is damaged.
+    Corrupt { path: PathBuf, what: String },
+    /// No room to create the files.
+    Full { path: PathBuf },
+    /// Written by another version of the format.
+    Format { path: PathBuf, found: u64, supported: u64 },
+    /// Another process serves or writes this store.
+    InUse { path: PathBuf, holder: Option<u32> },
+    /// The operating system refused.
+    Io { path: PathBuf, error: io::Error },
+    /// No such directory.
+    Missing { path: PathBuf },
+    /// On a network file system memory maps and locks are not reliable.
+    NetworkFileSystem { path: PathBuf, kind: &'static str },
+    /// The path is not a directory.
+    NotADirectory { path: PathBuf },
+    /// There is no store in this directory and the options forbid to create one.
+    NotAStore { path: PathBuf },
+    /// The directory or its files may not be read or written by this user.
+    Permission { path: PathBuf, error: io::Error },
+    /// Two tables of one name or number, or a number too high: a bug of the caller.
+    Table { name: &'static str },
+}
+
+impl fmt::Display for ReadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Corrupt { table, what } => write!(f, "table {} is damaged: {what}", table.0),
+            Self::Io(error) => write!(f, "reading the store failed: {error}"),
+            Self::ReadersFull { max_readers } => {
+                write!(f, "all {max_readers} reader slots of the store are taken")
+            }
+            Self::SnapshotHeld => f.write_str("this thread holds a snapshot of the store already"),
+            Self::WrongTable(table) => write!(f, "table {} is not declared for this use", table.0),
+        }
+    }
+}
+
+impl fmt::Display for CommitError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Conflict => f.write_str("another transaction was first"),
+            Self::Full => f.write_str("no space left for the store"),
+            Self::Io(error) => write!(f, "writing the store failed: {error}"),
+            Self::KeyLength { table, bytes } => {
+                write!(f, "a key of {bytes} bytes does not fit into table {}", table.0)
+            }
+            Self::PostingId(id) => write!(f, "posting id {id} is above the limit"),
+            Self::Read(error) => write!(f, "{error}"),
+            Self::ReadOnly { after_failed_sync: true } => {
+                f.write_str("the store is read-only since a failed sync, until it is opened again")
+            }
+            Self::ReadOnly { after_failed_sync: false } => f.write_str("the store is open for reading only"),
+            Self::Sync(error) => {
+                write!(f, "the store could not be synced ({error}) and is read-only until it is opened again")
+            }
+            Self::Unordered { table } => {
+                write!(f, "bulk load of table {}: key out of order or table not empty", table.0)
+            }
+            Self::ValueLength { table, bytes } => {
+                write!(f, "a value of {bytes} bytes does not fit into table {}", table.0)
+            }
+            Self::WrongTable(table) => write!(f, "table {} is not declared for this use", table.0),
+        }
+    }
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::AlreadyOpen { path } => write!(f, "{}: already open in this process", path.display()),
+            Self::Corrupt { path, what } => write!(f, "{}: not a store, or damaged: {what}", path.display()),
+            Self::Full { path } => write!(f, "{}: no space left on device", path.display()),
+            Self::Format { path, found, supported } => write!(
+                f,
+                "{}: format {found}, but this version reads and writes format {supported}; dump it with the \
+                 version that wrote it and load it again",
+                path.display()
+            ),
+            Self::InUse { path, holder: Some(pid) } => {
+                write!(f, "{}: in use by process {pid}", path.display())
+            }
+            Self::InUse { path, holder: None } => write!(f, "{}: in use by another process", path.display()),
+            Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Missing { path } => write!(f, "{}: no such directory", path.display()),
+            Self::NetworkFileSystem { path, kind } => write!(
+                f,
+                "{}: on a network file system ({kind}), where the store cannot be kept safely",
+                path.display()
+            ),
+            Self::NotADirectory { path } => write!(f, "{}: not a directory", path.display()),
+            Self::NotAStore { path } => write!(f, "{}: no store in this directory", path.display()),
+            Self::Permission { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Table { name } => write!(f, "table {name} is declared twice or numbered too high"),
+        }
+    }
+}
+
+impl std::error::Error for ReadError {}
+impl std::error::Error for CommitError {}
+impl std::error::Error for OpenError {}
+
+impl From<ReadError> for CommitError {
+    fn from(error: ReadError) -> Self {
+        match error {
+            ReadError::WrongTable(table) => Self::WrongTable(table),
+            error => Self::Read(error),
+        }
+    }
+}

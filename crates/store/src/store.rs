@@ -1,0 +1,274 @@
+//! The traits: what the directory asks of an ordered key-value store.
+
+use std::borrow::Cow;
+use std::fmt::Debug;
+
+use roaring::RoaringTreemap;
+
+use crate::error::{CommitError, ReadError};
+use crate::table::{Direction, KeyRange, TableId, TableSpec};
+use crate::write_set::WriteSet;
+
+/// A key and its value, borrowed from the snapshot where the engine can.
+pub type KeyValue<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
+
+/// An ordered key-value store with snapshots and single-commit transactions.
+///
+/// Every engine passes the suite of [`crate::contract`].
+pub trait Store: Send + Sync + Debug + 'static {
+    type Snapshot<'s>: Snapshot
+    where
+        Self: 's;
+    type Transaction<'s>: Transaction
+    where
+        Self: 's;
+    type Loader<'s>: Loader
+    where
+        Self: 's;
+
+    /// The tables declared at open.
+    fn tables(&self) -> &[TableSpec];
+
+    /// The state after the last commit; it does not change while it is held. A thread may hold one snapshot of a
+    /// store at a time (an open transaction of the same thread does not count); an engine may refuse a second one
+    /// with [`ReadError::SnapshotHeld`].
+    fn snapshot(&self) -> Result<Self::Snapshot<'_>, ReadError>;
+
+    /// Opens a transaction. With an engine of one writer this waits until the transaction before has ended.
+    fn transaction(&self) -> Result<Self::Transaction<'_>, CommitError>;
+
+    /// A number that grows with every commit of this store; one atomic load. If it equals the snapshot's own, the
+    /// snapshot shows everything that was acknowledged before the call.
+    fn commit_counter(&self) -> u64;
+
+    /// Sizes for monitoring. May take time in proportion to the free list.
+    fn statistics(&self) -> Result<Statistics, ReadError>;
+
+    /// Makes every commit so far durable.
+    fn sync(&self) -> Result<(), CommitError>;
+
+    /// Starts a bulk load into empty tables: see [`Loader`].
+    fn loader(&self) -> Result<Self::Loader<'_>, CommitError>;
+
+    /// Whether commits are refused: opened for reading only, or a sync failed.
+    fn is_read_only(&self) -> bool;
+}
+
+/// A consistent view to read from.
+pub trait Snapshot {
+    type Scan<'a>: Iterator<Item = Result<KeyValue<'a>, ReadError>>
+    where
+        Self: 'a;
+    type Cursor<'a>: PostingCursor
+    where
+        Self: 'a;
+    type PostingKeys<'a>: Iterator<Item = Result<(Cow<'a, [u8]>, u64), ReadError>>
+    where
+        Self: 'a;
+
+    /// The store's commit counter when this view was taken.
+    fn commit_counter(&self) -> u64;
+
+    /// The value of `key`. A key that could not be stored (too long, say) has no value.
+    fn get<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError>;
+
+    /// The values of several keys in the order of `keys`: one round trip where that counts.
+    fn get_many<'a, K: AsRef<[u8]>>(
+        &'a self,
+        table: TableId,
+        keys: &[K],
+    ) -> Result<Vec<Option<Cow<'a, [u8]>>>, ReadError> {
+        keys.iter().map(|key| self.get(table, key.as_ref())).collect()
+    }
+
+    /// The records of `range` in key order or against it.
+    fn scan<'a>(
+        &'a self,
+        table: TableId,
+        range: KeyRange<'_>,
+        direction: Direction,
+    ) -> Result<Self::Scan<'a>, ReadError>;
+
+    /// The ids of `key`, ascending. A key without ids has an empty list.
+    fn postings<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Self::Cursor<'a>, ReadError>;
+
+    /// How many ids `key` has. Exact on the embedded engines, an estimate elsewhere.
+    fn posting_estimate(&self, table: TableId, key: &[u8]) -> Result<u64, ReadError>;
+
+    /// The keys of `range` that have ids, each with its estimate.
+    fn posting_keys<'a>(
+        &'a self,
+        table: TableId,
+        range: KeyRange<'_>,
+        direction: Direction,
+    ) -> Result<Self::PostingKeys<'a>, ReadError>;
+
+    /// All ids of `key` in memory.
+    fn posting_set(&self, table: TableId, key: &[u8]) -> Result<RoaringTreemap, ReadError> {
+        let mut cursor = self.postings(table, key)?;
+        let mut set = RoaringTreemap::new();
+        let mut ids = Vec::new();
+        while cursor.read(POSTING_READ_IDS, &mut ids)? {
+            // Ids ascend, so that appending never fails; `extend` would only be slower.
+            if set.append(ids.iter().copied()).is_err() {
+                return Err(ReadError::Corrupt { table, what: "posting ids do not ascend" });
+            }
+            ids.clear();
+        }
+        Ok(set)
+    }
+
+    /// Whether `id` is among the ids of `key`.
+    fn posting_contains(&self, table: TableId, key: &[u8], id: u64) -> Result<bool, ReadError> {
+        Ok(self.postings(table, key)?.seek(id)? == Some(id))
+    }
+}
+
+/// Ids read at once where a whole list is wanted.
+const POSTING_READ_IDS: usize = 4096;
+
+/// A place in the ascending ids of one key.
+pub trait PostingCursor {
+    /// Moves forward to the first id `>= min` that has not been passed, and returns it. Seeking backwards stays
+    /// where the cursor is and returns the current id.
+    fn seek(&mut self, min: u64) -> Result<Option<u64>, ReadError>;
+
+    /// The first id after the one returned last.
+    fn next(&mut self) -> Result<Option<u64>, ReadError>;
+
+    /// Appends up to `limit` next ids to `out`; false if there was none.
+    fn read(&mut self, limit: usize, out: &mut Vec<u64>) -> Result<bool, ReadError> {
+        let before = out.len();
+        while out.len() - before < limit {
+            match self.next()? {
+                Some(id) => out.push(id),
+                None => break,
+            }
+        }
+        Ok(out.len() > before)
+    }
+}
+
+/// A view that can be committed to.
+pub trait Transaction: Snapshot {
+    /// Reads a record that the change set will overwrite: an engine with optimistic transactions notes it.
+    fn get_for_update<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
+        self.get(table, key)
+    }
+
+    /// Applies `changes` in key order and commits. After an error nothing of them is in the store. Dropping the
+    /// transaction instead abandons it.
+    fn commit(self, changes: &WriteSet, durability: Durability) -> Result<CommitId, CommitError>
+    where
+        Self: Sized;
+}
+
+/// Bulk load: tables are filled in key order, and nothing is durable, nor promised to be readable, before
+/// [`Loader::finish`]. After an error or a drop the store's content is undefined: load into a directory that is
+/// thrown away then.
+pub trait Loader {
+    /// Appends a record. `key` is above every key of the table.
+    fn append(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), CommitError>;
+
+    /// Appends one id to the posting list of `key`. The pairs (key, id) of a table come in ascending order; a pair
+    /// equal to the one before is ignored.
+    fn append_posting(&mut self, table: TableId, key: &[u8], id: u64) -> Result<(), CommitError>;
+
+    /// Ends the load and syncs.
+    fn finish(self) -> Result<CommitId, CommitError>
+    where
+        Self: Sized;
+}
+
+/// How durable a commit is when it returns. A crash of the process alone loses nothing in any case; this is about
+/// a crash of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// The data are synced, the root is not: the last commits may be undone, the store stays sound.
+    NoMetaSync,
+    /// Nothing is synced: the store itself may be lost. For offline tools on a copy, never while serving.
+    NoSync,
+    /// Everything is synced and stays.
+    Sync,
+}
+
+/// The number of a commit: the store's commit counter after it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CommitId(pub u64);
+
+/// What a store holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Statistics {
+    pub tables: Vec<TableStatistics>,
+    pub page_bytes: u64,
+    /// Pages of the file up to the last one used.
+    pub pages_used: u64,
+    /// Pages among those that are free for use again.
+    pub pages_free: u64,
+    /// Size of the reserved map.
+    pub map_bytes: u64,
+    pub readers: u32,
+    pub max_readers: u32,
+    pub commit_counter: u64,
+}
+
+/// What one table holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TableStatistics {
+    pub name: &'static str,
+    /// Records; in a table of postings, blocks.
+    pub records: u64,
+    pub depth: u32,
+    pub branch_pages: u64,
+    pub leaf_pages: u64,
+    pub overflow_pages: u64,
+}
+
+impl<S: Snapshot> Snapshot for &S {
+    type Scan<'a>
+        = S::Scan<'a>
+    where
+        Self: 'a;
+    type Cursor<'a>
+        = S::Cursor<'a>
+    where
+        Self: 'a;
+    type PostingKeys<'a>
+        = S::PostingKeys<'a>
+    where
+        Self: 'a;
+
+    fn commit_counter(&self) -> u64 {
+        (**self).commit_counter()
+    }
+
+    fn get<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
+        (**self).get(table, key)
+    }
+
+    fn scan<'a>(
+        &'a self,
+        table: TableId,
+        range: KeyRange<'_>,
+        direction: Direction,
+    ) -> Result<Self::Scan<'a>, ReadError> {
+        (**self).scan(table, range, direction)
+    }
+
+    fn postings<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Self::Cursor<'a>, ReadError> {
+        (**self).postings(table, key)
+    }
+
+    fn posting_estimate(&self, table: TableId, key: &[u8]) -> Result<u64, ReadError> {
+        (**self).posting_estimate(table, key)
+    }
+
+    fn posting_keys<'a>(
+        &'a self,
+        table: TableId,
+        range: KeyRange<'_>,
+        direction: Direction,
+    ) -> Result<Self::PostingKeys<'a>, ReadError> {
+        (**self).posting_keys(table, range, direction)
+    }
+}
