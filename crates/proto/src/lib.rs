@@ -1,1 +1,39 @@
-//! placeholder
+//! The wire and the text forms of LDAP: BER, messages, controls, extended operations, filters, DNs, URLs and LDIF.
+//!
+//! Everything decoded borrows from the input: [`Message::decode`] walks a PDU once, checks every length, tag,
+//! depth and string, and returns views that can be iterated without errors or allocation. Nothing here knows a
+//! schema, opens a socket or reads a clock; [`ldif`] alone reads from a [`std::io::BufRead`].
+
+pub mod ber;
+
+pub mod control;
+pub mod dn;
+pub mod encode;
+
+pub mod filter;
+mod frame;
+
+pub mod limits;
+mod list;
+mod message;
+pub mod oid;
+mod request;
+mod response;
+mod result;
+
+pub use ber::DecodeError;
+pub use control::{Control, ControlBuf, ControlValue};
+pub use dn::{Dn, DnSyntaxError, Rdn, RdnAva};
+pub use filter::{
+    AttributeValueAssertion, Filter, FilterBuf, FilterNode, FilterSet, FilterSyntaxError,
+    MatchingRuleAssertion, SubstringFilter,
+};
+pub use frame::{Frame, FrameError, frame};
+pub use list::{Attribute, Attributes, Change, Changes, Controls, ModifyOperation, Strings, Values};
+pub use message::{DecodeLimits, Message, MessageError, MessageId};
+pub use request::{
+    AddRequest, Authentication, BindRequest, CompareRequest, DerefAliases, ExtendedRequest, ModifyDnRequest,
+    ModifyRequest, Request, Scope, SearchRequest,
+};
+pub use response::{Response, ResponseMessage, ResultView, SearchResultEntry};
+pub use result::{LdapResult, ResponseOp, ResultCode};

@@ -1,0 +1,101 @@
+//! Search result entries, attribute by attribute (RFC 4511 section 4.5.2).
+
+use crate::ber::Tag;
+use crate::ber::write::{self, Open};
+use crate::control::ControlBuf;
+use crate::message::MessageId;
+
+/// Writes one entry at the end of a buffer. Values that are stored as BER are copied in one piece.
+///
+/// The message stays open until [`finish`](Self::finish); [`cancel`](Self::cancel), or dropping the encoder,
+/// takes back everything that was written.
+#[derive(Debug)]
+#[must_use = "an entry that is not finished is taken back"]
+pub struct EntryEncoder<'o> {
+    out: &'o mut Vec<u8>,
+    start: usize,
+    /// Message, operation and attribute list; none once the entry is finished.
+    open: Option<(Open, Open, Open)>,
+    /// The attribute and its set of values, while one is written value by value.
+    attribute: Option<(Open, Open)>,
+}
+
+impl<'o> EntryEncoder<'o> {
+    pub fn begin(out: &'o mut Vec<u8>, id: MessageId, dn: &str) -> Self {
+        let start = out.len();
+        let message = Open::wide(out, Tag::SEQUENCE);
+        write::integer(out, Tag::INTEGER, i64::from(id.0));
+        let operation = Open::wide(out, Tag::application_constructed(4));
+        write::string(out, dn);
+        let attributes = Open::wide(out, Tag::SEQUENCE);
+        Self { out, start, open: Some((message, operation, attributes)), attribute: None }
+    }
+
+    /// Adds an attribute whose values are OCTET STRING elements already, one after another; none with typesOnly.
+    #[inline]
+    pub fn attribute(&mut self, description: &str, values_ber: &[u8]) {
+        self.end_attribute();
+        let content = write::element_len(description.len()) + write::element_len(values_ber.len());
+        write::header(self.out, Tag::SEQUENCE, content);
+        write::string(self.out, description);
+        write::octets(self.out, Tag::SET, values_ber);
+    }
+
+    /// Opens an attribute whose values follow by [`value`](Self::value).
+    pub fn begin_attribute(&mut self, description: &str) {
+        self.end_attribute();
+        let attribute = Open::short(self.out, Tag::SEQUENCE);
+        write::string(self.out, description);
+        self.attribute = Some((attribute, Open::short(self.out, Tag::SET)));
+    }
+
+    /// Adds a value to the attribute that [`begin_attribute`](Self::begin_attribute) opened.
+    pub fn value(&mut self, value: &[u8]) {
+        debug_assert!(self.attribute.is_some(), "a value outside an attribute");
+        write::octets(self.out, Tag::OCTET_STRING, value);
+    }
+
+    /// Adds values that are OCTET STRING elements already to the open attribute.
+    pub fn values_ber(&mut self, values_ber: &[u8]) {
+        debug_assert!(self.attribute.is_some(), "values outside an attribute");
+        self.out.extend_from_slice(values_ber);
+    }
+
+    /// Closes the open attribute, if there is one.
+    pub fn end_attribute(&mut self) {
+        if let Some((attribute, values)) = self.attribute.take() {
+            values.close(self.out);
+            attribute.close(self.out);
+        }
+    }
+
+    /// Bytes written so far for this entry.
+    #[must_use]
+    pub fn written(&self) -> usize {
+        self.out.len() - self.start
+    }
+
+    /// Completes the message.
+    pub fn finish(mut self, controls: &[ControlBuf]) {
+        self.end_attribute();
+        if let Some((message, operation, attributes)) = self.open.take() {
+            attributes.close(self.out);
+            operation.close(self.out);
+            super::controls(self.out, controls);
+            message.close(self.out);
+        }
+    }
+
+    /// Takes the entry back: the buffer is as it was.
+    pub fn cancel(self) {
+        drop(self);
+    }
+}
+
+impl Drop for EntryEncoder<'_> {
+    fn drop(&mut self) {
+        if self.open.is_some() {
+            self.out.truncate(self.start);
+        }
+    }
+}

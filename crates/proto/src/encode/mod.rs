@@ -1,0 +1,144 @@
+//! Encoding what a server sends; everything is appended to a buffer.
+
+mod entry;
+
+use crate::ber::Tag;
+use crate::ber::write::{self, Open};
+use crate::control::ControlBuf;
+use crate::message::MessageId;
+use crate::oid;
+use crate::result::{LdapResult, ResponseOp};
+
+pub use entry::EntryEncoder;
+
+/// A response that is nothing but a result (RFC 4511 section 4.1.9).
+pub fn result(
+    out: &mut Vec<u8>,
+    id: MessageId,
+    op: ResponseOp,
+    result: &LdapResult,
+    controls: &[ControlBuf],
+) {
+    message(out, id, controls, |out| {
+        write::constructed(out, tag(op), |out| components(out, result));
+    });
+}
+
+/// RFC 4511 section 4.2.2.
+pub fn bind_result(
+    out: &mut Vec<u8>,
+    id: MessageId,
+    result: &LdapResult,
+    server_sasl: Option<&[u8]>,
+    controls: &[ControlBuf],
+) {
+    message(out, id, controls, |out| {
+        write::constructed(out, tag(ResponseOp::Bind), |out| {
+            components(out, result);
+            optional(out, Tag::context(7), server_sasl);
+        });
+    });
+}
+
+/// RFC 4511 section 4.12.
+pub fn extended_result(
+    out: &mut Vec<u8>,
+    id: MessageId,
+    result: &LdapResult,
+    name: Option<&str>,
+    value: Option<&[u8]>,
+    controls: &[ControlBuf],
+) {
+    message(out, id, controls, |out| {
+        write::constructed(out, tag(ResponseOp::Extended), |out| {
+            components(out, result);
+            optional(out, Tag::context(10), name.map(str::as_bytes));
+            optional(out, Tag::context(11), value);
+        });
+    });
+}
+
+/// RFC 4511 section 4.13.
+pub fn intermediate(
+    out: &mut Vec<u8>,
+    id: MessageId,
+    name: Option<&str>,
+    value: Option<&[u8]>,
+    controls: &[ControlBuf],
+) {
+    message(out, id, controls, |out| {
+        write::constructed(out, Tag::application_constructed(25), |out| {
+            optional(out, Tag::context(0), name.map(str::as_bytes));
+            optional(out, Tag::context(1), value);
+        });
+    });
+}
+
+/// RFC 4511 section 4.5.3.
+pub fn search_reference(out: &mut Vec<u8>, id: MessageId, urls: &[String], controls: &[ControlBuf]) {
+    message(out, id, controls, |out| {
+        write::constructed(out, Tag::application_constructed(19), |out| {
+            urls.iter().for_each(|url| write::string(out, url));
+        });
+    });
+}
+
+/// The unsolicited notification before a server closes a connection (RFC 4511 section 4.4.1).
+pub fn notice_of_disconnection(out: &mut Vec<u8>, result: &LdapResult) {
+    extended_result(out, MessageId(0), result, Some(oid::NOTICE_OF_DISCONNECTION), None, &[]);
+}
+
+/// Appends an LDAPMessage around the operation that `operation` appends.
+pub(crate) fn message(
+    out: &mut Vec<u8>,
+    id: MessageId,
+    controls: &[ControlBuf],
+    operation: impl FnOnce(&mut Vec<u8>),
+) {
+    let message = Open::short(out, Tag::SEQUENCE);
+    write::integer(out, Tag::INTEGER, i64::from(id.0));
+    operation(out);
+    self::controls(out, controls);
+    message.close(out);
+}
+
+pub(crate) fn controls(out: &mut Vec<u8>, controls: &[ControlBuf]) {
+    if !controls.is_empty() {
+        write::constructed(out, Tag::context_constructed(0), |out| {
+            controls.iter().for_each(|control| control.encode(out));
+        });
+    }
+}
+
+fn components(out: &mut Vec<u8>, result: &LdapResult) {
+    write::integer(out, Tag::ENUMERATED, i64::from(result.code.0));
+    write::string(out, &result.matched_dn);
+    write::string(out, &result.diagnostic);
+    if !result.referrals.is_empty() {
+        write::constructed(out, Tag::context_constructed(3), |out| {
+            result.referrals.iter().for_each(|url| write::string(out, url));
+        });
+    }
+}
+
+pub(crate) fn optional(out: &mut Vec<u8>, tag: Tag, value: Option<&[u8]>) {
+    if let Some(value) = value {
+        write::octets(out, tag, value);
+    }
+}
+
+const fn tag(op: ResponseOp) -> Tag {
+    Tag::application_constructed(match op {
+        ResponseOp::Bind => 1,
+        ResponseOp::SearchDone => 5,
+        ResponseOp::Modify => 7,
+        ResponseOp::Add => 9,
+        ResponseOp::Delete => 11,
+        ResponseOp::ModifyDn => 13,
+        ResponseOp::Compare => 15,
+        ResponseOp::Extended => 24,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,32 @@
+//! Named limits of the wire and text forms, and how they relate.
+
+/// Largest content length of a PDU from an anonymous peer, bytes (OpenLDAP's `sockbuf_max_incoming`).
+pub const PDU_ANONYMOUS: usize = 262_143;
+
+/// Largest content length of a PDU from an authenticated peer, bytes (OpenLDAP's `sockbuf_max_incoming_auth`).
+pub const PDU_AUTHENTICATED: usize = 4_194_303;
+
+/// No PDU is ever larger than this, whatever the configuration says, bytes.
+pub const PDU_CEILING: usize = 1 << 30;
+
+/// Filters nested deeper than this are refused (OpenLDAP's `maxfilterdepth`).
+pub const FILTER_DEPTH: usize = 1000;
+
+/// `maxfilterdepth` cannot be set above this: filters are walked by recursive functions, and this many frames of
+/// them must fit a thread's stack.
+pub const FILTER_DEPTH_CEILING: usize = 4000;
+
+/// Controls on one message.
+pub const CONTROLS: usize = 64;
+
+/// Largest line of an LDIF file after unfolding, bytes.
+pub const LDIF_LINE: usize = 512 << 20;
+
+/// LDIF files nested by `include:`.
+pub const LDIF_INCLUDES: usize = 16;
+
+const _: () = assert!(PDU_ANONYMOUS <= PDU_AUTHENTICATED && PDU_AUTHENTICATED <= PDU_CEILING);
+const _: () = assert!(FILTER_DEPTH <= FILTER_DEPTH_CEILING);
+// Each level of a filter takes at least two octets: an anonymous peer can reach the depth limit, so it must hold.
+const _: () = assert!(FILTER_DEPTH_CEILING * 2 < PDU_ANONYMOUS);
+const _: () = assert!(LDIF_LINE > PDU_AUTHENTICATED);

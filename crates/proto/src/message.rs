@@ -1,0 +1,141 @@
+//! LDAPMessage on its way to a server (RFC 4511 section 4.1.1).
+
+use std::fmt;
+
+use crate::ber::{DecodeError, Fault, Reader, Tag};
+use crate::limits;
+use crate::list::Controls;
+use crate::request::Request;
+
+/// A message id, 0 ..= 2^31 - 1; zero is the server's own, for unsolicited notifications.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MessageId(pub u32);
+
+/// A request with its envelope.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Message<'a> {
+    pub id: MessageId,
+    pub request: Request<'a>,
+    pub controls: Controls<'a>,
+}
+
+/// Limits that a configuration may change.
+#[derive(Copy, Clone, Debug)]
+pub struct DecodeLimits {
+    /// Deepest nesting of a filter; held below [`limits::FILTER_DEPTH_CEILING`].
+    pub filter_depth: usize,
+}
+
+impl Default for DecodeLimits {
+    fn default() -> Self {
+        Self { filter_depth: limits::FILTER_DEPTH }
+    }
+}
+
+/// A message that could not be decoded, with what is known of it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct MessageError {
+    /// The message id, if that much could be read.
+    pub id: Option<MessageId>,
+    /// The operation's tag, if that much could be read.
+    pub operation: Option<Tag>,
+    pub error: DecodeError,
+}
+
+impl<'a> Message<'a> {
+    /// Decodes the whole PDU that [`frame`](crate::frame) found, under the default limits.
+    ///
+    /// # Errors
+    /// Whatever is not a request of RFC 4511. See [`MessageError::is_answerable`] for what to do then.
+    pub fn decode(pdu: &'a [u8]) -> Result<Self, MessageError> {
+        Self::decode_with(pdu, &DecodeLimits::default())
+    }
+
+    /// As [`decode`](Self::decode), under these limits.
+    pub fn decode_with(pdu: &'a [u8], limits: &DecodeLimits) -> Result<Self, MessageError> {
+        let mut error =
+            MessageError { id: None, operation: None, error: DecodeError::new("", Fault::Missing) };
+        decode(pdu, limits, &mut error).map_err(|fault| {
+            error.error = fault;
+            error
+        })
+    }
+}
+
+fn decode<'a>(
+    pdu: &'a [u8],
+    limits: &DecodeLimits,
+    known: &mut MessageError,
+) -> Result<Message<'a>, DecodeError> {
+    let mut reader = Reader::new(pdu);
+    let mut message = reader.sequence("LDAPMessage")?;
+    reader.finish("LDAPMessage")?;
+    let id = MessageId(message.unsigned("messageID")?);
+    known.id = Some(id);
+    let (tag, contents) = message.element("protocolOp")?;
+    known.operation = Some(tag);
+    let request = Request::decode(tag, contents, limits)?;
+    Ok(Message { id, request, controls: trailing_controls(&mut message)? })
+}
+
+/// The controls at the end of a message. Elements after them, or of another tag in their place, are extensions
+/// that this implementation does not know; RFC 4511 section 4 has them ignored.
+pub(crate) fn trailing_controls<'a>(message: &mut Reader<'a>) -> Result<Controls<'a>, DecodeError> {
+    match message.optional(Tag::context_constructed(0), "controls")? {
+        Some(contents) => Controls::check(contents),
+        None => Ok(Controls::default()),
+    }
+}
+
+impl MessageError {
+    /// Whether the message is whole and only a value in it is not acceptable, so that the operation can be
+    /// answered with protocolError and the connection go on. Otherwise the stream cannot be trusted any more:
+    /// notice of disconnection (RFC 4511 section 4.1.1).
+    pub fn is_answerable(&self) -> bool {
+        let value_only = matches!(
+            self.error.fault,
+            Fault::UnknownChoice(_)
+                | Fault::OutOfRange { .. }
+                | Fault::NotUtf8 { .. }
+                | Fault::TooDeep { .. }
+                | Fault::TooMany { .. }
+                | Fault::Empty
+                | Fault::Order
+                | Fault::Invalid(_)
+        );
+        value_only && self.id.is_some() && self.operation.is_some() && self.error.field != "protocolOp"
+    }
+}
+
+impl fmt::Display for MessageError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(operation) = self.operation.and_then(operation_name) {
+            write!(f, "{operation}: ")?;
+        }
+        self.error.fmt(f)
+    }
+}
+
+impl std::error::Error for MessageError {}
+
+fn operation_name(tag: Tag) -> Option<&'static str> {
+    Some(match tag.0 {
+        0x60 => "bind request",
+        0x42 => "unbind request",
+        0x63 => "search request",
+        0x66 => "modify request",
+        0x68 => "add request",
+        0x4a => "delete request",
+        0x6c => "modify DN request",
+        0x6e => "compare request",
+        0x50 => "abandon request",
+        0x77 => "extended request",
+        _ => return None,
+    })
+}
+
+impl fmt::Display for MessageId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
