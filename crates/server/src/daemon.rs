@@ -1,1 +1,266 @@
-//! The process: background, pid and argument files, user, group and root directory, signals.
+//! The process: background, pid and argument files, user, group and root directory.
+//!
+//! Going to the background needs no `fork`: the process starts itself again, detached, and waits on a pipe until the
+//! new one has bound its sockets and opened its databases. The caller sees errors on its own terminal and an exit
+//! status that is true.
+
+use std::fmt;
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use rustix::process::{Gid, Uid};
+
+/// Set in the environment of the process that was started for the background.
+const DETACHED: &str = "LARIX_DETACHED";
+const READY: &[u8] = b"ready\n";
+
+/// What goes wrong with the process itself.
+#[derive(Debug)]
+pub enum DaemonError {
+    /// The program cannot be started again for the background.
+    Spawn(io::Error),
+    /// `-u` or `-g` names nobody.
+    NoSuchUser(String),
+    NoSuchGroup(String),
+    /// The kernel refuses the user, group or root directory.
+    Privileges { what: &'static str, source: rustix::io::Errno },
+    /// A pid or argument file cannot be written.
+    File { path: PathBuf, source: io::Error },
+}
+
+impl fmt::Display for DaemonError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Spawn(source) => write!(f, "cannot start the background process: {source}"),
+            Self::NoSuchUser(name) => write!(f, "no such user: {name}"),
+            Self::NoSuchGroup(name) => write!(f, "no such group: {name}"),
+            Self::Privileges { what, source } => write!(f, "cannot set the {what}: {source}"),
+            Self::File { path, source } => write!(f, "cannot write {}: {source}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for DaemonError {}
+
+/// Which of the processes this is, after [`detach`].
+#[derive(Debug)]
+pub enum Detached {
+    /// The one that was started: its child serves, or failed; exit with this.
+    Parent(ExitCode),
+    /// The one that serves; call [`Readiness::ready`] when it does.
+    Server(Readiness),
+}
+
+/// How the serving process tells that it serves.
+#[derive(Debug)]
+pub struct Readiness {
+    background: bool,
+}
+
+impl Readiness {
+    /// For a server that stays in the foreground.
+    pub fn foreground() -> Self {
+        Self { background: false }
+    }
+
+    /// Lets the waiting parent exit and gives up the terminal.
+    pub fn ready(self) -> io::Result<()> {
+        if !self.background {
+            return Ok(());
+        }
+        let mut stdout = io::stdout();
+        // The parent may be gone already, killed at the terminal: the server serves all the same.
+        let _ = stdout.write_all(READY).and_then(|()| stdout.flush());
+        let null = fs::OpenOptions::new().read(true).write(true).open("/dev/null")?;
+        rustix::stdio::dup2_stdin(&null)?;
+        rustix::stdio::dup2_stdout(&null)?;
+        rustix::stdio::dup2_stderr(&null)?;
+        Ok(())
+    }
+}
+
+/// Goes to the background: see the module's page.
+pub fn detach() -> Result<Detached, DaemonError> {
+    if std::env::var_os(DETACHED).is_some() {
+        // Fails only when this process leads a group already, and then it is detached.
+        let _ = rustix::process::setsid();
+        return Ok(Detached::Server(Readiness { background: true }));
+    }
+    let program = std::env::current_exe().map_err(DaemonError::Spawn)?;
+    let mut arguments = std::env::args_os();
+    let mut command = Command::new(program);
+    if let Some(name) = arguments.next() {
+        command.arg0(name);
+    }
+    command.args(arguments).env(DETACHED, "1").stdin(Stdio::null()).stdout(Stdio::piped());
+    let mut child = command.spawn().map_err(DaemonError::Spawn)?;
+    let mut said = Vec::new();
+    if let Some(mut pipe) = child.stdout.take() {
+        let mut buffer = [0; 256];
+        while !said.ends_with(READY) {
+            match pipe.read(&mut buffer) {
+                Ok(0) | Err(_) => break,
+                Ok(n) => said.extend_from_slice(buffer.get(..n).unwrap_or(&[])),
+            }
+        }
+    }
+    if let Some(text) = said.strip_suffix(READY) {
+        // What the server printed for the administrator, a generated password say.
+        let _ = io::stdout().write_all(text);
+        return Ok(Detached::Parent(ExitCode::SUCCESS));
+    }
+    let _ = io::stdout().write_all(&said);
+    let status = child.wait().map_err(DaemonError::Spawn)?;
+    let code = status.code().and_then(|code| u8::try_from(code).ok()).filter(|code| *code != 0).unwrap_or(1);
+    Ok(Detached::Parent(ExitCode::from(code)))
+}
+
+/// The user, group and root directory to change to (`-u`, `-g`, `-r`), looked up while `/etc` is still reachable.
+#[derive(Debug, Default)]
+pub struct Privileges {
+    user: Option<User>,
+    group: Option<Gid>,
+    root: Option<PathBuf>,
+}
+
+#[derive(Debug)]
+struct User {
+    id: Uid,
+    group: Gid,
+    groups: Vec<Gid>,
+}
+
+impl Privileges {
+    /// Looks names or numbers up.
+    pub fn look_up(user: Option<&str>, group: Option<&str>, root: Option<&Path>) -> Result<Self, DaemonError> {
+        let group = group.map(find_group).transpose()?;
+        let user = user.map(find_user).transpose()?;
+        Ok(Self { user, group, root: root.map(Path::to_owned) })
+    }
+
+    /// Changes to them. To be called while the process has one thread: what Linux keeps is per thread, and threads
+    /// started later inherit it.
+    pub fn drop_to(&self) -> Result<(), DaemonError> {
+        let failed = |what| move |source| DaemonError::Privileges { what, source };
+        if let Some(root) = &self.root {
+            rustix::process::chroot(root).map_err(failed("root directory"))?;
+            rustix::process::chdir("/").map_err(failed("root directory"))?;
+        }
+        if let Some(user) = &self.user
+            && rustix::process::getuid().is_root()
+        {
+            rustix::thread::set_thread_groups(&user.groups).map_err(failed("groups"))?;
+        }
+        if let Some(group) = self.group.or_else(|| self.user.as_ref().map(|u| u.group)) {
+            rustix::thread::set_thread_res_gid(group, group, group).map_err(failed("group"))?;
+        }
+        if let Some(user) = &self.user {
+            rustix::thread::set_thread_res_uid(user.id, user.id, user.id).map_err(failed("user"))?;
+        }
+        Ok(())
+    }
+}
+
+fn find_user(name: &str) -> Result<User, DaemonError> {
+    let passwd = fs::read_to_string("/etc/passwd").unwrap_or_default();
+    let found = passwd.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split(':').collect();
+        let (login, id, group) = (fields.first()?, fields.get(2)?, fields.get(3)?);
+        (*login == name || *id == name).then_some(((*login).to_owned(), id.parse().ok()?, group.parse().ok()?))
+    });
+    let (login, id, group): (String, u32, u32) = match found {
+        Some(found) => found,
+        // A number needs no name.
+        None => match name.parse::<u32>() {
+            Ok(id) => (String::new(), id, id),
+            Err(_) => return Err(DaemonError::NoSuchUser(name.to_owned())),
+        },
+    };
+    let mut groups = vec![Gid::from_raw(group)];
+    for line in fs::read_to_string("/etc/group").unwrap_or_default().lines() {
+        let fields: Vec<&str> = line.split(':').collect();
+        if let (Some(id), Some(members)) = (fields.get(2).and_then(|id| id.parse().ok()), fields.get(3))
+            && !login.is_empty()
+            && members.split(',').any(|member| member == login)
+        {
+            groups.push(Gid::from_raw(id));
+        }
+    }
+    Ok(User { id: Uid::from_raw(id), group: Gid::from_raw(group), groups })
+}
+
+fn find_group(name: &str) -> Result<Gid, DaemonError> {
+    let groups = fs::read_to_string("/etc/group").unwrap_or_default();
+    let found = groups.lines().find_map(|line| {
+        let mut fields = line.split(':');
+        let (group, id) = (fields.next()?, fields.nth(1)?);
+        if group == name || id == name { id.parse().ok() } else { None }
+    });
+    found
+        .or_else(|| name.parse().ok())
+        .map(Gid::from_raw)
+        .ok_or_else(|| DaemonError::NoSuchGroup(name.to_owned()))
+}
+
+/// Pid and argument files, removed when the server ends.
+#[derive(Debug, Default)]
+pub struct ProcessFiles {
+    written: Vec<PathBuf>,
+}
+
+impl ProcessFiles {
+    /// Writes the files that the configuration names.
+    pub fn write(pid_file: Option<&Path>, args_file: Option<&Path>) -> Result<Self, DaemonError> {
+        let mut files = Self::default();
+        if let Some(path) = pid_file {
+            files.put(path, format!("{}\n", std::process::id()))?;
+        }
+        if let Some(path) = args_file {
+            let arguments: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+            files.put(path, format!("{}\n", arguments.join(" ")))?;
+        }
+        Ok(files)
+    }
+
+    fn put(&mut self, path: &Path, text: String) -> Result<(), DaemonError> {
+        fs::write(path, text).map_err(|source| DaemonError::File { path: path.to_owned(), source })?;
+        self.written.push(path.to_owned());
+        Ok(())
+    }
+}
+
+impl Drop for ProcessFiles {
+    fn drop(&mut self) {
+        for path in &self.written {
+            // Another user's directory after -u, say: a stale pid file is no reason to fail at the end.
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn users_and_groups_by_name_and_number() {
+        assert!(find_user("root").unwrap().id.is_root());
+        assert_eq!(find_user("54321").unwrap().id.as_raw(), 54321);
+        assert!(matches!(find_user("no-such-user"), Err(DaemonError::NoSuchUser(_))));
+        assert!(find_group("root").unwrap().is_root());
+        assert!(matches!(find_group("no-such-group"), Err(DaemonError::NoSuchGroup(_))));
+    }
+
+    #[test]
+    fn process_files_go_when_the_server_goes() {
+        let directory = tempfile::tempdir().unwrap();
+        let pid = directory.path().join("pid");
+        let files = ProcessFiles::write(Some(&pid), None).unwrap();
+        assert_eq!(fs::read_to_string(&pid).unwrap(), format!("{}\n", std::process::id()));
+        drop(files);
+        assert!(!pid.exists());
+    }
+}

@@ -7,3 +7,4 @@
 pub mod config;
 pub mod daemon;
 pub mod listener;
+pub mod stats_log;
