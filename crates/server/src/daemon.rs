@@ -26,9 +26,15 @@ pub enum DaemonError {
     NoSuchUser(String),
     NoSuchGroup(String),
     /// The kernel refuses the user, group or root directory.
-    Privileges { what: &'static str, source: rustix::io::Errno },
+    Privileges {
+        what: &'static str,
+        source: rustix::io::Errno,
+    },
     /// A pid or argument file cannot be written.
-    File { path: PathBuf, source: io::Error },
+    File {
+        path: PathBuf,
+        source: io::Error,
+    },
 }
 
 impl fmt::Display for DaemonError {
@@ -135,7 +141,11 @@ struct User {
 
 impl Privileges {
     /// Looks names or numbers up.
-    pub fn look_up(user: Option<&str>, group: Option<&str>, root: Option<&Path>) -> Result<Self, DaemonError> {
+    pub fn look_up(
+        user: Option<&str>,
+        group: Option<&str>,
+        root: Option<&Path>,
+    ) -> Result<Self, DaemonError> {
         let group = group.map(find_group).transpose()?;
         let user = user.map(find_user).transpose()?;
         Ok(Self { user, group, root: root.map(Path::to_owned) })
@@ -169,7 +179,11 @@ fn find_user(name: &str) -> Result<User, DaemonError> {
     let found = passwd.lines().find_map(|line| {
         let fields: Vec<&str> = line.split(':').collect();
         let (login, id, group) = (fields.first()?, fields.get(2)?, fields.get(3)?);
-        (*login == name || *id == name).then_some(((*login).to_owned(), id.parse().ok()?, group.parse().ok()?))
+        (*login == name || *id == name).then_some((
+            (*login).to_owned(),
+            id.parse().ok()?,
+            group.parse().ok()?,
+        ))
     });
     let (login, id, group): (String, u32, u32) = match found {
         Some(found) => found,
@@ -219,7 +233,8 @@ impl ProcessFiles {
             files.put(path, format!("{}\n", std::process::id()))?;
         }
         if let Some(path) = args_file {
-            let arguments: Vec<String> = std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
+            let arguments: Vec<String> =
+                std::env::args_os().map(|a| a.to_string_lossy().into_owned()).collect();
             files.put(path, format!("{}\n", arguments.join(" ")))?;
         }
         Ok(files)

@@ -5,6 +5,7 @@
 //! back the same way in one write.
 
 pub mod config;
+pub mod connection;
 pub mod daemon;
 pub mod listener;
 pub mod stats_log;

@@ -82,7 +82,12 @@ pub struct Log {
 
 #[derive(Debug)]
 enum Entry {
-    Line { level: u32, at: Duration, thread: u64, text: String },
+    Line {
+        level: u32,
+        at: Duration,
+        thread: u64,
+        text: String,
+    },
     /// The server ends: write what is queued and return.
     End,
 }
@@ -101,7 +106,8 @@ impl Log {
         let syslog_levels = targets.syslog.as_ref().map_or(0, |s| s.levels);
         let file_levels = if targets.file.is_some() { targets.file_levels } else { 0 };
         let levels = targets.stderr | syslog_levels | file_levels;
-        let handle = std::thread::Builder::new().name("log".to_owned()).spawn(move || write_out(targets, &entries))?;
+        let handle =
+            std::thread::Builder::new().name("log".to_owned()).spawn(move || write_out(targets, &entries))?;
         let log = Self { levels: AtomicU32::new(levels), lost: AtomicU64::new(0), queue: queue.clone() };
         Ok((log, LogThread { handle: Some(handle), queue }))
     }
@@ -210,7 +216,8 @@ fn write_out(mut targets: LogTargets, entries: &Receiver<Entry>) {
 /// `seconds.nanoseconds thread text`, the first two in hexadecimal, as OpenLDAP's debug lines begin.
 fn format_line(out: &mut Vec<u8>, (at, thread): (Duration, u64), text: &str) {
     // Writing to a Vec cannot fail.
-    let _ = writeln!(out, "{:08x}.{:08x} 0x{thread:012x} {}", at.as_secs(), at.subsec_nanos(), text.trim_end());
+    let _ =
+        writeln!(out, "{:08x}.{:08x} 0x{thread:012x} {}", at.as_secs(), at.subsec_nanos(), text.trim_end());
 }
 
 fn send_to_syslog(syslog: &SyslogTarget, text: &str) {
@@ -263,9 +270,13 @@ mod tests {
 
     #[test]
     fn facilities() {
-        for (name, expected) in
-            [("LOCAL4", Some(20)), ("local0", Some(16)), ("DAEMON", Some(3)), ("LOCAL8", None), ("MAIL", None)]
-        {
+        for (name, expected) in [
+            ("LOCAL4", Some(20)),
+            ("local0", Some(16)),
+            ("DAEMON", Some(3)),
+            ("LOCAL8", None),
+            ("MAIL", None),
+        ] {
             assert_eq!(syslog_facility(name), expected, "{name}");
         }
     }

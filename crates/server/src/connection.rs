@@ -1,0 +1,450 @@
+//! One client's connection as a state machine without I/O: bytes in, requests started in order, bytes out.
+//!
+//! The worker reads and writes; [`Connection`] cuts the input into messages, keeps the order that LDAP demands (a bind
+//! is a barrier), holds the searches under way and lets each have a slice a turn, and stops when the client does not
+//! take its answers. What a request does is its [`Service`]'s business.
+
+use std::collections::VecDeque;
+
+use larix_proto::{
+    DecodeLimits, Frame, LdapResult, Message, MessageError, MessageId, Request, ResponseOp, ResultCode,
+    encode, frame,
+};
+
+/// Requests started in one turn, so that a long pipeline leaves room for others.
+pub const REQUESTS_PER_TURN: usize = 64;
+/// Answer bytes above which searches stop and no request is started until the client has taken some.
+pub const OUTPUT_HIGH: usize = 256 * 1024;
+/// Bytes of requests kept while none may be started; a single larger message is read to its end.
+pub const INPUT_HIGH: usize = 64 * 1024;
+
+const _: () = assert!(INPUT_HIGH < larix_proto::limits::PDU_CEILING);
+
+/// What happens to requests. One a connection: it knows the session.
+pub trait Service {
+    /// A search under way.
+    type Search;
+    /// The outcome of something that was done elsewhere: a write, a password verified.
+    type Completion;
+
+    /// Starts a request; what can be answered at once is appended to `out`.
+    fn start(
+        &mut self,
+        operation: Operation,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Started<Self::Search>;
+    /// Lets a search go on for one slice. `false` when it is done and its result appended.
+    fn step(&mut self, operation: Operation, search: &mut Self::Search, out: &mut Vec<u8>) -> bool;
+    /// Answers a request that waited.
+    fn complete(&mut self, operation: Operation, completion: Self::Completion, out: &mut Vec<u8>);
+    /// A search ends before its time: told to, with this result to send, or silently.
+    fn end(
+        &mut self,
+        operation: Operation,
+        search: Self::Search,
+        result: Option<LdapResult>,
+        out: &mut Vec<u8>,
+    );
+    /// Answers a Cancel request (RFC 3909).
+    fn cancelled(&mut self, operation: Operation, result: LdapResult, out: &mut Vec<u8>);
+    /// For the log: what the connection decided by itself.
+    fn event(&mut self, event: Event<'_>);
+    /// The limits that hold now; they change with the identity.
+    fn limits(&self) -> Limits;
+}
+
+/// A request's number on its connection (`op=` in the log) and the client's message id.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    pub serial: u64,
+    pub id: MessageId,
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub enum Started<S> {
+    /// Answered, or nothing to answer.
+    Answered,
+    /// A search that goes on.
+    Searching(S),
+    /// [`Connection::complete`] will be called with its serial number.
+    Waiting,
+    /// The same, and no request is started before: a bind.
+    WaitingAlone,
+    /// A Cancel request for this message.
+    Cancel(MessageId),
+    /// The client broke the protocol: notice of disconnection.
+    Disconnect(LdapResult),
+}
+
+/// Limits of one connection.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Content bytes of one message.
+    pub pdu: usize,
+    /// Requests under way (searching or waiting); more are read when one is done.
+    pub pending: usize,
+    /// Nesting of filters.
+    pub filter_depth: usize,
+}
+
+/// What a connection decides without its service.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    Unbind(Operation),
+    Abandon(Operation, MessageId),
+    /// The input cannot be LDAP, or one of its messages will not be read.
+    Refused(&'a str),
+}
+
+/// What to do next with a connection.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Turn {
+    /// Nothing, until there is input, a completion, or room for output.
+    Idle,
+    /// It has more to do: call again, after the others had their turn.
+    More,
+    /// Send what is in the output, then close.
+    Close,
+}
+
+/// See the module's page.
+#[derive(Debug)]
+pub struct Connection<S: Service> {
+    service: S,
+    /// Bytes read and not yet consumed.
+    input: Vec<u8>,
+    /// Answers; the first `sent` bytes are gone.
+    output: Vec<u8>,
+    sent: usize,
+    next_serial: u64,
+    searches: VecDeque<(Operation, S::Search)>,
+    waiting: Vec<Waiting>,
+    phase: Phase,
+}
+
+#[derive(Copy, Clone, Debug)]
+struct Waiting {
+    operation: Operation,
+    alone: bool,
+    abandoned: bool,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Phase {
+    Open,
+    /// No more input comes; what was asked is still answered.
+    InputEnded,
+    /// Nothing is done any more.
+    Closing,
+}
+
+impl<S: Service> Connection<S> {
+    pub fn new(service: S) -> Self {
+        Self {
+            service,
+            input: Vec::new(),
+            output: Vec::new(),
+            sent: 0,
+            next_serial: 0,
+            searches: VecDeque::new(),
+            waiting: Vec::new(),
+            phase: Phase::Open,
+        }
+    }
+
+    pub fn service(&self) -> &S {
+        &self.service
+    }
+
+    pub fn service_mut(&mut self) -> &mut S {
+        &mut self.service
+    }
+
+    /// Takes bytes that were read and lets the connection have its turn.
+    pub fn receive(&mut self, bytes: &[u8]) -> Turn {
+        if self.input.is_empty() {
+            // The usual case: whole messages, decoded where they were read.
+            let used = self.start_requests(bytes);
+            if let Some(rest) = bytes.get(used..).filter(|_| self.phase == Phase::Open) {
+                self.input.extend_from_slice(rest);
+            }
+        } else {
+            self.input.extend_from_slice(bytes);
+            self.start_kept_requests();
+        }
+        self.run()
+    }
+
+    /// The client sends no more. What it asked is still answered: it may only have closed its side.
+    pub fn input_ended(&mut self) -> Turn {
+        if self.phase == Phase::Open {
+            self.phase = Phase::InputEnded;
+        }
+        self.run()
+    }
+
+    /// A turn without input.
+    pub fn resume(&mut self) -> Turn {
+        self.start_kept_requests();
+        self.run()
+    }
+
+    /// Hands over the outcome of a request that waited. One that was abandoned meanwhile is not answered.
+    pub fn complete(&mut self, serial: u64, completion: S::Completion) -> Turn {
+        if let Some(at) = self.waiting.iter().position(|w| w.operation.serial == serial) {
+            let waiting = self.waiting.swap_remove(at);
+            let mut unsent = Vec::new();
+            // The identity that an abandoned bind gave must still take effect: only its answer is dropped.
+            let out = if waiting.abandoned { &mut unsent } else { &mut self.output };
+            self.service.complete(waiting.operation, completion, out);
+        }
+        self.resume()
+    }
+
+    /// The server ends the connection: the client is told why (RFC 4511 section 4.4.1), unless there is nothing to say.
+    pub fn disconnect(&mut self, notice: Option<LdapResult>) -> Turn {
+        self.close(notice);
+        Turn::Close
+    }
+
+    /// Bytes to send.
+    pub fn output(&self) -> &[u8] {
+        self.output.get(self.sent..).unwrap_or(&[])
+    }
+
+    /// The first `count` bytes of [`output`](Self::output) are sent.
+    pub fn sent(&mut self, count: usize) {
+        self.sent = self.sent.saturating_add(count).min(self.output.len());
+        if self.sent == self.output.len() {
+            self.output.clear();
+            self.sent = 0;
+        } else if self.sent >= OUTPUT_HIGH {
+            self.output.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
+    /// Lends the connection a buffer for its answers; an idle one keeps none.
+    pub fn lend_output(&mut self, buffer: Vec<u8>) {
+        if self.output.capacity() == 0 {
+            self.output = buffer;
+        }
+    }
+
+    /// Takes an empty output buffer back.
+    pub fn return_output(&mut self) -> Option<Vec<u8>> {
+        (self.output.is_empty() && self.output.capacity() > 0).then(|| std::mem::take(&mut self.output))
+    }
+
+    /// Whether to read: not while there is more than enough that cannot be started.
+    pub fn wants_input(&self) -> bool {
+        self.phase == Phase::Open && self.has_room() && self.input.len() < self.input_limit()
+    }
+
+    /// Requests that were started and not answered.
+    pub fn pending(&self) -> usize {
+        self.searches.len() + self.waiting.len()
+    }
+
+    fn input_limit(&self) -> usize {
+        match frame(&self.input, self.service.limits().pdu) {
+            Ok(Frame::Incomplete { needed }) => needed.max(INPUT_HIGH),
+            _ => INPUT_HIGH,
+        }
+    }
+
+    fn has_room(&self) -> bool {
+        self.output.len() - self.sent < OUTPUT_HIGH
+    }
+
+    fn may_start(&self) -> bool {
+        self.phase != Phase::Closing
+            && self.has_room()
+            && !self.waiting.iter().any(|w| w.alone)
+            && self.pending() < self.service.limits().pending.max(1)
+    }
+
+    fn start_kept_requests(&mut self) {
+        if self.input.is_empty() {
+            return;
+        }
+        let mut input = std::mem::take(&mut self.input);
+        let used = self.start_requests(&input);
+        if used == input.len() || self.phase == Phase::Closing {
+            // Dropped, not kept: an idle connection holds no buffer.
+            return;
+        }
+        input.drain(..used);
+        self.input = input;
+    }
+
+    /// Starts the complete requests at the front of `input`, as far as order and limits allow; how many bytes they were.
+    fn start_requests(&mut self, input: &[u8]) -> usize {
+        let mut used = 0;
+        for _ in 0..REQUESTS_PER_TURN {
+            if !self.may_start() {
+                break;
+            }
+            let rest = input.get(used..).unwrap_or(&[]);
+            if rest.is_empty() {
+                break;
+            }
+            match frame(rest, self.service.limits().pdu) {
+                Ok(Frame::Complete { len }) => {
+                    self.start_one(rest.get(..len).unwrap_or(rest));
+                    used += len;
+                }
+                Ok(Frame::Incomplete { .. }) => break,
+                Err(error) => {
+                    self.refuse(&error.to_string());
+                    break;
+                }
+            }
+        }
+        used
+    }
+
+    fn start_one(&mut self, pdu: &[u8]) {
+        let limits = DecodeLimits { filter_depth: self.service.limits().filter_depth };
+        match Message::decode_with(pdu, &limits) {
+            Ok(message) if message.id == MessageId(0) => self.refuse("message id 0 is the server's own"),
+            Ok(message) => self.start_message(&message),
+            Err(error) => self.answer_undecodable(&error),
+        }
+    }
+
+    fn start_message(&mut self, message: &Message<'_>) {
+        let operation = Operation { serial: self.next_serial, id: message.id };
+        self.next_serial += 1;
+        match message.request {
+            Request::Unbind => {
+                self.service.event(Event::Unbind(operation));
+                self.close(None);
+            }
+            Request::Abandon(id) => {
+                self.service.event(Event::Abandon(operation, id));
+                self.abandon(id);
+            }
+            _ => match self.service.start(operation, message, &mut self.output) {
+                Started::Answered => {}
+                Started::Searching(search) => self.searches.push_back((operation, search)),
+                Started::Waiting => self.waiting.push(Waiting { operation, alone: false, abandoned: false }),
+                Started::WaitingAlone => {
+                    // RFC 4511 section 4.2.1: a bind abandons what is under way.
+                    self.abandon_all();
+                    self.waiting.push(Waiting { operation, alone: true, abandoned: false });
+                }
+                Started::Cancel(id) => self.cancel(operation, id),
+                Started::Disconnect(result) => self.close(Some(result)),
+            },
+        }
+    }
+
+    /// A whole message with a value that is not acceptable gets its own answer, anything else ends the connection.
+    fn answer_undecodable(&mut self, error: &MessageError) {
+        let answer = error.id.zip(error.operation.and_then(|tag| response_to(tag.0)));
+        match answer {
+            Some((id, op)) if error.is_answerable() && id != MessageId(0) => {
+                self.next_serial += 1;
+                let result = LdapResult::with(ResultCode::PROTOCOL_ERROR, error.to_string());
+                encode::result(&mut self.output, id, op, &result, &[]);
+            }
+            _ => self.refuse(&error.to_string()),
+        }
+    }
+
+    fn refuse(&mut self, why: &str) {
+        self.service.event(Event::Refused(why));
+        self.close(Some(LdapResult::with(ResultCode::PROTOCOL_ERROR, why)));
+    }
+
+    fn abandon(&mut self, id: MessageId) {
+        if let Some(at) = self.searches.iter().position(|(operation, _)| operation.id == id) {
+            if let Some((operation, search)) = self.searches.remove(at) {
+                self.service.end(operation, search, None, &mut self.output);
+            }
+        } else if let Some(waiting) = self.waiting.iter_mut().find(|w| w.operation.id == id && !w.alone) {
+            // What waits may be done already: only its answer can be held back.
+            waiting.abandoned = true;
+        }
+    }
+
+    fn abandon_all(&mut self) {
+        for (operation, search) in std::mem::take(&mut self.searches) {
+            self.service.end(operation, search, None, &mut self.output);
+        }
+        self.waiting.iter_mut().for_each(|w| w.abandoned = true);
+    }
+
+    fn cancel(&mut self, operation: Operation, id: MessageId) {
+        let result = if let Some(at) = self.searches.iter().position(|(other, _)| other.id == id) {
+            if let Some((other, search)) = self.searches.remove(at) {
+                let result = LdapResult::new(ResultCode::CANCELED);
+                self.service.end(other, search, Some(result), &mut self.output);
+            }
+            LdapResult::success()
+        } else if self.waiting.iter().any(|w| w.operation.id == id && !w.abandoned) {
+            LdapResult::with(ResultCode::TOO_LATE, "the change is already with the writer")
+        } else {
+            LdapResult::with(ResultCode::NO_SUCH_OPERATION, "message ID not found")
+        };
+        self.service.cancelled(operation, result, &mut self.output);
+    }
+
+    fn close(&mut self, notice: Option<LdapResult>) {
+        if self.phase == Phase::Closing {
+            return;
+        }
+        self.abandon_all();
+        self.phase = Phase::Closing;
+        self.input = Vec::new();
+        if let Some(result) = notice {
+            encode::notice_of_disconnection(&mut self.output, &result);
+        }
+    }
+
+    /// One slice for each search, then what is to be done next.
+    fn run(&mut self) -> Turn {
+        for _ in 0..self.searches.len() {
+            if !self.has_room() {
+                break;
+            }
+            let Some((operation, mut search)) = self.searches.pop_front() else { break };
+            if self.service.step(operation, &mut search, &mut self.output) {
+                self.searches.push_back((operation, search));
+            }
+        }
+        match self.phase {
+            Phase::Closing => Turn::Close,
+            _ if self.has_room() && (!self.searches.is_empty() || self.can_start_kept()) => Turn::More,
+            Phase::InputEnded if self.pending() == 0 && !self.can_start_kept() => Turn::Close,
+            _ => Turn::Idle,
+        }
+    }
+
+    fn can_start_kept(&self) -> bool {
+        self.may_start()
+            && !self.input.is_empty()
+            && !matches!(frame(&self.input, self.service.limits().pdu), Ok(Frame::Incomplete { .. }))
+    }
+}
+
+/// The response that a request's tag calls for; none for those that have no response, or are no request.
+fn response_to(tag: u8) -> Option<ResponseOp> {
+    Some(match tag {
+        0x60 => ResponseOp::Bind,
+        0x63 => ResponseOp::SearchDone,
+        0x66 => ResponseOp::Modify,
+        0x68 => ResponseOp::Add,
+        0x4a => ResponseOp::Delete,
+        0x6c => ResponseOp::ModifyDn,
+        0x6e => ResponseOp::Compare,
+        0x77 => ResponseOp::Extended,
+        _ => return None,
+    })
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,309 @@
+//! Bytes in, bytes out, with a service that answers by a script: the password or the search base says what to do.
+
+use super::*;
+
+/// Answers at once, except for these: bind with password "slow" waits; add waits; a search below "steps=N" goes on
+/// for N slices of one byte string each.
+#[derive(Debug, Default)]
+struct Script {
+    log: Vec<String>,
+    slice: usize,
+}
+
+struct Search {
+    left: usize,
+}
+
+impl Service for Script {
+    type Search = Search;
+    type Completion = &'static str;
+
+    fn start(&mut self, operation: Operation, message: &Message<'_>, out: &mut Vec<u8>) -> Started<Search> {
+        match message.request {
+            Request::Bind(bind) => match bind.authentication {
+                larix_proto::Authentication::Simple(b"slow") => Started::WaitingAlone,
+                larix_proto::Authentication::Other(_) => {
+                    Started::Disconnect(LdapResult::new(ResultCode::OTHER))
+                }
+                _ => answer(out, operation, ResponseOp::Bind),
+            },
+            Request::Add(_) => Started::Waiting,
+            Request::Search(search) => match search.base.strip_prefix("steps=") {
+                Some(steps) => Started::Searching(Search { left: steps.parse().unwrap() }),
+                None => answer(out, operation, ResponseOp::SearchDone),
+            },
+            Request::Extended(extended) => Started::Cancel(MessageId(extended.name.parse().unwrap())),
+            _ => answer(out, operation, ResponseOp::Delete),
+        }
+    }
+
+    fn step(&mut self, operation: Operation, search: &mut Search, out: &mut Vec<u8>) -> bool {
+        self.log.push(format!("step {}", operation.id));
+        if search.left == 0 {
+            encode::result(out, operation.id, ResponseOp::SearchDone, &LdapResult::success(), &[]);
+            return false;
+        }
+        search.left -= 1;
+        out.resize(out.len() + self.slice, 0);
+        true
+    }
+
+    fn complete(&mut self, operation: Operation, completion: &'static str, out: &mut Vec<u8>) {
+        self.log.push(format!("complete {completion}"));
+        encode::result(out, operation.id, ResponseOp::Add, &LdapResult::success(), &[]);
+    }
+
+    fn end(&mut self, operation: Operation, _: Search, result: Option<LdapResult>, out: &mut Vec<u8>) {
+        self.log.push(format!("end {}", operation.id));
+        if let Some(result) = result {
+            encode::result(out, operation.id, ResponseOp::SearchDone, &result, &[]);
+        }
+    }
+
+    fn cancelled(&mut self, operation: Operation, result: LdapResult, out: &mut Vec<u8>) {
+        encode::extended_result(out, operation.id, &result, None, None, &[]);
+    }
+
+    fn event(&mut self, event: Event<'_>) {
+        self.log.push(match event {
+            Event::Unbind(_) => "unbind".to_owned(),
+            Event::Abandon(_, id) => format!("abandon {id}"),
+            Event::Refused(why) => format!("refused: {why}"),
+        });
+    }
+
+    fn limits(&self) -> Limits {
+        Limits { pdu: 1000, pending: 3, filter_depth: 10 }
+    }
+}
+
+fn answer(out: &mut Vec<u8>, operation: Operation, op: ResponseOp) -> Started<Search> {
+    encode::result(out, operation.id, op, &LdapResult::success(), &[]);
+    Started::Answered
+}
+
+fn tlv(tag: u8, contents: &[u8]) -> Vec<u8> {
+    let mut out = vec![tag, 0x82];
+    out.extend_from_slice(&u16::try_from(contents.len()).unwrap().to_be_bytes());
+    out.extend_from_slice(contents);
+    out
+}
+
+fn request(id: u8, tag: u8, parts: &[Vec<u8>]) -> Vec<u8> {
+    let operation = tlv(tag, &parts.concat());
+    tlv(0x30, &[vec![2, 1, id], operation].concat())
+}
+
+fn bind(id: u8, password: &str) -> Vec<u8> {
+    request(id, 0x60, &[vec![2, 1, 3], tlv(4, b"cn=a"), tlv(0x80, password.as_bytes())])
+}
+
+fn search(id: u8, base: &str) -> Vec<u8> {
+    search_with(id, base, &tlv(0x87, b"objectClass"))
+}
+
+fn search_with(id: u8, base: &str, filter: &[u8]) -> Vec<u8> {
+    let fixed = [10, 1, 2, 10, 1, 0, 2, 1, 0, 2, 1, 0, 1, 1, 0].to_vec();
+    request(id, 0x63, &[tlv(4, base.as_bytes()), fixed, filter.to_vec(), tlv(0x30, b"")])
+}
+
+fn add(id: u8) -> Vec<u8> {
+    let values = tlv(0x31, &tlv(4, b"top"));
+    let attribute = tlv(0x30, &[tlv(4, b"objectClass"), values].concat());
+    request(id, 0x68, &[tlv(4, b"cn=b"), tlv(0x30, &attribute)])
+}
+
+fn delete(id: u8) -> Vec<u8> {
+    tlv(0x30, &[vec![2, 1, id], tlv(0x4a, b"cn=b")].concat())
+}
+
+fn abandon(id: u8, other: u8) -> Vec<u8> {
+    tlv(0x30, &[vec![2, 1, id], vec![0x50, 1, other]].concat())
+}
+
+fn cancel(id: u8, other: u8) -> Vec<u8> {
+    request(id, 0x77, &[tlv(0x80, other.to_string().as_bytes())])
+}
+
+fn unbind(id: u8) -> Vec<u8> {
+    vec![0x30, 5, 2, 1, id, 0x42, 0]
+}
+
+/// The answers as `id:tag:code`, padding of the script's slices skipped.
+fn answers(mut bytes: &[u8]) -> Vec<String> {
+    let mut found = Vec::new();
+    while let Some(&first) = bytes.first() {
+        if first == 0 {
+            bytes = &bytes[1..];
+            continue;
+        }
+        let Ok(Frame::Complete { len }) = frame(bytes, 100_000) else { panic!("no message at {bytes:02x?}") };
+        let message = &bytes[..len];
+        let (id, tag) = (message[4], message[5]);
+        // The result's enumerated code follows the operation's header, whatever form its length has.
+        let at = message[6..].windows(2).position(|w| w == [10, 1]).unwrap() + 8;
+        found.push(format!("{id}:{tag:02x}:{}", message[at]));
+        bytes = &bytes[len..];
+    }
+    found
+}
+
+fn connection() -> Connection<Script> {
+    Connection::new(Script::default())
+}
+
+#[test]
+fn whole_exchanges() {
+    let check = |name: &str, input: &[Vec<u8>], expected: &[&str], turn: Turn| {
+        // In one piece, and byte by byte: the answers must be the same.
+        let bytes = input.concat();
+        for piece in [bytes.len(), 1] {
+            let mut connection = connection();
+            let mut last = Turn::Idle;
+            for part in bytes.chunks(piece) {
+                last = connection.receive(part);
+                while last == Turn::More {
+                    last = connection.resume();
+                }
+                if last == Turn::Close {
+                    break;
+                }
+            }
+            assert_eq!(answers(connection.output()), expected, "{name}, pieces of {piece}");
+            assert_eq!(last, turn, "{name}, pieces of {piece}");
+        }
+    };
+    check("bind", &[bind(1, "x")], &["1:61:0"], Turn::Idle);
+    check(
+        "a pipeline",
+        &[bind(1, "x"), delete(2), search(3, "")],
+        &["1:61:0", "2:6b:0", "3:65:0"],
+        Turn::Idle,
+    );
+    check("unbind ends it", &[delete(1), unbind(2), delete(3)], &["1:6b:0"], Turn::Close);
+    check("a search of slices", &[search(1, "steps=3")], &["1:65:0"], Turn::Idle);
+    check("nothing after a slow bind", &[bind(1, "slow"), delete(2)], &[], Turn::Idle);
+    check("garbage", &[b"GET / HTTP/1.0\r\n\r\n".to_vec()], &["0:78:2"], Turn::Close);
+    check("two gigabytes announced", &[vec![0x30, 0x84, 0x7f, 0xff, 0xff, 0xff]], &["0:78:2"], Turn::Close);
+    check("indefinite length", &[vec![0x30, 0x80, 2, 1, 1]], &["0:78:2"], Turn::Close);
+    check("message id 0", &[delete(0)], &["0:78:2"], Turn::Close);
+    check("an unknown operation", &[tlv(0x30, &[2, 1, 7, 0x7e, 0])], &["0:78:2"], Turn::Close);
+    check(
+        "the service disconnects",
+        &[request(1, 0x60, &[vec![2, 1, 3], tlv(4, b""), tlv(0x85, b"")])],
+        &["0:78:80"],
+        Turn::Close,
+    );
+    check("cancel of nothing", &[cancel(1, 9)], &["1:78:119"], Turn::Idle);
+    check("abandon of nothing", &[abandon(1, 9), delete(2)], &["2:6b:0"], Turn::Idle);
+}
+
+#[test]
+fn a_deep_filter_is_answered_and_the_connection_goes_on() {
+    let mut filter = tlv(0x87, b"cn");
+    for _ in 0..20 {
+        filter = tlv(0xa2, &filter);
+    }
+    let mut connection = connection();
+    let turn = connection.receive(&[search_with(1, "", &filter), delete(2)].concat());
+    assert_eq!(answers(connection.output()), ["1:65:2", "2:6b:0"]);
+    assert_eq!(turn, Turn::Idle);
+}
+
+#[test]
+fn a_bind_is_a_barrier() {
+    let mut connection = connection();
+    let bytes = [search(1, "steps=9"), bind(2, "slow"), delete(3)].concat();
+    assert_eq!(connection.receive(&bytes), Turn::Idle);
+    assert_eq!(connection.service().log, ["end 1"], "what was under way is abandoned");
+    assert_eq!(connection.pending(), 1);
+    connection.complete(1, "bound");
+    assert_eq!(answers(connection.output()), ["2:69:0", "3:6b:0"]);
+}
+
+#[test]
+fn abandon_and_cancel_between_slices() {
+    let mut connection = connection();
+    connection.receive(&[search(1, "steps=50"), search(2, "steps=50")].concat());
+    assert_eq!(connection.receive(&abandon(3, 1)), Turn::More);
+    assert_eq!(connection.pending(), 1);
+    assert_eq!(connection.receive(&cancel(4, 2)), Turn::Idle);
+    assert_eq!(answers(connection.output()), ["2:65:118", "4:78:0"]);
+}
+
+#[test]
+fn an_abandoned_write_is_done_and_not_answered() {
+    let mut connection = connection();
+    connection.receive(&[add(1), abandon(2, 1), cancel(3, 1)].concat());
+    connection.complete(0, "added");
+    assert_eq!(connection.service().log, ["abandon 1", "complete added"]);
+    assert_eq!(answers(connection.output()), ["3:78:119"]);
+}
+
+#[test]
+fn a_cancelled_write_is_too_late() {
+    let mut connection = connection();
+    connection.receive(&[add(1), cancel(2, 1)].concat());
+    connection.complete(0, "added");
+    assert_eq!(answers(connection.output()), ["2:78:120", "1:69:0"]);
+}
+
+#[test]
+fn searches_take_turns() {
+    let mut connection = connection();
+    let mut turn = connection.receive(&[search(1, "steps=1"), search(2, "steps=1")].concat());
+    while turn == Turn::More {
+        turn = connection.resume();
+    }
+    assert_eq!(connection.service().log, ["step 1", "step 2", "step 1", "step 2"]);
+}
+
+#[test]
+fn a_client_that_does_not_read_stops_its_search_alone() {
+    let mut connection = connection();
+    connection.service_mut().slice = OUTPUT_HIGH;
+    assert_eq!(connection.receive(&search(1, "steps=3")), Turn::Idle, "the output is full");
+    assert!(!connection.wants_input());
+    assert_eq!(connection.resume(), Turn::Idle);
+    assert_eq!(connection.service().log.len(), 1);
+    connection.sent(OUTPUT_HIGH / 2);
+    assert_eq!(connection.resume(), Turn::Idle, "room for half of it: one more slice");
+    assert_eq!(connection.service().log.len(), 2);
+    connection.sent(2 * OUTPUT_HIGH);
+    assert_eq!(connection.resume(), Turn::Idle);
+    assert_eq!(connection.service().log.len(), 3);
+}
+
+#[test]
+fn pending_requests_are_limited_and_the_rest_wait() {
+    let mut connection = connection();
+    let turn = connection.receive(&[add(1), add(2), add(3), add(4), delete(5)].concat());
+    assert_eq!((turn, connection.pending()), (Turn::Idle, 3));
+    connection.complete(1, "second");
+    assert_eq!(connection.pending(), 3, "the fourth took its place");
+    connection.complete(0, "first");
+    assert_eq!(answers(connection.output()), ["2:69:0", "1:69:0", "5:6b:0"]);
+}
+
+#[test]
+fn a_long_pipeline_yields() {
+    let mut connection = connection();
+    let many: Vec<u8> = (0..200).flat_map(|_| delete(1)).collect();
+    assert_eq!(connection.receive(&many), Turn::More);
+    assert_eq!(answers(connection.output()).len(), REQUESTS_PER_TURN);
+    while connection.resume() == Turn::More {}
+    assert_eq!(answers(connection.output()).len(), 200);
+}
+
+#[test]
+fn a_half_closed_connection_gets_its_answers() {
+    let mut connection = connection();
+    connection.receive(&[add(1), search(2, "steps=2")].concat());
+    assert_eq!(connection.input_ended(), Turn::More);
+    while connection.resume() == Turn::More {}
+    assert_eq!(connection.complete(0, "added"), Turn::Close);
+    assert_eq!(answers(connection.output()), ["2:65:0", "1:69:0"]);
+    let mut idle = self::connection();
+    idle.receive(&[0x30]);
+    assert_eq!(idle.input_ended(), Turn::Close, "half a message is none");
+}
