@@ -2,4 +2,5 @@
 
 pub mod access;
 pub mod csn;
+pub mod password;
 pub mod time;

@@ -348,7 +348,7 @@ fn strength(layer: StrengthLayer, pieces: &Pieces<'_>) -> Result<Who, AccessFaul
 /// The fault of giving a condition of the same kind twice in one clause.
 pub(super) fn repeated(given: &[Who], next: &Who) -> Option<AccessFault> {
     let kind = kind(next);
-    given.iter().any(|who| self::kind(who) == kind).then(|| match next {
+    given.iter().any(|who| self::kind(who) == kind).then_some(match next {
         Who::Anyone | Who::Anonymous(_) | Who::Users(_) | Who::SelfEntry { .. } | Who::Dn { .. } => {
             AccessFault::DnTwice
         }

@@ -107,7 +107,7 @@ mod tests {
         check("dn.regex=\"a\\,b\"", Ldif, &[(1, "dn.regex=a\\,b")]);
         check("\"dn=a b\"", Ldif, &[(1, "dn=a b")]);
         assert_eq!(
-            split("to \"x", Quoting::Configuration, 1),
+            split("to \"x", Configuration, 1),
             Err(AccessSyntaxError::at(4, AccessFault::UnclosedQuote))
         );
     }

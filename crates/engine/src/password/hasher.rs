@@ -1,0 +1,177 @@
+//! Making stored values for new passwords.
+
+use std::fmt;
+
+use zeroize::Zeroizing;
+
+use super::scheme::Scheme;
+use super::sha_crypt_text::ShaCrypt;
+use super::{PASSWORD_MAX, argon2id, crypt, digest, md5_crypt, pbkdf2_scheme, sha_crypt_text};
+use crate::time::RandomSource;
+
+/// Bytes of salt for the digests; OpenLDAP writes as many.
+const DIGEST_SALT_LEN: usize = 8;
+/// Bytes of salt for PBKDF2 and Argon2.
+const KDF_SALT_LEN: usize = 16;
+
+/// The cost of an Argon2 hash.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Argon2Cost {
+    /// KiB
+    pub memory_kib: u32,
+    pub passes: u32,
+    pub lanes: u32,
+}
+
+impl Default for Argon2Cost {
+    /// 19 MiB, two passes, one lane: OWASP's least for Argon2id.
+    fn default() -> Self {
+        Self { memory_kib: 19 * 1024, passes: 2, lanes: 1 }
+    }
+}
+
+/// The method of crypt(3) for new `{CRYPT}` values.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CryptMethod {
+    Md5,
+    /// Two to this power of rounds.
+    Bcrypt {
+        cost: u32,
+    },
+    /// 5,000 rounds unless said otherwise.
+    Sha256 {
+        rounds: Option<u32>,
+    },
+    Sha512 {
+        rounds: Option<u32>,
+    },
+}
+
+impl CryptMethod {
+    /// From a `password-crypt-salt-format` such as `$6$rounds=10000$%.16s`; `None` for a method that is not supported.
+    pub fn from_salt_format(format: &str) -> Option<Self> {
+        let mut parts = format.strip_prefix('$')?.split('$');
+        let method = parts.next()?;
+        let rest = parts.next()?;
+        let rounds = rest.strip_prefix("rounds=").and_then(|rounds| rounds.parse().ok());
+        Some(match method {
+            "1" => Self::Md5,
+            "2a" | "2b" | "2y" => Self::Bcrypt { cost: rest.parse().ok()? },
+            "5" => Self::Sha256 { rounds },
+            "6" => Self::Sha512 { rounds },
+            _ => return None,
+        })
+    }
+}
+
+/// Hashes passwords by one scheme.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Hasher {
+    pub scheme: Scheme,
+    pub argon2: Argon2Cost,
+    pub pbkdf2_rounds: u32,
+    pub crypt: CryptMethod,
+}
+
+impl Default for Hasher {
+    fn default() -> Self {
+        Self::new(Scheme::Argon2)
+    }
+}
+
+impl Hasher {
+    pub fn new(scheme: Scheme) -> Self {
+        Self {
+            scheme,
+            argon2: Argon2Cost::default(),
+            pbkdf2_rounds: 10_000,
+            crypt: CryptMethod::Sha512 { rounds: None },
+        }
+    }
+
+    /// The value to store: `{SCHEME}...`, or the password itself for `{CLEARTEXT}`.
+    ///
+    /// # Errors
+    /// If the password is too long, or the configured costs are outside of what the scheme allows.
+    pub fn hash(&self, password: &[u8], random: &dyn RandomSource) -> Result<Zeroizing<Vec<u8>>, HashError> {
+        if password.len() > PASSWORD_MAX {
+            return Err(HashError::TooLong { len: password.len() });
+        }
+        let refused = || HashError::Cost(self.scheme);
+        let text = match self.scheme {
+            Scheme::Cleartext => return Ok(Zeroizing::new(password.to_vec())),
+            Scheme::Digest { algorithm, salted } => {
+                let mut salt = [0; DIGEST_SALT_LEN];
+                random.fill(&mut salt);
+                digest::encode(algorithm, if salted { &salt } else { &[] }, password)
+            }
+            Scheme::Pbkdf2(algorithm) => {
+                let salt = kdf_salt(random);
+                pbkdf2_scheme::encode(algorithm, &salt, self.pbkdf2_rounds, password).ok_or_else(refused)?
+            }
+            Scheme::Argon2 => {
+                argon2id::encode(&self.argon2, &kdf_salt(random), password).ok_or_else(refused)?
+            }
+            Scheme::Crypt => self.crypt(password, random).ok_or_else(refused)?,
+        };
+        let text = Zeroizing::new(text);
+        let mut stored = Zeroizing::new(Vec::with_capacity(self.scheme.name().len() + text.len()));
+        stored.extend_from_slice(self.scheme.name().as_bytes());
+        stored.extend_from_slice(text.as_bytes());
+        Ok(stored)
+    }
+
+    fn crypt(&self, password: &[u8], random: &dyn RandomSource) -> Option<String> {
+        match self.crypt {
+            CryptMethod::Md5 => Some(md5_crypt::encode(&salt_text(8, random), password)),
+            CryptMethod::Sha256 { rounds } => {
+                sha_crypt_text::encode(ShaCrypt::Sha256, &salt_text(16, random), rounds, password)
+            }
+            CryptMethod::Sha512 { rounds } => {
+                sha_crypt_text::encode(ShaCrypt::Sha512, &salt_text(16, random), rounds, password)
+            }
+            CryptMethod::Bcrypt { cost } => {
+                Some(bcrypt::hash_with_salt(password, cost, kdf_salt(random)).ok()?.to_string())
+            }
+        }
+    }
+}
+
+fn kdf_salt(random: &dyn RandomSource) -> [u8; KDF_SALT_LEN] {
+    let mut salt = [0; KDF_SALT_LEN];
+    random.fill(&mut salt);
+    salt
+}
+
+fn salt_text(len: usize, random: &dyn RandomSource) -> String {
+    let mut bytes = vec![0; len];
+    random.fill(&mut bytes);
+    let mut text = String::with_capacity(len);
+    for byte in bytes {
+        crypt::push_bits(&mut text, u32::from(byte), 1);
+    }
+    text
+}
+
+/// Why a password could not be hashed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum HashError {
+    TooLong {
+        len: usize,
+    },
+    /// The configured costs are outside of what the scheme allows.
+    Cost(Scheme),
+}
+
+impl fmt::Display for HashError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooLong { len } => {
+                write!(f, "the password has {len} bytes; at most {PASSWORD_MAX} are allowed")
+            }
+            Self::Cost(scheme) => write!(f, "the configured cost is not possible for {scheme}"),
+        }
+    }
+}
+
+impl std::error::Error for HashError {}

@@ -1,0 +1,103 @@
+//! The schemes and their names.
+
+use std::fmt;
+
+/// How a password is stored.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Scheme {
+    Cleartext,
+    Digest {
+        algorithm: Algorithm,
+        salted: bool,
+    },
+    /// Written `{PBKDF2}` for SHA-1.
+    Pbkdf2(Algorithm),
+    Argon2,
+    /// crypt(3), by the prefix of the value.
+    Crypt,
+}
+
+/// A hash function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub enum Algorithm {
+    Md5,
+    Sha1,
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+impl Algorithm {
+    /// Bytes.
+    pub const fn output_len(self) -> usize {
+        match self {
+            Self::Md5 => 16,
+            Self::Sha1 => 20,
+            Self::Sha256 => 32,
+            Self::Sha384 => 48,
+            Self::Sha512 => 64,
+        }
+    }
+}
+
+const fn digest(algorithm: Algorithm, salted: bool) -> Scheme {
+    Scheme::Digest { algorithm, salted }
+}
+
+/// Every name; the first one of a scheme is the one written.
+const NAMES: [(&str, Scheme); 17] = [
+    ("{SSHA}", digest(Algorithm::Sha1, true)),
+    ("{SHA}", digest(Algorithm::Sha1, false)),
+    ("{SMD5}", digest(Algorithm::Md5, true)),
+    ("{MD5}", digest(Algorithm::Md5, false)),
+    ("{SSHA256}", digest(Algorithm::Sha256, true)),
+    ("{SHA256}", digest(Algorithm::Sha256, false)),
+    ("{SSHA384}", digest(Algorithm::Sha384, true)),
+    ("{SHA384}", digest(Algorithm::Sha384, false)),
+    ("{SSHA512}", digest(Algorithm::Sha512, true)),
+    ("{SHA512}", digest(Algorithm::Sha512, false)),
+    ("{ARGON2}", Scheme::Argon2),
+    ("{PBKDF2}", Scheme::Pbkdf2(Algorithm::Sha1)),
+    ("{PBKDF2-SHA1}", Scheme::Pbkdf2(Algorithm::Sha1)),
+    ("{PBKDF2-SHA256}", Scheme::Pbkdf2(Algorithm::Sha256)),
+    ("{PBKDF2-SHA512}", Scheme::Pbkdf2(Algorithm::Sha512)),
+    ("{CRYPT}", Scheme::Crypt),
+    ("{CLEARTEXT}", Scheme::Cleartext),
+];
+
+impl Scheme {
+    /// The default for `{SSHA}`-style names: salted SHA-1, what OpenLDAP writes unless told otherwise.
+    pub const SSHA: Self = digest(Algorithm::Sha1, true);
+
+    /// A scheme by its name in braces, in any case.
+    pub fn from_name(name: &str) -> Option<Self> {
+        NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, scheme)| *scheme)
+    }
+
+    /// The name, in braces.
+    pub fn name(self) -> &'static str {
+        NAMES.iter().find(|(_, scheme)| *scheme == self).map_or("{CLEARTEXT}", |(name, _)| name)
+    }
+
+    /// The names of all schemes, in braces.
+    pub fn names() -> impl Iterator<Item = &'static str> {
+        NAMES.iter().map(|(name, _)| *name)
+    }
+
+    /// Splits a stored value at its scheme: `None` if it has none, `Some((None, _))` if the scheme is not known.
+    pub fn split(stored: &[u8]) -> Option<(Option<Self>, &[u8])> {
+        if stored.first() != Some(&b'{') {
+            return None;
+        }
+        let end = stored.iter().position(|&byte| byte == b'}').filter(|&end| end > 1)?;
+        let (name, rest) = stored.split_at(end + 1);
+        let scheme = std::str::from_utf8(name).ok().and_then(Self::from_name);
+        Some((scheme, rest))
+    }
+}
+
+impl fmt::Display for Scheme {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.name())
+    }
+}

@@ -1,0 +1,117 @@
+//! Values made by Debian's slappasswd 2.5.13 (with pw-sha2, pw-pbkdf2 and argon2), and round trips.
+
+use super::*;
+use crate::time::SeededRandom;
+
+const WRITTEN_BY_SLAPPASSWD: &[&str] = &[
+    "{SSHA}jlziJgp6OwJiI593mTsHTcxxdcTQu3aM",
+    "{ssha}jbLlohBZiqkGYEOjnGufIyy+XUWh6VWP",
+    "{SHA}5en6G6MezRroT3XKqkdPOmY/BfQ=",
+    "{SMD5}+Fxfd8nMz2CRvvQBBPX4fvb4Kuo=",
+    "{MD5}Xr4ilOzQ4PCOq3aQ0qbuaQ==",
+    "{SHA256}K7gNU3sdo+OL0wNhqoVWhr3g6s1xYv72ol/pe/Unols=",
+    "{SSHA256}I8GpAkXslzmQl0zrvYE9g/7BaFBAbbZm1A1kwv7p2sAAOC8pNSh2TA==",
+    "{SHA384}WKd1ukESvjAFrkQHznV9iP2nHUBJe7gCbsrFTU4//HIyzo3jq1rLMK45dg/ufFPt",
+    "{SSHA384}KCOVVyIHObZecg7Fr0mJbTgmrMFRa5RrcBkxdmokg/qu5lu2YmHN7YLqqFHKII28MR8ZJBO6Kus=",
+    "{SHA512}vSsar3708Jvp9Szi2NWZZ02Bqp1qRCFpbcTZPdBhnWgs5WtNZKnvCXdhztmeD2cmW192CF5bDufKRpayrW/isg==",
+    "{SSHA512}vWHHsYscpgopi48zQG59+LFkCcj6md3fZBm65m9oVKR9MUHh/UwIgbv7+EDIeqx6B6U8rFG2E6Ku6Zx8qxtCl0xv051RotiR",
+    "{ARGON2}$argon2i$v=19$m=4096,t=3,p=1$tt1GbfA9/ScYBRMidsuiUg$T4oAEos9m8ZD3xHmuj9UtPGi/LakhcoZODRPJN9ugxE",
+    // As its module stores it, the terminating NUL included.
+    "{ARGON2}$argon2i$v=19$m=4096,t=3,p=1$tt1GbfA9/ScYBRMidsuiUg$T4oAEos9m8ZD3xHmuj9UtPGi/LakhcoZODRPJN9ugxE\0",
+    "{CRYPT}$1$53oGlcMR$mPF.vB38uTIBLNzlqp5ho.",
+    "{CRYPT}$5$.HqZ2e4JGs2m8894$HN4yvsPXBCRaUGJKlrJeEnE0983/Okfe5puzLMiMlK/",
+    "{CRYPT}$6$8DNGr.1PUo.K1yzF$qaYcHp/mWgoV0qA5xF2ksGPLvNP1LjYyxhQJ5QMFZ2VSEG777ZEkw6v37m8ChXJbBOwIYUEcj7H6UXzGHr7ph.",
+    "{CRYPT}$6$rounds=2000$0GzvuzaLgvCroemq$u3qYwBFRnOCnmhUYvgkxe7LGrKrTdTmf2Es5uVpEd2B9npVoxZugCOBWe/OwP/SjDFhS3sAKyDSZT2U07baWt0",
+    "{CRYPT}$2y$05$iaWPesFzWwvS/OGY9coUPuegEP0y6efH/JjeNQ7Msar9piAdTHWhy",
+    "{PBKDF2}10000$UwAVv957MxV8ZgNJLWb2vg$4uT1/TvKdt8xrcFTG0LlFwp0IQg",
+    "{PBKDF2-SHA1}10000$GO8iMcqkF7D9N1gkn5ImIA$FO8f1MkOR3/kPp/Bjlc3EjimEAI",
+    "{PBKDF2-SHA256}10000$1bct5/ABpsG3JUHesdvmaA$EXk9LWa5DGxF3P/BBuTO63F7Eq98zqhPVsWEoNNDsFo",
+    "{PBKDF2-SHA512}10000$ebcLC4palY.BeniDuQx6vg$s4yKI9zNAS/m8ikfnDDoNtfosH1O9JjnEvA91Lu7xb3ESQdYThcfuTx/nOlVXo4OgG5PBzKdki2tZfOPoTTm/g",
+    "{CLEARTEXT}secret",
+    "secret",
+];
+
+#[test]
+fn values_of_slappasswd_verify() {
+    for stored in WRITTEN_BY_SLAPPASSWD {
+        assert_eq!(verify(stored.as_bytes(), b"secret"), Verification::Match, "{stored}");
+        for wrong in ["", "Secret", "secre", "secret "] {
+            assert_eq!(
+                verify(stored.as_bytes(), wrong.as_bytes()),
+                Verification::Mismatch,
+                "{stored} / {wrong}"
+            );
+        }
+    }
+}
+
+#[test]
+fn unusable_values_match_nothing() {
+    let check = |stored: &str, expected: Unusable| {
+        assert_eq!(verify(stored.as_bytes(), b"secret"), Verification::Unusable(expected), "{stored}");
+    };
+    let ssha = Scheme::SSHA;
+    check("{FOO}secret", Unusable::UnknownScheme);
+    check("{SASL}user@realm", Unusable::UnknownScheme);
+    check("{SSHA}", Unusable::Malformed(ssha));
+    check("{SSHA}!!!!", Unusable::Malformed(ssha));
+    check("{SSHA}jlziJgp6", Unusable::Malformed(ssha));
+    check("{CRYPT}MMruoLJeAIOog", Unusable::UnsupportedCrypt);
+    check("{CRYPT}$y$j9T$abc$def", Unusable::UnsupportedCrypt);
+    check("{CRYPT}$1$", Unusable::Malformed(Scheme::Crypt));
+    check("{CRYPT}$2y$05$tooshort", Unusable::Malformed(Scheme::Crypt));
+    check(
+        "{CRYPT}$2y$31$iaWPesFzWwvS/OGY9coUPuegEP0y6efH/JjeNQ7Msar9piAdTHWhy",
+        Unusable::TooCostly(Scheme::Crypt),
+    );
+    check("{CRYPT}$6$rounds=999999999$abc$def", Unusable::TooCostly(Scheme::Crypt));
+    check("{ARGON2}secret", Unusable::Malformed(Scheme::Argon2));
+    check(
+        "{ARGON2}$argon2id$v=19$m=4194304,t=3,p=1$tt1GbfA9/ScYBRMidsuiUg$T4oA",
+        Unusable::TooCostly(Scheme::Argon2),
+    );
+    check("{PBKDF2}10000$abc", Unusable::Malformed(Scheme::Pbkdf2(Algorithm::Sha1)));
+    check("{PBKDF2}0$abcd$abcd", Unusable::Malformed(Scheme::Pbkdf2(Algorithm::Sha1)));
+    // Braces that enclose nothing are no scheme.
+    assert_eq!(verify(b"{}secret", b"{}secret"), Verification::Match);
+    assert_eq!(verify(b"{secret", b"{secret"), Verification::Match);
+}
+
+#[test]
+fn every_scheme_round_trips() {
+    let random = SeededRandom::new(7);
+    for name in Scheme::names() {
+        let scheme = Scheme::from_name(name).expect(name);
+        let mut hasher = Hasher::new(scheme);
+        hasher.argon2 = Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 };
+        hasher.pbkdf2_rounds = 10;
+        for crypt in ["$1$%.8s", "$2b$04$%.22s", "$5$%.16s", "$6$rounds=1000$%.16s"] {
+            hasher.crypt = CryptMethod::from_salt_format(crypt).expect(crypt);
+            let stored = hasher.hash(b"p\xc3\xa4ss", &random).expect("hashes");
+            let shown = String::from_utf8_lossy(&stored).into_owned();
+            assert_eq!(verify(&stored, b"p\xc3\xa4ss"), Verification::Match, "{shown}");
+            assert_eq!(verify(&stored, b"pass"), Verification::Mismatch, "{shown}");
+            assert_eq!(is_hashed(&stored), scheme != Scheme::Cleartext, "{shown}");
+        }
+    }
+}
+
+#[test]
+fn the_default_is_argon2id() {
+    let stored = Hasher::default().hash(b"secret", &SeededRandom::new(1)).expect("hashes");
+    let text = String::from_utf8_lossy(&stored).into_owned();
+    assert!(text.starts_with("{ARGON2}$argon2id$v=19$m=19456,t=2,p=1$"), "{text}");
+    assert_eq!(cost(&stored), Cost::Heavy);
+    assert_eq!(cost(b"{SSHA}jlziJgp6OwJiI593mTsHTcxxdcTQu3aM"), Cost::Light);
+    assert_eq!(cost(b"secret"), Cost::Light);
+}
+
+#[test]
+fn long_passwords_are_refused() {
+    let long = vec![b'a'; PASSWORD_MAX + 1];
+    assert_eq!(
+        Hasher::default().hash(&long, &SeededRandom::new(1)),
+        Err(HashError::TooLong { len: PASSWORD_MAX + 1 })
+    );
+    assert_eq!(verify(&long, &long), Verification::Mismatch);
+}
