@@ -1,1 +1,91 @@
-fn main() {}
+//! The developers' front door: `cargo xtask COMMAND`.
+
+mod dependencies;
+mod tidy;
+
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{Context, bail};
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  test            every test: unit, contract, model, conformance, end to end, tidy, dependencies
+  check           formatting and clippy, warnings as errors
+  tidy            what review forgets: lengths, banned words, dead files, a map that points to nothing
+  dependencies    licences and known-bad crates, offline
+  fuzz [RUNS]     every fuzz target for RUNS executions (default 20000)
+  ci              check, test, a short fuzz run and a short bench run
+  bench [ENTRIES] first figures beside slapd on this machine (default 20000 entries)
+";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["test", rest @ ..] => test(rest),
+        ["check"] => check(),
+        ["tidy"] => tidy::run(&root()),
+        ["dependencies"] => dependencies::run(&root()),
+        ["fuzz", rest @ ..] => fuzz(rest.first().copied().unwrap_or("20000")),
+        ["bench", rest @ ..] => bench(rest.first().copied().unwrap_or("20000")),
+        ["ci"] => check().and_then(|()| test(&[])).and_then(|()| fuzz("20000")).and_then(|()| bench("2000")),
+        [] | ["help" | "--help" | "-h"] => {
+            print!("{HELP}");
+            Ok(())
+        }
+        [unknown, ..] => Err(anyhow::anyhow!("no command is called {unknown:?}\n\n{HELP}")),
+    };
+    match done {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The workspace's root folder.
+fn root() -> PathBuf {
+    let here = Path::new(env!("CARGO_MANIFEST_DIR"));
+    here.parent().unwrap_or(here).to_owned()
+}
+
+fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
+    run(Command::new("cargo").args(arguments).current_dir(root()))
+}
+
+fn run(command: &mut Command) -> anyhow::Result<()> {
+    eprintln!("+ {command:?}");
+    let status = command.status().with_context(|| format!("cannot start {command:?}"))?;
+    if !status.success() {
+        bail!("{command:?} ended with {status}");
+    }
+    Ok(())
+}
+
+fn check() -> anyhow::Result<()> {
+    cargo(&["fmt", "--all", "--", "--check"])?;
+    cargo(&["clippy", "--workspace", "--all-targets", "--", "--deny", "warnings"])
+}
+
+fn test(rest: &[&str]) -> anyhow::Result<()> {
+    tidy::run(&root())?;
+    dependencies::run(&root())?;
+    // The end-to-end tests start the real binary: it is built before them, once.
+    cargo(&["build", "--package", "larix", "--profile", "test"])?;
+    let mut arguments = vec!["test", "--workspace"];
+    arguments.extend(rest);
+    cargo(&arguments)
+}
+
+fn fuzz(runs: &str) -> anyhow::Result<()> {
+    runs.parse::<u64>().with_context(|| format!("{runs:?} is not a number of executions"))?;
+    run(Command::new("bash").arg("fuzz/run").arg(runs).current_dir(root()))
+}
+
+fn bench(entries: &str) -> anyhow::Result<()> {
+    entries.parse::<u64>().with_context(|| format!("{entries:?} is not a number of entries"))?;
+    cargo(&["build", "--release", "--package", "larix"])?;
+    run(Command::new("bash").arg("tests/bench/beside-slapd").arg(entries).current_dir(root()))
+}

@@ -1,0 +1,210 @@
+//! What review forgets: file and function length, banned words, dead files, maps that point to nothing.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{Context, bail};
+
+/// Lines of a source file that holds no tests; tests live beside it in `tests.rs` when it grows.
+const FILE_LINES_MAX: usize = 1_200;
+/// Lines of a function outside tests.
+const FUNCTION_LINES_MAX: usize = 90;
+/// Columns of a line in source, the text of a literal apart.
+const LINE_COLUMNS_MAX: usize = 140;
+
+/// What may not stand in source, scripts and documents, with what to write instead. Split so that this file is clean.
+const BANNED: [(&str, &str); 8] = [
+    (concat!("dbg", "!("), "a log line or nothing"),
+    (concat!("todo", "!("), "the real thing, or an ignored test with its reason"),
+    (concat!("unimplemented", "!("), "an error that says what is missing"),
+    (concat!("FIX", "ME"), "the mend"),
+    (concat!("XX", "X:"), "the mend"),
+    (concat!("/wo", "rk/"), "a path relative to the project"),
+    (concat!("/ro", "ot/"), "a path relative to the project"),
+    (concat!("crates", ".io/"), "the crate's name"),
+];
+
+/// Functions that may be longer, each with its reason.
+const LONG_FUNCTIONS: [(&str, &str); 0] = [];
+
+pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
+    let files = tracked(root)?;
+    let mut faults = Vec::new();
+    for file in &files {
+        let Ok(text) = std::fs::read_to_string(root.join(file)) else { continue };
+        banned_words(file, &text, &mut faults);
+        if file.extension().is_some_and(|extension| extension == "rs") {
+            lengths(file, &text, &mut faults);
+        }
+    }
+    dead_files(root, &files, &mut faults);
+    broken_map(root, &mut faults);
+    if !faults.is_empty() {
+        bail!("tidy:\n  {}", faults.join("\n  "));
+    }
+    println!("tidy: {} files as they should be", files.len());
+    Ok(())
+}
+
+fn tracked(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let output = Command::new("git")
+        .args(["ls-files", "--cached", "--others", "--exclude-standard"])
+        .current_dir(root)
+        .output()
+        .context("cannot start git ls-files")?;
+    let mut files: Vec<PathBuf> =
+        String::from_utf8_lossy(&output.stdout).lines().map(PathBuf::from).collect();
+    files.retain(|file| root.join(file).is_file() && !file.starts_with("fuzz/corpus"));
+    if files.is_empty() {
+        bail!("git lists no files here");
+    }
+    Ok(files)
+}
+
+fn banned_words(file: &Path, text: &str, faults: &mut Vec<String>) {
+    if file.ends_with("Cargo.lock") {
+        return;
+    }
+    for (number, line) in text.lines().enumerate() {
+        for (word, instead) in BANNED {
+            if line.contains(word) {
+                faults.push(format!("{}:{}: {word:?}: write {instead}", file.display(), number + 1));
+            }
+        }
+    }
+}
+
+fn is_test(file: &Path) -> bool {
+    file.components().any(|part| part.as_os_str() == "tests" || part.as_os_str() == "testkit")
+        || file.file_stem().is_some_and(|stem| stem.to_string_lossy().contains("tests"))
+}
+
+fn lengths(file: &Path, text: &str, faults: &mut Vec<String>) {
+    let code = text.split("\n#[cfg(test)]\nmod tests {").next().unwrap_or(text);
+    for (number, line) in text.lines().enumerate() {
+        let columns = line.chars().count();
+        if columns > LINE_COLUMNS_MAX && !line.contains('"') && !line.contains("//") {
+            faults.push(format!("{}:{}: {columns} columns", file.display(), number + 1));
+        }
+    }
+    if is_test(file) {
+        return;
+    }
+    let lines = code.lines().count();
+    if lines > FILE_LINES_MAX {
+        faults.push(format!("{}: {lines} lines: it has more than one subject", file.display()));
+    }
+    for (name, line, length) in functions(code) {
+        let excused = LONG_FUNCTIONS.iter().any(|(excused, _)| *excused == name);
+        if length > FUNCTION_LINES_MAX && !excused {
+            faults.push(format!("{}:{line}: fn {name} has {length} lines", file.display()));
+        }
+    }
+}
+
+/// Name, first line and length of every function: from its `fn` to the closing brace at the same indentation, which
+/// rustfmt guarantees.
+fn functions(code: &str) -> Vec<(String, usize, usize)> {
+    let lines: Vec<&str> = code.lines().collect();
+    let mut found = Vec::new();
+    for (start, line) in lines.iter().enumerate() {
+        let body = line.trim_start();
+        let indent = line.len() - body.len();
+        let Some(name) = function_name(body) else { continue };
+        let close = format!("{}}}", " ".repeat(indent));
+        let end = lines.iter().skip(start).position(|line| {
+            *line == close || line.trim_end().ends_with(';') && line.len() - line.trim_start().len() == indent
+        });
+        if let Some(end) = end {
+            found.push((name.to_owned(), start + 1, end + 1));
+        }
+    }
+    found
+}
+
+fn function_name(line: &str) -> Option<&str> {
+    let mut rest = line;
+    for word in ["pub(crate) ", "pub(super) ", "pub ", "const ", "async ", "unsafe "] {
+        rest = rest.strip_prefix(word).unwrap_or(rest);
+    }
+    let rest = rest.strip_prefix("fn ")?;
+    rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().filter(|name| !name.is_empty())
+}
+
+/// Source files that no `mod` line names.
+fn dead_files(root: &Path, files: &[PathBuf], faults: &mut Vec<String>) {
+    let sources: Vec<&PathBuf> =
+        files.iter().filter(|file| file.extension().is_some_and(|e| e == "rs")).collect();
+    let mut named = BTreeSet::new();
+    for file in &sources {
+        let Ok(text) = std::fs::read_to_string(root.join(file)) else { continue };
+        for line in text.lines().map(str::trim) {
+            if let Some(place) = line.find("mod ")
+                && let Some(name) = line[place + 4..].strip_suffix(';')
+            {
+                named.insert(name.trim().to_owned());
+            }
+            if let Some(name) = line.strip_prefix("#[path = \"").and_then(|rest| rest.strip_suffix(".rs\"]"))
+            {
+                named.insert(name.rsplit('/').next().unwrap_or(name).to_owned());
+            }
+        }
+    }
+    for file in sources {
+        let stem = file.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+        let folder =
+            file.parent().and_then(Path::file_name).unwrap_or_default().to_string_lossy().into_owned();
+        let entry = ["lib", "main", "build"].contains(&stem.as_str())
+            || ["tests", "bin", "examples", "benches", "fuzz_targets"].contains(&folder.as_str());
+        let name = if stem == "mod" { folder } else { stem };
+        if !entry && !named.contains(&name) {
+            faults.push(format!("{}: no `mod {name};` names it", file.display()));
+        }
+    }
+}
+
+/// Paths in backquotes in the maps that do not exist.
+fn broken_map(root: &Path, faults: &mut Vec<String>) {
+    for map in ["docs/rfc-map.md", "ARCHITECTURE.md"] {
+        let Ok(text) = std::fs::read_to_string(root.join(map)) else {
+            faults.push(format!("{map}: missing"));
+            continue;
+        };
+        for (number, line) in text.lines().enumerate() {
+            for path in line.split('`').skip(1).step_by(2).filter(|path| is_path(path)) {
+                let file = path.split("::").next().unwrap_or(path);
+                if !root.join(file).exists() {
+                    faults.push(format!("{map}:{}: {path} does not exist", number + 1));
+                }
+            }
+        }
+    }
+}
+
+/// Whether a quoted word is meant as a path of this project.
+fn is_path(word: &str) -> bool {
+    ["crates/", "tests/", "docs/", "fuzz/", "xtask/"].iter().any(|folder| word.starts_with(folder))
+        && !word.contains(['*', '{', ' ', '<'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn function_lengths() {
+        let code = "impl A {\n    pub(crate) fn short(&self) {\n        1\n    }\n}\n\nfn other() -> u8 {\n    2\n}\n";
+        let found = functions(code);
+        assert_eq!(found, [("short".into(), 2, 3), ("other".into(), 7, 3)]);
+    }
+
+    #[test]
+    fn paths() {
+        for (word, expected) in
+            [("crates/proto/src/lib.rs", true), ("larix", false), ("docs/", true), ("crates/*/src", false)]
+        {
+            assert_eq!(is_path(word), expected, "{word}");
+        }
+    }
+}
