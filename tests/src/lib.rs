@@ -1,1 +1,4 @@
-//! End to end tests; see the files in this folder.
+//! What the end-to-end suites share: conformance scenarios as text, and a client that shows answers as text.
+
+pub mod client;
+pub mod scenario;

@@ -1,0 +1,305 @@
+//! A client that takes a scenario's requests and shows the answers as text.
+
+use std::fmt::Write as _;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::time::Duration;
+
+use larix_proto::{
+    Attributes, ControlBuf, DerefAliases, FilterBuf, Frame, MessageId, ModifyOperation, Response, ResultView, Scope,
+    client, frame,
+};
+
+use crate::scenario::{Step, words};
+
+/// Values of these differ from run to run.
+const VARIABLE: [&str; 7] =
+    ["entryuuid", "entrycsn", "createtimestamp", "modifytimestamp", "contextcsn", "configcontext", "monitorcontext"];
+/// Values of these depend on what was built in, and are compared by tests of their own.
+const UNCOMPARED: [&str; 9] = [
+    "attributetypes",
+    "objectclasses",
+    "ldapsyntaxes",
+    "matchingrules",
+    "matchingruleuse",
+    "ditcontentrules",
+    "supportedsaslmechanisms",
+    "vendorname",
+    "vendorversion",
+];
+
+/// One connection to a server.
+#[derive(Debug)]
+pub struct Client {
+    socket: TcpStream,
+    address: SocketAddr,
+    input: Vec<u8>,
+    next_id: u32,
+}
+
+impl Client {
+    /// Connects; panics when the server is not there.
+    pub fn connect(address: SocketAddr) -> Self {
+        let socket = TcpStream::connect(address).unwrap_or_else(|error| panic!("connect to {address}: {error}"));
+        socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout above zero");
+        Self { socket, address, input: Vec::new(), next_id: 1 }
+    }
+
+    /// Sends `request` and collects the PDUs up to the one that ends it. A closed connection is shown as such.
+    pub fn exchange(&mut self, request: &[u8]) -> Vec<Vec<u8>> {
+        self.next_id += 1;
+        let mut answers = Vec::new();
+        if self.socket.write_all(request).is_err() {
+            return answers;
+        }
+        loop {
+            while let Ok(Frame::Complete { len }) = frame(&self.input, 64 << 20) {
+                let pdu: Vec<u8> = self.input.drain(..len).collect();
+                let done = Response::decode_message(&pdu)
+                    .unwrap_or_else(|error| panic!("{}: cannot decode {pdu:02x?}: {error}", self.address))
+                    .response
+                    .result()
+                    .is_some();
+                answers.push(pdu);
+                if done {
+                    return answers;
+                }
+            }
+            let mut chunk = [0; 65536];
+            match self.socket.read(&mut chunk) {
+                Ok(0) | Err(_) => return answers,
+                Ok(count) => self.input.extend_from_slice(&chunk[..count]),
+            }
+        }
+    }
+
+    /// Runs one step and shows what came back.
+    pub fn run(&mut self, step: &Step) -> String {
+        let mut lines = step.request.lines();
+        let words = words(lines.next().unwrap_or(""));
+        let split = words.iter().position(|word| word == "with").unwrap_or(words.len());
+        let controls: Vec<ControlBuf> = words[split..].iter().skip(1).map(|word| control(word)).collect();
+        let words: Vec<&str> = words[..split].iter().map(String::as_str).collect();
+        let body: Vec<&str> = lines.map(str::trim_start).collect();
+        let mut out = Vec::new();
+        let id = MessageId(self.next_id);
+        match words.as_slice() {
+            ["anonymous"] => client::simple_bind(&mut out, id, "", b"", &controls),
+            ["as", dn, password] => client::simple_bind(&mut out, id, dn, password.as_bytes(), &controls),
+            ["sasl", mechanism] => client::sasl_bind(&mut out, id, "", mechanism, None, &controls),
+            ["whoami"] => client::extended(&mut out, id, larix_proto::oid::WHO_AM_I, None, &controls),
+            ["extended", oid] => client::extended(&mut out, id, oid, None, &controls),
+            ["passwd", dn, new] => {
+                let value = password_modify(dn, new);
+                client::extended(&mut out, id, larix_proto::oid::PASSWORD_MODIFY, Some(&value), &controls);
+            }
+            ["delete", dn] => client::delete(&mut out, id, dn, &controls),
+            ["compare", dn, rest @ ..] => {
+                let assertion = rest.join(" ");
+                let (attribute, value) = assertion.split_once(':').expect("attribute:value");
+                client::compare(&mut out, id, dn, attribute, value.as_bytes(), &controls);
+            }
+            ["modrdn", dn, rdn, old, superior @ ..] => {
+                client::modify_dn(&mut out, id, dn, rdn, *old == "delete", superior.first().copied(), &controls);
+            }
+            ["add", dn] => add(&mut out, id, dn, &body, &controls),
+            ["modify", dn] => modify(&mut out, id, dn, &body, &controls),
+            ["search", base, scope, filter, rest @ ..] => {
+                search(&mut out, id, base, scope, filter, rest, &controls);
+            }
+            other => panic!("line {}: not a request: {other:?}", step.line),
+        }
+        let answers = self.exchange(&out);
+        show(&answers)
+    }
+}
+
+fn password_modify(dn: &str, new: &str) -> Vec<u8> {
+    use larix_proto::ber::{self, Tag};
+    let mut out = Vec::new();
+    ber::constructed(&mut out, Tag::SEQUENCE, |out| {
+        if !dn.is_empty() {
+            ber::octets(out, Tag::context(0), dn.as_bytes());
+        }
+        ber::octets(out, Tag::context(2), new.as_bytes());
+    });
+    out
+}
+
+fn add(out: &mut Vec<u8>, id: MessageId, dn: &str, body: &[&str], controls: &[ControlBuf]) {
+    let mut attributes: Vec<(&str, Vec<&[u8]>)> = Vec::new();
+    for line in body {
+        let (name, value) = line.split_once(':').unwrap_or((line, ""));
+        let value = value.strip_prefix(' ').unwrap_or(value).as_bytes();
+        match attributes.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, values)) => values.push(value),
+            None => attributes.push((name, vec![value])),
+        }
+    }
+    let list: Vec<(&str, &[&[u8]])> =
+        attributes.iter().map(|(name, values)| (*name, values.as_slice())).collect();
+    client::add(out, id, dn, &list, controls);
+}
+
+fn modify(out: &mut Vec<u8>, id: MessageId, dn: &str, body: &[&str], controls: &[ControlBuf]) {
+    let changes: Vec<(ModifyOperation, &str, Vec<&[u8]>)> = body
+        .iter()
+        .map(|line| {
+            let (operation, rest) = line.split_once(' ').expect("operation attribute: value");
+            let operation = match operation {
+                "add" => ModifyOperation::Add,
+                "delete" => ModifyOperation::Delete,
+                "replace" => ModifyOperation::Replace,
+                "increment" => ModifyOperation::Increment,
+                other => panic!("{other:?} is no modification"),
+            };
+            let (name, values) = match rest.split_once(':') {
+                None => (rest, Vec::new()),
+                Some((name, values)) => (name, values.trim_start().split(" | ").map(str::as_bytes).collect()),
+            };
+            (operation, name, values)
+        })
+        .collect();
+    let list: Vec<(ModifyOperation, &str, &[&[u8]])> =
+        changes.iter().map(|(operation, name, values)| (*operation, *name, values.as_slice())).collect();
+    client::modify(out, id, dn, &list, controls);
+}
+
+fn search(
+    out: &mut Vec<u8>,
+    id: MessageId,
+    base: &str,
+    scope: &str,
+    filter: &str,
+    rest: &[&str],
+    controls: &[ControlBuf],
+) {
+    let filter = FilterBuf::parse(filter).unwrap_or_else(|error| panic!("{filter}: {error}"));
+    let mut attributes = Vec::new();
+    let (mut deref, mut size_limit, mut types_only) = (DerefAliases::Never, 0, false);
+    for word in rest {
+        match word.split_once('=') {
+            Some(("deref", "never")) => deref = DerefAliases::Never,
+            Some(("deref", "search")) => deref = DerefAliases::InSearching,
+            Some(("deref", "finding")) => deref = DerefAliases::FindingBase,
+            Some(("deref", "always")) => deref = DerefAliases::Always,
+            Some(("size", number)) => size_limit = number.parse().expect("a size limit"),
+            _ if *word == "typesonly" => types_only = true,
+            _ => attributes.push(*word),
+        }
+    }
+    let scope = match scope {
+        "base" => Scope::Base,
+        "one" => Scope::OneLevel,
+        "sub" => Scope::Subtree,
+        "children" => Scope::Children,
+        other => panic!("{other:?} is no scope"),
+    };
+    let request = client::Search {
+        base,
+        scope,
+        deref,
+        size_limit,
+        time_limit: 0,
+        types_only,
+        filter: filter.as_filter(),
+        attributes: &attributes,
+    };
+    client::search(out, id, &request, controls);
+}
+
+/// `[!]name[=value]`: controls by OpenLDAP's short names or by OID.
+fn control(word: &str) -> ControlBuf {
+    use larix_proto::oid;
+    let (critical, word) = word.strip_prefix('!').map_or((false, word), |rest| (true, rest));
+    let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+    let (oid, value): (&str, Option<Vec<u8>>) = match name {
+        "assert" => {
+            let filter = FilterBuf::parse(value.expect("assert=FILTER")).expect("a filter");
+            (oid::ASSERTION, Some(filter.as_filter().as_ber().to_vec()))
+        }
+        "manageDSAit" => (oid::MANAGE_DSA_IT, None),
+        "noop" => (oid::NO_OP, None),
+        "relax" => (oid::RELAX_RULES, None),
+        other => (other, value.map(|text| text.as_bytes().to_vec())),
+    };
+    ControlBuf { oid: oid.to_owned().into(), critical, value }
+}
+
+/// The answers as text, entries in sorted order.
+fn show(answers: &[Vec<u8>]) -> String {
+    let mut entries = Vec::new();
+    let mut tail = String::new();
+    for pdu in answers {
+        let Ok(message) = Response::decode_message(pdu) else { continue };
+        match message.response {
+            Response::Entry(entry) => entries.push(show_entry(entry.dn, entry.attributes)),
+            Response::Reference(urls) => {
+                let urls: Vec<&str> = urls.iter().collect();
+                let _ = writeln!(tail, "~> {}", urls.join(" "));
+            }
+            Response::Extended { result, value, .. } => {
+                tail += &show_result(result);
+                if let Some(value) = value {
+                    let _ = writeln!(tail, "   value: {}", show_value(value));
+                }
+            }
+            other => {
+                if let Some((_, result)) = other.result() {
+                    tail += &show_result(result);
+                }
+            }
+        }
+    }
+    if answers.last().is_none_or(|pdu| Response::decode_message(pdu).map_or(true, |m| m.response.result().is_none())) {
+        tail += "=> closed\n";
+    }
+    entries.sort();
+    entries.concat() + &tail
+}
+
+fn show_result(result: ResultView<'_>) -> String {
+    let mut text = format!("=> {}", result.code.0);
+    if !result.matched_dn.is_empty() {
+        let _ = write!(text, " matched {:?}", result.matched_dn);
+    }
+    if !result.diagnostic.is_empty() {
+        let _ = write!(text, " text {:?}", result.diagnostic);
+    }
+    for url in result.referrals.iter() {
+        let _ = write!(text, " referral {url}");
+    }
+    text.push('\n');
+    text
+}
+
+fn show_entry(dn: &str, attributes: Attributes<'_>) -> String {
+    let mut shown: Vec<String> = attributes
+        .iter()
+        .map(|attribute| {
+            let name = attribute.description.to_ascii_lowercase();
+            let mut text = String::new();
+            if attribute.values.is_empty() {
+                let _ = writeln!(text, "   {}:", attribute.description);
+            } else if VARIABLE.contains(&name.as_str()) {
+                let _ = writeln!(text, "   {}: *", attribute.description);
+            } else if UNCOMPARED.contains(&name.as_str()) {
+                let _ = writeln!(text, "   {}: ...", attribute.description);
+            } else {
+                for value in attribute.values.iter() {
+                    let _ = writeln!(text, "   {}: {}", attribute.description, show_value(value));
+                }
+            }
+            text
+        })
+        .collect();
+    shown.sort_by_key(|text| text.to_ascii_lowercase());
+    format!("-> {dn}\n{}", shown.concat())
+}
+
+fn show_value(value: &[u8]) -> String {
+    match std::str::from_utf8(value) {
+        Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+        _ => value.iter().map(|byte| format!("\\{byte:02x}")).collect(),
+    }
+}
