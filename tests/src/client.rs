@@ -6,15 +6,22 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use larix_proto::{
-    Attributes, ControlBuf, DerefAliases, FilterBuf, Frame, MessageId, ModifyOperation, Response, ResultView, Scope,
-    client, frame,
+    Attributes, ControlBuf, DerefAliases, FilterBuf, Frame, MessageId, ModifyOperation, Response, ResultView,
+    Scope, client, frame,
 };
 
 use crate::scenario::{Step, words};
 
 /// Values of these differ from run to run.
-const VARIABLE: [&str; 7] =
-    ["entryuuid", "entrycsn", "createtimestamp", "modifytimestamp", "contextcsn", "configcontext", "monitorcontext"];
+const VARIABLE: [&str; 7] = [
+    "entryuuid",
+    "entrycsn",
+    "createtimestamp",
+    "modifytimestamp",
+    "contextcsn",
+    "configcontext",
+    "monitorcontext",
+];
 /// Values of these depend on what was built in, and are compared by tests of their own.
 const UNCOMPARED: [&str; 9] = [
     "attributetypes",
@@ -40,7 +47,8 @@ pub struct Client {
 impl Client {
     /// Connects; panics when the server is not there.
     pub fn connect(address: SocketAddr) -> Self {
-        let socket = TcpStream::connect(address).unwrap_or_else(|error| panic!("connect to {address}: {error}"));
+        let socket =
+            TcpStream::connect(address).unwrap_or_else(|error| panic!("connect to {address}: {error}"));
         socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout above zero");
         Self { socket, address, input: Vec::new(), next_id: 1 }
     }
@@ -100,7 +108,15 @@ impl Client {
                 client::compare(&mut out, id, dn, attribute, value.as_bytes(), &controls);
             }
             ["modrdn", dn, rdn, old, superior @ ..] => {
-                client::modify_dn(&mut out, id, dn, rdn, *old == "delete", superior.first().copied(), &controls);
+                client::modify_dn(
+                    &mut out,
+                    id,
+                    dn,
+                    rdn,
+                    *old == "delete",
+                    superior.first().copied(),
+                    &controls,
+                );
             }
             ["add", dn] => add(&mut out, id, dn, &body, &controls),
             ["modify", dn] => modify(&mut out, id, dn, &body, &controls),
@@ -251,7 +267,10 @@ fn show(answers: &[Vec<u8>]) -> String {
             }
         }
     }
-    if answers.last().is_none_or(|pdu| Response::decode_message(pdu).map_or(true, |m| m.response.result().is_none())) {
+    if answers
+        .last()
+        .is_none_or(|pdu| Response::decode_message(pdu).map_or(true, |m| m.response.result().is_none()))
+    {
         tail += "=> closed\n";
     }
     entries.sort();

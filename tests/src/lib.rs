@@ -1,4 +1,3 @@
 //! What the end-to-end suites share: conformance scenarios as text, and a client that shows answers as text.
 
-pub mod client;
 pub mod scenario;

@@ -59,7 +59,12 @@ pub fn parse(text: &str) -> Vec<Step> {
             let _ = writeln!(before, "{line}");
         } else {
             let request = format!("{line}\n");
-            steps.push(Step { line: number + 1, before: std::mem::take(&mut before), request, ..Step::default() });
+            steps.push(Step {
+                line: number + 1,
+                before: std::mem::take(&mut before),
+                request,
+                ..Step::default()
+            });
             at = At::Request;
         }
     }

@@ -2,5 +2,4 @@
 //!
 //! This crate depends on `larix-proto` alone and knows no server: what it makes loads into any LDAP server.
 
-pub mod drive;
 pub mod generate;

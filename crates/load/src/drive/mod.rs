@@ -105,7 +105,8 @@ pub fn run(options: &Options, workload: &Workload) -> anyhow::Result<Report> {
     let mut connections = (0..options.connections)
         .map(|_| Connection::open(options.server, options.bind.as_ref()))
         .collect::<anyhow::Result<Vec<_>>>()?;
-    let mut driver = Driver { workload, random: Random::new(options.seed), sequence: 0, report: empty_report() };
+    let mut driver =
+        Driver { workload, random: Random::new(options.seed), sequence: 0, report: empty_report() };
     driver.drive(&mut connections, options.in_flight, options.warm_up)?;
     driver.report = empty_report();
     let before = options.process.map(Usage::of).transpose()?;

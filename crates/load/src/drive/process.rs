@@ -27,7 +27,10 @@ impl Usage {
         };
         let ticks = rustix::param::clock_ticks_per_second();
         let pages = rustix::param::page_size() as u64;
-        Ok(Self { cpu_seconds: (field(11)? + field(12)?) as f64 / ticks as f64, resident: field(21)? * pages })
+        Ok(Self {
+            cpu_seconds: (field(11)? + field(12)?) as f64 / ticks as f64,
+            resident: field(21)? * pages,
+        })
     }
 }
 

@@ -8,14 +8,33 @@ use crate::generate::Random;
 /// other request of the run has.
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Operation {
-    Search { base: String, filter: String },
-    Read { dn: String },
-    Compare { dn: String, attribute: String, value: String },
-    Bind { dn: String, password: String },
+    Search {
+        base: String,
+        filter: String,
+    },
+    Read {
+        dn: String,
+    },
+    Compare {
+        dn: String,
+        attribute: String,
+        value: String,
+    },
+    Bind {
+        dn: String,
+        password: String,
+    },
     /// Replaces one attribute's values by a single new one.
-    Modify { dn: String, attribute: String, value: String },
+    Modify {
+        dn: String,
+        attribute: String,
+        value: String,
+    },
     /// Adds an entry; attributes as (description, value), one value each unless a description repeats.
-    Add { dn: String, attributes: Vec<(String, String)> },
+    Add {
+        dn: String,
+        attributes: Vec<(String, String)>,
+    },
 }
 
 /// Operations by weight over a range of numbers.
@@ -53,7 +72,9 @@ impl Operation {
     fn append(&self, id: MessageId, number: u64, sequence: u64, out: &mut Vec<u8>) {
         let fill = |template: &str| fill(template, number, sequence);
         match self {
-            Self::Search { base, filter } => append_search(id, &fill(base), Scope::Subtree, &fill(filter), out),
+            Self::Search { base, filter } => {
+                append_search(id, &fill(base), Scope::Subtree, &fill(filter), out)
+            }
             Self::Read { dn } => append_search(id, &fill(dn), Scope::Base, "(objectClass=*)", out),
             Self::Compare { dn, attribute, value } => {
                 client::compare(out, id, &fill(dn), attribute, fill(value).as_bytes(), &[]);
@@ -104,8 +125,11 @@ fn append_add(
     }
     let values: Vec<Vec<&[u8]>> =
         filled.iter().map(|(_, values)| values.iter().map(String::as_bytes).collect()).collect();
-    let list: Vec<(&str, &[&[u8]])> =
-        filled.iter().zip(&values).map(|((description, _), values)| (*description, values.as_slice())).collect();
+    let list: Vec<(&str, &[&[u8]])> = filled
+        .iter()
+        .zip(&values)
+        .map(|((description, _), values)| (*description, values.as_slice()))
+        .collect();
     client::add(out, id, dn, &list, &[]);
 }
 

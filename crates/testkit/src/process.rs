@@ -1,0 +1,182 @@
+//! Directory servers as child processes: Larix, and Debian's slapd as the peer.
+
+use std::fmt;
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+
+/// How long a server may take until it accepts connections, in steps of [`STEP`].
+const START_STEPS: u32 = 1_000;
+const STEP: Duration = Duration::from_millis(10);
+
+/// Which server.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub enum Kind {
+    Larix,
+    Slapd,
+}
+
+impl Kind {
+    /// The program, or `None` when it is not installed. `LARIX` and `SLAPD` in the environment name others.
+    pub fn program(self) -> Option<PathBuf> {
+        let (variable, usual) = match self {
+            Self::Larix => ("LARIX", built_binary()),
+            Self::Slapd => ("SLAPD", Some(PathBuf::from("/usr/sbin/slapd"))),
+        };
+        std::env::var_os(variable).map(PathBuf::from).or(usual).filter(|program| program.exists())
+    }
+
+    /// A command that acts as slapd's tool `tool` (`add`, `cat`, `index` ...).
+    ///
+    /// # Panics
+    /// When the program is not installed.
+    pub fn tool(self, tool: &str) -> Command {
+        let program = self.program().unwrap_or_else(|| panic!("{self:?} is not installed"));
+        let mut command = Command::new(program);
+        match self {
+            Self::Larix => command.arg(tool),
+            Self::Slapd => command.arg(format!("-T{tool}")),
+        };
+        command
+    }
+}
+
+/// `target/PROFILE/larix`, two folders above the test's own binary.
+fn built_binary() -> Option<PathBuf> {
+    let test = std::env::current_exe().ok()?;
+    Some(test.parent()?.parent()?.join("larix"))
+}
+
+/// Why a server did not start, with what it printed.
+#[derive(Debug)]
+pub struct StartError {
+    pub reason: String,
+    pub log: String,
+}
+
+impl fmt::Display for StartError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}\n{}", self.reason, self.log)
+    }
+}
+
+impl std::error::Error for StartError {}
+
+/// A running server; it is stopped when dropped.
+#[derive(Debug)]
+pub struct Server {
+    pub kind: Kind,
+    pub address: SocketAddr,
+    child: Child,
+    log: PathBuf,
+}
+
+impl Server {
+    /// Starts `kind` with the slapd.conf at `configuration` on a free loopback port and waits until it accepts.
+    /// What it prints goes to `KIND.log` beside the configuration.
+    ///
+    /// # Errors
+    /// The server ended, or accepted nothing for ten seconds.
+    pub fn start(kind: Kind, configuration: &Path) -> Result<Self, StartError> {
+        Self::start_at(kind, configuration, free_port(), &[])
+    }
+
+    /// As [`Server::start`], on a given port and with further arguments.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_at(
+        kind: Kind,
+        configuration: &Path,
+        port: u16,
+        arguments: &[&str],
+    ) -> Result<Self, StartError> {
+        let fail = |reason: String| StartError { reason, log: String::new() };
+        let program = kind.program().ok_or_else(|| fail(format!("{kind:?} is not installed")))?;
+        let log = configuration.with_extension(format!("{kind:?}.log"));
+        let output = std::fs::OpenOptions::new().create(true).append(true).open(&log);
+        let output = output.map_err(|error| fail(format!("{}: {error}", log.display())))?;
+        let mut command = Command::new(program);
+        if kind == Kind::Larix {
+            command.arg("serve");
+        }
+        let child = command
+            .args(["-d", "0", "-h", &format!("ldap://127.0.0.1:{port}/"), "-f"])
+            .arg(configuration)
+            .args(arguments)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(output)
+            .spawn()
+            .map_err(|error| fail(format!("cannot start {kind:?}: {error}")))?;
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        let mut server = Self { kind, address, child, log };
+        server.wait_until_it_accepts()?;
+        Ok(server)
+    }
+
+    fn wait_until_it_accepts(&mut self) -> Result<(), StartError> {
+        for _ in 0..START_STEPS {
+            if TcpStream::connect_timeout(&self.address, STEP).is_ok() {
+                return Ok(());
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                return Err(StartError {
+                    reason: format!("{:?} ended: {status}", self.kind),
+                    log: self.log(),
+                });
+            }
+            std::thread::park_timeout(STEP);
+        }
+        let reason = format!("{:?} accepts no connection at {}", self.kind, self.address);
+        Err(StartError { reason, log: self.log() })
+    }
+
+    /// What the server printed so far.
+    pub fn log(&self) -> String {
+        std::fs::read_to_string(&self.log).unwrap_or_default()
+    }
+
+    pub fn process_id(&self) -> u32 {
+        self.child.id()
+    }
+
+    /// Ends the server as `kill -9` does and waits until it is gone.
+    pub fn kill(mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
+    /// Asks the server to stop and waits; says whether it ended cleanly.
+    pub fn stop(mut self) -> bool {
+        self.terminate();
+        self.child.wait().is_ok_and(|status| status.success())
+    }
+
+    fn terminate(&self) {
+        if let Ok(Some(pid)) = i32::try_from(self.child.id()).map(Pid::from_raw) {
+            let _ = kill_process(pid, Signal::TERM);
+        }
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Ok(None) = self.child.try_wait() {
+            let _ = self.child.kill();
+            let _ = self.child.wait();
+        }
+    }
+}
+
+/// A loopback port that nobody listens on right now.
+///
+/// # Panics
+/// When the loopback interface gives none.
+pub fn free_port() -> u16 {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
+    listener.local_addr().expect("the address of a bound socket").port()
+}

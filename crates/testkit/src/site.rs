@@ -1,0 +1,77 @@
+//! A configuration with its own folder, the same for every kind of server.
+
+use std::path::{Path, PathBuf};
+
+use crate::process::{Kind, Server, StartError};
+
+/// A temporary folder with a slapd.conf and a database directory.
+#[derive(Debug)]
+pub struct Site {
+    folder: tempfile::TempDir,
+    kind: Kind,
+}
+
+impl Site {
+    /// Writes `body` as slapd.conf for `kind`: below the schema includes, and for slapd with the module of its store.
+    /// `@DATA@` in it becomes the database directory.
+    ///
+    /// # Panics
+    /// When the temporary folder cannot be written.
+    pub fn new(kind: Kind, body: &str) -> Self {
+        let folder = tempfile::tempdir().expect("a temporary folder");
+        let data = folder.path().join("data");
+        std::fs::create_dir(&data).expect("a folder for the database");
+        let mut text = String::new();
+        if kind == Kind::Slapd {
+            text += "modulepath /usr/lib/ldap\nmoduleload back_mdb\n";
+        }
+        for name in ["core", "cosine", "inetorgperson", "nis"] {
+            text += &format!("include {}/{name}.schema\n", schema_directory().display());
+        }
+        text += &body.replace("@DATA@", &data.display().to_string());
+        std::fs::write(folder.path().join("slapd.conf"), text).expect("a slapd.conf");
+        Self { folder, kind }
+    }
+
+    /// The usual database: `dc=example,dc=com`, `cn=admin` with the password `secret`.
+    pub fn example(kind: Kind) -> Self {
+        Self::new(
+            kind,
+            "database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
+             directory @DATA@\nindex objectClass,uid,uidNumber eq\nindex cn,sn,mail pres,eq,sub\n",
+        )
+    }
+
+    pub fn path(&self) -> &Path {
+        self.folder.path()
+    }
+
+    pub fn configuration(&self) -> PathBuf {
+        self.folder.path().join("slapd.conf")
+    }
+
+    /// Starts the server.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start(&self) -> Result<Server, StartError> {
+        Server::start(self.kind, &self.configuration())
+    }
+
+    /// Loads LDIF text offline.
+    ///
+    /// # Panics
+    /// When the tool fails; its output is shown.
+    pub fn load(&self, ldif: &str) {
+        let file = self.folder.path().join("load.ldif");
+        std::fs::write(&file, ldif).expect("an LDIF file");
+        let output = self.kind.tool("add").arg("-f").arg(self.configuration()).arg("-l").arg(&file).output();
+        let output = output.expect("the tool starts");
+        assert!(output.status.success(), "{:?} add: {}", self.kind, String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// Where OpenLDAP's schema files lie: Debian's place, or `SCHEMA_DIRECTORY`.
+pub fn schema_directory() -> PathBuf {
+    std::env::var_os("SCHEMA_DIRECTORY").map_or_else(|| PathBuf::from("/etc/ldap/schema"), PathBuf::from)
+}
