@@ -8,6 +8,9 @@
 //! This crate knows nothing of directories.
 
 pub mod error;
+pub mod memory;
+pub mod ordered;
+pub mod posting;
 pub mod store;
 pub mod table;
 pub mod write_set;

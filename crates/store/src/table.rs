@@ -165,14 +165,14 @@ fn own(bound: Bound<Cow<'_, [u8]>>) -> Bound<Cow<'static, [u8]>> {
 
 /// The index of tables by number that engines keep.
 #[derive(Clone, Debug)]
-pub(crate) struct Catalog {
+pub struct Catalog {
     specs: Vec<TableSpec>,
     by_id: Vec<Option<usize>>,
 }
 
 impl Catalog {
     /// Errors with the table that is declared twice or is numbered too high.
-    pub(crate) fn new(specs: &[TableSpec]) -> Result<Self, TableSpec> {
+    pub fn new(specs: &[TableSpec]) -> Result<Self, TableSpec> {
         let mut by_id = vec![None; TABLES_MAX];
         for (position, spec) in specs.iter().enumerate() {
             if specs.iter().filter(|other| other.name == spec.name).count() > 1 {
@@ -186,16 +186,16 @@ impl Catalog {
         Ok(Self { specs: specs.to_vec(), by_id })
     }
 
-    pub(crate) fn specs(&self) -> &[TableSpec] {
+    pub fn specs(&self) -> &[TableSpec] {
         &self.specs
     }
 
     /// The table's position among the declared ones.
-    pub(crate) fn position(&self, table: TableId) -> Option<usize> {
+    pub fn position(&self, table: TableId) -> Option<usize> {
         self.by_id.get(usize::from(table.0)).copied().flatten()
     }
 
-    pub(crate) fn spec(&self, table: TableId) -> Option<&TableSpec> {
+    pub fn spec(&self, table: TableId) -> Option<&TableSpec> {
         self.specs.get(self.position(table)?)
     }
 }

@@ -1,0 +1,282 @@
+//! Changing a posting list: one read and one write for each block concerned.
+
+use super::block::{
+    BlockBytes, Header, JOIN_BELOW_BYTES, JOINED_BYTES_MAX, PAYLOAD_BYTES_MAX, Run, View, encode,
+    payload_bytes, pieces,
+};
+use super::{HEADER_ID, block_key, header, own_block};
+use crate::error::{CommitError, ReadError};
+use crate::ordered::OrderedWrite;
+use crate::table::{POSTING_ID_MAX, TableId};
+use crate::write_set::PostingEdits;
+
+/// Applies `edits` to the ids of `key`.
+pub(crate) fn edit<W: OrderedWrite>(
+    target: &mut W,
+    table: TableId,
+    key: &[u8],
+    edits: &PostingEdits,
+) -> Result<(), CommitError> {
+    let edits: smallvec::SmallVec<[(u64, bool); 4]> = edits.iter().collect();
+    if let Some((id, _)) = edits.last()
+        && *id > POSTING_ID_MAX
+    {
+        return Err(CommitError::PostingId(*id));
+    }
+    let mut list = List { target, table, key };
+    match list.block_from(0)? {
+        None => list.create(&edits),
+        Some(block) if !block.view.listed => list.edit_only_block(block, &edits),
+        Some(_) => list.edit_listed(&edits),
+    }
+}
+
+struct List<'w, W> {
+    target: &'w mut W,
+    table: TableId,
+    key: &'w [u8],
+}
+
+/// A block copied out of the store, since it is about to be overwritten.
+struct Block {
+    view: View,
+    value: BlockBytes,
+}
+
+impl<W: OrderedWrite> List<'_, W> {
+    fn create(&mut self, edits: &[(u64, bool)]) -> Result<(), CommitError> {
+        let mut runs = Vec::new();
+        change(&[], edits, &mut runs);
+        let header = self.write_blocks(&runs, PAYLOAD_BYTES_MAX as u64, false)?;
+        self.write_header_of_new_list(header)
+    }
+
+    fn edit_only_block(&mut self, block: Block, edits: &[(u64, bool)]) -> Result<(), CommitError> {
+        if let [(id, true)] = edits
+            && let Some(value) = block.view.appended(&block.value, *id)
+        {
+            return self.target.write(self.table, &block_key(self.key, block.view.first), &value);
+        }
+        let runs = self.changed_runs(&block, edits)?;
+        self.erase_unless_kept(&block, &runs)?;
+        let limit = split_limit(&block, &runs);
+        let header = self.write_blocks(&runs, limit, false)?;
+        self.write_header_of_new_list(header)
+    }
+
+    fn edit_listed(&mut self, edits: &[(u64, bool)]) -> Result<(), CommitError> {
+        let mut header = header(self.target, self.table, self.key)?;
+        let mut rest = edits;
+        while let Some((id, _)) = rest.first() {
+            let block = match self.block_around(*id)? {
+                Some(block) => Some(block),
+                None => self.block_from(0)?,
+            };
+            let Some(block) = block else {
+                // Everything before was removed: what is left begins the list anew.
+                let mut runs = Vec::new();
+                change(&[], rest, &mut runs);
+                let added = self.write_blocks(&runs, PAYLOAD_BYTES_MAX as u64, true)?;
+                header.blocks += added.blocks;
+                header.ids += added.ids;
+                break;
+            };
+            let own = self.edits_of(&block, rest)?;
+            let (now, later) = rest.split_at(own);
+            self.edit_one_of_many(block, now, &mut header)?;
+            rest = later;
+        }
+        let key = block_key(self.key, HEADER_ID);
+        if header.blocks == 0 {
+            self.target.erase(self.table, &key)
+        } else {
+            self.target.write(self.table, &key, &header.encode())
+        }
+    }
+
+    /// How many of `edits` concern `block`: those up to the first id of the block behind it.
+    fn edits_of(&self, block: &Block, edits: &[(u64, bool)]) -> Result<usize, CommitError> {
+        let inside = edits.partition_point(|(id, _)| *id <= block.view.last);
+        if inside == edits.len() || edits.len() == 1 {
+            return Ok(edits.len());
+        }
+        match self.first_from(block.view.last + 1)? {
+            Some(next) => Ok(edits.partition_point(|(id, _)| *id < next)),
+            None => Ok(edits.len()),
+        }
+    }
+
+    fn edit_one_of_many(
+        &mut self,
+        block: Block,
+        edits: &[(u64, bool)],
+        header: &mut Header,
+    ) -> Result<(), CommitError> {
+        if let [(id, true)] = edits
+            && let Some(value) = block.view.appended(&block.value, *id)
+        {
+            header.ids += 1;
+            return self.target.write(self.table, &block_key(self.key, block.view.first), &value);
+        }
+        let mut runs = self.changed_runs(&block, edits)?;
+        let mut before = Header { blocks: 1, ids: block.view.count };
+        self.erase_unless_kept(&block, &runs)?;
+        let limit = split_limit(&block, &runs);
+        let shrunk = edits.iter().any(|(_, present)| !present);
+        if shrunk && !runs.is_empty() && payload_bytes(&runs) < JOIN_BELOW_BYTES as u64 {
+            self.join_neighbour(&mut runs, &mut before)?;
+        }
+        let after = self.write_blocks(&runs, limit, true)?;
+        header.blocks = (header.blocks + after.blocks).saturating_sub(before.blocks);
+        header.ids = (header.ids + after.ids).saturating_sub(before.ids);
+        Ok(())
+    }
+
+    /// Takes the ids of a neighbouring block in, if both together are short.
+    fn join_neighbour(&mut self, runs: &mut Vec<Run>, before: &mut Header) -> Result<(), CommitError> {
+        let (Some(first), Some(last)) = (runs.first().copied(), runs.last().copied()) else { return Ok(()) };
+        let next = match last.last().checked_add(1) {
+            Some(id) => self.block_from(id)?,
+            None => None,
+        };
+        let neighbour = match (next, first.start.checked_sub(1)) {
+            (Some(next), _) => Some(next),
+            (None, Some(id)) => self.block_around(id)?,
+            (None, None) => None,
+        };
+        let Some(neighbour) = neighbour else { return Ok(()) };
+        let other = self.runs_of(&neighbour)?;
+        let mut joined = Vec::with_capacity(runs.len() + other.len());
+        let (left, right) =
+            if neighbour.view.first > last.last() { (&*runs, &other) } else { (&other, &*runs) };
+        for run in left.iter().chain(right) {
+            push_run(&mut joined, *run);
+        }
+        if payload_bytes(&joined) > JOINED_BYTES_MAX as u64 {
+            return Ok(());
+        }
+        self.target.erase(self.table, &block_key(self.key, neighbour.view.first))?;
+        // The block being changed may still stand where the joined one does not begin.
+        self.target.erase(self.table, &block_key(self.key, first.start))?;
+        before.blocks += 1;
+        before.ids += neighbour.view.count;
+        *runs = joined;
+        Ok(())
+    }
+
+    /// A block whose first id is gone, or is no longer the first, has another key now.
+    fn erase_unless_kept(&mut self, block: &Block, runs: &[Run]) -> Result<(), CommitError> {
+        if runs.first().is_some_and(|run| run.start == block.view.first) {
+            return Ok(());
+        }
+        self.target.erase(self.table, &block_key(self.key, block.view.first))
+    }
+
+    /// Writes `runs` as blocks of up to `limit` bytes each, and tells how many blocks and ids that makes.
+    fn write_blocks(&mut self, runs: &[Run], limit: u64, in_list: bool) -> Result<Header, CommitError> {
+        let mut written = Header::default();
+        let mut cut = pieces(runs, limit).peekable();
+        while let Some(piece) = cut.next() {
+            let listed = in_list || written.blocks > 0 || cut.peek().is_some();
+            let Some(first) = piece.first() else { break };
+            self.target.write(self.table, &block_key(self.key, first.start), &encode(piece, listed))?;
+            written.blocks += 1;
+            written.ids += piece.iter().map(|run| run.length).sum::<u64>();
+        }
+        Ok(written)
+    }
+
+    fn write_header_of_new_list(&mut self, header: Header) -> Result<(), CommitError> {
+        if header.blocks > 1 {
+            self.target.write(self.table, &block_key(self.key, HEADER_ID), &header.encode())?;
+        }
+        Ok(())
+    }
+
+    fn changed_runs(&self, block: &Block, edits: &[(u64, bool)]) -> Result<Vec<Run>, CommitError> {
+        let old = self.runs_of(block)?;
+        let mut runs = Vec::with_capacity(old.len() + edits.len());
+        change(&old, edits, &mut runs);
+        Ok(runs)
+    }
+
+    fn runs_of(&self, block: &Block) -> Result<Vec<Run>, ReadError> {
+        let mut runs = Vec::new();
+        block.view.runs(self.table, &block.value, &mut runs)?;
+        Ok(runs)
+    }
+
+    /// The first block whose first id is `>= first`.
+    fn block_from(&self, first: u64) -> Result<Option<Block>, ReadError> {
+        match self.target.at_least(self.table, &block_key(self.key, first))? {
+            Some((found, value)) => self.own(&found, &value),
+            None => Ok(None),
+        }
+    }
+
+    /// The last block whose first id is `<= id`.
+    fn block_around(&self, id: u64) -> Result<Option<Block>, ReadError> {
+        match self.target.at_most(self.table, &block_key(self.key, id))? {
+            Some((found, value)) => self.own(&found, &value),
+            None => Ok(None),
+        }
+    }
+
+    fn first_from(&self, first: u64) -> Result<Option<u64>, ReadError> {
+        let found = self.target.at_least(self.table, &block_key(self.key, first))?;
+        Ok(found.and_then(|(found, _)| own_block(self.key, &found)).filter(|first| *first != HEADER_ID))
+    }
+
+    fn own(&self, found: &[u8], value: &[u8]) -> Result<Option<Block>, ReadError> {
+        match own_block(self.key, found) {
+            Some(first) if first != HEADER_ID => {
+                let view = View::parse(self.table, first, value)?;
+                Ok(Some(Block { view, value: BlockBytes::from_slice(value) }))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// How long the pieces of a changed block may be: full where it grew at its end (ids ascend, so the left piece stays
+/// as it is), even halves elsewhere.
+fn split_limit(block: &Block, runs: &[Run]) -> u64 {
+    let full = PAYLOAD_BYTES_MAX as u64;
+    let bytes = payload_bytes(runs);
+    let grew_at_end = runs.last().is_some_and(|run| run.last() > block.view.last);
+    if grew_at_end || bytes <= full { full } else { (bytes / 2 + bytes / 16).min(full) }
+}
+
+/// The runs of `old` with `edits`, which ascend, applied.
+fn change(old: &[Run], edits: &[(u64, bool)], out: &mut Vec<Run>) {
+    let mut edits = edits.iter().copied().peekable();
+    for run in old {
+        let mut start = run.start;
+        while let Some((id, present)) = edits.next_if(|(id, _)| *id <= run.last()) {
+            if id < run.start {
+                if present {
+                    push_run(out, Run { start: id, length: 1 });
+                }
+            } else if !present {
+                push_run(out, Run { start, length: id - start });
+                start = id + 1;
+            }
+        }
+        push_run(out, Run { start, length: run.last() + 1 - start });
+    }
+    for (id, present) in edits {
+        if present {
+            push_run(out, Run { start: id, length: 1 });
+        }
+    }
+}
+
+fn push_run(out: &mut Vec<Run>, run: Run) {
+    if run.length == 0 {
+        return;
+    }
+    match out.last_mut() {
+        Some(before) if before.last() + 1 == run.start => before.length += run.length,
+        _ => out.push(run),
+    }
+}

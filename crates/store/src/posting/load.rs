@@ -1,0 +1,88 @@
+//! Building the blocks of lists from ids in ascending order.
+
+use super::block::{BlockBytes, Header, PAYLOAD_BYTES_MAX, Run, encode, pieces};
+use super::{HEADER_ID, block_key};
+use crate::write_set::Key;
+
+/// Takes the ids of one key after the other and gives finished records in key order.
+#[derive(Debug, Default)]
+pub(crate) struct BlockBuilder {
+    key: Option<Key>,
+    /// What is not written yet.
+    runs: Vec<Run>,
+    /// Ids taken since the runs were last cut.
+    since_cut: usize,
+    header: Header,
+}
+
+impl BlockBuilder {
+    /// Takes the next pair. False if it is out of order. Finished records go to `emit`.
+    pub(crate) fn push<E>(
+        &mut self,
+        key: &[u8],
+        id: u64,
+        emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        match &self.key {
+            Some(current) if current.as_slice() == key => {}
+            Some(current) if current.as_slice() > key => return Ok(false),
+            _ => {
+                self.finish(emit)?;
+                self.key = Some(Key::from_slice(key));
+            }
+        }
+        match self.runs.last_mut() {
+            Some(run) if run.last() == id => return Ok(true),
+            Some(run) if run.last() > id => return Ok(false),
+            Some(run) if run.last() + 1 == id => run.length += 1,
+            _ => self.runs.push(Run { start: id, length: 1 }),
+        }
+        self.header.ids += 1;
+        self.since_cut += 1;
+        if self.since_cut >= PAYLOAD_BYTES_MAX {
+            self.since_cut = 0;
+            self.cut(false, emit)?;
+        }
+        Ok(true)
+    }
+
+    /// Ends the list being built.
+    pub(crate) fn finish<E>(
+        &mut self,
+        emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        self.cut(true, emit)?;
+        if let Some(key) = self.key.take()
+            && self.header.blocks > 1
+        {
+            emit(&block_key(&key, HEADER_ID), &self.header.encode())?;
+        }
+        self.header = Header::default();
+        self.runs.clear();
+        self.since_cut = 0;
+        Ok(())
+    }
+
+    /// Writes the full blocks; with `all`, the last one too.
+    fn cut<E>(&mut self, all: bool, emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>) -> Result<(), E> {
+        let Some(key) = &self.key else { return Ok(()) };
+        let mut written = 0;
+        {
+            let mut cut = pieces(&self.runs, PAYLOAD_BYTES_MAX as u64).peekable();
+            while let Some(piece) = cut.next() {
+                let last = cut.peek().is_none();
+                if last && !all {
+                    break;
+                }
+                let listed = self.header.blocks > 0 || !last;
+                let value: BlockBytes = encode(piece, listed);
+                let Some(first) = piece.first() else { break };
+                emit(&block_key(key, first.start), &value)?;
+                self.header.blocks += 1;
+                written += piece.len();
+            }
+        }
+        self.runs.drain(..written);
+        Ok(())
+    }
+}

@@ -1,0 +1,73 @@
+//! Posting lists as blocks: the record `key ++ first id` (8 bytes, big-endian) holds the ids from the first one up to
+//! the next block's. docs/disk-format.md draws the bytes.
+//!
+//! A list of one block has nothing else. A longer one is *listed*: each of its blocks carries a mark, and a header
+//! record at `key ++ FF FF FF FF FF FF FF FF`, which sorts behind the last block, counts blocks and ids. So the common
+//! case, a key with few ids, costs one look-up, and the size of a list is known without reading it.
+
+mod block;
+mod cursor;
+mod edit;
+mod keys;
+mod load;
+#[cfg(test)]
+mod tests;
+
+pub use cursor::BlockCursor;
+pub use keys::KeyScan;
+
+pub(crate) use edit::edit;
+pub(crate) use load::BlockBuilder;
+
+use crate::error::ReadError;
+use crate::ordered::OrderedRead;
+use crate::table::{POSTING_KEY_BYTES_MAX, TableId};
+use crate::write_set::Key;
+use block::{Header, View};
+
+/// The id in the key of a header record.
+const HEADER_ID: u64 = u64::MAX;
+
+/// How many ids `key` has: exact.
+pub(crate) fn count<R: OrderedRead>(source: &R, table: TableId, key: &[u8]) -> Result<u64, ReadError> {
+    if !storable(key) {
+        return Ok(0);
+    }
+    let Some((found, value)) = source.at_least(table, &block_key(key, 0))? else { return Ok(0) };
+    let Some(first) = own_block(key, &found) else { return Ok(0) };
+    let view = View::parse(table, first, &value)?;
+    if view.listed { Ok(header(source, table, key)?.ids) } else { Ok(view.count) }
+}
+
+fn header<R: OrderedRead>(source: &R, table: TableId, key: &[u8]) -> Result<Header, ReadError> {
+    match source.value(table, &block_key(key, HEADER_ID))? {
+        Some(value) => Header::parse(table, &value),
+        None => Err(ReadError::Corrupt { table, what: "a posting list has blocks but no header" }),
+    }
+}
+
+/// Whether any list can have this key.
+fn storable(key: &[u8]) -> bool {
+    (1..=POSTING_KEY_BYTES_MAX).contains(&key.len())
+}
+
+fn block_key(key: &[u8], first: u64) -> Key {
+    let mut block = Key::with_capacity(key.len() + 8);
+    block.extend_from_slice(key);
+    block.extend_from_slice(&first.to_be_bytes());
+    block
+}
+
+/// The first id of a block if it belongs to `key`.
+fn own_block(key: &[u8], block: &[u8]) -> Option<u64> {
+    let id = block.strip_prefix(key)?;
+    Some(u64::from_be_bytes(id.try_into().ok()?))
+}
+
+/// A block's posting key and first id.
+fn split_block_key(table: TableId, block: &[u8]) -> Result<(&[u8], u64), ReadError> {
+    match block.split_last_chunk::<8>() {
+        Some((key, first)) if !key.is_empty() => Ok((key, u64::from_be_bytes(*first))),
+        _ => Err(ReadError::Corrupt { table, what: "the key of a posting block is too short" }),
+    }
+}
