@@ -1,0 +1,83 @@
+use larix_proto::ControlBuf;
+
+use super::*;
+
+fn control(oid: &'static str, critical: bool, value: Option<&[u8]>) -> ControlBuf {
+    ControlBuf { oid: oid.into(), critical, value: value.map(<[u8]>::to_vec) }
+}
+
+fn parse(controls: &[ControlBuf], operation: OperationKind<'_>) -> Result<RequestControls, LdapResult> {
+    let mut ber = Vec::new();
+    controls.iter().for_each(|control| control.encode(&mut ber));
+    RequestControls::parse(Controls::check(&ber).unwrap(), operation)
+}
+
+#[test]
+fn criticality() {
+    use OperationKind::{Add, Bind, Delete, Extended, Modify, Search};
+    let check = |oid: &'static str, critical: bool, operation: OperationKind<'_>, expected: Option<&str>| {
+        let answer = parse(&[control(oid, critical, None)], operation);
+        let text = answer.err().map(|result| {
+            assert_eq!(result.code, ResultCode::UNAVAILABLE_CRITICAL_EXTENSION);
+            result.diagnostic
+        });
+        assert_eq!(text.as_deref(), expected, "{oid} {operation:?}");
+    };
+    check("1.1.1", true, Search, Some("critical extension is not recognized"));
+    check("1.1.1", false, Search, None);
+    check(oid::TREE_DELETE, true, Delete, None);
+    check(oid::TREE_DELETE, true, Modify, Some("critical extension is unavailable"));
+    check(oid::TREE_DELETE, false, Modify, None);
+    check(oid::RELAX, true, Add, None);
+    check(oid::MANAGE_DSA_IT, true, Bind, None);
+    check(oid::MANAGE_DSA_IT, true, Extended(oid::WHO_AM_I), Some("critical extension is unavailable"));
+}
+
+#[test]
+fn values() {
+    use OperationKind::{Modify, Search};
+    let paged = parse(&[control(oid::PAGED_RESULTS, true, Some(b"\x30\x06\x02\x01\x0a\x04\x01x"))], Search);
+    let expected = PagedResults { critical: true, size: 10, cookie: b"x".to_vec() };
+    assert_eq!(paged.unwrap().paged, Some(expected));
+    let sort = parse(&[control(oid::SORT_REQUEST, false, Some(b"\x30\x0b\x30\x09\x04\x02cn\x81\x03\x00\x00\xff"))], Search);
+    let key = SortKey { attribute: "cn".to_owned(), rule: None, reverse: true };
+    assert_eq!(sort.unwrap().sort, Some(SortRequest { critical: false, keys: vec![key] }));
+    let read = parse(&[control(oid::PRE_READ, true, Some(b"\x30\x04\x04\x02cn"))], Modify);
+    assert_eq!(read.unwrap().pre_read.unwrap().attributes, ["cn"]);
+    let subentries = parse(&[control(oid::SUBENTRIES, true, Some(b"\x01\x01\xff"))], Search);
+    assert_eq!(subentries.unwrap().subentries, Some(true));
+    let assertion = parse(&[control(oid::ASSERTION, true, Some(b"\x87\x02cn"))], Modify);
+    assert_eq!(assertion.unwrap().assertion.unwrap().as_ber(), b"\x87\x02cn");
+}
+
+#[test]
+fn faults() {
+    let check = |controls: &[ControlBuf], text: &str| {
+        let refused = parse(controls, OperationKind::Search).unwrap_err();
+        assert_eq!((refused.code, refused.diagnostic.as_str()), (ResultCode::PROTOCOL_ERROR, text));
+    };
+    let dsa = control(oid::MANAGE_DSA_IT, false, None);
+    check(&[dsa.clone(), dsa], "manageDSAit control specified multiple times");
+    check(&[control(oid::MANAGE_DSA_IT, true, Some(b""))], "manageDSAit control value not absent");
+    check(&[control(oid::NO_OP, true, Some(b"x"))], "noop control value not empty");
+    check(&[control(oid::PAGED_RESULTS, true, None)], "paged results control value is absent");
+    check(&[control(oid::PAGED_RESULTS, true, Some(b"\x30\x01"))], "paged results control could not be decoded");
+    check(
+        &[control(oid::PAGED_RESULTS, true, Some(b"\x30\x05\x02\x01\xff\x04\x00"))],
+        "paged results control size invalid",
+    );
+    check(&[control(oid::SUBENTRIES, true, Some(b"\x01"))], "subentries control value encoding is bogus");
+    check(
+        &[control(oid::PROXIED_AUTHORIZATION, false, Some(b""))],
+        "proxied authorization criticality of FALSE not allowed",
+    );
+    check(&[control(oid::ASSERTION, true, Some(b""))], "assert control value is empty");
+}
+
+#[test]
+fn the_root_dse_lists_what_openldap_lists() {
+    for oid in ["2.16.840.1.113730.3.4.18", "2.16.840.1.113730.3.4.2", "1.2.840.113556.1.4.319", "1.3.6.1.1.12"] {
+        assert!(listed().any(|known| known == oid), "{oid}");
+    }
+    assert!(!listed().any(|known| known == oid::RELAX));
+}

@@ -1,0 +1,106 @@
+//! The change log: one record a changed entry, written in the change's own transaction.
+//!
+//! Keys are `server id (u16, big-endian) ++ sequence (u64, big-endian)`, so that several servers on one store would not
+//! contend. A record says all that it takes to repeat the change: replication, audit and point-in-time restore read it.
+
+mod record;
+
+use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
+
+use crate::csn::{Csn, SERVER_ID_MAX};
+use crate::fault::Fault;
+use crate::tables::{LOG, META};
+
+pub use record::{LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
+
+/// The place of a record.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct LogKey {
+    pub server_id: u16,
+    /// From 1; never reused, without gaps unless the log was trimmed.
+    pub sequence: u64,
+}
+
+const KEY_LENGTH: usize = 10;
+
+impl LogKey {
+    pub fn to_bytes(self) -> [u8; KEY_LENGTH] {
+        let mut out = [0; KEY_LENGTH];
+        let (server, sequence) = out.split_at_mut(2);
+        server.copy_from_slice(&self.server_id.to_be_bytes());
+        sequence.copy_from_slice(&self.sequence.to_be_bytes());
+        out
+    }
+
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        let (server, sequence) = bytes.split_first_chunk::<2>()?;
+        Some(Self {
+            server_id: u16::from_be_bytes(*server),
+            sequence: u64::from_be_bytes(sequence.try_into().ok()?),
+        })
+    }
+}
+
+/// Adds a record to the write set of its change.
+pub fn append(set: &mut WriteSet, key: LogKey, record: &LogRecord) {
+    set.put(LOG, &key.to_bytes(), record.encode());
+}
+
+/// The sequence of the last record of a server; 0 when there is none.
+pub fn last_sequence<S: Snapshot>(snapshot: &S, server_id: u16) -> Result<u64, Fault> {
+    let prefix = server_id.to_be_bytes();
+    let mut rows = snapshot.scan(LOG, KeyRange::prefix(&prefix), Direction::Backward)?;
+    match rows.next() {
+        None => Ok(0),
+        Some(row) => match LogKey::from_bytes(&row?.0) {
+            Some(key) => Ok(key.sequence),
+            None => Err(Fault::Damaged { what: "a key of the change log" }),
+        },
+    }
+}
+
+/// Calls `visit` with the records of one server after `sequence` in their order, until it answers false.
+pub fn visit_after<S: Snapshot>(
+    snapshot: &S,
+    after: LogKey,
+    visit: &mut dyn FnMut(LogKey, LogRecord) -> bool,
+) -> Result<(), Fault> {
+    let (prefix, after) = (after.server_id.to_be_bytes(), after.to_bytes());
+    for row in snapshot.scan(LOG, KeyRange::prefix(&prefix).after(&after), Direction::Forward)? {
+        let (key, value) = row?;
+        let damaged = Fault::Damaged { what: "a record of the change log" };
+        let Some((key, record)) = LogKey::from_bytes(&key).zip(LogRecord::decode(&value).ok()) else {
+            return Err(damaged);
+        };
+        if !visit(key, record) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+const CONTEXT_CSN_PREFIX: &[u8] = b"context-csn/";
+
+/// The contextCSN of a server in the table `meta`: its key is the server id in three hexadecimal digits.
+fn context_csn_key(server_id: u16) -> Vec<u8> {
+    let mut key = CONTEXT_CSN_PREFIX.to_vec();
+    key.extend_from_slice(format!("{:03x}", server_id.min(SERVER_ID_MAX)).as_bytes());
+    key
+}
+
+/// Notes that everything up to `csn` of its server is in the database.
+pub fn put_context_csn(set: &mut WriteSet, csn: &Csn) {
+    set.put(META, &context_csn_key(csn.server_id), csn.to_string().into_bytes());
+}
+
+/// The values of contextCSN, by server id.
+pub fn context_csns<S: Snapshot>(snapshot: &S) -> Result<Vec<Csn>, Fault> {
+    let damaged = || Fault::Damaged { what: "a contextCSN" };
+    snapshot
+        .scan(META, KeyRange::prefix(CONTEXT_CSN_PREFIX), Direction::Forward)?
+        .map(|row| {
+            let value = row?.1;
+            std::str::from_utf8(&value).ok().and_then(|text| text.parse().ok()).ok_or_else(damaged)
+        })
+        .collect()
+}

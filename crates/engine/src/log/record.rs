@@ -1,0 +1,269 @@
+//! A record of the change log as bytes (`docs/disk-format.md`).
+//!
+//! Version, kind and flags take a byte each; numbers are base-128, low bits first; texts and values have their length
+//! before them.
+
+use std::fmt;
+
+use uuid::Uuid;
+
+use crate::csn::Csn;
+use crate::entry::record::{put_varint, take_varint};
+use crate::time::Timestamp;
+
+const VERSION: u8 = 1;
+const FLAG_LOCAL: u8 = 1;
+
+/// One changed entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogRecord {
+    pub csn: Csn,
+    pub entry_uuid: Uuid,
+    /// The entry's DN before the change, as it is shown.
+    pub dn: String,
+    /// Who asked for it, as in modifiersName.
+    pub requester: String,
+    /// Derived on every server by itself: kept for restore, never sent.
+    pub local: bool,
+    pub change: LoggedChange,
+}
+
+/// What was changed, operational attributes included.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LoggedChange {
+    Add(Vec<LoggedAttribute>),
+    Modify(Vec<LoggedModification>),
+    Delete,
+    ModifyDn {
+        new_rdn: String,
+        delete_old_rdn: bool,
+        new_superior: Option<String>,
+        /// What the rename did to naming and operational attributes.
+        modifications: Vec<LoggedModification>,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedAttribute {
+    pub description: String,
+    pub values: Vec<Vec<u8>>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LoggedModification {
+    pub kind: LoggedKind,
+    pub attribute: LoggedAttribute,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum LoggedKind {
+    Add = 0,
+    Delete = 1,
+    Replace = 2,
+    Increment = 3,
+    /// Adds what is not there yet.
+    SoftAdd = 4,
+}
+
+/// Bytes that are no record: damage, or a newer version.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum LogRecordError {
+    Version(u8),
+    Damaged,
+}
+
+impl fmt::Display for LogRecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Version(version) => write!(f, "log record of the unknown version {version}"),
+            Self::Damaged => f.write_str("log record is damaged"),
+        }
+    }
+}
+
+impl std::error::Error for LogRecordError {}
+
+impl LogRecord {
+    pub fn encode(&self) -> Vec<u8> {
+        let kind = match &self.change {
+            LoggedChange::Add(_) => 0,
+            LoggedChange::Modify(_) => 1,
+            LoggedChange::Delete => 2,
+            LoggedChange::ModifyDn { .. } => 3,
+        };
+        let mut out = Vec::with_capacity(256);
+        out.extend_from_slice(&[VERSION, kind, if self.local { FLAG_LOCAL } else { 0 }]);
+        out.extend_from_slice(&self.csn.time.0.to_be_bytes());
+        put_varint(&mut out, u64::from(self.csn.count));
+        put_varint(&mut out, u64::from(self.csn.server_id));
+        put_varint(&mut out, u64::from(self.csn.modification));
+        out.extend_from_slice(self.entry_uuid.as_bytes());
+        put_bytes(&mut out, self.dn.as_bytes());
+        put_bytes(&mut out, self.requester.as_bytes());
+        match &self.change {
+            LoggedChange::Add(attributes) => {
+                put_varint(&mut out, attributes.len() as u64);
+                attributes.iter().for_each(|a| put_attribute(&mut out, a));
+            }
+            LoggedChange::Modify(modifications) => put_modifications(&mut out, modifications),
+            LoggedChange::Delete => {}
+            LoggedChange::ModifyDn { new_rdn, delete_old_rdn, new_superior, modifications } => {
+                put_bytes(&mut out, new_rdn.as_bytes());
+                out.push(u8::from(*delete_old_rdn) | u8::from(new_superior.is_some()) << 1);
+                if let Some(superior) = new_superior {
+                    put_bytes(&mut out, superior.as_bytes());
+                }
+                put_modifications(&mut out, modifications);
+            }
+        }
+        out
+    }
+
+    /// # Errors
+    /// Anything that [`Self::encode`] did not write.
+    pub fn decode(bytes: &[u8]) -> Result<Self, LogRecordError> {
+        match bytes.first() {
+            Some(&VERSION) => Reader(bytes).record().ok_or(LogRecordError::Damaged),
+            Some(&version) => Err(LogRecordError::Version(version)),
+            None => Err(LogRecordError::Damaged),
+        }
+    }
+}
+
+fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
+    put_varint(out, bytes.len() as u64);
+    out.extend_from_slice(bytes);
+}
+
+fn put_attribute(out: &mut Vec<u8>, attribute: &LoggedAttribute) {
+    put_bytes(out, attribute.description.as_bytes());
+    put_varint(out, attribute.values.len() as u64);
+    attribute.values.iter().for_each(|value| put_bytes(out, value));
+}
+
+fn put_modifications(out: &mut Vec<u8>, modifications: &[LoggedModification]) {
+    put_varint(out, modifications.len() as u64);
+    for modification in modifications {
+        out.push(modification.kind as u8);
+        put_attribute(out, &modification.attribute);
+    }
+}
+
+struct Reader<'a>(&'a [u8]);
+
+impl<'a> Reader<'a> {
+    fn record(&mut self) -> Option<LogRecord> {
+        let &[_, kind, flags] = self.array::<3>()?;
+        let csn = Csn {
+            time: Timestamp(i64::from_be_bytes(*self.array::<8>()?)),
+            count: u32::try_from(self.number()?).ok()?,
+            server_id: u16::try_from(self.number()?).ok()?,
+            modification: u32::try_from(self.number()?).ok()?,
+        };
+        let entry_uuid = Uuid::from_bytes(*self.array::<16>()?);
+        let (dn, requester) = (self.text()?, self.text()?);
+        let change = match kind {
+            0 => LoggedChange::Add(self.list(Self::attribute)?),
+            1 => LoggedChange::Modify(self.list(Self::modification)?),
+            2 => LoggedChange::Delete,
+            3 => {
+                let new_rdn = self.text()?;
+                let &[flags] = self.array::<1>()?;
+                let new_superior = if flags & 2 == 0 { None } else { Some(self.text()?) };
+                let modifications = self.list(Self::modification)?;
+                LoggedChange::ModifyDn { new_rdn, delete_old_rdn: flags & 1 != 0, new_superior, modifications }
+            }
+            _ => return None,
+        };
+        let local = flags & FLAG_LOCAL != 0;
+        self.0.is_empty().then_some(LogRecord { csn, entry_uuid, dn, requester, local, change })
+    }
+
+    fn array<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
+        let (taken, rest) = self.0.split_first_chunk::<N>()?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn number(&mut self) -> Option<u64> {
+        take_varint(&mut self.0)
+    }
+
+    fn bytes(&mut self) -> Option<&'a [u8]> {
+        let length = usize::try_from(self.number()?).ok()?;
+        let (taken, rest) = self.0.split_at_checked(length)?;
+        self.0 = rest;
+        Some(taken)
+    }
+
+    fn text(&mut self) -> Option<String> {
+        String::from_utf8(self.bytes()?.to_vec()).ok()
+    }
+
+    fn list<T>(&mut self, item: fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
+        let count = self.number()?;
+        // Each item takes a byte at least: a damaged count cannot ask for more memory than the record has.
+        let room = usize::try_from(count).ok().filter(|count| *count <= self.0.len())?;
+        let mut items = Vec::with_capacity(room);
+        for _ in 0..room {
+            items.push(item(self)?);
+        }
+        Some(items)
+    }
+
+    fn attribute(&mut self) -> Option<LoggedAttribute> {
+        let description = self.text()?;
+        Some(LoggedAttribute { description, values: self.list(|r| r.bytes().map(<[u8]>::to_vec))? })
+    }
+
+    fn modification(&mut self) -> Option<LoggedModification> {
+        let kind = match self.array::<1>()? {
+            [0] => LoggedKind::Add,
+            [1] => LoggedKind::Delete,
+            [2] => LoggedKind::Replace,
+            [3] => LoggedKind::Increment,
+            [4] => LoggedKind::SoftAdd,
+            _ => return None,
+        };
+        Some(LoggedModification { kind, attribute: self.attribute()? })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(change: LoggedChange) {
+        let record = LogRecord {
+            csn: Csn { time: Timestamp(1_795_229_207_123_456), count: 300, server_id: 0xfff, modification: 0 },
+            entry_uuid: Uuid::from_u128(7),
+            dn: "cn=a,dc=b".to_owned(),
+            requester: "cn=anonymous".to_owned(),
+            local: matches!(change, LoggedChange::Delete),
+            change,
+        };
+        let bytes = record.encode();
+        assert_eq!(LogRecord::decode(&bytes), Ok(record));
+        for cut in 0..bytes.len() {
+            assert!(LogRecord::decode(&bytes[..cut]).is_err(), "cut at {cut}");
+        }
+    }
+
+    #[test]
+    fn what_is_written_is_read() {
+        let attribute = |name: &str, values: &[&[u8]]| LoggedAttribute {
+            description: name.to_owned(),
+            values: values.iter().map(|v| v.to_vec()).collect(),
+        };
+        let modification = |kind| LoggedModification { kind, attribute: attribute("sn;lang-en", &[b"x", b""]) };
+        check(LoggedChange::Add(vec![attribute("cn", &[b"a"]), attribute("photo", &[&[0xff; 300]])]));
+        check(LoggedChange::Modify(vec![modification(LoggedKind::Increment), modification(LoggedKind::SoftAdd)]));
+        check(LoggedChange::Delete);
+        for (delete_old_rdn, new_superior) in [(true, None), (false, Some("dc=c".to_owned()))] {
+            let modifications = vec![modification(LoggedKind::Delete)];
+            let new_rdn = "cn=z".to_owned();
+            check(LoggedChange::ModifyDn { new_rdn, delete_old_rdn, new_superior, modifications });
+        }
+        assert_eq!(LogRecord::decode(&[9]), Err(LogRecordError::Version(9)));
+    }
+}

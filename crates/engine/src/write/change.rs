@@ -1,0 +1,219 @@
+//! What a modification does to an entry (RFC 4511 section 4.6, RFC 4525), with OpenLDAP's result codes and diagnostic
+//! messages. Works on an owned entry; of a large set it asks for single members and notes what is to change.
+
+use larix_proto::{LdapResult, ResultCode};
+use larix_schema::{AttributeDescription, AttributeType, Schema};
+
+use super::failure::Failure;
+use super::prepare::{Change, ChangeKind, refuse};
+use super::values;
+use crate::entry::values::member_key_of_normal;
+use crate::entry::{Entry, EntryAttribute, LargeValues};
+use crate::fault::Fault;
+
+/// The large sets of the entry as they are stored.
+pub trait LargeSets {
+    /// Whether the set of this attribute has the member.
+    fn contains(&self, description: &AttributeDescription, member: &[u8]) -> Result<bool, Fault>;
+}
+
+/// An entry that has none.
+#[derive(Copy, Clone, Debug)]
+pub struct NoLargeSets;
+
+impl LargeSets for NoLargeSets {
+    fn contains(&self, _: &AttributeDescription, _: &[u8]) -> Result<bool, Fault> {
+        Ok(false)
+    }
+}
+
+/// Whether the set will have the member once what was noted is done.
+pub(crate) fn large_contains(
+    sets: &dyn LargeSets,
+    description: &AttributeDescription,
+    large: &LargeValues,
+    member: &[u8],
+) -> Result<bool, Fault> {
+    if large.added.contains_key(member) {
+        return Ok(true);
+    }
+    Ok(!large.removed.contains(member) && sets.contains(description, member)?)
+}
+
+/// Applies one modification.
+///
+/// # Errors
+/// noSuchAttribute, attributeOrValueExists, inappropriateMatching, constraintViolation, invalidAttributeSyntax; the
+/// entry is then in no defined state.
+pub fn apply(
+    schema: &Schema,
+    entry: &mut Entry,
+    change: &Change,
+    permissive: bool,
+    sets: &dyn LargeSets,
+) -> Result<(), Failure> {
+    let apply = Apply { schema, change, permissive, sets };
+    match change.kind {
+        ChangeKind::Add => apply.add(entry, "add"),
+        ChangeKind::SoftAdd => Apply { permissive: true, ..apply }.add(entry, "add"),
+        ChangeKind::Delete => apply.delete(entry),
+        ChangeKind::Replace => {
+            entry.remove(&change.description);
+            if change.values.is_empty() { Ok(()) } else { apply.add(entry, "replace") }
+        }
+        ChangeKind::Increment => apply.increment(entry),
+    }
+}
+
+struct Apply<'a> {
+    schema: &'a Schema,
+    change: &'a Change,
+    /// Adding what is there and deleting what is not is no error.
+    permissive: bool,
+    sets: &'a dyn LargeSets,
+}
+
+impl Apply<'_> {
+    fn attribute_type(&self) -> &AttributeType {
+        self.schema.attribute(self.change.description.attribute)
+    }
+
+    fn refuse(&self, code: ResultCode, operation: &str, text: &str) -> LdapResult {
+        let name = self.change.description.to_text(self.schema);
+        refuse(code, format!("modify/{operation}: {name}: {text}"))
+    }
+
+    fn pairs(&self) -> impl Iterator<Item = (&Vec<u8>, &Vec<u8>)> {
+        self.change.keys.iter().zip(&self.change.values)
+    }
+
+    fn add(&self, entry: &mut Entry, operation: &str) -> Result<(), Failure> {
+        let Some(attribute) = entry.attribute_mut(&self.change.description) else {
+            let values = self.change.values.clone();
+            entry.attributes.push(EntryAttribute::new(self.change.description.clone(), values));
+            return Ok(());
+        };
+        if self.attribute_type().equality.is_none() {
+            let text = "no equality matching rule";
+            return Err(self.refuse(ResultCode::INAPPROPRIATE_MATCHING, operation, text).into());
+        }
+        let exists = |position: usize| {
+            let text = format!("value #{position} already exists");
+            self.refuse(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, operation, &text)
+        };
+        if let Some(large) = &mut attribute.large {
+            for (position, (key, value)) in self.pairs().enumerate() {
+                let member = member_key_of_normal(key);
+                if !large_contains(self.sets, &self.change.description, large, &member)? {
+                    large.added.insert(member, value.clone());
+                } else if !self.permissive {
+                    return Err(exists(position).into());
+                }
+            }
+            return Ok(());
+        }
+        let present = self.keys_of(attribute);
+        let mut new = Vec::with_capacity(self.change.values.len());
+        for (position, (key, value)) in self.pairs().enumerate() {
+            if !present.contains(key) {
+                new.push(value.clone());
+            } else if !self.permissive {
+                return Err(exists(position).into());
+            }
+        }
+        attribute.values.append(&mut new);
+        Ok(())
+    }
+
+    /// The equality keys of the values that an attribute has. A stored value that is invalid has no key: nothing
+    /// equals it.
+    fn keys_of(&self, attribute: &EntryAttribute) -> Vec<Vec<u8>> {
+        let kind = self.attribute_type();
+        attribute.values.iter().map(|v| values::key(self.schema, kind, v).unwrap_or_default()).collect()
+    }
+
+    fn delete(&self, entry: &mut Entry) -> Result<(), Failure> {
+        let missing = || self.refuse(ResultCode::NO_SUCH_ATTRIBUTE, "delete", "no such attribute");
+        if self.change.values.is_empty() {
+            return match entry.remove(&self.change.description) {
+                None if !self.permissive => Err(missing().into()),
+                _ => Ok(()),
+            };
+        }
+        if self.attribute_type().equality.is_none() {
+            let text = "no equality matching rule";
+            return Err(self.refuse(ResultCode::INAPPROPRIATE_MATCHING, "delete", text).into());
+        }
+        let Some(attribute) = entry.attribute_mut(&self.change.description) else {
+            return if self.permissive { Ok(()) } else { Err(missing().into()) };
+        };
+        self.delete_values(attribute)?;
+        if attribute.count() == 0 {
+            entry.remove(&self.change.description);
+        }
+        Ok(())
+    }
+
+    fn delete_values(&self, attribute: &mut EntryAttribute) -> Result<(), Failure> {
+        let missing = || self.refuse(ResultCode::NO_SUCH_ATTRIBUTE, "delete", "no such value");
+        if let Some(large) = &mut attribute.large {
+            let mut doomed = Vec::with_capacity(self.change.keys.len());
+            for key in &self.change.keys {
+                let member = member_key_of_normal(key);
+                if large_contains(self.sets, &self.change.description, large, &member)? {
+                    doomed.push(member);
+                } else if !self.permissive {
+                    return Err(missing().into());
+                }
+            }
+            for member in doomed {
+                // What this same request added was never stored, unless it replaced one that was.
+                if large.added.remove(&member).is_none() {
+                    large.removed.insert(member);
+                }
+            }
+            return Ok(());
+        }
+        let mut keys = self.keys_of(attribute);
+        let absent = |key: &Vec<u8>| !keys.contains(key);
+        if !self.permissive && self.change.keys.iter().any(absent) {
+            return Err(missing().into());
+        }
+        for key in &self.change.keys {
+            if let Some(position) = keys.iter().position(|k| k == key) {
+                keys.remove(position);
+                attribute.values.remove(position);
+            }
+        }
+        Ok(())
+    }
+
+    fn increment(&self, entry: &mut Entry) -> Result<(), Failure> {
+        let invalid = |what: &str| {
+            let text = format!("modify/increment: invalid syntax of {what}");
+            Failure::from(refuse(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text))
+        };
+        let Some(attribute) = entry.attribute_mut(&self.change.description) else {
+            if self.permissive {
+                return self.add(entry, "replace");
+            }
+            let text = "no such attribute";
+            return Err(self.refuse(ResultCode::NO_SUCH_ATTRIBUTE, "increment", text).into());
+        };
+        if attribute.large.is_some() {
+            let text = "too many values to increment";
+            return Err(self.refuse(ResultCode::UNWILLING_TO_PERFORM, "increment", text).into());
+        }
+        let amount = self.change.values.first().and_then(|v| integer(v)).ok_or_else(|| invalid("increment"))?;
+        for value in &mut attribute.values {
+            let sum = integer(value).and_then(|old| old.checked_add(amount));
+            *value = sum.ok_or_else(|| invalid("original value"))?.to_string().into_bytes();
+        }
+        Ok(())
+    }
+}
+
+/// Whole numbers of up to 38 digits; OpenLDAP takes 18.
+fn integer(value: &[u8]) -> Option<i128> {
+    std::str::from_utf8(value).ok()?.parse().ok()
+}

@@ -1,0 +1,76 @@
+//! Why a change did not happen.
+
+use std::fmt;
+
+use larix_proto::{LdapResult, ResultCode};
+use larix_store::CommitError;
+
+use crate::fault::Fault;
+
+/// A change that did not happen.
+#[derive(Debug)]
+pub enum Failure {
+    /// The request was refused; others in its group are not concerned.
+    Refused(LdapResult),
+    /// The store could not be read: the whole group fails.
+    Storage(Fault),
+}
+
+impl From<LdapResult> for Failure {
+    fn from(result: LdapResult) -> Self {
+        Self::Refused(result)
+    }
+}
+
+impl From<Fault> for Failure {
+    fn from(fault: Fault) -> Self {
+        Self::Storage(fault)
+    }
+}
+
+impl From<larix_store::ReadError> for Failure {
+    fn from(error: larix_store::ReadError) -> Self {
+        Self::Storage(error.into())
+    }
+}
+
+impl From<crate::entry::RecordError> for Failure {
+    fn from(error: crate::entry::RecordError) -> Self {
+        Self::Storage(error.into())
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Refused(result) => result.fmt(f),
+            Self::Storage(fault) => fault.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Failure {}
+
+impl Failure {
+    /// What the client is told.
+    pub fn into_result(self) -> LdapResult {
+        match self {
+            Self::Refused(result) => result,
+            Self::Storage(fault) => LdapResult::with(ResultCode::OTHER, format!("internal error: {fault}")),
+        }
+    }
+}
+
+/// What the clients of a group are told when its commit failed.
+pub(crate) fn commit_failed(error: &CommitError) -> LdapResult {
+    let text = error.to_string();
+    match error {
+        CommitError::Sync(_) | CommitError::ReadOnly { .. } => {
+            LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)
+        }
+        CommitError::Full => {
+            LdapResult::with(ResultCode::OTHER, "no space left for the database: nothing was changed")
+        }
+        _ => LdapResult::with(ResultCode::OTHER, format!("commit failed: {text}")),
+    }
+}

@@ -1,0 +1,70 @@
+//! The operational attributes that every change keeps (RFC 4512 section 3.4, RFC 4530).
+
+use larix_schema::{AttributeDescription, AttributeTypeId, NormalDn};
+use uuid::Uuid;
+
+use super::known::KnownSchema;
+use super::prepare::{Change, ChangeKind, Standing};
+use crate::csn::Csn;
+use crate::entry::{Entry, EntryAttribute};
+
+/// What creatorsName and modifiersName say when nobody was authenticated.
+pub const ANONYMOUS: &str = "cn=anonymous";
+
+/// Who changed what when.
+#[derive(Clone, Debug)]
+pub struct Stamp {
+    pub csn: Csn,
+    /// The DN of the requester as it is shown; [`ANONYMOUS`] for none.
+    pub name: String,
+}
+
+impl Stamp {
+    pub fn new(csn: Csn, requester: Option<&NormalDn>) -> Self {
+        let name = requester.filter(|dn| !dn.is_root()).map_or(ANONYMOUS, |dn| dn.as_str());
+        Self { csn, name: name.to_owned() }
+    }
+}
+
+/// Gives a new entry its operational attributes; those it has already (a dump is loaded, or the relax control set
+/// them) stay. Call it after the schema check, which sets structuralObjectClass.
+pub fn complete_entry(known: &KnownSchema, entry: &mut Entry, stamp: &Stamp, uuid: Uuid) {
+    let time = stamp.csn.time.generalized();
+    for (attribute, value) in [
+        (known.entry_uuid, uuid.to_string()),
+        (known.creators_name, stamp.name.clone()),
+        (known.create_timestamp, time.clone()),
+        (known.entry_csn, stamp.csn.to_string()),
+        (known.modifiers_name, stamp.name.clone()),
+        (known.modify_timestamp, time),
+    ] {
+        if entry.values(attribute).is_empty() {
+            let description = AttributeDescription::plain(attribute);
+            entry.attributes.push(EntryAttribute::new(description, vec![value.into_bytes()]));
+        }
+    }
+}
+
+/// The changes that go with a modify or a rename, but for attributes that the request sets itself.
+pub fn modification_changes(known: &KnownSchema, requested: &[Change], stamp: &Stamp) -> Vec<Change> {
+    let sets = |attribute: AttributeTypeId| {
+        requested.iter().any(|change| {
+            change.description.attribute == attribute && matches!(change.kind, ChangeKind::Add | ChangeKind::Replace)
+        })
+    };
+    [
+        (known.entry_csn, stamp.csn.to_string()),
+        (known.modifiers_name, stamp.name.clone()),
+        (known.modify_timestamp, stamp.csn.time.generalized()),
+    ]
+    .into_iter()
+    .filter(|(attribute, _)| !sets(*attribute))
+    .map(|(attribute, value)| Change {
+        kind: ChangeKind::Replace,
+        description: AttributeDescription::plain(attribute),
+        keys: vec![value.clone().into_bytes()],
+        values: vec![value.into_bytes()],
+        standing: Standing::Internal,
+    })
+    .collect()
+}

@@ -1,0 +1,438 @@
+//! The part of a change that needs no entry: names resolved, values checked against their syntax, in OpenLDAP's order
+//! of checks. Runs on the caller's thread, so that the writer has less to do.
+
+use larix_proto::{Dn, LdapResult, ModifyOperation, ResultCode};
+use larix_schema::{AttributeDescription, AttributeType, NormalDn, NormalRdn, Schema};
+
+use super::known::KnownSchema;
+use super::request::{AttributeValues, Modification, WriteOperation};
+use super::values;
+use crate::entry::{Entry, EntryAttribute};
+
+/// The syntax of whole numbers (RFC 4517 section 3.3.16).
+const INTEGER_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.27";
+
+/// A change whose names are resolved and whose values obey their syntaxes.
+#[derive(Clone, Debug)]
+pub enum Prepared {
+    Add { dn: NormalDn, entry: Entry, mods: Vec<Change> },
+    Modify { dn: NormalDn, mods: Vec<Change> },
+    Delete { dn: NormalDn },
+    ModifyDn(Box<PreparedModifyDn>),
+}
+
+/// A rename or move, resolved.
+#[derive(Clone, Debug)]
+pub struct PreparedModifyDn {
+    pub dn: NormalDn,
+    /// The new RDN as it will be shown.
+    pub new_rdn: String,
+    pub new_normal_rdn: NormalRdn,
+    pub delete_old_rdn: bool,
+    pub new_superior: Option<NormalDn>,
+    /// Deletes of the old naming values, then adds of the new ones.
+    pub mods: Vec<Change>,
+}
+
+/// What one change does to one attribute.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum ChangeKind {
+    Add,
+    Delete,
+    Replace,
+    Increment,
+    /// Adds what is not there yet, as a rename does with its naming values.
+    SoftAdd,
+}
+
+/// One modification, resolved.
+#[derive(Clone, Debug)]
+pub struct Change {
+    pub kind: ChangeKind,
+    pub description: AttributeDescription,
+    /// In the form in which they are stored. Empty: the whole attribute.
+    pub values: Vec<Vec<u8>>,
+    /// The equality key of each value.
+    pub keys: Vec<Vec<u8>>,
+    /// Whose doing it is, for access and for the no-user-modification rule.
+    pub standing: Standing,
+}
+
+/// What access a change needs.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Standing {
+    /// The requester's: write access.
+    #[default]
+    User,
+    /// The requester's, on an operational attribute under the relax control: manage access.
+    Managing,
+    /// The server's own: none.
+    Internal,
+}
+
+/// What a request may do beyond the rules for clients.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Latitude {
+    /// The relax rules control.
+    pub relax: bool,
+    /// The server's own request.
+    pub internal: bool,
+}
+
+/// A short way to a refusal.
+pub(crate) fn refuse(code: ResultCode, text: impl Into<String>) -> LdapResult {
+    LdapResult::with(code, text)
+}
+
+/// Resolves and checks a change.
+///
+/// # Errors
+/// invalidDNSyntax, protocolError, undefinedAttributeType, invalidAttributeSyntax, constraintViolation,
+/// attributeOrValueExists, and what the root DSE and the subschema subentry (`subschema`) answer to changes.
+pub fn prepare(
+    schema: &Schema,
+    known: &KnownSchema,
+    operation: WriteOperation,
+    subschema: &NormalDn,
+    latitude: Latitude,
+) -> Result<Prepared, LdapResult> {
+    match operation {
+        WriteOperation::Add { entry, attributes } => {
+            prepare_add(schema, known, &entry, attributes, subschema, latitude)
+        }
+        WriteOperation::Modify { object, changes } => prepare_modify(schema, &object, changes, subschema, latitude),
+        WriteOperation::Delete { entry } => {
+            let (dn, _) = parse_dn(schema, &entry, "invalid DN")?;
+            if dn.is_root() || dn == *subschema {
+                return Err(refuse(ResultCode::UNWILLING_TO_PERFORM, "cannot delete the root DSE"));
+            }
+            Ok(Prepared::Delete { dn })
+        }
+        WriteOperation::ModifyDn { entry, new_rdn, delete_old_rdn, new_superior } => {
+            let request = RenameRequest { entry, new_rdn, delete_old_rdn, new_superior };
+            prepare_modify_dn(schema, &request, subschema)
+        }
+    }
+}
+
+/// The normal form of a DN, and the form in which it is shown.
+fn parse_dn(schema: &Schema, text: &str, fault: &str) -> Result<(NormalDn, String), LdapResult> {
+    let invalid = || refuse(ResultCode::INVALID_DN_SYNTAX, fault);
+    let dn = Dn::parse(text).map_err(|_| invalid())?;
+    let normal = schema.normalize_dn(&dn).map_err(|_| invalid())?;
+    let pretty = schema.pretty_dn(&dn).map_err(|_| invalid())?;
+    Ok((normal, pretty))
+}
+
+fn prepare_add(
+    schema: &Schema,
+    known: &KnownSchema,
+    dn: &str,
+    attributes: Vec<AttributeValues>,
+    subschema: &NormalDn,
+    latitude: Latitude,
+) -> Result<Prepared, LdapResult> {
+    if attributes.iter().any(|a| a.values.is_empty()) {
+        return Err(refuse(ResultCode::PROTOCOL_ERROR, "no values for attribute type"));
+    }
+    let (dn, pretty) = parse_dn(schema, dn, "invalid DN")?;
+    if attributes.is_empty() {
+        return Err(refuse(ResultCode::PROTOCOL_ERROR, "no attributes provided"));
+    }
+    if dn.is_root() {
+        return Err(refuse(ResultCode::ENTRY_ALREADY_EXISTS, "root DSE already exists"));
+    }
+    if dn == *subschema {
+        return Err(refuse(ResultCode::ENTRY_ALREADY_EXISTS, "subschema subentry already exists"));
+    }
+    let mut mods = attributes
+        .into_iter()
+        .map(|attribute| check_change(schema, ChangeKind::Add, attribute))
+        .collect::<Result<Vec<_>, _>>()?;
+    check_obsolete(schema, &mods, latitude)?;
+    check_user_modification(schema, &mut mods, latitude)?;
+    for (position, change) in mods.iter().enumerate() {
+        if mods.iter().skip(position + 1).any(|other| other.description == change.description) {
+            let name = change.description.to_text(schema);
+            let text = format!("attribute '{name}' provided more than once");
+            return Err(refuse(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, text));
+        }
+    }
+    let mut entry = Entry::new(pretty);
+    entry.attributes =
+        mods.iter().map(|m| EntryAttribute::new(m.description.clone(), m.values.clone())).collect();
+    Ok(Prepared::Add { dn, entry, mods })
+}
+
+fn prepare_modify(
+    schema: &Schema,
+    object: &str,
+    changes: Vec<Modification>,
+    subschema: &NormalDn,
+    latitude: Latitude,
+) -> Result<Prepared, LdapResult> {
+    for change in &changes {
+        check_shape(change)?;
+    }
+    let (dn, _) = parse_dn(schema, object, "invalid DN")?;
+    let mut mods = changes
+        .into_iter()
+        .map(|change| {
+            let kind = match change.operation {
+                ModifyOperation::Add => ChangeKind::Add,
+                ModifyOperation::Delete => ChangeKind::Delete,
+                ModifyOperation::Replace => ChangeKind::Replace,
+                ModifyOperation::Increment => ChangeKind::Increment,
+            };
+            check_change(schema, kind, change.attribute)
+        })
+        .collect::<Result<Vec<_>, _>>()?;
+    let text = if dn.is_root() {
+        "modify upon the root DSE not supported"
+    } else if dn == *subschema {
+        "modification of subschema subentry not supported"
+    } else {
+        check_obsolete(schema, &mods, latitude)?;
+        check_user_modification(schema, &mut mods, latitude)?;
+        return Ok(Prepared::Modify { dn, mods });
+    };
+    Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text))
+}
+
+/// How many values an operation takes (RFC 4511 section 4.6, RFC 4525).
+fn check_shape(change: &Modification) -> Result<(), LdapResult> {
+    let text = match (change.operation, change.attribute.values.len()) {
+        (ModifyOperation::Add, 0) => "modify/add operation requires values",
+        (ModifyOperation::Increment, 0) => "modify/increment operation requires value",
+        (ModifyOperation::Increment, 2..) => "modify/increment operation requires single value",
+        _ => return Ok(()),
+    };
+    Err(refuse(ResultCode::PROTOCOL_ERROR, text))
+}
+
+/// Resolves the description and brings the values into the form in which they are stored.
+pub(crate) fn check_change(
+    schema: &Schema,
+    kind: ChangeKind,
+    attribute: AttributeValues,
+) -> Result<Change, LdapResult> {
+    let name = &attribute.description;
+    let undefined = |text: String| refuse(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, format!("{name}: {text}"));
+    let description = schema.describe(name).map_err(|error| undefined(error.to_string()))?;
+    let attribute_type = schema.attribute(description.attribute);
+    if attribute_type.syntax.binary_transfer && !description.has_binary_option() {
+        return Err(undefined("requires ;binary transfer".to_owned()));
+    }
+    if description.has_range_option() {
+        return Err(undefined("inappropriate use of tag range option".to_owned()));
+    }
+    if kind == ChangeKind::Increment && attribute_type.syntax.oid != INTEGER_SYNTAX {
+        let text = format!("{name}: attribute syntax inappropriate for increment");
+        return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text));
+    }
+    let values = stored_values(schema, attribute_type, name, attribute.values)?;
+    if matches!(kind, ChangeKind::Add | ChangeKind::Replace) && values.len() > 1 && attribute_type.single_value {
+        let text = format!("{name}: multiple values provided");
+        return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text));
+    }
+    let keys = equality_keys(schema, attribute_type, name, &values)?;
+    if kind != ChangeKind::Delete
+        && let Some(position) = first_duplicate(&keys)
+    {
+        let text = format!("{}: value #{position} provided more than once", description.to_text(schema));
+        return Err(refuse(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, text));
+    }
+    Ok(Change { kind, description, values, keys, standing: Standing::User })
+}
+
+fn stored_values(
+    schema: &Schema,
+    attribute_type: &AttributeType,
+    name: &str,
+    values: Vec<Vec<u8>>,
+) -> Result<Vec<Vec<u8>>, LdapResult> {
+    let syntax = &attribute_type.syntax;
+    let store = |(position, value): (usize, Vec<u8>)| {
+        let pretty = syntax.pretty(schema, &value).map_err(|_| {
+            let text = format!("{name}: value #{position} invalid per syntax");
+            refuse(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text)
+        })?;
+        Ok(match pretty {
+            std::borrow::Cow::Borrowed(_) => None,
+            std::borrow::Cow::Owned(pretty) => Some(pretty),
+        }
+        .unwrap_or(value))
+    };
+    values.into_iter().enumerate().map(store).collect()
+}
+
+fn equality_keys(
+    schema: &Schema,
+    attribute_type: &AttributeType,
+    name: &str,
+    values: &[Vec<u8>],
+) -> Result<Vec<Vec<u8>>, LdapResult> {
+    let key = |(position, value): (usize, &Vec<u8>)| {
+        values::key(schema, attribute_type, value).map_err(|_| {
+            let text = format!("{name}: value #{position} normalization failed");
+            refuse(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text)
+        })
+    };
+    values.iter().enumerate().map(key).collect()
+}
+
+/// The position of the first value that comes again later.
+fn first_duplicate(keys: &[Vec<u8>]) -> Option<usize> {
+    if keys.len() < 2 {
+        return None;
+    }
+    let mut seen = hashbrown::HashMap::with_capacity(keys.len());
+    let repeated = keys.iter().enumerate().filter_map(|(position, key)| seen.insert(key, position));
+    repeated.min()
+}
+
+/// Obsolete types take no new values (RFC 4512 section 4.1).
+fn check_obsolete(schema: &Schema, mods: &[Change], latitude: Latitude) -> Result<(), LdapResult> {
+    if latitude.relax {
+        return Ok(());
+    }
+    let removes = |m: &Change| matches!(m.kind, ChangeKind::Replace | ChangeKind::Delete) && m.values.is_empty();
+    match mods.iter().find(|m| schema.attribute(m.description.attribute).obsolete && !removes(m)) {
+        Some(change) => {
+            let text = format!("{}: attribute is obsolete", change.description.to_text(schema));
+            Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text))
+        }
+        None => Ok(()),
+    }
+}
+
+/// The no-user-modification rule (RFC 4512 section 4.1.2), from which the relax control exempts some attributes.
+fn check_user_modification(schema: &Schema, mods: &mut [Change], latitude: Latitude) -> Result<(), LdapResult> {
+    for change in mods {
+        let attribute_type = schema.attribute(change.description.attribute);
+        if !attribute_type.no_user_modification {
+            continue;
+        }
+        if latitude.internal {
+            change.standing = Standing::Internal;
+            continue;
+        }
+        let text = if !latitude.relax {
+            "no user modification allowed"
+        } else if is_manageable(attribute_type) {
+            change.standing = Standing::Managing;
+            continue;
+        } else {
+            "no-user-modification attribute not manageable"
+        };
+        let text = format!("{}: {text}", change.description.to_text(schema));
+        return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text));
+    }
+    Ok(())
+}
+
+/// The operational attributes that the relax control lets a manager write.
+fn is_manageable(attribute_type: &AttributeType) -> bool {
+    const MANAGEABLE: [&str; 5] =
+        ["createTimestamp", "modifyTimestamp", "creatorsName", "modifiersName", "entryUUID"];
+    MANAGEABLE.contains(&attribute_type.name())
+}
+
+struct RenameRequest {
+    entry: String,
+    new_rdn: String,
+    delete_old_rdn: bool,
+    new_superior: Option<String>,
+}
+
+fn prepare_modify_dn(
+    schema: &Schema,
+    request: &RenameRequest,
+    subschema: &NormalDn,
+) -> Result<Prepared, LdapResult> {
+    let (dn, pretty) = parse_dn(schema, &request.entry, "invalid DN")?;
+    let (rdn_as_dn, new_rdn) = parse_dn(schema, &request.new_rdn, "invalid new RDN")?;
+    if rdn_as_dn.depth() != 1 {
+        return Err(refuse(ResultCode::INVALID_DN_SYNTAX, "invalid new RDN"));
+    }
+    let new_superior = match &request.new_superior {
+        Some(text) => Some(parse_dn(schema, text, "invalid newSuperior")?.0),
+        None => None,
+    };
+    let mut mods = Vec::new();
+    if request.delete_old_rdn && !dn.is_root() {
+        mods.extend(naming_changes(schema, &pretty, ChangeKind::Delete)?);
+    }
+    mods.extend(naming_changes(schema, &new_rdn, ChangeKind::SoftAdd)?);
+    let text = if dn.is_root() {
+        "cannot rename the root DSE"
+    } else if dn == *subschema {
+        "cannot rename subschema subentry"
+    } else {
+        let invalid = || refuse(ResultCode::INVALID_DN_SYNTAX, "invalid new RDN");
+        let parsed = Dn::parse(&new_rdn).map_err(|_| invalid())?;
+        let rdn = parsed.rdns().next().ok_or_else(invalid)?;
+        let new_normal_rdn = schema.normalize_rdn(&rdn).map_err(|_| invalid())?;
+        let rename = PreparedModifyDn {
+            dn,
+            new_rdn,
+            new_normal_rdn,
+            delete_old_rdn: request.delete_old_rdn,
+            new_superior,
+            mods,
+        };
+        check_place(&rename)?;
+        return Ok(Prepared::ModifyDn(Box::new(rename)));
+    };
+    Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text))
+}
+
+/// An entry cannot become its own superior or subordinate.
+fn check_place(rename: &PreparedModifyDn) -> Result<(), LdapResult> {
+    let target = rename.target();
+    let text = if target != rename.dn && target.is_descendant_of(&rename.dn) {
+        "cannot place an entry below itself"
+    } else if target != rename.dn && rename.dn.is_descendant_of(&target) {
+        "cannot place an entry above itself"
+    } else {
+        return Ok(());
+    };
+    Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text))
+}
+
+impl PreparedModifyDn {
+    /// The superior after the change.
+    pub fn superior(&self) -> NormalDn {
+        match &self.new_superior {
+            Some(superior) => superior.clone(),
+            None => self.dn.parent().unwrap_or_else(NormalDn::root),
+        }
+    }
+
+    /// The DN after the change.
+    pub fn target(&self) -> NormalDn {
+        NormalDn::join(&self.new_normal_rdn, &self.superior())
+    }
+}
+
+/// The changes that a rename makes to the naming attributes of the leaf RDN of `dn`.
+fn naming_changes(schema: &Schema, dn: &str, kind: ChangeKind) -> Result<Vec<Change>, LdapResult> {
+    let invalid = || refuse(ResultCode::INVALID_DN_SYNTAX, "unknown type(s)/value(s) used in RDN");
+    let parsed = Dn::parse(dn).map_err(|_| invalid())?;
+    let Some(rdn) = parsed.rdns().next() else { return Ok(Vec::new()) };
+    rdn.avas()
+        .map(|ava| {
+            let description = schema
+                .describe(ava.attribute)
+                .map_err(|error| refuse(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, error.to_string()))?;
+            let attribute_type = schema.attribute(description.attribute);
+            if kind == ChangeKind::SoftAdd && attribute_type.equality.is_none() {
+                let text = "naming attribute has no equality matching rule";
+                return Err(refuse(ResultCode::NAMING_VIOLATION, text));
+            }
+            let values = vec![ava.value.into_owned()];
+            let keys = equality_keys(schema, attribute_type, ava.attribute, &values)?;
+            Ok(Change { kind, description, values, keys, standing: Standing::User })
+        })
+        .collect()
+}

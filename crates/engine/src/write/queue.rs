@@ -1,0 +1,107 @@
+//! The queue in front of the writer: many threads put changes in, one takes all that wait.
+
+use std::collections::VecDeque;
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+
+/// A queue with a limit that can be closed.
+#[derive(Debug)]
+pub(crate) struct Queue<T> {
+    state: Mutex<State<T>>,
+    filled: Condvar,
+    limit: usize,
+}
+
+#[derive(Debug)]
+struct State<T> {
+    waiting: VecDeque<T>,
+    closed: bool,
+}
+
+/// Why an item was not taken into the queue.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum QueueError {
+    Full,
+    Closed,
+}
+
+impl<T> Queue<T> {
+    pub(crate) fn new(limit: usize) -> Self {
+        let state = State { waiting: VecDeque::new(), closed: false };
+        Self { state: Mutex::new(state), filled: Condvar::new(), limit }
+    }
+
+    /// Puts an item at the end, or gives it back.
+    pub(crate) fn push(&self, item: T) -> Result<(), (QueueError, T)> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err((QueueError::Closed, item));
+        }
+        if state.waiting.len() >= self.limit {
+            return Err((QueueError::Full, item));
+        }
+        state.waiting.push_back(item);
+        drop(state);
+        self.filled.notify_one();
+        Ok(())
+    }
+
+    /// Waits for an item; `None` once the queue is closed and empty.
+    pub(crate) fn wait(&self) -> Option<T> {
+        let mut state = self.lock();
+        loop {
+            if let Some(item) = state.waiting.pop_front() {
+                return Some(item);
+            }
+            if state.closed {
+                return None;
+            }
+            state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    /// The next item if one waits.
+    pub(crate) fn try_next(&self) -> Option<T> {
+        self.lock().waiting.pop_front()
+    }
+
+    pub(crate) fn len(&self) -> usize {
+        self.lock().waiting.len()
+    }
+
+    /// Takes no more items; those that wait are still handed out.
+    pub(crate) fn close(&self) {
+        self.lock().closed = true;
+        self.filled.notify_all();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State<T>> {
+        // Nothing panics while the lock is held but allocation; the deque is whole in any case.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keeps_order_limit_and_close() {
+        let queue = Queue::new(2);
+        assert!(queue.push(1).is_ok() && queue.push(2).is_ok());
+        assert_eq!(queue.push(3), Err((QueueError::Full, 3)));
+        queue.close();
+        assert_eq!(queue.push(4), Err((QueueError::Closed, 4)));
+        assert_eq!((queue.wait(), queue.try_next(), queue.wait()), (Some(1), Some(2), None));
+    }
+
+    #[test]
+    fn a_waiting_thread_is_woken() {
+        let queue = Queue::new(2);
+        std::thread::scope(|scope| {
+            let taker = scope.spawn(|| (queue.wait(), queue.wait()));
+            queue.push(7).unwrap();
+            queue.close();
+            assert_eq!(taker.join().unwrap(), (Some(7), None));
+        });
+    }
+}

@@ -1,0 +1,114 @@
+//! What comes in and what goes out of the write path: owned, so that it can wait in a queue.
+
+use std::sync::Arc;
+
+use larix_proto::{AddRequest, Attribute, ControlBuf, LdapResult, ModifyDnRequest, ModifyOperation, ModifyRequest};
+
+use crate::access::Subject;
+use crate::controls::RequestControls;
+
+/// A change of the directory, as requested: nothing of it has been checked.
+#[derive(Clone, Debug)]
+pub enum WriteOperation {
+    Add { entry: String, attributes: Vec<AttributeValues> },
+    Modify { object: String, changes: Vec<Modification> },
+    Delete { entry: String },
+    ModifyDn { entry: String, new_rdn: String, delete_old_rdn: bool, new_superior: Option<String> },
+}
+
+/// An attribute description and values, as sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AttributeValues {
+    pub description: String,
+    pub values: Vec<Vec<u8>>,
+}
+
+/// One change of a modify request, as sent.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Modification {
+    pub operation: ModifyOperation,
+    pub attribute: AttributeValues,
+}
+
+/// Who asks for a change.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Origin {
+    /// A client: every rule applies.
+    #[default]
+    Client,
+    /// The server itself, on behalf of `subject`: operational attributes may be set, access rules still apply.
+    Internal,
+}
+
+/// A change with its envelope.
+#[derive(Clone, Debug)]
+pub struct WriteRequest {
+    pub operation: WriteOperation,
+    pub subject: Arc<Subject>,
+    pub controls: RequestControls,
+    pub origin: Origin,
+}
+
+/// How a change ended. Success means durable.
+#[derive(Clone, Debug)]
+pub struct WriteOutcome {
+    pub result: LdapResult,
+    pub controls: Vec<ControlBuf>,
+}
+
+/// Called once when a change has ended, on the writer's thread or, for what is refused at once, on the caller's. It
+/// must not block.
+pub type Completion = Box<dyn FnOnce(WriteOutcome) + Send>;
+
+impl From<LdapResult> for WriteOutcome {
+    fn from(result: LdapResult) -> Self {
+        Self { result, controls: Vec::new() }
+    }
+}
+
+impl From<Attribute<'_>> for AttributeValues {
+    fn from(attribute: Attribute<'_>) -> Self {
+        Self {
+            description: attribute.description.to_owned(),
+            values: attribute.values.iter().map(<[u8]>::to_vec).collect(),
+        }
+    }
+}
+
+impl From<AddRequest<'_>> for WriteOperation {
+    fn from(request: AddRequest<'_>) -> Self {
+        let attributes = request.attributes.iter().map(AttributeValues::from).collect();
+        Self::Add { entry: request.entry.to_owned(), attributes }
+    }
+}
+
+impl From<ModifyRequest<'_>> for WriteOperation {
+    fn from(request: ModifyRequest<'_>) -> Self {
+        let change = |change: larix_proto::Change<'_>| Modification {
+            operation: change.operation,
+            attribute: change.attribute.into(),
+        };
+        Self::Modify { object: request.object.to_owned(), changes: request.changes.iter().map(change).collect() }
+    }
+}
+
+impl From<ModifyDnRequest<'_>> for WriteOperation {
+    fn from(request: ModifyDnRequest<'_>) -> Self {
+        Self::ModifyDn {
+            entry: request.entry.to_owned(),
+            new_rdn: request.new_rdn.to_owned(),
+            delete_old_rdn: request.delete_old_rdn,
+            new_superior: request.new_superior.map(str::to_owned),
+        }
+    }
+}
+
+impl WriteOperation {
+    /// The DN that the change is about, as sent.
+    pub fn target(&self) -> &str {
+        match self {
+            Self::Add { entry, .. } | Self::Delete { entry } | Self::ModifyDn { entry, .. } => entry,
+            Self::Modify { object, .. } => object,
+        }
+    }
+}
