@@ -236,7 +236,8 @@ impl RequestControls {
             oid::PROXIED_AUTHORIZATION => self.proxied_authorization = Some(proxied_authorization(control)?),
             oid::SESSION_TRACKING => self.session_tracking = Some(session_tracking(control, name)?),
             oid::TRANSACTION_SPECIFICATION => {
-                let value = control.value.ok_or_else(|| protocol_error("no transaction identifier provided"))?;
+                let value =
+                    control.value.ok_or_else(|| protocol_error("no transaction identifier provided"))?;
                 self.transaction = Some(value.to_vec());
             }
             oid::SEARCH_OPTIONS => self.search_options(control, name)?,
@@ -348,7 +349,8 @@ fn paged_results(control: &Control<'_>, name: &str) -> Result<PagedResults, Ldap
         let mut reader = Reader::new(value).sequence("realSearchControlValue")?;
         Ok::<_, DecodeError>((reader.integer("size")?, reader.octets("cookie")?.to_vec()))
     };
-    let (size, cookie) = decode().map_err(|_| protocol_error("paged results control could not be decoded"))?;
+    let (size, cookie) =
+        decode().map_err(|_| protocol_error("paged results control could not be decoded"))?;
     let size = u32::try_from(size).map_err(|_| protocol_error("paged results control size invalid"))?;
     Ok(PagedResults { critical: control.critical, size, cookie })
 }
@@ -398,9 +400,8 @@ fn proxied_authorization(control: &Control<'_>) -> Result<ProxiedAuthorization, 
     if !control.critical {
         return Err(protocol_error("proxied authorization criticality of FALSE not allowed"));
     }
-    let authzid = std::str::from_utf8(value).map_err(|_| {
-        LdapResult::with(ResultCode::AUTHORIZATION_DENIED, "authzId mapping failed")
-    })?;
+    let authzid = std::str::from_utf8(value)
+        .map_err(|_| LdapResult::with(ResultCode::AUTHORIZATION_DENIED, "authzId mapping failed"))?;
     Ok(ProxiedAuthorization { critical: control.critical, authzid: authzid.to_owned() })
 }
 
@@ -427,7 +428,8 @@ fn session_tracking(control: &Control<'_>, name: &str) -> Result<SessionTracking
             identifier: text("sessionTrackingIdentifier")?,
         })
     };
-    let tracking = decode().map_err(|_: DecodeError| protocol_error("sessionTracking control decoding error"))?;
+    let tracking =
+        decode().map_err(|_: DecodeError| protocol_error("sessionTracking control decoding error"))?;
     let fault = if tracking.source_ip.len() > SOURCE_IP_MAX {
         "sessionSourceIp too long"
     } else if tracking.source_name.len() > SOURCE_NAME_MAX {

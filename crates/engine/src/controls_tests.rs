@@ -39,7 +39,10 @@ fn values() {
     let paged = parse(&[control(oid::PAGED_RESULTS, true, Some(b"\x30\x06\x02\x01\x0a\x04\x01x"))], Search);
     let expected = PagedResults { critical: true, size: 10, cookie: b"x".to_vec() };
     assert_eq!(paged.unwrap().paged, Some(expected));
-    let sort = parse(&[control(oid::SORT_REQUEST, false, Some(b"\x30\x0b\x30\x09\x04\x02cn\x81\x03\x00\x00\xff"))], Search);
+    let sort = parse(
+        &[control(oid::SORT_REQUEST, false, Some(b"\x30\x0b\x30\x09\x04\x02cn\x81\x03\x00\x00\xff"))],
+        Search,
+    );
     let key = SortKey { attribute: "cn".to_owned(), rule: None, reverse: true };
     assert_eq!(sort.unwrap().sort, Some(SortRequest { critical: false, keys: vec![key] }));
     let read = parse(&[control(oid::PRE_READ, true, Some(b"\x30\x04\x04\x02cn"))], Modify);
@@ -61,7 +64,10 @@ fn faults() {
     check(&[control(oid::MANAGE_DSA_IT, true, Some(b""))], "manageDSAit control value not absent");
     check(&[control(oid::NO_OP, true, Some(b"x"))], "noop control value not empty");
     check(&[control(oid::PAGED_RESULTS, true, None)], "paged results control value is absent");
-    check(&[control(oid::PAGED_RESULTS, true, Some(b"\x30\x01"))], "paged results control could not be decoded");
+    check(
+        &[control(oid::PAGED_RESULTS, true, Some(b"\x30\x01"))],
+        "paged results control could not be decoded",
+    );
     check(
         &[control(oid::PAGED_RESULTS, true, Some(b"\x30\x05\x02\x01\xff\x04\x00"))],
         "paged results control size invalid",
@@ -76,7 +82,9 @@ fn faults() {
 
 #[test]
 fn the_root_dse_lists_what_openldap_lists() {
-    for oid in ["2.16.840.1.113730.3.4.18", "2.16.840.1.113730.3.4.2", "1.2.840.113556.1.4.319", "1.3.6.1.1.12"] {
+    for oid in
+        ["2.16.840.1.113730.3.4.18", "2.16.840.1.113730.3.4.2", "1.2.840.113556.1.4.319", "1.3.6.1.1.12"]
+    {
         assert!(listed().any(|known| known == oid), "{oid}");
     }
     assert!(!listed().any(|known| known == oid::RELAX));
