@@ -12,6 +12,7 @@ pub mod encode;
 
 pub mod filter;
 mod frame;
+pub mod ldif;
 
 pub mod limits;
 mod list;
@@ -20,6 +21,7 @@ pub mod oid;
 mod request;
 mod response;
 mod result;
+pub mod url;
 
 pub use ber::DecodeError;
 pub use control::{Control, ControlBuf, ControlValue};

@@ -19,8 +19,8 @@ pub const FILTER_DEPTH_CEILING: usize = 4000;
 /// Controls on one message.
 pub const CONTROLS: usize = 64;
 
-/// Largest line of an LDIF file after unfolding, bytes.
-pub const LDIF_LINE: usize = 512 << 20;
+/// Largest record of an LDIF file, bytes.
+pub const LDIF_RECORD: usize = 512 << 20;
 
 /// LDIF files nested by `include:`.
 pub const LDIF_INCLUDES: usize = 16;
@@ -29,4 +29,4 @@ const _: () = assert!(PDU_ANONYMOUS <= PDU_AUTHENTICATED && PDU_AUTHENTICATED <=
 const _: () = assert!(FILTER_DEPTH <= FILTER_DEPTH_CEILING);
 // Each level of a filter takes at least two octets: an anonymous peer can reach the depth limit, so it must hold.
 const _: () = assert!(FILTER_DEPTH_CEILING * 2 < PDU_ANONYMOUS);
-const _: () = assert!(LDIF_LINE > PDU_AUTHENTICATED);
+const _: () = assert!(LDIF_RECORD > PDU_AUTHENTICATED);

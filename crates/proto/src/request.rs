@@ -150,7 +150,7 @@ fn bind(mut reader: Reader<'_>) -> Result<BindRequest<'_>, DecodeError> {
     let version = u8::try_from(version)
         .ok()
         .filter(|&version| version < 128)
-        .ok_or(DecodeError::new("version", Fault::OutOfRange { value: version, min: 1, max: 127 }))?;
+        .ok_or_else(|| DecodeError::new("version", Fault::OutOfRange { value: version, min: 1, max: 127 }))?;
     let name = reader.string("name")?;
     let (tag, contents) = reader.element("authentication")?;
     let authentication = match tag.0 {

@@ -70,7 +70,7 @@ impl<'a> Reader<'a> {
         self.element(field)?;
         before
             .get(..before.len() - self.rest.len())
-            .ok_or(DecodeError::new(field, Fault::Truncated { needed: before.len(), left: 0 }))
+            .ok_or_else(|| DecodeError::new(field, Fault::Truncated { needed: before.len(), left: 0 }))
     }
 
     #[inline]

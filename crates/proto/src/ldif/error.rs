@@ -1,0 +1,122 @@
+//! What can be wrong with LDIF.
+
+use std::fmt;
+use std::io;
+
+/// A fault and the line it is on.
+#[derive(Debug)]
+pub struct LdifError {
+    /// The line, from 1: of the included file if there is one, else of the input.
+    pub line: u64,
+    /// The `file:` URL of the included file that the line is in.
+    pub file: Option<String>,
+    pub fault: LdifFault,
+}
+
+#[derive(Debug)]
+pub enum LdifFault {
+    /// The input cannot be read on: no record follows.
+    Io(io::Error),
+    /// No `:` on the line.
+    MissingColon,
+    /// Nothing before the `:`.
+    MissingName,
+    /// A record starts with `dn:`; this one with something else.
+    MissingDn(String),
+    /// Not UTF-8 where only text may stand.
+    NotUtf8(&'static str),
+    /// Not base64 after `::`.
+    BadBase64,
+    /// A continuation line with nothing to continue.
+    StrayContinuation,
+    /// A version other than 1.
+    UnknownVersion(String),
+    /// Not a `file:` URL.
+    UnsupportedUrl(String),
+    /// `:<` and `include:` read files only where the reader was told that they may.
+    FilesNotAllowed(String),
+    /// The file that a URL names cannot be read.
+    File {
+        url: String,
+        error: io::Error,
+    },
+    /// More files nested by `include:` than this.
+    TooManyIncludes(usize),
+    /// A record of more bytes than this.
+    TooLong(usize),
+    UnknownChangeType(String),
+    /// Neither `add:`, `delete:`, `replace:` nor `increment:`.
+    UnknownModification(String),
+    /// The attribute of a value differs from the one that the modification names.
+    WrongAttribute {
+        expected: String,
+        found: String,
+    },
+    /// This line must stand here.
+    Expected(&'static str),
+    /// A line that has no place in the record.
+    Unexpected(String),
+    /// Not 0 or 1.
+    BadDeleteOldRdn(String),
+    /// Not an OID, then `true` or `false` or neither, then a value or none.
+    BadControl(String),
+}
+
+impl LdifError {
+    /// Whether reading can go on with the next record.
+    pub fn is_recoverable(&self) -> bool {
+        !matches!(self.fault, LdifFault::Io(_) | LdifFault::TooLong(_))
+    }
+}
+
+impl fmt::Display for LdifError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "line {}", self.line)?;
+        if let Some(file) = &self.file {
+            write!(f, " of {file}")?;
+        }
+        write!(f, ": {}", self.fault)
+    }
+}
+
+impl fmt::Display for LdifFault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Io(error) => error.fmt(f),
+            Self::MissingColon => f.write_str("missing ':'"),
+            Self::MissingName => f.write_str("nothing before the ':'"),
+            Self::MissingDn(found) => write!(f, "a record starts with \"dn:\", not with \"{found}:\""),
+            Self::NotUtf8(what) => write!(f, "{what} is not UTF-8"),
+            Self::BadBase64 => f.write_str("value is not base64"),
+            Self::StrayContinuation => f.write_str("continuation line with nothing before it to continue"),
+            Self::UnknownVersion(version) => write!(f, "LDIF version \"{version}\" is not 1"),
+            Self::UnsupportedUrl(url) => write!(f, "\"{url}\" is not a file: URL"),
+            Self::FilesNotAllowed(url) => write!(f, "reading \"{url}\" is not allowed here"),
+            Self::File { url, error } => write!(f, "cannot read {url}: {error}"),
+            Self::TooManyIncludes(limit) => write!(f, "more than {limit} files included by one another"),
+            Self::TooLong(limit) => write!(f, "record of more than {limit} bytes"),
+            Self::UnknownChangeType(found) => {
+                write!(f, "changetype \"{found}\" is not add, delete, modify, modrdn or moddn")
+            }
+            Self::UnknownModification(found) => {
+                write!(f, "\"{found}\" is not add, delete, replace or increment")
+            }
+            Self::WrongAttribute { expected, found } => {
+                write!(f, "value for \"{found}\" where \"{expected}\" is modified")
+            }
+            Self::Expected(what) => write!(f, "\"{what}\" expected"),
+            Self::Unexpected(found) => write!(f, "\"{found}\" has no place here"),
+            Self::BadDeleteOldRdn(found) => write!(f, "deleteoldrdn \"{found}\" is not 0 or 1"),
+            Self::BadControl(text) => write!(f, "\"{text}\" is not a control"),
+        }
+    }
+}
+
+impl std::error::Error for LdifError {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        match &self.fault {
+            LdifFault::Io(error) | LdifFault::File { error, .. } => Some(error),
+            _ => None,
+        }
+    }
+}
