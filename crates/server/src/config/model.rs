@@ -23,6 +23,8 @@ pub struct Config {
     pub databases: Vec<Database>,
     pub backends: Vec<Backend>,
     pub modules: Vec<ModuleList>,
+    /// Schema definitions by the file or entry they came from.
+    pub schema_sections: Vec<SchemaSection>,
     /// What was accepted and has no effect, and why.
     pub notes: Notes,
 }
@@ -143,7 +145,7 @@ pub struct Frontend {
 }
 
 /// What the frontend and every database have alike. A database starts from a copy of the frontend's.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub struct Shared {
     pub search_limits: SearchLimits,
     /// First match wins; without one `search_limits` hold.
@@ -155,6 +157,21 @@ pub struct Shared {
     pub add_content_acl: bool,
     /// Aliases followed one after another.
     pub max_deref_depth: u32,
+}
+
+impl Default for Shared {
+    fn default() -> Self {
+        Self {
+            search_limits: SearchLimits::default(),
+            limits: Vec::new(),
+            read_only: false,
+            requirements: Requirements::default(),
+            restrictions: Restrictions::default(),
+            security: SecurityFactors::default(),
+            add_content_acl: false,
+            max_deref_depth: 15,
+        }
+    }
 }
 
 /// One line of `access to ...`, in order.
@@ -197,6 +214,35 @@ pub struct Database {
     /// Where the section starts.
     pub origin: Origin,
     pub settings: Settings,
+}
+
+impl Database {
+    pub(super) fn new(kind: DatabaseKind, shared: Shared, origin: Origin) -> Self {
+        Self {
+            kind,
+            suffixes: Vec::new(),
+            root_dn: None,
+            root_password: None,
+            access: Vec::new(),
+            shared,
+            last_mod: true,
+            last_bind: false,
+            last_bind_precision: 0,
+            subordinate: None,
+            hidden: false,
+            disabled: false,
+            monitoring: None,
+            multi_provider: false,
+            sync_use_subentry: false,
+            sync_replication: Vec::new(),
+            update_dn: None,
+            update_refs: Vec::new(),
+            extra_attributes: Vec::new(),
+            overlays: Vec::new(),
+            origin,
+            settings: Settings::default(),
+        }
+    }
 }
 
 /// The kind of a database and what only that kind has.
@@ -282,6 +328,13 @@ pub struct Backend {
 /// One `cn=module{n}` entry.
 #[derive(Debug, Clone, Default)]
 pub struct ModuleList {
+    pub settings: Settings,
+}
+
+/// One `cn={n}name,cn=schema` entry.
+#[derive(Debug, Clone)]
+pub struct SchemaSection {
+    pub name: String,
     pub settings: Settings,
 }
 

@@ -1,0 +1,279 @@
+//! Directives applied one after another until a [`Config`] stands.
+
+use std::sync::Arc;
+
+use super::call::{Call, Fault};
+use super::diagnostic::{Notes, Origin};
+use super::directives::{Cardinality, Directive, Form, Handling, Scope};
+use super::line;
+use super::model::{
+    Backend, Config, Database, DatabaseKind, ForeignKind, Frontend, Global, MdbSettings, ModuleList, Overlay,
+    SchemaSection, Shared, Source,
+};
+use super::settings::Settings;
+
+/// What a keyword may mean depends on this.
+#[derive(Debug, Default)]
+pub(super) struct Place<'a> {
+    /// Kind of the database that is open.
+    pub(super) kind: Option<&'a str>,
+    /// The database's kind is not served here.
+    pub(super) foreign: bool,
+    /// In a `backend` section.
+    pub(super) backend: bool,
+    /// Overlays of the database, the last one first, then those of the frontend.
+    pub(super) overlays: Vec<&'a str>,
+}
+
+/// The section that directives set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Section {
+    Global,
+    Backend(usize),
+    Frontend,
+    Database(usize),
+}
+
+#[derive(Debug)]
+pub(super) struct Builder {
+    pub(super) global: Global,
+    pub(super) frontend: Frontend,
+    /// Without `database config` until one is opened; see [`Builder::finish`].
+    pub(super) databases: Vec<Database>,
+    pub(super) backends: Vec<Backend>,
+    pub(super) modules: Vec<ModuleList>,
+    pub(super) schema_sections: Vec<SchemaSection>,
+    pub(super) notes: Notes,
+    pub(super) section: Section,
+    /// The section of schema definitions that is open; none: they belong to the server as a whole.
+    pub(super) schema_section: Option<usize>,
+    /// A slapd.conf sets the frontend before its first database; in cn=config the entry says what it sets.
+    pub(super) from_entries: bool,
+}
+
+impl Builder {
+    pub(super) fn new(from_entries: bool) -> Self {
+        Self {
+            global: Global::default(),
+            frontend: Frontend::default(),
+            databases: Vec::new(),
+            backends: Vec::new(),
+            modules: Vec::new(),
+            schema_sections: Vec::new(),
+            notes: Notes::default(),
+            section: Section::Global,
+            schema_section: None,
+            from_entries,
+        }
+    }
+
+    pub(super) fn place(&self) -> Place<'_> {
+        let frontend = self.frontend.overlays.iter().rev().map(|overlay| overlay.name.as_str());
+        match self.section {
+            Section::Global | Section::Frontend => Place { overlays: frontend.collect(), ..Place::default() },
+            Section::Backend(_) => Place { backend: true, overlays: frontend.collect(), ..Place::default() },
+            Section::Database(_) => {
+                let Some(database) = self.database() else { return Place::default() };
+                let own = database.overlays.iter().rev().map(|overlay| overlay.name.as_str());
+                Place {
+                    kind: Some(database.kind.name()),
+                    foreign: matches!(database.kind, DatabaseKind::Foreign(_)),
+                    backend: false,
+                    overlays: own.chain(frontend).collect(),
+                }
+            }
+        }
+    }
+
+    pub(super) fn database(&self) -> Option<&Database> {
+        match self.section {
+            Section::Database(number) => self.databases.get(number),
+            _ => None,
+        }
+    }
+
+    /// The open database; a fault outside of one.
+    pub(super) fn open_database(&mut self) -> Result<&mut Database, Fault> {
+        let number = match self.section {
+            Section::Database(number) => number,
+            _ => return Err(Fault::keyword("only allowed within a database").with_help("put it after a `database` line")),
+        };
+        self.databases.get_mut(number).ok_or_else(|| Fault::keyword("only allowed within a database"))
+    }
+
+    /// The open database's mdb settings.
+    pub(super) fn mdb(&mut self) -> Result<&mut MdbSettings, Fault> {
+        match &mut self.open_database()?.kind {
+            DatabaseKind::Mdb(settings) => Ok(settings),
+            other => Err(Fault::keyword(format!("not a setting of a {} database", other.name()))),
+        }
+    }
+
+    /// What the open database and the frontend have alike: the database's, or the frontend's outside of one.
+    pub(super) fn shared(&mut self) -> &mut Shared {
+        match self.section {
+            Section::Database(number) if number < self.databases.len() => {
+                #[allow(clippy::indexing_slicing)] // just compared with the length
+                &mut self.databases[number].shared
+            }
+            _ => &mut self.frontend.shared,
+        }
+    }
+
+    /// Starts a database with what the frontend has so far.
+    pub(super) fn start_database(&mut self, kind: DatabaseKind, origin: Origin) {
+        let mut shared = self.frontend.shared.clone();
+        shared.limits.clear();
+        self.databases.push(Database::new(kind, shared, origin));
+        self.section = Section::Database(self.databases.len() - 1);
+    }
+
+    /// Applies a directive and keeps its values.
+    pub(super) fn apply(&mut self, call: &Call<'_>) -> Result<(), Fault> {
+        let directive = call.directive;
+        check_arguments(call)?;
+        if directive.scope == Scope::GlobalFirst && matches!(self.section, Section::Database(_)) && !self.from_entries {
+            return Err(Fault::keyword("must come before the first database").with_help("move it up"));
+        }
+        if directive.scope == Scope::Database {
+            self.open_database()?;
+        }
+        match directive.handling {
+            Handling::Refused(instead) => {
+                return Err(Fault::keyword(format!("`{}` is not supported", directive.keyword)).with_help(instead));
+            }
+            Handling::Noted(why) => {
+                self.notes.push(call.origin.clone(), format!("`{}` has no effect: {why}", directive.keyword));
+            }
+            Handling::Done => {}
+        }
+        (directive.apply)(self, call)?;
+        self.keep(call);
+        Ok(())
+    }
+
+    /// Keeps the values as cn=config shows them.
+    fn keep(&mut self, call: &Call<'_>) {
+        let directive = call.directive;
+        if directive.attribute.is_empty() || directive.scope == Scope::Structure {
+            return;
+        }
+        let values: Vec<Vec<u8>> = match directive.form {
+            Form::Words => vec![line::join(call.arguments.iter().map(String::as_str)).into_bytes()],
+            Form::Whole => vec![call.arguments.concat().into_bytes()],
+            Form::Secret => vec![call.bytes.to_vec()],
+            Form::Switch => vec![if call.switch().unwrap_or(true) { b"TRUE".to_vec() } else { b"FALSE".to_vec() }],
+            Form::Each => call.arguments.iter().map(|word| word.as_bytes().to_vec()).collect(),
+            Form::Rest => vec![call.text.as_bytes().to_vec()],
+            Form::Own => return,
+        };
+        let settings = self.settings(directive);
+        for value in values {
+            if directive.cardinality == Cardinality::One {
+                settings.set(directive.attribute, value);
+            } else if directive.cardinality == Cardinality::Ordered || !settings.get(directive.attribute).contains(&value) {
+                settings.add(directive.attribute, value);
+            }
+        }
+    }
+
+    /// The settings a directive's values belong to.
+    pub(super) fn settings(&mut self, directive: &Directive) -> &mut Settings {
+        if let Scope::Overlay(name) = directive.scope {
+            return self.overlay_settings(name);
+        }
+        let number = match (directive.scope, self.section) {
+            (Scope::Module, _) => {
+                if self.modules.is_empty() {
+                    self.modules.push(ModuleList::default());
+                }
+                let last = self.modules.len() - 1;
+                return &mut self.modules[last].settings;
+            }
+            (Scope::Schema, _) => match self.schema_section.and_then(|number| self.schema_sections.get_mut(number)) {
+                Some(section) => return &mut section.settings,
+                None => return &mut self.global.settings,
+            },
+            (Scope::Global | Scope::GlobalFirst, _) => return &mut self.global.settings,
+            (Scope::Frontend, _) => return &mut self.frontend.settings,
+            (Scope::Shared, Section::Global) if self.from_entries => return &mut self.global.settings,
+            (Scope::Shared, Section::Global | Section::Frontend | Section::Backend(_)) => {
+                return &mut self.frontend.settings;
+            }
+            (_, Section::Backend(number)) if number < self.backends.len() => {
+                return &mut self.backends[number].settings;
+            }
+            (_, Section::Database(number)) => number,
+            _ => return &mut self.frontend.settings,
+        };
+        match self.databases.get_mut(number) {
+            Some(database) => &mut database.settings,
+            None => &mut self.frontend.settings,
+        }
+    }
+
+    /// The settings of the nearest overlay of this name: of the open database, else of the frontend.
+    fn overlay_settings(&mut self, name: &str) -> &mut Settings {
+        let is_it = |overlay: &&mut Overlay| overlay.name.eq_ignore_ascii_case(name);
+        let number = match self.section {
+            Section::Database(number) => Some(number),
+            _ => None,
+        };
+        let own = number.and_then(|number| self.databases.get_mut(number));
+        if let Some(overlay) = own.and_then(|database| database.overlays.iter_mut().rev().find(is_it)) {
+            return &mut overlay.settings;
+        }
+        match self.frontend.overlays.iter_mut().rev().find(is_it) {
+            Some(overlay) => &mut overlay.settings,
+            None => &mut self.frontend.settings,
+        }
+    }
+
+    /// The finished configuration, not yet validated as a whole.
+    pub(super) fn finish(mut self, source: Source) -> Config {
+        let at = self.databases.iter().position(|database| matches!(database.kind, DatabaseKind::Config));
+        let config = match at {
+            Some(at) => self.databases.remove(at),
+            None => Database::new(DatabaseKind::Config, Shared::default(), Origin::BuiltIn),
+        };
+        self.databases.insert(0, config);
+        Config {
+            source,
+            global: self.global,
+            frontend: self.frontend,
+            databases: self.databases,
+            backends: self.backends,
+            modules: self.modules,
+            schema_sections: self.schema_sections,
+            notes: self.notes,
+        }
+    }
+}
+
+fn check_arguments(call: &Call<'_>) -> Result<(), Fault> {
+    let (least, most) = call.directive.arguments;
+    let count = call.arguments.len();
+    if count < usize::from(least) {
+        let more = if count == 0 { "an argument" } else { "another argument" };
+        return Err(Fault::keyword(format!("`{}` needs {more}", call.directive.keyword)));
+    }
+    if most != u8::MAX && count > usize::from(most) {
+        return Err(Fault::argument(usize::from(most), format!("`{}` takes no more arguments", call.directive.keyword)));
+    }
+    Ok(())
+}
+
+/// The name of a schema section: the file's name without directory and extension.
+pub(super) fn schema_section_name(path: &std::path::Path) -> String {
+    path.file_stem().map_or_else(|| "schema".to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
+
+/// A kind that OpenLDAP knows, by the name after `database`.
+pub(super) fn foreign(kind: ForeignKind) -> DatabaseKind {
+    DatabaseKind::Foreign(kind)
+}
+
+/// A shared text for origins.
+pub(super) fn shared_text(text: &str) -> Arc<str> {
+    Arc::from(text)
+}

@@ -1,0 +1,156 @@
+//! Directives of a database of any kind.
+
+use super::super::builder::{Builder, Section};
+use super::super::call::{Call, Fault};
+use super::super::model::{AccessLine, DatabaseKind};
+use super::super::values::{LimitRule, LimitSubject, Subordinate};
+use super::global::is_ldap_url;
+use super::{Directive, Form, MANY, Scope, keep};
+
+const OBSOLETE: &str = "slurpd replication is long gone; use syncrepl";
+
+pub(super) static TABLE: &[Directive] = &[
+    // A hidden database may share a suffix, so this comes first.
+    Directive::new("hidden", "olcHidden", Scope::Database, Form::Switch, |b, c| {
+        b.open_database()?.hidden = c.switch()?;
+        Ok(())
+    }),
+    Directive::new("disabled", "olcDisabled", Scope::Database, Form::Switch, |b, c| {
+        b.open_database()?.disabled = c.switch()?;
+        Ok(())
+    }),
+    Directive::new("suffix", "olcSuffix", Scope::Database, Form::Whole, suffix).many(),
+    Directive::new("rootdn", "olcRootDN", Scope::Database, Form::Whole, |b, c| {
+        b.open_database()?.root_dn = Some(c.dn(0)?);
+        Ok(())
+    }),
+    Directive::new("rootpw", "olcRootPW", Scope::Database, Form::Secret, |b, c| {
+        b.open_database()?.root_password = Some(c.bytes.to_vec());
+        Ok(())
+    }),
+    Directive::new("subordinate", "olcSubordinate", Scope::Database, Form::Own, subordinate).arguments(0, 1),
+    Directive::new("limits", "olcLimits", Scope::Database, Form::Words, limits).arguments(2, MANY).ordered(),
+    Directive::new("lastmod", "olcLastMod", Scope::Database, Form::Switch, |b, c| {
+        b.open_database()?.last_mod = c.switch()?;
+        Ok(())
+    }),
+    Directive::new("lastbind", "olcLastBind", Scope::Database, Form::Switch, |b, c| {
+        b.open_database()?.last_bind = c.switch()?;
+        Ok(())
+    }),
+    Directive::new("lastbind-precision", "olcLastBindPrecision", Scope::Database, Form::Whole, |b, c| {
+        b.open_database()?.last_bind_precision = c.number(0)?;
+        Ok(())
+    }),
+    Directive::new("lastbind-send-assert", "olcLastBindSendAssert", Scope::Database, Form::Switch, switch)
+        .noted("authTimestamp is written here, not forwarded"),
+    Directive::new("monitoring", "olcMonitoring", Scope::Database, Form::Switch, |b, c| {
+        b.open_database()?.monitoring = Some(c.switch()?);
+        Ok(())
+    }),
+    Directive::new("multiprovider", "olcMultiProvider", Scope::Database, Form::Switch, |b, c| {
+        b.open_database()?.multi_provider = c.switch()?;
+        Ok(())
+    })
+    .alias(&["mirrormode"])
+    .attribute_alias(&["olcMirrorMode"]),
+    Directive::new("syncrepl", "olcSyncrepl", Scope::Database, Form::Words, sync_replication).ordered(),
+    Directive::new("sync_use_subentry", "olcSyncUseSubentry", Scope::Database, Form::Switch, |b, c| {
+        b.open_database()?.sync_use_subentry = c.switch()?;
+        Ok(())
+    })
+    .arguments(0, 1),
+    Directive::new("updatedn", "olcUpdateDN", Scope::Database, Form::Whole, |b, c| {
+        b.open_database()?.update_dn = Some(c.dn(0)?);
+        Ok(())
+    }),
+    Directive::new("updateref", "olcUpdateRef", Scope::Database, Form::Whole, |b, c| {
+        let url = c.argument(0)?;
+        if !is_ldap_url(url) {
+            return Err(Fault::argument(0, format!("`{url}` is not an LDAP URL")));
+        }
+        b.open_database()?.update_refs.push(url.to_owned());
+        Ok(())
+    })
+    .many(),
+    Directive::new("extra_attrs", "olcExtraAttrs", Scope::Database, Form::Each, |b, c| {
+        let names = c.arguments.iter().flat_map(|list| list.split(',')).map(str::to_owned);
+        b.open_database()?.extra_attributes.extend(names);
+        Ok(())
+    })
+    .many(),
+    Directive::new("replica", "olcReplica", Scope::Database, Form::Words, keep).ordered().noted(OBSOLETE),
+    Directive::new("replogfile", "olcReplogFile", Scope::Shared, Form::Whole, keep).noted(OBSOLETE),
+    Directive::new("replica-argsfile", "olcReplicaArgsFile", Scope::Shared, Form::Whole, keep).noted(OBSOLETE),
+    Directive::new("replica-pidfile", "olcReplicaPidFile", Scope::Shared, Form::Whole, keep).noted(OBSOLETE),
+    Directive::new("replicationInterval", "olcReplicationInterval", Scope::Shared, Form::Whole, keep).noted(OBSOLETE),
+    Directive::new("plugin", "olcPlugin", Scope::Shared, Form::Words, keep).ordered().noted("there are no SLAPI plugins"),
+];
+
+fn switch(_: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    call.switch().map(|_| ())
+}
+
+fn suffix(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let dn = call.dn(0)?;
+    let database = builder.open_database()?;
+    if let DatabaseKind::Config | DatabaseKind::Monitor = database.kind {
+        return Err(Fault::keyword(format!("the {} database has its own suffix", database.kind.name())));
+    }
+    database.suffixes.push(dn);
+    Ok(())
+}
+
+fn subordinate(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let how = match call.arguments.first() {
+        None => Subordinate::Glued,
+        Some(word) if word.eq_ignore_ascii_case("advertise") => Subordinate::Advertised,
+        Some(word) if word.eq_ignore_ascii_case("true") => Subordinate::Glued,
+        Some(word) => return Err(Fault::argument(0, format!("`{word}`: say nothing, TRUE or advertise"))),
+    };
+    let database = builder.open_database()?;
+    if database.suffixes.is_empty() {
+        return Err(Fault::keyword("a subordinate database needs a suffix").with_help("put `suffix` before it"));
+    }
+    database.subordinate = Some(how);
+    let value = if how == Subordinate::Glued { "TRUE" } else { "advertise" };
+    database.settings.set("olcSubordinate", value.as_bytes().to_vec());
+    Ok(())
+}
+
+fn limits(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let subject = LimitSubject::parse(call.argument(0)?).map_err(|message| {
+        Fault::argument(0, message).with_help("*, anonymous, users, dn[.style]=<pattern> or group[/class[/attribute]]=<dn>")
+    })?;
+    let mut limits = builder.shared().search_limits;
+    for (number, word) in call.arguments.iter().enumerate().skip(1) {
+        limits.apply_word(word).map_err(|message| Fault::argument(number, message))?;
+    }
+    limits.settle();
+    builder.open_database()?.shared.limits.push(LimitRule { subject, limits });
+    Ok(())
+}
+
+fn sync_replication(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let has = |key: &str| call.arguments.iter().any(|word| word.to_ascii_lowercase().starts_with(key));
+    for key in ["rid=", "provider=", "searchbase="] {
+        if !has(key) {
+            return Err(Fault::keyword(format!("syncrepl needs {key}")));
+        }
+    }
+    let database = builder.open_database()?;
+    database.sync_replication.push(call.text.to_owned());
+    Ok(())
+}
+
+/// `access to ...`: of the open database, else of the frontend.
+pub(super) fn access(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let text = super::super::line::join(call.arguments.iter().map(String::as_str));
+    let line = AccessLine { text: text.clone(), origin: call.origin.clone() };
+    match builder.section {
+        Section::Database(_) => builder.open_database()?.access.push(line),
+        _ => builder.frontend.access.push(line),
+    }
+    builder.settings(call.directive).add(call.directive.attribute, text.into_bytes());
+    Ok(())
+}

@@ -1,0 +1,607 @@
+//! Directives of the server as a whole, and those that set the frontend or a database alike.
+
+use super::super::call::{Call, Fault, c_integer};
+use super::super::values::{
+    Allowed, AuthzPolicy, AuthzRegexp, Disallowed, LogLevel, Requirements, Restrictions, SecurityFactors, ServerId,
+    TcpBuffer, TlsVerify,
+};
+use super::super::builder::Builder;
+use super::{Directive, Form, MANY, Scope, keep};
+
+const NO_CYRUS: &str = "SASL is built in and does not use Cyrus SASL";
+const NO_KNOB: &str = "the server runs one event loop a core";
+const NO_INDEX_KNOB: &str = "indexes need no tuning";
+
+pub(super) static TABLE: &[Directive] = &[
+    Directive::new("argsfile", "olcArgsFile", Scope::Global, Form::Whole, |b, c| {
+        b.global.args_file = Some(c.path(0)?);
+        Ok(())
+    }),
+    Directive::new("pidfile", "olcPidFile", Scope::Global, Form::Whole, |b, c| {
+        b.global.pid_file = Some(c.path(0)?);
+        Ok(())
+    }),
+    Directive::new("loglevel", "olcLogLevel", Scope::Global, Form::Each, loglevel).many(),
+    Directive::new("logfile", "olcLogFile", Scope::Global, Form::Whole, |b, c| {
+        b.global.log_file = Some(c.path(0)?);
+        Ok(())
+    }),
+    Directive::new("logfile-format", "olcLogFileFormat", Scope::Global, Form::Whole, keep)
+        .noted("log lines have one format"),
+    Directive::new("logfile-only", "olcLogFileOnly", Scope::Global, Form::Switch, |b, c| {
+        b.global.log_file_only = c.switch()?;
+        Ok(())
+    }),
+    Directive::new("logfile-rotate", "olcLogFileRotate", Scope::Global, Form::Words, keep)
+        .arguments(3, 3)
+        .noted("rotate with logrotate"),
+    Directive::new("serverID", "olcServerID", Scope::Global, Form::Words, server_id).arguments(1, 2).many(),
+    Directive::new("idletimeout", "olcIdleTimeout", Scope::Global, Form::Whole, |b, c| {
+        b.global.idle_timeout = c.number(0)?;
+        Ok(())
+    }),
+    Directive::new("writetimeout", "olcWriteTimeout", Scope::Global, Form::Whole, |b, c| {
+        b.global.write_timeout = c.number(0)?;
+        Ok(())
+    }),
+    Directive::new("conn_max_pending", "olcConnMaxPending", Scope::Global, Form::Whole, |b, c| {
+        b.global.conn_max_pending = c.number(0)?;
+        Ok(())
+    }),
+    Directive::new("conn_max_pending_auth", "olcConnMaxPendingAuth", Scope::Global, Form::Whole, |b, c| {
+        b.global.conn_max_pending_auth = c.number(0)?;
+        Ok(())
+    }),
+    Directive::new("sockbuf_max_incoming", "olcSockbufMaxIncoming", Scope::Global, Form::Whole, |b, c| {
+        b.global.sockbuf_max_incoming = c.number(0)?;
+        Ok(())
+    }),
+    Directive::new("sockbuf_max_incoming_auth", "olcSockbufMaxIncomingAuth", Scope::Global, Form::Whole, |b, c| {
+        b.global.sockbuf_max_incoming_auth = c.number(0)?;
+        Ok(())
+    }),
+    Directive::new("maxFilterDepth", "olcMaxFilterDepth", Scope::Global, Form::Whole, |b, c| {
+        b.global.max_filter_depth = c.positive(0)?;
+        Ok(())
+    }),
+    Directive::new("referral", "olcReferral", Scope::Global, Form::Whole, |b, c| {
+        b.global.referrals.push(ldap_url(c)?);
+        Ok(())
+    })
+    .many(),
+    Directive::new("rootDSE", "olcRootDSE", Scope::Global, Form::Whole, |b, c| {
+        b.global.root_dse_files.push(c.path(0)?);
+        Ok(())
+    })
+    .many(),
+    Directive::new("allow", "olcAllows", Scope::GlobalFirst, Form::Each, allow).alias(&["allows"]).prefix(5).many(),
+    Directive::new("disallow", "olcDisallows", Scope::GlobalFirst, Form::Each, disallow)
+        .alias(&["disallows"])
+        .prefix(8)
+        .many(),
+    Directive::new("authz-policy", "olcAuthzPolicy", Scope::Global, Form::Whole, |b, c| {
+        b.global.authz_policy = c.choice(
+            0,
+            &[
+                ("none", AuthzPolicy::None),
+                ("from", AuthzPolicy::From),
+                ("to", AuthzPolicy::To),
+                ("any", AuthzPolicy::Any),
+                ("both", AuthzPolicy::Any),
+                ("all", AuthzPolicy::All),
+            ],
+        )?;
+        Ok(())
+    })
+    .alias(&["sasl-authz-policy"]),
+    Directive::new("authz-regexp", "olcAuthzRegexp", Scope::Global, Form::Words, authz_regexp)
+        .arguments(2, 2)
+        .alias(&["sasl-regexp", "saslRegexp"])
+        .ordered(),
+    Directive::new("authid-rewrite", "olcAuthIDRewrite", Scope::Global, Form::Words, keep)
+        .prefix(14)
+        .ordered()
+        .refused("map names with authz-regexp"),
+    Directive::new("attributeoptions", "olcAttributeOptions", Scope::Global, Form::Each, attribute_options)
+        .arguments(0, MANY)
+        .many(),
+    Directive::new("password-crypt-salt-format", "olcPasswordCryptSaltFormat", Scope::Global, Form::Whole, |b, c| {
+        b.global.password_crypt_salt_format = Some(c.argument(0)?.to_owned());
+        Ok(())
+    }),
+    Directive::new("localSSF", "olcLocalSSF", Scope::Global, Form::Whole, |b, c| {
+        b.global.local_ssf = c.number(0)?;
+        Ok(())
+    }),
+    Directive::new("gentlehup", "olcGentleHUP", Scope::Global, Form::Switch, |b, c| {
+        b.global.gentle_hup = c.switch()?;
+        Ok(())
+    }),
+    Directive::new("reverse-lookup", "olcReverseLookup", Scope::Global, Form::Switch, |b, c| {
+        b.global.reverse_lookup = c.switch()?;
+        Ok(())
+    })
+    .noted("peers are known by their address"),
+    Directive::new("threads", "olcThreads", Scope::Global, Form::Whole, |b, c| {
+        b.global.threads = Some(c.positive(0)?);
+        Ok(())
+    })
+    .noted(NO_KNOB),
+    Directive::new("tool-threads", "olcToolThreads", Scope::Global, Form::Whole, |b, c| {
+        b.global.tool_threads = c.positive(0)?;
+        Ok(())
+    }),
+    Directive::new("threadqueues", "olcThreadQueues", Scope::Global, Form::Whole, number).noted(NO_KNOB),
+    Directive::new("listener-threads", "olcListenerThreads", Scope::Global, Form::Whole, number).noted(NO_KNOB),
+    Directive::new("concurrency", "olcConcurrency", Scope::Global, Form::Whole, number).noted(NO_KNOB),
+    Directive::new("tcp-buffer", "olcTCPBuffer", Scope::Global, Form::Words, tcp_buffer).many(),
+    Directive::new("index_substr_if_minlen", "olcIndexSubstrIfMinLen", Scope::Global, Form::Whole, number)
+        .noted(NO_INDEX_KNOB),
+    Directive::new("index_substr_if_maxlen", "olcIndexSubstrIfMaxLen", Scope::Global, Form::Whole, number)
+        .noted(NO_INDEX_KNOB),
+    Directive::new("index_substr_any_len", "olcIndexSubstrAnyLen", Scope::Global, Form::Whole, number)
+        .noted(NO_INDEX_KNOB),
+    Directive::new("index_substr_any_step", "olcIndexSubstrAnyStep", Scope::Global, Form::Whole, number)
+        .noted(NO_INDEX_KNOB),
+    Directive::new("index_intlen", "olcIndexIntLen", Scope::Global, Form::Whole, number).noted(NO_INDEX_KNOB),
+    Directive::new("index_hash64", "olcIndexHash64", Scope::Global, Form::Switch, switch).noted(NO_INDEX_KNOB),
+    Directive::new("pluginlog", "olcPluginLogFile", Scope::Global, Form::Whole, keep).noted("there are no SLAPI plugins"),
+    Directive::new("ucdata-path", "", Scope::Global, Form::Whole, keep).noted("Unicode tables are built in"),
+    Directive::new("sasl-host", "olcSaslHost", Scope::Global, Form::Whole, |b, c| {
+        b.global.sasl.host = Some(c.argument(0)?.to_owned());
+        Ok(())
+    }),
+    Directive::new("sasl-realm", "olcSaslRealm", Scope::Global, Form::Whole, |b, c| {
+        b.global.sasl.realm = Some(c.argument(0)?.to_owned());
+        Ok(())
+    }),
+    Directive::new("sasl-secprops", "olcSaslSecProps", Scope::Global, Form::Whole, sasl_secprops),
+    Directive::new("sasl-cbinding", "olcSaslCBinding", Scope::Global, Form::Whole, |b, c| {
+        c.choice(0, &[("none", ()), ("tls-unique", ()), ("tls-endpoint", ())])?;
+        b.global.sasl.channel_binding = Some(c.argument(0)?.to_owned());
+        Ok(())
+    }),
+    Directive::new("sasl-auxprops", "olcSaslAuxprops", Scope::Global, Form::Words, keep).noted(NO_CYRUS),
+    Directive::new("sasl-auxprops-dontusecopy", "olcSaslAuxpropsDontUseCopy", Scope::Global, Form::Each, keep)
+        .many()
+        .noted(NO_CYRUS),
+    Directive::new(
+        "sasl-auxprops-dontusecopy-ignore",
+        "olcSaslAuxpropsDontUseCopyIgnore",
+        Scope::Global,
+        Form::Switch,
+        switch,
+    )
+    .noted(NO_CYRUS),
+    Directive::new("TLSCACertificateFile", "olcTLSCACertificateFile", Scope::Global, Form::Whole, |b, c| {
+        b.global.tls.ca_certificate_file = Some(c.path(0)?);
+        Ok(())
+    }),
+    Directive::new("TLSCACertificatePath", "olcTLSCACertificatePath", Scope::Global, Form::Whole, |b, c| {
+        b.global.tls.ca_certificate_path = Some(c.path(0)?);
+        Ok(())
+    }),
+    Directive::new("TLSCertificateFile", "olcTLSCertificateFile", Scope::Global, Form::Whole, |b, c| {
+        b.global.tls.certificate_file = Some(c.path(0)?);
+        Ok(())
+    }),
+    Directive::new("TLSCertificateKeyFile", "olcTLSCertificateKeyFile", Scope::Global, Form::Whole, |b, c| {
+        b.global.tls.certificate_key_file = Some(c.path(0)?);
+        Ok(())
+    }),
+    Directive::new("TLSCACertificate", "olcTLSCACertificate;binary", Scope::Global, Form::Secret, |b, c| {
+        b.global.tls.ca_certificate = Some(der(c)?);
+        Ok(())
+    })
+    .attribute_alias(&["olcTLSCACertificate"]),
+    Directive::new("TLSCertificate", "olcTLSCertificate;binary", Scope::Global, Form::Secret, |b, c| {
+        b.global.tls.certificate = Some(der(c)?);
+        Ok(())
+    })
+    .attribute_alias(&["olcTLSCertificate"]),
+    Directive::new("TLSCertificateKey", "olcTLSCertificateKey;binary", Scope::Global, Form::Secret, |b, c| {
+        b.global.tls.certificate_key = Some(der(c)?);
+        Ok(())
+    })
+    .attribute_alias(&["olcTLSCertificateKey"]),
+    Directive::new("TLSCipherSuite", "olcTLSCipherSuite", Scope::Global, Form::Whole, |b, c| {
+        b.global.tls.cipher_suite = Some(c.argument(0)?.to_owned());
+        Ok(())
+    }),
+    Directive::new("TLSProtocolMin", "olcTLSProtocolMin", Scope::Global, Form::Whole, tls_protocol_min),
+    Directive::new("TLSVerifyClient", "olcTLSVerifyClient", Scope::Global, Form::Whole, |b, c| {
+        b.global.tls.verify_client = c.choice(
+            0,
+            &[
+                ("never", TlsVerify::Never),
+                ("allow", TlsVerify::Allow),
+                ("try", TlsVerify::Try),
+                ("demand", TlsVerify::Demand),
+                ("hard", TlsVerify::Demand),
+                ("true", TlsVerify::Demand),
+            ],
+        )?;
+        Ok(())
+    }),
+    Directive::new("TLSCRLCheck", "olcTLSCRLCheck", Scope::Global, Form::Whole, |b, c| {
+        c.choice(0, &[("none", ()), ("peer", ()), ("all", ())])?;
+        b.global.tls.crl_check = Some(c.argument(0)?.to_owned());
+        Ok(())
+    }),
+    Directive::new("TLSCRLFile", "olcTLSCRLFile", Scope::Global, Form::Whole, |b, c| {
+        b.global.tls.crl_file = Some(c.path(0)?);
+        Ok(())
+    }),
+    Directive::new("TLSDHParamFile", "olcTLSDHParamFile", Scope::Global, Form::Whole, |b, c| {
+        b.global.tls.dh_param_file = Some(c.path(0)?);
+        Ok(())
+    })
+    .noted("key exchange uses elliptic curves"),
+    Directive::new("TLSECName", "olcTLSECName", Scope::Global, Form::Whole, |b, c| {
+        b.global.tls.ec_name = Some(c.argument(0)?.to_owned());
+        Ok(())
+    }),
+    Directive::new("TLSRandFile", "olcTLSRandFile", Scope::Global, Form::Whole, keep)
+        .noted("randomness comes from the operating system"),
+    // What sets the frontend.
+    Directive::new("defaultSearchBase", "olcDefaultSearchBase", Scope::Frontend, Form::Whole, |b, c| {
+        b.frontend.default_search_base = Some(c.dn(0)?);
+        Ok(())
+    }),
+    Directive::new("password-hash", "olcPasswordHash", Scope::Frontend, Form::Each, password_hash).many(),
+    Directive::new("sortvals", "olcSortVals", Scope::Frontend, Form::Each, |b, c| {
+        b.frontend.sort_values.extend_from_slice(c.arguments);
+        Ok(())
+    })
+    .many()
+    .noted("large sets of values are always sorted"),
+    Directive::new("schemadn", "olcSchemaDN", Scope::Frontend, Form::Whole, |b, c| {
+        b.frontend.schema_dn = Some(c.dn(0)?);
+        Ok(())
+    }),
+    // What sets the frontend or a database.
+    Directive::new("readonly", "olcReadOnly", Scope::Shared, Form::Switch, |b, c| {
+        b.shared().read_only = c.switch()?;
+        Ok(())
+    }),
+    Directive::new("require", "olcRequires", Scope::Shared, Form::Each, require).alias(&["requires"]).prefix(7).many(),
+    Directive::new("restrict", "olcRestrict", Scope::Shared, Form::Each, restrict).many(),
+    Directive::new("restrictop", "olcRestrictOp", Scope::Shared, Form::Words, keep)
+        .ordered()
+        .refused("restrict operations with `restrict`"),
+    Directive::new("security", "olcSecurity", Scope::Shared, Form::Each, security).many(),
+    Directive::new("sizelimit", "olcSizeLimit", Scope::Shared, Form::Words, |b, c| {
+        limit_words(b, c, |limits, word| limits.apply_size_word(word))
+    }),
+    Directive::new("timelimit", "olcTimeLimit", Scope::Shared, Form::Words, |b, c| {
+        limit_words(b, c, |limits, word| limits.apply_time_word(word))
+    }),
+    Directive::new("maxDerefDepth", "olcMaxDerefDepth", Scope::Shared, Form::Whole, |b, c| {
+        b.shared().max_deref_depth = c.number(0)?;
+        Ok(())
+    }),
+    Directive::new("add_content_acl", "olcAddContentAcl", Scope::Shared, Form::Switch, |b, c| {
+        b.shared().add_content_acl = c.switch()?;
+        Ok(())
+    }),
+    Directive::new("access", "olcAccess", Scope::Shared, Form::Own, super::database::access).ordered(),
+];
+
+fn number(_: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    call.number::<u32>(0).map(|_| ())
+}
+
+fn switch(_: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    call.switch().map(|_| ())
+}
+
+fn loglevel(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    // The first line takes the place of the default; later words add.
+    let mut bits = match builder.global.settings.get("olcLogLevel") {
+        [] => 0,
+        _ => builder.global.log_level.0,
+    };
+    for (number, word) in call.arguments.iter().enumerate() {
+        let level = LogLevel::parse_word(word).ok_or_else(|| {
+            let names: Vec<String> = LogLevel::NAMES.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
+            Fault::argument(number, format!("no log level `{word}`"))
+                .with_help(format!("a number or some of {}", names.join(", ")))
+        })?;
+        bits = if level.0 == 0 { 0 } else { bits | level.0 };
+    }
+    builder.global.log_level = LogLevel(bits);
+    Ok(())
+}
+
+fn server_id(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let number = call.integer(0)?;
+    let number = u16::try_from(number).ok().filter(|number| *number <= ServerId::MAX).ok_or_else(|| {
+        Fault::argument(0, format!("server ID {number} is out of range")).with_help("a number from 0 to 4095")
+    })?;
+    let url = call.arguments.get(1).cloned();
+    if let Some(url) = &url {
+        if number == 0 {
+            return Err(Fault::argument(0, "server ID 0 cannot have a URL"));
+        }
+        if !is_ldap_url(url) {
+            return Err(Fault::argument(1, format!("`{url}` is not an LDAP URL")));
+        }
+    } else if let Some(first) = builder.global.server_ids.first() {
+        let message = if first.url.is_some() { "a server ID without a URL after one with a URL" } else { "only one server ID without a URL is possible" };
+        return Err(Fault::argument(0, message).with_help("give each server's URL after its ID"));
+    }
+    if builder.global.server_ids.iter().any(|other| other.number == number) {
+        return Err(Fault::argument(0, format!("server ID {number} is given twice")));
+    }
+    builder.global.server_ids.push(ServerId { number, url });
+    Ok(())
+}
+
+fn ldap_url(call: &Call<'_>) -> Result<String, Fault> {
+    let url = call.argument(0)?;
+    if is_ldap_url(url) {
+        return Ok(url.to_owned());
+    }
+    Err(Fault::argument(0, format!("`{url}` is not an LDAP URL")).with_help("such as ldap://host:389/"))
+}
+
+pub(super) fn is_ldap_url(url: &str) -> bool {
+    let scheme = url.split_once("://").map(|(scheme, _)| scheme.to_ascii_lowercase());
+    matches!(scheme.as_deref(), Some("ldap" | "ldaps" | "ldapi" | "pldap" | "pldaps" | "cldap"))
+}
+
+/// Sets the flag each argument names.
+fn flags<T>(
+    call: &Call<'_>,
+    target: &mut T,
+    what: &str,
+    flags: &[(&str, fn(&mut T) -> &mut bool)],
+) -> Result<(), Fault> {
+    for (number, word) in call.arguments.iter().enumerate() {
+        let Some((_, flag)) = flags.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)) else {
+            let names: Vec<&str> = flags.iter().map(|(name, _)| *name).collect();
+            return Err(Fault::argument(number, format!("no {what} `{word}`"))
+                .with_help(format!("some of {}", names.join(", "))));
+        };
+        *flag(target) = true;
+    }
+    Ok(())
+}
+
+fn allow(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    flags::<Allowed>(
+        call,
+        &mut builder.global.allow,
+        "feature",
+        &[
+            ("bind_v2", |set| &mut set.bind_v2),
+            ("bind_anon_cred", |set| &mut set.bind_anon_cred),
+            ("bind_anon_dn", |set| &mut set.bind_anon_dn),
+            ("update_anon", |set| &mut set.update_anon),
+            ("proxy_authz_anon", |set| &mut set.proxy_authz_anon),
+        ],
+    )
+}
+
+fn disallow(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    flags::<Disallowed>(
+        call,
+        &mut builder.global.disallow,
+        "feature",
+        &[
+            ("bind_anon", |set| &mut set.bind_anon),
+            ("bind_simple", |set| &mut set.bind_simple),
+            ("tls_2_anon", |set| &mut set.tls_2_anon),
+            ("tls_authc", |set| &mut set.tls_authc),
+            ("proxy_authz_non_critical", |set| &mut set.proxy_authz_non_critical),
+            ("dontusecopy_non_critical", |set| &mut set.dont_use_copy_non_critical),
+        ],
+    )
+}
+
+fn require(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let mut set = builder.shared().requirements;
+    let mut call = Call { ..*call };
+    if let Some((first, rest)) = call.arguments.split_first()
+        && first.eq_ignore_ascii_case("none")
+    {
+        set = Requirements::default();
+        call.arguments = rest;
+    }
+    flags::<Requirements>(
+        &call,
+        &mut set,
+        "condition",
+        &[
+            ("bind", |set| &mut set.bind),
+            ("LDAPv3", |set| &mut set.ldap_v3),
+            ("authc", |set| &mut set.authc),
+            ("SASL", |set| &mut set.sasl),
+            ("strong", |set| &mut set.strong),
+        ],
+    )?;
+    builder.shared().requirements = set;
+    Ok(())
+}
+
+fn restrict(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let set = &mut builder.shared().restrictions;
+    for (number, word) in call.arguments.iter().enumerate() {
+        if !restrict_word(set, &word.to_ascii_lowercase()) {
+            return Err(Fault::argument(number, format!("no operation `{word}`")).with_help(
+                "some of bind, add, modify, rename, delete, search, compare, read, write, extended, extended=<OID>, all",
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn restrict_word(set: &mut Restrictions, word: &str) -> bool {
+    let (mut read, mut write) = (false, false);
+    match word {
+        "bind" => set.bind = true,
+        "add" => set.add = true,
+        "modify" => set.modify = true,
+        "rename" | "modrdn" => set.rename = true,
+        "delete" => set.delete = true,
+        "search" => set.search = true,
+        "compare" => set.compare = true,
+        "extended" => set.extended = true,
+        "read" => read = true,
+        "write" => write = true,
+        "all" => {
+            (read, write) = (true, true);
+            set.bind = true;
+            set.extended = true;
+        }
+        other => match other.strip_prefix("extended=") {
+            Some(oid) if !oid.is_empty() => set.extended_oids.push(oid.to_owned()),
+            _ => return false,
+        },
+    }
+    if read {
+        (set.search, set.compare) = (true, true);
+    }
+    if write {
+        (set.add, set.modify, set.rename, set.delete) = (true, true, true, true);
+    }
+    true
+}
+
+fn security(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let factors: &[(&str, fn(&mut SecurityFactors) -> &mut u32)] = &[
+        ("ssf", |set| &mut set.ssf),
+        ("transport", |set| &mut set.transport),
+        ("tls", |set| &mut set.tls),
+        ("sasl", |set| &mut set.sasl),
+        ("update_ssf", |set| &mut set.update_ssf),
+        ("update_transport", |set| &mut set.update_transport),
+        ("update_tls", |set| &mut set.update_tls),
+        ("update_sasl", |set| &mut set.update_sasl),
+        ("simple_bind", |set| &mut set.simple_bind),
+    ];
+    let set = &mut builder.shared().security;
+    for (number, word) in call.arguments.iter().enumerate() {
+        let found = word.split_once('=').and_then(|(name, value)| {
+            let (_, factor) = factors.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;
+            Some((factor, value))
+        });
+        let Some((factor, value)) = found else {
+            let names: Vec<String> = factors.iter().map(|(name, _)| format!("{name}=")).collect();
+            return Err(Fault::argument(number, format!("no security factor `{word}`"))
+                .with_help(format!("some of {}", names.join(" "))));
+        };
+        *factor(set) =
+            value.parse().map_err(|_| Fault::argument(number, format!("`{value}` is not a strength in bits")))?;
+    }
+    Ok(())
+}
+
+fn limit_words(
+    builder: &mut Builder,
+    call: &Call<'_>,
+    apply: impl Fn(&mut super::super::values::SearchLimits, &str) -> Result<(), String>,
+) -> Result<(), Fault> {
+    let limits = &mut builder.shared().search_limits;
+    for (number, word) in call.arguments.iter().enumerate() {
+        apply(limits, word).map_err(|message| Fault::argument(number, message))?;
+    }
+    Ok(())
+}
+
+fn authz_regexp(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let rule = AuthzRegexp::new(call.argument(0)?, call.argument(1)?)
+        .map_err(|error| Fault::argument(0, format!("not a regular expression: {error}")))?;
+    builder.global.authz_regexps.push(rule);
+    Ok(())
+}
+
+fn attribute_options(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    for (number, option) in call.arguments.iter().enumerate() {
+        let fits = option.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.')
+            && option.starts_with(|c: char| c.is_ascii_alphabetic());
+        if !fits {
+            return Err(Fault::argument(number, format!("`{option}` cannot be an attribute option")));
+        }
+    }
+    if builder.global.settings.get("olcAttributeOptions").is_empty() {
+        builder.global.attribute_options.clear();
+    }
+    builder.global.attribute_options.extend_from_slice(call.arguments);
+    Ok(())
+}
+
+fn password_hash(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    for (number, hash) in call.arguments.iter().enumerate() {
+        if !(hash.starts_with('{') && hash.ends_with('}')) {
+            return Err(Fault::argument(number, format!("`{hash}` is not a password scheme"))
+                .with_help("schemes are written in braces, such as {SSHA} or {ARGON2}"));
+        }
+    }
+    builder.frontend.password_hash.extend_from_slice(call.arguments);
+    Ok(())
+}
+
+fn tcp_buffer(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let mut buffer = TcpBuffer { listener: None, read: None, write: None };
+    for (number, word) in call.arguments.iter().enumerate() {
+        let bytes = |text: &str| {
+            let size = c_integer(text).and_then(|size| u32::try_from(size).ok());
+            size.ok_or_else(|| Fault::argument(number, format!("`{text}` is not a size in bytes")))
+        };
+        match word.split_once('=') {
+            Some(("listener", url)) => buffer.listener = Some(url.to_owned()),
+            Some(("read", size)) => buffer.read = Some(bytes(size)?),
+            Some(("write", size)) => buffer.write = Some(bytes(size)?),
+            _ => {
+                let size = bytes(word)?;
+                (buffer.read, buffer.write) = (Some(size), Some(size));
+            }
+        }
+    }
+    builder.global.tcp_buffers.push(buffer);
+    Ok(())
+}
+
+fn sasl_secprops(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let text = call.argument(0)?;
+    for property in text.split(',') {
+        let flags = ["none", "noplain", "noactive", "nodict", "noanonymous", "forwardsec", "passcred"];
+        let known = flags.contains(&property.to_ascii_lowercase().as_str());
+        let number = property.split_once('=').is_some_and(|(name, value)| {
+            matches!(name.to_ascii_lowercase().as_str(), "minssf" | "maxssf" | "maxbufsize") && value.parse::<u32>().is_ok()
+        });
+        if !known && !number {
+            return Err(Fault::argument(0, format!("no SASL security property `{property}`"))
+                .with_help(format!("some of {}, minssf=, maxssf=, maxbufsize=", flags.join(", "))));
+        }
+    }
+    builder.global.sasl.secprops = Some(text.to_owned());
+    Ok(())
+}
+
+fn tls_protocol_min(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let text = call.argument(0)?;
+    let fits = match text.split_once('.') {
+        Some((major, minor)) => major.parse::<u8>().is_ok() && minor.parse::<u8>().is_ok(),
+        None => text.parse::<u8>().is_ok(),
+    };
+    if !fits {
+        return Err(Fault::argument(0, format!("`{text}` is not a protocol version"))
+            .with_help("3.3 is TLS 1.2, 3.4 is TLS 1.3"));
+    }
+    builder.global.tls.protocol_min = Some(text.to_owned());
+    Ok(())
+}
+
+/// A certificate or key in DER: as bytes from cn=config, in base64 from slapd.conf.
+fn der(call: &Call<'_>) -> Result<Vec<u8>, Fault> {
+    use base64::Engine as _;
+    // DER of a certificate or key is a SEQUENCE.
+    if call.bytes.first() == Some(&0x30) {
+        return Ok(call.bytes.to_vec());
+    }
+    base64::engine::general_purpose::STANDARD
+        .decode(call.bytes)
+        .map_err(|_| Fault::argument(0, "neither DER nor base64 of it"))
+}

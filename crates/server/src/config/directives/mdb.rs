@@ -1,0 +1,169 @@
+//! Directives of mdb and null databases, and tuning of engines that are gone.
+
+use super::super::builder::Builder;
+use super::super::call::{Call, Fault};
+use super::super::model::{Checkpoint, DatabaseKind};
+use super::super::values::{EnvFlags, IndexLine};
+use super::{Directive, Form, MANY, Scope, keep};
+
+const NO_TUNING: &str = "the store needs no tuning";
+const RETIRED: &str = "a setting of the retired Berkeley DB engine";
+
+pub(super) static TABLE: &[Directive] = &[
+    Directive::new("directory", "olcDbDirectory", Scope::Kind("mdb"), Form::Whole, |b, c| {
+        b.mdb()?.directory = c.path(0)?;
+        Ok(())
+    }),
+    Directive::new("index", "olcDbIndex", Scope::Kind("mdb"), Form::Own, index).arguments(1, 2).many(),
+    Directive::new("checkpoint", "olcDbCheckpoint", Scope::Kind("mdb"), Form::Words, |b, c| {
+        b.mdb()?.checkpoint = Some(Checkpoint { kilobytes: c.number(0)?, minutes: c.number(1)? });
+        Ok(())
+    })
+    .arguments(2, 2),
+    Directive::new("dbnosync", "olcDbNoSync", Scope::Kind("mdb"), Form::Switch, |b, c| {
+        b.mdb()?.no_sync = c.switch()?;
+        Ok(())
+    })
+    .arguments(0, 1),
+    Directive::new("envflags", "olcDbEnvFlags", Scope::Kind("mdb"), Form::Each, env_flags).many(),
+    Directive::new("mode", "olcDbMode", Scope::Kind("mdb"), Form::Whole, mode),
+    Directive::new("maxentrysize", "olcDbMaxEntrySize", Scope::Kind("mdb"), Form::Whole, |b, c| {
+        b.mdb()?.max_entry_size = c.number(0)?;
+        Ok(())
+    }),
+    Directive::new("maxsize", "olcDbMaxSize", Scope::Kind("mdb"), Form::Whole, |b, c| {
+        b.mdb()?.max_size = Some(c.number(0)?);
+        Ok(())
+    })
+    .noted("the database may grow until the disk is full"),
+    Directive::new("maxreaders", "olcDbMaxReaders", Scope::Kind("mdb"), Form::Whole, |b, c| {
+        b.mdb()?.max_readers = Some(c.number(0)?);
+        Ok(())
+    })
+    .noted(NO_TUNING),
+    Directive::new("searchstack", "olcDbSearchStack", Scope::Kind("mdb"), Form::Whole, |b, c| {
+        b.mdb()?.search_stack = Some(c.number(0)?);
+        Ok(())
+    })
+    .noted(NO_TUNING),
+    Directive::new("rtxnsize", "olcDbRtxnSize", Scope::Kind("mdb"), Form::Whole, |b, c| {
+        b.mdb()?.rtxn_size = Some(c.number(0)?);
+        Ok(())
+    })
+    .noted("a search never holds a snapshot for long"),
+    Directive::new("multival", "olcDbMultival", Scope::Kind("mdb"), Form::Words, keep)
+        .arguments(2, 2)
+        .many()
+        .noted("large sets of values are kept apart by themselves"),
+    Directive::new("dbpagesize", "olcDbPageSize", Scope::Kind("mdb"), Form::Whole, keep).noted(NO_TUNING),
+    Directive::new("crypto", "olcDbCryptoModule", Scope::Kind("mdb"), Form::Whole, keep)
+        .refused("encrypt the file system below the database"),
+    Directive::new("passphrase", "olcDbPassphrase", Scope::Kind("mdb"), Form::Secret, keep)
+        .refused("encrypt the file system below the database"),
+    Directive::new("idlexp", "olcBkMdbIdlExp", Scope::Backend, Form::Whole, keep).noted("indexes are exact"),
+    retired("cachesize", "olcDbCacheSize"),
+    retired("cachefree", "olcDbCacheFree"),
+    retired("idlcachesize", "olcDbIDLcacheSize"),
+    retired("dncachesize", "olcDbDNcacheSize"),
+    retired("dbconfig", "olcDbConfig").many(),
+    retired("dbcachesize", ""),
+    retired("dirtyread", "olcDbDirtyRead"),
+    retired("linearindex", "olcDbLinearIndex"),
+    retired("lockdetect", "olcDbLockDetect"),
+    retired("shm_key", "olcDbShmKey"),
+    retired("cryptfile", "olcDbCryptFile"),
+    retired("cryptkey", "olcDbCryptKey"),
+    Directive::new("bind", "olcDbBindAllowed", Scope::Kind("null"), Form::Switch, |b, c| {
+        let on = c.switch()?;
+        if let DatabaseKind::Null { bind_allowed, .. } = &mut b.open_database()?.kind {
+            *bind_allowed = on;
+        }
+        Ok(())
+    }),
+    Directive::new("dosearch", "olcDbDoSearch", Scope::Kind("null"), Form::Switch, |b, c| {
+        let on = c.switch()?;
+        if let DatabaseKind::Null { search_answers, .. } = &mut b.open_database()?.kind {
+            *search_answers = on;
+        }
+        Ok(())
+    }),
+];
+
+const fn retired(keyword: &'static str, attribute: &'static str) -> Directive {
+    Directive::new(keyword, attribute, Scope::Kind("mdb"), Form::Words, keep).arguments(0, MANY).noted(RETIRED)
+}
+
+fn index(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    const KINDS: [&str; 13] = [
+        "pres", "eq", "approx", "sub", "substr", "subinitial", "subany", "subfinal", "nolang", "notags", "nosubtypes",
+        "none", "equality",
+    ];
+    let split = |list: &str| list.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+    let attributes = split(call.argument(0)?);
+    let kinds: Vec<String> =
+        call.arguments.get(1).map(|list| split(list)).unwrap_or_default().iter().map(|kind| kind.to_ascii_lowercase()).collect();
+    if let Some(unknown) = kinds.iter().find(|kind| !KINDS.contains(&kind.as_str())) {
+        return Err(Fault::argument(1, format!("no index kind `{unknown}`"))
+            .with_help("some of pres, eq, sub, approx, subinitial, subany, subfinal, nolang, nosubtypes"));
+    }
+    let mdb = builder.mdb()?;
+    for attribute in &attributes {
+        let twice = mdb.index.iter().flat_map(|line| &line.attributes).any(|other| other.eq_ignore_ascii_case(attribute));
+        if twice {
+            return Err(Fault::argument(0, format!("there is already an index line for `{attribute}`"))
+                .with_help("put all kinds into one line"));
+        }
+    }
+    mdb.index.push(IndexLine { attributes: attributes.clone(), kinds: kinds.clone() });
+    // OpenLDAP shows one value an attribute.
+    let kinds = if kinds.is_empty() { String::new() } else { format!(" {}", kinds.join(",")) };
+    let settings = builder.settings(call.directive);
+    for attribute in attributes {
+        settings.add(call.directive.attribute, format!("{attribute}{kinds}").into_bytes());
+    }
+    Ok(())
+}
+
+fn env_flags(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let flags: &mut EnvFlags = &mut builder.mdb()?.env_flags;
+    let mut without = Vec::new();
+    for (number, word) in call.arguments.iter().enumerate() {
+        match word.to_ascii_lowercase().as_str() {
+            "nosync" => flags.no_sync = true,
+            "nometasync" => flags.no_meta_sync = true,
+            "writemap" => (flags.write_map, _) = (true, without.push("writemap")),
+            "mapasync" => (flags.map_async, _) = (true, without.push("mapasync")),
+            "nordahead" => (flags.no_read_ahead, _) = (true, without.push("nordahead")),
+            _ => {
+                return Err(Fault::argument(number, format!("no environment flag `{word}`"))
+                    .with_help("some of nosync, nometasync, writemap, mapasync, nordahead"));
+            }
+        }
+    }
+    for flag in without {
+        builder.notes.push(call.origin.clone(), format!("`envflags {flag}` has no effect: {NO_TUNING}"));
+    }
+    Ok(())
+}
+
+fn mode(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let text = call.argument(0)?;
+    let symbolic = |text: &str| {
+        // -rw-r-----: ten characters, each on or off.
+        let bits = text.strip_prefix('-').filter(|bits| bits.len() == 9)?;
+        bits.chars().zip("rwxrwxrwx".chars()).try_fold(0u32, |mode, (c, letter)| match c {
+            '-' => Some(mode << 1),
+            c if c == letter => Some((mode << 1) | 1),
+            _ => None,
+        })
+    };
+    let mode = match text.strip_prefix("0o") {
+        Some(octal) => u32::from_str_radix(octal, 8).ok(),
+        None => symbolic(text).or_else(|| u32::from_str_radix(text, 8).ok()),
+    };
+    let mode = mode.filter(|mode| *mode <= 0o777).ok_or_else(|| {
+        Fault::argument(0, format!("`{text}` is not a file mode")).with_help("such as 0600 or -rw-------")
+    })?;
+    builder.mdb()?.mode = Some(mode);
+    Ok(())
+}

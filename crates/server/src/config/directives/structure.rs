@@ -1,0 +1,124 @@
+//! Directives that start a section, name modules or define schema.
+
+use super::super::builder::{Builder, Section, foreign};
+use super::super::call::{Call, Fault};
+use super::super::model::{Backend, DatabaseKind, MdbSettings, Overlay};
+use super::super::settings::Settings;
+use super::{Directive, Form, Scope, foreign_kind, keep, overlay_kind};
+
+pub(super) static TABLE: &[Directive] = &[
+    // Read by the parser of slapd.conf itself, which knows the files.
+    Directive::new("include", "olcInclude", Scope::Structure, Form::Whole, keep).many(),
+    Directive::new("backend", "olcBackend", Scope::Structure, Form::Whole, backend),
+    Directive::new("database", "olcDatabase", Scope::Structure, Form::Whole, database),
+    Directive::new("overlay", "olcOverlay", Scope::Structure, Form::Whole, overlay),
+    Directive::new("modulepath", "olcModulePath", Scope::Module, Form::Whole, keep)
+        .noted("everything is built in"),
+    Directive::new("moduleload", "olcModuleLoad", Scope::Module, Form::Words, module).ordered(),
+    Directive::new("objectidentifier", "olcObjectIdentifier", Scope::Schema, Form::Words, define)
+        .arguments(2, 2)
+        .ordered(),
+    Directive::new("ldapsyntax", "olcLdapSyntaxes", Scope::Schema, Form::Rest, define).ordered(),
+    Directive::new("attributetype", "olcAttributeTypes", Scope::Schema, Form::Rest, define)
+        .alias(&["attribute"])
+        .ordered(),
+    Directive::new("objectclass", "olcObjectClasses", Scope::Schema, Form::Rest, define).ordered(),
+    Directive::new("ditcontentrule", "olcDitContentRules", Scope::Schema, Form::Rest, define).ordered(),
+];
+
+fn backend(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    if matches!(builder.section, Section::Database(_)) && !builder.from_entries {
+        return Err(Fault::keyword("must come before the first database").with_help("move it up"));
+    }
+    let name = call.argument(0)?;
+    if database_kind(name).is_none() && !matches!(name, "lload" | "frontend") {
+        return Err(unknown_kind(name));
+    }
+    builder.backends.push(Backend { name: name.to_ascii_lowercase(), settings: Settings::default() });
+    builder.section = Section::Backend(builder.backends.len() - 1);
+    Ok(())
+}
+
+fn database(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let name = call.argument(0)?;
+    if name.eq_ignore_ascii_case("frontend") {
+        builder.section = Section::Frontend;
+        return Ok(());
+    }
+    let Some(kind) = database_kind(name) else { return Err(unknown_kind(name)) };
+    if let DatabaseKind::Config | DatabaseKind::Monitor = kind {
+        let same = |database: &&super::super::model::Database| database.kind.name() == kind.name();
+        if let Some(first) = builder.databases.iter().find(same) {
+            return Err(Fault::argument(0, format!("there can be only one {} database", kind.name()))
+                .with_help(format!("the first is at {}", first.origin)));
+        }
+    }
+    if matches!(name.to_ascii_lowercase().as_str(), "bdb" | "hdb") {
+        builder.notes.push(call.origin.clone(), format!("`database {name}` is served as mdb"));
+    }
+    builder.start_database(kind, call.origin.clone());
+    Ok(())
+}
+
+/// The kind a name after `database` means.
+fn database_kind(name: &str) -> Option<DatabaseKind> {
+    Some(match name.to_ascii_lowercase().as_str() {
+        "mdb" | "bdb" | "hdb" => DatabaseKind::Mdb(MdbSettings::default()),
+        "config" => DatabaseKind::Config,
+        "monitor" => DatabaseKind::Monitor,
+        "null" => DatabaseKind::Null { bind_allowed: false, search_answers: false },
+        other => foreign(foreign_kind(other)?),
+    })
+}
+
+fn unknown_kind(name: &str) -> Fault {
+    Fault::argument(0, format!("no database kind `{name}`")).with_help("mdb, monitor, config, null or frontend")
+}
+
+fn overlay(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    // A leading `-` makes an overlay optional.
+    let name = call.argument(0)?;
+    let bare = name.strip_prefix('-').unwrap_or(name);
+    let Some(kind) = overlay_kind(bare) else {
+        return Err(Fault::argument(0, format!("no overlay `{bare}`")));
+    };
+    let overlay = Overlay {
+        name: kind.name.to_owned(),
+        disabled: false,
+        origin: call.origin.clone(),
+        settings: Settings::default(),
+    };
+    if let Some(why) = kind.noted() {
+        builder.notes.push(call.origin.clone(), format!("`overlay {}`: {why}", kind.name));
+    }
+    match builder.section {
+        Section::Database(_) => builder.open_database()?.overlays.push(overlay),
+        _ => builder.frontend.overlays.push(overlay),
+    }
+    Ok(())
+}
+
+/// Names of modules that ship with OpenLDAP and stand for nothing more than a database kind or an overlay.
+fn module(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let file = call.argument(0)?;
+    let name = file.rsplit('/').next().unwrap_or(file);
+    let name = name.strip_suffix(".la").or_else(|| name.strip_suffix(".so")).unwrap_or(name);
+    let known = match name.strip_prefix("back_") {
+        Some(kind) => database_kind(kind).is_some(),
+        None => overlay_kind(name).is_some() || matches!(name, "argon2" | "pw-sha2" | "pw-pbkdf2" | "pw-argon2" | "lload"),
+    };
+    let text = if known {
+        format!("`moduleload {name}` has no effect: what is supported of it is built in")
+    } else {
+        format!("`moduleload {name}`: no such module is known, nothing of it works here")
+    };
+    builder.notes.push(call.origin.clone(), text);
+    Ok(())
+}
+
+fn define(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    if call.directive.form == Form::Rest && !call.text.starts_with('(') {
+        return Err(Fault::argument(0, "a definition starts with `(`"));
+    }
+    builder.define(call)
+}
