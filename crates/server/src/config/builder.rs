@@ -1,13 +1,11 @@
 //! Directives applied one after another until a [`Config`] stands.
 
-use std::sync::Arc;
-
 use super::call::{Call, Fault};
 use super::diagnostic::{Notes, Origin};
 use super::directives::{Cardinality, Directive, Form, Handling, Scope};
 use super::line;
 use super::model::{
-    Backend, Config, Database, DatabaseKind, ForeignKind, Frontend, Global, MdbSettings, ModuleList, Overlay,
+    Backend, Config, Database, DatabaseKind, Frontend, Global, MdbSettings, ModuleList, Overlay,
     SchemaSection, Shared, Source,
 };
 use super::settings::Settings;
@@ -96,7 +94,10 @@ impl Builder {
     pub(super) fn open_database(&mut self) -> Result<&mut Database, Fault> {
         let number = match self.section {
             Section::Database(number) => number,
-            _ => return Err(Fault::keyword("only allowed within a database").with_help("put it after a `database` line")),
+            _ => {
+                return Err(Fault::keyword("only allowed within a database")
+                    .with_help("put it after a `database` line"));
+            }
         };
         self.databases.get_mut(number).ok_or_else(|| Fault::keyword("only allowed within a database"))
     }
@@ -132,7 +133,10 @@ impl Builder {
     pub(super) fn apply(&mut self, call: &Call<'_>) -> Result<(), Fault> {
         let directive = call.directive;
         check_arguments(call)?;
-        if directive.scope == Scope::GlobalFirst && matches!(self.section, Section::Database(_)) && !self.from_entries {
+        if directive.scope == Scope::GlobalFirst
+            && matches!(self.section, Section::Database(_))
+            && !self.from_entries
+        {
             return Err(Fault::keyword("must come before the first database").with_help("move it up"));
         }
         if directive.scope == Scope::Database {
@@ -140,7 +144,9 @@ impl Builder {
         }
         match directive.handling {
             Handling::Refused(instead) => {
-                return Err(Fault::keyword(format!("`{}` is not supported", directive.keyword)).with_help(instead));
+                return Err(
+                    Fault::keyword(format!("`{}` is not supported", directive.keyword)).with_help(instead)
+                );
             }
             Handling::Noted(why) => {
                 self.notes.push(call.origin.clone(), format!("`{}` has no effect: {why}", directive.keyword));
@@ -162,7 +168,9 @@ impl Builder {
             Form::Words => vec![line::join(call.arguments.iter().map(String::as_str)).into_bytes()],
             Form::Whole => vec![call.arguments.concat().into_bytes()],
             Form::Secret => vec![call.bytes.to_vec()],
-            Form::Switch => vec![if call.switch().unwrap_or(true) { b"TRUE".to_vec() } else { b"FALSE".to_vec() }],
+            Form::Switch => {
+                vec![if call.switch().unwrap_or(true) { b"TRUE".to_vec() } else { b"FALSE".to_vec() }]
+            }
             Form::Each => call.arguments.iter().map(|word| word.as_bytes().to_vec()).collect(),
             Form::Rest => vec![call.text.as_bytes().to_vec()],
             Form::Own => return,
@@ -171,7 +179,9 @@ impl Builder {
         for value in values {
             if directive.cardinality == Cardinality::One {
                 settings.set(directive.attribute, value);
-            } else if directive.cardinality == Cardinality::Ordered || !settings.get(directive.attribute).contains(&value) {
+            } else if directive.cardinality == Cardinality::Ordered
+                || !settings.get(directive.attribute).contains(&value)
+            {
                 settings.add(directive.attribute, value);
             }
         }
@@ -190,10 +200,12 @@ impl Builder {
                 let last = self.modules.len() - 1;
                 return &mut self.modules[last].settings;
             }
-            (Scope::Schema, _) => match self.schema_section.and_then(|number| self.schema_sections.get_mut(number)) {
-                Some(section) => return &mut section.settings,
-                None => return &mut self.global.settings,
-            },
+            (Scope::Schema, _) => {
+                match self.schema_section.and_then(|number| self.schema_sections.get_mut(number)) {
+                    Some(section) => return &mut section.settings,
+                    None => return &mut self.global.settings,
+                }
+            }
             (Scope::Global | Scope::GlobalFirst, _) => return &mut self.global.settings,
             (Scope::Frontend, _) => return &mut self.frontend.settings,
             (Scope::Shared, Section::Global) if self.from_entries => return &mut self.global.settings,
@@ -229,6 +241,11 @@ impl Builder {
         }
     }
 
+    /// A schema definition: text after the keyword.
+    pub(super) fn define(&mut self, _: &Call<'_>) -> Result<(), Fault> {
+        Ok(())
+    }
+
     /// The finished configuration, not yet validated as a whole.
     pub(super) fn finish(mut self, source: Source) -> Config {
         let at = self.databases.iter().position(|database| matches!(database.kind, DatabaseKind::Config));
@@ -258,7 +275,10 @@ fn check_arguments(call: &Call<'_>) -> Result<(), Fault> {
         return Err(Fault::keyword(format!("`{}` needs {more}", call.directive.keyword)));
     }
     if most != u8::MAX && count > usize::from(most) {
-        return Err(Fault::argument(usize::from(most), format!("`{}` takes no more arguments", call.directive.keyword)));
+        return Err(Fault::argument(
+            usize::from(most),
+            format!("`{}` takes no more arguments", call.directive.keyword),
+        ));
     }
     Ok(())
 }
@@ -266,14 +286,4 @@ fn check_arguments(call: &Call<'_>) -> Result<(), Fault> {
 /// The name of a schema section: the file's name without directory and extension.
 pub(super) fn schema_section_name(path: &std::path::Path) -> String {
     path.file_stem().map_or_else(|| "schema".to_owned(), |stem| stem.to_string_lossy().into_owned())
-}
-
-/// A kind that OpenLDAP knows, by the name after `database`.
-pub(super) fn foreign(kind: ForeignKind) -> DatabaseKind {
-    DatabaseKind::Foreign(kind)
-}
-
-/// A shared text for origins.
-pub(super) fn shared_text(text: &str) -> Arc<str> {
-    Arc::from(text)
 }

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use larix_engine::access::Quoting;
+
 use super::diagnostic::Origin;
 use super::directives::Directive;
 use super::values::ConfigDn;
@@ -12,8 +14,10 @@ pub(super) struct Call<'a> {
     pub(super) directive: &'static Directive,
     /// The arguments, without the keyword.
     pub(super) arguments: &'a [String],
-    /// The arguments as they would stand in an olc value: the rest of the line, or joined words.
+    /// What follows the keyword, as written.
     pub(super) text: &'a str,
+    /// How `text` quotes.
+    pub(super) quoting: Quoting,
     /// The value in bytes, for secrets and certificates.
     pub(super) bytes: &'a [u8],
     pub(super) origin: &'a Origin,
@@ -58,9 +62,10 @@ impl Fault {
 
 impl<'a> Call<'a> {
     pub(super) fn argument(&self, number: usize) -> Result<&'a str, Fault> {
-        self.arguments.get(number).map(String::as_str).ok_or_else(|| {
-            Fault::keyword(format!("`{}` needs another argument", self.directive.keyword))
-        })
+        self.arguments
+            .get(number)
+            .map(String::as_str)
+            .ok_or_else(|| Fault::keyword(format!("`{}` needs another argument", self.directive.keyword)))
     }
 
     pub(super) fn path(&self, number: usize) -> Result<PathBuf, Fault> {
@@ -71,7 +76,8 @@ impl<'a> Call<'a> {
     pub(super) fn switch(&self) -> Result<bool, Fault> {
         let Some(word) = self.arguments.first() else { return Ok(true) };
         switch_word(word).ok_or_else(|| {
-            Fault::argument(0, format!("`{word}` is neither on nor off")).with_help("say on, true, yes, off, false or no")
+            Fault::argument(0, format!("`{word}` is neither on nor off"))
+                .with_help("say on, true, yes, off, false or no")
         })
     }
 
@@ -103,10 +109,13 @@ impl<'a> Call<'a> {
     /// One of some words, matched without regard to case.
     pub(super) fn choice<T: Copy>(&self, number: usize, choices: &[(&str, T)]) -> Result<T, Fault> {
         let word = self.argument(number)?;
-        choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)).map(|(_, value)| *value).ok_or_else(|| {
-            let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
-            Fault::argument(number, format!("`{word}` is not known here")).with_help(format!("one of {}", names.join(", ")))
-        })
+        choices.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)).map(|(_, value)| *value).ok_or_else(
+            || {
+                let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+                Fault::argument(number, format!("`{word}` is not known here"))
+                    .with_help(format!("one of {}", names.join(", ")))
+            },
+        )
     }
 }
 

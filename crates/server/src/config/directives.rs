@@ -12,27 +12,27 @@ mod structure;
 use super::builder::{Builder, Place};
 use super::call::{Call, Fault};
 
-pub(super) use overlays::{OverlayKind, overlay_kind};
 pub(super) use foreign::foreign_kind;
+pub(super) use overlays::overlay_kind;
 
 /// One keyword and its olc attribute.
-pub struct Directive {
+pub(super) struct Directive {
     /// As slapd.conf(5) spells it; matched without regard to case.
-    pub keyword: &'static str,
+    pub(super) keyword: &'static str,
     /// Length of the keyword that is enough, as OpenLDAP matches `allow` and `allows`; 0: the whole.
-    pub prefix: usize,
+    pub(super) prefix: usize,
     /// Older spellings.
-    pub aliases: &'static [&'static str],
+    pub(super) aliases: &'static [&'static str],
     /// The attribute under cn=config; empty when the keyword has none.
-    pub attribute: &'static str,
+    pub(super) attribute: &'static str,
     /// Other names of the attribute.
-    pub attribute_aliases: &'static [&'static str],
-    pub scope: Scope,
+    pub(super) attribute_aliases: &'static [&'static str],
+    pub(super) scope: Scope,
     /// Least and most arguments after the keyword.
-    pub arguments: (u8, u8),
-    pub cardinality: Cardinality,
-    pub form: Form,
-    pub handling: Handling,
+    pub(super) arguments: (u8, u8),
+    pub(super) cardinality: Cardinality,
+    pub(super) form: Form,
+    pub(super) handling: Handling,
     pub(super) apply: Apply,
 }
 
@@ -43,7 +43,7 @@ pub(super) const MANY: u8 = u8::MAX;
 
 /// Where a directive may stand, and which section it sets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Scope {
+pub(super) enum Scope {
     /// Anywhere; sets the server as a whole.
     Global,
     /// Before the first database; sets the server as a whole.
@@ -72,7 +72,7 @@ pub enum Scope {
 
 /// How many values the olc attribute has.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Cardinality {
+pub(super) enum Cardinality {
     One,
     Many,
     /// Many, with `{n}` before each.
@@ -81,7 +81,7 @@ pub enum Cardinality {
 
 /// How arguments and an olc value become one another.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Form {
+pub(super) enum Form {
     /// Words; the value is cut at white space unless quoted.
     Words,
     /// One argument, which is the value as it stands.
@@ -100,7 +100,7 @@ pub enum Form {
 
 /// What becomes of a directive.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Handling {
+pub(super) enum Handling {
     Done,
     /// Accepted, without effect; why.
     Noted(&'static str),
@@ -109,7 +109,13 @@ pub enum Handling {
 }
 
 impl Directive {
-    const fn new(keyword: &'static str, attribute: &'static str, scope: Scope, form: Form, apply: Apply) -> Self {
+    const fn new(
+        keyword: &'static str,
+        attribute: &'static str,
+        scope: Scope,
+        form: Form,
+        apply: Apply,
+    ) -> Self {
         let arguments = match form {
             Form::Words | Form::Each | Form::Rest | Form::Own => (1, MANY),
             Form::Whole | Form::Secret | Form::Switch => (1, 1),
@@ -203,7 +209,7 @@ pub(super) fn keep(_: &mut Builder, _: &Call<'_>) -> Result<(), Fault> {
 }
 
 /// Every directive, in the order in which the attributes of one entry are applied.
-pub fn all() -> impl Iterator<Item = &'static Directive> {
+pub(super) fn all() -> impl Iterator<Item = &'static Directive> {
     [structure::TABLE, global::TABLE, database::TABLE, mdb::TABLE, overlays::TABLE, foreign::TABLE]
         .into_iter()
         .flatten()
@@ -221,9 +227,10 @@ pub(super) fn by_attribute(name: &str, place: &Place<'_>) -> Option<&'static Dir
 }
 
 fn find(place: &Place<'_>, matches: impl Fn(&Directive) -> bool) -> Option<&'static Directive> {
-    all().filter(|directive| matches(directive)).min_by_key(|directive| rank(directive.scope, place)).filter(
-        |directive| rank(directive.scope, place) < UNREACHABLE,
-    )
+    all()
+        .filter(|directive| matches(directive))
+        .min_by_key(|directive| rank(directive.scope, place))
+        .filter(|directive| rank(directive.scope, place) < UNREACHABLE)
 }
 
 const UNREACHABLE: usize = usize::MAX;
@@ -231,10 +238,12 @@ const UNREACHABLE: usize = usize::MAX;
 /// How near a scope is to a place; the nearest directive wins.
 fn rank(scope: Scope, place: &Place<'_>) -> usize {
     match scope {
-        Scope::Overlay(name) => match place.overlays.iter().position(|overlay| overlay.eq_ignore_ascii_case(name)) {
-            Some(distance) => 10 + distance,
-            None => UNREACHABLE,
-        },
+        Scope::Overlay(name) => {
+            match place.overlays.iter().position(|overlay| overlay.eq_ignore_ascii_case(name)) {
+                Some(distance) => 10 + distance,
+                None => UNREACHABLE,
+            }
+        }
         Scope::Kind(kind) if place.kind == Some(kind) => 1,
         Scope::Foreign if place.foreign => 2,
         Scope::Backend if place.backend => 1,
@@ -264,7 +273,8 @@ fn distance(a: &str, b: &str) -> usize {
         let mut row = vec![i + 1];
         for (j, y) in b.iter().enumerate() {
             let at = |row: &[usize], index: usize| row.get(index).copied().unwrap_or(usize::MAX / 2);
-            let mut best = (at(&last, j) + usize::from(x != y)).min(at(&last, j + 1) + 1).min(at(&row, j) + 1);
+            let mut best =
+                (at(&last, j) + usize::from(x != y)).min(at(&last, j + 1) + 1).min(at(&row, j) + 1);
             if i > 0 && j > 0 && a.get(i - 1) == Some(y) && b.get(j - 1) == Some(x) {
                 best = best.min(at(&before, j - 1) + 1);
             }

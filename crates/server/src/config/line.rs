@@ -131,7 +131,8 @@ pub(super) fn words(line: &str) -> (Vec<Word>, Option<UnterminatedQuote>) {
 pub(super) fn value_words(value: &str) -> Vec<Word> {
     let mut found = Vec::new();
     let mut at = 0;
-    while let Some(start) = value.get(at..).and_then(|rest| rest.find(|c| !is_space(c))).map(|skip| at + skip) {
+    while let Some(start) = value.get(at..).and_then(|rest| rest.find(|c| !is_space(c))).map(|skip| at + skip)
+    {
         let (word, next) = value_word(value, start);
         found.push(word);
         at = next;
@@ -210,7 +211,7 @@ mod tests {
         let lines: Vec<(u32, String)> = logical_lines(text).into_iter().map(|l| (l.number, l.text)).collect();
         let expected = [
             (1, "a b c"),
-            (5, "  indented more"),
+            (6, "  indented more"),
             (8, "end here"),
             (10, "include x"),
             (11, "  y"),
@@ -258,8 +259,10 @@ mod tests {
         for (value, expected) in cases {
             let texts: Vec<String> = value_words(value).into_iter().map(|word| word.text).collect();
             assert_eq!(&texts, expected, "{value}");
-            let again: Vec<String> =
-                value_words(&join(texts.iter().map(String::as_str))).into_iter().map(|word| word.text).collect();
+            let again: Vec<String> = value_words(&join(texts.iter().map(String::as_str)))
+                .into_iter()
+                .map(|word| word.text)
+                .collect();
             assert_eq!(again, texts, "{value}");
         }
     }

@@ -3,12 +3,19 @@
 //! A slapd.conf line and a value of an olc attribute are the same directive with the same arguments: both go through
 //! the one table in [`directives`] and its handlers.
 
+mod builder;
+mod call;
 mod diagnostic;
+mod directives;
+mod line;
 mod model;
 mod quick_start;
 mod settings;
 mod slapd_conf;
 mod slapd_d;
+#[cfg(test)]
+mod tests;
+mod validate;
 pub mod values;
 
 pub use diagnostic::{ConfigError, Excerpt, Note, Notes, Origin};

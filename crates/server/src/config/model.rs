@@ -5,6 +5,8 @@
 
 use std::path::{Path, PathBuf};
 
+use larix_engine::access::AccessRule;
+
 use super::diagnostic::{ConfigError, Notes, Origin};
 use super::settings::Settings;
 use super::values::{
@@ -175,10 +177,9 @@ impl Default for Shared {
 }
 
 /// One line of `access to ...`, in order.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct AccessLine {
-    /// From `to` on, words separated by one space, quoted where they must be.
-    pub text: String,
+    pub rule: AccessRule,
     pub origin: Origin,
 }
 

@@ -1,5 +1,233 @@
-//! placeholder
-use super::{Config, ConfigError, Origin};
-pub(super) fn read(_: &std::path::Path) -> Result<Config, ConfigError> {
-    Err(ConfigError::new(Origin::BuiltIn, "not implemented yet"))
+//! Reading slapd.conf and what it includes.
+
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use larix_engine::access::Quoting;
+
+use super::builder::{Builder, schema_section_name};
+use super::call::{At, Call, Fault};
+use super::diagnostic::{ConfigError, Excerpt, Origin};
+use super::directives::{self, Directive, Form, Scope};
+use super::line::{self, LogicalLine, UnterminatedQuote, Word};
+use super::model::{Config, SchemaSection, Source};
+use super::settings::Settings;
+
+/// Files that may include one another; more is a circle or as good as one.
+const MAX_INCLUDE_DEPTH: usize = 16;
+
+/// Reads a file and all it includes.
+pub(super) fn read(path: &Path) -> Result<Config, ConfigError> {
+    let mut reader = Reader { builder: Builder::new(false), open: Vec::new() };
+    reader.file(path, None)?;
+    super::validate::complete(reader.builder.finish(Source::File(path.to_owned())))
+}
+
+struct Reader {
+    builder: Builder,
+    /// The files being read, outermost first.
+    open: Vec<PathBuf>,
+}
+
+/// One file's text, for excerpts.
+struct FileText {
+    path: Arc<PathBuf>,
+    lines: Vec<String>,
+}
+
+impl Reader {
+    /// Reads one file; `from` is the word of the `include` that named it.
+    fn file(&mut self, path: &Path, from: Option<ConfigError>) -> Result<(), ConfigError> {
+        let fail = |message: String, help: &str| match from.clone() {
+            Some(mut error) => {
+                error.message = message;
+                error.help = Some(help.to_owned());
+                error
+            }
+            None => ConfigError::new(Origin::BuiltIn, message).with_help(help),
+        };
+        if self.open.iter().any(|open| open == path) {
+            return Err(fail(format!("`{}` includes itself", path.display()), "take the circle out"));
+        }
+        if self.open.len() >= MAX_INCLUDE_DEPTH {
+            return Err(fail(
+                format!("more than {MAX_INCLUDE_DEPTH} files include one another"),
+                "include fewer levels",
+            ));
+        }
+        let bytes = std::fs::read(path).map_err(|error| unreadable(path, &error, &fail))?;
+        let text = String::from_utf8(bytes).map_err(|error| {
+            let at = error.utf8_error().valid_up_to();
+            fail(format!("`{}` is not UTF-8 text, from byte {at} on", path.display()), "save it as UTF-8")
+        })?;
+        let text_of =
+            FileText { path: Arc::new(path.to_owned()), lines: text.lines().map(str::to_owned).collect() };
+        self.open.push(path.to_owned());
+        for logical in line::logical_lines(&text) {
+            self.line(&text_of, &logical)?;
+        }
+        self.open.pop();
+        Ok(())
+    }
+
+    fn line(&mut self, file: &FileText, logical: &LogicalLine) -> Result<(), ConfigError> {
+        let (words, unterminated) = line::words(&logical.text);
+        let Some((keyword, words)) = words.split_first() else { return Ok(()) };
+        let Some(directive) = directives::by_keyword(&keyword.text, &self.builder.place()) else {
+            return Err(self.unknown(file, logical, keyword));
+        };
+        if let Some(UnterminatedQuote(at)) = unterminated.filter(|_| !is_raw(directive)) {
+            return Err(file.error(logical, at..at + 1, "a quote that does not end".to_owned(), None));
+        }
+        let origin = Origin::Line { file: Arc::clone(&file.path), line: logical.number };
+        if directive.scope == Scope::Structure && directive.keyword == "include" {
+            return self.include(file, logical, words, keyword);
+        }
+        let arguments: Vec<String> = words.iter().map(|word| word.text.clone()).collect();
+        let (text, text_start) = rest(logical, keyword);
+        let bytes = arguments.first().map(|word| word.as_bytes().to_vec()).unwrap_or_default();
+        let call = Call {
+            directive,
+            arguments: &arguments,
+            text,
+            quoting: Quoting::Configuration,
+            bytes: &bytes,
+            origin: &origin,
+        };
+        self.builder.apply(&call).map_err(|fault| {
+            let span = match fault.at {
+                At::Keyword => keyword.start..keyword.end,
+                At::Argument(number) => match words.get(number) {
+                    Some(word) => word.start..word.end,
+                    None => keyword.start..keyword.end,
+                },
+                At::Text(offset) => word_at(text_start + offset, words, logical),
+            };
+            let Fault { message, help, .. } = fault;
+            file.error(logical, span, message, help)
+        })
+    }
+
+    fn include(
+        &mut self,
+        file: &FileText,
+        logical: &LogicalLine,
+        words: &[Word],
+        keyword: &Word,
+    ) -> Result<(), ConfigError> {
+        let [name] = words else {
+            let span = words.get(1).map_or(keyword.start..keyword.end, |word| word.start..word.end);
+            return Err(file.error(logical, span, "`include` takes one file name".to_owned(), None));
+        };
+        let path = PathBuf::from(&name.text);
+        let section = SchemaSection { name: schema_section_name(&path), settings: Settings::default() };
+        let outer = self.builder.schema_section;
+        self.builder.schema_sections.push(section);
+        let own = self.builder.schema_sections.len() - 1;
+        self.builder.schema_section = Some(own);
+        let from = file.error(logical, name.start..name.end, String::new(), None);
+        self.file(&path, Some(from)).map_err(|mut error| {
+            if error.origin != (Origin::Line { file: Arc::clone(&file.path), line: logical.number }) {
+                let origin = Origin::Line { file: Arc::clone(&file.path), line: logical.number };
+                error.included_from.push(origin);
+            }
+            error
+        })?;
+        // A file without definitions is no schema; those it included stay.
+        if self.builder.schema_sections.get(own).is_some_and(|section| section.settings.is_empty()) {
+            self.builder.schema_sections.remove(own);
+        }
+        self.builder.schema_section = outer;
+        Ok(())
+    }
+
+    fn unknown(&self, file: &FileText, logical: &LogicalLine, keyword: &Word) -> ConfigError {
+        let elsewhere =
+            directives::all().find(|directive| directive.keyword.eq_ignore_ascii_case(&keyword.text));
+        let (message, help) = match elsewhere {
+            Some(directive) => (
+                format!("`{}` is not possible here", keyword.text),
+                Some(match directive.scope {
+                    Scope::Overlay(name) => format!("it belongs after `overlay {name}`"),
+                    Scope::Kind(kind) => format!("it belongs into a `database {kind}` section"),
+                    Scope::Backend => "it belongs into a `backend` section".to_owned(),
+                    _ => "it belongs to a database kind that is not supported".to_owned(),
+                }),
+            ),
+            None => (
+                format!("unknown directive `{}`", keyword.text),
+                directives::suggestion(&keyword.text, false).map(|known| format!("did you mean `{known}`?")),
+            ),
+        };
+        file.error(logical, keyword.start..keyword.end, message, help)
+    }
+}
+
+fn unreadable(
+    path: &Path,
+    error: &std::io::Error,
+    fail: &dyn Fn(String, &str) -> ConfigError,
+) -> ConfigError {
+    let name = path.display();
+    match error.kind() {
+        ErrorKind::NotFound => {
+            fail(format!("there is no file `{name}`"), "a relative name starts at the working directory")
+        }
+        ErrorKind::PermissionDenied => {
+            fail(format!("`{name}` cannot be read: permission denied"), "let the server's user read it")
+        }
+        ErrorKind::IsADirectory => {
+            fail(format!("`{name}` is a directory"), "name a file; a slapd.d directory is given with -F")
+        }
+        _ => fail(format!("`{name}` cannot be read: {error}"), "check the file"),
+    }
+}
+
+/// Definitions are read as written, so a lone quote in them is no matter for the words.
+fn is_raw(directive: &Directive) -> bool {
+    directive.form == Form::Rest
+}
+
+/// What follows the keyword, and its offset.
+fn rest<'a>(logical: &'a LogicalLine, keyword: &Word) -> (&'a str, usize) {
+    let rest = logical.text.get(keyword.end..).unwrap_or_default();
+    let text = rest.trim_start();
+    (text.trim_end(), keyword.end + rest.len() - text.len())
+}
+
+/// The word around an offset, or the offset itself.
+fn word_at(offset: usize, words: &[Word], logical: &LogicalLine) -> std::ops::Range<usize> {
+    match words.iter().find(|word| word.start <= offset && offset < word.end) {
+        Some(word) => offset..word.end,
+        None => {
+            let end = logical.text.len();
+            offset.min(end)..(offset + 1).min(end)
+        }
+    }
+}
+
+impl FileText {
+    /// An error at a part of a logical line, shown in its physical line.
+    fn error(
+        &self,
+        logical: &LogicalLine,
+        span: std::ops::Range<usize>,
+        message: String,
+        help: Option<String>,
+    ) -> ConfigError {
+        let position = logical.position(span.start);
+        let text = usize::try_from(position.line)
+            .ok()
+            .and_then(|line| self.lines.get(line.checked_sub(1)?))
+            .cloned()
+            .unwrap_or_default();
+        let width = logical.text.get(span).map_or(1, |word| word.chars().count());
+        let width = width.min((text.chars().count() + 1).saturating_sub(position.column)).max(1);
+        let origin = Origin::Line { file: Arc::clone(&self.path), line: position.line };
+        let mut error =
+            ConfigError::new(origin, message).with_excerpt(Excerpt { text, column: position.column, width });
+        error.help = help;
+        error
+    }
 }

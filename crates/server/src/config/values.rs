@@ -19,6 +19,14 @@ pub struct ConfigDn {
     pub text: String,
 }
 
+impl ConfigDn {
+    /// Checks the syntax alone; attribute types are checked when the schema is complete.
+    pub(crate) fn parse(text: &str) -> Result<Self, String> {
+        larix_proto::dn::Dn::parse(text).map_err(|error| error.to_string())?;
+        Ok(Self { text: text.to_owned() })
+    }
+}
+
 impl fmt::Display for ConfigDn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -32,6 +40,11 @@ pub struct ServerId {
     pub number: u16,
     /// Of the listener that makes this number ours.
     pub url: Option<String>,
+}
+
+impl ServerId {
+    /// The largest server ID: three hexadecimal digits of a CSN.
+    pub const MAX: u16 = 0xfff;
 }
 
 /// `subordinate [advertise]`.

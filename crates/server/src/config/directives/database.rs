@@ -1,5 +1,7 @@
 //! Directives of a database of any kind.
 
+use larix_engine::access::AccessRule;
+
 use super::super::builder::{Builder, Section};
 use super::super::call::{Call, Fault};
 use super::super::model::{AccessLine, DatabaseKind};
@@ -81,10 +83,14 @@ pub(super) static TABLE: &[Directive] = &[
     .many(),
     Directive::new("replica", "olcReplica", Scope::Database, Form::Words, keep).ordered().noted(OBSOLETE),
     Directive::new("replogfile", "olcReplogFile", Scope::Shared, Form::Whole, keep).noted(OBSOLETE),
-    Directive::new("replica-argsfile", "olcReplicaArgsFile", Scope::Shared, Form::Whole, keep).noted(OBSOLETE),
+    Directive::new("replica-argsfile", "olcReplicaArgsFile", Scope::Shared, Form::Whole, keep)
+        .noted(OBSOLETE),
     Directive::new("replica-pidfile", "olcReplicaPidFile", Scope::Shared, Form::Whole, keep).noted(OBSOLETE),
-    Directive::new("replicationInterval", "olcReplicationInterval", Scope::Shared, Form::Whole, keep).noted(OBSOLETE),
-    Directive::new("plugin", "olcPlugin", Scope::Shared, Form::Words, keep).ordered().noted("there are no SLAPI plugins"),
+    Directive::new("replicationInterval", "olcReplicationInterval", Scope::Shared, Form::Whole, keep)
+        .noted(OBSOLETE),
+    Directive::new("plugin", "olcPlugin", Scope::Shared, Form::Words, keep)
+        .ordered()
+        .noted("there are no SLAPI plugins"),
 ];
 
 fn switch(_: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
@@ -110,7 +116,9 @@ fn subordinate(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     };
     let database = builder.open_database()?;
     if database.suffixes.is_empty() {
-        return Err(Fault::keyword("a subordinate database needs a suffix").with_help("put `suffix` before it"));
+        return Err(
+            Fault::keyword("a subordinate database needs a suffix").with_help("put `suffix` before it")
+        );
     }
     database.subordinate = Some(how);
     let value = if how == Subordinate::Glued { "TRUE" } else { "advertise" };
@@ -120,7 +128,8 @@ fn subordinate(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
 
 fn limits(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     let subject = LimitSubject::parse(call.argument(0)?).map_err(|message| {
-        Fault::argument(0, message).with_help("*, anonymous, users, dn[.style]=<pattern> or group[/class[/attribute]]=<dn>")
+        Fault::argument(0, message)
+            .with_help("*, anonymous, users, dn[.style]=<pattern> or group[/class[/attribute]]=<dn>")
     })?;
     let mut limits = builder.shared().search_limits;
     for (number, word) in call.arguments.iter().enumerate().skip(1) {
@@ -145,12 +154,19 @@ fn sync_replication(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault>
 
 /// `access to ...`: of the open database, else of the frontend.
 pub(super) fn access(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
-    let text = super::super::line::join(call.arguments.iter().map(String::as_str));
-    let line = AccessLine { text: text.clone(), origin: call.origin.clone() };
+    let rule = AccessRule::parse_quoted(call.text, call.quoting).map_err(|error| {
+        let fault = Fault::text(error.column.saturating_sub(1), error.fault.to_string());
+        match error.mend() {
+            Some(mend) => fault.with_help(mend),
+            None => fault,
+        }
+    })?;
+    let value = rule.to_string().into_bytes();
+    let line = AccessLine { rule, origin: call.origin.clone() };
     match builder.section {
         Section::Database(_) => builder.open_database()?.access.push(line),
         _ => builder.frontend.access.push(line),
     }
-    builder.settings(call.directive).add(call.directive.attribute, text.into_bytes());
+    builder.settings(call.directive).add(call.directive.attribute, value);
     Ok(())
 }

@@ -1,11 +1,11 @@
 //! Directives of the server as a whole, and those that set the frontend or a database alike.
 
+use super::super::builder::Builder;
 use super::super::call::{Call, Fault, c_integer};
 use super::super::values::{
-    Allowed, AuthzPolicy, AuthzRegexp, Disallowed, LogLevel, Requirements, Restrictions, SecurityFactors, ServerId,
-    TcpBuffer, TlsVerify,
+    Allowed, AuthzPolicy, AuthzRegexp, Disallowed, LogLevel, Requirements, Restrictions, SecurityFactors,
+    ServerId, TcpBuffer, TlsVerify,
 };
-use super::super::builder::Builder;
 use super::{Directive, Form, MANY, Scope, keep};
 
 const NO_CYRUS: &str = "SASL is built in and does not use Cyrus SASL";
@@ -56,10 +56,16 @@ pub(super) static TABLE: &[Directive] = &[
         b.global.sockbuf_max_incoming = c.number(0)?;
         Ok(())
     }),
-    Directive::new("sockbuf_max_incoming_auth", "olcSockbufMaxIncomingAuth", Scope::Global, Form::Whole, |b, c| {
-        b.global.sockbuf_max_incoming_auth = c.number(0)?;
-        Ok(())
-    }),
+    Directive::new(
+        "sockbuf_max_incoming_auth",
+        "olcSockbufMaxIncomingAuth",
+        Scope::Global,
+        Form::Whole,
+        |b, c| {
+            b.global.sockbuf_max_incoming_auth = c.number(0)?;
+            Ok(())
+        },
+    ),
     Directive::new("maxFilterDepth", "olcMaxFilterDepth", Scope::Global, Form::Whole, |b, c| {
         b.global.max_filter_depth = c.positive(0)?;
         Ok(())
@@ -74,7 +80,10 @@ pub(super) static TABLE: &[Directive] = &[
         Ok(())
     })
     .many(),
-    Directive::new("allow", "olcAllows", Scope::GlobalFirst, Form::Each, allow).alias(&["allows"]).prefix(5).many(),
+    Directive::new("allow", "olcAllows", Scope::GlobalFirst, Form::Each, allow)
+        .alias(&["allows"])
+        .prefix(5)
+        .many(),
     Directive::new("disallow", "olcDisallows", Scope::GlobalFirst, Form::Each, disallow)
         .alias(&["disallows"])
         .prefix(8)
@@ -105,10 +114,16 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("attributeoptions", "olcAttributeOptions", Scope::Global, Form::Each, attribute_options)
         .arguments(0, MANY)
         .many(),
-    Directive::new("password-crypt-salt-format", "olcPasswordCryptSaltFormat", Scope::Global, Form::Whole, |b, c| {
-        b.global.password_crypt_salt_format = Some(c.argument(0)?.to_owned());
-        Ok(())
-    }),
+    Directive::new(
+        "password-crypt-salt-format",
+        "olcPasswordCryptSaltFormat",
+        Scope::Global,
+        Form::Whole,
+        |b, c| {
+            b.global.password_crypt_salt_format = Some(c.argument(0)?.to_owned());
+            Ok(())
+        },
+    ),
     Directive::new("localSSF", "olcLocalSSF", Scope::Global, Form::Whole, |b, c| {
         b.global.local_ssf = c.number(0)?;
         Ok(())
@@ -132,7 +147,8 @@ pub(super) static TABLE: &[Directive] = &[
         Ok(())
     }),
     Directive::new("threadqueues", "olcThreadQueues", Scope::Global, Form::Whole, number).noted(NO_KNOB),
-    Directive::new("listener-threads", "olcListenerThreads", Scope::Global, Form::Whole, number).noted(NO_KNOB),
+    Directive::new("listener-threads", "olcListenerThreads", Scope::Global, Form::Whole, number)
+        .noted(NO_KNOB),
     Directive::new("concurrency", "olcConcurrency", Scope::Global, Form::Whole, number).noted(NO_KNOB),
     Directive::new("tcp-buffer", "olcTCPBuffer", Scope::Global, Form::Words, tcp_buffer).many(),
     Directive::new("index_substr_if_minlen", "olcIndexSubstrIfMinLen", Scope::Global, Form::Whole, number)
@@ -144,8 +160,10 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("index_substr_any_step", "olcIndexSubstrAnyStep", Scope::Global, Form::Whole, number)
         .noted(NO_INDEX_KNOB),
     Directive::new("index_intlen", "olcIndexIntLen", Scope::Global, Form::Whole, number).noted(NO_INDEX_KNOB),
-    Directive::new("index_hash64", "olcIndexHash64", Scope::Global, Form::Switch, switch).noted(NO_INDEX_KNOB),
-    Directive::new("pluginlog", "olcPluginLogFile", Scope::Global, Form::Whole, keep).noted("there are no SLAPI plugins"),
+    Directive::new("index_hash64", "olcIndexHash64", Scope::Global, Form::Switch, switch)
+        .noted(NO_INDEX_KNOB),
+    Directive::new("pluginlog", "olcPluginLogFile", Scope::Global, Form::Whole, keep)
+        .noted("there are no SLAPI plugins"),
     Directive::new("ucdata-path", "", Scope::Global, Form::Whole, keep).noted("Unicode tables are built in"),
     Directive::new("sasl-host", "olcSaslHost", Scope::Global, Form::Whole, |b, c| {
         b.global.sasl.host = Some(c.argument(0)?.to_owned());
@@ -162,9 +180,15 @@ pub(super) static TABLE: &[Directive] = &[
         Ok(())
     }),
     Directive::new("sasl-auxprops", "olcSaslAuxprops", Scope::Global, Form::Words, keep).noted(NO_CYRUS),
-    Directive::new("sasl-auxprops-dontusecopy", "olcSaslAuxpropsDontUseCopy", Scope::Global, Form::Each, keep)
-        .many()
-        .noted(NO_CYRUS),
+    Directive::new(
+        "sasl-auxprops-dontusecopy",
+        "olcSaslAuxpropsDontUseCopy",
+        Scope::Global,
+        Form::Each,
+        keep,
+    )
+    .many()
+    .noted(NO_CYRUS),
     Directive::new(
         "sasl-auxprops-dontusecopy-ignore",
         "olcSaslAuxpropsDontUseCopyIgnore",
@@ -185,10 +209,16 @@ pub(super) static TABLE: &[Directive] = &[
         b.global.tls.certificate_file = Some(c.path(0)?);
         Ok(())
     }),
-    Directive::new("TLSCertificateKeyFile", "olcTLSCertificateKeyFile", Scope::Global, Form::Whole, |b, c| {
-        b.global.tls.certificate_key_file = Some(c.path(0)?);
-        Ok(())
-    }),
+    Directive::new(
+        "TLSCertificateKeyFile",
+        "olcTLSCertificateKeyFile",
+        Scope::Global,
+        Form::Whole,
+        |b, c| {
+            b.global.tls.certificate_key_file = Some(c.path(0)?);
+            Ok(())
+        },
+    ),
     Directive::new("TLSCACertificate", "olcTLSCACertificate;binary", Scope::Global, Form::Secret, |b, c| {
         b.global.tls.ca_certificate = Some(der(c)?);
         Ok(())
@@ -199,10 +229,16 @@ pub(super) static TABLE: &[Directive] = &[
         Ok(())
     })
     .attribute_alias(&["olcTLSCertificate"]),
-    Directive::new("TLSCertificateKey", "olcTLSCertificateKey;binary", Scope::Global, Form::Secret, |b, c| {
-        b.global.tls.certificate_key = Some(der(c)?);
-        Ok(())
-    })
+    Directive::new(
+        "TLSCertificateKey",
+        "olcTLSCertificateKey;binary",
+        Scope::Global,
+        Form::Secret,
+        |b, c| {
+            b.global.tls.certificate_key = Some(der(c)?);
+            Ok(())
+        },
+    )
     .attribute_alias(&["olcTLSCertificateKey"]),
     Directive::new("TLSCipherSuite", "olcTLSCipherSuite", Scope::Global, Form::Whole, |b, c| {
         b.global.tls.cipher_suite = Some(c.argument(0)?.to_owned());
@@ -264,7 +300,10 @@ pub(super) static TABLE: &[Directive] = &[
         b.shared().read_only = c.switch()?;
         Ok(())
     }),
-    Directive::new("require", "olcRequires", Scope::Shared, Form::Each, require).alias(&["requires"]).prefix(7).many(),
+    Directive::new("require", "olcRequires", Scope::Shared, Form::Each, require)
+        .alias(&["requires"])
+        .prefix(7)
+        .many(),
     Directive::new("restrict", "olcRestrict", Scope::Shared, Form::Each, restrict).many(),
     Directive::new("restrictop", "olcRestrictOp", Scope::Shared, Form::Words, keep)
         .ordered()
@@ -303,7 +342,8 @@ fn loglevel(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     };
     for (number, word) in call.arguments.iter().enumerate() {
         let level = LogLevel::parse_word(word).ok_or_else(|| {
-            let names: Vec<String> = LogLevel::NAMES.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
+            let names: Vec<String> =
+                LogLevel::NAMES.iter().map(|(name, _)| name.to_ascii_lowercase()).collect();
             Fault::argument(number, format!("no log level `{word}`"))
                 .with_help(format!("a number or some of {}", names.join(", ")))
         })?;
@@ -327,7 +367,11 @@ fn server_id(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
             return Err(Fault::argument(1, format!("`{url}` is not an LDAP URL")));
         }
     } else if let Some(first) = builder.global.server_ids.first() {
-        let message = if first.url.is_some() { "a server ID without a URL after one with a URL" } else { "only one server ID without a URL is possible" };
+        let message = if first.url.is_some() {
+            "a server ID without a URL after one with a URL"
+        } else {
+            "only one server ID without a URL is possible"
+        };
         return Err(Fault::argument(0, message).with_help("give each server's URL after its ID"));
     }
     if builder.global.server_ids.iter().any(|other| other.number == number) {
@@ -491,8 +535,9 @@ fn security(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
             return Err(Fault::argument(number, format!("no security factor `{word}`"))
                 .with_help(format!("some of {}", names.join(" "))));
         };
-        *factor(set) =
-            value.parse().map_err(|_| Fault::argument(number, format!("`{value}` is not a strength in bits")))?;
+        *factor(set) = value
+            .parse()
+            .map_err(|_| Fault::argument(number, format!("`{value}` is not a strength in bits")))?;
     }
     Ok(())
 }
@@ -569,7 +614,8 @@ fn sasl_secprops(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         let flags = ["none", "noplain", "noactive", "nodict", "noanonymous", "forwardsec", "passcred"];
         let known = flags.contains(&property.to_ascii_lowercase().as_str());
         let number = property.split_once('=').is_some_and(|(name, value)| {
-            matches!(name.to_ascii_lowercase().as_str(), "minssf" | "maxssf" | "maxbufsize") && value.parse::<u32>().is_ok()
+            matches!(name.to_ascii_lowercase().as_str(), "minssf" | "maxssf" | "maxbufsize")
+                && value.parse::<u32>().is_ok()
         });
         if !known && !number {
             return Err(Fault::argument(0, format!("no SASL security property `{property}`"))

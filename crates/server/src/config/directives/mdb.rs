@@ -1,7 +1,7 @@
 //! Directives of mdb and null databases, and tuning of engines that are gone.
 
 use super::super::builder::Builder;
-use super::super::call::{Call, Fault};
+use super::super::call::{Call, Fault, c_integer};
 use super::super::model::{Checkpoint, DatabaseKind};
 use super::super::values::{EnvFlags, IndexLine};
 use super::{Directive, Form, MANY, Scope, keep};
@@ -90,25 +90,49 @@ pub(super) static TABLE: &[Directive] = &[
 ];
 
 const fn retired(keyword: &'static str, attribute: &'static str) -> Directive {
-    Directive::new(keyword, attribute, Scope::Kind("mdb"), Form::Words, keep).arguments(0, MANY).noted(RETIRED)
+    Directive::new(keyword, attribute, Scope::Kind("mdb"), Form::Words, keep)
+        .arguments(0, MANY)
+        .noted(RETIRED)
 }
 
 fn index(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     const KINDS: [&str; 13] = [
-        "pres", "eq", "approx", "sub", "substr", "subinitial", "subany", "subfinal", "nolang", "notags", "nosubtypes",
-        "none", "equality",
+        "pres",
+        "eq",
+        "approx",
+        "sub",
+        "substr",
+        "subinitial",
+        "subany",
+        "subfinal",
+        "nolang",
+        "notags",
+        "nosubtypes",
+        "none",
+        "equality",
     ];
-    let split = |list: &str| list.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect::<Vec<_>>();
+    let split =
+        |list: &str| list.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect::<Vec<_>>();
     let attributes = split(call.argument(0)?);
-    let kinds: Vec<String> =
-        call.arguments.get(1).map(|list| split(list)).unwrap_or_default().iter().map(|kind| kind.to_ascii_lowercase()).collect();
+    let kinds: Vec<String> = call
+        .arguments
+        .get(1)
+        .map(|list| split(list))
+        .unwrap_or_default()
+        .iter()
+        .map(|kind| kind.to_ascii_lowercase())
+        .collect();
     if let Some(unknown) = kinds.iter().find(|kind| !KINDS.contains(&kind.as_str())) {
         return Err(Fault::argument(1, format!("no index kind `{unknown}`"))
             .with_help("some of pres, eq, sub, approx, subinitial, subany, subfinal, nolang, nosubtypes"));
     }
     let mdb = builder.mdb()?;
     for attribute in &attributes {
-        let twice = mdb.index.iter().flat_map(|line| &line.attributes).any(|other| other.eq_ignore_ascii_case(attribute));
+        let twice = mdb
+            .index
+            .iter()
+            .flat_map(|line| &line.attributes)
+            .any(|other| other.eq_ignore_ascii_case(attribute));
         if twice {
             return Err(Fault::argument(0, format!("there is already an index line for `{attribute}`"))
                 .with_help("put all kinds into one line"));
@@ -157,11 +181,8 @@ fn mode(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
             _ => None,
         })
     };
-    let mode = match text.strip_prefix("0o") {
-        Some(octal) => u32::from_str_radix(octal, 8).ok(),
-        None => symbolic(text).or_else(|| u32::from_str_radix(text, 8).ok()),
-    };
-    let mode = mode.filter(|mode| *mode <= 0o777).ok_or_else(|| {
+    let number = c_integer(text).and_then(|mode| u32::try_from(mode).ok());
+    let mode = number.or_else(|| symbolic(text)).filter(|mode| *mode <= 0o777).ok_or_else(|| {
         Fault::argument(0, format!("`{text}` is not a file mode")).with_help("such as 0600 or -rw-------")
     })?;
     builder.mdb()?.mode = Some(mode);

@@ -1,6 +1,6 @@
 //! Directives that start a section, name modules or define schema.
 
-use super::super::builder::{Builder, Section, foreign};
+use super::super::builder::{Builder, Section};
 use super::super::call::{Call, Fault};
 use super::super::model::{Backend, DatabaseKind, MdbSettings, Overlay};
 use super::super::settings::Settings;
@@ -67,12 +67,13 @@ fn database_kind(name: &str) -> Option<DatabaseKind> {
         "config" => DatabaseKind::Config,
         "monitor" => DatabaseKind::Monitor,
         "null" => DatabaseKind::Null { bind_allowed: false, search_answers: false },
-        other => foreign(foreign_kind(other)?),
+        other => DatabaseKind::Foreign(foreign_kind(other)?),
     })
 }
 
 fn unknown_kind(name: &str) -> Fault {
-    Fault::argument(0, format!("no database kind `{name}`")).with_help("mdb, monitor, config, null or frontend")
+    Fault::argument(0, format!("no database kind `{name}`"))
+        .with_help("mdb, monitor, config, null or frontend")
 }
 
 fn overlay(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
@@ -105,7 +106,10 @@ fn module(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     let name = name.strip_suffix(".la").or_else(|| name.strip_suffix(".so")).unwrap_or(name);
     let known = match name.strip_prefix("back_") {
         Some(kind) => database_kind(kind).is_some(),
-        None => overlay_kind(name).is_some() || matches!(name, "argon2" | "pw-sha2" | "pw-pbkdf2" | "pw-argon2" | "lload"),
+        None => {
+            overlay_kind(name).is_some()
+                || matches!(name, "argon2" | "pw-sha2" | "pw-pbkdf2" | "pw-argon2" | "lload")
+        }
     };
     let text = if known {
         format!("`moduleload {name}` has no effect: what is supported of it is built in")

@@ -117,3 +117,185 @@ pub enum DnStyle {
     Children,
     Regex,
 }
+
+impl SearchLimits {
+    /// One word of a `limits` line: `time...` or `size...`.
+    pub(crate) fn apply_word(&mut self, word: &str) -> Result<(), String> {
+        let lower = word.to_ascii_lowercase();
+        if lower.starts_with("time") {
+            self.time.apply(&lower)
+        } else if lower.starts_with("size") {
+            self.size.apply(&lower)
+        } else {
+            Err(format!(
+                "no limit `{word}`; say size[.soft|.hard|.unchecked|.pr|.prtotal]= or time[.soft|.hard]="
+            ))
+        }
+    }
+
+    /// One word of a `sizelimit` line: a number, `unlimited` or as in `limits`.
+    pub(crate) fn apply_size_word(&mut self, word: &str) -> Result<(), String> {
+        let lower = word.to_ascii_lowercase();
+        if lower.starts_with("size") {
+            return self.size.apply(&lower);
+        }
+        self.size.soft = soft(&lower)?;
+        self.size.hard = Hard::AsSoft;
+        Ok(())
+    }
+
+    /// One word of a `timelimit` line.
+    pub(crate) fn apply_time_word(&mut self, word: &str) -> Result<(), String> {
+        let lower = word.to_ascii_lowercase();
+        if lower.starts_with("time") {
+            return self.time.apply(&lower);
+        }
+        self.time.soft = soft(&lower)?;
+        self.time.hard = Hard::AsSoft;
+        Ok(())
+    }
+
+    /// Makes a `limits` line consistent as OpenLDAP does: a hard limit below the soft one gives way to it, and no page
+    /// is larger than all pages together.
+    pub(crate) fn settle(&mut self) {
+        self.time.hard = settled(self.time.soft, self.time.hard);
+        self.size.hard = settled(self.size.soft, self.size.hard);
+        if let (PagedTotal::At(total), Some(page)) = (self.size.paged_total, self.size.page) {
+            self.size.page = Some(page.min(total));
+        }
+    }
+}
+
+/// The hard limit that holds beside a soft one.
+fn settled(soft: Soft, hard: Hard) -> Hard {
+    match (soft, hard) {
+        (Soft::Unlimited, Hard::At(_)) => Hard::Unlimited,
+        (Soft::At(soft), Hard::At(hard)) if hard < soft => Hard::At(soft),
+        _ => hard,
+    }
+}
+
+impl TimeLimit {
+    /// `time=`, `time.soft=`, `time.hard=`; lower case.
+    fn apply(&mut self, word: &str) -> Result<(), String> {
+        match split(word)? {
+            ("time", value) => (self.soft, self.hard) = (soft(value)?, Hard::AsSoft),
+            ("time.soft", value) => self.soft = soft(value)?,
+            ("time.hard", value) => self.hard = hard(value)?,
+            (other, _) => return Err(format!("no limit `{other}`; say time, time.soft or time.hard")),
+        }
+        Ok(())
+    }
+}
+
+impl SizeLimit {
+    /// `size=`, `size.soft=` and the others; lower case.
+    fn apply(&mut self, word: &str) -> Result<(), String> {
+        match split(word)? {
+            ("size", value) => (self.soft, self.hard) = (soft(value)?, Hard::AsSoft),
+            ("size.soft", value) => self.soft = soft(value)?,
+            ("size.hard", value) => self.hard = hard(value)?,
+            ("size.unchecked", "disabled") => self.unchecked = Unchecked::Disabled,
+            ("size.unchecked", value) => {
+                self.unchecked = number(value)?.map_or(Unchecked::Unlimited, |limit| match limit {
+                    0 => Unchecked::Disabled,
+                    limit => Unchecked::At(limit),
+                });
+            }
+            ("size.pr", "noestimate") => self.hide_estimate = true,
+            ("size.pr", value) => self.page = number(value)?.filter(|limit| *limit > 0),
+            ("size.prtotal", "disabled") => self.paged_total = PagedTotal::Disabled,
+            ("size.prtotal", "hard" | "0") => self.paged_total = PagedTotal::AsHard,
+            ("size.prtotal", value) => {
+                self.paged_total = number(value)?.map_or(PagedTotal::Unlimited, PagedTotal::At)
+            }
+            (other, _) => {
+                return Err(format!(
+                    "no limit `{other}`; say size, size.soft, .hard, .unchecked, .pr or .prtotal"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+fn split(word: &str) -> Result<(&str, &str), String> {
+    word.split_once('=').ok_or_else(|| format!("`{word}` has no value"))
+}
+
+/// None: unlimited.
+fn number(value: &str) -> Result<Option<u32>, String> {
+    match value {
+        "unlimited" | "none" | "-1" => Ok(None),
+        _ => crate::config::call::c_integer(value)
+            .and_then(|number| u32::try_from(number).ok())
+            .map(Some)
+            .ok_or_else(|| format!("`{value}` is not a limit; say a number or unlimited")),
+    }
+}
+
+fn soft(value: &str) -> Result<Soft, String> {
+    Ok(number(value)?.map_or(Soft::Unlimited, Soft::At))
+}
+
+fn hard(value: &str) -> Result<Hard, String> {
+    Ok(match value {
+        "soft" | "0" => Hard::AsSoft,
+        _ => number(value)?.map_or(Hard::Unlimited, Hard::At),
+    })
+}
+
+impl LimitSubject {
+    /// The first word after `limits`.
+    pub(crate) fn parse(word: &str) -> Result<Self, String> {
+        let lower = word.to_ascii_lowercase();
+        match lower.as_str() {
+            "*" => return Ok(Self::Any),
+            "anonymous" => return Ok(Self::Anonymous),
+            "users" => return Ok(Self::Users),
+            _ => {}
+        }
+        let Some((selector, value)) = word.split_once('=') else {
+            return Err(format!("`{word}` names nobody"));
+        };
+        let selector = selector.to_ascii_lowercase();
+        if let Some(group) = selector.strip_prefix("group") {
+            return Self::group(group, value);
+        }
+        let Some(styles) = selector.strip_prefix("dn") else { return Err(format!("`{word}` names nobody")) };
+        let (mut this, mut style) = (false, DnStyle::Exact);
+        for part in styles.split('.').skip(1) {
+            match part {
+                "this" => this = true,
+                "self" => this = false,
+                "exact" | "base" => style = DnStyle::Exact,
+                "one" | "onelevel" => style = DnStyle::OneLevel,
+                "sub" | "subtree" => style = DnStyle::Subtree,
+                "children" => style = DnStyle::Children,
+                "regex" => style = DnStyle::Regex,
+                "anonymous" => return Ok(Self::Anonymous),
+                "users" => return Ok(Self::Users),
+                other => return Err(format!("no style `{other}`")),
+            }
+        }
+        match style {
+            DnStyle::Regex if value == "*" || value == ".*" => Ok(Self::Any),
+            DnStyle::Regex => {
+                regex::Regex::new(value).map_err(|error| format!("not a regular expression: {error}"))?;
+                Ok(Self::Dn { this, style, pattern: value.to_owned() })
+            }
+            _ => {
+                ConfigDn::parse(value)?;
+                Ok(Self::Dn { this, style, pattern: value.to_owned() })
+            }
+        }
+    }
+
+    /// `group[/class[/attribute]]=<dn>` after the word `group`.
+    fn group(selector: &str, value: &str) -> Result<Self, String> {
+        let mut parts = selector.split('/').skip(1);
+        let class = parts.next().unwrap_or("groupOfNames").to_owned();
+        let attribute = parts.next().unwrap_or("member").to_owned();
+        Ok(Self::Group { class, attribute, dn: ConfigDn::parse(value)? })
+    }
+}

@@ -23,6 +23,37 @@ pub struct AuthzRegexp {
     pub regex: regex::Regex,
 }
 
+impl AuthzRegexp {
+    /// Compiles a POSIX extended regular expression; letters match in either case.
+    pub(crate) fn new(pattern: &str, replacement: &str) -> Result<Self, regex::Error> {
+        let regex = regex::RegexBuilder::new(pattern).case_insensitive(true).build()?;
+        Ok(Self { pattern: pattern.to_owned(), replacement: replacement.to_owned(), regex })
+    }
+
+    /// The name this rule makes of another: a DN, with or without `dn:`, or an LDAP URL to search. None: no match.
+    pub fn map(&self, name: &str) -> Option<String> {
+        let found = self.regex.captures(name)?;
+        let mut mapped = String::new();
+        let mut rest = self.replacement.chars().peekable();
+        while let Some(c) = rest.next() {
+            match (c, rest.peek()) {
+                ('$', Some('$')) => {
+                    rest.next();
+                    mapped.push('$');
+                }
+                ('$', Some(digit)) if digit.is_ascii_digit() => {
+                    let group = digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok());
+                    rest.next();
+                    mapped
+                        .push_str(group.and_then(|group| found.get(group)).map_or("", |part| part.as_str()));
+                }
+                _ => mapped.push(c),
+            }
+        }
+        Some(mapped)
+    }
+}
+
 /// The `TLS*` directives.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct TlsSettings {

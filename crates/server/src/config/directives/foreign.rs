@@ -1,0 +1,125 @@
+//! Database kinds that are not served here: their directives are known, so that a file which has them can be read, and
+//! the server refuses to start.
+
+use super::super::model::ForeignKind;
+use super::{Directive, Form, MANY, Scope, keep};
+
+const KINDS: &[&str] = &[
+    "ldap",
+    "meta",
+    "asyncmeta",
+    "relay",
+    "ldif",
+    "passwd",
+    "perl",
+    "sock",
+    "sql",
+    "dnssrv",
+    "ndb",
+    "wt",
+    "shell",
+];
+
+/// The foreign kind of this (lower case) name.
+pub(crate) fn foreign_kind(name: &str) -> Option<ForeignKind> {
+    KINDS.iter().find(|kind| **kind == name).map(|name| ForeignKind { name })
+}
+
+const fn kept(keyword: &'static str, attribute: &'static str, scope: Scope, form: Form) -> Directive {
+    Directive::new(keyword, attribute, scope, form, keep).arguments(0, MANY)
+}
+
+/// A keyword of a kind that has no olc attribute of its own.
+const fn legacy(keyword: &'static str) -> Directive {
+    kept(keyword, "", Scope::Foreign, Form::Words)
+}
+
+pub(super) static TABLE: &[Directive] = &[
+    kept("uri", "olcDbURI", Scope::Foreign, Form::Words).many(),
+    kept("tls", "olcDbStartTLS", Scope::Foreign, Form::Words),
+    kept("idassert-bind", "olcDbIDAssertBind", Scope::Foreign, Form::Words),
+    kept("idassert-authzFrom", "olcDbIDAssertAuthzFrom", Scope::Foreign, Form::Words).ordered(),
+    kept("rebind-as-user", "olcDbRebindAsUser", Scope::Foreign, Form::Words),
+    kept("chase-referrals", "olcDbChaseReferrals", Scope::Foreign, Form::Words),
+    kept("t-f-support", "olcDbTFSupport", Scope::Foreign, Form::Words),
+    kept("timeout", "olcDbTimeout", Scope::Foreign, Form::Words),
+    kept("idle-timeout", "olcDbIdleTimeout", Scope::Foreign, Form::Words),
+    kept("conn-ttl", "olcDbConnTtl", Scope::Foreign, Form::Words),
+    kept("network-timeout", "olcDbNetworkTimeout", Scope::Foreign, Form::Words),
+    kept("protocol-version", "olcDbProtocolVersion", Scope::Foreign, Form::Words),
+    kept("cancel", "olcDbCancel", Scope::Foreign, Form::Words),
+    kept("quarantine", "olcDbQuarantine", Scope::Foreign, Form::Words),
+    kept("conn-pool-max", "olcDbConnectionPoolMax", Scope::Foreign, Form::Words),
+    kept("session-tracking-request", "olcDbSessionTrackingRequest", Scope::Foreign, Form::Words),
+    kept("norefs", "olcDbNoRefs", Scope::Foreign, Form::Words),
+    kept("noundeffilter", "olcDbNoUndefFilter", Scope::Foreign, Form::Words),
+    kept("suffixmassage", "olcDbSuffixMassage", Scope::Foreign, Form::Words).many(),
+    kept("subtree-exclude", "olcDbSubtreeExclude", Scope::Foreign, Form::Words).many(),
+    kept("subtree-include", "olcDbSubtreeInclude", Scope::Foreign, Form::Words).many(),
+    kept("default-target", "olcDbDefaultTarget", Scope::Foreign, Form::Words),
+    kept("dncache-ttl", "olcDbDnCacheTtl", Scope::Foreign, Form::Words),
+    kept("bind-timeout", "olcDbBindTimeout", Scope::Foreign, Form::Words),
+    kept("onerr", "olcDbOnErr", Scope::Foreign, Form::Words),
+    kept("pseudoroot-bind-defer", "olcDbPseudoRootBindDefer", Scope::Foreign, Form::Words),
+    kept("nretries", "olcDbNretries", Scope::Foreign, Form::Words),
+    kept("client-pr", "olcDbClientPr", Scope::Foreign, Form::Words),
+    kept("", "olcAsyncMetaSub", Scope::Foreign, Form::Words),
+    kept("keepalive", "olcDbKeepalive", Scope::Foreign, Form::Words),
+    kept("tcp-user-timeout", "olcDbTcpUserTimeout", Scope::Foreign, Form::Words),
+    kept("filter", "olcDbFilter", Scope::Foreign, Form::Words).many(),
+    kept("max-pending-ops", "olcDbMaxPendingOps", Scope::Foreign, Form::Words),
+    kept("max-target-conns", "olcDbMaxTargetConns", Scope::Foreign, Form::Words),
+    kept("max-timeout-ops", "olcDbMaxTimeoutOps", Scope::Foreign, Form::Words),
+    kept("acl-bind", "olcDbACLBind", Scope::Foreign, Form::Words),
+    kept("proxy-whoami", "olcDbProxyWhoAmI", Scope::Foreign, Form::Words),
+    kept("single-conn", "olcDbSingleConn", Scope::Foreign, Form::Words),
+    kept("use-temporary-conn", "olcDbUseTemporaryConn", Scope::Foreign, Form::Words),
+    kept("idassert-passThru", "olcDbIDAssertPassThru", Scope::Foreign, Form::Words).ordered(),
+    kept("omit-unknown-schema", "olcDbRemoveUnknownSchema", Scope::Foreign, Form::Words),
+    kept("directory", "olcDbDirectory", Scope::Foreign, Form::Words),
+    kept("rewrite", "olcDbRewrite", Scope::Foreign, Form::Words).ordered(),
+    kept("map", "olcDbMap", Scope::Foreign, Form::Words).ordered(),
+    kept("", "olcMetaSub", Scope::Foreign, Form::Words),
+    kept("file", "olcPasswdFile", Scope::Foreign, Form::Words),
+    kept("relay", "olcRelay", Scope::Foreign, Form::Words),
+    kept("sockops", "olcOvSocketOps", Scope::Foreign, Form::Words).many(),
+    kept("sockresps", "olcOvSocketResps", Scope::Foreign, Form::Words).many(),
+    kept("sockdnpat", "olcOvSocketDNpat", Scope::Foreign, Form::Words),
+    kept("socketpath", "olcDbSocketPath", Scope::Foreign, Form::Words),
+    kept("extensions", "olcDbSocketExtensions", Scope::Foreign, Form::Words).many(),
+    kept("index", "olcDbIndex", Scope::Foreign, Form::Words).many(),
+    kept("mode", "olcDbMode", Scope::Foreign, Form::Words),
+    kept("wtconfig", "olcWtConfig", Scope::Foreign, Form::Words),
+    kept("idlcache", "olcIDLcache", Scope::Foreign, Form::Words),
+    legacy("acl-authcDN"),
+    legacy("acl-passwd"),
+    legacy("binddn"),
+    legacy("bindpw"),
+    legacy("rewriteEngine"),
+    legacy("rewriteContext"),
+    legacy("rewriteRule"),
+    legacy("rewriteMap"),
+    legacy("pseudorootdn"),
+    legacy("pseudorootpw"),
+    legacy("lastmod-source"),
+    legacy("perlModulePath"),
+    legacy("perlModule"),
+    legacy("filterSearchResults"),
+    legacy("dbname"),
+    legacy("dbuser"),
+    legacy("dbpasswd"),
+    legacy("dbhost"),
+    legacy("subtree_cond"),
+    legacy("children_cond"),
+    legacy("insentry_stmt"),
+    legacy("create_needs_select"),
+    legacy("upper_func"),
+    legacy("upper_needs_cast"),
+    legacy("strcast_func"),
+    legacy("concat_pattern"),
+    legacy("has_ldapinfo_dn_ru"),
+    legacy("fail_if_no_mapping"),
+    legacy("allow_orphans"),
+    legacy("baseObject"),
+    legacy("sqllayer"),
+];
