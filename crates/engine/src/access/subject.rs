@@ -1,0 +1,79 @@
+//! Who asks.
+
+use std::sync::Arc;
+
+use larix_schema::NormalDn;
+
+/// The identity of a request and what its connection is known by. Cheap to clone.
+#[derive(Debug, Clone, Default)]
+pub struct Subject {
+    /// Whom the request acts as (the authorization identity); `None` is anonymous.
+    pub dn: Option<NormalDn>,
+    /// Who authenticated, when that is somebody else (proxied authorization); `None`: the same as `dn`.
+    pub real_dn: Option<NormalDn>,
+    /// As the Who am I? operation answers: `dn:` and the DN as it was given, or empty for anonymous (RFC 4532).
+    pub authz_text: Arc<str>,
+    pub peer: Arc<PeerNames>,
+    /// Security strength factors, in bits of an equal symmetric key.
+    pub strength: Strength,
+}
+
+/// How a connection is known, in OpenLDAP's forms.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct PeerNames {
+    /// `IP=192.0.2.1:40000`, `IP=[2001:db8::1]:40000` or `PATH=/run/ldapi`.
+    pub peer_name: String,
+    /// The listener's side, in the same forms.
+    pub sock_name: String,
+    /// The listener's URL: `ldap://:389/`.
+    pub sock_url: String,
+}
+
+/// Security strength factors of the parts of a connection.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Strength {
+    /// The greatest of the others.
+    pub overall: u32,
+    pub transport: u32,
+    pub tls: u32,
+    pub sasl: u32,
+}
+
+impl Subject {
+    pub fn anonymous(peer: Arc<PeerNames>, strength: Strength) -> Self {
+        Self { peer, strength, ..Self::default() }
+    }
+
+    /// This connection after a bind: `dn` in normal form and as text to show.
+    #[must_use]
+    pub fn bound_as(&self, dn: NormalDn, shown: &str) -> Self {
+        if dn.is_root() {
+            return Self::anonymous(Arc::clone(&self.peer), self.strength);
+        }
+        Self { dn: Some(dn), real_dn: None, authz_text: format!("dn:{shown}").into(), ..self.clone() }
+    }
+
+    /// This connection acting for somebody else (RFC 4370).
+    #[must_use]
+    pub fn acting_as(&self, dn: NormalDn, shown: &str) -> Self {
+        let real_dn = self.real_dn.clone().or_else(|| self.dn.clone());
+        Self { real_dn, ..self.bound_as(dn, shown) }
+    }
+
+    pub const fn is_anonymous(&self) -> bool {
+        self.dn.is_none()
+    }
+
+    /// Who authenticated.
+    pub const fn authentication_dn(&self) -> Option<&NormalDn> {
+        match &self.real_dn {
+            Some(dn) => Some(dn),
+            None => self.dn.as_ref(),
+        }
+    }
+
+    /// The DN as it was given at the bind; empty for anonymous.
+    pub fn shown_dn(&self) -> &str {
+        self.authz_text.strip_prefix("dn:").unwrap_or_default()
+    }
+}
