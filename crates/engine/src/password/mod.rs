@@ -2,8 +2,8 @@
 //!
 //! **Understood:** `{SSHA} {SHA} {SMD5} {MD5}`, the same for SHA-256, 384 and 512, `{PBKDF2}` and its `-SHA1 -SHA256
 //! -SHA512`, `{ARGON2}` (i, d and id), `{CLEARTEXT}` and values without a scheme, and `{CRYPT}` with MD5 (`$1$`), bcrypt
-//! (`$2a$ $2b$ $2x$ $2y$`), SHA-256 (`$5$`) and SHA-512 (`$6$`). Traditional DES crypt, yescrypt, and schemes that ask
-//! somebody else (`{SASL}`, `{KERBEROS}`) are not: such a value never matches, and [`Verification::Unusable`] says so.
+//! (`$2a$ $2b$ $2x$ $2y$`), SHA-256 (`$5$`), SHA-512 (`$6$`) and yescrypt (`$y$`, verified only). Traditional DES crypt and
+//! schemes that ask somebody else (`{SASL}`, `{KERBEROS}`) are not: such a value never matches, and [`Verification::Unusable`] says so.
 //!
 //! Comparisons take the same time whatever the bytes; what was computed is wiped.
 
@@ -15,6 +15,7 @@ mod md5_crypt;
 mod pbkdf2_scheme;
 mod scheme;
 mod sha_crypt_text;
+mod yescrypt_text;
 
 use std::fmt;
 
@@ -35,6 +36,10 @@ pub(crate) mod cost_limits {
     pub(crate) const PBKDF2_ROUNDS_MAX: u32 = 10_000_000;
     pub(crate) const SHA_CRYPT_ROUNDS_MAX: u32 = 10_000_000;
     pub(crate) const BCRYPT_COST_MAX: u32 = 17;
+    /// With the block size, 1 GiB.
+    pub(crate) const YESCRYPT_BLOCKS_LOG2_MAX: u32 = 18;
+    /// In units of 128 bytes.
+    pub(crate) const YESCRYPT_BLOCK_SIZE_MAX: u32 = 32;
 }
 
 /// The outcome of comparing a password with a stored value.
@@ -111,13 +116,13 @@ pub fn verify(stored: &[u8], password: &[u8]) -> Verification {
         None => Verification::Unusable(Unusable::UnknownScheme),
         Some(Scheme::Cleartext) => cleartext(rest, password),
         Some(scheme @ Scheme::Digest { algorithm, salted }) => {
-            digest::verify(algorithm, salted, rest, password).unwrap_or(malformed(scheme))
+            digest::verify(algorithm, salted, rest, password).unwrap_or_else(|| malformed(scheme))
         }
         Some(scheme @ Scheme::Pbkdf2(algorithm)) => {
-            pbkdf2_scheme::verify(algorithm, rest, password).unwrap_or(malformed(scheme))
+            pbkdf2_scheme::verify(algorithm, rest, password).unwrap_or_else(|| malformed(scheme))
         }
-        Some(Scheme::Argon2) => argon2id::verify(rest, password).unwrap_or(malformed(Scheme::Argon2)),
-        Some(Scheme::Crypt) => crypt::verify(rest, password).unwrap_or(malformed(Scheme::Crypt)),
+        Some(Scheme::Argon2) => argon2id::verify(rest, password).unwrap_or_else(|| malformed(Scheme::Argon2)),
+        Some(Scheme::Crypt) => crypt::verify(rest, password).unwrap_or_else(|| malformed(Scheme::Crypt)),
     }
 }
 

@@ -3,6 +3,7 @@
 use super::*;
 use crate::time::SeededRandom;
 
+/// The yescrypt values are crypt(3)'s.
 const WRITTEN_BY_SLAPPASSWD: &[&str] = &[
     "{SSHA}jlziJgp6OwJiI593mTsHTcxxdcTQu3aM",
     "{ssha}jbLlohBZiqkGYEOjnGufIyy+XUWh6VWP",
@@ -27,6 +28,8 @@ const WRITTEN_BY_SLAPPASSWD: &[&str] = &[
     "{PBKDF2-SHA1}10000$GO8iMcqkF7D9N1gkn5ImIA$FO8f1MkOR3/kPp/Bjlc3EjimEAI",
     "{PBKDF2-SHA256}10000$1bct5/ABpsG3JUHesdvmaA$EXk9LWa5DGxF3P/BBuTO63F7Eq98zqhPVsWEoNNDsFo",
     "{PBKDF2-SHA512}10000$ebcLC4palY.BeniDuQx6vg$s4yKI9zNAS/m8ikfnDDoNtfosH1O9JjnEvA91Lu7xb3ESQdYThcfuTx/nOlVXo4OgG5PBzKdki2tZfOPoTTm/g",
+    "{CRYPT}$y$j9T$abcdefghijklmnop$3dL1LkYnZM.OVXuVdnnaKVDlLYT92dRwOzDZ5XiVCe.",
+    "{CRYPT}$y$j8T$saltsalt$MXbdvaeI0rWvmFzsdotkaHLVWCX/uAFos1nl7I2PdQ9",
     "{CLEARTEXT}secret",
     "secret",
 ];
@@ -57,7 +60,8 @@ fn unusable_values_match_nothing() {
     check("{SSHA}!!!!", Unusable::Malformed(ssha));
     check("{SSHA}jlziJgp6", Unusable::Malformed(ssha));
     check("{CRYPT}MMruoLJeAIOog", Unusable::UnsupportedCrypt);
-    check("{CRYPT}$y$j9T$abc$def", Unusable::UnsupportedCrypt);
+    check("{CRYPT}$7$abc$def", Unusable::UnsupportedCrypt);
+    check("{CRYPT}$y$j9T$abcd$def", Unusable::Malformed(Scheme::Crypt));
     check("{CRYPT}$1$", Unusable::Malformed(Scheme::Crypt));
     check("{CRYPT}$2y$05$tooshort", Unusable::Malformed(Scheme::Crypt));
     check(
