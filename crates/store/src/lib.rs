@@ -10,12 +10,14 @@
 pub mod error;
 pub mod memory;
 pub mod ordered;
+pub mod overlay;
 pub mod posting;
 pub mod store;
 pub mod table;
 pub mod write_set;
 
 pub use error::{CommitError, OpenError, ReadError};
+pub use overlay::Overlay;
 pub use store::{
     CommitId, Durability, KeyValue, Loader, PostingCursor, Snapshot, Statistics, Store, TableStatistics,
     Transaction,
