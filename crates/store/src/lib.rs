@@ -8,6 +8,8 @@
 //! This crate knows nothing of directories.
 
 pub mod error;
+#[allow(unsafe_code)]
+pub mod lmdb;
 pub mod memory;
 pub mod ordered;
 pub mod overlay;

@@ -1,0 +1,523 @@
+//! The engine that serves: LMDB through `heed`, memory-mapped, one writer, readers without locks.
+//!
+//! docs/disk-format.md describes the files.
+
+mod load;
+mod open;
+mod scan;
+#[cfg(test)]
+mod tests;
+
+use std::borrow::Cow;
+use std::fmt;
+use std::fs::File;
+use std::io;
+use std::ops::Bound;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use heed::types::Bytes;
+use heed::{Database, Env, EnvFlags, FlagSetMode, MdbError, PutFlags, RoTxn, RwTxn, WithTls, WithoutTls};
+
+use crate::error::{CommitError, ReadError};
+use crate::ordered::{self, OrderedRead, OrderedWrite};
+use crate::store::{CommitId, Durability, KeyValue, Statistics, Store, TableStatistics, Transaction};
+use crate::table::{Catalog, Direction, KeyRange, TableId, TableKind, TableSpec};
+use crate::write_set::WriteSet;
+
+pub use load::LmdbLoader;
+pub use open::{FORMAT, LmdbOptions, MAP_BYTES_DEFAULT, MAX_READERS_DEFAULT};
+pub use scan::LmdbRecords;
+
+type Records = Database<'static, Bytes, Bytes>;
+
+/// A directory with an LMDB environment.
+pub struct LmdbStore {
+    env: Env<WithTls>,
+    /// In the order of the catalog; a store opened for reading may lack a table.
+    tables: Vec<Option<Records>>,
+    catalog: Catalog,
+    path: PathBuf,
+    commits: AtomicU64,
+    read_only: bool,
+    /// Set by a failed sync.
+    failed: AtomicBool,
+    /// Held by the one open transaction or loader of this process, and with it the right to set flags.
+    writer: Mutex<()>,
+    /// Locked while the store is open for writing. Last, so that it is released after the environment is closed.
+    _lock: Option<File>,
+}
+
+impl fmt::Debug for LmdbStore {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LmdbStore").field("path", &self.path).finish_non_exhaustive()
+    }
+}
+
+impl LmdbStore {
+    /// Opens or creates the store in the directory `path`, which exists.
+    ///
+    /// Unless `options.read_only` is set, an advisory lock keeps other processes from opening it for writing.
+    pub fn open(
+        path: impl AsRef<Path>,
+        tables: &[TableSpec],
+        options: &LmdbOptions,
+    ) -> Result<Self, crate::error::OpenError> {
+        open::open(path.as_ref(), tables, options)
+    }
+
+    pub fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Copies a snapshot into `file` while the store serves, with `compact` without its free pages.
+    pub fn copy_to(&self, file: &mut File, compact: bool) -> Result<(), ReadError> {
+        let option = if compact { heed::CompactionOption::Enabled } else { heed::CompactionOption::Disabled };
+        self.env.copy_to_file(file, option).map_err(|error| self.read_error(error))
+    }
+
+    /// Frees the slots of readers whose process has died; returns how many there were.
+    pub fn clear_stale_readers(&self) -> Result<usize, ReadError> {
+        self.env.clear_stale_readers().map_err(|error| self.read_error(error))
+    }
+
+    fn records(&self, table: TableId) -> Result<Option<Records>, ReadError> {
+        let position = self.catalog.position(table).and_then(|position| self.tables.get(position));
+        position.copied().ok_or(ReadError::WrongTable(table))
+    }
+
+    fn is_integer(&self, table: TableId) -> bool {
+        self.catalog.spec(table).is_some_and(|spec| spec.kind == TableKind::Integer)
+    }
+
+    fn begin_write(&self) -> Result<(MutexGuard<'_, ()>, RwTxn<'_>), CommitError> {
+        let writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_read_only() {
+            return Err(CommitError::ReadOnly { after_failed_sync: !self.read_only });
+        }
+        let txn = self.env.write_txn().map_err(|error| self.write_error(error))?;
+        Ok((writer, txn))
+    }
+
+    /// Commits `txn`, whose writer lock is held.
+    fn commit(&self, txn: RwTxn<'_>, durability: Durability) -> Result<CommitId, CommitError> {
+        self.set_durability(durability)?;
+        txn.commit().map_err(|error| self.commit_error(error))?;
+        Ok(self.publish())
+    }
+
+    /// Tells readers of the last commit. LMDB does not count a transaction that changed nothing.
+    fn publish(&self) -> CommitId {
+        let last = self.env.info().last_txn_id as u64;
+        self.commits.store(last, Ordering::Release);
+        CommitId(last)
+    }
+
+    fn set_durability(&self, durability: Durability) -> Result<(), CommitError> {
+        let wanted = match durability {
+            Durability::Sync => EnvFlags::empty(),
+            Durability::NoMetaSync => EnvFlags::NO_META_SYNC,
+            Durability::NoSync => EnvFlags::NO_SYNC,
+        };
+        for flag in [EnvFlags::NO_META_SYNC, EnvFlags::NO_SYNC] {
+            let mode = if wanted.contains(flag) { FlagSetMode::Enable } else { FlagSetMode::Disable };
+            // SAFETY: LMDB asks that one thread at a time sets flags: the caller holds `self.writer`, and nothing
+            // else in this process sets flags of this environment. NO_SYNC is unsafe for the data on disk alone,
+            // which is what `Durability::NoSync` says.
+            unsafe { self.env.set_flags(flag, mode) }.map_err(|error| self.write_error(error))?;
+        }
+        Ok(())
+    }
+
+    fn read_error(&self, error: heed::Error) -> ReadError {
+        match error {
+            heed::Error::Mdb(MdbError::ReadersFull) => {
+                ReadError::ReadersFull { max_readers: self.env.max_readers() }
+            }
+            heed::Error::Mdb(MdbError::BadRslot) => ReadError::SnapshotHeld,
+            error => ReadError::Io(into_io(error)),
+        }
+    }
+
+    /// An error before the commit: nothing was written that counts.
+    fn write_error(&self, error: heed::Error) -> CommitError {
+        match error {
+            heed::Error::Mdb(MdbError::MapFull | MdbError::TxnFull) => CommitError::Full,
+            heed::Error::Mdb(MdbError::Panic) => {
+                self.failed.store(true, Ordering::Release);
+                CommitError::ReadOnly { after_failed_sync: true }
+            }
+            heed::Error::Io(error) if is_full(&error) => CommitError::Full,
+            error => CommitError::Io(into_io(error)),
+        }
+    }
+
+    /// An error of the commit itself. With no room LMDB gives up before it writes the new root. After any other
+    /// failure it is unknown which pages of this and of earlier commits reached the disk: no commit may build on
+    /// them.
+    fn commit_error(&self, error: heed::Error) -> CommitError {
+        match self.write_error(error) {
+            CommitError::Io(error) => {
+                self.failed.store(true, Ordering::Release);
+                CommitError::Sync(error)
+            }
+            error => error,
+        }
+    }
+}
+
+impl Store for LmdbStore {
+    type Snapshot<'s> = LmdbSnapshot<'s>;
+    type Transaction<'s> = LmdbTransaction<'s>;
+    type Loader<'s> = LmdbLoader<'s>;
+
+    fn tables(&self) -> &[TableSpec] {
+        self.catalog.specs()
+    }
+
+    fn snapshot(&self) -> Result<Self::Snapshot<'_>, ReadError> {
+        let txn = self.env.read_txn().map_err(|error| self.read_error(error))?;
+        Ok(LmdbSnapshot { store: self, txn })
+    }
+
+    fn transaction(&self) -> Result<Self::Transaction<'_>, CommitError> {
+        let (writer, txn) = self.begin_write()?;
+        Ok(LmdbTransaction { store: self, txn, _writer: writer })
+    }
+
+    fn commit_counter(&self) -> u64 {
+        self.commits.load(Ordering::Acquire)
+    }
+
+    fn statistics(&self) -> Result<Statistics, ReadError> {
+        let txn = self.snapshot()?.txn;
+        let mut tables = Vec::new();
+        let mut page_bytes = 0;
+        for (spec, records) in self.catalog.specs().iter().zip(&self.tables) {
+            let mut table = TableStatistics { name: spec.name, ..TableStatistics::default() };
+            if let Some(records) = records {
+                let stat = records.stat(&txn).map_err(|error| self.read_error(error))?;
+                page_bytes = u64::from(stat.page_size);
+                table.records = stat.entries as u64;
+                table.depth = stat.depth;
+                table.branch_pages = stat.branch_pages as u64;
+                table.leaf_pages = stat.leaf_pages as u64;
+                table.overflow_pages = stat.overflow_pages as u64;
+            }
+            tables.push(table);
+        }
+        let info = self.env.info();
+        // Two pages hold the roots, and the table of tables has a few of its own.
+        let in_tables: u64 =
+            tables.iter().map(|table| table.branch_pages + table.leaf_pages + table.overflow_pages).sum();
+        let pages_used = info.last_page_number as u64 + 1;
+        Ok(Statistics {
+            tables,
+            page_bytes,
+            pages_used,
+            pages_free: pages_used.saturating_sub(in_tables),
+            map_bytes: info.map_size as u64,
+            readers: info.number_of_readers,
+            max_readers: info.maximum_number_of_readers,
+            commit_counter: self.commit_counter(),
+        })
+    }
+
+    fn sync(&self) -> Result<(), CommitError> {
+        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.is_read_only() {
+            return Err(CommitError::ReadOnly { after_failed_sync: !self.read_only });
+        }
+        self.env.force_sync().map_err(|error| {
+            self.failed.store(true, Ordering::Release);
+            CommitError::Sync(into_io(error))
+        })
+    }
+
+    fn loader(&self) -> Result<Self::Loader<'_>, CommitError> {
+        LmdbLoader::begin(self)
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.read_only || self.failed.load(Ordering::Acquire)
+    }
+}
+
+/// A read transaction. It keeps pages from being reused: hold it for a batch or a slice, not longer.
+pub struct LmdbSnapshot<'s> {
+    store: &'s LmdbStore,
+    txn: RoTxn<'s, WithTls>,
+}
+
+/// A write transaction.
+pub struct LmdbTransaction<'s> {
+    store: &'s LmdbStore,
+    txn: RwTxn<'s>,
+    _writer: MutexGuard<'s, ()>,
+}
+
+impl fmt::Debug for LmdbSnapshot<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LmdbSnapshot").field("version", &self.version()).finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for LmdbTransaction<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LmdbTransaction").field("version", &self.version()).finish_non_exhaustive()
+    }
+}
+
+impl Transaction for LmdbTransaction<'_> {
+    fn commit(mut self, changes: &WriteSet, durability: Durability) -> Result<CommitId, CommitError> {
+        ordered::apply(&mut self, changes)?;
+        let Self { store, txn, _writer } = self;
+        store.commit(txn, durability)
+    }
+}
+
+/// What both kinds of transaction read by.
+#[derive(Clone, Copy)]
+struct Reader<'a> {
+    store: &'a LmdbStore,
+    txn: &'a RoTxn<'a>,
+}
+
+impl<'a> Reader<'a> {
+    fn value(self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
+        let Some(records) = self.store.records(table)? else { return Ok(None) };
+        let value = if self.store.is_integer(table) {
+            let Some(id) = be_id(key) else { return Ok(None) };
+            records.get(self.txn, NativeId::new(id).bytes())
+        } else {
+            records.get(self.txn, key)
+        };
+        Ok(value.map_err(|error| self.store.read_error(error))?.map(Cow::Borrowed))
+    }
+
+    fn at_least(self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
+        let Some(records) = self.bytes_only(table)? else { return Ok(None) };
+        let found = if key.is_empty() {
+            records.first(self.txn)
+        } else {
+            records.get_greater_than_or_equal_to(self.txn, key)
+        };
+        self.found(found)
+    }
+
+    fn at_most(self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
+        let Some(records) = self.bytes_only(table)? else { return Ok(None) };
+        if key.is_empty() {
+            return Ok(None);
+        }
+        let found = records.get_lower_than_or_equal_to(self.txn, key);
+        self.found(found)
+    }
+
+    /// Neighbours are looked up by blocks alone, whose tables are never of integers.
+    fn bytes_only(self, table: TableId) -> Result<Option<Records>, ReadError> {
+        if self.store.is_integer(table) {
+            return Err(ReadError::WrongTable(table));
+        }
+        self.store.records(table)
+    }
+
+    fn found(
+        self,
+        found: heed::Result<Option<(&'a [u8], &'a [u8])>>,
+    ) -> Result<Option<KeyValue<'a>>, ReadError> {
+        let found = found.map_err(|error| self.store.read_error(error))?;
+        Ok(found.map(|(key, value)| (Cow::Borrowed(key), Cow::Borrowed(value))))
+    }
+
+    fn records(
+        self,
+        table: TableId,
+        range: &KeyRange<'_>,
+        direction: Direction,
+    ) -> Result<LmdbRecords<'a>, ReadError> {
+        match self.store.records(table)? {
+            None => Ok(LmdbRecords::none(self.store)),
+            Some(records) if self.store.is_integer(table) => {
+                LmdbRecords::integers(self.store, records, self.txn, range, direction)
+            }
+            Some(records) => LmdbRecords::bytes(self.store, records, self.txn, range, direction),
+        }
+    }
+}
+
+impl LmdbSnapshot<'_> {
+    fn reader(&self) -> Reader<'_> {
+        Reader { store: self.store, txn: &self.txn }
+    }
+}
+
+impl LmdbTransaction<'_> {
+    fn reader(&self) -> Reader<'_> {
+        let txn: &RoTxn<'_, WithoutTls> = &self.txn;
+        Reader { store: self.store, txn }
+    }
+}
+
+macro_rules! read_through_reader {
+    ($type:ident, $version:expr) => {
+        impl OrderedRead for $type<'_> {
+            type Records<'a>
+                = LmdbRecords<'a>
+            where
+                Self: 'a;
+
+            fn catalog(&self) -> &Catalog {
+                &self.store.catalog
+            }
+
+            fn version(&self) -> u64 {
+                let version: fn(&Self) -> u64 = $version;
+                version(self)
+            }
+
+            fn value<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
+                self.reader().value(table, key)
+            }
+
+            fn at_least<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
+                self.reader().at_least(table, key)
+            }
+
+            fn at_most<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
+                self.reader().at_most(table, key)
+            }
+
+            fn records<'a>(
+                &'a self,
+                table: TableId,
+                range: KeyRange<'_>,
+                direction: Direction,
+            ) -> Result<Self::Records<'a>, ReadError> {
+                self.reader().records(table, &range, direction)
+            }
+        }
+    };
+}
+
+read_through_reader!(LmdbSnapshot, |snapshot| snapshot.txn.id() as u64);
+// A write transaction has the number that its commit will have.
+read_through_reader!(LmdbTransaction, |transaction| (transaction.txn.id() as u64).saturating_sub(1));
+
+impl OrderedWrite for LmdbTransaction<'_> {
+    fn write(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), CommitError> {
+        self.store.put(&mut self.txn, table, key, value, PutFlags::empty())
+    }
+
+    fn erase(&mut self, table: TableId, key: &[u8]) -> Result<(), CommitError> {
+        let Some(records) = self.store.records(table)? else { return Err(CommitError::WrongTable(table)) };
+        let erased = if self.store.is_integer(table) {
+            let id = be_id(key).ok_or(CommitError::KeyLength { table, bytes: key.len() })?;
+            records.delete(&mut self.txn, NativeId::new(id).bytes())
+        } else {
+            records.delete(&mut self.txn, key)
+        };
+        erased.map(|_| ()).map_err(|error| self.store.write_error(error))
+    }
+}
+
+impl LmdbStore {
+    fn put(
+        &self,
+        txn: &mut RwTxn<'_>,
+        table: TableId,
+        key: &[u8],
+        value: &[u8],
+        flags: PutFlags,
+    ) -> Result<(), CommitError> {
+        let Some(records) = self.records(table)? else { return Err(CommitError::WrongTable(table)) };
+        let put = if self.is_integer(table) {
+            let id = be_id(key).ok_or(CommitError::KeyLength { table, bytes: key.len() })?;
+            records.put_with_flags(txn, flags, NativeId::new(id).bytes(), value)
+        } else {
+            records.put_with_flags(txn, flags, key, value)
+        };
+        put.map_err(|error| match error {
+            heed::Error::Mdb(MdbError::KeyExist) => CommitError::Unordered { table },
+            error => self.write_error(error),
+        })
+    }
+}
+
+/// A key of LMDB's integer tables: in the machine's byte order, as the whole file is.
+#[repr(align(8))]
+struct NativeId([u8; 8]);
+
+impl NativeId {
+    #[expect(clippy::disallowed_methods, reason = "LMDB compares integer keys in the machine's byte order")]
+    #[expect(clippy::host_endian_bytes, reason = "LMDB compares integer keys in the machine's byte order")]
+    fn new(id: u64) -> Self {
+        Self(id.to_ne_bytes())
+    }
+
+    fn bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+#[expect(clippy::host_endian_bytes, reason = "LMDB compares integer keys in the machine's byte order")]
+fn native_id(key: &[u8]) -> Option<u64> {
+    Some(u64::from_ne_bytes(key.try_into().ok()?))
+}
+
+fn be_id(key: &[u8]) -> Option<u64> {
+    Some(u64::from_be_bytes(key.try_into().ok()?))
+}
+
+/// The ids in a range of 8-byte big-endian keys; its bounds may be of any length.
+fn id_range(range: &KeyRange<'_>) -> (Bound<u64>, Bound<u64>) {
+    let start = match &range.start {
+        Bound::Unbounded => Bound::Unbounded,
+        Bound::Included(key) | Bound::Excluded(key) => {
+            let (id, order) = padded(key);
+            match (order, &range.start) {
+                (std::cmp::Ordering::Greater, _) | (std::cmp::Ordering::Equal, Bound::Excluded(_)) => {
+                    Bound::Excluded(id)
+                }
+                _ => Bound::Included(id),
+            }
+        }
+    };
+    let end = match &range.end {
+        Bound::Unbounded => Bound::Unbounded,
+        Bound::Included(key) | Bound::Excluded(key) => {
+            let (id, order) = padded(key);
+            match (order, &range.end) {
+                (std::cmp::Ordering::Less, _) | (std::cmp::Ordering::Equal, Bound::Excluded(_)) => {
+                    Bound::Excluded(id)
+                }
+                _ => Bound::Included(id),
+            }
+        }
+    };
+    (start, end)
+}
+
+/// The id whose key begins as `key` does, and how `key` compares with that id's key.
+fn padded(key: &[u8]) -> (u64, std::cmp::Ordering) {
+    let mut bytes = [0; 8];
+    for (to, from) in bytes.iter_mut().zip(key) {
+        *to = *from;
+    }
+    (u64::from_be_bytes(bytes), key.len().cmp(&8))
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge
+    )
+}
+
+fn into_io(error: heed::Error) -> io::Error {
+    match error {
+        heed::Error::Io(error) => error,
+        error => io::Error::other(error.to_string()),
+    }
+}

@@ -1,0 +1,357 @@
+//! Opening: what is refused, and with which words.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, AtomicU64};
+
+use heed::types::Bytes;
+use heed::{
+    CommitOrAbort, DatabaseOpener, Env, EnvFlags, EnvOpenOptions, IntegerComparator, MdbError, RoTxn, RwTxn,
+    WithTls, WithoutTls,
+};
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use super::{LmdbStore, Records, into_io, is_full};
+use crate::error::OpenError;
+use crate::table::{Catalog, TABLES_MAX, TableKind, TableSpec};
+
+/// The version of the store's own format: tables, posting blocks. Another one is refused.
+pub const FORMAT: u64 = 1;
+
+/// Reserved address space: no directory reaches it, and only what is used takes room.
+pub const MAP_BYTES_DEFAULT: usize = 4 << 40;
+/// Where halving the map ends when the system has no address space to give.
+const MAP_BYTES_FLOOR: usize = 1 << 30;
+
+/// Slots for concurrent readers: threads of this process and tools beside it.
+pub const MAX_READERS_DEFAULT: u32 = 1024;
+
+/// The store's own table and the key of its format number in it.
+const STORE_TABLE: &str = "_store";
+const FORMAT_KEY: &[u8] = b"format";
+
+/// Locked by the process that may write. LMDB's own lock file lets several in.
+const LOCK_FILE: &str = "larix.lock";
+const DATA_FILE: &str = "data.mdb";
+
+const _: () = assert!(MAP_BYTES_FLOOR < MAP_BYTES_DEFAULT);
+
+/// How to open an [`LmdbStore`].
+#[derive(Clone, Debug)]
+pub struct LmdbOptions {
+    /// Create the store if the directory has none.
+    pub create: bool,
+    /// Permissions of new files, as of `chmod`.
+    pub file_mode: u32,
+    /// Address space to reserve in bytes, a multiple of 64 KiB; halved while the system refuses it.
+    pub map_size: usize,
+    pub max_readers: u32,
+    /// Let the kernel read ahead on the map. Off where the data are much larger than the memory.
+    pub read_ahead: bool,
+    /// For a tool beside a serving process: no lock, no writes.
+    pub read_only: bool,
+}
+
+impl Default for LmdbOptions {
+    fn default() -> Self {
+        Self {
+            create: true,
+            file_mode: 0o600,
+            map_size: MAP_BYTES_DEFAULT,
+            max_readers: MAX_READERS_DEFAULT,
+            read_ahead: true,
+            read_only: false,
+        }
+    }
+}
+
+impl LmdbOptions {
+    /// For a tool that reads beside a serving process.
+    pub fn for_reading() -> Self {
+        Self { create: false, read_only: true, ..Self::default() }
+    }
+}
+
+pub(super) fn open(path: &Path, tables: &[TableSpec], options: &LmdbOptions) -> Result<LmdbStore, OpenError> {
+    let catalog = Catalog::new(tables).map_err(|spec| OpenError::Table { name: spec.name })?;
+    check_directory(path)?;
+    let data = path.join(DATA_FILE);
+    let is_new = !data.try_exists().map_err(|error| os_error(&data, error))?;
+    if is_new && (options.read_only || !options.create) {
+        return Err(OpenError::NotAStore { path: path.to_owned() });
+    }
+    let lock = if options.read_only { None } else { Some(lock_directory(path, options)?) };
+    let env = open_environment(path, options)?;
+    if is_new {
+        set_mode(path, options)?;
+    }
+    let tables = open_tables(&env, path, &catalog, options)?;
+    // Slots of processes that died would otherwise keep old pages from being reused.
+    env.clear_stale_readers().map_err(|error| lmdb_error(path, error))?;
+    let last = env.info().last_txn_id as u64;
+    Ok(LmdbStore {
+        env,
+        tables,
+        catalog,
+        path: path.to_owned(),
+        commits: AtomicU64::new(last),
+        read_only: options.read_only,
+        failed: AtomicBool::new(false),
+        writer: Mutex::new(()),
+        _lock: lock,
+    })
+}
+
+fn check_directory(path: &Path) -> Result<(), OpenError> {
+    match fs::metadata(path) {
+        Ok(metadata) if metadata.is_dir() => {}
+        Ok(_) => return Err(OpenError::NotADirectory { path: path.to_owned() }),
+        Err(error) => return Err(os_error(path, error)),
+    }
+    match rustix::fs::statfs(path) {
+        Ok(found) => match network_file_system(found.f_type as u64 & 0xffff_ffff) {
+            Some(kind) => Err(OpenError::NetworkFileSystem { path: path.to_owned(), kind }),
+            None => Ok(()),
+        },
+        Err(error) => Err(os_error(path, error.into())),
+    }
+}
+
+/// File systems on which a map is not coherent between machines, by the magic numbers of statfs(2).
+fn network_file_system(magic: u64) -> Option<&'static str> {
+    const NETWORK: [(u64, &str); 9] = [
+        (0x6969, "NFS"),
+        (0x517b, "SMB"),
+        (0xff53_4d42, "CIFS"),
+        (0xfe53_4d42, "SMB2"),
+        (0x5346_414f, "AFS"),
+        (0x6b41_4653, "AFS"),
+        (0x00c3_6400, "Ceph"),
+        (0x7375_7245, "Coda"),
+        (0x0bd0_0bd0, "Lustre"),
+    ];
+    NETWORK.iter().find(|(number, _)| *number == magic).map(|(_, name)| *name)
+}
+
+fn lock_directory(path: &Path, options: &LmdbOptions) -> Result<File, OpenError> {
+    let lock_path = path.join(LOCK_FILE);
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(options.file_mode)
+        .open(&lock_path)
+        .map_err(|error| os_error(&lock_path, error))?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+        Ok(()) => {}
+        Err(Errno::WOULDBLOCK) => {
+            let mut text = String::new();
+            // Who holds it is a courtesy; a file that cannot be read or parsed only costs the number.
+            let holder = match file.read_to_string(&mut text) {
+                Ok(_) => text.trim().parse().ok(),
+                Err(_) => None,
+            };
+            return Err(OpenError::InUse { path: path.to_owned(), holder });
+        }
+        Err(error) => return Err(os_error(&lock_path, error.into())),
+    }
+    let written = file
+        .set_len(0)
+        .and_then(|()| file.rewind())
+        .and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes()));
+    written.map_err(|error| os_error(&lock_path, error))?;
+    Ok(file)
+}
+
+fn open_environment(path: &Path, options: &LmdbOptions) -> Result<Env<WithTls>, OpenError> {
+    let mut flags = EnvFlags::empty();
+    if options.read_only {
+        flags |= EnvFlags::READ_ONLY;
+    }
+    if !options.read_ahead {
+        flags |= EnvFlags::NO_READ_AHEAD;
+    }
+    let mut map_size = options.map_size;
+    loop {
+        let mut open = EnvOpenOptions::new();
+        open.map_size(map_size).max_readers(options.max_readers).max_dbs(TABLES_MAX as u32 + 1);
+        // SAFETY: neither flag is one of those that LMDB calls unsafe. The file is changed by LMDB alone: writers
+        // hold our lock file, readers of other processes come through LMDB's, and network file systems, where maps
+        // are not coherent, were refused. Who changes the file by other means than LMDB is outside what can be
+        // guarded against.
+        let opened = unsafe { open.flags(flags).open(path) };
+        match opened {
+            Ok(env) => return Ok(env),
+            Err(heed::Error::Io(error)) if is_no_memory(&error) && map_size / 2 >= MAP_BYTES_FLOOR => {
+                map_size /= 2;
+            }
+            Err(error) => return Err(lmdb_error(path, error)),
+        }
+    }
+}
+
+fn is_no_memory(error: &io::Error) -> bool {
+    error.raw_os_error().is_some_and(|code| {
+        let code = Errno::from_raw_os_error(code);
+        code == Errno::NOMEM || code == Errno::OVERFLOW
+    })
+}
+
+fn set_mode(path: &Path, options: &LmdbOptions) -> Result<(), OpenError> {
+    for name in [DATA_FILE, "lock.mdb"] {
+        let file = path.join(name);
+        let mode = fs::Permissions::from_mode(options.file_mode);
+        fs::set_permissions(&file, mode).map_err(|error| os_error(&file, error))?;
+    }
+    Ok(())
+}
+
+fn open_tables(
+    env: &Env<WithTls>,
+    path: &Path,
+    catalog: &Catalog,
+    options: &LmdbOptions,
+) -> Result<Vec<Option<Records>>, OpenError> {
+    let failed = |error| Failure::Lmdb(error);
+    let opened = if options.read_only {
+        let txn = env.read_txn().map_err(|error| lmdb_error(path, error))?;
+        env.open_databases_and_commit(txn, |opener, txn| {
+            check_format(opener, txn)?;
+            let tables: Result<Vec<_>, Failure> =
+                catalog.specs().iter().map(|spec| open_table(opener, txn, spec).map_err(failed)).collect();
+            Ok::<_, Failure>(CommitOrAbort::<_, ()>::Commit(Opened(tables?)))
+        })
+    } else {
+        let txn = env.write_txn().map_err(|error| lmdb_error(path, error))?;
+        env.create_databases_and_commit(txn, |opener, txn| {
+            create_format(opener, txn)?;
+            let mut tables = Vec::with_capacity(catalog.specs().len());
+            for spec in catalog.specs() {
+                tables.push(Some(create_table(opener, txn, spec).map_err(failed)?));
+            }
+            Ok::<_, Failure>(CommitOrAbort::<_, ()>::Commit(Opened(tables)))
+        })
+    };
+    match opened {
+        Ok(opened) => Ok(opened.commit().unwrap_or_default()),
+        Err(Failure::Lmdb(error)) => Err(lmdb_error(path, error)),
+        Err(Failure::Format(found)) => {
+            Err(OpenError::Format { path: path.to_owned(), found, supported: FORMAT })
+        }
+        Err(Failure::NotOurs) => {
+            let what = "an LMDB file of another program".to_owned();
+            Err(OpenError::Corrupt { path: path.to_owned(), what })
+        }
+    }
+}
+
+/// Handles that become valid with the commit of the transaction that opened them.
+struct Opened<'e>(Vec<Option<heed::Database<'e, Bytes, Bytes>>>);
+
+impl heed::OnCommit for Opened<'_> {
+    type Committed = Vec<Option<Records>>;
+
+    fn on_commit(self, token: &heed::CommitToken) -> Self::Committed {
+        self.0.into_iter().map(|table| table.map(|table| table.on_commit(token))).collect()
+    }
+}
+
+enum Failure {
+    Lmdb(heed::Error),
+    Format(u64),
+    NotOurs,
+}
+
+impl From<heed::Error> for Failure {
+    fn from(error: heed::Error) -> Self {
+        Self::Lmdb(error)
+    }
+}
+
+fn check_format<'e>(opener: &DatabaseOpener<'e, WithTls>, txn: &RoTxn<'e, WithTls>) -> Result<(), Failure> {
+    let own = opener.open_database::<Bytes, Bytes>(txn, Some(STORE_TABLE))?.ok_or(Failure::NotOurs)?;
+    verify(own.get(txn, FORMAT_KEY)?)
+}
+
+fn create_format<'e>(opener: &DatabaseOpener<'e, WithTls>, txn: &mut RwTxn<'e>) -> Result<(), Failure> {
+    let main = opener.open_database::<Bytes, Bytes>(txn, None)?.ok_or(Failure::NotOurs)?;
+    let is_new = main.is_empty(txn)?;
+    if !is_new {
+        let own = {
+            let txn: &RoTxn<'_, WithoutTls> = txn;
+            opener.open_database::<Bytes, Bytes>(txn, Some(STORE_TABLE))?
+        };
+        return verify(own.ok_or(Failure::NotOurs)?.get(txn, FORMAT_KEY)?);
+    }
+    let own = opener.create_database::<Bytes, Bytes>(txn, Some(STORE_TABLE))?;
+    own.put(txn, FORMAT_KEY, &FORMAT.to_be_bytes())?;
+    Ok(())
+}
+
+fn verify(format: Option<&[u8]>) -> Result<(), Failure> {
+    match format.and_then(super::be_id) {
+        Some(FORMAT) => Ok(()),
+        Some(found) => Err(Failure::Format(found)),
+        None => Err(Failure::NotOurs),
+    }
+}
+
+fn open_table<'e>(
+    opener: &DatabaseOpener<'e, WithTls>,
+    txn: &RoTxn<'e, WithTls>,
+    spec: &TableSpec,
+) -> heed::Result<Option<heed::Database<'e, Bytes, Bytes>>> {
+    if spec.kind == TableKind::Integer {
+        // Opened with the comparator for its flag; the handle used afterwards takes the same flag from the file.
+        let integers =
+            opener.database_options().types::<Bytes, Bytes>().key_comparator::<IntegerComparator>();
+        let mut integers = integers;
+        if integers.name(spec.name).open(txn)?.is_none() {
+            return Ok(None);
+        }
+    }
+    opener.open_database(txn, Some(spec.name))
+}
+
+fn create_table<'e>(
+    opener: &DatabaseOpener<'e, WithTls>,
+    txn: &mut RwTxn<'e>,
+    spec: &TableSpec,
+) -> heed::Result<heed::Database<'e, Bytes, Bytes>> {
+    if spec.kind == TableKind::Integer {
+        let mut integers =
+            opener.database_options().types::<Bytes, Bytes>().key_comparator::<IntegerComparator>();
+        integers.name(spec.name).create(txn)?;
+    }
+    opener.create_database(txn, Some(spec.name))
+}
+
+fn lmdb_error(path: &Path, error: heed::Error) -> OpenError {
+    let path = path.to_owned();
+    match error {
+        heed::Error::EnvAlreadyOpened => OpenError::AlreadyOpen { path },
+        heed::Error::Io(error) => os_error(&path, error),
+        heed::Error::Mdb(MdbError::MapFull) => OpenError::Full { path },
+        heed::Error::Mdb(MdbError::VersionMismatch) => {
+            OpenError::Corrupt { path, what: "written by another version of LMDB".to_owned() }
+        }
+        error => OpenError::Corrupt { path, what: error.to_string() },
+    }
+}
+
+fn os_error(path: &Path, error: io::Error) -> OpenError {
+    let path: PathBuf = path.to_owned();
+    match error.kind() {
+        io::ErrorKind::NotFound => OpenError::Missing { path },
+        io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
+            OpenError::Permission { path, error }
+        }
+        _ if is_full(&error) => OpenError::Full { path },
+        _ => OpenError::Io { path, error: into_io(heed::Error::Io(error)) },
+    }
+}
