@@ -5,15 +5,14 @@
 //! schema, opens a socket or reads a clock; [`ldif`] alone reads from a [`std::io::BufRead`].
 
 pub mod ber;
-
+pub mod client;
 pub mod control;
 pub mod dn;
 pub mod encode;
-
+pub mod extended;
 pub mod filter;
 mod frame;
 pub mod ldif;
-
 pub mod limits;
 mod list;
 mod message;

@@ -7,7 +7,7 @@ pub mod write;
 
 pub use error::{DecodeError, Fault};
 pub use reader::Reader;
-pub(crate) use reader::{boolean, unsigned, utf8};
+pub(crate) use reader::{boolean, integer, unsigned, utf8};
 pub use tag::Tag;
 
 #[cfg(test)]

@@ -2,7 +2,54 @@
 
 use std::borrow::Cow;
 
-use crate::ber::{self, DecodeError, Reader, Tag, write};
+use crate::ber::{self, DecodeError, Fault, Reader, Tag, write};
+use crate::result::ResultCode;
+
+mod assertion;
+mod authorization_identity;
+mod content_sync;
+mod domain_scope;
+mod dont_use_copy;
+mod manage_dsa_it;
+mod matched_values;
+mod no_op;
+mod paged_results;
+mod password_policy;
+mod permissive_modify;
+mod post_read;
+mod pre_read;
+mod proxied_authorization;
+mod relax;
+mod search_options;
+mod server_side_sort;
+mod session_tracking;
+mod subentries;
+mod transaction_specification;
+mod tree_delete;
+mod virtual_list_view;
+
+pub use assertion::Assertion;
+pub use authorization_identity::{AuthorizationIdentityRequest, AuthorizationIdentityResponse};
+pub use content_sync::{EntryState, SyncDone, SyncMode, SyncRequest, SyncState};
+pub use domain_scope::DomainScope;
+pub use dont_use_copy::DontUseCopy;
+pub use manage_dsa_it::ManageDsaIt;
+pub use matched_values::MatchedValues;
+pub use no_op::NoOp;
+pub use paged_results::PagedResults;
+pub use password_policy::{PasswordError, PasswordPolicyRequest, PasswordPolicyResponse, PasswordWarning};
+pub use permissive_modify::PermissiveModify;
+pub use post_read::{PostReadRequest, PostReadResponse};
+pub use pre_read::{PreReadRequest, PreReadResponse};
+pub use proxied_authorization::ProxiedAuthorization;
+pub use relax::Relax;
+pub use search_options::SearchOptions;
+pub use server_side_sort::{SortKey, SortRequest, SortResponse};
+pub use session_tracking::SessionTracking;
+pub use subentries::Subentries;
+pub use transaction_specification::TransactionSpecification;
+pub use tree_delete::TreeDelete;
+pub use virtual_list_view::{VlvRequest, VlvResponse, VlvTarget};
 
 /// A control of a received message.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -70,3 +117,55 @@ impl ControlBuf {
         });
     }
 }
+
+/// Declares a control without a value; one that comes with a value nevertheless is refused.
+macro_rules! flag_control {
+    ($(#[$doc:meta])* $name:ident, $oid:expr) => {
+        $(#[$doc])*
+        #[derive(Copy, Clone, Debug, PartialEq, Eq, Default)]
+        pub struct $name;
+
+        impl<'a> $crate::control::ControlValue<'a> for $name {
+            const OID: &'static str = $oid;
+
+            fn decode(value: Option<&'a [u8]>) -> Result<Self, $crate::ber::DecodeError> {
+                $crate::control::absent(value).map(|()| Self)
+            }
+
+            fn encode(&self) -> Option<Vec<u8>> {
+                None
+            }
+        }
+    };
+}
+
+use flag_control;
+
+fn absent(value: Option<&[u8]>) -> Result<(), DecodeError> {
+    match value {
+        None => Ok(()),
+        Some(_) => Err(DecodeError::new("controlValue", Fault::Invalid("present where there must be none"))),
+    }
+}
+
+/// The value of a control that must have one.
+pub(crate) fn required<'a>(value: Option<&'a [u8]>, field: &'static str) -> Result<&'a [u8], DecodeError> {
+    value.ok_or_else(|| DecodeError::new(field, Fault::Missing))
+}
+
+/// A value that is one constructed element.
+pub(crate) fn write_value(tag: Tag, write: impl FnOnce(&mut Vec<u8>)) -> Option<Vec<u8>> {
+    let mut out = Vec::with_capacity(32);
+    write::constructed(&mut out, tag, write);
+    Some(out)
+}
+
+fn result_code(reader: &mut Reader<'_>, field: &'static str) -> Result<ResultCode, DecodeError> {
+    let code = reader.enumerated(field)?;
+    u32::try_from(code).map(ResultCode).map_err(|_| {
+        DecodeError::new(field, Fault::OutOfRange { value: code, min: 0, max: i64::from(u32::MAX) })
+    })
+}
+
+#[cfg(test)]
+mod tests;

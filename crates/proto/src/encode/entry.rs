@@ -14,8 +14,8 @@ use crate::message::MessageId;
 pub struct EntryEncoder<'o> {
     out: &'o mut Vec<u8>,
     start: usize,
-    /// Message, operation and attribute list; none once the entry is finished.
-    open: Option<(Open, Open, Open)>,
+    /// Message (if there is one), operation and attribute list; none once the entry is finished.
+    open: Option<(Option<Open>, Open, Open)>,
     /// The attribute and its set of values, while one is written value by value.
     attribute: Option<(Open, Open)>,
 }
@@ -25,6 +25,16 @@ impl<'o> EntryEncoder<'o> {
         let start = out.len();
         let message = Open::wide(out, Tag::SEQUENCE);
         write::integer(out, Tag::INTEGER, i64::from(id.0));
+        Self::begin_operation(out, start, Some(message), dn)
+    }
+
+    /// Writes the entry without a message around it: the value of a pre-read or post-read control (RFC 4527).
+    pub fn begin_value(out: &'o mut Vec<u8>, dn: &str) -> Self {
+        let start = out.len();
+        Self::begin_operation(out, start, None, dn)
+    }
+
+    fn begin_operation(out: &'o mut Vec<u8>, start: usize, message: Option<Open>, dn: &str) -> Self {
         let operation = Open::wide(out, Tag::application_constructed(4));
         write::string(out, dn);
         let attributes = Open::wide(out, Tag::SEQUENCE);
@@ -75,14 +85,16 @@ impl<'o> EntryEncoder<'o> {
         self.out.len() - self.start
     }
 
-    /// Completes the message.
+    /// Completes the message; without one there can be no controls.
     pub fn finish(mut self, controls: &[ControlBuf]) {
         self.end_attribute();
         if let Some((message, operation, attributes)) = self.open.take() {
             attributes.close(self.out);
             operation.close(self.out);
-            super::controls(self.out, controls);
-            message.close(self.out);
+            if let Some(message) = message {
+                super::controls(self.out, controls);
+                message.close(self.out);
+            }
         }
     }
 

@@ -177,6 +177,11 @@ pub(crate) fn extensible(contents: &[u8]) -> Result<MatchingRuleAssertion<'_>, D
 }
 
 impl<'a> FilterSet<'a> {
+    /// Filters one after another that have been checked.
+    pub(crate) const fn from_checked(ber: &'a [u8]) -> Self {
+        Self { ber }
+    }
+
     pub fn iter(&self) -> FilterSetIter<'a> {
         FilterSetIter { rest: Reader::new(self.ber) }
     }

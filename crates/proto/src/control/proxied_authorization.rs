@@ -1,0 +1,25 @@
+//! Proxied authorization (RFC 4370).
+
+use super::{ControlValue, required};
+use crate::ber::{self, DecodeError};
+use crate::oid;
+
+/// The operation is done as somebody else.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct ProxiedAuthorization<'a> {
+    /// `dn:...`, `u:...`, or empty for anonymous (RFC 4513 section 5.2.1.8).
+    pub authorization_id: &'a str,
+}
+
+impl<'a> ControlValue<'a> for ProxiedAuthorization<'a> {
+    const OID: &'static str = oid::PROXIED_AUTHORIZATION;
+
+    /// The value is the identity itself, without a BER header.
+    fn decode(value: Option<&'a [u8]>) -> Result<Self, DecodeError> {
+        Ok(Self { authorization_id: ber::utf8(required(value, "authzId")?, "authzId")? })
+    }
+
+    fn encode(&self) -> Option<Vec<u8>> {
+        Some(self.authorization_id.as_bytes().to_vec())
+    }
+}
