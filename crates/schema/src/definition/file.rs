@@ -1,0 +1,147 @@
+//! Schema files: `.schema` text as slapd.conf includes it, and cn=schema LDIF. Both become a list of directives.
+
+use std::borrow::Cow;
+
+use crate::error::{SchemaError, SchemaErrorKind};
+
+/// What a directive of a schema file defines.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum DirectiveKind {
+    AttributeType,
+    ContentRule,
+    ObjectClass,
+    /// An OID macro: a name and an OID.
+    ObjectIdentifier,
+    Syntax,
+}
+
+impl DirectiveKind {
+    /// The keyword of slapd.conf or the attribute of cn=schema, in any case; `attribute` and `objectclass` are
+    /// OpenLDAP's short forms.
+    pub fn from_keyword(keyword: &str) -> Option<Self> {
+        let keyword = keyword.to_ascii_lowercase();
+        Some(match keyword.strip_prefix("olc").unwrap_or(&keyword) {
+            "attribute" | "attributetype" | "attributetypes" => Self::AttributeType,
+            "ditcontentrule" | "ditcontentrules" => Self::ContentRule,
+            "objectclass" | "objectclasses" => Self::ObjectClass,
+            "objectidentifier" => Self::ObjectIdentifier,
+            "ldapsyntax" | "ldapsyntaxes" => Self::Syntax,
+            _ => return None,
+        })
+    }
+}
+
+/// One directive, its continuation lines joined by spaces.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Directive {
+    pub kind: DirectiveKind,
+    /// Line of the keyword, from 1.
+    pub line: u32,
+    pub text: String,
+}
+
+/// The directives of a `.schema` text: a line that starts with a space continues the one before, `#` starts a comment
+/// line, also between continuation lines.
+pub fn directives(text: &str, origin: &str) -> Result<Vec<Directive>, SchemaError> {
+    let mut logical: Vec<(u32, String)> = Vec::new();
+    for (number, line) in (1_u32..).zip(text.lines()) {
+        if line.starts_with('#') {
+            continue;
+        }
+        let trimmed = line.trim();
+        if line.starts_with([' ', '\t'])
+            && let Some((_, last)) = logical.last_mut()
+        {
+            if !trimmed.is_empty() && !trimmed.starts_with('#') {
+                last.push(' ');
+                last.push_str(trimmed);
+            }
+        } else if !trimmed.is_empty() && !trimmed.starts_with('#') {
+            logical.push((number, trimmed.to_owned()));
+        }
+    }
+    let mut directives = Vec::with_capacity(logical.len());
+    for (line, text) in logical {
+        let (keyword, rest) = text.split_once(|c: char| c.is_ascii_whitespace()).unwrap_or((&text, ""));
+        let Some(kind) = DirectiveKind::from_keyword(keyword) else {
+            let kind = SchemaErrorKind::UnknownDirective(keyword.to_owned());
+            return Err(SchemaError::new(kind).at(origin, line));
+        };
+        directives.push(Directive { kind, line, text: rest.trim_start().to_owned() });
+    }
+    Ok(directives)
+}
+
+/// The directives of LDIF content with olcAttributeTypes, olcObjectClasses, olcObjectIdentifier, olcLdapSyntaxes and
+/// olcDitContentRules (or the names of RFC 4512) as cn=schema entries have them; other attributes are passed over.
+pub fn ldif_directives(text: &str, origin: &str) -> Result<Vec<Directive>, SchemaError> {
+    let mut logical: Vec<(u32, Cow<'_, str>)> = Vec::new();
+    for (number, line) in (1_u32..).zip(text.lines()) {
+        let line = line.strip_suffix('\r').unwrap_or(line);
+        match line.strip_prefix(' ') {
+            Some(rest) => {
+                if let Some((_, last)) = logical.last_mut() {
+                    last.to_mut().push_str(rest);
+                }
+            }
+            None => logical.push((number, Cow::Borrowed(line))),
+        }
+    }
+    let mut directives = Vec::new();
+    for (line, text) in logical {
+        if text.starts_with('#') {
+            continue;
+        }
+        let Some((attribute, value)) = text.split_once(':') else { continue };
+        let Some(kind) = DirectiveKind::from_keyword(attribute.trim()) else { continue };
+        let value = match value.strip_prefix(':') {
+            Some(encoded) => decode(encoded.trim()).ok_or_else(|| {
+                SchemaError::new(SchemaErrorKind::Ldif("invalid base64 text".to_owned())).at(origin, line)
+            })?,
+            None => value.trim().to_owned(),
+        };
+        // objectClass is the class of the entry itself; a definition starts with a parenthesis.
+        let text = strip_ordering_prefix(&value);
+        if kind == DirectiveKind::ObjectClass && !text.starts_with('(') {
+            continue;
+        }
+        directives.push(Directive { kind, line, text: text.to_owned() });
+    }
+    Ok(directives)
+}
+
+/// The value without the `{n}` that X-ORDERED attributes of cn=config carry.
+pub(crate) fn strip_ordering_prefix(value: &str) -> &str {
+    let trimmed = value.trim_start();
+    if let Some(rest) = trimmed.strip_prefix('{')
+        && let Some((digits, rest)) = rest.split_once('}')
+        && !digits.is_empty()
+        && digits.bytes().all(|b| b.is_ascii_digit() || b == b'-')
+    {
+        return rest.trim_start();
+    }
+    trimmed
+}
+
+fn decode(encoded: &str) -> Option<String> {
+    let mut bytes = Vec::with_capacity(encoded.len() / 4 * 3);
+    let (mut bits, mut count) = (0_u32, 0_u32);
+    for byte in encoded.trim_end_matches('=').bytes() {
+        let six = match byte {
+            b'A'..=b'Z' => byte - b'A',
+            b'a'..=b'z' => byte - b'a' + 26,
+            b'0'..=b'9' => byte - b'0' + 52,
+            b'+' => 62,
+            b'/' => 63,
+            _ => return None,
+        };
+        bits = (bits << 6) | u32::from(six);
+        count += 6;
+        if count >= 8 {
+            count -= 8;
+            bytes.push((bits >> count) as u8);
+            bits &= (1 << count) - 1;
+        }
+    }
+    String::from_utf8(bytes).ok()
+}

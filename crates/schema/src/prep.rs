@@ -1,0 +1,138 @@
+//! Preparation of strings for comparison (RFC 4518).
+//!
+//! Follows the RFC's steps map, normalise (NFKC) and insignificant space handling; the steps prohibit and check bidi
+//! are left out: like OpenLDAP, Larix takes any text, with the Unicode of today. Insignificant spaces are taken away
+//! rather than doubled: a prepared value has no space at either end and single spaces inside.
+
+use stringprep::tables::{case_fold_for_nfkc, commonly_mapped_to_nothing};
+use unicode_normalization::UnicodeNormalization;
+use unicode_normalization::char::is_combining_mark;
+
+/// Which part of a substring assertion a piece is; it decides where a space at its ends counts.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Position {
+    /// A whole value or assertion value: no space at either end.
+    Whole,
+    /// One space may stay at the end.
+    Initial,
+    /// One space may stay at each end.
+    Any,
+    /// One space may stay at the start.
+    Final,
+}
+
+/// Prepares `text` and appends the result to `out`. A text of spaces alone, or of characters that do not count,
+/// becomes one space.
+pub fn prepare(text: &str, fold_case: bool, position: Position, out: &mut Vec<u8>) {
+    if text.is_empty() {
+        return;
+    }
+    let start = out.len();
+    let mut spaces = Spaces::new(position);
+    if text.is_ascii() {
+        for byte in text.bytes() {
+            match byte {
+                b' ' | b'\t'..=b'\r' => spaces.space(),
+                0..=0x1f | 0x7f => {}
+                byte => {
+                    spaces.before_character(out);
+                    out.push(if fold_case { byte.to_ascii_lowercase() } else { byte });
+                }
+            }
+        }
+    } else {
+        prepare_unicode(text, fold_case, &mut spaces, out);
+    }
+    spaces.end(out);
+    if out.len() == start {
+        out.push(b' ');
+    }
+}
+
+/// Compares a prepared `key` with an unprepared value, without memory. `None` when only [`prepare`] can tell.
+pub fn quick_equal(key: &[u8], value: &[u8], fold_case: bool) -> Option<bool> {
+    // Preparation does not change a prepared text: a value that is one, but for ASCII case, is equal.
+    let same = if fold_case { key.eq_ignore_ascii_case(value) } else { key == value };
+    if same {
+        return Some(true);
+    }
+    // Only spaces, controls and characters beyond ASCII could make other texts equal.
+    if value.iter().all(|b| b.is_ascii_graphic()) { Some(false) } else { None }
+}
+
+fn prepare_unicode(text: &str, fold_case: bool, spaces: &mut Spaces, out: &mut Vec<u8>) {
+    let mapped = text.chars().filter_map(map);
+    if fold_case {
+        emit(mapped.flat_map(fold).nfkc(), spaces, out);
+    } else {
+        emit(mapped.nfkc(), spaces, out);
+    }
+}
+
+fn emit(characters: impl Iterator<Item = char>, spaces: &mut Spaces, out: &mut Vec<u8>) {
+    let mut characters = characters.peekable();
+    let mut utf8 = [0; 4];
+    while let Some(character) = characters.next() {
+        // A space that carries a combining mark is a character (RFC 4518 §2.6.1).
+        if character == ' ' && !characters.peek().is_some_and(|&next| is_combining_mark(next)) {
+            spaces.space();
+        } else {
+            spaces.before_character(out);
+            out.extend_from_slice(character.encode_utf8(&mut utf8).as_bytes());
+        }
+    }
+}
+
+/// RFC 4518 §2.2, but for case folding.
+fn map(character: char) -> Option<char> {
+    match character {
+        '\t'..='\r' | '\u{85}' => Some(' '),
+        '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{fffc}' | '\u{200b}' => None,
+        '\u{6dd}' | '\u{70f}' | '\u{180e}' | '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' => None,
+        '\u{2060}'..='\u{2063}' | '\u{206a}'..='\u{206f}' | '\u{feff}' | '\u{fff9}'..='\u{fffb}' => None,
+        '\u{1d173}'..='\u{1d17a}' | '\u{e0001}' | '\u{e0020}'..='\u{e007f}' => None,
+        '\u{a0}' | '\u{1680}' | '\u{2000}'..='\u{200a}' | '\u{2028}' | '\u{2029}' | '\u{202f}' | '\u{205f}'
+        | '\u{3000}' => Some(' '),
+        character if commonly_mapped_to_nothing(character) => None,
+        character => Some(character),
+    }
+}
+
+/// Table B.2 of RFC 3454; letters that came to Unicode after it fold to lower case.
+fn fold(character: char) -> impl Iterator<Item = char> {
+    case_fold_for_nfkc(character).flat_map(char::to_lowercase)
+}
+
+/// Keeps the spaces that count.
+struct Spaces {
+    position: Position,
+    pending: bool,
+    started: bool,
+}
+
+impl Spaces {
+    fn new(position: Position) -> Self {
+        Self { position, pending: false, started: false }
+    }
+
+    fn space(&mut self) {
+        self.pending = true;
+    }
+
+    fn before_character(&mut self, out: &mut Vec<u8>) {
+        if self.pending && (self.started || matches!(self.position, Position::Any | Position::Final)) {
+            out.push(b' ');
+        }
+        self.pending = false;
+        self.started = true;
+    }
+
+    fn end(&mut self, out: &mut Vec<u8>) {
+        if self.pending && self.started && matches!(self.position, Position::Initial | Position::Any) {
+            out.push(b' ');
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

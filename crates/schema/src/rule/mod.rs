@@ -1,0 +1,189 @@
+//! Matching rules: keys under which equal values are equal bytes (RFC 4517 §4, and OpenLDAP's own rules).
+
+mod approximate;
+mod normal;
+mod number;
+mod table;
+
+use std::cmp::Ordering;
+
+use crate::error::InvalidValue;
+use crate::filter::Match;
+use crate::prep::Position;
+use crate::schema::Schema;
+
+pub(crate) use normal::Normal;
+pub(crate) use table::{find, object_class_rule};
+pub use table::ALL_RULES;
+
+/// Which part of a substring assertion a piece is.
+#[derive(Copy, Clone, Debug, Eq, Hash, PartialEq)]
+pub enum SubstringPosition {
+    Initial,
+    Any,
+    Final,
+}
+
+/// Where a rule can stand.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum RuleUse {
+    Approximate,
+    Equality,
+    Ordering,
+    Substring,
+    /// In extensible filters only.
+    Extensible,
+}
+
+/// A matching rule (RFC 4512 §4.1.3). There are no others than [`ALL_RULES`].
+#[derive(Debug)]
+pub struct MatchingRule {
+    pub oid: &'static str,
+    pub name: &'static str,
+    /// Syntax of assertion values.
+    pub syntax_oid: &'static str,
+    pub usage: RuleUse,
+    /// Whether extensible filters may name it.
+    pub extensible: bool,
+    /// Not listed in cn=Subschema.
+    pub hidden: bool,
+    /// Syntaxes of attribute values, beside `syntax_oid`, to which the rule applies.
+    pub(crate) value_syntaxes: &'static [&'static str],
+    pub(crate) normal: Normal,
+}
+
+impl PartialEq for MatchingRule {
+    fn eq(&self, other: &Self) -> bool {
+        self.oid == other.oid
+    }
+}
+
+impl Eq for MatchingRule {}
+
+impl MatchingRule {
+    /// Appends the key of an attribute value. Equal values have equal keys; the byte order of an ordering rule's keys,
+    /// and of the equality rules of numbers, times, UUIDs and CSNs, is the order of the values.
+    pub fn normalize_value(
+        &self,
+        schema: &Schema,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), InvalidValue> {
+        self.normal.value(schema, value, out)
+    }
+
+    /// Appends the key of an assertion value, to be compared with keys of values.
+    pub fn normalize_assertion(
+        &self,
+        schema: &Schema,
+        assertion: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), InvalidValue> {
+        self.normal.assertion(schema, assertion, out)
+    }
+
+    /// Appends the key of a piece of a substring assertion, to be searched for in keys of values.
+    pub fn normalize_substring(
+        &self,
+        _schema: &Schema,
+        piece: &[u8],
+        position: SubstringPosition,
+        out: &mut Vec<u8>,
+    ) -> Result<(), InvalidValue> {
+        let position = match position {
+            SubstringPosition::Initial => Position::Initial,
+            SubstringPosition::Any => Position::Any,
+            SubstringPosition::Final => Position::Final,
+        };
+        self.normal.substring(piece, position, out)
+    }
+
+    /// The normal form as text, as it stands in normalised DNs; where OpenLDAP knows one it is OpenLDAP's.
+    pub(crate) fn normalize_text(
+        &self,
+        schema: &Schema,
+        value: &[u8],
+        out: &mut Vec<u8>,
+    ) -> Result<(), InvalidValue> {
+        self.normal.text(schema, value, out)
+    }
+
+    /// Emits the keys under which an equality index files `value`: its key, and for object classes the keys of all
+    /// superclasses too, since an assertion of a superclass matches.
+    pub fn index_keys(
+        &self,
+        schema: &Schema,
+        value: &[u8],
+        emit: &mut dyn FnMut(&[u8]),
+    ) -> Result<(), InvalidValue> {
+        if self.normal == Normal::ObjectClass
+            && let Some(class) = std::str::from_utf8(value).ok().and_then(|name| schema.object_class(name))
+        {
+            class.ancestry().iter().for_each(|&id| emit(schema.class(id).oid.as_bytes()));
+            return Ok(());
+        }
+        let mut key = Vec::with_capacity(value.len());
+        self.normalize_value(schema, value, &mut key)?;
+        emit(&key);
+        Ok(())
+    }
+
+    /// Whether an assertion is true of a value exactly when an [index key](Self::index_keys) of the value is the key of
+    /// the assertion.
+    pub fn indexable_equality(&self) -> bool {
+        self.usage == RuleUse::Equality && self.normal.is_key()
+    }
+
+    /// Whether the byte order of keys is the order of values.
+    pub fn is_ordering(&self) -> bool {
+        self.usage == RuleUse::Ordering
+    }
+
+    pub fn is_substring(&self) -> bool {
+        self.usage == RuleUse::Substring
+    }
+
+    /// Whether this is LDAP_MATCHING_RULE_IN_CHAIN: the engine follows the chain, here only its first link matches.
+    pub fn is_in_chain(&self) -> bool {
+        self.normal == Normal::InChain
+    }
+
+    /// Whether keys of `other` are keys of this rule, so that one index can serve both.
+    pub fn shares_keys_with(&self, other: &Self) -> bool {
+        self.normal == other.normal
+    }
+
+    /// Whether the rule can be used on values of the syntax.
+    pub fn applies_to(&self, syntax_oid: &str) -> bool {
+        self.syntax_oid == syntax_oid || self.value_syntaxes.contains(&syntax_oid)
+    }
+
+    /// Compares the key of a value with the key of an assertion under this rule.
+    pub fn compare_keys(&self, schema: &Schema, value_key: &[u8], assertion_key: &[u8]) -> Match {
+        let holds = match self.normal {
+            Normal::ObjectClass => return normal::compare_classes(schema, value_key, assertion_key),
+            Normal::Approximate => approximate::words_match(value_key, assertion_key),
+            Normal::BitAnd => number::bits(value_key, assertion_key, |value, bits| value & bits == bits),
+            Normal::BitOr => number::bits(value_key, assertion_key, |value, bits| value & bits != 0),
+            Normal::DnSubtree => {
+                value_key == assertion_key || normal::is_subordinate(value_key, assertion_key)
+            }
+            Normal::DnSubordinate => normal::is_subordinate(value_key, assertion_key),
+            Normal::DnSuperior => normal::is_subordinate(assertion_key, value_key),
+            Normal::DnOneLevel => normal::parent(value_key) == Some(assertion_key),
+            _ if self.usage == RuleUse::Ordering => value_key.cmp(assertion_key) == Ordering::Less,
+            _ => value_key == assertion_key,
+        };
+        if holds { Match::True } else { Match::False }
+    }
+
+    /// The rule of approximate matches that goes with this equality rule; itself when there is none.
+    pub fn approximate(&'static self) -> &'static Self {
+        table::approximate(self)
+    }
+}
+
+pub use approximate::approximate_words;
+
+#[cfg(test)]
+mod tests;

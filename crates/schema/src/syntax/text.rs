@@ -1,0 +1,138 @@
+//! Syntaxes whose values are short texts.
+
+use crate::dn::pretty_dn_text;
+use crate::error::InvalidValue;
+use crate::schema::Schema;
+
+/// Whether the value is `'0101'B` (RFC 4517 §3.3.2).
+pub(crate) fn is_bit_string(value: &[u8]) -> bool {
+    value
+        .strip_prefix(b"'")
+        .and_then(|rest| rest.strip_suffix(b"'B"))
+        .is_some_and(|bits| bits.iter().all(|b| matches!(b, b'0' | b'1')))
+}
+
+/// PrintableString (RFC 4517 §3.3.29); not empty.
+pub(super) fn is_printable(value: &[u8]) -> bool {
+    !value.is_empty() && value.iter().all(|&b| is_printable_byte(b))
+}
+
+fn is_printable_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"'()+,-./:?= ".contains(&byte)
+}
+
+/// Printable strings with a dollar sign between two of them; none of them is empty.
+pub(super) fn is_printables(value: &[u8]) -> bool {
+    value.split(|&b| b == b'$').all(is_printable)
+}
+
+/// Digits and spaces (RFC 4517 §3.3.23); not empty.
+pub(super) fn is_numeric(value: &[u8]) -> bool {
+    !value.is_empty() && value.iter().all(|b| b.is_ascii_digit() || b.is_ascii_whitespace())
+}
+
+/// A number without leading zeros (RFC 4517 §3.3.16). Any length.
+pub(super) fn is_integer(value: &[u8]) -> bool {
+    let magnitude = value.strip_prefix(b"-").unwrap_or(value);
+    match magnitude {
+        [b'0'] => magnitude.len() == value.len(),
+        [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
+        _ => false,
+    }
+}
+
+/// A numeric OID or a descriptor (RFC 4512 §1.4).
+pub(crate) fn is_oid(value: &[u8]) -> bool {
+    is_numeric_oid(value) || is_descriptor(value)
+}
+
+/// Numbers without leading zeros with dots between them; one number alone is taken, as OpenLDAP takes it.
+pub(crate) fn is_numeric_oid(value: &[u8]) -> bool {
+    !value.is_empty()
+        && value.split(|&b| b == b'.').all(|arc| match arc {
+            [b'0'] => true,
+            [b'1'..=b'9', rest @ ..] => rest.iter().all(u8::is_ascii_digit),
+            _ => false,
+        })
+}
+
+/// keystring of RFC 4512 §1.4: a letter, then letters, digits and hyphens.
+pub(crate) fn is_descriptor(value: &[u8]) -> bool {
+    value.first().is_some_and(u8::is_ascii_alphabetic)
+        && value.iter().all(|&b| b.is_ascii_alphanumeric() || b == b'-')
+}
+
+/// RFC 4517 §3.3.5.
+pub(super) fn is_delivery_method(value: &[u8]) -> bool {
+    const METHODS: [&[u8]; 10] = [
+        b"any", b"mhs", b"physical", b"telex", b"teletex", b"g3fax", b"g4fax", b"ia5", b"videotex", b"telephone",
+    ];
+    value.split(|&b| b == b'$').all(|method| {
+        let method = method.trim_ascii();
+        METHODS.iter().any(|known| known.eq_ignore_ascii_case(method))
+    })
+}
+
+/// Lines with dollar signs between them, in which `\24` and `\5C` are the only escapes (RFC 4517 §3.3.28).
+pub(super) fn is_postal_address(value: &[u8]) -> bool {
+    std::str::from_utf8(value).is_ok()
+        && value.split(|&b| b == b'\\').skip(1).all(|after| {
+            after.get(..2).is_some_and(|hex| hex == b"24" || hex.eq_ignore_ascii_case(b"5c"))
+        })
+}
+
+pub(super) fn is_uuid(value: &[u8]) -> bool {
+    value.len() == 36
+        && value.iter().enumerate().all(|(i, b)| match i {
+            8 | 13 | 18 | 23 => *b == b'-',
+            _ => b.is_ascii_hexdigit(),
+        })
+}
+
+/// `(host,user,domain)`, each of which may be missing (RFC 2307 §2.4).
+pub(super) fn is_netgroup_triple(value: &[u8]) -> bool {
+    let inner = value.strip_prefix(b"(").and_then(|rest| rest.strip_suffix(b")"));
+    inner.is_some_and(|inner| {
+        inner.split(|&b| b == b',').count() == 3 && inner.iter().all(|&b| b == b',' || is_key_byte(b))
+    })
+}
+
+/// `key=server:path` (RFC 2307 §2.4).
+pub(super) fn is_boot_parameter(value: &[u8]) -> bool {
+    let mut parts = value.splitn(2, |&b| b == b'=');
+    let (Some(key), Some(rest)) = (parts.next(), parts.next()) else { return false };
+    let mut parts = rest.splitn(2, |&b| b == b':');
+    let (Some(server), Some(path)) = (parts.next(), parts.next()) else { return false };
+    key.iter().chain(server).all(|&b| is_key_byte(b)) && path.iter().all(|&b| is_printable_byte(b))
+}
+
+fn is_key_byte(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"-.;".contains(&byte)
+}
+
+/// An authorization rule of authzTo and authzFrom: `dn[.style]:pattern`, `u[.mech[/realm]]:name`,
+/// `group[/class[/attribute]][.style]:DN`, an LDAP URL, or a bare DN; gives it with its DN in pretty form.
+pub(super) fn pretty_authz(schema: &Schema, value: &str) -> Result<String, InvalidValue> {
+    let value = crate::definition::strip_ordering_prefix(value);
+    let lower = value.to_ascii_lowercase();
+    let Some((head, rest)) = value.split_once(':') else { return pretty_dn_text(schema, value) };
+    if lower.starts_with("ldap:///") {
+        return Ok(value.to_owned());
+    }
+    if lower.starts_with("u.") || lower.starts_with("u:") {
+        return if rest.is_empty() { Err(InvalidValue) } else { Ok(value.to_owned()) };
+    }
+    if lower.starts_with("group") {
+        return Ok(format!("{head}:{}", pretty_dn_text(schema, rest)?));
+    }
+    match lower.split_once(':').map(|(style, _)| style) {
+        Some("dn.regex" | "dn.pattern") => Ok(value.to_owned()),
+        Some("dn" | "dn.exact" | "dn.onelevel" | "dn.children" | "dn.subtree") if rest == "*" => {
+            Ok(value.to_owned())
+        }
+        Some("dn" | "dn.exact" | "dn.onelevel" | "dn.children" | "dn.subtree") => {
+            Ok(format!("{head}:{}", pretty_dn_text(schema, rest)?))
+        }
+        _ => pretty_dn_text(schema, value),
+    }
+}

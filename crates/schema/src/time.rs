@@ -1,0 +1,165 @@
+//! GeneralizedTime (RFC 4517 §3.3.13) and the UTC Time of old.
+
+/// An instant as GeneralizedTime writes it, moved to UTC.
+#[derive(Copy, Clone, Debug, Eq, Ord, PartialEq, PartialOrd)]
+pub struct GeneralizedTime<'a> {
+    /// Seconds since 1970-01-01T00:00:00Z; a leap second counts as the next minute's first second.
+    pub seconds: i64,
+    /// Decimal digits after the point, without trailing zeros.
+    pub fraction: &'a str,
+}
+
+impl<'a> GeneralizedTime<'a> {
+    /// Parses `YYYYmmddHH[MM[SS]][(.|,)d...](Z|(+|-)HH[MM])`. A fraction is taken after seconds only, and is kept
+    /// whatever its length.
+    pub fn parse(value: &'a [u8]) -> Option<Self> {
+        let text = std::str::from_utf8(value).ok()?;
+        let digits = text.bytes().take_while(u8::is_ascii_digit).count();
+        let (date, rest) = text.split_at_checked(digits)?;
+        if !matches!(digits, 10 | 12 | 14) {
+            return None;
+        }
+        let number = |from: usize, to: usize| date.get(from..to)?.parse::<i64>().ok();
+        let minute = if digits >= 12 { number(10, 12)? } else { 0 };
+        let second = if digits == 14 { number(12, 14)? } else { 0 };
+        let (fraction, zone) = split_fraction(rest, digits == 14)?;
+        let offset = zone_offset(zone)?;
+        let civil = Civil { year: number(0, 4)?, month: number(4, 6)?, day: number(6, 8)?, hour: number(8, 10)?, minute, second };
+        Some(Self { seconds: civil.seconds()? - offset, fraction: fraction.trim_end_matches('0') })
+    }
+
+    /// `YYYYmmddHHMMSS[.fraction]Z`.
+    pub fn to_text(&self) -> String {
+        let mut text = format_seconds(self.seconds);
+        if !self.fraction.is_empty() {
+            text.push('.');
+            text.push_str(self.fraction);
+        }
+        text.push('Z');
+        text
+    }
+}
+
+/// `YYYYmmddHHMMSS` in UTC, without the zone.
+pub fn format_seconds(seconds: i64) -> String {
+    let (days, rest) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    let (year, month, day) = civil_from_days(days);
+    format!("{year:04}{month:02}{day:02}{:02}{:02}{:02}", rest / 3600, rest / 60 % 60, rest % 60)
+}
+
+/// UTC Time, `YYmmddHHMM[SS](Z|(+|-)HHMM)`.
+pub(crate) fn is_utc_time(value: &[u8]) -> bool {
+    let digits = value.iter().take_while(|b| b.is_ascii_digit()).count();
+    let mut full = b"20".to_vec();
+    full.extend_from_slice(value);
+    matches!(digits, 10 | 12) && GeneralizedTime::parse(&full).is_some()
+}
+
+fn split_fraction(rest: &str, allowed: bool) -> Option<(&str, &str)> {
+    let Some(after) = rest.strip_prefix(['.', ',']) else { return Some(("", rest)) };
+    let digits = after.bytes().take_while(u8::is_ascii_digit).count();
+    if digits == 0 || !allowed {
+        return None;
+    }
+    after.split_at_checked(digits)
+}
+
+/// Seconds east of UTC.
+fn zone_offset(zone: &str) -> Option<i64> {
+    if zone == "Z" {
+        return Some(0);
+    }
+    let (sign, digits) = match zone.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, zone.strip_prefix('+')?),
+    };
+    if !matches!(digits.len(), 2 | 4) || !digits.bytes().all(|b| b.is_ascii_digit()) {
+        return None;
+    }
+    let hours: i64 = digits.get(..2)?.parse().ok()?;
+    let minutes: i64 = digits.get(2..).filter(|m| !m.is_empty()).map_or(Some(0), |m| m.parse().ok())?;
+    (hours < 24 && minutes < 60).then_some(sign * (hours * 3600 + minutes * 60))
+}
+
+struct Civil {
+    year: i64,
+    month: i64,
+    day: i64,
+    hour: i64,
+    minute: i64,
+    second: i64,
+}
+
+impl Civil {
+    fn seconds(&self) -> Option<i64> {
+        let leap = self.year % 4 == 0 && (self.year % 100 != 0 || self.year % 400 == 0);
+        let days = match self.month {
+            1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
+            4 | 6 | 9 | 11 => 30,
+            2 if leap => 29,
+            2 => 28,
+            _ => return None,
+        };
+        if !(1..=days).contains(&self.day) || self.hour > 23 || self.minute > 59 || self.second > 60 {
+            return None;
+        }
+        let days = days_from_civil(self.year, self.month, self.day);
+        Some(days * 86_400 + self.hour * 3600 + self.minute * 60 + self.second)
+    }
+}
+
+// Days since 1970-01-01 in the proleptic Gregorian calendar, counted in years that start in March so that the leap
+// day is the last of its year.
+fn days_from_civil(year: i64, month: i64, day: i64) -> i64 {
+    let year = if month <= 2 { year - 1 } else { year };
+    let era = year.div_euclid(400);
+    let year_of_era = year.rem_euclid(400);
+    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
+    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
+}
+
+fn civil_from_days(days: i64) -> (i64, i64, i64) {
+    let days = days + 719_468;
+    let era = days.div_euclid(146_097);
+    let day_of_era = days.rem_euclid(146_097);
+    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
+    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
+    let shifted = (5 * day_of_year + 2) / 153;
+    let day = day_of_year - (153 * shifted + 2) / 5 + 1;
+    let month = if shifted < 10 { shifted + 3 } else { shifted - 9 };
+    let year = year_of_era + era * 400 + i64::from(month <= 2);
+    (year, month, day)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn generalized_time() {
+        let cases = [
+            ("19700101000000Z", Some("19700101000000Z")),
+            ("20240229235959Z", Some("20240229235959Z")),
+            ("20240229235960Z", Some("20240301000000Z")),
+            ("20230229000000Z", None),
+            ("2024022912Z", Some("20240229120000Z")),
+            ("202402291234Z", Some("20240229123400Z")),
+            ("20240229123400+0130", Some("20240229110400Z")),
+            ("20240229233400-05", Some("20240301043400Z")),
+            ("20240101000000.500Z", Some("20240101000000.5Z")),
+            ("20240101000000,5Z", Some("20240101000000.5Z")),
+            ("20240101000000.000Z", Some("20240101000000Z")),
+            ("20240101000000.Z", None),
+            ("20240101000000", None),
+            ("20241301000000Z", None),
+            ("20240101240000Z", None),
+            ("", None),
+            ("99991231235959Z", Some("99991231235959Z")),
+            ("00000101000000Z", Some("00000101000000Z")),
+        ];
+        for (text, expected) in cases {
+            let parsed = GeneralizedTime::parse(text.as_bytes()).map(|time| time.to_text());
+            assert_eq!(parsed.as_deref(), expected, "{text}");
+        }
+    }
+}
