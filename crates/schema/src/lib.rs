@@ -25,10 +25,10 @@ pub use bundled::{BUNDLED, bundled};
 pub use description::{AttributeDescription, AttributeOptions, DescriptionError};
 pub use dn::{DnError, NormalDn, NormalRdn, escape_value};
 pub use error::{InvalidValue, SchemaError, SchemaErrorKind};
-pub use filter::{BoundAssertion, BoundExtensible, BoundFilter, BoundSubstrings, Match, Scratch};
+pub use filter::{BindError, BoundAssertion, BoundExtensible, BoundFilter, BoundSubstrings, Match, Scratch};
 pub use model::{
     AttributeType, AttributeTypeId, ClassKind, ContentRule, Extensions, ObjectClass, ObjectClassId, Usage,
 };
-pub use rule::{ALL_RULES, MatchingRule, RuleUse, SubstringPosition};
+pub use rule::{ALL_RULES, MatchingRule, RuleUse, SubstringPosition, approximate_words};
 pub use schema::Schema;
 pub use syntax::{Syntax, SyntaxKind};

@@ -1,0 +1,27 @@
+//! The schema files inside the binary, under the names that OpenLDAP's files have.
+
+macro_rules! bundle {
+    ($($name:literal),* $(,)?) => {
+        /// Names of all bundled schemas.
+        pub const BUNDLED: &[&str] = &[$($name),*];
+
+        /// The text of a bundled schema: `core`, `cosine`, ...; a `.schema` or `.ldif` ending is taken off.
+        pub fn bundled(name: &str) -> Option<&'static str> {
+            let name = name.strip_suffix(".schema").or(name.strip_suffix(".ldif")).unwrap_or(name);
+            match name {
+                $($name => Some(include_str!(concat!("../schema/", $name, ".schema"))),)*
+                _ => None,
+            }
+        }
+    };
+}
+
+bundle!("core", "cosine", "inetorgperson", "nis");
+
+/// What the server knows before it reads any schema.
+pub(crate) const SYSTEM: &[(&str, &str)] = &[
+    ("system", include_str!("../schema/system.schema")),
+    ("config", include_str!("../schema/config.schema")),
+    ("monitor", include_str!("../schema/monitor.schema")),
+    ("ppolicy", include_str!("../schema/ppolicy.schema")),
+];

@@ -1,0 +1,74 @@
+use super::*;
+use crate::SchemaBuilder;
+
+fn schema() -> Schema {
+    let mut builder = SchemaBuilder::system();
+    for name in ["core", "cosine", "inetorgperson", "nis"] {
+        builder.add_bundled(name).unwrap();
+    }
+    builder.build()
+}
+
+/// What slapdn of OpenLDAP 2.5 says: text, normal form, pretty form.
+#[test]
+fn forms_are_those_of_openldap() {
+    let schema = schema();
+    let cases = [
+        ("CN=Foo  Bar , OU=A+UID=b,dc=X", "cn=foo bar,ou=a+uid=b,dc=x", "cn=Foo  Bar,ou=A+uid=b,dc=X"),
+        ("2.5.4.3=Foo", "cn=foo", "cn=Foo"),
+        ("UID=b+OU=A", "ou=a+uid=b", "ou=A+uid=b"),
+        (r#"cn=a\,b\+c\"d"#, r"cn=a\2Cb\2Bc\22d", r"cn=a\2Cb\2Bc\22d"),
+        (r#"cn="a,b""#, r"cn=a\2Cb", r"cn=a\2Cb"),
+        (r"cn=\20a\20", "cn=a", r"cn=\20a\20"),
+        ("cn=Renée", "cn=renée", "cn=Renée"),
+        ("uidNumber=7", "uidNumber=7", "uidNumber=7"),
+        ("cn=a;dc=b", "cn=a,dc=b", "cn=a,dc=b"),
+        ("cn;lang-en=foo", "cn=foo", "cn=foo"),
+        ("cn=a=b", r"cn=a\3Db", r"cn=a\3Db"),
+        (r"cn=\23foo", r"cn=\23foo", r"cn=\23foo"),
+        ("objectClass=INETorgPerson", "objectClass=inetOrgPerson", "objectClass=inetOrgPerson"),
+        (r"member=CN=Foo\2cDC=X", r"member=cn\3Dfoo\2Cdc\3Dx", r"member=cn\3DFoo\2Cdc\3DX"),
+        ("cn=é\\ ", "cn=é", r"cn=é\20"),
+        ("postalAddress=A $ B", "postalAddress=a$b", "postalAddress=A $ B"),
+        ("commonName=x", "cn=x", "cn=x"),
+        (r"cn=a\5Cb", r"cn=a\5Cb", r"cn=a\5Cb"),
+        ("cn=😀Ab", "cn=😀ab", "cn=😀Ab"),
+        ("mail=Foo@Bar", "mail=foo@bar", "mail=Foo@Bar"),
+        ("", "", ""),
+    ];
+    for (text, normal, pretty) in cases {
+        assert_eq!(schema.parse_dn(text).unwrap().as_str(), normal, "{text}");
+        assert_eq!(schema.pretty_dn(&Dn::parse(text).unwrap()).unwrap(), pretty, "{text}");
+        // Normal and pretty forms are fixed points.
+        assert_eq!(schema.parse_dn(normal).unwrap().as_str(), normal, "{text}");
+        assert_eq!(schema.parse_dn(pretty).unwrap().as_str(), normal, "{text}");
+        assert_eq!(schema.pretty_dn(&Dn::parse(pretty).unwrap()).unwrap(), pretty, "{text}");
+    }
+    for text in [
+        "cn=#0403666f6f", "foo=bar,dc=x", "1.2.3.4=bar,dc=x", "cn= ", "cn=", "uidNumber=007", "cn=<a>;b", "cn=#foo",
+        "cn=a+cn=b", r"userPassword=A\ffb", "dc=Ex,", ",dc=x", "userCertificate;binary=#3003", "boolean=TRUE",
+        "x-y-z=1", "olcAccess=a",
+    ] {
+        assert!(schema.parse_dn(text).is_err(), "{text}");
+    }
+}
+
+#[test]
+fn names_know_their_parts() {
+    let schema = schema();
+    let name = schema.parse_dn(r"cn=a\,b,ou=c,dc=d").unwrap();
+    let parent = name.parent().unwrap();
+    assert_eq!(parent.as_str(), "ou=c,dc=d");
+    assert_eq!(parent, schema.parse_dn("OU=C,DC=D").unwrap());
+    assert_eq!(name.rdn().unwrap().as_str(), r"cn=a\2Cb");
+    assert_eq!(name.rdns().map(|rdn| rdn.len()).collect::<Vec<_>>(), [8, 4, 4]);
+    assert_eq!(NormalDn::join(&name.rdn().unwrap(), &parent), name);
+    assert_eq!(NormalDn::from_normal(name.as_str()).depth(), 3);
+    assert_eq!(name.ancestor(3), Some(NormalDn::root()));
+    assert_eq!(name.ancestor(4), None);
+    assert!(name.is_descendant_of(&parent) && name.is_within(&name) && !name.is_descendant_of(&name));
+    assert!(name.is_descendant_of(&NormalDn::root()) && !parent.is_within(&name));
+    assert!(!schema.parse_dn("cn=xdc=d").is_ok_and(|dn| dn.is_within(&schema.parse_dn("dc=d").unwrap())));
+    assert_eq!(NormalDn::root().parent(), None);
+    assert_eq!(NormalDn::join(&NormalRdn::from_normal("dc=x"), &NormalDn::root()).as_str(), "dc=x");
+}

@@ -1,0 +1,438 @@
+//! Filters bound to a schema: every name looked up, every assertion value brought into normal form, once a request.
+
+use larix_proto::{AttributeValueAssertion, Filter, FilterNode, FilterSet, MatchingRuleAssertion, SubstringFilter};
+
+use crate::description::AttributeDescription;
+use crate::error::InvalidValue;
+use crate::model::{AttributeType, ObjectClassId};
+use crate::rule::{MatchingRule, Normal, SubstringPosition};
+use crate::schema::Schema;
+
+/// Three-valued truth (RFC 4511 §4.5.1.7).
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum Match {
+    True,
+    False,
+    Undefined,
+}
+
+impl Match {
+    pub fn is_true(self) -> bool {
+        self == Self::True
+    }
+
+    /// False if either is false, else Undefined if either is.
+    #[must_use]
+    pub fn and(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::False, _) | (_, Self::False) => Self::False,
+            (Self::Undefined, _) | (_, Self::Undefined) => Self::Undefined,
+            _ => Self::True,
+        }
+    }
+
+    /// True if either is true, else Undefined if either is.
+    #[must_use]
+    pub fn or(self, other: Self) -> Self {
+        match (self, other) {
+            (Self::True, _) | (_, Self::True) => Self::True,
+            (Self::Undefined, _) | (_, Self::Undefined) => Self::Undefined,
+            _ => Self::False,
+        }
+    }
+}
+
+impl std::ops::Not for Match {
+    type Output = Self;
+
+    fn not(self) -> Self {
+        match self {
+            Self::True => Self::False,
+            Self::False => Self::True,
+            Self::Undefined => Self::Undefined,
+        }
+    }
+}
+
+impl From<bool> for Match {
+    fn from(holds: bool) -> Self {
+        if holds { Self::True } else { Self::False }
+    }
+}
+
+/// A filter whose names and values mean something, or are known to mean nothing.
+#[derive(Clone, Debug, PartialEq)]
+pub enum BoundFilter {
+    True,
+    False,
+    Undefined,
+    And(Vec<Self>),
+    Or(Vec<Self>),
+    Not(Box<Self>),
+    Present(AttributeDescription),
+    Equality(BoundAssertion),
+    Approx(BoundAssertion),
+    GreaterOrEqual(BoundAssertion),
+    LessOrEqual(BoundAssertion),
+    Substrings(BoundSubstrings),
+    Extensible(BoundExtensible),
+}
+
+/// An attribute description, a rule and the key of an assertion value.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BoundAssertion {
+    /// Selects the attributes whose values are compared: itself and its subdescriptions.
+    pub description: AttributeDescription,
+    pub rule: &'static MatchingRule,
+    /// The assertion value as [`MatchingRule::normalize_assertion`] makes it.
+    pub key: Box<[u8]>,
+    /// The assertion value as it came.
+    pub raw: Box<[u8]>,
+    kind: AssertionKind,
+    class: Option<ObjectClassId>,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq)]
+enum AssertionKind {
+    Approx,
+    Equality,
+    GreaterOrEqual,
+    LessOrEqual,
+}
+
+/// A substring assertion with the keys of its pieces.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BoundSubstrings {
+    pub description: AttributeDescription,
+    pub rule: &'static MatchingRule,
+    pub initial: Option<Box<[u8]>>,
+    pub any: Vec<Box<[u8]>>,
+    pub final_: Option<Box<[u8]>>,
+}
+
+/// An extensible match. Without a description it is asked of every attribute to which the rule applies.
+#[derive(Clone, Debug, PartialEq)]
+pub struct BoundExtensible {
+    pub description: Option<AttributeDescription>,
+    pub rule: &'static MatchingRule,
+    pub key: Box<[u8]>,
+    pub raw: Box<[u8]>,
+    /// Whether the attributes of the entry's DN are asked, too.
+    pub dn_attributes: bool,
+}
+
+/// Memory that evaluation uses again and again.
+#[derive(Clone, Debug, Default)]
+pub struct Scratch {
+    key: Vec<u8>,
+}
+
+impl Schema {
+    /// Binds a filter. Leaves that cannot be evaluated become [`BoundFilter::Undefined`]: unknown attribute types and
+    /// options, invalid assertion values, rules that an attribute type does not have.
+    pub fn bind_filter(&self, filter: Filter<'_>) -> BoundFilter {
+        match filter.node() {
+            FilterNode::And(set) => self.bind_set(set, BoundFilter::True, BoundFilter::And),
+            FilterNode::Or(set) => self.bind_set(set, BoundFilter::False, BoundFilter::Or),
+            FilterNode::Not(inner) => match self.bind_filter(inner) {
+                BoundFilter::True => BoundFilter::False,
+                BoundFilter::False => BoundFilter::True,
+                BoundFilter::Undefined => BoundFilter::Undefined,
+                inner => BoundFilter::Not(Box::new(inner)),
+            },
+            FilterNode::Present(attribute) => {
+                self.describe(attribute).map_or(BoundFilter::Undefined, BoundFilter::Present)
+            }
+            FilterNode::Equality(ava) => self.bind_ava(ava, AssertionKind::Equality, BoundFilter::Equality),
+            FilterNode::Approx(ava) => self.bind_ava(ava, AssertionKind::Approx, BoundFilter::Approx),
+            FilterNode::GreaterOrEqual(ava) => {
+                self.bind_ava(ava, AssertionKind::GreaterOrEqual, BoundFilter::GreaterOrEqual)
+            }
+            FilterNode::LessOrEqual(ava) => {
+                self.bind_ava(ava, AssertionKind::LessOrEqual, BoundFilter::LessOrEqual)
+            }
+            FilterNode::Substrings(substrings) => {
+                self.bind_substrings(&substrings).map_or(BoundFilter::Undefined, BoundFilter::Substrings)
+            }
+            FilterNode::Unknown(_) => BoundFilter::Undefined,
+            FilterNode::Extensible(assertion) => {
+                self.bind_extensible(&assertion).map_or(BoundFilter::Undefined, BoundFilter::Extensible)
+            }
+        }
+    }
+
+    /// Binds an equality assertion, as the compare operation makes one.
+    pub fn bind_equality(
+        &self,
+        description: &AttributeDescription,
+        value: &[u8],
+    ) -> Result<BoundAssertion, BindError> {
+        self.bind_assertion(description.clone(), value, AssertionKind::Equality)
+    }
+
+    /// An AND or OR of nothing is absolutely true or false (RFC 4526).
+    fn bind_set(
+        &self,
+        set: FilterSet<'_>,
+        empty: BoundFilter,
+        build: fn(Vec<BoundFilter>) -> BoundFilter,
+    ) -> BoundFilter {
+        if set.is_empty() {
+            return empty;
+        }
+        build(set.iter().map(|filter| self.bind_filter(filter)).collect())
+    }
+
+    fn bind_ava(
+        &self,
+        ava: AttributeValueAssertion<'_>,
+        kind: AssertionKind,
+        build: fn(BoundAssertion) -> BoundFilter,
+    ) -> BoundFilter {
+        let Ok(description) = self.describe(ava.attribute) else { return BoundFilter::Undefined };
+        self.bind_assertion(description, ava.value, kind).map_or(BoundFilter::Undefined, build)
+    }
+
+    fn bind_assertion(
+        &self,
+        description: AttributeDescription,
+        value: &[u8],
+        kind: AssertionKind,
+    ) -> Result<BoundAssertion, BindError> {
+        let attribute = self.attribute(description.attribute);
+        let rule = match kind {
+            AssertionKind::Equality => attribute.equality,
+            AssertionKind::Approx => attribute.equality.map(MatchingRule::approximate),
+            AssertionKind::GreaterOrEqual | AssertionKind::LessOrEqual => attribute.ordering,
+        };
+        let rule = rule.ok_or(BindError::NoRule)?;
+        let mut key = Vec::with_capacity(value.len());
+        self.check_assertion(attribute, rule, value)?;
+        rule.normalize_assertion(self, value, &mut key)?;
+        let class = match rule.normal {
+            Normal::ObjectClass => std::str::from_utf8(&key).ok().and_then(|oid| self.object_class_id(oid)),
+            _ => None,
+        };
+        Ok(BoundAssertion { description, rule, key: key.into(), raw: value.into(), kind, class })
+    }
+
+    /// Whether the value is of the rule's assertion syntax.
+    fn check_assertion(
+        &self,
+        attribute: &AttributeType,
+        rule: &MatchingRule,
+        value: &[u8],
+    ) -> Result<(), InvalidValue> {
+        // Equality on the attribute's own syntax takes what the attribute takes, but for case and forms that the
+        // rule itself reads.
+        match rule.normal {
+            Normal::CaseExact | Normal::CaseIgnore | Normal::Telephone | Normal::NumericString
+                if attribute.syntax.oid == rule.syntax_oid || rule.applies_to(&attribute.syntax.oid) =>
+            {
+                attribute.syntax.validate(self, value)
+            }
+            Normal::Boolean | Normal::Integer | Normal::CaseIgnoreList => attribute.syntax.validate(self, value),
+            _ => Ok(()),
+        }
+    }
+
+    fn bind_substrings(&self, filter: &SubstringFilter<'_>) -> Result<BoundSubstrings, BindError> {
+        let description = self.describe(filter.attribute).map_err(|_| BindError::UnknownAttribute)?;
+        let rule = self.attribute(description.attribute).substring.ok_or(BindError::NoRule)?;
+        let piece = |piece: &[u8], position| {
+            let mut key = Vec::with_capacity(piece.len());
+            rule.normalize_substring(self, piece, position, &mut key)?;
+            Ok::<Box<[u8]>, BindError>(key.into())
+        };
+        Ok(BoundSubstrings {
+            initial: filter.initial.map(|value| piece(value, SubstringPosition::Initial)).transpose()?,
+            any: filter
+                .any
+                .iter()
+                .map(|value| piece(value, SubstringPosition::Any))
+                .collect::<Result<_, _>>()?,
+            final_: filter.final_.map(|value| piece(value, SubstringPosition::Final)).transpose()?,
+            description,
+            rule,
+        })
+    }
+
+    fn bind_extensible(&self, assertion: &MatchingRuleAssertion<'_>) -> Result<BoundExtensible, BindError> {
+        let description = match assertion.attribute {
+            Some(attribute) => Some(self.describe(attribute).map_err(|_| BindError::UnknownAttribute)?),
+            None => None,
+        };
+        let attribute = description.as_ref().map(|description| self.attribute(description.attribute));
+        let rule = match (assertion.rule, attribute) {
+            (Some(name), _) => {
+                let rule = self.matching_rule(name).filter(|rule| rule.extensible).ok_or(BindError::NoRule)?;
+                match attribute {
+                    // Its own rule may do more under the same name, as on objectClass.
+                    Some(attribute) if attribute.equality == Some(rule) => attribute.equality,
+                    Some(attribute) if !rule.is_usable_with(attribute) => None,
+                    _ => Some(rule),
+                }
+            }
+            (None, Some(attribute)) => attribute.equality,
+            (None, None) => None,
+        };
+        let rule = rule.ok_or(BindError::NoRule)?;
+        let mut key = Vec::with_capacity(assertion.value.len());
+        rule.normalize_assertion(self, assertion.value, &mut key)?;
+        Ok(BoundExtensible {
+            description,
+            rule,
+            key: key.into(),
+            raw: assertion.value.into(),
+            dn_attributes: assertion.dn_attributes,
+        })
+    }
+}
+
+/// Why an assertion cannot be bound to an attribute.
+#[derive(Copy, Clone, Debug, Eq, PartialEq)]
+pub enum BindError {
+    /// The value is invalid (LDAP result invalidAttributeSyntax).
+    InvalidValue,
+    /// The attribute type has no rule of this kind (inappropriateMatching).
+    NoRule,
+    /// (undefinedAttributeType)
+    UnknownAttribute,
+}
+
+impl From<InvalidValue> for BindError {
+    fn from(_: InvalidValue) -> Self {
+        Self::InvalidValue
+    }
+}
+
+impl std::fmt::Display for BindError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(match self {
+            Self::InvalidValue => "value does not conform to assertion syntax",
+            Self::NoRule => "inappropriate matching request",
+            Self::UnknownAttribute => "attribute type undefined",
+        })
+    }
+}
+
+impl std::error::Error for BindError {}
+
+impl MatchingRule {
+    /// Whether values of the attribute type can be asked with this rule.
+    pub fn is_usable_with(&self, attribute: &AttributeType) -> bool {
+        self.applies_to(&attribute.syntax.oid)
+            || [attribute.equality, attribute.ordering].contains(&Some(self_static(self)))
+    }
+}
+
+/// Rules are compared by OID; there is one of each.
+fn self_static(rule: &MatchingRule) -> &'static MatchingRule {
+    crate::rule::find(rule.oid).unwrap_or(crate::rule::object_class_rule())
+}
+
+impl BoundAssertion {
+    /// Whether one value satisfies the assertion.
+    pub fn matches(&self, schema: &Schema, value: &[u8], scratch: &mut Scratch) -> Match {
+        if self.kind == AssertionKind::Equality {
+            match self.rule.normal {
+                Normal::CaseIgnore => {
+                    if let Some(equal) = crate::prep::quick_equal(&self.key, value, true) {
+                        return equal.into();
+                    }
+                }
+                Normal::CaseExact => {
+                    if let Some(equal) = crate::prep::quick_equal(&self.key, value, false) {
+                        return equal.into();
+                    }
+                }
+                Normal::OctetString => return (*self.key == *value).into(),
+                Normal::ObjectClass => return self.matches_class(schema, value),
+                // Stored names are often in normal form already, and keys differ only in letters.
+                Normal::Dn if *self.key == *value => return Match::True,
+                _ => {}
+            }
+        }
+        scratch.key.clear();
+        if self.rule.normalize_value(schema, value, &mut scratch.key).is_err() {
+            return Match::Undefined;
+        }
+        self.matches_key(schema, &scratch.key)
+    }
+
+    /// Whether a value with this key satisfies the assertion.
+    pub fn matches_key(&self, schema: &Schema, key: &[u8]) -> Match {
+        match self.kind {
+            AssertionKind::GreaterOrEqual => (*key >= *self.key).into(),
+            AssertionKind::LessOrEqual => (*key <= *self.key).into(),
+            AssertionKind::Equality | AssertionKind::Approx => self.rule.compare_keys(schema, key, &self.key),
+        }
+    }
+
+    fn matches_class(&self, schema: &Schema, value: &[u8]) -> Match {
+        let Some(asserted) = self.class else { return Match::False };
+        match std::str::from_utf8(value).ok().and_then(|name| schema.object_class_id(name)) {
+            Some(class) => schema.is_subclass(class, asserted).into(),
+            None => Match::Undefined,
+        }
+    }
+}
+
+impl BoundSubstrings {
+    /// Whether one value satisfies the assertion.
+    pub fn matches(&self, schema: &Schema, value: &[u8], scratch: &mut Scratch) -> Match {
+        scratch.key.clear();
+        if self.rule.normalize_value(schema, value, &mut scratch.key).is_err() {
+            return Match::Undefined;
+        }
+        self.matches_key(&scratch.key).into()
+    }
+
+    /// Whether the pieces occur in the key of a value in their order, without overlap.
+    pub fn matches_key(&self, key: &[u8]) -> bool {
+        let mut rest = key;
+        if let Some(initial) = &self.initial {
+            match rest.strip_prefix(&**initial) {
+                Some(after) => rest = after,
+                None => return false,
+            }
+        }
+        if let Some(final_) = &self.final_ {
+            match rest.strip_suffix(&**final_) {
+                Some(before) => rest = before,
+                None => return false,
+            }
+        }
+        for piece in &self.any {
+            match memchr::memmem::find(rest, piece) {
+                Some(at) => rest = rest.get(at + piece.len()..).unwrap_or_default(),
+                None => return false,
+            }
+        }
+        true
+    }
+}
+
+impl BoundExtensible {
+    /// Whether one value satisfies the assertion.
+    pub fn matches(&self, schema: &Schema, value: &[u8], scratch: &mut Scratch) -> Match {
+        scratch.key.clear();
+        if self.rule.normalize_value(schema, value, &mut scratch.key).is_err() {
+            return Match::Undefined;
+        }
+        self.matches_key(schema, &scratch.key)
+    }
+
+    /// Whether a value with this key satisfies the assertion.
+    pub fn matches_key(&self, schema: &Schema, key: &[u8]) -> Match {
+        self.rule.compare_keys(schema, key, &self.key)
+    }
+
+    /// Whether values of the attribute type are asked, when the filter names no attribute.
+    pub fn asks(&self, attribute: &AttributeType) -> bool {
+        self.rule.is_usable_with(attribute)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,143 @@
+//! The schema: everything that is defined, by name and by number.
+
+use std::sync::{Arc, LazyLock};
+
+use crate::description::AttributeOptions;
+use crate::model::{AttributeType, AttributeTypeId, ContentRule, ObjectClass, ObjectClassId};
+use crate::rule::{self, MatchingRule};
+use crate::syntax::Syntax;
+use crate::table::{Chunks, NameTable};
+
+/// An immutable schema, to be shared as `Arc<Schema>`. Cloning is cheap, too.
+#[derive(Clone, Debug, Default)]
+pub struct Schema {
+    pub(crate) attributes: Chunks<AttributeType>,
+    pub(crate) attribute_names: NameTable<AttributeTypeId>,
+    pub(crate) classes: Chunks<ObjectClass>,
+    pub(crate) class_names: NameTable<ObjectClassId>,
+    pub(crate) syntaxes: Chunks<Syntax>,
+    pub(crate) syntax_oids: NameTable<Arc<Syntax>>,
+    /// In the order of definition, and by the OID of the structural class.
+    pub(crate) content_rules: Chunks<ContentRule>,
+    pub(crate) content_rule_names: NameTable<Arc<ContentRule>>,
+    pub(crate) oid_macros: NameTable<Arc<str>>,
+    pub(crate) options: Arc<AttributeOptions>,
+    pub(crate) fingerprint: u64,
+}
+
+impl Schema {
+    /// The attribute type of this name or OID.
+    pub fn attribute_type(&self, name_or_oid: &str) -> Option<&AttributeType> {
+        self.attribute_type_id(name_or_oid).map(|id| self.attribute(id))
+    }
+
+    pub fn attribute_type_id(&self, name_or_oid: &str) -> Option<AttributeTypeId> {
+        self.attribute_names.get(name_or_oid).copied()
+    }
+
+    /// The attribute type of this number, which must come from this schema or one that it extends.
+    #[allow(clippy::expect_used)] // A number from elsewhere is a bug of the caller.
+    pub fn attribute(&self, id: AttributeTypeId) -> &AttributeType {
+        self.attributes.get(id.0 as usize).expect("an attribute type of this schema")
+    }
+
+    /// The attribute type of this number, if there is one: for numbers of unknown origin.
+    pub fn get_attribute(&self, id: AttributeTypeId) -> Option<&AttributeType> {
+        self.attributes.get(id.0 as usize).map(|attribute| &**attribute)
+    }
+
+    /// The object class of this name or OID.
+    pub fn object_class(&self, name_or_oid: &str) -> Option<&ObjectClass> {
+        self.object_class_id(name_or_oid).map(|id| self.class(id))
+    }
+
+    pub fn object_class_id(&self, name_or_oid: &str) -> Option<ObjectClassId> {
+        self.class_names.get(name_or_oid).copied()
+    }
+
+    /// The object class of this number, which must come from this schema or one that it extends.
+    #[allow(clippy::expect_used)] // A number from elsewhere is a bug of the caller.
+    pub fn class(&self, id: ObjectClassId) -> &ObjectClass {
+        self.classes.get(id.0 as usize).expect("an object class of this schema")
+    }
+
+    /// The matching rule of this name or OID.
+    pub fn matching_rule(&self, name_or_oid: &str) -> Option<&'static MatchingRule> {
+        rule::find(name_or_oid)
+    }
+
+    pub fn syntax(&self, oid: &str) -> Option<&Arc<Syntax>> {
+        self.syntax_oids.get(oid)
+    }
+
+    /// The content rule that governs entries of the structural class.
+    pub fn content_rule(&self, class: ObjectClassId) -> Option<&ContentRule> {
+        self.content_rule_names.get(&self.classes.get(class.0 as usize)?.oid).map(|rule| &**rule)
+    }
+
+    /// All attribute types in the order of definition.
+    pub fn attribute_types(&self) -> impl Iterator<Item = &AttributeType> {
+        self.attributes.iter().map(|attribute| &**attribute)
+    }
+
+    pub fn object_classes(&self) -> impl Iterator<Item = &ObjectClass> {
+        self.classes.iter().map(|class| &**class)
+    }
+
+    pub fn syntaxes(&self) -> impl Iterator<Item = &Syntax> {
+        self.syntaxes.iter().map(|syntax| &**syntax)
+    }
+
+    pub fn content_rules(&self) -> impl Iterator<Item = &ContentRule> {
+        self.content_rules.iter().map(|rule| &**rule)
+    }
+
+    /// Whether `sub` is `sup` or one of its direct and indirect subtypes.
+    pub fn is_subtype(&self, sub: AttributeTypeId, sup: AttributeTypeId) -> bool {
+        sub == sup || self.get_attribute(sub).is_some_and(|sub| sub.superiors.contains(&sup))
+    }
+
+    /// The type itself and all its direct and indirect subtypes, ascending.
+    pub fn subtypes(&self, id: AttributeTypeId) -> &[AttributeTypeId] {
+        &self.attribute(id).subtypes
+    }
+
+    /// The direct and indirect supertypes, nearest first.
+    pub fn supertypes(&self, id: AttributeTypeId) -> &[AttributeTypeId] {
+        &self.attribute(id).superiors
+    }
+
+    /// Whether `sub` is `sup` or one of its direct and indirect subclasses.
+    pub fn is_subclass(&self, sub: ObjectClassId, sup: ObjectClassId) -> bool {
+        sub == sup || self.class(sub).ancestry.binary_search(&sup).is_ok()
+    }
+
+    /// The tagging options that attribute descriptions may carry.
+    pub fn options(&self) -> &AttributeOptions {
+        &self.options
+    }
+
+    /// A number that changes when the keys of values may: names, OIDs, superiors, rules and syntaxes of the attribute
+    /// types, OIDs and superiors of the object classes. The same on every machine.
+    pub fn fingerprint(&self) -> u64 {
+        self.fingerprint
+    }
+
+    /// The OID behind a name of any kind of element.
+    pub(crate) fn oid_of_name(&self, name: &str) -> Option<&str> {
+        self.object_class(name)
+            .map(|class| class.oid.as_str())
+            .or_else(|| self.attribute_type(name).map(|attribute| attribute.oid.as_str()))
+            .or_else(|| self.matching_rule(name).map(|rule| rule.oid))
+    }
+
+    /// The schema that is there without any definition: OpenLDAP's, with operational attributes, configuration,
+    /// monitoring and password policy.
+    pub fn system() -> &'static Self {
+        static SYSTEM: LazyLock<Schema> = LazyLock::new(crate::builder::system_schema);
+        &SYSTEM
+    }
+}
+
+#[cfg(test)]
+mod tests;
