@@ -79,6 +79,13 @@ impl Normal {
             Self::GeneralizedTime => time_key(value, out),
             Self::Uuid => uuid_key(value, out),
             Self::CsnSid => push(out, csn::sid(value)),
+            Self::ObjectClass => {
+                match schema.object_class(text_of(value)?) {
+                    Some(class) => out.extend_from_slice(class.oid.as_bytes()),
+                    None => out.extend(value.iter().map(u8::to_ascii_lowercase)),
+                }
+                Ok(())
+            }
             Self::IntegerFirstComponent if !is_integer_text(value) => integer_key(first_component(value)?, out),
             Self::IntegerFirstComponent => integer_key(value, out),
             Self::ObjectIdentifierFirstComponent if !is_oid(value) => {
@@ -193,7 +200,7 @@ impl Normal {
                 }
             }
             Self::ObjectClass => match schema.object_class(text_of(value)?) {
-                Some(class) => out.extend_from_slice(class.oid.as_bytes()),
+                Some(class) => out.extend_from_slice(class.name().as_bytes()),
                 None => out.extend(value.iter().map(u8::to_ascii_lowercase)),
             },
             Self::Authz | Self::Uuid => out.extend(value.iter().map(u8::to_ascii_lowercase)),
