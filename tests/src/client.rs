@@ -5,6 +5,8 @@ use std::io::{Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
+use larix_proto::client::{ClientAttribute, ClientChange};
+use larix_proto::extended::{ExtendedValue, PasswordModify};
 use larix_proto::{
     Attributes, ControlBuf, DerefAliases, FilterBuf, Frame, MessageId, ModifyOperation, Response, ResultView,
     Scope, client, frame,
@@ -131,15 +133,12 @@ impl Client {
 }
 
 fn password_modify(dn: &str, new: &str) -> Vec<u8> {
-    use larix_proto::ber::{self, Tag};
-    let mut out = Vec::new();
-    ber::constructed(&mut out, Tag::SEQUENCE, |out| {
-        if !dn.is_empty() {
-            ber::octets(out, Tag::context(0), dn.as_bytes());
-        }
-        ber::octets(out, Tag::context(2), new.as_bytes());
-    });
-    out
+    let request = PasswordModify {
+        user: (!dn.is_empty()).then_some(dn.as_bytes()),
+        old: None,
+        new: Some(new.as_bytes()),
+    };
+    request.encode().unwrap_or_default()
 }
 
 fn add(out: &mut Vec<u8>, id: MessageId, dn: &str, body: &[&str], controls: &[ControlBuf]) {
@@ -152,8 +151,8 @@ fn add(out: &mut Vec<u8>, id: MessageId, dn: &str, body: &[&str], controls: &[Co
             None => attributes.push((name, vec![value])),
         }
     }
-    let list: Vec<(&str, &[&[u8]])> =
-        attributes.iter().map(|(name, values)| (*name, values.as_slice())).collect();
+    let list: Vec<ClientAttribute<'_, &[u8]>> =
+        attributes.iter().map(|(description, values)| ClientAttribute { description, values }).collect();
     client::add(out, id, dn, &list, controls);
 }
 
@@ -176,8 +175,13 @@ fn modify(out: &mut Vec<u8>, id: MessageId, dn: &str, body: &[&str], controls: &
             (operation, name, values)
         })
         .collect();
-    let list: Vec<(ModifyOperation, &str, &[&[u8]])> =
-        changes.iter().map(|(operation, name, values)| (*operation, *name, values.as_slice())).collect();
+    let list: Vec<ClientChange<'_, &[u8]>> = changes
+        .iter()
+        .map(|(operation, description, values)| ClientChange {
+            operation: *operation,
+            attribute: ClientAttribute { description, values },
+        })
+        .collect();
     client::modify(out, id, dn, &list, controls);
 }
 
@@ -236,7 +240,7 @@ fn control(word: &str) -> ControlBuf {
         }
         "manageDSAit" => (oid::MANAGE_DSA_IT, None),
         "noop" => (oid::NO_OP, None),
-        "relax" => (oid::RELAX_RULES, None),
+        "relax" => (oid::RELAX, None),
         other => (other, value.map(|text| text.as_bytes().to_vec())),
     };
     ControlBuf { oid: oid.to_owned().into(), critical, value }

@@ -1,3 +1,4 @@
 //! What the end-to-end suites share: conformance scenarios as text, and a client that shows answers as text.
 
+pub mod client;
 pub mod scenario;

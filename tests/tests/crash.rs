@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use larix_load::generate::Random;
+use larix_proto::client::{ClientAttribute, ClientChange};
 use larix_proto::{MessageId, ModifyOperation, Response, client};
 use larix_testkit::{Kind, Site};
 use larix_tests::client::Client;
@@ -84,11 +85,11 @@ fn write_until_gone(
         let uid = format!("{name}.{number}");
         let dn = format!("uid={uid},{PEOPLE}");
         let mut request = Vec::new();
-        let attributes: [(&str, &[&[u8]]); 4] = [
-            ("objectClass", &[b"inetOrgPerson"]),
-            ("uid", &[uid.as_bytes()]),
-            ("cn", &[b"Crash Test"]),
-            ("sn", &[b"Test"]),
+        let attributes = [
+            ClientAttribute { description: "objectClass", values: &["inetOrgPerson"] },
+            ClientAttribute { description: "uid", values: &[uid.as_str()] },
+            ClientAttribute { description: "cn", values: &["Crash Test"] },
+            ClientAttribute { description: "sn", values: &["Test"] },
         ];
         client::add(&mut request, MessageId(2), &dn, &attributes, &[]);
         if !succeeded(&connection.exchange(&request)) {
@@ -102,8 +103,8 @@ fn write_until_gone(
         acknowledge();
         let text = format!("text {number}");
         request.clear();
-        let changes: [(ModifyOperation, &str, &[&[u8]]); 1] =
-            [(ModifyOperation::Replace, "description", &[text.as_bytes()])];
+        let attribute = ClientAttribute { description: "description", values: &[text.as_str()] };
+        let changes = [ClientChange { operation: ModifyOperation::Replace, attribute }];
         client::modify(&mut request, MessageId(3), &dn, &changes, &[]);
         if !succeeded(&connection.exchange(&request)) {
             return;
@@ -123,7 +124,8 @@ fn succeeded(answers: &[Vec<u8>]) -> bool {
 
 fn consistent(site: &Site, cycle: u64) {
     let output = Kind::Larix.tool("check").arg("-f").arg(site.configuration()).output().expect("larix check");
-    let text = String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
+    let text =
+        String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr);
     assert!(output.status.success(), "cycle {cycle}: larix check: {text}");
 }
 

@@ -2,4 +2,5 @@
 //!
 //! This crate depends on `larix-proto` alone and knows no server: what it makes loads into any LDAP server.
 
+pub mod drive;
 pub mod generate;

@@ -126,7 +126,7 @@ impl Connection {
     }
 
     pub(super) fn unbind(&mut self) {
-        client::unbind(&mut self.output, MessageId(self.next_id), &[]);
+        client::unbind(&mut self.output, MessageId(self.next_id));
         // A server that is already gone needs no goodbye.
         let _ = self.send();
     }

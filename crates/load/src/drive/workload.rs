@@ -1,6 +1,7 @@
 //! What is asked: operations with weights, their names and values made from templates.
 
-use larix_proto::{DerefAliases, FilterBuf, MessageId, Scope, client};
+use larix_proto::client::{self, ClientAttribute, ClientChange};
+use larix_proto::{DerefAliases, FilterBuf, MessageId, ModifyOperation, Scope};
 
 use crate::generate::Random;
 
@@ -84,8 +85,8 @@ impl Operation {
             }
             Self::Modify { dn, attribute, value } => {
                 let value = fill(value);
-                let values: [&[u8]; 1] = [value.as_bytes()];
-                let changes = [(larix_proto::ModifyOperation::Replace, attribute.as_str(), &values[..])];
+                let attribute = ClientAttribute { description: attribute, values: &[value.as_str()] };
+                let changes = [ClientChange { operation: ModifyOperation::Replace, attribute }];
                 client::modify(out, id, &fill(dn), &changes, &[]);
             }
             Self::Add { dn, attributes } => append_add(id, &fill(dn), attributes, fill, out),
@@ -123,13 +124,8 @@ fn append_add(
             None => filled.push((description, vec![fill(value)])),
         }
     }
-    let values: Vec<Vec<&[u8]>> =
-        filled.iter().map(|(_, values)| values.iter().map(String::as_bytes).collect()).collect();
-    let list: Vec<(&str, &[&[u8]])> = filled
-        .iter()
-        .zip(&values)
-        .map(|((description, _), values)| (*description, values.as_slice()))
-        .collect();
+    let list: Vec<ClientAttribute<'_, String>> =
+        filled.iter().map(|(description, values)| ClientAttribute { description, values }).collect();
     client::add(out, id, dn, &list, &[]);
 }
 
