@@ -7,7 +7,9 @@
 //!
 //! This crate knows nothing of directories.
 
+pub mod contract;
 pub mod error;
+pub mod fault;
 #[allow(unsafe_code)]
 pub mod lmdb;
 pub mod memory;
@@ -21,8 +23,8 @@ pub mod write_set;
 pub use error::{CommitError, OpenError, ReadError};
 pub use overlay::Overlay;
 pub use store::{
-    CommitId, Durability, KeyValue, Loader, PostingCursor, Snapshot, Statistics, Store, TableStatistics,
-    Transaction,
+    CommitId, Durability, KeyCount, KeyValue, Loader, PostingCursor, Snapshot, Statistics, Store,
+    TableStatistics, Transaction,
 };
 pub use table::{
     Direction, KEY_BYTES_MAX, KeyRange, POSTING_ID_MAX, POSTING_KEY_BYTES_MAX, TABLES_MAX, TableId,

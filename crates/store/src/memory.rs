@@ -29,6 +29,9 @@ pub struct MemoryStore {
 }
 
 type Table = BTreeMap<Box<[u8]>, Arc<[u8]>>;
+type Range<'a> = btree_map::Range<'a, Box<[u8]>, Arc<[u8]>>;
+/// A record's value before a change.
+type Before = (TableId, Box<[u8]>, Option<Arc<[u8]>>);
 
 #[derive(Clone, Debug)]
 struct State {
@@ -173,7 +176,7 @@ impl OrderedRead for State {
 /// The records of a range.
 #[derive(Debug)]
 pub struct MemoryRecords<'a> {
-    range: Option<btree_map::Range<'a, Box<[u8]>, Arc<[u8]>>>,
+    range: Option<Range<'a>>,
     direction: Direction,
 }
 
@@ -190,6 +193,7 @@ impl<'a> Iterator for MemoryRecords<'a> {
     }
 }
 
+#[expect(clippy::borrowed_box, reason = "an item of the map")]
 fn borrow<'a>((key, value): (&'a Box<[u8]>, &'a Arc<[u8]>)) -> KeyValue<'a> {
     (Cow::Borrowed(key), Cow::Borrowed(value))
 }
@@ -273,7 +277,7 @@ impl Transaction for MemoryTransaction<'_> {
 /// A state being changed, with what it takes to go back.
 struct Applied<'a> {
     state: &'a mut State,
-    undo: Vec<(TableId, Box<[u8]>, Option<Arc<[u8]>>)>,
+    undo: Vec<Before>,
 }
 
 impl Applied<'_> {

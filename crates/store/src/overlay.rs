@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 
 use crate::error::ReadError;
-use crate::store::{KeyValue, PostingCursor, Snapshot};
+use crate::store::{KeyCount, KeyValue, PostingCursor, Snapshot};
 use crate::table::{Direction, KeyRange, TableId};
 use crate::write_set::{Key, PostingEdits, PostingRange, RecordRange, WriteSet};
 
@@ -283,7 +283,7 @@ impl<'a, S: Snapshot> fmt::Debug for OverlayKeys<'a, S> {
 }
 
 impl<'a, S: Snapshot> Iterator for OverlayKeys<'a, S> {
-    type Item = Result<(Cow<'a, [u8]>, u64), ReadError>;
+    type Item = Result<KeyCount<'a>, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         loop {

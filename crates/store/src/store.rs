@@ -12,6 +12,9 @@ use crate::write_set::WriteSet;
 /// A key and its value, borrowed from the snapshot where the engine can.
 pub type KeyValue<'a> = (Cow<'a, [u8]>, Cow<'a, [u8]>);
 
+/// A posting key and how many ids it has.
+pub type KeyCount<'a> = (Cow<'a, [u8]>, u64);
+
 /// An ordered key-value store with snapshots and single-commit transactions.
 ///
 /// Every engine passes the suite of [`crate::contract`].
@@ -62,7 +65,7 @@ pub trait Snapshot {
     type Cursor<'a>: PostingCursor
     where
         Self: 'a;
-    type PostingKeys<'a>: Iterator<Item = Result<(Cow<'a, [u8]>, u64), ReadError>>
+    type PostingKeys<'a>: Iterator<Item = Result<KeyCount<'a>, ReadError>>
     where
         Self: 'a;
 

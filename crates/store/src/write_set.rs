@@ -10,12 +10,15 @@ use crate::table::{KeyRange, TableId};
 /// A key of a change. Most keys of a directory fit inline.
 pub(crate) type Key = SmallVec<[u8; 32]>;
 
+/// The new value of each key, or its removal.
+type RecordChanges = BTreeMap<Key, Option<Box<[u8]>>>;
+
 /// Puts, deletes and posting changes for one commit. The last change to a key, or to a (key, id) pair, counts.
 ///
 /// A write set does not know the kinds of tables; a change that does not fit its table is refused at commit.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WriteSet {
-    records: BTreeMap<TableId, BTreeMap<Key, Option<Box<[u8]>>>>,
+    records: BTreeMap<TableId, RecordChanges>,
     postings: BTreeMap<TableId, BTreeMap<Key, PostingEdits>>,
     bytes: usize,
 }

@@ -137,7 +137,7 @@ fn network_file_system(magic: u64) -> Option<&'static str> {
     NETWORK.iter().find(|(number, _)| *number == magic).map(|(_, name)| *name)
 }
 
-fn lock_directory(path: &Path, options: &LmdbOptions) -> Result<File, OpenError> {
+pub(super) fn lock_directory(path: &Path, options: &LmdbOptions) -> Result<File, OpenError> {
     let lock_path = path.join(LOCK_FILE);
     let mut file = OpenOptions::new()
         .read(true)

@@ -1,1 +1,229 @@
+//! What only a store on disk can do wrong.
 
+use std::fs;
+use std::path::Path;
+
+use super::{LmdbOptions, LmdbStore};
+use crate::contract::{INTEGER, ORDERED, POSTINGS, TABLES};
+use crate::error::{CommitError, OpenError, ReadError};
+use crate::store::{Durability, Snapshot, Store, Transaction};
+use crate::table::{Direction, KeyRange};
+use crate::write_set::WriteSet;
+
+const PAGE: usize = 4096;
+
+fn open(path: &Path) -> Result<LmdbStore, OpenError> {
+    LmdbStore::open(path, &TABLES, &LmdbOptions::default())
+}
+
+fn directory() -> tempfile::TempDir {
+    tempfile::TempDir::new().expect("a temporary directory")
+}
+
+fn put(store: &LmdbStore, key: &[u8], value: Vec<u8>, durability: Durability) -> Result<u64, CommitError> {
+    let mut set = WriteSet::new();
+    set.put(ORDERED, key, value);
+    set.put(INTEGER, &(key.len() as u64).to_be_bytes(), *b"v");
+    set.add_posting(POSTINGS, b"k", key.len() as u64);
+    Ok(store.transaction()?.commit(&set, durability)?.0)
+}
+
+fn has(store: &LmdbStore, key: &[u8]) -> bool {
+    store.snapshot().expect("snapshot").get(ORDERED, key).expect("get").is_some()
+}
+
+#[test]
+fn open_errors_name_the_fault() {
+    let root = directory();
+    let path = root.path();
+    let missing = path.join("missing");
+    let file = path.join("file");
+    fs::write(&file, "x").expect("write");
+    let empty = path.join("empty");
+    fs::create_dir(&empty).expect("mkdir");
+    let garbage = path.join("garbage");
+    fs::create_dir(&garbage).expect("mkdir");
+    fs::write(garbage.join("data.mdb"), vec![7; 3 * PAGE]).expect("write");
+    let reading = LmdbOptions::for_reading();
+    let no_create = LmdbOptions { create: false, ..LmdbOptions::default() };
+    #[expect(clippy::type_complexity, reason = "a table of cases")]
+    let cases: [(&Path, &LmdbOptions, fn(&OpenError) -> bool); 5] = [
+        (&missing, &LmdbOptions::default(), |error| matches!(error, OpenError::Missing { .. })),
+        (&file, &LmdbOptions::default(), |error| matches!(error, OpenError::NotADirectory { .. })),
+        (&empty, &reading, |error| matches!(error, OpenError::NotAStore { .. })),
+        (&empty, &no_create, |error| matches!(error, OpenError::NotAStore { .. })),
+        (&garbage, &LmdbOptions::default(), |error| matches!(error, OpenError::Corrupt { .. })),
+    ];
+    for (path, options, expected) in cases {
+        let error = LmdbStore::open(path, &TABLES, options).expect_err("refused");
+        assert!(expected(&error), "{}: {error:?}", path.display());
+        assert!(error.to_string().contains(&*path.to_string_lossy()), "{error}");
+    }
+    let mut twice = TABLES;
+    twice[1].name = twice[0].name;
+    let error = LmdbStore::open(&empty, &twice, &LmdbOptions::default()).expect_err("refused");
+    assert!(matches!(error, OpenError::Table { .. }), "{error:?}");
+}
+
+#[test]
+fn one_writer_a_directory() {
+    let root = directory();
+    let store = open(root.path()).expect("open");
+    // Another open file description conflicts as another process would.
+    let error = super::open::lock_directory(root.path(), &LmdbOptions::default()).expect_err("locked");
+    assert!(
+        matches!(error, OpenError::InUse { holder: Some(pid), .. } if pid == std::process::id()),
+        "{error:?}"
+    );
+    assert!(matches!(open(root.path()), Err(OpenError::InUse { .. })));
+    drop(store);
+    drop(open(root.path()).expect("free again"));
+}
+
+#[test]
+fn reopened_it_holds_what_it_held() {
+    let root = directory();
+    let store = open(root.path()).expect("open");
+    let last = put(&store, b"a", vec![1; 5000], Durability::Sync).expect("commit");
+    put(&store, b"bb", vec![1], Durability::NoMetaSync).expect("commit");
+    put(&store, b"ccc", vec![1], Durability::Sync).expect("commit");
+    drop(store);
+    let reader = LmdbStore::open(root.path(), &TABLES, &LmdbOptions::for_reading()).expect("open");
+    assert_eq!(reader.commit_counter(), last + 2);
+    assert!(reader.is_read_only());
+    let refused = reader.transaction().map(|_| ());
+    assert!(matches!(refused, Err(CommitError::ReadOnly { after_failed_sync: false })), "{refused:?}");
+    let snapshot = reader.snapshot().expect("snapshot");
+    let scan = snapshot.scan(ORDERED, KeyRange::all(), Direction::Forward).expect("scan");
+    assert_eq!(scan.count(), 3);
+    let second = reader.snapshot().map(|_| ());
+    assert!(matches!(second, Err(ReadError::SnapshotHeld)), "{second:?}");
+}
+
+#[test]
+fn another_format_is_refused() {
+    let root = directory();
+    drop(open(root.path()).expect("open"));
+    rewrite_format(root.path(), 99);
+    for options in [LmdbOptions::default(), LmdbOptions::for_reading()] {
+        let error = LmdbStore::open(root.path(), &TABLES, &options).expect_err("refused");
+        assert!(matches!(error, OpenError::Format { found: 99, supported: 1, .. }), "{error:?}");
+    }
+}
+
+fn rewrite_format(path: &Path, format: u64) {
+    // SAFETY: no other environment of this directory is open.
+    let env = unsafe { heed::EnvOpenOptions::new().max_dbs(9).open(path) }.expect("open");
+    let txn = env.write_txn().expect("begin");
+    let table = env
+        .create_databases_and_commit(txn, |opener, txn| {
+            opener
+                .create_database::<heed::types::Bytes, heed::types::Bytes>(txn, Some("_store"))
+                .map(heed::CommitOrAbort::<_, ()>::Commit)
+        })
+        .expect("commit")
+        .commit()
+        .expect("a table");
+    let mut txn = env.write_txn().expect("begin");
+    table.put(&mut txn, b"format", &format.to_be_bytes()).expect("put");
+    txn.commit().expect("commit");
+}
+
+#[test]
+fn full_is_survived() {
+    let root = directory();
+    let options = LmdbOptions { map_size: 1 << 20, ..LmdbOptions::default() };
+    let store = LmdbStore::open(root.path(), &TABLES, &options).expect("open");
+    put(&store, b"a", vec![1; 1000], Durability::Sync).expect("commit");
+    let before = store.commit_counter();
+    let got = put(&store, b"big", vec![1; 2 << 20], Durability::Sync);
+    assert!(matches!(got, Err(CommitError::Full)), "{got:?}");
+    assert!(!has(&store, b"big"));
+    assert_eq!(store.commit_counter(), before);
+    assert!(!store.is_read_only());
+    put(&store, b"small", vec![1], Durability::Sync).expect("commit");
+    drop(store);
+    // A larger map is all it takes.
+    let store = open(root.path()).expect("open");
+    put(&store, b"big", vec![1; 2 << 20], Durability::Sync).expect("commit");
+    assert!(has(&store, b"a") && has(&store, b"small") && has(&store, b"big"));
+}
+
+/// The two root pages are written in turn. With the newest one torn the store is the one before, whole; with the
+/// pages of a commit that never got its root torn, nothing is missed.
+#[test]
+fn a_torn_write_loses_nothing_acknowledged_before_it() {
+    let root = directory();
+    let store = open(root.path()).expect("open");
+    for length in 1..=40 {
+        put(&store, &vec![b'k'; length], vec![length as u8; 2000], Durability::Sync).expect("commit");
+    }
+    let acknowledged = store.commit_counter();
+    let image = fs::read(root.path().join("data.mdb")).expect("read");
+    put(&store, b"unacknowledged", vec![9; 2000], Durability::Sync).expect("commit");
+    let newer = fs::read(root.path().join("data.mdb")).expect("read");
+    drop(store);
+    // The crash came while the pages of the last commit were on their way: some are there, its root is not.
+    for keep_pages in [0, 1, 2, 3] {
+        let mut torn = newer.clone();
+        torn[..2 * PAGE].copy_from_slice(&image[..2 * PAGE]);
+        for (page, bytes) in torn.chunks_mut(PAGE).enumerate().skip(2) {
+            let old = image.get(page * PAGE..(page + 1) * PAGE);
+            if old.is_none_or(|old| old != bytes) && page % 4 >= keep_pages {
+                let half = bytes.len() / 2;
+                bytes[half..].fill(0xa5);
+            }
+        }
+        check_image(&torn, acknowledged, 40);
+    }
+    // The root itself is torn: its transaction number is written last, so that it still reads as the old one.
+    let mut torn = newer.clone();
+    let slot = usize::from(image[..PAGE] == newer[..PAGE]) * PAGE;
+    torn[slot..slot + PAGE].copy_from_slice(&image[slot..slot + PAGE]);
+    check_image(&torn, acknowledged, 40);
+    check_image(&newer, acknowledged + 1, 41);
+}
+
+fn check_image(image: &[u8], commits: u64, records: usize) {
+    let root = directory();
+    fs::write(root.path().join("data.mdb"), image).expect("write");
+    let store = open(root.path()).expect("open");
+    assert_eq!(store.commit_counter(), commits);
+    {
+        let snapshot = store.snapshot().expect("snapshot");
+        let scan = snapshot.scan(ORDERED, KeyRange::all(), Direction::Forward).expect("scan");
+        let values: Vec<_> = scan.map(|record| record.expect("record")).collect();
+        assert_eq!(values.len(), records);
+        assert!(
+            values.iter().all(|(_, value)| value.len() == 2000 && value.iter().all(|byte| *byte == value[0]))
+        );
+        assert_eq!(snapshot.posting_set(POSTINGS, b"k").expect("set").len() as usize, records.min(40));
+    }
+    put(&store, b"goes on", vec![1], Durability::Sync).expect("commit");
+}
+
+#[test]
+fn a_small_address_space_halves_the_map() {
+    let root = directory();
+    // More than x86-64 and AArch64 give to a process.
+    let options = LmdbOptions { map_size: 1 << 52, ..LmdbOptions::default() };
+    let store = LmdbStore::open(root.path(), &TABLES, &options).expect("open");
+    let map = store.statistics().expect("statistics").map_bytes;
+    assert!((1 << 30..1 << 52).contains(&map), "{map}");
+}
+
+#[test]
+fn a_copy_is_a_store() {
+    let root = directory();
+    let copy = directory();
+    let store = open(root.path()).expect("open");
+    put(&store, b"a", vec![1; 100], Durability::Sync).expect("commit");
+    for compact in [false, true] {
+        let path = copy.path().join("data.mdb");
+        let mut file =
+            fs::File::options().write(true).read(true).create(true).truncate(true).open(path).expect("file");
+        store.copy_to(&mut file, compact).expect("copy");
+        drop(file);
+        assert!(has(&open(copy.path()).expect("open"), b"a"));
+    }
+}

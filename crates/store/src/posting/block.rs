@@ -77,12 +77,13 @@ impl View {
             _ => return Err(corrupt("a posting block of unknown form")),
         };
         let mut position = 0;
-        let count = varint(rest, &mut position).ok_or(corrupt("a posting block ends in its count"))?;
-        let span = varint(rest, &mut position).ok_or(corrupt("a posting block ends in its span"))?;
+        let count =
+            varint(rest, &mut position).ok_or_else(|| corrupt("a posting block ends in its count"))?;
+        let span = varint(rest, &mut position).ok_or_else(|| corrupt("a posting block ends in its span"))?;
         let last = first
             .checked_add(span)
             .filter(|last| *last <= POSTING_ID_MAX)
-            .ok_or(corrupt("a posting block spans too far"))?;
+            .ok_or_else(|| corrupt("a posting block spans too far"))?;
         Ok(Self { first, last, count, form, listed: tag & LISTED != 0, payload: position + 1 })
     }
 
@@ -119,7 +120,7 @@ impl View {
             return None;
         }
         let mut out = BlockBytes::new();
-        preface(Form::Deltas, self.listed, self.count + 1, id - self.first, &mut out);
+        preface(Form::Deltas, self.listed, self.count.checked_add(1)?, id - self.first, &mut out);
         out.extend_from_slice(payload);
         push_varint(gap, &mut out);
         Some(out)
@@ -418,5 +419,83 @@ fn varint(bytes: &[u8], position: &mut usize) -> Option<u64> {
             return Some(value);
         }
         shift += 7;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const T: TableId = TableId(3);
+
+    fn runs_of(ids: &[u64]) -> Vec<Run> {
+        let mut runs: Vec<Run> = Vec::new();
+        for id in ids {
+            match runs.last_mut() {
+                Some(run) if run.last() + 1 == *id => run.length += 1,
+                _ => runs.push(Run { start: *id, length: 1 }),
+            }
+        }
+        runs
+    }
+
+    fn check(ids: &[u64], form: Option<Form>, bytes: usize) {
+        let runs = runs_of(ids);
+        let value = encode(&runs, false);
+        assert_eq!(value.len(), bytes, "{ids:?}");
+        let first = ids.first().copied().expect("an id");
+        let view = View::parse(T, first, &value).expect("a block");
+        if let Some(form) = form {
+            assert_eq!(view.form, form);
+        }
+        let mut back = Vec::new();
+        view.runs(T, &value, &mut back).expect("runs");
+        assert_eq!(back, runs);
+        let mut walk = Ids::new(view);
+        let walked: Vec<u64> = std::iter::from_fn(|| walk.next(&value)).collect();
+        assert_eq!(walked, ids);
+    }
+
+    #[test]
+    fn the_shortest_form_is_taken() {
+        check(&[7], None, 0);
+        check(&[7, 8], Some(Form::Deltas), 4);
+        check(&[7, 1000], Some(Form::Deltas), 6);
+        check(&(100..1_000_000).collect::<Vec<_>>(), Some(Form::Runs), 10);
+        check(
+            &(0..1000).filter(|id| id % 8 < 2 || id % 16 == 5).collect::<Vec<_>>(),
+            Some(Form::Bitmap),
+            130,
+        );
+        check(&(0..400).map(|id| id * 100).collect::<Vec<_>>(), Some(Form::Deltas), 405);
+        check(&[0, POSTING_ID_MAX], Some(Form::Deltas), 22);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 2000, failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn damaged_blocks_are_errors(first: u64, mut value in prop::collection::vec(any::<u8>(), 0..40), min: u64) {
+            // Most bytes of a block are small.
+            if let Some(tag) = value.first_mut() {
+                *tag = (*tag % 4) | (*tag & LISTED);
+            }
+            let Ok(view) = View::parse(T, first, &value) else { return Ok(()) };
+            let mut runs = Vec::new();
+            if view.runs(T, &value, &mut runs).is_ok() {
+                prop_assert!(runs.windows(2).all(|pair| pair[0].last() < pair[1].start));
+            }
+            let mut walk = Ids::new(view);
+            let mut before = None;
+            for _ in 0..1000 {
+                let Some(id) = walk.next(&value) else { break };
+                prop_assert!(before.is_none_or(|before| before < id));
+                before = Some(id);
+            }
+            prop_assert!(Ids::new(view).seek(&value, min).is_none_or(|id| id >= min));
+            prop_assert!(view.appended(&value, min).is_none_or(|block| block.len() <= BLOCK_BYTES_MAX));
+        }
     }
 }

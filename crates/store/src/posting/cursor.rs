@@ -16,9 +16,12 @@ pub struct BlockCursor<'a, R> {
     source: &'a R,
     table: TableId,
     key: Key,
-    block: Option<(Ids, Cow<'a, [u8]>)>,
+    block: Option<Loaded<'a>>,
     current: Option<u64>,
 }
+
+/// A walk over a block, and the block's bytes.
+type Loaded<'a> = (Ids, Cow<'a, [u8]>);
 
 impl<R> std::fmt::Debug for BlockCursor<'_, R> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -56,7 +59,7 @@ impl<'a, R: OrderedRead> BlockCursor<'a, R> {
         Ok(())
     }
 
-    fn own(&self, found: &[u8], value: Cow<'a, [u8]>) -> Result<Option<(Ids, Cow<'a, [u8]>)>, ReadError> {
+    fn own(&self, found: &[u8], value: Cow<'a, [u8]>) -> Result<Option<Loaded<'a>>, ReadError> {
         match own_block(&self.key, found) {
             Some(first) if first <= POSTING_ID_MAX => {
                 let view = View::parse(self.table, first, &value)?;

@@ -77,8 +77,8 @@ impl<W: OrderedWrite> List<'_, W> {
                 let mut runs = Vec::new();
                 change(&[], rest, &mut runs);
                 let added = self.write_blocks(&runs, PAYLOAD_BYTES_MAX as u64, true)?;
-                header.blocks += added.blocks;
-                header.ids += added.ids;
+                header.blocks = header.blocks.saturating_add(added.blocks);
+                header.ids = header.ids.saturating_add(added.ids);
                 break;
             };
             let own = self.edits_of(&block, rest)?;
@@ -115,7 +115,7 @@ impl<W: OrderedWrite> List<'_, W> {
         if let [(id, true)] = edits
             && let Some(value) = block.view.appended(&block.value, *id)
         {
-            header.ids += 1;
+            header.ids = header.ids.saturating_add(1);
             return self.target.write(self.table, &block_key(self.key, block.view.first), &value);
         }
         let mut runs = self.changed_runs(&block, edits)?;
@@ -127,40 +127,38 @@ impl<W: OrderedWrite> List<'_, W> {
             self.join_neighbour(&mut runs, &mut before)?;
         }
         let after = self.write_blocks(&runs, limit, true)?;
-        header.blocks = (header.blocks + after.blocks).saturating_sub(before.blocks);
-        header.ids = (header.ids + after.ids).saturating_sub(before.ids);
+        header.blocks = header.blocks.saturating_add(after.blocks).saturating_sub(before.blocks);
+        header.ids = header.ids.saturating_add(after.ids).saturating_sub(before.ids);
         Ok(())
     }
 
-    /// Takes the ids of a neighbouring block in, if both together are short.
+    /// Takes the ids of a neighbouring block in, if both together are short. The one before comes first: where many
+    /// ids are removed in order, it has shrunk already.
     fn join_neighbour(&mut self, runs: &mut Vec<Run>, before: &mut Header) -> Result<(), CommitError> {
         let (Some(first), Some(last)) = (runs.first().copied(), runs.last().copied()) else { return Ok(()) };
-        let next = match last.last().checked_add(1) {
-            Some(id) => self.block_from(id)?,
+        let left = match first.start.checked_sub(1) {
+            Some(id) => self.block_around(id)?,
             None => None,
         };
-        let neighbour = match (next, first.start.checked_sub(1)) {
-            (Some(next), _) => Some(next),
-            (None, Some(id)) => self.block_around(id)?,
-            (None, None) => None,
-        };
-        let Some(neighbour) = neighbour else { return Ok(()) };
-        let other = self.runs_of(&neighbour)?;
-        let mut joined = Vec::with_capacity(runs.len() + other.len());
-        let (left, right) =
-            if neighbour.view.first > last.last() { (&*runs, &other) } else { (&other, &*runs) };
-        for run in left.iter().chain(right) {
-            push_run(&mut joined, *run);
+        if let Some(left) = left {
+            let mut joined = self.runs_of(&left)?;
+            runs.iter().for_each(|run| push_run(&mut joined, *run));
+            if payload_bytes(&joined) <= JOINED_BYTES_MAX as u64 {
+                // The block being changed may still stand, and the joined one does not begin there.
+                self.target.erase(self.table, &block_key(self.key, first.start))?;
+                take_in(&left, joined, runs, before);
+                return Ok(());
+            }
         }
-        if payload_bytes(&joined) > JOINED_BYTES_MAX as u64 {
-            return Ok(());
+        if let Some(right) = self.block_from(last.last() + 1)? {
+            let mut joined = runs.clone();
+            self.runs_of(&right)?.iter().for_each(|run| push_run(&mut joined, *run));
+            if payload_bytes(&joined) <= JOINED_BYTES_MAX as u64 {
+                self.target.erase(self.table, &block_key(self.key, right.view.first))?;
+                take_in(&right, joined, runs, before);
+                return Ok(());
+            }
         }
-        self.target.erase(self.table, &block_key(self.key, neighbour.view.first))?;
-        // The block being changed may still stand where the joined one does not begin.
-        self.target.erase(self.table, &block_key(self.key, first.start))?;
-        before.blocks += 1;
-        before.ids += neighbour.view.count;
-        *runs = joined;
         Ok(())
     }
 
@@ -236,6 +234,12 @@ impl<W: OrderedWrite> List<'_, W> {
             _ => Ok(None),
         }
     }
+}
+
+fn take_in(neighbour: &Block, joined: Vec<Run>, runs: &mut Vec<Run>, before: &mut Header) {
+    before.blocks += 1;
+    before.ids += neighbour.view.count;
+    *runs = joined;
 }
 
 /// How long the pieces of a changed block may be: full where it grew at its end (ids ascend, so the left piece stays

@@ -7,6 +7,7 @@ use super::block::{Header, View};
 use super::{HEADER_ID, block_key, header, own_block, split_block_key, storable};
 use crate::error::ReadError;
 use crate::ordered::OrderedRead;
+use crate::store::KeyCount;
 use crate::table::{Direction, KeyRange, TableId};
 use crate::write_set::Key;
 
@@ -70,7 +71,7 @@ impl<'a, R: OrderedRead> KeyScan<'a, R> {
         Ok(None)
     }
 
-    fn advance(&mut self) -> Result<Option<(Cow<'a, [u8]>, u64)>, ReadError> {
+    fn advance(&mut self) -> Result<Option<KeyCount<'a>>, ReadError> {
         loop {
             let Some((block, value)) = self.records.as_mut().and_then(Iterator::next).transpose()? else {
                 return Ok(None);
@@ -133,7 +134,7 @@ fn cut(block: Cow<'_, [u8]>, length: usize) -> Cow<'_, [u8]> {
 }
 
 impl<'a, R: OrderedRead> Iterator for KeyScan<'a, R> {
-    type Item = Result<(Cow<'a, [u8]>, u64), ReadError>;
+    type Item = Result<KeyCount<'a>, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
         let item = self.advance().transpose();

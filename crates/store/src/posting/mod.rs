@@ -10,8 +10,6 @@ mod cursor;
 mod edit;
 mod keys;
 mod load;
-#[cfg(test)]
-mod tests;
 
 pub use cursor::BlockCursor;
 pub use keys::KeyScan;

@@ -1,0 +1,76 @@
+//! The contract suite over every engine.
+
+use larix_store::contract::{self, Step, TABLES};
+use larix_store::fault::{FaultPlan, FaultStore};
+use larix_store::lmdb::{LmdbOptions, LmdbStore};
+use larix_store::memory::MemoryStore;
+use proptest::prelude::*;
+use tempfile::TempDir;
+
+fn lmdb() -> (LmdbStore, TempDir) {
+    let directory = TempDir::new().expect("a temporary directory");
+    let store = LmdbStore::open(directory.path(), &TABLES, &LmdbOptions::default()).expect("open");
+    (store, directory)
+}
+
+fn memory() -> (MemoryStore, ()) {
+    (MemoryStore::new(&TABLES).expect("open"), ())
+}
+
+#[test]
+fn memory_keeps_the_contract() {
+    contract::run(memory);
+}
+
+#[test]
+fn lmdb_keeps_the_contract() {
+    contract::run(lmdb);
+}
+
+#[test]
+fn fault_over_memory_keeps_the_contract() {
+    contract::run(|| (FaultStore::new(memory().0, FaultPlan::new()), ()));
+}
+
+#[test]
+fn fault_over_lmdb_keeps_the_contract() {
+    contract::run(|| {
+        let (store, directory) = lmdb();
+        (FaultStore::new(store, FaultPlan::new()), directory)
+    });
+}
+
+fn step() -> impl Strategy<Value = Step> {
+    let ids = || (0..9u8, 0..4000u16, 0..96u16, 1..1500u16);
+    prop_oneof![
+        (0..24u8, any::<u8>()).prop_map(|(key, value)| Step::Put { key, value }),
+        (0..24u8).prop_map(|key| Step::Delete { key }),
+        (0..24u8, any::<u8>()).prop_map(|(id, value)| Step::PutInteger { id, value }),
+        (0..24u8).prop_map(|id| Step::DeleteInteger { id }),
+        ids().prop_map(|(key, first, stride, count)| Step::Add { key, first, stride, count }),
+        ids().prop_map(|(key, first, stride, count)| Step::Remove { key, first, stride, count }),
+        (0..9u8, 0..4000u16).prop_map(|(key, first)| Step::Add { key, first, stride: 0, count: 1 }),
+        (0..9u8, 0..4000u16).prop_map(|(key, first)| Step::Remove { key, first, stride: 0, count: 1 }),
+    ]
+}
+
+fn groups() -> impl Strategy<Value = Vec<Vec<Vec<Step>>>> {
+    let operation = prop::collection::vec(step(), 1..6);
+    let group = prop::collection::vec(operation, 1..4);
+    prop::collection::vec(group, 1..8)
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn memory_follows_the_model(groups in groups()) {
+        contract::replay(&memory().0, &groups);
+    }
+
+    #[test]
+    fn lmdb_follows_the_model(groups in groups()) {
+        let (store, _directory) = lmdb();
+        contract::replay(&store, &groups);
+    }
+}
