@@ -2,6 +2,20 @@
 
 pub mod access;
 pub mod controls;
+pub mod catalog;
 pub mod csn;
+pub mod database;
+pub mod entry;
+pub mod fault;
+pub mod index;
 pub mod password;
+pub mod plan;
+pub mod search;
+pub mod tables;
 pub mod time;
+pub mod tree;
+
+pub use catalog::{Catalog, CatalogEdit};
+pub use database::{Database, DatabaseSettings, Limits, Suffix, View};
+pub use entry::{AttributeNumber, Entry, EntryAttribute, EntryId, EntryReader, EntrySource, EntryView};
+pub use fault::Fault;

@@ -1,0 +1,263 @@
+//! The catalog: attribute descriptions by number, and which indexes each number has.
+//!
+//! Numbers are given in the change's own transaction and never change. A [`Catalog`] is immutable; the writer extends
+//! a copy through [`CatalogEdit`] and publishes it before the commit becomes visible, so that a reader who takes its
+//! snapshot first and the catalog second always knows every number that it meets.
+
+use std::fmt;
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use larix_schema::{AttributeDescription, AttributeTypeId, MatchingRule, Schema};
+use larix_store::{Direction, KeyRange, ReadError, Snapshot, WriteSet};
+use smallvec::SmallVec;
+
+use crate::entry::AttributeNumber;
+use crate::entry::record::digest;
+use crate::index::{IndexConfig, Kinds};
+use crate::tables::ATTRIBUTES;
+
+/// One numbered attribute description.
+#[derive(Clone, Debug)]
+pub struct CatalogRow {
+    pub number: AttributeNumber,
+    /// The description as it is shown: the type's name and its options.
+    pub text: Box<str>,
+    /// `None` when the schema no longer has the type: such values are kept and shown, but not searched.
+    pub description: Option<AttributeDescription>,
+    /// Kinds that the index lines ask for.
+    pub wanted: Kinds,
+    /// Kinds whose postings are complete.
+    pub built: Kinds,
+    pub equality: Option<&'static MatchingRule>,
+    pub substring: Option<&'static MatchingRule>,
+    /// Whether superior classes count as values: the attribute is objectClass.
+    pub classes: bool,
+    pub operational: bool,
+}
+
+impl CatalogRow {
+    /// Tells apart what keys were made with.
+    fn rules(&self) -> [u8; 4] {
+        let oid = |rule: Option<&'static MatchingRule>| rule.map_or("", |rule| rule.oid);
+        let text = format!("{NORMALIZATION} {} {}", oid(self.equality), oid(self.substring));
+        let [a, b, c, d, ..] = digest(text.as_bytes());
+        [a, b, c, d]
+    }
+
+    /// Kinds that a search may use.
+    pub fn usable(&self) -> Kinds {
+        self.wanted.and(self.built)
+    }
+}
+
+/// Raised when any matching rule normalizes otherwise than before, or keys are made otherwise: all indexes are rebuilt.
+const NORMALIZATION: u32 = 1;
+
+/// Numbers of the descriptions that one description covers.
+pub type Numbers = SmallVec<[AttributeNumber; 4]>;
+
+/// All numbered attribute descriptions of a database.
+#[derive(Clone, Debug, Default)]
+pub struct Catalog {
+    rows: Vec<CatalogRow>,
+    by_description: HashMap<AttributeDescription, AttributeNumber>,
+    by_type: HashMap<AttributeTypeId, Numbers>,
+    /// Rows from here on are not stored yet.
+    stored: usize,
+    config: IndexConfig,
+}
+
+/// The stored catalog cannot be read.
+#[derive(Debug)]
+pub enum CatalogError {
+    Read(ReadError),
+    Damaged { key: Vec<u8> },
+}
+
+impl fmt::Display for CatalogError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => error.fmt(f),
+            Self::Damaged { key } => write!(f, "catalog row {key:?} is damaged"),
+        }
+    }
+}
+
+impl std::error::Error for CatalogError {}
+
+impl From<ReadError> for CatalogError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
+
+impl Catalog {
+    /// Reads the stored rows and binds them to the schema and the index lines.
+    pub fn load(
+        snapshot: &impl Snapshot,
+        schema: &Schema,
+        config: IndexConfig,
+    ) -> Result<Self, CatalogError> {
+        let mut catalog = Self { config, ..Self::default() };
+        for row in snapshot.scan(ATTRIBUTES, KeyRange::all(), Direction::Forward)? {
+            let (key, value) = row?;
+            let damaged = || CatalogError::Damaged { key: key.to_vec() };
+            let number = u32::from_be_bytes(key.as_ref().try_into().map_err(|_| damaged())?);
+            let (built, rest) = value.split_first().ok_or_else(damaged)?;
+            let (rules, text) = rest.split_first_chunk::<4>().ok_or_else(damaged)?;
+            let text = std::str::from_utf8(text).map_err(|_| damaged())?;
+            if number as usize != catalog.rows.len() {
+                return Err(damaged());
+            }
+            let number = catalog.push(schema, text, schema.describe(text).ok(), Kinds(*built));
+            if catalog.row(number).is_some_and(|row| row.rules() != *rules) {
+                // The keys were made by other rules.
+                catalog.set_built(number, Kinds::NONE);
+            }
+        }
+        catalog.stored = catalog.rows.len();
+        Ok(catalog)
+    }
+
+    /// The same numbers, bound to another schema or other index lines.
+    pub fn rebound(&self, schema: &Schema, config: IndexConfig) -> Self {
+        let mut catalog = Self { config, stored: self.stored, ..Self::default() };
+        for row in &self.rows {
+            catalog.push(schema, &row.text, schema.describe(&row.text).ok(), row.built);
+        }
+        catalog
+    }
+
+    pub fn rows(&self) -> &[CatalogRow] {
+        &self.rows
+    }
+
+    pub fn row(&self, number: AttributeNumber) -> Option<&CatalogRow> {
+        self.rows.get(number.0 as usize)
+    }
+
+    /// The name under which an attribute is answered.
+    pub fn text(&self, number: AttributeNumber) -> &str {
+        self.row(number).map_or("", |row| &row.text)
+    }
+
+    /// The number of exactly this description, if any entry ever had it.
+    pub fn number(&self, description: &AttributeDescription) -> Option<AttributeNumber> {
+        self.by_description.get(description).copied()
+    }
+
+    /// The numbers of the description and of all its subtypes and with more options (RFC 4512 section 2.5.2).
+    pub fn covered(&self, schema: &Schema, description: &AttributeDescription) -> Numbers {
+        let mut numbers = Numbers::new();
+        for subtype in schema.subtypes(description.attribute) {
+            for number in self.by_type.get(subtype).into_iter().flatten() {
+                let covered = self
+                    .row(*number)
+                    .and_then(|row| row.description.as_ref())
+                    .is_some_and(|other| other.is_subdescription_of(schema, description));
+                if covered {
+                    numbers.push(*number);
+                }
+            }
+        }
+        numbers
+    }
+
+    /// Marks kinds as complete (after a rebuild) or not; [`Self::write_row`] stores that.
+    pub fn set_built(&mut self, number: AttributeNumber, built: Kinds) {
+        if let Some(row) = self.rows.get_mut(number.0 as usize) {
+            row.built = built;
+        }
+    }
+
+    /// Rows whose wanted indexes are not complete.
+    pub fn stale(&self) -> impl Iterator<Item = &CatalogRow> {
+        self.rows.iter().filter(|row| !row.built.has(row.wanted))
+    }
+
+    /// Stores a row again, after [`Self::set_built`].
+    pub fn write_row(&self, number: AttributeNumber, set: &mut WriteSet) {
+        self.row(number).into_iter().for_each(|row| write_row(row, set));
+    }
+
+    fn push(
+        &mut self,
+        schema: &Schema,
+        text: &str,
+        description: Option<AttributeDescription>,
+        built: Kinds,
+    ) -> AttributeNumber {
+        let number = AttributeNumber(self.rows.len() as u32);
+        let wanted = description.as_ref().map_or(Kinds::NONE, |d| self.config.kinds(schema, d));
+        let attribute = description.as_ref().map(|d| schema.attribute(d.attribute));
+        if let Some(description) = &description {
+            self.by_description.insert(description.clone(), number);
+            self.by_type.entry(description.attribute).or_default().push(number);
+        }
+        self.rows.push(CatalogRow {
+            number,
+            text: text.into(),
+            wanted,
+            built,
+            equality: attribute.and_then(|a| a.equality),
+            substring: attribute.and_then(|a| a.substring),
+            classes: attribute.is_some_and(|a| a.oid == larix_proto::oid::OBJECT_CLASS_ATTRIBUTE),
+            operational: attribute.is_some_and(|a| a.is_operational()),
+            description,
+        });
+        number
+    }
+}
+
+/// A catalog being extended by a group of writes. Cheap while nothing is new.
+#[derive(Debug)]
+pub struct CatalogEdit {
+    catalog: Arc<Catalog>,
+}
+
+impl CatalogEdit {
+    pub fn new(catalog: Arc<Catalog>) -> Self {
+        Self { catalog }
+    }
+
+    pub fn catalog(&self) -> &Arc<Catalog> {
+        &self.catalog
+    }
+
+    /// The number of a description, given now if it has none. No entry has it yet, so its indexes are complete.
+    pub fn number(&mut self, schema: &Schema, description: &AttributeDescription) -> AttributeNumber {
+        if let Some(number) = self.catalog.number(description) {
+            return number;
+        }
+        let catalog = Arc::make_mut(&mut self.catalog);
+        let text = description.to_text(schema);
+        let number = catalog.push(schema, &text, Some(description.clone()), Kinds::NONE);
+        let wanted = catalog.config.kinds(schema, description);
+        catalog.set_built(number, wanted);
+        number
+    }
+
+    /// Adds the rows that are not stored yet to the group's write set.
+    pub fn write_new(&self, set: &mut WriteSet) {
+        self.catalog.rows.iter().skip(self.catalog.stored).for_each(|row| write_row(row, set));
+    }
+
+    /// The catalog to publish when the group has been committed; `None` when nothing is new. Publish
+    /// [`Self::catalog`] before the commit and this after it; after a failed commit neither is wrong.
+    pub fn committed(mut self) -> Option<Arc<Catalog>> {
+        if self.catalog.stored == self.catalog.rows.len() {
+            return None;
+        }
+        let catalog = Arc::make_mut(&mut self.catalog);
+        catalog.stored = catalog.rows.len();
+        Some(self.catalog)
+    }
+}
+
+fn write_row(row: &CatalogRow, set: &mut WriteSet) {
+    let mut value = vec![row.built.0];
+    value.extend_from_slice(&row.rules());
+    value.extend_from_slice(row.text.as_bytes());
+    set.put(ATTRIBUTES, &row.number.0.to_be_bytes(), value);
+}

@@ -1,0 +1,351 @@
+//! A database: a store, and what is known about it while it is open.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use arc_swap::ArcSwap;
+use larix_schema::{NormalDn, Schema};
+use larix_store::{CommitError, Durability, ReadError, Snapshot, Store, Transaction, WriteSet};
+
+use crate::catalog::{Catalog, CatalogError};
+use crate::entry::{EntryId, EntryReader, EntryView};
+use crate::fault::Fault;
+use crate::index::IndexConfig;
+use crate::tables::{ENTRIES, FORMAT, META, meta};
+use crate::time::RandomSource;
+use crate::tree::{self, Names};
+
+/// A naming context of a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suffix {
+    pub normal: NormalDn,
+    /// The DN as it was configured.
+    pub text: String,
+}
+
+/// What the configuration says about a database. Replaced as a whole.
+#[derive(Clone, Debug, Default)]
+pub struct DatabaseSettings {
+    pub suffixes: Vec<Suffix>,
+    pub root_dn: Option<NormalDn>,
+    /// The root DN as it was configured.
+    pub root_dn_text: String,
+    /// Clear or hashed.
+    pub root_password: Option<Vec<u8>>,
+    pub index: IndexConfig,
+    pub read_only: bool,
+    /// `subordinate`: glued below the database of a superior suffix.
+    pub subordinate: bool,
+    pub hidden: bool,
+    pub limits: Limits,
+    /// Alias hops allowed in one dereference.
+    pub max_deref_depth: u32,
+    /// Where writes are referred to when this is a replica.
+    pub update_referrals: Vec<String>,
+    pub last_modified: bool,
+    pub durability_relaxed: bool,
+}
+
+/// Limits of one search, under OpenLDAP's names (`limits`, `sizelimit`, `timelimit`); `None` is no limit.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Entries when the client asks for no limit.
+    pub size_soft: Option<u32>,
+    pub size_hard: HardLimit,
+    /// Candidates above which a search is refused (adminLimitExceeded).
+    pub size_unchecked: Option<u32>,
+    /// Entries of one page (`size.pr`).
+    pub size_page: Option<u32>,
+    /// Entries of all pages together (`size.prtotal`).
+    pub size_total: PagedTotal,
+    /// Paged results do not tell the number of candidates.
+    pub no_estimate: bool,
+    /// Seconds when the client asks for no limit.
+    pub time_soft: Option<u32>,
+    pub time_hard: HardLimit,
+}
+
+/// What a client may ask for at most.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum HardLimit {
+    /// The soft limit; asking for more gives that.
+    #[default]
+    Soft,
+    Unlimited,
+    /// Asking for more is an error.
+    Count(u32),
+}
+
+/// How many entries paged results may give in all (`size.prtotal`).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum PagedTotal {
+    /// As many as a search without pages.
+    Hard,
+    Unlimited,
+    Disabled,
+    Count(u32),
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            size_soft: Some(500),
+            size_hard: HardLimit::Soft,
+            size_unchecked: None,
+            size_page: None,
+            size_total: PagedTotal::Hard,
+            no_estimate: false,
+            time_soft: Some(3600),
+            time_hard: HardLimit::Soft,
+        }
+    }
+}
+
+impl Limits {
+    pub const UNLIMITED: Self = Self {
+        size_soft: None,
+        size_hard: HardLimit::Unlimited,
+        size_unchecked: None,
+        size_page: None,
+        size_total: PagedTotal::Unlimited,
+        no_estimate: false,
+        time_soft: None,
+        time_hard: HardLimit::Unlimited,
+    };
+}
+
+/// Why a database could not be opened on its store.
+#[derive(Debug)]
+pub enum DatabaseOpenError {
+    Read(ReadError),
+    Commit(CommitError),
+    Catalog(CatalogError),
+    Format { found: Vec<u8> },
+    /// Nothing was ever stored and the store cannot be written.
+    Empty,
+}
+
+impl fmt::Display for DatabaseOpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => error.fmt(f),
+            Self::Commit(error) => error.fmt(f),
+            Self::Catalog(error) => error.fmt(f),
+            Self::Format { found } => write!(f, "disk format {found:?} is not {FORMAT}"),
+            Self::Empty => f.write_str("the database is empty and opened for reading only"),
+        }
+    }
+}
+
+impl std::error::Error for DatabaseOpenError {}
+
+impl From<ReadError> for DatabaseOpenError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
+
+impl From<CommitError> for DatabaseOpenError {
+    fn from(error: CommitError) -> Self {
+        Self::Commit(error)
+    }
+}
+
+impl From<CatalogError> for DatabaseOpenError {
+    fn from(error: CatalogError) -> Self {
+        Self::Catalog(error)
+    }
+}
+
+/// An open database.
+#[derive(Debug)]
+pub struct Database<S> {
+    store: S,
+    /// Tells databases of this process apart.
+    instance: u64,
+    schema: ArcSwap<Schema>,
+    catalog: ArcSwap<Catalog>,
+    settings: ArcSwap<DatabaseSettings>,
+    cookie_secret: [u8; COOKIE_SECRET_LENGTH],
+}
+
+pub const COOKIE_SECRET_LENGTH: usize = 32;
+
+static INSTANCES: AtomicU64 = AtomicU64::new(1);
+
+impl<S: Store> Database<S> {
+    /// Opens the database on a store with [`crate::tables::TABLES`]; an empty store is initialised.
+    ///
+    /// Indexes that the lines no longer want are forgotten here; those that they want and that are not complete are
+    /// not used before [`crate::check::rebuild`] has run ([`Catalog::stale`] tells).
+    pub fn open(
+        store: S,
+        schema: Arc<Schema>,
+        settings: DatabaseSettings,
+        random: &dyn RandomSource,
+    ) -> Result<Self, DatabaseOpenError> {
+        let (catalog, cookie_secret) = if store.is_read_only() {
+            let snapshot = store.snapshot()?;
+            check_format(&snapshot)?;
+            let secret = read_secret(&snapshot)?.ok_or(DatabaseOpenError::Empty)?;
+            (Catalog::load(&snapshot, &schema, settings.index.clone())?, secret)
+        } else {
+            prepare(&store, &schema, &settings, random)?
+        };
+        Ok(Self {
+            store,
+            instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
+            schema: ArcSwap::new(schema),
+            catalog: ArcSwap::from_pointee(catalog),
+            settings: ArcSwap::from_pointee(settings),
+            cookie_secret,
+        })
+    }
+
+    pub fn store(&self) -> &S {
+        &self.store
+    }
+
+    pub fn instance(&self) -> u64 {
+        self.instance
+    }
+
+    pub fn schema(&self) -> Arc<Schema> {
+        self.schema.load_full()
+    }
+
+    /// Take it after the snapshot: then it knows every number in there.
+    pub fn catalog(&self) -> Arc<Catalog> {
+        self.catalog.load_full()
+    }
+
+    pub fn settings(&self) -> Arc<DatabaseSettings> {
+        self.settings.load_full()
+    }
+
+    pub fn cookie_secret(&self) -> &[u8; COOKIE_SECRET_LENGTH] {
+        &self.cookie_secret
+    }
+
+    /// Publishes a catalog that has more numbers: before the commit that stores the first entry with them.
+    pub fn publish_catalog(&self, catalog: Arc<Catalog>) {
+        self.catalog.store(catalog);
+    }
+
+    /// Publishes an extended schema. The writer must not be in the middle of a group.
+    pub fn publish_schema(&self, schema: Arc<Schema>) {
+        let catalog = self.catalog().rebound(&schema, self.settings().index.clone());
+        self.schema.store(schema);
+        self.catalog.store(Arc::new(catalog));
+    }
+
+    /// Publishes other settings. The writer must not be in the middle of a group.
+    pub fn publish_settings(&self, settings: DatabaseSettings) {
+        let catalog = self.catalog().rebound(&self.schema(), settings.index.clone());
+        self.settings.store(Arc::new(settings));
+        self.catalog.store(Arc::new(catalog));
+    }
+
+    /// The suffix at or above the DN.
+    pub fn suffix_of(&self, dn: &NormalDn) -> Option<Suffix> {
+        let settings = self.settings.load();
+        settings.suffixes.iter().find(|s| s.normal == *dn || dn.is_descendant_of(&s.normal)).cloned()
+    }
+
+    /// A consistent view with everything that reading takes.
+    pub fn view<'s, N: Snapshot>(&self, snapshot: &'s N) -> Result<View<'s, N>, Fault> {
+        Ok(View {
+            names: Names::new(snapshot, self.instance)?,
+            snapshot,
+            schema: self.schema(),
+            catalog: self.catalog(),
+            settings: self.settings(),
+        })
+    }
+}
+
+/// A snapshot of a database, and the schema, catalog and settings to read it with.
+#[derive(Clone, Debug)]
+pub struct View<'s, N> {
+    pub snapshot: &'s N,
+    pub schema: Arc<Schema>,
+    pub catalog: Arc<Catalog>,
+    pub settings: Arc<DatabaseSettings>,
+    pub names: Names<'s, N>,
+}
+
+impl<'s, N: Snapshot> View<'s, N> {
+    /// Looks up a DN in the suffix that it belongs to; `None` when it belongs to none.
+    pub fn resolve(&self, dn: &NormalDn) -> Result<Option<tree::Resolved>, Fault> {
+        let suffix = self.settings.suffixes.iter().find(|s| s.normal == *dn || dn.is_descendant_of(&s.normal));
+        suffix.map(|suffix| tree::resolve(self.snapshot, &suffix.normal, dn)).transpose()
+    }
+
+    /// The record of an entry.
+    pub fn record(&self, id: EntryId) -> Result<Option<std::borrow::Cow<'s, [u8]>>, Fault> {
+        Ok(self.snapshot.get(ENTRIES, &id.to_bytes())?)
+    }
+
+    /// A record read in place.
+    pub fn reader<'a>(&'a self, id: EntryId, record: &'a [u8]) -> Result<EntryReader<'a, N>, Fault> {
+        Ok(EntryReader::new(self.snapshot, &self.schema, &self.catalog, EntryView::parse(id, record)?))
+    }
+
+    /// The DN of an entry as it is shown.
+    pub fn dn(&self, entry: &EntryView<'_>) -> Result<String, Fault> {
+        let mut dn = String::new();
+        self.names.append_dn(entry, &mut dn)?;
+        Ok(dn)
+    }
+}
+
+fn check_format(snapshot: &impl Snapshot) -> Result<bool, DatabaseOpenError> {
+    match snapshot.get(META, meta::FORMAT)? {
+        None => Ok(false),
+        Some(found) if *found == FORMAT.to_be_bytes() => Ok(true),
+        Some(found) => Err(DatabaseOpenError::Format { found: found.into_owned() }),
+    }
+}
+
+fn read_secret(snapshot: &impl Snapshot) -> Result<Option<[u8; COOKIE_SECRET_LENGTH]>, DatabaseOpenError> {
+    let secret = snapshot.get(META, meta::COOKIE_SECRET)?;
+    Ok(secret.and_then(|secret| secret.as_ref().try_into().ok()))
+}
+
+/// Brings a writable store up to what the settings say.
+fn prepare<S: Store>(
+    store: &S,
+    schema: &Schema,
+    settings: &DatabaseSettings,
+    random: &dyn RandomSource,
+) -> Result<(Catalog, [u8; COOKIE_SECRET_LENGTH]), DatabaseOpenError> {
+    let transaction = store.transaction()?;
+    let mut set = WriteSet::new();
+    if !check_format(&transaction)? {
+        set.put(META, meta::FORMAT, FORMAT.to_be_bytes());
+    }
+    let secret = match read_secret(&transaction)? {
+        Some(secret) => secret,
+        None => {
+            let mut secret = [0; COOKIE_SECRET_LENGTH];
+            random.fill(&mut secret);
+            set.put(META, meta::COOKIE_SECRET, secret);
+            secret
+        }
+    };
+    let mut catalog = Catalog::load(&transaction, schema, settings.index.clone())?;
+    let rows: Vec<_> = catalog.rows().iter().map(|row| (row.number, row.built, row.wanted)).collect();
+    for (number, built, wanted) in rows {
+        // Postings of a kind that is no longer wanted are not maintained from now on.
+        let kept = built.and(wanted);
+        if kept != built {
+            catalog.set_built(number, kept);
+            catalog.write_row(number, &mut set);
+        }
+    }
+    if !set.is_empty() {
+        transaction.commit(&set, Durability::Sync)?;
+    }
+    Ok((catalog, secret))
+}

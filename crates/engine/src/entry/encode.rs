@@ -1,0 +1,194 @@
+//! From an owned entry to a write set: record, blobs, large sets. The tree and the indexes are the caller's.
+
+use larix_schema::Schema;
+use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
+
+use super::record::{
+    DIGEST_LENGTH, EntryView, Form, INLINE_COUNT_LIMIT, RecordFlags, RecordWriter, StoredValue,
+};
+use super::{AttributeNumber, Entry, EntryAttribute, EntryId, LargeValues, values};
+use crate::catalog::{Catalog, CatalogEdit};
+use crate::fault::Fault;
+use crate::tables::{BLOBS, ENTRIES, VALUES};
+
+/// Where an entry stands.
+#[derive(Copy, Clone, Debug)]
+pub struct Placement<'a> {
+    pub id: EntryId,
+    pub parent: EntryId,
+    /// The RDN as it is shown; of a suffix, its whole DN.
+    pub rdn: &'a str,
+    /// The normalized RDN; of a suffix, its whole normalized DN.
+    pub normal_rdn: &'a [u8],
+}
+
+/// Stores `entry`. `old` is the record that it replaces; its blobs and large sets that are no longer used go.
+pub fn store<S: Snapshot>(
+    set: &mut WriteSet,
+    snapshot: &S,
+    schema: &Schema,
+    catalog: &mut CatalogEdit,
+    place: Placement<'_>,
+    old: Option<&EntryView<'_>>,
+    entry: &Entry,
+) -> Result<(), Fault> {
+    let mut writer =
+        RecordWriter::new(place.parent, place.rdn, place.normal_rdn, flags(schema, entry));
+    let mut blobs: Vec<([u8; DIGEST_LENGTH], &[u8])> = Vec::new();
+    for attribute in entry.attributes.iter().filter(|a| a.count() > 0) {
+        let number = catalog.number(schema, &attribute.description);
+        let stored = match old {
+            Some(old) => old.get(number)?.is_some_and(|values| values.form() == Form::Large),
+            None => false,
+        };
+        if let Some(changes) = &attribute.large {
+            change_large(set, place.id, number, changes);
+            writer.large_attribute(number, changes.count());
+        } else if let Some(members) = large_members(schema, catalog.catalog(), number, attribute) {
+            if stored {
+                clear_large(set, snapshot, place.id, number)?;
+            }
+            writer.large_attribute(number, members.len() as u64);
+            for (member, value) in members {
+                set.put(VALUES, &values::set_key(place.id, number, &member), value);
+            }
+        } else {
+            if stored {
+                clear_large(set, snapshot, place.id, number)?;
+            }
+            let inline = attribute.values.iter().map(Vec::as_slice);
+            writer.attribute(number, inline, |digest, value| blobs.push((digest, value)));
+        }
+    }
+    if let Some(old) = old.filter(|old| old.flags().has(RecordFlags::OUTSIDE)) {
+        clear_unused(set, snapshot, catalog.catalog(), old, entry, &mut blobs)?;
+    }
+    for (digest, value) in blobs {
+        set.put(BLOBS, &values::blob_key(place.id, &digest), value);
+    }
+    set.put(ENTRIES, &place.id.to_bytes(), writer.finish());
+    Ok(())
+}
+
+/// Removes the record and all that lives outside of it.
+pub fn remove<S: Snapshot>(set: &mut WriteSet, snapshot: &S, old: &EntryView<'_>) -> Result<(), Fault> {
+    set.delete(ENTRIES, &old.id().to_bytes());
+    if old.flags().has(RecordFlags::OUTSIDE) {
+        for table in [VALUES, BLOBS] {
+            for row in snapshot.scan(table, KeyRange::prefix(&old.id().to_bytes()), Direction::Forward)? {
+                set.delete(table, &row?.0);
+            }
+        }
+    }
+    Ok(())
+}
+
+/// What the object classes say about the entry as a whole.
+fn flags(schema: &Schema, entry: &Entry) -> RecordFlags {
+    let mut flags = RecordFlags::default();
+    let Some(object_class) = schema.attribute_type("objectClass") else { return flags };
+    for value in entry.values(object_class.id) {
+        let Some(class) = std::str::from_utf8(value).ok().and_then(|name| schema.object_class(name)) else {
+            continue;
+        };
+        for (name, flag) in [
+            ("alias", RecordFlags::ALIAS),
+            ("referral", RecordFlags::REFERRAL),
+            ("subentry", RecordFlags::SUBENTRY),
+            ("glue", RecordFlags::GLUE),
+        ] {
+            if schema.object_class(name).is_some_and(|general| schema.is_subclass(class.id, general.id)) {
+                flags.set(flag, true);
+            }
+        }
+    }
+    flags
+}
+
+type Members<'e> = Vec<(Vec<u8>, &'e [u8])>;
+
+/// The members of an attribute that has too many values for the record; `None` when it stays there.
+fn large_members<'e>(
+    schema: &Schema,
+    catalog: &Catalog,
+    number: AttributeNumber,
+    attribute: &'e EntryAttribute,
+) -> Option<Members<'e>> {
+    let row = catalog.row(number).filter(|row| !row.classes)?;
+    if attribute.values.len() <= INLINE_COUNT_LIMIT {
+        return None;
+    }
+    let rule = row.equality?;
+    let mut members = attribute
+        .values
+        .iter()
+        .map(|value| Some((values::member_key(schema, rule, value).ok()?, value.as_slice())))
+        .collect::<Option<Members<'_>>>()?;
+    members.sort_by(|a, b| a.0.cmp(&b.0));
+    members.dedup_by(|a, b| a.0 == b.0);
+    // Equal values (a schema check was skipped) or members that would not fit: keep what was given, as it was given.
+    (members.len() == attribute.values.len()).then_some(members)
+}
+
+fn change_large(set: &mut WriteSet, entry: EntryId, number: AttributeNumber, changes: &LargeValues) {
+    for member in &changes.removed {
+        set.delete(VALUES, &values::set_key(entry, number, member));
+    }
+    for (member, value) in &changes.added {
+        set.put(VALUES, &values::set_key(entry, number, member), value.as_slice());
+    }
+}
+
+fn clear_large<S: Snapshot>(
+    set: &mut WriteSet,
+    snapshot: &S,
+    entry: EntryId,
+    number: AttributeNumber,
+) -> Result<(), Fault> {
+    let prefix = values::set_key(entry, number, &[]);
+    for row in snapshot.scan(VALUES, KeyRange::prefix(&prefix), Direction::Forward)? {
+        set.delete(VALUES, &row?.0);
+    }
+    Ok(())
+}
+
+/// Removes what `old` had outside and `entry` does not have; keeps blobs that are there already from being rewritten.
+fn clear_unused<S: Snapshot>(
+    set: &mut WriteSet,
+    snapshot: &S,
+    catalog: &Catalog,
+    old: &EntryView<'_>,
+    entry: &Entry,
+    blobs: &mut Vec<([u8; DIGEST_LENGTH], &[u8])>,
+) -> Result<(), Fault> {
+    let mut before: Vec<[u8; DIGEST_LENGTH]> = Vec::new();
+    for attribute in old.attributes() {
+        let (number, stored) = attribute?;
+        match stored.form() {
+            Form::Inline => {}
+            Form::Large => {
+                let kept = entry
+                    .attributes
+                    .iter()
+                    .any(|a| a.count() > 0 && catalog.number(&a.description) == Some(number));
+                if !kept {
+                    clear_large(set, snapshot, old.id(), number)?;
+                }
+            }
+            Form::Mixed => {
+                for value in stored.iter() {
+                    if let StoredValue::Blob { digest, .. } = value? {
+                        before.push(*digest);
+                    }
+                }
+            }
+        }
+    }
+    for digest in &before {
+        if !blobs.iter().any(|(kept, _)| kept == digest) {
+            set.delete(BLOBS, &values::blob_key(old.id(), digest));
+        }
+    }
+    blobs.retain(|(digest, _)| !before.contains(digest));
+    Ok(())
+}

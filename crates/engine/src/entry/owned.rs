@@ -1,0 +1,95 @@
+//! Owned entries: what writes, LDIF and tests work on.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use larix_schema::{AttributeDescription, AttributeTypeId};
+
+/// An entry with its attributes in the order in which they came.
+#[derive(Clone, Debug, Default)]
+pub struct Entry {
+    /// The DN as it is shown.
+    pub dn: String,
+    pub attributes: Vec<EntryAttribute>,
+}
+
+impl Entry {
+    pub fn new(dn: impl Into<String>) -> Self {
+        Self { dn: dn.into(), attributes: Vec::new() }
+    }
+
+    /// The attribute with exactly this description.
+    pub fn attribute(&self, description: &AttributeDescription) -> Option<&EntryAttribute> {
+        self.attributes.iter().find(|a| a.description == *description)
+    }
+
+    pub fn attribute_mut(&mut self, description: &AttributeDescription) -> Option<&mut EntryAttribute> {
+        self.attributes.iter_mut().find(|a| a.description == *description)
+    }
+
+    /// The values of the attribute of this type without options; none when it is absent (or [large](LargeValues)).
+    pub fn values(&self, attribute: AttributeTypeId) -> &[Vec<u8>] {
+        self.attributes
+            .iter()
+            .find(|a| a.description.attribute == attribute && a.description.options().is_empty())
+            .map_or(&[], |a| &a.values)
+    }
+
+    /// The attribute with this description, appended without values when it is absent.
+    pub fn attribute_or_insert(&mut self, description: &AttributeDescription) -> &mut EntryAttribute {
+        let at = self.attributes.iter().position(|a| a.description == *description).unwrap_or_else(|| {
+            self.attributes.push(EntryAttribute::new(description.clone(), Vec::new()));
+            self.attributes.len() - 1
+        });
+        &mut self.attributes[at]
+    }
+
+    pub fn remove(&mut self, description: &AttributeDescription) -> Option<EntryAttribute> {
+        let at = self.attributes.iter().position(|a| a.description == *description)?;
+        Some(self.attributes.remove(at))
+    }
+}
+
+/// One attribute of an owned entry.
+#[derive(Clone, Debug)]
+pub struct EntryAttribute {
+    pub description: AttributeDescription,
+    /// The values; empty when `large` is set.
+    pub values: Vec<Vec<u8>>,
+    /// The stored values were too many to load: what is to change about them.
+    pub large: Option<LargeValues>,
+}
+
+impl EntryAttribute {
+    pub fn new(description: AttributeDescription, values: Vec<Vec<u8>>) -> Self {
+        Self { description, values, large: None }
+    }
+
+    /// How many values the attribute will have.
+    pub fn count(&self) -> u64 {
+        match &self.large {
+            Some(large) => large.count(),
+            None => self.values.len() as u64,
+        }
+    }
+}
+
+/// Changes to a set of values that stays in the store. The keys are those of [`values::member_key`].
+///
+/// Whoever adds or removes a value first asks the store whether it is there (`EntryReader::member`).
+///
+/// [`values::member_key`]: super::values::member_key
+#[derive(Clone, Debug, Default)]
+pub struct LargeValues {
+    /// How many values the store has.
+    pub stored: u64,
+    /// Member key -> value, none of them stored (unless also in `removed`).
+    pub added: BTreeMap<Vec<u8>, Vec<u8>>,
+    /// Member keys, all of them stored; applied before `added`.
+    pub removed: BTreeSet<Vec<u8>>,
+}
+
+impl LargeValues {
+    pub fn count(&self) -> u64 {
+        (self.stored + self.added.len() as u64).saturating_sub(self.removed.len() as u64)
+    }
+}

@@ -1,0 +1,287 @@
+//! Reading an entry with all that belongs to it, wherever it is stored.
+
+use larix_schema::{AttributeDescription, Schema};
+use larix_store::Snapshot;
+
+use super::record::{Form, StoredValue, ValuesView, put_octet_string};
+use super::{AttributeNumber, Entry, EntryAttribute, EntryView, LargeValues, values};
+use crate::catalog::{Catalog, Numbers};
+use crate::fault::Fault;
+
+/// An attribute description, and the numbers that it covers in one database: itself, its subtypes, more options.
+#[derive(Clone, Debug)]
+pub struct Target {
+    description: Option<AttributeDescription>,
+    pub numbers: Numbers,
+}
+
+impl Target {
+    pub fn new(schema: &Schema, catalog: &Catalog, description: AttributeDescription) -> Self {
+        Self { numbers: catalog.covered(schema, &description), description: Some(description) }
+    }
+
+    /// No attribute in particular.
+    pub fn any() -> Self {
+        Self { description: None, numbers: Numbers::new() }
+    }
+
+    pub fn description(&self) -> Option<&AttributeDescription> {
+        self.description.as_ref()
+    }
+
+    /// The same target with the numbers of a newer catalog.
+    pub fn renumber(&mut self, schema: &Schema, catalog: &Catalog) {
+        if let Some(description) = &self.description {
+            self.numbers = catalog.covered(schema, description);
+        }
+    }
+}
+
+/// An entry whose values can be asked for: stored, or about to be.
+pub trait EntrySource {
+    /// Calls `visit` with each value of what the target covers, until it answers false.
+    fn visit(&self, target: &Target, visit: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Fault>;
+
+    /// Calls `visit` with the description of each attribute.
+    fn descriptions(&self, visit: &mut dyn FnMut(&AttributeDescription)) -> Result<(), Fault>;
+
+    /// Calls `visit` with each value of exactly this description, until it answers false.
+    fn visit_exact(
+        &self,
+        description: &AttributeDescription,
+        visit: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Fault>;
+
+    /// As [`Self::visit`], for a description without numbers at hand.
+    fn visit_description(
+        &self,
+        description: &AttributeDescription,
+        visit: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Fault>;
+
+    /// Whether the target has any value.
+    fn is_present(&self, target: &Target) -> Result<bool, Fault> {
+        let mut found = false;
+        self.visit(target, &mut |_| {
+            found = true;
+            false
+        })?;
+        Ok(found)
+    }
+
+    /// Whether an attribute of the target is a large set that has the member, by the equality rule's normalized value.
+    /// `None` when no attribute of the target is large and `visit` has to be asked.
+    fn large_member(&self, _target: &Target, _normal: &[u8]) -> Result<Option<bool>, Fault> {
+        Ok(None)
+    }
+}
+
+/// A stored entry.
+#[derive(Debug)]
+pub struct EntryReader<'a, S> {
+    pub snapshot: &'a S,
+    pub schema: &'a Schema,
+    pub catalog: &'a Catalog,
+    pub view: EntryView<'a>,
+}
+
+impl<S> Clone for EntryReader<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for EntryReader<'_, S> {}
+
+impl<'a, S: Snapshot> EntryReader<'a, S> {
+    pub fn new(
+        snapshot: &'a S,
+        schema: &'a Schema,
+        catalog: &'a Catalog,
+        view: EntryView<'a>,
+    ) -> Self {
+        Self { snapshot, schema, catalog, view }
+    }
+
+    /// Calls `visit` with each value of one attribute, until it answers false. Answers false if it was stopped.
+    pub fn visit_values(
+        &self,
+        number: AttributeNumber,
+        stored: &ValuesView<'_>,
+        visit: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<bool, Fault> {
+        let mut more = true;
+        if stored.form() == Form::Large {
+            values::visit(self.snapshot, self.view.id(), number, &mut |_, value| {
+                more = visit(value);
+                more
+            })?;
+            return Ok(more);
+        }
+        for value in stored.iter() {
+            more = match value? {
+                StoredValue::Inline(value) => visit(value),
+                StoredValue::Blob { digest, .. } => {
+                    values::with_blob(self.snapshot, self.view.id(), digest, &mut *visit)?
+                }
+            };
+            if !more {
+                break;
+            }
+        }
+        Ok(more)
+    }
+
+    /// Whether a large set has the member, by its [`values::member_key`].
+    pub fn member(&self, number: AttributeNumber, member: &[u8]) -> Result<bool, Fault> {
+        values::contains(self.snapshot, self.view.id(), number, member)
+    }
+
+    /// Appends the values of one attribute as octet strings.
+    pub fn append_ber(
+        &self,
+        number: AttributeNumber,
+        stored: &ValuesView<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Fault> {
+        if let Some(ber) = stored.as_ber() {
+            out.extend_from_slice(ber);
+            return Ok(());
+        }
+        self.visit_values(number, stored, &mut |value| {
+            put_octet_string(out, value);
+            true
+        })?;
+        Ok(())
+    }
+
+    /// The entry as an owned one. Large sets stay in the store unless `whole`. Attributes that the schema does not
+    /// know any more are left out.
+    pub fn to_owned(&self, dn: String, whole: bool) -> Result<Entry, Fault> {
+        let mut entry = Entry::new(dn);
+        for attribute in self.view.attributes() {
+            let (number, stored) = attribute?;
+            let Some(description) = self.catalog.row(number).and_then(|row| row.description.clone()) else {
+                continue;
+            };
+            let mut attribute = EntryAttribute::new(description, Vec::new());
+            if stored.form() == Form::Large && !whole {
+                attribute.large = Some(LargeValues { stored: stored.len(), ..LargeValues::default() });
+            } else {
+                self.visit_values(number, &stored, &mut |value| {
+                    attribute.values.push(value.to_vec());
+                    true
+                })?;
+            }
+            entry.attributes.push(attribute);
+        }
+        Ok(entry)
+    }
+}
+
+impl<S: Snapshot> EntrySource for EntryReader<'_, S> {
+    fn visit(&self, target: &Target, visit: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Fault> {
+        for attribute in self.view.attributes() {
+            let (number, stored) = attribute?;
+            if target.numbers.contains(&number) && !self.visit_values(number, &stored, visit)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    fn descriptions(&self, visit: &mut dyn FnMut(&AttributeDescription)) -> Result<(), Fault> {
+        for attribute in self.view.attributes() {
+            let (number, _) = attribute?;
+            self.catalog.row(number).and_then(|row| row.description.as_ref()).into_iter().for_each(&mut *visit);
+        }
+        Ok(())
+    }
+
+    fn visit_exact(
+        &self,
+        description: &AttributeDescription,
+        visit: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Fault> {
+        let Some(number) = self.catalog.number(description) else { return Ok(()) };
+        if let Some(stored) = self.view.get(number)? {
+            self.visit_values(number, &stored, visit)?;
+        }
+        Ok(())
+    }
+
+    fn visit_description(
+        &self,
+        description: &AttributeDescription,
+        visit: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Fault> {
+        self.visit(&Target::new(self.schema, self.catalog, description.clone()), visit)
+    }
+
+    fn is_present(&self, target: &Target) -> Result<bool, Fault> {
+        for attribute in self.view.attributes() {
+            let (number, stored) = attribute?;
+            if !stored.is_empty() && target.numbers.contains(&number) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    fn large_member(&self, target: &Target, normal: &[u8]) -> Result<Option<bool>, Fault> {
+        // With several covered attributes each is visited instead: rare.
+        let [number] = target.numbers.as_slice() else { return Ok(None) };
+        match self.view.get(*number)? {
+            Some(stored) if stored.form() == Form::Large => {
+                Ok(Some(self.member(*number, &values::member_key_of_normal(normal))?))
+            }
+            _ => Ok(None),
+        }
+    }
+}
+
+/// An owned entry as a source; large sets are not visited.
+#[derive(Copy, Clone, Debug)]
+pub struct OwnedSource<'a> {
+    pub schema: &'a Schema,
+    pub entry: &'a Entry,
+}
+
+impl EntrySource for OwnedSource<'_> {
+    fn visit(&self, target: &Target, visit: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Fault> {
+        match target.description() {
+            Some(description) => self.visit_description(description, visit),
+            None => Ok(()),
+        }
+    }
+
+    fn descriptions(&self, visit: &mut dyn FnMut(&AttributeDescription)) -> Result<(), Fault> {
+        self.entry.attributes.iter().for_each(|a| visit(&a.description));
+        Ok(())
+    }
+
+    fn visit_exact(
+        &self,
+        description: &AttributeDescription,
+        visit: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Fault> {
+        let values = self.entry.attribute(description).into_iter().flat_map(|a| &a.values);
+        values.map(Vec::as_slice).take_while(|value| visit(value)).count();
+        Ok(())
+    }
+
+    fn visit_description(
+        &self,
+        description: &AttributeDescription,
+        visit: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Fault> {
+        let covered =
+            self.entry.attributes.iter().filter(|a| a.description.is_subdescription_of(self.schema, description));
+        for value in covered.flat_map(|a| &a.values) {
+            if !visit(value) {
+                break;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,52 @@
+//! What can go wrong while a database is read.
+
+use std::fmt;
+
+use larix_store::ReadError;
+
+use crate::catalog::CatalogError;
+use crate::entry::{EntryId, RecordError};
+
+/// A storage error or damage; never the client's fault.
+#[derive(Debug)]
+pub enum Fault {
+    Store(ReadError),
+    Record(RecordError),
+    Catalog(CatalogError),
+    /// The tree, an index or a reference names something that is not there.
+    Missing { entry: EntryId, what: &'static str },
+    /// A stored item has the wrong length or content.
+    Damaged { what: &'static str },
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Store(error) => error.fmt(f),
+            Self::Record(error) => error.fmt(f),
+            Self::Catalog(error) => error.fmt(f),
+            Self::Missing { entry, what } => write!(f, "{what} of entry {entry} is missing"),
+            Self::Damaged { what } => write!(f, "{what} is damaged"),
+        }
+    }
+}
+
+impl std::error::Error for Fault {}
+
+impl From<ReadError> for Fault {
+    fn from(error: ReadError) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<RecordError> for Fault {
+    fn from(error: RecordError) -> Self {
+        Self::Record(error)
+    }
+}
+
+impl From<CatalogError> for Fault {
+    fn from(error: CatalogError) -> Self {
+        Self::Catalog(error)
+    }
+}

@@ -1,0 +1,167 @@
+//! How an index key is laid out.
+//!
+//! `attribute number (u32, big-endian) ++ kind ++ escaped value ++ terminator`. The escape keeps the order of the
+//! values and makes no key a prefix of another. A value longer than [`VALUE_LIMIT`] is cut and followed by a digest:
+//! good for equality, but for order and prefixes it says no more than its head.
+
+use crate::entry::AttributeNumber;
+use crate::entry::record::digest;
+
+/// Bytes of a normalized value that stand in a key as they are.
+pub const VALUE_LIMIT: usize = 192;
+
+/// Ends a key that holds its whole value.
+const END: [u8; 2] = [0, 0];
+/// Precedes the digest of a value that was cut. Sorts after [`END`], before any continuation that is not cut.
+const CUT: [u8; 2] = [0, 1];
+/// A zero byte of the value.
+const ZERO: [u8; 2] = [0, 0xff];
+
+/// Longest key that can result: the store must take it with its own eight bytes more.
+pub const KEY_LIMIT: usize = 4 + 1 + 2 * VALUE_LIMIT + 2 + crate::entry::record::DIGEST_LENGTH;
+const _: () = assert!(KEY_LIMIT + 8 <= 511, "LMDB takes keys of up to 511 bytes");
+
+/// What the rest of a key is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[repr(u8)]
+pub enum KeyKind {
+    /// Nothing: the attribute is present.
+    Presence = 1,
+    /// The value as its equality rule normalizes it.
+    Equality = 2,
+    /// The head of the value as its substrings rule normalizes it.
+    Initial = 3,
+    /// Three bytes in a row of that.
+    Any = 4,
+    /// The tail of that, last byte first.
+    Final = 5,
+    /// A word by its sound.
+    Approx = 6,
+}
+
+impl KeyKind {
+    pub fn from_byte(byte: u8) -> Option<Self> {
+        [Self::Presence, Self::Equality, Self::Initial, Self::Any, Self::Final, Self::Approx]
+            .into_iter()
+            .find(|kind| *kind as u8 == byte)
+    }
+}
+
+/// Appends the whole key of `value`.
+pub fn put(out: &mut Vec<u8>, number: AttributeNumber, kind: KeyKind, value: &[u8]) {
+    put_prefix(out, number, kind, value);
+    if value.len() > VALUE_LIMIT {
+        out.extend_from_slice(&CUT);
+        out.extend_from_slice(&digest(value));
+    } else {
+        out.extend_from_slice(&END);
+    }
+}
+
+/// The whole key of `value`.
+pub fn make(number: AttributeNumber, kind: KeyKind, value: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(8 + value.len());
+    put(&mut out, number, kind, value);
+    out
+}
+
+/// Appends what all keys of values that begin with `head` begin with. A head longer than [`VALUE_LIMIT`] is cut.
+pub fn put_prefix(out: &mut Vec<u8>, number: AttributeNumber, kind: KeyKind, head: &[u8]) {
+    out.extend_from_slice(&number.0.to_be_bytes());
+    out.push(kind as u8);
+    for byte in head.iter().take(VALUE_LIMIT) {
+        match byte {
+            0 => out.extend_from_slice(&ZERO),
+            byte => out.push(*byte),
+        }
+    }
+}
+
+/// The first key after all that begin with `prefix`; `None` when there is none.
+pub fn after_prefix(mut prefix: Vec<u8>) -> Option<Vec<u8>> {
+    while let Some(last) = prefix.pop() {
+        if let Some(next) = last.checked_add(1) {
+            prefix.push(next);
+            return Some(prefix);
+        }
+    }
+    None
+}
+
+/// Attribute number and kind of a key.
+pub fn parse_head(key: &[u8]) -> Option<(AttributeNumber, KeyKind)> {
+    let (number, rest) = key.split_first_chunk::<4>()?;
+    Some((AttributeNumber(u32::from_be_bytes(*number)), KeyKind::from_byte(*rest.first()?)?))
+}
+
+/// The value that a key holds; `None` when it was cut.
+pub fn parse_value(key: &[u8]) -> Option<Vec<u8>> {
+    let mut rest = key.get(5..)?;
+    let mut value = Vec::with_capacity(rest.len());
+    loop {
+        match rest {
+            [0, 0xff, after @ ..] => {
+                value.push(0);
+                rest = after;
+            }
+            [0, 0] => return Some(value),
+            [0, ..] | [] => return None,
+            [byte, after @ ..] => {
+                value.push(*byte);
+                rest = after;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const N: AttributeNumber = AttributeNumber(3);
+
+    #[test]
+    fn keys_keep_the_order_of_values() {
+        let long = vec![b'b'; VALUE_LIMIT];
+        let cut = [long.as_slice(), b"tail"].concat();
+        let values: [&[u8]; 9] = [b"", b"\0", b"\0\0", b"\0\x01", b"a", b"a\0", b"ab", &long, &cut];
+        for pair in values.windows(2) {
+            let (low, high) = (make(N, KeyKind::Equality, pair[0]), make(N, KeyKind::Equality, pair[1]));
+            assert!(low < high, "{pair:?}");
+            assert!(!high.starts_with(&low), "{pair:?}");
+        }
+        assert!(make(N, KeyKind::Equality, b"\xff\xff") < make(N, KeyKind::Initial, b""));
+        assert!(make(N, KeyKind::Approx, b"\xff\xff") < make(AttributeNumber(4), KeyKind::Presence, b""));
+    }
+
+    #[test]
+    fn keys_give_their_value_back() {
+        for value in [b"".as_slice(), b"abc", b"\0a\0", b"\xff\0\xff", &[b'x'; VALUE_LIMIT]] {
+            let key = make(N, KeyKind::Initial, value);
+            assert!(key.len() <= KEY_LIMIT);
+            assert_eq!(parse_head(&key), Some((N, KeyKind::Initial)));
+            assert_eq!(parse_value(&key).as_deref(), Some(value));
+        }
+        let key = make(N, KeyKind::Equality, &[0; 400]);
+        assert_eq!(key.len(), KEY_LIMIT);
+        assert_eq!(parse_value(&key), None);
+    }
+
+    #[test]
+    fn a_prefix_covers_its_keys() {
+        for (head, value, covered) in [
+            (b"ab".as_slice(), b"ab".as_slice(), true),
+            (b"ab", b"abc", true),
+            (b"ab", b"ac", false),
+            (b"a\0", b"a\0b", true),
+            (b"", b"x", true),
+            (b"\xff", b"\xff\xff", true),
+        ] {
+            let mut low = Vec::new();
+            put_prefix(&mut low, N, KeyKind::Equality, head);
+            let high = after_prefix(low.clone()).unwrap();
+            let key = make(N, KeyKind::Equality, value);
+            assert_eq!(key >= low && key < high, covered, "{head:?} {value:?}");
+        }
+    }
+}

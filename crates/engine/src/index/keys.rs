@@ -1,0 +1,232 @@
+//! Which index keys an entry has, and how a change changes them.
+
+use std::collections::BTreeSet;
+
+use larix_schema::{MatchingRule, Schema};
+use larix_store::{Snapshot, WriteSet};
+
+use super::{KeyKind, Kinds, key, substrings};
+use crate::catalog::{Catalog, CatalogRow};
+use crate::entry::record::{Form, StoredValue, ValuesView};
+use crate::entry::{Entry, EntryAttribute, EntryId, EntryReader, LargeValues, values};
+use crate::fault::Fault;
+use crate::tables::INDEX;
+
+type Keys = BTreeSet<Vec<u8>>;
+
+/// The postings that a change adds and removes. No key is in both.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct IndexChanges {
+    pub added: Vec<Vec<u8>>,
+    pub removed: Vec<Vec<u8>>,
+}
+
+impl IndexChanges {
+    pub fn apply(&self, set: &mut WriteSet, entry: EntryId) {
+        self.removed.iter().for_each(|key| set.remove_posting(INDEX, key, entry.0));
+        self.added.iter().for_each(|key| set.add_posting(INDEX, key, entry.0));
+    }
+
+    fn difference(&mut self, old: &Keys, new: &Keys) {
+        self.added.extend(new.difference(old).cloned());
+        self.removed.extend(old.difference(new).cloned());
+    }
+}
+
+/// What changes when the stored entry `old` becomes `new` (`None`: there is none). Attributes whose values did not
+/// change cost a comparison. Every description of `new` is numbered in `catalog` already ([`entry::encode::store`]).
+///
+/// Of a value removed from a large set only the equality posting goes: whether another member has the same substring
+/// or sound would take reading all. What stays is found and dismissed when candidates are verified.
+///
+/// [`entry::encode::store`]: crate::entry::encode::store
+pub fn changes<S: Snapshot>(
+    schema: &Schema,
+    catalog: &Catalog,
+    old: Option<&EntryReader<'_, S>>,
+    new: Option<&Entry>,
+) -> Result<IndexChanges, Fault> {
+    let mut changes = IndexChanges::default();
+    let mut seen = smallvec::SmallVec::<[_; 32]>::new();
+    if let Some(old) = old {
+        for attribute in old.view.attributes() {
+            let (number, stored) = attribute?;
+            seen.push(number);
+            let Some(row) = catalog.row(number).filter(|row| !row.wanted.is_empty()) else { continue };
+            let new = new.and_then(|new| new.attribute(row.description.as_ref()?));
+            change_attribute(schema, row, old, &stored, new, &mut changes)?;
+        }
+    }
+    for attribute in new.into_iter().flat_map(|new| &new.attributes) {
+        let row = catalog.number(&attribute.description).and_then(|number| catalog.row(number));
+        let Some(row) = row.filter(|row| !row.wanted.is_empty() && !seen.contains(&row.number)) else { continue };
+        changes.added.extend(attribute_keys(schema, row, attribute));
+    }
+    Ok(changes)
+}
+
+/// All keys of a stored entry: what the index must hold for it.
+pub fn stored_keys<S: Snapshot>(
+    schema: &Schema,
+    catalog: &Catalog,
+    entry: &EntryReader<'_, S>,
+) -> Result<Keys, Fault> {
+    let mut keys = Keys::new();
+    for attribute in entry.view.attributes() {
+        let (number, stored) = attribute?;
+        let Some(row) = catalog.row(number).filter(|row| !row.wanted.is_empty()) else { continue };
+        keys.append(&mut stored_attribute_keys(schema, row, row.wanted, entry, &stored)?);
+    }
+    Ok(keys)
+}
+
+/// The keys of one stored attribute, of the given kinds.
+pub fn stored_attribute_keys<S: Snapshot>(
+    schema: &Schema,
+    row: &CatalogRow,
+    kinds: Kinds,
+    entry: &EntryReader<'_, S>,
+    stored: &ValuesView<'_>,
+) -> Result<Keys, Fault> {
+    let mut maker = KeyMaker::new(schema, row, kinds);
+    if !stored.is_empty() {
+        maker.presence();
+    }
+    entry.visit_values(row.number, stored, &mut |value| {
+        maker.value(value);
+        true
+    })?;
+    Ok(maker.keys)
+}
+
+fn change_attribute<S: Snapshot>(
+    schema: &Schema,
+    row: &CatalogRow,
+    old: &EntryReader<'_, S>,
+    stored: &ValuesView<'_>,
+    new: Option<&EntryAttribute>,
+    changes: &mut IndexChanges,
+) -> Result<(), Fault> {
+    if let Some(large) = new.and_then(|new| new.large.as_ref()) {
+        change_large(schema, row, large, changes);
+        return Ok(());
+    }
+    if let Some(new) = new
+        && same_values(stored, &new.values)
+    {
+        return Ok(());
+    }
+    let old = stored_attribute_keys(schema, row, row.wanted, old, stored)?;
+    let new = new.map(|new| attribute_keys(schema, row, new)).unwrap_or_default();
+    changes.difference(&old, &new);
+    Ok(())
+}
+
+fn change_large(schema: &Schema, row: &CatalogRow, large: &LargeValues, changes: &mut IndexChanges) {
+    let mut maker = KeyMaker::new(schema, row, row.wanted);
+    if large.stored == 0 && large.count() > 0 {
+        maker.presence();
+    }
+    large.added.values().for_each(|value| maker.value(value));
+    let mut removed = Keys::new();
+    if row.wanted.has(Kinds::EQUALITY) {
+        removed.extend(large.removed.iter().map(|member| values::index_key_of_member(row.number, member)));
+    }
+    if large.count() == 0 && row.wanted.has(Kinds::PRESENCE) {
+        removed.insert(key::make(row.number, KeyKind::Presence, &[]));
+    }
+    // A member that goes and comes back in another spelling keeps its posting.
+    changes.removed.extend(removed.difference(&maker.keys).cloned());
+    changes.added.extend(maker.keys);
+}
+
+fn attribute_keys(schema: &Schema, row: &CatalogRow, attribute: &EntryAttribute) -> Keys {
+    let mut maker = KeyMaker::new(schema, row, row.wanted);
+    if attribute.count() > 0 {
+        maker.presence();
+    }
+    let added = attribute.large.iter().flat_map(|large| large.added.values());
+    attribute.values.iter().chain(added).for_each(|value| maker.value(value));
+    maker.keys
+}
+
+fn same_values(stored: &ValuesView<'_>, new: &[Vec<u8>]) -> bool {
+    if stored.form() == Form::Large || stored.len() != new.len() as u64 {
+        return false;
+    }
+    stored.iter().zip(new).all(|(stored, new)| match stored {
+        Ok(StoredValue::Inline(stored)) => stored == new.as_slice(),
+        Ok(StoredValue::Blob { digest, length }) => {
+            length == new.len() as u64 && *digest == crate::entry::record::digest(new)
+        }
+        Err(_) => false,
+    })
+}
+
+/// Collects the keys of one attribute.
+struct KeyMaker<'a> {
+    schema: &'a Schema,
+    row: &'a CatalogRow,
+    kinds: Kinds,
+    keys: Keys,
+    normal: Vec<u8>,
+}
+
+impl<'a> KeyMaker<'a> {
+    fn new(schema: &'a Schema, row: &'a CatalogRow, kinds: Kinds) -> Self {
+        Self { schema, row, kinds, keys: Keys::new(), normal: Vec::new() }
+    }
+
+    fn presence(&mut self) {
+        if self.kinds.has(Kinds::PRESENCE) {
+            self.put(KeyKind::Presence, &[]);
+        }
+    }
+
+    /// A value that its rule cannot normalize has no keys: no assertion matches it.
+    fn value(&mut self, value: &[u8]) {
+        let (number, schema) = (self.row.number, self.schema);
+        if self.kinds.has(Kinds::EQUALITY)
+            && let Some(rule) = self.row.equality
+        {
+            let keys = &mut self.keys;
+            let mut emit = |normal: &[u8]| {
+                keys.insert(key::make(number, KeyKind::Equality, normal));
+            };
+            // A value that is not valid emits nothing.
+            let _ = rule.index_keys(schema, value, &mut emit);
+        }
+        if self.kinds.intersects(Kinds::SUBSTRINGS) && self.normalize(self.row.substring, value) {
+            let normal = std::mem::take(&mut self.normal);
+            self.substrings(&normal);
+            self.normal = normal;
+        }
+        if self.kinds.has(Kinds::APPROX) && self.normalize(self.row.equality.map(|r| r.approximate()), value) {
+            let normal = std::mem::take(&mut self.normal);
+            normal.split(|byte| *byte == b' ').for_each(|word| self.put(KeyKind::Approx, word));
+            self.normal = normal;
+        }
+    }
+
+    fn substrings(&mut self, normal: &[u8]) {
+        if self.kinds.has(Kinds::INITIAL) {
+            self.put(KeyKind::Initial, substrings::head(normal));
+        }
+        if self.kinds.has(Kinds::FINAL) {
+            let (tail, length) = substrings::tail(normal);
+            self.put(KeyKind::Final, tail.get(..length).unwrap_or_default());
+        }
+        if self.kinds.has(Kinds::ANY) {
+            substrings::grams(normal).for_each(|gram| self.put(KeyKind::Any, gram));
+        }
+    }
+
+    fn normalize(&mut self, rule: Option<&MatchingRule>, value: &[u8]) -> bool {
+        self.normal.clear();
+        rule.is_some_and(|rule| rule.normalize_value(self.schema, value, &mut self.normal).is_ok())
+    }
+
+    fn put(&mut self, kind: KeyKind, value: &[u8]) {
+        self.keys.insert(key::make(self.row.number, kind, value));
+    }
+}

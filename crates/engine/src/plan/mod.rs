@@ -1,0 +1,9 @@
+//! From a filter to candidates: which index keys to read, in which order, and what their ids still owe.
+
+pub mod candidates;
+pub mod explain;
+pub mod planner;
+
+pub use candidates::{Candidates, IdSet, Owed};
+pub use explain::Explain;
+pub use planner::Plan;

@@ -1,0 +1,490 @@
+//! The planner: a filter becomes a tree of index reads with their sizes; reading it gives the candidates.
+//!
+//! An index key's number of ids is known before it is read. AND terms are read smallest first, and the rest is left to
+//! verification as soon as the set is small; NOT is never a complement, since Undefined would be in it.
+
+use larix_schema::{BoundAssertion, BoundSubstrings, Match};
+use larix_store::{Direction, KeyRange, PostingCursor, Snapshot};
+use roaring::RoaringTreemap;
+
+use super::candidates::{Candidates, IdSet, LIST_LIMIT, Owed};
+use super::explain::Explain;
+use crate::catalog::Catalog;
+use crate::entry::{AttributeNumber, Target};
+use crate::fault::Fault;
+use crate::index::{KeyKind, Kinds, key, substrings};
+use crate::search::filter::{Assertion, Filter, Test};
+use crate::tables::INDEX;
+
+/// So few candidates are verified rather than intersected further.
+const ENOUGH: u64 = 16;
+/// A list is looked up id by id in another that is so many times longer, rather than merged with it.
+const GALLOP: u64 = 8;
+/// Keys of a range counted before it is given up as useless.
+const RANGE_KEYS_LIMIT: usize = 10_000;
+
+/// One step of a plan.
+#[derive(Clone, Debug)]
+pub struct Plan {
+    node: Node,
+    /// Ids expected; `u64::MAX` when all.
+    estimate: u64,
+    owed: Owed,
+}
+
+#[derive(Clone, Debug)]
+enum Node {
+    Everything,
+    Nothing,
+    /// The ids of one key.
+    Key(Vec<u8>),
+    /// The ids of all keys from the first, included, to the second, excluded.
+    Range(Vec<u8>, Vec<u8>),
+    Union(Vec<Plan>),
+    Intersection(Vec<Plan>),
+}
+
+impl Plan {
+    pub fn new<S: Snapshot>(snapshot: &S, catalog: &Catalog, filter: &Filter) -> Result<Self, Fault> {
+        Planner { snapshot, catalog }.filter(filter)
+    }
+
+    /// The ids of one key, for entries that are looked for beside the filter.
+    pub fn of_key<S: Snapshot>(snapshot: &S, key: Vec<u8>) -> Result<Self, Fault> {
+        let estimate = snapshot.posting_estimate(INDEX, &key)?;
+        Ok(Self { node: Node::Key(key), estimate, owed: Owed::Exact })
+    }
+
+    /// Whatever either finds.
+    pub fn or(self, other: Self) -> Self {
+        union(vec![self, other])
+    }
+
+    /// Ids expected; `None` when all.
+    pub fn estimate(&self) -> Option<u64> {
+        (self.estimate != u64::MAX).then_some(self.estimate)
+    }
+
+    pub fn owed(&self) -> Owed {
+        self.owed
+    }
+
+    /// Reads the candidates.
+    pub fn read<S: Snapshot>(&self, snapshot: &S) -> Result<Candidates, Fault> {
+        match &self.node {
+            Node::Everything => Ok(Candidates::everything()),
+            Node::Nothing => Ok(Candidates::none()),
+            Node::Key(key) => Ok(Candidates { ids: read_key(snapshot, key, self.estimate)?, owed: self.owed }),
+            Node::Range(low, high) => Ok(Candidates { ids: read_range(snapshot, low, high)?, owed: self.owed }),
+            Node::Union(plans) => {
+                let mut all = IdSet::default();
+                for plan in plans {
+                    all = all.union(plan.read(snapshot)?.ids);
+                }
+                Ok(Candidates { ids: all, owed: self.owed })
+            }
+            Node::Intersection(plans) => self.read_intersection(snapshot, plans),
+        }
+    }
+
+    fn read_intersection<S: Snapshot>(&self, snapshot: &S, plans: &[Self]) -> Result<Candidates, Fault> {
+        let mut rest = plans.iter();
+        let Some(first) = rest.next() else { return Ok(Candidates::everything()) };
+        let mut found = first.read(snapshot)?;
+        found.owed = self.owed;
+        for plan in rest {
+            let count = found.len().unwrap_or(u64::MAX);
+            if count == 0 {
+                break;
+            }
+            // Verifying a record costs about as much as some dozens of ids of a list.
+            if count <= ENOUGH || plan.estimate / 64 > count {
+                found.owed = found.owed.max(Owed::Partial);
+                break;
+            }
+            found.ids = intersect(snapshot, found.ids, count, plan)?;
+        }
+        Ok(found)
+    }
+
+    pub fn explain(&self, catalog: &Catalog) -> Explain {
+        let (step, inner): (String, &[Self]) = match &self.node {
+            Node::Everything => ("scan".to_owned(), &[]),
+            Node::Nothing => ("nothing can match".to_owned(), &[]),
+            Node::Key(key) => (format!("index {}", describe(catalog, key)), &[]),
+            Node::Range(low, _) => (format!("index range of {}", describe(catalog, low)), &[]),
+            Node::Union(plans) => ("any of".to_owned(), plans),
+            Node::Intersection(plans) => ("all of".to_owned(), plans),
+        };
+        Explain {
+            step,
+            estimate: self.estimate(),
+            owed: self.owed,
+            inner: inner.iter().map(|plan| plan.explain(catalog)).collect(),
+        }
+    }
+}
+
+fn describe(catalog: &Catalog, key: &[u8]) -> String {
+    let Some((number, kind)) = key::parse_head(key) else { return "?".to_owned() };
+    let kind = match kind {
+        KeyKind::Presence => "pres",
+        KeyKind::Equality => "eq",
+        KeyKind::Initial => "subinitial",
+        KeyKind::Any => "subany",
+        KeyKind::Final => "subfinal",
+        KeyKind::Approx => "approx",
+    };
+    let mut text = format!("{} {kind}", catalog.text(number));
+    if let Some(value) = key::parse_value(key).filter(|value| !value.is_empty()) {
+        text.push_str(&format!(" \"{}\"", String::from_utf8_lossy(&value)));
+    }
+    text
+}
+
+struct Planner<'a, S> {
+    snapshot: &'a S,
+    catalog: &'a Catalog,
+}
+
+impl<S: Snapshot> Planner<'_, S> {
+    fn filter(&self, filter: &Filter) -> Result<Plan, Fault> {
+        match filter {
+            Filter::Constant(Match::True) | Filter::Not(_) => Ok(everything()),
+            // What is not True is not answered, whatever it is.
+            Filter::Constant(Match::False | Match::Undefined) => Ok(nothing()),
+            Filter::And(list) => self.and(list),
+            Filter::Or(list) => {
+                let mut plans = Vec::with_capacity(list.len());
+                for filter in list {
+                    let plan = self.filter(filter)?;
+                    if plan.estimate == u64::MAX {
+                        return Ok(plan);
+                    }
+                    plans.push(plan);
+                }
+                Ok(union(plans))
+            }
+            Filter::Test(test) => self.test(test),
+        }
+    }
+
+    fn and(&self, list: &[Filter]) -> Result<Plan, Fault> {
+        let mut plans: Vec<Plan> = Vec::with_capacity(list.len());
+        let mut owed = Owed::Exact;
+        // Equality first: often it is all that it takes, and sizing a range costs reading its keys.
+        let is_equality =
+            |f: &&Filter| matches!(f, Filter::Test(test) if matches!(test.assertion, Assertion::Equality(_)));
+        let ordered = list.iter().filter(is_equality).chain(list.iter().filter(|f| !is_equality(f)));
+        for filter in ordered {
+            if plans.iter().any(|plan| plan.estimate <= ENOUGH) {
+                owed = Owed::Partial;
+                break;
+            }
+            let plan = self.filter(filter)?;
+            match plan.node {
+                Node::Nothing => return Ok(plan),
+                Node::Everything => {
+                    if !matches!(filter, Filter::Constant(Match::True)) {
+                        owed = Owed::Partial;
+                    }
+                }
+                _ => {
+                    owed = owed.max(plan.owed);
+                    plans.push(plan);
+                }
+            }
+        }
+        plans.sort_by_key(|plan| plan.estimate);
+        Ok(match plans.len() {
+            0 => Plan { owed: if owed == Owed::Exact { Owed::Exact } else { Owed::All }, ..everything() },
+            1 => {
+                let mut plan = plans.remove(0);
+                plan.owed = plan.owed.max(owed);
+                plan
+            }
+            _ => {
+                let estimate = plans.first().map_or(0, |plan| plan.estimate);
+                Plan { node: Node::Intersection(plans), estimate, owed }
+            }
+        })
+    }
+
+    fn test(&self, test: &Test) -> Result<Plan, Fault> {
+        let target = &test.target;
+        match &test.assertion {
+            Assertion::Present => self.keys(target, Kinds::PRESENCE, |n| Some(key::make(n, KeyKind::Presence, &[]))),
+            Assertion::Equality(a) if a.rule.indexable_equality() => self.equality(target, a),
+            Assertion::Approx(a) => self.approx(target, a),
+            Assertion::GreaterOrEqual(a) => self.order(target, a, true),
+            Assertion::LessOrEqual(a) => self.order(target, a, false),
+            Assertion::Substrings(a) => self.substrings(target, a),
+            // The rule of an extensible match may be the equality rule itself.
+            Assertion::Extensible(a) if !a.dn_attributes && a.rule.indexable_equality() && target.description().is_some() => {
+                self.keys(target, Kinds::EQUALITY, |n| {
+                    let rule = self.catalog.row(n)?.equality?;
+                    (rule == a.rule).then(|| key::make(n, KeyKind::Equality, &a.key))
+                })
+            }
+            _ => Ok(everything()),
+        }
+    }
+
+    fn equality(&self, target: &Target, a: &BoundAssertion) -> Result<Plan, Fault> {
+        self.keys(target, Kinds::EQUALITY, |n| {
+            let rule = self.catalog.row(n)?.equality?;
+            rule.shares_keys_with(a.rule).then(|| key::make(n, KeyKind::Equality, &a.key))
+        })
+    }
+
+    /// One key for each covered number; everything when a number has no such index.
+    fn keys(
+        &self,
+        target: &Target,
+        kind: Kinds,
+        key: impl Fn(AttributeNumber) -> Option<Vec<u8>>,
+    ) -> Result<Plan, Fault> {
+        self.each(target, kind, |number| match key(number) {
+            Some(key) => Plan::of_key(self.snapshot, key),
+            None => Ok(everything()),
+        })
+    }
+
+    fn each(
+        &self,
+        target: &Target,
+        kinds: Kinds,
+        plan: impl Fn(AttributeNumber) -> Result<Plan, Fault>,
+    ) -> Result<Plan, Fault> {
+        let mut plans = Vec::with_capacity(target.numbers.len());
+        for number in &target.numbers {
+            if !self.has(*number, kinds) {
+                return Ok(everything());
+            }
+            let plan = plan(*number)?;
+            if plan.estimate == u64::MAX {
+                return Ok(plan);
+            }
+            plans.push(plan);
+        }
+        Ok(union(plans))
+    }
+
+    fn has(&self, number: AttributeNumber, kinds: Kinds) -> bool {
+        self.catalog.row(number).is_some_and(|row| row.usable().has(kinds))
+    }
+
+    /// All asserted words have to be there; their order is verified.
+    fn approx(&self, target: &Target, a: &BoundAssertion) -> Result<Plan, Fault> {
+        self.each(target, Kinds::APPROX, |number| {
+            let words = a.key.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+            let words = words.map(|word| Plan::of_key(self.snapshot, key::make(number, KeyKind::Approx, word)));
+            Ok(partial(intersection(words.collect::<Result<_, _>>()?)))
+        })
+    }
+
+    fn order(&self, target: &Target, a: &BoundAssertion, up: bool) -> Result<Plan, Fault> {
+        self.each(target, Kinds::EQUALITY, |number| {
+            let rule = self.catalog.row(number).and_then(|row| row.equality);
+            if !rule.is_some_and(|rule| rule.shares_keys_with(a.rule)) {
+                return Ok(everything());
+            }
+            let mut head = Vec::new();
+            key::put_prefix(&mut head, number, KeyKind::Equality, &[]);
+            let end = key::after_prefix(head.clone()).unwrap_or_default();
+            let mut at = Vec::new();
+            if up {
+                key::put_prefix(&mut at, number, KeyKind::Equality, &a.key);
+                self.range(at, end, Owed::Partial)
+            } else {
+                key::put(&mut at, number, KeyKind::Equality, &a.key);
+                if a.key.len() > key::VALUE_LIMIT {
+                    // Cut keys with the same head are in no order.
+                    at.clear();
+                    key::put_prefix(&mut at, number, KeyKind::Equality, &a.key);
+                    at = key::after_prefix(at).unwrap_or_default();
+                } else {
+                    at.push(0);
+                }
+                self.range(head, at, Owed::Partial)
+            }
+        })
+    }
+
+    fn substrings(&self, target: &Target, a: &BoundSubstrings) -> Result<Plan, Fault> {
+        let mut plans = Vec::with_capacity(target.numbers.len());
+        for number in &target.numbers {
+            let plan = self.substrings_of(*number, a)?;
+            if plan.estimate == u64::MAX {
+                return Ok(plan);
+            }
+            plans.push(plan);
+        }
+        Ok(union(plans))
+    }
+
+    fn substrings_of(&self, number: AttributeNumber, a: &BoundSubstrings) -> Result<Plan, Fault> {
+        let mut terms = Vec::new();
+        if self.has(number, Kinds::ANY) {
+            let pieces = a.initial.iter().chain(&a.any).chain(&a.final_);
+            for gram in pieces.flat_map(|piece| substrings::covering_grams(piece)) {
+                terms.push(Plan::of_key(self.snapshot, key::make(number, KeyKind::Any, gram))?);
+            }
+        }
+        let few = |terms: &[Plan]| terms.iter().any(|plan| plan.estimate <= ENOUGH);
+        if let Some(initial) = a.initial.as_ref().filter(|piece| !piece.is_empty() && !few(&terms)) {
+            terms.push(self.initial(number, a, initial)?);
+        }
+        if let Some(final_) = &a.final_
+            && !few(&terms)
+            && self.has(number, Kinds::FINAL)
+        {
+            let (tail, length) = substrings::tail(final_);
+            terms.push(self.prefix(number, KeyKind::Final, tail.get(..length).unwrap_or_default())?);
+        }
+        terms.retain(|plan| plan.estimate != u64::MAX);
+        Ok(partial(intersection(terms)))
+    }
+
+    /// The keys of values that begin so: of the head index, or of the equality index if its keys are the same.
+    fn initial(&self, number: AttributeNumber, a: &BoundSubstrings, piece: &[u8]) -> Result<Plan, Fault> {
+        if self.has(number, Kinds::INITIAL) {
+            return self.prefix(number, KeyKind::Initial, substrings::head(piece));
+        }
+        let rule = self.catalog.row(number).and_then(|row| row.equality);
+        if self.has(number, Kinds::EQUALITY) && rule.is_some_and(|rule| rule.shares_keys_with(a.rule)) {
+            return self.prefix(number, KeyKind::Equality, piece);
+        }
+        Ok(everything())
+    }
+
+    fn prefix(&self, number: AttributeNumber, kind: KeyKind, head: &[u8]) -> Result<Plan, Fault> {
+        let mut low = Vec::new();
+        key::put_prefix(&mut low, number, kind, head);
+        let high = key::after_prefix(low.clone()).unwrap_or_default();
+        self.range(low, high, Owed::Partial)
+    }
+
+    fn range(&self, low: Vec<u8>, high: Vec<u8>, owed: Owed) -> Result<Plan, Fault> {
+        if low >= high {
+            return Ok(nothing());
+        }
+        let mut estimate = 0u64;
+        let keys = self.snapshot.posting_keys(INDEX, KeyRange::between(&low, &high), Direction::Forward)?;
+        for (count, row) in keys.enumerate() {
+            if count >= RANGE_KEYS_LIMIT {
+                return Ok(everything());
+            }
+            estimate = estimate.saturating_add(row?.1);
+        }
+        Ok(Plan { node: Node::Range(low, high), estimate, owed })
+    }
+}
+
+fn everything() -> Plan {
+    Plan { node: Node::Everything, estimate: u64::MAX, owed: Owed::All }
+}
+
+fn nothing() -> Plan {
+    Plan { node: Node::Nothing, estimate: 0, owed: Owed::Exact }
+}
+
+fn partial(mut plan: Plan) -> Plan {
+    plan.owed = plan.owed.max(Owed::Partial);
+    plan
+}
+
+fn union(mut plans: Vec<Plan>) -> Plan {
+    if plans.iter().any(|plan| plan.estimate == u64::MAX) {
+        return everything();
+    }
+    let owed = plans.iter().map(|plan| plan.owed).max().unwrap_or(Owed::Exact);
+    plans.retain(|plan| plan.estimate > 0);
+    match plans.len() {
+        0 => nothing(),
+        1 => Plan { owed, ..plans.remove(0) },
+        _ => {
+            let estimate = plans.iter().fold(0u64, |sum, plan| sum.saturating_add(plan.estimate));
+            Plan { node: Node::Union(plans), estimate, owed }
+        }
+    }
+}
+
+fn intersection(mut plans: Vec<Plan>) -> Plan {
+    plans.sort_by_key(|plan| plan.estimate);
+    match plans.len() {
+        0 => everything(),
+        1 => plans.remove(0),
+        _ => {
+            let owed = plans.iter().map(|plan| plan.owed).max().unwrap_or(Owed::Exact);
+            let estimate = plans.first().map_or(0, |plan| plan.estimate);
+            Plan { node: Node::Intersection(plans), estimate, owed }
+        }
+    }
+}
+
+fn read_key<S: Snapshot>(snapshot: &S, key: &[u8], estimate: u64) -> Result<IdSet, Fault> {
+    if estimate <= LIST_LIMIT as u64 {
+        let mut ids = Vec::with_capacity(estimate as usize);
+        let mut cursor = snapshot.postings(INDEX, key)?;
+        while cursor.read(LIST_LIMIT, &mut ids)? {}
+        return Ok(IdSet::List(ids));
+    }
+    Ok(IdSet::Set(snapshot.posting_set(INDEX, key)?))
+}
+
+fn read_range<S: Snapshot>(snapshot: &S, low: &[u8], high: &[u8]) -> Result<IdSet, Fault> {
+    let mut all = RoaringTreemap::new();
+    let mut ids = Vec::new();
+    for row in snapshot.posting_keys(INDEX, KeyRange::between(low, high), Direction::Forward)? {
+        let (key, _) = row?;
+        let mut cursor = snapshot.postings(INDEX, &key)?;
+        while cursor.read(LIST_LIMIT, &mut ids)? {}
+        if ids.len() >= LIST_LIMIT {
+            all.extend(ids.drain(..));
+        }
+    }
+    if all.is_empty() {
+        ids.sort_unstable();
+        ids.dedup();
+        return Ok(IdSet::List(ids));
+    }
+    all.extend(ids);
+    Ok(IdSet::Set(all))
+}
+
+fn intersect<S: Snapshot>(snapshot: &S, ids: IdSet, count: u64, plan: &Plan) -> Result<IdSet, Fault> {
+    if let Node::Key(key) = &plan.node
+        && count.saturating_mul(GALLOP) <= plan.estimate
+    {
+        let mut cursor = snapshot.postings(INDEX, key)?;
+        let mut kept = Vec::new();
+        let all: Box<dyn Iterator<Item = u64>> = match &ids {
+            IdSet::Everything => return Ok(plan.read(snapshot)?.ids),
+            IdSet::List(list) => Box::new(list.iter().copied()),
+            IdSet::Set(set) => Box::new(set.iter()),
+        };
+        for id in all {
+            match cursor.seek(id)? {
+                Some(found) if found == id => kept.push(id),
+                Some(_) => {}
+                None => break,
+            }
+        }
+        return Ok(IdSet::List(kept));
+    }
+    let other = plan.read(snapshot)?.ids;
+    Ok(match (ids, other) {
+        (IdSet::Everything, other) => other,
+        (ids, IdSet::Everything) => ids,
+        (IdSet::List(mut list), other) => {
+            list.retain(|id| other.contains(crate::entry::EntryId(*id)));
+            IdSet::List(list)
+        }
+        (ids, IdSet::List(mut list)) => {
+            list.retain(|id| ids.contains(crate::entry::EntryId(*id)));
+            IdSet::List(list)
+        }
+        (IdSet::Set(a), IdSet::Set(b)) => IdSet::Set(a & b),
+    })
+}

@@ -1,0 +1,3 @@
+//! Searches.
+
+pub mod filter;

@@ -1,0 +1,47 @@
+//! The tables of a database and the keys that are shared between modules (`docs/disk-format.md`).
+
+use larix_store::{TableId, TableKind, TableSpec};
+
+/// Facts about the database itself; keys are in [`meta`].
+pub const META: TableId = TableId(0);
+/// The catalog: attribute number (u32, big-endian) -> catalog row.
+pub const ATTRIBUTES: TableId = TableId(1);
+/// Entry id (u64, big-endian) -> record.
+pub const ENTRIES: TableId = TableId(2);
+/// Parent id (u64, big-endian) ++ normalized RDN -> entry id (u64, big-endian).
+pub const TREE: TableId = TableId(3);
+/// Index key -> posting list of entry ids.
+pub const INDEX: TableId = TableId(4);
+/// Entry id ++ attribute number ++ member key -> value, for attributes too large for the record.
+pub const VALUES: TableId = TableId(5);
+/// Entry id ++ digest -> value, for values too large for the record.
+pub const BLOBS: TableId = TableId(6);
+/// The change log.
+pub const LOG: TableId = TableId(7);
+
+/// What a store is opened with.
+pub const TABLES: [TableSpec; 8] = [
+    TableSpec { id: META, name: "meta", kind: TableKind::Ordered },
+    TableSpec { id: ATTRIBUTES, name: "attributes", kind: TableKind::Ordered },
+    TableSpec { id: ENTRIES, name: "entries", kind: TableKind::Integer },
+    TableSpec { id: TREE, name: "tree", kind: TableKind::Ordered },
+    TableSpec { id: INDEX, name: "index", kind: TableKind::Postings },
+    TableSpec { id: VALUES, name: "values", kind: TableKind::Ordered },
+    TableSpec { id: BLOBS, name: "blobs", kind: TableKind::Ordered },
+    TableSpec { id: LOG, name: "log", kind: TableKind::Ordered },
+];
+
+/// Keys of the table `meta`. Numbers are stored big-endian.
+pub mod meta {
+    /// u32: the number of the disk format.
+    pub const FORMAT: &[u8] = b"format";
+    /// u64: the highest entry id ever given.
+    pub const LAST_ENTRY_ID: &[u8] = b"last-entry-id";
+    /// u64: grows with every rename, move and delete; caches of the tree are valid within one generation.
+    pub const TREE_GENERATION: &[u8] = b"tree-generation";
+    /// 32 random bytes: authenticates paged results cookies across restarts.
+    pub const COOKIE_SECRET: &[u8] = b"cookie-secret";
+}
+
+/// The disk format that this code reads and writes.
+pub const FORMAT: u32 = 1;

@@ -1,0 +1,264 @@
+//! The tree: parent and RDN to id, and back from an id to its DN.
+//!
+//! The suffixes stand under the virtual root with their whole DN as RDN. An entry's own record knows its parent and its
+//! RDN, so that a subtree moves by changing one record and one row here.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use foldhash::HashMap;
+use larix_schema::{NormalDn, NormalRdn};
+use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
+
+use crate::entry::record::digest;
+use crate::entry::{EntryId, EntryView};
+use crate::fault::Fault;
+use crate::tables::{ENTRIES, META, TREE, meta};
+
+/// Bytes of a normalized RDN that stand in a key as they are; a longer one is cut and followed by its digest.
+pub const RDN_LIMIT: usize = 400;
+
+/// Superiors remembered by each thread and database.
+const CACHE_LIMIT: usize = 65_536;
+
+/// The key of a child; with an empty RDN, what the keys of all children begin with.
+pub fn key(parent: EntryId, normal_rdn: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(8 + normal_rdn.len());
+    out.extend_from_slice(&parent.to_bytes());
+    match normal_rdn.get(..RDN_LIMIT).filter(|_| normal_rdn.len() > RDN_LIMIT) {
+        None => out.extend_from_slice(normal_rdn),
+        Some(head) => {
+            out.extend_from_slice(head);
+            out.push(0);
+            out.extend_from_slice(&digest(normal_rdn));
+        }
+    }
+    out
+}
+
+/// Adds a child.
+pub fn put(set: &mut WriteSet, parent: EntryId, normal_rdn: &[u8], id: EntryId) {
+    set.put(TREE, &key(parent, normal_rdn), id.to_bytes());
+}
+
+/// Removes a child. Bump the [generation](bump_generation) with it.
+pub fn delete(set: &mut WriteSet, parent: EntryId, normal_rdn: &[u8]) {
+    set.delete(TREE, &key(parent, normal_rdn));
+}
+
+/// Tells caches that an entry was renamed, moved or deleted.
+pub fn bump_generation<S: Snapshot>(set: &mut WriteSet, snapshot: &S) -> Result<(), Fault> {
+    let next = generation(snapshot)? + 1;
+    set.put(META, meta::TREE_GENERATION, next.to_be_bytes());
+    Ok(())
+}
+
+/// Grows whenever an entry is renamed, moved or deleted.
+pub fn generation<S: Snapshot>(snapshot: &S) -> Result<u64, Fault> {
+    match snapshot.get(META, meta::TREE_GENERATION)? {
+        None => Ok(0),
+        Some(bytes) => EntryId::from_prefix(&bytes).map(|id| id.0).ok_or(Fault::Damaged { what: "the tree generation" }),
+    }
+}
+
+/// The child of this RDN.
+pub fn child<S: Snapshot>(snapshot: &S, parent: EntryId, normal_rdn: &[u8]) -> Result<Option<EntryId>, Fault> {
+    match snapshot.get(TREE, &key(parent, normal_rdn))? {
+        None => Ok(None),
+        Some(bytes) => EntryId::from_prefix(&bytes).map(Some).ok_or(Fault::Damaged { what: "a row of the tree" }),
+    }
+}
+
+/// What became of a look-up by DN.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Resolved {
+    /// The entry, if there is one of this DN.
+    pub id: Option<EntryId>,
+    /// The entry itself or the nearest superior that exists; [`EntryId::ROOT`] when not even the suffix does.
+    pub nearest: EntryId,
+    /// RDNs of the DN below `nearest`.
+    pub missing: usize,
+}
+
+/// Looks up a DN within the suffix: RDN by RDN from the suffix down.
+pub fn resolve<S: Snapshot>(snapshot: &S, suffix: &NormalDn, dn: &NormalDn) -> Result<Resolved, Fault> {
+    let below = dn.depth().saturating_sub(suffix.depth());
+    let absent = Resolved { id: None, nearest: EntryId::ROOT, missing: below + usize::from(suffix.depth() > 0) };
+    if !(dn == suffix || dn.is_descendant_of(suffix)) {
+        return Ok(absent);
+    }
+    let mut at = EntryId::ROOT;
+    if suffix.depth() > 0 || below == 0 {
+        match child(snapshot, EntryId::ROOT, suffix.as_str().as_bytes())? {
+            Some(id) => at = id,
+            None => return Ok(absent),
+        }
+    }
+    let rdns: smallvec::SmallVec<[&[u8]; 16]> = dn.rdns().take(below).collect();
+    for (done, rdn) in rdns.iter().rev().enumerate() {
+        match child(snapshot, at, rdn)? {
+            Some(id) => at = id,
+            None => return Ok(Resolved { id: None, nearest: at, missing: below - done }),
+        }
+    }
+    Ok(Resolved { id: Some(at), nearest: at, missing: 0 })
+}
+
+/// Calls `visit` with the id of each child in the order of their RDNs, until it answers false.
+pub fn visit_children<S: Snapshot>(
+    snapshot: &S,
+    parent: EntryId,
+    mut visit: impl FnMut(EntryId) -> bool,
+) -> Result<(), Fault> {
+    let prefix = parent.to_bytes();
+    for row in snapshot.scan(TREE, KeyRange::prefix(&prefix), Direction::Forward)? {
+        let (key, value) = row?;
+        // The entry of the empty DN is no child of the root.
+        if key.len() == prefix.len() {
+            continue;
+        }
+        let id = EntryId::from_prefix(&value).ok_or(Fault::Damaged { what: "a row of the tree" })?;
+        if !visit(id) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+pub fn has_children<S: Snapshot>(snapshot: &S, parent: EntryId) -> Result<bool, Fault> {
+    Ok(count_children(snapshot, parent, 1)? > 0)
+}
+
+/// The number of children, counted up to `limit`.
+pub fn count_children<S: Snapshot>(snapshot: &S, parent: EntryId, limit: u64) -> Result<u64, Fault> {
+    let mut count = 0;
+    visit_children(snapshot, parent, |_| {
+        count += 1;
+        count < limit
+    })?;
+    Ok(count)
+}
+
+/// The ids of an entry and all below it, superiors first, at most `limit` of them.
+pub fn subtree<S: Snapshot>(snapshot: &S, top: EntryId, limit: usize) -> Result<Vec<EntryId>, Fault> {
+    let mut ids = vec![top];
+    let mut next = 0;
+    while let Some(parent) = ids.get(next).copied() {
+        next += 1;
+        visit_children(snapshot, parent, |id| {
+            ids.push(id);
+            ids.len() < limit
+        })?;
+        if ids.len() >= limit {
+            break;
+        }
+    }
+    Ok(ids)
+}
+
+/// An entry that has subordinates, as the cache knows it.
+#[derive(Debug)]
+pub struct Superior {
+    pub id: EntryId,
+    pub parent: EntryId,
+    /// The DN as it is shown.
+    pub dn: String,
+    /// The normalized DN.
+    pub normal: NormalDn,
+}
+
+/// Names of entries by id, as of one snapshot. Superiors come from a cache that each thread keeps for each database.
+#[derive(Copy, Clone, Debug)]
+pub struct Names<'s, S> {
+    snapshot: &'s S,
+    database: u64,
+    generation: u64,
+}
+
+#[derive(Debug, Default)]
+struct Cache {
+    generation: u64,
+    superiors: HashMap<EntryId, Arc<Superior>>,
+}
+
+thread_local! {
+    static CACHES: RefCell<HashMap<u64, Cache>> = RefCell::default();
+}
+
+impl<'s, S: Snapshot> Names<'s, S> {
+    /// `database` tells databases of this process apart.
+    pub fn new(snapshot: &'s S, database: u64) -> Result<Self, Fault> {
+        Ok(Self { snapshot, database, generation: generation(snapshot)? })
+    }
+
+    /// An entry that is a superior of another; `None` for the root.
+    pub fn superior(&self, id: EntryId) -> Result<Option<Arc<Superior>>, Fault> {
+        if id == EntryId::ROOT {
+            return Ok(None);
+        }
+        if let Some(known) = self.cached(id) {
+            return Ok(Some(known));
+        }
+        let record =
+            self.snapshot.get(ENTRIES, &id.to_bytes())?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
+        let view = EntryView::parse(id, &record)?;
+        let mut dn = String::new();
+        self.append_dn(&view, &mut dn)?;
+        let normal = self.normal_dn(&view)?;
+        let superior = Arc::new(Superior { id, parent: view.parent(), dn, normal });
+        self.remember(&superior);
+        Ok(Some(superior))
+    }
+
+    /// Appends the DN as it is shown.
+    pub fn append_dn(&self, entry: &EntryView<'_>, out: &mut String) -> Result<(), Fault> {
+        out.push_str(entry.rdn());
+        if let Some(superior) = self.superior(entry.parent())? {
+            out.push(',');
+            out.push_str(&superior.dn);
+        }
+        Ok(())
+    }
+
+    /// The normalized DN.
+    pub fn normal_dn(&self, entry: &EntryView<'_>) -> Result<NormalDn, Fault> {
+        let rdn = std::str::from_utf8(entry.normal_rdn()).map_err(|_| Fault::Damaged { what: "a normalized RDN" })?;
+        Ok(match self.superior(entry.parent())? {
+            None => NormalDn::from_normal(rdn),
+            Some(superior) => NormalDn::join(&NormalRdn::from_normal(rdn), &superior.normal),
+        })
+    }
+
+    /// Whether the entry is below `base` (at any depth, itself excluded). Everything is below the root.
+    pub fn is_below(&self, entry: &EntryView<'_>, base: EntryId) -> Result<bool, Fault> {
+        if base == EntryId::ROOT {
+            return Ok(true);
+        }
+        let mut at = entry.parent();
+        while at != base {
+            match self.superior(at)? {
+                None => return Ok(false),
+                Some(superior) => at = superior.parent,
+            }
+        }
+        Ok(true)
+    }
+
+    fn cached(&self, id: EntryId) -> Option<Arc<Superior>> {
+        CACHES.with_borrow(|caches| {
+            let cache = caches.get(&self.database).filter(|cache| cache.generation == self.generation)?;
+            cache.superiors.get(&id).cloned()
+        })
+    }
+
+    fn remember(&self, superior: &Arc<Superior>) {
+        CACHES.with_borrow_mut(|caches| {
+            let cache = caches.entry(self.database).or_default();
+            if cache.generation != self.generation || cache.superiors.len() >= CACHE_LIMIT {
+                cache.superiors.clear();
+                cache.generation = self.generation;
+            }
+            cache.superiors.insert(superior.id, Arc::clone(superior));
+        });
+    }
+}
