@@ -266,13 +266,25 @@ impl<S: Store> Database<S> {
 }
 
 /// A snapshot of a database, and the schema, catalog and settings to read it with.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 pub struct View<'s, N> {
     pub snapshot: &'s N,
     pub schema: Arc<Schema>,
     pub catalog: Arc<Catalog>,
     pub settings: Arc<DatabaseSettings>,
     pub names: Names<'s, N>,
+}
+
+impl<N> Clone for View<'_, N> {
+    fn clone(&self) -> Self {
+        Self {
+            snapshot: self.snapshot,
+            schema: Arc::clone(&self.schema),
+            catalog: Arc::clone(&self.catalog),
+            settings: Arc::clone(&self.settings),
+            names: self.names,
+        }
+    }
 }
 
 impl<'s, N: Snapshot> View<'s, N> {

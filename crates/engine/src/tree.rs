@@ -168,12 +168,20 @@ pub struct Superior {
 }
 
 /// Names of entries by id, as of one snapshot. Superiors come from a cache that each thread keeps for each database.
-#[derive(Copy, Clone, Debug)]
+#[derive(Debug)]
 pub struct Names<'s, S> {
     snapshot: &'s S,
     database: u64,
     generation: u64,
 }
+
+impl<S> Clone for Names<'_, S> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<S> Copy for Names<'_, S> {}
 
 #[derive(Debug, Default)]
 struct Cache {

@@ -5,8 +5,7 @@
 
 use larix_proto::Dn;
 use larix_schema::{
-    AttributeDescription, BoundAssertion, BoundExtensible, BoundFilter, BoundSubstrings, Match, MatchingRule, NormalDn,
-    Schema,
+    AttributeDescription, BoundAssertion, BoundExtensible, BoundFilter, BoundSubstrings, Match, NormalDn, Schema, Scratch,
 };
 
 use crate::catalog::Catalog;
@@ -68,7 +67,12 @@ impl Filter {
             BoundFilter::And(list) => Self::And(all(list)),
             BoundFilter::Or(list) => Self::Or(all(list)),
             BoundFilter::Not(inner) => Self::Not(Box::new(Self::new(schema, catalog, *inner))),
-            BoundFilter::Present(description) => test(description, Assertion::Present),
+            BoundFilter::Present(description) => {
+                match schema.attribute(description.attribute).name() {
+                    "entryDN" | "subschemaSubentry" | "hasSubordinates" => Self::Constant(Match::True),
+                    _ => test(description, Assertion::Present),
+                }
+            }
             BoundFilter::Equality(a) => match computed(schema, &a) {
                 Some(assertion) => test(a.description, assertion),
                 None => test(a.description.clone(), Assertion::Equality(a)),
@@ -100,11 +104,7 @@ impl Filter {
     pub fn matches(&self, context: &dyn FilterContext, entry: &dyn EntrySource) -> Result<Match, Fault> {
         match self {
             Self::Constant(constant) => Ok(*constant),
-            Self::Not(inner) => Ok(match inner.matches(context, entry)? {
-                Match::True => Match::False,
-                Match::False => Match::True,
-                Match::Undefined => Match::Undefined,
-            }),
+            Self::Not(inner) => Ok(!inner.matches(context, entry)?),
             Self::And(list) => {
                 let mut result = Match::True;
                 for filter in list {
@@ -140,18 +140,23 @@ impl Test {
             return Ok(Match::Undefined);
         }
         let schema = context.schema();
-        let found = match &self.assertion {
-            Assertion::Present => entry.is_present(&self.target)?,
-            Assertion::EntryDn(dn) => context.normal_dn()? == *dn,
-            Assertion::HasSubordinates(expected) => context.has_subordinates()? == *expected,
-            Assertion::Equality(a) => return equality(schema, a, &self.target, entry),
-            Assertion::Approx(a) => return compare(schema, a.rule, &a.key, &self.target, entry),
-            Assertion::GreaterOrEqual(a) => any_key(schema, a.rule, &self.target, entry, |key| key >= &*a.key)?,
-            Assertion::LessOrEqual(a) => any_key(schema, a.rule, &self.target, entry, |key| key <= &*a.key)?,
-            Assertion::Substrings(a) => any_key(schema, a.rule, &self.target, entry, |key| substrings(a, key))?,
-            Assertion::Extensible(a) => return extensible(context, a, &self.target, entry),
-        };
-        Ok(if found { Match::True } else { Match::False })
+        let mut scratch = Scratch::default();
+        match &self.assertion {
+            Assertion::Present => entry.is_present(&self.target).map(Match::from),
+            Assertion::EntryDn(dn) => Ok((context.normal_dn()? == *dn).into()),
+            Assertion::HasSubordinates(expected) => Ok((context.has_subordinates()? == *expected).into()),
+            Assertion::Equality(a) => {
+                if let Some(member) = entry.large_member(&self.target, &a.key)? {
+                    return Ok(member.into());
+                }
+                any(entry, &self.target, |value| a.matches(schema, value, &mut scratch))
+            }
+            Assertion::Approx(a) | Assertion::GreaterOrEqual(a) | Assertion::LessOrEqual(a) => {
+                any(entry, &self.target, |value| a.matches(schema, value, &mut scratch))
+            }
+            Assertion::Substrings(a) => any(entry, &self.target, |value| a.matches(schema, value, &mut scratch)),
+            Assertion::Extensible(a) => extensible(context, a, &self.target, entry),
+        }
     }
 
     /// The assertion value as the client sent it, for rules that look at values.
@@ -177,104 +182,18 @@ fn computed(schema: &Schema, assertion: &BoundAssertion) -> Option<Assertion> {
     }
 }
 
-fn equality(
-    schema: &Schema,
-    assertion: &BoundAssertion,
-    target: &Target,
+/// True of an attribute whose test is true of any value; Undefined if it is of none, but undefined of one.
+fn any(
     entry: &dyn EntrySource,
-) -> Result<Match, Fault> {
-    if let Some(member) = entry.large_member(target, &assertion.key)? {
-        return Ok(if member { Match::True } else { Match::False });
-    }
-    compare_raw(schema, assertion.rule, &assertion.key, &assertion.raw, target, entry)
-}
-
-fn compare(
-    schema: &Schema,
-    rule: &MatchingRule,
-    key: &[u8],
     target: &Target,
-    entry: &dyn EntrySource,
+    mut test: impl FnMut(&[u8]) -> Match,
 ) -> Result<Match, Fault> {
     let mut result = Match::False;
-    any_key(schema, rule, target, entry, |value| {
-        let found = rule.compare_keys(schema, value, key);
-        if found != Match::False {
-            result = found;
-        }
-        found == Match::True
+    entry.visit(target, &mut |value| {
+        result = result.or(test(value));
+        !result.is_true()
     })?;
     Ok(result)
-}
-
-/// As [`compare`], but a value that is the assertion byte by byte needs no normalizing.
-fn compare_raw(
-    schema: &Schema,
-    rule: &MatchingRule,
-    key: &[u8],
-    raw: &[u8],
-    target: &Target,
-    entry: &dyn EntrySource,
-) -> Result<Match, Fault> {
-    let mut result = Match::False;
-    let mut scratch = Vec::new();
-    entry.visit(target, &mut |value| {
-        if value == raw {
-            result = Match::True;
-            return false;
-        }
-        scratch.clear();
-        if rule.normalize_value(schema, value, &mut scratch).is_ok() {
-            let found = rule.compare_keys(schema, &scratch, key);
-            if found != Match::False {
-                result = found;
-            }
-        }
-        result != Match::True
-    })?;
-    Ok(result)
-}
-
-/// Whether the key of any value satisfies the test.
-fn any_key(
-    schema: &Schema,
-    rule: &MatchingRule,
-    target: &Target,
-    entry: &dyn EntrySource,
-    mut test: impl FnMut(&[u8]) -> bool,
-) -> Result<bool, Fault> {
-    let mut found = false;
-    let mut scratch = Vec::new();
-    entry.visit(target, &mut |value| {
-        scratch.clear();
-        found = rule.normalize_value(schema, value, &mut scratch).is_ok() && test(&scratch);
-        !found
-    })?;
-    Ok(found)
-}
-
-/// Whether the pieces stand in the key of a value, in order and without overlap.
-pub fn substrings(assertion: &BoundSubstrings, key: &[u8]) -> bool {
-    let mut rest = key;
-    if let Some(initial) = &assertion.initial {
-        match rest.strip_prefix(&**initial) {
-            Some(after) => rest = after,
-            None => return false,
-        }
-    }
-    if let Some(final_) = &assertion.final_ {
-        match rest.strip_suffix(&**final_) {
-            Some(before) => rest = before,
-            None => return false,
-        }
-    }
-    for piece in &assertion.any {
-        match memchr::memmem::find(rest, piece) {
-            Some(at) => rest = rest.get(at + piece.len()..).unwrap_or_default(),
-            None => return false,
-        }
-    }
-    true
 }
 
 fn extensible(
@@ -285,7 +204,8 @@ fn extensible(
 ) -> Result<Match, Fault> {
     let schema = context.schema();
     let mut result = if target.description().is_some() {
-        compare(schema, assertion.rule, &assertion.key, target, entry)?
+        let mut scratch = Scratch::default();
+        any(entry, target, |value| assertion.matches(schema, value, &mut scratch))?
     } else {
         applicable(context, assertion, entry)?
     };
@@ -307,7 +227,7 @@ fn applicable(
     let schema = context.schema();
     let mut descriptions = Vec::new();
     entry.descriptions(&mut |description| {
-        if assertion.rule.applies_to(&schema.attribute(description.attribute).syntax.oid) {
+        if assertion.asks(schema.attribute(description.attribute)) {
             descriptions.push(description.clone());
         }
     })?;
@@ -316,16 +236,10 @@ fn applicable(
         if !context.may_search(&description, None)? {
             continue;
         }
-        let mut scratch = Vec::new();
+        let mut scratch = Scratch::default();
         entry.visit_exact(&description, &mut |value| {
-            scratch.clear();
-            if assertion.rule.normalize_value(schema, value, &mut scratch).is_ok() {
-                let found = assertion.rule.compare_keys(schema, &scratch, &assertion.key);
-                if found != Match::False {
-                    result = found;
-                }
-            }
-            result != Match::True
+            result = result.or(assertion.matches(schema, value, &mut scratch));
+            !result.is_true()
         })?;
         if result == Match::True {
             break;
@@ -336,16 +250,13 @@ fn applicable(
 
 fn dn_attribute_matches(schema: &Schema, assertion: &BoundExtensible, dn: &str) -> bool {
     let Ok(dn) = Dn::parse(dn) else { return false };
-    let mut key = Vec::new();
+    let mut scratch = Scratch::default();
     dn.rdns().iter().flat_map(|rdn| rdn.avas()).any(|ava| {
         let Some(attribute) = schema.attribute_type(ava.attribute) else { return false };
         let asked = match &assertion.description {
             Some(description) => schema.is_subtype(attribute.id, description.attribute),
-            None => assertion.rule.applies_to(&attribute.syntax.oid),
+            None => assertion.asks(attribute),
         };
-        key.clear();
-        asked
-            && assertion.rule.normalize_value(schema, &ava.value, &mut key).is_ok()
-            && assertion.rule.compare_keys(schema, &key, &assertion.key) == Match::True
+        asked && assertion.matches(schema, &ava.value, &mut scratch).is_true()
     })
 }

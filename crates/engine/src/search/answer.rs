@@ -1,0 +1,195 @@
+//! An entry into the output buffer.
+
+use larix_proto::encode::EntryEncoder;
+use larix_proto::{ControlBuf, MessageId};
+use larix_schema::{BoundFilter, Match, Schema, Scratch};
+use larix_store::Snapshot;
+
+use super::entry::Seen;
+use super::selection::{Computed, Selection};
+use crate::access::{Privilege, Verdict};
+use crate::catalog::CatalogRow;
+use crate::entry::ValuesView;
+use crate::fault::Fault;
+use crate::tree;
+
+/// The name of the subschema subentry, the same for every entry.
+pub const SUBSCHEMA_DN: &str = "cn=Subschema";
+
+/// What of an entry is answered.
+#[derive(Clone, Debug)]
+pub struct Answer {
+    pub message: MessageId,
+    pub types_only: bool,
+    pub selection: Selection,
+    /// RFC 3876: values that match none of these are left out.
+    pub matched_values: Option<Vec<BoundFilter>>,
+}
+
+impl Answer {
+    /// Appends the entry, unless its attributes are all that the subject may not see: then the entry itself is shown
+    /// without. Answers false if the entry may not be read at all.
+    pub fn append<N: Snapshot>(
+        &self,
+        seen: &Seen<'_, N>,
+        dn: &mut String,
+        out: &mut Vec<u8>,
+        controls: &[ControlBuf],
+    ) -> Result<bool, Fault> {
+        if !seen.allows_entry(Privilege::Read)? {
+            return Ok(false);
+        }
+        dn.clear();
+        seen.view.names.append_dn(&seen.reader.view, dn)?;
+        let mut encoder = EntryEncoder::begin(out, self.message, dn);
+        for attribute in seen.reader.view.attributes() {
+            let (number, stored) = attribute?;
+            let Some(row) = seen.view.catalog.row(number) else { continue };
+            if self.selection.has(number, row.operational) {
+                self.attribute(seen, row, &stored, &mut encoder)?;
+            }
+        }
+        for computed in self.selection.computed() {
+            self.computed(seen, *computed, dn, &mut encoder)?;
+        }
+        encoder.finish(controls);
+        Ok(true)
+    }
+
+    fn attribute<N: Snapshot>(
+        &self,
+        seen: &Seen<'_, N>,
+        row: &CatalogRow,
+        stored: &ValuesView<'_>,
+        encoder: &mut EntryEncoder<'_>,
+    ) -> Result<(), Fault> {
+        // What the schema no longer knows is shown to those who may see everything.
+        let verdict = match &row.description {
+            Some(description) => seen.readable(description)?,
+            None if seen.allows_entry(Privilege::Manage)? => Verdict::Granted,
+            None => Verdict::Denied,
+        };
+        match verdict {
+            Verdict::Denied => return Ok(()),
+            Verdict::Granted if self.matched_values.is_none() => {
+                if self.types_only {
+                    encoder.attribute(&row.text, &[]);
+                } else if let Some(ber) = stored.as_ber() {
+                    encoder.attribute(&row.text, ber);
+                } else {
+                    encoder.begin_attribute(&row.text);
+                    seen.reader.visit_values(row.number, stored, &mut |value| {
+                        encoder.value(value);
+                        true
+                    })?;
+                    encoder.end_attribute();
+                }
+                return Ok(());
+            }
+            _ => {}
+        }
+        self.chosen_values(seen, row, stored, verdict, encoder)
+    }
+
+    /// Some of the values: those that may be read, and those that match the control's filters.
+    fn chosen_values<N: Snapshot>(
+        &self,
+        seen: &Seen<'_, N>,
+        row: &CatalogRow,
+        stored: &ValuesView<'_>,
+        verdict: Verdict,
+        encoder: &mut EntryEncoder<'_>,
+    ) -> Result<(), Fault> {
+        let Some(description) = &row.description else { return Ok(()) };
+        let schema = &seen.view.schema;
+        let mut begun = false;
+        let mut fault = None;
+        seen.reader.visit_values(row.number, stored, &mut |value| {
+            if self.matched_values.as_ref().is_some_and(|filters| !is_matched(schema, row, filters, value)) {
+                return true;
+            }
+            if verdict != Verdict::Granted {
+                match seen.allows(description, Some(value), Privilege::Read) {
+                    Ok(true) => {}
+                    Ok(false) => return true,
+                    Err(error) => {
+                        fault = Some(error);
+                        return false;
+                    }
+                }
+            }
+            if !begun {
+                begun = true;
+                encoder.begin_attribute(&row.text);
+            }
+            if self.types_only {
+                return false;
+            }
+            encoder.value(value);
+            true
+        })?;
+        encoder.end_attribute();
+        fault.map_or(Ok(()), Err)
+    }
+
+    fn computed<N: Snapshot>(
+        &self,
+        seen: &Seen<'_, N>,
+        computed: Computed,
+        dn: &str,
+        encoder: &mut EntryEncoder<'_>,
+    ) -> Result<(), Fault> {
+        let Ok(description) = seen.view.schema.describe(computed.name()) else { return Ok(()) };
+        if !seen.allows(&description, None, Privilege::Read)? {
+            return Ok(());
+        }
+        let value = computed_value(seen, computed, dn)?;
+        encoder.begin_attribute(computed.name());
+        if !self.types_only {
+            encoder.value(value.as_bytes());
+        }
+        encoder.end_attribute();
+        Ok(())
+    }
+}
+
+/// The value of a computed attribute.
+pub fn computed_value<N: Snapshot>(seen: &Seen<'_, N>, computed: Computed, dn: &str) -> Result<String, Fault> {
+    let (snapshot, id) = (seen.view.snapshot, seen.reader.view.id());
+    Ok(match computed {
+        Computed::EntryDn => dn.to_owned(),
+        Computed::SubschemaSubentry => SUBSCHEMA_DN.to_owned(),
+        Computed::HasSubordinates => {
+            if tree::has_children(snapshot, id)? { "TRUE" } else { "FALSE" }.to_owned()
+        }
+        Computed::NumSubordinates => tree::count_children(snapshot, id, u64::MAX)?.to_string(),
+    })
+}
+
+/// Whether a value matches any of the control's filters: simple assertions about its attribute.
+fn is_matched(schema: &Schema, row: &CatalogRow, filters: &[BoundFilter], value: &[u8]) -> bool {
+    let Some(own) = &row.description else { return false };
+    let mut scratch = Scratch::default();
+    filters.iter().any(|filter| {
+        let about = |description| own.is_subdescription_of(schema, description);
+        let found = match filter {
+            BoundFilter::Present(description) => about(description).into(),
+            BoundFilter::Equality(a)
+            | BoundFilter::Approx(a)
+            | BoundFilter::GreaterOrEqual(a)
+            | BoundFilter::LessOrEqual(a)
+                if about(&a.description) =>
+            {
+                a.matches(schema, value, &mut scratch)
+            }
+            BoundFilter::Substrings(a) if about(&a.description) => a.matches(schema, value, &mut scratch),
+            BoundFilter::Extensible(a)
+                if a.description.as_ref().map_or_else(|| a.asks(schema.attribute(own.attribute)), about) =>
+            {
+                a.matches(schema, value, &mut scratch)
+            }
+            _ => Match::False,
+        };
+        found.is_true()
+    })
+}

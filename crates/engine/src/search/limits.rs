@@ -1,0 +1,129 @@
+//! Size and time limits of one search: what the client asks for against what it may have.
+
+use larix_proto::{LdapResult, ResultCode};
+
+use crate::database::{HardLimit, Limits, PagedTotal};
+
+/// Asking for this many means: as many as I may have.
+const AS_MANY_AS_ALLOWED: u32 = i32::MAX as u32;
+
+/// What is asked for.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Asked {
+    /// Entries; 0 is no limit.
+    pub size: u32,
+    /// Seconds; 0 is no limit.
+    pub time: u32,
+    /// With paged results: the page size, and entries on the pages before.
+    pub page: Option<(u32, u32)>,
+}
+
+/// What holds.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Effective {
+    /// Entries of this operation.
+    pub size: Option<u32>,
+    /// Seconds.
+    pub time: Option<u32>,
+    /// Candidates.
+    pub unchecked: Option<u32>,
+    pub no_estimate: bool,
+}
+
+/// The limits of a search. The root DN (`limits` is `None`) is limited by nothing but its own wishes.
+pub fn effective(limits: Option<&Limits>, asked: Asked) -> Result<Effective, LdapResult> {
+    let wish = |value: u32| (value != 0).then_some(value);
+    let Some(limits) = limits else {
+        let before = asked.page.map_or(0, |(_, before)| before);
+        let size = wish(asked.size).map(|size| size.saturating_sub(before));
+        return Ok(Effective { size, time: wish(asked.time), unchecked: None, no_estimate: false });
+    };
+    if limits.size_unchecked == Some(0) {
+        return Err(LdapResult::new(ResultCode::ADMIN_LIMIT_EXCEEDED));
+    }
+    let time = one(limits.time_soft, limits.time_hard, asked.time)?;
+    let size = match asked.page {
+        None => one(limits.size_soft, limits.size_hard, asked.size)?,
+        Some((size, before)) => paged(limits, asked.size, size, before)?,
+    };
+    Ok(Effective { size, time, unchecked: limits.size_unchecked, no_estimate: limits.no_estimate })
+}
+
+fn one(soft: Option<u32>, hard: HardLimit, asked: u32) -> Result<Option<u32>, LdapResult> {
+    match (asked, hard) {
+        (0, _) => Ok(soft),
+        (asked, HardLimit::Soft) => Ok(Some(soft.map_or(asked, |soft| asked.min(soft)))),
+        (asked, HardLimit::Unlimited) => Ok((asked != AS_MANY_AS_ALLOWED).then_some(asked)),
+        (AS_MANY_AS_ALLOWED, HardLimit::Count(hard)) => Ok(Some(hard)),
+        (asked, HardLimit::Count(hard)) if asked > hard => Err(LdapResult::new(ResultCode::ADMIN_LIMIT_EXCEEDED)),
+        (asked, HardLimit::Count(_)) => Ok(Some(asked)),
+    }
+}
+
+fn paged(limits: &Limits, asked: u32, page: u32, before: u32) -> Result<Option<u32>, LdapResult> {
+    let exceeded = |text: &str| LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text);
+    if limits.size_page.is_some_and(|most| page > most) {
+        return Err(exceeded("illegal pagedResults page size"));
+    }
+    let total = match limits.size_total {
+        PagedTotal::Disabled => return Err(exceeded("pagedResults control not allowed")),
+        PagedTotal::Unlimited => None,
+        PagedTotal::Count(total) => Some(total),
+        PagedTotal::Hard => match limits.size_hard {
+            HardLimit::Soft => limits.size_soft,
+            HardLimit::Unlimited => None,
+            HardLimit::Count(hard) => Some(hard),
+        },
+    };
+    let wish = (asked != 0 && asked != AS_MANY_AS_ALLOWED).then_some(asked);
+    if let (Some(total), Some(wish)) = (total, wish)
+        && wish > total
+    {
+        return Err(exceeded(""));
+    }
+    Ok(wish.or(total).map(|most| most.saturating_sub(before)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(limits: &Limits, asked: Asked, expected: Result<(Option<u32>, Option<u32>), &str>) {
+        let found = effective(Some(limits), asked).map(|e| (e.size, e.time)).map_err(|e| e.diagnostic);
+        assert_eq!(found, expected.map_err(str::to_owned), "{limits:?} {asked:?}");
+    }
+
+    #[test]
+    fn what_may_be_asked_for() {
+        let plain = Limits::default();
+        let hard = Limits { size_hard: HardLimit::Count(1000), ..plain };
+        let open = Limits { size_hard: HardLimit::Unlimited, ..plain };
+        let size = |size| Asked { size, ..Asked::default() };
+        check(&plain, size(0), Ok((Some(500), Some(3600))));
+        check(&plain, size(10), Ok((Some(10), Some(3600))));
+        check(&plain, size(1000), Ok((Some(500), Some(3600))));
+        check(&hard, size(0), Ok((Some(500), Some(3600))));
+        check(&hard, size(1000), Ok((Some(1000), Some(3600))));
+        check(&hard, size(1001), Err(""));
+        check(&hard, size(AS_MANY_AS_ALLOWED), Ok((Some(1000), Some(3600))));
+        check(&open, size(7000), Ok((Some(7000), Some(3600))));
+        check(&plain, Asked { time: 5, ..size(0) }, Ok((Some(500), Some(5))));
+    }
+
+    #[test]
+    fn pages() {
+        let page = |size, page, before| Asked { size, time: 0, page: Some((page, before)) };
+        let plain = Limits::default();
+        check(&plain, page(0, 100, 0), Ok((Some(500), Some(3600))));
+        check(&plain, page(0, 100, 400), Ok((Some(100), Some(3600))));
+        check(&plain, page(0, 100, 600), Ok((Some(0), Some(3600))));
+        check(&plain, page(501, 100, 0), Err(""));
+        let small = Limits { size_page: Some(50), ..plain };
+        check(&small, page(0, 51, 0), Err("illegal pagedResults page size"));
+        let none = Limits { size_total: PagedTotal::Disabled, ..plain };
+        check(&none, page(0, 1, 0), Err("pagedResults control not allowed"));
+        let all = Limits { size_total: PagedTotal::Unlimited, ..plain };
+        check(&all, page(0, 100, 600), Ok((None, Some(3600))));
+        check(&all, page(700, 100, 600), Ok((Some(100), Some(3600))));
+    }
+}

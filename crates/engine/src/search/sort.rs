@@ -1,0 +1,99 @@
+//! Server-side sorting (RFC 2891).
+//!
+//! Each entry gets one key in whose byte order the answer comes: for each sort key the least value as its ordering rule
+//! normalizes it, escaped and terminated; an entry without a value sorts last, with a reversed key first.
+
+use larix_proto::ResultCode;
+use larix_schema::{MatchingRule, Schema};
+
+use super::cookie::SORT_KEY_LIMIT;
+use crate::catalog::Catalog;
+use crate::controls;
+use crate::entry::{EntrySource, Target};
+use crate::fault::Fault;
+
+const PRESENT: u8 = 0;
+const ABSENT: u8 = 1;
+
+#[derive(Clone, Debug)]
+struct Key {
+    target: Target,
+    rule: &'static MatchingRule,
+    reverse: bool,
+}
+
+/// The order that a client asked for.
+#[derive(Clone, Debug)]
+pub struct Order {
+    keys: Vec<Key>,
+}
+
+/// Why it cannot be had: the code and attribute of the response control.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SortFault {
+    pub code: ResultCode,
+    pub attribute: String,
+}
+
+impl Order {
+    pub fn new(schema: &Schema, catalog: &Catalog, asked: &[controls::SortKey]) -> Result<Self, SortFault> {
+        let mut keys = Vec::with_capacity(asked.len());
+        for key in asked {
+            let fault = |code| SortFault { code, attribute: key.attribute.clone() };
+            let description =
+                schema.describe(&key.attribute).map_err(|_| fault(ResultCode::NO_SUCH_ATTRIBUTE))?;
+            let attribute = schema.attribute(description.attribute);
+            let rule = match &key.rule {
+                None => attribute.ordering.or(attribute.equality),
+                Some(name) => schema.matching_rule(name).filter(|rule| rule.is_usable_with(attribute)),
+            };
+            let rule = rule.ok_or_else(|| fault(ResultCode::INAPPROPRIATE_MATCHING))?;
+            let target = Target::new(schema, catalog, description);
+            keys.push(Key { target, rule, reverse: key.reverse });
+        }
+        Ok(Self { keys })
+    }
+
+    pub fn renumber(&mut self, schema: &Schema, catalog: &Catalog) {
+        self.keys.iter_mut().for_each(|key| key.target.renumber(schema, catalog));
+    }
+
+    /// The key in whose byte order the entry comes.
+    pub fn key(&self, schema: &Schema, entry: &dyn EntrySource) -> Result<Vec<u8>, Fault> {
+        let mut out = Vec::new();
+        for key in &self.keys {
+            let mut least: Option<Vec<u8>> = None;
+            let mut normal = Vec::new();
+            entry.visit(&key.target, &mut |value| {
+                normal.clear();
+                if key.rule.normalize_value(schema, value, &mut normal).is_ok()
+                    && least.as_ref().is_none_or(|least| normal < *least)
+                {
+                    least = Some(normal.clone());
+                }
+                true
+            })?;
+            let start = out.len();
+            match least {
+                None => out.push(ABSENT),
+                Some(value) => put(&mut out, &value),
+            }
+            if key.reverse {
+                out.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
+            }
+        }
+        out.truncate(SORT_KEY_LIMIT);
+        Ok(out)
+    }
+}
+
+fn put(out: &mut Vec<u8>, value: &[u8]) {
+    out.push(PRESENT);
+    for byte in value {
+        out.push(*byte);
+        if *byte == 0 {
+            out.push(0xff);
+        }
+    }
+    out.extend_from_slice(&[0, 0]);
+}
