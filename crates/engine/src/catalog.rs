@@ -202,7 +202,7 @@ impl Catalog {
             built,
             equality: attribute.and_then(|a| a.equality),
             substring: attribute.and_then(|a| a.substring),
-            classes: attribute.is_some_and(|a| a.oid == larix_proto::oid::OBJECT_CLASS_ATTRIBUTE),
+            classes: attribute.is_some_and(|a| a.name() == "objectClass"),
             operational: attribute.is_some_and(|a| a.is_operational()),
             description,
         });

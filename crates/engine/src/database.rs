@@ -121,7 +121,9 @@ pub enum DatabaseOpenError {
     Read(ReadError),
     Commit(CommitError),
     Catalog(CatalogError),
-    Format { found: Vec<u8> },
+    Format {
+        found: Vec<u8>,
+    },
     /// Nothing was ever stored and the store cannot be written.
     Empty,
 }
@@ -290,7 +292,8 @@ impl<N> Clone for View<'_, N> {
 impl<'s, N: Snapshot> View<'s, N> {
     /// Looks up a DN in the suffix that it belongs to; `None` when it belongs to none.
     pub fn resolve(&self, dn: &NormalDn) -> Result<Option<tree::Resolved>, Fault> {
-        let suffix = self.settings.suffixes.iter().find(|s| s.normal == *dn || dn.is_descendant_of(&s.normal));
+        let suffix =
+            self.settings.suffixes.iter().find(|s| s.normal == *dn || dn.is_descendant_of(&s.normal));
         suffix.map(|suffix| tree::resolve(self.snapshot, &suffix.normal, dn)).transpose()
     }
 

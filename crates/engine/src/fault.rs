@@ -14,9 +14,14 @@ pub enum Fault {
     Record(RecordError),
     Catalog(CatalogError),
     /// The tree, an index or a reference names something that is not there.
-    Missing { entry: EntryId, what: &'static str },
+    Missing {
+        entry: EntryId,
+        what: &'static str,
+    },
     /// A stored item has the wrong length or content.
-    Damaged { what: &'static str },
+    Damaged {
+        what: &'static str,
+    },
 }
 
 impl fmt::Display for Fault {

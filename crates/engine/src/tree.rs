@@ -57,15 +57,23 @@ pub fn bump_generation<S: Snapshot>(set: &mut WriteSet, snapshot: &S) -> Result<
 pub fn generation<S: Snapshot>(snapshot: &S) -> Result<u64, Fault> {
     match snapshot.get(META, meta::TREE_GENERATION)? {
         None => Ok(0),
-        Some(bytes) => EntryId::from_prefix(&bytes).map(|id| id.0).ok_or(Fault::Damaged { what: "the tree generation" }),
+        Some(bytes) => {
+            EntryId::from_prefix(&bytes).map(|id| id.0).ok_or(Fault::Damaged { what: "the tree generation" })
+        }
     }
 }
 
 /// The child of this RDN.
-pub fn child<S: Snapshot>(snapshot: &S, parent: EntryId, normal_rdn: &[u8]) -> Result<Option<EntryId>, Fault> {
+pub fn child<S: Snapshot>(
+    snapshot: &S,
+    parent: EntryId,
+    normal_rdn: &[u8],
+) -> Result<Option<EntryId>, Fault> {
     match snapshot.get(TREE, &key(parent, normal_rdn))? {
         None => Ok(None),
-        Some(bytes) => EntryId::from_prefix(&bytes).map(Some).ok_or(Fault::Damaged { what: "a row of the tree" }),
+        Some(bytes) => {
+            EntryId::from_prefix(&bytes).map(Some).ok_or(Fault::Damaged { what: "a row of the tree" })
+        }
     }
 }
 
@@ -83,7 +91,8 @@ pub struct Resolved {
 /// Looks up a DN within the suffix: RDN by RDN from the suffix down.
 pub fn resolve<S: Snapshot>(snapshot: &S, suffix: &NormalDn, dn: &NormalDn) -> Result<Resolved, Fault> {
     let below = dn.depth().saturating_sub(suffix.depth());
-    let absent = Resolved { id: None, nearest: EntryId::ROOT, missing: below + usize::from(suffix.depth() > 0) };
+    let absent =
+        Resolved { id: None, nearest: EntryId::ROOT, missing: below + usize::from(suffix.depth() > 0) };
     if !(dn == suffix || dn.is_descendant_of(suffix)) {
         return Ok(absent);
     }
@@ -207,8 +216,10 @@ impl<'s, S: Snapshot> Names<'s, S> {
         if let Some(known) = self.cached(id) {
             return Ok(Some(known));
         }
-        let record =
-            self.snapshot.get(ENTRIES, &id.to_bytes())?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
+        let record = self
+            .snapshot
+            .get(ENTRIES, &id.to_bytes())?
+            .ok_or(Fault::Missing { entry: id, what: "the record" })?;
         let view = EntryView::parse(id, &record)?;
         let mut dn = String::new();
         self.append_dn(&view, &mut dn)?;
@@ -230,7 +241,8 @@ impl<'s, S: Snapshot> Names<'s, S> {
 
     /// The normalized DN.
     pub fn normal_dn(&self, entry: &EntryView<'_>) -> Result<NormalDn, Fault> {
-        let rdn = std::str::from_utf8(entry.normal_rdn()).map_err(|_| Fault::Damaged { what: "a normalized RDN" })?;
+        let rdn = std::str::from_utf8(entry.normal_rdn())
+            .map_err(|_| Fault::Damaged { what: "a normalized RDN" })?;
         Ok(match self.superior(entry.parent())? {
             None => NormalDn::from_normal(rdn),
             Some(superior) => NormalDn::join(&NormalRdn::from_normal(rdn), &superior.normal),

@@ -32,8 +32,7 @@ pub fn store<S: Snapshot>(
     old: Option<&EntryView<'_>>,
     entry: &Entry,
 ) -> Result<(), Fault> {
-    let mut writer =
-        RecordWriter::new(place.parent, place.rdn, place.normal_rdn, flags(schema, entry));
+    let mut writer = RecordWriter::new(place.parent, place.rdn, place.normal_rdn, flags(schema, entry));
     let mut blobs: Vec<([u8; DIGEST_LENGTH], &[u8])> = Vec::new();
     for attribute in entry.attributes.iter().filter(|a| a.count() > 0) {
         let number = catalog.number(schema, &attribute.description);

@@ -94,12 +94,7 @@ impl<S> Clone for EntryReader<'_, S> {
 impl<S> Copy for EntryReader<'_, S> {}
 
 impl<'a, S: Snapshot> EntryReader<'a, S> {
-    pub fn new(
-        snapshot: &'a S,
-        schema: &'a Schema,
-        catalog: &'a Catalog,
-        view: EntryView<'a>,
-    ) -> Self {
+    pub fn new(snapshot: &'a S, schema: &'a Schema, catalog: &'a Catalog, view: EntryView<'a>) -> Self {
         Self { snapshot, schema, catalog, view }
     }
 
@@ -193,7 +188,11 @@ impl<S: Snapshot> EntrySource for EntryReader<'_, S> {
     fn descriptions(&self, visit: &mut dyn FnMut(&AttributeDescription)) -> Result<(), Fault> {
         for attribute in self.view.attributes() {
             let (number, _) = attribute?;
-            self.catalog.row(number).and_then(|row| row.description.as_ref()).into_iter().for_each(&mut *visit);
+            self.catalog
+                .row(number)
+                .and_then(|row| row.description.as_ref())
+                .into_iter()
+                .for_each(&mut *visit);
         }
         Ok(())
     }
@@ -275,8 +274,11 @@ impl EntrySource for OwnedSource<'_> {
         description: &AttributeDescription,
         visit: &mut dyn FnMut(&[u8]) -> bool,
     ) -> Result<(), Fault> {
-        let covered =
-            self.entry.attributes.iter().filter(|a| a.description.is_subdescription_of(self.schema, description));
+        let covered = self
+            .entry
+            .attributes
+            .iter()
+            .filter(|a| a.description.is_subdescription_of(self.schema, description));
         for value in covered.flat_map(|a| &a.values) {
             if !visit(value) {
                 break;

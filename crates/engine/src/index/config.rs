@@ -58,7 +58,8 @@ impl fmt::Display for Kinds {
         if self.has(Self::SUBSTRINGS) {
             return put(f, "sub");
         }
-        for (kinds, name) in [(Self::INITIAL, "subinitial"), (Self::ANY, "subany"), (Self::FINAL, "subfinal")] {
+        for (kinds, name) in [(Self::INITIAL, "subinitial"), (Self::ANY, "subany"), (Self::FINAL, "subfinal")]
+        {
             if self.has(kinds) {
                 put(f, name)?;
             }

@@ -59,7 +59,9 @@ pub fn changes<S: Snapshot>(
     }
     for attribute in new.into_iter().flat_map(|new| &new.attributes) {
         let row = catalog.number(&attribute.description).and_then(|number| catalog.row(number));
-        let Some(row) = row.filter(|row| !row.wanted.is_empty() && !seen.contains(&row.number)) else { continue };
+        let Some(row) = row.filter(|row| !row.wanted.is_empty() && !seen.contains(&row.number)) else {
+            continue;
+        };
         changes.added.extend(attribute_keys(schema, row, attribute));
     }
     Ok(changes)
@@ -201,7 +203,8 @@ impl<'a> KeyMaker<'a> {
             self.substrings(&normal);
             self.normal = normal;
         }
-        if self.kinds.has(Kinds::APPROX) && self.normalize(self.row.equality.map(|r| r.approximate()), value) {
+        if self.kinds.has(Kinds::APPROX) && self.normalize(self.row.equality.map(|r| r.approximate()), value)
+        {
             let normal = std::mem::take(&mut self.normal);
             normal.split(|byte| *byte == b' ').for_each(|word| self.put(KeyKind::Approx, word));
             self.normal = normal;

@@ -59,9 +59,11 @@ mod tests {
 
     #[test]
     fn edges() {
-        for (value, first, last) in
-            [("", "", ""), ("abc", "abc", "cba"), ("0123456789abcdefgh", "0123456789abcdef", "hgfedcba98765432")]
-        {
+        for (value, first, last) in [
+            ("", "", ""),
+            ("abc", "abc", "cba"),
+            ("0123456789abcdefgh", "0123456789abcdef", "hgfedcba98765432"),
+        ] {
             assert_eq!(head(value.as_bytes()), first.as_bytes());
             let (bytes, length) = tail(value.as_bytes());
             assert_eq!(&bytes[..length], last.as_bytes());

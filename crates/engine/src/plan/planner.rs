@@ -74,8 +74,12 @@ impl Plan {
         match &self.node {
             Node::Everything => Ok(Candidates::everything()),
             Node::Nothing => Ok(Candidates::none()),
-            Node::Key(key) => Ok(Candidates { ids: read_key(snapshot, key, self.estimate)?, owed: self.owed }),
-            Node::Range(low, high) => Ok(Candidates { ids: read_range(snapshot, low, high)?, owed: self.owed }),
+            Node::Key(key) => {
+                Ok(Candidates { ids: read_key(snapshot, key, self.estimate)?, owed: self.owed })
+            }
+            Node::Range(low, high) => {
+                Ok(Candidates { ids: read_range(snapshot, low, high)?, owed: self.owed })
+            }
             Node::Union(plans) => {
                 let mut all = IdSet::default();
                 for plan in plans {
@@ -213,14 +217,18 @@ impl<S: Snapshot> Planner<'_, S> {
     fn test(&self, test: &Test) -> Result<Plan, Fault> {
         let target = &test.target;
         match &test.assertion {
-            Assertion::Present => self.keys(target, Kinds::PRESENCE, |n| Some(key::make(n, KeyKind::Presence, &[]))),
+            Assertion::Present => {
+                self.keys(target, Kinds::PRESENCE, |n| Some(key::make(n, KeyKind::Presence, &[])))
+            }
             Assertion::Equality(a) if a.rule.indexable_equality() => self.equality(target, a),
             Assertion::Approx(a) => self.approx(target, a),
             Assertion::GreaterOrEqual(a) => self.order(target, a, true),
             Assertion::LessOrEqual(a) => self.order(target, a, false),
             Assertion::Substrings(a) => self.substrings(target, a),
             // The rule of an extensible match may be the equality rule itself.
-            Assertion::Extensible(a) if !a.dn_attributes && a.rule.indexable_equality() && target.description().is_some() => {
+            Assertion::Extensible(a)
+                if !a.dn_attributes && a.rule.indexable_equality() && target.description().is_some() =>
+            {
                 self.keys(target, Kinds::EQUALITY, |n| {
                     let rule = self.catalog.row(n)?.equality?;
                     (rule == a.rule).then(|| key::make(n, KeyKind::Equality, &a.key))
@@ -278,7 +286,8 @@ impl<S: Snapshot> Planner<'_, S> {
     fn approx(&self, target: &Target, a: &BoundAssertion) -> Result<Plan, Fault> {
         self.each(target, Kinds::APPROX, |number| {
             let words = a.key.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
-            let words = words.map(|word| Plan::of_key(self.snapshot, key::make(number, KeyKind::Approx, word)));
+            let words =
+                words.map(|word| Plan::of_key(self.snapshot, key::make(number, KeyKind::Approx, word)));
             Ok(partial(intersection(words.collect::<Result<_, _>>()?)))
         })
     }

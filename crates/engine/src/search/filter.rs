@@ -5,7 +5,8 @@
 
 use larix_proto::Dn;
 use larix_schema::{
-    AttributeDescription, BoundAssertion, BoundExtensible, BoundFilter, BoundSubstrings, Match, NormalDn, Schema, Scratch,
+    AttributeDescription, BoundAssertion, BoundExtensible, BoundFilter, BoundSubstrings, Match, NormalDn,
+    Schema, Scratch,
 };
 
 use crate::catalog::Catalog;
@@ -67,12 +68,10 @@ impl Filter {
             BoundFilter::And(list) => Self::And(all(list)),
             BoundFilter::Or(list) => Self::Or(all(list)),
             BoundFilter::Not(inner) => Self::Not(Box::new(Self::new(schema, catalog, *inner))),
-            BoundFilter::Present(description) => {
-                match schema.attribute(description.attribute).name() {
-                    "entryDN" | "subschemaSubentry" | "hasSubordinates" => Self::Constant(Match::True),
-                    _ => test(description, Assertion::Present),
-                }
-            }
+            BoundFilter::Present(description) => match schema.attribute(description.attribute).name() {
+                "entryDN" | "subschemaSubentry" | "hasSubordinates" => Self::Constant(Match::True),
+                _ => test(description, Assertion::Present),
+            },
             BoundFilter::Equality(a) => match computed(schema, &a) {
                 Some(assertion) => test(a.description, assertion),
                 None => test(a.description.clone(), Assertion::Equality(a)),
@@ -154,7 +153,9 @@ impl Test {
             Assertion::Approx(a) | Assertion::GreaterOrEqual(a) | Assertion::LessOrEqual(a) => {
                 any(entry, &self.target, |value| a.matches(schema, value, &mut scratch))
             }
-            Assertion::Substrings(a) => any(entry, &self.target, |value| a.matches(schema, value, &mut scratch)),
+            Assertion::Substrings(a) => {
+                any(entry, &self.target, |value| a.matches(schema, value, &mut scratch))
+            }
             Assertion::Extensible(a) => extensible(context, a, &self.target, entry),
         }
     }

@@ -55,7 +55,9 @@ fn one(soft: Option<u32>, hard: HardLimit, asked: u32) -> Result<Option<u32>, Ld
         (asked, HardLimit::Soft) => Ok(Some(soft.map_or(asked, |soft| asked.min(soft)))),
         (asked, HardLimit::Unlimited) => Ok((asked != AS_MANY_AS_ALLOWED).then_some(asked)),
         (AS_MANY_AS_ALLOWED, HardLimit::Count(hard)) => Ok(Some(hard)),
-        (asked, HardLimit::Count(hard)) if asked > hard => Err(LdapResult::new(ResultCode::ADMIN_LIMIT_EXCEEDED)),
+        (asked, HardLimit::Count(hard)) if asked > hard => {
+            Err(LdapResult::new(ResultCode::ADMIN_LIMIT_EXCEEDED))
+        }
         (asked, HardLimit::Count(_)) => Ok(Some(asked)),
     }
 }

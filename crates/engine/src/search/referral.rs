@@ -61,7 +61,9 @@ fn rewritten_dn(schema: &Schema, given: &str, base: Option<&str>, target: Option
         return target.to_owned();
     }
     let normal = |dn: &str| schema.parse_dn(dn).ok();
-    let (Some(normal_base), Some(normal_target)) = (normal(base), normal(target)) else { return target.to_owned() };
+    let (Some(normal_base), Some(normal_target)) = (normal(base), normal(target)) else {
+        return target.to_owned();
+    };
     if normal(given).as_ref() == Some(&normal_base) || !normal_target.is_within(&normal_base) {
         return target.to_owned();
     }

@@ -47,11 +47,7 @@ impl Selection {
         Self::from_names(schema, catalog, names.iter())
     }
 
-    pub fn from_names<'n>(
-        schema: &Schema,
-        catalog: &Catalog,
-        names: impl Iterator<Item = &'n str>,
-    ) -> Self {
+    pub fn from_names<'n>(schema: &Schema, catalog: &Catalog, names: impl Iterator<Item = &'n str>) -> Self {
         let mut selection = Self::default();
         let mut empty = true;
         for name in names {
