@@ -12,9 +12,9 @@ pub const PDU_CEILING: usize = 1 << 30;
 /// Filters nested deeper than this are refused (OpenLDAP's `maxfilterdepth`).
 pub const FILTER_DEPTH: usize = 1000;
 
-/// `maxfilterdepth` cannot be set above this: filters are walked by recursive functions, and this many frames of
-/// them must fit a thread's stack.
-pub const FILTER_DEPTH_CEILING: usize = 4000;
+/// `maxfilterdepth` has no effect above this: bound filters are walked by recursive functions, and this many
+/// frames of them must fit a thread's stack of 2 MB.
+pub const FILTER_DEPTH_CEILING: usize = 1000;
 
 /// Controls on one message.
 pub const CONTROLS: usize = 64;

@@ -2,32 +2,57 @@
 
 use std::fmt::{self, Write};
 
-use super::{AttributeValueAssertion, Filter, FilterNode, MatchingRuleAssertion, SubstringFilter};
+use smallvec::SmallVec;
 
-/// RFC 4515, in the shape that OpenLDAP logs: `*`, `(`, `)`, `\`, NUL and what is not UTF-8 escaped.
+use super::{
+    AttributeValueAssertion, Filter, FilterNode, FilterSet, FilterSetIter, MatchingRuleAssertion,
+    SubstringFilter,
+};
+
+/// RFC 4515, in the shape that OpenLDAP logs. Iterative: the filter's depth does not take the stack's.
 impl fmt::Display for Filter<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_char('(')?;
-        match self.node() {
-            FilterNode::And(set) => {
-                f.write_char('&')?;
-                set.iter().try_for_each(|member| member.fmt(f))?;
-            }
-            FilterNode::Or(set) => {
-                f.write_char('|')?;
-                set.iter().try_for_each(|member| member.fmt(f))?;
-            }
-            FilterNode::Not(inner) => write!(f, "!{inner}")?,
-            FilterNode::Equality(assertion) => ava(f, assertion, "=")?,
-            FilterNode::GreaterOrEqual(assertion) => ava(f, assertion, ">=")?,
-            FilterNode::LessOrEqual(assertion) => ava(f, assertion, "<=")?,
-            FilterNode::Approx(assertion) => ava(f, assertion, "~=")?,
-            FilterNode::Present(attribute) => write!(f, "{attribute}=*")?,
-            FilterNode::Substrings(filter) => substrings(f, filter)?,
-            FilterNode::Extensible(assertion) => extensible(f, assertion)?,
-            FilterNode::Unknown(_) => f.write_str("?=unknown")?,
+        // The members still to be written of each open AND, OR and NOT.
+        let mut open: SmallVec<[FilterSetIter<'_>; 8]> = SmallVec::new();
+        let mut members = FilterSet::from_checked(self.as_ber()).iter();
+        loop {
+            let Some(filter) = members.next() else {
+                match open.pop() {
+                    Some(outer) => members = outer,
+                    None => return Ok(()),
+                }
+                f.write_char(')')?;
+                continue;
+            };
+            f.write_char('(')?;
+            let (operator, inner) = match filter.node() {
+                FilterNode::And(set) => ('&', set),
+                FilterNode::Or(set) => ('|', set),
+                FilterNode::Not(inner) => ('!', FilterSet::from_checked(inner.as_ber())),
+                item => {
+                    write_item(f, item)?;
+                    f.write_char(')')?;
+                    continue;
+                }
+            };
+            f.write_char(operator)?;
+            open.push(std::mem::replace(&mut members, inner.iter()));
         }
-        f.write_char(')')
+    }
+}
+
+fn write_item(f: &mut fmt::Formatter<'_>, item: FilterNode<'_>) -> fmt::Result {
+    match item {
+        FilterNode::Equality(assertion) => ava(f, assertion, "="),
+        FilterNode::GreaterOrEqual(assertion) => ava(f, assertion, ">="),
+        FilterNode::LessOrEqual(assertion) => ava(f, assertion, "<="),
+        FilterNode::Approx(assertion) => ava(f, assertion, "~="),
+        FilterNode::Present(attribute) => write!(f, "{attribute}=*"),
+        FilterNode::Substrings(filter) => substrings(f, filter),
+        FilterNode::Extensible(assertion) => extensible(f, assertion),
+        FilterNode::Unknown(_) | FilterNode::And(_) | FilterNode::Or(_) | FilterNode::Not(_) => {
+            f.write_str("?=unknown")
+        }
     }
 }
 
@@ -59,15 +84,11 @@ fn extensible(f: &mut fmt::Formatter<'_>, assertion: MatchingRuleAssertion<'_>) 
     value(f, assertion.value)
 }
 
+/// Everything but printable ASCII is escaped, so that the text is one line whatever the value holds.
 fn value(f: &mut fmt::Formatter<'_>, value: &[u8]) -> fmt::Result {
-    for chunk in value.utf8_chunks() {
-        for character in chunk.valid().chars() {
-            match character {
-                '*' | '(' | ')' | '\\' | '\0' => write!(f, "\\{:02x}", u32::from(character))?,
-                other => f.write_char(other)?,
-            }
-        }
-        chunk.invalid().iter().try_for_each(|byte| write!(f, "\\{byte:02x}"))?;
-    }
-    Ok(())
+    value.iter().try_for_each(|&byte| match byte {
+        b'*' | b'(' | b')' | b'\\' => write!(f, "\\{byte:02X}"),
+        b' '..=b'~' => f.write_char(char::from(byte)),
+        _ => write!(f, "\\{byte:02X}"),
+    })
 }

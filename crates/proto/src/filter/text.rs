@@ -145,7 +145,7 @@ impl<'a> Parser<'a> {
     /// The text of an item: up to the parenthesis that closes it.
     fn item_text(&self) -> Result<&'a str, FilterSyntaxError> {
         let rest = self.rest();
-        match rest.find(['(', ')']) {
+        match find_unescaped(rest, |byte| matches!(byte, b'(' | b')')) {
             Some(end) if rest.as_bytes().get(end) == Some(&b')') => Ok(rest.get(..end).unwrap_or_default()),
             Some(end) => Err(self.error_at(self.position + end, FilterFault::UnescapedParenthesis)),
             None => Err(self.error_at(self.text.len(), FilterFault::UnexpectedEnd)),
@@ -172,7 +172,9 @@ impl<'a> Parser<'a> {
             self.check_description(name, self.position)?;
             match tag {
                 EQUALITY if value == "*" => write::octets(&mut self.out, PRESENT, name.as_bytes()),
-                EQUALITY if value.contains('*') => self.substrings(name, value, value_at)?,
+                EQUALITY if find_unescaped(value, |byte| byte == b'*').is_some() => {
+                    self.substrings(name, value, value_at)?
+                }
                 _ => self.assertion(tag, name, value, value_at)?,
             }
         }
@@ -199,25 +201,27 @@ impl<'a> Parser<'a> {
         write::string(&mut self.out, name);
         let pieces = Open::short(&mut self.out, Tag::SEQUENCE);
         let before = self.out.len();
-        let last = value.matches('*').count();
+        let mut rest = value;
         let mut piece_at = value_at;
-        for (number, piece) in value.split('*').enumerate() {
-            let tag = match number {
-                0 => INITIAL,
-                number if number == last => FINAL,
-                _ => ANY,
-            };
-            if !piece.is_empty() {
-                self.value(tag, piece, piece_at)?;
-            }
-            piece_at += piece.len() + 1;
+        let mut tag = INITIAL;
+        while let Some(end) = find_unescaped(rest, |byte| byte == b'*') {
+            self.piece(tag, rest.get(..end).unwrap_or_default(), piece_at)?;
+            tag = ANY;
+            rest = rest.get(end + 1..).unwrap_or_default();
+            piece_at += end + 1;
         }
+        self.piece(FINAL, rest, piece_at)?;
         if self.out.len() == before {
             return Err(self.error_at(value_at + 1, FilterFault::UnexpectedAsterisk));
         }
         pieces.close(&mut self.out);
         filter.close(&mut self.out);
         Ok(())
+    }
+
+    /// A piece between asterisks; an empty one says nothing.
+    fn piece(&mut self, tag: Tag, piece: &str, piece_at: usize) -> Result<(), FilterSyntaxError> {
+        if piece.is_empty() { Ok(()) } else { self.value(tag, piece, piece_at) }
     }
 
     /// `[attribute][:dn][:rule]`, without the `:=`.
@@ -262,14 +266,8 @@ impl<'a> Parser<'a> {
         let mut bytes = value.bytes().enumerate();
         while let Some((offset, byte)) = bytes.next() {
             let byte = match byte {
-                b'\\' => {
-                    let high = bytes.next().and_then(|(_, digit)| hex(digit));
-                    let low = bytes.next().and_then(|(_, digit)| hex(digit));
-                    match (high, low) {
-                        (Some(high), Some(low)) => high << 4 | low,
-                        _ => return Err(self.error_at(value_at + offset, FilterFault::BadEscape)),
-                    }
-                }
+                b'\\' => escape(&mut bytes)
+                    .ok_or_else(|| self.error_at(value_at + offset, FilterFault::BadEscape))?,
                 b'*' => return Err(self.error_at(value_at + offset, FilterFault::UnexpectedAsterisk)),
                 b'(' | b')' => {
                     return Err(self.error_at(value_at + offset, FilterFault::UnescapedParenthesis));
@@ -316,6 +314,24 @@ impl<'a> Parser<'a> {
 fn is_description(text: &str) -> bool {
     !text.is_empty()
         && text.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'.' | b';' | b'_'))
+}
+
+/// What a backslash stands for: two hexadecimal digits, or as in LDAPv2 the special character itself.
+fn escape(rest: &mut impl Iterator<Item = (usize, u8)>) -> Option<u8> {
+    match rest.next()?.1 {
+        special @ (b'(' | b')' | b'*' | b'\\') => Some(special),
+        high => Some(hex(high)? << 4 | hex(rest.next()?.1)?),
+    }
+}
+
+/// Where the first such byte stands that no backslash precedes.
+fn find_unescaped(text: &str, wanted: impl Fn(u8) -> bool) -> Option<usize> {
+    let mut escaped = false;
+    text.bytes().position(|byte| {
+        let found = !escaped && wanted(byte);
+        escaped = !escaped && byte == b'\\';
+        found
+    })
 }
 
 fn hex(digit: u8) -> Option<u8> {

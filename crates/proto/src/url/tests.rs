@@ -1,1 +1,69 @@
+use super::*;
 
+#[test]
+fn there_and_back() {
+    let check = |text: &str, expected: &str| {
+        let url = LdapUrl::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+        assert_eq!(url.to_string(), expected, "{text}");
+        assert_eq!(LdapUrl::parse(expected).as_ref(), Ok(&url), "{expected}");
+    };
+    for same in [
+        "ldap:///",
+        "ldap:///o=University%20of%20Michigan,c=US",
+        "ldap://ldap1.example.net/o=University%20of%20Michigan,c=US",
+        "ldap://ldap1.example.net/o=University%20of%20Michigan,c=US?postalAddress",
+        "ldap://ldap1.example.net:6666/o=University%20of%20Michigan,c=US??sub?(cn=Babs%20Jensen)",
+        "ldap:///??sub??e-bindname=cn=Manager%2Cdc=example%2Cdc=com",
+        "ldap:///??sub??!e-bindname=x",
+        "ldap:///dc=x?a,b;c?one",
+        "ldap:///????x-mod=0700",
+        "ldaps://h/",
+        "ldap://[::1]:389/",
+        "ldapi://%2Fvar%2Frun%2Fldapi/",
+        "ldapi:///",
+        "ldap:///dc=x??subordinate",
+        "ldap:///cn=a%3Fb?cn",
+    ] {
+        check(same, same);
+    }
+    check("LDAP://h", "ldap://h/");
+    check("URL:ldap://h:389", "ldap://h:389/");
+    check("<ldap://h/>", "ldap://h/");
+    check("ldap://h:", "ldap://h/");
+    check("ldap://h?a", "ldap://h/?a");
+    check("ldap:///dc=x?", "ldap:///dc=x");
+    check("ldap:///dc=x????", "ldap:///dc=x");
+    check("ldap:///??BASE", "ldap:///??base");
+    check("ldap:///???cn=a", "ldap:///???(cn=a)");
+    check("ldap:///dc=%C3%A9", "ldap:///dc=%C3%A9");
+    check("ldap:///dc=é", "ldap:///dc=%C3%A9");
+}
+
+#[test]
+fn parts() {
+    let url = LdapUrl::parse("ldapi://%2Ftmp%2Fs/????x-mod=0777,!Other").expect("a URL");
+    assert_eq!((url.host.as_str(), url.effective_port()), ("/tmp/s", None));
+    assert_eq!(url.extension("X-Mod").and_then(|extension| extension.value.as_deref()), Some("0777"));
+    assert!(url.extension("other").is_some_and(|extension| extension.critical));
+    let url = LdapUrl::parse("ldaps://[2001:db8::7]/").expect("a URL");
+    assert_eq!((url.host.as_str(), url.effective_port()), ("2001:db8::7", Some(636)));
+}
+
+#[test]
+fn errors() {
+    let check = |text: &str, expected: UrlError| assert_eq!(LdapUrl::parse(text), Err(expected), "{text}");
+    check("", UrlError::Scheme("".into()));
+    check("http://x/", UrlError::Scheme("http".into()));
+    check("ldap:/x", UrlError::MissingSlashes);
+    check("ldap://h:x/", UrlError::Port("x".into()));
+    check("ldap://h:65536/", UrlError::Port("65536".into()));
+    check("ldap://h:+1/", UrlError::Port("+1".into()));
+    check("ldap://[::1/", UrlError::Brackets);
+    check("ldap://[::1]x/", UrlError::Brackets);
+    check("ldap:///dc=%zz", UrlError::Encoding("dc=%zz".into()));
+    check("ldap:///dc=%ff", UrlError::Encoding("dc=%ff".into()));
+    check("ldap:///??all", UrlError::Scope("all".into()));
+    check("ldap:///?????", UrlError::TooManyParts);
+    check("ldap:///????!", UrlError::Extension);
+    assert!(matches!(LdapUrl::parse("ldap:///???("), Err(UrlError::Filter(_))));
+}
