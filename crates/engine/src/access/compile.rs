@@ -13,8 +13,8 @@ use super::policy::ItemKind;
 use super::posix;
 use super::privilege::Grant;
 use super::rule::{
-    AccessRule, AttributeSelector, DnPattern, DnScope, FlowControl, Identity, PeerPattern, StrengthLayer, TargetDn,
-    TextPattern, ValuePattern, ValueStyle, Who,
+    AccessRule, AttributeSelector, DnPattern, DnScope, FlowControl, Identity, PeerPattern, StrengthLayer,
+    TargetDn, TextPattern, ValuePattern, ValueStyle, Who,
 };
 
 const DN_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.12";
@@ -41,9 +41,15 @@ pub(super) enum CompiledTarget {
 #[derive(Debug)]
 pub(super) enum CompiledValue {
     /// A key of the matching rule.
-    Equal { rule: &'static MatchingRule, key: Vec<u8> },
+    Equal {
+        rule: &'static MatchingRule,
+        key: Vec<u8>,
+    },
     Regex(Regex),
-    Dn { scope: DnScope, dn: NormalDn },
+    Dn {
+        scope: DnScope,
+        dn: NormalDn,
+    },
 }
 
 #[derive(Debug)]
@@ -121,7 +127,9 @@ impl ItemSet {
                     description == wanted || description.is_subdescription_of(schema, wanted)
                 }
                 (Selector::Exactly(wanted), ItemKind::Attribute(description)) => description == wanted,
-                (Selector::Class(types), ItemKind::Attribute(description)) => covers(schema, types, description),
+                (Selector::Class(types), ItemKind::Attribute(description)) => {
+                    covers(schema, types, description)
+                }
                 (Selector::NotClass(types), ItemKind::Attribute(description)) => {
                     return !covers(schema, types, description);
                 }
@@ -137,7 +145,9 @@ impl ItemSet {
 }
 
 fn covers(schema: &Schema, types: &[AttributeTypeId], description: &AttributeDescription) -> bool {
-    types.iter().any(|&wanted| description.attribute == wanted || schema.is_subtype(description.attribute, wanted))
+    types
+        .iter()
+        .any(|&wanted| description.attribute == wanted || schema.is_subtype(description.attribute, wanted))
 }
 
 /// A rule that cannot be put in force.
@@ -266,7 +276,9 @@ fn compiled(schema: &Schema, rule: &AccessRule) -> Outcome<CompiledRule> {
 fn target(schema: &Schema, dn: &TargetDn) -> Outcome<CompiledTarget> {
     Ok(match dn {
         TargetDn::Any => CompiledTarget::Any,
-        TargetDn::Scoped { scope, dn } => CompiledTarget::Scoped { scope: *scope, dn: normal_dn(schema, dn)? },
+        TargetDn::Scoped { scope, dn } => {
+            CompiledTarget::Scoped { scope: *scope, dn: normal_dn(schema, dn)? }
+        }
         TargetDn::Regex(pattern) => CompiledTarget::Regex(regex(pattern)?),
     })
 }
@@ -288,9 +300,10 @@ fn filter(schema: &Schema, text: &str) -> Outcome<BoundFilter> {
 }
 
 fn description(schema: &Schema, name: &str) -> Outcome<AttributeDescription> {
-    schema
-        .describe(name)
-        .map_err(|error| AccessPolicyFault::UnknownAttribute { name: name.to_owned(), why: error.to_string() })
+    schema.describe(name).map_err(|error| AccessPolicyFault::UnknownAttribute {
+        name: name.to_owned(),
+        why: error.to_string(),
+    })
 }
 
 fn selector(schema: &Schema, selector: &AttributeSelector) -> Outcome<Selector> {
@@ -300,10 +313,14 @@ fn selector(schema: &Schema, selector: &AttributeSelector) -> Outcome<Selector> 
         AttributeSelector::Named(name) => match description(schema, name) {
             Ok(description) => Selector::Description(description),
             // The old way to name a class.
-            Err(fault) => class_types(schema, name).map_err(|_| fault)?.map_or(Selector::Everything, Selector::Class),
+            Err(fault) => {
+                class_types(schema, name).map_err(|_| fault)?.map_or(Selector::Everything, Selector::Class)
+            }
         },
         AttributeSelector::Exactly(name) => Selector::Exactly(description(schema, name)?),
-        AttributeSelector::Class(name) => class_types(schema, name)?.map_or(Selector::Everything, Selector::Class),
+        AttributeSelector::Class(name) => {
+            class_types(schema, name)?.map_or(Selector::Everything, Selector::Class)
+        }
         AttributeSelector::NotClass(name) => match class_types(schema, name)? {
             Some(types) => Selector::NotClass(types),
             // extensibleObject allows everything: nothing is outside of it.
@@ -336,8 +353,9 @@ fn value(
     let rule = match &pattern.matching_rule {
         None => attribute.equality,
         Some(name) => {
-            let rule =
-                schema.matching_rule(name).ok_or_else(|| AccessPolicyFault::UnknownMatchingRule(name.clone()))?;
+            let rule = schema
+                .matching_rule(name)
+                .ok_or_else(|| AccessPolicyFault::UnknownMatchingRule(name.clone()))?;
             if !rule.applies_to(&attribute.syntax.oid) {
                 return Err(AccessPolicyFault::MatchingRuleNotForAttribute {
                     rule: name.clone(),
@@ -360,7 +378,10 @@ fn value(
             let rule = rule.ok_or_else(|| AccessPolicyFault::NoEqualityRule(attribute.name().to_owned()))?;
             let mut key = Vec::new();
             rule.normalize_assertion(schema, pattern.text.as_bytes(), &mut key).map_err(|_| {
-                AccessPolicyFault::BadValue { value: pattern.text.clone(), attribute: attribute.name().to_owned() }
+                AccessPolicyFault::BadValue {
+                    value: pattern.text.clone(),
+                    attribute: attribute.name().to_owned(),
+                }
             })?;
             Ok(CompiledValue::Equal { rule, key })
         }
@@ -380,7 +401,9 @@ fn who(schema: &Schema, who: &Who) -> Outcome<CompiledWho> {
             CompiledWho::DnAttribute { identity: *identity, attribute }
         }
         Who::Group { class, attribute, expand, group } => group_of(schema, class, attribute, *expand, group)?,
-        Who::PeerName(PeerPattern::Text(pattern)) => CompiledWho::PeerName(CompiledPeer::Text(text(pattern)?)),
+        Who::PeerName(PeerPattern::Text(pattern)) => {
+            CompiledWho::PeerName(CompiledPeer::Text(text(pattern)?))
+        }
         Who::PeerName(pattern) => CompiledWho::PeerName(CompiledPeer::Parsed(pattern.clone())),
         Who::SockName(pattern) => CompiledWho::SockName(text(pattern)?),
         Who::SockUrl(pattern) => CompiledWho::SockUrl(text(pattern)?),
@@ -411,16 +434,28 @@ fn dn(schema: &Schema, identity: Identity, pattern: &DnPattern) -> Outcome<Compi
     })
 }
 
-fn group_of(schema: &Schema, class: &str, attribute: &str, expand: bool, group: &str) -> Outcome<CompiledWho> {
-    let class = schema.object_class(class).ok_or_else(|| AccessPolicyFault::UnknownClass(class.to_owned()))?;
+fn group_of(
+    schema: &Schema,
+    class: &str,
+    attribute: &str,
+    expand: bool,
+    group: &str,
+) -> Outcome<CompiledWho> {
+    let class =
+        schema.object_class(class).ok_or_else(|| AccessPolicyFault::UnknownClass(class.to_owned()))?;
     let attribute = description(schema, attribute)?;
     let name = schema.attribute(attribute.attribute).name().to_owned();
     if schema.attribute_type_id("labeledURI").is_some_and(|url| schema.is_subtype(attribute.attribute, url)) {
-        return Err(AccessPolicyFault::Unenforceable(format!("groups by URL (`{name}`) are not enforced yet")));
+        return Err(AccessPolicyFault::Unenforceable(format!(
+            "groups by URL (`{name}`) are not enforced yet"
+        )));
     }
     require_dn_syntax(schema, &attribute)?;
     if !class.allows(attribute.attribute) {
-        return Err(AccessPolicyFault::GroupAttributeNotAllowed { class: class.name().to_owned(), attribute: name });
+        return Err(AccessPolicyFault::GroupAttributeNotAllowed {
+            class: class.name().to_owned(),
+            attribute: name,
+        });
     }
     let group = if expand {
         GroupName::Expanded(Template::parse(group))
@@ -466,7 +501,9 @@ impl CompiledWho {
             Self::DnExpanded { .. }
                 | Self::DnRegexExpanded { .. }
                 | Self::Group { group: GroupName::Expanded(_), .. }
-                | Self::PeerName(CompiledPeer::Text(CompiledText::Expanded(_) | CompiledText::RegexExpanded(_)))
+                | Self::PeerName(CompiledPeer::Text(
+                    CompiledText::Expanded(_) | CompiledText::RegexExpanded(_)
+                ))
                 | Self::SockName(CompiledText::Expanded(_) | CompiledText::RegexExpanded(_))
                 | Self::SockUrl(CompiledText::Expanded(_) | CompiledText::RegexExpanded(_))
         )

@@ -8,7 +8,8 @@ use larix_schema::{Match, NormalDn, Schema};
 use regex::Regex;
 
 use super::compile::{
-    self, CompiledClause, CompiledPeer, CompiledRule, CompiledTarget, CompiledText, CompiledValue, CompiledWho, GroupName,
+    self, CompiledClause, CompiledPeer, CompiledRule, CompiledTarget, CompiledText, CompiledValue,
+    CompiledWho, GroupName,
 };
 use super::expand::{Captures, Template};
 use super::policy::{AccessTarget, GroupQuery, ItemKind, Verdict};
@@ -205,12 +206,14 @@ impl<'a> Evaluation<'a> {
             (Some(items), Some(item)) => Holds::of(items.contains(self.schema, item)),
             (Some(_), None) => Holds::Unknown(Missing::Value),
         };
-        items.and(|| self.concerns_dn(&rule.dn)).and(|| self.concerns_value(rule)).and(|| match &rule.filter {
-            None => Holds::Yes,
-            Some(filter) => match self.ask.target {
-                Some(target) => Holds::of(target.entry.matches(filter) == Match::True),
-                None => Holds::Unknown(Missing::Entry),
-            },
+        items.and(|| self.concerns_dn(&rule.dn)).and(|| self.concerns_value(rule)).and(|| {
+            match &rule.filter {
+                None => Holds::Yes,
+                Some(filter) => match self.ask.target {
+                    Some(target) => Holds::of(target.entry.matches(filter) == Match::True),
+                    None => Holds::Unknown(Missing::Entry),
+                },
+            }
         })
     }
 
@@ -218,7 +221,9 @@ impl<'a> Evaluation<'a> {
         let unknown = Holds::Unknown(Missing::Entry);
         match (pattern, self.ask.target) {
             (CompiledTarget::Any, _) => Holds::Yes,
-            (CompiledTarget::Scoped { scope, dn }, Some(target)) => Holds::of(in_scope(target.dn, *scope, dn)),
+            (CompiledTarget::Scoped { scope, dn }, Some(target)) => {
+                Holds::of(in_scope(target.dn, *scope, dn))
+            }
             (CompiledTarget::Regex(regex), Some(target)) => Holds::of(regex.is_match(target.dn.as_str())),
             (CompiledTarget::Scoped { scope, dn }, None) => match self.ask.within {
                 None => unknown,
@@ -266,7 +271,9 @@ impl<'a> Evaluation<'a> {
         let name = target.dn.as_str();
         match &rule.dn {
             CompiledTarget::Regex(regex) => captures.dn.extend(submatches(regex, name)),
-            CompiledTarget::Any | CompiledTarget::Scoped { scope: DnScope::Base, .. } => captures.dn.push(name),
+            CompiledTarget::Any | CompiledTarget::Scoped { scope: DnScope::Base, .. } => {
+                captures.dn.push(name)
+            }
             CompiledTarget::Scoped { dn, .. } => {
                 let suffix = name.len().saturating_sub(dn.as_str().len());
                 captures.dn.extend([name, name.get(suffix..).unwrap_or_default()]);
@@ -285,7 +292,10 @@ impl<'a> Evaluation<'a> {
             None => Holds::Yes,
             Some(identity) => self.is_own_value(identity),
         };
-        clause.who.iter().fold(own, |holds, who| holds.and(|| self.is(who, captures, clause.own_value.is_some())))
+        clause
+            .who
+            .iter()
+            .fold(own, |holds, who| holds.and(|| self.is(who, captures, clause.own_value.is_some())))
     }
 
     fn dn_of(&self, identity: Identity) -> Option<&'a NormalDn> {
@@ -322,13 +332,17 @@ impl<'a> Evaluation<'a> {
                 Some(own) => in_scope(own, *scope, dn),
                 None => in_scope(&NormalDn::root(), *scope, dn),
             }),
-            CompiledWho::DnExpanded { identity, scope, dn } => self.expanded(captures, dn, str::to_owned, |text| {
-                let own = self.dn_of(*identity).cloned().unwrap_or_else(NormalDn::root);
-                self.schema.parse_dn(text).is_ok_and(|dn| in_scope(&own, *scope, &dn))
-            }),
+            CompiledWho::DnExpanded { identity, scope, dn } => {
+                self.expanded(captures, dn, str::to_owned, |text| {
+                    let own = self.dn_of(*identity).cloned().unwrap_or_else(NormalDn::root);
+                    self.schema.parse_dn(text).is_ok_and(|dn| in_scope(&own, *scope, &dn))
+                })
+            }
             CompiledWho::DnRegex { identity, regex } => Holds::of(regex.is_match(self.text_of(*identity))),
             CompiledWho::DnRegexExpanded { identity, regex } => {
-                self.expanded(captures, regex, regex::escape, |pattern| matches(pattern, self.text_of(*identity)))
+                self.expanded(captures, regex, regex::escape, |pattern| {
+                    matches(pattern, self.text_of(*identity))
+                })
             }
             CompiledWho::DnAttribute { identity, attribute } => {
                 let Some(own) = self.dn_of(*identity) else { return Holds::No };
@@ -357,8 +371,12 @@ impl<'a> Evaluation<'a> {
                     }),
                 }
             }
-            CompiledWho::PeerName(CompiledPeer::Parsed(pattern)) => Holds::of(is_peer(pattern, &subject.peer)),
-            CompiledWho::PeerName(CompiledPeer::Text(text)) => self.is_text(text, &subject.peer.peer_name, captures),
+            CompiledWho::PeerName(CompiledPeer::Parsed(pattern)) => {
+                Holds::of(is_peer(pattern, &subject.peer))
+            }
+            CompiledWho::PeerName(CompiledPeer::Text(text)) => {
+                self.is_text(text, &subject.peer.peer_name, captures)
+            }
             CompiledWho::SockName(text) => self.is_text(text, &subject.peer.sock_name, captures),
             CompiledWho::SockUrl(text) => self.is_text(text, &subject.peer.sock_url, captures),
             CompiledWho::StrengthFactor { layer, minimum } => Holds::of(
@@ -459,7 +477,8 @@ fn is_peer(pattern: &PeerPattern, peer: &PeerNames) -> bool {
                     .is_ok_and(|own| own.to_bits() & mask.to_bits() == address.to_bits())
         }
         PeerPattern::Ipv6 { address, mask, port } => {
-            let Some((own, own_port)) = name.strip_prefix("IP=[").and_then(|rest| rest.rsplit_once(']')) else {
+            let Some((own, own_port)) = name.strip_prefix("IP=[").and_then(|rest| rest.rsplit_once(']'))
+            else {
                 return false;
             };
             port_fits(*port, own_port.strip_prefix(':').unwrap_or_default())

@@ -77,7 +77,9 @@ fn reference(after: &str) -> (Option<Piece>, &str) {
     if first.is_ascii_digit() {
         return (Some(Piece::Dn(usize::from(first - b'0'))), after.get(1..).unwrap_or_default());
     }
-    let Some((inner, rest)) = after.strip_prefix('{').and_then(|inner| inner.split_once('}')) else { return none };
+    let Some((inner, rest)) = after.strip_prefix('{').and_then(|inner| inner.split_once('}')) else {
+        return none;
+    };
     let (make, digits): (fn(usize) -> Piece, &str) = match inner.as_bytes().first() {
         Some(b'v') => (Piece::Value, inner.get(1..).unwrap_or_default()),
         Some(b'd') => (Piece::Dn, inner.get(1..).unwrap_or_default()),

@@ -5,22 +5,36 @@
 //!
 //! Source of the rules' meaning: slapd.access(5).
 
+mod compile;
 mod display;
 mod error;
+mod evaluate;
+mod expand;
 mod parse;
 mod parse_who;
+mod policy;
 mod posix;
 mod privilege;
 mod rule;
+mod subject;
 mod tokens;
 
+pub use compile::{AccessPolicyError, AccessPolicyFault};
 pub use error::{AccessFault, AccessSyntaxError};
+pub use policy::{AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, ItemKind, Verdict};
 pub use privilege::{AccessLevel, Grant, Privilege, Privileges};
 pub use rule::{
     AccessRule, AttributeSelector, ByClause, DnPattern, DnScope, DomainPattern, FlowControl, Identity,
     PeerPattern, StrengthLayer, TargetDn, TextPattern, ValuePattern, ValueStyle, What, Who,
 };
+pub use subject::{PeerNames, Strength, Subject};
 pub use tokens::Quoting;
 
 #[cfg(test)]
+mod fixture;
+#[cfg(test)]
 mod parse_tests;
+#[cfg(test)]
+mod policy_tests;
+#[cfg(test)]
+mod slapacl_tests;

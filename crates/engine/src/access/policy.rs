@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use larix_schema::{AttributeDescription, AttributeTypeId, BoundFilter, Match, NormalDn, ObjectClassId, Schema};
+use larix_schema::{
+    AttributeDescription, AttributeTypeId, BoundFilter, Match, NormalDn, ObjectClassId, Schema,
+};
 
 use super::compile::{self, AccessPolicyError, CompiledRule};
 use super::evaluate::{Answer, Ask, Evaluation, Value};
@@ -130,7 +132,13 @@ impl AccessPolicy {
     ///
     /// An add under the relax rules control asks for [`Privilege::Manage`] on [`Item::Entry`] where it would ask for
     /// [`Privilege::Write`] otherwise; that is the caller's to decide.
-    pub fn check(&self, subject: &Subject, target: &AccessTarget<'_>, item: Item<'_>, privilege: Privilege) -> bool {
+    pub fn check(
+        &self,
+        subject: &Subject,
+        target: &AccessTarget<'_>,
+        item: Item<'_>,
+        privilege: Privilege,
+    ) -> bool {
         let (item, value) = match item {
             Item::Entry => (ItemKind::Entry, Value::Whole),
             Item::Children => (ItemKind::Children, Value::Whole),

@@ -1,0 +1,188 @@
+//! A small directory for the tests of access control.
+
+use std::sync::Arc;
+
+use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema, SchemaBuilder, Scratch};
+
+use super::*;
+
+pub(super) const BOB: &str = "uid=bob,ou=people,dc=example,dc=com";
+pub(super) const ANN: &str = "uid=ann,ou=people,dc=example,dc=com";
+pub(super) const STAFF: &str = "cn=staff,dc=example,dc=com";
+pub(super) const ADMIN: &str = "cn=admin,dc=example,dc=com";
+
+pub(super) const LDIF: &str = "\
+dn: dc=example,dc=com
+objectClass: domain
+dc: example
+
+dn: ou=people,dc=example,dc=com
+objectClass: organizationalUnit
+ou: people
+
+dn: uid=ann,ou=people,dc=example,dc=com
+objectClass: inetOrgPerson
+uid: ann
+cn: Ann
+cn;lang-en: Anne
+sn: A
+title: engineer
+userPassword: secret
+manager: uid=bob,ou=people,dc=example,dc=com
+
+dn: uid=bob,ou=people,dc=example,dc=com
+objectClass: inetOrgPerson
+uid: bob
+cn: Bob
+sn: B
+userPassword: secret
+
+dn: ou=book,uid=ann,ou=people,dc=example,dc=com
+objectClass: organizationalUnit
+ou: book
+
+dn: cn=staff,dc=example,dc=com
+objectClass: groupOfNames
+cn: staff
+member: uid=bob,ou=people,dc=example,dc=com
+";
+
+pub(super) fn schema() -> Arc<Schema> {
+    let mut builder = SchemaBuilder::system();
+    for name in ["core", "cosine", "inetorgperson"] {
+        builder.add_bundled(name).expect(name);
+    }
+    Arc::new(builder.build())
+}
+
+#[derive(Debug)]
+pub(super) struct Fixture {
+    pub(super) schema: Arc<Schema>,
+    pub(super) entries: Vec<FixtureEntry>,
+}
+
+#[derive(Debug)]
+pub(super) struct FixtureEntry {
+    pub(super) dn: NormalDn,
+    attributes: Vec<(AttributeDescription, Vec<u8>)>,
+}
+
+impl Fixture {
+    pub(super) fn new() -> Self {
+        let schema = schema();
+        let entries = LDIF.split("\n\n").map(|record| entry(&schema, record)).collect();
+        Self { schema, entries }
+    }
+
+    pub(super) fn policy(&self, rules: &str) -> AccessPolicy {
+        let rules: Vec<AccessRule> = rules
+            .lines()
+            .map(|line| AccessRule::parse(line).unwrap_or_else(|error| panic!("{line}: {error}")))
+            .collect();
+        AccessPolicy::new(Arc::clone(&self.schema), Some(self.dn(ADMIN)), &rules, &[])
+            .unwrap_or_else(|error| panic!("{error}"))
+    }
+
+    pub(super) fn dn(&self, text: &str) -> NormalDn {
+        self.schema.parse_dn(text).expect(text)
+    }
+
+    pub(super) fn describe(&self, name: &str) -> AttributeDescription {
+        self.schema.describe(name).expect(name)
+    }
+
+    /// The connection the tests come from.
+    pub(super) fn subject(&self, dn: &str) -> Subject {
+        let peer = PeerNames {
+            peer_name: "IP=192.0.2.7:4711".to_owned(),
+            sock_name: "IP=192.0.2.1:389".to_owned(),
+            sock_url: "ldap://:389/".to_owned(),
+        };
+        let strength = Strength { overall: 56, transport: 56, tls: 0, sasl: 0 };
+        Subject::anonymous(peer.into(), strength).bound_as(self.dn(dn), dn)
+    }
+
+    pub(super) fn find(&self, dn: &NormalDn) -> Option<&FixtureEntry> {
+        self.entries.iter().find(|entry| entry.dn == *dn)
+    }
+
+    pub(super) fn facts<'a>(&'a self, entry: &'a FixtureEntry) -> Facts<'a> {
+        Facts { fixture: self, entry }
+    }
+}
+
+fn entry(schema: &Schema, record: &str) -> FixtureEntry {
+    let mut lines = record.lines().map(|line| line.split_once(": ").expect(line));
+    let (_, dn) = lines.next().expect("a DN");
+    FixtureEntry {
+        dn: schema.parse_dn(dn).expect(dn),
+        attributes: lines
+            .map(|(name, value)| (schema.describe(name).expect(name), value.as_bytes().to_vec()))
+            .collect(),
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct Facts<'a> {
+    fixture: &'a Fixture,
+    entry: &'a FixtureEntry,
+}
+
+impl EntryFacts for Facts<'_> {
+    fn visit(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
+        for (description, value) in &self.entry.attributes {
+            let covered =
+                description == attribute || description.is_subdescription_of(&self.fixture.schema, attribute);
+            if covered && !visit(value) {
+                return;
+            }
+        }
+    }
+
+    fn matches(&self, filter: &BoundFilter) -> Match {
+        let any = |attribute: &AttributeDescription, test: &mut dyn FnMut(&[u8]) -> bool| {
+            let mut found = false;
+            self.visit(attribute, &mut |value| {
+                found |= test(value);
+                !found
+            });
+            if found { Match::True } else { Match::False }
+        };
+        match filter {
+            BoundFilter::True => Match::True,
+            BoundFilter::False => Match::False,
+            BoundFilter::And(all) => {
+                all.iter().fold(Match::True, |so_far, next| so_far.and(self.matches(next)))
+            }
+            BoundFilter::Or(some) => {
+                some.iter().fold(Match::False, |so_far, next| so_far.or(self.matches(next)))
+            }
+            BoundFilter::Present(attribute) => any(attribute, &mut |_| true),
+            BoundFilter::Equality(assertion) => any(&assertion.description, &mut |value| {
+                assertion.matches(&self.fixture.schema, value, &mut Scratch::default()) == Match::True
+            }),
+            _ => Match::Undefined,
+        }
+    }
+
+    fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> bool {
+        let Some(entry) = self.fixture.find(group.group) else { return false };
+        let schema = &self.fixture.schema;
+        let mut of_class = false;
+        let facts = self.fixture.facts(entry);
+        facts.visit(&self.fixture.describe("objectClass"), &mut |value| {
+            of_class |= std::str::from_utf8(value)
+                .ok()
+                .and_then(|name| schema.object_class(name))
+                .is_some_and(|class| class.id == group.class || schema.is_subclass(class.id, group.class));
+            true
+        });
+        let mut found = false;
+        facts.visit(group.attribute, &mut |value| {
+            found |= std::str::from_utf8(value)
+                .is_ok_and(|text| schema.parse_dn(text).is_ok_and(|dn| dn == *member));
+            true
+        });
+        of_class && found
+    }
+}
