@@ -1,5 +1,7 @@
 //! Directives applied one after another until a [`Config`] stands.
 
+use larix_engine::access::Quoting;
+
 use super::call::{Call, Fault};
 use super::diagnostic::{Notes, Origin};
 use super::directives::{Cardinality, Directive, Form, Handling, Scope};
@@ -158,6 +160,24 @@ impl Builder {
         Ok(())
     }
 
+    /// Applies a directive given by its keyword and words, as flags and defaults do.
+    pub(super) fn run(&mut self, keyword: &str, arguments: &[&str]) -> Result<(), Fault> {
+        let Some(directive) = super::directives::by_keyword(keyword, &self.place()) else {
+            return Err(Fault::keyword("not known here"));
+        };
+        let text = line::join(arguments.iter().copied());
+        let arguments: Vec<String> = arguments.iter().map(|word| (*word).to_owned()).collect();
+        let bytes = arguments.first().map(|word| word.as_bytes().to_vec()).unwrap_or_default();
+        self.apply(&Call {
+            directive,
+            arguments: &arguments,
+            text: &text,
+            quoting: Quoting::Ldif,
+            bytes: &bytes,
+            origin: &Origin::BuiltIn,
+        })
+    }
+
     /// Keeps the values as cn=config shows them.
     fn keep(&mut self, call: &Call<'_>) {
         let directive = call.directive;
@@ -263,6 +283,7 @@ impl Builder {
             modules: self.modules,
             schema_sections: self.schema_sections,
             notes: self.notes,
+            read_entries: None,
         }
     }
 }

@@ -13,7 +13,7 @@ use super::builder::{Builder, Place};
 use super::call::{Call, Fault};
 
 pub(super) use foreign::foreign_kind;
-pub(super) use overlays::overlay_kind;
+pub(super) use overlays::{OverlayHandling, overlay_kind};
 
 /// One keyword and its olc attribute.
 pub(super) struct Directive {

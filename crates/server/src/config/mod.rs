@@ -7,17 +7,19 @@ mod builder;
 mod call;
 mod diagnostic;
 mod directives;
+mod entries;
 mod line;
 mod model;
 mod quick_start;
 mod settings;
 mod slapd_conf;
-mod slapd_d;
+pub mod slapd_d;
 #[cfg(test)]
 mod tests;
 mod validate;
 pub mod values;
 
 pub use diagnostic::{ConfigError, Excerpt, Note, Notes, Origin};
+pub use entries::{ConfigEntry, entries};
 pub use model::*;
 pub use settings::{Setting, Settings};

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use larix_engine::access::AccessRule;
 
 use super::diagnostic::{ConfigError, Notes, Origin};
+use super::entries::ConfigEntry;
 use super::settings::Settings;
 use super::values::{
     Allowed, AuthzPolicy, AuthzRegexp, ConfigDn, Disallowed, EnvFlags, IndexLine, LimitRule, LogLevel,
@@ -29,6 +30,8 @@ pub struct Config {
     pub schema_sections: Vec<SchemaSection>,
     /// What was accepted and has no effect, and why.
     pub notes: Notes,
+    /// The entries it was made from, if it was made from entries.
+    pub(super) read_entries: Option<Vec<ConfigEntry>>,
 }
 
 /// Where a configuration came from.
@@ -281,6 +284,25 @@ pub struct ForeignKind {
     pub name: &'static str,
 }
 
+impl ForeignKind {
+    /// Structural class of its entry under cn=config.
+    pub(super) fn class(self) -> Option<&'static str> {
+        Some(match self.name {
+            "ldap" => "olcLDAPConfig",
+            "meta" => "olcMetaConfig",
+            "asyncmeta" => "olcAsyncMetaConfig",
+            "relay" => "olcRelayConfig",
+            "ldif" => "olcLdifConfig",
+            "passwd" => "olcPasswdConfig",
+            "perl" => "olcPerlConfig",
+            "sock" => "olcDbSocketConfig",
+            "sql" => "olcSqlConfig",
+            "wt" => "olcWtConfig",
+            _ => return None,
+        })
+    }
+}
+
 /// Settings of `database mdb`.
 #[derive(Debug, Clone, Default)]
 pub struct MdbSettings {
@@ -354,6 +376,19 @@ impl Config {
     /// Reads a slapd.conf and all it includes.
     pub fn from_slapd_conf(path: &Path) -> Result<Self, ConfigError> {
         super::slapd_conf::read(path)
+    }
+
+    /// Builds and validates a configuration from entries under cn=config, given in any order.
+    ///
+    /// # Errors
+    /// Names the entry, the attribute and the value.
+    pub fn from_entries(all: Vec<ConfigEntry>, source: Source) -> Result<Self, ConfigError> {
+        super::entries::from_entries(all, source)
+    }
+
+    /// The entries under cn=config, parents before children.
+    pub fn entries(&self) -> Vec<ConfigEntry> {
+        super::entries::entries(self)
     }
 
     /// Reads a slapd.d directory.

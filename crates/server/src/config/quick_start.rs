@@ -1,5 +1,59 @@
-//! placeholder
-use super::{Config, ConfigError, Origin};
-pub(super) fn build(_: &super::QuickStart) -> Result<Config, ConfigError> {
-    Err(ConfigError::new(Origin::BuiltIn, "not implemented yet"))
+//! The configuration of `larix serve --suffix`: nothing to write first, and safe.
+
+use super::builder::Builder;
+use super::diagnostic::{ConfigError, Origin};
+use super::model::{Config, DatabaseKind, MdbSettings, QuickStart, Source};
+
+/// Reads nothing; everything else goes through the same directives as a file.
+pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
+    let mut builder = Builder::new(false);
+    let run = |builder: &mut Builder, keyword: &str, arguments: &[&str]| {
+        builder.run(keyword, arguments).map_err(|fault| {
+            let mut error = ConfigError::new(
+                Origin::BuiltIn,
+                format!("{keyword} {}: {}", arguments.join(" "), fault.message),
+            );
+            error.help = fault.help;
+            error
+        })
+    };
+    run(&mut builder, "sizelimit", &["size.soft=1000", "size.hard=unlimited"])?;
+    run(&mut builder, "password-hash", &["{ARGON2}"])?;
+    builder.start_database(DatabaseKind::Mdb(MdbSettings::default()), Origin::BuiltIn);
+    run(&mut builder, "suffix", &[&start.suffix])?;
+    let root = start.root_dn.clone().unwrap_or_else(|| match start.suffix.is_empty() {
+        true => "cn=admin".to_owned(),
+        false => format!("cn=admin,{}", start.suffix),
+    });
+    run(&mut builder, "rootdn", &[&root])?;
+    run(&mut builder, "directory", &[&start.directory.to_string_lossy()])?;
+    if let Some(password) = &start.root_password {
+        run(&mut builder, "rootpw", &[&String::from_utf8_lossy(password)])?;
+    }
+    for (attributes, kinds) in INDEXES {
+        run(&mut builder, "index", &[attributes, kinds])?;
+    }
+    for rule in ACCESS {
+        let words: Vec<&str> = rule.split(' ').collect();
+        run(&mut builder, "access", &words)?;
+    }
+    builder.start_database(DatabaseKind::Monitor, Origin::BuiltIn);
+    let reader = format!("dn.exact={root}");
+    run(&mut builder, "access", &["to", "*", "by", &reader, "read", "by", "*", "none"])?;
+    super::validate::complete(builder.finish(Source::QuickStart))
 }
+
+/// What applications ask for.
+const INDEXES: &[(&str, &str)] = &[
+    ("objectClass,entryUUID", "eq"),
+    ("uid,mail,cn,sn,givenName", "eq,sub"),
+    ("member,uniqueMember,memberUid", "eq"),
+    ("uidNumber,gidNumber", "eq"),
+];
+
+/// Nobody but its owner touches a password, and it is only compared; the rest is for those who bind.
+const ACCESS: &[&str] = &[
+    "to attrs=userPassword by self =xw by anonymous auth by * none",
+    "to dn.base= by * read",
+    "to * by users read by * none",
+];

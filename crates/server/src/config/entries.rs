@@ -1,0 +1,160 @@
+//! The configuration as entries under cn=config: made from the model, and made into it.
+
+mod apply;
+mod names;
+
+use larix_proto::ldif::LdifAttribute;
+
+use super::directives::{self, Cardinality};
+use super::model::{Config, Database, DatabaseKind, Overlay};
+use super::settings::Settings;
+
+pub(super) use apply::from_entries;
+pub(super) use names::EntryName;
+
+/// One entry under cn=config.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigEntry {
+    pub dn: String,
+    /// objectClass first; operational attributes only where the entry was read from a slapd.d.
+    pub attributes: Vec<LdifAttribute>,
+}
+
+impl ConfigEntry {
+    pub(super) fn new(dn: impl Into<String>, classes: &[&str]) -> Self {
+        let mut entry = Self { dn: dn.into(), attributes: Vec::new() };
+        entry.add("objectClass", classes.iter().map(|class| class.as_bytes().to_vec()).collect());
+        entry
+    }
+
+    /// The values of an attribute, matched without regard to case.
+    pub fn values(&self, description: &str) -> &[Vec<u8>] {
+        self.attributes
+            .iter()
+            .find(|attribute| attribute.description.eq_ignore_ascii_case(description))
+            .map_or(&[], |attribute| attribute.values.as_slice())
+    }
+
+    pub(super) fn add(&mut self, description: &str, values: Vec<Vec<u8>>) {
+        self.attributes.push(LdifAttribute { description: description.to_owned(), values });
+    }
+
+    pub(super) fn text(&mut self, description: &str, value: &str) {
+        self.add(description, vec![value.as_bytes().to_vec()]);
+    }
+
+    /// The values of a section, with `{n}` where their order counts.
+    fn settings(&mut self, settings: &Settings) {
+        let rank = |attribute: &str| {
+            directives::all().position(|directive| directive.attribute == attribute).unwrap_or(usize::MAX)
+        };
+        let mut all: Vec<_> = settings.iter().collect();
+        all.sort_by_key(|setting| rank(setting.attribute));
+        for setting in all {
+            let ordered = directives::all().any(|directive| {
+                directive.attribute == setting.attribute && directive.cardinality == Cardinality::Ordered
+            });
+            let values = setting.values.iter().enumerate().map(|(number, value)| {
+                let mut text = if ordered { format!("{{{number}}}").into_bytes() } else { Vec::new() };
+                text.extend_from_slice(value);
+                text
+            });
+            self.add(setting.attribute, values.collect());
+        }
+    }
+}
+
+/// All entries of a configuration, parents before children, in the order in which `slapcat -n0` shows them.
+///
+/// What was read from a slapd.d is given as it was read, operational attributes and all.
+pub fn entries(config: &Config) -> Vec<ConfigEntry> {
+    if let Some(read) = &config.read_entries {
+        return read.to_vec();
+    }
+    let mut all = vec![global(config)];
+    for (number, list) in config.modules.iter().enumerate() {
+        let mut entry = ConfigEntry::new(format!("cn=module{{{number}}},cn=config"), &["olcModuleList"]);
+        entry.text("cn", &format!("module{{{number}}}"));
+        entry.settings(&list.settings);
+        all.push(entry);
+    }
+    let mut schema = ConfigEntry::new("cn=schema,cn=config", &["olcSchemaConfig"]);
+    schema.text("cn", "schema");
+    all.push(schema);
+    for (number, section) in config.schema_sections.iter().enumerate() {
+        let name = format!("{{{number}}}{}", section.name);
+        let mut entry = ConfigEntry::new(format!("cn={name},cn=schema,cn=config"), &["olcSchemaConfig"]);
+        entry.text("cn", &name);
+        entry.settings(&section.settings);
+        all.push(entry);
+    }
+    for (number, backend) in config.backends.iter().enumerate() {
+        let name = format!("{{{number}}}{}", backend.name);
+        let mut classes = vec!["olcBackendConfig"];
+        if backend.name == "mdb" {
+            classes.push("olcMdbBkConfig");
+        }
+        let mut entry = ConfigEntry::new(format!("olcBackend={name},cn=config"), &classes);
+        entry.text("olcBackend", &name);
+        entry.settings(&backend.settings);
+        all.push(entry);
+    }
+    frontend(config, &mut all);
+    for (number, database) in config.databases.iter().enumerate() {
+        one_database(number, database, &mut all);
+    }
+    all
+}
+
+fn global(config: &Config) -> ConfigEntry {
+    let mut entry = ConfigEntry::new("cn=config", &["olcGlobal"]);
+    entry.text("cn", "config");
+    if let super::model::Source::File(path) = &config.source {
+        entry.text("olcConfigFile", &path.to_string_lossy());
+    }
+    entry.settings(&config.global.settings);
+    entry
+}
+
+fn frontend(config: &Config, all: &mut Vec<ConfigEntry>) {
+    let dn = "olcDatabase={-1}frontend,cn=config";
+    let mut entry = ConfigEntry::new(dn, &["olcDatabaseConfig", "olcFrontendConfig"]);
+    entry.text("olcDatabase", "{-1}frontend");
+    entry.settings(&config.frontend.settings);
+    all.push(entry);
+    overlays(dn, &config.frontend.overlays, all);
+}
+
+fn one_database(number: usize, database: &Database, all: &mut Vec<ConfigEntry>) {
+    let name = format!("{{{number}}}{}", database.kind.name());
+    let dn = format!("olcDatabase={name},cn=config");
+    let mut classes = vec!["olcDatabaseConfig"];
+    classes.extend(match &database.kind {
+        DatabaseKind::Mdb(_) => Some("olcMdbConfig"),
+        DatabaseKind::Monitor => Some("olcMonitorConfig"),
+        DatabaseKind::Null { .. } => Some("olcNullConfig"),
+        DatabaseKind::Foreign(kind) => kind.class(),
+        DatabaseKind::Config => None,
+    });
+    let mut entry = ConfigEntry::new(dn.clone(), &classes);
+    entry.text("olcDatabase", &name);
+    entry.settings(&database.settings);
+    if matches!(database.kind, DatabaseKind::Config) && entry.values("olcRootDN").is_empty() {
+        entry.text("olcRootDN", "cn=config");
+    }
+    all.push(entry);
+    overlays(&dn, &database.overlays, all);
+}
+
+fn overlays(parent: &str, overlays: &[Overlay], all: &mut Vec<ConfigEntry>) {
+    for (number, overlay) in overlays.iter().enumerate() {
+        let name = format!("{{{number}}}{}", overlay.name);
+        let mut classes = vec!["olcOverlayConfig"];
+        let own = directives::overlay_kind(&overlay.name).map(|kind| kind.class);
+        classes.extend(own.filter(|class| *class != "olcOverlayConfig"));
+        let mut entry = ConfigEntry::new(format!("olcOverlay={name},{parent}"), &classes);
+        entry.text("olcOverlay", &name);
+        entry.settings(&overlay.settings);
+        all.push(entry);
+    }
+}

@@ -1,0 +1,247 @@
+//! Entries made into a model.
+
+use std::sync::Arc;
+
+use larix_engine::access::Quoting;
+use larix_proto::ldif::LdifAttribute;
+
+use super::super::builder::{Builder, Section};
+use super::super::call::{At, Call, Fault};
+use super::super::diagnostic::{ConfigError, Excerpt, Origin};
+use super::super::directives::{self, Cardinality, Directive, Form, Scope};
+use super::super::line;
+use super::super::model::{Backend, Config, ModuleList, SchemaSection, Source};
+use super::super::settings::Settings;
+use super::ConfigEntry;
+use super::names::{EntryName, Role, split_number};
+
+/// Attributes that say nothing to a directive.
+const PLAIN: [&str; 14] = [
+    "objectClass",
+    "cn",
+    "olcDatabase",
+    "olcOverlay",
+    "olcBackend",
+    "olcConfigFile",
+    "olcConfigDir",
+    "structuralObjectClass",
+    "entryUUID",
+    "creatorsName",
+    "createTimestamp",
+    "entryCSN",
+    "modifiersName",
+    "modifyTimestamp",
+];
+
+/// Builds and validates a configuration. The entries are kept as they are, in their order of effect.
+///
+/// # Errors
+/// Names the entry, the attribute and the value.
+pub(crate) fn from_entries(mut all: Vec<ConfigEntry>, source: Source) -> Result<Config, ConfigError> {
+    let mut named = Vec::with_capacity(all.len());
+    for entry in all.drain(..) {
+        let name = EntryName::parse(&entry.dn).map_err(|message| fault_of_entry(&entry.dn, message))?;
+        named.push((name, entry));
+    }
+    named.sort_by_cached_key(|(name, _)| name.order());
+    if named.first().is_none_or(|(name, _)| name.role != Role::Global) {
+        let origin = Origin::Value { dn: Arc::from("cn=config"), attribute: "objectClass".to_owned() };
+        return Err(
+            ConfigError::new(origin, "the entry cn=config is missing").with_help("it must come first")
+        );
+    }
+    let mut builder = Builder::new(true);
+    for (name, entry) in &named {
+        apply_entry(&mut builder, name, entry)?;
+    }
+    let mut config = builder.finish(source);
+    config.read_entries = Some(named.into_iter().map(|(_, entry)| entry).collect());
+    super::super::validate::complete(config)
+}
+
+fn fault_of_entry(dn: &str, message: String) -> ConfigError {
+    ConfigError::new(Origin::Value { dn: Arc::from(dn), attribute: "dn".to_owned() }, message)
+}
+
+fn apply_entry(builder: &mut Builder, name: &EntryName, entry: &ConfigEntry) -> Result<(), ConfigError> {
+    let dn: Arc<str> = Arc::from(entry.dn.as_str());
+    builder.schema_section = None;
+    match &name.role {
+        Role::Global => builder.section = Section::Global,
+        Role::Module => {
+            builder.section = Section::Global;
+            builder.modules.push(ModuleList::default());
+        }
+        // What is built in is built in; OpenLDAP, too, does not read it again.
+        Role::SchemaRoot => return Ok(()),
+        Role::Schema(section) => {
+            builder.section = Section::Global;
+            builder
+                .schema_sections
+                .push(SchemaSection { name: section.clone(), settings: Settings::default() });
+            builder.schema_section = Some(builder.schema_sections.len() - 1);
+        }
+        Role::Backend(kind) => {
+            builder.backends.push(Backend { name: kind.clone(), settings: Settings::default() });
+            builder.section = Section::Backend(builder.backends.len() - 1);
+        }
+        Role::Database(kind) => structure(builder, "database", kind, &dn)?,
+        Role::Overlay(kind) => structure(builder, "overlay", kind, &dn)?,
+        Role::Detail => {
+            let origin = Origin::Value { dn, attribute: "dn".to_owned() };
+            builder.notes.push(origin, "has no effect: it belongs to something that is not supported");
+            return Ok(());
+        }
+    }
+    let mut attributes: Vec<(usize, &'static Directive, &LdifAttribute)> = Vec::new();
+    for attribute in &entry.attributes {
+        let description = attribute.description.as_str();
+        if PLAIN.iter().any(|plain| plain.eq_ignore_ascii_case(description)) {
+            continue;
+        }
+        let Some(directive) = directives::by_attribute(description, &builder.place()) else {
+            return Err(unknown(&dn, description));
+        };
+        let rank = directives::all().position(|other| std::ptr::eq(other, directive)).unwrap_or(usize::MAX);
+        attributes.push((rank, directive, attribute));
+    }
+    attributes.sort_by_key(|(rank, _, _)| *rank);
+    for (_, directive, attribute) in attributes {
+        apply_attribute(builder, directive, attribute, &dn)?;
+    }
+    Ok(())
+}
+
+/// Opens a database or an overlay as its slapd.conf line would.
+fn structure(builder: &mut Builder, keyword: &str, kind: &str, dn: &Arc<str>) -> Result<(), ConfigError> {
+    let attribute = if keyword == "database" { "olcDatabase" } else { "olcOverlay" };
+    let origin = Origin::Value { dn: Arc::clone(dn), attribute: attribute.to_owned() };
+    let Some(directive) = directives::all().find(|directive| directive.keyword == keyword) else {
+        return Err(ConfigError::new(origin, "not known"));
+    };
+    let arguments = [kind.to_owned()];
+    let call = Call {
+        directive,
+        arguments: &arguments,
+        text: kind,
+        quoting: Quoting::Ldif,
+        bytes: kind.as_bytes(),
+        origin: &origin,
+    };
+    builder.apply(&call).map_err(|fault| error_of(fault, &origin, None, 0))
+}
+
+fn apply_attribute(
+    builder: &mut Builder,
+    directive: &'static Directive,
+    attribute: &LdifAttribute,
+    dn: &Arc<str>,
+) -> Result<(), ConfigError> {
+    let origin = Origin::Value { dn: Arc::clone(dn), attribute: directive.attribute.to_owned() };
+    if directive.cardinality == Cardinality::One && attribute.values.len() > 1 {
+        return Err(ConfigError::new(origin, "has more than one value, but only one is possible"));
+    }
+    let ordered = directive.cardinality == Cardinality::Ordered;
+    for value in in_order(&attribute.values, ordered) {
+        if directive.form == Form::Secret {
+            let call = Call {
+                directive,
+                arguments: &[String::new()],
+                text: "",
+                quoting: Quoting::Ldif,
+                bytes: value,
+                origin: &origin,
+            };
+            builder.apply(&call).map_err(|fault| error_of(fault, &origin, None, 0))?;
+            continue;
+        }
+        let Ok(text) = std::str::from_utf8(value) else {
+            return Err(ConfigError::new(origin, "a value is not UTF-8 text"));
+        };
+        let text = text.trim();
+        let words = match directive.form {
+            // A DN or a path may hold blanks; quotes around the whole are taken off.
+            Form::Whole | Form::Switch if !text.starts_with('"') => {
+                vec![line::Word { text: text.to_owned(), start: 0, end: text.len() }]
+            }
+            _ => line::value_words(text),
+        };
+        let arguments: Vec<String> = words.iter().map(|word| word.text.clone()).collect();
+        let call = Call {
+            directive,
+            arguments: &arguments,
+            text,
+            quoting: Quoting::Ldif,
+            bytes: value,
+            origin: &origin,
+        };
+        builder.apply(&call).map_err(|fault| {
+            let at = match fault.at {
+                At::Keyword => 0,
+                At::Argument(number) => words.get(number).map_or(0, |word| word.start),
+                At::Text(offset) => offset,
+            };
+            error_of(fault, &origin, Some(text), at)
+        })?;
+    }
+    Ok(())
+}
+
+/// Values by their `{n}`, which is taken off; those without one keep their place at the end.
+fn in_order(values: &[Vec<u8>], ordered: bool) -> Vec<&[u8]> {
+    if !ordered {
+        return values.iter().map(Vec::as_slice).collect();
+    }
+    let mut numbered: Vec<(i32, &[u8])> = values
+        .iter()
+        .map(|value| {
+            let end = value.iter().position(|byte| *byte == b'}').map_or(0, |at| at + 1);
+            let prefix = std::str::from_utf8(value.get(..end).unwrap_or_default()).unwrap_or_default();
+            match split_number(prefix) {
+                (Some(number), "") => (number, value.get(end..).unwrap_or_default()),
+                _ => (i32::MAX, value.as_slice()),
+            }
+        })
+        .collect();
+    numbered.sort_by_key(|(number, _)| *number);
+    numbered.into_iter().map(|(_, value)| value).collect()
+}
+
+fn error_of(fault: Fault, origin: &Origin, text: Option<&str>, at: usize) -> ConfigError {
+    let mut error = ConfigError::new(origin.clone(), fault.message);
+    if let Some(text) = text {
+        let text = text.replace(['\n', '\r'], " ");
+        let column = text.get(..at).map_or(1, |before| before.chars().count() + 1);
+        let width =
+            text.get(at..).map_or(1, |rest| rest.split(' ').next().map_or(1, |word| word.chars().count()));
+        error = error.with_excerpt(Excerpt { text, column, width });
+    }
+    error.help = fault.help;
+    error
+}
+
+fn unknown(dn: &Arc<str>, description: &str) -> ConfigError {
+    let origin = Origin::Value { dn: Arc::clone(dn), attribute: description.to_owned() };
+    let elsewhere = directives::all().find(|directive| directive.attribute.eq_ignore_ascii_case(description));
+    match elsewhere {
+        Some(directive) => {
+            let error = ConfigError::new(origin, "is not possible in this entry");
+            match directive.scope {
+                Scope::Overlay(name) => {
+                    error.with_help(format!("it belongs into an entry of the overlay {name}"))
+                }
+                Scope::Kind(kind) => {
+                    error.with_help(format!("it belongs into an entry of a {kind} database"))
+                }
+                _ => error,
+            }
+        }
+        None => {
+            let error = ConfigError::new(origin, "no such attribute is known");
+            match directives::suggestion(description, true) {
+                Some(known) => error.with_help(format!("did you mean `{known}`?")),
+                None => error,
+            }
+        }
+    }
+}
