@@ -1,9 +1,12 @@
 //! Directives applied one after another until a [`Config`] stands.
 
+use std::sync::Arc;
+
 use larix_engine::access::Quoting;
+use larix_schema::{AttributeOptions, Schema, SchemaBuilder, SchemaErrorKind};
 
 use super::call::{Call, Fault};
-use super::diagnostic::{Notes, Origin};
+use super::diagnostic::{ConfigError, Notes, Origin};
 use super::directives::{Cardinality, Directive, Form, Handling, Scope};
 use super::line;
 use super::model::{
@@ -11,6 +14,7 @@ use super::model::{
     SchemaSection, Shared, Source,
 };
 use super::settings::Settings;
+use super::values::ConfigDn;
 
 /// What a keyword may mean depends on this.
 #[derive(Debug, Default)]
@@ -49,6 +53,9 @@ pub(super) struct Builder {
     pub(super) schema_section: Option<usize>,
     /// A slapd.conf sets the frontend before its first database; in cn=config the entry says what it sets.
     pub(super) from_entries: bool,
+    definitions: SchemaBuilder,
+    /// What the definitions make, until there is another one.
+    schema: Option<Arc<Schema>>,
 }
 
 impl Builder {
@@ -64,6 +71,8 @@ impl Builder {
             section: Section::Global,
             schema_section: None,
             from_entries,
+            definitions: SchemaBuilder::system(),
+            schema: None,
         }
     }
 
@@ -142,6 +151,11 @@ impl Builder {
             return Err(Fault::keyword("must come before the first database").with_help("move it up"));
         }
         if directive.scope == Scope::Database {
+            if self.section == Section::Frontend && directive.keyword != "suffix" {
+                // OpenLDAP writes these for the frontend, too, where they set nothing.
+                self.keep(call);
+                return Ok(());
+            }
             self.open_database()?;
         }
         match directive.handling {
@@ -187,6 +201,11 @@ impl Builder {
         let values: Vec<Vec<u8>> = match directive.form {
             Form::Words => vec![line::join(call.arguments.iter().map(String::as_str)).into_bytes()],
             Form::Whole => vec![call.arguments.concat().into_bytes()],
+            Form::Dn => {
+                let text = call.arguments.concat();
+                let pretty = ConfigDn::parse(&self.schema(), &text).map_or(text, |dn| dn.text);
+                vec![pretty.into_bytes()]
+            }
             Form::Secret => vec![call.bytes.to_vec()],
             Form::Switch => {
                 vec![if call.switch().unwrap_or(true) { b"TRUE".to_vec() } else { b"FALSE".to_vec() }]
@@ -261,9 +280,68 @@ impl Builder {
         }
     }
 
-    /// A schema definition: text after the keyword.
-    pub(super) fn define(&mut self, _: &Call<'_>) -> Result<(), Fault> {
+    /// The schema as defined so far.
+    pub(super) fn schema(&mut self) -> Arc<Schema> {
+        let definitions = &self.definitions;
+        Arc::clone(self.schema.get_or_insert_with(|| Arc::new(definitions.clone().build())))
+    }
+
+    /// Adds a schema definition.
+    pub(super) fn define(&mut self, call: &Call<'_>) -> Result<(), Fault> {
+        self.schema = None;
+        let all = &mut self.definitions;
+        let added = match call.directive.keyword {
+            "objectidentifier" => all.add_object_identifier(call.argument(0)?, call.argument(1)?),
+            "attributetype" => all.add_attribute_type(call.text).map(|_| ()),
+            "objectclass" => all.add_object_class(call.text).map(|_| ()),
+            "ldapsyntax" => all.add_syntax(call.text),
+            _ => all.add_dit_content_rule(call.text),
+        };
+        added.map_err(|error| match error.kind {
+            SchemaErrorKind::Text { position, .. } => {
+                let at = call.text.char_indices().nth(position).map_or(call.text.len(), |(at, _)| at);
+                Fault::text(at, error.kind.to_string())
+            }
+            kind => Fault::argument(0, kind.to_string()),
+        })
+    }
+
+    /// Adds a bundled schema as if its file were included.
+    pub(super) fn bundled(&mut self, name: &str) -> Result<(), ConfigError> {
+        let fail =
+            |message: String| ConfigError::new(Origin::BuiltIn, format!("bundled schema {name}: {message}"));
+        let text =
+            larix_schema::bundled(name).ok_or_else(|| fail("there is none of this name".to_owned()))?;
+        self.schema_sections.push(SchemaSection { name: name.to_owned(), settings: Settings::default() });
+        self.schema_section = Some(self.schema_sections.len() - 1);
+        for line in line::logical_lines(text) {
+            let (keyword, rest) = line.text.split_once([' ', '\t']).unwrap_or((&line.text, ""));
+            let words: Vec<String> = line::words(rest).0.into_iter().map(|word| word.text).collect();
+            let Some(directive) = super::directives::by_keyword(keyword, &self.place()) else {
+                return Err(fail(format!("unknown directive `{keyword}`")));
+            };
+            let call = Call {
+                directive,
+                arguments: &words,
+                text: rest.trim(),
+                quoting: Quoting::Configuration,
+                bytes: b"",
+                origin: &Origin::BuiltIn,
+            };
+            self.apply(&call).map_err(|fault| fail(format!("line {}: {}", line.number, fault.message)))?;
+        }
+        self.schema_section = None;
         Ok(())
+    }
+
+    /// Tells the schema which options `attributeoptions` gave.
+    pub(super) fn set_attribute_options(&mut self) {
+        self.schema = None;
+        let mut options = AttributeOptions::none();
+        for name in &self.global.attribute_options {
+            options.add(name);
+        }
+        self.definitions.set_attribute_options(options);
     }
 
     /// The finished configuration, not yet validated as a whole.
@@ -275,6 +353,7 @@ impl Builder {
         };
         self.databases.insert(0, config);
         Config {
+            schema: self.schema(),
             source,
             global: self.global,
             frontend: self.frontend,

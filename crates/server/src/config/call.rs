@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use larix_engine::access::Quoting;
+use larix_schema::{DnError, Schema};
 
 use super::diagnostic::Origin;
 use super::directives::Directive;
@@ -101,9 +102,18 @@ impl<'a> Call<'a> {
         self.number(number)
     }
 
-    pub(super) fn dn(&self, number: usize) -> Result<ConfigDn, Fault> {
+    pub(super) fn dn(&self, schema: &Schema, number: usize) -> Result<ConfigDn, Fault> {
         let text = self.argument(number)?;
-        ConfigDn::parse(text).map_err(|why| Fault::argument(number, format!("`{text}` is not a DN: {why}")))
+        ConfigDn::parse(schema, text).map_err(|why| {
+            let fault = Fault::argument(number, format!("`{text}` is not a DN: {why}"));
+            match &why {
+                DnError::UnknownAttribute(name) => match bundle_with(name) {
+                    Some(bundle) => fault.with_help(format!("include {bundle}.schema before it")),
+                    None => fault,
+                },
+                _ => fault,
+            }
+        })
     }
 
     /// One of some words, matched without regard to case.
@@ -117,6 +127,14 @@ impl<'a> Call<'a> {
             },
         )
     }
+}
+
+/// The bundled schema that defines an attribute type.
+fn bundle_with(attribute: &str) -> Option<&'static str> {
+    let quoted = format!("'{}'", attribute.to_ascii_lowercase());
+    larix_schema::BUNDLED.iter().copied().find(|name| {
+        larix_schema::bundled(name).is_some_and(|text| text.to_ascii_lowercase().contains(&quoted))
+    })
 }
 
 pub(super) fn switch_word(word: &str) -> Option<bool> {

@@ -86,6 +86,8 @@ pub(super) enum Form {
     Words,
     /// One argument, which is the value as it stands.
     Whole,
+    /// One argument, a DN.
+    Dn,
     /// One argument of any bytes, never shown in messages.
     Secret,
     /// TRUE or FALSE.
@@ -118,7 +120,7 @@ impl Directive {
     ) -> Self {
         let arguments = match form {
             Form::Words | Form::Each | Form::Rest | Form::Own => (1, MANY),
-            Form::Whole | Form::Secret | Form::Switch => (1, 1),
+            Form::Whole | Form::Dn | Form::Secret | Form::Switch => (1, 1),
         };
         Self {
             keyword,

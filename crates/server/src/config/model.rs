@@ -4,8 +4,10 @@
 //! fields each section keeps its [`Settings`], the values as an administrator reads them under `cn=config`.
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use larix_engine::access::AccessRule;
+use larix_schema::Schema;
 
 use super::diagnostic::{ConfigError, Notes, Origin};
 use super::entries::ConfigEntry;
@@ -20,6 +22,7 @@ use super::values::{
 #[derive(Debug, Clone)]
 pub struct Config {
     pub source: Source,
+    pub schema: Arc<Schema>,
     pub global: Global,
     pub frontend: Frontend,
     /// In configuration order. `database config` is always there and always first, as `{0}config`.

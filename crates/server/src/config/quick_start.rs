@@ -17,6 +17,9 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
             error
         })
     };
+    for name in SCHEMA {
+        builder.bundled(name)?;
+    }
     run(&mut builder, "sizelimit", &["size.soft=1000", "size.hard=unlimited"])?;
     run(&mut builder, "password-hash", &["{ARGON2}"])?;
     builder.start_database(DatabaseKind::Mdb(MdbSettings::default()), Origin::BuiltIn);
@@ -42,6 +45,9 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
     run(&mut builder, "access", &["to", "*", "by", &reader, "read", "by", "*", "none"])?;
     super::validate::complete(builder.finish(Source::QuickStart))
 }
+
+/// What mail servers, address books and hosts use.
+const SCHEMA: &[&str] = &["core", "cosine", "inetorgperson", "nis"];
 
 /// What applications ask for.
 const INDEXES: &[(&str, &str)] = &[

@@ -14,6 +14,7 @@ fn read(files: &[(&str, &str)]) -> (tempfile::TempDir, Result<Config, String>) {
 }
 
 const COMMON: &str = r#"# comment
+include $D/core.schema
 pidfile  $D/slapd.pid
 argsfile $D/slapd.args
 sizelimit size.soft=10 size.hard=unlimited
@@ -34,7 +35,8 @@ database monitor
 
 #[test]
 fn a_common_file() {
-    let (_keep, config) = read(&[("slapd.conf", COMMON)]);
+    let (_keep, config) =
+        read(&[("slapd.conf", COMMON), ("core.schema", larix_schema::bundled("core").unwrap())]);
     let config = config.unwrap();
     let kinds: Vec<&str> = config.databases.iter().map(|database| database.kind.name()).collect();
     assert_eq!(kinds, ["config", "mdb", "monitor"]);
@@ -74,5 +76,60 @@ fn errors_point_at_the_word() {
         let narrow =
             |text: &str| text.lines().filter(|line| !line.contains('^')).collect::<Vec<_>>().join("\n");
         assert_eq!(narrow(&text), narrow(expected));
+    }
+}
+
+#[test]
+fn quick_start_is_complete() {
+    let start = super::QuickStart {
+        suffix: "dc=example,dc=com".to_owned(),
+        directory: "/nowhere".into(),
+        root_dn: None,
+        root_password: Some(b"{SSHA}x".to_vec()),
+    };
+    let config = Config::quick_start(&start).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(config.refusals(), []);
+    assert_eq!(config.databases[1].root_dn.as_ref().unwrap().text, "cn=admin,dc=example,dc=com");
+    let again = Config::from_entries(config.entries(), config.source.clone())
+        .unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(again.databases[1].access.len(), 3);
+}
+
+/// `OPENLDAP_CONF`: a directory of slapd.conf files; `OPENLDAP_CONFDIR`: a slapd.d. Not part of the repository.
+#[test]
+fn foreign_files() {
+    if let Ok(directory) = std::env::var("OPENLDAP_CONF") {
+        let mut paths: Vec<_> =
+            std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path()).collect();
+        paths.sort();
+        let mut failed = 0;
+        for path in paths.iter().filter(|path| path.extension().is_some_and(|extension| extension == "conf"))
+        {
+            match Config::from_slapd_conf(path) {
+                Ok(config) => {
+                    println!(
+                        "{}: {} databases, {} refusals",
+                        path.display(),
+                        config.databases.len(),
+                        config.refusals().len()
+                    );
+                    let again = Config::from_entries(config.entries(), config.source.clone());
+                    if let Err(error) = again {
+                        println!("AGAIN {}: {error}", path.display());
+                        failed += 1;
+                    }
+                }
+                Err(error) => {
+                    println!("FAIL {error}");
+                    failed += 1;
+                }
+            }
+        }
+        assert_eq!(failed, 0);
+    }
+    if let Ok(directory) = std::env::var("OPENLDAP_CONFDIR") {
+        let config =
+            Config::from_slapd_d(std::path::Path::new(&directory)).unwrap_or_else(|error| panic!("{error}"));
+        config.notes.iter().for_each(|note| println!("{note}"));
     }
 }

@@ -2,16 +2,15 @@
 
 use std::path::PathBuf;
 
-use larix_proto::dn::Dn;
+use larix_schema::NormalDn;
 
 use super::diagnostic::{ConfigError, Origin};
 use super::directives::{OverlayHandling, overlay_kind};
 use super::model::{AccessLine, Config, Database, DatabaseKind, MdbSettings, Overlay};
-use super::values::ConfigDn;
 
 /// Checks a configuration before anyone sees it.
 pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
-    let mut served: Vec<(Vec<String>, usize)> = Vec::new();
+    let mut served: Vec<(NormalDn, usize)> = Vec::new();
     let mut directories: Vec<(PathBuf, Origin)> = Vec::new();
     for (number, database) in config.databases.iter().enumerate() {
         suffixes(database, number, &config, &mut served)?;
@@ -31,30 +30,18 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
-/// The parts of a DN, leaf first, so that they can be compared: lower case, without needless blanks.
-fn parts(dn: &ConfigDn) -> Vec<String> {
-    Dn::parse(&dn.text)
-        .map(|dn| dn.rdns().iter().map(|rdn| rdn.to_string().to_lowercase()).collect())
-        .unwrap_or_default()
-}
-
-/// Whether `dn` is `suffix` or below it.
-fn is_within(dn: &[String], suffix: &[String]) -> bool {
-    dn.ends_with(suffix)
-}
-
 fn suffixes(
     database: &Database,
     number: usize,
     config: &Config,
-    served: &mut Vec<(Vec<String>, usize)>,
+    served: &mut Vec<(NormalDn, usize)>,
 ) -> Result<(), ConfigError> {
     if database.hidden {
         return Ok(());
     }
     for suffix in &database.suffixes {
-        let own = parts(suffix);
-        if let Some((_, first)) = served.iter().find(|(other, _)| is_within(&own, other)) {
+        let own = suffix.normal.clone();
+        if let Some((_, first)) = served.iter().find(|(other, _)| own.is_within(other)) {
             let at = config.databases.get(*first).map_or_else(String::new, |first| first.origin.to_string());
             let twice = served.iter().any(|(other, _)| *other == own);
             let (message, help) = if *first == number {
@@ -88,10 +75,10 @@ fn root(database: &Database) -> Result<(), ConfigError> {
     }
     let error =
         |message: String, help: &str| Err(ConfigError::new(database.origin.clone(), message).with_help(help));
-    let own: Vec<Vec<String>> = match database.kind {
-        DatabaseKind::Config => vec![vec!["cn=config".to_owned()]],
-        DatabaseKind::Monitor => vec![vec!["cn=monitor".to_owned()]],
-        _ => database.suffixes.iter().map(parts).collect(),
+    let own: Vec<NormalDn> = match database.kind {
+        DatabaseKind::Config => vec![NormalDn::from_normal("cn=config")],
+        DatabaseKind::Monitor => vec![NormalDn::from_normal("cn=monitor")],
+        _ => database.suffixes.iter().map(|suffix| suffix.normal.clone()).collect(),
     };
     let Some(root) = &database.root_dn else {
         if matches!(database.kind, DatabaseKind::Config) {
@@ -102,8 +89,7 @@ fn root(database: &Database) -> Result<(), ConfigError> {
             "add `rootdn` before it, or take it out",
         );
     };
-    let name = parts(root);
-    if database.hidden || own.iter().any(|suffix| is_within(&name, suffix)) {
+    if database.hidden || own.iter().any(|suffix| root.normal.is_within(suffix)) {
         return Ok(());
     }
     error(
@@ -137,10 +123,10 @@ fn superior(database: &Database, config: &Config) -> Result<(), ConfigError> {
         return Ok(());
     }
     for suffix in &database.suffixes {
-        let own = parts(suffix);
-        let above = config.databases.iter().any(|other| {
-            other.suffixes.iter().map(parts).any(|other| other.len() < own.len() && is_within(&own, &other))
-        });
+        let above = config
+            .databases
+            .iter()
+            .any(|other| other.suffixes.iter().any(|other| suffix.normal.is_descendant_of(&other.normal)));
         if !above {
             let message = format!("subordinate \"{suffix}\" has no database above it");
             return Err(ConfigError::new(database.origin.clone(), message)

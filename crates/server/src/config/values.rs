@@ -12,18 +12,25 @@ pub use security::{AuthzPolicy, AuthzRegexp, SaslSettings, TlsSettings, TlsVerif
 
 use std::fmt;
 
+use larix_proto::dn::Dn;
+use larix_schema::{DnError, NormalDn, Schema};
+
 /// A DN of the configuration.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ConfigDn {
-    /// As written.
+    /// As the server shows it.
     pub text: String,
+    pub normal: NormalDn,
 }
 
 impl ConfigDn {
-    /// Checks the syntax alone; attribute types are checked when the schema is complete.
-    pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        larix_proto::dn::Dn::parse(text).map_err(|error| error.to_string())?;
-        Ok(Self { text: text.to_owned() })
+    /// Reads a DN under a schema.
+    ///
+    /// # Errors
+    /// Says what is wrong with the text, or which attribute type is not defined.
+    pub fn parse(schema: &Schema, text: &str) -> Result<Self, DnError> {
+        let dn = Dn::parse(text)?;
+        Ok(Self { text: schema.pretty_dn(&dn)?, normal: schema.normalize_dn(&dn)? })
     }
 }
 
@@ -31,6 +38,15 @@ impl fmt::Display for ConfigDn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
+}
+
+/// Compiles a POSIX extended regular expression; letters match in either case.
+fn posix_regex(pattern: &str) -> Result<regex::Regex, String> {
+    regex::RegexBuilder::new(pattern)
+        .case_insensitive(true)
+        .size_limit(1 << 20)
+        .build()
+        .map_err(|error| format!("not a regular expression: {error}"))
 }
 
 /// `serverID <number> [<url>]`.
@@ -66,7 +82,7 @@ pub struct TcpBuffer {
 /// One `index` line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexLine {
-    /// Attribute descriptions; `default` is spelled [`IndexLine::DEFAULT`].
+    /// Attribute descriptions as written; `default` is spelled [`IndexLine::DEFAULT`].
     pub attributes: Vec<String>,
     /// `pres`, `eq`, `sub`... lower case; empty: those of the default line.
     pub kinds: Vec<String>,

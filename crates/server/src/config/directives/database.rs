@@ -21,9 +21,10 @@ pub(super) static TABLE: &[Directive] = &[
         b.open_database()?.disabled = c.switch()?;
         Ok(())
     }),
-    Directive::new("suffix", "olcSuffix", Scope::Database, Form::Whole, suffix).many(),
-    Directive::new("rootdn", "olcRootDN", Scope::Database, Form::Whole, |b, c| {
-        b.open_database()?.root_dn = Some(c.dn(0)?);
+    Directive::new("suffix", "olcSuffix", Scope::Database, Form::Dn, suffix).many(),
+    Directive::new("rootdn", "olcRootDN", Scope::Database, Form::Dn, |b, c| {
+        let dn = c.dn(&b.schema(), 0)?;
+        b.open_database()?.root_dn = Some(dn);
         Ok(())
     }),
     Directive::new("rootpw", "olcRootPW", Scope::Database, Form::Secret, |b, c| {
@@ -62,8 +63,9 @@ pub(super) static TABLE: &[Directive] = &[
         Ok(())
     })
     .arguments(0, 1),
-    Directive::new("updatedn", "olcUpdateDN", Scope::Database, Form::Whole, |b, c| {
-        b.open_database()?.update_dn = Some(c.dn(0)?);
+    Directive::new("updatedn", "olcUpdateDN", Scope::Database, Form::Dn, |b, c| {
+        let dn = c.dn(&b.schema(), 0)?;
+        b.open_database()?.update_dn = Some(dn);
         Ok(())
     }),
     Directive::new("updateref", "olcUpdateRef", Scope::Database, Form::Whole, |b, c| {
@@ -98,7 +100,7 @@ fn switch(_: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
 }
 
 fn suffix(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
-    let dn = call.dn(0)?;
+    let dn = call.dn(&builder.schema(), 0)?;
     let database = builder.open_database()?;
     if let DatabaseKind::Config | DatabaseKind::Monitor = database.kind {
         return Err(Fault::keyword(format!("the {} database has its own suffix", database.kind.name())));
@@ -127,7 +129,7 @@ fn subordinate(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
 }
 
 fn limits(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
-    let subject = LimitSubject::parse(call.argument(0)?).map_err(|message| {
+    let subject = LimitSubject::parse(&builder.schema(), call.argument(0)?).map_err(|message| {
         Fault::argument(0, message)
             .with_help("*, anonymous, users, dn[.style]=<pattern> or group[/class[/attribute]]=<dn>")
     })?;

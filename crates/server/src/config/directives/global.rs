@@ -280,8 +280,9 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("TLSRandFile", "olcTLSRandFile", Scope::Global, Form::Whole, keep)
         .noted("randomness comes from the operating system"),
     // What sets the frontend.
-    Directive::new("defaultSearchBase", "olcDefaultSearchBase", Scope::Frontend, Form::Whole, |b, c| {
-        b.frontend.default_search_base = Some(c.dn(0)?);
+    Directive::new("defaultSearchBase", "olcDefaultSearchBase", Scope::Frontend, Form::Dn, |b, c| {
+        let dn = c.dn(&b.schema(), 0)?;
+        b.frontend.default_search_base = Some(dn);
         Ok(())
     }),
     Directive::new("password-hash", "olcPasswordHash", Scope::Frontend, Form::Each, password_hash).many(),
@@ -291,8 +292,9 @@ pub(super) static TABLE: &[Directive] = &[
     })
     .many()
     .noted("large sets of values are always sorted"),
-    Directive::new("schemadn", "olcSchemaDN", Scope::Frontend, Form::Whole, |b, c| {
-        b.frontend.schema_dn = Some(c.dn(0)?);
+    Directive::new("schemadn", "olcSchemaDN", Scope::Frontend, Form::Dn, |b, c| {
+        let dn = c.dn(&b.schema(), 0)?;
+        b.frontend.schema_dn = Some(dn);
         Ok(())
     }),
     // What sets the frontend or a database.
@@ -555,8 +557,8 @@ fn limit_words(
 }
 
 fn authz_regexp(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
-    let rule = AuthzRegexp::new(call.argument(0)?, call.argument(1)?)
-        .map_err(|error| Fault::argument(0, format!("not a regular expression: {error}")))?;
+    let rule =
+        AuthzRegexp::new(call.argument(0)?, call.argument(1)?).map_err(|error| Fault::argument(0, error))?;
     builder.global.authz_regexps.push(rule);
     Ok(())
 }
@@ -573,6 +575,7 @@ fn attribute_options(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault
         builder.global.attribute_options.clear();
     }
     builder.global.attribute_options.extend_from_slice(call.arguments);
+    builder.set_attribute_options();
     Ok(())
 }
 

@@ -161,7 +161,7 @@ fn apply_attribute(
         let text = text.trim();
         let words = match directive.form {
             // A DN or a path may hold blanks; quotes around the whole are taken off.
-            Form::Whole | Form::Switch if !text.starts_with('"') => {
+            Form::Whole | Form::Dn | Form::Switch if !text.starts_with('"') => {
                 vec![line::Word { text: text.to_owned(), start: 0, end: text.len() }]
             }
             _ => line::value_words(text),

@@ -1,6 +1,8 @@
 //! Search limits: sizelimit, timelimit and limits.
 
-use super::ConfigDn;
+use larix_schema::Schema;
+
+use super::{ConfigDn, posix_regex};
 
 /// Limits of one search.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -83,7 +85,7 @@ pub enum PagedTotal {
 }
 
 /// One `limits <who> <limit>...` line.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct LimitRule {
     pub subject: LimitSubject,
     /// The section's limits with this line's changes applied.
@@ -91,7 +93,7 @@ pub struct LimitRule {
 }
 
 /// Whom a `limits` line is for.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub enum LimitSubject {
     Any,
     Anonymous,
@@ -100,7 +102,13 @@ pub enum LimitSubject {
     Dn {
         this: bool,
         style: DnStyle,
+        dn: ConfigDn,
+    },
+    /// `dn.regex=`, matched against the normal form.
+    DnRegex {
+        this: bool,
         pattern: String,
+        regex: regex::Regex,
     },
     Group {
         class: String,
@@ -115,7 +123,6 @@ pub enum DnStyle {
     OneLevel,
     Subtree,
     Children,
-    Regex,
 }
 
 impl SearchLimits {
@@ -247,7 +254,7 @@ fn hard(value: &str) -> Result<Hard, String> {
 
 impl LimitSubject {
     /// The first word after `limits`.
-    pub(crate) fn parse(word: &str) -> Result<Self, String> {
+    pub(crate) fn parse(schema: &Schema, word: &str) -> Result<Self, String> {
         let lower = word.to_ascii_lowercase();
         match lower.as_str() {
             "*" => return Ok(Self::Any),
@@ -260,42 +267,46 @@ impl LimitSubject {
         };
         let selector = selector.to_ascii_lowercase();
         if let Some(group) = selector.strip_prefix("group") {
-            return Self::group(group, value);
+            return Self::group(schema, group, value);
         }
         let Some(styles) = selector.strip_prefix("dn") else { return Err(format!("`{word}` names nobody")) };
-        let (mut this, mut style) = (false, DnStyle::Exact);
+        let (mut this, mut style) = (false, Some(DnStyle::Exact));
         for part in styles.split('.').skip(1) {
             match part {
                 "this" => this = true,
                 "self" => this = false,
-                "exact" | "base" => style = DnStyle::Exact,
-                "one" | "onelevel" => style = DnStyle::OneLevel,
-                "sub" | "subtree" => style = DnStyle::Subtree,
-                "children" => style = DnStyle::Children,
-                "regex" => style = DnStyle::Regex,
+                "exact" | "base" => style = Some(DnStyle::Exact),
+                "one" | "onelevel" => style = Some(DnStyle::OneLevel),
+                "sub" | "subtree" => style = Some(DnStyle::Subtree),
+                "children" => style = Some(DnStyle::Children),
+                "regex" => style = None,
                 "anonymous" => return Ok(Self::Anonymous),
                 "users" => return Ok(Self::Users),
                 other => return Err(format!("no style `{other}`")),
             }
         }
         match style {
-            DnStyle::Regex if value == "*" || value == ".*" => Ok(Self::Any),
-            DnStyle::Regex => {
-                regex::Regex::new(value).map_err(|error| format!("not a regular expression: {error}"))?;
-                Ok(Self::Dn { this, style, pattern: value.to_owned() })
+            None if value == "*" || value == ".*" => Ok(Self::Any),
+            None => {
+                let regex = posix_regex(value)?;
+                Ok(Self::DnRegex { this, pattern: value.to_owned(), regex })
             }
-            _ => {
-                ConfigDn::parse(value)?;
-                Ok(Self::Dn { this, style, pattern: value.to_owned() })
+            Some(style) => {
+                let dn = ConfigDn::parse(schema, value).map_err(|error| error.to_string())?;
+                Ok(Self::Dn { this, style, dn })
             }
         }
     }
 
     /// `group[/class[/attribute]]=<dn>` after the word `group`.
-    fn group(selector: &str, value: &str) -> Result<Self, String> {
+    fn group(schema: &Schema, selector: &str, value: &str) -> Result<Self, String> {
         let mut parts = selector.split('/').skip(1);
         let class = parts.next().unwrap_or("groupOfNames").to_owned();
         let attribute = parts.next().unwrap_or("member").to_owned();
-        Ok(Self::Group { class, attribute, dn: ConfigDn::parse(value)? })
+        Ok(Self::Group {
+            class,
+            attribute,
+            dn: ConfigDn::parse(schema, value).map_err(|error| error.to_string())?,
+        })
     }
 }

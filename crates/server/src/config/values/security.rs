@@ -24,9 +24,8 @@ pub struct AuthzRegexp {
 }
 
 impl AuthzRegexp {
-    /// Compiles a POSIX extended regular expression; letters match in either case.
-    pub(crate) fn new(pattern: &str, replacement: &str) -> Result<Self, regex::Error> {
-        let regex = regex::RegexBuilder::new(pattern).case_insensitive(true).build()?;
+    pub(crate) fn new(pattern: &str, replacement: &str) -> Result<Self, String> {
+        let regex = super::posix_regex(pattern)?;
         Ok(Self { pattern: pattern.to_owned(), replacement: replacement.to_owned(), regex })
     }
 
