@@ -10,8 +10,8 @@ use crate::definition::{
 use crate::description::AttributeOptions;
 use crate::error::{SchemaError, SchemaErrorKind as Fault};
 use crate::model::{
-    AttributeType, AttributeTypeId, ClassKind, ContentRule, Extensions, ObjectClass, ObjectClassId, OwnClauses,
-    OwnReferences,
+    AttributeType, AttributeTypeId, ClassKind, ContentRule, Extensions, ObjectClass, ObjectClassId,
+    OwnClauses, OwnReferences,
 };
 use crate::rule::{self, MatchingRule, RuleUse};
 use crate::schema::Schema;
@@ -77,8 +77,12 @@ impl SchemaBuilder {
                 let mut words = text.split_ascii_whitespace();
                 match (words.next(), words.next(), words.next()) {
                     (Some(name), Some(oid), None) => self.add_object_identifier(name, oid),
-                    _ => Err(Fault::Text { position: 0, expected: "a name and an OID", found: format!("\"{text}\"") }
-                        .into()),
+                    _ => Err(Fault::Text {
+                        position: 0,
+                        expected: "a name and an OID",
+                        found: format!("\"{text}\""),
+                    }
+                    .into()),
                 }
             }
         }
@@ -266,7 +270,9 @@ impl SchemaBuilder {
             None => None,
         };
         let inherited = superior.map(|superior| Arc::clone(&superior.syntax));
-        let syntax = own_syntax.or(inherited).ok_or(Fault::Inconsistent("attribute type without syntax or superior"))?;
+        let syntax = own_syntax
+            .or(inherited)
+            .ok_or(Fault::Inconsistent("attribute type without syntax or superior"))?;
         let rule = |name: &Option<String>, usage, clause| find_rule(name.as_deref(), usage, clause);
         let equality = rule(&definition.equality, RuleUse::Equality, "EQUALITY")?;
         let ordering = rule(&definition.ordering, RuleUse::Ordering, "ORDERING")?;
@@ -276,7 +282,9 @@ impl SchemaBuilder {
                 return Err(Fault::Inconsistent("usage differs from the superior attribute type's").into());
             }
             if superior.collective && !definition.collective {
-                return Err(Fault::Inconsistent("subtype of a collective attribute type is not collective").into());
+                return Err(
+                    Fault::Inconsistent("subtype of a collective attribute type is not collective").into()
+                );
             }
         }
         if definition.collective && definition.single_value {
@@ -370,7 +378,10 @@ impl SchemaBuilder {
                 ClassKind::Auxiliary => superior.kind != ClassKind::Structural,
             };
             if !allowed {
-                return Err(Fault::Inconsistent("object class and superior are of kinds that do not go together").into());
+                return Err(Fault::Inconsistent(
+                    "object class and superior are of kinds that do not go together",
+                )
+                .into());
             }
             ancestry.extend(&superior.ancestry);
             all_must.extend(&superior.all_must);
@@ -508,7 +519,8 @@ fn duplicate(element: &'static str, name: &str) -> SchemaError {
 /// Same in all but description, order of names and extensions.
 fn same_attribute(a: &AttributeType, b: &AttributeType) -> bool {
     same_names(&a.names, &b.names)
-        && (a.superior, a.equality, a.ordering, a.substring) == (b.superior, b.equality, b.ordering, b.substring)
+        && (a.superior, a.equality, a.ordering, a.substring)
+            == (b.superior, b.equality, b.ordering, b.substring)
         && a.syntax.oid == b.syntax.oid
         && (a.single_value, a.collective, a.no_user_modification, a.usage)
             == (b.single_value, b.collective, b.no_user_modification, b.usage)

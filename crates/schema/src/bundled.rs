@@ -16,7 +16,29 @@ macro_rules! bundle {
     };
 }
 
-bundle!("core", "cosine", "inetorgperson", "nis");
+bundle!(
+    "core",
+    "cosine",
+    "inetorgperson",
+    "nis",
+    "collective",
+    "corba",
+    "duaconf",
+    "dyngroup",
+    "java",
+    "misc",
+    "openldap",
+    "pmi",
+    "namedobject",
+    "msuser",
+    "dsee",
+    "rfc2307bis",
+    "sudo",
+    "openssh-lpk",
+    "eduperson",
+    "samba",
+    "kerberos",
+);
 
 /// What the server knows before it reads any schema.
 pub(crate) const SYSTEM: &[(&str, &str)] = &[
@@ -24,4 +46,5 @@ pub(crate) const SYSTEM: &[(&str, &str)] = &[
     ("config", include_str!("../schema/config.schema")),
     ("monitor", include_str!("../schema/monitor.schema")),
     ("ppolicy", include_str!("../schema/ppolicy.schema")),
+    ("overlays", include_str!("../schema/overlays.schema")),
 ];

@@ -91,9 +91,9 @@ impl AttributeDescription {
         }
         let own = self.options();
         other.options().iter().all(|wanted| match wanted.strip_suffix('-') {
-            Some(tag) => own.iter().any(|option| {
-                &**option == tag || &**option == &**wanted || option.starts_with(&**wanted)
-            }),
+            Some(tag) => own
+                .iter()
+                .any(|option| &**option == tag || &**option == &**wanted || option.starts_with(&**wanted)),
             None => own.iter().any(|option| option == wanted),
         })
     }
@@ -139,9 +139,7 @@ impl AttributeOptions {
         self.names.iter().any(|name| match name.strip_suffix('-') {
             // A bare prefix, `lang-`, is a range over all tags.
             Some(_) => option.starts_with(&**name),
-            None => {
-                option == &**name
-            }
+            None => option == &**name,
         })
     }
 }

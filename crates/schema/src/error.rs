@@ -17,7 +17,10 @@ pub struct SchemaError {
 #[non_exhaustive]
 pub enum SchemaErrorKind {
     /// An element of this OID or name is defined already, and differently.
-    Duplicate { element: &'static str, name: String },
+    Duplicate {
+        element: &'static str,
+        name: String,
+    },
     /// A directive that a schema file cannot have.
     UnknownDirective(String),
     UnknownAttributeType(String),
@@ -29,9 +32,16 @@ pub enum SchemaErrorKind {
     /// A rule that contradicts another part of the definition or a superior's.
     Inconsistent(&'static str),
     /// A matching rule in the wrong place: an ordering rule as EQUALITY, and so on.
-    WrongRuleUse { rule: String, clause: &'static str },
+    WrongRuleUse {
+        rule: String,
+        clause: &'static str,
+    },
     /// The text is not a definition: byte position within it, and what was expected there.
-    Text { position: usize, expected: &'static str, found: String },
+    Text {
+        position: usize,
+        expected: &'static str,
+        found: String,
+    },
     /// The LDIF around a definition is not readable.
     Ldif(String),
 }

@@ -1,6 +1,8 @@
 //! Filters bound to a schema: every name looked up, every assertion value brought into normal form, once a request.
 
-use larix_proto::{AttributeValueAssertion, Filter, FilterNode, FilterSet, MatchingRuleAssertion, SubstringFilter};
+use larix_proto::{
+    AttributeValueAssertion, Filter, FilterNode, FilterSet, MatchingRuleAssertion, SubstringFilter,
+};
 
 use crate::description::AttributeDescription;
 use crate::error::InvalidValue;
@@ -231,7 +233,9 @@ impl Schema {
             {
                 attribute.syntax.validate(self, value)
             }
-            Normal::Boolean | Normal::Integer | Normal::CaseIgnoreList => attribute.syntax.validate(self, value),
+            Normal::Boolean | Normal::Integer | Normal::CaseIgnoreList => {
+                attribute.syntax.validate(self, value)
+            }
             _ => Ok(()),
         }
     }
@@ -265,7 +269,8 @@ impl Schema {
         let attribute = description.as_ref().map(|description| self.attribute(description.attribute));
         let rule = match (assertion.rule, attribute) {
             (Some(name), _) => {
-                let rule = self.matching_rule(name).filter(|rule| rule.extensible).ok_or(BindError::NoRule)?;
+                let rule =
+                    self.matching_rule(name).filter(|rule| rule.extensible).ok_or(BindError::NoRule)?;
                 match attribute {
                     // Its own rule may do more under the same name, as on objectClass.
                     Some(attribute) if attribute.equality == Some(rule) => attribute.equality,

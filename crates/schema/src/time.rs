@@ -24,7 +24,14 @@ impl<'a> GeneralizedTime<'a> {
         let second = if digits == 14 { number(12, 14)? } else { 0 };
         let (fraction, zone) = split_fraction(rest, digits == 14)?;
         let offset = zone_offset(zone)?;
-        let civil = Civil { year: number(0, 4)?, month: number(4, 6)?, day: number(6, 8)?, hour: number(8, 10)?, minute, second };
+        let civil = Civil {
+            year: number(0, 4)?,
+            month: number(4, 6)?,
+            day: number(6, 8)?,
+            hour: number(8, 10)?,
+            minute,
+            second,
+        };
         Some(Self { seconds: civil.seconds()? - offset, fraction: fraction.trim_end_matches('0') })
     }
 

@@ -21,7 +21,10 @@ impl DirectiveKind {
     pub fn from_keyword(keyword: &str) -> Option<Self> {
         let keyword = keyword.to_ascii_lowercase();
         Some(match keyword.strip_prefix("olc").unwrap_or(&keyword) {
-            "attribute" | "attributetype" | "attributetypes" => Self::AttributeType,
+            // OpenLDAP compares the first nine letters, and one of its files has a slip after them.
+            attribute if attribute.starts_with("attribute") && attribute != "attributeoptions" => {
+                Self::AttributeType
+            }
             "ditcontentrule" | "ditcontentrules" => Self::ContentRule,
             "objectclass" | "objectclasses" => Self::ObjectClass,
             "objectidentifier" => Self::ObjectIdentifier,

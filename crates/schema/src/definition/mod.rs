@@ -49,6 +49,8 @@ pub struct ObjectClassDefinition {
 #[derive(Clone, Debug, Default, Eq, PartialEq)]
 pub struct SyntaxDefinition {
     pub oid: String,
+    /// Not in the RFC, but in files written for OpenLDAP.
+    pub names: Vec<String>,
     pub description: Option<String>,
     pub extensions: Extensions,
 }
@@ -148,6 +150,7 @@ impl SyntaxDefinition {
             match field {
                 Field::Oid(oid) => definition.oid = oid,
                 Field::Extension(name, values) => definition.extensions.push(name, values),
+                Field::Keyword("NAME") => definition.names = lexer.strings("a name")?,
                 Field::Keyword("DESC") => definition.description = Some(lexer.string("a description")?),
                 Field::Keyword(_) => return Ok(false),
             }

@@ -45,9 +45,22 @@ fn forms_are_those_of_openldap() {
         assert_eq!(schema.pretty_dn(&Dn::parse(pretty).unwrap()).unwrap(), pretty, "{text}");
     }
     for text in [
-        "cn=#0403666f6f", "foo=bar,dc=x", "1.2.3.4=bar,dc=x", "cn= ", "cn=", "uidNumber=007", "cn=<a>;b", "cn=#foo",
-        "cn=a+cn=b", r"userPassword=A\ffb", "dc=Ex,", ",dc=x", "userCertificate;binary=#3003", "boolean=TRUE",
-        "x-y-z=1", "olcAccess=a",
+        "cn=#0403666f6f",
+        "foo=bar,dc=x",
+        "1.2.3.4=bar,dc=x",
+        "cn= ",
+        "cn=",
+        "uidNumber=007",
+        "cn=<a>;b",
+        "cn=#foo",
+        "cn=a+cn=b",
+        r"userPassword=A\ffb",
+        "dc=Ex,",
+        ",dc=x",
+        "userCertificate;binary=#3003",
+        "boolean=TRUE",
+        "x-y-z=1",
+        "olcAccess=a",
     ] {
         assert!(schema.parse_dn(text).is_err(), "{text}");
     }

@@ -64,8 +64,16 @@ fn respell(word: &str) -> String {
         }
     }
     for (from, to) in [
-        ("ph", "f"), ("ght", "t"), ("sch", "sk"), ("tch", "ch"), ("ck", "k"), ("dge", "j"), ("ce", "se"),
-        ("ci", "si"), ("cy", "sy"), ("mb", "m"),
+        ("ph", "f"),
+        ("ght", "t"),
+        ("sch", "sk"),
+        ("tch", "ch"),
+        ("ck", "k"),
+        ("dge", "j"),
+        ("ce", "se"),
+        ("ci", "si"),
+        ("cy", "sy"),
+        ("mb", "m"),
     ] {
         text = text.replace(from, to);
     }

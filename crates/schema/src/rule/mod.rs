@@ -13,8 +13,8 @@ use crate::prep::Position;
 use crate::schema::Schema;
 
 pub(crate) use normal::Normal;
-pub(crate) use table::{find, object_class_rule};
 pub use table::ALL_RULES;
+pub(crate) use table::{find, object_class_rule};
 
 /// Which part of a substring assertion a piece is.
 #[derive(Copy, Clone, Debug, Eq, Hash, PartialEq)]

@@ -2,6 +2,7 @@
 
 use super::approximate::approximate_key;
 use super::number::{bits_key, integer_key, integer_text};
+use crate::csn;
 use crate::dn::{parse_name_and_uid, rdn_key};
 use crate::error::InvalidValue;
 use crate::filter::Match;
@@ -13,7 +14,6 @@ use crate::syntax::{
     serial_and_issuer_serial,
 };
 use crate::time::GeneralizedTime;
-use crate::csn;
 
 /// How a rule makes keys.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -86,7 +86,9 @@ impl Normal {
                 }
                 Ok(())
             }
-            Self::IntegerFirstComponent if !is_integer_text(value) => integer_key(first_component(value)?, out),
+            Self::IntegerFirstComponent if !is_integer_text(value) => {
+                integer_key(first_component(value)?, out)
+            }
             Self::IntegerFirstComponent => integer_key(value, out),
             Self::ObjectIdentifierFirstComponent if !is_oid(value) => {
                 object_identifier(schema, first_component(value)?, out);
@@ -114,7 +116,9 @@ impl Normal {
         match self {
             Self::CertificateExact => push(out, Some(serial_and_issuer(schema, value, true)?)),
             Self::CertificateListExact => push(out, Some(issuer_and_this_update(schema, value, true)?)),
-            Self::AttributeCertificateExact => push(out, Some(serial_and_issuer_serial(schema, value, true)?)),
+            Self::AttributeCertificateExact => {
+                push(out, Some(serial_and_issuer_serial(schema, value, true)?))
+            }
             Self::CsnSid if csn::is_sid(value) => {
                 out.extend(value.iter().map(u8::to_ascii_lowercase));
                 Ok(())

@@ -23,8 +23,7 @@ const CSN: &str = "1.3.6.1.4.1.4203.666.11.2.1";
 /// Country, printable and telephone number strings are directory strings, too.
 const STRINGS: &[&str] = &[ldap!(11), ldap!(44), ldap!(50)];
 const STRING_VALUES: &[&str] = &[DIRECTORY_STRING, ldap!(11), ldap!(44), ldap!(50)];
-const DESCRIPTIONS: &[&str] =
-    &[ldap!(3), ldap!(16), ldap!(54), ldap!(30), ldap!(31), ldap!(35), ldap!(37)];
+const DESCRIPTIONS: &[&str] = &[ldap!(3), ldap!(16), ldap!(54), ldap!(30), ldap!(31), ldap!(35), ldap!(37)];
 
 /// Extensible; hidden.
 const X: u8 = 1;

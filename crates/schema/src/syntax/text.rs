@@ -65,7 +65,16 @@ pub(crate) fn is_descriptor(value: &[u8]) -> bool {
 /// RFC 4517 §3.3.5.
 pub(super) fn is_delivery_method(value: &[u8]) -> bool {
     const METHODS: [&[u8]; 10] = [
-        b"any", b"mhs", b"physical", b"telex", b"teletex", b"g3fax", b"g4fax", b"ia5", b"videotex", b"telephone",
+        b"any",
+        b"mhs",
+        b"physical",
+        b"telex",
+        b"teletex",
+        b"g3fax",
+        b"g4fax",
+        b"ia5",
+        b"videotex",
+        b"telephone",
     ];
     value.split(|&b| b == b'$').all(|method| {
         let method = method.trim_ascii();
@@ -76,9 +85,10 @@ pub(super) fn is_delivery_method(value: &[u8]) -> bool {
 /// Lines with dollar signs between them, in which `\24` and `\5C` are the only escapes (RFC 4517 §3.3.28).
 pub(super) fn is_postal_address(value: &[u8]) -> bool {
     std::str::from_utf8(value).is_ok()
-        && value.split(|&b| b == b'\\').skip(1).all(|after| {
-            after.get(..2).is_some_and(|hex| hex == b"24" || hex.eq_ignore_ascii_case(b"5c"))
-        })
+        && value
+            .split(|&b| b == b'\\')
+            .skip(1)
+            .all(|after| after.get(..2).is_some_and(|hex| hex == b"24" || hex.eq_ignore_ascii_case(b"5c")))
 }
 
 pub(super) fn is_uuid(value: &[u8]) -> bool {

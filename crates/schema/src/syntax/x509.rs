@@ -131,7 +131,10 @@ pub(crate) fn certificate_issuer_and_serial(schema: &Schema, value: &[u8]) -> Re
     };
     let (serial, issuer) = parts().ok_or(InvalidValue)?;
     let issuer = normal_name(schema, &name_text(schema, issuer).ok_or(InvalidValue)?)?;
-    Ok(format!("{{ serialNumber {}, issuer rdnSequence:\"{issuer}\" }}", decimal(serial).ok_or(InvalidValue)?))
+    Ok(format!(
+        "{{ serialNumber {}, issuer rdnSequence:\"{issuer}\" }}",
+        decimal(serial).ok_or(InvalidValue)?
+    ))
 }
 
 /// What certificateListExactMatch compares: normalised issuer and the time of this update.
@@ -377,8 +380,10 @@ fn string_value(tag: u8, value: &[u8]) -> Option<String> {
         0x14 => Some(value.iter().map(|&b| char::from(b)).collect()),
         // BMPString
         0x1e => {
-            let units: Vec<u16> =
-                value.chunks_exact(2).map(|p| p.iter().fold(0, |unit, &b| (unit << 8) | u16::from(b))).collect();
+            let units: Vec<u16> = value
+                .chunks_exact(2)
+                .map(|p| p.iter().fold(0, |unit, &b| (unit << 8) | u16::from(b)))
+                .collect();
             String::from_utf16(&units).ok()
         }
         // UniversalString
