@@ -169,6 +169,11 @@ impl Builder {
             }
             Handling::Done => {}
         }
+        if matches!(directive.scope, Scope::Kind("mdb")) && self.place().kind != Some("mdb") {
+            // Settings of the cache below an overlay: kept for it.
+            self.keep(call);
+            return Ok(());
+        }
         (directive.apply)(self, call)?;
         self.keep(call);
         Ok(())
@@ -230,6 +235,12 @@ impl Builder {
     pub(super) fn settings(&mut self, directive: &Directive) -> &mut Settings {
         if let Scope::Overlay(name) = directive.scope {
             return self.overlay_settings(name);
+        }
+        if matches!(directive.scope, Scope::Kind("mdb")) && self.place().kind != Some("mdb") {
+            return self.overlay_settings("pcache");
+        }
+        if directive.scope == Scope::Foreign && !self.place().foreign {
+            return self.overlay_settings("translucent");
         }
         let number = match (directive.scope, self.section) {
             (Scope::Module, _) => {

@@ -177,13 +177,13 @@ impl Directive {
         self
     }
 
+    /// Whether the word starts with as much of the keyword as is asked for.
+    fn is_prefixed(&self, word: &str) -> bool {
+        let (start, own) = (word.get(..self.prefix), self.keyword.get(..self.prefix));
+        self.prefix > 0 && start.zip(own).is_some_and(|(start, own)| start.eq_ignore_ascii_case(own))
+    }
+
     fn is_keyword(&self, word: &str) -> bool {
-        if self.prefix > 0
-            && let (Some(start), Some(own)) = (word.get(..self.prefix), self.keyword.get(..self.prefix))
-            && start.eq_ignore_ascii_case(own)
-        {
-            return true;
-        }
         (!self.keyword.is_empty() && self.keyword.eq_ignore_ascii_case(word))
             || self.aliases.iter().any(|alias| alias.eq_ignore_ascii_case(word))
     }
@@ -221,6 +221,7 @@ pub(super) fn all() -> impl Iterator<Item = &'static Directive> {
 /// before those of its overlays (the last one first), and last those of global overlays.
 pub(super) fn by_keyword(word: &str, place: &Place<'_>) -> Option<&'static Directive> {
     find(place, |directive| directive.is_keyword(word))
+        .or_else(|| find(place, |directive| directive.is_prefixed(word)))
 }
 
 /// The directive of an olc attribute in an entry of this kind.
@@ -247,7 +248,11 @@ fn rank(scope: Scope, place: &Place<'_>) -> usize {
             }
         }
         Scope::Kind(kind) if place.kind == Some(kind) => 1,
+        // The cache of pcache is an mdb database whose settings follow its `overlay` line.
+        Scope::Kind("mdb") if place.overlays.contains(&"pcache") => 20,
         Scope::Foreign if place.foreign => 2,
+        // translucent asks a server as an ldap database would.
+        Scope::Foreign if place.overlays.contains(&"translucent") => 20,
         Scope::Backend if place.backend => 1,
         Scope::Kind(_) | Scope::Foreign | Scope::Backend => UNREACHABLE,
         _ => 0,

@@ -142,6 +142,9 @@ impl Config {
         let mut found = Vec::new();
         self.frontend.overlays.iter().for_each(|overlay| refuse_overlay(overlay, &mut found));
         self.frontend.access.iter().for_each(|line| refuse_access(line, &mut found));
+        if self.backends.iter().any(|backend| backend.name == "lload") {
+            found.push(ConfigError::new(Origin::BuiltIn, "`backend lload`: balancing load is not supported"));
+        }
         for database in self.databases.iter().filter(|database| !database.disabled) {
             if let DatabaseKind::Foreign(kind) = &database.kind {
                 let message = format!("databases of kind {} are not supported", kind.name);

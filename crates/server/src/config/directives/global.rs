@@ -565,7 +565,7 @@ fn authz_regexp(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
 
 fn attribute_options(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     for (number, option) in call.arguments.iter().enumerate() {
-        let fits = option.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.')
+        let fits = option.chars().all(|c| c.is_ascii_alphanumeric() || c == '-' || c == '.' || c == '=')
             && option.starts_with(|c: char| c.is_ascii_alphabetic());
         if !fits {
             return Err(Fault::argument(number, format!("`{option}` cannot be an attribute option")));

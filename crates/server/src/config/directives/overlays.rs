@@ -80,7 +80,11 @@ pub(crate) fn overlay_kind(name: &str) -> Option<&'static OverlayKind> {
 
 /// A directive whose values are kept for the overlay to read.
 const fn kept(keyword: &'static str, attribute: &'static str, scope: Scope, form: Form) -> Directive {
-    Directive::new(keyword, attribute, scope, form, keep)
+    let directive = Directive::new(keyword, attribute, scope, form, keep);
+    match form {
+        Form::Switch => directive.arguments(0, 1),
+        _ => directive,
+    }
 }
 
 pub(super) static TABLE: &[Directive] = &[

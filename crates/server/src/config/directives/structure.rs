@@ -20,7 +20,7 @@ pub(super) static TABLE: &[Directive] = &[
         .ordered(),
     Directive::new("ldapsyntax", "olcLdapSyntaxes", Scope::Schema, Form::Rest, define).ordered(),
     Directive::new("attributetype", "olcAttributeTypes", Scope::Schema, Form::Rest, define)
-        .alias(&["attribute"])
+        .prefix(9)
         .ordered(),
     Directive::new("objectclass", "olcObjectClasses", Scope::Schema, Form::Rest, define).ordered(),
     Directive::new("ditcontentrule", "olcDitContentRules", Scope::Schema, Form::Rest, define).ordered(),
