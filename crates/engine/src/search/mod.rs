@@ -1,8 +1,19 @@
-//! Searches: where one looks ([`scope`]), whether an entry matches ([`filter`]), what of it is answered ([`selection`]).
+//! Searches: what is asked ([`task`] runs it), where ([`scope`]), whether an entry matches ([`filter`]), what of it is
+//! answered ([`selection`], [`answer`]).
 
+pub mod answer;
 pub mod cookie;
+pub mod entry;
 pub mod filter;
 pub mod limits;
+pub mod pages;
 pub mod referral;
+mod run;
 pub mod scope;
 pub mod selection;
+pub mod sort;
+pub mod sorted;
+pub mod task;
+
+pub use entry::{Gate, Seen};
+pub use task::{Budget, SearchInput, SearchTask, Step};

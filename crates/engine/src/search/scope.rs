@@ -133,6 +133,11 @@ pub fn of_class<N: Snapshot>(view: &View<'_, N>, class: &str) -> Result<Option<P
     Plan::of_key(view.snapshot, key::make(number, KeyKind::Equality, class.oid.as_bytes())).map(Some)
 }
 
+fn is_only_suffix<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<bool, Fault> {
+    let [suffix] = view.settings.suffixes.as_slice() else { return Ok(false) };
+    Ok(crate::tree::child(view.snapshot, EntryId::ROOT, suffix.normal.as_str().as_bytes())? == Some(id))
+}
+
 /// The scope of a search, with the subtrees that aliases below its base add.
 #[derive(Clone, Debug)]
 pub struct Area {
@@ -140,6 +145,8 @@ pub struct Area {
     pub scope: Scope,
     /// What aliases stand for: subtrees, or with one level the entries themselves.
     pub added: Vec<EntryId>,
+    /// Every entry of the database is the base or below it.
+    pub whole: bool,
 }
 
 impl Area {
@@ -149,7 +156,8 @@ impl Area {
         scope: Scope,
         deref: DerefAliases,
     ) -> Result<Self, Fault> {
-        let mut area = Self { base, scope, added: Vec::new() };
+        let whole = base == EntryId::ROOT || is_only_suffix(view, base)?;
+        let mut area = Self { base, scope, added: Vec::new(), whole };
         if searches(deref) && scope != Scope::Base {
             area.add_aliases(view)?;
         }
@@ -162,8 +170,8 @@ impl Area {
         let inside = match self.scope {
             Scope::Base => id == self.base,
             Scope::OneLevel => entry.parent() == self.base && id != self.base,
-            Scope::Subtree => id == self.base || view.names.is_below(entry, self.base)?,
-            Scope::Children => id != self.base && view.names.is_below(entry, self.base)?,
+            Scope::Subtree => self.whole || id == self.base || view.names.is_below(entry, self.base)?,
+            Scope::Children => id != self.base && (self.whole || view.names.is_below(entry, self.base)?),
         };
         if inside || self.added.is_empty() {
             return Ok(inside);

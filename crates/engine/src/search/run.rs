@@ -1,0 +1,402 @@
+//! Going through the candidates.
+
+use std::borrow::Cow;
+
+use larix_proto::{ControlBuf, LdapResult, ResultCode, Scope, encode};
+use larix_store::{Direction, KeyRange, Snapshot};
+
+use super::entry::{Gate, Seen};
+use super::pages::Pages;
+use super::referral;
+use super::scope::{self, Area};
+use super::task::{Budget, End, SearchTask, Step};
+use crate::database::View;
+use crate::entry::record::RecordFlags;
+use crate::entry::{EntryId, EntryView};
+use crate::fault::Fault;
+use crate::plan::{Candidates, IdSet, Owed, Plan};
+use crate::tables::ENTRIES;
+use crate::tree;
+
+/// Below this many candidates the scope is not looked at first.
+const FEW: u64 = 16;
+/// Entries of a subtree listed in the hope that they are fewer than the candidates.
+const SUBTREE_LIMIT: u64 = 1024;
+/// Ids read at once.
+const CHUNK: usize = 64;
+/// Candidates between two looks at the clock.
+const CLOCK_INTERVAL: u32 = 64;
+
+/// Where a search is.
+#[derive(Debug)]
+pub(super) enum State {
+    Fresh,
+    Running(Progress),
+    /// All matches by sort key, and how many were answered.
+    Sorted { matches: Vec<(Vec<u8>, EntryId)>, done: usize },
+}
+
+#[derive(Debug)]
+pub(super) struct Progress {
+    pub(super) area: Area,
+    pub(super) candidates: Candidates,
+    /// The commit that the candidates are of.
+    pub(super) commit: u64,
+    /// The last candidate looked at.
+    pub(super) last: EntryId,
+    /// The last entry answered.
+    pub(super) answered: EntryId,
+    /// Matches so far, with their sort keys, when the search is sorted.
+    pub(super) sorted: Vec<(Vec<u8>, EntryId)>,
+}
+
+/// What came of a candidate.
+pub(super) enum Looked {
+    Passed,
+    /// A referral object, to be answered as a reference.
+    Reference,
+    Match,
+}
+
+impl SearchTask {
+    pub(super) fn run<N: Snapshot>(
+        &mut self,
+        view: &View<'_, N>,
+        gate: &Gate<'_>,
+        out: &mut Vec<u8>,
+        budget: Budget<'_>,
+    ) -> Result<Step, End> {
+        let mut progress = self.take_progress(view, gate)?;
+        let mut left = budget.candidates;
+        let step = self.go_on(view, gate, &mut progress, &mut left, budget, &mut |task, seen, progress| {
+            task.answer_match(seen, progress, out, budget)
+        });
+        match step {
+            Ok(Some(step)) => {
+                self.state = State::Running(progress);
+                Ok(step)
+            }
+            Ok(None) => {
+                if self.pages.is_some() {
+                    self.response_controls.push(Pages::end());
+                }
+                Err(ResultCode::SUCCESS.into())
+            }
+            Err(end) => Err(end),
+        }
+    }
+
+    /// Where the search is, or its beginning.
+    pub(super) fn take_progress<N: Snapshot>(
+        &mut self,
+        view: &View<'_, N>,
+        gate: &Gate<'_>,
+    ) -> Result<Progress, End> {
+        if let State::Running(progress) = std::mem::replace(&mut self.state, State::Fresh) {
+            return Ok(progress);
+        }
+        let base = self.base_id.unwrap_or(EntryId::ROOT);
+        let area = Area::new(view, base, self.scope, self.deref)?;
+        let candidates = self.candidates(view, gate, &area)?;
+        self.check_unchecked(view, &candidates)?;
+        let mut last = EntryId::ROOT;
+        if self.order.is_none()
+            && let Some((_, id)) = self.pages.as_ref().and_then(Pages::last)
+        {
+            last = id;
+        }
+        Ok(Progress {
+            area,
+            candidates,
+            commit: view.snapshot.commit_counter(),
+            last,
+            answered: last,
+            sorted: Vec::new(),
+        })
+    }
+
+    /// The plan for the filter and for what is answered beside it.
+    fn plan<N: Snapshot>(&self, view: &View<'_, N>) -> Result<Plan, Fault> {
+        let plan = Plan::new(view.snapshot, &view.catalog, &self.filter)?;
+        let references = !self.controls.manage_dsa_it && self.controls.subentries != Some(true);
+        if !references || plan.estimate().is_none() {
+            return Ok(plan);
+        }
+        Ok(match scope::of_class(view, "referral")? {
+            Some(referrals) => plan.or(referrals),
+            None => plan,
+        })
+    }
+
+    fn candidates<N: Snapshot>(
+        &self,
+        view: &View<'_, N>,
+        _gate: &Gate<'_>,
+        area: &Area,
+    ) -> Result<Candidates, Fault> {
+        if self.scope == Scope::Base {
+            return Ok(Candidates { ids: IdSet::List(vec![area.base.0]), owed: Owed::All });
+        }
+        let plan = self.plan(view)?;
+        if area.added.is_empty()
+            && let Some(ids) = small_scope(view, area, plan.estimate())?
+        {
+            return Ok(Candidates { ids: IdSet::List(ids), owed: Owed::All });
+        }
+        plan.read(view.snapshot)
+    }
+
+    /// `size.unchecked`: a search that would have to look at too much is refused.
+    fn check_unchecked<N: Snapshot>(&self, view: &View<'_, N>, candidates: &Candidates) -> Result<(), End> {
+        let Some(most) = self.limits.unchecked else { return Ok(()) };
+        let count = match candidates.len() {
+            Some(count) => count,
+            None => {
+                let rows = view.snapshot.scan(ENTRIES, KeyRange::all(), Direction::Forward).map_err(Fault::from)?;
+                rows.take(most as usize + 1).count() as u64
+            }
+        };
+        if count > u64::from(most) { Err(ResultCode::ADMIN_LIMIT_EXCEEDED.into()) } else { Ok(()) }
+    }
+
+    /// Looks at candidates and hands matches on. Answers `None` when there are no more.
+    pub(super) fn go_on<'v, N: Snapshot>(
+        &mut self,
+        view: &'v View<'v, N>,
+        gate: &Gate<'v>,
+        progress: &mut Progress,
+        left: &mut u32,
+        budget: Budget<'_>,
+        answer: &mut dyn FnMut(&mut Self, &SeenOrReference<'_, '_, N>, &mut Progress) -> Result<Option<Step>, End>,
+    ) -> Result<Option<Step>, End> {
+        let exact = progress.candidates.owed == Owed::Exact
+            && gate.search_all
+            && progress.commit == view.snapshot.commit_counter();
+        if matches!(progress.candidates.ids, IdSet::Everything) {
+            let start = progress.last.0.saturating_add(1).to_be_bytes();
+            let rows = view.snapshot.scan(ENTRIES, KeyRange::at_least(&start), Direction::Forward);
+            for row in rows.map_err(Fault::from)? {
+                let (key, record) = row.map_err(Fault::from)?;
+                let id = EntryId::from_prefix(&key).ok_or(Fault::Damaged { what: "an entry id" })?;
+                if let Some(step) = self.pace(left, budget)? {
+                    return Ok(Some(step));
+                }
+                if let Some(step) = self.one(view, gate, progress, id, &record, exact, answer)? {
+                    return Ok(Some(step));
+                }
+                progress.last = id;
+            }
+            return Ok(None);
+        }
+        let mut ids = Vec::with_capacity(CHUNK);
+        loop {
+            ids.clear();
+            progress.candidates.ids.read_after(progress.last, CHUNK, &mut ids);
+            if ids.is_empty() {
+                return Ok(None);
+            }
+            for id in ids.iter().copied() {
+                if let Some(step) = self.pace(left, budget)? {
+                    return Ok(Some(step));
+                }
+                if let Some(record) = view.record(id)?
+                    && let Some(step) = self.one(view, gate, progress, id, &record, exact, answer)?
+                {
+                    return Ok(Some(step));
+                }
+                progress.last = id;
+            }
+        }
+    }
+
+    /// Whether the slice has to end before the next candidate, or the search.
+    fn pace(&self, left: &mut u32, budget: Budget<'_>) -> Result<Option<Step>, End> {
+        if *left == 0 {
+            return Ok(Some(Step::More));
+        }
+        if left.is_multiple_of(CLOCK_INTERVAL)
+            && let Some(deadline) = self.deadline
+            && budget.clock.monotonic() > deadline
+        {
+            return Err(ResultCode::TIME_LIMIT_EXCEEDED.into());
+        }
+        *left -= 1;
+        Ok(None)
+    }
+
+    #[allow(clippy::too_many_arguments)]
+    fn one<'v, N: Snapshot>(
+        &mut self,
+        view: &'v View<'v, N>,
+        gate: &Gate<'v>,
+        progress: &mut Progress,
+        id: EntryId,
+        record: &Cow<'_, [u8]>,
+        exact: bool,
+        answer: &mut dyn FnMut(&mut Self, &SeenOrReference<'_, '_, N>, &mut Progress) -> Result<Option<Step>, End>,
+    ) -> Result<Option<Step>, End> {
+        let entry = EntryView::parse(id, record).map_err(Fault::from)?;
+        if !progress.area.contains(view, &entry)? {
+            return Ok(None);
+        }
+        let seen = Seen::new(view, view.reader(id, record)?, gate.clone());
+        match self.look(&seen, progress.area.base, exact)? {
+            Looked::Passed => Ok(None),
+            Looked::Reference => answer(self, &SeenOrReference::Reference(&seen), progress),
+            Looked::Match => answer(self, &SeenOrReference::Match(&seen), progress),
+        }
+    }
+
+    /// Whether an entry in scope is answered, and as what.
+    pub(super) fn look<N: Snapshot>(&self, seen: &Seen<'_, N>, base: EntryId, exact: bool) -> Result<Looked, Fault> {
+        let flags = seen.reader.view.flags();
+        let is_base = seen.reader.view.id() == base;
+        let passed = match self.controls.subentries {
+            Some(true) => !flags.has(RecordFlags::SUBENTRY),
+            Some(false) => flags.has(RecordFlags::SUBENTRY),
+            None => flags.has(RecordFlags::SUBENTRY) && self.scope != Scope::Base,
+        };
+        let followed = flags.has(RecordFlags::ALIAS)
+            && scope::searches(self.deref)
+            && (scope::finds(self.deref) || !is_base);
+        if passed || followed || (flags.has(RecordFlags::GLUE) && !self.controls.manage_dsa_it) {
+            return Ok(Looked::Passed);
+        }
+        if flags.has(RecordFlags::REFERRAL) && !self.controls.manage_dsa_it && self.scope != Scope::Base {
+            let shown = !self.controls.domain_scope;
+            return Ok(if shown { Looked::Reference } else { Looked::Passed });
+        }
+        let matches = exact || self.filter.matches(seen, &seen.reader)?.is_true();
+        Ok(if matches { Looked::Match } else { Looked::Passed })
+    }
+
+    /// Answers a match of a search that is not sorted.
+    fn answer_match<N: Snapshot>(
+        &mut self,
+        found: &SeenOrReference<'_, '_, N>,
+        progress: &mut Progress,
+        out: &mut Vec<u8>,
+        budget: Budget<'_>,
+    ) -> Result<Option<Step>, End> {
+        if out.len() >= budget.bytes {
+            return Ok(Some(Step::Blocked));
+        }
+        let seen = match found {
+            SeenOrReference::Match(seen) => *seen,
+            SeenOrReference::Reference(seen) => {
+                self.reference(seen, out)?;
+                return Ok(None);
+            }
+        };
+        if let Some(control) = self.page_is_full(progress.answered, Vec::new(), progress.candidates.len()) {
+            self.response_controls.push(control);
+            return Err(ResultCode::SUCCESS.into());
+        }
+        if self.send(seen, out)? {
+            progress.answered = seen.reader.view.id();
+        }
+        Ok(None)
+    }
+
+    /// The control to end a page with, when it is full.
+    pub(super) fn page_is_full(
+        &self,
+        answered: EntryId,
+        sort_key: Vec<u8>,
+        candidates: Option<u64>,
+    ) -> Option<ControlBuf> {
+        let pages = self.pages.as_ref().filter(|pages| self.entries >= pages.size())?;
+        let estimate = if self.limits.no_estimate { 0 } else { candidates.unwrap_or(0) };
+        Some(pages.more(self.entries, answered, sort_key, u32::try_from(estimate).unwrap_or(u32::MAX)))
+    }
+
+    /// Answers an entry. Answers false when the subject may not read it.
+    ///
+    /// # Errors
+    /// sizeLimitExceeded instead of one entry too many.
+    pub(super) fn send<N: Snapshot>(&mut self, seen: &Seen<'_, N>, out: &mut Vec<u8>) -> Result<bool, End> {
+        let before = out.len();
+        let mut dn = std::mem::take(&mut self.scratch);
+        let sent = self.answer.append(seen, &mut dn, out, &[]);
+        self.scratch = dn;
+        if !sent? {
+            return Ok(false);
+        }
+        if self.limits.size.is_some_and(|most| self.entries >= most) {
+            out.truncate(before);
+            return Err(ResultCode::SIZE_LIMIT_EXCEEDED.into());
+        }
+        self.entries += 1;
+        Ok(true)
+    }
+
+    /// Answers a continuation reference (RFC 3296 section 5.2).
+    pub(super) fn reference<N: Snapshot>(&mut self, seen: &Seen<'_, N>, out: &mut Vec<u8>) -> Result<(), End> {
+        use crate::access::Privilege;
+        let description = seen.view.schema.describe("ref").ok();
+        let readable = match &description {
+            Some(description) => seen.allows_entry(Privilege::Read)? && seen.allows(description, None, Privilege::Read)?,
+            None => false,
+        };
+        if !readable {
+            return Ok(());
+        }
+        let dn = seen.view.dn(&seen.reader.view)?;
+        let scope = if self.scope == Scope::OneLevel { Scope::Base } else { Scope::Subtree };
+        let urls = referral::urls(&seen.reader)?;
+        let urls = referral::rewrite(&seen.view.schema, &urls, Some(&dn), None, Some(scope));
+        if !urls.is_empty() {
+            encode::search_reference(out, self.answer.message, &urls, &[]);
+            self.references += 1;
+        }
+        Ok(())
+    }
+
+    pub(super) fn done(&mut self, result: LdapResult) -> Step {
+        Step::Done(result, std::mem::take(&mut self.response_controls))
+    }
+}
+
+/// What a candidate turned out to be.
+pub(super) enum SeenOrReference<'s, 'a, N> {
+    Match(&'s Seen<'a, N>),
+    Reference(&'s Seen<'a, N>),
+}
+
+/// The ids in scope, ascending, when they are fewer than the candidates.
+fn small_scope<N: Snapshot>(
+    view: &View<'_, N>,
+    area: &Area,
+    estimate: Option<u64>,
+) -> Result<Option<Vec<u64>>, Fault> {
+    let mut ids = Vec::new();
+    match area.scope {
+        Scope::OneLevel => {
+            let limit = estimate.unwrap_or(u64::MAX);
+            if limit <= FEW {
+                return Ok(None);
+            }
+            tree::visit_children(view.snapshot, area.base, |id| {
+                ids.push(id.0);
+                (ids.len() as u64) < limit
+            })?;
+            if ids.len() as u64 >= limit {
+                return Ok(None);
+            }
+        }
+        Scope::Subtree | Scope::Children if !area.whole => {
+            let limit = estimate.unwrap_or(u64::MAX).min(SUBTREE_LIMIT);
+            if limit <= FEW {
+                return Ok(None);
+            }
+            let listed = tree::subtree(view.snapshot, area.base, limit as usize)?;
+            if listed.len() as u64 >= limit {
+                return Ok(None);
+            }
+            ids.extend(listed.into_iter().map(|id| id.0));
+        }
+        _ => return Ok(None),
+    }
+    ids.sort_unstable();
+    Ok(Some(ids))
+}

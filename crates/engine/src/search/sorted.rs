@@ -1,0 +1,112 @@
+//! Searches whose answer is sorted: all matches are found first, by sort key and id, then answered in that order.
+
+use larix_proto::{ControlBuf, ResultCode, oid};
+use larix_store::Snapshot;
+
+use super::entry::{Gate, Seen};
+use super::pages::Pages;
+use super::run::{Looked, SeenOrReference, State};
+use super::task::{Budget, End, SearchTask, Step};
+use crate::database::View;
+use crate::entry::EntryId;
+
+/// Most matches that are sorted; more are adminLimitExceeded.
+pub const SORT_LIMIT: usize = 1_000_000;
+
+/// Runs one slice.
+pub(super) fn run<N: Snapshot>(
+    task: &mut SearchTask,
+    view: &View<'_, N>,
+    gate: &Gate<'_>,
+    out: &mut Vec<u8>,
+    budget: Budget<'_>,
+) -> Result<Step, End> {
+    if !matches!(task.state, State::Sorted { .. }) {
+        let mut progress = task.take_progress(view, gate)?;
+        let mut left = budget.candidates;
+        let step = task.go_on(view, gate, &mut progress, &mut left, budget, &mut |task, found, progress| {
+            match found {
+                SeenOrReference::Reference(seen) => task.reference(seen, out)?,
+                SeenOrReference::Match(seen) => {
+                    let Some(order) = &task.order else { return Ok(None) };
+                    let key = order.key(&view.schema, &seen.reader)?;
+                    if progress.sorted.len() >= SORT_LIMIT {
+                        return Err(ResultCode::ADMIN_LIMIT_EXCEEDED.into());
+                    }
+                    progress.sorted.push((key, seen.reader.view.id()));
+                }
+            }
+            Ok(None)
+        })?;
+        if let Some(step) = step {
+            task.state = State::Running(progress);
+            return Ok(step);
+        }
+        let mut matches = progress.sorted;
+        matches.sort_unstable();
+        let done = match task.pages.as_ref().and_then(Pages::last) {
+            Some((key, id)) => matches.partition_point(|(k, i)| (k.as_slice(), *i) <= (key, id)),
+            None => 0,
+        };
+        task.state = State::Sorted { matches, done };
+    }
+    let State::Sorted { matches, mut done } = std::mem::replace(&mut task.state, State::Fresh) else {
+        return Ok(Step::More);
+    };
+    let end = answer(task, view, gate, &matches, &mut done, out, budget);
+    task.state = State::Sorted { matches, done };
+    end
+}
+
+fn answer<N: Snapshot>(
+    task: &mut SearchTask,
+    view: &View<'_, N>,
+    gate: &Gate<'_>,
+    matches: &[(Vec<u8>, EntryId)],
+    done: &mut usize,
+    out: &mut Vec<u8>,
+    budget: Budget<'_>,
+) -> Result<Step, End> {
+    let mut left = budget.candidates;
+    let base = task.base_id.unwrap_or(EntryId::ROOT);
+    while let Some((_, id)) = matches.get(*done) {
+        if out.len() >= budget.bytes {
+            return Ok(Step::Blocked);
+        }
+        if left == 0 {
+            return Ok(Step::More);
+        }
+        left -= 1;
+        let previous = done.checked_sub(1).and_then(|at| matches.get(at));
+        if let Some((last_key, last)) = previous
+            && let Some(control) = task.page_is_full(*last, last_key.clone(), Some(matches.len() as u64))
+        {
+            task.response_controls.push(control);
+            return Ok(task.done(larix_proto::LdapResult::success()));
+        }
+        *done += 1;
+        // It may be gone, or match no longer, since it was sorted; if its key has changed it keeps its place here.
+        let Some(record) = view.record(*id)? else { continue };
+        let seen = Seen::new(view, view.reader(*id, &record)?, gate.clone());
+        if matches!(task.look(&seen, base, false)?, Looked::Match) {
+            task.send(&seen, out)?;
+        }
+    }
+    if task.pages.is_some() {
+        task.response_controls.push(Pages::end());
+    }
+    Ok(task.done(larix_proto::LdapResult::success()))
+}
+
+/// The response control (RFC 2891 section 1.2).
+pub(super) fn response_control(code: ResultCode, attribute: Option<&str>) -> ControlBuf {
+    use larix_proto::ber::{Tag, write};
+    let mut value = Vec::new();
+    write::constructed(&mut value, Tag::SEQUENCE, |out| {
+        write::integer(out, Tag::ENUMERATED, i64::from(code.0));
+        if let Some(attribute) = attribute {
+            write::octets(out, Tag::context(0), attribute.as_bytes());
+        }
+    });
+    ControlBuf { oid: oid::SORT_RESPONSE.into(), critical: false, value: Some(value) }
+}

@@ -1,0 +1,379 @@
+//! One search, in slices (RFC 4511 section 4.5).
+//!
+//! Each slice has a view of its own and finds the base anew; between slices the task knows what it answered last by its
+//! id (or sort key and id), so that no snapshot is held while a client reads. Candidates are exact for the view that
+//! they were made from and are verified in later ones.
+
+use std::sync::Arc;
+
+use larix_proto::{ControlBuf, DerefAliases, LdapResult, MessageId, ResultCode, Scope, SearchRequest};
+use larix_schema::{NormalDn, Schema};
+use larix_store::Snapshot;
+
+use super::answer::Answer;
+use super::cookie::Binding;
+use super::entry::{Gate, Seen};
+use super::filter::Filter;
+use super::limits::{self, Effective};
+use super::pages::Pages;
+use super::run::State;
+use super::scope::{self, Base};
+use super::selection::Selection;
+use super::sort::Order;
+use super::{referral, sorted};
+use crate::access::{AccessPolicy, Privilege, Subject};
+use crate::controls::RequestControls;
+use crate::database::{COOKIE_SECRET_LENGTH, Limits, View};
+use crate::entry::EntryId;
+use crate::entry::record::RecordFlags;
+use crate::fault::Fault;
+use crate::time::{Clock, Monotonic};
+
+/// How far one slice may go.
+#[derive(Copy, Clone, Debug)]
+pub struct Budget<'a> {
+    /// Candidates looked at.
+    pub candidates: u32,
+    /// Bytes of output after which the task waits for the client to read.
+    pub bytes: usize,
+    pub clock: &'a dyn Clock,
+}
+
+/// How a slice ended.
+#[derive(Debug)]
+pub enum Step {
+    /// The budget is used up: let others run, then go on.
+    More,
+    /// The output is full: go on when it has been sent.
+    Blocked,
+    /// What to answer as SearchResultDone.
+    Done(LdapResult, Vec<ControlBuf>),
+}
+
+/// What a search is made from.
+#[derive(Debug)]
+pub struct SearchInput<'r> {
+    pub message: MessageId,
+    pub request: SearchRequest<'r>,
+    /// The request's base, or the suffix of a subordinate database below it.
+    pub base: NormalDn,
+    pub controls: RequestControls,
+    pub subject: Arc<Subject>,
+    pub policy: Arc<AccessPolicy>,
+    /// `None` for the root DN.
+    pub limits: Option<Limits>,
+    /// Where to send a client when not even the suffix is here.
+    pub default_referrals: Arc<[String]>,
+    pub cookie_secret: [u8; COOKIE_SECRET_LENGTH],
+    pub now: Monotonic,
+}
+
+/// A search that is under way.
+#[derive(Debug)]
+pub struct SearchTask {
+    pub(super) base: NormalDn,
+    /// The base as the client wrote it, made pretty.
+    base_text: String,
+    pub(super) scope: Scope,
+    pub(super) deref: DerefAliases,
+    pub(super) filter: Filter,
+    pub(super) answer: Answer,
+    pub(super) order: Option<Order>,
+    pub(super) pages: Option<Pages>,
+    pub(super) controls: RequestControls,
+    pub(super) subject: Arc<Subject>,
+    pub(super) policy: Arc<AccessPolicy>,
+    default_referrals: Arc<[String]>,
+    pub(super) limits: Effective,
+    pub(super) deadline: Option<Monotonic>,
+    pub(super) state: State,
+    pub(super) base_id: Option<EntryId>,
+    /// Numbers of the catalog that filter, selection and order know.
+    numbers: usize,
+    pub(super) entries: u32,
+    pub(super) references: u32,
+    pub(super) response_controls: Vec<ControlBuf>,
+    pub(super) scratch: String,
+}
+
+/// Why a search ends early.
+#[derive(Debug)]
+pub(super) enum End {
+    Result(LdapResult),
+    Fault(Fault),
+}
+
+impl From<Fault> for End {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<LdapResult> for End {
+    fn from(result: LdapResult) -> Self {
+        Self::Result(result)
+    }
+}
+
+impl From<ResultCode> for End {
+    fn from(code: ResultCode) -> Self {
+        Self::Result(LdapResult::new(code))
+    }
+}
+
+impl SearchTask {
+    /// Binds the request to the database.
+    ///
+    /// # Errors
+    /// What is answered without looking: limits exceeded, a cookie that is not ours, a sort key that is critical and
+    /// cannot be had. The controls go with it.
+    pub fn new<N: Snapshot>(
+        view: &View<'_, N>,
+        input: SearchInput<'_>,
+    ) -> Result<Self, (LdapResult, Vec<ControlBuf>)> {
+        let SearchInput { request, controls, .. } = input;
+        let schema: &Schema = &view.schema;
+        let fail = |result: LdapResult| (result, Vec::new());
+        let mut response_controls = Vec::new();
+        let order = order(view, &controls, &mut response_controls)
+            .map_err(|result| (result, std::mem::take(&mut response_controls)))?;
+        let pages = controls.paged.as_ref().map(|paged| {
+            Pages::new(binding(&input.base, &request, &controls, &input.subject, view), input.cookie_secret, paged)
+        });
+        let pages = pages.transpose().map_err(fail)?;
+        let asked = limits::Asked {
+            size: request.size_limit,
+            time: request.time_limit,
+            page: pages.as_ref().map(|pages| (pages.size(), pages.before())),
+        };
+        let limits = limits::effective(input.limits.as_ref(), asked).map_err(fail)?;
+        let matched = controls.matched_values.as_ref();
+        let answer = Answer {
+            message: input.message,
+            types_only: request.types_only,
+            selection: Selection::new(schema, &view.catalog, request.attributes),
+            matched_values: matched
+                .map(|filters| filters.iter().map(|f| schema.bind_filter(f.as_filter())).collect()),
+        };
+        let micros = limits.time.map(|seconds| u64::from(seconds) * 1_000_000);
+        Ok(Self {
+            base_text: pretty(schema, request.base),
+            base: input.base,
+            scope: request.scope,
+            deref: request.deref,
+            filter: Filter::new(schema, &view.catalog, schema.bind_filter(request.filter)),
+            answer,
+            order,
+            pages,
+            controls,
+            subject: input.subject,
+            policy: input.policy,
+            default_referrals: input.default_referrals,
+            deadline: micros.map(|micros| input.now.after_micros(micros)),
+            limits,
+            state: State::Fresh,
+            base_id: None,
+            numbers: view.catalog.rows().len(),
+            entries: 0,
+            references: 0,
+            response_controls,
+            scratch: String::new(),
+        })
+    }
+
+    /// Entries answered so far.
+    pub fn entries(&self) -> u32 {
+        self.entries
+    }
+
+    /// References answered so far.
+    pub fn references(&self) -> u32 {
+        self.references
+    }
+
+    /// Runs one slice on a view of the database that the task was made for; appends complete messages to `out`.
+    pub fn step<N: Snapshot>(&mut self, view: &View<'_, N>, out: &mut Vec<u8>, budget: Budget<'_>) -> Step {
+        match self.slice(view, out, budget) {
+            Ok(step) => step,
+            Err(End::Result(result)) => Step::Done(result, std::mem::take(&mut self.response_controls)),
+            Err(End::Fault(fault)) => Step::Done(storage_failure(&fault), Vec::new()),
+        }
+    }
+
+    fn slice<N: Snapshot>(
+        &mut self,
+        view: &View<'_, N>,
+        out: &mut Vec<u8>,
+        budget: Budget<'_>,
+    ) -> Result<Step, End> {
+        self.renumber(view);
+        let policy = Arc::clone(&self.policy);
+        let subject = Arc::clone(&self.subject);
+        let gate = Gate::new(&policy, &subject);
+        let found = self.find_base(view, &gate)?;
+        match self.base_id {
+            None => self.base_id = Some(found),
+            Some(before) if before == found => {}
+            Some(_) => return Err(LdapResult::with(ResultCode::BUSY, "search base has moved").into()),
+        }
+        if let Some(pages) = &self.pages
+            && pages.is_abandoned()
+        {
+            let done = LdapResult::with(ResultCode::SUCCESS, "search abandoned by pagedResult size=0");
+            return Err(done.into());
+        }
+        if self.order.is_some() { sorted::run(self, view, &gate, out, budget) } else { self.run(view, &gate, out, budget) }
+    }
+
+    fn renumber<N: Snapshot>(&mut self, view: &View<'_, N>) {
+        let numbers = view.catalog.rows().len();
+        if self.numbers != numbers {
+            self.numbers = numbers;
+            self.filter.renumber(&view.schema, &view.catalog);
+            self.answer.selection.renumber(&view.schema, &view.catalog);
+            if let Some(order) = &mut self.order {
+                order.renumber(&view.schema, &view.catalog);
+            }
+        }
+    }
+
+    /// Finds the base and checks, the first time, that it may be searched.
+    fn find_base<N: Snapshot>(&self, view: &View<'_, N>, gate: &Gate<'_>) -> Result<EntryId, End> {
+        let id = match scope::find_base(view, &self.base, self.deref)? {
+            Base::Found(id) => id,
+            _ if self.base_id.is_some() => {
+                return Err(LdapResult::with(ResultCode::BUSY, "search base is gone").into());
+            }
+            Base::Missing(nearest) => return Err(self.missing(view, gate, nearest)?.into()),
+            Base::AliasProblem(problem, alias) => {
+                let dn = alias.map(|id| self.disclosed(view, gate, id)).transpose()?.flatten();
+                return Err(problem.matched(dn.unwrap_or_default()).into());
+            }
+        };
+        if self.base_id.is_some() || id == EntryId::ROOT {
+            return Ok(id);
+        }
+        let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
+        let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
+        if !seen.allows_entry(Privilege::Search)? {
+            let disclosed = seen.allows_entry(Privilege::Disclose)?;
+            let code = if disclosed { ResultCode::INSUFFICIENT_ACCESS_RIGHTS } else { ResultCode::NO_SUCH_OBJECT };
+            return Err(code.into());
+        }
+        if !self.controls.manage_dsa_it && seen.reader.view.flags().has(RecordFlags::REFERRAL) {
+            return Err(self.refer(&seen)?.into());
+        }
+        if let Some(assertion) = &self.controls.assertion {
+            let bound = view.schema.bind_filter(assertion.as_filter());
+            let filter = Filter::new(&view.schema, &view.catalog, bound);
+            if !filter.matches(&seen, &seen.reader)?.is_true() {
+                return Err(ResultCode::ASSERTION_FAILED.into());
+            }
+        }
+        Ok(id)
+    }
+
+    /// What is answered when the base does not exist.
+    fn missing<N: Snapshot>(
+        &self,
+        view: &View<'_, N>,
+        gate: &Gate<'_>,
+        nearest: Option<EntryId>,
+    ) -> Result<LdapResult, Fault> {
+        let Some(id) = nearest else {
+            if self.default_referrals.is_empty() {
+                return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
+            }
+            let (schema, target) = (&view.schema, Some(self.base_text.as_str()));
+            let urls = referral::rewrite(schema, &self.default_referrals, None, target, Some(self.scope));
+            return Ok(LdapResult { referrals: urls, ..LdapResult::new(ResultCode::REFERRAL) });
+        };
+        let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
+        let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
+        if !seen.allows_entry(Privilege::Disclose)? {
+            return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
+        }
+        if seen.reader.view.flags().has(RecordFlags::REFERRAL) {
+            return self.refer(&seen);
+        }
+        Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(view.dn(&seen.reader.view)?))
+    }
+
+    /// The referral that an entry at or above the base stands for.
+    fn refer<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<LdapResult, Fault> {
+        let dn = seen.view.dn(&seen.reader.view)?;
+        let urls = referral::urls(&seen.reader)?;
+        let target = Some(self.base_text.as_str());
+        let urls = referral::rewrite(&seen.view.schema, &urls, Some(&dn), target, Some(self.scope));
+        let diagnostic = if urls.is_empty() { "bad_referral object" } else { "" };
+        let result = LdapResult::with(ResultCode::REFERRAL, diagnostic).matched(dn);
+        Ok(LdapResult { referrals: urls, ..result })
+    }
+
+    /// The DN of an entry, if the subject may know that it exists.
+    fn disclosed<N: Snapshot>(
+        &self,
+        view: &View<'_, N>,
+        gate: &Gate<'_>,
+        id: EntryId,
+    ) -> Result<Option<String>, Fault> {
+        let Some(record) = view.record(id)? else { return Ok(None) };
+        let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
+        if seen.allows_entry(Privilege::Disclose)? { view.dn(&seen.reader.view).map(Some) } else { Ok(None) }
+    }
+}
+
+/// The answer to a client whose request met a storage fault; the fault itself is for the log.
+pub fn storage_failure(_fault: &Fault) -> LdapResult {
+    LdapResult::with(ResultCode::OTHER, "internal error")
+}
+
+fn pretty(schema: &Schema, dn: &str) -> String {
+    larix_proto::Dn::parse(dn).ok().and_then(|dn| schema.pretty_dn(&dn).ok()).unwrap_or_else(|| dn.to_owned())
+}
+
+fn order<N: Snapshot>(
+    view: &View<'_, N>,
+    controls: &RequestControls,
+    response: &mut Vec<ControlBuf>,
+) -> Result<Option<Order>, LdapResult> {
+    let Some(asked) = &controls.sort else { return Ok(None) };
+    match Order::new(&view.schema, &view.catalog, &asked.keys) {
+        Ok(order) => {
+            response.push(sorted::response_control(ResultCode::SUCCESS, None));
+            Ok(Some(order))
+        }
+        Err(fault) => {
+            response.push(sorted::response_control(fault.code, Some(&fault.attribute)));
+            if asked.critical {
+                let text = "serverSort control: the order is not available";
+                return Err(LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text));
+            }
+            Ok(None)
+        }
+    }
+}
+
+/// What a cookie of this search is good for.
+fn binding<N: Snapshot>(
+    base: &NormalDn,
+    request: &SearchRequest<'_>,
+    controls: &RequestControls,
+    subject: &Subject,
+    view: &View<'_, N>,
+) -> Binding {
+    let mut binding = Binding::new();
+    binding.add(base.as_str().as_bytes());
+    binding.add(&[request.scope as u8, request.deref as u8]);
+    binding.add(request.filter.as_ber());
+    binding.add(subject.dn.as_ref().map_or("", |dn| dn.as_str()).as_bytes());
+    for suffix in &view.settings.suffixes {
+        binding.add(suffix.normal.as_str().as_bytes());
+    }
+    for key in controls.sort.iter().flat_map(|sort| &sort.keys) {
+        binding.add(key.attribute.as_bytes());
+        binding.add(key.rule.as_deref().unwrap_or_default().as_bytes());
+        binding.add(&[u8::from(key.reverse)]);
+    }
+    binding
+}
