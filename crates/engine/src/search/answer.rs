@@ -154,7 +154,11 @@ impl Answer {
 }
 
 /// The value of a computed attribute.
-pub fn computed_value<N: Snapshot>(seen: &Seen<'_, N>, computed: Computed, dn: &str) -> Result<String, Fault> {
+pub fn computed_value<N: Snapshot>(
+    seen: &Seen<'_, N>,
+    computed: Computed,
+    dn: &str,
+) -> Result<String, Fault> {
     let (snapshot, id) = (seen.view.snapshot, seen.reader.view.id());
     Ok(match computed {
         Computed::EntryDn => dn.to_owned(),

@@ -108,7 +108,9 @@ impl<'a, N: Snapshot> Seen<'a, N> {
     }
 
     fn has_member(&self, query: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Fault> {
-        let Some(id) = self.view.resolve(query.group)?.and_then(|resolved| resolved.id) else { return Ok(false) };
+        let Some(id) = self.view.resolve(query.group)?.and_then(|resolved| resolved.id) else {
+            return Ok(false);
+        };
         let Some(record) = self.view.record(id)? else { return Ok(false) };
         let group = self.view.reader(id, &record)?;
         Ok(is_of_class(&group, query)? && has_dn(&group, query.attribute, member)?)

@@ -28,8 +28,7 @@ impl Pages {
             None
         } else {
             let position = cookie::decode(&secret, &binding, &asked.cookie);
-            let invalid =
-                || LdapResult::with(ResultCode::PROTOCOL_ERROR, "paged results cookie is invalid");
+            let invalid = || LdapResult::with(ResultCode::PROTOCOL_ERROR, "paged results cookie is invalid");
             Some(position.ok_or_else(invalid)?)
         };
         Ok(Self { binding, secret, size: asked.size, from })

@@ -33,7 +33,10 @@ pub(super) enum State {
     Fresh,
     Running(Progress),
     /// All matches by sort key, and how many were answered.
-    Sorted { matches: Vec<(Vec<u8>, EntryId)>, done: usize },
+    Sorted {
+        matches: Vec<(Vec<u8>, EntryId)>,
+        done: usize,
+    },
 }
 
 #[derive(Debug)]
@@ -152,7 +155,8 @@ impl SearchTask {
         let count = match candidates.len() {
             Some(count) => count,
             None => {
-                let rows = view.snapshot.scan(ENTRIES, KeyRange::all(), Direction::Forward).map_err(Fault::from)?;
+                let rows =
+                    view.snapshot.scan(ENTRIES, KeyRange::all(), Direction::Forward).map_err(Fault::from)?;
                 rows.take(most as usize + 1).count() as u64
             }
         };
@@ -167,7 +171,11 @@ impl SearchTask {
         progress: &mut Progress,
         left: &mut u32,
         budget: Budget<'_>,
-        answer: &mut dyn FnMut(&mut Self, &SeenOrReference<'_, '_, N>, &mut Progress) -> Result<Option<Step>, End>,
+        answer: &mut dyn FnMut(
+            &mut Self,
+            &SeenOrReference<'_, '_, N>,
+            &mut Progress,
+        ) -> Result<Option<Step>, End>,
     ) -> Result<Option<Step>, End> {
         let exact = progress.candidates.owed == Owed::Exact
             && gate.search_all
@@ -233,7 +241,11 @@ impl SearchTask {
         id: EntryId,
         record: &Cow<'_, [u8]>,
         exact: bool,
-        answer: &mut dyn FnMut(&mut Self, &SeenOrReference<'_, '_, N>, &mut Progress) -> Result<Option<Step>, End>,
+        answer: &mut dyn FnMut(
+            &mut Self,
+            &SeenOrReference<'_, '_, N>,
+            &mut Progress,
+        ) -> Result<Option<Step>, End>,
     ) -> Result<Option<Step>, End> {
         let entry = EntryView::parse(id, record).map_err(Fault::from)?;
         if !progress.area.contains(view, &entry)? {
@@ -248,7 +260,12 @@ impl SearchTask {
     }
 
     /// Whether an entry in scope is answered, and as what.
-    pub(super) fn look<N: Snapshot>(&self, seen: &Seen<'_, N>, base: EntryId, exact: bool) -> Result<Looked, Fault> {
+    pub(super) fn look<N: Snapshot>(
+        &self,
+        seen: &Seen<'_, N>,
+        base: EntryId,
+        exact: bool,
+    ) -> Result<Looked, Fault> {
         let flags = seen.reader.view.flags();
         let is_base = seen.reader.view.id() == base;
         let passed = match self.controls.subentries {
@@ -331,11 +348,17 @@ impl SearchTask {
     }
 
     /// Answers a continuation reference (RFC 3296 section 5.2).
-    pub(super) fn reference<N: Snapshot>(&mut self, seen: &Seen<'_, N>, out: &mut Vec<u8>) -> Result<(), End> {
+    pub(super) fn reference<N: Snapshot>(
+        &mut self,
+        seen: &Seen<'_, N>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), End> {
         use crate::access::Privilege;
         let description = seen.view.schema.describe("ref").ok();
         let readable = match &description {
-            Some(description) => seen.allows_entry(Privilege::Read)? && seen.allows(description, None, Privilege::Read)?,
+            Some(description) => {
+                seen.allows_entry(Privilege::Read)? && seen.allows(description, None, Privilege::Read)?
+            }
             None => false,
         };
         if !readable {

@@ -24,20 +24,21 @@ pub(super) fn run<N: Snapshot>(
     if !matches!(task.state, State::Sorted { .. }) {
         let mut progress = task.take_progress(view, gate)?;
         let mut left = budget.candidates;
-        let step = task.go_on(view, gate, &mut progress, &mut left, budget, &mut |task, found, progress| {
-            match found {
-                SeenOrReference::Reference(seen) => task.reference(seen, out)?,
-                SeenOrReference::Match(seen) => {
-                    let Some(order) = &task.order else { return Ok(None) };
-                    let key = order.key(&view.schema, &seen.reader)?;
-                    if progress.sorted.len() >= SORT_LIMIT {
-                        return Err(ResultCode::ADMIN_LIMIT_EXCEEDED.into());
+        let step =
+            task.go_on(view, gate, &mut progress, &mut left, budget, &mut |task, found, progress| {
+                match found {
+                    SeenOrReference::Reference(seen) => task.reference(seen, out)?,
+                    SeenOrReference::Match(seen) => {
+                        let Some(order) = &task.order else { return Ok(None) };
+                        let key = order.key(&view.schema, &seen.reader)?;
+                        if progress.sorted.len() >= SORT_LIMIT {
+                            return Err(ResultCode::ADMIN_LIMIT_EXCEEDED.into());
+                        }
+                        progress.sorted.push((key, seen.reader.view.id()));
                     }
-                    progress.sorted.push((key, seen.reader.view.id()));
                 }
-            }
-            Ok(None)
-        })?;
+                Ok(None)
+            })?;
         if let Some(step) = step {
             task.state = State::Running(progress);
             return Ok(step);

@@ -138,7 +138,11 @@ impl SearchTask {
         let order = order(view, &controls, &mut response_controls)
             .map_err(|result| (result, std::mem::take(&mut response_controls)))?;
         let pages = controls.paged.as_ref().map(|paged| {
-            Pages::new(binding(&input.base, &request, &controls, &input.subject, view), input.cookie_secret, paged)
+            Pages::new(
+                binding(&input.base, &request, &controls, &input.subject, view),
+                input.cookie_secret,
+                paged,
+            )
         });
         let pages = pages.transpose().map_err(fail)?;
         let asked = limits::Asked {
@@ -155,7 +159,7 @@ impl SearchTask {
             matched_values: matched
                 .map(|filters| filters.iter().map(|f| schema.bind_filter(f.as_filter())).collect()),
         };
-        let micros = limits.time.map(|seconds| u64::from(seconds) * 1_000_000);
+        let nanos = limits.time.map(|seconds| u64::from(seconds) * 1_000_000_000);
         Ok(Self {
             base_text: pretty(schema, request.base),
             base: input.base,
@@ -169,7 +173,7 @@ impl SearchTask {
             subject: input.subject,
             policy: input.policy,
             default_referrals: input.default_referrals,
-            deadline: micros.map(|micros| input.now.after_micros(micros)),
+            deadline: nanos.map(|nanos| Monotonic(input.now.0.saturating_add(nanos))),
             limits,
             state: State::Fresh,
             base_id: None,
@@ -222,7 +226,11 @@ impl SearchTask {
             let done = LdapResult::with(ResultCode::SUCCESS, "search abandoned by pagedResult size=0");
             return Err(done.into());
         }
-        if self.order.is_some() { sorted::run(self, view, &gate, out, budget) } else { self.run(view, &gate, out, budget) }
+        if self.order.is_some() {
+            sorted::run(self, view, &gate, out, budget)
+        } else {
+            self.run(view, &gate, out, budget)
+        }
     }
 
     fn renumber<N: Snapshot>(&mut self, view: &View<'_, N>) {
@@ -257,7 +265,8 @@ impl SearchTask {
         let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
         if !seen.allows_entry(Privilege::Search)? {
             let disclosed = seen.allows_entry(Privilege::Disclose)?;
-            let code = if disclosed { ResultCode::INSUFFICIENT_ACCESS_RIGHTS } else { ResultCode::NO_SUCH_OBJECT };
+            let code =
+                if disclosed { ResultCode::INSUFFICIENT_ACCESS_RIGHTS } else { ResultCode::NO_SUCH_OBJECT };
             return Err(code.into());
         }
         if !self.controls.manage_dsa_it && seen.reader.view.flags().has(RecordFlags::REFERRAL) {
