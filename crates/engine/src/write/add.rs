@@ -1,0 +1,152 @@
+//! Add (RFC 4511 section 4.7).
+
+use larix_proto::ResultCode;
+use larix_schema::NormalDn;
+use larix_store::Snapshot;
+use uuid::Uuid;
+
+use super::change::NoLargeSets;
+use super::failure::Failure;
+use super::operational;
+use super::operator::{Held, Operator, insufficient};
+use super::prepare::{Change, refuse};
+use super::schema_check::{CheckMode, check_entry};
+use crate::access::Privilege;
+use crate::entry::encode::{self, Placement};
+use crate::entry::record::RecordFlags;
+use crate::entry::{Entry, EntryId};
+use crate::index::keys;
+use crate::log::{LoggedAttribute, LoggedChange};
+use crate::time::new_uuid;
+use crate::tree;
+
+/// Checks and completes a new entry by the schema alone: what an add, a bulk load and a replica share.
+///
+/// # Errors
+/// Those of [`check_entry`].
+pub(crate) fn add<V: Snapshot>(
+    operator: &mut Operator<'_, V>,
+    dn: &NormalDn,
+    mut entry: Entry,
+    mods: &[Change],
+) -> Result<(), Failure> {
+    let ground = operator.ground;
+    let mode = CheckMode {
+        relax: operator.envelope.controls.relax,
+        add: true,
+        auxiliary_needs_rule: ground.auxiliary_needs_rule,
+    };
+    check_entry(ground.schema, ground.known, &mut entry, mode, &NoLargeSets)?;
+    if ground.settings.last_modified {
+        let uuid = new_uuid(operator.envelope.now, ground.random);
+        operational::complete_entry(ground.known, &mut entry, &operator.stamp, uuid);
+    }
+    operator.check_assertion_of_new(&entry, dn)?;
+    let parent = find_place(operator, dn)?;
+    check_access(operator, dn, &entry, mods)?;
+    let id = store(operator, dn, &parent, &entry)?;
+    operator.post_read(id)?;
+    let uuid = entry.values(ground.known.entry_uuid).first().map_or(Uuid::nil(), |value| {
+        Uuid::try_parse_ascii(value).unwrap_or_default()
+    });
+    operator.log(uuid, &entry.dn, |schema| {
+        let logged = |attribute: &crate::entry::EntryAttribute| LoggedAttribute {
+            description: attribute.description.to_text(schema),
+            values: attribute.values.clone(),
+        };
+        LoggedChange::Add(entry.attributes.iter().map(logged).collect())
+    });
+    Ok(())
+}
+
+/// The superior under which the entry will stand.
+enum Parent<'v> {
+    Root,
+    Entry(Held<'v>),
+}
+
+fn find_place<'v, V: Snapshot>(operator: &Operator<'v, V>, dn: &NormalDn) -> Result<Parent<'v>, Failure> {
+    let resolved = operator.resolve(dn)?;
+    if resolved.id.is_some() {
+        return Err(refuse(ResultCode::ENTRY_ALREADY_EXISTS, "").into());
+    }
+    if operator.is_suffix(dn) || (resolved.nearest == EntryId::ROOT && resolved.missing == 1) {
+        if !operator.may_change_children(&NormalDn::root(), None, Privilege::Add)? {
+            return Err(insufficient("no write access to parent").into());
+        }
+        return Ok(Parent::Root);
+    }
+    if resolved.nearest == EntryId::ROOT || resolved.missing != 1 {
+        return Err(operator.missing(&resolved, dn)?.into());
+    }
+    let parent = operator.hold(resolved.nearest)?;
+    let parent_dn = dn.parent().unwrap_or_else(NormalDn::root);
+    if !operator.may_change_children(&parent_dn, Some(&parent), Privilege::Add)? {
+        return Err(insufficient("no write access to parent").into());
+    }
+    let flags = parent.view()?.flags();
+    if flags.has(RecordFlags::SUBENTRY) {
+        return Err(refuse(ResultCode::OBJECT_CLASS_VIOLATION, "parent is a subentry").into());
+    }
+    if flags.has(RecordFlags::ALIAS) {
+        return Err(refuse(ResultCode::ALIAS_PROBLEM, "parent is an alias").into());
+    }
+    if flags.has(RecordFlags::REFERRAL) {
+        return Err(operator.referral(&parent, dn)?.into());
+    }
+    Ok(Parent::Entry(parent))
+}
+
+fn check_access<V: Snapshot>(
+    operator: &Operator<'_, V>,
+    dn: &NormalDn,
+    entry: &Entry,
+    mods: &[Change],
+) -> Result<(), Failure> {
+    let source = operator.new_source(entry);
+    if !operator.may_change_entry(dn, &source, Privilege::Add)? {
+        return Err(insufficient("no write access to entry").into());
+    }
+    if operator.ground.settings.add_content_acl && !operator.may_modify(dn, &source, mods)? {
+        return Err(insufficient("no write access to attribute").into());
+    }
+    Ok(())
+}
+
+fn store<V: Snapshot>(
+    operator: &mut Operator<'_, V>,
+    dn: &NormalDn,
+    parent: &Parent<'_>,
+    entry: &Entry,
+) -> Result<EntryId, Failure> {
+    let id = operator.next_entry_id();
+    let normal_rdn = dn.rdn();
+    let (parent, rdn, normal_rdn) = match parent {
+        Parent::Entry(held) => {
+            (held.id, split_rdn(&entry.dn).0, normal_rdn.as_ref().map_or(dn.as_str(), |rdn| rdn.as_str()))
+        }
+        // A suffix stands under the root with its whole DN.
+        Parent::Root => (EntryId::ROOT, entry.dn.as_str(), dn.as_str()),
+    };
+    let place = Placement { id, parent, rdn, normal_rdn: normal_rdn.as_bytes() };
+    let (schema, snapshot) = (operator.schema(), operator.snapshot());
+    encode::store(&mut operator.set, snapshot, schema, operator.catalog, place, None, entry)?;
+    tree::put(&mut operator.set, parent, place.normal_rdn, id);
+    let changes = keys::changes::<V>(schema, operator.catalog.catalog(), None, Some(entry))?;
+    changes.apply(&mut operator.set, id);
+    Ok(id)
+}
+
+/// A DN as it is shown, cut after its first RDN. Commas within a value are escaped there.
+pub(crate) fn split_rdn(dn: &str) -> (&str, &str) {
+    let mut escaped = false;
+    for (position, byte) in dn.bytes().enumerate() {
+        match byte {
+            _ if escaped => escaped = false,
+            b'\\' => escaped = true,
+            b',' => return (dn.get(..position).unwrap_or(dn), dn.get(position + 1..).unwrap_or_default()),
+            _ => {}
+        }
+    }
+    (dn, "")
+}

@@ -1,0 +1,65 @@
+//! Delete (RFC 4511 section 4.8) and the tree delete control.
+
+use larix_proto::ResultCode;
+use larix_schema::NormalDn;
+use larix_store::Snapshot;
+
+use super::failure::Failure;
+use super::operator::{Held, Operator, insufficient};
+use super::prepare::refuse;
+use crate::access::Privilege;
+use crate::entry::encode;
+use crate::index::keys;
+use crate::log::LoggedChange;
+use crate::tree;
+
+/// Deletes one entry. With `ignore_children` the caller has taken care of its subordinates.
+pub(crate) fn delete<V: Snapshot>(operator: &mut Operator<'_, V>, dn: &NormalDn) -> Result<(), Failure> {
+    let held = operator.find(dn)?;
+    check_parent(operator, dn)?;
+    operator.check_assertion(&held, dn)?;
+    if !operator.may_change_entry(dn, &operator.reader(&held)?, Privilege::Delete)? {
+        return Err(insufficient("no write access to entry").into());
+    }
+    operator.check_referral(&held, dn)?;
+    operator.pre_read(&held)?;
+    if tree::has_children(operator.snapshot(), held.id)? {
+        let text = "subordinate objects must be deleted first";
+        return Err(refuse(ResultCode::NOT_ALLOWED_ON_NON_LEAF, text).into());
+    }
+    remove(operator, &held)
+}
+
+fn check_parent<V: Snapshot>(operator: &Operator<'_, V>, dn: &NormalDn) -> Result<(), Failure> {
+    if operator.is_suffix(dn) {
+        // Nothing above it says who may: the root DN, or whoever may change the children of the empty DN.
+        let serves_everything = operator.is_suffix(&NormalDn::root());
+        let may = operator.is_root()
+            || (serves_everything && operator.may_change_children(&NormalDn::root(), None, Privilege::Delete)?);
+        return if may { Ok(()) } else { Err(insufficient("").into()) };
+    }
+    let parent_dn = dn.parent().unwrap_or_else(NormalDn::root);
+    let may = match operator.resolve(&parent_dn)?.id {
+        Some(id) => {
+            let parent = operator.hold(id)?;
+            operator.may_change_children(&parent_dn, Some(&parent), Privilege::Delete)?
+        }
+        None => operator.may_change_children(&parent_dn, None, Privilege::Delete)?,
+    };
+    if may { Ok(()) } else { Err(insufficient("no write access to parent").into()) }
+}
+
+fn remove<V: Snapshot>(operator: &mut Operator<'_, V>, held: &Held<'_>) -> Result<(), Failure> {
+    let view = held.view()?;
+    let uuid = operator.entry_uuid(held)?;
+    let shown = operator.view.dn(&view)?;
+    let reader = operator.reader(held)?;
+    let changes = keys::changes(operator.schema(), operator.catalog.catalog(), Some(&reader), None)?;
+    changes.apply(&mut operator.set, held.id);
+    let snapshot = operator.snapshot();
+    encode::remove(&mut operator.set, snapshot, &view)?;
+    tree::delete(&mut operator.set, view.parent(), view.normal_rdn());
+    operator.bump_generation()?;
+    operator.log(uuid, &shown, |_| LoggedChange::Delete);
+    Ok(())
+}

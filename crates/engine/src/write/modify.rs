@@ -1,0 +1,92 @@
+//! Modify (RFC 4511 section 4.6).
+
+use larix_schema::NormalDn;
+use larix_store::Snapshot;
+
+use super::change;
+use super::failure::Failure;
+use super::operational;
+use super::operator::{Held, Operator, StoredSets, insufficient, logged};
+use super::prepare::Change;
+use super::schema_check::{CheckMode, check_entry};
+use crate::entry::Entry;
+use crate::entry::encode::{self, Placement};
+use crate::index::keys;
+use crate::log::LoggedChange;
+
+pub(crate) fn modify<V: Snapshot>(
+    operator: &mut Operator<'_, V>,
+    dn: &NormalDn,
+    requested: &[Change],
+) -> Result<(), Failure> {
+    let held = operator.find(dn)?;
+    operator.check_referral(&held, dn)?;
+    operator.check_assertion(&held, dn)?;
+    operator.pre_read(&held)?;
+    let mut changes = requested.to_vec();
+    if operator.ground.settings.last_modified {
+        changes.extend(operational::modification_changes(operator.ground.known, requested, &operator.stamp));
+    }
+    if !operator.may_modify(dn, &operator.reader(&held)?, &changes)? {
+        return Err(insufficient("").into());
+    }
+    let shown = operator.view.dn(&held.view()?)?;
+    let entry = changed_entry(operator, &held, shown, &changes)?;
+    store(operator, &held, &entry)?;
+    operator.post_read(held.id)?;
+    let uuid = operator.entry_uuid(&held)?;
+    operator.log(uuid, &entry.dn, |schema| LoggedChange::Modify(logged(schema, &changes)));
+    Ok(())
+}
+
+/// The stored entry under the DN `shown` with the changes applied, checked by the schema.
+pub(crate) fn changed_entry<V: Snapshot>(
+    operator: &Operator<'_, V>,
+    held: &Held<'_>,
+    shown: String,
+    changes: &[Change],
+) -> Result<Entry, Failure> {
+    let ground = operator.ground;
+    let controls = operator.envelope.controls;
+    let reader = operator.reader(held)?;
+    let mut entry = reader.to_owned(shown, false)?;
+    let sets = StoredSets { reader };
+    for change in changes {
+        change::apply(ground.schema, &mut entry, change, controls.permissive_modify, &sets)?;
+    }
+    let mode = CheckMode {
+        relax: controls.relax,
+        add: false,
+        auxiliary_needs_rule: ground.auxiliary_needs_rule,
+    };
+    check_entry(ground.schema, ground.known, &mut entry, mode, &sets)?;
+    Ok(entry)
+}
+
+/// Stores the changed entry in the place of the old one.
+pub(crate) fn store<V: Snapshot>(
+    operator: &mut Operator<'_, V>,
+    held: &Held<'_>,
+    entry: &Entry,
+) -> Result<(), Failure> {
+    let old = held.view()?;
+    let place =
+        Placement { id: held.id, parent: old.parent(), rdn: old.rdn(), normal_rdn: old.normal_rdn() };
+    store_at(operator, held, place, entry)
+}
+
+/// Stores the changed entry where `place` says.
+pub(crate) fn store_at<V: Snapshot>(
+    operator: &mut Operator<'_, V>,
+    held: &Held<'_>,
+    place: Placement<'_>,
+    entry: &Entry,
+) -> Result<(), Failure> {
+    let old = held.view()?;
+    let (schema, snapshot) = (operator.schema(), operator.snapshot());
+    encode::store(&mut operator.set, snapshot, schema, operator.catalog, place, Some(&old), entry)?;
+    let reader = operator.view.reader_of(old);
+    let changes = keys::changes(schema, operator.catalog.catalog(), Some(&reader), Some(entry))?;
+    changes.apply(&mut operator.set, held.id);
+    Ok(())
+}

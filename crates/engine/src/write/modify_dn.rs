@@ -1,0 +1,142 @@
+//! Modify DN (RFC 4511 section 4.9): renames, moves, and moves of whole subtrees.
+//!
+//! An entry's record knows its parent and RDN and nothing above them, so that the subordinates of a moved entry are not
+//! touched at all.
+
+use larix_proto::ResultCode;
+use larix_schema::NormalDn;
+use larix_store::Snapshot;
+
+use super::failure::Failure;
+use super::modify;
+use super::operational;
+use super::operator::{Held, Operator, insufficient, logged, refer};
+use super::prepare::{PreparedModifyDn, refuse};
+use crate::access::Privilege;
+use crate::entry::EntryId;
+use crate::entry::encode::Placement;
+use crate::entry::record::RecordFlags;
+use crate::log::LoggedChange;
+use crate::tree;
+
+pub(crate) fn modify_dn<V: Snapshot>(
+    operator: &mut Operator<'_, V>,
+    rename: &PreparedModifyDn,
+) -> Result<(), Failure> {
+    if operator.is_suffix(&rename.dn) {
+        return Err(refuse(ResultCode::NAMING_VIOLATION, "cannot rename suffix entry").into());
+    }
+    let old_parent = check_old_parent(operator, rename)?;
+    let held = operator.find(&rename.dn)?;
+    operator.check_assertion(&held, &rename.dn)?;
+    if !operator.may_change_entry(&rename.dn, &operator.reader(&held)?, Privilege::Write)? {
+        return Err(insufficient("no write access to old entry").into());
+    }
+    operator.check_referral(&held, &rename.dn)?;
+    let superior = new_superior(operator, rename)?;
+    let parent = superior.as_ref().map_or(old_parent, |held| held.id);
+    check_free(operator, rename, held.id)?;
+    operator.pre_read(&held)?;
+
+    let mut changes = rename.mods.clone();
+    if operator.ground.settings.last_modified {
+        changes.extend(operational::modification_changes(operator.ground.known, &rename.mods, &operator.stamp));
+    }
+    if !operator.may_modify(&rename.dn, &operator.reader(&held)?, &changes)? {
+        return Err(insufficient("").into());
+    }
+    let old_shown = operator.view.dn(&held.view()?)?;
+    let shown = match operator.view.names.superior(parent)? {
+        Some(superior) => format!("{},{}", rename.new_rdn, superior.dn),
+        None => rename.new_rdn.clone(),
+    };
+    let entry = modify::changed_entry(operator, &held, shown, &changes)?;
+    let normal_rdn = rename.new_normal_rdn.as_str();
+    let place =
+        Placement { id: held.id, parent, rdn: &rename.new_rdn, normal_rdn: normal_rdn.as_bytes() };
+    modify::store_at(operator, &held, place, &entry)?;
+    let old = held.view()?;
+    tree::delete(&mut operator.set, old.parent(), old.normal_rdn());
+    tree::put(&mut operator.set, parent, place.normal_rdn, held.id);
+    operator.bump_generation()?;
+    operator.post_read(held.id)?;
+
+    let uuid = operator.entry_uuid(&held)?;
+    let superior_shown = match &superior {
+        Some(held) => Some(operator.view.dn(&held.view()?)?),
+        None => None,
+    };
+    operator.log(uuid, &old_shown, |schema| LoggedChange::ModifyDn {
+        new_rdn: rename.new_rdn.clone(),
+        delete_old_rdn: rename.delete_old_rdn,
+        new_superior: superior_shown,
+        modifications: logged(schema, &changes),
+    });
+    Ok(())
+}
+
+/// The present superior: the requester must be allowed to take an entry away from it.
+fn check_old_parent<V: Snapshot>(
+    operator: &Operator<'_, V>,
+    rename: &PreparedModifyDn,
+) -> Result<EntryId, Failure> {
+    let dn = rename.dn.parent().unwrap_or_else(NormalDn::root);
+    // The entry of an empty suffix, or nothing, is above the entries directly below the root.
+    let resolved = operator.resolve(&dn)?;
+    let parent = match resolved.id {
+        Some(id) => Some(operator.hold(id)?),
+        None if dn.is_root() => None,
+        None => return Err(missing_parent(operator).into()),
+    };
+    let privilege = if rename.new_superior.is_none() { Privilege::Write } else { Privilege::Delete };
+    if !operator.may_change_children(&dn, parent.as_ref(), privilege)? {
+        return Err(insufficient("no write access to parent's children").into());
+    }
+    Ok(parent.map_or(EntryId::ROOT, |held| held.id))
+}
+
+fn missing_parent<V: Snapshot>(operator: &Operator<'_, V>) -> larix_proto::LdapResult {
+    match operator.ground.default_referrals {
+        [] => larix_proto::LdapResult::new(ResultCode::NO_SUCH_OBJECT),
+        referrals => refer(referrals.to_vec(), String::new()),
+    }
+}
+
+/// The superior to move to; `None` when the entry stays where it is or moves directly below the root.
+fn new_superior<'v, V: Snapshot>(
+    operator: &Operator<'v, V>,
+    rename: &PreparedModifyDn,
+) -> Result<Option<Held<'v>>, Failure> {
+    let Some(dn) = rename.new_superior.as_ref().filter(|dn| Some(*dn) != rename.dn.parent().as_ref()) else {
+        return Ok(None);
+    };
+    let not_found = || refuse(ResultCode::NO_SUCH_OBJECT, "new superior not found");
+    if dn == &rename.dn || dn.is_descendant_of(&rename.dn) {
+        return Err(not_found().into());
+    }
+    let id = operator.resolve(dn)?.id.ok_or_else(not_found)?;
+    let held = operator.hold(id)?;
+    if !operator.may_change_children(dn, Some(&held), Privilege::Add)? {
+        return Err(insufficient("no write access to new superior's children").into());
+    }
+    let flags = held.view()?.flags();
+    if flags.has(RecordFlags::ALIAS) {
+        return Err(refuse(ResultCode::ALIAS_PROBLEM, "new superior is an alias").into());
+    }
+    if flags.has(RecordFlags::REFERRAL) {
+        return Err(refuse(ResultCode::OTHER, "new superior is a referral").into());
+    }
+    Ok(Some(held))
+}
+
+/// The new name is free, or the entry's own in another spelling.
+fn check_free<V: Snapshot>(
+    operator: &Operator<'_, V>,
+    rename: &PreparedModifyDn,
+    id: EntryId,
+) -> Result<(), Failure> {
+    match operator.resolve(&rename.target())?.id {
+        Some(other) if other != id => Err(refuse(ResultCode::ENTRY_ALREADY_EXISTS, "").into()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,252 @@
+//! One change, from its prepared form to a write set: what all kinds of changes share.
+
+use std::borrow::Cow;
+
+use larix_proto::{ControlBuf, LdapResult, ResultCode};
+use larix_schema::{AttributeDescription, NormalDn, Schema};
+use larix_store::{Snapshot, WriteSet};
+use uuid::Uuid;
+
+use super::change::LargeSets;
+use super::failure::Failure;
+use super::known::KnownSchema;
+use super::operational::Stamp;
+use super::prepare::{Change, ChangeKind, refuse};
+use super::request::Origin;
+use crate::access::{AccessPolicy, Subject};
+use crate::catalog::CatalogEdit;
+use crate::controls::RequestControls;
+use crate::csn::Csn;
+use crate::database::{DatabaseSettings, View};
+use crate::entry::record::RecordFlags;
+use crate::entry::{EntryId, EntryReader, EntryView};
+use crate::fault::Fault;
+use crate::log::{self, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
+use crate::tables::{META, meta};
+use crate::time::{RandomSource, Timestamp};
+use crate::tree::{self, Resolved};
+
+/// What the changes of a group have in common.
+#[derive(Debug)]
+pub(crate) struct Ground<'a> {
+    pub(crate) schema: &'a Schema,
+    pub(crate) known: &'a KnownSchema,
+    pub(crate) settings: &'a DatabaseSettings,
+    pub(crate) policy: &'a AccessPolicy,
+    pub(crate) random: &'a dyn RandomSource,
+    /// Where to refer to for entries that nothing here is a superior of.
+    pub(crate) default_referrals: &'a [String],
+    pub(crate) auxiliary_needs_rule: bool,
+}
+
+/// Numbers that the writer gives out. They only rise: what a failed change took stays unused.
+#[derive(Clone, Debug)]
+pub(crate) struct Counters {
+    pub(crate) last_entry_id: u64,
+    pub(crate) last_log_sequence: u64,
+    /// The latest CSN of the group.
+    pub(crate) csn: Option<Csn>,
+}
+
+/// Who asks, and how.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Envelope<'a> {
+    pub(crate) subject: &'a Subject,
+    pub(crate) controls: &'a RequestControls,
+    pub(crate) origin: Origin,
+    pub(crate) now: Timestamp,
+}
+
+/// What a change did.
+#[derive(Debug)]
+pub(crate) struct Done {
+    pub(crate) set: WriteSet,
+    pub(crate) controls: Vec<ControlBuf>,
+}
+
+/// Carries out one change on a view of what came before it.
+pub(crate) struct Operator<'a, V: Snapshot> {
+    pub(crate) ground: &'a Ground<'a>,
+    pub(crate) view: View<'a, V>,
+    pub(crate) catalog: &'a mut CatalogEdit,
+    pub(crate) counters: &'a mut Counters,
+    pub(crate) envelope: Envelope<'a>,
+    pub(crate) stamp: Stamp,
+    pub(crate) set: WriteSet,
+    pub(crate) controls: Vec<ControlBuf>,
+}
+
+/// A stored entry, held while it is changed.
+pub(crate) struct Held<'v> {
+    pub(crate) id: EntryId,
+    record: Cow<'v, [u8]>,
+}
+
+impl Held<'_> {
+    pub(crate) fn view(&self) -> Result<EntryView<'_>, Fault> {
+        Ok(EntryView::parse(self.id, &self.record)?)
+    }
+}
+
+impl<'a, V: Snapshot> Operator<'a, V> {
+    pub(crate) fn snapshot(&self) -> &'a V {
+        self.view.snapshot
+    }
+
+    pub(crate) fn schema(&self) -> &'a Schema {
+        self.ground.schema
+    }
+
+    /// Looks up a DN that is known to belong to this database.
+    pub(crate) fn resolve(&self, dn: &NormalDn) -> Result<Resolved, Fault> {
+        let absent = Resolved { id: None, nearest: EntryId::ROOT, missing: dn.depth() };
+        Ok(self.view.resolve(dn)?.unwrap_or(absent))
+    }
+
+    pub(crate) fn is_suffix(&self, dn: &NormalDn) -> bool {
+        self.ground.settings.suffixes.iter().any(|suffix| suffix.normal == *dn)
+    }
+
+    pub(crate) fn hold(&self, id: EntryId) -> Result<Held<'a>, Fault> {
+        let record = self.view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
+        Ok(Held { id, record })
+    }
+
+    /// The entry of this DN.
+    ///
+    /// # Errors
+    /// noSuchObject with the nearest superior, or a referral that stands there.
+    pub(crate) fn find(&self, dn: &NormalDn) -> Result<Held<'a>, Failure> {
+        let resolved = self.resolve(dn)?;
+        match resolved.id {
+            Some(id) => Ok(self.hold(id)?),
+            None => Err(self.missing(&resolved, dn)?.into()),
+        }
+    }
+
+    /// What is answered for a DN that has no entry.
+    pub(crate) fn missing(&self, resolved: &Resolved, dn: &NormalDn) -> Result<LdapResult, Fault> {
+        if resolved.nearest == EntryId::ROOT {
+            return Ok(match self.ground.default_referrals {
+                [] => LdapResult::new(ResultCode::NO_SUCH_OBJECT),
+                referrals => refer(referrals.to_vec(), String::new()),
+            });
+        }
+        let nearest = self.hold(resolved.nearest)?;
+        let view = nearest.view()?;
+        if view.flags().has(RecordFlags::REFERRAL) {
+            return self.referral(&nearest, dn);
+        }
+        Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(self.view.dn(&view)?))
+    }
+
+    /// The answer that a referral entry gives to requests at or below it.
+    pub(crate) fn referral(&self, held: &Held<'_>, target: &NormalDn) -> Result<LdapResult, Fault> {
+        let view = held.view()?;
+        let dn = self.view.dn(&view)?;
+        let reader = self.reader(held)?;
+        let urls = super::referral::urls(self.ground, &reader, &dn, target)?;
+        Ok(refer(urls, dn))
+    }
+
+    /// Refuses a change of a referral entry unless it is managed as an entry.
+    pub(crate) fn check_referral(&self, held: &Held<'_>, target: &NormalDn) -> Result<(), Failure> {
+        if held.view()?.flags().has(RecordFlags::REFERRAL) && !self.envelope.controls.manage_dsa_it {
+            return Err(self.referral(held, target)?.into());
+        }
+        Ok(())
+    }
+
+    pub(crate) fn reader<'h>(&'h self, held: &'h Held<'_>) -> Result<EntryReader<'h, V>, Fault> {
+        self.view.reader(held.id, &held.record)
+    }
+
+    pub(crate) fn next_entry_id(&mut self) -> EntryId {
+        self.counters.last_entry_id += 1;
+        let last = self.counters.last_entry_id;
+        self.set.put(META, meta::LAST_ENTRY_ID, last.to_be_bytes());
+        EntryId(last)
+    }
+
+    /// Writes the change into the log, if there is one.
+    pub(crate) fn log(&mut self, entry_uuid: Uuid, dn: &str, change: impl FnOnce(&Schema) -> LoggedChange) {
+        if !self.ground.settings.log {
+            return;
+        }
+        self.counters.last_log_sequence += 1;
+        let key =
+            LogKey { server_id: self.stamp.csn.server_id, sequence: self.counters.last_log_sequence };
+        let record = LogRecord {
+            csn: self.stamp.csn,
+            entry_uuid,
+            dn: dn.to_owned(),
+            requester: self.stamp.name.clone(),
+            local: false,
+            change: change(self.ground.schema),
+        };
+        log::append(&mut self.set, key, &record);
+    }
+
+    /// The entryUUID of a stored entry; nil for one that never got any (lastmod was off).
+    pub(crate) fn entry_uuid(&self, held: &Held<'_>) -> Result<Uuid, Fault> {
+        let description = AttributeDescription::plain(self.ground.known.entry_uuid);
+        let Some(number) = self.view.catalog.number(&description) else { return Ok(Uuid::nil()) };
+        let view = held.view()?;
+        let mut uuid = Uuid::nil();
+        if let Some(stored) = view.get(number)? {
+            self.reader(held)?.visit_values(number, &stored, &mut |value| {
+                uuid = Uuid::try_parse_ascii(value).unwrap_or_default();
+                false
+            })?;
+        }
+        Ok(uuid)
+    }
+
+    pub(crate) fn bump_generation(&mut self) -> Result<(), Fault> {
+        tree::bump_generation(&mut self.set, self.view.snapshot)
+    }
+
+    pub(crate) fn finish(self) -> Done {
+        Done { set: self.set, controls: self.controls }
+    }
+}
+
+/// The large sets of a stored entry.
+pub(crate) struct StoredSets<'h, V> {
+    pub(crate) reader: EntryReader<'h, V>,
+}
+
+impl<V: Snapshot> LargeSets for StoredSets<'_, V> {
+    fn contains(&self, description: &AttributeDescription, member: &[u8]) -> Result<bool, Fault> {
+        match self.reader.catalog.number(description) {
+            Some(number) => self.reader.member(number, member),
+            None => Ok(false),
+        }
+    }
+}
+
+pub(crate) fn refer(referrals: Vec<String>, matched: String) -> LdapResult {
+    LdapResult { matched_dn: matched, referrals, ..LdapResult::new(ResultCode::REFERRAL) }
+}
+
+pub(crate) fn insufficient(text: &str) -> LdapResult {
+    refuse(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text)
+}
+
+/// Modifications as they stand in the log.
+pub(crate) fn logged(schema: &Schema, changes: &[Change]) -> Vec<LoggedModification> {
+    let logged = |change: &Change| LoggedModification {
+        kind: match change.kind {
+            ChangeKind::Add => LoggedKind::Add,
+            ChangeKind::Delete => LoggedKind::Delete,
+            ChangeKind::Replace => LoggedKind::Replace,
+            ChangeKind::Increment => LoggedKind::Increment,
+            ChangeKind::SoftAdd => LoggedKind::SoftAdd,
+        },
+        attribute: LoggedAttribute {
+            description: change.description.to_text(schema),
+            values: change.values.clone(),
+        },
+    };
+    changes.iter().map(logged).collect()
+}

@@ -1,0 +1,92 @@
+//! Controls that look at the entry: assertion (RFC 4528), pre-read and post-read (RFC 4527).
+
+use larix_proto::{ControlBuf, LdapResult, ResultCode, oid};
+use larix_schema::{AttributeDescription, Match, NormalDn, Schema};
+use larix_store::{Overlay, Snapshot};
+
+use super::authority::Facts;
+use super::failure::Failure;
+use super::operator::{Held, Operator};
+use crate::access::{AccessTarget, Item, Privilege};
+use crate::controls::ReadAttributes;
+use crate::database::View;
+use crate::entry::{Entry, EntryId, EntrySource};
+use crate::fault::Fault;
+use crate::search::filter::{Filter, FilterContext};
+
+/// Evaluates an assertion with the requester's own privilege to search.
+struct Asserted<'a, 'b, V: Snapshot> {
+    operator: &'a Operator<'b, V>,
+    dn: &'a NormalDn,
+    entry: &'a dyn EntrySource,
+    facts: Facts<'a, V>,
+}
+
+impl<V: Snapshot> FilterContext for Asserted<'_, '_, V> {
+    fn schema(&self) -> &Schema {
+        self.operator.ground.schema
+    }
+
+    fn may_search(&self, description: &AttributeDescription, value: Option<&[u8]>) -> Result<bool, Fault> {
+        let target = AccessTarget { dn: self.dn, entry: &self.facts };
+        let item = Item::Attribute { description, value };
+        let (ground, subject) = (self.operator.ground, self.operator.envelope.subject);
+        Ok(ground.policy.check(subject, &target, item, Privilege::Search))
+    }
+
+    fn normal_dn(&self) -> Result<NormalDn, Fault> {
+        Ok(self.dn.clone())
+    }
+
+    fn has_subordinates(&self) -> Result<bool, Fault> {
+        self.facts.has_subordinates()
+    }
+}
+
+impl<V: Snapshot> Operator<'_, V> {
+    /// # Errors
+    /// assertionFailed.
+    pub(crate) fn check_assertion(&self, held: &Held<'_>, dn: &NormalDn) -> Result<(), Failure> {
+        if self.envelope.controls.assertion.is_none() {
+            return Ok(());
+        }
+        self.check_asserted(&self.reader(held)?, dn)
+    }
+
+    /// The same for an entry that is to be added.
+    pub(crate) fn check_assertion_of_new(&self, entry: &Entry, dn: &NormalDn) -> Result<(), Failure> {
+        if self.envelope.controls.assertion.is_none() {
+            return Ok(());
+        }
+        self.check_asserted(&self.new_source(entry), dn)
+    }
+
+    fn check_asserted(&self, entry: &dyn EntrySource, dn: &NormalDn) -> Result<(), Failure> {
+        let Some(assertion) = &self.envelope.controls.assertion else { return Ok(()) };
+        let bound = self.ground.schema.bind_filter(assertion.as_filter());
+        let filter = Filter::new(self.ground.schema, &self.view.catalog, bound);
+        let facts = Facts::new(&self.view, dn, entry);
+        let context = Asserted { operator: self, dn, entry, facts };
+        match filter.matches(&context, context.entry)? {
+            Match::True => Ok(()),
+            Match::False | Match::Undefined => Err(LdapResult::new(ResultCode::ASSERTION_FAILED).into()),
+        }
+    }
+
+    pub(crate) fn pre_read(&mut self, held: &Held<'_>) -> Result<(), Failure> {
+        let Some(wanted) = &self.envelope.controls.pre_read else { return Ok(()) };
+        let entry = self.encoded(&self.view, held.id, wanted)?;
+        self.controls.push(ControlBuf { oid: oid::PRE_READ.into(), critical: false, value: Some(entry) });
+        Ok(())
+    }
+
+    /// Reads the entry as this change leaves it.
+    pub(crate) fn post_read(&mut self, id: EntryId) -> Result<(), Failure> {
+        let Some(wanted) = &self.envelope.controls.post_read else { return Ok(()) };
+        let changed = Overlay::new(self.view.snapshot, &self.set);
+        let view = self.view.on(&changed, std::sync::Arc::clone(self.catalog.catalog()))?;
+        let entry = self.encoded(&view, id, wanted)?;
+        self.controls.push(ControlBuf { oid: oid::POST_READ.into(), critical: false, value: Some(entry) });
+        Ok(())
+    }
+}
