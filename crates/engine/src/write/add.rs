@@ -77,7 +77,7 @@ fn find_place<'v, V: Snapshot>(operator: &Operator<'v, V>, dn: &NormalDn) -> Res
         return Ok(Parent::Root);
     }
     if resolved.nearest == EntryId::ROOT || resolved.missing != 1 {
-        return Err(operator.missing(&resolved, dn)?.into());
+        return Err(operator.missing(&resolved)?.into());
     }
     let parent = operator.hold(resolved.nearest)?;
     let parent_dn = dn.parent().unwrap_or_else(NormalDn::root);
@@ -92,7 +92,7 @@ fn find_place<'v, V: Snapshot>(operator: &Operator<'v, V>, dn: &NormalDn) -> Res
         return Err(refuse(ResultCode::ALIAS_PROBLEM, "parent is an alias").into());
     }
     if flags.has(RecordFlags::REFERRAL) {
-        return Err(operator.referral(&parent, dn)?.into());
+        return Err(operator.referral(&parent)?.into());
     }
     Ok(Parent::Entry(parent))
 }

@@ -21,7 +21,7 @@ pub(crate) fn delete<V: Snapshot>(operator: &mut Operator<'_, V>, dn: &NormalDn)
     if !operator.may_change_entry(dn, &operator.reader(&held)?, Privilege::Delete)? {
         return Err(insufficient("no write access to entry").into());
     }
-    operator.check_referral(&held, dn)?;
+    operator.check_referral(&held)?;
     operator.pre_read(&held)?;
     if tree::has_children(operator.snapshot(), held.id)? {
         let text = "subordinate objects must be deleted first";

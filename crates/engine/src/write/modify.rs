@@ -20,7 +20,7 @@ pub(crate) fn modify<V: Snapshot>(
     requested: &[Change],
 ) -> Result<(), Failure> {
     let held = operator.find(dn)?;
-    operator.check_referral(&held, dn)?;
+    operator.check_referral(&held)?;
     operator.check_assertion(&held, dn)?;
     operator.pre_read(&held)?;
     let mut changes = requested.to_vec();

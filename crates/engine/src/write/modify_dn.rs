@@ -10,7 +10,7 @@ use larix_store::Snapshot;
 use super::failure::Failure;
 use super::modify;
 use super::operational;
-use super::operator::{Held, Operator, insufficient, logged, refer};
+use super::operator::{Held, Operator, insufficient, logged};
 use super::prepare::{PreparedModifyDn, refuse};
 use crate::access::Privilege;
 use crate::entry::EntryId;
@@ -32,7 +32,7 @@ pub(crate) fn modify_dn<V: Snapshot>(
     if !operator.may_change_entry(&rename.dn, &operator.reader(&held)?, Privilege::Write)? {
         return Err(insufficient("no write access to old entry").into());
     }
-    operator.check_referral(&held, &rename.dn)?;
+    operator.check_referral(&held)?;
     let superior = new_superior(operator, rename)?;
     let parent = superior.as_ref().map_or(old_parent, |held| held.id);
     check_free(operator, rename, held.id)?;
@@ -98,7 +98,7 @@ fn check_old_parent<V: Snapshot>(
 fn missing_parent<V: Snapshot>(operator: &Operator<'_, V>) -> larix_proto::LdapResult {
     match operator.ground.default_referrals {
         [] => larix_proto::LdapResult::new(ResultCode::NO_SUCH_OBJECT),
-        referrals => refer(referrals.to_vec(), String::new()),
+        referrals => operator.default_referral(referrals),
     }
 }
 

@@ -1,6 +1,6 @@
 //! The operational attributes that every change keeps (RFC 4512 section 3.4, RFC 4530).
 
-use larix_schema::{AttributeDescription, AttributeTypeId, NormalDn};
+use larix_schema::{AttributeDescription, AttributeTypeId};
 use uuid::Uuid;
 
 use super::known::KnownSchema;
@@ -20,8 +20,9 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    pub fn new(csn: Csn, requester: Option<&NormalDn>) -> Self {
-        let name = requester.filter(|dn| !dn.is_root()).map_or(ANONYMOUS, |dn| dn.as_str());
+    /// `requester`: the DN as it is shown; empty for nobody.
+    pub fn new(csn: Csn, requester: &str) -> Self {
+        let name = if requester.is_empty() { ANONYMOUS } else { requester };
         Self { csn, name: name.to_owned() }
     }
 }

@@ -21,6 +21,7 @@ use crate::database::{DatabaseSettings, View};
 use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, EntryReader, EntryView};
 use crate::fault::Fault;
+use crate::search::referral;
 use crate::log::{self, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use crate::tables::{META, meta};
 use crate::time::{RandomSource, Timestamp};
@@ -52,6 +53,8 @@ pub(crate) struct Counters {
 #[derive(Copy, Clone, Debug)]
 pub(crate) struct Envelope<'a> {
     pub(crate) subject: &'a Subject,
+    /// The target's DN as the request had it.
+    pub(crate) target: &'a str,
     pub(crate) controls: &'a RequestControls,
     pub(crate) origin: Origin,
     pub(crate) now: Timestamp,
@@ -68,6 +71,8 @@ pub(crate) struct Done {
 pub(crate) struct Operator<'a, V: Snapshot> {
     pub(crate) ground: &'a Ground<'a>,
     pub(crate) view: View<'a, V>,
+    /// Under which the names of this view are cached.
+    pub(crate) instance: u64,
     pub(crate) catalog: &'a mut CatalogEdit,
     pub(crate) counters: &'a mut Counters,
     pub(crate) envelope: Envelope<'a>,
@@ -120,39 +125,44 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         let resolved = self.resolve(dn)?;
         match resolved.id {
             Some(id) => Ok(self.hold(id)?),
-            None => Err(self.missing(&resolved, dn)?.into()),
+            None => Err(self.missing(&resolved)?.into()),
         }
     }
 
     /// What is answered for a DN that has no entry.
-    pub(crate) fn missing(&self, resolved: &Resolved, dn: &NormalDn) -> Result<LdapResult, Fault> {
+    pub(crate) fn missing(&self, resolved: &Resolved) -> Result<LdapResult, Fault> {
         if resolved.nearest == EntryId::ROOT {
             return Ok(match self.ground.default_referrals {
                 [] => LdapResult::new(ResultCode::NO_SUCH_OBJECT),
-                referrals => refer(referrals.to_vec(), String::new()),
+                referrals => self.default_referral(referrals),
             });
         }
         let nearest = self.hold(resolved.nearest)?;
         let view = nearest.view()?;
         if view.flags().has(RecordFlags::REFERRAL) {
-            return self.referral(&nearest, dn);
+            return self.referral(&nearest);
         }
         Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(self.view.dn(&view)?))
     }
 
+    /// Where entries are that nothing here is a superior of.
+    pub(crate) fn default_referral(&self, referrals: &[String]) -> LdapResult {
+        let target = Some(self.envelope.target);
+        refer(referral::rewrite(self.ground.schema, referrals, None, target, None), String::new())
+    }
+
     /// The answer that a referral entry gives to requests at or below it.
-    pub(crate) fn referral(&self, held: &Held<'_>, target: &NormalDn) -> Result<LdapResult, Fault> {
-        let view = held.view()?;
-        let dn = self.view.dn(&view)?;
-        let reader = self.reader(held)?;
-        let urls = super::referral::urls(self.ground, &reader, &dn, target)?;
-        Ok(refer(urls, dn))
+    pub(crate) fn referral(&self, held: &Held<'_>) -> Result<LdapResult, Fault> {
+        let dn = self.view.dn(&held.view()?)?;
+        let urls = referral::urls(&self.reader(held)?)?;
+        let target = Some(self.envelope.target);
+        Ok(refer(referral::rewrite(self.ground.schema, &urls, Some(&dn), target, None), dn))
     }
 
     /// Refuses a change of a referral entry unless it is managed as an entry.
-    pub(crate) fn check_referral(&self, held: &Held<'_>, target: &NormalDn) -> Result<(), Failure> {
+    pub(crate) fn check_referral(&self, held: &Held<'_>) -> Result<(), Failure> {
         if held.view()?.flags().has(RecordFlags::REFERRAL) && !self.envelope.controls.manage_dsa_it {
-            return Err(self.referral(held, target)?.into());
+            return Err(self.referral(held)?.into());
         }
         Ok(())
     }

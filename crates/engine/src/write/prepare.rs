@@ -4,7 +4,6 @@
 use larix_proto::{Dn, LdapResult, ModifyOperation, ResultCode};
 use larix_schema::{AttributeDescription, AttributeType, NormalDn, NormalRdn, Schema};
 
-use super::known::KnownSchema;
 use super::request::{AttributeValues, Modification, WriteOperation};
 use super::values;
 use crate::entry::{Entry, EntryAttribute};
@@ -91,14 +90,13 @@ pub(crate) fn refuse(code: ResultCode, text: impl Into<String>) -> LdapResult {
 /// attributeOrValueExists, and what the root DSE and the subschema subentry (`subschema`) answer to changes.
 pub fn prepare(
     schema: &Schema,
-    known: &KnownSchema,
     operation: WriteOperation,
     subschema: &NormalDn,
     latitude: Latitude,
 ) -> Result<Prepared, LdapResult> {
     match operation {
         WriteOperation::Add { entry, attributes } => {
-            prepare_add(schema, known, &entry, attributes, subschema, latitude)
+            prepare_add(schema, &entry, attributes, subschema, latitude)
         }
         WriteOperation::Modify { object, changes } => prepare_modify(schema, &object, changes, subschema, latitude),
         WriteOperation::Delete { entry } => {
@@ -126,7 +124,6 @@ fn parse_dn(schema: &Schema, text: &str, fault: &str) -> Result<(NormalDn, Strin
 
 fn prepare_add(
     schema: &Schema,
-    known: &KnownSchema,
     dn: &str,
     attributes: Vec<AttributeValues>,
     subschema: &NormalDn,

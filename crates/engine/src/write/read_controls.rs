@@ -1,6 +1,9 @@
 //! Controls that look at the entry: assertion (RFC 4528), pre-read and post-read (RFC 4527).
 
-use larix_proto::{ControlBuf, LdapResult, ResultCode, oid};
+use std::sync::Arc;
+
+use larix_proto::ber::{DecodeError, Reader};
+use larix_proto::{ControlBuf, LdapResult, MessageId, ResultCode, oid};
 use larix_schema::{AttributeDescription, Match, NormalDn, Schema};
 use larix_store::{Overlay, Snapshot};
 
@@ -12,7 +15,11 @@ use crate::controls::ReadAttributes;
 use crate::database::View;
 use crate::entry::{Entry, EntryId, EntrySource};
 use crate::fault::Fault;
+use crate::search::answer::Answer;
+use crate::search::entry::{Gate, Seen};
 use crate::search::filter::{Filter, FilterContext};
+use crate::search::selection::Selection;
+use crate::tree::Names;
 
 /// Evaluates an assertion with the requester's own privilege to search.
 struct Asserted<'a, 'b, V: Snapshot> {
@@ -75,8 +82,9 @@ impl<V: Snapshot> Operator<'_, V> {
 
     pub(crate) fn pre_read(&mut self, held: &Held<'_>) -> Result<(), Failure> {
         let Some(wanted) = &self.envelope.controls.pre_read else { return Ok(()) };
-        let entry = self.encoded(&self.view, held.id, wanted)?;
-        self.controls.push(ControlBuf { oid: oid::PRE_READ.into(), critical: false, value: Some(entry) });
+        if let Some(entry) = self.encoded(&self.view, held.id, wanted)? {
+            self.controls.push(ControlBuf { oid: oid::PRE_READ.into(), critical: false, value: Some(entry) });
+        }
         Ok(())
     }
 
@@ -84,9 +92,47 @@ impl<V: Snapshot> Operator<'_, V> {
     pub(crate) fn post_read(&mut self, id: EntryId) -> Result<(), Failure> {
         let Some(wanted) = &self.envelope.controls.post_read else { return Ok(()) };
         let changed = Overlay::new(self.view.snapshot, &self.set);
-        let view = self.view.on(&changed, std::sync::Arc::clone(self.catalog.catalog()))?;
-        let entry = self.encoded(&view, id, wanted)?;
-        self.controls.push(ControlBuf { oid: oid::POST_READ.into(), critical: false, value: Some(entry) });
+        let view = View {
+            names: Names::new(&changed, self.instance)?,
+            snapshot: &changed,
+            schema: Arc::clone(&self.view.schema),
+            catalog: Arc::clone(self.catalog.catalog()),
+            settings: Arc::clone(&self.view.settings),
+        };
+        if let Some(entry) = self.encoded(&view, id, wanted)? {
+            self.controls.push(ControlBuf { oid: oid::POST_READ.into(), critical: false, value: Some(entry) });
+        }
         Ok(())
+    }
+
+    /// The entry as a SearchResultEntry, as far as the requester may read it.
+    fn encoded<N: Snapshot>(
+        &self,
+        view: &View<'_, N>,
+        id: EntryId,
+        wanted: &ReadAttributes,
+    ) -> Result<Option<Vec<u8>>, Fault> {
+        let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
+        let gate = Gate::new(self.ground.policy, self.envelope.subject);
+        let seen = Seen::new(view, view.reader(id, &record)?, gate);
+        let names = wanted.attributes.iter().map(String::as_str);
+        let answer = Answer {
+            message: MessageId(0),
+            types_only: false,
+            selection: Selection::from_names(&view.schema, &view.catalog, names),
+            matched_values: None,
+        };
+        let mut message = Vec::new();
+        if !answer.append(&seen, &mut String::new(), &mut message, &[])? {
+            return Ok(None);
+        }
+        // The control's value is the bare protocolOp of the message.
+        let unwrap = || {
+            let mut reader = Reader::new(&message).sequence("LDAPMessage")?;
+            reader.integer("messageID")?;
+            reader.raw("protocolOp").map(<[u8]>::to_vec)
+        };
+        let unwrapped: Result<_, DecodeError> = unwrap();
+        Ok(unwrapped.ok())
     }
 }

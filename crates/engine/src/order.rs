@@ -1,0 +1,45 @@
+//! The order of commits that one replicated suffix has, whatever databases are glued under it.
+//!
+//! CSNs are given out and committed under one lock, so that a contextCSN never covers a change that is not committed
+//! yet. A database that is not glued has an order of its own, which nobody else waits for.
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use crate::csn::{Csn, CsnGenerator};
+use crate::time::Timestamp;
+
+/// CSNs in commit order.
+#[derive(Debug)]
+pub struct CommitOrder {
+    generator: CsnGenerator,
+    turn: Mutex<()>,
+}
+
+/// The right to give out CSNs and commit them.
+#[derive(Debug)]
+pub struct Turn<'o>(#[allow(dead_code, reason = "held for its drop")] MutexGuard<'o, ()>);
+
+impl CommitOrder {
+    pub fn new(server_id: u16) -> Self {
+        Self { generator: CsnGenerator::new(server_id), turn: Mutex::new(()) }
+    }
+
+    pub fn server_id(&self) -> u16 {
+        self.generator.server_id()
+    }
+
+    /// Waits for the writers of databases glued together with this one.
+    pub fn turn(&self) -> Turn<'_> {
+        // The lock guards no data: a writer that panicked left nothing half done.
+        Turn(self.turn.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    pub fn next_csn(&self, now: Timestamp) -> Csn {
+        self.generator.next(now)
+    }
+
+    /// Learns of a CSN that is stored.
+    pub fn observe(&self, csn: &Csn) {
+        self.generator.observe(csn);
+    }
+}

@@ -1,0 +1,376 @@
+//! The writer of a database: one thread that takes all changes that wait, carries each out on a view of what came
+//! before it, commits once, and answers.
+//!
+//! **An answer means durable.** A change that fails leaves no trace and harms no other of its group. While a group is
+//! being synced the next one gathers. A storage error fails the group; after a failed sync the store refuses every
+//! commit, and so does the writer, until it is opened again.
+
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+
+use larix_proto::{LdapResult, ResultCode};
+use larix_schema::Schema;
+use larix_store::{Durability, Overlay, Snapshot, Store, Transaction, WriteSet};
+
+use super::failure::{Failure, commit_failed};
+use super::known::KnownSchema;
+use super::operational::Stamp;
+use super::operator::{Counters, Done, Envelope, Ground, Operator};
+use super::prepare::Prepared;
+use super::queue::{Queue, QueueError};
+use super::request::{Completion, Origin, WriteOutcome};
+use super::{add, delete, modify, modify_dn};
+use crate::access::{AccessPolicy, Subject};
+use crate::catalog::CatalogEdit;
+use crate::controls::RequestControls;
+use crate::database::{Database, DatabaseSettings, View};
+use crate::fault::Fault;
+use crate::log;
+use crate::order::CommitOrder;
+use crate::tables::{META, meta};
+use crate::time::{Clock, RandomSource};
+use crate::tree::{self, Names};
+
+/// Changes that wait for the writer; more are answered busy.
+pub const QUEUE_LIMIT: usize = 65_536;
+/// Changes committed together.
+pub const GROUP_LIMIT: usize = 4_096;
+/// Bytes of changed records and postings committed together, about. A single change may be larger.
+pub const GROUP_BYTES: usize = 64 << 20;
+
+const _: () = assert!(GROUP_LIMIT <= QUEUE_LIMIT);
+
+/// A change that is ready for the writer.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) operation: Prepared,
+    /// The DN of the target as the request had it.
+    pub(crate) target: String,
+    pub(crate) subject: Arc<Subject>,
+    pub(crate) controls: RequestControls,
+    pub(crate) origin: Origin,
+}
+
+/// Changes that happen together or not at all, and whom to tell.
+pub(crate) struct Job {
+    pub(crate) tasks: Vec<Task>,
+    pub(crate) done: Completion,
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Job").field("tasks", &self.tasks).finish_non_exhaustive()
+    }
+}
+
+/// What a writer takes from around it.
+#[derive(Clone, Debug)]
+pub struct WriterEnvironment {
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn RandomSource>,
+    /// Shared by databases glued under one suffix.
+    pub order: Arc<CommitOrder>,
+    pub default_referrals: Arc<[String]>,
+    pub auxiliary_needs_rule: bool,
+}
+
+/// A handle of the writer's thread. Dropping it lets the changes that wait be carried out, then ends the thread.
+#[derive(Debug)]
+pub struct Writer {
+    queue: Arc<Queue<Job>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    /// Starts the writer's thread.
+    ///
+    /// # Errors
+    /// A store that cannot be read, or no thread to be had.
+    pub fn start<S: Store>(
+        database: Arc<Database<S>>,
+        environment: WriterEnvironment,
+    ) -> Result<Self, WriterStartError> {
+        let core = Core::new(database, environment)?;
+        let queue = Arc::new(Queue::new(QUEUE_LIMIT));
+        let jobs = Arc::clone(&queue);
+        let thread = thread::Builder::new()
+            .name("writer".to_owned())
+            .spawn(move || core.run(&jobs))
+            .map_err(WriterStartError::Thread)?;
+        Ok(Self { queue, thread: Some(thread) })
+    }
+
+    pub(crate) fn submit(&self, job: Job) {
+        if let Err((error, job)) = self.queue.push(job) {
+            let result = match error {
+                QueueError::Full => LdapResult::with(ResultCode::BUSY, "too many changes are waiting"),
+                QueueError::Closed => LdapResult::with(ResultCode::UNAVAILABLE, "the server is shutting down"),
+            };
+            (job.done)(result.into());
+        }
+    }
+
+    /// Changes that wait.
+    pub fn waiting(&self) -> usize {
+        self.queue.len()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue.close();
+        if let Some(thread) = self.thread.take() {
+            // A completion may own the last handle: a thread cannot wait for itself. A panic was reported already.
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join();
+            }
+        }
+    }
+}
+
+/// Why a writer could not start.
+#[derive(Debug)]
+pub enum WriterStartError {
+    Fault(Fault),
+    Thread(std::io::Error),
+}
+
+impl std::fmt::Display for WriterStartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fault(fault) => fault.fmt(f),
+            Self::Thread(error) => write!(f, "no thread for the writer: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for WriterStartError {}
+
+impl From<Fault> for WriterStartError {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// What the thread owns.
+#[derive(Debug)]
+struct Core<S> {
+    database: Arc<Database<S>>,
+    environment: WriterEnvironment,
+    counters: Counters,
+}
+
+impl<S: Store> Core<S> {
+    fn new(database: Arc<Database<S>>, environment: WriterEnvironment) -> Result<Self, WriterStartError> {
+        let snapshot = database.store().snapshot().map_err(Fault::from)?;
+        let counters = read_counters(&snapshot, environment.order.server_id())?;
+        for csn in log::context_csns(&snapshot)? {
+            environment.order.observe(&csn);
+        }
+        drop(snapshot);
+        Ok(Self { database, environment, counters })
+    }
+
+    fn run(mut self, jobs: &Queue<Job>) {
+        while let Some(first) = jobs.wait() {
+            self.group(first, jobs);
+        }
+    }
+
+    /// Carries out `first` and what waits behind it, commits, and answers.
+    fn group(&mut self, first: Job, jobs: &Queue<Job>) {
+        let mut answers: Vec<(Completion, WriteOutcome)> = Vec::new();
+        let order = Arc::clone(&self.environment.order);
+        let turn = order.turn();
+        let committed = self.gather(first, jobs, &mut answers);
+        drop(turn);
+        if let Err(result) = &committed {
+            // Names that the failed changes gave to entries must not survive in this thread's cache.
+            tree::forget(self.environment.instance);
+            for (_, outcome) in &mut answers {
+                if outcome.result.is_success() {
+                    *outcome = result.clone().into();
+                }
+            }
+        }
+        for (done, outcome) in answers {
+            done(outcome);
+        }
+    }
+
+    fn gather(
+        &mut self,
+        first: Job,
+        jobs: &Queue<Job>,
+        answers: &mut Vec<(Completion, WriteOutcome)>,
+    ) -> Result<(), LdapResult> {
+        let database = Arc::clone(&self.database);
+        let transaction = match database.store().transaction() {
+            Ok(transaction) => transaction,
+            Err(error) => {
+                let result = commit_failed(&error);
+                answers.push((first.done, WriteOutcome::from(result.clone())));
+                return Err(result);
+            }
+        };
+        let mut group = Group::new(self, &database)?;
+        let mut next = Some(first);
+        while let Some(job) = next {
+            let (outcome, fault) = group.carry_out(&transaction, &job.tasks);
+            answers.push((job.done, outcome));
+            if let Some(fault) = fault {
+                return Err(Failure::Storage(fault).into_result());
+            }
+            let full = answers.len() >= GROUP_LIMIT || group.set.byte_len() >= GROUP_BYTES;
+            next = if full { None } else { jobs.try_next() };
+        }
+        let counters = group.counters.clone();
+        let result = group.commit(transaction);
+        self.counters = Counters { csn: None, ..counters };
+        result
+    }
+}
+
+fn read_counters<V: Snapshot>(snapshot: &V, server_id: u16) -> Result<Counters, Fault> {
+    let last_entry_id = match snapshot.get(META, meta::LAST_ENTRY_ID)? {
+        None => 0,
+        Some(bytes) => {
+            let damaged = Fault::Damaged { what: "the last entry id" };
+            u64::from_be_bytes(bytes.as_ref().try_into().map_err(|_| damaged)?)
+        }
+    };
+    Ok(Counters { last_entry_id, last_log_sequence: log::last_sequence(snapshot, server_id)?, csn: None })
+}
+
+/// A group while it gathers.
+struct Group<'a, S> {
+    database: &'a Database<S>,
+    environment: &'a WriterEnvironment,
+    schema: Arc<Schema>,
+    settings: Arc<DatabaseSettings>,
+    policy: Arc<AccessPolicy>,
+    known: Arc<KnownSchema>,
+    catalog: CatalogEdit,
+    counters: Counters,
+    set: WriteSet,
+}
+
+impl<'a, S: Store> Group<'a, S> {
+    fn new(core: &'a Core<S>, database: &'a Database<S>) -> Result<Self, LdapResult> {
+        let schema = database.schema();
+        let known = database.known_schema();
+        Ok(Self {
+            database,
+            environment: &core.environment,
+            schema,
+            settings: database.settings(),
+            policy: database.policy(),
+            known,
+            catalog: CatalogEdit::new(database.catalog()),
+            counters: core.counters.clone(),
+            set: WriteSet::new(),
+        })
+    }
+
+    /// Carries out changes that belong together. What they write is in the group's set afterwards, or nothing is.
+    fn carry_out<T: Snapshot>(&mut self, transaction: &T, tasks: &[Task]) -> (WriteOutcome, Option<Fault>) {
+        let mut unit = WriteSet::new();
+        let mut outcome = WriteOutcome::from(LdapResult::success());
+        let csn_before = self.counters.csn;
+        for task in tasks {
+            match self.one(transaction, &unit, task) {
+                Ok(done) => {
+                    unit.merge(done.set);
+                    outcome.controls.extend(done.controls);
+                }
+                Err(failure) => {
+                    tree::forget(self.environment.instance);
+                    self.counters.csn = csn_before;
+                    return match failure {
+                        Failure::Refused(result) => (WriteOutcome { result, ..outcome }, None),
+                        Failure::Storage(fault) => {
+                            let text = format!("internal error: {fault}");
+                            (LdapResult::with(ResultCode::OTHER, text).into(), Some(fault))
+                        }
+                    };
+                }
+            }
+        }
+        if tasks.iter().any(|task| task.controls.no_op) {
+            tree::forget(self.environment.instance);
+            self.counters.csn = csn_before;
+            return (WriteOutcome { result: LdapResult::new(ResultCode::NO_OPERATION), ..outcome }, None);
+        }
+        self.set.merge(unit);
+        (outcome, None)
+    }
+
+    fn one<T: Snapshot>(&mut self, transaction: &T, unit: &WriteSet, task: &Task) -> Result<Done, Failure> {
+        let ground = Ground {
+            schema: &self.schema,
+            known: &self.known,
+            settings: &self.settings,
+            policy: &self.policy,
+            random: &*self.environment.random,
+            default_referrals: &self.environment.default_referrals,
+            auxiliary_needs_rule: self.environment.auxiliary_needs_rule,
+        };
+        let now = self.environment.clock.now();
+        let csn = self.environment.order.next_csn(now);
+        let before = Overlay::new(transaction, &self.set);
+        let view = Overlay::new(&before, unit);
+        let envelope = Envelope {
+            subject: &task.subject,
+            target: &task.target,
+            controls: &task.controls,
+            origin: task.origin,
+            now,
+        };
+        let mut operator = Operator {
+            ground: &ground,
+            view: View {
+                names: Names::new(&view, self.environment.instance)?,
+                snapshot: &view,
+                schema: Arc::clone(&self.schema),
+                catalog: Arc::clone(self.catalog.catalog()),
+                settings: Arc::clone(&self.settings),
+            },
+            instance: self.environment.instance,
+            catalog: &mut self.catalog,
+            counters: &mut self.counters,
+            envelope,
+            stamp: Stamp::new(csn, task.subject.shown_dn()),
+            set: WriteSet::new(),
+            controls: Vec::new(),
+        };
+        match &task.operation {
+            Prepared::Add { dn, entry, mods } => add::add(&mut operator, dn, entry.clone(), mods)?,
+            Prepared::Modify { dn, mods } => modify::modify(&mut operator, dn, mods)?,
+            Prepared::Delete { dn } => delete::delete(&mut operator, dn)?,
+            Prepared::ModifyDn(rename) => modify_dn::modify_dn(&mut operator, rename)?,
+        }
+        let done = operator.finish();
+        self.counters.csn = Some(csn);
+        Ok(done)
+    }
+
+    /// Commits what the group wrote, if anything.
+    fn commit<T: Transaction>(mut self, transaction: T) -> Result<(), LdapResult> {
+        if self.set.is_empty() {
+            return Ok(());
+        }
+        if let Some(csn) = &self.counters.csn {
+            log::put_context_csn(&mut self.set, csn);
+        }
+        self.catalog.write_new(&mut self.set);
+        // Readers that see the commit must know every attribute number in it.
+        self.database.publish_catalog(Arc::clone(self.catalog.catalog()));
+        let durability =
+            if self.settings.durability_relaxed { Durability::NoMetaSync } else { Durability::Sync };
+        transaction.commit(&self.set, durability).map_err(|error| commit_failed(&error))?;
+        if let Some(catalog) = self.catalog.committed() {
+            self.database.publish_catalog(catalog);
+        }
+        Ok(())
+    }
+}
