@@ -8,12 +8,15 @@ pub mod database;
 pub mod entry;
 pub mod fault;
 pub mod index;
+pub mod log;
+pub mod order;
 pub mod password;
 pub mod plan;
 pub mod search;
 pub mod tables;
 pub mod time;
 pub mod tree;
+pub mod write;
 
 pub use catalog::{Catalog, CatalogEdit};
 pub use database::{Database, DatabaseSettings, Limits, Suffix, View};
