@@ -8,6 +8,7 @@ use arc_swap::ArcSwap;
 use larix_schema::{NormalDn, Schema};
 use larix_store::{CommitError, Durability, ReadError, Snapshot, Store, Transaction, WriteSet};
 
+use crate::access::AccessPolicy;
 use crate::catalog::{Catalog, CatalogError};
 use crate::entry::{EntryId, EntryReader, EntryView};
 use crate::fault::Fault;
@@ -43,8 +44,23 @@ pub struct DatabaseSettings {
     pub max_deref_depth: u32,
     /// Where writes are referred to when this is a replica.
     pub update_referrals: Vec<String>,
+    /// Whether changes keep the operational attributes (`lastmod`); without it an entry has structuralObjectClass alone.
     pub last_modified: bool,
+    /// Commits do not sync the store's root (`dbnosync`).
     pub durability_relaxed: bool,
+    /// Whether changes are written to the change log.
+    pub log: bool,
+    /// Whether an add needs access to each attribute (`add_content_acl`).
+    pub add_content_acl: bool,
+    /// The rules of the database and of the frontend; `None`: everybody may read, nobody but the root may write.
+    pub policy: Option<Arc<AccessPolicy>>,
+}
+
+impl DatabaseSettings {
+    fn policy_or_open(&self, schema: &Arc<Schema>) -> Arc<AccessPolicy> {
+        let open = || Arc::new(AccessPolicy::open(Arc::clone(schema), self.root_dn.clone()));
+        self.policy.clone().unwrap_or_else(open)
+    }
 }
 
 /// Limits of one search, under OpenLDAP's names (`limits`, `sizelimit`, `timelimit`); `None` is no limit.
@@ -169,12 +185,18 @@ pub struct Database<S> {
     schema: ArcSwap<Schema>,
     catalog: ArcSwap<Catalog>,
     settings: ArcSwap<DatabaseSettings>,
+    policy: ArcSwap<AccessPolicy>,
     cookie_secret: [u8; COOKIE_SECRET_LENGTH],
 }
 
 pub const COOKIE_SECRET_LENGTH: usize = 32;
 
 static INSTANCES: AtomicU64 = AtomicU64::new(1);
+
+/// A number that no other database, nor other user of its caches, has in this process.
+pub(crate) fn next_instance() -> u64 {
+    INSTANCES.fetch_add(1, Ordering::Relaxed)
+}
 
 impl<S: Store> Database<S> {
     /// Opens the database on a store with [`crate::tables::TABLES`]; an empty store is initialised.
@@ -196,8 +218,9 @@ impl<S: Store> Database<S> {
             prepare(&store, &schema, &settings, random)?
         };
         Ok(Self {
+            policy: ArcSwap::new(settings.policy_or_open(&schema)),
             store,
-            instance: INSTANCES.fetch_add(1, Ordering::Relaxed),
+            instance: next_instance(),
             schema: ArcSwap::new(schema),
             catalog: ArcSwap::from_pointee(catalog),
             settings: ArcSwap::from_pointee(settings),
@@ -242,8 +265,14 @@ impl<S: Store> Database<S> {
         self.catalog.store(Arc::new(catalog));
     }
 
+    /// Who may do what.
+    pub fn policy(&self) -> Arc<AccessPolicy> {
+        self.policy.load_full()
+    }
+
     /// Publishes other settings. The writer must not be in the middle of a group.
     pub fn publish_settings(&self, settings: DatabaseSettings) {
+        self.policy.store(settings.policy_or_open(&self.schema()));
         let catalog = self.catalog().rebound(&self.schema(), settings.index.clone());
         self.settings.store(Arc::new(settings));
         self.catalog.store(Arc::new(catalog));

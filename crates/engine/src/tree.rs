@@ -202,6 +202,13 @@ thread_local! {
     static CACHES: RefCell<HashMap<u64, Cache>> = RefCell::default();
 }
 
+/// Forgets what this thread remembers of a database: after changes that it saw were not committed.
+pub fn forget(database: u64) {
+    CACHES.with_borrow_mut(|caches| {
+        caches.remove(&database);
+    });
+}
+
 impl<'s, S: Snapshot> Names<'s, S> {
     /// `database` tells databases of this process apart.
     pub fn new(snapshot: &'s S, database: u64) -> Result<Self, Fault> {

@@ -1,9 +1,30 @@
+//! Changes: from a request to a commit.
+//!
+//! A request is [prepared](prepare) on the caller's thread (names resolved, values checked), then waits in the queue of
+//! its database's [writer], which carries it out on a view of everything before it: [`add`], [`modify`], [`delete`],
+//! [`modify_dn`].
+
+mod add;
+mod authority;
 pub mod change;
+mod delete;
 mod failure;
 pub mod known;
+mod modify;
+mod modify_dn;
 pub mod operational;
+mod operator;
 pub mod prepare;
 mod queue;
+mod read_controls;
+mod request;
 pub mod schema_check;
 mod values;
-pub mod request;
+pub mod writer;
+
+pub use failure::Failure;
+pub use known::KnownSchema;
+pub use request::{
+    AttributeValues, Completion, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,
+};
+pub use writer::{Writer, WriterEnvironment, WriterStartError};

@@ -85,7 +85,7 @@ pub(crate) fn store_at<V: Snapshot>(
     let old = held.view()?;
     let (schema, snapshot) = (operator.schema(), operator.snapshot());
     encode::store(&mut operator.set, snapshot, schema, operator.catalog, place, Some(&old), entry)?;
-    let reader = operator.view.reader_of(old);
+    let reader = operator.reader(held)?;
     let changes = keys::changes(schema, operator.catalog.catalog(), Some(&reader), Some(entry))?;
     changes.apply(&mut operator.set, held.id);
     Ok(())

@@ -283,7 +283,7 @@ fn first_duplicate(keys: &[Vec<u8>]) -> Option<usize> {
     if keys.len() < 2 {
         return None;
     }
-    let mut seen = hashbrown::HashMap::with_capacity(keys.len());
+    let mut seen = foldhash::HashMap::default();
     let repeated = keys.iter().enumerate().filter_map(|(position, key)| seen.insert(key, position));
     repeated.min()
 }
@@ -368,8 +368,9 @@ fn prepare_modify_dn(
     } else {
         let invalid = || refuse(ResultCode::INVALID_DN_SYNTAX, "invalid new RDN");
         let parsed = Dn::parse(&new_rdn).map_err(|_| invalid())?;
-        let rdn = parsed.rdns().next().ok_or_else(invalid)?;
-        let new_normal_rdn = schema.normalize_rdn(&rdn).map_err(|_| invalid())?;
+        let rdn = parsed.rdns().first().ok_or_else(invalid)?;
+        let new_normal_rdn = schema.normalize_rdn(rdn).map_err(|_| invalid())?;
+        drop(parsed);
         let rename = PreparedModifyDn {
             dn,
             new_rdn,
@@ -416,8 +417,9 @@ impl PreparedModifyDn {
 fn naming_changes(schema: &Schema, dn: &str, kind: ChangeKind) -> Result<Vec<Change>, LdapResult> {
     let invalid = || refuse(ResultCode::INVALID_DN_SYNTAX, "unknown type(s)/value(s) used in RDN");
     let parsed = Dn::parse(dn).map_err(|_| invalid())?;
-    let Some(rdn) = parsed.rdns().next() else { return Ok(Vec::new()) };
+    let Some(rdn) = parsed.rdns().first() else { return Ok(Vec::new()) };
     rdn.avas()
+        .iter()
         .map(|ava| {
             let description = schema
                 .describe(ava.attribute)
@@ -427,7 +429,7 @@ fn naming_changes(schema: &Schema, dn: &str, kind: ChangeKind) -> Result<Vec<Cha
                 let text = "naming attribute has no equality matching rule";
                 return Err(refuse(ResultCode::NAMING_VIOLATION, text));
             }
-            let values = vec![ava.value.into_owned()];
+            let values = vec![ava.value.to_vec()];
             let keys = equality_keys(schema, attribute_type, ava.attribute, &values)?;
             Ok(Change { kind, description, values, keys, standing: Standing::User })
         })

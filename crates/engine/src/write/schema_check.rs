@@ -9,9 +9,13 @@ use larix_schema::{
     AttributeDescription, AttributeType, AttributeTypeId, ClassKind, ContentRule, ObjectClass, ObjectClassId, Schema,
 };
 
+use super::change::{LargeSets, large_contains};
+use super::failure::Failure;
 use super::known::{KnownSchema, Place};
 use super::values;
+use crate::entry::values::member_key_of_normal;
 use crate::entry::{Entry, EntryAttribute};
+use crate::fault::Fault;
 
 /// How strictly, and for which operation.
 #[derive(Copy, Clone, Debug, Default)]
@@ -24,9 +28,6 @@ pub struct CheckMode {
     pub auxiliary_needs_rule: bool,
 }
 
-/// Whether a value is in a large set that stays in the store: description and equality key -> there.
-pub type LargeMember<'a> = &'a dyn Fn(&AttributeDescription, &[u8]) -> bool;
-
 /// Checks `entry` and completes it: on an add `structuralObjectClass` is set and naming values that are missing are
 /// added; under relax a changed structural class is recorded.
 ///
@@ -38,8 +39,8 @@ pub fn check_entry(
     known: &KnownSchema,
     entry: &mut Entry,
     mode: CheckMode,
-    large_member: LargeMember<'_>,
-) -> Result<(), LdapResult> {
+    sets: &dyn LargeSets,
+) -> Result<(), Failure> {
     let classes = class_facts(schema, known, entry);
     check_attributes(schema, known, entry, &classes)?;
     let class_values = entry.values(known.object_class).to_vec();
@@ -47,7 +48,7 @@ pub fn check_entry(
     let structural = settle_structural_class(schema, known, entry, &checked, mode)?;
     record_structural_class(schema, known, entry, structural);
     if known.classes.glue != Some(structural.id) {
-        check_naming(schema, entry, mode, large_member)?;
+        check_naming(schema, entry, mode, sets)?;
     }
     let rule = schema.content_rule(structural.id);
     if let Some(rule) = rule {
@@ -57,7 +58,7 @@ pub fn check_entry(
     if check.run()? {
         return Ok(());
     }
-    check.attributes_allowed()
+    Ok(check.attributes_allowed()?)
 }
 
 fn violation(code: ResultCode, text: String) -> LdapResult {
@@ -238,32 +239,34 @@ fn check_naming(
     schema: &Schema,
     entry: &mut Entry,
     mode: CheckMode,
-    large_member: LargeMember<'_>,
-) -> Result<(), LdapResult> {
+    sets: &dyn LargeSets,
+) -> Result<(), Failure> {
     let dn = entry.dn.clone();
     let unrecognized = || {
         violation(ResultCode::INVALID_DN_SYNTAX, "unrecognized attribute type(s) in RDN".to_owned())
     };
     let dn = Dn::parse(&dn).map_err(|_| unrecognized())?;
-    let Some(rdn) = dn.rdns().next() else { return Ok(()) };
+    let Some(rdn) = dn.rdns().first() else { return Ok(()) };
     for ava in rdn.avas() {
         let naming = |text: String| violation(ResultCode::NAMING_VIOLATION, text);
         if ava.hex {
             let text = format!("value of naming attribute '{}' in unsupported BER form", ava.attribute);
-            return Err(naming(text));
+            return Err(naming(text).into());
         }
         let description = schema.describe(ava.attribute).map_err(|error| {
             violation(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, format!("{error} (in RDN)"))
         })?;
         let kind = schema.attribute(description.attribute);
         if let Some(fault) = unfit_for_naming(kind, mode) {
-            return Err(naming(format!("naming attribute '{}' {fault}", ava.attribute)));
+            return Err(naming(format!("naming attribute '{}' {fault}", ava.attribute)).into());
         }
         let Ok(key) = values::key(schema, kind, &ava.value) else {
-            return Err(naming(format!("value of naming attribute '{}' is invalid", ava.attribute)));
+            return Err(naming(format!("value of naming attribute '{}' is invalid", ava.attribute)).into());
         };
         let existing = entry.attribute(&description);
-        if existing.is_some_and(|a| contains(schema, a, &key, large_member)) {
+        if let Some(attribute) = existing
+            && contains(schema, attribute, &key, sets)?
+        {
             continue;
         }
         let missing_value = match existing {
@@ -275,9 +278,9 @@ fn check_naming(
             _ => None,
         };
         if let Some(text) = missing_value {
-            return Err(naming(text.replace("{}", ava.attribute)));
+            return Err(naming(text.replace("{}", ava.attribute)).into());
         }
-        entry.attribute_or_insert(&description).values.push(ava.value.into_owned());
+        entry.attribute_or_insert(&description).values.push(ava.value.to_vec());
     }
     Ok(())
 }
@@ -297,13 +300,17 @@ fn unfit_for_naming(kind: &AttributeType, mode: CheckMode) -> Option<&'static st
     }
 }
 
-fn contains(schema: &Schema, attribute: &EntryAttribute, key: &[u8], large_member: LargeMember<'_>) -> bool {
-    let kind = schema.attribute(attribute.description.attribute);
+fn contains(
+    schema: &Schema,
+    attribute: &EntryAttribute,
+    key: &[u8],
+    sets: &dyn LargeSets,
+) -> Result<bool, Fault> {
     if let Some(large) = &attribute.large {
-        return large.added.contains_key(key)
-            || (!large.removed.contains(key) && large_member(&attribute.description, key));
+        return large_contains(sets, &attribute.description, large, &member_key_of_normal(key));
     }
-    attribute.values.iter().any(|value| values::key(schema, kind, value).is_ok_and(|k| k == key))
+    let kind = schema.attribute(attribute.description.attribute);
+    Ok(attribute.values.iter().any(|value| values::key(schema, kind, value).is_ok_and(|k| k == key)))
 }
 
 fn has_type(entry: &Entry, attribute: AttributeTypeId) -> bool {

@@ -13,7 +13,7 @@ use larix_schema::Schema;
 use larix_store::{Durability, Overlay, Snapshot, Store, Transaction, WriteSet};
 
 use super::failure::{Failure, commit_failed};
-use super::known::KnownSchema;
+use super::known::{KnownSchema, MissingElement};
 use super::operational::Stamp;
 use super::operator::{Counters, Done, Envelope, Ground, Operator};
 use super::prepare::Prepared;
@@ -23,7 +23,7 @@ use super::{add, delete, modify, modify_dn};
 use crate::access::{AccessPolicy, Subject};
 use crate::catalog::CatalogEdit;
 use crate::controls::RequestControls;
-use crate::database::{Database, DatabaseSettings, View};
+use crate::database::{Database, DatabaseSettings, View, next_instance};
 use crate::fault::Fault;
 use crate::log;
 use crate::order::CommitOrder;
@@ -73,6 +73,9 @@ pub struct WriterEnvironment {
     pub default_referrals: Arc<[String]>,
     pub auxiliary_needs_rule: bool,
 }
+
+/// What the rules and names of a schema are, looked up once.
+type KnownOf = (Arc<Schema>, Arc<KnownSchema>);
 
 /// A handle of the writer's thread. Dropping it lets the changes that wait be carried out, then ends the thread.
 #[derive(Debug)]
@@ -132,6 +135,7 @@ impl Drop for Writer {
 #[derive(Debug)]
 pub enum WriterStartError {
     Fault(Fault),
+    Schema(MissingElement),
     Thread(std::io::Error),
 }
 
@@ -139,6 +143,7 @@ impl std::fmt::Display for WriterStartError {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Fault(fault) => fault.fmt(f),
+            Self::Schema(missing) => missing.fmt(f),
             Self::Thread(error) => write!(f, "no thread for the writer: {error}"),
         }
     }
@@ -158,6 +163,9 @@ struct Core<S> {
     database: Arc<Database<S>>,
     environment: WriterEnvironment,
     counters: Counters,
+    known: KnownOf,
+    /// Under which this thread caches names: those of changes that are not committed are nobody else's business.
+    instance: u64,
 }
 
 impl<S: Store> Core<S> {
@@ -168,7 +176,10 @@ impl<S: Store> Core<S> {
             environment.order.observe(&csn);
         }
         drop(snapshot);
-        Ok(Self { database, environment, counters })
+        let schema = database.schema();
+        let known = Arc::new(KnownSchema::of(&schema).map_err(WriterStartError::Schema)?);
+        let instance = next_instance();
+        Ok(Self { database, environment, counters, known: (schema, known), instance })
     }
 
     fn run(mut self, jobs: &Queue<Job>) {
@@ -186,7 +197,7 @@ impl<S: Store> Core<S> {
         drop(turn);
         if let Err(result) = &committed {
             // Names that the failed changes gave to entries must not survive in this thread's cache.
-            tree::forget(self.environment.instance);
+            tree::forget(self.instance);
             for (_, outcome) in &mut answers {
                 if outcome.result.is_success() {
                     *outcome = result.clone().into();
@@ -213,7 +224,12 @@ impl<S: Store> Core<S> {
                 return Err(result);
             }
         };
-        let mut group = Group::new(self, &database)?;
+        if let Err(missing) = self.renew_known() {
+            let result = LdapResult::with(ResultCode::OTHER, missing.to_string());
+            answers.push((first.done, WriteOutcome::from(result.clone())));
+            return Err(result);
+        }
+        let mut group = Group::new(self, &database);
         let mut next = Some(first);
         while let Some(job) = next {
             let (outcome, fault) = group.carry_out(&transaction, &job.tasks);
@@ -228,6 +244,17 @@ impl<S: Store> Core<S> {
         let result = group.commit(transaction);
         self.counters = Counters { csn: None, ..counters };
         result
+    }
+}
+
+impl<S: Store> Core<S> {
+    /// Follows a change of the schema.
+    fn renew_known(&mut self) -> Result<(), MissingElement> {
+        let schema = self.database.schema();
+        if !Arc::ptr_eq(&schema, &self.known.0) {
+            self.known = (Arc::clone(&schema), Arc::new(KnownSchema::of(&schema)?));
+        }
+        Ok(())
     }
 }
 
@@ -246,6 +273,7 @@ fn read_counters<V: Snapshot>(snapshot: &V, server_id: u16) -> Result<Counters, 
 struct Group<'a, S> {
     database: &'a Database<S>,
     environment: &'a WriterEnvironment,
+    instance: u64,
     schema: Arc<Schema>,
     settings: Arc<DatabaseSettings>,
     policy: Arc<AccessPolicy>,
@@ -256,20 +284,19 @@ struct Group<'a, S> {
 }
 
 impl<'a, S: Store> Group<'a, S> {
-    fn new(core: &'a Core<S>, database: &'a Database<S>) -> Result<Self, LdapResult> {
-        let schema = database.schema();
-        let known = database.known_schema();
-        Ok(Self {
+    fn new(core: &'a Core<S>, database: &'a Database<S>) -> Self {
+        Self {
             database,
             environment: &core.environment,
-            schema,
+            instance: core.instance,
+            schema: Arc::clone(&core.known.0),
+            known: Arc::clone(&core.known.1),
             settings: database.settings(),
             policy: database.policy(),
-            known,
             catalog: CatalogEdit::new(database.catalog()),
             counters: core.counters.clone(),
             set: WriteSet::new(),
-        })
+        }
     }
 
     /// Carries out changes that belong together. What they write is in the group's set afterwards, or nothing is.
@@ -284,7 +311,7 @@ impl<'a, S: Store> Group<'a, S> {
                     outcome.controls.extend(done.controls);
                 }
                 Err(failure) => {
-                    tree::forget(self.environment.instance);
+                    tree::forget(self.instance);
                     self.counters.csn = csn_before;
                     return match failure {
                         Failure::Refused(result) => (WriteOutcome { result, ..outcome }, None),
@@ -297,7 +324,7 @@ impl<'a, S: Store> Group<'a, S> {
             }
         }
         if tasks.iter().any(|task| task.controls.no_op) {
-            tree::forget(self.environment.instance);
+            tree::forget(self.instance);
             self.counters.csn = csn_before;
             return (WriteOutcome { result: LdapResult::new(ResultCode::NO_OPERATION), ..outcome }, None);
         }
@@ -329,13 +356,13 @@ impl<'a, S: Store> Group<'a, S> {
         let mut operator = Operator {
             ground: &ground,
             view: View {
-                names: Names::new(&view, self.environment.instance)?,
+                names: Names::new(&view, self.instance)?,
                 snapshot: &view,
                 schema: Arc::clone(&self.schema),
                 catalog: Arc::clone(self.catalog.catalog()),
                 settings: Arc::clone(&self.settings),
             },
-            instance: self.environment.instance,
+            instance: self.instance,
             catalog: &mut self.catalog,
             counters: &mut self.counters,
             envelope,
