@@ -5,6 +5,7 @@ pub mod catalog;
 pub mod controls;
 pub mod csn;
 pub mod database;
+pub mod directory;
 pub mod entry;
 pub mod fault;
 pub mod index;
@@ -20,5 +21,6 @@ pub mod write;
 
 pub use catalog::{Catalog, CatalogEdit};
 pub use database::{Database, DatabaseSettings, Limits, Suffix, View};
+pub use directory::{BindLookup, Directory, Frontend, Served};
 pub use entry::{AttributeNumber, Entry, EntryAttribute, EntryId, EntryReader, EntrySource, EntryView};
 pub use fault::Fault;

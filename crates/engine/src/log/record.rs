@@ -171,7 +171,12 @@ impl<'a> Reader<'a> {
                 let &[flags] = self.array::<1>()?;
                 let new_superior = if flags & 2 == 0 { None } else { Some(self.text()?) };
                 let modifications = self.list(Self::modification)?;
-                LoggedChange::ModifyDn { new_rdn, delete_old_rdn: flags & 1 != 0, new_superior, modifications }
+                LoggedChange::ModifyDn {
+                    new_rdn,
+                    delete_old_rdn: flags & 1 != 0,
+                    new_superior,
+                    modifications,
+                }
             }
             _ => return None,
         };
@@ -235,7 +240,12 @@ mod tests {
 
     fn check(change: LoggedChange) {
         let record = LogRecord {
-            csn: Csn { time: Timestamp(1_795_229_207_123_456), count: 300, server_id: 0xfff, modification: 0 },
+            csn: Csn {
+                time: Timestamp(1_795_229_207_123_456),
+                count: 300,
+                server_id: 0xfff,
+                modification: 0,
+            },
             entry_uuid: Uuid::from_u128(7),
             dn: "cn=a,dc=b".to_owned(),
             requester: "cn=anonymous".to_owned(),
@@ -255,9 +265,13 @@ mod tests {
             description: name.to_owned(),
             values: values.iter().map(|v| v.to_vec()).collect(),
         };
-        let modification = |kind| LoggedModification { kind, attribute: attribute("sn;lang-en", &[b"x", b""]) };
+        let modification =
+            |kind| LoggedModification { kind, attribute: attribute("sn;lang-en", &[b"x", b""]) };
         check(LoggedChange::Add(vec![attribute("cn", &[b"a"]), attribute("photo", &[&[0xff; 300]])]));
-        check(LoggedChange::Modify(vec![modification(LoggedKind::Increment), modification(LoggedKind::SoftAdd)]));
+        check(LoggedChange::Modify(vec![
+            modification(LoggedKind::Increment),
+            modification(LoggedKind::SoftAdd),
+        ]));
         check(LoggedChange::Delete);
         for (delete_old_rdn, new_superior) in [(true, None), (false, Some("dc=c".to_owned()))] {
             let modifications = vec![modification(LoggedKind::Delete)];

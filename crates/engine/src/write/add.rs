@@ -46,9 +46,10 @@ pub(crate) fn add<V: Snapshot>(
     check_access(operator, dn, &entry, mods)?;
     let id = store(operator, dn, &parent, &entry)?;
     operator.post_read(id)?;
-    let uuid = entry.values(ground.known.entry_uuid).first().map_or(Uuid::nil(), |value| {
-        Uuid::try_parse_ascii(value).unwrap_or_default()
-    });
+    let uuid = entry
+        .values(ground.known.entry_uuid)
+        .first()
+        .map_or(Uuid::nil(), |value| Uuid::try_parse_ascii(value).unwrap_or_default());
     operator.log(uuid, &entry.dn, |schema| {
         let logged = |attribute: &crate::entry::EntryAttribute| LoggedAttribute {
             description: attribute.description.to_text(schema),

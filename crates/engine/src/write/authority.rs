@@ -36,7 +36,9 @@ impl<'a, V: Snapshot> Facts<'a, V> {
     }
 
     fn find_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Fault> {
-        let Some(id) = self.view.resolve(group.group)?.and_then(|resolved| resolved.id) else { return Ok(false) };
+        let Some(id) = self.view.resolve(group.group)?.and_then(|resolved| resolved.id) else {
+            return Ok(false);
+        };
         let Some(record) = self.view.record(id)? else { return Ok(false) };
         let reader = self.view.reader(id, &record)?;
         let schema = &self.view.schema;
@@ -44,7 +46,8 @@ impl<'a, V: Snapshot> Facts<'a, V> {
         if let Ok(object_class) = schema.describe("objectClass") {
             reader.visit_description(&object_class, &mut |value| {
                 let class = std::str::from_utf8(value).ok().and_then(|name| schema.object_class(name));
-                of_class |= class.is_some_and(|c| c.id == group.class || schema.is_subclass(c.id, group.class));
+                of_class |=
+                    class.is_some_and(|c| c.id == group.class || schema.is_subclass(c.id, group.class));
                 !of_class
             })?;
         }

@@ -204,7 +204,8 @@ impl Apply<'_> {
             let text = "too many values to increment";
             return Err(self.refuse(ResultCode::UNWILLING_TO_PERFORM, "increment", text).into());
         }
-        let amount = self.change.values.first().and_then(|v| integer(v)).ok_or_else(|| invalid("increment"))?;
+        let amount =
+            self.change.values.first().and_then(|v| integer(v)).ok_or_else(|| invalid("increment"))?;
         for value in &mut attribute.values {
             let sum = integer(value).and_then(|old| old.checked_add(amount));
             *value = sum.ok_or_else(|| invalid("original value"))?.to_string().into_bytes();

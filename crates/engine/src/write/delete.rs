@@ -35,7 +35,8 @@ fn check_parent<V: Snapshot>(operator: &Operator<'_, V>, dn: &NormalDn) -> Resul
         // Nothing above it says who may: the root DN, or whoever may change the children of the empty DN.
         let serves_everything = operator.is_suffix(&NormalDn::root());
         let may = operator.is_root()
-            || (serves_everything && operator.may_change_children(&NormalDn::root(), None, Privilege::Delete)?);
+            || (serves_everything
+                && operator.may_change_children(&NormalDn::root(), None, Privilege::Delete)?);
         return if may { Ok(()) } else { Err(insufficient("").into()) };
     }
     let parent_dn = dn.parent().unwrap_or_else(NormalDn::root);

@@ -54,11 +54,8 @@ pub(crate) fn changed_entry<V: Snapshot>(
     for change in changes {
         change::apply(ground.schema, &mut entry, change, controls.permissive_modify, &sets)?;
     }
-    let mode = CheckMode {
-        relax: controls.relax,
-        add: false,
-        auxiliary_needs_rule: ground.auxiliary_needs_rule,
-    };
+    let mode =
+        CheckMode { relax: controls.relax, add: false, auxiliary_needs_rule: ground.auxiliary_needs_rule };
     check_entry(ground.schema, ground.known, &mut entry, mode, &sets)?;
     Ok(entry)
 }
@@ -70,8 +67,7 @@ pub(crate) fn store<V: Snapshot>(
     entry: &Entry,
 ) -> Result<(), Failure> {
     let old = held.view()?;
-    let place =
-        Placement { id: held.id, parent: old.parent(), rdn: old.rdn(), normal_rdn: old.normal_rdn() };
+    let place = Placement { id: held.id, parent: old.parent(), rdn: old.rdn(), normal_rdn: old.normal_rdn() };
     store_at(operator, held, place, entry)
 }
 

@@ -40,7 +40,11 @@ pub(crate) fn modify_dn<V: Snapshot>(
 
     let mut changes = rename.mods.clone();
     if operator.ground.settings.last_modified {
-        changes.extend(operational::modification_changes(operator.ground.known, &rename.mods, &operator.stamp));
+        changes.extend(operational::modification_changes(
+            operator.ground.known,
+            &rename.mods,
+            &operator.stamp,
+        ));
     }
     if !operator.may_modify(&rename.dn, &operator.reader(&held)?, &changes)? {
         return Err(insufficient("").into());
@@ -52,8 +56,7 @@ pub(crate) fn modify_dn<V: Snapshot>(
     };
     let entry = modify::changed_entry(operator, &held, shown, &changes)?;
     let normal_rdn = rename.new_normal_rdn.as_str();
-    let place =
-        Placement { id: held.id, parent, rdn: &rename.new_rdn, normal_rdn: normal_rdn.as_bytes() };
+    let place = Placement { id: held.id, parent, rdn: &rename.new_rdn, normal_rdn: normal_rdn.as_bytes() };
     modify::store_at(operator, &held, place, &entry)?;
     let old = held.view()?;
     tree::delete(&mut operator.set, old.parent(), old.normal_rdn());

@@ -50,7 +50,8 @@ pub fn complete_entry(known: &KnownSchema, entry: &mut Entry, stamp: &Stamp, uui
 pub fn modification_changes(known: &KnownSchema, requested: &[Change], stamp: &Stamp) -> Vec<Change> {
     let sets = |attribute: AttributeTypeId| {
         requested.iter().any(|change| {
-            change.description.attribute == attribute && matches!(change.kind, ChangeKind::Add | ChangeKind::Replace)
+            change.description.attribute == attribute
+                && matches!(change.kind, ChangeKind::Add | ChangeKind::Replace)
         })
     };
     [

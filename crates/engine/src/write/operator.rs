@@ -12,7 +12,6 @@ use super::failure::Failure;
 use super::known::KnownSchema;
 use super::operational::Stamp;
 use super::prepare::{Change, ChangeKind, refuse};
-use super::request::Origin;
 use crate::access::{AccessPolicy, Subject};
 use crate::catalog::CatalogEdit;
 use crate::controls::RequestControls;
@@ -21,8 +20,8 @@ use crate::database::{DatabaseSettings, View};
 use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, EntryReader, EntryView};
 use crate::fault::Fault;
-use crate::search::referral;
 use crate::log::{self, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
+use crate::search::referral;
 use crate::tables::{META, meta};
 use crate::time::{RandomSource, Timestamp};
 use crate::tree::{self, Resolved};
@@ -56,7 +55,6 @@ pub(crate) struct Envelope<'a> {
     /// The target's DN as the request had it.
     pub(crate) target: &'a str,
     pub(crate) controls: &'a RequestControls,
-    pub(crate) origin: Origin,
     pub(crate) now: Timestamp,
 }
 
@@ -184,8 +182,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
             return;
         }
         self.counters.last_log_sequence += 1;
-        let key =
-            LogKey { server_id: self.stamp.csn.server_id, sequence: self.counters.last_log_sequence };
+        let key = LogKey { server_id: self.stamp.csn.server_id, sequence: self.counters.last_log_sequence };
         let record = LogRecord {
             csn: self.stamp.csn,
             entry_uuid,

@@ -98,7 +98,9 @@ pub fn prepare(
         WriteOperation::Add { entry, attributes } => {
             prepare_add(schema, &entry, attributes, subschema, latitude)
         }
-        WriteOperation::Modify { object, changes } => prepare_modify(schema, &object, changes, subschema, latitude),
+        WriteOperation::Modify { object, changes } => {
+            prepare_modify(schema, &object, changes, subschema, latitude)
+        }
         WriteOperation::Delete { entry } => {
             let (dn, _) = parse_dn(schema, &entry, "invalid DN")?;
             if dn.is_root() || dn == *subschema {
@@ -228,7 +230,10 @@ pub(crate) fn check_change(
         return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text));
     }
     let values = stored_values(schema, attribute_type, name, attribute.values)?;
-    if matches!(kind, ChangeKind::Add | ChangeKind::Replace) && values.len() > 1 && attribute_type.single_value {
+    if matches!(kind, ChangeKind::Add | ChangeKind::Replace)
+        && values.len() > 1
+        && attribute_type.single_value
+    {
         let text = format!("{name}: multiple values provided");
         return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text));
     }
@@ -293,7 +298,8 @@ fn check_obsolete(schema: &Schema, mods: &[Change], latitude: Latitude) -> Resul
     if latitude.relax {
         return Ok(());
     }
-    let removes = |m: &Change| matches!(m.kind, ChangeKind::Replace | ChangeKind::Delete) && m.values.is_empty();
+    let removes =
+        |m: &Change| matches!(m.kind, ChangeKind::Replace | ChangeKind::Delete) && m.values.is_empty();
     match mods.iter().find(|m| schema.attribute(m.description.attribute).obsolete && !removes(m)) {
         Some(change) => {
             let text = format!("{}: attribute is obsolete", change.description.to_text(schema));
@@ -304,7 +310,11 @@ fn check_obsolete(schema: &Schema, mods: &[Change], latitude: Latitude) -> Resul
 }
 
 /// The no-user-modification rule (RFC 4512 section 4.1.2), from which the relax control exempts some attributes.
-fn check_user_modification(schema: &Schema, mods: &mut [Change], latitude: Latitude) -> Result<(), LdapResult> {
+fn check_user_modification(
+    schema: &Schema,
+    mods: &mut [Change],
+    latitude: Latitude,
+) -> Result<(), LdapResult> {
     for change in mods {
         let attribute_type = schema.attribute(change.description.attribute);
         if !attribute_type.no_user_modification {
@@ -396,6 +406,16 @@ fn check_place(rename: &PreparedModifyDn) -> Result<(), LdapResult> {
         return Ok(());
     };
     Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text))
+}
+
+impl Prepared {
+    /// The entry that is changed.
+    pub fn dn(&self) -> &NormalDn {
+        match self {
+            Self::Add { dn, .. } | Self::Modify { dn, .. } | Self::Delete { dn } => dn,
+            Self::ModifyDn(rename) => &rename.dn,
+        }
+    }
 }
 
 impl PreparedModifyDn {

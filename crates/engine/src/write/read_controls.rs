@@ -100,7 +100,11 @@ impl<V: Snapshot> Operator<'_, V> {
             settings: Arc::clone(&self.view.settings),
         };
         if let Some(entry) = self.encoded(&view, id, wanted)? {
-            self.controls.push(ControlBuf { oid: oid::POST_READ.into(), critical: false, value: Some(entry) });
+            self.controls.push(ControlBuf {
+                oid: oid::POST_READ.into(),
+                critical: false,
+                value: Some(entry),
+            });
         }
         Ok(())
     }

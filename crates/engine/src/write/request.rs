@@ -2,7 +2,9 @@
 
 use std::sync::Arc;
 
-use larix_proto::{AddRequest, Attribute, ControlBuf, LdapResult, ModifyDnRequest, ModifyOperation, ModifyRequest};
+use larix_proto::{
+    AddRequest, Attribute, ControlBuf, LdapResult, ModifyDnRequest, ModifyOperation, ModifyRequest,
+};
 
 use crate::access::Subject;
 use crate::controls::RequestControls;
@@ -88,7 +90,10 @@ impl From<ModifyRequest<'_>> for WriteOperation {
             operation: change.operation,
             attribute: change.attribute.into(),
         };
-        Self::Modify { object: request.object.to_owned(), changes: request.changes.iter().map(change).collect() }
+        Self::Modify {
+            object: request.object.to_owned(),
+            changes: request.changes.iter().map(change).collect(),
+        }
     }
 }
 

@@ -6,7 +6,8 @@
 
 use larix_proto::{Dn, LdapResult, ResultCode};
 use larix_schema::{
-    AttributeDescription, AttributeType, AttributeTypeId, ClassKind, ContentRule, ObjectClass, ObjectClassId, Schema,
+    AttributeDescription, AttributeType, AttributeTypeId, ClassKind, ContentRule, ObjectClass, ObjectClassId,
+    Schema,
 };
 
 use super::change::{LargeSets, large_contains};
@@ -82,7 +83,9 @@ fn class_facts(schema: &Schema, known: &KnownSchema, entry: &Entry) -> ClassFact
     let mut facts = ClassFacts::default();
     for value in entry.values(known.object_class) {
         let Some(class) = class_of(schema, value) else { continue };
-        let is = |wanted: Option<ObjectClassId>| wanted.is_some_and(|w| class.id == w || schema.is_subclass(class.id, w));
+        let is = |wanted: Option<ObjectClassId>| {
+            wanted.is_some_and(|w| class.id == w || schema.is_subclass(class.id, w))
+        };
         facts.alias |= is(known.classes.alias);
         facts.referral |= is(known.classes.referral);
         facts.subentry |= is(known.classes.subentry);
@@ -108,7 +111,10 @@ fn check_attributes(
             check_place(place, classes, &name)?;
         }
         if kind.collective && !classes.collective_subentry {
-            return Err(class_violation(format!("'{}' can only appear in collectiveAttributeSubentry", name())));
+            return Err(class_violation(format!(
+                "'{}' can only appear in collectiveAttributeSubentry",
+                name()
+            )));
         }
         if kind.single_value && attribute.count() > 1 {
             let text = format!("attribute '{}' cannot have multiple values", name());
@@ -202,7 +208,8 @@ fn settle_structural_class<'s>(
         [] if mode.add => checked.structural,
         [] => return Err(other("no structuralObjectClass operational attribute".to_owned())),
         [value, ..] => {
-            let unknown = || class_violation(format!("unrecognized structuralObjectClass '{}'", lossy(value)));
+            let unknown =
+                || class_violation(format!("unrecognized structuralObjectClass '{}'", lossy(value)));
             let class = class_of(schema, value).ok_or_else(unknown)?;
             if class.kind != ClassKind::Structural {
                 let text = format!("structuralObjectClass '{}' is not STRUCTURAL", lossy(value));
@@ -225,7 +232,12 @@ fn settle_structural_class<'s>(
     Ok(checked.structural)
 }
 
-fn record_structural_class(schema: &Schema, known: &KnownSchema, entry: &mut Entry, structural: &ObjectClass) {
+fn record_structural_class(
+    schema: &Schema,
+    known: &KnownSchema,
+    entry: &mut Entry,
+    structural: &ObjectClass,
+) {
     let description = AttributeDescription::plain(known.structural_object_class);
     let attribute = entry.attribute_or_insert(&description);
     let same = |value: &Vec<u8>| class_of(schema, value).is_some_and(|class| class.id == structural.id);
@@ -242,9 +254,8 @@ fn check_naming(
     sets: &dyn LargeSets,
 ) -> Result<(), Failure> {
     let dn = entry.dn.clone();
-    let unrecognized = || {
-        violation(ResultCode::INVALID_DN_SYNTAX, "unrecognized attribute type(s) in RDN".to_owned())
-    };
+    let unrecognized =
+        || violation(ResultCode::INVALID_DN_SYNTAX, "unrecognized attribute type(s) in RDN".to_owned());
     let dn = Dn::parse(&dn).map_err(|_| unrecognized())?;
     let Some(rdn) = dn.rdns().first() else { return Ok(()) };
     for ava in rdn.avas() {
@@ -253,9 +264,9 @@ fn check_naming(
             let text = format!("value of naming attribute '{}' in unsupported BER form", ava.attribute);
             return Err(naming(text).into());
         }
-        let description = schema.describe(ava.attribute).map_err(|error| {
-            violation(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, format!("{error} (in RDN)"))
-        })?;
+        let description = schema
+            .describe(ava.attribute)
+            .map_err(|error| violation(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, format!("{error} (in RDN)")))?;
         let kind = schema.attribute(description.attribute);
         if let Some(fault) = unfit_for_naming(kind, mode) {
             return Err(naming(format!("naming attribute '{}' {fault}", ava.attribute)).into());
@@ -271,9 +282,9 @@ fn check_naming(
         }
         let missing_value = match existing {
             Some(_) if !mode.add => Some("value of naming attribute '{}' is not present in entry"),
-            Some(_) if kind.single_value => Some(
-                "value of single-valued naming attribute '{}' conflicts with value present in entry",
-            ),
+            Some(_) if kind.single_value => {
+                Some("value of single-valued naming attribute '{}' conflicts with value present in entry")
+            }
             None if !mode.add => Some("naming attribute '{}' is not present in entry"),
             _ => None,
         };
@@ -446,7 +457,10 @@ impl ClassCheck<'_> {
     fn allows(&self, attribute: AttributeTypeId) -> bool {
         self.rule.is_some_and(|r| r.must.contains(&attribute) || r.may.contains(&attribute))
             || self.structural.allows(attribute)
-            || self.classes.iter().any(|(class, _)| class.kind == ClassKind::Auxiliary && class.allows(attribute))
+            || self
+                .classes
+                .iter()
+                .any(|(class, _)| class.kind == ClassKind::Auxiliary && class.allows(attribute))
     }
 }
 

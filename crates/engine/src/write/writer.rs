@@ -18,7 +18,7 @@ use super::operational::Stamp;
 use super::operator::{Counters, Done, Envelope, Ground, Operator};
 use super::prepare::Prepared;
 use super::queue::{Queue, QueueError};
-use super::request::{Completion, Origin, WriteOutcome};
+use super::request::{Completion, WriteOutcome};
 use super::{add, delete, modify, modify_dn};
 use crate::access::{AccessPolicy, Subject};
 use crate::catalog::CatalogEdit;
@@ -48,7 +48,6 @@ pub(crate) struct Task {
     pub(crate) target: String,
     pub(crate) subject: Arc<Subject>,
     pub(crate) controls: RequestControls,
-    pub(crate) origin: Origin,
 }
 
 /// Changes that happen together or not at all, and whom to tell.
@@ -107,7 +106,9 @@ impl Writer {
         if let Err((error, job)) = self.queue.push(job) {
             let result = match error {
                 QueueError::Full => LdapResult::with(ResultCode::BUSY, "too many changes are waiting"),
-                QueueError::Closed => LdapResult::with(ResultCode::UNAVAILABLE, "the server is shutting down"),
+                QueueError::Closed => {
+                    LdapResult::with(ResultCode::UNAVAILABLE, "the server is shutting down")
+                }
             };
             (job.done)(result.into());
         }
@@ -346,13 +347,8 @@ impl<'a, S: Store> Group<'a, S> {
         let csn = self.environment.order.next_csn(now);
         let before = Overlay::new(transaction, &self.set);
         let view = Overlay::new(&before, unit);
-        let envelope = Envelope {
-            subject: &task.subject,
-            target: &task.target,
-            controls: &task.controls,
-            origin: task.origin,
-            now,
-        };
+        let envelope =
+            Envelope { subject: &task.subject, target: &task.target, controls: &task.controls, now };
         let mut operator = Operator {
             ground: &ground,
             view: View {

@@ -1,0 +1,338 @@
+//! The directory as a whole: naming contexts and the databases that hold them.
+//!
+//! A [`Directory`] is immutable. A change of the configuration makes a new one that shares the databases; each database's
+//! own settings are published in place ([`Database::publish_settings`]).
+
+use std::sync::Arc;
+
+use larix_proto::{Dn, LdapResult, ResultCode};
+use larix_schema::{NormalDn, Schema};
+use larix_store::Store;
+
+use crate::access::{AccessTarget, Item, Privilege, Subject};
+use crate::database::Database;
+use crate::entry::EntryId;
+use crate::entry::record::RecordFlags;
+use crate::fault::Fault;
+use crate::search::entry::{Gate, Seen};
+use crate::search::referral;
+use crate::write::prepare::{self, Latitude, Prepared, refuse};
+use crate::write::writer::{Job, Task};
+use crate::write::{
+    Completion, KnownSchema, Origin, WriteRequest, Writer, WriterEnvironment, WriterStartError,
+};
+
+/// A database with its writer.
+#[derive(Debug)]
+pub struct Served<S: Store> {
+    database: Arc<Database<S>>,
+    writer: Writer,
+}
+
+impl<S: Store> Served<S> {
+    /// Starts the writer of an open database.
+    ///
+    /// # Errors
+    /// A store that cannot be read, a schema without the system's elements, or no thread to be had.
+    pub fn start(
+        database: Arc<Database<S>>,
+        environment: WriterEnvironment,
+    ) -> Result<Self, WriterStartError> {
+        let writer = Writer::start(Arc::clone(&database), environment)?;
+        Ok(Self { database, writer })
+    }
+
+    pub fn database(&self) -> &Arc<Database<S>> {
+        &self.database
+    }
+
+    /// Changes that wait to be carried out.
+    pub fn waiting_writes(&self) -> usize {
+        self.writer.waiting()
+    }
+}
+
+/// What holds for all databases.
+#[derive(Clone, Debug)]
+pub struct Frontend {
+    pub schema: Arc<Schema>,
+    /// The subschema subentry, `cn=Subschema`.
+    pub subschema: NormalDn,
+    /// Where a search of the empty DN with another scope than base looks (`defaultsearchbase`).
+    pub default_search_base: Option<(NormalDn, String)>,
+    /// Where to ask for what nothing here holds (`referral`).
+    pub referrals: Vec<String>,
+}
+
+/// Naming contexts and their databases.
+#[derive(Debug)]
+pub struct Directory<S: Store> {
+    frontend: Frontend,
+    known: KnownSchema,
+    databases: Vec<Arc<Served<S>>>,
+}
+
+/// Whose password a simple bind is about, and what to check it against.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BindLookup {
+    pub dn: NormalDn,
+    /// The DN as it is shown: of the root DN as it is configured, of an entry as it is stored.
+    pub shown: String,
+    /// Hashed or clear; any that matches will do. None: the bind fails (invalidCredentials).
+    pub secrets: Vec<Vec<u8>>,
+}
+
+/// Passwords stay out of logs.
+impl std::fmt::Debug for BindLookup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BindLookup")
+            .field("dn", &self.dn)
+            .field("secrets", &self.secrets.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Store> Directory<S> {
+    /// # Errors
+    /// A schema without the system's elements.
+    pub fn new(
+        frontend: Frontend,
+        databases: Vec<Arc<Served<S>>>,
+    ) -> Result<Self, crate::write::known::MissingElement> {
+        let known = KnownSchema::of(&frontend.schema)?;
+        Ok(Self { frontend, known, databases })
+    }
+
+    pub fn frontend(&self) -> &Frontend {
+        &self.frontend
+    }
+
+    pub fn schema(&self) -> &Arc<Schema> {
+        &self.frontend.schema
+    }
+
+    pub fn known(&self) -> &KnownSchema {
+        &self.known
+    }
+
+    /// In the order of the configuration.
+    pub fn databases(&self) -> &[Arc<Served<S>>] {
+        &self.databases
+    }
+
+    /// The suffixes that the root DSE lists, as they were configured: neither hidden nor glued below another.
+    pub fn naming_contexts(&self) -> Vec<String> {
+        let mut contexts = Vec::new();
+        for served in &self.databases {
+            let settings = served.database.settings();
+            if !settings.hidden && !settings.subordinate {
+                contexts.extend(settings.suffixes.iter().map(|suffix| suffix.text.clone()));
+            }
+        }
+        contexts
+    }
+
+    /// The database that holds this DN: of those whose suffix is at or above it, the one with the longest. Hidden ones
+    /// hold nothing.
+    pub fn select(&self, dn: &NormalDn) -> Option<&Arc<Served<S>>> {
+        let depth = |served: &Arc<Served<S>>| {
+            let settings = served.database.settings();
+            let above = settings.suffixes.iter().filter(|suffix| dn.is_within(&suffix.normal));
+            if settings.hidden { None } else { above.map(|suffix| suffix.normal.depth()).max() }
+        };
+        // Of equals the first: `max_by_key` would give the last.
+        self.databases
+            .iter()
+            .rev()
+            .filter_map(|s| Some((depth(s)?, s)))
+            .max_by_key(|(d, _)| *d)
+            .map(|(_, s)| s)
+    }
+
+    /// The databases whose suffixes are below this DN and glued to the naming context that it is in: where a search of
+    /// a subtree goes on.
+    pub fn glued_below(&self, dn: &NormalDn) -> Vec<&Arc<Served<S>>> {
+        let is_below = |served: &&Arc<Served<S>>| {
+            let settings = served.database.settings();
+            settings.subordinate
+                && !settings.hidden
+                && settings.suffixes.iter().any(|suffix| suffix.normal.is_descendant_of(dn))
+        };
+        self.databases.iter().filter(is_below).collect()
+    }
+
+    /// What is answered for a DN that no database holds: the default referral, or `otherwise`.
+    pub fn elsewhere(&self, target: &str, otherwise: LdapResult) -> LdapResult {
+        if self.frontend.referrals.is_empty() {
+            return otherwise;
+        }
+        let target = Some(target).filter(|target| !target.is_empty());
+        let referrals =
+            referral::rewrite(&self.frontend.schema, &self.frontend.referrals, None, target, None);
+        LdapResult { referrals, ..LdapResult::new(ResultCode::REFERRAL) }
+    }
+
+    /// Carries out a change. `done` is called once: here when the request is refused at once, else on the writer's
+    /// thread.
+    pub fn submit(&self, request: WriteRequest, done: Completion) {
+        self.submit_all(vec![request], done);
+    }
+
+    /// Carries out changes of one database together: all or none (RFC 5805).
+    pub fn submit_all(&self, requests: Vec<WriteRequest>, done: Completion) {
+        match self.route(requests) {
+            Ok((served, tasks)) => served.writer.submit(Job { tasks, done }),
+            Err(result) => done(result.into()),
+        }
+    }
+
+    fn route(&self, requests: Vec<WriteRequest>) -> Result<(&Arc<Served<S>>, Vec<Task>), LdapResult> {
+        let mut chosen: Option<&Arc<Served<S>>> = None;
+        let mut tasks = Vec::with_capacity(requests.len());
+        for request in requests {
+            let (served, task) = self.prepare(request)?;
+            if chosen.is_some_and(|chosen| !Arc::ptr_eq(chosen, served)) {
+                return Err(refuse(
+                    ResultCode::AFFECTS_MULTIPLE_DSAS,
+                    "transaction affects multiple databases",
+                ));
+            }
+            chosen = Some(served);
+            tasks.push(task);
+        }
+        let served =
+            chosen.ok_or_else(|| refuse(ResultCode::PROTOCOL_ERROR, "no operation in the transaction"))?;
+        Ok((served, tasks))
+    }
+
+    /// Checks all of a change that takes no entry, and finds its database.
+    fn prepare(&self, request: WriteRequest) -> Result<(&Arc<Served<S>>, Task), LdapResult> {
+        let latitude =
+            Latitude { relax: request.controls.relax, internal: request.origin == Origin::Internal };
+        let target = request.operation.target().to_owned();
+        for read in [&request.controls.pre_read, &request.controls.post_read].into_iter().flatten() {
+            self.check_read_attributes(read)?;
+        }
+        let schema = &self.frontend.schema;
+        let operation = prepare::prepare(schema, request.operation, &self.frontend.subschema, latitude)?;
+        let dn = operation.dn();
+        let served = self.select(dn).ok_or_else(|| {
+            let otherwise = refuse(ResultCode::UNWILLING_TO_PERFORM, "no global superior knowledge");
+            self.elsewhere(&target, otherwise)
+        })?;
+        let settings = served.database.settings();
+        if settings.read_only {
+            return Err(refuse(ResultCode::UNWILLING_TO_PERFORM, "operation restricted"));
+        }
+        if let Prepared::ModifyDn(rename) = &operation
+            && !self.select(&rename.target()).is_some_and(|other| Arc::ptr_eq(other, served))
+        {
+            return Err(refuse(ResultCode::AFFECTS_MULTIPLE_DSAS, "cannot rename between DSAs"));
+        }
+        if !settings.update_referrals.is_empty() && request.origin == Origin::Client {
+            let referrals = referral::rewrite(schema, &settings.update_referrals, None, Some(&target), None);
+            return Err(LdapResult { referrals, ..LdapResult::new(ResultCode::REFERRAL) });
+        }
+        let task = Task { operation, target, subject: request.subject, controls: request.controls };
+        Ok((served, task))
+    }
+
+    /// A critical pre-read or post-read control names attributes that exist (RFC 4527 section 3).
+    fn check_read_attributes(&self, read: &crate::controls::ReadAttributes) -> Result<(), LdapResult> {
+        let known = |name: &str| ["*", "+", "1.1"].contains(&name) || name.starts_with('@');
+        for name in read.attributes.iter().filter(|name| read.critical && !known(name)) {
+            if let Err(error) = self.frontend.schema.describe(name) {
+                return Err(refuse(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, error.to_string()));
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds what a simple bind's password is to be checked against. The check itself, which takes time by design, is
+    /// the caller's, off the event loop.
+    ///
+    /// # Errors
+    /// invalidDNSyntax; a referral; other when the store cannot be read. An entry that does not exist, has no password
+    /// or may not be used for it gives a look-up without secrets: nothing tells these apart.
+    pub fn bind_lookup(&self, name: &str, subject: &Subject) -> Result<BindLookup, LdapResult> {
+        let invalid = || refuse(ResultCode::INVALID_DN_SYNTAX, "invalid DN");
+        let parsed = Dn::parse(name).map_err(|_| invalid())?;
+        let dn = self.frontend.schema.normalize_dn(&parsed).map_err(|_| invalid())?;
+        let mut lookup = BindLookup { dn: dn.clone(), shown: name.to_owned(), secrets: Vec::new() };
+        let Some(served) = self.select(&dn) else {
+            let otherwise = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
+            return Err(self.elsewhere(name, otherwise));
+        };
+        let settings = served.database.settings();
+        let is_root = settings.root_dn.as_ref() == Some(&dn);
+        if is_root {
+            lookup.shown.clone_from(&settings.root_dn_text);
+            lookup.secrets.extend(settings.root_password.clone());
+        }
+        self.add_entry_secrets(served, subject, is_root, &mut lookup)
+            .map_err(|fault| refuse(ResultCode::OTHER, format!("internal error: {fault}")))?;
+        Ok(lookup)
+    }
+
+    fn add_entry_secrets(
+        &self,
+        served: &Served<S>,
+        subject: &Subject,
+        is_root: bool,
+        lookup: &mut BindLookup,
+    ) -> Result<(), Fault> {
+        let database = &served.database;
+        let snapshot = database.store().snapshot()?;
+        let view = database.view(&snapshot)?;
+        let Some(id) = view.resolve(&lookup.dn)?.and_then(|resolved| resolved.id) else { return Ok(()) };
+        let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
+        let reader = view.reader(id, &record)?;
+        let flags = reader.view.flags();
+        if [RecordFlags::ALIAS, RecordFlags::REFERRAL, RecordFlags::SUBENTRY]
+            .into_iter()
+            .any(|f| flags.has(f))
+        {
+            return Ok(());
+        }
+        let policy = database.policy();
+        let seen = Seen::new(&view, reader, Gate::new(&policy, subject));
+        let description = larix_schema::AttributeDescription::plain(self.known.user_password);
+        let target = AccessTarget { dn: &lookup.dn, entry: &seen };
+        let item = Item::Attribute { description: &description, value: None };
+        if !policy.check(subject, &target, item, Privilege::Auth) {
+            return Ok(());
+        }
+        if !is_root {
+            lookup.shown = view.dn(&seen.reader.view)?;
+        }
+        let secrets = &mut lookup.secrets;
+        crate::entry::EntrySource::visit_description(&seen.reader, &description, &mut |value| {
+            secrets.push(value.to_vec());
+            true
+        })
+    }
+
+    /// The referral at or above the DN, for operations that only look at the place: `None` when there is none.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn referral_above(&self, dn: &NormalDn, target: &str) -> Result<Option<LdapResult>, Fault> {
+        let Some(served) = self.select(dn) else { return Ok(None) };
+        let snapshot = served.database.store().snapshot()?;
+        let view = served.database.view(&snapshot)?;
+        let Some(resolved) = view.resolve(dn)? else { return Ok(None) };
+        if resolved.nearest == EntryId::ROOT {
+            return Ok(None);
+        }
+        let missing = Fault::Missing { entry: resolved.nearest, what: "the record" };
+        let record = view.record(resolved.nearest)?.ok_or(missing)?;
+        let reader = view.reader(resolved.nearest, &record)?;
+        if !reader.view.flags().has(RecordFlags::REFERRAL) {
+            return Ok(None);
+        }
+        let shown = view.dn(&reader.view)?;
+        let urls = referral::urls(&reader)?;
+        let referrals = referral::rewrite(&self.frontend.schema, &urls, Some(&shown), Some(target), None);
+        Ok(Some(LdapResult { matched_dn: shown, referrals, ..LdapResult::new(ResultCode::REFERRAL) }))
+    }
+}
