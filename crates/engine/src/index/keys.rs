@@ -90,7 +90,9 @@ pub fn stored_attribute_keys<S: Snapshot>(
     entry: &EntryReader<'_, S>,
     stored: &ValuesView<'_>,
 ) -> Result<Keys, Fault> {
-    let mut maker = KeyMaker::new(schema, row, kinds);
+    let mut keys = Keys::new();
+    let mut collect = collect(row, &mut keys);
+    let mut maker = KeyMaker::new(schema, row, kinds, &mut collect);
     if !stored.is_empty() {
         maker.presence();
     }
@@ -98,7 +100,24 @@ pub fn stored_attribute_keys<S: Snapshot>(
         maker.value(value);
         true
     })?;
-    Ok(maker.keys)
+    drop(collect);
+    Ok(keys)
+}
+
+/// Calls `emit` with the kind and the normalized value of each key of an attribute of a new entry; a key that several
+/// values share comes several times.
+pub fn visit_attribute_keys(
+    schema: &Schema,
+    row: &CatalogRow,
+    attribute: &EntryAttribute,
+    emit: &mut dyn FnMut(KeyKind, &[u8]),
+) {
+    let mut maker = KeyMaker::new(schema, row, row.wanted, emit);
+    if attribute.count() > 0 {
+        maker.presence();
+    }
+    let added = attribute.large.iter().flat_map(|large| large.added.values());
+    attribute.values.iter().chain(added).for_each(|value| maker.value(value));
 }
 
 fn change_attribute<S: Snapshot>(
@@ -125,11 +144,14 @@ fn change_attribute<S: Snapshot>(
 }
 
 fn change_large(schema: &Schema, row: &CatalogRow, large: &LargeValues, changes: &mut IndexChanges) {
-    let mut maker = KeyMaker::new(schema, row, row.wanted);
+    let mut added = Keys::new();
+    let mut collect = collect(row, &mut added);
+    let mut maker = KeyMaker::new(schema, row, row.wanted, &mut collect);
     if large.stored == 0 && large.count() > 0 {
         maker.presence();
     }
     large.added.values().for_each(|value| maker.value(value));
+    drop(collect);
     let mut removed = Keys::new();
     if row.wanted.has(Kinds::EQUALITY) {
         removed.extend(large.removed.iter().map(|member| values::index_key_of_member(row.number, member)));
@@ -138,18 +160,21 @@ fn change_large(schema: &Schema, row: &CatalogRow, large: &LargeValues, changes:
         removed.insert(key::make(row.number, KeyKind::Presence, &[]));
     }
     // A member that goes and comes back in another spelling keeps its posting.
-    changes.removed.extend(removed.difference(&maker.keys).cloned());
-    changes.added.extend(maker.keys);
+    changes.removed.extend(removed.difference(&added).cloned());
+    changes.added.extend(added);
 }
 
 fn attribute_keys(schema: &Schema, row: &CatalogRow, attribute: &EntryAttribute) -> Keys {
-    let mut maker = KeyMaker::new(schema, row, row.wanted);
-    if attribute.count() > 0 {
-        maker.presence();
+    let mut keys = Keys::new();
+    visit_attribute_keys(schema, row, attribute, &mut collect(row, &mut keys));
+    keys
+}
+
+fn collect(row: &CatalogRow, keys: &mut Keys) -> impl FnMut(KeyKind, &[u8]) {
+    let number = row.number;
+    move |kind, value| {
+        keys.insert(key::make(number, kind, value));
     }
-    let added = attribute.large.iter().flat_map(|large| large.added.values());
-    attribute.values.iter().chain(added).for_each(|value| maker.value(value));
-    maker.keys
 }
 
 fn same_values(stored: &ValuesView<'_>, new: &[Vec<u8>]) -> bool {
@@ -165,18 +190,23 @@ fn same_values(stored: &ValuesView<'_>, new: &[Vec<u8>]) -> bool {
     })
 }
 
-/// Collects the keys of one attribute.
+/// Makes the keys of one attribute.
 struct KeyMaker<'a> {
     schema: &'a Schema,
     row: &'a CatalogRow,
     kinds: Kinds,
-    keys: Keys,
+    emit: &'a mut dyn FnMut(KeyKind, &[u8]),
     normal: Vec<u8>,
 }
 
 impl<'a> KeyMaker<'a> {
-    fn new(schema: &'a Schema, row: &'a CatalogRow, kinds: Kinds) -> Self {
-        Self { schema, row, kinds, keys: Keys::new(), normal: Vec::new() }
+    fn new(
+        schema: &'a Schema,
+        row: &'a CatalogRow,
+        kinds: Kinds,
+        emit: &'a mut dyn FnMut(KeyKind, &[u8]),
+    ) -> Self {
+        Self { schema, row, kinds, emit, normal: Vec::new() }
     }
 
     fn presence(&mut self) {
@@ -187,16 +217,12 @@ impl<'a> KeyMaker<'a> {
 
     /// A value that its rule cannot normalize has no keys: no assertion matches it.
     fn value(&mut self, value: &[u8]) {
-        let (number, schema) = (self.row.number, self.schema);
         if self.kinds.has(Kinds::EQUALITY)
             && let Some(rule) = self.row.equality
         {
-            let keys = &mut self.keys;
-            let mut emit = |normal: &[u8]| {
-                keys.insert(key::make(number, KeyKind::Equality, normal));
-            };
+            let emit = &mut *self.emit;
             // A value that is not valid emits nothing.
-            let _ = rule.index_keys(schema, value, &mut emit);
+            let _ = rule.index_keys(self.schema, value, &mut |normal| emit(KeyKind::Equality, normal));
         }
         if self.kinds.intersects(Kinds::SUBSTRINGS) && self.normalize(self.row.substring, value) {
             let normal = std::mem::take(&mut self.normal);
@@ -230,6 +256,6 @@ impl<'a> KeyMaker<'a> {
     }
 
     fn put(&mut self, kind: KeyKind, value: &[u8]) {
-        self.keys.insert(key::make(self.row.number, kind, value));
+        (self.emit)(kind, value);
     }
 }
