@@ -7,6 +7,7 @@ mod builder;
 mod call;
 mod diagnostic;
 mod directives;
+mod engine;
 mod entries;
 mod line;
 mod model;

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larix_engine::access::AccessRule;
+use larix_engine::index::IndexConfig;
 use larix_schema::Schema;
 
 use super::diagnostic::{ConfigError, Notes, Origin};
@@ -310,7 +311,9 @@ impl ForeignKind {
 #[derive(Debug, Clone, Default)]
 pub struct MdbSettings {
     pub directory: PathBuf,
+    /// The index lines as written, and what they come to.
     pub index: Vec<IndexLine>,
+    pub index_config: IndexConfig,
     /// `dbnosync`: commits without waiting for the disk.
     pub no_sync: bool,
     pub checkpoint: Option<Checkpoint>,

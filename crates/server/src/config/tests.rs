@@ -58,7 +58,7 @@ fn errors_point_at_the_word() {
         ),
         (
             &[("slapd.conf", "database mdb\nindex cn\n  eq,foo\n")],
-            "$D/slapd.conf:3:3: no index kind `foo`\n    |   eq,foo\n    |   ^^^^^^\n    = help: some of pres, eq, sub, approx, subinitial, subany, subfinal, nolang, nosubtypes",
+            "$D/slapd.conf:3:3: index type \"foo\" undefined\n    |   eq,foo\n    |   ^^^^^^\n    = help: some of pres, eq, sub, approx, subinitial, subany, subfinal, nolang, nosubtypes",
         ),
         (
             &[("slapd.conf", "include $D/a.conf\n"), ("a.conf", "\nidletimeout x\n")],

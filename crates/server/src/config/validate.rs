@@ -1,7 +1,9 @@
 //! The configuration as a whole: what no single directive can see.
 
 use std::path::PathBuf;
+use std::sync::Arc;
 
+use larix_engine::access::AccessPolicy;
 use larix_schema::NormalDn;
 
 use super::diagnostic::{ConfigError, Origin};
@@ -22,12 +24,29 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     for database in &config.databases {
         superior(database, &config)?;
     }
+    access(&config)?;
     for database in &config.databases {
         if matches!(database.kind, DatabaseKind::Mdb(_)) && database.suffixes.is_empty() {
             config.notes.push(database.origin.clone(), "this database has no suffix, so nothing reaches it");
         }
     }
     Ok(config)
+}
+
+/// Names in access rules are defined; what cannot be enforced is no matter before the server starts.
+fn access(config: &Config) -> Result<(), ConfigError> {
+    let check = |lines: &[AccessLine]| {
+        let mut enforceable = lines.iter().filter(|line| line.rule.unenforceable().is_none());
+        enforceable.try_for_each(|line| {
+            AccessPolicy::new(Arc::clone(&config.schema), None, std::slice::from_ref(&line.rule), &[])
+                .map(|_| ())
+                .map_err(|error| {
+                    ConfigError::new(line.origin.clone(), format!("access rule: {}", error.fault))
+                })
+        })
+    };
+    check(&config.frontend.access)?;
+    config.databases.iter().try_for_each(|database| check(&database.access))
 }
 
 fn suffixes(

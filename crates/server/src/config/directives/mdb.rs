@@ -1,7 +1,10 @@
 //! Directives of mdb and null databases, and tuning of engines that are gone.
 
+use larix_engine::index::IndexConfigError;
+
 use super::super::builder::Builder;
 use super::super::call::{Call, Fault, c_integer};
+use super::super::line;
 use super::super::model::{Checkpoint, DatabaseKind};
 use super::super::values::{EnvFlags, IndexLine};
 use super::{Directive, Form, MANY, Scope, keep};
@@ -96,54 +99,41 @@ const fn retired(keyword: &'static str, attribute: &'static str) -> Directive {
 }
 
 fn index(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
-    const KINDS: [&str; 13] = [
-        "pres",
-        "eq",
-        "approx",
-        "sub",
-        "substr",
-        "subinitial",
-        "subany",
-        "subfinal",
-        "nolang",
-        "notags",
-        "nosubtypes",
-        "none",
-        "equality",
-    ];
+    let schema = builder.schema();
+    let mdb = builder.mdb()?;
+    let (attributes, kinds) = (call.argument(0)?, call.arguments.get(1));
+    mdb.index_config.add_line(&schema, attributes, kinds.map(String::as_str)).map_err(|error| {
+        let (at, help) = match &error {
+            IndexConfigError::UnknownKind(_) => {
+                (1, Some("some of pres, eq, sub, approx, subinitial, subany, subfinal, nolang, nosubtypes"))
+            }
+            IndexConfigError::NoKinds(_) => {
+                (0, Some("name the kinds, such as `eq`, or put `index default eq` before it"))
+            }
+            IndexConfigError::UnknownAttribute(_) => (0, Some("include the schema that defines it")),
+            IndexConfigError::Duplicate(_) => (0, Some("put all kinds into one line")),
+            _ => (0, None),
+        };
+        let fault = Fault::argument(at, error.to_string());
+        match help {
+            Some(help) => fault.with_help(help),
+            None => fault,
+        }
+    })?;
     let split =
         |list: &str| list.split(',').filter(|name| !name.is_empty()).map(str::to_owned).collect::<Vec<_>>();
-    let attributes = split(call.argument(0)?);
-    let kinds: Vec<String> = call
-        .arguments
-        .get(1)
-        .map(|list| split(list))
-        .unwrap_or_default()
-        .iter()
-        .map(|kind| kind.to_ascii_lowercase())
-        .collect();
-    if let Some(unknown) = kinds.iter().find(|kind| !KINDS.contains(&kind.as_str())) {
-        return Err(Fault::argument(1, format!("no index kind `{unknown}`"))
-            .with_help("some of pres, eq, sub, approx, subinitial, subany, subfinal, nolang, nosubtypes"));
-    }
-    let mdb = builder.mdb()?;
-    for attribute in &attributes {
-        let twice = mdb
-            .index
-            .iter()
-            .flat_map(|line| &line.attributes)
-            .any(|other| other.eq_ignore_ascii_case(attribute));
-        if twice {
-            return Err(Fault::argument(0, format!("there is already an index line for `{attribute}`"))
-                .with_help("put all kinds into one line"));
-        }
-    }
-    mdb.index.push(IndexLine { attributes: attributes.clone(), kinds: kinds.clone() });
+    let line =
+        IndexLine { attributes: split(attributes), kinds: kinds.map(|list| split(list)).unwrap_or_default() };
     // OpenLDAP shows one value an attribute.
-    let kinds = if kinds.is_empty() { String::new() } else { format!(" {}", kinds.join(",")) };
+    let values: Vec<String> = line
+        .attributes
+        .iter()
+        .map(|attribute| line::join([attribute.as_str()].into_iter().chain(kinds.map(String::as_str))))
+        .collect();
+    mdb.index.push(line);
     let settings = builder.settings(call.directive);
-    for attribute in attributes {
-        settings.add(call.directive.attribute, format!("{attribute}{kinds}").into_bytes());
+    for value in values {
+        settings.add(call.directive.attribute, value.into_bytes());
     }
     Ok(())
 }

@@ -1,0 +1,112 @@
+//! What the engine is given of the configuration.
+
+use std::sync::Arc;
+
+use larix_engine::access::{AccessPolicy, AccessPolicyError, AccessRule};
+use larix_engine::database::{DatabaseSettings, HardLimit, Limits, PagedTotal, Suffix};
+use larix_engine::index::IndexConfig;
+use larix_schema::NormalDn;
+
+use super::diagnostic::{ConfigError, Origin};
+use super::model::{AccessLine, Config, Database, DatabaseKind};
+use super::values::{self, ConfigDn, Hard, SearchLimits, Soft, Unchecked};
+
+impl From<SearchLimits> for Limits {
+    fn from(limits: SearchLimits) -> Self {
+        let soft = |limit| match limit {
+            Soft::Unlimited => None,
+            Soft::At(limit) => Some(limit),
+        };
+        let hard = |limit| match limit {
+            Hard::AsSoft => HardLimit::Soft,
+            Hard::Unlimited => HardLimit::Unlimited,
+            Hard::At(limit) => HardLimit::Count(limit),
+        };
+        Self {
+            size_soft: soft(limits.size.soft),
+            size_hard: hard(limits.size.hard),
+            size_unchecked: match limits.size.unchecked {
+                Unchecked::Unlimited => None,
+                Unchecked::Disabled => Some(0),
+                Unchecked::At(limit) => Some(limit),
+            },
+            size_page: limits.size.page,
+            size_total: match limits.size.paged_total {
+                values::PagedTotal::AsHard => PagedTotal::Hard,
+                values::PagedTotal::Unlimited => PagedTotal::Unlimited,
+                values::PagedTotal::Disabled => PagedTotal::Disabled,
+                values::PagedTotal::At(limit) => PagedTotal::Count(limit),
+            },
+            no_estimate: limits.size.hide_estimate,
+            time_soft: soft(limits.time.soft),
+            time_hard: hard(limits.time.hard),
+        }
+    }
+}
+
+impl Config {
+    /// The settings of a database as the engine takes them, access rules and all.
+    ///
+    /// # Errors
+    /// As [`Config::access_policy`].
+    pub fn engine_settings(&self, database: &Database) -> Result<DatabaseSettings, ConfigError> {
+        let suffix = |dn: &ConfigDn| Suffix { normal: dn.normal.clone(), text: dn.text.clone() };
+        let (index, relaxed) = match &database.kind {
+            DatabaseKind::Mdb(mdb) => {
+                (mdb.index_config.clone(), mdb.no_sync || mdb.env_flags.no_sync || mdb.env_flags.no_meta_sync)
+            }
+            _ => (IndexConfig::default(), false),
+        };
+        Ok(DatabaseSettings {
+            suffixes: database.suffixes.iter().map(suffix).collect(),
+            root_dn: database.effective_root(),
+            root_dn_text: database.root_dn.as_ref().map(|root| root.text.clone()).unwrap_or_default(),
+            root_password: database.root_password.clone(),
+            index,
+            read_only: database.shared.read_only,
+            subordinate: database.subordinate.is_some(),
+            hidden: database.hidden,
+            limits: database.shared.search_limits.into(),
+            max_deref_depth: database.shared.max_deref_depth,
+            update_referrals: database.update_refs.clone(),
+            last_modified: database.last_mod,
+            durability_relaxed: relaxed,
+            log: true,
+            add_content_acl: database.shared.add_content_acl,
+            policy: Some(Arc::new(self.access_policy(Some(database))?)),
+        })
+    }
+
+    /// The access rules in force in a database: its own, then the frontend's. For the root DSE and cn=Subschema, and
+    /// where no database serves, `None` gives those of the frontend alone.
+    ///
+    /// # Errors
+    /// A rule that names something undefined or that cannot be enforced. A configuration that was read and whose
+    /// [`Config::refusals`] are empty has none.
+    pub fn access_policy(&self, database: Option<&Database>) -> Result<AccessPolicy, ConfigError> {
+        let rules =
+            |lines: &[AccessLine]| lines.iter().map(|line| line.rule.clone()).collect::<Vec<AccessRule>>();
+        let own = database.map(|database| rules(&database.access)).unwrap_or_default();
+        let root = database.and_then(Database::effective_root);
+        AccessPolicy::new(self.schema.clone(), root, &own, &rules(&self.frontend.access))
+            .map_err(|error| self.access_error(database, &error))
+    }
+
+    fn access_error(&self, database: Option<&Database>, error: &AccessPolicyError) -> ConfigError {
+        let own = database.map(|database| database.access.as_slice()).unwrap_or_default();
+        let line = own.iter().chain(&self.frontend.access).find(|line| line.rule.text == error.rule);
+        let origin = line.map_or(Origin::BuiltIn, |line| line.origin.clone());
+        ConfigError::new(origin, format!("access rule `{}`: {}", error.rule, error.fault))
+    }
+}
+
+impl Database {
+    /// The rootdn; that of cn=config is cn=config unless it has another.
+    pub fn effective_root(&self) -> Option<NormalDn> {
+        match (&self.root_dn, &self.kind) {
+            (Some(root), _) => Some(root.normal.clone()),
+            (None, DatabaseKind::Config) => Some(NormalDn::from_normal("cn=config")),
+            (None, _) => None,
+        }
+    }
+}
