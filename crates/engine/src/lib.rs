@@ -2,6 +2,8 @@
 
 pub mod access;
 pub mod catalog;
+pub mod check;
+pub mod compare;
 pub mod controls;
 pub mod csn;
 pub mod database;

@@ -1,0 +1,444 @@
+//! Consistency: every record, row of the tree and posting against the others; and indexes made anew.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
+use std::sync::Arc;
+
+use larix_store::{CommitError, Direction, Durability, KeyRange, PostingCursor, Snapshot, Store, Transaction, WriteSet};
+
+use crate::catalog::Catalog;
+use crate::database::{Database, View};
+use crate::entry::record::{Form, StoredValue};
+use crate::entry::{AttributeNumber, EntryId, EntryReader, EntryView, values};
+use crate::fault::Fault;
+use crate::index::{KeyKind, Kinds, key, keys};
+use crate::tables::{BLOBS, ENTRIES, INDEX, META, TREE, VALUES, meta};
+use crate::tree;
+
+/// Something that does not fit.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Finding {
+    Record { entry: EntryId, fault: String },
+    /// The tree has no row for the entry, or another entry there.
+    NotInTree { entry: EntryId },
+    /// A row of the tree whose entry does not exist or stands elsewhere.
+    StrayTreeRow { key: Vec<u8>, entry: EntryId },
+    Orphan { entry: EntryId, parent: EntryId },
+    MissingPosting { entry: EntryId, key: Vec<u8> },
+    StrayPosting { entry: EntryId, key: Vec<u8> },
+    /// Values or blobs outside of the record are missing, too many, or not those that the record counts.
+    Outside { entry: EntryId, what: &'static str },
+    UnknownAttribute { entry: EntryId, number: AttributeNumber },
+    /// An entry id above the highest that was ever given.
+    IdAboveLast { entry: EntryId },
+}
+
+impl fmt::Display for Finding {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Record { entry, fault } => write!(f, "entry {entry}: {fault}"),
+            Self::NotInTree { entry } => write!(f, "entry {entry} is not in the tree"),
+            Self::StrayTreeRow { key, entry } => {
+                let rdn = String::from_utf8_lossy(key.get(8..).unwrap_or_default()).into_owned();
+                write!(f, "the tree has \"{rdn}\" as entry {entry}, which stands elsewhere or does not exist")
+            }
+            Self::Orphan { entry, parent } => write!(f, "entry {entry} is below {parent}, which does not exist"),
+            Self::MissingPosting { entry, key } => write!(f, "entry {entry} is missing in the index under {}", Key(key)),
+            Self::StrayPosting { entry, key } => {
+                write!(f, "entry {entry} is in the index under {}, which it does not have", Key(key))
+            }
+            Self::Outside { entry, what } => write!(f, "entry {entry}: {what}"),
+            Self::UnknownAttribute { entry, number } => {
+                write!(f, "entry {entry} has attribute number {number}, which the catalog does not have")
+            }
+            Self::IdAboveLast { entry } => write!(f, "entry {entry} is above the last id given"),
+        }
+    }
+}
+
+struct Key<'k>(&'k [u8]);
+
+impl fmt::Display for Key<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match key::parse_head(self.0) {
+            Some((number, kind)) => write!(f, "attribute {number}, {kind:?}")?,
+            None => f.write_str("a damaged key")?,
+        }
+        match key::parse_value(self.0) {
+            Some(value) => write!(f, " \"{}\"", value.escape_ascii()),
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a check went through.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Checked {
+    pub entries: u64,
+    pub tree_rows: u64,
+    pub index_keys: u64,
+    pub postings: u64,
+    pub findings: u64,
+}
+
+/// Goes through all tables of a view and reports what does not fit.
+///
+/// Memory: the ids of all entries, and one entry's keys at a time. The index is looked up for every key of every entry
+/// and gone through once.
+pub fn check<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)) -> Result<Checked, Fault> {
+    let mut checked = Checked::default();
+    let mut findings = 0;
+    let mut report = |finding| {
+        findings += 1;
+        report(finding);
+    };
+    check_entries(view, &mut checked, &mut report)?;
+    check_tree(view, &mut checked, &mut report)?;
+    check_index(view, &mut checked, &mut report)?;
+    checked.findings = findings;
+    Ok(checked)
+}
+
+fn check_entries<N: Snapshot>(
+    view: &View<'_, N>,
+    checked: &mut Checked,
+    report: &mut dyn FnMut(Finding),
+) -> Result<(), Fault> {
+    let last = view.snapshot.get(META, meta::LAST_ENTRY_ID)?;
+    let last = last.and_then(|bytes| EntryId::from_prefix(&bytes)).unwrap_or(EntryId::ROOT);
+    for row in view.snapshot.scan(ENTRIES, KeyRange::all(), Direction::Forward)? {
+        let (id, record) = row?;
+        let Some(id) = EntryId::from_prefix(&id) else { continue };
+        checked.entries += 1;
+        if id > last {
+            report(Finding::IdAboveLast { entry: id });
+        }
+        let reader = match view.reader(id, &record) {
+            Ok(reader) => reader,
+            Err(fault) => {
+                report(Finding::Record { entry: id, fault: fault.to_string() });
+                continue;
+            }
+        };
+        if let Err(fault) = check_entry(view, &reader, report) {
+            report(Finding::Record { entry: id, fault: fault.to_string() });
+        }
+    }
+    Ok(())
+}
+
+fn check_entry<N: Snapshot>(
+    view: &View<'_, N>,
+    reader: &EntryReader<'_, N>,
+    report: &mut dyn FnMut(Finding),
+) -> Result<(), Fault> {
+    let entry = reader.view;
+    let id = entry.id();
+    if tree::child(view.snapshot, entry.parent(), entry.normal_rdn())? != Some(id) {
+        report(Finding::NotInTree { entry: id });
+    }
+    if entry.parent() != EntryId::ROOT && view.record(entry.parent())?.is_none() {
+        report(Finding::Orphan { entry: id, parent: entry.parent() });
+    }
+    let mut members = BTreeMap::new();
+    let mut blobs = BTreeSet::new();
+    for attribute in entry.attributes() {
+        let (number, stored) = attribute?;
+        if view.catalog.row(number).is_none() {
+            report(Finding::UnknownAttribute { entry: id, number });
+        }
+        if stored.form() == Form::Large {
+            members.insert(number, stored.len());
+            continue;
+        }
+        for value in stored.iter() {
+            if let StoredValue::Blob { digest, .. } = value? {
+                blobs.insert(*digest);
+            }
+        }
+    }
+    check_outside(view, id, members, blobs, report)?;
+    for key in keys::stored_keys(&view.schema, &view.catalog, reader)? {
+        let built = key::parse_head(&key).is_some_and(|head| is_kept(&view.catalog, head));
+        if built && !view.snapshot.posting_contains(INDEX, &key, id.0)? {
+            report(Finding::MissingPosting { entry: id, key });
+        }
+    }
+    Ok(())
+}
+
+fn check_outside<N: Snapshot>(
+    view: &View<'_, N>,
+    id: EntryId,
+    mut members: BTreeMap<AttributeNumber, u64>,
+    mut blobs: BTreeSet<[u8; crate::entry::record::DIGEST_LENGTH]>,
+    report: &mut dyn FnMut(Finding),
+) -> Result<(), Fault> {
+    for row in view.snapshot.scan(VALUES, KeyRange::prefix(&id.to_bytes()), Direction::Forward)? {
+        let (key, _) = row?;
+        let number = key.get(8..12).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
+        match number.and_then(|number| members.get_mut(&AttributeNumber(number))) {
+            Some(count) if *count > 0 => *count -= 1,
+            _ => {
+                report(Finding::Outside { entry: id, what: "a large set has more members than the record counts" });
+                break;
+            }
+        }
+    }
+    if members.values().any(|count| *count > 0) {
+        report(Finding::Outside { entry: id, what: "a large set has fewer members than the record counts" });
+    }
+    for row in view.snapshot.scan(BLOBS, KeyRange::prefix(&id.to_bytes()), Direction::Forward)? {
+        let (key, value) = row?;
+        let digest = crate::entry::record::digest(&value);
+        if key.get(8..) != Some(digest.as_slice()) {
+            report(Finding::Outside { entry: id, what: "a long value is not the one that was stored" });
+        } else if !blobs.remove(&digest) {
+            report(Finding::Outside { entry: id, what: "a long value is left over" });
+        }
+    }
+    if !blobs.is_empty() {
+        report(Finding::Outside { entry: id, what: "a long value is missing" });
+    }
+    Ok(())
+}
+
+fn check_tree<N: Snapshot>(
+    view: &View<'_, N>,
+    checked: &mut Checked,
+    report: &mut dyn FnMut(Finding),
+) -> Result<(), Fault> {
+    for row in view.snapshot.scan(TREE, KeyRange::all(), Direction::Forward)? {
+        let (key, value) = row?;
+        checked.tree_rows += 1;
+        let entry = EntryId::from_prefix(&value).ok_or(Fault::Damaged { what: "a row of the tree" })?;
+        let fits = match view.record(entry)? {
+            Some(record) => EntryView::parse(entry, &record)
+                .is_ok_and(|entry| tree::key(entry.parent(), entry.normal_rdn()) == *key),
+            None => false,
+        };
+        if !fits {
+            report(Finding::StrayTreeRow { key: key.into_owned(), entry });
+        }
+    }
+    Ok(())
+}
+
+fn check_index<N: Snapshot>(
+    view: &View<'_, N>,
+    checked: &mut Checked,
+    report: &mut dyn FnMut(Finding),
+) -> Result<(), Fault> {
+    for row in view.snapshot.posting_keys(INDEX, KeyRange::all(), Direction::Forward)? {
+        let (key, _) = row?;
+        checked.index_keys += 1;
+        let head = key::parse_head(&key).ok_or(Fault::Damaged { what: "an index key" })?;
+        // What is left of an index that is no longer kept is nobody's concern.
+        let kept = is_kept(&view.catalog, head);
+        let mut cursor = view.snapshot.postings(INDEX, &key)?;
+        while let Some(id) = cursor.next()? {
+            checked.postings += 1;
+            let id = EntryId(id);
+            if kept && !has_key(view, id, head, &key)? {
+                report(Finding::StrayPosting { entry: id, key: key.to_vec() });
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_kept(catalog: &Catalog, (number, kind): (AttributeNumber, KeyKind)) -> bool {
+    catalog.row(number).is_some_and(|row| row.usable().has(kinds_of(kind)))
+}
+
+fn kinds_of(kind: KeyKind) -> Kinds {
+    match kind {
+        KeyKind::Presence => Kinds::PRESENCE,
+        KeyKind::Equality => Kinds::EQUALITY,
+        KeyKind::Initial => Kinds::INITIAL,
+        KeyKind::Any => Kinds::ANY,
+        KeyKind::Final => Kinds::FINAL,
+        KeyKind::Approx => Kinds::APPROX,
+    }
+}
+
+fn has_key<N: Snapshot>(
+    view: &View<'_, N>,
+    id: EntryId,
+    (number, kind): (AttributeNumber, KeyKind),
+    key: &[u8],
+) -> Result<bool, Fault> {
+    let (Some(record), Some(row)) = (view.record(id)?, view.catalog.row(number)) else { return Ok(false) };
+    let Ok(reader) = view.reader(id, &record) else { return Ok(false) };
+    let Some(stored) = reader.view.get(number)? else { return Ok(false) };
+    if stored.form() == Form::Large {
+        // Members that are gone leave what their substrings and sounds had (see `index::keys::changes`).
+        return match key.get(5..).filter(|_| kind == KeyKind::Equality) {
+            Some(member) => values::contains(view.snapshot, id, number, member),
+            None => Ok(true),
+        };
+    }
+    let keys = keys::stored_attribute_keys(&view.schema, row, kinds_of(kind), &reader, &stored)?;
+    Ok(keys.contains(key))
+}
+
+/// What of the indexes is made anew.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Rebuild {
+    /// What the lines want and is not complete.
+    Stale,
+    /// These attributes, whatever their state.
+    Attributes(Vec<AttributeNumber>),
+    All,
+}
+
+/// Why a rebuild ended early. What was done is not lost: it is done again by the next.
+#[derive(Debug)]
+pub enum RebuildError {
+    Read(Fault),
+    Commit(CommitError),
+}
+
+impl fmt::Display for RebuildError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(fault) => fault.fmt(f),
+            Self::Commit(error) => error.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for RebuildError {}
+
+impl From<Fault> for RebuildError {
+    fn from(fault: Fault) -> Self {
+        Self::Read(fault)
+    }
+}
+
+impl From<CommitError> for RebuildError {
+    fn from(error: CommitError) -> Self {
+        Self::Commit(error)
+    }
+}
+
+impl From<larix_store::ReadError> for RebuildError {
+    fn from(error: larix_store::ReadError) -> Self {
+        Self::Read(error.into())
+    }
+}
+
+/// Bytes of changes after which a rebuild commits.
+const REBUILD_BYTES: usize = 64 << 20;
+
+/// Makes indexes anew. Nothing else may write meanwhile. Answers the number of entries read; `progress` is told it
+/// now and then.
+pub fn rebuild<S: Store>(
+    database: &Database<S>,
+    what: &Rebuild,
+    progress: &mut dyn FnMut(u64),
+) -> Result<u64, RebuildError> {
+    let mut catalog = (*database.catalog()).clone();
+    let chosen: BTreeSet<AttributeNumber> = match what {
+        Rebuild::Stale => catalog.stale().map(|row| row.number).collect(),
+        Rebuild::Attributes(numbers) => numbers.iter().copied().collect(),
+        Rebuild::All => catalog.rows().iter().map(|row| row.number).collect(),
+    };
+    if chosen.is_empty() {
+        return Ok(0);
+    }
+    // Until it is done the indexes are marked incomplete, so that a crash leaves no half index in use.
+    chosen.iter().for_each(|number| catalog.set_built(*number, Kinds::NONE));
+    publish(database, &catalog, &chosen)?;
+    chosen.iter().try_for_each(|number| clear(database, *number))?;
+    let count = fill(database, &catalog, &chosen, progress)?;
+    for number in &chosen {
+        let wanted = catalog.row(*number).map_or(Kinds::NONE, |row| row.wanted);
+        catalog.set_built(*number, wanted);
+    }
+    publish(database, &catalog, &chosen)?;
+    Ok(count)
+}
+
+fn publish<S: Store>(
+    database: &Database<S>,
+    catalog: &Catalog,
+    chosen: &BTreeSet<AttributeNumber>,
+) -> Result<(), RebuildError> {
+    let mut set = WriteSet::new();
+    chosen.iter().for_each(|number| catalog.write_row(*number, &mut set));
+    commit(database, &set)?;
+    database.publish_catalog(Arc::new(catalog.clone()));
+    Ok(())
+}
+
+fn commit<S: Store>(database: &Database<S>, set: &WriteSet) -> Result<(), RebuildError> {
+    if !set.is_empty() {
+        database.store().transaction()?.commit(set, Durability::Sync)?;
+    }
+    Ok(())
+}
+
+/// Removes all postings of an attribute.
+fn clear<S: Store>(database: &Database<S>, number: AttributeNumber) -> Result<(), RebuildError> {
+    let prefix = number.0.to_be_bytes();
+    loop {
+        let mut set = WriteSet::new();
+        {
+            let snapshot = database.store().snapshot()?;
+            'keys: for row in snapshot.posting_keys(INDEX, KeyRange::prefix(&prefix), Direction::Forward)? {
+                let (key, _) = row?;
+                let mut cursor = snapshot.postings(INDEX, &key)?;
+                while let Some(id) = cursor.next()? {
+                    set.remove_posting(INDEX, &key, id);
+                    if set.byte_len() >= REBUILD_BYTES {
+                        break 'keys;
+                    }
+                }
+            }
+        }
+        if set.is_empty() {
+            return Ok(());
+        }
+        commit(database, &set)?;
+    }
+}
+
+fn fill<S: Store>(
+    database: &Database<S>,
+    catalog: &Catalog,
+    chosen: &BTreeSet<AttributeNumber>,
+    progress: &mut dyn FnMut(u64),
+) -> Result<u64, RebuildError> {
+    let schema = database.schema();
+    let (mut last, mut count) = (EntryId::ROOT, 0);
+    loop {
+        let mut set = WriteSet::new();
+        let mut more = false;
+        {
+            let snapshot = database.store().snapshot()?;
+            let start = last.0.saturating_add(1).to_be_bytes();
+            for row in snapshot.scan(ENTRIES, KeyRange::at_least(&start), Direction::Forward)? {
+                let (id, record) = row?;
+                last = EntryId::from_prefix(&id).ok_or(Fault::Damaged { what: "an entry id" })?;
+                count += 1;
+                let view = EntryView::parse(last, &record).map_err(Fault::from)?;
+                let reader = EntryReader::new(&snapshot, &schema, catalog, view);
+                for key in keys::stored_keys(&schema, catalog, &reader)? {
+                    if key::parse_head(&key).is_some_and(|(number, _)| chosen.contains(&number)) {
+                        set.add_posting(INDEX, &key, last.0);
+                    }
+                }
+                if set.byte_len() >= REBUILD_BYTES {
+                    more = true;
+                    break;
+                }
+            }
+        }
+        commit(database, &set)?;
+        progress(count);
+        if !more {
+            return Ok(count);
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Compare (RFC 4511 section 4.10), with OpenLDAP's result codes and texts.
+
+use std::sync::Arc;
+
+use larix_proto::{CompareRequest, LdapResult, ResultCode, Scope};
+use larix_schema::{AttributeDescription, BindError, BoundAssertion, Match, NormalDn, Scratch};
+use larix_store::Snapshot;
+
+use crate::access::{AccessPolicy, Privilege, Subject};
+use crate::controls::RequestControls;
+use crate::database::View;
+use crate::entry::record::RecordFlags;
+use crate::entry::{EntryId, EntrySource, Target};
+use crate::fault::Fault;
+use crate::search::answer::computed_value;
+use crate::search::filter::Filter;
+use crate::search::selection::Computed;
+use crate::search::task::storage_failure;
+use crate::search::{Gate, Seen, referral};
+use crate::tree;
+
+/// Who compares, and how.
+#[derive(Clone, Debug)]
+pub struct CompareContext {
+    pub controls: RequestControls,
+    pub subject: Arc<Subject>,
+    pub policy: Arc<AccessPolicy>,
+    /// Where to send a client when not even the suffix is here.
+    pub default_referrals: Arc<[String]>,
+}
+
+/// Compares a value with an entry of this database; `dn` is the request's, normalized.
+pub fn compare<N: Snapshot>(
+    view: &View<'_, N>,
+    context: &CompareContext,
+    dn: &NormalDn,
+    request: &CompareRequest<'_>,
+) -> LdapResult {
+    let assertion = match assertion(view, request) {
+        Ok(assertion) => assertion,
+        Err(result) => return result,
+    };
+    answer(view, context, dn, request, &assertion).unwrap_or_else(|fault| storage_failure(&fault))
+}
+
+/// What is compared with.
+enum Asserted {
+    Stored(BoundAssertion),
+    Computed(Computed, AttributeDescription),
+}
+
+fn assertion<N: Snapshot>(view: &View<'_, N>, request: &CompareRequest<'_>) -> Result<Asserted, LdapResult> {
+    let undefined = |text: String| LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, text);
+    let description = view.schema.describe(request.attribute).map_err(|error| undefined(error.to_string()))?;
+    let name = view.schema.attribute(description.attribute).name();
+    match Computed::ALL.into_iter().find(|computed| computed.name() == name) {
+        Some(computed @ (Computed::EntryDn | Computed::SubschemaSubentry)) => {
+            let text = format!("{} compare not supported", computed.name());
+            return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
+        }
+        Some(computed) => return Ok(Asserted::Computed(computed, description)),
+        None => {}
+    }
+    let bound = view.schema.bind_equality(&description, request.value).map_err(|error| {
+        let code = match error {
+            BindError::InvalidValue => ResultCode::INVALID_ATTRIBUTE_SYNTAX,
+            BindError::NoRule => ResultCode::INAPPROPRIATE_MATCHING,
+            BindError::UnknownAttribute => ResultCode::UNDEFINED_ATTRIBUTE_TYPE,
+        };
+        LdapResult::with(code, error.to_string())
+    })?;
+    Ok(Asserted::Stored(bound))
+}
+
+fn answer<N: Snapshot>(
+    view: &View<'_, N>,
+    context: &CompareContext,
+    dn: &NormalDn,
+    request: &CompareRequest<'_>,
+    asserted: &Asserted,
+) -> Result<LdapResult, Fault> {
+    let gate = Gate::new(&context.policy, &context.subject);
+    let resolved = view.resolve(dn)?;
+    let nearest = resolved.map_or(EntryId::ROOT, |resolved| resolved.nearest);
+    if nearest == EntryId::ROOT {
+        if context.default_referrals.is_empty() {
+            return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
+        }
+        let urls = referral::rewrite(&view.schema, &context.default_referrals, None, Some(request.entry), None);
+        return Ok(LdapResult { referrals: urls, ..LdapResult::new(ResultCode::REFERRAL) });
+    }
+    let record = view.record(nearest)?.ok_or(Fault::Missing { entry: nearest, what: "the record" })?;
+    let seen = Seen::new(view, view.reader(nearest, &record)?, gate);
+    let found = resolved.is_some_and(|resolved| resolved.missing == 0);
+    let is_referral = seen.reader.view.flags().has(RecordFlags::REFERRAL);
+    if is_referral && (!found || !context.controls.manage_dsa_it) {
+        return refer(&seen, request.entry);
+    }
+    if !found {
+        if !seen.allows_entry(Privilege::Disclose)? {
+            return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
+        }
+        return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(view.dn(&seen.reader.view)?));
+    }
+    let code = compare_entry(&seen, context, request, asserted)?;
+    let told = matches!(code, ResultCode::COMPARE_TRUE | ResultCode::COMPARE_FALSE);
+    // An error tells that there is such an entry.
+    if !told && !seen.allows_entry(Privilege::Disclose)? {
+        return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
+    }
+    Ok(LdapResult::new(code))
+}
+
+fn refer<N: Snapshot>(seen: &Seen<'_, N>, target: &str) -> Result<LdapResult, Fault> {
+    if !seen.allows_entry(Privilege::Disclose)? {
+        return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
+    }
+    let dn = seen.view.dn(&seen.reader.view)?;
+    let urls = referral::urls(&seen.reader)?;
+    let urls = referral::rewrite(&seen.view.schema, &urls, Some(&dn), Some(target), None::<Scope>);
+    Ok(LdapResult { referrals: urls, ..LdapResult::new(ResultCode::REFERRAL).matched(dn) })
+}
+
+fn compare_entry<N: Snapshot>(
+    seen: &Seen<'_, N>,
+    context: &CompareContext,
+    request: &CompareRequest<'_>,
+    asserted: &Asserted,
+) -> Result<ResultCode, Fault> {
+    let description = match asserted {
+        Asserted::Stored(assertion) => &assertion.description,
+        Asserted::Computed(_, description) => description,
+    };
+    if !seen.allows(description, Some(request.value), Privilege::Compare)? {
+        return Ok(ResultCode::INSUFFICIENT_ACCESS_RIGHTS);
+    }
+    if let Some(control) = &context.controls.assertion {
+        let bound = seen.view.schema.bind_filter(control.as_filter());
+        let filter = Filter::new(&seen.view.schema, &seen.view.catalog, bound);
+        if !filter.matches(seen, &seen.reader)?.is_true() {
+            return Ok(ResultCode::ASSERTION_FAILED);
+        }
+    }
+    let truth = |holds: bool| if holds { ResultCode::COMPARE_TRUE } else { ResultCode::COMPARE_FALSE };
+    match asserted {
+        Asserted::Computed(Computed::HasSubordinates, _) => {
+            let holds = tree::has_children(seen.view.snapshot, seen.reader.view.id())?;
+            Ok(truth(holds == (request.value == b"TRUE")))
+        }
+        Asserted::Computed(computed, _) => {
+            Ok(truth(computed_value(seen, *computed, "")?.as_bytes() == request.value))
+        }
+        Asserted::Stored(assertion) => stored(seen, assertion, request.value),
+    }
+}
+
+fn stored<N: Snapshot>(
+    seen: &Seen<'_, N>,
+    assertion: &BoundAssertion,
+    value: &[u8],
+) -> Result<ResultCode, Fault> {
+    let schema = &seen.view.schema;
+    let target = Target::new(schema, &seen.view.catalog, assertion.description.clone());
+    if !seen.reader.is_present(&target)? {
+        return Ok(ResultCode::NO_SUCH_ATTRIBUTE);
+    }
+    if let Some(member) = seen.reader.large_member(&target, &assertion.key)? {
+        return Ok(if member { ResultCode::COMPARE_TRUE } else { ResultCode::COMPARE_FALSE });
+    }
+    let mut scratch = Scratch::default();
+    for attribute in seen.reader.view.attributes() {
+        let (number, stored) = attribute?;
+        if !target.numbers.contains(&number) {
+            continue;
+        }
+        let own = seen.view.catalog.row(number).and_then(|row| row.description.as_ref());
+        // A subtype, or one with more options, has access rules of its own.
+        if let Some(own) = own
+            && *own != assertion.description
+            && !seen.allows(own, Some(value), Privilege::Compare)?
+        {
+            return Ok(ResultCode::INSUFFICIENT_ACCESS_RIGHTS);
+        }
+        let mut found = false;
+        seen.reader.visit_values(number, &stored, &mut |value| {
+            found = assertion.matches(schema, value, &mut scratch) == Match::True;
+            !found
+        })?;
+        if found {
+            return Ok(ResultCode::COMPARE_TRUE);
+        }
+    }
+    Ok(ResultCode::COMPARE_FALSE)
+}
