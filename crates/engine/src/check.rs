@@ -4,7 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::sync::Arc;
 
-use larix_store::{CommitError, Direction, Durability, KeyRange, PostingCursor, Snapshot, Store, Transaction, WriteSet};
+use larix_store::{
+    CommitError, Direction, Durability, KeyRange, PostingCursor, Snapshot, Store, Transaction, WriteSet,
+};
 
 use crate::catalog::Catalog;
 use crate::database::{Database, View};
@@ -18,19 +20,44 @@ use crate::tree;
 /// Something that does not fit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Finding {
-    Record { entry: EntryId, fault: String },
+    Record {
+        entry: EntryId,
+        fault: String,
+    },
     /// The tree has no row for the entry, or another entry there.
-    NotInTree { entry: EntryId },
+    NotInTree {
+        entry: EntryId,
+    },
     /// A row of the tree whose entry does not exist or stands elsewhere.
-    StrayTreeRow { key: Vec<u8>, entry: EntryId },
-    Orphan { entry: EntryId, parent: EntryId },
-    MissingPosting { entry: EntryId, key: Vec<u8> },
-    StrayPosting { entry: EntryId, key: Vec<u8> },
+    StrayTreeRow {
+        key: Vec<u8>,
+        entry: EntryId,
+    },
+    Orphan {
+        entry: EntryId,
+        parent: EntryId,
+    },
+    MissingPosting {
+        entry: EntryId,
+        key: Vec<u8>,
+    },
+    StrayPosting {
+        entry: EntryId,
+        key: Vec<u8>,
+    },
     /// Values or blobs outside of the record are missing, too many, or not those that the record counts.
-    Outside { entry: EntryId, what: &'static str },
-    UnknownAttribute { entry: EntryId, number: AttributeNumber },
+    Outside {
+        entry: EntryId,
+        what: &'static str,
+    },
+    UnknownAttribute {
+        entry: EntryId,
+        number: AttributeNumber,
+    },
     /// An entry id above the highest that was ever given.
-    IdAboveLast { entry: EntryId },
+    IdAboveLast {
+        entry: EntryId,
+    },
 }
 
 impl fmt::Display for Finding {
@@ -42,8 +69,12 @@ impl fmt::Display for Finding {
                 let rdn = String::from_utf8_lossy(key.get(8..).unwrap_or_default()).into_owned();
                 write!(f, "the tree has \"{rdn}\" as entry {entry}, which stands elsewhere or does not exist")
             }
-            Self::Orphan { entry, parent } => write!(f, "entry {entry} is below {parent}, which does not exist"),
-            Self::MissingPosting { entry, key } => write!(f, "entry {entry} is missing in the index under {}", Key(key)),
+            Self::Orphan { entry, parent } => {
+                write!(f, "entry {entry} is below {parent}, which does not exist")
+            }
+            Self::MissingPosting { entry, key } => {
+                write!(f, "entry {entry} is missing in the index under {}", Key(key))
+            }
             Self::StrayPosting { entry, key } => {
                 write!(f, "entry {entry} is in the index under {}, which it does not have", Key(key))
             }
@@ -180,7 +211,10 @@ fn check_outside<N: Snapshot>(
         match number.and_then(|number| members.get_mut(&AttributeNumber(number))) {
             Some(count) if *count > 0 => *count -= 1,
             _ => {
-                report(Finding::Outside { entry: id, what: "a large set has more members than the record counts" });
+                report(Finding::Outside {
+                    entry: id,
+                    what: "a large set has more members than the record counts",
+                });
                 break;
             }
         }

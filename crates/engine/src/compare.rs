@@ -51,7 +51,8 @@ enum Asserted {
 
 fn assertion<N: Snapshot>(view: &View<'_, N>, request: &CompareRequest<'_>) -> Result<Asserted, LdapResult> {
     let undefined = |text: String| LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, text);
-    let description = view.schema.describe(request.attribute).map_err(|error| undefined(error.to_string()))?;
+    let description =
+        view.schema.describe(request.attribute).map_err(|error| undefined(error.to_string()))?;
     let name = view.schema.attribute(description.attribute).name();
     match Computed::ALL.into_iter().find(|computed| computed.name() == name) {
         Some(computed @ (Computed::EntryDn | Computed::SubschemaSubentry)) => {
@@ -86,7 +87,8 @@ fn answer<N: Snapshot>(
         if context.default_referrals.is_empty() {
             return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
         }
-        let urls = referral::rewrite(&view.schema, &context.default_referrals, None, Some(request.entry), None);
+        let urls =
+            referral::rewrite(&view.schema, &context.default_referrals, None, Some(request.entry), None);
         return Ok(LdapResult { referrals: urls, ..LdapResult::new(ResultCode::REFERRAL) });
     }
     let record = view.record(nearest)?.ok_or(Fault::Missing { entry: nearest, what: "the record" })?;
