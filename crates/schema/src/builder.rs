@@ -139,15 +139,16 @@ impl SchemaBuilder {
             // Files written for other servers define standard syntaxes, too: ours stay.
             return Ok(());
         }
+        let (extensions, hidden) = split_hidden(definition.extensions.clone());
         let flag = |name| definition.extensions.get(name).is_some_and(|v| v.iter().any(|v| v == "TRUE"));
         self.insert_syntax(Arc::new(Syntax {
             oid,
             kind,
             binary_transfer: flag("X-BINARY-TRANSFER-REQUIRED"),
             human_readable: !flag("X-NOT-HUMAN-READABLE"),
-            hidden: false,
+            hidden,
             description: definition.description,
-            extensions: definition.extensions,
+            extensions,
         }));
         Ok(())
     }
@@ -300,9 +301,9 @@ impl SchemaBuilder {
         let mut attribute = AttributeType {
             id: AttributeTypeId(self.schema.attributes.len() as u32),
             superior: superior.map(|superior| superior.id),
-            equality: equality.or(superior.and_then(|superior| superior.equality)),
-            ordering: ordering.or(superior.and_then(|superior| superior.ordering)),
-            substring: substring.or(superior.and_then(|superior| superior.substring)),
+            equality: equality.or_else(|| superior?.equality),
+            ordering: ordering.or_else(|| superior?.ordering),
+            substring: substring.or_else(|| superior?.substring),
             syntax,
             syntax_length: definition.syntax_length,
             single_value: definition.single_value,

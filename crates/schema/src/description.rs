@@ -7,9 +7,9 @@ use crate::model::AttributeTypeId;
 use crate::schema::Schema;
 
 /// As many tagging options as one description may carry; OpenLDAP's number.
-pub const MAX_OPTIONS: usize = 128;
+pub(crate) const MAX_OPTIONS: usize = 128;
 /// Their text, all together, in bytes; OpenLDAP's number.
-pub const MAX_OPTIONS_LENGTH: usize = 1024;
+pub(crate) const MAX_OPTIONS_LENGTH: usize = 1024;
 
 /// An attribute type and its options. Options are lower case, sorted, each once.
 #[derive(Clone, Debug, Eq, Hash, Ord, PartialEq, PartialOrd)]
@@ -91,9 +91,9 @@ impl AttributeDescription {
         }
         let own = self.options();
         other.options().iter().all(|wanted| match wanted.strip_suffix('-') {
-            Some(tag) => own
-                .iter()
-                .any(|option| &**option == tag || &**option == &**wanted || option.starts_with(&**wanted)),
+            Some(tag) => {
+                own.iter().any(|option| &**option == tag || option == wanted || option.starts_with(&**wanted))
+            }
             None => own.iter().any(|option| option == wanted),
         })
     }

@@ -16,7 +16,7 @@ use crate::schema::Schema;
 use crate::syntax::is_bit_string;
 
 /// Longest DN taken, in bytes; OpenLDAP's number.
-pub const MAX_DN_LENGTH: usize = 8192;
+pub(crate) const MAX_DN_LENGTH: usize = 8192;
 
 /// Why a DN has no normal form (LDAP result invalidDNSyntax).
 #[derive(Clone, Debug, Eq, PartialEq)]

@@ -324,16 +324,15 @@ impl std::fmt::Display for BindError {
 impl std::error::Error for BindError {}
 
 impl MatchingRule {
-    /// Whether values of the attribute type can be asked with this rule.
+    /// Whether extensible filters can ask values of the attribute type with this rule.
     pub fn is_usable_with(&self, attribute: &AttributeType) -> bool {
-        self.applies_to(&attribute.syntax.oid)
-            || [attribute.equality, attribute.ordering].contains(&Some(self_static(self)))
+        let equality = attribute.equality;
+        (self.extensible
+            && (self.syntax_oid == attribute.syntax.oid
+                || equality == Some(self)
+                || equality.is_some_and(|rule| rule.approximate() == self)))
+            || self.value_syntaxes.contains(&attribute.syntax.oid.as_str())
     }
-}
-
-/// Rules are compared by OID; there is one of each.
-fn self_static(rule: &MatchingRule) -> &'static MatchingRule {
-    crate::rule::find(rule.oid).unwrap_or(crate::rule::object_class_rule())
 }
 
 impl BoundAssertion {

@@ -16,6 +16,7 @@ mod model;
 pub mod prep;
 mod rule;
 mod schema;
+mod subschema;
 mod syntax;
 mod table;
 pub mod time;
@@ -31,4 +32,5 @@ pub use model::{
 };
 pub use rule::{ALL_RULES, MatchingRule, RuleUse, SubstringPosition, approximate_words};
 pub use schema::Schema;
+pub use subschema::SubschemaAttribute;
 pub use syntax::{Syntax, SyntaxKind};

@@ -133,7 +133,7 @@ impl Spaces {
         self.started = true;
     }
 
-    fn end(&mut self, out: &mut Vec<u8>) {
+    fn end(&self, out: &mut Vec<u8>) {
         if self.pending && self.started && matches!(self.position, Position::Initial | Position::Any) {
             out.push(b' ');
         }

@@ -44,7 +44,7 @@ pub(super) fn integer_key(value: &[u8], out: &mut Vec<u8>) -> Result<(), Invalid
 pub(super) fn integer_text(value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
     integer_key(value, &mut Vec::new())?;
     let trimmed = value.trim_ascii();
-    let digits = trimmed.strip_prefix(b"-").or(trimmed.strip_prefix(b"+")).unwrap_or(trimmed);
+    let digits = trimmed.strip_prefix(b"-").or_else(|| trimmed.strip_prefix(b"+")).unwrap_or(trimmed);
     let zeros = digits.iter().take_while(|&&b| b == b'0').count();
     let digits = digits.get(zeros..).unwrap_or_default();
     if digits.is_empty() {

@@ -22,7 +22,6 @@ const CSN: &str = "1.3.6.1.4.1.4203.666.11.2.1";
 
 /// Country, printable and telephone number strings are directory strings, too.
 const STRINGS: &[&str] = &[ldap!(11), ldap!(44), ldap!(50)];
-const STRING_VALUES: &[&str] = &[DIRECTORY_STRING, ldap!(11), ldap!(44), ldap!(50)];
 const DESCRIPTIONS: &[&str] = &[ldap!(3), ldap!(16), ldap!(54), ldap!(30), ldap!(31), ldap!(35), ldap!(37)];
 
 /// Extensible; hidden.
@@ -45,24 +44,25 @@ const fn rule(
 use Normal as N;
 use RuleUse::{Approximate, Equality, Extensible, Ordering, Substring};
 
-/// Every matching rule there is, in the order of RFC 4517's OIDs.
+/// Every matching rule there is. cn=Subschema lists them from the last to the first.
 #[rustfmt::skip]
 pub static ALL_RULES: &[MatchingRule] = &[
     rule("1.3.6.1.4.1.4203.666.4.4", "directoryStringApproxMatch", DIRECTORY_STRING, Approximate, N::Approximate, X | H, STRINGS),
     rule("1.3.6.1.4.1.4203.666.4.5", "IA5StringApproxMatch", IA5, Approximate, N::Approximate, X | H, &[]),
     rule("2.5.13.0", "objectIdentifierMatch", OID, Equality, N::ObjectIdentifier, X, &[]),
     rule("2.5.13.1", "distinguishedNameMatch", DN, Equality, N::Dn, X, &[]),
+    rule("1.2.36.79672281.1.13.3", "rdnMatch", "1.2.36.79672281.1.5.0", Equality, N::Rdn, X, &[]),
     rule("2.5.13.2", "caseIgnoreMatch", DIRECTORY_STRING, Equality, N::CaseIgnore, X, STRINGS),
     rule("2.5.13.3", "caseIgnoreOrderingMatch", DIRECTORY_STRING, Ordering, N::CaseIgnore, X, STRINGS),
-    rule("2.5.13.4", "caseIgnoreSubstringsMatch", SUBSTRING, Substring, N::CaseIgnore, 0, STRING_VALUES),
+    rule("2.5.13.4", "caseIgnoreSubstringsMatch", SUBSTRING, Substring, N::CaseIgnore, 0, STRINGS),
     rule("2.5.13.5", "caseExactMatch", DIRECTORY_STRING, Equality, N::CaseExact, X, STRINGS),
     rule("2.5.13.6", "caseExactOrderingMatch", DIRECTORY_STRING, Ordering, N::CaseExact, X, STRINGS),
-    rule("2.5.13.7", "caseExactSubstringsMatch", SUBSTRING, Substring, N::CaseExact, 0, STRING_VALUES),
+    rule("2.5.13.7", "caseExactSubstringsMatch", SUBSTRING, Substring, N::CaseExact, 0, STRINGS),
     rule("2.5.13.8", "numericStringMatch", ldap!(36), Equality, N::NumericString, X, &[]),
     rule("2.5.13.9", "numericStringOrderingMatch", ldap!(36), Ordering, N::NumericString, X, &[]),
-    rule("2.5.13.10", "numericStringSubstringsMatch", SUBSTRING, Substring, N::NumericString, 0, &[ldap!(36)]),
+    rule("2.5.13.10", "numericStringSubstringsMatch", SUBSTRING, Substring, N::NumericString, 0, &[]),
     rule("2.5.13.11", "caseIgnoreListMatch", ldap!(41), Equality, N::CaseIgnoreList, X, &[]),
-    rule("2.5.13.12", "caseIgnoreListSubstringsMatch", SUBSTRING, Substring, N::CaseIgnoreList, 0, &[ldap!(41)]),
+    rule("2.5.13.12", "caseIgnoreListSubstringsMatch", SUBSTRING, Substring, N::CaseIgnoreList, 0, &[]),
     rule("2.5.13.13", "booleanMatch", ldap!(7), Equality, N::Boolean, X, &[]),
     rule("2.5.13.14", "integerMatch", INTEGER, Equality, N::Integer, X, &[]),
     rule("2.5.13.15", "integerOrderingMatch", INTEGER, Ordering, N::Integer, X, &[]),
@@ -71,7 +71,7 @@ pub static ALL_RULES: &[MatchingRule] = &[
     rule("2.5.13.18", "octetStringOrderingMatch", ldap!(40), Ordering, N::OctetString, X, &[]),
     rule("2.5.13.19", "octetStringSubstringsMatch", ldap!(40), Substring, N::OctetString, 0, &[]),
     rule("2.5.13.20", "telephoneNumberMatch", ldap!(50), Equality, N::Telephone, X, &[]),
-    rule("2.5.13.21", "telephoneNumberSubstringsMatch", SUBSTRING, Substring, N::Telephone, 0, &[ldap!(50)]),
+    rule("2.5.13.21", "telephoneNumberSubstringsMatch", SUBSTRING, Substring, N::Telephone, 0, &[]),
     rule("2.5.13.22", "presentationAddressMatch", ldap!(43), Equality, N::Unknown, X | H, &[]),
     rule("2.5.13.23", "uniqueMemberMatch", ldap!(34), Equality, N::NameAndOptionalUid, X, &[]),
     rule("2.5.13.24", "protocolInformationMatch", ldap!(42), Equality, N::Unknown, X | H, &[]),
@@ -85,11 +85,10 @@ pub static ALL_RULES: &[MatchingRule] = &[
     rule("2.5.13.39", "certificateListMatch", "1.3.6.1.1.15.6", Equality, N::Unknown, X | H, &[]),
     rule("2.5.13.45", "attributeCertificateExactMatch", "1.3.6.1.4.1.4203.666.11.10.2.2", Equality, N::AttributeCertificateExact, X | H, &["1.3.6.1.4.1.4203.666.11.10.2.1"]),
     rule("2.5.13.46", "attributeCertificateMatch", "1.3.6.1.4.1.4203.666.11.10.2.3", Equality, N::Unknown, X | H, &[]),
-    rule("1.3.6.1.4.1.1466.109.114.1", "caseExactIA5Match", IA5, Equality, N::CaseExact, X, &[]),
-    rule("1.3.6.1.4.1.1466.109.114.2", "caseIgnoreIA5Match", IA5, Equality, N::CaseIgnore, X, &[]),
+    rule("1.3.6.1.4.1.1466.109.114.1", "caseExactIA5Match", IA5, Equality, N::CaseExact, X, &[ldap!(11)]),
+    rule("1.3.6.1.4.1.1466.109.114.2", "caseIgnoreIA5Match", IA5, Equality, N::CaseIgnore, X, &[ldap!(11)]),
     rule("1.3.6.1.4.1.1466.109.114.3", "caseIgnoreIA5SubstringsMatch", IA5, Substring, N::CaseIgnore, 0, &[]),
     rule("1.3.6.1.4.1.4203.1.2.1", "caseExactIA5SubstringsMatch", IA5, Substring, N::CaseExact, 0, &[]),
-    rule("1.2.36.79672281.1.13.3", "rdnMatch", "1.2.36.79672281.1.5.0", Equality, N::Rdn, X, &[]),
     rule("1.2.840.113556.1.4.803", "integerBitAndMatch", INTEGER, Extensible, N::BitAnd, X, &[]),
     rule("1.2.840.113556.1.4.804", "integerBitOrMatch", INTEGER, Extensible, N::BitOr, X, &[]),
     rule("1.2.840.113556.1.4.1941", "distinguishedNameInChainMatch", DN, Extensible, N::InChain, X | H, &[ldap!(34)]),

@@ -1,1 +1,99 @@
+use super::*;
+use crate::{DescriptionError, SchemaBuilder};
 
+fn schema() -> Schema {
+    let mut builder = SchemaBuilder::system();
+    for name in ["core", "cosine", "inetorgperson", "nis"] {
+        builder.add_bundled(name).unwrap();
+    }
+    let mut options = AttributeOptions::default();
+    assert!(options.add("x-tag") && options.add("time-") && !options.add("a_b"));
+    builder.set_attribute_options(options);
+    builder.build()
+}
+
+#[test]
+fn descriptions_resolve_or_say_why_not() {
+    let schema = schema();
+    let cases = [
+        ("cn", Ok("cn")),
+        ("2.5.4.3", Ok("cn")),
+        ("COMMONNAME", Ok("cn")),
+        ("cn;Lang-EN", Ok("cn;lang-en")),
+        ("cn;x-tag;lang-en;lang-en", Ok("cn;lang-en;x-tag")),
+        ("userCertificate;binary", Ok("userCertificate;binary")),
+        ("usercertificate;x-tag;binary;lang-a", Ok("userCertificate;binary;lang-a;x-tag")),
+        ("cn;time-5", Ok("cn;time-5")),
+        ("cn;lang-", Ok("cn;lang-")),
+        ("cn;lang-en-", Ok("cn;lang-en-")),
+        ("", Err(DescriptionError::Empty)),
+        ("cn ", Err(DescriptionError::Characters)),
+        ("c_n", Err(DescriptionError::Characters)),
+        ("nothing", Err(DescriptionError::UnknownType)),
+        ("cn;", Err(DescriptionError::EmptyOption)),
+        ("cn;;lang-en", Err(DescriptionError::EmptyOption)),
+        ("cn;foo", Err(DescriptionError::UnknownOption)),
+        ("cn;binary", Err(DescriptionError::BinaryNotSupported)),
+        ("userCertificate;binary;binary", Err(DescriptionError::BinaryTwice)),
+        ("entryUUID;lang-en", Err(DescriptionError::OperationalWithOptions)),
+    ];
+    for (text, expected) in cases {
+        let found = schema.describe(text).map(|description| description.to_text(&schema));
+        assert_eq!(found.as_deref(), expected.as_ref().copied(), "{text}");
+    }
+    let many = (0..200).map(|i| format!(";lang-{i}")).collect::<String>();
+    assert_eq!(schema.describe(&format!("cn{many}")), Err(DescriptionError::TooManyOptions));
+    let long = format!("cn;lang-{}", "x".repeat(1100));
+    assert_eq!(schema.describe(&long), Err(DescriptionError::TooLong));
+}
+
+#[test]
+fn subdescriptions() {
+    let schema = schema();
+    let cases = [
+        ("cn", "cn", true),
+        ("cn", "name", true),
+        ("name", "cn", false),
+        ("cn;lang-en", "cn", true),
+        ("cn;lang-en", "name", true),
+        ("cn", "cn;lang-en", false),
+        ("cn;lang-en;x-tag", "cn;x-tag", true),
+        ("cn;lang-en-us", "cn;lang-en", false),
+        ("cn;lang-en-us", "cn;lang-en-", true),
+        ("cn;lang-en", "cn;lang-en-", true),
+        ("cn;lang-english", "cn;lang-en-", false),
+        ("cn;lang-de", "cn;lang-", true),
+        ("cn", "cn;lang-", false),
+    ];
+    for (sub, sup, expected) in cases {
+        let (a, b) = (schema.describe(sub).unwrap(), schema.describe(sup).unwrap());
+        assert_eq!(a.is_subdescription_of(&schema, &b), expected, "{sub} {sup}");
+    }
+}
+
+#[test]
+fn inheritance_is_resolved() {
+    let schema = schema();
+    let id = |name| schema.attribute_type(name).unwrap().id;
+    let class = |name| schema.object_class(name).unwrap();
+    let cn = schema.attribute_type("cn").unwrap();
+    assert_eq!(cn.equality.unwrap().name, "caseIgnoreMatch");
+    assert_eq!(cn.substring.unwrap().name, "caseIgnoreSubstringsMatch");
+    assert_eq!(cn.syntax.oid, "1.3.6.1.4.1.1466.115.121.1.15");
+    assert!(schema.subtypes(id("name")).contains(&id("sn")) && schema.subtypes(id("cn")) == [id("cn")]);
+    assert!(schema.is_subtype(id("c"), id("name")) && !schema.is_subtype(id("name"), id("c")));
+    let person = class("inetOrgPerson");
+    assert!(schema.is_subclass(person.id, class("top").id));
+    assert!(!schema.is_subclass(class("person").id, person.id));
+    assert!(
+        person.all_must().contains(&id("sn")) && person.allows(id("mail")) && !person.allows(id("uidNumber"))
+    );
+    assert!(!person.all_may().contains(&id("sn")));
+    // A structural class without a superior stands below top.
+    assert!(class("olcGlobal").ancestry().contains(&class("top").id));
+    assert_eq!(
+        schema.attribute_type("entryCSN").unwrap().to_string(),
+        "( 1.3.6.1.4.1.4203.666.1.7 NAME 'entryCSN' EQUALITY CSNMatch ORDERING CSNOrderingMatch \
+         SYNTAX 1.3.6.1.4.1.4203.666.11.2.1{64} SINGLE-VALUE NO-USER-MODIFICATION USAGE directoryOperation )"
+    );
+}
