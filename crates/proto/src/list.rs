@@ -165,6 +165,7 @@ impl<'a> Changes<'a> {
             let mut change = rest.sequence("change")?;
             ModifyOperation::decode(&mut change)?;
             Attribute::decode_checked(&mut change)?;
+            change.ignore_rest("change")?;
         }
         Ok(Self { ber: contents })
     }
@@ -191,6 +192,7 @@ impl<'a> Attribute<'a> {
         let mut attribute = rest.sequence("attribute")?;
         let description = attribute.string("type")?;
         let values = Values { ber: attribute.expect(Tag::SET, "vals")? };
+        attribute.ignore_rest("attribute")?;
         Ok(Self { description, values })
     }
 

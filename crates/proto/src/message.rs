@@ -81,10 +81,12 @@ fn decode<'a>(
 /// The controls at the end of a message. Elements after them, or of another tag in their place, are extensions
 /// that this implementation does not know; RFC 4511 section 4 has them ignored.
 pub(crate) fn trailing_controls<'a>(message: &mut Reader<'a>) -> Result<Controls<'a>, DecodeError> {
-    match message.optional(Tag::context_constructed(0), "controls")? {
-        Some(contents) => Controls::check(contents),
-        None => Ok(Controls::default()),
-    }
+    let controls = match message.optional(Tag::context_constructed(0), "controls")? {
+        Some(contents) => Controls::check(contents)?,
+        None => Controls::default(),
+    };
+    message.ignore_rest("LDAPMessage")?;
+    Ok(controls)
 }
 
 impl MessageError {

@@ -117,22 +117,33 @@ impl<'a> Request<'a> {
     pub(crate) fn decode(tag: Tag, contents: &'a [u8], limits: &DecodeLimits) -> Result<Self, DecodeError> {
         let reader = Reader::new(contents);
         match tag.0 {
-            0x63 => search(reader, limits).map(Self::Search),
-            0x60 => bind(reader).map(Self::Bind),
+            0x63 => whole(reader, |reader| search(reader, limits)).map(Self::Search),
+            0x60 => whole(reader, bind).map(Self::Bind),
             0x42 => Ok(Self::Unbind),
-            0x66 => modify(reader).map(Self::Modify),
-            0x68 => add(reader).map(Self::Add),
+            0x66 => whole(reader, modify).map(Self::Modify),
+            0x68 => whole(reader, add).map(Self::Add),
             0x4a => ber::utf8(contents, "DelRequest").map(Self::Delete),
-            0x6c => modify_dn(reader).map(Self::ModifyDn),
-            0x6e => compare(reader).map(Self::Compare),
+            0x6c => whole(reader, modify_dn).map(Self::ModifyDn),
+            0x6e => whole(reader, compare).map(Self::Compare),
             0x50 => ber::unsigned(contents, "AbandonRequest").map(|id| Self::Abandon(MessageId(id))),
-            0x77 => extended(reader).map(Self::Extended),
+            0x77 => whole(reader, extended).map(Self::Extended),
             other => Err(DecodeError::new("protocolOp", Fault::UnknownChoice(i64::from(other)))),
         }
     }
 }
 
-fn search<'a>(mut reader: Reader<'a>, limits: &DecodeLimits) -> Result<SearchRequest<'a>, DecodeError> {
+/// Reads a request that is a sequence, and skips what follows its last known element.
+#[inline]
+fn whole<'a, T>(
+    mut reader: Reader<'a>,
+    read: impl FnOnce(&mut Reader<'a>) -> Result<T, DecodeError>,
+) -> Result<T, DecodeError> {
+    let request = read(&mut reader)?;
+    reader.ignore_rest("protocolOp")?;
+    Ok(request)
+}
+
+fn search<'a>(reader: &mut Reader<'a>, limits: &DecodeLimits) -> Result<SearchRequest<'a>, DecodeError> {
     Ok(SearchRequest {
         base: reader.string("baseObject")?,
         scope: Scope::from_number(reader.enumerated("scope")?)?,
@@ -140,12 +151,12 @@ fn search<'a>(mut reader: Reader<'a>, limits: &DecodeLimits) -> Result<SearchReq
         size_limit: reader.unsigned("sizeLimit")?,
         time_limit: reader.unsigned("timeLimit")?,
         types_only: reader.boolean("typesOnly")?,
-        filter: Filter::read(&mut reader, limits.filter_depth)?,
+        filter: Filter::read(reader, limits.filter_depth)?,
         attributes: Strings::check(reader.expect(Tag::SEQUENCE, "attributes")?, "attributes")?,
     })
 }
 
-fn bind(mut reader: Reader<'_>) -> Result<BindRequest<'_>, DecodeError> {
+fn bind<'a>(reader: &mut Reader<'a>) -> Result<BindRequest<'a>, DecodeError> {
     let version = reader.integer("version")?;
     let version = u8::try_from(version)
         .ok()
@@ -158,9 +169,12 @@ fn bind(mut reader: Reader<'_>) -> Result<BindRequest<'_>, DecodeError> {
         0xa3 => {
             let mut sasl = Reader::new(contents);
             let mechanism = sasl.string("mechanism")?;
-            Authentication::Sasl { mechanism, credentials: sasl.optional(Tag::OCTET_STRING, "credentials")? }
+            let credentials = sasl.optional(Tag::OCTET_STRING, "credentials")?;
+            sasl.ignore_rest("SaslCredentials")?;
+            Authentication::Sasl { mechanism, credentials }
         }
-        _ if tag.is_context() => Authentication::Other(tag.number()),
+        // Simple and SASL in the wrong form are no choices of their own.
+        _ if tag.is_context() && !matches!(tag.number(), 0 | 3) => Authentication::Other(tag.number()),
         _ => {
             let expected = Tag::context(0);
             return Err(DecodeError::new("authentication", Fault::UnexpectedTag { expected, found: tag }));
@@ -169,21 +183,21 @@ fn bind(mut reader: Reader<'_>) -> Result<BindRequest<'_>, DecodeError> {
     Ok(BindRequest { version, name, authentication })
 }
 
-fn modify(mut reader: Reader<'_>) -> Result<ModifyRequest<'_>, DecodeError> {
+fn modify<'a>(reader: &mut Reader<'a>) -> Result<ModifyRequest<'a>, DecodeError> {
     Ok(ModifyRequest {
         object: reader.string("object")?,
         changes: Changes::check(reader.expect(Tag::SEQUENCE, "changes")?)?,
     })
 }
 
-fn add(mut reader: Reader<'_>) -> Result<AddRequest<'_>, DecodeError> {
+fn add<'a>(reader: &mut Reader<'a>) -> Result<AddRequest<'a>, DecodeError> {
     Ok(AddRequest {
         entry: reader.string("entry")?,
         attributes: Attributes::check(reader.expect(Tag::SEQUENCE, "attributes")?)?,
     })
 }
 
-fn modify_dn(mut reader: Reader<'_>) -> Result<ModifyDnRequest<'_>, DecodeError> {
+fn modify_dn<'a>(reader: &mut Reader<'a>) -> Result<ModifyDnRequest<'a>, DecodeError> {
     Ok(ModifyDnRequest {
         entry: reader.string("entry")?,
         new_rdn: reader.string("newrdn")?,
@@ -195,17 +209,16 @@ fn modify_dn(mut reader: Reader<'_>) -> Result<ModifyDnRequest<'_>, DecodeError>
     })
 }
 
-fn compare(mut reader: Reader<'_>) -> Result<CompareRequest<'_>, DecodeError> {
+fn compare<'a>(reader: &mut Reader<'a>) -> Result<CompareRequest<'a>, DecodeError> {
     let entry = reader.string("entry")?;
     let mut assertion = reader.sequence("ava")?;
-    Ok(CompareRequest {
-        entry,
-        attribute: assertion.string("attributeDesc")?,
-        value: assertion.octets("assertionValue")?,
-    })
+    let attribute = assertion.string("attributeDesc")?;
+    let value = assertion.octets("assertionValue")?;
+    assertion.ignore_rest("ava")?;
+    Ok(CompareRequest { entry, attribute, value })
 }
 
-fn extended(mut reader: Reader<'_>) -> Result<ExtendedRequest<'_>, DecodeError> {
+fn extended<'a>(reader: &mut Reader<'a>) -> Result<ExtendedRequest<'a>, DecodeError> {
     Ok(ExtendedRequest {
         name: ber::utf8(reader.expect(Tag::context(0), "requestName")?, "requestName")?,
         value: reader.optional(Tag::context(1), "requestValue")?,

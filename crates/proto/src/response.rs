@@ -79,7 +79,7 @@ impl<'a> Response<'a> {
 
     fn decode(tag: Tag, contents: &'a [u8]) -> Result<Self, DecodeError> {
         let mut reader = Reader::new(contents);
-        Ok(match tag.0 {
+        let response = match tag.0 {
             0x61 => {
                 let result = result(&mut reader)?;
                 let server_sasl = reader.optional(Tag::context(7), "serverSaslCreds")?;
@@ -108,7 +108,12 @@ impl<'a> Response<'a> {
                 Self::Intermediate { name, value: reader.optional(Tag::context(1), "responseValue")? }
             }
             other => return Err(DecodeError::new("protocolOp", Fault::UnknownChoice(i64::from(other)))),
-        })
+        };
+        // A reference is a list: it has no end to extend.
+        if tag.0 != 0x73 {
+            reader.ignore_rest("protocolOp")?;
+        }
+        Ok(response)
     }
 
     /// The result that ends the operation, if this response carries one.

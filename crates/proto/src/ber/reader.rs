@@ -121,6 +121,16 @@ impl<'a> Reader<'a> {
         integer(self.expect(Tag::ENUMERATED, field)?, field)
     }
 
+    /// Skips what a later specification may have added at the end of a sequence: elements that are well-formed
+    /// are ignored, whatever they are (RFC 4511 section 4).
+    #[inline]
+    pub fn ignore_rest(mut self, field: &'static str) -> Result<(), DecodeError> {
+        while !self.is_empty() {
+            self.element(field)?;
+        }
+        Ok(())
+    }
+
     /// Errs unless everything has been read.
     #[inline]
     pub fn finish(&self, field: &'static str) -> Result<(), DecodeError> {

@@ -87,7 +87,9 @@ impl<'a> Control<'a> {
         let mut control = rest.sequence("control")?;
         let oid = ber::utf8(control.octets("controlType")?, "controlType")?;
         let critical = control.boolean_or_false("criticality")?;
-        Ok(Self { oid, critical, value: control.optional(Tag::OCTET_STRING, "controlValue")? })
+        let value = control.optional(Tag::OCTET_STRING, "controlValue")?;
+        control.ignore_rest("control")?;
+        Ok(Self { oid, critical, value })
     }
 
     pub fn to_owned(&self) -> ControlBuf {

@@ -66,6 +66,7 @@ fn substrings(contents: &[u8]) -> Result<(), DecodeError> {
     let mut reader = Reader::new(contents);
     reader.string("type")?;
     let mut pieces = reader.sequence("substrings")?;
+    reader.ignore_rest("substrings")?;
     if pieces.is_empty() {
         return Err(DecodeError::new("substrings", Fault::Empty));
     }

@@ -145,10 +145,10 @@ fn node(ber: &[u8]) -> Result<FilterNode<'_>, DecodeError> {
 
 pub(crate) fn assertion(contents: &[u8]) -> Result<AttributeValueAssertion<'_>, DecodeError> {
     let mut reader = Reader::new(contents);
-    Ok(AttributeValueAssertion {
-        attribute: reader.string("attributeDesc")?,
-        value: reader.octets("assertionValue")?,
-    })
+    let attribute = reader.string("attributeDesc")?;
+    let value = reader.octets("assertionValue")?;
+    reader.ignore_rest("assertion")?;
+    Ok(AttributeValueAssertion { attribute, value })
 }
 
 fn substrings(contents: &[u8]) -> Result<SubstringFilter<'_>, DecodeError> {
@@ -173,6 +173,7 @@ pub(crate) fn extensible(contents: &[u8]) -> Result<MatchingRuleAssertion<'_>, D
         Some(contents) => ber::boolean(contents, "dnAttributes")?,
         None => false,
     };
+    reader.ignore_rest("extensibleMatch")?;
     Ok(MatchingRuleAssertion { rule, attribute, value, dn_attributes })
 }
 
