@@ -10,7 +10,7 @@ use super::model::{Config, Database, DatabaseKind, Overlay};
 use super::settings::Settings;
 
 pub(super) use apply::from_entries;
-pub(super) use names::EntryName;
+pub(super) use names::{EntryName, Role, split_number};
 
 /// One entry under cn=config.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -10,6 +10,7 @@ mod directives;
 mod engine;
 mod entries;
 mod line;
+mod load;
 mod model;
 mod quick_start;
 mod settings;
@@ -22,5 +23,6 @@ pub mod values;
 
 pub use diagnostic::{ConfigError, Excerpt, Note, Notes, Origin};
 pub use entries::{ConfigEntry, entries};
+pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};
 pub use model::*;
 pub use settings::{Setting, Settings};

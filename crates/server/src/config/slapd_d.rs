@@ -3,6 +3,8 @@
 //! `cn=config.ldif` holds the top; an entry's children are files in the directory named like its own file without
 //! `.ldif`. A file starts with two comment lines, the second with the CRC-32 of what follows; its `dn:` is the RDN alone.
 
+mod add;
+
 use std::fs;
 use std::io::Write as _;
 use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
@@ -15,6 +17,8 @@ use larix_proto::ldif::{Body, LdifAttribute, Reader, Record, Writer};
 use super::diagnostic::{ConfigError, Notes, Origin};
 use super::entries::{ConfigEntry, EntryName, from_entries};
 use super::model::{Config, Source};
+
+pub use add::add_entries;
 
 const HEADER: &str = "# AUTO-GENERATED FILE - DO NOT EDIT!! Use ldapmodify.\n# CRC32 ";
 /// Deeper than any entry under cn=config.

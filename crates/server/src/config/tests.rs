@@ -95,6 +95,63 @@ fn quick_start_is_complete() {
     assert_eq!(again.databases[1].access.len(), 3);
 }
 
+/// The configuration comes back from slapd.d as it was, and entries can be added to it one after another.
+#[test]
+fn slapd_d_and_back() {
+    use super::slapd_d::{Stamp, add_entries};
+    use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
+
+    let clock = ManualClock::new(Timestamp::from_seconds(1_700_000_000));
+    let random = SeededRandom::new(7);
+    let stamp = Stamp { clock: &clock, random: &random };
+    let (directory, config) =
+        read(&[("slapd.conf", COMMON), ("core.schema", larix_schema::bundled("core").unwrap())]);
+    let config = config.unwrap();
+    let target = directory.path().join("slapd.d");
+    super::convert(&config, &target, &stamp).unwrap_or_else(|error| panic!("{error}"));
+    let again = Config::from_slapd_d(&target).unwrap_or_else(|error| panic!("{error}"));
+    assert!(again.notes.iter().all(|note| !note.text.contains("checksum")), "{:?}", again.notes);
+    for (before, after) in config.databases.iter().zip(&again.databases) {
+        assert_eq!(before.settings.get("olcDbIndex"), after.settings.get("olcDbIndex"));
+        assert_eq!(before.settings.get("olcAccess"), after.settings.get("olcAccess"));
+        assert_eq!(before.root_password, after.root_password);
+    }
+
+    let entry = |text: &str| {
+        let mut reader = larix_proto::ldif::Reader::new(text.as_bytes());
+        let record = reader.read_record().unwrap().unwrap();
+        let larix_proto::ldif::Body::Content(attributes) = record.body else { panic!("a change") };
+        super::ConfigEntry { dn: record.dn, attributes }
+    };
+    let database = |suffix: &str| {
+        entry(&format!(
+            "dn: olcDatabase=mdb,cn=config\nobjectClass: olcDatabaseConfig\nobjectClass: olcMdbConfig\n\
+             olcDatabase: mdb\nolcSuffix: {suffix}\nolcDbDirectory: /nowhere/{suffix}\nolcAccess: to * by * read\n\
+             olcAccess: to attrs=cn by * none\n"
+        ))
+    };
+    let more =
+        add_entries(&target, vec![database("dc=one")], &stamp).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(more.databases.len(), 4);
+    let more =
+        add_entries(&target, vec![database("dc=two")], &stamp).unwrap_or_else(|error| panic!("{error}"));
+    let last = more.entries().last().unwrap().clone();
+    assert_eq!(last.dn, "olcDatabase={4}mdb,cn=config");
+    assert_eq!(last.values("olcAccess")[1], b"{1}to attrs=cn by * none");
+    let twice = add_entries(&target, vec![database("dc=two")], &stamp).expect_err("the same suffix twice");
+    assert!(twice.to_string().contains("already served"), "{twice}");
+    assert_eq!(Config::from_slapd_d(&target).unwrap().databases.len(), 5);
+
+    let fresh = directory.path().join("new").join("slapd.d");
+    let global = entry("dn: cn=config\nobjectClass: olcGlobal\ncn: config\n");
+    let config = add_entries(&fresh, vec![global], &stamp).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(config.databases.len(), 1);
+    let orphan =
+        entry("dn: olcOverlay=syncprov,olcDatabase={7}mdb,cn=config\nobjectClass: olcOverlayConfig\n");
+    let error = add_entries(&fresh, vec![orphan], &stamp).expect_err("an orphan");
+    assert!(error.to_string().contains("the entry above it is missing"), "{error}");
+}
+
 /// `OPENLDAP_CONF`: a directory of slapd.conf files; `OPENLDAP_CONFDIR`: a slapd.d. Not part of the repository.
 #[test]
 fn foreign_files() {

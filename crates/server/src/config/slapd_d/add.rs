@@ -1,0 +1,155 @@
+//! Adding entries to a slapd.d: what `slapadd -n0` does, again and again.
+
+use std::path::Path;
+
+use larix_proto::ldif::LdifAttribute;
+
+use super::super::diagnostic::{ConfigError, Origin};
+use super::super::directives::{self, Cardinality};
+use super::super::entries::{ConfigEntry, EntryName, Role, split_number};
+use super::super::model::{Config, Source};
+use super::{Stamp, read_entries, write_entries};
+
+/// Adds entries to a directory, which is made if it is not there. `{n}` is put in where it is missing; what every
+/// configuration has (cn=schema, the frontend, the config database) is added when it is not given.
+///
+/// Nothing is written unless all entries together are a valid configuration. Gives that configuration.
+///
+/// # Errors
+/// Names the entry that is there already, has no parent or is not valid.
+pub fn add_entries(
+    directory: &Path,
+    new: Vec<ConfigEntry>,
+    stamp: &Stamp<'_>,
+) -> Result<Config, ConfigError> {
+    let old = if directory.exists() { read_entries(directory)?.0 } else { Vec::new() };
+    let mut all = Vec::with_capacity(old.len() + new.len());
+    for entry in old {
+        all.push((name_of(&entry)?, entry));
+    }
+    let first_new = all.len();
+    for entry in new {
+        add_one(&mut all, entry)?;
+    }
+    for entry in common_entries() {
+        let name = name_of(&entry)?;
+        if !all.iter().any(|(other, _)| is_same(other, &name))
+            && all.iter().any(|(other, _)| other.role == Role::Global)
+        {
+            all.push((name, entry));
+        }
+    }
+    let mut written: Vec<ConfigEntry> = Vec::with_capacity(all.len() - first_new);
+    for (_, entry) in all.iter_mut().skip(first_new) {
+        stamp.complete(entry);
+        written.push(entry.clone());
+    }
+    let config = Config::from_entries(
+        all.into_iter().map(|(_, entry)| entry).collect(),
+        Source::Directory(directory.to_owned()),
+    )?;
+    write_entries(directory, &written, stamp)?;
+    Ok(config)
+}
+
+fn add_one(all: &mut Vec<(EntryName, ConfigEntry)>, mut entry: ConfigEntry) -> Result<(), ConfigError> {
+    let mut name = name_of(&entry)?;
+    let fault = |entry: &ConfigEntry, message: &str| {
+        ConfigError::new(Origin::BuiltIn, format!("{}: {message}", entry.dn))
+    };
+    if name.role != Role::Global && !all.iter().any(|(other, _)| other.is_parent_of(&name)) {
+        return Err(fault(&entry, "the entry above it is missing").with_help("add it first"));
+    }
+    let siblings = all.iter().filter(|(other, _)| is_sibling(other, &name)).count();
+    let base = i32::from(matches!(name.role, Role::Database(_)));
+    let numbered = matches!(
+        name.role,
+        Role::Module | Role::Schema(_) | Role::Backend(_) | Role::Database(_) | Role::Overlay(_)
+    );
+    if numbered && name.number.is_none() {
+        let number = match &name.role {
+            Role::Database(kind) if kind == "frontend" => -1,
+            Role::Database(kind) if kind == "config" => 0,
+            _ => i32::try_from(siblings).unwrap_or(i32::MAX).saturating_add(base),
+        };
+        renumber(&mut entry, number);
+        name = name_of(&entry)?;
+    }
+    if all.iter().any(|(other, _)| is_same(other, &name)) {
+        return Err(fault(&entry, "there is such an entry already"));
+    }
+    number_values(&mut entry);
+    all.push((name, entry));
+    Ok(())
+}
+
+fn name_of(entry: &ConfigEntry) -> Result<EntryName, ConfigError> {
+    EntryName::parse(&entry.dn)
+        .map_err(|why| ConfigError::new(Origin::BuiltIn, format!("{}: {why}", entry.dn)))
+}
+
+/// Whether two entries have the same place: the same DN, or the same `{n}` among their siblings.
+fn is_same(one: &EntryName, other: &EntryName) -> bool {
+    one.path == other.path || (is_sibling(one, other) && one.number.is_some() && one.number == other.number)
+}
+
+/// Whether two entries are counted together. The frontend and the config database have numbers of their own.
+fn is_sibling(one: &EntryName, other: &EntryName) -> bool {
+    let fixed = |name: &EntryName| matches!(&name.role, Role::Database(kind) if kind == "frontend" || kind == "config");
+    std::mem::discriminant(&one.role) == std::mem::discriminant(&other.role)
+        && one.path.len() == other.path.len()
+        && one.path.iter().rev().skip(1).eq(other.path.iter().rev().skip(1))
+        && fixed(one) == fixed(other)
+}
+
+/// Puts `{n}` into the RDN and its attribute.
+fn renumber(entry: &mut ConfigEntry, number: i32) {
+    let Some((attribute, rest)) = entry.dn.split_once('=') else { return };
+    let (leaf, parent) = rest.split_once(',').unwrap_or((rest, ""));
+    let attribute = attribute.trim().to_owned();
+    // cn=module carries its number behind.
+    let leaf = match leaf.trim() {
+        module if module.eq_ignore_ascii_case("module") => format!("{module}{{{number}}}"),
+        name => format!("{{{number}}}{name}"),
+    };
+    entry.dn = format!("{attribute}={leaf},{parent}");
+    entry.attributes.retain(|other| !other.description.eq_ignore_ascii_case(&attribute));
+    let at = usize::from(!entry.attributes.is_empty());
+    entry.attributes.insert(at, LdifAttribute { description: attribute, values: vec![leaf.into_bytes()] });
+}
+
+/// Puts `{n}` before values whose order counts.
+fn number_values(entry: &mut ConfigEntry) {
+    for attribute in &mut entry.attributes {
+        let ordered = directives::all().any(|directive| {
+            directive.cardinality == Cardinality::Ordered
+                && directive.attribute.eq_ignore_ascii_case(&attribute.description)
+        });
+        let has_number = |value: &Vec<u8>| {
+            let text =
+                String::from_utf8_lossy(value.get(..16.min(value.len())).unwrap_or_default()).into_owned();
+            split_number(&text).0.is_some()
+        };
+        if !ordered || attribute.values.iter().any(has_number) {
+            continue;
+        }
+        for (number, value) in attribute.values.iter_mut().enumerate() {
+            let mut numbered = format!("{{{number}}}").into_bytes();
+            numbered.append(value);
+            *value = numbered;
+        }
+    }
+}
+
+/// What every configuration has.
+fn common_entries() -> Vec<ConfigEntry> {
+    let mut schema = ConfigEntry::new("cn=schema,cn=config", &["olcSchemaConfig"]);
+    schema.text("cn", "schema");
+    let mut frontend =
+        ConfigEntry::new("olcDatabase={-1}frontend,cn=config", &["olcDatabaseConfig", "olcFrontendConfig"]);
+    frontend.text("olcDatabase", "{-1}frontend");
+    let mut config = ConfigEntry::new("olcDatabase={0}config,cn=config", &["olcDatabaseConfig"]);
+    config.text("olcDatabase", "{0}config");
+    config.text("olcRootDN", "cn=config");
+    vec![schema, frontend, config]
+}
