@@ -8,12 +8,15 @@ use super::failure::Failure;
 use super::operator::{Held, Operator, insufficient};
 use super::prepare::refuse;
 use crate::access::Privilege;
-use crate::entry::encode;
+use crate::entry::{EntryId, encode};
 use crate::index::keys;
 use crate::log::LoggedChange;
 use crate::tree;
 
-/// Deletes one entry. With `ignore_children` the caller has taken care of its subordinates.
+/// Entries that one tree delete takes at most: all of them are in one commit.
+pub(crate) const TREE_DELETE_LIMIT: usize = 1_000_000;
+
+/// Deletes one entry, or under the tree delete control the entry and all below it.
 pub(crate) fn delete<V: Snapshot>(operator: &mut Operator<'_, V>, dn: &NormalDn) -> Result<(), Failure> {
     let held = operator.find(dn)?;
     check_parent(operator, dn)?;
@@ -23,6 +26,9 @@ pub(crate) fn delete<V: Snapshot>(operator: &mut Operator<'_, V>, dn: &NormalDn)
     }
     operator.check_referral(&held)?;
     operator.pre_read(&held)?;
+    if operator.envelope.controls.tree_delete {
+        return delete_tree(operator, held.id);
+    }
     if tree::has_children(operator.snapshot(), held.id)? {
         let text = "subordinate objects must be deleted first";
         return Err(refuse(ResultCode::NOT_ALLOWED_ON_NON_LEAF, text).into());
@@ -48,6 +54,39 @@ fn check_parent<V: Snapshot>(operator: &Operator<'_, V>, dn: &NormalDn) -> Resul
         None => operator.may_change_children(&parent_dn, None, Privilege::Delete)?,
     };
     if may { Ok(()) } else { Err(insufficient("no write access to parent").into()) }
+}
+
+/// Deletes subordinates before their superiors, each under a CSN of its own: so they can be sent to replicas.
+fn delete_tree<V: Snapshot>(operator: &mut Operator<'_, V>, top: EntryId) -> Result<(), Failure> {
+    let ids = tree::subtree(operator.snapshot(), top, TREE_DELETE_LIMIT + 1)?;
+    if ids.len() > TREE_DELETE_LIMIT {
+        let text = format!("more than {TREE_DELETE_LIMIT} entries to delete at once");
+        return Err(refuse(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into());
+    }
+    for (position, id) in ids.into_iter().rev().enumerate() {
+        let held = operator.hold(id)?;
+        if position > 0 {
+            operator.renew_stamp();
+        }
+        if id != top {
+            check_subordinate(operator, &held)?;
+        }
+        remove(operator, &held)?;
+    }
+    Ok(())
+}
+
+/// What the control saves is the requests, not the rights.
+fn check_subordinate<V: Snapshot>(operator: &Operator<'_, V>, held: &Held<'_>) -> Result<(), Failure> {
+    if operator.is_root() {
+        return Ok(());
+    }
+    let dn = operator.view.names.normal_dn(&held.view()?)?;
+    check_parent(operator, &dn)?;
+    if !operator.may_change_entry(&dn, &operator.reader(held)?, Privilege::Delete)? {
+        return Err(insufficient("no write access to entry").into());
+    }
+    Ok(())
 }
 
 fn remove<V: Snapshot>(operator: &mut Operator<'_, V>, held: &Held<'_>) -> Result<(), Failure> {

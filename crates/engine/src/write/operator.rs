@@ -21,6 +21,7 @@ use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, EntryReader, EntryView};
 use crate::fault::Fault;
 use crate::log::{self, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
+use crate::order::CommitOrder;
 use crate::search::referral;
 use crate::tables::{META, meta};
 use crate::time::{RandomSource, Timestamp};
@@ -37,6 +38,7 @@ pub(crate) struct Ground<'a> {
     /// Where to refer to for entries that nothing here is a superior of.
     pub(crate) default_referrals: &'a [String],
     pub(crate) auxiliary_needs_rule: bool,
+    pub(crate) order: &'a CommitOrder,
 }
 
 /// Numbers that the writer gives out. They only rise: what a failed change took stays unused.
@@ -63,6 +65,8 @@ pub(crate) struct Envelope<'a> {
 pub(crate) struct Done {
     pub(crate) set: WriteSet,
     pub(crate) controls: Vec<ControlBuf>,
+    /// The last CSN of the change.
+    pub(crate) csn: Csn,
 }
 
 /// Carries out one change on a view of what came before it.
@@ -209,12 +213,17 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         Ok(uuid)
     }
 
+    /// Goes on under the next CSN: for changes of several entries in one operation.
+    pub(crate) fn renew_stamp(&mut self) {
+        self.stamp.csn = self.ground.order.next_csn(self.envelope.now);
+    }
+
     pub(crate) fn bump_generation(&mut self) -> Result<(), Fault> {
         tree::bump_generation(&mut self.set, self.view.snapshot)
     }
 
     pub(crate) fn finish(self) -> Done {
-        Done { set: self.set, controls: self.controls }
+        Done { set: self.set, controls: self.controls, csn: self.stamp.csn }
     }
 }
 

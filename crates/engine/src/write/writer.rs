@@ -10,7 +10,7 @@ use std::thread::{self, JoinHandle};
 
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::Schema;
-use larix_store::{Durability, Overlay, Snapshot, Store, Transaction, WriteSet};
+use larix_store::{CommitError, Durability, Overlay, Snapshot, Store, Transaction, WriteSet};
 
 use super::failure::{Failure, commit_failed};
 use super::known::{KnownSchema, MissingElement};
@@ -37,6 +37,9 @@ pub const QUEUE_LIMIT: usize = 65_536;
 pub const GROUP_LIMIT: usize = 4_096;
 /// Bytes of changed records and postings committed together, about. A single change may be larger.
 pub const GROUP_BYTES: usize = 64 << 20;
+
+/// How often a group is tried again after another server's commit to the same store was first.
+const CONFLICT_RETRIES: usize = 16;
 
 const _: () = assert!(GROUP_LIMIT <= QUEUE_LIMIT);
 
@@ -183,68 +186,108 @@ impl<S: Store> Core<S> {
         Ok(Self { database, environment, counters, known: (schema, known), instance })
     }
 
-    fn run(mut self, jobs: &Queue<Job>) {
-        while let Some(first) = jobs.wait() {
-            self.group(first, jobs);
+    fn run(mut self, queue: &Queue<Job>) {
+        let _closing = CloseAtEnd(queue);
+        while let Some(first) = queue.wait() {
+            self.group(first, queue);
         }
     }
 
     /// Carries out `first` and what waits behind it, commits, and answers.
-    fn group(&mut self, first: Job, jobs: &Queue<Job>) {
-        let mut answers: Vec<(Completion, WriteOutcome)> = Vec::new();
+    fn group(&mut self, first: Job, queue: &Queue<Job>) {
         let order = Arc::clone(&self.environment.order);
+        let mut jobs = vec![first];
+        let mut outcomes = Vec::new();
         let turn = order.turn();
-        let committed = self.gather(first, jobs, &mut answers);
+        let mut committed = self.attempt(&mut jobs, &mut outcomes, Some(queue));
+        for _ in 0..CONFLICT_RETRIES {
+            if !matches!(committed, Err(GroupError::Commit(CommitError::Conflict))) {
+                break;
+            }
+            tree::forget(self.instance);
+            outcomes.clear();
+            committed = self.attempt(&mut jobs, &mut outcomes, None);
+        }
         drop(turn);
-        if let Err(result) = &committed {
+        let failed = committed.err().map(GroupError::into_result);
+        if failed.is_some() {
             // Names that the failed changes gave to entries must not survive in this thread's cache.
             tree::forget(self.instance);
-            for (_, outcome) in &mut answers {
-                if outcome.result.is_success() {
-                    *outcome = result.clone().into();
-                }
-            }
         }
-        for (done, outcome) in answers {
-            done(outcome);
+        let mut outcomes = outcomes.into_iter();
+        for job in jobs {
+            let outcome = match (outcomes.next(), &failed) {
+                (Some(outcome), None) => outcome,
+                // What was refused was refused whatever became of the others.
+                (Some(outcome), Some(_)) if !outcome.result.is_success() => outcome,
+                (_, Some(failed)) => failed.clone().into(),
+                (None, None) => {
+                    LdapResult::with(ResultCode::OTHER, "internal error: change not carried out").into()
+                }
+            };
+            (job.done)(outcome);
         }
     }
 
-    fn gather(
+    /// Carries out the jobs, and with a queue those that wait there, and commits. There is an outcome for each job that
+    /// was come to.
+    fn attempt(
         &mut self,
-        first: Job,
-        jobs: &Queue<Job>,
-        answers: &mut Vec<(Completion, WriteOutcome)>,
-    ) -> Result<(), LdapResult> {
+        jobs: &mut Vec<Job>,
+        outcomes: &mut Vec<WriteOutcome>,
+        queue: Option<&Queue<Job>>,
+    ) -> Result<(), GroupError> {
         let database = Arc::clone(&self.database);
-        let transaction = match database.store().transaction() {
-            Ok(transaction) => transaction,
-            Err(error) => {
-                let result = commit_failed(&error);
-                answers.push((first.done, WriteOutcome::from(result.clone())));
-                return Err(result);
-            }
-        };
-        if let Err(missing) = self.renew_known() {
-            let result = LdapResult::with(ResultCode::OTHER, missing.to_string());
-            answers.push((first.done, WriteOutcome::from(result.clone())));
-            return Err(result);
-        }
+        self.renew_known().map_err(GroupError::Schema)?;
+        let transaction = database.store().transaction().map_err(GroupError::Commit)?;
         let mut group = Group::new(self, &database);
-        let mut next = Some(first);
-        while let Some(job) = next {
-            let (outcome, fault) = group.carry_out(&transaction, &job.tasks);
-            answers.push((job.done, outcome));
-            if let Some(fault) = fault {
-                return Err(Failure::Storage(fault).into_result());
+        loop {
+            if outcomes.len() == jobs.len() {
+                let full = jobs.len() >= GROUP_LIMIT || group.set.byte_len() >= GROUP_BYTES;
+                match queue.filter(|_| !full).and_then(Queue::try_next) {
+                    Some(job) => jobs.push(job),
+                    None => break,
+                }
             }
-            let full = answers.len() >= GROUP_LIMIT || group.set.byte_len() >= GROUP_BYTES;
-            next = if full { None } else { jobs.try_next() };
+            let Some(job) = jobs.get(outcomes.len()) else { break };
+            let outcome = group.carry_out(&transaction, &job.tasks).map_err(GroupError::Fault)?;
+            outcomes.push(outcome);
         }
-        let counters = group.counters.clone();
-        let result = group.commit(transaction);
-        self.counters = Counters { csn: None, ..counters };
-        result
+        let counters = Counters { csn: None, ..group.counters };
+        let committed = group.commit(transaction).map_err(GroupError::Commit);
+        // What was given out stays so even if it was not committed: nothing is ever given twice.
+        self.counters = counters;
+        committed
+    }
+}
+
+/// Should the writer ever panic, nobody waits for it in vain.
+struct CloseAtEnd<'q>(&'q Queue<Job>);
+
+impl Drop for CloseAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+        while let Some(job) = self.0.try_next() {
+            (job.done)(LdapResult::with(ResultCode::UNAVAILABLE, "the writer has stopped").into());
+        }
+    }
+}
+
+/// Why a group was not committed.
+#[derive(Debug)]
+enum GroupError {
+    Fault(Fault),
+    Commit(CommitError),
+    Schema(MissingElement),
+}
+
+impl GroupError {
+    fn into_result(self) -> LdapResult {
+        match self {
+            Self::Fault(fault) => Failure::Storage(fault).into_result(),
+            Self::Commit(error) => commit_failed(&error),
+            Self::Schema(missing) => LdapResult::with(ResultCode::OTHER, missing.to_string()),
+        }
     }
 }
 
@@ -301,7 +344,10 @@ impl<'a, S: Store> Group<'a, S> {
     }
 
     /// Carries out changes that belong together. What they write is in the group's set afterwards, or nothing is.
-    fn carry_out<T: Snapshot>(&mut self, transaction: &T, tasks: &[Task]) -> (WriteOutcome, Option<Fault>) {
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn carry_out<T: Snapshot>(&mut self, transaction: &T, tasks: &[Task]) -> Result<WriteOutcome, Fault> {
         let mut unit = WriteSet::new();
         let mut outcome = WriteOutcome::from(LdapResult::success());
         let csn_before = self.counters.csn;
@@ -315,11 +361,8 @@ impl<'a, S: Store> Group<'a, S> {
                     tree::forget(self.instance);
                     self.counters.csn = csn_before;
                     return match failure {
-                        Failure::Refused(result) => (WriteOutcome { result, ..outcome }, None),
-                        Failure::Storage(fault) => {
-                            let text = format!("internal error: {fault}");
-                            (LdapResult::with(ResultCode::OTHER, text).into(), Some(fault))
-                        }
+                        Failure::Refused(result) => Ok(result.into()),
+                        Failure::Storage(fault) => Err(fault),
                     };
                 }
             }
@@ -327,10 +370,10 @@ impl<'a, S: Store> Group<'a, S> {
         if tasks.iter().any(|task| task.controls.no_op) {
             tree::forget(self.instance);
             self.counters.csn = csn_before;
-            return (WriteOutcome { result: LdapResult::new(ResultCode::NO_OPERATION), ..outcome }, None);
+            return Ok(WriteOutcome { result: LdapResult::new(ResultCode::NO_OPERATION), ..outcome });
         }
         self.set.merge(unit);
-        (outcome, None)
+        Ok(outcome)
     }
 
     fn one<T: Snapshot>(&mut self, transaction: &T, unit: &WriteSet, task: &Task) -> Result<Done, Failure> {
@@ -342,6 +385,7 @@ impl<'a, S: Store> Group<'a, S> {
             random: &*self.environment.random,
             default_referrals: &self.environment.default_referrals,
             auxiliary_needs_rule: self.environment.auxiliary_needs_rule,
+            order: &self.environment.order,
         };
         let now = self.environment.clock.now();
         let csn = self.environment.order.next_csn(now);
@@ -373,12 +417,12 @@ impl<'a, S: Store> Group<'a, S> {
             Prepared::ModifyDn(rename) => modify_dn::modify_dn(&mut operator, rename)?,
         }
         let done = operator.finish();
-        self.counters.csn = Some(csn);
+        self.counters.csn = Some(done.csn);
         Ok(done)
     }
 
     /// Commits what the group wrote, if anything.
-    fn commit<T: Transaction>(mut self, transaction: T) -> Result<(), LdapResult> {
+    fn commit<T: Transaction>(mut self, transaction: T) -> Result<(), CommitError> {
         if self.set.is_empty() {
             return Ok(());
         }
@@ -390,7 +434,7 @@ impl<'a, S: Store> Group<'a, S> {
         self.database.publish_catalog(Arc::clone(self.catalog.catalog()));
         let durability =
             if self.settings.durability_relaxed { Durability::NoMetaSync } else { Durability::Sync };
-        transaction.commit(&self.set, durability).map_err(|error| commit_failed(&error))?;
+        transaction.commit(&self.set, durability)?;
         if let Some(catalog) = self.catalog.committed() {
             self.database.publish_catalog(catalog);
         }
