@@ -63,7 +63,8 @@ pub fn quick_equal(key: &[u8], value: &[u8], fold_case: bool) -> Option<bool> {
 fn prepare_unicode(text: &str, fold_case: bool, spaces: &mut Spaces, out: &mut Vec<u8>) {
     let mapped = text.chars().filter_map(map);
     if fold_case {
-        emit(mapped.flat_map(fold).nfkc(), spaces, out);
+        // Compatibility decomposition can bring capital letters to light that had no folding of their own.
+        emit(mapped.flat_map(fold).nfkc().flat_map(fold).nfkc(), spaces, out);
     } else {
         emit(mapped.nfkc(), spaces, out);
     }

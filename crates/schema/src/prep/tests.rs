@@ -1,1 +1,87 @@
+use super::*;
 
+fn prepared(text: &str, fold_case: bool, position: Position) -> String {
+    let mut out = Vec::new();
+    prepare(text, fold_case, position, &mut out);
+    String::from_utf8(out).unwrap()
+}
+
+#[test]
+fn steps_of_rfc_4518() {
+    let cases = [
+        // Insignificant spaces, section 2.6.1.
+        ("", ""),
+        (" ", " "),
+        ("  \t ", " "),
+        ("foo", "foo"),
+        ("  foo   bar  ", "foo bar"),
+        ("foo\u{3000}bar", "foo bar"),
+        ("a \u{301}b", "a \u{301}b"),
+        ("a  \u{301}b", "a  \u{301}b"),
+        // Map, section 2.2.
+        ("so\u{ad}ft", "soft"),
+        ("zero\u{200b}width", "zerowidth"),
+        ("line\r\nfeed", "line feed"),
+        ("nul\0x\u{7f}", "nulx"),
+        ("\u{ad}", " "),
+        ("obj\u{fffc}", "obj"),
+        ("va\u{fe0f}r", "var"),
+        ("ÄÖÜ", "äöü"),
+        ("Straße", "strasse"),
+        ("İ", "i\u{307}"),
+        ("ΜΕΓΑΣ", "μεγασ"),
+        ("Ⅳ", "iv"),
+        // Letters that Unicode has had only since 3.2.
+        ("Ꙁ", "ꙁ"),
+        ("🄐", "(a)"),
+        // Normalise, section 2.3.
+        ("e\u{301}", "é"),
+        ("E\u{301}", "é"),
+        ("ﬁ", "fi"),
+        ("ｆｕｌｌ", "full"),
+        ("²", "2"),
+        ("한글", "한글"),
+        ("한글", "한글"),
+        // What the RFC prohibits and OpenLDAP takes.
+        ("😀", "😀"),
+        ("\u{e000}", "\u{e000}"),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(prepared(text, true, Position::Whole), expected, "{text:?}");
+        assert_eq!(prepared(expected, true, Position::Whole), expected, "{text:?}: not a fixed point");
+    }
+    assert_eq!(prepared("Ä  B", false, Position::Whole), "Ä B");
+}
+
+#[test]
+fn spaces_at_the_ends_of_pieces() {
+    let cases = [
+        ("  a  b  ", "a b", "a b ", " a b ", " a b"),
+        ("ä  ", "ä", "ä ", "ä ", "ä"),
+        ("   ", " ", " ", " ", " "),
+        ("a", "a", "a", "a", "a"),
+    ];
+    for (text, whole, initial, any, final_) in cases {
+        assert_eq!(prepared(text, true, Position::Whole), whole, "{text:?}");
+        assert_eq!(prepared(text, true, Position::Initial), initial, "{text:?}");
+        assert_eq!(prepared(text, true, Position::Any), any, "{text:?}");
+        assert_eq!(prepared(text, true, Position::Final), final_, "{text:?}");
+    }
+}
+
+#[test]
+fn quick_comparison() {
+    let cases: [(&str, &str, Option<bool>); 7] = [
+        ("abc", "ABC", Some(true)),
+        ("abc", "abd", Some(false)),
+        ("a b", "A B", Some(true)),
+        ("a b", "A  B", None),
+        ("abc", "abcd", Some(false)),
+        ("ä", "Ä", None),
+        ("ä", "ä", Some(true)),
+    ];
+    for (key, value, expected) in cases {
+        assert_eq!(quick_equal(key.as_bytes(), value.as_bytes(), true), expected, "{key} {value}");
+    }
+    assert_eq!(quick_equal(b"abc", b"ABC", false), Some(false));
+}
