@@ -233,6 +233,11 @@ impl<S: Service> Connection<S> {
         }
     }
 
+    /// Whether it has no buffer for its answers.
+    pub fn needs_output(&self) -> bool {
+        self.output.capacity() == 0
+    }
+
     /// Takes an empty output buffer back.
     pub fn return_output(&mut self) -> Option<Vec<u8>> {
         (self.output.is_empty() && self.output.capacity() > 0).then(|| std::mem::take(&mut self.output))

@@ -1,0 +1,105 @@
+//! Takes connections from the listeners and gives each to the worker that has the fewest.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::Duration;
+
+use tokio::net::{TcpListener, UnixListener};
+
+use crate::config::values::LogLevel;
+use crate::listener::{ListenSocket, Listener};
+use crate::server::Server;
+use crate::session::{Peer, PeerCredentials};
+use crate::statistics::{ConnectionRecord, ListenerInfo};
+use crate::worker::{Accepted, AcceptedStream, Worker};
+
+/// How long to wait when the process has no descriptor left, before trying again.
+const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);
+
+/// Everything that accepting needs, on the main thread.
+pub(crate) struct Acceptor {
+    pub(crate) server: Arc<Server>,
+    pub(crate) workers: Rc<Vec<Worker>>,
+}
+
+enum Socket {
+    Tcp(TcpListener),
+    Unix(UnixListener),
+}
+
+impl Acceptor {
+    /// Accepts on one listener until the task is dropped.
+    pub(crate) async fn run(self: Rc<Self>, listener: Listener, info: Arc<ListenerInfo>) -> io::Result<()> {
+        let socket = match listener.socket {
+            ListenSocket::Tcp(socket) => Socket::Tcp(TcpListener::from_std(socket)?),
+            ListenSocket::Unix(socket, _) => Socket::Unix(UnixListener::from_std(socket)?),
+        };
+        let mut complained = false;
+        loop {
+            match self.accept(&socket, &info).await {
+                Ok(()) => complained = false,
+                Err(error) if is_per_connection(&error) => {}
+                Err(error) => {
+                    if !complained {
+                        self.server.log.notice(format_args!("daemon: accept on {} failed: {error}", info.name));
+                        complained = true;
+                    }
+                    tokio::time::sleep(EXHAUSTED_PAUSE).await;
+                }
+            }
+        }
+    }
+
+    async fn accept(&self, socket: &Socket, info: &Arc<ListenerInfo>) -> io::Result<()> {
+        match socket {
+            Socket::Tcp(socket) => {
+                let (stream, address) = socket.accept().await?;
+                let stream = stream.into_std()?;
+                let name = format!("IP={}", plain(address));
+                // Without keep-alive a client that lost its network holds its connection for ever.
+                socket2::SockRef::from(&stream).set_keepalive(true)?;
+                let peer = Peer { name: name.clone(), credentials: None };
+                self.hand_over(stream.as_raw_fd(), AcceptedStream::Tcp(stream), name, peer, info);
+            }
+            Socket::Unix(socket) => {
+                let (stream, _) = socket.accept().await?;
+                let credentials = stream.peer_cred()?;
+                let credentials = PeerCredentials { uid: credentials.uid(), gid: credentials.gid() };
+                let stream = stream.into_std()?;
+                // A client's end of a Unix socket has no name: OpenLDAP shows the listener's.
+                let peer = Peer { name: info.name.clone(), credentials: Some(credentials) };
+                let name = info.name.clone();
+                self.hand_over(stream.as_raw_fd(), AcceptedStream::Unix(stream), name, peer, info);
+            }
+        }
+        Ok(())
+    }
+
+    fn hand_over(&self, fd: i32, stream: AcceptedStream, name: String, peer: Peer, info: &Arc<ListenerInfo>) {
+        let statistics = &self.server.statistics;
+        let number = statistics.next_connection();
+        self.server.log.line(
+            LogLevel::STATS,
+            format_args!("conn={number} fd={fd} ACCEPT from {name} ({})", info.name),
+        );
+        let record = ConnectionRecord::new(number, fd, info.clone(), name, self.server.now());
+        let record = Arc::new(record);
+        let Some(worker) = self.workers.iter().min_by_key(|worker| worker.load()) else { return };
+        statistics.opened(record.clone());
+        worker.serve(Accepted { stream, record, peer });
+    }
+}
+
+/// An IPv4 client of a dual-stack socket is shown as what it is.
+fn plain(address: SocketAddr) -> SocketAddr {
+    SocketAddr::new(address.ip().to_canonical(), address.port())
+}
+
+/// The client went away before it was accepted: nothing to report.
+fn is_per_connection(error: &io::Error) -> bool {
+    use io::ErrorKind::{ConnectionAborted, ConnectionReset, Interrupted, NotConnected};
+    matches!(error.kind(), ConnectionAborted | ConnectionReset | Interrupted | NotConnected)
+}

@@ -1,0 +1,253 @@
+//! What the configuration asks of a session before an operation: `require`, `restrict`, `readonly`, `security` and
+//! `allow update_anon`, with OpenLDAP's codes and texts and in its order.
+
+use larix_proto::{LdapResult, ResultCode, oid};
+
+use crate::config::Shared;
+use crate::config::values::{Requirements, Restrictions, SecurityFactors};
+
+/// The rules in force: the frontend's, tightened by those of the database that the operation is for.
+#[derive(Clone, Debug, Default)]
+pub struct Rules {
+    requirements: Requirements,
+    restrictions: Restrictions,
+    security: SecurityFactors,
+    read_only: bool,
+    anonymous_updates: bool,
+}
+
+/// What of a session the rules look at.
+#[derive(Copy, Clone, Debug, Default)]
+pub struct Standing {
+    /// A DN other than the empty one.
+    pub authenticated: bool,
+    /// By SASL.
+    pub sasl: bool,
+    /// Some bind has been tried, so that the protocol version is known.
+    pub bound: bool,
+    /// The protocol's version.
+    pub version: u8,
+    pub ssf: u32,
+    pub transport_ssf: u32,
+    pub tls_ssf: u32,
+    pub sasl_ssf: u32,
+}
+
+/// An operation as the rules tell them apart.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Restricted<'a> {
+    SimpleBind,
+    SaslBind,
+    Search,
+    Compare,
+    Add,
+    Delete,
+    Modify,
+    Rename,
+    /// An extended operation, by its OID.
+    Extended(&'a str),
+}
+
+impl Rules {
+    /// The frontend's rules alone, and with a database's beside them.
+    pub fn new(frontend: &Shared, database: Option<&Shared>, anonymous_updates: bool) -> Self {
+        let mut rules = Self {
+            requirements: frontend.requirements,
+            restrictions: frontend.restrictions.clone(),
+            security: frontend.security,
+            read_only: frontend.read_only,
+            anonymous_updates,
+        };
+        if let Some(database) = database {
+            rules.tighten(database);
+        }
+        rules
+    }
+
+    /// Whether nothing at all is asked, as in most configurations.
+    pub fn is_empty(&self) -> bool {
+        self.requirements == Requirements::default()
+            && self.restrictions == Restrictions::default()
+            && self.security == SecurityFactors::default()
+            && !self.read_only
+    }
+
+    /// Checks one operation.
+    pub fn check(&self, standing: &Standing, operation: Restricted<'_>) -> Result<(), LdapResult> {
+        if operation != Restricted::Extended(oid::START_TLS) {
+            self.check_security(standing, operation)?;
+        }
+        if !operation.is_session() {
+            self.check_requirements(standing)?;
+        }
+        self.check_restricted(operation)
+    }
+
+    fn tighten(&mut self, other: &Shared) {
+        let (mine, theirs) = (&mut self.requirements, &other.requirements);
+        mine.bind |= theirs.bind;
+        mine.ldap_v3 |= theirs.ldap_v3;
+        mine.authc |= theirs.authc;
+        mine.sasl |= theirs.sasl;
+        mine.strong |= theirs.strong;
+        let (mine, theirs) = (&mut self.restrictions, &other.restrictions);
+        mine.bind |= theirs.bind;
+        mine.search |= theirs.search;
+        mine.compare |= theirs.compare;
+        mine.add |= theirs.add;
+        mine.delete |= theirs.delete;
+        mine.modify |= theirs.modify;
+        mine.rename |= theirs.rename;
+        mine.extended |= theirs.extended;
+        mine.extended_oids.extend(theirs.extended_oids.iter().cloned());
+        self.read_only |= other.read_only;
+        let (mine, theirs) = (&mut self.security, &other.security);
+        for (mine, theirs) in [
+            (&mut mine.ssf, theirs.ssf),
+            (&mut mine.transport, theirs.transport),
+            (&mut mine.tls, theirs.tls),
+            (&mut mine.sasl, theirs.sasl),
+            (&mut mine.update_ssf, theirs.update_ssf),
+            (&mut mine.update_transport, theirs.update_transport),
+            (&mut mine.update_tls, theirs.update_tls),
+            (&mut mine.update_sasl, theirs.update_sasl),
+            (&mut mine.simple_bind, theirs.simple_bind),
+        ] {
+            if theirs > 0 {
+                *mine = theirs;
+            }
+        }
+    }
+
+    fn check_security(&self, standing: &Standing, operation: Restricted<'_>) -> Result<(), LdapResult> {
+        let asked = &self.security;
+        factor(standing.transport_ssf, asked.transport, "transport ", "")?;
+        factor(standing.tls_ssf, asked.tls, "TLS ", "")?;
+        if operation == Restricted::SimpleBind {
+            factor(standing.ssf, asked.simple_bind, "", "")?;
+        }
+        if operation != Restricted::SaslBind {
+            factor(standing.sasl_ssf, asked.sasl, "SASL ", "")?;
+            factor(standing.ssf, asked.ssf, "", "")?;
+        }
+        if operation.is_update() {
+            factor(standing.transport_ssf, asked.update_transport, "transport ", " for update")?;
+            factor(standing.tls_ssf, asked.update_tls, "TLS ", " for update")?;
+            factor(standing.sasl_ssf, asked.update_sasl, "SASL ", " for update")?;
+            factor(standing.ssf, asked.update_ssf, "", " for update")?;
+            if !self.anonymous_updates && !standing.authenticated {
+                let text = "modifications require authentication";
+                return Err(LdapResult::with(ResultCode::STRONGER_AUTH_REQUIRED, text));
+            }
+        }
+        Ok(())
+    }
+
+    fn check_requirements(&self, standing: &Standing) -> Result<(), LdapResult> {
+        let asked = &self.requirements;
+        let refuse = |code, text: &str| Err(LdapResult::with(code, text));
+        if asked.strong && !standing.authenticated {
+            return refuse(ResultCode::STRONGER_AUTH_REQUIRED, "strong(er) authentication required");
+        }
+        if asked.sasl && !(standing.sasl && standing.authenticated) {
+            return refuse(ResultCode::STRONGER_AUTH_REQUIRED, "SASL authentication required");
+        }
+        if asked.authc && !standing.authenticated {
+            return refuse(ResultCode::UNWILLING_TO_PERFORM, "authentication required");
+        }
+        if asked.bind && !standing.bound {
+            return refuse(ResultCode::OPERATIONS_ERROR, "BIND required");
+        }
+        if asked.ldap_v3 && standing.version < 3 {
+            return refuse(ResultCode::OPERATIONS_ERROR, "operation restricted to LDAPv3 clients");
+        }
+        Ok(())
+    }
+
+    fn check_restricted(&self, operation: Restricted<'_>) -> Result<(), LdapResult> {
+        let restricted = &self.restrictions;
+        let by_kind = match operation {
+            Restricted::SimpleBind | Restricted::SaslBind => restricted.bind,
+            Restricted::Search => restricted.search,
+            Restricted::Compare => restricted.compare,
+            Restricted::Add => restricted.add,
+            Restricted::Delete => restricted.delete,
+            Restricted::Modify => restricted.modify,
+            Restricted::Rename => restricted.rename,
+            Restricted::Extended(oid) => {
+                if restricted.extended_oids.iter().any(|listed| listed == oid) {
+                    let text = "extended operation restricted";
+                    return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
+                }
+                restricted.extended
+            }
+        };
+        if by_kind || (self.read_only && operation.is_update()) {
+            return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, "operation restricted"));
+        }
+        Ok(())
+    }
+}
+
+impl Restricted<'_> {
+    fn is_update(self) -> bool {
+        match self {
+            Self::Add | Self::Delete | Self::Modify | Self::Rename => true,
+            // An extended operation that is not known to only ask counts as a change.
+            Self::Extended(oid) => oid != oid::WHO_AM_I && oid != oid::CANCEL && oid != oid::START_TLS,
+            Self::SimpleBind | Self::SaslBind | Self::Search | Self::Compare => false,
+        }
+    }
+
+    fn is_session(self) -> bool {
+        matches!(self, Self::SimpleBind | Self::SaslBind | Self::Extended(oid::START_TLS))
+    }
+}
+
+fn factor(has: u32, asked: u32, what: &str, when: &str) -> Result<(), LdapResult> {
+    if has >= asked {
+        return Ok(());
+    }
+    let stronger = if has > 0 { "stronger " } else { "" };
+    let text = format!("{stronger}{what}confidentiality required{when}");
+    Err(LdapResult::with(ResultCode::CONFIDENTIALITY_REQUIRED, text))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(shared: Shared, standing: Standing, operation: Restricted<'_>, expected: Option<(u32, &str)>) {
+        let found = Rules::new(&Shared::default(), Some(&shared), false).check(&standing, operation);
+        let found = found.err().map(|result| (result.code.0, result.diagnostic));
+        let expected = expected.map(|(code, text)| (code, text.to_owned()));
+        assert_eq!(found, expected, "{operation:?} with {standing:?}");
+    }
+
+    #[test]
+    fn rules_in_openldaps_words() {
+        let nobody = Standing { version: 3, ..Standing::default() };
+        let user = Standing { authenticated: true, bound: true, ..nobody };
+        let plain = Shared::default;
+        check(plain(), nobody, Restricted::Search, None);
+        check(plain(), nobody, Restricted::Add, Some((8, "modifications require authentication")));
+        check(plain(), user, Restricted::Add, None);
+        let read_only = || Shared { read_only: true, ..plain() };
+        check(read_only(), user, Restricted::Modify, Some((53, "operation restricted")));
+        check(read_only(), user, Restricted::Search, None);
+        check(read_only(), user, Restricted::Extended(oid::WHO_AM_I), None);
+        let authc = || Shared { requirements: Requirements { authc: true, ..Requirements::default() }, ..plain() };
+        check(authc(), nobody, Restricted::Search, Some((53, "authentication required")));
+        check(authc(), nobody, Restricted::SimpleBind, None);
+        let bind = || Shared { requirements: Requirements { bind: true, ..Requirements::default() }, ..plain() };
+        check(bind(), nobody, Restricted::Search, Some((1, "BIND required")));
+        let ssf = || Shared { security: SecurityFactors { ssf: 128, ..SecurityFactors::default() }, ..plain() };
+        check(ssf(), user, Restricted::Search, Some((13, "confidentiality required")));
+        check(ssf(), Standing { ssf: 71, ..user }, Restricted::Search, Some((13, "stronger confidentiality required")));
+        check(ssf(), user, Restricted::Extended(oid::START_TLS), None);
+        check(ssf(), nobody, Restricted::SaslBind, None);
+        let no_search = || Shared { restrictions: Restrictions { search: true, ..Restrictions::default() }, ..plain() };
+        check(no_search(), user, Restricted::Search, Some((53, "operation restricted")));
+        check(no_search(), user, Restricted::Compare, None);
+    }
+}

@@ -1,0 +1,107 @@
+//! Who is at the other end of a connection, and what is known of how it got there.
+
+use std::sync::Arc;
+
+use larix_engine::access::{PeerNames, Strength, Subject};
+use larix_schema::NormalDn;
+
+use crate::restrictions::Standing;
+
+/// The process at the other end of a Unix socket, as the kernel knows it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct PeerCredentials {
+    pub uid: u32,
+    pub gid: u32,
+}
+
+/// The other end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Peer {
+    /// `IP=192.0.2.1:40000` or `PATH=/run/ldapi`.
+    pub name: String,
+    /// For `ldapi://` alone.
+    pub credentials: Option<PeerCredentials>,
+}
+
+/// How a session authenticated.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Method {
+    #[default]
+    None,
+    Simple,
+    Sasl,
+}
+
+/// The state that a bind changes.
+#[derive(Debug)]
+pub struct Session {
+    subject: Arc<Subject>,
+    anonymous: Arc<Subject>,
+    pub credentials: Option<PeerCredentials>,
+    method: Method,
+    version: u8,
+    bound: bool,
+}
+
+impl Session {
+    /// A session before any bind. `local_ssf` is the strength given to `ldapi://` (`localSSF`).
+    pub fn new(peer: Peer, sock_name: &str, sock_url: &str, local_ssf: u32) -> Self {
+        let ssf = if peer.credentials.is_some() { local_ssf } else { 0 };
+        let strength = Strength { overall: ssf, transport: ssf, tls: 0, sasl: 0 };
+        let names = PeerNames {
+            peer_name: peer.name,
+            sock_name: sock_name.to_owned(),
+            sock_url: sock_url.to_owned(),
+        };
+        let anonymous = Arc::new(Subject::anonymous(Arc::new(names), strength));
+        Self {
+            subject: anonymous.clone(),
+            anonymous,
+            credentials: peer.credentials,
+            method: Method::None,
+            version: 3,
+            bound: false,
+        }
+    }
+
+    pub fn subject(&self) -> &Arc<Subject> {
+        &self.subject
+    }
+
+    /// The subject of this connection without its identity: whoever is about to authenticate.
+    pub fn anonymous(&self) -> &Arc<Subject> {
+        &self.anonymous
+    }
+
+    pub fn is_authenticated(&self) -> bool {
+        !self.subject.is_anonymous()
+    }
+
+    /// Anonymous again, as every bind request makes the session until it succeeds (RFC 4513 section 4).
+    pub fn reset(&mut self, version: u8) {
+        self.subject = self.anonymous.clone();
+        self.method = Method::None;
+        self.version = version;
+        self.bound = true;
+    }
+
+    /// A bind succeeded. `shown` is the DN as it is shown.
+    pub fn bind(&mut self, dn: NormalDn, shown: &str, method: Method) {
+        self.subject = Arc::new(self.anonymous.bound_as(dn, shown));
+        self.method = method;
+    }
+
+    pub fn standing(&self) -> Standing {
+        let strength = self.subject.strength;
+        Standing {
+            authenticated: self.is_authenticated(),
+            sasl: self.method == Method::Sasl,
+            bound: self.bound,
+            version: self.version,
+            ssf: strength.overall,
+            transport_ssf: strength.transport,
+            tls_ssf: strength.tls,
+            sasl_ssf: strength.sasl,
+        }
+    }
+}

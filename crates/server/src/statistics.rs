@@ -1,0 +1,219 @@
+//! Counters that cn=Monitor shows. Each worker counts on cache lines of its own; a reader adds them up.
+
+use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use larix_engine::time::Timestamp;
+
+use crate::listener::Listener;
+
+/// The first connection's number; OpenLDAP counts from here.
+pub const FIRST_CONNECTION: u64 = 1000;
+
+/// The kinds of operations, in the order in which cn=Operations lists them.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum OperationKind {
+    Bind,
+    Unbind,
+    Search,
+    Compare,
+    Modify,
+    ModifyDn,
+    Add,
+    Delete,
+    Abandon,
+    Extended,
+}
+
+impl OperationKind {
+    /// All of them, with the name that cn=Operations gives each.
+    pub const ALL: [(Self, &'static str); 10] = [
+        (Self::Bind, "Bind"),
+        (Self::Unbind, "Unbind"),
+        (Self::Search, "Search"),
+        (Self::Compare, "Compare"),
+        (Self::Modify, "Modify"),
+        (Self::ModifyDn, "Modrdn"),
+        (Self::Add, "Add"),
+        (Self::Delete, "Delete"),
+        (Self::Abandon, "Abandon"),
+        (Self::Extended, "Extended"),
+    ];
+}
+
+/// What one worker counts. Aligned so that no two workers write to one cache line.
+#[derive(Debug, Default)]
+#[repr(align(128))]
+pub struct Counters {
+    initiated: [AtomicU64; OperationKind::ALL.len()],
+    completed: [AtomicU64; OperationKind::ALL.len()],
+    pub bytes_sent: AtomicU64,
+    pub pdus_sent: AtomicU64,
+    pub entries_sent: AtomicU64,
+    pub references_sent: AtomicU64,
+}
+
+impl Counters {
+    pub fn initiate(&self, kind: OperationKind) {
+        add(self.initiated.get(kind as usize), 1);
+    }
+
+    pub fn complete(&self, kind: OperationKind) {
+        add(self.completed.get(kind as usize), 1);
+    }
+
+    fn initiated(&self, kind: OperationKind) -> u64 {
+        self.initiated.get(kind as usize).map_or(0, |n| n.load(Ordering::Relaxed))
+    }
+
+    fn completed(&self, kind: OperationKind) -> u64 {
+        self.completed.get(kind as usize).map_or(0, |n| n.load(Ordering::Relaxed))
+    }
+}
+
+fn add(counter: Option<&AtomicU64>, count: u64) {
+    if let Some(counter) = counter {
+        counter.fetch_add(count, Ordering::Relaxed);
+    }
+}
+
+/// What is known of a listener once it is bound.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ListenerInfo {
+    pub url: String,
+    /// `IP=127.0.0.1:389` or `PATH=/run/ldapi`.
+    pub name: String,
+}
+
+impl From<&Listener> for ListenerInfo {
+    fn from(listener: &Listener) -> Self {
+        Self { url: listener.url.clone(), name: listener.name.clone() }
+    }
+}
+
+/// One connection as cn=Connections shows it.
+#[derive(Debug)]
+pub struct ConnectionRecord {
+    /// `conn=` in the log.
+    pub number: u64,
+    /// `fd=` in the log.
+    pub descriptor: i32,
+    pub listener: Arc<ListenerInfo>,
+    /// As in the log: `IP=127.0.0.1:50000` or `PATH=/run/ldapi`.
+    pub peer: String,
+    pub started: Timestamp,
+    /// Microseconds since 1970, as a [`Timestamp`].
+    pub last_activity: AtomicI64,
+    pub protocol: AtomicU8,
+    pub operations_received: AtomicU64,
+    pub operations_completed: AtomicU64,
+    pub reads: AtomicU64,
+    pub writes: AtomicU64,
+    identity: Mutex<String>,
+}
+
+impl ConnectionRecord {
+    pub fn new(number: u64, descriptor: i32, listener: Arc<ListenerInfo>, peer: String, started: Timestamp) -> Self {
+        Self {
+            number,
+            descriptor,
+            listener,
+            peer,
+            started,
+            last_activity: AtomicI64::new(started.0),
+            protocol: AtomicU8::new(3),
+            operations_received: AtomicU64::new(0),
+            operations_completed: AtomicU64::new(0),
+            reads: AtomicU64::new(0),
+            writes: AtomicU64::new(0),
+            identity: Mutex::new(String::new()),
+        }
+    }
+
+    /// The DN bound as; empty when anonymous.
+    pub fn identity(&self) -> String {
+        self.identity.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn set_identity(&self, dn: &str) {
+        let mut identity = self.identity.lock().unwrap_or_else(PoisonError::into_inner);
+        identity.clear();
+        identity.push_str(dn);
+    }
+}
+
+/// All that is counted.
+#[derive(Debug)]
+pub struct Statistics {
+    pub started: Timestamp,
+    pub listeners: Vec<Arc<ListenerInfo>>,
+    workers: Vec<Arc<Counters>>,
+    total_connections: AtomicU64,
+    connections: Mutex<BTreeMap<u64, Arc<ConnectionRecord>>>,
+}
+
+impl Statistics {
+    pub fn new(started: Timestamp, listeners: Vec<Arc<ListenerInfo>>, workers: usize) -> Self {
+        Self {
+            started,
+            listeners,
+            workers: (0..workers).map(|_| Arc::default()).collect(),
+            total_connections: AtomicU64::new(0),
+            connections: Mutex::default(),
+        }
+    }
+
+    /// The counters of one worker; a spare set for a worker that is not there.
+    pub fn worker(&self, index: usize) -> Arc<Counters> {
+        self.workers.get(index).cloned().unwrap_or_default()
+    }
+
+    pub fn workers(&self) -> usize {
+        self.workers.len()
+    }
+
+    /// The next connection's number.
+    pub fn next_connection(&self) -> u64 {
+        FIRST_CONNECTION + self.total_connections.fetch_add(1, Ordering::Relaxed)
+    }
+
+    pub fn opened(&self, record: Arc<ConnectionRecord>) {
+        self.table().insert(record.number, record);
+    }
+
+    pub fn closed(&self, number: u64) {
+        self.table().remove(&number);
+    }
+
+    /// The connections that are open, by number.
+    pub fn connections(&self) -> Vec<Arc<ConnectionRecord>> {
+        self.table().values().cloned().collect()
+    }
+
+    pub fn current_connections(&self) -> usize {
+        self.table().len()
+    }
+
+    pub fn total_connections(&self) -> u64 {
+        self.total_connections.load(Ordering::Relaxed)
+    }
+
+    pub fn initiated(&self, kind: OperationKind) -> u64 {
+        self.workers.iter().map(|w| w.initiated(kind)).sum()
+    }
+
+    pub fn completed(&self, kind: OperationKind) -> u64 {
+        self.workers.iter().map(|w| w.completed(kind)).sum()
+    }
+
+    /// Sums one counter over the workers.
+    pub fn sum(&self, counter: impl Fn(&Counters) -> &AtomicU64) -> u64 {
+        self.workers.iter().map(|w| counter(w).load(Ordering::Relaxed)).sum()
+    }
+
+    fn table(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ConnectionRecord>>> {
+        // A map of handles is whole after any panic.
+        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,56 @@
+//! Entries that no database stores: the root DSE, cn=Subschema, cn=Monitor, cn=config. They are made when somebody
+//! asks, from what the server knows at that moment.
+
+pub mod monitor;
+pub mod root_dse;
+pub mod search;
+pub mod subschema;
+
+use larix_engine::entry::{Entry, EntryAttribute};
+use larix_schema::Schema;
+
+/// Makes one entry by the names of its attributes.
+///
+/// A name that the schema does not define is left out: the schema of a running server always has those used here.
+#[derive(Debug)]
+pub(crate) struct Builder<'s> {
+    schema: &'s Schema,
+    entry: Entry,
+}
+
+impl<'s> Builder<'s> {
+    pub(crate) fn new(schema: &'s Schema, dn: impl Into<String>) -> Self {
+        Self { schema, entry: Entry::new(dn) }
+    }
+
+    /// Appends values; none adds nothing.
+    pub(crate) fn add<V: Into<Vec<u8>>>(mut self, name: &str, values: impl IntoIterator<Item = V>) -> Self {
+        let values: Vec<Vec<u8>> = values.into_iter().map(Into::into).collect();
+        if !values.is_empty()
+            && let Ok(description) = self.schema.describe(name)
+        {
+            match self.entry.attribute_mut(&description) {
+                Some(attribute) => attribute.values.extend(values),
+                None => self.entry.attributes.push(EntryAttribute::new(description, values)),
+            }
+        }
+        self
+    }
+
+    pub(crate) fn one(self, name: &str, value: impl Into<Vec<u8>>) -> Self {
+        self.add(name, [value])
+    }
+
+    /// `objectClass` and its structural class, which comes last of `classes`.
+    pub(crate) fn classes(self, classes: &[&str]) -> Self {
+        let built = self.add("objectClass", classes.iter().copied());
+        match classes.last() {
+            Some(structural) => built.one("structuralObjectClass", *structural),
+            None => built,
+        }
+    }
+
+    pub(crate) fn build(self) -> Entry {
+        self.entry
+    }
+}

@@ -1,0 +1,61 @@
+//! The root DSE: what the server is and can do (RFC 4512 section 5.1), in OpenLDAP's shape.
+
+use larix_engine::controls;
+use larix_engine::entry::Entry;
+use larix_proto::oid;
+use larix_schema::Schema;
+
+use super::Builder;
+
+/// Extended operations, in the order in which they are listed.
+pub const EXTENSIONS: &[&str] = &[oid::PASSWORD_MODIFY, oid::WHO_AM_I, oid::CANCEL];
+
+/// Features (RFC 3674): increment, all operational attributes, object classes in attribute lists, absolute filters,
+/// language tags and ranges.
+pub const FEATURES: &[&str] = &[
+    "1.3.6.1.1.14",
+    "1.3.6.1.4.1.4203.1.5.1",
+    "1.3.6.1.4.1.4203.1.5.2",
+    "1.3.6.1.4.1.4203.1.5.3",
+    "1.3.6.1.4.1.4203.1.5.4",
+    "1.3.6.1.4.1.4203.1.5.5",
+];
+
+/// What the root DSE says beside what is built in.
+#[derive(Clone, Debug, Default)]
+pub struct RootDse {
+    pub naming_contexts: Vec<String>,
+    pub monitor_context: Option<String>,
+    pub config_context: Option<String>,
+    pub subschema_dn: String,
+    /// Mechanisms that this connection may use.
+    pub sasl_mechanisms: Vec<&'static str>,
+    /// URLs of the `referral` directive.
+    pub referrals: Vec<String>,
+    pub allow_bind_v2: bool,
+    /// Attributes of the `rootDSE` files.
+    pub extra: Vec<(String, Vec<Vec<u8>>)>,
+}
+
+impl RootDse {
+    pub fn entry(&self, schema: &Schema) -> Entry {
+        let listed = controls::SUPPORTED.iter().filter(|control| control.listed).map(|control| control.oid);
+        let text = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<String>>();
+        let versions: &[&str] = if self.allow_bind_v2 { &["2", "3"] } else { &["3"] };
+        let mut built = Builder::new(schema, "")
+            .classes(&["top", "OpenLDAProotDSE"])
+            .add("configContext", self.config_context.clone())
+            .add("namingContexts", self.naming_contexts.clone())
+            .add("monitorContext", self.monitor_context.clone())
+            .add("supportedControl", listed)
+            .add("supportedExtension", text(EXTENSIONS))
+            .add("supportedFeatures", text(FEATURES))
+            .add("supportedLDAPVersion", text(versions))
+            .add("supportedSASLMechanisms", text(&self.sasl_mechanisms))
+            .add("ref", self.referrals.clone());
+        for (name, values) in &self.extra {
+            built = built.add(name, values.clone());
+        }
+        built.one("entryDN", "").one("subschemaSubentry", self.subschema_dn.clone()).build()
+    }
+}

@@ -1,0 +1,443 @@
+//! One event loop a core. A worker owns its connections: it reads what has come, lets the connection have its turn and
+//! writes what came of it, all on one thread.
+
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::io;
+use std::net::TcpStream as StdTcpStream;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use tokio::io::{Interest, Ready};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+use crate::config::values::LogLevel;
+use crate::connection::{Connection, Turn};
+use crate::dispatch::{Completion, Dispatcher};
+use crate::server::Server;
+use crate::session::Peer;
+use crate::statistics::{ConnectionRecord, Counters};
+
+/// Bytes read at once, into a buffer that all connections of a worker share.
+const READ_BYTES: usize = 64 * 1024;
+/// Empty output buffers kept for the next connection that answers.
+const SPARE_BUFFERS: usize = 16;
+/// A spare buffer larger than this is given back to the allocator.
+const SPARE_BUFFER_BYTES: usize = 64 * 1024;
+/// How often idle and blocked connections are looked for.
+const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// How long connections may take to get their last answers when the server stops.
+const STOP_GRACE: Duration = Duration::from_secs(3);
+
+/// A connection just accepted, on its way to a worker.
+#[derive(Debug)]
+pub(crate) struct Accepted {
+    pub(crate) stream: AcceptedStream,
+    pub(crate) record: Arc<ConnectionRecord>,
+    pub(crate) peer: Peer,
+}
+
+/// Its socket, not yet registered with a loop.
+#[derive(Debug)]
+pub(crate) enum AcceptedStream {
+    Tcp(StdTcpStream),
+    Unix(StdUnixStream),
+}
+
+/// What the rest of the server tells a connection.
+#[derive(Debug)]
+pub(crate) enum ConnectionEvent {
+    /// A request that waited is done.
+    Completed(u64, Completion),
+    /// `idletimeout` or `writetimeout` has passed.
+    TimedOut(&'static str),
+    /// The server stops.
+    Stop,
+}
+
+enum Command {
+    Serve(Box<Accepted>),
+    Stop,
+}
+
+/// A worker as the acceptor sees it.
+#[derive(Debug)]
+pub(crate) struct Worker {
+    commands: UnboundedSender<Command>,
+    connections: Arc<AtomicUsize>,
+    thread: JoinHandle<()>,
+}
+
+impl Worker {
+    /// Starts the worker's thread.
+    pub(crate) fn start(index: usize, server: Arc<Server>) -> io::Result<Self> {
+        let (commands, orders) = unbounded_channel();
+        let connections = Arc::new(AtomicUsize::new(0));
+        let count = connections.clone();
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+            let counters = server.statistics.worker(index);
+            let core = Rc::new(Core {
+                server,
+                counters,
+                open: RefCell::default(),
+                count,
+                read_buffer: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
+                spare: RefCell::default(),
+            });
+            tokio::task::LocalSet::new().block_on(&runtime, core.run(orders));
+        })?;
+        Ok(Self { commands, connections, thread })
+    }
+
+    /// Connections it serves now.
+    pub(crate) fn load(&self) -> usize {
+        self.connections.load(Ordering::Relaxed)
+    }
+
+    /// Gives it a connection.
+    pub(crate) fn serve(&self, accepted: Accepted) {
+        self.connections.fetch_add(1, Ordering::Relaxed);
+        // Fails when the worker has stopped: the connection is closed by being dropped.
+        let _ = self.commands.send(Command::Serve(Box::new(accepted)));
+    }
+
+    /// Lets it answer what was asked and close its connections; [`join`](Self::join) waits for that.
+    pub(crate) fn stop(&self) {
+        let _ = self.commands.send(Command::Stop);
+    }
+
+    pub(crate) fn join(self) {
+        drop(self.commands);
+        // A worker that panicked has printed why; the others still end in order.
+        let _ = self.thread.join();
+    }
+}
+
+/// What the connections of one worker share.
+struct Core {
+    server: Arc<Server>,
+    counters: Arc<Counters>,
+    open: RefCell<HashMap<u64, Rc<Handle>>>,
+    count: Arc<AtomicUsize>,
+    read_buffer: RefCell<Box<[u8]>>,
+    spare: RefCell<Vec<Vec<u8>>>,
+}
+
+/// What the worker knows of a connection beside the task that serves it.
+struct Handle {
+    events: UnboundedSender<ConnectionEvent>,
+    last_activity: Cell<Instant>,
+    /// Since when the client has not taken anything of an answer.
+    blocked_since: Cell<Option<Instant>>,
+    pending: Cell<usize>,
+}
+
+#[expect(clippy::disallowed_methods, reason = "the server is where the ambient clock enters")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+impl Core {
+    async fn run(self: Rc<Self>, mut orders: UnboundedReceiver<Command>) {
+        let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
+        sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        loop {
+            tokio::select! {
+                order = orders.recv() => match order {
+                    Some(Command::Serve(accepted)) => self.open(*accepted),
+                    Some(Command::Stop) | None => break,
+                },
+                _ = sweep.tick() => self.sweep(),
+            }
+        }
+        self.stop().await;
+    }
+
+    fn open(self: &Rc<Self>, accepted: Accepted) {
+        let record = accepted.record.clone();
+        let stream = match Stream::register(accepted.stream) {
+            Ok(stream) => stream,
+            Err(error) => {
+                self.server.log.notice(format_args!("conn={} not served: {error}", record.number));
+                self.count.fetch_sub(1, Ordering::Relaxed);
+                self.server.statistics.closed(record.number);
+                return;
+            }
+        };
+        let (sender, events) = unbounded_channel();
+        let handle = Rc::new(Handle {
+            events: sender.clone(),
+            last_activity: Cell::new(now()),
+            blocked_since: Cell::new(None),
+            pending: Cell::new(0),
+        });
+        self.open.borrow_mut().insert(record.number, handle.clone());
+        let dispatcher =
+            Dispatcher::new(self.server.clone(), self.counters.clone(), record.clone(), accepted.peer, sender);
+        let core = self.clone();
+        tokio::task::spawn_local(async move {
+            let task = Task { core: &core, stream, connection: Connection::new(dispatcher), events, handle };
+            let reason = task.serve().await;
+            core.closed(&record, reason);
+        });
+    }
+
+    fn closed(&self, record: &ConnectionRecord, reason: &str) {
+        self.open.borrow_mut().remove(&record.number);
+        self.count.fetch_sub(1, Ordering::Relaxed);
+        self.server.statistics.closed(record.number);
+        let (number, descriptor) = (record.number, record.descriptor);
+        if reason.is_empty() {
+            self.server.log.line(LogLevel::STATS, format_args!("conn={number} fd={descriptor} closed"));
+        } else {
+            self.server.log.line(LogLevel::STATS, format_args!("conn={number} fd={descriptor} closed ({reason})"));
+        }
+    }
+
+    fn sweep(&self) {
+        let config = self.server.config();
+        let (idle, write) = (config.global.idle_timeout, config.global.write_timeout);
+        if idle == 0 && write == 0 {
+            return;
+        }
+        let now = now();
+        let passed = |since: Instant, limit: u32| {
+            limit > 0 && now.saturating_duration_since(since) >= Duration::from_secs(limit.into())
+        };
+        for handle in self.open.borrow().values() {
+            let reason = match handle.blocked_since.get() {
+                Some(since) if passed(since, write) => "writetimeout",
+                None if handle.pending.get() == 0 && passed(handle.last_activity.get(), idle) => "idletimeout",
+                _ => continue,
+            };
+            // A connection that just closed by itself needs no event.
+            let _ = handle.events.send(ConnectionEvent::TimedOut(reason));
+        }
+    }
+
+    async fn stop(&self) {
+        for handle in self.open.borrow().values() {
+            let _ = handle.events.send(ConnectionEvent::Stop);
+        }
+        let deadline = now() + STOP_GRACE;
+        while !self.open.borrow().is_empty() && now() < deadline {
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+    }
+
+    fn take_buffer(&self) -> Vec<u8> {
+        self.spare.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(4096))
+    }
+
+    fn return_buffer(&self, buffer: Vec<u8>) {
+        let mut spare = self.spare.borrow_mut();
+        if spare.len() < SPARE_BUFFERS && buffer.capacity() <= SPARE_BUFFER_BYTES {
+            spare.push(buffer);
+        }
+    }
+}
+
+/// Why a connection's task ends before its turn says so.
+enum Ended {
+    /// The other side is gone.
+    Lost,
+    /// We end it, for this reason.
+    Because(&'static str),
+}
+
+/// The task that serves one connection.
+struct Task<'c> {
+    core: &'c Core,
+    stream: Stream,
+    connection: Connection<Dispatcher>,
+    events: UnboundedReceiver<ConnectionEvent>,
+    handle: Rc<Handle>,
+}
+
+impl Task<'_> {
+    /// Serves until the end; the reason for the log, empty when the client ended it as it should.
+    async fn serve(mut self) -> &'static str {
+        let mut turn = Turn::Idle;
+        loop {
+            let next = match self.flush() {
+                Err(ended) => Err(ended),
+                Ok(()) => match turn {
+                    Turn::Close if self.connection.output().is_empty() => break,
+                    Turn::More => self.go_on().await,
+                    Turn::Close | Turn::Idle => self.wait(turn).await,
+                },
+            };
+            match next {
+                Ok(next) => turn = next,
+                Err(Ended::Lost) => return "connection lost",
+                Err(Ended::Because(reason)) => return reason,
+            }
+        }
+        self.connection.service().close_reason()
+    }
+
+    /// Others have their turn; then what came meanwhile, or just another one.
+    async fn go_on(&mut self) -> Result<Turn, Ended> {
+        tokio::task::yield_now().await;
+        let mut turn = None;
+        while let Ok(event) = self.events.try_recv() {
+            turn = Some(self.take_event(event)?);
+        }
+        if self.connection.wants_input()
+            && let Some(read) = self.read()?
+        {
+            return Ok(read);
+        }
+        Ok(turn.unwrap_or_else(|| {
+            self.lend();
+            self.connection.resume()
+        }))
+    }
+
+    /// Waits for input, an event, or room to write.
+    async fn wait(&mut self, turn: Turn) -> Result<Turn, Ended> {
+        if let Some(buffer) = self.connection.return_output() {
+            self.core.return_buffer(buffer);
+        }
+        self.handle.pending.set(self.connection.pending());
+        let mut interest = None;
+        if turn == Turn::Idle && self.connection.wants_input() {
+            interest = Some(Interest::READABLE);
+        }
+        if !self.connection.output().is_empty() {
+            interest = Some(interest.map_or(Interest::WRITABLE, |i| i | Interest::WRITABLE));
+        }
+        let ready = tokio::select! {
+            biased;
+            event = self.events.recv() => match event {
+                Some(event) => {
+                    let next = self.take_event(event)?;
+                    return Ok(if turn == Turn::Close { turn } else { next });
+                }
+                None => return Err(Ended::Lost),
+            },
+            ready = self.stream.ready(interest.unwrap_or(Interest::READABLE)), if interest.is_some() => {
+                ready.map_err(|_| Ended::Lost)?
+            }
+        };
+        if turn == Turn::Close {
+            // Only what is left to send matters now; the flush comes next.
+            return Ok(turn);
+        }
+        if ready.is_readable() || ready.is_read_closed() {
+            if let Some(read) = self.read()? {
+                return Ok(read);
+            }
+            return Ok(Turn::Idle);
+        }
+        self.flush()?;
+        self.lend();
+        Ok(self.connection.resume())
+    }
+
+    fn take_event(&mut self, event: ConnectionEvent) -> Result<Turn, Ended> {
+        self.lend();
+        match event {
+            ConnectionEvent::Completed(serial, completion) => Ok(self.connection.complete(serial, completion)),
+            ConnectionEvent::TimedOut(reason) => Err(Ended::Because(reason)),
+            ConnectionEvent::Stop => {
+                self.connection.service_mut().close_because("slapd shutdown");
+                Ok(self.connection.input_ended())
+            }
+        }
+    }
+
+    /// Reads once. `None`: nothing is there.
+    fn read(&mut self) -> Result<Option<Turn>, Ended> {
+        self.lend();
+        let mut buffer = self.core.read_buffer.borrow_mut();
+        match self.stream.try_read(&mut buffer) {
+            Ok(0) => {
+                self.connection.service_mut().close_because("connection lost");
+                Ok(Some(self.connection.input_ended()))
+            }
+            Ok(count) => {
+                self.handle.last_activity.set(now());
+                Ok(Some(self.connection.receive(buffer.get(..count).unwrap_or(&[]))))
+            }
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(_) => Err(Ended::Lost),
+        }
+    }
+
+    /// Sends what can be sent without waiting.
+    fn flush(&mut self) -> Result<(), Ended> {
+        while !self.connection.output().is_empty() {
+            match self.stream.try_write(self.connection.output()) {
+                Ok(count) => {
+                    self.core.counters.bytes_sent.fetch_add(count as u64, Ordering::Relaxed);
+                    self.connection.sent(count);
+                    self.handle.blocked_since.set(None);
+                }
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                    if self.handle.blocked_since.get().is_none() {
+                        self.handle.blocked_since.set(Some(now()));
+                    }
+                    return Ok(());
+                }
+                Err(_) => return Err(Ended::Lost),
+            }
+        }
+        Ok(())
+    }
+
+    fn lend(&mut self) {
+        if self.connection.needs_output() {
+            self.connection.lend_output(self.core.take_buffer());
+        }
+    }
+}
+
+/// A registered socket of either kind.
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Stream {
+    fn register(stream: AcceptedStream) -> io::Result<Self> {
+        match stream {
+            AcceptedStream::Tcp(stream) => {
+                stream.set_nonblocking(true)?;
+                stream.set_nodelay(true)?;
+                TcpStream::from_std(stream).map(Self::Tcp)
+            }
+            AcceptedStream::Unix(stream) => {
+                stream.set_nonblocking(true)?;
+                UnixStream::from_std(stream).map(Self::Unix)
+            }
+        }
+    }
+
+    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_read(buffer),
+            Self::Unix(stream) => stream.try_read(buffer),
+        }
+    }
+
+    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write(bytes),
+            Self::Unix(stream) => stream.try_write(bytes),
+        }
+    }
+
+    async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+        match self {
+            Self::Tcp(stream) => stream.ready(interest).await,
+            Self::Unix(stream) => stream.ready(interest).await,
+        }
+    }
+}
