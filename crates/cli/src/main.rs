@@ -1,1 +1,103 @@
-fn main() {}
+//! `larix`: the server and its tools in one binary, under its own names and under slapd's.
+//!
+//! Called as `slapd`, `slapadd`, `slapcat` and so on (a link suffices), or as `slapd -Tadd`, it is that program with
+//! that program's flags. Called as `larix` it has subcommands.
+
+mod load;
+mod serve;
+mod tools;
+
+use std::ffi::{OsStr, OsString};
+use std::path::Path;
+use std::process::ExitCode;
+
+use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+
+use crate::tools::Tool;
+
+// Answers are built from many small buffers of all threads: measured faster here than the system's allocator.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// An LDAP directory server that takes OpenLDAP's place
+#[derive(Debug, Parser)]
+#[command(name = "larix", version, disable_help_subcommand = true, arg_required_else_help = true)]
+#[command(after_help = NAMES)]
+struct Larix {
+    #[command(subcommand)]
+    command: LarixCommand,
+}
+
+const NAMES: &str = "\
+Offline tools (slapadd's, slapcat's ... flags; LARIX COMMAND --help lists them):
+  add              Load LDIF into a database            (slapadd)
+  cat              Write a database as LDIF             (slapcat)
+  index            Rebuild indexes                      (slapindex)
+  offline-modify   Apply LDIF changes to a database     (slapmodify)
+  offline-delete   Delete entries of a database         (slapdelete)
+  hash-password    Hash a password                      (slappasswd)
+  test             Check a configuration                (slaptest)
+  acl              Ask what the access rules allow      (slapacl)
+  auth             Ask how identities are mapped        (slapauth)
+  dn               Check and normalize DNs              (slapdn)
+  schema           Check a database against the schema  (slapschema)
+
+Called by one of slapd's names, or as `slapd -Tadd`, larix is that program.";
+
+#[derive(Debug, Subcommand)]
+enum LarixCommand {
+    /// Run the server: from slapd.conf or slapd.d, or with --suffix and no file at all
+    Serve(Box<serve::ServeArgs>),
+    /// Generate directories and drive servers
+    Load(load::LoadArgs),
+}
+
+fn main() -> ExitCode {
+    let mut arguments = std::env::args_os();
+    let program = arguments.next().unwrap_or_default();
+    let rest: Vec<OsString> = arguments.collect();
+    let name = Path::new(&program).file_name().and_then(OsStr::to_str).unwrap_or("larix").to_owned();
+    if let Some(tool) = Tool::by_program_name(&name) {
+        return tools::run(tool, &name, &rest);
+    }
+    if name == "slapd" || name == "lt-slapd" {
+        return slapd(&name, rest);
+    }
+    match rest.first().and_then(|first| first.to_str()).and_then(Tool::by_subcommand) {
+        Some(tool) => tools::run(tool, &format!("{name} {}", tool.subcommand()), rest.get(1..).unwrap_or(&[])),
+        None => larix(&program, rest),
+    }
+}
+
+/// slapd's own command line; `-T` makes it one of the tools.
+fn slapd(name: &str, mut arguments: Vec<OsString>) -> ExitCode {
+    let at = arguments.iter().position(|a| a.to_str().is_some_and(|a| a.starts_with("-T")));
+    let Some(at) = at else { return serve::slapd(name, arguments) };
+    let flag = arguments.remove(at).to_string_lossy().into_owned();
+    let wanted = match flag.get(2..) {
+        Some("") | None if at < arguments.len() => arguments.remove(at).to_string_lossy().into_owned(),
+        Some(attached) => attached.to_owned(),
+        None => String::new(),
+    };
+    match Tool::by_letter_or_name(&wanted) {
+        Some(tool) => tools::run(tool, tool.program_name(), &arguments),
+        None => {
+            eprintln!("{name}: unknown tool \"{wanted}\" after -T: one of {}", Tool::names());
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn larix(program: &OsStr, mut rest: Vec<OsString>) -> ExitCode {
+    rest.insert(0, program.to_owned());
+    let parsed = Larix::command().try_get_matches_from(rest).and_then(|matches| Larix::from_arg_matches(&matches));
+    let larix = match parsed {
+        Ok(larix) => larix,
+        // Prints to standard output for --help and --version, to standard error otherwise, with the right status.
+        Err(error) => error.exit(),
+    };
+    match larix.command {
+        LarixCommand::Serve(arguments) => serve::run("larix", &arguments),
+        LarixCommand::Load(arguments) => load::run(&arguments),
+    }
+}

@@ -1,0 +1,118 @@
+//! The offline tools: one file a tool, all called through [`run`].
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+/// Which tool.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tool {
+    Add,
+    Cat,
+    Index,
+    Modify,
+    Delete,
+    Passwd,
+    Test,
+    Acl,
+    Auth,
+    Dn,
+    Schema,
+}
+
+/// The tool, its letter or short name after `-T`, slapd's name for it, and Larix's subcommand.
+const TOOLS: [(Tool, &str, &str, &str); 11] = [
+    (Tool::Add, "add", "slapadd", "add"),
+    (Tool::Cat, "cat", "slapcat", "cat"),
+    (Tool::Index, "index", "slapindex", "index"),
+    (Tool::Modify, "modify", "slapmodify", "offline-modify"),
+    (Tool::Delete, "delete", "slapdelete", "offline-delete"),
+    (Tool::Passwd, "passwd", "slappasswd", "hash-password"),
+    (Tool::Test, "test", "slaptest", "test"),
+    (Tool::Acl, "acl", "slapacl", "acl"),
+    (Tool::Auth, "auth", "slapauth", "auth"),
+    (Tool::Dn, "dn", "slapdn", "dn"),
+    (Tool::Schema, "schema", "slapschema", "schema"),
+];
+
+impl Tool {
+    /// By the name that the binary was called by.
+    pub(crate) fn by_program_name(name: &str) -> Option<Self> {
+        let name = name.strip_prefix("lt-").unwrap_or(name);
+        TOOLS.iter().find(|row| row.2 == name).map(|row| row.0)
+    }
+
+    /// By Larix's subcommand.
+    pub(crate) fn by_subcommand(name: &str) -> Option<Self> {
+        TOOLS.iter().find(|row| row.3 == name).map(|row| row.0)
+    }
+
+    /// By what follows `-T`: a name or the start of one, as OpenLDAP takes it (`a` is add, `t` test, `d` dn).
+    pub(crate) fn by_letter_or_name(text: &str) -> Option<Self> {
+        let text = text.strip_prefix("slap").unwrap_or(text);
+        let by_letter = match text {
+            "" => None,
+            // OpenLDAP's `d` is dn, where the table would find delete first.
+            "d" => Some(Self::Dn),
+            "acl" => Some(Self::Acl),
+            "auth" => Some(Self::Auth),
+            _ => None,
+        };
+        by_letter.or_else(|| TOOLS.iter().find(|row| !text.is_empty() && row.1.starts_with(text)).map(|row| row.0))
+    }
+
+    fn row(self) -> &'static (Self, &'static str, &'static str, &'static str) {
+        TOOLS.iter().find(|row| row.0 == self).unwrap_or(&TOOLS[0])
+    }
+
+    pub(crate) fn program_name(self) -> &'static str {
+        self.row().2
+    }
+
+    pub(crate) fn subcommand(self) -> &'static str {
+        self.row().3
+    }
+
+    /// The names after `-T`, for an error.
+    pub(crate) fn names() -> String {
+        TOOLS.map(|row| row.1).join(", ")
+    }
+}
+
+/// Runs a tool. `name` is how it was called, for its messages; `arguments` are those after the name.
+pub(crate) fn run(tool: Tool, name: &str, arguments: &[OsString]) -> ExitCode {
+    // The tools join here one by one as they are written.
+    let _ = arguments;
+    eprintln!("{name}: the tool {} is not available in this version yet", tool.program_name());
+    ExitCode::FAILURE
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tools_by_every_name() {
+        for (text, expected) in [
+            ("a", Some(Tool::Add)),
+            ("add", Some(Tool::Add)),
+            ("c", Some(Tool::Cat)),
+            ("i", Some(Tool::Index)),
+            ("m", Some(Tool::Modify)),
+            ("p", Some(Tool::Passwd)),
+            ("t", Some(Tool::Test)),
+            ("acl", Some(Tool::Acl)),
+            ("auth", Some(Tool::Auth)),
+            ("d", Some(Tool::Dn)),
+            ("dn", Some(Tool::Dn)),
+            ("s", Some(Tool::Schema)),
+            ("slapcat", Some(Tool::Cat)),
+            ("", None),
+            ("x", None),
+        ] {
+            assert_eq!(Tool::by_letter_or_name(text), expected, "-T{text}");
+        }
+        assert_eq!(Tool::by_program_name("slapadd"), Some(Tool::Add));
+        assert_eq!(Tool::by_program_name("larix"), None);
+        assert_eq!(Tool::by_subcommand("offline-modify"), Some(Tool::Modify));
+    }
+}

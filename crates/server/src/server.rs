@@ -1,0 +1,325 @@
+//! The server as a whole: what all connections share, how it starts and how it stops.
+
+use std::fmt;
+use std::io;
+use std::os::unix::fs::MetadataExt;
+use std::path::PathBuf;
+use std::rc::Rc;
+use std::sync::Arc;
+
+use arc_swap::{ArcSwap, Guard};
+use larix_engine::time::{Clock, Timestamp};
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::acceptor::Acceptor;
+use crate::clock::SystemClock;
+use crate::config::values::LogLevel;
+use crate::config::{Config, ConfigError};
+use crate::daemon::{DaemonError, Privileges, ProcessFiles, Readiness};
+use crate::databases::{Databases, OpenError};
+use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket, ListenUrl, Listener};
+use crate::password_pool::PasswordPool;
+use crate::stats_log::{Log, LogTargets, SyslogTarget, open_log_file};
+use crate::statistics::{ListenerInfo, Statistics};
+use crate::worker::Worker;
+
+/// What the command line says, beside the configuration.
+#[derive(Debug)]
+pub struct ServeOptions {
+    /// `-h`, parsed.
+    pub urls: Vec<ListenUrl>,
+    /// `-4`, `-6`.
+    pub family: AddressFamily,
+    /// `-d`: stay in the foreground and write these levels to standard error.
+    pub debug: Option<u32>,
+    /// `-s`: levels for syslog, instead of the configuration's.
+    pub syslog_levels: Option<u32>,
+    /// `-l`: syslog's facility.
+    pub syslog_facility: u32,
+    /// `-n`: the name in syslog and messages.
+    pub program: String,
+    /// Event loops; `None`: one a core.
+    pub workers: Option<usize>,
+    /// The ports that were bound are written here, one a line in the order of the URLs.
+    pub port_file: Option<PathBuf>,
+}
+
+/// Why the server did not start, or ended.
+#[derive(Debug)]
+pub enum ServeError {
+    Listen(ListenError),
+    Daemon(DaemonError),
+    Config(ConfigError),
+    /// A database cannot be opened.
+    Open(OpenError),
+    /// The log file cannot be opened.
+    LogFile { path: PathBuf, source: io::Error },
+    PortFile { path: PathBuf, source: io::Error },
+    /// A thread, an event loop or a signal handler cannot be had.
+    Start { what: &'static str, source: io::Error },
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen(error) => error.fmt(f),
+            Self::Daemon(error) => error.fmt(f),
+            Self::Config(error) => error.fmt(f),
+            Self::Open(error) => error.fmt(f),
+            Self::LogFile { path, source } => write!(f, "cannot open the log file {}: {source}", path.display()),
+            Self::PortFile { path, source } => write!(f, "cannot write the port file {}: {source}", path.display()),
+            Self::Start { what, source } => write!(f, "cannot start {what}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+impl From<ListenError> for ServeError {
+    fn from(error: ListenError) -> Self {
+        Self::Listen(error)
+    }
+}
+
+impl From<DaemonError> for ServeError {
+    fn from(error: DaemonError) -> Self {
+        Self::Daemon(error)
+    }
+}
+
+impl From<ConfigError> for ServeError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl From<OpenError> for ServeError {
+    fn from(error: OpenError) -> Self {
+        Self::Open(error)
+    }
+}
+
+/// What all connections share.
+#[derive(Debug)]
+pub struct Server {
+    config: ArcSwap<Config>,
+    pub databases: Databases,
+    pub log: Log,
+    pub statistics: Statistics,
+    pub passwords: PasswordPool,
+    pub clock: Arc<SystemClock>,
+    /// The limit of open files.
+    pub descriptors: u64,
+}
+
+impl Server {
+    /// The configuration in force.
+    pub fn config(&self) -> Guard<Arc<Config>> {
+        self.config.load()
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+}
+
+/// Sockets are bound and privileges dropped; the configuration is not read yet.
+#[derive(Debug)]
+pub struct Bound {
+    listeners: Vec<Listener>,
+    options: ServeOptions,
+}
+
+impl Bound {
+    /// Binds every URL, so that a port in use is known before anything else is touched, then changes to the user,
+    /// group and root directory.
+    pub fn new(options: ServeOptions, privileges: &Privileges) -> Result<Self, ServeError> {
+        let mut listeners = Vec::new();
+        for url in &options.urls {
+            listeners.extend(url.bind(options.family, DEFAULT_BACKLOG)?);
+        }
+        privileges.drop_to()?;
+        Ok(Self { listeners, options })
+    }
+
+    /// The ports that were bound, in the order of the URLs.
+    pub fn ports(&self) -> Vec<u16> {
+        self.listeners.iter().filter_map(Listener::port).collect()
+    }
+
+    /// Opens the databases and serves until a signal ends it.
+    pub fn serve(self, config: Config, readiness: Readiness) -> Result<(), ServeError> {
+        let clock = Arc::new(SystemClock::new());
+        let (log, log_thread) = self.start_log(&config)?;
+        for note in &config.notes {
+            log.line(LogLevel::CONFIG, format_args!("{note}"));
+        }
+        let databases = Databases::open(&config, &clock)?;
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let workers = self.options.workers.unwrap_or(cores).max(1);
+        let infos: Vec<_> = self.listeners.iter().map(|l| Arc::new(ListenerInfo::from(l))).collect();
+        let files = ProcessFiles::write(config.global.pid_file.as_deref(), config.global.args_file.as_deref())?;
+        let server = Arc::new(Server {
+            config: ArcSwap::from_pointee(config),
+            databases,
+            log,
+            statistics: Statistics::new(clock.now(), infos.clone(), workers),
+            passwords: PasswordPool::new(cores),
+            clock,
+            descriptors: raise_descriptor_limit(),
+        });
+        let result = self.run(&server, workers, infos, readiness);
+        server.databases.close();
+        server.log.line(LogLevel::STATS, format_args!("slapd stopped."));
+        drop(files);
+        log_thread.finish();
+        result
+    }
+
+    fn start_log(&self, config: &Config) -> Result<(Log, crate::stats_log::LogThread), ServeError> {
+        let configured = config.global.log_level.0;
+        let debug = self.options.debug.unwrap_or(0);
+        let file = match &config.global.log_file {
+            Some(path) => Some(
+                open_log_file(path).map_err(|source| ServeError::LogFile { path: path.clone(), source })?,
+            ),
+            None => None,
+        };
+        let only_file = config.global.log_file_only && file.is_some();
+        let levels = self.options.syslog_levels.unwrap_or(configured);
+        let syslog = if only_file || levels == 0 {
+            None
+        } else {
+            SyslogTarget::connect(levels, &self.options.program, self.options.syslog_facility)
+        };
+        let stderr = if only_file { 0 } else { debug };
+        let targets = LogTargets { stderr, syslog, file, file_levels: debug | levels };
+        Log::start(targets).map_err(|source| ServeError::Start { what: "the log's thread", source })
+    }
+
+    fn run(
+        self,
+        server: &Arc<Server>,
+        count: usize,
+        infos: Vec<Arc<ListenerInfo>>,
+        readiness: Readiness,
+    ) -> Result<(), ServeError> {
+        let start = |what| move |source| ServeError::Start { what, source };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(start("the event loop"))?;
+        let workers = (0..count)
+            .map(|index| Worker::start(index, server.clone()))
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(start("a worker"))?;
+        let workers = Rc::new(workers);
+        self.write_port_file()?;
+        let sockets = self.socket_paths();
+        let ended = tokio::task::LocalSet::new().block_on(&runtime, async {
+            let mut signals = Signals::new().map_err(start("the signal handlers"))?;
+            let acceptor = Rc::new(Acceptor { server: server.clone(), workers: workers.clone() });
+            for (listener, info) in self.listeners.into_iter().zip(infos) {
+                server.log.notice(format_args!("listening on {} ({})", info.url, info.name));
+                let (acceptor, server) = (acceptor.clone(), server.clone());
+                tokio::task::spawn_local(async move {
+                    if let Err(error) = acceptor.run(listener, info.clone()).await {
+                        server.log.notice(format_args!("daemon: cannot listen on {}: {error}", info.name));
+                    }
+                });
+            }
+            server.log.notice(format_args!("{} starting", crate::version()));
+            readiness.ready().map_err(start("the background process"))?;
+            let name = signals.next().await;
+            server.log.line(LogLevel::STATS, format_args!("daemon: shutdown requested by {name}"));
+            Ok(())
+        });
+        // The listeners are closed with the tasks that held them; now the connections.
+        for path in sockets {
+            path.remove();
+        }
+        workers.iter().for_each(Worker::stop);
+        if let Ok(workers) = Rc::try_unwrap(workers) {
+            workers.into_iter().for_each(Worker::join);
+        }
+        ended
+    }
+
+    fn write_port_file(&self) -> Result<(), ServeError> {
+        let Some(path) = &self.options.port_file else { return Ok(()) };
+        let ports: String = self.ports().iter().map(|port| format!("{port}\n")).collect();
+        // Written beside and renamed: whoever waits for the file never reads half of it.
+        let part = path.with_extension("part");
+        std::fs::write(&part, ports)
+            .and_then(|()| std::fs::rename(&part, path))
+            .map_err(|source| ServeError::PortFile { path: path.clone(), source })
+    }
+
+    fn socket_paths(&self) -> Vec<SocketPath> {
+        self.listeners.iter().filter_map(SocketPath::of).collect()
+    }
+}
+
+/// A Unix socket's file, to be removed at the end if it still is ours.
+struct SocketPath {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl SocketPath {
+    fn of(listener: &Listener) -> Option<Self> {
+        let ListenSocket::Unix(_, path) = &listener.socket else { return None };
+        let inode = std::fs::symlink_metadata(path).ok()?.ino();
+        Some(Self { path: path.clone(), inode })
+    }
+
+    fn remove(&self) {
+        let ours = std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode);
+        if ours {
+            // Gone already, or a directory that the dropped user may not write: the next start replaces it.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The signals that end the server.
+struct Signals {
+    hangup: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+        })
+    }
+
+    async fn next(&mut self) -> &'static str {
+        tokio::select! {
+            _ = self.hangup.recv() => "SIGHUP",
+            _ = self.interrupt.recv() => "SIGINT",
+            _ = self.terminate.recv() => "SIGTERM",
+        }
+    }
+}
+
+/// Lets the process have as many open files as it may; how many that is.
+fn raise_descriptor_limit() -> u64 {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    let maximum = limit.maximum;
+    limit.current = maximum;
+    // Refused only where the hard limit changed meanwhile: then the soft one stays.
+    let _ = setrlimit(Resource::Nofile, limit);
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
+
+/// Binds, opens and serves: the whole life of a server in the foreground.
+pub fn run(config: Config, options: ServeOptions) -> Result<(), ServeError> {
+    Bound::new(options, &Privileges::default())?.serve(config, Readiness::foreground())
+}
