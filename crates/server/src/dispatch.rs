@@ -1,0 +1,483 @@
+//! From a decoded request to the directory and back: what every request has in common, and where each kind goes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use larix_engine::access::Subject;
+use larix_engine::controls::{self, RequestControls};
+use larix_engine::time::{Clock, Monotonic};
+use larix_engine::write::{WriteOperation, WriteOutcome};
+use larix_proto::{
+    CompareRequest, ControlBuf, Dn, LdapResult, Message, MessageId, Request, ResponseOp, ResultCode, SearchRequest,
+    encode,
+};
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::bind::BindOutcome;
+use crate::config::values::LogLevel;
+use crate::connection::{Event, Limits, Operation, Service, Started};
+use crate::databases::Search;
+use crate::extended::PasswordOutcome;
+use crate::restrictions::Restricted;
+use crate::server::Server;
+use crate::session::{Peer, Session};
+use crate::statistics::{ConnectionRecord, Counters, OperationKind};
+use crate::stats_log::printable;
+use crate::worker::ConnectionEvent;
+
+/// What was done elsewhere, on its way back to its connection.
+#[derive(Debug)]
+pub enum Completion {
+    Write(WriteOutcome),
+    Bind(Box<BindOutcome>),
+    Password(Box<PasswordOutcome>),
+}
+
+/// A request that was started: what its answer and its log line need.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Begun {
+    pub(crate) operation: Operation,
+    pub(crate) kind: OperationKind,
+    pub(crate) response: ResponseOp,
+    /// When its bytes were read, and when it was started.
+    arrived: Monotonic,
+    started: Monotonic,
+}
+
+/// A search under way.
+#[derive(Debug)]
+pub struct Running {
+    begun: Begun,
+    search: Search,
+}
+
+/// The [`Service`] of one connection.
+#[derive(Debug)]
+pub struct Dispatcher {
+    pub(crate) server: Arc<Server>,
+    pub(crate) session: Session,
+    pub(crate) record: Arc<ConnectionRecord>,
+    counters: Arc<Counters>,
+    events: UnboundedSender<ConnectionEvent>,
+    waiting: Vec<Begun>,
+    arrived: Monotonic,
+    close_reason: &'static str,
+}
+
+/// Sends the outcome of one request to the worker that has its connection.
+#[derive(Debug)]
+pub(crate) struct Completer {
+    serial: u64,
+    events: UnboundedSender<ConnectionEvent>,
+}
+
+impl Completer {
+    /// Hands the outcome over. A connection that is gone meanwhile needs no answer.
+    pub(crate) fn complete(self, completion: Completion) {
+        let _ = self.events.send(ConnectionEvent::Completed(self.serial, completion));
+    }
+}
+
+impl Dispatcher {
+    pub(crate) fn new(
+        server: Arc<Server>,
+        counters: Arc<Counters>,
+        record: Arc<ConnectionRecord>,
+        peer: Peer,
+        events: UnboundedSender<ConnectionEvent>,
+    ) -> Self {
+        let local_ssf = server.config().global.local_ssf;
+        let session = Session::new(peer, &record.listener.name, &record.listener.url, local_ssf);
+        let arrived = server.clock.monotonic();
+        Self { server, session, record, counters, events, waiting: Vec::new(), arrived, close_reason: "" }
+    }
+
+    /// Bytes were read: requests found in them have waited since now.
+    pub(crate) fn bytes_arrived(&mut self) {
+        self.arrived = self.server.clock.monotonic();
+        self.record.last_activity.store(self.server.now().0, Ordering::Relaxed);
+        self.record.reads.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Why the connection ends, for the log; the first reason given stays.
+    pub(crate) fn close_because(&mut self, reason: &'static str) {
+        if self.close_reason.is_empty() {
+            self.close_reason = reason;
+        }
+    }
+
+    pub(crate) fn close_reason(&self) -> &'static str {
+        match self.close_reason {
+            // The client said goodbye as it should: no reason is shown.
+            "unbind" => "",
+            reason => reason,
+        }
+    }
+
+    pub(crate) fn completer(&self, begun: &Begun) -> Completer {
+        Completer { serial: begun.operation.serial, events: self.events.clone() }
+    }
+
+    /// Notes a request that is answered later.
+    pub(crate) fn wait_for(&mut self, begun: Begun) {
+        self.waiting.push(begun);
+    }
+
+    pub(crate) fn log_operation(&self, begun: &Begun, text: std::fmt::Arguments<'_>) {
+        let (number, serial) = (self.record.number, begun.operation.serial);
+        self.server.log.line(LogLevel::STATS, format_args!("conn={number} op={serial} {text}"));
+    }
+
+    pub(crate) fn logs_stats(&self) -> bool {
+        self.server.log.wants(LogLevel::STATS)
+    }
+
+    /// Answers with a result and nothing else.
+    pub(crate) fn answer(&self, begun: &Begun, result: &LdapResult, controls: &[ControlBuf], out: &mut Vec<u8>) {
+        encode::result(out, begun.operation.id, begun.response, result, controls);
+        self.finish(begun, result, None);
+    }
+
+    /// Counts and logs the end of an operation.
+    pub(crate) fn finish(&self, begun: &Begun, result: &LdapResult, entries: Option<u64>) {
+        self.counters.complete(begun.kind);
+        self.counters.pdus_sent.fetch_add(1, Ordering::Relaxed);
+        self.record.operations_completed.fetch_add(1, Ordering::Relaxed);
+        if !self.logs_stats() {
+            return;
+        }
+        let now = self.server.clock.monotonic();
+        let waited = Seconds(begun.started.0.saturating_sub(begun.arrived.0));
+        let taken = Seconds(now.0.saturating_sub(begun.started.0));
+        let code = result.code.0;
+        let text = printable(&result.diagnostic);
+        let times = format_args!("qtime={waited} etime={taken}");
+        match (begun.response, entries) {
+            (ResponseOp::SearchDone, entries) => {
+                let entries = entries.unwrap_or(0);
+                self.log_operation(
+                    begun,
+                    format_args!("SEARCH RESULT tag=101 err={code} {times} nentries={entries} text={text}"),
+                );
+            }
+            (ResponseOp::Extended, _) => {
+                self.log_operation(begun, format_args!("RESULT oid= err={code} {times} text={text}"));
+            }
+            (response, _) => {
+                let tag = response_tag(response);
+                self.log_operation(begun, format_args!("RESULT tag={tag} err={code} {times} text={text}"));
+            }
+        }
+    }
+
+    /// Whether the configuration lets this session do this to that DN.
+    pub(crate) fn permitted(&self, dn: &str, operation: Restricted<'_>) -> Result<(), LdapResult> {
+        self.server.databases.rules_for(dn).check(&self.session.standing(), operation)
+    }
+
+    /// Whom the request acts as: the session's identity, or the one that a proxied authorization control names.
+    fn subject_for(&self, controls: &RequestControls) -> Result<Arc<Subject>, LdapResult> {
+        let Some(asked) = &controls.proxied_authorization else { return Ok(self.session.subject().clone()) };
+        let denied = || LdapResult::with(ResultCode::AUTHORIZATION_DENIED, "not authorized to assume identity");
+        if asked.authzid.is_empty() {
+            return Ok(self.session.anonymous().clone());
+        }
+        let dn = asked.authzid.strip_prefix("dn:").ok_or_else(denied)?;
+        let schema = self.server.databases.schema();
+        let normal = schema.parse_dn(dn).map_err(|_| denied())?;
+        let me = self.session.subject();
+        let own = me.dn.as_ref().is_some_and(|own| *own == normal || self.server.databases.is_any_root(own));
+        if !own {
+            return Err(denied());
+        }
+        Ok(Arc::new(me.acting_as(normal, dn)))
+    }
+
+    fn begin(&self, operation: Operation, kind: OperationKind, response: ResponseOp) -> Begun {
+        self.counters.initiate(kind);
+        self.record.operations_received.fetch_add(1, Ordering::Relaxed);
+        Begun { operation, kind, response, arrived: self.arrived, started: self.server.clock.monotonic() }
+    }
+
+    fn refuse(&self, begun: &Begun, result: &LdapResult, out: &mut Vec<u8>) -> Started<Running> {
+        self.answer(begun, result, &[], out);
+        Started::Answered
+    }
+
+    fn search(
+        &self,
+        begun: Begun,
+        request: &SearchRequest<'_>,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Started<Running> {
+        let controls = match RequestControls::parse(message.controls, controls::OperationKind::Search) {
+            Ok(controls) => controls,
+            Err(result) => return self.refuse(&begun, &result, out),
+        };
+        if self.logs_stats() {
+            self.log_search(&begun, request);
+        }
+        let allowed = self.permitted(request.base, Restricted::Search).and_then(|()| self.subject_for(&controls));
+        let subject = match allowed {
+            Ok(subject) => subject,
+            Err(result) => return self.refuse(&begun, &result, out),
+        };
+        let search = self.server.databases.search(&self.server, &subject, controls, request, begun.operation.id);
+        let mut running = Running { begun, search };
+        if self.step(begun.operation, &mut running, out) { Started::Searching(running) } else { Started::Answered }
+    }
+
+    fn log_search(&self, begun: &Begun, request: &SearchRequest<'_>) {
+        let base = shown_dn(&self.server, request.base);
+        let (scope, deref) = (request.scope as u8, request.deref as u8);
+        let filter = request.filter.to_string();
+        let filter = printable(&filter);
+        self.log_operation(
+            begun,
+            format_args!("SRCH base=\"{base}\" scope={scope} deref={deref} filter=\"{filter}\""),
+        );
+        if !request.attributes.is_empty() {
+            let names: Vec<&str> = request.attributes.iter().collect();
+            self.log_operation(begun, format_args!("SRCH attr={}", printable(&names.join(" "))));
+        }
+    }
+
+    fn compare(
+        &self,
+        begun: &Begun,
+        request: &CompareRequest<'_>,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Started<Running> {
+        if self.logs_stats() {
+            let dn = shown_dn(&self.server, request.entry);
+            let attribute = printable(request.attribute);
+            self.log_operation(begun, format_args!("CMP dn=\"{dn}\" attr=\"{attribute}\""));
+        }
+        let result = RequestControls::parse(message.controls, controls::OperationKind::Compare)
+            .and_then(|controls| {
+                self.permitted(request.entry, Restricted::Compare)?;
+                let subject = self.subject_for(&controls)?;
+                Ok(self.server.databases.compare(&self.server, &subject, &controls, request))
+            })
+            .unwrap_or_else(|refused| refused);
+        self.refuse(begun, &result, out)
+    }
+
+    fn write(
+        &mut self,
+        begun: Begun,
+        operation: WriteOperation,
+        restricted: Restricted<'_>,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Started<Running> {
+        if self.logs_stats() {
+            self.log_write(&begun, &operation);
+        }
+        let kind = match restricted {
+            Restricted::Add => controls::OperationKind::Add,
+            Restricted::Delete => controls::OperationKind::Delete,
+            Restricted::Rename => controls::OperationKind::ModifyDn,
+            _ => controls::OperationKind::Modify,
+        };
+        let prepared = RequestControls::parse(message.controls, kind).and_then(|controls| {
+            self.permitted(operation.target(), restricted)?;
+            let subject = self.subject_for(&controls)?;
+            Ok((controls, subject))
+        });
+        match prepared {
+            Ok((controls, subject)) => {
+                let completer = self.completer(&begun);
+                let done = move |outcome| completer.complete(Completion::Write(outcome));
+                self.server.databases.submit(operation, subject, controls, Box::new(done));
+                self.wait_for(begun);
+                Started::Waiting
+            }
+            Err(result) => self.refuse(&begun, &result, out),
+        }
+    }
+
+    fn log_write(&self, begun: &Begun, operation: &WriteOperation) {
+        let dn = shown_dn(&self.server, operation.target());
+        match operation {
+            WriteOperation::Add { .. } => self.log_operation(begun, format_args!("ADD dn=\"{dn}\"")),
+            WriteOperation::Delete { .. } => self.log_operation(begun, format_args!("DEL dn=\"{dn}\"")),
+            WriteOperation::ModifyDn { .. } => self.log_operation(begun, format_args!("MODRDN dn=\"{dn}\"")),
+            WriteOperation::Modify { changes, .. } => {
+                self.log_operation(begun, format_args!("MOD dn=\"{dn}\""));
+                let names: Vec<&str> = changes.iter().map(|c| c.attribute.description.as_str()).collect();
+                self.log_operation(begun, format_args!("MOD attr={}", printable(&names.join(" "))));
+            }
+        }
+    }
+
+    /// Takes the record of a request that waited.
+    fn take_waiting(&mut self, operation: Operation) -> Option<Begun> {
+        let at = self.waiting.iter().position(|begun| begun.operation == operation)?;
+        Some(self.waiting.swap_remove(at))
+    }
+}
+
+impl Service for Dispatcher {
+    type Search = Running;
+    type Completion = Completion;
+
+    fn start(&mut self, operation: Operation, message: &Message<'_>, out: &mut Vec<u8>) -> Started<Running> {
+        match message.request {
+            Request::Search(request) => {
+                let begun = self.begin(operation, OperationKind::Search, ResponseOp::SearchDone);
+                self.search(begun, &request, message, out)
+            }
+            Request::Bind(request) => {
+                let begun = self.begin(operation, OperationKind::Bind, ResponseOp::Bind);
+                self.bind(begun, &request, message, out)
+            }
+            Request::Compare(request) => {
+                let begun = self.begin(operation, OperationKind::Compare, ResponseOp::Compare);
+                self.compare(&begun, &request, message, out)
+            }
+            Request::Modify(request) => {
+                let begun = self.begin(operation, OperationKind::Modify, ResponseOp::Modify);
+                self.write(begun, request.into(), Restricted::Modify, message, out)
+            }
+            Request::Add(request) => {
+                let begun = self.begin(operation, OperationKind::Add, ResponseOp::Add);
+                self.write(begun, request.into(), Restricted::Add, message, out)
+            }
+            Request::Delete(dn) => {
+                let begun = self.begin(operation, OperationKind::Delete, ResponseOp::Delete);
+                let delete = WriteOperation::Delete { entry: dn.to_owned() };
+                self.write(begun, delete, Restricted::Delete, message, out)
+            }
+            Request::ModifyDn(request) => {
+                let begun = self.begin(operation, OperationKind::ModifyDn, ResponseOp::ModifyDn);
+                self.write(begun, request.into(), Restricted::Rename, message, out)
+            }
+            Request::Extended(request) => {
+                let begun = self.begin(operation, OperationKind::Extended, ResponseOp::Extended);
+                self.extended(begun, &request, message, out)
+            }
+            // The connection keeps these for itself.
+            Request::Unbind | Request::Abandon(_) => Started::Answered,
+        }
+    }
+
+    fn step(&mut self, _: Operation, running: &mut Running, out: &mut Vec<u8>) -> bool {
+        Self::step(self, running.begun.operation, running, out)
+    }
+
+    fn complete(&mut self, operation: Operation, completion: Completion, out: &mut Vec<u8>) {
+        let Some(begun) = self.take_waiting(operation) else { return };
+        match completion {
+            Completion::Write(outcome) => self.answer(&begun, &outcome.result, &outcome.controls, out),
+            Completion::Bind(outcome) => self.bind_verified(&begun, *outcome, out),
+            Completion::Password(outcome) => self.password_modified(&begun, *outcome, out),
+        }
+    }
+
+    fn end(&mut self, _: Operation, running: Running, result: Option<LdapResult>, out: &mut Vec<u8>) {
+        let result = result.inspect(|result| {
+            encode::result(out, running.begun.operation.id, ResponseOp::SearchDone, result, &[]);
+        });
+        let entries = running.search.entries();
+        match result {
+            Some(result) => self.finish(&running.begun, &result, Some(entries)),
+            None => {
+                self.counters.complete(OperationKind::Search);
+                self.record.operations_completed.fetch_add(1, Ordering::Relaxed);
+            }
+        }
+    }
+
+    fn cancelled(&mut self, operation: Operation, result: LdapResult, out: &mut Vec<u8>) {
+        encode::extended_result(out, operation.id, &result, None, None, &[]);
+        if let Some(begun) = self.take_waiting(operation) {
+            self.finish(&begun, &result, None);
+        }
+    }
+
+    fn event(&mut self, event: Event<'_>) {
+        let number = self.record.number;
+        let log = &self.server.log;
+        match event {
+            Event::Unbind(operation) => {
+                self.counters.initiate(OperationKind::Unbind);
+                self.counters.complete(OperationKind::Unbind);
+                log.line(LogLevel::STATS, format_args!("conn={number} op={} UNBIND", operation.serial));
+                self.close_because("unbind");
+            }
+            Event::Abandon(operation, MessageId(id)) => {
+                self.counters.initiate(OperationKind::Abandon);
+                self.counters.complete(OperationKind::Abandon);
+                log.line(LogLevel::STATS, format_args!("conn={number} op={} ABANDON msg={id}", operation.serial));
+            }
+            Event::Refused(why) => {
+                log.line(LogLevel::STATS, format_args!("conn={number} refused: {}", printable(why)));
+                self.close_because("protocol error");
+            }
+        }
+    }
+
+    fn limits(&self) -> Limits {
+        let config = self.server.config();
+        let global = &config.global;
+        let (pdu, pending) = if self.session.is_authenticated() {
+            (global.sockbuf_max_incoming_auth, global.conn_max_pending_auth)
+        } else {
+            (global.sockbuf_max_incoming, global.conn_max_pending)
+        };
+        let size = |n: u32| usize::try_from(n).unwrap_or(usize::MAX);
+        Limits {
+            pdu: usize::try_from(pdu).unwrap_or(usize::MAX).min(larix_proto::limits::PDU_CEILING),
+            pending: size(pending).max(1),
+            filter_depth: size(global.max_filter_depth),
+        }
+    }
+}
+
+impl Dispatcher {
+    /// One slice of a search; `false` when it is done.
+    fn step(&self, operation: Operation, running: &mut Running, out: &mut Vec<u8>) -> bool {
+        let before = running.search.entries();
+        let done = running.search.step(&self.server, out);
+        self.counters.entries_sent.fetch_add(running.search.entries().saturating_sub(before), Ordering::Relaxed);
+        let Some((result, controls)) = done else { return true };
+        encode::result(out, operation.id, ResponseOp::SearchDone, &result, &controls);
+        self.finish(&running.begun, &result, Some(running.search.entries()));
+        false
+    }
+}
+
+/// A DN as the log shows it: in its pretty form if it is one, as it came otherwise.
+pub(crate) fn shown_dn(server: &Server, dn: &str) -> String {
+    let pretty = Dn::parse(dn).ok().and_then(|parsed| server.databases.schema().pretty_dn(&parsed).ok());
+    match pretty {
+        Some(pretty) => pretty,
+        None => printable(dn).into_owned(),
+    }
+}
+
+fn response_tag(response: ResponseOp) -> u32 {
+    match response {
+        ResponseOp::Bind => 97,
+        ResponseOp::SearchDone => 101,
+        ResponseOp::Modify => 103,
+        ResponseOp::Add => 105,
+        ResponseOp::Delete => 107,
+        ResponseOp::ModifyDn => 109,
+        ResponseOp::Compare => 111,
+        ResponseOp::Extended => 120,
+    }
+}
+
+/// Nanoseconds, shown as seconds with six digits.
+struct Seconds(u64);
+
+impl std::fmt::Display for Seconds {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let micros = self.0 / 1000;
+        write!(f, "{}.{:06}", micros / 1_000_000, micros % 1_000_000)
+    }
+}
