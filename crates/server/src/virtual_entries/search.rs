@@ -1,0 +1,282 @@
+//! Searches and compares over a handful of entries that no database stores: one pass over a list.
+
+use larix_engine::access::{AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, Privilege, Subject};
+use larix_engine::catalog::Catalog;
+use larix_engine::controls::RequestControls;
+use larix_engine::entry::{Entry, EntryAttribute, OwnedSource};
+use larix_engine::fault::Fault;
+use larix_engine::search::filter::{Filter, FilterContext};
+use larix_proto::encode::EntryEncoder;
+use larix_proto::{CompareRequest, LdapResult, MessageId, ResultCode, Scope, SearchRequest, Strings};
+use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, ObjectClassId, Schema};
+
+/// Entries, and who may see what of them.
+#[derive(Debug)]
+pub struct VirtualTree<'a> {
+    pub schema: &'a Schema,
+    pub policy: &'a AccessPolicy,
+    pub subject: &'a Subject,
+    /// Superiors first.
+    pub entries: Vec<Entry>,
+}
+
+/// What a search found.
+#[derive(Debug)]
+pub struct Found {
+    pub result: LdapResult,
+    /// Entries that were appended.
+    pub entries: u64,
+}
+
+impl VirtualTree<'_> {
+    /// Runs a search whole: the list is short. Entries are appended to `out`, the result is not.
+    pub fn search(
+        &self,
+        base: &NormalDn,
+        request: &SearchRequest<'_>,
+        controls: &RequestControls,
+        id: MessageId,
+        out: &mut Vec<u8>,
+    ) -> Found {
+        match self.try_search(base, request, controls, id, out) {
+            Ok(found) => found,
+            Err(fault) => {
+                Found { result: LdapResult::with(ResultCode::OTHER, format!("internal error: {fault}")), entries: 0 }
+            }
+        }
+    }
+
+    /// Compares one attribute of one entry with a value.
+    pub fn compare(&self, dn: &NormalDn, request: &CompareRequest<'_>) -> LdapResult {
+        let Some(seen) = self.seen().find(|seen| seen.dn == *dn) else {
+            return LdapResult::new(ResultCode::NO_SUCH_OBJECT);
+        };
+        let Ok(description) = self.schema.describe(request.attribute) else {
+            let text = format!("{}: attribute type undefined", request.attribute);
+            return LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, text);
+        };
+        if !seen.allows(Item::Attribute { description: &description, value: Some(request.value) }, Privilege::Compare) {
+            return LdapResult::new(ResultCode::INSUFFICIENT_ACCESS_RIGHTS);
+        }
+        let Some(rule) = self.schema.attribute(description.attribute).equality else {
+            return LdapResult::new(ResultCode::INAPPROPRIATE_MATCHING);
+        };
+        let key = |value: &[u8]| {
+            let mut key = Vec::new();
+            rule.normalize_value(self.schema, value, &mut key).ok().map(|()| key)
+        };
+        let mut asserted = Vec::new();
+        if rule.normalize_assertion(self.schema, request.value, &mut asserted).is_err() {
+            return LdapResult::with(ResultCode::INVALID_ATTRIBUTE_SYNTAX, "invalid assertion value");
+        }
+        let attributes = seen.entry.attributes.iter();
+        let mut covered =
+            attributes.filter(|a| a.description.is_subdescription_of(self.schema, &description)).peekable();
+        if covered.peek().is_none() {
+            return LdapResult::new(ResultCode::NO_SUCH_ATTRIBUTE);
+        }
+        let equal = covered.flat_map(|a| &a.values).any(|value| key(value).is_some_and(|key| key == asserted));
+        LdapResult::new(if equal { ResultCode::COMPARE_TRUE } else { ResultCode::COMPARE_FALSE })
+    }
+
+    fn try_search(
+        &self,
+        base: &NormalDn,
+        request: &SearchRequest<'_>,
+        controls: &RequestControls,
+        id: MessageId,
+        out: &mut Vec<u8>,
+    ) -> Result<Found, Fault> {
+        let all: Vec<Seen<'_>> = self.seen().collect();
+        let Some(first) = all.iter().find(|seen| seen.dn == *base) else {
+            return Ok(Found { result: self.missing(&all, base), entries: 0 });
+        };
+        if !first.allows(Item::Entry, Privilege::Search) {
+            let disclosed = first.allows(Item::Entry, Privilege::Disclose);
+            let code =
+                if disclosed { ResultCode::INSUFFICIENT_ACCESS_RIGHTS } else { ResultCode::NO_SUCH_OBJECT };
+            return Ok(Found { result: LdapResult::new(code), entries: 0 });
+        }
+        let catalog = Catalog::default();
+        let bound = self.schema.bind_filter(request.filter);
+        let filter = Filter::new(self.schema, &catalog, bound);
+        let selection = Selection::new(self.schema, request.attributes);
+        let mut entries = 0;
+        for seen in all.iter().filter(|seen| in_scope(&seen.dn, base, request.scope)) {
+            let source = OwnedSource { schema: self.schema, entry: seen.entry };
+            if controls.subentries == Some(true) || filter.matches(seen, &source)? != Match::True {
+                continue;
+            }
+            if !seen.allows(Item::Entry, Privilege::Read) {
+                continue;
+            }
+            if request.size_limit > 0 && entries >= u64::from(request.size_limit) {
+                return Ok(Found { result: LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED), entries });
+            }
+            seen.encode(&selection, request.types_only, id, out);
+            entries += 1;
+        }
+        Ok(Found { result: LdapResult::success(), entries })
+    }
+
+    fn missing(&self, all: &[Seen<'_>], base: &NormalDn) -> LdapResult {
+        let mut superior = base.parent();
+        while let Some(dn) = superior {
+            if let Some(seen) = all.iter().find(|seen| seen.dn == dn) {
+                return LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(seen.entry.dn.clone());
+            }
+            superior = dn.parent();
+        }
+        LdapResult::new(ResultCode::NO_SUCH_OBJECT)
+    }
+
+    fn seen(&self) -> impl Iterator<Item = Seen<'_>> {
+        self.entries.iter().filter_map(|entry| {
+            Some(Seen { tree: self, entry, dn: self.schema.parse_dn(&entry.dn).ok()? })
+        })
+    }
+}
+
+fn in_scope(dn: &NormalDn, base: &NormalDn, scope: Scope) -> bool {
+    match scope {
+        Scope::Base => dn == base,
+        Scope::OneLevel => dn.parent().is_some_and(|parent| parent == *base),
+        Scope::Subtree => dn.is_within(base),
+        Scope::Children => dn.is_descendant_of(base),
+    }
+}
+
+/// One entry as the subject sees it.
+struct Seen<'a> {
+    tree: &'a VirtualTree<'a>,
+    entry: &'a Entry,
+    dn: NormalDn,
+}
+
+impl Seen<'_> {
+    fn allows(&self, item: Item<'_>, privilege: Privilege) -> bool {
+        let target = AccessTarget { dn: &self.dn, entry: self };
+        self.tree.policy.check(self.tree.subject, &target, item, privilege)
+    }
+
+    fn encode(&self, selection: &Selection, types_only: bool, id: MessageId, out: &mut Vec<u8>) {
+        let schema = self.tree.schema;
+        let mut encoder = EntryEncoder::begin(out, id, &self.entry.dn);
+        for attribute in self.entry.attributes.iter().filter(|a| selection.has(schema, a)) {
+            let description = &attribute.description;
+            if !self.allows(Item::Attribute { description, value: None }, Privilege::Read) {
+                continue;
+            }
+            encoder.begin_attribute(&description.to_text(schema));
+            if !types_only {
+                for value in &attribute.values {
+                    if self.allows(Item::Attribute { description, value: Some(value) }, Privilege::Read) {
+                        encoder.value(value);
+                    }
+                }
+            }
+            encoder.end_attribute();
+        }
+        encoder.finish(&[]);
+    }
+}
+
+impl EntryFacts for Seen<'_> {
+    fn visit(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
+        let schema = self.tree.schema;
+        let covered =
+            self.entry.attributes.iter().filter(|a| a.description.is_subdescription_of(schema, attribute));
+        for value in covered.flat_map(|a| &a.values) {
+            if !visit(value) {
+                break;
+            }
+        }
+    }
+
+    fn matches(&self, filter: &BoundFilter) -> Match {
+        let filter = Filter::new(self.tree.schema, &Catalog::default(), filter.clone());
+        let source = OwnedSource { schema: self.tree.schema, entry: self.entry };
+        filter.matches(&Unguarded(self), &source).unwrap_or(Match::Undefined)
+    }
+
+    fn is_member(&self, _: &GroupQuery<'_>, _: &NormalDn) -> bool {
+        // Groups live in databases; these entries' rules cannot see them.
+        false
+    }
+}
+
+impl FilterContext for Seen<'_> {
+    fn schema(&self) -> &Schema {
+        self.tree.schema
+    }
+
+    fn may_search(&self, description: &AttributeDescription, value: Option<&[u8]>) -> Result<bool, Fault> {
+        Ok(self.allows(Item::Attribute { description, value }, Privilege::Search))
+    }
+
+    fn normal_dn(&self) -> Result<NormalDn, Fault> {
+        Ok(self.dn.clone())
+    }
+
+    fn has_subordinates(&self) -> Result<bool, Fault> {
+        Ok(self.tree.seen().any(|other| other.dn.parent().is_some_and(|parent| parent == self.dn)))
+    }
+}
+
+/// The same without access rules, for the filters that are part of one.
+struct Unguarded<'a>(&'a Seen<'a>);
+
+impl FilterContext for Unguarded<'_> {
+    fn schema(&self) -> &Schema {
+        self.0.tree.schema
+    }
+
+    fn may_search(&self, _: &AttributeDescription, _: Option<&[u8]>) -> Result<bool, Fault> {
+        Ok(true)
+    }
+
+    fn normal_dn(&self) -> Result<NormalDn, Fault> {
+        self.0.normal_dn()
+    }
+
+    fn has_subordinates(&self) -> Result<bool, Fault> {
+        self.0.has_subordinates()
+    }
+}
+
+/// Which attributes a request wants (RFC 4511 section 4.5.1.8, RFC 3673, RFC 4529).
+struct Selection {
+    user: bool,
+    operational: bool,
+    descriptions: Vec<AttributeDescription>,
+    classes: Vec<ObjectClassId>,
+}
+
+impl Selection {
+    fn new(schema: &Schema, names: Strings<'_>) -> Self {
+        let mut selection =
+            Self { user: names.is_empty(), operational: false, descriptions: Vec::new(), classes: Vec::new() };
+        for name in names {
+            match name {
+                "*" => selection.user = true,
+                "+" => selection.operational = true,
+                _ => match name.strip_prefix('@') {
+                    Some(class) => selection.classes.extend(schema.object_class_id(class)),
+                    None => selection.descriptions.extend(schema.describe(name).ok()),
+                },
+            }
+        }
+        selection
+    }
+
+    fn has(&self, schema: &Schema, attribute: &EntryAttribute) -> bool {
+        let id = attribute.description.attribute;
+        let by_kind = if schema.attribute(id).is_operational() { self.operational } else { self.user };
+        by_kind
+            || self.descriptions.iter().any(|wanted| attribute.description.is_subdescription_of(schema, wanted))
+            || self.classes.iter().any(|class| {
+                let class = schema.class(*class);
+                class.all_must().contains(&id) || class.all_may().contains(&id)
+            })
+    }
+}
