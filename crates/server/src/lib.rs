@@ -1,11 +1,32 @@
 //! Everything with a socket, a thread or a signal: listeners, per-core workers, connections, configuration, logs.
 //!
-//! The way of a request: [`listener`] binds, [`worker`] accepts and reads, [`connection`] cuts the bytes into requests
-//! (no I/O in it), [`session`] knows who asks, [`dispatch`] hands the request to the directory, and the answer goes
-//! back the same way in one write.
+//! The way of a request: [`listener`] binds, the acceptor gives each connection to a worker, which reads;
+//! [`connection`] cuts the bytes into requests (no I/O in it), [`session`] knows who asks, [`dispatch`] hands the
+//! request to the [`databases`], and the answer goes back the same way in one write.
 
+mod acceptor;
+mod bind;
+pub mod clock;
 pub mod config;
 pub mod connection;
 pub mod daemon;
+pub mod databases;
+pub mod dispatch;
+pub mod extended;
 pub mod listener;
+pub mod password_pool;
+pub mod restrictions;
+pub mod sasl_external;
+pub mod server;
+pub mod session;
+pub mod statistics;
 pub mod stats_log;
+pub mod virtual_entries;
+mod worker;
+
+pub use server::{Bound, ServeError, ServeOptions, run};
+
+/// The server's name and version, as monitoring and the log show it.
+pub fn version() -> String {
+    format!("Larix: slapd {}", env!("CARGO_PKG_VERSION"))
+}

@@ -7,7 +7,7 @@ use crate::config::Shared;
 use crate::config::values::{Requirements, Restrictions, SecurityFactors};
 
 /// The rules in force: the frontend's, tightened by those of the database that the operation is for.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Rules {
     requirements: Requirements,
     restrictions: Restrictions,

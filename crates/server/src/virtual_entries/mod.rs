@@ -50,6 +50,12 @@ impl<'s> Builder<'s> {
         }
     }
 
+    /// The first value of an attribute added before.
+    pub(crate) fn first(&self, name: &str) -> Option<Vec<u8>> {
+        let description = self.schema.describe(name).ok()?;
+        self.entry.attribute(&description)?.values.first().cloned()
+    }
+
     pub(crate) fn build(self) -> Entry {
         self.entry
     }

@@ -1,0 +1,252 @@
+//! What answers requests: the engine's directory over the stored databases, and the trees that nobody stores.
+
+mod open;
+mod search;
+mod trees;
+
+use std::fmt;
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use larix_engine::access::{AccessPolicy, AccessPolicyError, Subject};
+use larix_engine::controls::RequestControls;
+use larix_engine::index::IndexConfigError;
+use larix_engine::write::{Completion, Origin, WriteOperation, WriteRequest, WriterStartError};
+use larix_engine::{Directory, compare};
+use larix_proto::{CompareRequest, LdapResult, ResultCode, SearchRequest, url::LdapUrl};
+use larix_schema::{NormalDn, Schema};
+use larix_store::lmdb::LmdbStore;
+use larix_store::{OpenError as StoreError, Store};
+use zeroize::Zeroizing;
+
+pub use search::Search;
+
+use crate::config::Origin as ConfigOrigin;
+use crate::restrictions::Rules;
+use crate::server::Server;
+use crate::virtual_entries::monitor::StoreFigures;
+
+/// A database that cannot be opened, and why.
+#[derive(Debug)]
+pub enum OpenError {
+    /// `database null`, `ldap`, `meta` and others that are not served.
+    Kind { origin: ConfigOrigin, kind: String },
+    Store { origin: ConfigOrigin, suffix: String, source: StoreError },
+    Database { directory: PathBuf, source: larix_engine::database::DatabaseOpenError },
+    Index { origin: ConfigOrigin, source: IndexConfigError },
+    Access { origin: ConfigOrigin, source: AccessPolicyError },
+    Writer { directory: PathBuf, source: WriterStartError },
+    Schema(larix_engine::write::known::MissingElement),
+    /// A `rootDSE` file.
+    RootDse { path: PathBuf, message: String },
+}
+
+impl fmt::Display for OpenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Kind { origin, kind } => {
+                write!(f, "{origin}: a database of the type \"{kind}\" is not available in this version")
+            }
+            Self::Store { origin, suffix, source } => write!(f, "{origin}: database \"{suffix}\": {source}"),
+            Self::Database { directory, source } => write!(f, "database in {}: {source}", directory.display()),
+            Self::Index { origin, source } => write!(f, "{origin}: {source}"),
+            Self::Access { origin, source } => write!(f, "{origin}: {source}"),
+            Self::Writer { directory, source } => write!(f, "database in {}: {source}", directory.display()),
+            Self::Schema(source) => source.fmt(f),
+            Self::RootDse { path, message } => write!(f, "rootDSE file {}: {message}", path.display()),
+        }
+    }
+}
+
+impl std::error::Error for OpenError {}
+
+/// What a password given in a bind is compared with.
+pub enum Credentials {
+    /// Any of these; `shown` is the DN as the directory shows it, if it knows better than the client.
+    Stored { passwords: Vec<Zeroizing<Vec<u8>>>, shown: Option<String> },
+    /// Nothing: any password will do.
+    Granted,
+}
+
+/// One `database` section as far as requests are told apart by it.
+#[derive(Debug)]
+struct Section {
+    suffixes: Vec<NormalDn>,
+    root_dn: Option<NormalDn>,
+    root_password: Option<Vec<u8>>,
+    rules: Rules,
+    kind: SectionKind,
+    /// For the trees that nobody stores.
+    policy: Arc<AccessPolicy>,
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum SectionKind {
+    Stored,
+    Config,
+    Monitor,
+    Null { bind_allowed: bool },
+}
+
+/// All databases of the server.
+#[derive(Debug)]
+pub struct Databases {
+    directory: Directory<LmdbStore>,
+    sections: Vec<Section>,
+    frontend_rules: Rules,
+    frontend_policy: Arc<AccessPolicy>,
+    subschema_text: String,
+    /// `rootDSE` files.
+    root_dse_extra: Vec<(String, Vec<Vec<u8>>)>,
+}
+
+impl Databases {
+    pub fn schema(&self) -> &Arc<Schema> {
+        self.directory.schema()
+    }
+
+    pub fn directory(&self) -> &Directory<LmdbStore> {
+        &self.directory
+    }
+
+    /// The subschema subentry's DN as it is shown.
+    pub fn subschema_dn(&self) -> &str {
+        &self.subschema_text
+    }
+
+    /// The rules that a request for this DN is under.
+    pub fn rules_for(&self, dn: &str) -> &Rules {
+        // With one set of rules for all, which is the rule, the DN need not be understood.
+        if dn.is_empty() || self.sections.iter().all(|s| s.rules == self.frontend_rules) {
+            return &self.frontend_rules;
+        }
+        let section = self.schema().parse_dn(dn).ok().and_then(|dn| self.section(&dn));
+        section.map_or(&self.frontend_rules, |section| &section.rules)
+    }
+
+    /// Whether this is the root DN of any database.
+    pub fn is_any_root(&self, dn: &NormalDn) -> bool {
+        self.sections.iter().any(|section| section.root_dn.as_ref() == Some(dn))
+    }
+
+    /// What a bind as this DN, or a change of its password, is checked against.
+    pub fn credentials(&self, subject: &Subject, dn: &NormalDn) -> Result<Credentials, LdapResult> {
+        let section = self.section(dn).filter(|section| section.kind != SectionKind::Stored);
+        if let Some(section) = section {
+            if section.kind == (SectionKind::Null { bind_allowed: true }) {
+                return Ok(Credentials::Granted);
+            }
+            let root = section.root_dn.as_ref().filter(|root| *root == dn);
+            let passwords = root.and(section.root_password.clone()).map(Zeroizing::new).into_iter().collect();
+            return Ok(Credentials::Stored { passwords, shown: None });
+        }
+        let found = self.directory.bind_lookup(dn.as_str(), subject)?;
+        let passwords = found.secrets.into_iter().map(Zeroizing::new).collect();
+        Ok(Credentials::Stored { passwords, shown: Some(found.shown) })
+    }
+
+    /// Starts a search. Its first slice comes with the first [`Search::step`].
+    pub fn search(
+        &self,
+        server: &Server,
+        subject: &Arc<Subject>,
+        controls: RequestControls,
+        request: &SearchRequest<'_>,
+        id: larix_proto::MessageId,
+    ) -> Search {
+        search::start(self, server, subject, controls, request, id)
+    }
+
+    pub fn compare(
+        &self,
+        server: &Server,
+        subject: &Arc<Subject>,
+        controls: &RequestControls,
+        request: &CompareRequest<'_>,
+    ) -> LdapResult {
+        let Ok(dn) = self.schema().parse_dn(request.entry) else {
+            return LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN");
+        };
+        if let Some(tree) = self.tree(server, subject, &dn, true) {
+            return tree.compare(&dn, request);
+        }
+        self.compare_stored(subject, controls, request, &dn)
+    }
+
+    /// Hands a change to the writer of its database. `done` is called once, here or on the writer's thread.
+    pub fn submit(
+        &self,
+        operation: WriteOperation,
+        subject: Arc<Subject>,
+        controls: RequestControls,
+        done: Completion,
+    ) {
+        let target = self.schema().parse_dn(operation.target()).ok();
+        let section = target.as_ref().and_then(|dn| self.section(dn));
+        if let Some(refused) = section.and_then(Section::refuses_changes) {
+            return done(refused.into());
+        }
+        self.directory.submit(WriteRequest { operation, subject, controls, origin: Origin::Client }, done);
+    }
+
+    /// The DN of the one entry that an LDAP URL finds, as identity mapping needs it.
+    pub fn find_one(&self, server: &Server, subject: &Arc<Subject>, url: &str) -> Option<String> {
+        let url = LdapUrl::parse(url).ok()?;
+        search::find_one(self, server, subject, &url)
+    }
+
+    /// Lets the writers finish what waits. To be called when no more changes come.
+    pub fn close(&self) {
+        for served in self.directory.databases() {
+            // A store whose last sync failed has said so to whoever wrote.
+            let _ = served.database().store().sync();
+        }
+    }
+
+    /// For each section, what its store says.
+    fn store_figures(&self) -> Vec<Option<StoreFigures>> {
+        let mut stored = self.directory.databases().iter();
+        let sections = self.sections.iter().map(|section| {
+            (section.kind == SectionKind::Stored).then(|| stored.next()).flatten().and_then(|served| {
+                let figures = served.database().store().statistics().ok()?;
+                Some(trees::figures(&figures))
+            })
+        });
+        sections.collect()
+    }
+
+    /// The section whose suffix is the nearest at or above the DN.
+    fn section(&self, dn: &NormalDn) -> Option<&Section> {
+        let depth = |section: &Section| {
+            section.suffixes.iter().filter(|suffix| dn.is_within(suffix)).map(NormalDn::depth).max()
+        };
+        // Of equals the first: `max_by_key` would give the last.
+        self.sections.iter().rev().filter_map(|s| Some((depth(s)?, s))).max_by_key(|(d, _)| *d).map(|(_, s)| s)
+    }
+
+    fn compare_stored(
+        &self,
+        subject: &Arc<Subject>,
+        controls: &RequestControls,
+        request: &CompareRequest<'_>,
+        dn: &NormalDn,
+    ) -> LdapResult {
+        let Some(served) = self.directory.select(dn) else {
+            return self.directory.elsewhere(request.entry, LdapResult::new(ResultCode::NO_SUCH_OBJECT));
+        };
+        compare::compare(served.database(), subject, controls, request, dn)
+    }
+}
+
+impl Section {
+    /// Trees that cannot be changed say so.
+    fn refuses_changes(&self) -> Option<LdapResult> {
+        let text = match self.kind {
+            SectionKind::Stored => return None,
+            SectionKind::Null { .. } => return Some(LdapResult::success()),
+            SectionKind::Config => "changes of cn=config are not available yet: edit the configuration and restart",
+            SectionKind::Monitor => "operation not supported within namingContext",
+        };
+        Some(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text))
+    }
+}

@@ -1,0 +1,246 @@
+//! A search over the directory: over one stored database, over several glued ones, or over a tree that nobody stores.
+
+use std::sync::Arc;
+
+use larix_engine::access::Subject;
+use larix_engine::controls::RequestControls;
+use larix_engine::search::task::{Budget, SearchInput, SearchTask, Step};
+use larix_engine::time::Clock;
+use larix_engine::{Fault, Served};
+use larix_proto::url::LdapUrl;
+use larix_proto::{
+    ControlBuf, DerefAliases, FilterBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest, Strings,
+};
+use larix_schema::NormalDn;
+use larix_store::Store;
+use larix_store::lmdb::LmdbStore;
+
+use super::Databases;
+use crate::connection::OUTPUT_HIGH;
+use crate::server::Server;
+use crate::virtual_entries::search::Found;
+
+/// Candidates that one slice looks at.
+const SLICE_CANDIDATES: u32 = 512;
+
+/// A search under way.
+#[derive(Debug)]
+pub struct Search {
+    parts: std::collections::VecDeque<Part>,
+    /// Entries answered by parts that are done, or all of a search that was answered whole.
+    entries: u64,
+    /// Messages made before the first slice.
+    made: Vec<u8>,
+    end: Option<(LdapResult, Vec<ControlBuf>)>,
+}
+
+/// The search in one stored database.
+#[derive(Debug)]
+struct Part {
+    served: Arc<Served<LmdbStore>>,
+    task: SearchTask,
+}
+
+impl Search {
+    fn ended(result: LdapResult) -> Self {
+        Self { parts: [].into(), entries: 0, made: Vec::new(), end: Some((result, Vec::new())) }
+    }
+
+    /// Entries answered so far.
+    pub fn entries(&self) -> u64 {
+        self.entries + self.parts.front().map_or(0, |part| u64::from(part.task.entries()))
+    }
+
+    /// Goes on for one slice; the result when the search is done.
+    pub fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Option<(LdapResult, Vec<ControlBuf>)> {
+        out.append(&mut self.made);
+        while let Some(part) = self.parts.front_mut() {
+            let (result, controls) = match part.step(server, out) {
+                Step::More | Step::Blocked => return None,
+                Step::Done(result, controls) => (result, controls),
+            };
+            self.entries += u64::from(part.task.entries());
+            self.parts.pop_front();
+            // What the first database says holds: those glued below only add entries. An error ends the search.
+            if self.end.is_none() || !result.is_success() {
+                let failed = !result.is_success();
+                self.end = Some((result, controls));
+                if failed {
+                    break;
+                }
+            }
+        }
+        self.parts.clear();
+        Some(self.end.take().unwrap_or_else(|| (LdapResult::success(), Vec::new())))
+    }
+}
+
+impl Part {
+    fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Step {
+        let budget = Budget { candidates: SLICE_CANDIDATES, bytes: OUTPUT_HIGH, clock: &*server.clock };
+        let database = self.served.database();
+        let slice = || -> Result<Step, Fault> {
+            let snapshot = database.store().snapshot()?;
+            let view = database.view(&snapshot)?;
+            Ok(self.task.step(&view, out, budget))
+        };
+        slice().unwrap_or_else(|fault| Step::Done(failure(server, &fault), Vec::new()))
+    }
+}
+
+fn failure(server: &Server, fault: &Fault) -> LdapResult {
+    server.log.notice(format_args!("search failed: {fault}"));
+    LdapResult::with(ResultCode::OTHER, "internal error")
+}
+
+pub(super) fn start(
+    databases: &Databases,
+    server: &Server,
+    subject: &Arc<Subject>,
+    controls: RequestControls,
+    request: &SearchRequest<'_>,
+    id: MessageId,
+) -> Search {
+    let Ok(mut base) = databases.schema().parse_dn(request.base) else {
+        return Search::ended(LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN"));
+    };
+    let mut request = *request;
+    let frontend = databases.directory.frontend();
+    if base.is_root()
+        && request.scope != Scope::Base
+        && let Some((normal, text)) = &frontend.default_search_base
+    {
+        base = normal.clone();
+        request.base = text;
+    }
+    if let Some(tree) = databases.tree(server, subject, &base, request.scope == Scope::Base) {
+        let mut made = Vec::new();
+        let Found { result, entries } = tree.search(&base, &request, &controls, id, &mut made);
+        return Search { parts: [].into(), entries, made, end: Some((result, Vec::new())) };
+    }
+    stored(databases, server, subject, controls, &request, &base, id).unwrap_or_else(|search| search)
+}
+
+fn stored(
+    databases: &Databases,
+    server: &Server,
+    subject: &Arc<Subject>,
+    controls: RequestControls,
+    request: &SearchRequest<'_>,
+    base: &NormalDn,
+    id: MessageId,
+) -> Result<Search, Search> {
+    let directory = &databases.directory;
+    let mut parts = std::collections::VecDeque::new();
+    match directory.select(base) {
+        Some(served) => {
+            parts.push_back(part(databases, server, served, subject, controls.clone(), request, base, id)?);
+        }
+        None => {
+            let missing = LdapResult::new(ResultCode::NO_SUCH_OBJECT);
+            return Err(Search::ended(directory.elsewhere(request.base, missing)));
+        }
+    }
+    for (served, suffix, scope) in glued(databases, request.scope, base) {
+        // Sorting and paging are the first database's: their answers cannot be merged here.
+        let controls = RequestControls { paged: None, sort: None, ..controls.clone() };
+        let request = SearchRequest { scope, ..*request };
+        parts.push_back(part(databases, server, served, subject, controls, &request, &suffix, id)?);
+    }
+    Ok(Search { parts, entries: 0, made: Vec::new(), end: None })
+}
+
+/// The subordinate databases that a search goes on in, each with its suffix and the scope it has there.
+fn glued<'d>(
+    databases: &'d Databases,
+    scope: Scope,
+    base: &NormalDn,
+) -> Vec<(&'d Arc<Served<LmdbStore>>, NormalDn, Scope)> {
+    let mut found = Vec::new();
+    for served in databases.directory.glued_below(base) {
+        for suffix in &served.database().settings().suffixes {
+            let within = match scope {
+                Scope::Base => None,
+                Scope::OneLevel if suffix.normal.parent().is_some_and(|p| p == *base) => Some(Scope::Base),
+                Scope::OneLevel => None,
+                Scope::Subtree | Scope::Children => Some(Scope::Subtree),
+            };
+            if let Some(within) = within.filter(|_| suffix.normal.is_descendant_of(base)) {
+                found.push((served, suffix.normal.clone(), within));
+            }
+        }
+    }
+    found
+}
+
+#[expect(clippy::too_many_arguments, reason = "a search is made of all of these")]
+fn part(
+    databases: &Databases,
+    server: &Server,
+    served: &Arc<Served<LmdbStore>>,
+    subject: &Arc<Subject>,
+    controls: RequestControls,
+    request: &SearchRequest<'_>,
+    base: &NormalDn,
+    id: MessageId,
+) -> Result<Part, Search> {
+    let database = served.database();
+    let fail = |fault: Fault| Search::ended(failure(server, &fault));
+    let snapshot = database.store().snapshot().map_err(|error| fail(error.into()))?;
+    let view = database.view(&snapshot).map_err(fail)?;
+    let policy = database.policy();
+    let input = SearchInput {
+        message: id,
+        request: *request,
+        base: base.clone(),
+        controls,
+        limits: (!policy.is_root(subject)).then_some(view.settings.limits),
+        subject: subject.clone(),
+        policy,
+        default_referrals: databases.directory.frontend().referrals.clone().into(),
+        cookie_secret: *database.cookie_secret(),
+        now: server.clock.monotonic(),
+    };
+    match SearchTask::new(&view, input) {
+        Ok(task) => Ok(Part { served: served.clone(), task }),
+        Err((result, controls)) => Err(Search { end: Some((result, controls)), ..Search::ended(LdapResult::success()) }),
+    }
+}
+
+/// Runs the search of an LDAP URL to its end; the DN of the entry if it finds exactly one.
+pub(super) fn find_one(
+    databases: &Databases,
+    server: &Server,
+    subject: &Arc<Subject>,
+    url: &LdapUrl,
+) -> Option<String> {
+    let scope = url.scope.unwrap_or(Scope::Base);
+    let any = FilterBuf::parse("(objectClass=*)").ok()?;
+    if scope == Scope::Base && url.filter.is_none() {
+        return Some(url.dn.clone());
+    }
+    let request = SearchRequest {
+        base: &url.dn,
+        scope,
+        deref: DerefAliases::Never,
+        size_limit: 2,
+        time_limit: 0,
+        types_only: true,
+        filter: url.filter.as_ref().unwrap_or(&any).as_filter(),
+        attributes: Strings::default(),
+    };
+    let mut search = start(databases, server, subject, RequestControls::default(), &request, MessageId(1));
+    let mut out = Vec::new();
+    while search.step(server, &mut out).is_none() {
+        if out.len() > OUTPUT_HIGH {
+            return None;
+        }
+    }
+    if search.entries() != 1 {
+        return None;
+    }
+    match larix_proto::Response::decode_message(&out).ok()?.response {
+        larix_proto::Response::SearchEntry(entry) => Some(entry.dn.to_owned()),
+        _ => None,
+    }
+}

@@ -1,0 +1,106 @@
+//! The trees that nobody stores: root DSE, subschema subentry, cn=Monitor, cn=config.
+
+use std::sync::Arc;
+
+use larix_engine::access::Subject;
+use larix_engine::entry::Entry;
+use larix_schema::NormalDn;
+use larix_store::Statistics;
+
+use super::{Databases, SectionKind};
+use crate::config;
+use crate::sasl_external;
+use crate::server::Server;
+use crate::virtual_entries::monitor::{self, Monitor, StoreFigures};
+use crate::virtual_entries::root_dse::RootDse;
+use crate::virtual_entries::search::VirtualTree;
+use crate::virtual_entries::{Builder, subschema};
+
+impl Databases {
+    /// The tree that the DN is in, if it is one of these. The root DSE is meant by the empty DN only where `root_dse`
+    /// says so: under another scope the empty DN is the base of all naming contexts.
+    pub(super) fn tree<'a>(
+        &'a self,
+        server: &Server,
+        subject: &'a Arc<Subject>,
+        dn: &NormalDn,
+        root_dse: bool,
+    ) -> Option<VirtualTree<'a>> {
+        let tree = |entries, policy| VirtualTree { schema: self.schema(), policy, subject, entries };
+        if dn.is_root() && root_dse {
+            let local = subject.peer.peer_name.starts_with("PATH=");
+            return Some(tree(vec![self.root_dse(server, local)], &*self.frontend_policy));
+        }
+        if *dn == self.directory.frontend().subschema {
+            let entry = subschema::entry(self.schema(), self.subschema_dn(), server.statistics.started);
+            return Some(tree(vec![entry], &*self.frontend_policy));
+        }
+        let section = self.section(dn)?;
+        let entries = match section.kind {
+            SectionKind::Monitor => self.monitor(server),
+            SectionKind::Config => self.config_entries(server),
+            SectionKind::Null { .. } => Vec::new(),
+            SectionKind::Stored => return None,
+        };
+        Some(tree(entries, &*section.policy))
+    }
+
+    fn root_dse(&self, server: &Server, local: bool) -> Entry {
+        let config = server.config();
+        let has = |kind| self.sections.iter().any(|section| section.kind == kind);
+        RootDse {
+            naming_contexts: self.directory.naming_contexts(),
+            monitor_context: has(SectionKind::Monitor).then(|| monitor::DN.to_owned()),
+            config_context: has(SectionKind::Config).then(|| "cn=config".to_owned()),
+            subschema_dn: self.subschema_text.clone(),
+            sasl_mechanisms: if local { vec![sasl_external::MECHANISM] } else { Vec::new() },
+            referrals: config.global.referrals.clone(),
+            allow_bind_v2: config.global.allow.bind_v2,
+            extra: self.root_dse_extra.clone(),
+        }
+        .entry(self.schema())
+    }
+
+    fn monitor(&self, server: &Server) -> Vec<Entry> {
+        let config = server.config();
+        Monitor {
+            schema: self.schema(),
+            subschema_dn: self.subschema_dn(),
+            config: &config,
+            statistics: &server.statistics,
+            now: server.now(),
+            descriptors: server.descriptors,
+            stores: self.store_figures(),
+        }
+        .entries()
+    }
+
+    fn config_entries(&self, server: &Server) -> Vec<Entry> {
+        let convert = |entry: config::ConfigEntry| {
+            let mut built = Builder::new(self.schema(), entry.dn.clone());
+            for attribute in entry.attributes {
+                built = built.add(&attribute.description, attribute.values);
+            }
+            if let Some(class) = built.first("objectClass")
+                && built.first("structuralObjectClass").is_none()
+            {
+                built = built.add("structuralObjectClass", [class]);
+            }
+            built.one("entryDN", entry.dn).one("subschemaSubentry", self.subschema_dn()).build()
+        };
+        config::entries(&server.config()).into_iter().map(convert).collect()
+    }
+}
+
+/// A store's statistics in cn=Monitor's terms.
+pub(super) fn figures(store: &Statistics) -> StoreFigures {
+    let entries = store.tables.iter().find(|table| table.name == "entries").map_or(0, |table| table.records);
+    StoreFigures {
+        pages_max: store.map_bytes.checked_div(store.page_bytes).unwrap_or(0),
+        pages_used: store.pages_used,
+        pages_free: store.pages_free,
+        readers_max: store.max_readers.into(),
+        readers_used: store.readers.into(),
+        entries,
+    }
+}
