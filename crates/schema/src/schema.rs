@@ -75,26 +75,6 @@ impl Schema {
         self.content_rule_names.get(&self.classes.get(class.0 as usize)?.oid).map(|rule| &**rule)
     }
 
-    /// The matching rules that cn=Subschema lists.
-    pub fn matching_rules(&self) -> impl Iterator<Item = &'static MatchingRule> {
-        rule::listed()
-    }
-
-    /// The values of matchingRuleUse (RFC 4512 section 4.1.4): for each rule that extensible filters may name, the
-    /// attribute types whose values it can compare.
-    pub fn matching_rule_uses(&self) -> impl Iterator<Item = String> {
-        self.matching_rules().filter(|rule| rule.extensible).filter_map(|rule| {
-            let applies = self.attribute_types().filter(|attribute| rule.applies_to(&attribute.syntax.oid));
-            let names: Vec<&str> = applies.map(AttributeType::name).collect();
-            let names = match names.as_slice() {
-                [] => return None,
-                [one] => (*one).to_owned(),
-                many => format!("( {} )", many.join(" $ ")),
-            };
-            Some(format!("( {} NAME '{}' APPLIES {names} )", rule.oid, rule.name))
-        })
-    }
-
     /// All attribute types in the order of definition.
     pub fn attribute_types(&self) -> impl Iterator<Item = &AttributeType> {
         self.attributes.iter().map(|attribute| &**attribute)

@@ -14,7 +14,7 @@ use crate::schema::Schema;
 
 pub(crate) use normal::Normal;
 pub use table::ALL_RULES;
-pub(crate) use table::{find, listed, object_class_rule};
+pub(crate) use table::{find, object_class_rule};
 
 /// Which part of a substring assertion a piece is.
 #[derive(Copy, Clone, Debug, Eq, Hash, PartialEq)]
@@ -50,13 +50,6 @@ pub struct MatchingRule {
     /// Syntaxes of attribute values, beside `syntax_oid`, to which the rule applies.
     pub(crate) value_syntaxes: &'static [&'static str],
     pub(crate) normal: Normal,
-}
-
-/// The rule's description (RFC 4512 section 4.1.3).
-impl std::fmt::Display for MatchingRule {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "( {} NAME '{}' SYNTAX {} )", self.oid, self.name, self.syntax_oid)
-    }
 }
 
 impl PartialEq for MatchingRule {

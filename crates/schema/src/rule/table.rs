@@ -113,11 +113,6 @@ pub(crate) fn object_class_rule() -> &'static MatchingRule {
     &OBJECT_CLASS
 }
 
-/// The rules that are shown to clients.
-pub(crate) fn listed() -> impl Iterator<Item = &'static MatchingRule> {
-    ALL_RULES.iter().filter(|rule| !rule.hidden)
-}
-
 pub(crate) fn find(name_or_oid: &str) -> Option<&'static MatchingRule> {
     static BY_NAME: LazyLock<NameTable<&'static MatchingRule>> = LazyLock::new(|| {
         let mut table = NameTable::default();
