@@ -158,7 +158,13 @@ fn run(args: &RunArgs) -> anyhow::Result<()> {
     let per_cpu = report.per_cpu_second().map_or(String::new(), |rate| format!(", {rate:.0} per CPU-s"));
     println!("{:.0}/s{per_cpu}, {} operations, {} entries", report.rate(), report.operations, report.entries);
     let at = |quantile| report.latency_us.value_at_quantile(quantile);
-    println!("latency us: p50 {}, p99 {}, p999 {}, max {}", at(0.5), at(0.99), at(0.999), report.latency_us.max());
+    println!(
+        "latency us: p50 {}, p99 {}, p999 {}, max {}",
+        at(0.5),
+        at(0.99),
+        at(0.999),
+        report.latency_us.max()
+    );
     for (code, count) in &report.failures {
         println!("result {code}: {count} times");
     }
@@ -191,7 +197,11 @@ fn workload(args: &RunArgs) -> anyhow::Result<Workload> {
         What::Read => vec![(1, Operation::Read { dn: account() })],
         What::Compare => vec![(
             1,
-            Operation::Compare { dn: account(), attribute: "zimbraMailStatus".into(), value: "enabled".into() },
+            Operation::Compare {
+                dn: account(),
+                attribute: "zimbraMailStatus".into(),
+                value: "enabled".into(),
+            },
         )],
         What::Bind => {
             let dn = args.bind_dn.clone().unwrap_or_else(|| Kind::Mail.root_dn());
@@ -209,7 +219,8 @@ fn add_template() -> anyhow::Result<Operation> {
     let mut ldif = Vec::new();
     Kind::Mail.write_ldif(1, 1, &mut ldif)?;
     let text = String::from_utf8(ldif).context("the generator writes UTF-8")?;
-    let account = text.split("\n\n").find(|entry| entry.starts_with("dn: uid=")).context("the generated account")?;
+    let account =
+        text.split("\n\n").find(|entry| entry.starts_with("dn: uid=")).context("the generated account")?;
     let mut lines = account.lines().filter_map(|line| line.split_once(": "));
     let dn = lines.next().map_or("", |(_, dn)| dn).replace("user.1,", "user.{s},");
     let attributes = lines

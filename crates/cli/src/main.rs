@@ -64,7 +64,9 @@ fn main() -> ExitCode {
         return slapd(&name, rest);
     }
     match rest.first().and_then(|first| first.to_str()).and_then(Tool::by_subcommand) {
-        Some(tool) => tools::run(tool, &format!("{name} {}", tool.subcommand()), rest.get(1..).unwrap_or(&[])),
+        Some(tool) => {
+            tools::run(tool, &format!("{name} {}", tool.subcommand()), rest.get(1..).unwrap_or(&[]))
+        }
         None => larix(&program, rest),
     }
 }
@@ -90,7 +92,8 @@ fn slapd(name: &str, mut arguments: Vec<OsString>) -> ExitCode {
 
 fn larix(program: &OsStr, mut rest: Vec<OsString>) -> ExitCode {
     rest.insert(0, program.to_owned());
-    let parsed = Larix::command().try_get_matches_from(rest).and_then(|matches| Larix::from_arg_matches(&matches));
+    let parsed =
+        Larix::command().try_get_matches_from(rest).and_then(|matches| Larix::from_arg_matches(&matches));
     let larix = match parsed {
         Ok(larix) => larix,
         // Prints to standard output for --help and --version, to standard error otherwise, with the right status.
@@ -98,6 +101,6 @@ fn larix(program: &OsStr, mut rest: Vec<OsString>) -> ExitCode {
     };
     match larix.command {
         LarixCommand::Serve(arguments) => serve::run("larix", &arguments),
-        LarixCommand::Load(arguments) => load::run(&arguments),
+        LarixCommand::Load(arguments) => load::main(&arguments),
     }
 }

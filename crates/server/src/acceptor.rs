@@ -44,7 +44,9 @@ impl Acceptor {
                 Err(error) if is_per_connection(&error) => {}
                 Err(error) => {
                     if !complained {
-                        self.server.log.notice(format_args!("daemon: accept on {} failed: {error}", info.name));
+                        self.server
+                            .log
+                            .notice(format_args!("daemon: accept on {} failed: {error}", info.name));
                         complained = true;
                     }
                     tokio::time::sleep(EXHAUSTED_PAUSE).await;
@@ -81,10 +83,9 @@ impl Acceptor {
     fn hand_over(&self, fd: i32, stream: AcceptedStream, name: String, peer: Peer, info: &Arc<ListenerInfo>) {
         let statistics = &self.server.statistics;
         let number = statistics.next_connection();
-        self.server.log.line(
-            LogLevel::STATS,
-            format_args!("conn={number} fd={fd} ACCEPT from {name} ({})", info.name),
-        );
+        self.server
+            .log
+            .line(LogLevel::STATS, format_args!("conn={number} fd={fd} ACCEPT from {name} ({})", info.name));
         let record = ConnectionRecord::new(number, fd, info.clone(), name, self.server.now());
         let record = Arc::new(record);
         let Some(worker) = self.workers.iter().min_by_key(|worker| worker.load()) else { return };

@@ -1,7 +1,5 @@
 //! Bind requests (RFC 4511 section 4.2, RFC 4513), with OpenLDAP's codes and texts.
 
-use std::sync::Arc;
-
 use larix_engine::controls::{self, RequestControls};
 use larix_engine::password::{self, Cost};
 use larix_proto::{Authentication, BindRequest, Dn, LdapResult, Message, ResultCode, encode};
@@ -181,21 +179,26 @@ impl Dispatcher {
             let matched = heavy.iter().any(|value| password::verify(value, &password).is_match());
             completer.complete(Completion::Bind(Box::new(BindOutcome { matched, dn, shown })));
         };
-        self.server
-            .passwords
-            .submit(job)
-            .map_err(|_| LdapResult::with(ResultCode::BUSY, "too many binds wait for their password check"))?;
+        self.server.passwords.submit(job).map_err(|_| {
+            LdapResult::with(ResultCode::BUSY, "too many binds wait for their password check")
+        })?;
         self.wait_for(begun);
         Ok(Started::WaitingAlone)
     }
 
-    fn sasl_bind(&mut self, begun: &Begun, mechanism: &str, credentials: Option<&[u8]>) -> Result<(), LdapResult> {
+    fn sasl_bind(
+        &mut self,
+        begun: &Begun,
+        mechanism: &str,
+        credentials: Option<&[u8]>,
+    ) -> Result<(), LdapResult> {
         let unsupported = |text: &str| Err(LdapResult::with(ResultCode::AUTH_METHOD_NOT_SUPPORTED, text));
         if mechanism.is_empty() {
             return unsupported("no SASL mechanism provided");
         }
         self.permitted("", Restricted::SaslBind)?;
-        let Some(peer) = self.session.credentials.filter(|_| mechanism.eq_ignore_ascii_case(sasl_external::MECHANISM))
+        let Some(peer) =
+            self.session.credentials.filter(|_| mechanism.eq_ignore_ascii_case(sasl_external::MECHANISM))
         else {
             return unsupported("SASL(-4): no mechanism available: ");
         };
@@ -217,9 +220,11 @@ impl Dispatcher {
         };
         let found = match &mapped {
             Mapped::Dn(dn) => parse(dn),
-            Mapped::Search(url) => {
-                self.server.databases.find_one(&self.server, self.session.anonymous(), url).and_then(|dn| parse(&dn))
-            }
+            Mapped::Search(url) => self
+                .server
+                .databases
+                .find_one(&self.server, self.session.anonymous(), url)
+                .and_then(|dn| parse(&dn)),
         };
         // A rule that leads nowhere leaves the identity as it is.
         found.or_else(|| parse(identity)).ok_or_else(|| LdapResult::new(ResultCode::INVALID_CREDENTIALS))
@@ -231,14 +236,10 @@ impl Dispatcher {
         if self.logs_stats() {
             let ssf = self.session.standing().ssf;
             let shown = printable(shown);
-            self.log_operation(begun, format_args!("BIND dn=\"{shown}\" mech={mechanism} bind_ssf=0 ssf={ssf}"));
+            self.log_operation(
+                begun,
+                format_args!("BIND dn=\"{shown}\" mech={mechanism} bind_ssf=0 ssf={ssf}"),
+            );
         }
     }
 }
-
-/// Keeps the session's types in one place for the compiler: a bind outcome travels between threads.
-const _: fn() = || {
-    fn assert_send<T: Send>() {}
-    assert_send::<BindOutcome>();
-    assert_send::<Arc<crate::server::Server>>();
-};

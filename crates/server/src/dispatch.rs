@@ -8,8 +8,8 @@ use larix_engine::controls::{self, RequestControls};
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::{WriteOperation, WriteOutcome};
 use larix_proto::{
-    CompareRequest, ControlBuf, Dn, LdapResult, Message, MessageId, Request, ResponseOp, ResultCode, SearchRequest,
-    encode,
+    CompareRequest, ControlBuf, Dn, LdapResult, Message, MessageId, Request, ResponseOp, ResultCode,
+    SearchRequest, encode,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -133,7 +133,13 @@ impl Dispatcher {
     }
 
     /// Answers with a result and nothing else.
-    pub(crate) fn answer(&self, begun: &Begun, result: &LdapResult, controls: &[ControlBuf], out: &mut Vec<u8>) {
+    pub(crate) fn answer(
+        &self,
+        begun: &Begun,
+        result: &LdapResult,
+        controls: &[ControlBuf],
+        out: &mut Vec<u8>,
+    ) {
         encode::result(out, begun.operation.id, begun.response, result, controls);
         self.finish(begun, result, None);
     }
@@ -178,7 +184,8 @@ impl Dispatcher {
     /// Whom the request acts as: the session's identity, or the one that a proxied authorization control names.
     fn subject_for(&self, controls: &RequestControls) -> Result<Arc<Subject>, LdapResult> {
         let Some(asked) = &controls.proxied_authorization else { return Ok(self.session.subject().clone()) };
-        let denied = || LdapResult::with(ResultCode::AUTHORIZATION_DENIED, "not authorized to assume identity");
+        let denied =
+            || LdapResult::with(ResultCode::AUTHORIZATION_DENIED, "not authorized to assume identity");
         if asked.authzid.is_empty() {
             return Ok(self.session.anonymous().clone());
         }
@@ -218,14 +225,20 @@ impl Dispatcher {
         if self.logs_stats() {
             self.log_search(&begun, request);
         }
-        let allowed = self.permitted(request.base, Restricted::Search).and_then(|()| self.subject_for(&controls));
+        let allowed =
+            self.permitted(request.base, Restricted::Search).and_then(|()| self.subject_for(&controls));
         let subject = match allowed {
             Ok(subject) => subject,
             Err(result) => return self.refuse(&begun, &result, out),
         };
-        let search = self.server.databases.search(&self.server, &subject, controls, request, begun.operation.id);
+        let search =
+            self.server.databases.search(&self.server, &subject, controls, request, begun.operation.id);
         let mut running = Running { begun, search };
-        if self.step(begun.operation, &mut running, out) { Started::Searching(running) } else { Started::Answered }
+        if self.step(begun.operation, &mut running, out) {
+            Started::Searching(running)
+        } else {
+            Started::Answered
+        }
     }
 
     fn log_search(&self, begun: &Begun, request: &SearchRequest<'_>) {
@@ -411,7 +424,10 @@ impl Service for Dispatcher {
             Event::Abandon(operation, MessageId(id)) => {
                 self.counters.initiate(OperationKind::Abandon);
                 self.counters.complete(OperationKind::Abandon);
-                log.line(LogLevel::STATS, format_args!("conn={number} op={} ABANDON msg={id}", operation.serial));
+                log.line(
+                    LogLevel::STATS,
+                    format_args!("conn={number} op={} ABANDON msg={id}", operation.serial),
+                );
             }
             Event::Refused(why) => {
                 log.line(LogLevel::STATS, format_args!("conn={number} refused: {}", printable(why)));
@@ -442,7 +458,9 @@ impl Dispatcher {
     fn step(&self, operation: Operation, running: &mut Running, out: &mut Vec<u8>) -> bool {
         let before = running.search.entries();
         let done = running.search.step(&self.server, out);
-        self.counters.entries_sent.fetch_add(running.search.entries().saturating_sub(before), Ordering::Relaxed);
+        self.counters
+            .entries_sent
+            .fetch_add(running.search.entries().saturating_sub(before), Ordering::Relaxed);
         let Some((result, controls)) = done else { return true };
         encode::result(out, operation.id, ResponseOp::SearchDone, &result, &controls);
         self.finish(&running.begun, &result, Some(running.search.entries()));

@@ -41,20 +41,21 @@ impl Dispatcher {
         out: &mut Vec<u8>,
     ) -> Started<Running> {
         self.log_operation(&begun, format_args!("EXT oid={}", printable(request.name)));
-        let started = RequestControls::parse(message.controls, controls::OperationKind::Extended(request.name))
-            .and_then(|_| match request.name {
-                oid::WHO_AM_I => self.who_am_i(&begun, out),
-                oid::PASSWORD_MODIFY => self.password_modify(begun, request),
-                oid::CANCEL => self.cancel(begun, request),
-                oid::START_TLS => {
-                    let text = "StartTLS is not available";
-                    Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, text))
-                }
-                _ => {
-                    let text = "unsupported extended operation";
-                    Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, text))
-                }
-            });
+        let started =
+            RequestControls::parse(message.controls, controls::OperationKind::Extended(request.name))
+                .and_then(|_| match request.name {
+                    oid::WHO_AM_I => self.who_am_i(&begun, out),
+                    oid::PASSWORD_MODIFY => self.password_modify(begun, request),
+                    oid::CANCEL => self.cancel(begun, request),
+                    oid::START_TLS => {
+                        let text = "StartTLS is not available";
+                        Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, text))
+                    }
+                    _ => {
+                        let text = "unsupported extended operation";
+                        Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, text))
+                    }
+                });
         match started {
             Ok(started) => started,
             Err(result) => {
@@ -84,7 +85,11 @@ impl Dispatcher {
         Ok(Started::Answered)
     }
 
-    fn cancel(&mut self, begun: Begun, request: &ExtendedRequest<'_>) -> Result<Started<Running>, LdapResult> {
+    fn cancel(
+        &mut self,
+        begun: Begun,
+        request: &ExtendedRequest<'_>,
+    ) -> Result<Started<Running>, LdapResult> {
         let protocol = |text: &str| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
         match request.value {
             None => return Err(protocol("no message ID supplied")),
@@ -98,7 +103,11 @@ impl Dispatcher {
         Ok(Started::Cancel(cancel.id))
     }
 
-    fn password_modify(&mut self, begun: Begun, request: &ExtendedRequest<'_>) -> Result<Started<Running>, LdapResult> {
+    fn password_modify(
+        &mut self,
+        begun: Begun,
+        request: &ExtendedRequest<'_>,
+    ) -> Result<Started<Running>, LdapResult> {
         let refuse = |code, text: &str| Err(LdapResult::with(code, text));
         if !self.session.is_authenticated() {
             self.log_operation(&begun, format_args!("PASSMOD"));
@@ -148,7 +157,9 @@ impl Dispatcher {
         let completer = self.completer(&begun);
         let server = self.server.clone();
         let job = move || {
-            change.carry_out(&server, move |outcome| completer.complete(Completion::Password(Box::new(outcome))));
+            change.carry_out(&server, move |outcome| {
+                completer.complete(Completion::Password(Box::new(outcome)))
+            });
         };
         self.server
             .passwords
@@ -162,7 +173,9 @@ impl Dispatcher {
         let old = if asked.old.is_some() { " old" } else { "" };
         let new = if asked.new.is_some() { " new" } else { "" };
         match user {
-            Some(user) => self.log_operation(begun, format_args!("PASSMOD id=\"{}\"{old}{new}", printable(user))),
+            Some(user) => {
+                self.log_operation(begun, format_args!("PASSMOD id=\"{}\"{old}{new}", printable(user)))
+            }
             None => self.log_operation(begun, format_args!("PASSMOD{old}{new}")),
         }
     }
@@ -182,7 +195,8 @@ struct PasswordChange {
 
 impl PasswordChange {
     fn carry_out(self, server: &Server, done: impl FnOnce(PasswordOutcome) + Send + 'static) {
-        let fail = |code, text: &str| PasswordOutcome { result: LdapResult::with(code, text), generated: None };
+        let fail =
+            |code, text: &str| PasswordOutcome { result: LdapResult::with(code, text), generated: None };
         if let Some((old, stored)) = &self.old
             && !stored.iter().any(|value| password::verify(value, old).is_match())
         {
@@ -193,7 +207,9 @@ impl PasswordChange {
         for hasher in hashers {
             match hasher.hash(&self.new, &SystemRandom) {
                 Ok(hash) => values.push(hash.to_vec()),
-                Err(error) => return done(fail(ResultCode::OTHER, &format!("password hash failed: {error}"))),
+                Err(error) => {
+                    return done(fail(ResultCode::OTHER, &format!("password hash failed: {error}")));
+                }
             }
         }
         let change = Modification {

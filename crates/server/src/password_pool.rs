@@ -38,7 +38,10 @@ impl PasswordPool {
     /// A pool of up to `threads` threads.
     pub fn new(threads: usize) -> Self {
         let state = State { jobs: VecDeque::new(), started: 0, idle: 0, ended: false };
-        Self { shared: Arc::new(Shared { state: Mutex::new(state), ready: Condvar::new() }), threads: threads.max(1) }
+        Self {
+            shared: Arc::new(Shared { state: Mutex::new(state), ready: Condvar::new() }),
+            threads: threads.max(1),
+        }
     }
 
     /// Queues a job.

@@ -236,17 +236,26 @@ mod tests {
         check(read_only(), user, Restricted::Modify, Some((53, "operation restricted")));
         check(read_only(), user, Restricted::Search, None);
         check(read_only(), user, Restricted::Extended(oid::WHO_AM_I), None);
-        let authc = || Shared { requirements: Requirements { authc: true, ..Requirements::default() }, ..plain() };
+        let authc =
+            || Shared { requirements: Requirements { authc: true, ..Requirements::default() }, ..plain() };
         check(authc(), nobody, Restricted::Search, Some((53, "authentication required")));
         check(authc(), nobody, Restricted::SimpleBind, None);
-        let bind = || Shared { requirements: Requirements { bind: true, ..Requirements::default() }, ..plain() };
+        let bind =
+            || Shared { requirements: Requirements { bind: true, ..Requirements::default() }, ..plain() };
         check(bind(), nobody, Restricted::Search, Some((1, "BIND required")));
-        let ssf = || Shared { security: SecurityFactors { ssf: 128, ..SecurityFactors::default() }, ..plain() };
+        let ssf =
+            || Shared { security: SecurityFactors { ssf: 128, ..SecurityFactors::default() }, ..plain() };
         check(ssf(), user, Restricted::Search, Some((13, "confidentiality required")));
-        check(ssf(), Standing { ssf: 71, ..user }, Restricted::Search, Some((13, "stronger confidentiality required")));
+        check(
+            ssf(),
+            Standing { ssf: 71, ..user },
+            Restricted::Search,
+            Some((13, "stronger confidentiality required")),
+        );
         check(ssf(), user, Restricted::Extended(oid::START_TLS), None);
         check(ssf(), nobody, Restricted::SaslBind, None);
-        let no_search = || Shared { restrictions: Restrictions { search: true, ..Restrictions::default() }, ..plain() };
+        let no_search =
+            || Shared { restrictions: Restrictions { search: true, ..Restrictions::default() }, ..plain() };
         check(no_search(), user, Restricted::Search, Some((53, "operation restricted")));
         check(no_search(), user, Restricted::Compare, None);
     }

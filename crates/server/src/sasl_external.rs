@@ -55,7 +55,8 @@ pub fn check_authorization(credentials: Option<&[u8]>, identity: &str) -> Result
         None => return Ok(()),
         Some(bytes) => std::str::from_utf8(bytes).unwrap_or("?"),
     };
-    let own = asked.is_empty() || asked.strip_prefix("dn:").is_some_and(|dn| dn.eq_ignore_ascii_case(identity));
+    let own =
+        asked.is_empty() || asked.strip_prefix("dn:").is_some_and(|dn| dn.eq_ignore_ascii_case(identity));
     if own {
         return Ok(());
     }
@@ -95,7 +96,9 @@ mod tests {
 
     #[test]
     fn nobody_acts_for_another() {
-        for (asked, allowed) in [(None, true), (Some(""), true), (Some("dn:CN=me"), true), (Some("dn:cn=you"), false)] {
+        for (asked, allowed) in
+            [(None, true), (Some(""), true), (Some("dn:CN=me"), true), (Some("dn:cn=you"), false)]
+        {
             assert_eq!(check_authorization(asked.map(str::as_bytes), "cn=me").is_ok(), allowed, "{asked:?}");
         }
     }

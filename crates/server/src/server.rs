@@ -19,8 +19,8 @@ use crate::daemon::{DaemonError, Privileges, ProcessFiles, Readiness};
 use crate::databases::{Databases, OpenError};
 use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket, ListenUrl, Listener};
 use crate::password_pool::PasswordPool;
-use crate::stats_log::{Log, LogTargets, SyslogTarget, open_log_file};
 use crate::statistics::{ListenerInfo, Statistics};
+use crate::stats_log::{Log, LogTargets, SyslogTarget, open_log_file};
 use crate::worker::Worker;
 
 /// What the command line says, beside the configuration.
@@ -53,10 +53,19 @@ pub enum ServeError {
     /// A database cannot be opened.
     Open(OpenError),
     /// The log file cannot be opened.
-    LogFile { path: PathBuf, source: io::Error },
-    PortFile { path: PathBuf, source: io::Error },
+    LogFile {
+        path: PathBuf,
+        source: io::Error,
+    },
+    PortFile {
+        path: PathBuf,
+        source: io::Error,
+    },
     /// A thread, an event loop or a signal handler cannot be had.
-    Start { what: &'static str, source: io::Error },
+    Start {
+        what: &'static str,
+        source: io::Error,
+    },
 }
 
 impl fmt::Display for ServeError {
@@ -66,8 +75,12 @@ impl fmt::Display for ServeError {
             Self::Daemon(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
             Self::Open(error) => error.fmt(f),
-            Self::LogFile { path, source } => write!(f, "cannot open the log file {}: {source}", path.display()),
-            Self::PortFile { path, source } => write!(f, "cannot write the port file {}: {source}", path.display()),
+            Self::LogFile { path, source } => {
+                write!(f, "cannot open the log file {}: {source}", path.display())
+            }
+            Self::PortFile { path, source } => {
+                write!(f, "cannot write the port file {}: {source}", path.display())
+            }
             Self::Start { what, source } => write!(f, "cannot start {what}: {source}"),
         }
     }
@@ -147,6 +160,15 @@ impl Bound {
         self.listeners.iter().filter_map(Listener::port).collect()
     }
 
+    /// URLs that reach the sockets, with the ports that were really bound.
+    pub fn urls(&self) -> Vec<String> {
+        let url = |listener: &Listener| match (&listener.socket, listener.name.strip_prefix("IP=")) {
+            (ListenSocket::Tcp(_), Some(address)) => format!("ldap://{address}"),
+            _ => listener.url.clone(),
+        };
+        self.listeners.iter().map(url).collect()
+    }
+
     /// Opens the databases and serves until a signal ends it.
     pub fn serve(self, config: Config, readiness: Readiness) -> Result<(), ServeError> {
         let clock = Arc::new(SystemClock::new());
@@ -158,7 +180,8 @@ impl Bound {
         let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let workers = self.options.workers.unwrap_or(cores).max(1);
         let infos: Vec<_> = self.listeners.iter().map(|l| Arc::new(ListenerInfo::from(l))).collect();
-        let files = ProcessFiles::write(config.global.pid_file.as_deref(), config.global.args_file.as_deref())?;
+        let files =
+            ProcessFiles::write(config.global.pid_file.as_deref(), config.global.args_file.as_deref())?;
         let server = Arc::new(Server {
             config: ArcSwap::from_pointee(config),
             databases,

@@ -114,7 +114,13 @@ pub struct ConnectionRecord {
 }
 
 impl ConnectionRecord {
-    pub fn new(number: u64, descriptor: i32, listener: Arc<ListenerInfo>, peer: String, started: Timestamp) -> Self {
+    pub fn new(
+        number: u64,
+        descriptor: i32,
+        listener: Arc<ListenerInfo>,
+        peer: String,
+        started: Timestamp,
+    ) -> Self {
         Self {
             number,
             descriptor,

@@ -33,6 +33,8 @@ const SPARE_BUFFER_BYTES: usize = 64 * 1024;
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How long connections may take to get their last answers when the server stops.
 const STOP_GRACE: Duration = Duration::from_secs(3);
+/// How long a client may take to read its last answers when the connection is being closed.
+const LINGER: Duration = Duration::from_secs(5);
 
 /// A connection just accepted, on its way to a worker.
 #[derive(Debug)]
@@ -178,8 +180,13 @@ impl Core {
             pending: Cell::new(0),
         });
         self.open.borrow_mut().insert(record.number, handle.clone());
-        let dispatcher =
-            Dispatcher::new(self.server.clone(), self.counters.clone(), record.clone(), accepted.peer, sender);
+        let dispatcher = Dispatcher::new(
+            self.server.clone(),
+            self.counters.clone(),
+            record.clone(),
+            accepted.peer,
+            sender,
+        );
         let core = self.clone();
         tokio::task::spawn_local(async move {
             let task = Task { core: &core, stream, connection: Connection::new(dispatcher), events, handle };
@@ -196,7 +203,9 @@ impl Core {
         if reason.is_empty() {
             self.server.log.line(LogLevel::STATS, format_args!("conn={number} fd={descriptor} closed"));
         } else {
-            self.server.log.line(LogLevel::STATS, format_args!("conn={number} fd={descriptor} closed ({reason})"));
+            self.server
+                .log
+                .line(LogLevel::STATS, format_args!("conn={number} fd={descriptor} closed ({reason})"));
         }
     }
 
@@ -213,7 +222,9 @@ impl Core {
         for handle in self.open.borrow().values() {
             let reason = match handle.blocked_since.get() {
                 Some(since) if passed(since, write) => "writetimeout",
-                None if handle.pending.get() == 0 && passed(handle.last_activity.get(), idle) => "idletimeout",
+                None if handle.pending.get() == 0 && passed(handle.last_activity.get(), idle) => {
+                    "idletimeout"
+                }
                 _ => continue,
             };
             // A connection that just closed by itself needs no event.
@@ -313,6 +324,13 @@ impl Task<'_> {
         if !self.connection.output().is_empty() {
             interest = Some(interest.map_or(Interest::WRITABLE, |i| i | Interest::WRITABLE));
         }
+        // With nothing to wait for but the client's reading of its last answers, patience ends.
+        let linger = async {
+            match turn {
+                Turn::Close => tokio::time::sleep(LINGER).await,
+                _ => std::future::pending().await,
+            }
+        };
         let ready = tokio::select! {
             biased;
             event = self.events.recv() => match event {
@@ -325,6 +343,7 @@ impl Task<'_> {
             ready = self.stream.ready(interest.unwrap_or(Interest::READABLE)), if interest.is_some() => {
                 ready.map_err(|_| Ended::Lost)?
             }
+            () = linger => return Err(Ended::Because("slow client")),
         };
         if turn == Turn::Close {
             // Only what is left to send matters now; the flush comes next.
@@ -344,7 +363,9 @@ impl Task<'_> {
     fn take_event(&mut self, event: ConnectionEvent) -> Result<Turn, Ended> {
         self.lend();
         match event {
-            ConnectionEvent::Completed(serial, completion) => Ok(self.connection.complete(serial, completion)),
+            ConnectionEvent::Completed(serial, completion) => {
+                Ok(self.connection.complete(serial, completion))
+            }
             ConnectionEvent::TimedOut(reason) => Err(Ended::Because(reason)),
             ConnectionEvent::Stop => {
                 self.connection.service_mut().close_because("slapd shutdown");
@@ -364,6 +385,7 @@ impl Task<'_> {
             }
             Ok(count) => {
                 self.handle.last_activity.set(now());
+                self.connection.service_mut().bytes_arrived();
                 Ok(Some(self.connection.receive(buffer.get(..count).unwrap_or(&[]))))
             }
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),

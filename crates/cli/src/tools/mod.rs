@@ -57,7 +57,8 @@ impl Tool {
             "auth" => Some(Self::Auth),
             _ => None,
         };
-        by_letter.or_else(|| TOOLS.iter().find(|row| !text.is_empty() && row.1.starts_with(text)).map(|row| row.0))
+        by_letter
+            .or_else(|| TOOLS.iter().find(|row| !text.is_empty() && row.1.starts_with(text)).map(|row| row.0))
     }
 
     fn row(self) -> &'static (Self, &'static str, &'static str, &'static str) {

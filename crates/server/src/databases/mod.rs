@@ -9,10 +9,11 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use larix_engine::access::{AccessPolicy, AccessPolicyError, Subject};
+use larix_engine::compare::{self, CompareContext};
 use larix_engine::controls::RequestControls;
 use larix_engine::index::IndexConfigError;
 use larix_engine::write::{Completion, Origin, WriteOperation, WriteRequest, WriterStartError};
-use larix_engine::{Directory, compare};
+use larix_engine::{Directory, Fault};
 use larix_proto::{CompareRequest, LdapResult, ResultCode, SearchRequest, url::LdapUrl};
 use larix_schema::{NormalDn, Schema};
 use larix_store::lmdb::LmdbStore;
@@ -30,15 +31,37 @@ use crate::virtual_entries::monitor::StoreFigures;
 #[derive(Debug)]
 pub enum OpenError {
     /// `database null`, `ldap`, `meta` and others that are not served.
-    Kind { origin: ConfigOrigin, kind: String },
-    Store { origin: ConfigOrigin, suffix: String, source: StoreError },
-    Database { directory: PathBuf, source: larix_engine::database::DatabaseOpenError },
-    Index { origin: ConfigOrigin, source: IndexConfigError },
-    Access { origin: ConfigOrigin, source: AccessPolicyError },
-    Writer { directory: PathBuf, source: WriterStartError },
+    Kind {
+        origin: ConfigOrigin,
+        kind: String,
+    },
+    Store {
+        origin: ConfigOrigin,
+        suffix: String,
+        source: StoreError,
+    },
+    Database {
+        directory: PathBuf,
+        source: larix_engine::database::DatabaseOpenError,
+    },
+    Index {
+        origin: ConfigOrigin,
+        source: IndexConfigError,
+    },
+    Access {
+        origin: ConfigOrigin,
+        source: AccessPolicyError,
+    },
+    Writer {
+        directory: PathBuf,
+        source: WriterStartError,
+    },
     Schema(larix_engine::write::known::MissingElement),
     /// A `rootDSE` file.
-    RootDse { path: PathBuf, message: String },
+    RootDse {
+        path: PathBuf,
+        message: String,
+    },
 }
 
 impl fmt::Display for OpenError {
@@ -48,7 +71,9 @@ impl fmt::Display for OpenError {
                 write!(f, "{origin}: a database of the type \"{kind}\" is not available in this version")
             }
             Self::Store { origin, suffix, source } => write!(f, "{origin}: database \"{suffix}\": {source}"),
-            Self::Database { directory, source } => write!(f, "database in {}: {source}", directory.display()),
+            Self::Database { directory, source } => {
+                write!(f, "database in {}: {source}", directory.display())
+            }
             Self::Index { origin, source } => write!(f, "{origin}: {source}"),
             Self::Access { origin, source } => write!(f, "{origin}: {source}"),
             Self::Writer { directory, source } => write!(f, "database in {}: {source}", directory.display()),
@@ -66,6 +91,18 @@ pub enum Credentials {
     Stored { passwords: Vec<Zeroizing<Vec<u8>>>, shown: Option<String> },
     /// Nothing: any password will do.
     Granted,
+}
+
+/// Passwords stay out of logs.
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Stored { passwords, shown } => {
+                f.debug_struct("Stored").field("passwords", &passwords.len()).field("shown", shown).finish()
+            }
+            Self::Granted => f.write_str("Granted"),
+        }
+    }
 }
 
 /// One `database` section as far as requests are told apart by it.
@@ -170,7 +207,7 @@ impl Databases {
         if let Some(tree) = self.tree(server, subject, &dn, true) {
             return tree.compare(&dn, request);
         }
-        self.compare_stored(subject, controls, request, &dn)
+        self.compare_stored(server, subject, controls, request, &dn)
     }
 
     /// Hands a change to the writer of its database. `done` is called once, here or on the writer's thread.
@@ -221,11 +258,17 @@ impl Databases {
             section.suffixes.iter().filter(|suffix| dn.is_within(suffix)).map(NormalDn::depth).max()
         };
         // Of equals the first: `max_by_key` would give the last.
-        self.sections.iter().rev().filter_map(|s| Some((depth(s)?, s))).max_by_key(|(d, _)| *d).map(|(_, s)| s)
+        self.sections
+            .iter()
+            .rev()
+            .filter_map(|s| Some((depth(s)?, s)))
+            .max_by_key(|(d, _)| *d)
+            .map(|(_, s)| s)
     }
 
     fn compare_stored(
         &self,
+        server: &Server,
         subject: &Arc<Subject>,
         controls: &RequestControls,
         request: &CompareRequest<'_>,
@@ -234,7 +277,19 @@ impl Databases {
         let Some(served) = self.directory.select(dn) else {
             return self.directory.elsewhere(request.entry, LdapResult::new(ResultCode::NO_SUCH_OBJECT));
         };
-        compare::compare(served.database(), subject, controls, request, dn)
+        let database = served.database();
+        let context = CompareContext {
+            controls: controls.clone(),
+            subject: subject.clone(),
+            policy: database.policy(),
+            default_referrals: self.directory.frontend().referrals.clone().into(),
+        };
+        let compared = || -> Result<LdapResult, Fault> {
+            let snapshot = database.store().snapshot()?;
+            let view = database.view(&snapshot)?;
+            Ok(compare::compare(&view, &context, dn, request))
+        };
+        compared().unwrap_or_else(|fault| search::failure(server, &fault))
     }
 }
 
@@ -244,7 +299,9 @@ impl Section {
         let text = match self.kind {
             SectionKind::Stored => return None,
             SectionKind::Null { .. } => return Some(LdapResult::success()),
-            SectionKind::Config => "changes of cn=config are not available yet: edit the configuration and restart",
+            SectionKind::Config => {
+                "changes of cn=config are not available yet: edit the configuration and restart"
+            }
             SectionKind::Monitor => "operation not supported within namingContext",
         };
         Some(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text))

@@ -10,7 +10,9 @@ use larix_engine::index::IndexConfig;
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
 use larix_engine::write::WriterEnvironment;
-use larix_engine::{Database as EngineDatabase, DatabaseSettings, Directory, Frontend, Limits, Served, Suffix};
+use larix_engine::{
+    Database as EngineDatabase, DatabaseSettings, Directory, Frontend, Limits, Served, Suffix,
+};
 use larix_proto::ldif::{self, Body};
 use larix_schema::{NormalDn, Schema};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
@@ -108,7 +110,12 @@ fn superior<'c>(config: &'c Config, database: &Database) -> Option<&'c Database>
         let above = other.suffixes.iter().filter(|suffix| own.is_descendant_of(&suffix.normal));
         above.map(|suffix| suffix.normal.depth()).max()
     };
-    config.databases.iter().filter_map(|other| Some((depth(other)?, other))).max_by_key(|(d, _)| *d).map(|(_, o)| o)
+    config
+        .databases
+        .iter()
+        .filter_map(|other| Some((depth(other)?, other)))
+        .max_by_key(|(d, _)| *d)
+        .map(|(_, o)| o)
 }
 
 /// Our own server ID: the one without a URL. Those with URLs name the peers, too.
@@ -141,8 +148,11 @@ fn open_stored(
             .map_err(|source| OpenError::Index { origin: database.origin.clone(), source })?;
     }
     let suffix = database.suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
-    let store = open_store(&mdb.directory, mdb.mode)
-        .map_err(|source| OpenError::Store { origin: database.origin.clone(), suffix, source })?;
+    let store = open_store(&mdb.directory, mdb.mode).map_err(|source| OpenError::Store {
+        origin: database.origin.clone(),
+        suffix,
+        source,
+    })?;
     let settings = settings(database, mdb, index, policy);
     EngineDatabase::open(store, schema.clone(), settings, &SystemRandom)
         .map_err(|source| OpenError::Database { directory: mdb.directory.clone(), source })
@@ -172,7 +182,11 @@ fn settings(
         hidden: database.hidden,
         limits: limits(&database.shared.search_limits),
         max_deref_depth: database.shared.max_deref_depth,
-        update_referrals: if database.update_dn.is_some() { database.update_refs.clone() } else { Vec::new() },
+        update_referrals: if database.update_dn.is_some() {
+            database.update_refs.clone()
+        } else {
+            Vec::new()
+        },
         last_modified: database.last_mod,
         durability_relaxed: mdb.no_sync,
         log: true,
@@ -280,7 +294,10 @@ fn root_dse_files(config: &Config) -> Result<Vec<(String, Vec<Vec<u8>>)>, OpenEr
         for record in ldif::Reader::new(std::io::BufReader::new(file)) {
             let record = record.map_err(|error| fail(error.to_string()))?;
             if !record.dn.is_empty() {
-                return Err(fail(format!("line {}: the root DSE's DN is empty, not \"{}\"", record.line, record.dn)));
+                return Err(fail(format!(
+                    "line {}: the root DSE's DN is empty, not \"{}\"",
+                    record.line, record.dn
+                )));
             }
             if let Body::Content(attributes) = record.body {
                 extra.extend(attributes.into_iter().map(|a| (a.description, a.values)));

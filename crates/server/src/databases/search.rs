@@ -79,7 +79,7 @@ impl Part {
     fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Step {
         let budget = Budget { candidates: SLICE_CANDIDATES, bytes: OUTPUT_HIGH, clock: &*server.clock };
         let database = self.served.database();
-        let slice = || -> Result<Step, Fault> {
+        let mut slice = || -> Result<Step, Fault> {
             let snapshot = database.store().snapshot()?;
             let view = database.view(&snapshot)?;
             Ok(self.task.step(&view, out, budget))
@@ -88,7 +88,7 @@ impl Part {
     }
 }
 
-fn failure(server: &Server, fault: &Fault) -> LdapResult {
+pub(super) fn failure(server: &Server, fault: &Fault) -> LdapResult {
     server.log.notice(format_args!("search failed: {fault}"));
     LdapResult::with(ResultCode::OTHER, "internal error")
 }
@@ -203,7 +203,9 @@ fn part(
     };
     match SearchTask::new(&view, input) {
         Ok(task) => Ok(Part { served: served.clone(), task }),
-        Err((result, controls)) => Err(Search { end: Some((result, controls)), ..Search::ended(LdapResult::success()) }),
+        Err((result, controls)) => {
+            Err(Search { end: Some((result, controls)), ..Search::ended(LdapResult::success()) })
+        }
     }
 }
 
@@ -240,7 +242,7 @@ pub(super) fn find_one(
         return None;
     }
     match larix_proto::Response::decode_message(&out).ok()?.response {
-        larix_proto::Response::SearchEntry(entry) => Some(entry.dn.to_owned()),
+        larix_proto::Response::Entry(entry) => Some(entry.dn.to_owned()),
         _ => None,
     }
 }

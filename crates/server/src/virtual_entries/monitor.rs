@@ -168,7 +168,8 @@ impl Monitor<'_> {
     fn database(&self, n: usize, database: &Database) -> Entry {
         let kind = database.kind.name();
         let backend = self.kinds().iter().position(|k| *k == kind).unwrap_or(0);
-        let contexts = if matches!(database.kind, DatabaseKind::Monitor) { "monitorContext" } else { "namingContexts" };
+        let contexts =
+            if matches!(database.kind, DatabaseKind::Monitor) { "monitorContext" } else { "namingContexts" };
         let names = match database.kind {
             DatabaseKind::Monitor => vec![DN.to_owned()],
             _ => suffixes(database),
@@ -241,7 +242,9 @@ impl Monitor<'_> {
 
     fn overlays(&self, out: &mut Vec<Entry>) {
         let mut names: Vec<&str> = Vec::new();
-        for overlay in self.config.databases.iter().flat_map(|d| &d.overlays).chain(&self.config.frontend.overlays) {
+        for overlay in
+            self.config.databases.iter().flat_map(|d| &d.overlays).chain(&self.config.frontend.overlays)
+        {
             if !names.contains(&overlay.name.as_str()) {
                 names.push(&overlay.name);
             }
@@ -273,7 +276,9 @@ impl Monitor<'_> {
 
     fn threads(&self, out: &mut Vec<Entry>) {
         let workers = self.statistics.workers().to_string();
-        out.push(self.container("Threads", "This subsystem contains information about threads.", true).build());
+        out.push(
+            self.container("Threads", "This subsystem contains information about threads.", true).build(),
+        );
         for (name, value, about) in [
             ("Max", workers.as_str(), "Maximum number of threads as configured"),
             ("Max Pending", "0", "Maximum number of pending threads"),

@@ -40,9 +40,10 @@ impl VirtualTree<'_> {
     ) -> Found {
         match self.try_search(base, request, controls, id, out) {
             Ok(found) => found,
-            Err(fault) => {
-                Found { result: LdapResult::with(ResultCode::OTHER, format!("internal error: {fault}")), entries: 0 }
-            }
+            Err(fault) => Found {
+                result: LdapResult::with(ResultCode::OTHER, format!("internal error: {fault}")),
+                entries: 0,
+            },
         }
     }
 
@@ -55,7 +56,10 @@ impl VirtualTree<'_> {
             let text = format!("{}: attribute type undefined", request.attribute);
             return LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, text);
         };
-        if !seen.allows(Item::Attribute { description: &description, value: Some(request.value) }, Privilege::Compare) {
+        if !seen.allows(
+            Item::Attribute { description: &description, value: Some(request.value) },
+            Privilege::Compare,
+        ) {
             return LdapResult::new(ResultCode::INSUFFICIENT_ACCESS_RIGHTS);
         }
         let Some(rule) = self.schema.attribute(description.attribute).equality else {
@@ -75,7 +79,8 @@ impl VirtualTree<'_> {
         if covered.peek().is_none() {
             return LdapResult::new(ResultCode::NO_SUCH_ATTRIBUTE);
         }
-        let equal = covered.flat_map(|a| &a.values).any(|value| key(value).is_some_and(|key| key == asserted));
+        let equal =
+            covered.flat_map(|a| &a.values).any(|value| key(value).is_some_and(|key| key == asserted));
         LdapResult::new(if equal { ResultCode::COMPARE_TRUE } else { ResultCode::COMPARE_FALSE })
     }
 
@@ -131,9 +136,9 @@ impl VirtualTree<'_> {
     }
 
     fn seen(&self) -> impl Iterator<Item = Seen<'_>> {
-        self.entries.iter().filter_map(|entry| {
-            Some(Seen { tree: self, entry, dn: self.schema.parse_dn(&entry.dn).ok()? })
-        })
+        self.entries
+            .iter()
+            .filter_map(|entry| Some(Seen { tree: self, entry, dn: self.schema.parse_dn(&entry.dn).ok()? }))
     }
 }
 
@@ -254,8 +259,12 @@ struct Selection {
 
 impl Selection {
     fn new(schema: &Schema, names: Strings<'_>) -> Self {
-        let mut selection =
-            Self { user: names.is_empty(), operational: false, descriptions: Vec::new(), classes: Vec::new() };
+        let mut selection = Self {
+            user: names.is_empty(),
+            operational: false,
+            descriptions: Vec::new(),
+            classes: Vec::new(),
+        };
         for name in names {
             match name {
                 "*" => selection.user = true,
@@ -273,7 +282,10 @@ impl Selection {
         let id = attribute.description.attribute;
         let by_kind = if schema.attribute(id).is_operational() { self.operational } else { self.user };
         by_kind
-            || self.descriptions.iter().any(|wanted| attribute.description.is_subdescription_of(schema, wanted))
+            || self
+                .descriptions
+                .iter()
+                .any(|wanted| attribute.description.is_subdescription_of(schema, wanted))
             || self.classes.iter().any(|class| {
                 let class = schema.class(*class);
                 class.all_must().contains(&id) || class.all_may().contains(&id)

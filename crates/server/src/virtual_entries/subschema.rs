@@ -3,7 +3,7 @@
 use larix_engine::entry::Entry;
 use larix_engine::time::Timestamp;
 use larix_proto::Dn;
-use larix_schema::Schema;
+use larix_schema::{Schema, SubschemaAttribute};
 
 use super::Builder;
 
@@ -11,39 +11,27 @@ use super::Builder;
 pub const DEFAULT_DN: &str = "cn=Subschema";
 
 pub fn entry(schema: &Schema, dn: &str, started: Timestamp) -> Entry {
-    let syntaxes: Vec<String> = schema.syntaxes().map(ToString::to_string).collect();
-    let rules: Vec<String> = schema.matching_rules().map(ToString::to_string).collect();
-    let uses: Vec<String> = schema.matching_rule_uses().collect();
-    let types: Vec<String> = schema.attribute_types().map(ToString::to_string).collect();
-    let classes: Vec<String> = schema.object_classes().map(ToString::to_string).collect();
-    let content: Vec<String> = schema.content_rules().map(ToString::to_string).collect();
-    let mut built = Builder::new(schema, dn).one("structuralObjectClass", "subentry").add(
-        "objectClass",
-        ["top", "subentry", "subschema", "extensibleObject"],
-    );
+    let mut built = Builder::new(schema, dn)
+        .one("structuralObjectClass", "subentry")
+        .add("objectClass", ["top", "subentry", "subschema", "extensibleObject"]);
     for (name, value) in naming_attributes(dn) {
         built = built.one(&name, value);
     }
-    built
-        .one("createTimestamp", started.generalized())
-        .one("modifyTimestamp", started.generalized())
-        .add("ldapSyntaxes", syntaxes)
-        .add("matchingRules", rules)
-        .add("matchingRuleUse", uses)
-        .add("attributeTypes", types)
-        .add("objectClasses", classes)
-        .add("dITContentRules", content)
-        .one("entryDN", dn)
-        .one("subschemaSubentry", dn)
-        .build()
+    built = built.one("createTimestamp", started.generalized()).one("modifyTimestamp", started.generalized());
+    for attribute in SubschemaAttribute::ALL {
+        built = built.add(attribute.name(), schema.subschema_values(attribute));
+    }
+    built.one("entryDN", dn).one("subschemaSubentry", dn).build()
 }
 
 /// The attributes in a DN's RDN, which its entry must have.
 pub(crate) fn naming_attributes(dn: &str) -> Vec<(String, Vec<u8>)> {
     let Ok(parsed) = Dn::parse(dn) else { return Vec::new() };
-    let first = parsed.rdns().next();
+    let first = parsed.rdns().first();
     first
         .into_iter()
-        .flat_map(|rdn| rdn.avas().map(|ava| (ava.attribute.to_owned(), ava.value.to_vec())).collect::<Vec<_>>())
+        .flat_map(|rdn| {
+            rdn.avas().iter().map(|ava| (ava.attribute.to_owned(), ava.value.to_vec())).collect::<Vec<_>>()
+        })
         .collect()
 }

@@ -1,0 +1,240 @@
+//! `larix serve` and `slapd`: the server's command line.
+
+mod quick_start;
+
+use std::ffi::OsString;
+use std::fmt::Write as _;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::Context;
+use clap::{Args, CommandFactory, FromArgMatches, Parser};
+use larix_server::config::Config;
+use larix_server::config::values::LogLevel;
+use larix_server::daemon::{Detached, Privileges, Readiness, detach};
+use larix_server::listener::{AddressFamily, parse_urls};
+use larix_server::stats_log::syslog_facility;
+use larix_server::{Bound, ServeOptions};
+
+use self::quick_start::QuickStartArgs;
+
+/// Where slapd looks for its configuration when it is not told.
+const DEFAULT_DIRECTORY: &str = "/etc/ldap/slapd.d";
+const DEFAULT_FILE: &str = "/etc/ldap/slapd.conf";
+const DEFAULT_URLS: &str = "ldap:///";
+
+/// The server's flags: OpenLDAP's, and a few more under long names.
+#[derive(Args, Debug)]
+pub(crate) struct ServeArgs {
+    /// Read this slapd.conf
+    #[arg(short = 'f', value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Read this slapd.d directory
+    #[arg(short = 'F', value_name = "DIRECTORY")]
+    directory: Option<PathBuf>,
+    /// Listen on these URLs, separated by spaces: ldap://host:port/ ldapi://%2Fpath/????x-mod=0777
+    #[arg(short = 'h', long = "listen", value_name = "URLS")]
+    urls: Option<String>,
+    /// Stay in the foreground and print these log levels: a number, names such as stats, or ? for a list
+    #[arg(short = 'd', value_name = "LEVEL", allow_hyphen_values = true)]
+    debug: Vec<String>,
+    /// Send these log levels to syslog
+    #[arg(short = 's', value_name = "LEVEL", allow_hyphen_values = true)]
+    syslog_level: Option<String>,
+    /// Syslog's facility: LOCAL0 to LOCAL7, USER or DAEMON
+    #[arg(short = 'l', value_name = "FACILITY", default_value = "LOCAL4")]
+    syslog_facility: String,
+    /// The service's name in syslog
+    #[arg(short = 'n', value_name = "NAME")]
+    name: Option<String>,
+    /// Run as this user
+    #[arg(short = 'u', value_name = "USER")]
+    user: Option<String>,
+    /// Run as this group
+    #[arg(short = 'g', value_name = "GROUP")]
+    group: Option<String>,
+    /// Change to this root directory
+    #[arg(short = 'r', value_name = "DIRECTORY")]
+    root: Option<PathBuf>,
+    /// Use IPv4 alone
+    #[arg(short = '4', conflicts_with = "v6")]
+    v4: bool,
+    /// Use IPv6 alone
+    #[arg(short = '6')]
+    v6: bool,
+    /// Print the version (twice: and end)
+    #[arg(short = 'V', action = clap::ArgAction::Count)]
+    version: u8,
+    /// A replication cookie (accepted; replication is not available yet)
+    #[arg(short = 'c', value_name = "COOKIE")]
+    cookie: Vec<String>,
+    /// OpenLDAP's further options (slp=...; accepted, without effect)
+    #[arg(short = 'o', value_name = "OPTION[=VALUE]")]
+    option: Vec<String>,
+    /// Check the configuration and end
+    #[arg(short = 't', hide = true)]
+    check: bool,
+    /// Event loops; one a core without it
+    #[arg(long, value_name = "N")]
+    workers: Option<usize>,
+    /// Write the bound ports here, one a line
+    #[arg(long, value_name = "FILE")]
+    port_file: Option<PathBuf>,
+    /// Go to the background even with --suffix
+    #[arg(long)]
+    background: bool,
+    #[command(flatten)]
+    quick: QuickStartArgs,
+}
+
+/// `slapd`'s command line for clap: no `--help` flag takes `-h` away.
+#[derive(Debug, Parser)]
+#[command(name = "slapd", about = "Larix as slapd: the stand-alone LDAP server", disable_help_flag = true)]
+struct Slapd {
+    #[command(flatten)]
+    serve: ServeArgs,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+/// Runs slapd with the arguments after its name.
+pub(crate) fn slapd(name: &str, mut arguments: Vec<OsString>) -> ExitCode {
+    arguments.insert(0, name.into());
+    match Slapd::command().try_get_matches_from(arguments).and_then(|m| Slapd::from_arg_matches(&m)) {
+        Ok(slapd) => run(name, &slapd.serve),
+        Err(error) => error.exit(),
+    }
+}
+
+/// Runs the server.
+pub(crate) fn run(name: &str, arguments: &ServeArgs) -> ExitCode {
+    match try_run(name, arguments) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("{name}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
+    if arguments.version > 0 {
+        println!("{}", larix_server::version());
+        if arguments.version > 1 {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+    if arguments.debug.iter().chain(&arguments.syslog_level).any(|level| level == "?") {
+        print!("{}", level_list());
+        return Ok(ExitCode::SUCCESS);
+    }
+    if arguments.check {
+        load(arguments)?;
+        println!("config file testing succeeded");
+        return Ok(ExitCode::SUCCESS);
+    }
+    let quick = arguments.quick.prepare()?;
+    let debug = levels(&arguments.debug)?;
+    // The newcomer's server stays where it can be seen and stopped; slapd goes to the background.
+    let foreground = debug.is_some() || (quick.is_some() && !arguments.background);
+    let readiness = if foreground {
+        Readiness::foreground()
+    } else {
+        match detach()? {
+            Detached::Parent(code) => return Ok(code),
+            Detached::Server(readiness) => readiness,
+        }
+    };
+    let privileges = Privileges::look_up(
+        arguments.user.as_deref(),
+        arguments.group.as_deref(),
+        arguments.root.as_deref(),
+    )?;
+    let listen = match (&arguments.urls, &quick) {
+        (Some(urls), _) => urls.as_str(),
+        (None, Some(_)) => quick_start::DEFAULT_URL,
+        (None, None) => DEFAULT_URLS,
+    };
+    let bound = Bound::new(options(name, arguments, listen, debug)?, &privileges)?;
+    let config = match &quick {
+        Some(quick) => quick.config()?,
+        None => load(arguments)?,
+    };
+    for note in config.notes.iter().filter(|_| foreground && debug.unwrap_or(0) & LogLevel::CONFIG != 0) {
+        eprintln!("{name}: {note}");
+    }
+    if let Some(quick) = &quick {
+        quick.print_next_steps(&bound.urls());
+    }
+    bound.serve(config, readiness)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn options(
+    name: &str,
+    arguments: &ServeArgs,
+    listen: &str,
+    debug: Option<u32>,
+) -> anyhow::Result<ServeOptions> {
+    let family = match (arguments.v4, arguments.v6) {
+        (true, _) => AddressFamily::V4,
+        (_, true) => AddressFamily::V6,
+        _ => AddressFamily::Any,
+    };
+    let facility = &arguments.syslog_facility;
+    Ok(ServeOptions {
+        urls: parse_urls(listen)?,
+        family,
+        debug,
+        syslog_levels: levels(arguments.syslog_level.as_slice())?,
+        syslog_facility: syslog_facility(facility)
+            .with_context(|| format!("unknown syslog facility \"{facility}\" after -l"))?,
+        program: arguments
+            .name
+            .clone()
+            .unwrap_or_else(|| if name == "larix" { "larix" } else { "slapd" }.to_owned()),
+        workers: arguments.workers,
+        port_file: arguments.port_file.clone(),
+    })
+}
+
+/// The configuration that the flags name, or the system's.
+fn load(arguments: &ServeArgs) -> anyhow::Result<Config> {
+    let config = match (&arguments.directory, &arguments.file) {
+        (Some(directory), None) => Config::from_slapd_d(directory)?,
+        (_, Some(file)) => Config::from_slapd_conf(file)?,
+        (None, None) if Path::new(DEFAULT_DIRECTORY).is_dir() => {
+            Config::from_slapd_d(Path::new(DEFAULT_DIRECTORY))?
+        }
+        (None, None) if Path::new(DEFAULT_FILE).is_file() => {
+            Config::from_slapd_conf(Path::new(DEFAULT_FILE))?
+        }
+        (None, None) => anyhow::bail!(
+            "no configuration: neither {DEFAULT_DIRECTORY} nor {DEFAULT_FILE} exists; give one with -f or -F, \
+             or start with --suffix dc=example,dc=com and no configuration at all"
+        ),
+    };
+    Ok(config)
+}
+
+/// The union of the levels named; `None` without any.
+fn levels(words: &[String]) -> anyhow::Result<Option<u32>> {
+    let mut bits = None;
+    for word in words.iter().flat_map(|words| words.split(',')) {
+        let level = LogLevel::parse_word(word)
+            .with_context(|| format!("unknown log level \"{word}\": one of\n{}", level_list()))?;
+        bits = Some(bits.unwrap_or(0) | level.0);
+    }
+    Ok(bits)
+}
+
+fn level_list() -> String {
+    let mut list = String::new();
+    for (name, bits) in LogLevel::NAMES {
+        let number = i64::from(bits.cast_signed());
+        // Writing to a string cannot fail.
+        let _ = writeln!(list, "  {name:<8} {number:>6}  {bits:#x}");
+    }
+    list
+}
