@@ -126,13 +126,9 @@ impl Normal {
             Self::CsnSid => Err(InvalidValue),
             Self::IntegerFirstComponent => integer_key(value, out),
             Self::ObjectClass => {
-                let class = text_of(value)?;
-                match schema.object_class(class) {
-                    Some(class) => out.extend_from_slice(class.oid.as_bytes()),
-                    // A numeric OID that no class has matches nothing; a name that no class has means nothing.
-                    None if is_numeric_oid(value) => out.extend_from_slice(value),
-                    None => return Err(InvalidValue),
-                }
+                // What names no class means nothing, also in the form of an OID.
+                let class = schema.object_class(text_of(value)?).ok_or(InvalidValue)?;
+                out.extend_from_slice(class.oid.as_bytes());
                 Ok(())
             }
             Self::ObjectIdentifier | Self::ObjectIdentifierFirstComponent => {
