@@ -1,6 +1,8 @@
 //! Distinguished names by what they mean: the normal form, in which equal names are equal texts, and the pretty form,
 //! in which names are stored and returned. Both are OpenLDAP's.
 
+mod plain;
+
 use std::borrow::{Borrow, Cow};
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -234,7 +236,22 @@ impl Schema {
     /// Parses a DN's text and brings it into normal form.
     pub fn parse_dn(&self, text: &str) -> Result<NormalDn, DnError> {
         check_length(text)?;
+        let (mut normal, mut starts) = (Vec::with_capacity(text.len()), SmallVec::new());
+        if plain::write_plain(self, text, &mut normal, &mut starts)
+            && let Ok(normal) = String::from_utf8(normal)
+        {
+            return Ok(NormalDn::from_parts(normal, starts));
+        }
         self.normalize_dn(&Dn::parse(text)?)
+    }
+
+    /// Appends the normal form of a DN's text.
+    pub fn write_normal_dn(&self, text: &str, out: &mut Vec<u8>) -> Result<(), DnError> {
+        check_length(text)?;
+        if !plain::write_plain(self, text, out, &mut SmallVec::new()) {
+            out.extend_from_slice(self.normalize_dn(&Dn::parse(text)?)?.as_str().as_bytes());
+        }
+        Ok(())
     }
 
     /// The normal form of a DN.

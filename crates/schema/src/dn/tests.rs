@@ -1,3 +1,5 @@
+use proptest::prelude::*;
+
 use super::*;
 use crate::SchemaBuilder;
 
@@ -84,4 +86,50 @@ fn names_know_their_parts() {
     assert!(!schema.parse_dn("cn=xdc=d").is_ok_and(|dn| dn.is_within(&schema.parse_dn("dc=d").unwrap())));
     assert_eq!(NormalDn::root().parent(), None);
     assert_eq!(NormalDn::join(&NormalRdn::from_normal("dc=x"), &NormalDn::root()).as_str(), "dc=x");
+}
+
+#[test]
+fn plain_names_take_the_short_way() {
+    let schema = schema();
+    let takes = |text: &str| plain::write_plain(&schema, text, &mut Vec::new(), &mut SmallVec::new());
+    for text in ["dc=example,dc=com", "UID=ann.b@c,ou=My People,dc=x", "homeDirectory=/Home"] {
+        assert!(takes(text), "{text}");
+    }
+    for text in [
+        "",
+        "dc=a, dc=b",
+        "cn=a  b",
+        "cn=a ",
+        "cn= a",
+        "cn=a+ou=b",
+        "cn=\u{e4}",
+        "cn=a\\,b",
+        "uidNumber=7",
+        "cn=",
+        "dc=x,",
+    ] {
+        assert!(!takes(text), "{text}");
+    }
+}
+
+proptest! {
+    /// Both ways to the normal form lead to the same name, or both to an error; and it is a fixed point.
+    #[test]
+    fn the_short_way_leads_where_the_long_one_does(
+        text in "(([cC][nN]|ou|homeDirectory|uidNumber|x) ?= ?[a-bA-B0-1 .,+=\\\\#\u{e4}]{0,6},?){0,3}"
+    ) {
+        let schema = schema();
+        let long = Dn::parse(&text).map_err(DnError::from).and_then(|dn| schema.normalize_dn(&dn));
+        let short = schema.parse_dn(&text);
+        prop_assert_eq!(short.is_ok(), long.is_ok(), "{:?} {:?}", short, long);
+        if let (Ok(short), Ok(long)) = (short, long) {
+            prop_assert_eq!(&short, &long);
+            prop_assert_eq!(short.rdns().collect::<Vec<_>>(), long.rdns().collect::<Vec<_>>());
+            prop_assert_eq!(schema.parse_dn(short.as_str()), Ok(long.clone()));
+            let again = NormalDn::from_normal(long.as_str());
+            prop_assert_eq!(again.rdns().collect::<Vec<_>>(), long.rdns().collect::<Vec<_>>());
+            let pretty = schema.pretty_dn(&Dn::parse(&text).unwrap()).unwrap();
+            prop_assert_eq!(schema.parse_dn(&pretty), Ok(long));
+        }
+    }
 }

@@ -185,15 +185,11 @@ impl Normal {
             | Self::DnSubordinate
             | Self::DnSubtree
             | Self::DnSuperior
-            | Self::InChain => {
-                let name = schema.parse_dn(text_of(value)?).map_err(|_| InvalidValue)?;
-                out.extend_from_slice(name.as_str().as_bytes());
-            }
+            | Self::InChain => schema.write_normal_dn(text_of(value)?, out).map_err(|_| InvalidValue)?,
             Self::Rdn => out.extend_from_slice(rdn_key(schema, text_of(value)?)?.as_bytes()),
             Self::NameAndOptionalUid => {
                 let (name, uid) = parse_name_and_uid(text_of(value)?);
-                let name = schema.parse_dn(name).map_err(|_| InvalidValue)?;
-                out.extend_from_slice(name.as_str().as_bytes());
+                schema.write_normal_dn(name, out).map_err(|_| InvalidValue)?;
                 if let Some(uid) = uid {
                     out.push(b'#');
                     out.extend_from_slice(uid.as_bytes());
