@@ -280,7 +280,7 @@ fn renames_that_are_refused() {
     check_rename(
         "cn=Bo,ou=People",
         "newrdn: modifiersName=cn\\3dx\ndeleteoldrdn: 0",
-        "64 naming attribute 'modifiersName' is operational",
+        "19 attribute 'modifiersName' cannot have multiple values",
     );
 }
 

@@ -51,7 +51,7 @@ pub fn modification_changes(known: &KnownSchema, requested: &[Change], stamp: &S
     let sets = |attribute: AttributeTypeId| {
         requested.iter().any(|change| {
             change.description.attribute == attribute
-                && matches!(change.kind, ChangeKind::Add | ChangeKind::Replace)
+                && matches!(change.kind, ChangeKind::Add | ChangeKind::SoftAdd | ChangeKind::Replace)
         })
     };
     [

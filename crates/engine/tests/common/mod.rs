@@ -287,3 +287,45 @@ pub(crate) const TREE: &str = "
     cn: Bo
     sn: Bo
 ";
+
+/// A store that outlives its database.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared<S>(pub(crate) Arc<S>);
+
+impl<S: Store> Store for Shared<S> {
+    type Snapshot<'s> = S::Snapshot<'s>;
+    type Transaction<'s> = S::Transaction<'s>;
+    type Loader<'s> = S::Loader<'s>;
+
+    fn tables(&self) -> &[larix_store::TableSpec] {
+        self.0.tables()
+    }
+
+    fn snapshot(&self) -> Result<Self::Snapshot<'_>, larix_store::ReadError> {
+        self.0.snapshot()
+    }
+
+    fn transaction(&self) -> Result<Self::Transaction<'_>, larix_store::CommitError> {
+        self.0.transaction()
+    }
+
+    fn commit_counter(&self) -> u64 {
+        self.0.commit_counter()
+    }
+
+    fn statistics(&self) -> Result<larix_store::Statistics, larix_store::ReadError> {
+        self.0.statistics()
+    }
+
+    fn sync(&self) -> Result<(), larix_store::CommitError> {
+        self.0.sync()
+    }
+
+    fn loader(&self) -> Result<Self::Loader<'_>, larix_store::CommitError> {
+        self.0.loader()
+    }
+
+    fn is_read_only(&self) -> bool {
+        self.0.is_read_only()
+    }
+}

@@ -1,0 +1,251 @@
+//! The writer: groups, failures of the store, the change log, large sets.
+
+mod common;
+
+use std::sync::{Arc, mpsc};
+
+use common::{Fixture, SUFFIX, TREE, describe, memory, operation, records, schema, settings};
+use larix_engine::csn::Csn;
+use larix_engine::log::{self, LogKey, LoggedChange};
+use larix_engine::write::WriteOutcome;
+use larix_store::fault::{Fault, FaultPlan, FaultStore};
+use larix_store::memory::MemoryStore;
+use larix_store::{Snapshot, Store};
+
+fn faulty() -> (Fixture<FaultStore<MemoryStore>>, FaultPlan) {
+    let plan = FaultPlan::new();
+    let schema = schema("");
+    let settings = settings(&schema);
+    let fixture = Fixture::of(schema, vec![(FaultStore::new(memory(), plan.clone()), settings)]);
+    (fixture, plan)
+}
+
+const BO: &str = "cn=Bo,ou=People,dc=example,dc=com";
+
+fn replace_sn(value: &str) -> String {
+    format!("dn: {BO}\nchangetype: modify\nreplace: sn\nsn: {value}\n-\n")
+}
+
+#[test]
+fn a_failed_commit_changes_nothing() {
+    let (fixture, plan) = faulty();
+    fixture.apply(TREE);
+    plan.next(Fault::Full);
+    assert_eq!(fixture.change(&replace_sn("x")), "80 no space left for the database: nothing was changed");
+    assert_eq!(fixture.value(BO, "sn").as_deref(), Some("Bo"));
+    plan.next(Fault::Io);
+    assert!(fixture.change(&replace_sn("y")).starts_with("80 commit failed: "));
+    fixture.apply(&replace_sn("z"));
+    assert_eq!(fixture.value(BO, "sn").as_deref(), Some("z"));
+}
+
+#[test]
+fn a_conflict_is_tried_again() {
+    let (fixture, plan) = faulty();
+    fixture.apply(TREE);
+    plan.next(Fault::Conflict);
+    fixture.apply(&replace_sn("x"));
+    assert_eq!(fixture.value(BO, "sn").as_deref(), Some("x"));
+}
+
+#[test]
+fn after_a_failed_sync_nothing_is_written_any_more() {
+    let (fixture, plan) = faulty();
+    fixture.apply(TREE);
+    plan.next(Fault::Sync);
+    let text = fixture.change(&replace_sn("x"));
+    assert!(text.starts_with("53 the store could not be synced"), "{text}");
+    let later = fixture.change(&replace_sn("y"));
+    assert_eq!(later, "53 the store is read-only since a failed sync, until it is opened again");
+    assert_eq!(fixture.value(BO, "sn").as_deref(), Some("Bo"));
+}
+
+#[test]
+fn a_failed_rename_leaves_no_name_behind() {
+    let (fixture, plan) = faulty();
+    fixture.apply(TREE);
+    let rename =
+        |to: &str| format!("dn: ou=People,{SUFFIX}\nchangetype: modrdn\nnewrdn: ou={to}\ndeleteoldrdn: 1\n");
+    let read = "control: 1.3.6.1.1.13.1 true:: MAQEAmNu\n";
+    plan.next(Fault::Io);
+    assert!(fixture.change(&rename("Folk")).starts_with("80 commit failed: "));
+    fixture.apply(&rename("Crowd"));
+    let (change, controls) =
+        operation(records(&format!("dn: cn=Bo,ou=Crowd,{SUFFIX}\n{read}changetype: delete\n")).remove(0));
+    let outcome = fixture.submit(fixture.request(change, &controls));
+    let value = outcome.controls[0].value.clone().unwrap();
+    assert!(String::from_utf8_lossy(&value).contains("cn=Bo,ou=Crowd,dc=example,dc=com"), "{outcome:?}");
+}
+
+#[test]
+fn changes_of_many_threads_are_grouped_and_all_answered() {
+    let (fixture, plan) = faulty();
+    fixture.apply(TREE);
+    let before = plan.commits();
+    let (sender, receiver) = mpsc::channel::<WriteOutcome>();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let (fixture, sender) = (&fixture, sender.clone());
+            scope.spawn(move || {
+                for n in 0..100 {
+                    let entry = format!("dn: cn=u{thread}-{n},ou=People,{SUFFIX}\nobjectClass: person\ncn: u{thread}-{n}\nsn: s\n");
+                    let (operation, controls) = operation(records(&entry).remove(0));
+                    let sender = sender.clone();
+                    let done = Box::new(move |outcome| sender.send(outcome).unwrap());
+                    fixture.directory.submit(fixture.request(operation, &controls), done);
+                }
+            });
+        }
+    });
+    drop(sender);
+    let answers: Vec<String> = receiver.iter().map(|outcome| describe(&outcome)).collect();
+    assert_eq!((answers.len(), answers.iter().all(|answer| answer == "0")), (400, true));
+    assert!(plan.commits() - before <= 400);
+    assert!(fixture.entry(&format!("cn=u3-99,ou=People,{SUFFIX}")).is_some());
+}
+
+#[test]
+fn changes_in_one_unit_happen_together_or_not_at_all() {
+    let fixture = Fixture::new();
+    fixture.apply(TREE);
+    let unit = |ldif: &str| {
+        let requests = records(ldif)
+            .into_iter()
+            .map(|record| {
+                let (operation, controls) = operation(record);
+                fixture.request(operation, &controls)
+            })
+            .collect();
+        let (sender, receiver) = mpsc::channel();
+        fixture.directory.submit_all(requests, Box::new(move |outcome| sender.send(outcome).unwrap()));
+        describe(&receiver.recv().unwrap())
+    };
+    let add = format!("dn: ou=New,{SUFFIX}\nchangetype: add\nobjectClass: organizationalUnit\nou: New\n\n");
+    let child = format!("dn: cn=c,ou=New,{SUFFIX}\nchangetype: add\nobjectClass: person\ncn: c\nsn: c\n\n");
+    let bad = format!("dn: cn=d,ou=None,{SUFFIX}\nchangetype: add\nobjectClass: person\ncn: d\nsn: d\n");
+    assert_eq!(unit(&format!("{add}{child}{bad}")), format!("32 <{SUFFIX}>"));
+    assert!(fixture.entry(&format!("ou=New,{SUFFIX}")).is_none());
+    assert_eq!(unit(&format!("{add}{child}")), "0");
+    assert!(fixture.entry(&format!("cn=c,ou=New,{SUFFIX}")).is_some());
+}
+
+#[test]
+fn the_log_says_what_was_done() {
+    let fixture = Fixture::new();
+    fixture.apply(TREE);
+    fixture.apply(&replace_sn("x"));
+    fixture.change(&replace_sn(""));
+    fixture.apply(&format!("dn: {BO}\nchangetype: modrdn\nnewrdn: cn=Bob\ndeleteoldrdn: 1\n"));
+    fixture.apply(&format!("dn: cn=Bob,ou=People,{SUFFIX}\nchangetype: delete\n"));
+    let snapshot = fixture.database().store().snapshot().unwrap();
+    let mut seen = Vec::new();
+    let mut last: Option<Csn> = None;
+    log::visit_after(&snapshot, LogKey { server_id: 1, sequence: 4 }, &mut |key, record| {
+        assert!(last.is_none_or(|last| last < record.csn));
+        last = Some(record.csn);
+        let kind = match record.change {
+            LoggedChange::Add(attributes) => format!("add {}", attributes.len()),
+            LoggedChange::Modify(modifications) => format!("modify {}", modifications.len()),
+            LoggedChange::Delete => "delete".to_owned(),
+            LoggedChange::ModifyDn { new_rdn, modifications, .. } => {
+                format!("rename {new_rdn} {}", modifications.len())
+            }
+        };
+        seen.push(format!("{} {} {kind}", key.sequence, record.dn));
+        true
+    })
+    .unwrap();
+    let expected = [
+        format!("5 {BO} add 10"),
+        format!("6 {BO} modify 4"),
+        format!("7 {BO} rename cn=Bob 5"),
+        format!("8 cn=Bob,ou=People,{SUFFIX} delete"),
+    ];
+    assert_eq!(seen, expected);
+    assert_eq!(log::context_csns(&snapshot).unwrap(), [last.unwrap()]);
+}
+
+#[test]
+fn numbers_go_on_after_a_restart() {
+    let store = Arc::new(memory());
+    let schema = schema("");
+    let first = {
+        let settings = settings(&schema);
+        let fixture = Fixture::of(Arc::clone(&schema), vec![(common::Shared(Arc::clone(&store)), settings)]);
+        fixture.apply(TREE);
+        fixture.value(BO, "entryCSN").unwrap()
+    };
+    let settings = settings(&schema);
+    let fixture = Fixture::of(schema, vec![(common::Shared(store), settings)]);
+    fixture.clock.set(common::START);
+    fixture.apply(&replace_sn("x"));
+    assert!(fixture.value(BO, "entryCSN").unwrap() > first);
+    let snapshot = fixture.database().store().snapshot().unwrap();
+    assert_eq!(log::last_sequence(&snapshot, 1).unwrap(), 6);
+}
+
+fn member(n: usize) -> String {
+    format!("cn=Member {n},ou=People,{SUFFIX}")
+}
+
+#[test]
+fn a_large_group_is_changed_without_being_read() {
+    let fixture = Fixture::new();
+    fixture.apply(TREE);
+    let dn = format!("cn=all,ou=Groups,{SUFFIX}");
+    let members: String = (0..5_000).map(|n| format!("member: {}\n", member(n))).collect();
+    fixture.apply(&format!("dn: {dn}\nobjectClass: groupOfNames\ncn: all\n{members}"));
+    let modify = |changes: &str| fixture.change(&format!("dn: {dn}\nchangetype: modify\n{changes}\n-\n"));
+    let has = |n: usize| {
+        let entry = fixture.entry(&dn).unwrap();
+        let attribute = fixture.schema.attribute_type("member").unwrap().id;
+        entry.values(attribute).iter().any(|value| *value == member(n).into_bytes())
+    };
+    let count = || {
+        let entry = fixture.entry(&dn).unwrap();
+        entry.values(fixture.schema.attribute_type("member").unwrap().id).len()
+    };
+    assert_eq!(modify(&format!("add: member\nmember: {}", member(5_000))), "0");
+    assert_eq!(
+        modify(&format!("add: member\nmember: {}", member(7).to_uppercase())),
+        "20 modify/add: member: value #0 already exists"
+    );
+    assert_eq!(modify(&format!("delete: member\nmember: {}", member(7))), "0");
+    assert_eq!(
+        modify(&format!("delete: member\nmember: {}", member(7))),
+        "16 modify/delete: member: no such value"
+    );
+    assert!(has(5_000) && !has(7));
+    assert_eq!(count(), 5_000);
+    // Away and back in one request, and the other way round.
+    let back = format!("delete: member\nmember: {0}\n-\nadd: member\nmember: {0}", member(8));
+    assert_eq!((modify(&back), has(8)), ("0".to_owned(), true));
+    let forth = format!("add: member\nmember: {0}\n-\ndelete: member\nmember: {0}", member(9_999));
+    assert_eq!((modify(&forth), has(9_999), count()), ("0".to_owned(), false, 5_000));
+    assert_eq!(modify("delete: member"), "65 object class 'groupOfNames' requires attribute 'member'");
+    assert_eq!(modify(&format!("replace: member\nmember: {}", member(1))), "0");
+    assert_eq!((count(), has(1)), (1, true));
+    let snapshot = fixture.database().store().snapshot().unwrap();
+    assert_eq!(rows(&snapshot, larix_engine::tables::VALUES), 0);
+}
+
+fn rows<S: Snapshot>(snapshot: &S, table: larix_store::TableId) -> usize {
+    snapshot.scan(table, larix_store::KeyRange::all(), larix_store::Direction::Forward).unwrap().count()
+}
+
+#[test]
+fn what_is_deleted_leaves_nothing_behind() {
+    let fixture = Fixture::new();
+    fixture.apply(TREE);
+    let tables = |snapshot: &_| {
+        use larix_engine::tables::{BLOBS, ENTRIES, TREE, VALUES};
+        [ENTRIES, TREE, VALUES, BLOBS].map(|table| rows(snapshot, table))
+    };
+    let before = tables(&fixture.database().store().snapshot().unwrap());
+    let members: String = (0..600).map(|n| format!("member: {}\n", member(n))).collect();
+    let long = "x".repeat(5_000);
+    let dn = format!("cn=all,ou=Groups,{SUFFIX}");
+    fixture.apply(&format!("dn: {dn}\nobjectClass: groupOfNames\ncn: all\ndescription: {long}\n{members}"));
+    fixture.apply(&format!("dn: {dn}\nchangetype: delete\n"));
+    assert_eq!(tables(&fixture.database().store().snapshot().unwrap()), before);
+}
