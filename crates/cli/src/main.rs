@@ -47,6 +47,7 @@ Called by one of slapd's names, or as `slapd -Tadd`, larix is that program.";
 #[derive(Debug, Subcommand)]
 enum LarixCommand {
     /// Run the server: from slapd.conf or slapd.d, or with --suffix and no file at all
+    #[command(disable_help_flag = true)]
     Serve(Box<serve::ServeArgs>),
     /// Generate directories and drive servers
     Load(load::LoadArgs),

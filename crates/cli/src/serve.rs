@@ -85,6 +85,9 @@ pub(crate) struct ServeArgs {
     background: bool,
     #[command(flatten)]
     quick: QuickStartArgs,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
 }
 
 /// `slapd`'s command line for clap: no `--help` flag takes `-h` away.
@@ -93,9 +96,6 @@ pub(crate) struct ServeArgs {
 struct Slapd {
     #[command(flatten)]
     serve: ServeArgs,
-    /// Print help
-    #[arg(long, action = clap::ArgAction::Help)]
-    help: Option<bool>,
 }
 
 /// Runs slapd with the arguments after its name.
