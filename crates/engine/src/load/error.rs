@@ -1,0 +1,135 @@
+//! Why a load failed.
+
+use std::fmt;
+use std::io;
+
+use larix_proto::LdapResult;
+use larix_proto::ldif::LdifError;
+use larix_schema::DnError;
+use larix_store::{CommitError, OpenError, ReadError};
+
+use crate::database::DatabaseOpenError;
+use crate::fault::Fault;
+
+/// Why a load failed.
+#[derive(Debug)]
+pub enum LoadError {
+    /// A record that cannot be stored.
+    Record(RecordError),
+    /// The store could not be opened, or another process has it.
+    Open(OpenError),
+    Database(DatabaseOpenError),
+    Commit(CommitError),
+    /// The database could not be read.
+    Fault(Fault),
+    /// A temporary file, or putting the new files in place.
+    Io(io::Error),
+    /// The schema lacks what no directory can do without.
+    Schema(&'static str),
+}
+
+/// A record of the LDIF that cannot be stored.
+#[derive(Debug)]
+pub struct RecordError {
+    /// The line that the record begins on.
+    pub line: u64,
+    /// As it stands in the LDIF; empty if there is none.
+    pub dn: String,
+    pub fault: RecordFault,
+}
+
+/// What is wrong with a record.
+#[derive(Debug)]
+pub enum RecordFault {
+    /// Not LDIF.
+    Ldif(LdifError),
+    /// A change, where entries are wanted.
+    NotAnEntry,
+    Dn(DnError),
+    /// No database suffix is at or above the entry.
+    OutsideSuffixes,
+    /// The superior is neither in the database nor before this record.
+    NoSuperior,
+    /// An entry of this name is in the database, or was before this record.
+    Exists,
+    /// Its syntax, its schema, or its attributes: what an add would be answered.
+    Refused(LdapResult),
+}
+
+impl fmt::Display for RecordError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let RecordFault::Ldif(error) = &self.fault {
+            return error.fmt(f);
+        }
+        write!(f, "line {}: \"{}\": ", self.line, self.dn)?;
+        match &self.fault {
+            RecordFault::Ldif(error) => error.fmt(f),
+            RecordFault::NotAnEntry => f.write_str("a change record, where entries are loaded"),
+            RecordFault::Dn(error) => error.fmt(f),
+            RecordFault::OutsideSuffixes => f.write_str("not below any suffix of the database"),
+            RecordFault::NoSuperior => f.write_str("the superior entry does not exist; superiors come first"),
+            RecordFault::Exists => f.write_str("the entry exists already"),
+            RecordFault::Refused(result) if result.diagnostic.is_empty() => write!(f, "{}", result.code),
+            RecordFault::Refused(result) => write!(f, "{}: {}", result.code, result.diagnostic),
+        }
+    }
+}
+
+impl fmt::Display for LoadError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Record(error) => error.fmt(f),
+            Self::Open(error) => error.fmt(f),
+            Self::Database(error) => error.fmt(f),
+            Self::Commit(error) => error.fmt(f),
+            Self::Fault(error) => error.fmt(f),
+            Self::Io(error) => error.fmt(f),
+            Self::Schema(element) => write!(f, "the schema does not define {element}"),
+        }
+    }
+}
+
+impl std::error::Error for LoadError {}
+impl std::error::Error for RecordError {}
+
+impl From<RecordError> for LoadError {
+    fn from(error: RecordError) -> Self {
+        Self::Record(error)
+    }
+}
+
+impl From<OpenError> for LoadError {
+    fn from(error: OpenError) -> Self {
+        Self::Open(error)
+    }
+}
+
+impl From<DatabaseOpenError> for LoadError {
+    fn from(error: DatabaseOpenError) -> Self {
+        Self::Database(error)
+    }
+}
+
+impl From<CommitError> for LoadError {
+    fn from(error: CommitError) -> Self {
+        Self::Commit(error)
+    }
+}
+
+impl From<ReadError> for LoadError {
+    fn from(error: ReadError) -> Self {
+        Self::Fault(error.into())
+    }
+}
+
+impl From<Fault> for LoadError {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<io::Error> for LoadError {
+    fn from(error: io::Error) -> Self {
+        Self::Io(error)
+    }
+}

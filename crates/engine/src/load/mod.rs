@@ -1,0 +1,158 @@
+//! Bulk load: an LDIF of whole entries becomes a database.
+//!
+//! Into an empty database it is a sort: records are parsed, checked and encoded by several threads, entries are
+//! appended as they come (their ids ascend), the tree and the postings are gathered, sorted in bounded memory and
+//! appended at the end, and the new files take their place in one rename. A database that holds entries is extended
+//! by ordinary changes. Either way the entries go through the checks of an add, by the same code.
+//!
+//! Entries come superiors first, as `slapcat` writes them.
+
+mod bulk;
+mod directory;
+mod error;
+mod merge;
+mod prepare;
+mod sort;
+#[cfg(test)]
+mod tests;
+
+use std::io::BufRead;
+use std::sync::Arc;
+
+use larix_schema::Schema;
+use larix_store::Store;
+
+use crate::database::{Database, DatabaseSettings};
+use crate::time::{Clock, RandomSource};
+
+pub use directory::load_directory;
+pub use error::{LoadError, RecordError, RecordFault};
+
+/// How to load, in the words of `slapadd`.
+#[derive(Clone, Debug)]
+pub struct LoadOptions {
+    /// Entries obey the schema (`-o schema-check`).
+    pub schema_check: bool,
+    /// Values obey their syntaxes and are stored in their preferred form (`-o value-check`). A dump needs it not.
+    pub value_check: bool,
+    /// A record that fails is reported and passed over (`-c`).
+    pub continue_on_error: bool,
+    /// Records that begin before this line, counted from 1, are passed over (`-j`).
+    pub start_line: u64,
+    /// Everything is checked, nothing is stored (`-u`).
+    pub dry_run: bool,
+    /// contextCSN becomes the highest entryCSN of each server (`-w`).
+    pub write_context_csn: bool,
+    /// The server id of CSNs that are made here (`-S`).
+    pub server_id: u16,
+    /// Threads that parse and check beside the one that writes.
+    pub threads: usize,
+    /// Memory for gathering postings, in bytes. More of them are sorted in temporary files.
+    pub memory_bytes: usize,
+}
+
+impl Default for LoadOptions {
+    fn default() -> Self {
+        Self {
+            schema_check: true,
+            value_check: false,
+            continue_on_error: false,
+            start_line: 1,
+            dry_run: false,
+            write_context_csn: false,
+            server_id: 0,
+            threads: 2,
+            memory_bytes: MEMORY_BYTES_DEFAULT,
+        }
+    }
+}
+
+/// Memory for gathering postings unless told otherwise.
+pub const MEMORY_BYTES_DEFAULT: usize = 256 << 20;
+
+/// What the load takes from its surroundings.
+#[derive(Clone, Copy, Debug)]
+pub struct LoadContext<'a> {
+    pub schema: &'a Arc<Schema>,
+    pub settings: &'a DatabaseSettings,
+    pub clock: &'a dyn Clock,
+    pub random: &'a dyn RandomSource,
+}
+
+/// How far a load is.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Progress {
+    /// Entries stored.
+    pub entries: u64,
+    /// Records that failed and were passed over.
+    pub failed: u64,
+    /// Bytes of LDIF read.
+    pub bytes: u64,
+    pub phase: Phase,
+}
+
+/// What is being done.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Phase {
+    #[default]
+    Reading,
+    /// The postings are merged and appended.
+    Indexing,
+    Syncing,
+}
+
+/// Who watches a load.
+pub trait LoadObserver {
+    /// Called every few thousand entries and when the phase changes.
+    fn progress(&mut self, progress: &Progress) {
+        let _ = progress;
+    }
+
+    /// A record was passed over ([`LoadOptions::continue_on_error`]).
+    fn record_failed(&mut self, error: &RecordError) {
+        let _ = error;
+    }
+}
+
+/// Nobody watches.
+#[derive(Clone, Copy, Debug)]
+pub struct Unobserved;
+
+impl LoadObserver for Unobserved {}
+
+/// What a load did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LoadReport {
+    /// Entries stored; with [`LoadOptions::dry_run`], those that would have been.
+    pub entries: u64,
+    /// Records that failed and were passed over.
+    pub failed: u64,
+    /// Bytes of LDIF read.
+    pub bytes: u64,
+}
+
+/// Loads into a store without entries, through its [`larix_store::Loader`]. `scratch` is where temporary files go.
+///
+/// After an error the content of the store is not defined: [`load_directory`] is what an administrator wants.
+pub fn load_empty<S: Store>(
+    store: &S,
+    scratch: &std::path::Path,
+    input: impl BufRead + Send,
+    context: LoadContext<'_>,
+    options: &LoadOptions,
+    observer: &mut dyn LoadObserver,
+) -> Result<LoadReport, LoadError> {
+    bulk::load(store, scratch, input, context, options, observer)
+}
+
+/// Adds to a database that may hold entries. Up to [`merge::ATOMIC_BYTES`] of changes are committed at once, so that an error leaves
+/// the database as it was; beyond that there are several commits, and what is committed before an error stays.
+pub fn load_into<S: Store>(
+    database: &Database<S>,
+    input: impl BufRead + Send,
+    context: LoadContext<'_>,
+    options: &LoadOptions,
+    observer: &mut dyn LoadObserver,
+) -> Result<LoadReport, LoadError> {
+    merge::load(database, input, context, options, observer)
+}
