@@ -11,6 +11,7 @@ pub mod directory;
 pub mod entry;
 pub mod fault;
 pub mod index;
+pub mod load;
 pub mod log;
 pub mod order;
 pub mod password;

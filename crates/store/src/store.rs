@@ -177,6 +177,19 @@ pub trait Loader {
     /// equal to the one before is ignored.
     fn append_posting(&mut self, table: TableId, key: &[u8], id: u64) -> Result<(), CommitError>;
 
+    /// Appends the ids of `key`, which ascend.
+    fn append_postings(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        ids: &mut dyn Iterator<Item = u64>,
+    ) -> Result<(), CommitError> {
+        for id in ids {
+            self.append_posting(table, key, id)?;
+        }
+        Ok(())
+    }
+
     /// Ends the load and syncs.
     fn finish(self) -> Result<CommitId, CommitError>
     where

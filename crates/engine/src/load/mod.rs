@@ -27,6 +27,7 @@ use crate::time::{Clock, RandomSource};
 
 pub use directory::load_directory;
 pub use error::{LoadError, RecordError, RecordFault};
+pub use merge::ATOMIC_BYTES;
 
 /// How to load, in the words of `slapadd`.
 #[derive(Clone, Debug)]
@@ -145,7 +146,7 @@ pub fn load_empty<S: Store>(
     bulk::load(store, scratch, input, context, options, observer)
 }
 
-/// Adds to a database that may hold entries. Up to [`merge::ATOMIC_BYTES`] of changes are committed at once, so that an error leaves
+/// Adds to a database that may hold entries. Up to [`ATOMIC_BYTES`] of changes are committed at once, so that an error leaves
 /// the database as it was; beyond that there are several commits, and what is committed before an error stays.
 pub fn load_into<S: Store>(
     database: &Database<S>,

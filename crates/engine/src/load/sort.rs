@@ -69,7 +69,14 @@ impl Gathered {
         table.insert_unique(hash, at, |at| hasher.hash_one(key_of(keys, arena, *at)));
         let start = arena.len() as u32;
         arena.extend_from_slice(key);
-        keys.push(Gathering { start, length: key.len() as u32, first: id, last: id, count: 1, rest: Vec::new() });
+        keys.push(Gathering {
+            start,
+            length: key.len() as u32,
+            first: id,
+            last: id,
+            count: 1,
+            rest: Vec::new(),
+        });
         *bytes += key.len() + KEY_OVERHEAD_BYTES;
     }
 

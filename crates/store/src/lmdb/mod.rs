@@ -27,7 +27,7 @@ use crate::table::{Catalog, Direction, KeyRange, TableId, TableKind, TableSpec};
 use crate::write_set::WriteSet;
 
 pub use load::LmdbLoader;
-pub use open::{FORMAT, LmdbOptions, MAP_BYTES_DEFAULT, MAX_READERS_DEFAULT};
+pub use open::{DirectoryLock, FORMAT, LmdbOptions, MAP_BYTES_DEFAULT, MAX_READERS_DEFAULT};
 pub use scan::LmdbRecords;
 
 type Records = Database<'static, Bytes, Bytes>;
@@ -46,7 +46,7 @@ pub struct LmdbStore {
     /// Held by the one open transaction or loader of this process, and with it the right to set flags.
     writer: Mutex<()>,
     /// Locked while the store is open for writing. Last, so that it is released after the environment is closed.
-    _lock: Option<File>,
+    _lock: Option<DirectoryLock>,
 }
 
 impl fmt::Debug for LmdbStore {

@@ -137,7 +137,21 @@ fn network_file_system(magic: u64) -> Option<&'static str> {
     NETWORK.iter().find(|(number, _)| *number == magic).map(|(_, name)| *name)
 }
 
-pub(super) fn lock_directory(path: &Path, options: &LmdbOptions) -> Result<File, OpenError> {
+/// The right to write a store's directory; given back when it is dropped. [`LmdbStore::open`] takes it for itself.
+#[derive(Debug)]
+pub struct DirectoryLock {
+    _file: File,
+}
+
+impl DirectoryLock {
+    /// Locks the directory, as opening its store for writing does.
+    pub fn acquire(path: &Path, options: &LmdbOptions) -> Result<Self, OpenError> {
+        check_directory(path)?;
+        lock_directory(path, options)
+    }
+}
+
+fn lock_directory(path: &Path, options: &LmdbOptions) -> Result<DirectoryLock, OpenError> {
     let lock_path = path.join(LOCK_FILE);
     let mut file = OpenOptions::new()
         .read(true)
@@ -165,7 +179,7 @@ pub(super) fn lock_directory(path: &Path, options: &LmdbOptions) -> Result<File,
         .and_then(|()| file.rewind())
         .and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes()));
     written.map_err(|error| os_error(&lock_path, error))?;
-    Ok(file)
+    Ok(DirectoryLock { _file: file })
 }
 
 fn open_environment(path: &Path, options: &LmdbOptions) -> Result<Env<WithTls>, OpenError> {

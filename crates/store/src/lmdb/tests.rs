@@ -70,7 +70,7 @@ fn one_writer_a_directory() {
     let root = directory();
     let store = open(root.path()).expect("open");
     // Another open file description conflicts as another process would.
-    let error = super::open::lock_directory(root.path(), &LmdbOptions::default()).expect_err("locked");
+    let error = super::DirectoryLock::acquire(root.path(), &LmdbOptions::default()).expect_err("locked");
     assert!(
         matches!(error, OpenError::InUse { holder: Some(pid), .. } if pid == std::process::id()),
         "{error:?}"

@@ -1,0 +1,534 @@
+//! Into an empty store: one thread reads records, several check and encode them, the calling one puts them in order
+//! and appends.
+
+use std::collections::BTreeMap;
+use std::io::{self, BufRead, Read};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+
+use foldhash::HashMap;
+use larix_proto::ldif::{LdifError, LocalFiles, Reader, Record};
+use larix_store::memory::{MemorySnapshot, MemoryStore};
+use larix_store::{CommitError, Durability, Loader, Store, Transaction, WriteSet};
+
+use super::error::{LoadError, RecordError, RecordFault};
+use super::prepare::{Checker, Local};
+use super::sort::{FileRun, Gathered, Merge};
+use super::{LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress};
+use crate::catalog::CatalogEdit;
+use crate::csn::Csn;
+use crate::database::Database;
+use crate::entry::EntryId;
+use crate::entry::encode::{self, Placement};
+use crate::entry::record::digest;
+use crate::index::{key, keys};
+use crate::log;
+use crate::tables::{BLOBS, ENTRIES, INDEX, META, TABLES, TREE, VALUES, meta};
+use crate::tree;
+
+/// Records handed from thread to thread at once.
+const BATCH_RECORDS: usize = 64;
+/// Batches that wait for a thread.
+const BATCHES_WAITING: usize = 8;
+/// Batches between the reader and the last one in order: what waits for a slow one stays bounded.
+const BATCHES_UNDERWAY: usize = 64;
+/// Entries between two reports of progress.
+const PROGRESS_ENTRIES: u64 = 4096;
+/// Where the id of the superior stands in a record: behind codec and flags.
+const PARENT_IN_RECORD: std::ops::Range<usize> = 2..10;
+/// The tree's rows gathered in memory at once, as a share of the memory for postings.
+const TREE_SHARE: usize = 8;
+
+pub(super) fn load<S: Store>(
+    store: &S,
+    scratch: &Path,
+    input: impl BufRead + Send,
+    context: LoadContext<'_>,
+    options: &LoadOptions,
+    observer: &mut dyn LoadObserver,
+) -> Result<LoadReport, LoadError> {
+    let catalog =
+        crate::catalog::Catalog::load(&store.snapshot()?, context.schema, context.settings.index.clone())
+            .map_err(|error| LoadError::Fault(error.into()))?;
+    let checker = Checker::new(context, options, CatalogEdit::new(Arc::new(catalog)))?;
+    let empty = MemoryStore::new(&TABLES)?;
+    let bytes = AtomicU64::new(0);
+    let threads = options.threads.max(1);
+    let (to_workers, batches) = sync_channel::<Batch>(BATCHES_WAITING);
+    let (to_writer, results) = sync_channel::<Encoded>(BATCHES_WAITING);
+    let (begun, underway) = sync_channel::<()>(BATCHES_UNDERWAY);
+    // Owned by the workers alone: when they have ended, so does the reader.
+    let batches = Arc::new(Mutex::new(batches));
+    let loader = if options.dry_run { None } else { Some(store.loader()?) };
+    let mut writer = InOrder::new(loader, &checker, scratch, observer, &bytes);
+    let gathered = thread::scope(|scope| {
+        let reader = Reader::new(Counted { input, bytes: &bytes }).with_files(LocalFiles);
+        scope.spawn(move || read(reader, options, Batches { begun, out: to_workers }));
+        let workers: Vec<_> = (0..threads)
+            .map(|_| {
+                let (checker, empty) = (&checker, &empty);
+                let (batches, to_writer) = (Arc::clone(&batches), to_writer.clone());
+                scope.spawn(move || Worker::new(checker, empty, scratch)?.run(&batches, &to_writer))
+            })
+            .collect();
+        drop((batches, to_writer));
+        let written = writer.run(&results, &underway);
+        // Threads that still send find nobody there and end.
+        drop((results, underway));
+        let gathered: Vec<_> = workers.into_iter().map(joined).collect();
+        written.map(|()| gathered)
+    })?;
+    let report = writer.finish(gathered.into_iter().collect::<Result<_, _>>()?)?;
+    drop(empty);
+    if !options.dry_run {
+        write_meta(store, checker, &report)?;
+    }
+    Ok(report.load)
+}
+
+/// A thread that panicked takes the load with it.
+fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+}
+
+/// Facts about the database, last: a store without them is no database.
+fn write_meta<S: Store>(store: &S, checker: Checker<'_>, report: &Loaded) -> Result<(), LoadError> {
+    let mut set = WriteSet::new();
+    set.put(META, meta::LAST_ENTRY_ID, report.last_id.to_be_bytes());
+    report.csns.values().for_each(|csn| log::put_context_csn(&mut set, csn));
+    checker.into_catalog().write_new(&mut set);
+    store.transaction()?.commit(&set, Durability::Sync)?;
+    Ok(())
+}
+
+/// An input that counts what is read.
+struct Counted<'a, R> {
+    input: R,
+    bytes: &'a AtomicU64,
+}
+
+impl<R: BufRead> Read for Counted<'_, R> {
+    fn read(&mut self, out: &mut [u8]) -> io::Result<usize> {
+        let read = self.input.read(out)?;
+        self.bytes.fetch_add(read as u64, Ordering::Relaxed);
+        Ok(read)
+    }
+}
+
+impl<R: BufRead> BufRead for Counted<'_, R> {
+    fn fill_buf(&mut self) -> io::Result<&[u8]> {
+        self.input.fill_buf()
+    }
+
+    fn consume(&mut self, amount: usize) {
+        self.bytes.fetch_add(amount as u64, Ordering::Relaxed);
+        self.input.consume(amount);
+    }
+}
+
+/// Records in the order of the file.
+struct Batch {
+    number: u64,
+    records: Vec<(EntryId, Result<Record, LdifError>)>,
+}
+
+/// The reader's way out.
+struct Batches {
+    begun: SyncSender<()>,
+    out: SyncSender<Batch>,
+}
+
+impl Batches {
+    /// False when nobody wants more.
+    fn send(&self, batch: Batch) -> bool {
+        self.begun.send(()).is_ok() && self.out.send(batch).is_ok()
+    }
+}
+
+fn read<R: BufRead>(mut reader: Reader<R>, options: &LoadOptions, out: Batches) {
+    let mut id = EntryId::ROOT;
+    let mut batch = Batch { number: 0, records: Vec::with_capacity(BATCH_RECORDS) };
+    let mut more = true;
+    while more {
+        let record = match reader.read_record() {
+            Ok(Some(record)) if record.line < options.start_line => continue,
+            Ok(Some(record)) => Ok(record),
+            Ok(None) => break,
+            Err(error) if error.line < options.start_line && error.is_recoverable() => continue,
+            Err(error) => {
+                more = options.continue_on_error && error.is_recoverable();
+                Err(error)
+            }
+        };
+        id.0 += 1;
+        batch.records.push((id, record));
+        if batch.records.len() == BATCH_RECORDS {
+            let number = batch.number + 1;
+            let full =
+                std::mem::replace(&mut batch, Batch { number, records: Vec::with_capacity(BATCH_RECORDS) });
+            if !out.send(full) {
+                return;
+            }
+        }
+    }
+    if !batch.records.is_empty() {
+        out.send(batch);
+    }
+}
+
+/// Entries of a batch, ready but for the id of their superior.
+struct Encoded {
+    number: u64,
+    /// An error that ends the load, or what became of each record.
+    entries: Result<Vec<Result<EncodedEntry, RecordError>>, LoadError>,
+}
+
+struct EncodedEntry {
+    id: EntryId,
+    line: u64,
+    given_dn: String,
+    name: Fingerprint,
+    /// None for a suffix.
+    superior: Option<Fingerprint>,
+    normal_rdn: Vec<u8>,
+    record: Vec<u8>,
+    /// Rows of the tables `blobs` and `values`, which begin with the entry's id, in order.
+    blobs: Vec<(Vec<u8>, Vec<u8>)>,
+    values: Vec<(Vec<u8>, Vec<u8>)>,
+    csns: Vec<Csn>,
+}
+
+/// Stands for a normalized DN.
+type Fingerprint = u128;
+
+fn fingerprint(normal_dn: &str) -> Fingerprint {
+    u128::from_be_bytes(digest(normal_dn.as_bytes()))
+}
+
+/// What a worker gathered: runs in files, and the last one in memory.
+type Postings = (Vec<FileRun>, Gathered);
+
+/// Checks and encodes entries and gathers their postings.
+struct Worker<'a, 'c> {
+    checker: &'a Checker<'c>,
+    local: Local,
+    /// The store as an add would see it, were there anything of the entry.
+    empty: MemorySnapshot<'a>,
+    scratch: &'a Path,
+    gathered: Gathered,
+    spilled: Vec<FileRun>,
+    limit: usize,
+    key: Vec<u8>,
+}
+
+impl<'a, 'c> Worker<'a, 'c> {
+    fn new(checker: &'a Checker<'c>, empty: &'a MemoryStore, scratch: &'a Path) -> Result<Self, LoadError> {
+        Ok(Self {
+            checker,
+            local: checker.local(),
+            empty: empty.snapshot()?,
+            scratch,
+            gathered: Gathered::new(),
+            spilled: Vec::new(),
+            limit: checker.options.memory_bytes / checker.options.threads.max(1),
+            key: Vec::new(),
+        })
+    }
+
+    fn run(
+        mut self,
+        batches: &Mutex<Receiver<Batch>>,
+        out: &SyncSender<Encoded>,
+    ) -> Result<Postings, LoadError> {
+        loop {
+            let batch = batches.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(Batch { number, records }) = batch else { break };
+            let entries = self.batch(records);
+            let failed = entries.is_err();
+            if out.send(Encoded { number, entries }).is_err() || failed {
+                break;
+            }
+        }
+        Ok((self.spilled, self.gathered))
+    }
+
+    fn batch(
+        &mut self,
+        records: Vec<(EntryId, Result<Record, LdifError>)>,
+    ) -> Result<Vec<Result<EncodedEntry, RecordError>>, LoadError> {
+        let mut entries = Vec::with_capacity(records.len());
+        for (id, record) in records {
+            entries.push(match record {
+                Ok(record) => self.entry(id, record)?,
+                Err(error) => {
+                    let line = error.line;
+                    Err(RecordError { line, dn: String::new(), fault: RecordFault::Ldif(error) })
+                }
+            });
+        }
+        if self.gathered.bytes() > self.limit || self.gathered.is_full() {
+            self.spilled.push(self.gathered.spill(self.scratch)?);
+        }
+        Ok(entries)
+    }
+
+    fn entry(&mut self, id: EntryId, record: Record) -> Result<Result<EncodedEntry, RecordError>, LoadError> {
+        let checker = self.checker;
+        let checked = match checker.check(&mut self.local, record) {
+            Ok(checked) => checked,
+            Err(error) => return Ok(Err(error)),
+        };
+        checker.number(&mut self.local, &checked.entry);
+        let (rdn, normal_rdn) = checked.rdn();
+        // The superior's id is filled in where entries are in order.
+        let place = Placement { id, parent: EntryId::ROOT, rdn, normal_rdn: &normal_rdn };
+        let mut set = WriteSet::new();
+        let schema = checker.schema();
+        encode::store(&mut set, &self.empty, schema, &mut self.local.catalog, place, None, &checked.entry)?;
+        let normal_rdn = normal_rdn.into_owned();
+        let rows = |table| -> Vec<(Vec<u8>, Vec<u8>)> {
+            set.records(table).filter_map(|(key, value)| Some((key.to_vec(), value?.to_vec()))).collect()
+        };
+        let record = set.get(ENTRIES, &id.to_bytes()).flatten().unwrap_or_default().to_vec();
+        let (blobs, values) = (rows(BLOBS), rows(VALUES));
+        let superior = match checked.is_suffix {
+            true => None,
+            false => checked.dn.parent().map(|parent| fingerprint(parent.as_str())),
+        };
+        self.gather(id, &checked.entry);
+        Ok(Ok(EncodedEntry {
+            id,
+            line: checked.line,
+            name: fingerprint(checked.dn.as_str()),
+            superior,
+            normal_rdn,
+            record,
+            blobs,
+            values,
+            csns: checked.csns,
+            given_dn: checked.given_dn,
+        }))
+    }
+
+    fn gather(&mut self, id: EntryId, entry: &crate::entry::Entry) {
+        let Self { local, gathered, key, checker, .. } = self;
+        let catalog = local.catalog.catalog();
+        for attribute in &entry.attributes {
+            let row = catalog.number(&attribute.description).and_then(|number| catalog.row(number));
+            let Some(row) = row.filter(|row| !row.wanted.is_empty()) else { continue };
+            keys::visit_attribute_keys(checker.schema(), row, attribute, &mut |kind, value| {
+                key.clear();
+                key::put(key, row.number, kind, value);
+                gathered.add(key, id.0);
+            });
+        }
+    }
+}
+
+/// What was loaded, for the last commit.
+struct Loaded {
+    load: LoadReport,
+    last_id: u64,
+    /// The highest CSN of each server.
+    csns: BTreeMap<u16, Csn>,
+}
+
+/// Puts entries in order, finds their superiors, and appends them.
+struct InOrder<'a, L> {
+    loader: Option<L>,
+    options: &'a LoadOptions,
+    scratch: &'a Path,
+    observer: &'a mut dyn LoadObserver,
+    bytes: &'a AtomicU64,
+    /// Ids by name: of all entries, since any may have subordinates and none may come twice. 48 bytes an entry.
+    ids: HashMap<Fingerprint, EntryId>,
+    tree: Gathered,
+    tree_runs: Vec<FileRun>,
+    /// Ids whose postings were gathered though the entry failed later.
+    failed_ids: roaring::RoaringTreemap,
+    progress: Progress,
+    report: Loaded,
+}
+
+impl<'a, L: Loader> InOrder<'a, L> {
+    fn new(
+        loader: Option<L>,
+        checker: &'a Checker<'_>,
+        scratch: &'a Path,
+        observer: &'a mut dyn LoadObserver,
+        bytes: &'a AtomicU64,
+    ) -> Self {
+        Self {
+            loader,
+            options: checker.options,
+            scratch,
+            observer,
+            bytes,
+            ids: HashMap::default(),
+            tree: Gathered::new(),
+            tree_runs: Vec::new(),
+            failed_ids: roaring::RoaringTreemap::new(),
+            progress: Progress::default(),
+            report: Loaded { load: LoadReport::default(), last_id: 0, csns: BTreeMap::new() },
+        }
+    }
+
+    fn run(&mut self, results: &Receiver<Encoded>, underway: &Receiver<()>) -> Result<(), LoadError> {
+        // Batches that came before an earlier one.
+        let mut early = BTreeMap::new();
+        let mut next = 0;
+        for encoded in results {
+            early.insert(encoded.number, encoded.entries?);
+            while let Some(entries) = early.remove(&next) {
+                next += 1;
+                // Each batch was announced before it was sent.
+                let _ = underway.recv();
+                for entry in entries {
+                    self.take(entry)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn take(&mut self, entry: Result<EncodedEntry, RecordError>) -> Result<(), LoadError> {
+        let stored = match entry {
+            Ok(entry) => self.store(entry)?,
+            Err(error) => Err(error),
+        };
+        match stored {
+            Ok(()) => self.progress.entries += 1,
+            Err(error) if self.options.continue_on_error => {
+                self.progress.failed += 1;
+                self.observer.record_failed(&error);
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if (self.progress.entries + self.progress.failed).is_multiple_of(PROGRESS_ENTRIES) {
+            self.tell(Phase::Reading);
+        }
+        Ok(())
+    }
+
+    fn tell(&mut self, phase: Phase) {
+        self.progress.bytes = self.bytes.load(Ordering::Relaxed);
+        self.progress.phase = phase;
+        self.observer.progress(&self.progress);
+    }
+
+    fn store(&mut self, entry: EncodedEntry) -> Result<Result<(), RecordError>, LoadError> {
+        let EncodedEntry { id, line, given_dn, name, superior, normal_rdn, mut record, blobs, values, csns } =
+            entry;
+        let fails = |this: &mut Self, fault| {
+            this.failed_ids.insert(id.0);
+            Ok(Err(RecordError { line, dn: given_dn, fault }))
+        };
+        let parent = match superior {
+            None => EntryId::ROOT,
+            Some(superior) => match self.ids.get(&superior) {
+                Some(parent) => *parent,
+                None => return fails(self, RecordFault::NoSuperior),
+            },
+        };
+        match self.ids.entry(name) {
+            std::collections::hash_map::Entry::Occupied(_) => return fails(self, RecordFault::Exists),
+            std::collections::hash_map::Entry::Vacant(free) => free.insert(id),
+        };
+        self.report.last_id = id.0;
+        for csn in csns {
+            let highest = self.report.csns.entry(csn.server_id).or_insert(csn);
+            *highest = csn.max(*highest);
+        }
+        let Some(loader) = &mut self.loader else { return Ok(Ok(())) };
+        if let Some(bytes) = record.get_mut(PARENT_IN_RECORD) {
+            bytes.copy_from_slice(&parent.to_bytes());
+        }
+        loader.append(ENTRIES, &id.to_bytes(), &record)?;
+        for (table, rows) in [(BLOBS, blobs), (VALUES, values)] {
+            for (key, value) in rows {
+                loader.append(table, &key, &value)?;
+            }
+        }
+        self.tree.add(&tree::key(parent, &normal_rdn), id.0);
+        if self.tree.bytes() > self.options.memory_bytes / TREE_SHARE || self.tree.is_full() {
+            self.tree_runs.push(self.tree.spill(self.scratch)?);
+        }
+        Ok(Ok(()))
+    }
+
+    fn finish(mut self, gathered: Vec<Postings>) -> Result<Loaded, LoadError> {
+        self.tell(Phase::Indexing);
+        self.ids = HashMap::default();
+        if let Some(mut loader) = self.loader.take() {
+            append_tree(
+                &mut loader,
+                self.tree_runs.drain(..),
+                std::mem::replace(&mut self.tree, Gathered::new()),
+            )?;
+            append_postings(&mut loader, gathered, &self.failed_ids)?;
+            self.tell(Phase::Syncing);
+            loader.finish()?;
+        }
+        self.report.load = LoadReport {
+            entries: self.progress.entries,
+            failed: self.progress.failed,
+            bytes: self.bytes.load(Ordering::Relaxed),
+        };
+        Ok(self.report)
+    }
+}
+
+fn append_tree(
+    loader: &mut impl Loader,
+    runs: impl Iterator<Item = FileRun>,
+    rest: Gathered,
+) -> Result<(), LoadError> {
+    let mut merge = Merge::default();
+    for run in runs {
+        merge.add_file(run)?;
+    }
+    merge.add_memory(rest)?;
+    merge.for_each(|key, ids| {
+        for id in ids {
+            loader.append(TREE, key, &id.to_be_bytes())?;
+        }
+        Ok(())
+    })
+}
+
+fn append_postings(
+    loader: &mut impl Loader,
+    gathered: Vec<Postings>,
+    failed: &roaring::RoaringTreemap,
+) -> Result<(), LoadError> {
+    let mut merge = Merge::default();
+    for (runs, rest) in gathered {
+        for run in runs {
+            merge.add_file(run)?;
+        }
+        merge.add_memory(rest)?;
+    }
+    merge.for_each(|key, ids| -> Result<(), LoadError> {
+        let appended: Result<(), CommitError> = if failed.is_empty() {
+            loader.append_postings(INDEX, key, ids)
+        } else {
+            loader.append_postings(INDEX, key, &mut ids.filter(|id| !failed.contains(*id)))
+        };
+        Ok(appended?)
+    })
+}
+
+/// Whether no entry was ever stored.
+pub(super) fn is_empty<S: Store>(database: &Database<S>) -> Result<bool, LoadError> {
+    let snapshot = database.store().snapshot()?;
+    let mut entries = larix_store::Snapshot::scan(
+        &snapshot,
+        ENTRIES,
+        larix_store::KeyRange::all(),
+        larix_store::Direction::Forward,
+    )?;
+    Ok(entries.next().transpose()?.is_none())
+}

@@ -1,0 +1,153 @@
+//! Into a database that may hold entries: ordinary changes, many in a commit.
+
+use std::io::BufRead;
+
+use larix_proto::ldif::{LocalFiles, Reader};
+use larix_store::{Durability, Overlay, Snapshot, Store, Transaction, WriteSet};
+
+use super::error::{LoadError, RecordError, RecordFault};
+use super::prepare::{Checked, Checker, Local};
+use super::{LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress};
+use crate::catalog::CatalogEdit;
+use crate::csn::Csn;
+use crate::database::Database;
+use crate::entry::EntryId;
+use crate::entry::encode::{self, Placement};
+use crate::fault::Fault;
+use crate::index::keys;
+use crate::log;
+use crate::tables::{META, meta};
+use crate::tree;
+
+/// Changes that are committed together, in bytes. An LDIF that makes no more is stored as a whole or not at all.
+pub const ATOMIC_BYTES: usize = 512 << 20;
+const PROGRESS_ENTRIES: u64 = 1024;
+
+pub(super) fn load<S: Store>(
+    database: &Database<S>,
+    input: impl BufRead,
+    context: LoadContext<'_>,
+    options: &LoadOptions,
+    observer: &mut dyn LoadObserver,
+) -> Result<LoadReport, LoadError> {
+    let checker = Checker::new(context, options, CatalogEdit::new(database.catalog()))?;
+    let mut reader = Reader::new(input).with_files(LocalFiles);
+    let mut local = checker.local();
+    let mut progress = Progress::default();
+    let mut ended = false;
+    while !ended {
+        let mut transaction = database.store().transaction()?;
+        let mut group = Group::new(&transaction)?;
+        while !ended && group.set.byte_len() < ATOMIC_BYTES {
+            let record = match reader.read_record() {
+                Ok(Some(record)) if record.line < options.start_line => continue,
+                Ok(Some(record)) => checker.check(&mut local, record),
+                Ok(None) => {
+                    ended = true;
+                    continue;
+                }
+                Err(error) if error.line < options.start_line && error.is_recoverable() => continue,
+                Err(error) => {
+                    ended = !error.is_recoverable();
+                    Err(RecordError { line: error.line, dn: String::new(), fault: RecordFault::Ldif(error) })
+                }
+            };
+            let stored = match record {
+                Ok(checked) => group.store(&mut transaction, &checker, &mut local, &checked)?,
+                Err(error) => Err(error),
+            };
+            match stored {
+                Ok(()) => progress.entries += 1,
+                Err(error) if options.continue_on_error => {
+                    progress.failed += 1;
+                    observer.record_failed(&error);
+                }
+                Err(error) => return Err(error.into()),
+            }
+            if (progress.entries + progress.failed).is_multiple_of(PROGRESS_ENTRIES) {
+                observer.progress(&progress);
+            }
+        }
+        if !options.dry_run {
+            observer.progress(&Progress { phase: Phase::Syncing, ..progress });
+            group.commit(transaction, database, &local)?;
+        }
+    }
+    Ok(LoadReport { entries: progress.entries, failed: progress.failed, bytes: progress.bytes })
+}
+
+/// What is committed at once.
+struct Group {
+    set: WriteSet,
+    last_id: u64,
+    csns: Vec<Csn>,
+}
+
+impl Group {
+    fn new<T: Snapshot>(transaction: &T) -> Result<Self, LoadError> {
+        let last_id = match transaction.get(META, meta::LAST_ENTRY_ID)? {
+            None => 0,
+            Some(bytes) => {
+                EntryId::from_prefix(&bytes).ok_or(Fault::Damaged { what: "the last entry id" })?.0
+            }
+        };
+        Ok(Self { set: WriteSet::new(), last_id, csns: log::context_csns(transaction)? })
+    }
+
+    fn store<T: Snapshot>(
+        &mut self,
+        transaction: &mut T,
+        checker: &Checker<'_>,
+        local: &mut Local,
+        checked: &Checked,
+    ) -> Result<Result<(), RecordError>, LoadError> {
+        let view = Overlay::new(&*transaction, &self.set);
+        let suffixes = &checker.context.settings.suffixes;
+        let suffix =
+            suffixes.iter().find(|s| s.normal == checked.dn || checked.dn.is_descendant_of(&s.normal));
+        let Some(suffix) = suffix else { return Ok(Err(checked.fails(RecordFault::OutsideSuffixes))) };
+        let found = tree::resolve(&view, &suffix.normal, &checked.dn)?;
+        let parent = match (found.id, found.missing, checked.is_suffix) {
+            (Some(_), ..) => return Ok(Err(checked.fails(RecordFault::Exists))),
+            (None, _, true) => EntryId::ROOT,
+            (None, 1, false) if found.nearest != EntryId::ROOT => found.nearest,
+            _ => return Ok(Err(checked.fails(RecordFault::NoSuperior))),
+        };
+        checker.number(local, &checked.entry);
+        let id = EntryId(self.last_id + 1);
+        let (rdn, normal_rdn) = checked.rdn();
+        let place = Placement { id, parent, rdn, normal_rdn: &normal_rdn };
+        let mut own = WriteSet::new();
+        let schema = checker.schema();
+        encode::store(&mut own, &view, schema, &mut local.catalog, place, None, &checked.entry)?;
+        tree::put(&mut own, parent, &normal_rdn, id);
+        keys::changes::<T>(schema, local.catalog.catalog(), None, Some(&checked.entry))?.apply(&mut own, id);
+        self.set.merge(own);
+        self.last_id = id.0;
+        for csn in &checked.csns {
+            match self.csns.iter_mut().find(|known| known.server_id == csn.server_id) {
+                Some(known) => *known = (*known).max(*csn),
+                None => self.csns.push(*csn),
+            }
+        }
+        Ok(Ok(()))
+    }
+
+    fn commit<S: Store, T: Transaction>(
+        mut self,
+        transaction: T,
+        database: &Database<S>,
+        local: &Local,
+    ) -> Result<(), LoadError> {
+        self.set.put(META, meta::LAST_ENTRY_ID, self.last_id.to_be_bytes());
+        self.csns.iter().for_each(|csn| log::put_context_csn(&mut self.set, csn));
+        let catalog = local.catalog.catalog();
+        local.catalog.write_new(&mut self.set);
+        database.publish_catalog(catalog.clone());
+        transaction.commit(&self.set, Durability::Sync)?;
+        if let Some(committed) = CatalogEdit::new(catalog.clone()).committed() {
+            database.publish_catalog(committed);
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,301 @@
+//! From a record of the LDIF to an entry that may be stored: what an add checks, without a requester.
+
+use std::borrow::Cow;
+use std::sync::{Mutex, PoisonError};
+
+use foldhash::{HashMap, HashSet};
+use larix_proto::ldif::{Body, LdifAttribute, Record};
+use larix_proto::{Dn, LdapResult, ResultCode};
+use larix_schema::{AttributeDescription, NormalDn, Schema};
+
+use super::error::{LoadError, RecordError, RecordFault};
+use super::{LoadContext, LoadOptions};
+use crate::catalog::CatalogEdit;
+use crate::csn::{Csn, CsnGenerator};
+use crate::entry::{Entry, EntryAttribute};
+use crate::time::new_uuid;
+use crate::write::change::NoLargeSets;
+use crate::write::known::KnownSchema;
+use crate::write::operational::{self, ANONYMOUS, Stamp};
+use crate::write::prepare::{ChangeKind, check_change};
+use crate::write::schema_check::{CheckMode, check_entry, structural_class};
+use crate::write::{AttributeValues, Failure};
+
+/// What all threads of a load share.
+#[derive(Debug)]
+pub(super) struct Checker<'c> {
+    pub(super) context: LoadContext<'c>,
+    pub(super) options: &'c LoadOptions,
+    pub(super) known: KnownSchema,
+    csns: CsnGenerator,
+    /// Where attribute numbers are given; each thread has a copy that it renews when it meets a new description.
+    catalog: Mutex<CatalogEdit>,
+    /// Who is said to have made entries that do not say so themselves.
+    creator: String,
+}
+
+/// An entry that passed.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub(super) line: u64,
+    /// The DN as it stands in the LDIF.
+    pub(super) given_dn: String,
+    pub(super) dn: NormalDn,
+    /// Stands under the root with its whole DN.
+    pub(super) is_suffix: bool,
+    pub(super) entry: Entry,
+    /// Its entryCSN, where that is wanted, and its contextCSN, which is not stored with it.
+    pub(super) csns: Vec<Csn>,
+}
+
+impl Checked {
+    pub(super) fn fails(&self, fault: RecordFault) -> RecordError {
+        RecordError { line: self.line, dn: self.given_dn.clone(), fault }
+    }
+
+    /// The RDN as it is shown, and in normal form; of a suffix, its whole DN.
+    pub(super) fn rdn(&self) -> (&str, Cow<'_, [u8]>) {
+        if self.is_suffix {
+            return (&self.entry.dn, self.dn.as_str().as_bytes().into());
+        }
+        let normal = self.dn.rdn().map_or_else(Vec::new, |rdn| rdn.as_bytes().to_vec());
+        (first_rdn(&self.entry.dn), normal.into())
+    }
+}
+
+/// A DN as it is shown, up to its first comma that is none of a value.
+fn first_rdn(dn: &str) -> &str {
+    let mut escaped = false;
+    let end = dn.bytes().position(|byte| {
+        let is_end = byte == b',' && !escaped;
+        escaped = byte == b'\\' && !escaped;
+        is_end
+    });
+    end.and_then(|end| dn.get(..end)).unwrap_or(dn)
+}
+
+/// What one thread keeps.
+#[derive(Debug)]
+pub(super) struct Local {
+    pub(super) catalog: CatalogEdit,
+    /// Descriptions by how the LDIF writes them.
+    descriptions: HashMap<String, AttributeDescription>,
+}
+
+impl<'c> Checker<'c> {
+    pub(super) fn new(
+        context: LoadContext<'c>,
+        options: &'c LoadOptions,
+        catalog: CatalogEdit,
+    ) -> Result<Self, LoadError> {
+        let known = KnownSchema::of(context.schema).map_err(|missing| LoadError::Schema(missing.0))?;
+        let creator = match &context.settings.root_dn {
+            Some(dn) if !dn.is_root() => context.settings.root_dn_text.clone(),
+            _ => ANONYMOUS.to_owned(),
+        };
+        Ok(Self {
+            context,
+            options,
+            known,
+            csns: CsnGenerator::new(options.server_id),
+            catalog: Mutex::new(catalog),
+            creator,
+        })
+    }
+
+    pub(super) fn schema(&self) -> &Schema {
+        self.context.schema
+    }
+
+    pub(super) fn local(&self) -> Local {
+        let catalog = self.lock().catalog().clone();
+        Local { catalog: CatalogEdit::new(catalog), descriptions: HashMap::default() }
+    }
+
+    /// The catalog with every number that was given.
+    pub(super) fn into_catalog(self) -> CatalogEdit {
+        self.catalog.into_inner().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Gives a number to every description of the entry, the same one in every thread.
+    pub(super) fn number(&self, local: &mut Local, entry: &Entry) {
+        let known = |local: &Local| {
+            let catalog = local.catalog.catalog();
+            entry.attributes.iter().all(|attribute| catalog.number(&attribute.description).is_some())
+        };
+        if !known(local) {
+            let mut shared = self.lock();
+            for attribute in &entry.attributes {
+                shared.number(self.schema(), &attribute.description);
+            }
+            local.catalog = CatalogEdit::new(shared.catalog().clone());
+        }
+    }
+
+    pub(super) fn check(&self, local: &mut Local, record: Record) -> Result<Checked, RecordError> {
+        let Record { line, dn, body } = record;
+        match self.checked(local, line, &dn, body) {
+            Ok((normal, is_suffix, entry, csns)) => {
+                Ok(Checked { line, given_dn: dn, dn: normal, is_suffix, entry, csns })
+            }
+            Err(fault) => Err(RecordError { line, dn, fault }),
+        }
+    }
+
+    fn checked(
+        &self,
+        local: &mut Local,
+        _line: u64,
+        dn: &str,
+        body: Body,
+    ) -> Result<(NormalDn, bool, Entry, Vec<Csn>), RecordFault> {
+        let Body::Content(attributes) = body else { return Err(RecordFault::NotAnEntry) };
+        let parsed = Dn::parse(dn).map_err(|error| RecordFault::Dn(error.into()))?;
+        let normal = self.schema().normalize_dn(&parsed).map_err(RecordFault::Dn)?;
+        let shown = self.schema().pretty_dn(&parsed).map_err(RecordFault::Dn)?;
+        let suffixes = &self.context.settings.suffixes;
+        let is_suffix = suffixes.iter().any(|suffix| suffix.normal == normal);
+        if normal.is_root() || !(is_suffix || suffixes.iter().any(|s| normal.is_descendant_of(&s.normal))) {
+            return Err(RecordFault::OutsideSuffixes);
+        }
+        let mut entry = Entry::new(shown);
+        entry.attributes.reserve(attributes.len() + 8);
+        for attribute in attributes {
+            self.add_attribute(local, &mut entry, attribute)?;
+        }
+        let mut csns = self.take_context_csns(&mut entry)?;
+        self.check_schema(&mut entry)?;
+        if self.context.settings.last_modified {
+            self.complete(&mut entry);
+        }
+        if self.options.write_context_csn
+            && let Some(csn) = entry.values(self.known.entry_csn).first()
+        {
+            csns.extend(std::str::from_utf8(csn).ok().and_then(|text| text.parse::<Csn>().ok()));
+        }
+        Ok((normal, is_suffix, entry, csns))
+    }
+
+    fn add_attribute(
+        &self,
+        local: &mut Local,
+        entry: &mut Entry,
+        attribute: LdifAttribute,
+    ) -> Result<(), RecordFault> {
+        let LdifAttribute { description: name, values } = attribute;
+        if self.options.value_check {
+            let attribute = AttributeValues { description: name, values };
+            let change =
+                check_change(self.schema(), ChangeKind::Add, attribute).map_err(RecordFault::Refused)?;
+            entry.attribute_or_insert(&change.description).values.extend(change.values);
+            return Ok(());
+        }
+        let description = self.describe(local, &name)?;
+        self.check_repeated(&description, &name, &values)?;
+        match entry.attribute_mut(&description) {
+            Some(known) => known.values.extend(values),
+            None => entry.attributes.push(EntryAttribute::new(description, values)),
+        }
+        Ok(())
+    }
+
+    fn describe(&self, local: &mut Local, name: &str) -> Result<AttributeDescription, RecordFault> {
+        if let Some(description) = local.descriptions.get(name) {
+            return Ok(description.clone());
+        }
+        let description = self.schema().describe(name).map_err(|error| {
+            let text = format!("{name}: {error}");
+            RecordFault::Refused(LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, text))
+        })?;
+        local.descriptions.insert(name.to_owned(), description.clone());
+        Ok(description)
+    }
+
+    /// Refuses a value that comes twice.
+    fn check_repeated(
+        &self,
+        description: &AttributeDescription,
+        name: &str,
+        values: &[Vec<u8>],
+    ) -> Result<(), RecordFault> {
+        if values.len() < 2 {
+            return Ok(());
+        }
+        let rule = self.schema().attribute(description.attribute).equality;
+        let mut seen: HashSet<Vec<u8>> = HashSet::default();
+        for (position, value) in values.iter().enumerate() {
+            let mut key = Vec::with_capacity(value.len());
+            let normal =
+                rule.is_some_and(|rule| rule.normalize_value(self.schema(), value, &mut key).is_ok());
+            if !normal {
+                key.clone_from(value);
+            }
+            if !seen.insert(key) {
+                let text = format!("{name}: value #{position} provided more than once");
+                return Err(refused(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, text));
+            }
+        }
+        Ok(())
+    }
+
+    /// contextCSN is kept for the database, not in the entry that shows it.
+    fn take_context_csns(&self, entry: &mut Entry) -> Result<Vec<Csn>, RecordFault> {
+        let shown = entry.remove(&AttributeDescription::plain(self.known.context_csn));
+        let parse = |value: &Vec<u8>| {
+            let text = String::from_utf8_lossy(value);
+            text.parse().map_err(|error| {
+                refused(ResultCode::INVALID_ATTRIBUTE_SYNTAX, format!("contextCSN: {error}"))
+            })
+        };
+        shown.iter().flat_map(|attribute| &attribute.values).map(parse).collect()
+    }
+
+    fn check_schema(&self, entry: &mut Entry) -> Result<(), RecordFault> {
+        if self.options.schema_check {
+            let mode = CheckMode { relax: false, add: true, auxiliary_needs_rule: false };
+            return check_entry(self.schema(), &self.known, entry, mode, &NoLargeSets).map_err(|failure| {
+                RecordFault::Refused(match failure {
+                    Failure::Refused(result) => result,
+                    failure => failure.into_result(),
+                })
+            });
+        }
+        // The structural class is needed even where nothing else is checked.
+        if entry.values(self.known.structural_object_class).is_empty() {
+            let classes = entry.values(self.known.object_class).to_vec();
+            if let Ok(checked) = structural_class(self.schema(), &classes) {
+                let name = checked.structural.name().as_bytes().to_vec();
+                let description = AttributeDescription::plain(self.known.structural_object_class);
+                entry.attributes.push(EntryAttribute::new(description, vec![name]));
+            }
+        }
+        Ok(())
+    }
+
+    fn complete(&self, entry: &mut Entry) {
+        let known = &self.known;
+        let complete = [
+            known.entry_uuid,
+            known.entry_csn,
+            known.creators_name,
+            known.create_timestamp,
+            known.modifiers_name,
+            known.modify_timestamp,
+        ];
+        // A dump has them all: no CSN is given for nothing.
+        if complete.iter().all(|attribute| !entry.values(*attribute).is_empty()) {
+            return;
+        }
+        let now = self.context.clock.now();
+        let stamp = Stamp { csn: self.csns.next(now), name: self.creator.clone() };
+        operational::complete_entry(known, entry, &stamp, new_uuid(now, self.context.random));
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, CatalogEdit> {
+        self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn refused(code: ResultCode, text: String) -> RecordFault {
+    RecordFault::Refused(LdapResult::with(code, text))
+}

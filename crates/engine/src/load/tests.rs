@@ -1,0 +1,298 @@
+//! Both ways of loading against each other, and what goes wrong.
+
+use std::fmt::Write;
+use std::fs;
+use std::sync::Arc;
+
+use larix_schema::{Schema, SchemaBuilder};
+use larix_store::lmdb::{LmdbOptions, LmdbStore};
+use larix_store::memory::MemoryStore;
+use larix_store::{Direction, KeyRange, Snapshot, Store};
+
+use super::*;
+use crate::csn::Csn;
+use crate::database::Suffix;
+use crate::index::IndexConfig;
+use crate::log;
+use crate::tables::{ATTRIBUTES, BLOBS, ENTRIES, INDEX, META, TABLES, TREE, VALUES};
+use crate::time::{ManualClock, SeededRandom};
+
+struct Site {
+    schema: Arc<Schema>,
+    settings: DatabaseSettings,
+    clock: ManualClock,
+    random: SeededRandom,
+}
+
+impl Site {
+    fn new() -> Self {
+        let mut builder = SchemaBuilder::system();
+        for name in ["core", "cosine", "inetorgperson"] {
+            builder.add_bundled(name).unwrap();
+        }
+        let schema = Arc::new(builder.build());
+        let mut index = IndexConfig::default();
+        index.add_line(&schema, "cn,sn,mail", Some("pres,eq,sub,approx")).unwrap();
+        index.add_line(&schema, "member", Some("eq")).unwrap();
+        let suffix = |text: &str| Suffix { normal: schema.parse_dn(text).unwrap(), text: text.to_owned() };
+        let settings = DatabaseSettings {
+            suffixes: vec![suffix("dc=example,dc=com"), suffix("o=Other")],
+            root_dn: Some(schema.parse_dn("cn=admin,dc=example,dc=com").unwrap()),
+            root_dn_text: "cn=admin,dc=example,dc=com".to_owned(),
+            index,
+            last_modified: true,
+            ..DatabaseSettings::default()
+        };
+        Self { schema, settings, clock: ManualClock::default(), random: SeededRandom::new(7) }
+    }
+
+    fn context(&self) -> LoadContext<'_> {
+        LoadContext {
+            schema: &self.schema,
+            settings: &self.settings,
+            clock: &self.clock,
+            random: &self.random,
+        }
+    }
+
+    fn empty(&self) -> Database<MemoryStore> {
+        let store = MemoryStore::new(&TABLES).unwrap();
+        Database::open(store, Arc::clone(&self.schema), self.settings.clone(), &SeededRandom::new(1)).unwrap()
+    }
+
+    /// Loads in bulk into a new store.
+    fn bulk(
+        &self,
+        ldif: &str,
+        options: &LoadOptions,
+    ) -> (Database<MemoryStore>, Result<LoadReport, LoadError>) {
+        let database = self.empty();
+        let scratch = tempfile::tempdir().unwrap();
+        let input = ldif.as_bytes();
+        let report =
+            load_empty(database.store(), scratch.path(), input, self.context(), options, &mut Unobserved);
+        (database, report)
+    }
+}
+
+const HEAD: &str = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n\
+    dn: ou=People,dc=example,dc=com\nobjectClass: organizationalUnit\nou: People\n\n";
+
+/// Operational attributes, so that nothing depends on the clock.
+fn stamped(n: usize) -> String {
+    format!(
+        "entryUUID: 00000000-0000-4000-8000-{n:012}\nentryCSN: 20260101000000.{n:06}Z#000000#001#000000\n\
+         creatorsName: cn=a\ncreateTimestamp: 20260101000000Z\nmodifiersName: cn=a\n\
+         modifyTimestamp: 20260101000000Z\n"
+    )
+}
+
+/// `count` people, some photos and a group with all of them.
+fn people(count: usize) -> String {
+    let mut out = HEAD.replace("\n\n", &format!("\n{}\n", stamped(0)));
+    for n in 0..count {
+        let name = format!("Person {} {}", n % 97, n);
+        write!(
+            out,
+            "dn: cn={name},ou=People,dc=example,dc=com\nobjectClass: inetOrgPerson\ncn: {name}\n\
+             sn: {}\nmail: p{n}@example.com\nmail: alias{n}@example.com\n{}",
+            n % 13,
+            stamped(n + 1)
+        )
+        .unwrap();
+        if n % 50 == 0 {
+            write!(out, "description: {}\n", "long ".repeat(500)).unwrap();
+        }
+        out.push('\n');
+    }
+    write!(out, "dn: cn=All,dc=example,dc=com\nobjectClass: groupOfNames\ncn: All\n{}", stamped(count + 1))
+        .unwrap();
+    for n in 0..count {
+        write!(out, "member: cn=Person {} {},ou=People,dc=example,dc=com\n", n % 97, n).unwrap();
+    }
+    out
+}
+
+/// Everything in a store but the secret and the like.
+fn dump<S: Store>(store: &S) -> Vec<(u8, Vec<u8>, Vec<u8>)> {
+    let snapshot = store.snapshot().unwrap();
+    let mut all = Vec::new();
+    for table in [ATTRIBUTES, ENTRIES, TREE, VALUES, BLOBS, META] {
+        for row in snapshot.scan(table, KeyRange::all(), Direction::Forward).unwrap() {
+            let (key, value) = row.unwrap();
+            if *key != *b"cookie-secret" {
+                all.push((table.0, key.into_owned(), value.into_owned()));
+            }
+        }
+    }
+    for item in snapshot.posting_keys(INDEX, KeyRange::all(), Direction::Forward).unwrap() {
+        let (key, count) = item.unwrap();
+        let set = snapshot.posting_set(INDEX, &key).unwrap();
+        assert_eq!(set.len(), count);
+        let ids = set.iter().flat_map(u64::to_be_bytes).collect();
+        all.push((INDEX.0, key.into_owned(), ids));
+    }
+    all
+}
+
+#[test]
+fn both_ways_make_the_same_database() {
+    let site = Site::new();
+    let ldif = people(700);
+    let merged = site.empty();
+    let options = LoadOptions { write_context_csn: true, ..LoadOptions::default() };
+    let want = load_into(&merged, ldif.as_bytes(), site.context(), &options, &mut Unobserved).unwrap();
+    assert_eq!((want.entries, want.failed), (703, 0));
+    for (threads, memory_bytes) in [(1, 256 << 20), (1, 10_000), (3, 20_000)] {
+        let options = LoadOptions { threads, memory_bytes, ..options.clone() };
+        let (database, report) = site.bulk(&ldif, &options);
+        let report = report.unwrap();
+        assert_eq!((report.entries, report.failed, report.bytes), (703, 0, ldif.len() as u64));
+        assert!(dump(database.store()) == dump(merged.store()), "{threads} threads, {memory_bytes} bytes");
+    }
+    let csns = log::context_csns(&merged.store().snapshot().unwrap()).unwrap();
+    assert_eq!(csns, ["20260101000000.000701Z#000000#001#000000".parse::<Csn>().unwrap()]);
+}
+
+#[test]
+fn errors_name_the_line() {
+    let site = Site::new();
+    let person = "dn: cn=X,ou=People,dc=example,dc=com\nobjectClass: person\ncn: X\nsn: x\n\n";
+    let cases = [
+        (
+            "dn: cn=X,ou=Nobody,dc=example,dc=com\nobjectClass: person\ncn: X\nsn: x\n\n",
+            "line 9: \"cn=X,ou=Nobody,dc=example,dc=com\": the superior entry does not exist; superiors come first",
+        ),
+        (HEAD, "line 9: \"dc=example,dc=com\": the entry exists already"),
+        (
+            "dn: cn=X,o=Elsewhere\nobjectClass: person\ncn: X\nsn: x\n\n",
+            "line 9: \"cn=X,o=Elsewhere\": not below any suffix of the database",
+        ),
+        (
+            "dn: cn=X,ou=People,dc=example,dc=com\nobjectClass: person\ncn: X\n\n",
+            "line 9: \"cn=X,ou=People,dc=example,dc=com\": Object class violation (65): object class 'person' requires attribute 'sn'",
+        ),
+        (
+            "dn: cn=X,ou=People,dc=example,dc=com\nchangetype: delete\n\n",
+            "line 9: \"cn=X,ou=People,dc=example,dc=com\": a change record, where entries are loaded",
+        ),
+        (
+            "dn: cn=X,ou=People,dc=example,dc=com\nobjectClass: person\ncn: X\ncn: x\nsn: x\n\n",
+            "line 9: \"cn=X,ou=People,dc=example,dc=com\": Type or value exists (20): cn: value #1 provided more than once",
+        ),
+        ("dn: cn=X,ou=People,dc=example,dc=com\nno colon\n\n", "line 10: "),
+        ("dn: cn=X,,dc=example\nobjectClass: person\n\n", "line 9: \"cn=X,,dc=example\": "),
+        (
+            "dn: cn=X,ou=People,dc=example,dc=com\nobjectClass: person\nshoeSize: 9\n\n",
+            "line 9: \"cn=X,ou=People,dc=example,dc=com\": Undefined attribute type (17): shoeSize: ",
+        ),
+    ];
+    for (record, message) in cases {
+        let ldif = [HEAD, record, person].concat();
+        let (_, report) = site.bulk(&ldif, &LoadOptions::default());
+        let error = report.expect_err(message).to_string();
+        assert!(error.starts_with(message), "{error}\nnot {message}");
+        let merged = site.empty();
+        let before = dump(merged.store());
+        let report =
+            load_into(&merged, ldif.as_bytes(), site.context(), &LoadOptions::default(), &mut Unobserved);
+        assert_eq!(report.expect_err(message).to_string(), error);
+        assert!(dump(merged.store()) == before, "{message}");
+    }
+}
+
+#[derive(Default)]
+struct Failures(Vec<u64>);
+
+impl LoadObserver for Failures {
+    fn record_failed(&mut self, error: &RecordError) {
+        self.0.push(error.line);
+    }
+}
+
+#[test]
+fn failed_records_can_be_passed_over() {
+    let site = Site::new();
+    let ldif = [
+        HEAD,
+        "dn: cn=X,ou=Nobody,dc=example,dc=com\nobjectClass: person\ncn: X\nsn: x\n\n",
+        "dn: cn=Y,ou=People,dc=example,dc=com\nobjectClass: person\ncn: Y\n\n",
+        "dn: cn=Z,ou=People,dc=example,dc=com\nobjectClass: person\ncn: Z\nsn: z\n\n",
+    ]
+    .concat();
+    let options = LoadOptions { continue_on_error: true, ..LoadOptions::default() };
+    let (database, merged) = (site.empty(), site.empty());
+    let scratch = tempfile::tempdir().unwrap();
+    let mut failures = Failures::default();
+    let report = load_empty(
+        database.store(),
+        scratch.path(),
+        ldif.as_bytes(),
+        site.context(),
+        &options,
+        &mut failures,
+    );
+    let report = report.unwrap();
+    assert_eq!((report.entries, report.failed, failures.0.as_slice()), (3, 2, &[9, 14][..]));
+    let report = load_into(&merged, ldif.as_bytes(), site.context(), &options, &mut failures).unwrap();
+    assert_eq!((report.entries, report.failed, failures.0.as_slice()), (3, 2, &[9, 14, 9, 14][..]));
+    let snapshot = database.store().snapshot().unwrap();
+    for item in snapshot.posting_keys(INDEX, KeyRange::all(), Direction::Forward).unwrap() {
+        let (key, _) = item.unwrap();
+        for id in snapshot.posting_set(INDEX, &key).unwrap() {
+            assert!(snapshot.get(ENTRIES, &id.to_be_bytes()).unwrap().is_some(), "{id} under {key:?}");
+        }
+    }
+    drop(snapshot);
+    // From a line on: the superiors are in the database already.
+    let options = LoadOptions { start_line: 18, ..LoadOptions::default() };
+    let only_head = site.empty();
+    load_into(&only_head, HEAD.as_bytes(), site.context(), &LoadOptions::default(), &mut Unobserved).unwrap();
+    let report = load_into(&only_head, ldif.as_bytes(), site.context(), &options, &mut Unobserved).unwrap();
+    assert_eq!(report.entries, 1);
+}
+
+#[test]
+fn a_directory_changes_as_a_whole() {
+    let site = Site::new();
+    let directory = tempfile::tempdir().unwrap();
+    let lmdb = LmdbOptions::default();
+    let load = |ldif: &str, options: &LoadOptions| {
+        load_directory(directory.path(), &lmdb, ldif.as_bytes(), site.context(), options, &mut Unobserved)
+    };
+    let files = || {
+        let mut names: Vec<_> =
+            fs::read_dir(directory.path()).unwrap().map(|file| file.unwrap().file_name()).collect();
+        names.sort();
+        names
+    };
+    let good = people(300);
+    let broken = format!("{good}\ndn: broken\n\n");
+    fs::create_dir(directory.path().join("loading.tmp")).unwrap();
+    load(&broken, &LoadOptions::default()).expect_err("broken");
+    assert_eq!(files(), ["larix.lock"]);
+    load(&good, &LoadOptions { dry_run: true, ..LoadOptions::default() }).unwrap();
+    assert_eq!(files(), ["larix.lock"]);
+    let report = load(&good, &LoadOptions::default()).unwrap();
+    assert_eq!(report.entries, 303);
+    assert_eq!(files(), ["data.mdb", "larix.lock"]);
+    // A second load adds to it, or leaves it as it was.
+    let before = dump(&LmdbStore::open(directory.path(), &TABLES, &lmdb).unwrap());
+    let more = "dn: cn=New,ou=People,dc=example,dc=com\nobjectClass: person\ncn: New\nsn: n\n\n";
+    load(&format!("{more}dn: broken\n\n"), &LoadOptions::default()).expect_err("broken");
+    assert!(dump(&LmdbStore::open(directory.path(), &TABLES, &lmdb).unwrap()) == before);
+    assert_eq!(load(more, &LoadOptions::default()).unwrap().entries, 1);
+    // The server has it.
+    let store = LmdbStore::open(directory.path(), &TABLES, &lmdb).unwrap();
+    let refused = load(more, &LoadOptions::default()).expect_err("in use");
+    assert!(matches!(refused, LoadError::Open(larix_store::OpenError::InUse { .. })), "{refused}");
+    drop(store);
+    let database = Database::open(
+        LmdbStore::open(directory.path(), &TABLES, &lmdb).unwrap(),
+        Arc::clone(&site.schema),
+        site.settings.clone(),
+        &SeededRandom::new(3),
+    )
+    .unwrap();
+    assert_eq!(database.catalog().stale().count(), 0);
+}
