@@ -141,3 +141,6 @@ impl fmt::Display for MessageId {
         self.0.fmt(f)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,69 @@
+use std::fmt::Debug;
 
+use super::*;
+use crate::control::ControlBuf;
+use crate::message::MessageId;
+
+fn check<'a, E: ExtendedValue<'a> + Debug + PartialEq>(ber: Option<&'a [u8]>, value: &E) {
+    assert_eq!(E::decode(ber).as_ref(), Ok(value), "{ber:02x?}");
+    assert_eq!(value.encode().as_deref(), ber, "{value:?}");
+    let request = ExtendedRequest { name: E::OID, value: ber };
+    assert_eq!(E::from_request(&request).expect("the operation").as_ref(), Ok(value));
+    assert!(E::from_request(&ExtendedRequest { name: "1.2.3", value: ber }).is_none());
+}
+
+#[test]
+fn requests() {
+    check(None, &StartTls);
+    check(None, &WhoAmI);
+    check(None, &StartTransaction);
+    check(Some(b"\x30\x03\x02\x01\x07"), &Cancel { id: MessageId(7) });
+    check(None, &PasswordModify::default());
+    let user = Some(&b"u"[..]);
+    check(Some(b"\x30\x03\x80\x01u"), &PasswordModify { user, ..PasswordModify::default() });
+    let all = PasswordModify { user, old: Some(b"o"), new: Some(b"n") };
+    check(Some(b"\x30\x09\x80\x01u\x81\x01o\x82\x01n"), &all);
+    check(Some(b"\x30\x03\x04\x01t"), &EndTransaction { commit: true, identifier: b"t" });
+    check(Some(b"\x30\x06\x01\x01\x00\x04\x01t"), &EndTransaction { commit: false, identifier: b"t" });
+    let refused = |error: DecodeError| error.to_string();
+    let present = "requestValue: present where there must be none";
+    assert_eq!(WhoAmI::decode(Some(b"")).map_err(refused), Err(present.into()));
+    let trailing = PasswordModify::decode(Some(b"\x30\x03\x85\x01u")).map_err(refused);
+    assert_eq!(trailing, Err("PasswdModifyRequestValue: 3 bytes after the end".into()));
+    assert_eq!(Cancel::decode(None).map_err(refused), Err("cancelRequestValue: missing".into()));
+}
+
+#[test]
+fn responses() {
+    let generated = PasswordModifyResponse { generated: Some(b"secret") };
+    assert_eq!(generated.encode().as_deref(), Some(&b"\x30\x08\x80\x06secret"[..]));
+    assert_eq!(PasswordModifyResponse::decode(Some(b"\x30\x08\x80\x06secret")), Ok(generated));
+    assert_eq!(PasswordModifyResponse::default().encode(), None);
+    assert_eq!(WhoAmIResponse::decode(Some(b"dn:cn=a")), Ok(WhoAmIResponse { authorization_id: "dn:cn=a" }));
+    assert_eq!(WhoAmIResponse::decode(None), Ok(WhoAmIResponse { authorization_id: "" }));
+    assert!(!format!("{generated:?}").contains("secret"));
+    let control = ControlBuf { oid: "1.2".into(), critical: false, value: Some(vec![7]) };
+    let update = UpdateControls { id: MessageId(2), controls: vec![control] };
+    let response = EndTransactionResponse { failed: Some(MessageId(3)), controls: vec![update] };
+    let ber = b"\x30\x16\x02\x01\x03\x30\x11\x30\x0f\x02\x01\x02\x30\x0a\x30\x08\x04\x031.2\x04\x01\x07";
+    assert_eq!(response.encode().as_deref(), Some(&ber[..]));
+    assert_eq!(EndTransactionResponse::decode(Some(ber)), Ok(response));
+    assert_eq!(EndTransactionResponse::default().encode(), None);
+}
+
+#[test]
+fn sync_info() {
+    let check = |ber: &[u8], info: SyncInfo<'_>| {
+        assert_eq!(SyncInfo::decode(Some(ber)).as_ref(), Ok(&info), "{ber:02x?}");
+        assert_eq!(info.encode(), ber, "{info:?}");
+    };
+    check(b"\x80\x01c", SyncInfo::NewCookie(b"c"));
+    check(b"\xa1\x03\x01\x01\x00", SyncInfo::RefreshDelete { cookie: None, done: false });
+    check(b"\xa2\x03\x04\x01c", SyncInfo::RefreshPresent { cookie: Some(b"c"), done: true });
+    let uuids = vec![*b"0123456789abcdef"];
+    check(
+        b"\xa3\x17\x01\x01\xff\x31\x12\x04\x100123456789abcdef",
+        SyncInfo::IdSet { cookie: None, deletes: true, uuids },
+    );
+    assert!(SyncInfo::decode(Some(b"\x84\x00")).is_err());
+}

@@ -21,6 +21,8 @@ pub enum LdifFault {
     MissingColon,
     /// Nothing before the `:`.
     MissingName,
+    /// What stands before the `:`, or is to be modified, cannot be an attribute description.
+    BadName(String),
     /// A record starts with `dn:`; this one with something else.
     MissingDn(String),
     /// Not UTF-8 where only text may stand.
@@ -85,6 +87,7 @@ impl fmt::Display for LdifFault {
             Self::Io(error) => error.fmt(f),
             Self::MissingColon => f.write_str("missing ':'"),
             Self::MissingName => f.write_str("nothing before the ':'"),
+            Self::BadName(found) => write!(f, "{found:?} is not an attribute description"),
             Self::MissingDn(found) => write!(f, "a record starts with \"dn:\", not with \"{found}:\""),
             Self::NotUtf8(what) => write!(f, "{what} is not UTF-8"),
             Self::BadBase64 => f.write_str("value is not base64"),

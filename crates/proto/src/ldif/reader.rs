@@ -178,6 +178,9 @@ fn modify<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Change, LdifError> {
             _ => return Err(lines.error(LdifFault::UnknownModification(line.name.into()))),
         };
         let description = lines.text(line, "attribute description")?;
+        if !is_name(description.trim_end()) {
+            return Err(lines.error(LdifFault::BadName(description)));
+        }
         let mut modification =
             Modification { operation, description: description.trim_end().into(), values: Vec::new() };
         while let Some(value) = lines.next_value()? {
@@ -249,6 +252,12 @@ fn control<R: BufRead>(lines: &mut Lines<'_, R>, line: Line<'_>) -> Result<Contr
     Ok(ControlBuf { oid: oid.into(), critical, value })
 }
 
+/// Whether the text can be an attribute description; which ones there are, the schema knows.
+fn is_name(text: &str) -> bool {
+    text.starts_with(|first: char| first.is_ascii_alphanumeric())
+        && text.bytes().all(|byte| byte.is_ascii_graphic())
+}
+
 /// One logical line, its value decoded.
 struct Line<'b> {
     name: &'b str,
@@ -318,6 +327,9 @@ impl<'b, R: BufRead> Lines<'b, R> {
             .map_err(|_| self.error(LdifFault::NotUtf8("attribute description")))?;
         if name.is_empty() {
             return Err(self.error(LdifFault::MissingName));
+        }
+        if !is_name(name) {
+            return Err(self.error(LdifFault::BadName(name.into())));
         }
         Ok(Line { name, value: self.value(value.get(1..).unwrap_or_default())? })
     }

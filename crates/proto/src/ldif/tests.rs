@@ -135,6 +135,9 @@ fn errors_name_their_line() {
     };
     check("dn: dc=x\ndc x\n", "line 2: missing ':'");
     check("\n\ndn: dc=x\n: x\n", "line 4: nothing before the ':'");
+    check("dn: dc=x\n\t#: x\n", "line 2: \"#\" is not an attribute description");
+    check("dn: dc=x\nc n: x\n", "line 2: \"c n\" is not an attribute description");
+    check("dn: dc=x\nchangetype: modify\nadd: é\n", "line 3: \"é\" is not an attribute description");
     check("cn: a\ndn: dc=x\n", "line 1: a record starts with \"dn:\", not with \"cn:\"");
     check(" x\ndn: dc=x\n", "line 1: continuation line with nothing before it to continue");
     check("version: 2\n", "line 1: LDIF version \"2\" is not 1");
