@@ -103,12 +103,10 @@ impl Builder {
 
     /// The open database; a fault outside of one.
     pub(super) fn open_database(&mut self) -> Result<&mut Database, Fault> {
-        let number = match self.section {
-            Section::Database(number) => number,
-            _ => {
-                return Err(Fault::keyword("only allowed within a database")
-                    .with_help("put it after a `database` line"));
-            }
+        let Section::Database(number) = self.section else {
+            return Err(
+                Fault::keyword("only allowed within a database").with_help("put it after a `database` line")
+            );
         };
         self.databases.get_mut(number).ok_or_else(|| Fault::keyword("only allowed within a database"))
     }
@@ -216,7 +214,7 @@ impl Builder {
                 vec![if call.switch().unwrap_or(true) { b"TRUE".to_vec() } else { b"FALSE".to_vec() }]
             }
             Form::Each => call.arguments.iter().map(|word| word.as_bytes().to_vec()).collect(),
-            Form::Rest => vec![call.text.as_bytes().to_vec()],
+            Form::Rest => vec![line::collapse(call.text).into_bytes()],
             Form::Own => return,
         };
         let settings = self.settings(directive);

@@ -1,6 +1,7 @@
 //! Errors that say which file, line and word, and the notes on what was accepted without effect.
 
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -29,7 +30,11 @@ impl fmt::Display for Origin {
 ///
 /// `Display` renders `file:line:column: message`, the line with a caret below the word, and the help.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct ConfigError {
+pub struct ConfigError(Box<ConfigFault>);
+
+/// What a [`ConfigError`] says.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigFault {
     pub origin: Origin,
     /// The physical line as written and the 1-based column (in characters) and width of the word at fault.
     pub excerpt: Option<Excerpt>,
@@ -49,7 +54,14 @@ pub struct Excerpt {
 
 impl ConfigError {
     pub fn new(origin: Origin, message: impl Into<String>) -> Self {
-        Self { origin, excerpt: None, message: message.into(), help: None, included_from: Vec::new() }
+        let included_from = Vec::new();
+        Self(Box::new(ConfigFault {
+            origin,
+            excerpt: None,
+            message: message.into(),
+            help: None,
+            included_from,
+        }))
     }
 
     pub fn with_help(mut self, help: impl Into<String>) -> Self {
@@ -60,6 +72,20 @@ impl ConfigError {
     pub fn with_excerpt(mut self, excerpt: Excerpt) -> Self {
         self.excerpt = Some(excerpt);
         self
+    }
+}
+
+impl Deref for ConfigError {
+    type Target = ConfigFault;
+
+    fn deref(&self) -> &ConfigFault {
+        &self.0
+    }
+}
+
+impl DerefMut for ConfigError {
+    fn deref_mut(&mut self) -> &mut ConfigFault {
+        &mut self.0
     }
 }
 

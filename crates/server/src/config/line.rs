@@ -197,6 +197,21 @@ pub(super) fn join<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     value
 }
 
+/// A schema definition on one line: runs of white space outside of quoted strings become one blank.
+pub(super) fn collapse(definition: &str) -> String {
+    let mut out = String::with_capacity(definition.len());
+    let mut quoted = false;
+    for c in definition.trim().chars() {
+        quoted ^= c == '\'';
+        if quoted || !is_space(c) {
+            out.push(if is_space(c) { ' ' } else { c });
+        } else if !out.ends_with(' ') {
+            out.push(' ');
+        }
+    }
+    out
+}
+
 fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r' | '\x0b' | '\x0c')
 }
@@ -246,6 +261,11 @@ mod tests {
             assert_eq!(&texts, expected, "{line}");
             assert_eq!(unterminated, quote.map(UnterminatedQuote), "{line}");
         }
+    }
+
+    #[test]
+    fn definitions_on_one_line() {
+        assert_eq!(collapse("( 1.2  NAME\t\t'a  b' \n  DESC 'x' ) "), "( 1.2 NAME 'a  b' DESC 'x' )");
     }
 
     #[test]

@@ -21,7 +21,7 @@ mod tests;
 mod validate;
 pub mod values;
 
-pub use diagnostic::{ConfigError, Excerpt, Note, Notes, Origin};
+pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};
 pub use entries::{ConfigEntry, entries};
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};
 pub use model::*;

@@ -90,7 +90,7 @@ fn quick_start_is_complete() {
     let config = Config::quick_start(&start).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(config.refusals(), []);
     assert_eq!(config.databases[1].root_dn.as_ref().unwrap().text, "cn=admin,dc=example,dc=com");
-    let again = Config::from_entries(config.entries(), config.source.clone())
+    let again = Config::from_entries(config.entries(), super::Source::QuickStart)
         .unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(again.databases[1].access.len(), 3);
 }

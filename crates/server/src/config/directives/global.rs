@@ -396,12 +396,15 @@ pub(super) fn is_ldap_url(url: &str) -> bool {
     matches!(scheme.as_deref(), Some("ldap" | "ldaps" | "ldapi" | "pldap" | "pldaps" | "cldap"))
 }
 
+/// A field of a set, to be changed.
+type Field<T, V> = fn(&mut T) -> &mut V;
+
 /// Sets the flag each argument names.
 fn flags<T>(
     call: &Call<'_>,
     target: &mut T,
     what: &str,
-    flags: &[(&str, fn(&mut T) -> &mut bool)],
+    flags: &[(&str, Field<T, bool>)],
 ) -> Result<(), Fault> {
     for (number, word) in call.arguments.iter().enumerate() {
         let Some((_, flag)) = flags.iter().find(|(name, _)| name.eq_ignore_ascii_case(word)) else {
@@ -515,7 +518,7 @@ fn restrict_word(set: &mut Restrictions, word: &str) -> bool {
 }
 
 fn security(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
-    let factors: &[(&str, fn(&mut SecurityFactors) -> &mut u32)] = &[
+    let factors: &[(&str, Field<SecurityFactors, u32>)] = &[
         ("ssf", |set| &mut set.ssf),
         ("transport", |set| &mut set.transport),
         ("tls", |set| &mut set.tls),
