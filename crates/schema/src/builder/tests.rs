@@ -1,6 +1,8 @@
 use std::fs;
 use std::path::Path;
 
+use proptest::prelude::*;
+
 use super::*;
 use crate::bundled::BUNDLED;
 
@@ -191,4 +193,22 @@ fn additions_cost_the_same_whatever_is_there() {
     // Leaves of the name tables hold a few names more; nothing else grows.
     assert!(at_10_000 < at_0 + 5_000, "{at_0} {at_10_000}");
     assert!(at_10_000 < 10_000);
+}
+
+proptest! {
+    /// Text from outside makes an error or a schema, never a panic.
+    #[test]
+    fn any_text_is_survived(
+        text in "(attributetype |objectclass |objectidentifier |ldapsyntax |ditcontentrule |olcAttributeTypes: |olcObjectClasses:: )?[(]? ?(1\\.2|cn|top|OLcfgAt:1|2.5.6.6)[ ('a-zA-Z0-9$){}:\n\\PC]{0,40}(NAME 'x' |SUP |MUST |SYNTAX |X-A )?[ ('$)a-z]{0,10}"
+    ) {
+        let mut builder = SchemaBuilder::system();
+        let _ = builder.add_schema_text(&text, "f");
+        let _ = builder.add_schema_ldif(&text, "f");
+        for kind in [
+            DirectiveKind::AttributeType, DirectiveKind::ContentRule, DirectiveKind::ObjectClass,
+            DirectiveKind::ObjectIdentifier, DirectiveKind::Syntax,
+        ] {
+            let _ = builder.add(kind, &text);
+        }
+    }
 }

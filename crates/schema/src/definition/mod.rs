@@ -183,6 +183,27 @@ impl ContentRuleDefinition {
     }
 }
 
+/// Whether the text has the frame of a description: an OID or number and words, strings and lists in parentheses.
+pub(crate) fn is_description(text: &str) -> bool {
+    let check = || {
+        let mut lexer = Lexer::new(text);
+        lexer.expect(Token::Open, "an opening parenthesis")?;
+        let first = lexer.word("an OID")?;
+        let mut depth = 1_usize;
+        while depth > 0 {
+            match lexer.next()? {
+                Token::Open => depth += 1,
+                Token::Close => depth -= 1,
+                Token::End => return Err(lexer.error("a closing parenthesis")),
+                Token::Dollar | Token::Quoted(_) | Token::Word(_) => {}
+            }
+        }
+        lexer.expect(Token::End, "nothing after the closing parenthesis")?;
+        Ok::<_, SchemaError>(first.starts_with(|c: char| c.is_ascii_alphanumeric()))
+    };
+    check().unwrap_or(false)
+}
+
 enum Field<'k> {
     Oid(String),
     Keyword(&'k str),

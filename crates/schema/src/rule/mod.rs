@@ -163,6 +163,9 @@ impl MatchingRule {
         let holds = match self.normal {
             Normal::ObjectClass => return normal::compare_classes(schema, value_key, assertion_key),
             Normal::Approximate => approximate::words_match(value_key, assertion_key),
+            // RFC 4517 leaves open what a word and what a key word is: letters and digits; what commas and spaces part.
+            Normal::Word => has_word(value_key, assertion_key, |c| !c.is_alphanumeric()),
+            Normal::Keyword => has_word(value_key, assertion_key, |c| c == ' ' || c == ',' || c == ';'),
             Normal::BitAnd => number::bits(value_key, assertion_key, |value, bits| value & bits == bits),
             Normal::BitOr => number::bits(value_key, assertion_key, |value, bits| value & bits != 0),
             Normal::DnSubtree => {
@@ -181,6 +184,10 @@ impl MatchingRule {
     pub fn approximate(&'static self) -> &'static Self {
         table::approximate(self)
     }
+}
+
+fn has_word(value_key: &[u8], word: &[u8], part: fn(char) -> bool) -> bool {
+    std::str::from_utf8(value_key).is_ok_and(|value| value.split(part).any(|found| found.as_bytes() == word))
 }
 
 pub use approximate::approximate_words;

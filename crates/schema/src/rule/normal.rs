@@ -42,6 +42,8 @@ pub(crate) enum Normal {
     InChain,
     Integer,
     IntegerFirstComponent,
+    /// A key word among those of the value.
+    Keyword,
     NameAndOptionalUid,
     NumericString,
     ObjectClass,
@@ -49,10 +51,13 @@ pub(crate) enum Normal {
     ObjectIdentifierFirstComponent,
     OctetString,
     Rdn,
+    StringFirstComponent,
     Telephone,
     /// A rule that is known by name only: everything is Undefined.
     Unknown,
     Uuid,
+    /// A word among those of the value.
+    Word,
 }
 
 impl Normal {
@@ -68,7 +73,9 @@ impl Normal {
                 | Self::DnSubtree
                 | Self::DnSuperior
                 | Self::InChain
+                | Self::Keyword
                 | Self::Unknown
+                | Self::Word
         )
     }
 
@@ -98,6 +105,11 @@ impl Normal {
                 object_identifier(schema, value, out);
                 Ok(())
             }
+            Self::StringFirstComponent => {
+                let word = first_component(value)?;
+                let quoted = word.strip_prefix(b"'").and_then(|word| word.strip_suffix(b"'"));
+                Self::CaseIgnore.text(schema, quoted.unwrap_or(word), out)
+            }
             Self::CertificateExact => push(out, Some(certificate_issuer_and_serial(schema, value)?)),
             Self::CertificateListExact => push(out, Some(list_issuer_and_this_update(schema, value)?)),
             Self::AttributeCertificateExact => {
@@ -125,6 +137,7 @@ impl Normal {
             }
             Self::CsnSid => Err(InvalidValue),
             Self::IntegerFirstComponent => integer_key(value, out),
+            Self::StringFirstComponent => self.text(schema, value, out),
             Self::ObjectClass => {
                 // What names no class means nothing, also in the form of an OID.
                 let class = schema.object_class(text_of(value)?).ok_or(InvalidValue)?;
@@ -161,7 +174,9 @@ impl Normal {
     pub(super) fn text(self, schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
         match self {
             Self::CaseExact => prepare(text_of(value)?, false, Position::Whole, out),
-            Self::CaseIgnore => prepare(text_of(value)?, true, Position::Whole, out),
+            Self::CaseIgnore | Self::Keyword | Self::StringFirstComponent | Self::Word => {
+                prepare(text_of(value)?, true, Position::Whole, out);
+            }
             Self::CaseIgnoreList => lines(value, Position::Whole, out)?,
             Self::Approximate => approximate_key(text_of(value)?, out),
             Self::NumericString => strip_or_space(value, |b| b.is_ascii_whitespace(), out),

@@ -105,6 +105,12 @@ fn equality_rules_match() {
         ("directoryStringApproxMatch", "Philip Smith", "filip smyth", Some(true)),
         ("directoryStringApproxMatch", "John Fitzgerald Kennedy", "john kennedy", Some(true)),
         ("directoryStringApproxMatch", "John Kennedy", "kennedy john", Some(false)),
+        ("wordMatch", "The quick-brown Fox", "brown", Some(true)),
+        ("wordMatch", "The quick-brown Fox", "quick-brown", Some(false)),
+        ("keywordMatch", "The quick-brown, Fox", "Quick-Brown", Some(true)),
+        ("keywordMatch", "foxes", "fox", Some(false)),
+        ("directoryStringFirstComponentMatch", "( 'Some' x )", "some", Some(true)),
+        ("directoryStringFirstComponentMatch", "some", "some", None),
         ("presentationAddressMatch", "x", "x", None),
         ("certificateMatch", "x", "x", None),
     ];

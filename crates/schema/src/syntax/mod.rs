@@ -1,5 +1,6 @@
 //! Syntaxes: which octet strings are values, and how they are written prettily (RFC 4517 §3, and OpenLDAP's own).
 
+mod guide;
 mod table;
 mod text;
 mod x509;
@@ -37,10 +38,14 @@ pub enum SyntaxKind {
     CountryString,
     Csn,
     CsnSid,
+    /// A definition of a schema element.
+    Definition,
     DeliveryMethod,
     DirectoryString,
     DistinguishedName,
+    EnhancedGuide,
     GeneralizedTime,
+    Guide,
     Ia5String,
     Integer,
     NameAndOptionalUid,
@@ -59,6 +64,8 @@ pub enum SyntaxKind {
     PrivateKey,
     Rdn,
     Sequence,
+    SubstringAssertion,
+    TeletexTerminalIdentifier,
     /// Known by OID, but not checked; OpenLDAP refuses attribute values of such syntaxes.
     Unchecked,
     UtcTime,
@@ -95,6 +102,11 @@ impl Syntax {
             SyntaxKind::CountryString => value.len() == 2 && text::is_printable(value),
             SyntaxKind::Csn => csn::is_csn(value),
             SyntaxKind::CsnSid => csn::is_sid(value),
+            SyntaxKind::Definition => guide::is_definition(value),
+            SyntaxKind::EnhancedGuide => guide::is_enhanced_guide(value),
+            SyntaxKind::Guide => guide::is_guide(value),
+            SyntaxKind::SubstringAssertion => guide::is_substring_assertion(value),
+            SyntaxKind::TeletexTerminalIdentifier => guide::is_teletex_terminal(value),
             SyntaxKind::DeliveryMethod => text::is_delivery_method(value),
             SyntaxKind::DirectoryString => !value.is_empty() && std::str::from_utf8(value).is_ok(),
             SyntaxKind::GeneralizedTime => time::GeneralizedTime::parse(value).is_some(),
