@@ -1,0 +1,170 @@
+//! `larix demo`: a generated directory, loaded, served and asked, in one command.
+
+use std::io::{BufRead, BufReader};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use larix_load::generate::{self, Kind};
+
+/// How long the server may take to answer, in steps of [`STEP`].
+const START_STEPS: u32 = 500;
+const STEP: Duration = Duration::from_millis(20);
+
+/// Generate a directory of people, load it, serve it on a free loopback port, and ask it a question.
+#[derive(Args, Debug)]
+pub(crate) struct DemoArgs {
+    /// How many people
+    #[arg(long, default_value_t = 2_000)]
+    entries: u64,
+    /// The same seed gives the same people
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Where the directory goes and stays; without it, it is removed at the end
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Stop after the first answer instead of serving on
+    #[arg(long)]
+    once: bool,
+}
+
+pub(crate) fn main(args: &DemoArgs) -> ExitCode {
+    match demo(args) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("larix demo: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn demo(args: &DemoArgs) -> anyhow::Result<()> {
+    let temporary = tempfile::Builder::new().prefix("larix-demo").tempdir().context("no temporary folder")?;
+    let folder = args.data.as_deref().unwrap_or(temporary.path());
+    let larix = std::env::current_exe().context("cannot find this program's own file")?;
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    let schema = write_bundled_schema(&folder.join("schema"))?;
+    let made = generate::write_directory(Kind::People, args.entries, args.seed, folder, &schema)?;
+    step(&format!("generated {} people, {} KB of LDIF", args.entries, made.ldif_bytes / 1024));
+    let loaded = Command::new(&larix)
+        .args(["add", "-q", "-f"])
+        .arg(&made.configuration)
+        .arg("-l")
+        .arg(&made.ldif)
+        .status()
+        .context("cannot start larix add")?;
+    if !loaded.success() {
+        bail!("larix add ended with {loaded}; is {} a directory of an earlier demo?", made.data.display());
+    }
+    step("loaded them");
+    let mut server = Served::start(&larix, &made.configuration, folder)?;
+    step(&format!("serving on {}", server.url()));
+    let base = Kind::People.suffix();
+    let question = ["-LLL", "-b", base, "(&(uid=user.7)(objectClass=person))", "cn", "mail", "telephoneNumber"];
+    println!("\n$ larix search -x -H {} {}", server.url(), shell(&question));
+    let answered = Command::new(&larix).args(["search", "-x", "-H", &server.url()]).args(question).status();
+    let answered = answered.context("cannot start larix search")?;
+    if !answered.success() {
+        bail!("the search ended with {answered}");
+    }
+    if args.once {
+        return Ok(());
+    }
+    println!("Try next, in another terminal:\n");
+    println!("  ldapsearch -x -H {} -b {base} '(cn=*bel*)' cn mail", server.url());
+    println!(
+        "  ldapsearch -x -H {} -D {} -w {} -b ou=groups,{base} '(cn=sales)'\n",
+        server.url(),
+        Kind::People.root_dn(),
+        generate::ROOT_PASSWORD
+    );
+    println!("Ctrl-C ends it{}.", if args.data.is_some() { "" } else { " and removes the data" });
+    server.wait()
+}
+
+fn step(text: &str) {
+    println!("* {text}");
+}
+
+/// The words as a shell would take them.
+fn shell(words: &[&str]) -> String {
+    let quoted = words.iter().map(|word| {
+        if word.contains(['(', '*', '&', ' ']) { format!("'{word}'") } else { (*word).to_owned() }
+    });
+    quoted.collect::<Vec<_>>().join(" ")
+}
+
+/// Writes the bundled schema that generated directories include; answers the folder as an absolute path.
+pub(crate) fn write_bundled_schema(folder: &Path) -> anyhow::Result<PathBuf> {
+    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+    for name in ["core", "cosine", "inetorgperson", "nis"] {
+        let text = larix_schema::bundled(name).with_context(|| format!("no schema {name} is bundled"))?;
+        let file = folder.join(format!("{name}.schema"));
+        std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
+    }
+    folder.canonicalize().with_context(|| format!("cannot resolve {}", folder.display()))
+}
+
+/// A server that ends with this program.
+struct Served {
+    child: Child,
+    port: u16,
+}
+
+impl Served {
+    fn start(larix: &Path, configuration: &Path, folder: &Path) -> anyhow::Result<Self> {
+        let ports = folder.join("port");
+        let _ = std::fs::remove_file(&ports);
+        let child = Command::new(larix)
+            .args(["serve", "-d", "0", "-h", "ldap://127.0.0.1:0/", "-f"])
+            .arg(configuration)
+            .arg("--port-file")
+            .arg(&ports)
+            .stdin(Stdio::null())
+            .spawn()
+            .context("cannot start larix serve")?;
+        let mut served = Self { child, port: 0 };
+        for _ in 0..START_STEPS {
+            if let Some(port) = read_port(&ports) {
+                let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+                if TcpStream::connect_timeout(&address, STEP).is_ok() {
+                    served.port = port;
+                    return Ok(served);
+                }
+            }
+            if let Some(status) = served.child.try_wait()? {
+                bail!("larix serve ended with {status}");
+            }
+            std::thread::park_timeout(STEP);
+        }
+        bail!("larix serve accepts no connection");
+    }
+
+    fn url(&self) -> String {
+        format!("ldap://127.0.0.1:{}/", self.port)
+    }
+
+    fn wait(&mut self) -> anyhow::Result<()> {
+        // Ctrl-C reaches the server too: it stops cleanly, and this returns.
+        let status = self.child.wait().context("the server is lost")?;
+        if status.success() { Ok(()) } else { bail!("larix serve ended with {status}") }
+    }
+}
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
+        if let (Ok(None), Some(pid)) = (self.child.try_wait(), pid) {
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+            let _ = self.child.wait();
+        }
+    }
+}
+
+fn read_port(file: &Path) -> Option<u16> {
+    let file = std::fs::File::open(file).ok()?;
+    BufReader::new(file).lines().next()?.ok()?.trim().parse().ok()
+}
