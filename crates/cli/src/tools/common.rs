@@ -1,0 +1,202 @@
+//! What the offline tools share: their common flags, and the way from a configuration to an open database.
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use anyhow::{Context, bail};
+use clap::{Args, CommandFactory, FromArgMatches, Parser};
+use larix_engine::tables::TABLES;
+use larix_engine::{Database, EntryId};
+use larix_proto::ldif::LdifAttribute;
+use larix_server::clock::SystemRandom;
+use larix_server::config::{self, Config, DatabaseKind};
+use larix_store::lmdb::{LmdbOptions, LmdbStore};
+
+/// Where OpenLDAP's packages put the configuration.
+const DEFAULT_DIRECTORY: &str = "/etc/ldap/slapd.d";
+const DEFAULT_FILE: &str = "/etc/ldap/slapd.conf";
+
+/// Which configuration; the flags are slapd's.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct ConfigArgs {
+    /// Read this slapd.conf
+    #[arg(short = 'f', value_name = "FILE")]
+    pub(crate) file: Option<PathBuf>,
+    /// Read this slapd.d directory
+    #[arg(short = 'F', value_name = "DIRECTORY")]
+    pub(crate) directory: Option<PathBuf>,
+    /// Debug level; accepted, the tools always say what they do
+    #[arg(short = 'd', value_name = "LEVEL", action = clap::ArgAction::Append)]
+    debug: Vec<String>,
+    /// Say more
+    #[arg(short = 'v', action = clap::ArgAction::Count)]
+    pub(crate) verbose: u8,
+    /// Options, NAME or NAME=VALUE
+    #[arg(short = 'o', value_name = "OPTION")]
+    pub(crate) options: Vec<String>,
+}
+
+impl ConfigArgs {
+    /// The value of an option; an empty string for one without a value.
+    pub(crate) fn option(&self, name: &str) -> Option<&str> {
+        self.options.iter().find_map(|option| {
+            let (known, value) = option.split_once('=').unwrap_or((option, ""));
+            known.eq_ignore_ascii_case(name).then_some(value)
+        })
+    }
+
+    /// Whether an option with `yes`/`no` says yes; `default` when it is not given.
+    pub(crate) fn switch(&self, name: &str, default: bool) -> anyhow::Result<bool> {
+        match self.option(name).map(str::to_ascii_lowercase).as_deref() {
+            None => Ok(default),
+            Some("" | "yes" | "true" | "on" | "1") => Ok(true),
+            Some("no" | "false" | "off" | "0") => Ok(false),
+            Some(other) => bail!("-o {name}={other}: yes or no"),
+        }
+    }
+
+    /// Reads the configuration: `-F`, else `-f`, else what OpenLDAP's packages would read.
+    pub(crate) fn read(&self) -> anyhow::Result<Config> {
+        let config = match (&self.directory, &self.file) {
+            (Some(directory), _) => Config::from_slapd_d(directory),
+            (None, Some(file)) => Config::from_slapd_conf(file),
+            (None, None) if Path::new(DEFAULT_DIRECTORY).is_dir() => {
+                Config::from_slapd_d(Path::new(DEFAULT_DIRECTORY))
+            }
+            (None, None) => Config::from_slapd_conf(Path::new(DEFAULT_FILE)),
+        };
+        config.map_err(|error| anyhow::anyhow!("{error}"))
+    }
+}
+
+/// Which database.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct DatabaseArgs {
+    /// The database with this suffix
+    #[arg(short = 'b', value_name = "SUFFIX")]
+    pub(crate) suffix: Option<String>,
+    /// The database with this number: 0 is cn=config, 1 the first one configured
+    #[arg(short = 'n', value_name = "NUMBER")]
+    pub(crate) number: Option<usize>,
+    /// Only this database, not those glued below it
+    #[arg(short = 'g')]
+    pub(crate) no_glue: bool,
+}
+
+/// What [`DatabaseArgs`] chose.
+#[derive(Debug)]
+pub(crate) enum Chosen<'c> {
+    /// cn=config itself.
+    Configuration,
+    /// A stored database, then those glued below it.
+    Stored(Vec<&'c config::Database>),
+}
+
+impl DatabaseArgs {
+    /// Whether `-n 0` or the suffix of cn=config is asked for, which needs no readable configuration yet.
+    pub(crate) fn is_configuration(&self) -> bool {
+        self.number == Some(0) || self.suffix.as_deref().is_some_and(|s| s.eq_ignore_ascii_case("cn=config"))
+    }
+
+    pub(crate) fn choose<'c>(&self, config: &'c Config) -> anyhow::Result<Chosen<'c>> {
+        if self.is_configuration() {
+            return Ok(Chosen::Configuration);
+        }
+        let stored = |database: &&config::Database| matches!(database.kind, DatabaseKind::Mdb(_));
+        let database = match (&self.suffix, self.number) {
+            (Some(suffix), _) => {
+                let dn = config.schema.parse_dn(suffix).map_err(|error| anyhow::anyhow!("-b {suffix}: {error}"))?;
+                let holds = |database: &&config::Database| {
+                    database.suffixes.iter().any(|suffix| suffix.normal == dn)
+                };
+                config.databases.iter().filter(stored).find(holds).with_context(|| {
+                    format!("no database has the suffix {suffix:?}; there are {}", suffixes(config))
+                })?
+            }
+            (None, Some(number)) => {
+                // {0}config is the first, whether the configuration names it or not.
+                let database = config.databases.get(number).with_context(|| {
+                    format!("-n {number}: databases have the numbers 0 to {}", config.databases.len() - 1)
+                })?;
+                if !stored(&database) {
+                    bail!("-n {number} is a {} database, which stores no entries", database.kind.name());
+                }
+                database
+            }
+            (None, None) => first_stored(config)?,
+        };
+        let mut chosen = vec![database];
+        if !self.no_glue {
+            let glued = config.databases.iter().filter(stored).filter(|other| {
+                other.subordinate.is_some()
+                    && other.suffixes.iter().any(|below| {
+                        database.suffixes.iter().any(|above| below.normal.is_descendant_of(&above.normal))
+                    })
+            });
+            chosen.extend(glued);
+        }
+        Ok(Chosen::Stored(chosen))
+    }
+}
+
+/// Without `-b` and `-n`: the first stored database that is not glued below another.
+fn first_stored(config: &Config) -> anyhow::Result<&config::Database> {
+    config
+        .databases
+        .iter()
+        .find(|database| matches!(database.kind, DatabaseKind::Mdb(_)) && database.subordinate.is_none())
+        .context("the configuration has no database that stores entries: add `database mdb` with a suffix")
+}
+
+fn suffixes(config: &Config) -> String {
+    let texts = config.databases.iter().flat_map(|database| &database.suffixes);
+    texts.map(|suffix| format!("{:?}", suffix.text)).collect::<Vec<_>>().join(", ")
+}
+
+/// Whether a tool only reads, which it may do beside a running server, or writes.
+#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+pub(crate) enum Access {
+    Read,
+    Write,
+}
+
+/// Opens the store and database of a section.
+pub(crate) fn open(
+    config: &Config,
+    database: &config::Database,
+    access: Access,
+) -> anyhow::Result<Database<LmdbStore>> {
+    let DatabaseKind::Mdb(mdb) = &database.kind else {
+        bail!("a {} database stores no entries", database.kind.name());
+    };
+    let settings = config.engine_settings(database).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let options = match access {
+        Access::Read => LmdbOptions::for_reading(),
+        Access::Write => {
+            let defaults = LmdbOptions::default();
+            LmdbOptions { file_mode: mdb.mode.unwrap_or(defaults.file_mode), ..defaults }
+        }
+    };
+    let store = LmdbStore::open(&mdb.directory, &TABLES, &options)?;
+    Database::open(store, Arc::clone(&config.schema), settings, &SystemRandom)
+        .map_err(|error| anyhow::anyhow!("{}: {error}", mdb.directory.display()))
+}
+
+/// Parses a tool's own flags; `--help` and mistakes end the process as clap does.
+pub(crate) fn parse<P: Parser>(name: &str, arguments: &[OsString]) -> P {
+    let command = P::command().name(name.to_owned()).bin_name(name.to_owned());
+    let words = std::iter::once(OsString::from(name)).chain(arguments.iter().cloned());
+    let matches = command.get_matches_from(words);
+    P::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+}
+
+/// An attribute of an owned entry as LDIF has it.
+pub(crate) fn ldif_attribute(description: String, values: Vec<Vec<u8>>) -> LdifAttribute {
+    LdifAttribute { description, values }
+}
+
+/// The id after `id`, from which a sliced scan goes on.
+pub(crate) fn after(id: EntryId) -> EntryId {
+    EntryId(id.0.saturating_add(1))
+}
