@@ -2,14 +2,19 @@
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
+use std::sync::{Arc, mpsc};
 
 use anyhow::{Context, bail};
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
+use larix_engine::access::Subject;
+use larix_engine::controls::RequestControls;
+use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
-use larix_engine::{Database, EntryId};
+use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest, WriterEnvironment};
+use larix_engine::{Database, Directory, EntryId, Frontend, Served};
 use larix_proto::ldif::LdifAttribute;
-use larix_server::clock::SystemRandom;
+use larix_proto::{LdapResult, ResultCode};
+use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::config::{self, Config, DatabaseKind};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
@@ -199,4 +204,67 @@ pub(crate) fn ldif_attribute(description: String, values: Vec<Vec<u8>>) -> LdifA
 /// The id after `id`, from which a sliced scan goes on.
 pub(crate) fn after(id: EntryId) -> EntryId {
     EntryId(id.0.saturating_add(1))
+}
+
+/// Opens the chosen databases with their writers: changes go the way of the server's own.
+pub(crate) fn open_directory(
+    config: &Config,
+    databases: &[&config::Database],
+) -> anyhow::Result<Directory<LmdbStore>> {
+    let clock = Arc::new(SystemClock::new());
+    let server_id = config.global.server_ids.iter().find(|id| id.url.is_none()).map_or(0, |id| id.number);
+    let order = Arc::new(CommitOrder::new(server_id));
+    let mut served = Vec::new();
+    for database in databases {
+        let environment = WriterEnvironment {
+            clock: clock.clone(),
+            random: Arc::new(SystemRandom),
+            order: Arc::clone(&order),
+            default_referrals: Arc::from([]),
+            auxiliary_needs_rule: false,
+        };
+        let opened = Arc::new(open(config, database, Access::Write)?);
+        let started = Served::start(opened, environment).map_err(|error| anyhow::anyhow!("{error}"))?;
+        served.push(Arc::new(started));
+    }
+    let schema_dn = config.frontend.schema_dn.as_ref().map(|dn| dn.normal.clone());
+    let subschema = match schema_dn {
+        Some(dn) => dn,
+        None => config.schema.parse_dn("cn=Subschema").map_err(|error| anyhow::anyhow!("{error}"))?,
+    };
+    let frontend = Frontend {
+        schema: Arc::clone(&config.schema),
+        subschema,
+        default_search_base: None,
+        referrals: Vec::new(),
+    };
+    Directory::new(frontend, served).map_err(|error| anyhow::anyhow!("{error:?}"))
+}
+
+/// Carries out one change as the root of its database and waits until it is durable.
+pub(crate) fn change(
+    directory: &Directory<LmdbStore>,
+    operation: WriteOperation,
+    controls: RequestControls,
+) -> LdapResult {
+    let root = directory
+        .schema()
+        .parse_dn(operation.target())
+        .ok()
+        .and_then(|dn| directory.select(&dn).map(|served| served.database().settings()))
+        .and_then(|settings| Some((settings.root_dn.clone()?, settings.root_dn_text.clone())));
+    let subject = match root {
+        Some((dn, text)) => Subject::default().bound_as(dn, &text),
+        None => Subject::default(),
+    };
+    let (send, receive) = mpsc::channel();
+    let request = WriteRequest { operation, subject: Arc::new(subject), controls, origin: Origin::Client };
+    directory.submit(
+        request,
+        Box::new(move |outcome: WriteOutcome| {
+            // The receiver waits below: it is gone only with this thread.
+            let _ = send.send(outcome.result);
+        }),
+    );
+    receive.recv().unwrap_or_else(|_| LdapResult::with(ResultCode::OTHER, "the writer ended without an answer"))
 }

@@ -1,0 +1,142 @@
+//! `slapdelete`: entries deleted from a database while no server runs on it, by DN or by filter.
+
+use std::ffi::OsString;
+use std::io::BufRead;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Parser;
+use larix_engine::access::{AccessPolicy, Subject};
+use larix_engine::controls::RequestControls;
+use larix_engine::search::entry::{Gate, Seen, Unguarded};
+use larix_engine::search::filter::Filter;
+use larix_engine::tables::ENTRIES;
+use larix_engine::write::WriteOperation;
+use larix_engine::{Database, EntryId};
+use larix_proto::{FilterBuf, ResultCode};
+use larix_schema::Match;
+use larix_server::config::Config;
+use larix_store::lmdb::LmdbStore;
+use larix_store::{Direction, KeyRange, Snapshot, Store};
+
+use super::common::{self, Chosen, ConfigArgs, DatabaseArgs};
+
+/// Delete entries of a database while no server runs on it, by DN or by filter
+#[derive(Debug, Parser)]
+#[command(disable_help_flag = true)]
+struct DeleteArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    database: DatabaseArgs,
+    /// Delete every entry that matches this filter
+    #[arg(short = 'a', value_name = "FILTER")]
+    filter: Option<String>,
+    /// Read DNs from this file, one a line; `-` is standard input
+    #[arg(short = 'l', value_name = "FILE")]
+    names: Option<PathBuf>,
+    /// Delete what is below each entry, too
+    #[arg(short = 'r')]
+    recursive: bool,
+    /// Go on after an entry that cannot be deleted
+    #[arg(short = 'c')]
+    go_on: bool,
+    /// Only say what would be deleted
+    #[arg(short = 'u')]
+    dry_run: bool,
+    /// DNs of entries to delete
+    dns: Vec<String>,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
+    let args: DeleteArgs = common::parse(name, arguments);
+    match delete(name, &args) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(failed) => {
+            eprintln!("{name}: {failed} entries were not deleted");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{name}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
+    let config = args.config.read()?;
+    let Chosen::Stored(databases) = args.database.choose(&config)? else {
+        bail!("entries of cn=config are not deleted here: edit the configuration");
+    };
+    let mut dns = args.dns.clone();
+    if let Some(path) = &args.names {
+        for line in super::modify::input(Some(path))?.lines() {
+            let line = line.with_context(|| format!("cannot read {}", path.display()))?;
+            dns.extend(Some(line.trim().to_owned()).filter(|line| !line.is_empty()));
+        }
+    }
+    let directory = common::open_directory(&config, &databases)?;
+    if let Some(filter) = &args.filter {
+        for served in directory.databases() {
+            matching(&config, served.database(), filter, &mut dns)?;
+        }
+    } else if args.dns.is_empty() && args.names.is_none() {
+        bail!("nothing to delete: give DNs, -l FILE or -a FILTER");
+    }
+    let mut failed = 0;
+    for entry in dns {
+        if args.dry_run {
+            println!("{entry}");
+            continue;
+        }
+        let controls = RequestControls {
+            manage_dsa_it: true,
+            tree_delete: args.recursive,
+            ..RequestControls::default()
+        };
+        let result = common::change(&directory, WriteOperation::Delete { entry: entry.clone() }, controls);
+        if result.code == ResultCode::SUCCESS {
+            if args.config.verbose > 0 {
+                eprintln!("{name}: {entry:?} deleted");
+            }
+            continue;
+        }
+        let text = format!("{entry:?}: {} {}", result.code, result.diagnostic);
+        if !args.go_on {
+            bail!("{text}");
+        }
+        eprintln!("{name}: {text}");
+        failed += 1;
+    }
+    Ok(failed)
+}
+
+/// Collects the DNs of the entries that match, youngest first, so that leaves go before what is above them.
+fn matching(
+    config: &Config,
+    database: &Database<LmdbStore>,
+    filter: &str,
+    dns: &mut Vec<String>,
+) -> anyhow::Result<()> {
+    let fault = |fault| anyhow::anyhow!("{fault}");
+    let parsed = FilterBuf::parse(filter).map_err(|error| anyhow::anyhow!("filter {filter:?}: {error}"))?;
+    let policy = AccessPolicy::new(config.schema.clone(), None, &[], &[])
+        .map_err(|error| anyhow::anyhow!("{}: {}", error.rule, error.fault))?;
+    let subject = Subject::default();
+    let snapshot = database.store().snapshot()?;
+    let view = database.view(&snapshot).map_err(fault)?;
+    let filter = Filter::new(&view.schema, &view.catalog, config.schema.bind_filter(parsed.as_filter()));
+    for row in snapshot.scan(ENTRIES, KeyRange::all(), Direction::Backward)? {
+        let (key, record) = row?;
+        let id = EntryId::from_prefix(&key).context("a damaged key in the table of entries")?;
+        let seen = Seen::new(&view, view.reader(id, &record).map_err(fault)?, Gate::new(&policy, &subject));
+        if filter.matches(&Unguarded(&seen), &seen.reader).map_err(fault)? == Match::True {
+            dns.push(view.dn(&seen.reader.view).map_err(fault)?);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,140 @@
+//! `slapmodify`: LDIF changes applied to a database while no server runs on it.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context, bail};
+use clap::Parser;
+use larix_engine::Directory;
+use larix_engine::controls::RequestControls;
+use larix_engine::write::{AttributeValues, Modification, WriteOperation};
+use larix_proto::ldif::{self, Body, Change, LdifAttribute, LocalFiles, Record};
+use larix_proto::{LdapResult, ResultCode};
+use larix_store::lmdb::LmdbStore;
+
+use super::common::{self, Chosen, ConfigArgs, DatabaseArgs};
+
+/// Apply LDIF changes to a database while no server runs on it
+#[derive(Debug, Parser)]
+#[command(disable_help_flag = true)]
+struct ModifyArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    database: DatabaseArgs,
+    /// Read this file instead of standard input; `-` is standard input
+    #[arg(short = 'l', value_name = "FILE")]
+    ldif: Option<PathBuf>,
+    /// Go on after a change that fails
+    #[arg(short = 'c')]
+    go_on: bool,
+    /// Skip records that start before this line
+    #[arg(short = 'j', value_name = "LINE", default_value_t = 0)]
+    from_line: u64,
+    /// Only read and check the LDIF
+    #[arg(short = 'u')]
+    dry_run: bool,
+    /// Quick; accepted: checks are not left out
+    #[arg(short = 'q')]
+    quick: bool,
+    /// Syntax checks; accepted, as for slapadd
+    #[arg(short = 's')]
+    no_schema_check: bool,
+    /// Server id of new change sequence numbers; accepted: the configuration's is used
+    #[arg(short = 'S', value_name = "SID")]
+    server_id: Option<String>,
+    /// Write contextCSN; accepted: it is always written
+    #[arg(short = 'w')]
+    write_context: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
+    let args: ModifyArgs = common::parse(name, arguments);
+    match modify(name, &args) {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(failed) => {
+            eprintln!("{name}: {failed} changes failed");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{name}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// The LDIF of `-l`, or standard input.
+pub(super) fn input(path: Option<&Path>) -> anyhow::Result<Box<dyn BufRead + Send>> {
+    match path.filter(|path| *path != Path::new("-")) {
+        None => Ok(Box::new(BufReader::new(io::stdin()))),
+        Some(path) => {
+            let file = std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+            Ok(Box::new(BufReader::with_capacity(1 << 20, file)))
+        }
+    }
+}
+
+fn modify(name: &str, args: &ModifyArgs) -> anyhow::Result<u64> {
+    let config = args.config.read()?;
+    let Chosen::Stored(databases) = args.database.choose(&config)? else {
+        bail!("changes of cn=config are not available yet: edit the configuration");
+    };
+    let directory = common::open_directory(&config, &databases)?;
+    let mut failed = 0;
+    let reader = ldif::Reader::new(input(args.ldif.as_deref())?).with_files(LocalFiles);
+    for record in reader {
+        let record = record.map_err(|error| anyhow::anyhow!("{error}"))?;
+        if record.line < args.from_line || args.dry_run {
+            continue;
+        }
+        let (line, dn) = (record.line, record.dn.clone());
+        let result = apply(&directory, record);
+        if result.code == ResultCode::SUCCESS {
+            if args.config.verbose > 0 {
+                eprintln!("{name}: line {line}: {dn:?} changed");
+            }
+            continue;
+        }
+        let text = format!("line {line}: {dn:?}: {} {}", result.code, result.diagnostic);
+        if !args.go_on {
+            bail!("{text}");
+        }
+        eprintln!("{name}: {text}");
+        failed += 1;
+    }
+    Ok(failed)
+}
+
+fn apply(directory: &Directory<LmdbStore>, record: Record) -> LdapResult {
+    let entry = record.dn;
+    let operation = match record.body {
+        Body::Content(attributes) | Body::Change { change: Change::Add(attributes), .. } => {
+            WriteOperation::Add { entry, attributes: attributes.into_iter().map(values).collect() }
+        }
+        Body::Change { change: Change::Delete, .. } => WriteOperation::Delete { entry },
+        Body::Change { change: Change::Modify(changes), .. } => WriteOperation::Modify {
+            object: entry,
+            changes: changes
+                .into_iter()
+                .map(|change| Modification {
+                    operation: change.operation,
+                    attribute: AttributeValues { description: change.description, values: change.values },
+                })
+                .collect(),
+        },
+        Body::Change { change: Change::ModifyDn { new_rdn, delete_old_rdn, new_superior }, .. } => {
+            WriteOperation::ModifyDn { entry, new_rdn, delete_old_rdn, new_superior }
+        }
+    };
+    // What an administrator writes offline may set operational attributes, as OpenLDAP's tool lets it.
+    common::change(directory, operation, RequestControls { relax: true, ..RequestControls::default() })
+}
+
+fn values(attribute: LdifAttribute) -> AttributeValues {
+    AttributeValues { description: attribute.description, values: attribute.values }
+}
