@@ -63,7 +63,8 @@ fn demo(args: &DemoArgs) -> anyhow::Result<()> {
     let mut server = Served::start(&larix, &made.configuration, folder)?;
     step(&format!("serving on {}", server.url()));
     let base = Kind::People.suffix();
-    let question = ["-LLL", "-b", base, "(&(uid=user.7)(objectClass=person))", "cn", "mail", "telephoneNumber"];
+    let question =
+        ["-LLL", "-b", base, "(&(uid=user.7)(objectClass=person))", "cn", "mail", "telephoneNumber"];
     println!("\n$ larix search -x -H {} {}", server.url(), shell(&question));
     let answered = Command::new(&larix).args(["search", "-x", "-H", &server.url()]).args(question).status();
     let answered = answered.context("cannot start larix search")?;

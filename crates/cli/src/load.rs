@@ -39,9 +39,9 @@ struct GenerateArgs {
     /// Where the files go; created when missing
     #[arg(long, default_value = ".")]
     out: PathBuf,
-    /// Where core.schema and its kin lie, for the include lines of slapd.conf
-    #[arg(long, default_value = "/etc/ldap/schema")]
-    schema_directory: PathBuf,
+    /// Where core.schema and its kin lie, for the include lines of slapd.conf; without it the bundled ones are written
+    #[arg(long)]
+    schema_directory: Option<PathBuf>,
 }
 
 fn kind(text: &str) -> Result<Kind, String> {
@@ -122,8 +122,11 @@ pub(crate) fn main(args: &LoadArgs) -> ExitCode {
 }
 
 fn generate(args: &GenerateArgs) -> anyhow::Result<()> {
-    let made =
-        generate::write_directory(args.kind, args.entries, args.seed, &args.out, &args.schema_directory)?;
+    let schema = match &args.schema_directory {
+        Some(directory) => directory.clone(),
+        None => crate::demo::write_bundled_schema(&args.out.join("schema"))?,
+    };
+    let made = generate::write_directory(args.kind, args.entries, args.seed, &args.out, &schema)?;
     eprintln!("{} entries, {} bytes", args.entries, made.ldif_bytes);
     println!("{}", made.ldif.display());
     println!("{}", made.configuration.display());

@@ -3,6 +3,7 @@
 //! Called as `slapd`, `slapadd`, `slapcat` and so on (a link suffices), or as `slapd -Tadd`, it is that program with
 //! that program's flags. Called as `larix` it has subcommands.
 
+mod demo;
 mod load;
 mod serve;
 mod tools;
@@ -41,6 +42,7 @@ Offline tools (slapadd's, slapcat's ... flags; LARIX COMMAND --help lists them):
   auth             Ask how identities are mapped        (slapauth)
   dn               Check and normalize DNs              (slapdn)
   schema           Check a database against the schema  (slapschema)
+  check            Check that tree, entries and indexes agree
 
 Called by one of slapd's names, or as `slapd -Tadd`, larix is that program.";
 
@@ -49,6 +51,8 @@ enum LarixCommand {
     /// Run the server: from slapd.conf or slapd.d, or with --suffix and no file at all
     #[command(disable_help_flag = true)]
     Serve(Box<serve::ServeArgs>),
+    /// Generate a directory of people, load it, serve it and ask it a question
+    Demo(demo::DemoArgs),
     /// Generate directories and drive servers
     Load(load::LoadArgs),
 }
@@ -102,6 +106,7 @@ fn larix(program: &OsStr, mut rest: Vec<OsString>) -> ExitCode {
     };
     match larix.command {
         LarixCommand::Serve(arguments) => serve::run("larix", &arguments),
+        LarixCommand::Demo(arguments) => demo::main(&arguments),
         LarixCommand::Load(arguments) => load::main(&arguments),
     }
 }

@@ -80,7 +80,8 @@ fn cat(args: &CatArgs) -> anyhow::Result<u64> {
     let config = args.config.read()?;
     let mut out: Box<dyn Write> = match &args.ldif {
         Some(path) => {
-            let file = std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
+            let file =
+                std::fs::File::create(path).with_context(|| format!("cannot write {}", path.display()))?;
             Box::new(BufWriter::with_capacity(1 << 20, file))
         }
         None => Box::new(BufWriter::with_capacity(1 << 16, io::stdout().lock())),
@@ -113,7 +114,8 @@ fn fold(args: &ConfigArgs) -> anyhow::Result<Option<usize>> {
         None => Ok(Some(FOLD_COLUMNS)),
         Some("no") => Ok(None),
         Some(text) => {
-            let columns = text.parse().with_context(|| format!("-o ldif-wrap={text}: no, or a number of columns"))?;
+            let columns =
+                text.parse().with_context(|| format!("-o ldif-wrap={text}: no, or a number of columns"))?;
             Ok(Some(columns))
         }
     }
@@ -131,7 +133,8 @@ impl Selection {
     fn new(args: &CatArgs, config: &Config) -> anyhow::Result<Self> {
         let schema = &config.schema;
         let bind = |text: &str| -> anyhow::Result<BoundFilter> {
-            let filter = FilterBuf::parse(text).map_err(|error| anyhow::anyhow!("filter {text:?}: {error}"))?;
+            let filter =
+                FilterBuf::parse(text).map_err(|error| anyhow::anyhow!("filter {text:?}: {error}"))?;
             Ok(schema.bind_filter(filter.as_filter()))
         };
         let dn = |text: &str| schema.parse_dn(text).map_err(|error| anyhow::anyhow!("DN {text:?}: {error}"));
@@ -204,7 +207,9 @@ impl<W: Write> Output<'_, W> {
             let view = database.view(&snapshot).map_err(|fault| anyhow::anyhow!("{fault}"))?;
             let from = next.to_bytes();
             let mut read = 0;
-            for row in snapshot.scan(ENTRIES, KeyRange::from(&from), Direction::Forward)?.take(SLICE_ENTRIES) {
+            for row in
+                snapshot.scan(ENTRIES, KeyRange::at_least(&from), Direction::Forward)?.take(SLICE_ENTRIES)
+            {
                 let (key, record) = row?;
                 let id = EntryId::from_prefix(&key).context("a damaged key in the table of entries")?;
                 next = common::after(id);
@@ -248,7 +253,8 @@ impl<W: Write> Output<'_, W> {
         if self.selection.wants(view, &seen)? {
             let dn = view.dn(&seen.reader.view).map_err(fault)?;
             let mut entry = seen.reader.to_owned(dn, true).map_err(fault)?;
-            if parent == EntryId::ROOT || view.settings.suffixes.iter().any(|s| seen.name().is_ok_and(|n| *n == s.normal))
+            if parent == EntryId::ROOT
+                || view.settings.suffixes.iter().any(|s| seen.name().is_ok_and(|n| *n == s.normal))
             {
                 add_context_csn(view, &mut entry)?;
             }
@@ -291,7 +297,8 @@ fn write_configuration(
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
     for entry in config.entries() {
-        let dn = config.schema.parse_dn(&entry.dn).map_err(|error| anyhow::anyhow!("{}: {error}", entry.dn))?;
+        let dn =
+            config.schema.parse_dn(&entry.dn).map_err(|error| anyhow::anyhow!("{}: {error}", entry.dn))?;
         if selection.holds_name(&dn) {
             write_record(writer, out, entry.dn, entry.attributes)?;
         }

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
 use anyhow::{Context, bail};
-use clap::{Args, CommandFactory, FromArgMatches, Parser};
+use clap::{Args, Parser};
 use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
 use larix_engine::order::CommitOrder;
@@ -111,10 +111,12 @@ impl DatabaseArgs {
         let stored = |database: &&config::Database| matches!(database.kind, DatabaseKind::Mdb(_));
         let database = match (&self.suffix, self.number) {
             (Some(suffix), _) => {
-                let dn = config.schema.parse_dn(suffix).map_err(|error| anyhow::anyhow!("-b {suffix}: {error}"))?;
-                let holds = |database: &&config::Database| {
-                    database.suffixes.iter().any(|suffix| suffix.normal == dn)
-                };
+                let dn = config
+                    .schema
+                    .parse_dn(suffix)
+                    .map_err(|error| anyhow::anyhow!("-b {suffix}: {error}"))?;
+                let holds =
+                    |database: &&config::Database| database.suffixes.iter().any(|suffix| suffix.normal == dn);
                 config.databases.iter().filter(stored).find(holds).with_context(|| {
                     format!("no database has the suffix {suffix:?}; there are {}", suffixes(config))
                 })?
@@ -190,10 +192,7 @@ pub(crate) fn open(
 
 /// Parses a tool's own flags; `--help` and mistakes end the process as clap does.
 pub(crate) fn parse<P: Parser>(name: &str, arguments: &[OsString]) -> P {
-    let command = P::command().name(name.to_owned()).bin_name(name.to_owned());
-    let words = std::iter::once(OsString::from(name)).chain(arguments.iter().cloned());
-    let matches = command.get_matches_from(words);
-    P::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
+    P::parse_from(std::iter::once(OsString::from(name)).chain(arguments.iter().cloned()))
 }
 
 /// An attribute of an owned entry as LDIF has it.
@@ -266,5 +265,7 @@ pub(crate) fn change(
             let _ = send.send(outcome.result);
         }),
     );
-    receive.recv().unwrap_or_else(|_| LdapResult::with(ResultCode::OTHER, "the writer ended without an answer"))
+    receive
+        .recv()
+        .unwrap_or_else(|_| LdapResult::with(ResultCode::OTHER, "the writer ended without an answer"))
 }

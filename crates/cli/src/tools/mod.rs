@@ -1,5 +1,12 @@
 //! The offline tools: one file a tool, all called through [`run`].
 
+mod cat;
+mod check;
+mod common;
+mod delete;
+mod index;
+mod modify;
+
 use std::ffi::OsString;
 use std::process::ExitCode;
 
@@ -17,10 +24,12 @@ pub(crate) enum Tool {
     Auth,
     Dn,
     Schema,
+    /// Larix's own.
+    Check,
 }
 
 /// The tool, its letter or short name after `-T`, slapd's name for it, and Larix's subcommand.
-const TOOLS: [(Tool, &str, &str, &str); 11] = [
+const TOOLS: [(Tool, &str, &str, &str); 12] = [
     (Tool::Add, "add", "slapadd", "add"),
     (Tool::Cat, "cat", "slapcat", "cat"),
     (Tool::Index, "index", "slapindex", "index"),
@@ -32,6 +41,7 @@ const TOOLS: [(Tool, &str, &str, &str); 11] = [
     (Tool::Auth, "auth", "slapauth", "auth"),
     (Tool::Dn, "dn", "slapdn", "dn"),
     (Tool::Schema, "schema", "slapschema", "schema"),
+    (Tool::Check, "check", "slapcheck", "check"),
 ];
 
 impl Tool {
@@ -51,6 +61,8 @@ impl Tool {
         let text = text.strip_prefix("slap").unwrap_or(text);
         let by_letter = match text {
             "" => None,
+            // `c` has been cat for as long as there is slapd.
+            "c" => Some(Self::Cat),
             // OpenLDAP's `d` is dn, where the table would find delete first.
             "d" => Some(Self::Dn),
             "acl" => Some(Self::Acl),
@@ -81,10 +93,18 @@ impl Tool {
 
 /// Runs a tool. `name` is how it was called, for its messages; `arguments` are those after the name.
 pub(crate) fn run(tool: Tool, name: &str, arguments: &[OsString]) -> ExitCode {
-    // The tools join here one by one as they are written.
-    let _ = arguments;
-    eprintln!("{name}: the tool {} is not available in this version yet", tool.program_name());
-    ExitCode::FAILURE
+    match tool {
+        Tool::Cat => cat::main(name, arguments),
+        Tool::Check => check::main(name, arguments),
+        Tool::Delete => delete::main(name, arguments),
+        Tool::Index => index::main(name, arguments),
+        Tool::Modify => modify::main(name, arguments),
+        // The tools join here one by one as they are written.
+        Tool::Add | Tool::Passwd | Tool::Test | Tool::Acl | Tool::Auth | Tool::Dn | Tool::Schema => {
+            eprintln!("{name}: the tool {} is not available in this version yet", tool.program_name());
+            ExitCode::FAILURE
+        }
+    }
 }
 
 #[cfg(test)]

@@ -73,7 +73,8 @@ pub(super) fn input(path: Option<&Path>) -> anyhow::Result<Box<dyn BufRead + Sen
     match path.filter(|path| *path != Path::new("-")) {
         None => Ok(Box::new(BufReader::new(io::stdin()))),
         Some(path) => {
-            let file = std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+            let file =
+                std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
             Ok(Box::new(BufReader::with_capacity(1 << 20, file)))
         }
     }
