@@ -3,6 +3,8 @@
 pub mod access;
 pub mod catalog;
 pub mod check;
+#[cfg(test)]
+mod check_tests;
 pub mod compare;
 pub mod controls;
 pub mod csn;
@@ -10,6 +12,8 @@ pub mod database;
 pub mod directory;
 pub mod entry;
 pub mod fault;
+#[cfg(test)]
+pub(crate) mod fixture;
 pub mod index;
 pub mod load;
 pub mod log;

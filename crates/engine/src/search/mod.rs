@@ -14,6 +14,8 @@ pub mod selection;
 pub mod sort;
 pub mod sorted;
 pub mod task;
+#[cfg(test)]
+mod tests;
 
 pub use entry::{Gate, Seen};
 pub use task::{Budget, SearchInput, SearchTask, Step};

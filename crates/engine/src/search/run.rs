@@ -1,7 +1,5 @@
 //! Going through the candidates.
 
-use std::borrow::Cow;
-
 use larix_proto::{ControlBuf, LdapResult, ResultCode, Scope, encode};
 use larix_store::{Direction, KeyRange, Snapshot};
 
@@ -52,6 +50,10 @@ pub(super) struct Progress {
     /// Matches so far, with their sort keys, when the search is sorted.
     pub(super) sorted: Vec<(Vec<u8>, EntryId)>,
 }
+
+/// What is done with what is found; a step ends the slice.
+pub(super) type OnFound<'f, N> =
+    dyn FnMut(&mut SearchTask, &SeenOrReference<'_, '_, N>, &mut Progress) -> Result<Option<Step>, End> + 'f;
 
 /// What came of a candidate.
 pub(super) enum Looked {
@@ -171,11 +173,7 @@ impl SearchTask {
         progress: &mut Progress,
         left: &mut u32,
         budget: Budget<'_>,
-        answer: &mut dyn FnMut(
-            &mut Self,
-            &SeenOrReference<'_, '_, N>,
-            &mut Progress,
-        ) -> Result<Option<Step>, End>,
+        answer: &mut OnFound<'_, N>,
     ) -> Result<Option<Step>, End> {
         let exact = progress.candidates.owed == Owed::Exact
             && gate.search_all
@@ -239,13 +237,9 @@ impl SearchTask {
         gate: &Gate<'v>,
         progress: &mut Progress,
         id: EntryId,
-        record: &Cow<'_, [u8]>,
+        record: &[u8],
         exact: bool,
-        answer: &mut dyn FnMut(
-            &mut Self,
-            &SeenOrReference<'_, '_, N>,
-            &mut Progress,
-        ) -> Result<Option<Step>, End>,
+        answer: &mut OnFound<'_, N>,
     ) -> Result<Option<Step>, End> {
         let entry = EntryView::parse(id, record).map_err(Fault::from)?;
         if !progress.area.contains(view, &entry)? {

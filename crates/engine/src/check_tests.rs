@@ -1,0 +1,227 @@
+//! What a check finds, what a rebuild mends, and large sets and long values on their way through changes.
+
+use larix_store::{Durability, Snapshot, Store, Transaction, WriteSet};
+
+use crate::check::{Checked, Finding, Rebuild, check, rebuild};
+use crate::entry::record::{Form, INLINE_COUNT_LIMIT};
+use crate::entry::{AttributeNumber, Entry, EntryId, EntrySource, LargeValues, Target, values};
+use crate::fixture::{Asked, Fixture, SUFFIX, index, on_every_store, schema, settings};
+use crate::index::{KeyKind, Kinds, key};
+use crate::tables::{ENTRIES, INDEX};
+use crate::{fixture, tree};
+
+const LINES: &[(&str, &str)] = &[("cn,sn", "pres,eq,sub,approx"), ("member", "eq"), ("description", "sub")];
+
+fn small() -> String {
+    let mut ldif = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n");
+    for name in ["a", "b", "c"] {
+        ldif.push_str(&format!(
+            "\ndn: cn={name},{SUFFIX}\nobjectClass: person\ncn: {name}\nsn: long {name} name\ndescription: d{name}d\n"
+        ));
+    }
+    ldif
+}
+
+fn findings<S: Store>(fixture: &Fixture<S>) -> Vec<Finding> {
+    let snapshot = fixture.database.store().snapshot().unwrap();
+    let view = fixture.database.view(&snapshot).unwrap();
+    let mut findings = Vec::new();
+    let checked = check(&view, &mut |finding| findings.push(finding)).unwrap();
+    assert_eq!(checked.findings, findings.len() as u64);
+    findings
+}
+
+fn damage<S: Store>(fixture: &Fixture<S>, change: impl FnOnce(&mut WriteSet)) {
+    let mut set = WriteSet::new();
+    change(&mut set);
+    fixture.database.store().transaction().unwrap().commit(&set, Durability::NoMetaSync).unwrap();
+}
+
+fn number<S: Store>(fixture: &Fixture<S>, name: &str) -> AttributeNumber {
+    fixture.database.catalog().number(&schema().describe(name).unwrap()).unwrap()
+}
+
+#[test]
+fn damage_is_found() {
+    let cn = |fixture: &Fixture<_>, value: &[u8]| key::make(number(fixture, "cn"), KeyKind::Equality, value);
+    type Damage<'d> = &'d dyn Fn(&Fixture<larix_store::memory::MemoryStore>, &mut WriteSet);
+    let check = |name: &str, change: Damage<'_>, expected: fn(&Finding) -> bool| {
+        let fixture = Fixture::memory(LINES, &small());
+        assert_eq!(findings(&fixture), [], "{name}: before");
+        damage(&fixture, |set| change(&fixture, set));
+        let found = findings(&fixture);
+        assert!(found.iter().any(expected), "{name}: {found:?}");
+    };
+    check("posting gone", &|f, set| set.remove_posting(INDEX, &cn(f, b"a"), 2), |f| {
+        matches!(f, Finding::MissingPosting { entry: EntryId(2), .. })
+    });
+    check("posting too many", &|f, set| set.add_posting(INDEX, &cn(f, b"a"), 3), |f| {
+        matches!(f, Finding::StrayPosting { entry: EntryId(3), .. })
+    });
+    check("tree row gone", &|_, set| tree::delete(set, EntryId(1), b"cn=b"), |f| {
+        *f == Finding::NotInTree { entry: EntryId(3) }
+    });
+    check("tree row of nothing", &|_, set| tree::put(set, EntryId(1), b"cn=x", EntryId(77)), |f| {
+        matches!(f, Finding::StrayTreeRow { entry: EntryId(77), .. })
+    });
+    check("record gone", &|_, set| set.delete(ENTRIES, &EntryId(4).to_bytes()), |f| {
+        matches!(f, Finding::StrayPosting { entry: EntryId(4), .. })
+    });
+    check("record cut", &|_, set| set.put(ENTRIES, &EntryId(4).to_bytes(), vec![1, 0, 0]), |f| {
+        matches!(f, Finding::Record { entry: EntryId(4), .. })
+    });
+    check("superior gone", &|_, set| set.delete(ENTRIES, &EntryId(1).to_bytes()), |f| {
+        matches!(f, Finding::Orphan { entry: EntryId(2), parent: EntryId(1) })
+    });
+}
+
+#[test]
+fn indexes_are_built_later() {
+    let fixture = Fixture::memory(&[], &small());
+    let asked = Asked { filter: "(sn=*b na*)", ..Asked::default() };
+    assert_eq!(fixture.search(&asked).names(), ["b"]);
+    fixture.database.publish_settings(settings(SUFFIX, index(LINES)));
+    let sn = number(&fixture, "sn");
+    assert!(fixture.database.catalog().row(sn).unwrap().usable().is_empty());
+    assert_eq!(fixture.search(&asked).names(), ["b"], "not used before it is built");
+    assert_eq!(rebuild(&fixture.database, &Rebuild::Stale, &mut |_| ()).unwrap(), 4);
+    assert!(fixture.database.catalog().row(sn).unwrap().usable().has(Kinds::SUBSTRINGS));
+    assert_eq!(fixture.search(&asked).names(), ["b"]);
+    assert_eq!(findings(&fixture), []);
+    assert_eq!(rebuild(&fixture.database, &Rebuild::Stale, &mut |_| ()).unwrap(), 0);
+    let posting = key::make(sn, KeyKind::Equality, b"nobody");
+    damage(&fixture, |set| set.add_posting(INDEX, &posting, 3));
+    assert_eq!(findings(&fixture).len(), 1);
+    rebuild(&fixture.database, &Rebuild::All, &mut |_| ()).unwrap();
+    assert_eq!(findings(&fixture), []);
+}
+
+#[test]
+fn what_is_no_longer_wanted_is_not_trusted_again() {
+    let fixture = Fixture::memory(LINES, &small());
+    // Without the line, postings are not kept; with it again they must not be used as they are.
+    fixture.database.publish_settings(settings(SUFFIX, index(&[])));
+    fixture.load(&format!("dn: cn=d,{SUFFIX}\nobjectClass: person\ncn: d\nsn: new\n"));
+    fixture.database.publish_settings(settings(SUFFIX, index(LINES)));
+    assert_eq!(fixture.search(&Asked { filter: "(sn=new)", ..Asked::default() }).names(), ["d"]);
+}
+
+struct Large;
+
+impl fixture::Checks for Large {
+    fn run<S: Store>(&self, fixture: &mut Fixture<S>) {
+        let schema = schema();
+        let member = schema.describe("member").unwrap();
+        let dn = format!("cn=group,{SUFFIX}");
+        let name = |i: usize| format!("CN=member {i},{SUFFIX}");
+        let normal = |i: usize| schema.parse_dn(&name(i)).unwrap();
+        let count = INLINE_COUNT_LIMIT + 50;
+        let mut entry = Entry::new(dn.clone());
+        for (attribute, list) in [
+            ("objectClass", vec![b"groupOfNames".to_vec()]),
+            ("cn", vec![b"group".to_vec()]),
+            ("member", (0..count).map(|i| name(i).into_bytes()).collect()),
+        ] {
+            entry.attribute_or_insert(&schema.describe(attribute).unwrap()).values = list;
+        }
+        fixture.put(&entry);
+        let has = |fixture: &Fixture<S>, i: usize| {
+            let filter = format!("(member={})", normal(i));
+            let found = !fixture.search(&Asked { filter: &filter, ..Asked::default() }).entries.is_empty();
+            let snapshot = fixture.database.store().snapshot().unwrap();
+            let view = fixture.database.view(&snapshot).unwrap();
+            let id = view.resolve(&schema.parse_dn(&dn).unwrap()).unwrap().unwrap().id.unwrap();
+            let record = view.record(id).unwrap().unwrap();
+            let reader = view.reader(id, &record).unwrap();
+            let target = Target::new(&schema, &view.catalog, member.clone());
+            let key = normal(i).as_str().as_bytes().to_vec();
+            assert_eq!(reader.large_member(&target, &key).unwrap().unwrap_or(found), found);
+            let number = view.catalog.number(&member).unwrap();
+            let form = reader.view.get(number).unwrap().unwrap().form();
+            (found, form == Form::Large, reader.view.get(number).unwrap().unwrap().len())
+        };
+        assert_eq!(has(fixture, 7), (true, true, count as u64));
+        assert_eq!(has(fixture, count), (false, true, count as u64));
+        assert_eq!(findings(fixture), []);
+        let answered = fixture.search(&Asked { filter: "(cn=group)", attributes: &["member"], ..Asked::default() });
+        assert_eq!(answered.entries[0].1[0].1.len(), count);
+
+        // One comes and one goes: the set stays where it is.
+        let key = |i: usize| {
+            let rule = schema.attribute(member.attribute).equality.unwrap();
+            values::member_key(&schema, rule, name(i).as_bytes()).unwrap()
+        };
+        let mut changes = LargeValues { stored: count as u64, ..LargeValues::default() };
+        changes.added.insert(key(count), name(count).into_bytes());
+        changes.removed.insert(key(7));
+        let attribute = entry.attribute_mut(&member).unwrap();
+        attribute.values.clear();
+        attribute.large = Some(changes);
+        fixture.put(&entry);
+        assert_eq!(has(fixture, 7), (false, true, count as u64));
+        assert_eq!(has(fixture, count), (true, true, count as u64));
+        assert_eq!(findings(fixture), []);
+
+        // Replaced by few: back in the record.
+        let attribute = entry.attribute_mut(&member).unwrap();
+        attribute.large = None;
+        attribute.values = vec![name(7).into_bytes()];
+        fixture.put(&entry);
+        assert_eq!(has(fixture, 7), (true, false, 1));
+        assert_eq!(has(fixture, 8), (false, false, 1));
+        assert_eq!(findings(fixture), []);
+        fixture.delete(&dn);
+        assert_eq!(findings(fixture), []);
+    }
+}
+
+#[test]
+fn large_sets() {
+    on_every_store(LINES, &small(), &Large);
+}
+
+struct Long;
+
+impl fixture::Checks for Long {
+    fn run<S: Store>(&self, fixture: &mut Fixture<S>) {
+        let schema = schema();
+        let dn = format!("cn=a,{SUFFIX}");
+        let description = schema.describe("description").unwrap();
+        let (long, other) = ("x".repeat(5000), "y".repeat(3000));
+        let mut entry = fixture.get(&dn).unwrap();
+        for list in [
+            vec![long.clone(), "short".to_owned()],
+            vec!["short".to_owned(), other, long.clone()],
+            vec![long],
+            vec!["short".to_owned()],
+        ] {
+            let list: Vec<Vec<u8>> = list.into_iter().map(String::into_bytes).collect();
+            entry.attribute_mut(&description).unwrap().values = list.clone();
+            fixture.put(&entry);
+            assert_eq!(fixture.get(&dn).unwrap().attribute(&description).unwrap().values, list);
+            assert_eq!(findings(fixture), []);
+        }
+        fixture.delete(&dn);
+        assert!(fixture.get(&dn).is_none());
+        assert_eq!(findings(fixture), []);
+    }
+}
+
+#[test]
+fn long_values() {
+    on_every_store(LINES, &small(), &Long);
+}
+
+#[test]
+fn counts() {
+    let fixture = Fixture::memory(&[], &small());
+    let snapshot = fixture.database.store().snapshot().unwrap();
+    let view = fixture.database.view(&snapshot).unwrap();
+    let checked = check(&view, &mut |_| ()).unwrap();
+    assert_eq!(Checked { index_keys: 0, postings: 0, ..checked }, Checked {
+        entries: 4,
+        tree_rows: 4,
+        ..Checked::default()
+    });
+    assert!(snapshot.commit_counter() > 0);
+}

@@ -1,0 +1,559 @@
+//! Searches by table, on every engine, with indexes and without.
+
+use larix_proto::{DerefAliases, FilterBuf, ResultCode, Scope};
+use larix_store::Store;
+use proptest::prelude::*;
+
+use crate::controls::{PagedResults, RequestControls, SortKey, SortRequest};
+use crate::database::{HardLimit, Limits, PagedTotal};
+use crate::fixture::{Answered, Asked, Checks, Fixture, SUFFIX, on_every_store};
+
+const INDEXES: &[(&str, &str)] = &[
+    ("cn,sn,mail", "pres,eq,sub,approx"),
+    ("uid", "eq"),
+    ("uidNumber", "eq"),
+    ("member", "eq"),
+    ("telephoneNumber", "subinitial,subfinal"),
+    ("description", "subany"),
+];
+
+const PEOPLE: &str = "\
+dn: dc=example,dc=com
+objectClass: domain
+dc: example
+
+dn: ou=People,dc=example,dc=com
+objectClass: organizationalUnit
+ou: People
+
+dn: cn=Ann Smith,ou=People,dc=example,dc=com
+objectClass: inetOrgPerson
+objectClass: posixAccount
+cn: Ann Smith
+cn;lang-de: Anna Schmied
+sn: Smith
+uid: ann
+uidNumber: 9
+gidNumber: 1
+homeDirectory: /home/ann
+mail: ann@example.com
+telephoneNumber: +1 555 1234
+description: likes gardens and trees
+
+dn: cn=Bob Jones,ou=People,dc=example,dc=com
+objectClass: inetOrgPerson
+objectClass: posixAccount
+cn: Bob Jones
+sn: Jones
+uid: bob
+uidNumber: 10
+gidNumber: 1
+homeDirectory: /home/bob
+mail: BOB@Example.com
+mail: robert@example.org
+telephoneNumber: +1 555 9876
+
+dn: cn=Zoe,ou=People,dc=example,dc=com
+objectClass: person
+cn: Zoe
+sn: Zander
+
+dn: ou=Groups,dc=example,dc=com
+objectClass: organizationalUnit
+ou: Groups
+
+dn: cn=staff,ou=Groups,dc=example,dc=com
+objectClass: groupOfNames
+cn: staff
+member: cn=Ann Smith,ou=People,dc=example,dc=com
+member: CN=Bob  Jones, OU=people, dc=example, dc=com
+
+dn: cn=boss,ou=Groups,dc=example,dc=com
+objectClass: alias
+objectClass: extensibleObject
+cn: boss
+aliasedObjectName: cn=Zoe,ou=People,dc=example,dc=com
+
+dn: ou=Elsewhere,dc=example,dc=com
+objectClass: referral
+objectClass: extensibleObject
+ou: Elsewhere
+ref: ldap://other.example.com/ou=Elsewhere,dc=example,dc=com
+";
+
+/// A check without captured state.
+struct Table(Cases);
+
+type Search<'s> = dyn Fn(&Asked<'_>) -> Answered + 's;
+type Cases = fn(&Search<'_>);
+
+impl Checks for Table {
+    fn run<S: Store>(&self, fixture: &mut Fixture<S>) {
+        (self.0)(&|asked| fixture.search(asked));
+    }
+}
+
+/// Runs a table with and without indexes, in one slice and in many.
+fn everywhere(table: Cases) {
+    on_every_store(INDEXES, PEOPLE, &Table(table));
+    on_every_store(&[], PEOPLE, &Table(table));
+}
+
+fn sliced(search: &Search<'_>, asked: &Asked<'_>) -> Answered {
+    let whole = search(asked);
+    let mut slices = search(&Asked { slice: 1, ..asked.clone() });
+    if asked.controls.sort.is_none() {
+        assert_eq!(whole.dns(), slices.dns(), "in slices: {}", asked.filter);
+    }
+    slices.controls.clear();
+    whole
+}
+
+#[test]
+fn filters() {
+    everywhere(|search| {
+        for (filter, expected) in [
+            ("(uid=ann)", "Ann Smith"),
+            ("(UID=ANN)", "Ann Smith"),
+            ("(uid=nobody)", ""),
+            ("(cn=zoe)", "Zoe"),
+            ("(name=smith)", "Ann Smith"),
+            ("(cn=anna schmied)", "Ann Smith"),
+            ("(cn;lang-de=anna schmied)", "Ann Smith"),
+            ("(cn;lang-de=ann smith)", ""),
+            ("(cn;lang-fr=*)", ""),
+            ("(mail=bob@example.COM)", "Bob Jones"),
+            ("(mail=*@example.org)", "Bob Jones"),
+            ("(mail=*example*)", "Ann Smith,Bob Jones"),
+            ("(cn=*o*)", "Bob Jones,Zoe,boss"),
+            ("(cn=a*s*h)", "Ann Smith"),
+            ("(cn=b*s)", "Bob Jones,boss"),
+            ("(cn=*nes)", "Bob Jones"),
+            ("(description=*gardens and*)", "Ann Smith"),
+            ("(telephoneNumber=+1 555*)", "Ann Smith,Bob Jones"),
+            ("(telephoneNumber=*5 98 76)", "Bob Jones"),
+            ("(uidNumber>=10)", "Bob Jones"),
+            ("(uidNumber<=9)", "Ann Smith"),
+            ("(uidNumber>=9)", "Ann Smith,Bob Jones"),
+            ("(uidNumber>=x)", ""),
+            ("(!(uidNumber=9))", "example,People,Bob Jones,Zoe,Groups,staff,boss"),
+            ("(!(nonsense=9))", ""),
+            ("(|(nonsense=9)(uid=bob))", "Bob Jones"),
+            ("(&(nonsense=9)(uid=bob))", ""),
+            ("(!(&(nonsense=9)(uid=bob)))", "example,People,Ann Smith,Zoe,Groups,staff,boss"),
+            ("(&)", "example,People,Ann Smith,Bob Jones,Zoe,Groups,staff,boss"),
+            ("(|)", ""),
+            ("(objectClass=person)", "Ann Smith,Bob Jones,Zoe"),
+            ("(objectClass=inetOrgPerson)", "Ann Smith,Bob Jones"),
+            ("(objectClass=2.5.6.6)", "Ann Smith,Bob Jones,Zoe"),
+            ("(&(objectClass=person)(!(mail=*)))", "Zoe"),
+            ("(member=cn=bob jones,ou=people,dc=example,dc=com)", "staff"),
+            ("(sn~=smyth)", "Ann Smith"),
+            ("(sn~=jonas)", "Bob Jones"),
+            ("(sn~=black)", ""),
+            ("(cn:caseExactMatch:=Zoe)", "Zoe"),
+            ("(cn:caseExactMatch:=zoe)", ""),
+            ("(uidNumber:1.2.840.113556.1.4.803:=8)", "Ann Smith,Bob Jones"),
+            ("(uidNumber:1.2.840.113556.1.4.804:=3)", "Ann Smith,Bob Jones"),
+            ("(ou:dn:=people)", "People,Ann Smith,Bob Jones,Zoe"),
+            ("(entryDN=CN=zoe,ou=people,dc=example,dc=com)", "Zoe"),
+            ("(hasSubordinates=TRUE)", "example,People,Groups"),
+            ("(&(objectClass=person)(hasSubordinates=FALSE)(sn=*z*))", "Zoe"),
+            ("(&(uid=*)(cn=*)(|(sn=smith)(sn=zander)))", "Ann Smith"),
+        ] {
+            let answered = sliced(search, &Asked { filter, ..Asked::default() });
+            assert_eq!(answered.result.code, ResultCode::SUCCESS, "{filter}");
+            assert_eq!(answered.names().join(","), expected, "{filter}");
+        }
+    });
+}
+
+#[test]
+fn scopes_and_bases() {
+    everywhere(|search| {
+        for (base, scope, expected) in [
+            ("ou=people,DC=EXAMPLE,dc=com", Scope::Base, "People"),
+            ("ou=People,dc=example,dc=com", Scope::OneLevel, "Ann Smith,Bob Jones,Zoe"),
+            ("ou=People,dc=example,dc=com", Scope::Subtree, "People,Ann Smith,Bob Jones,Zoe"),
+            ("ou=People,dc=example,dc=com", Scope::Children, "Ann Smith,Bob Jones,Zoe"),
+            ("cn=zoe,ou=People,dc=example,dc=com", Scope::Subtree, "Zoe"),
+            ("cn=zoe,ou=People,dc=example,dc=com", Scope::OneLevel, ""),
+            (SUFFIX, Scope::OneLevel, "People,Groups"),
+            (SUFFIX, Scope::Children, "People,Ann Smith,Bob Jones,Zoe,Groups,staff,boss"),
+        ] {
+            let answered = sliced(search, &Asked { base, scope, ..Asked::default() });
+            assert_eq!(answered.names().join(","), expected, "{base} {scope:?}");
+        }
+        for (base, code, matched) in [
+            ("cn=no,ou=People,dc=example,dc=com", ResultCode::NO_SUCH_OBJECT, "ou=People,dc=example,dc=com"),
+            ("cn=a,cn=b,dc=example,dc=com", ResultCode::NO_SUCH_OBJECT, "dc=example,dc=com"),
+            ("dc=org", ResultCode::NO_SUCH_OBJECT, ""),
+            ("cn=x,ou=elsewhere,dc=example,dc=com", ResultCode::REFERRAL, "ou=Elsewhere,dc=example,dc=com"),
+        ] {
+            let answered = search(&Asked { base, ..Asked::default() });
+            assert_eq!(
+                (answered.result.code, answered.result.matched_dn.as_str()),
+                (code, matched),
+                "{base}"
+            );
+        }
+    });
+}
+
+#[test]
+fn attributes_answered() {
+    everywhere(|search| {
+        for (attributes, expected) in [
+            (&["cn"][..], "cn=Ann Smith|cn;lang-de=Anna Schmied"),
+            (&["cn;lang-de"], "cn;lang-de=Anna Schmied"),
+            (&["SN", "uid", "nonsense"], "sn=Smith|uid=ann"),
+            (&["name"], "cn=Ann Smith|cn;lang-de=Anna Schmied|sn=Smith"),
+            (&["1.1"], ""),
+            (&["1.1", "uid"], "uid=ann"),
+            (&["@uidObject"], "objectClass=inetOrgPerson,posixAccount|uid=ann"),
+            (
+                &["+"],
+                "entryDN=cn=Ann Smith,ou=People,dc=example,dc=com|subschemaSubentry=cn=Subschema|hasSubordinates=FALSE",
+            ),
+            (&["numSubordinates"], "numSubordinates=0"),
+        ] {
+            let answered = search(&Asked { filter: "(uid=ann)", attributes, ..Asked::default() });
+            let shown: Vec<String> = answered.entries[0]
+                .1
+                .iter()
+                .map(|(name, values)| format!("{name}={}", values.join(",")))
+                .collect();
+            assert_eq!(shown.join("|"), expected, "{attributes:?}");
+        }
+        let asked = Asked { filter: "(uid=ann)", attributes: &["uid"], types_only: true, ..Asked::default() };
+        assert_eq!(search(&asked).entries[0].1, [("uid".to_owned(), vec![])]);
+        assert_eq!(search(&Asked { filter: "(uid=ann)", ..Asked::default() }).entries[0].1.len(), 11);
+    });
+}
+
+#[test]
+fn aliases_and_referrals() {
+    everywhere(|search| {
+        let boss = "cn=boss,ou=Groups,dc=example,dc=com";
+        let groups = "ou=Groups,dc=example,dc=com";
+        for (base, scope, deref, expected) in [
+            (boss, Scope::Base, DerefAliases::Never, "boss"),
+            (boss, Scope::Base, DerefAliases::FindingBase, "Zoe"),
+            // Not followed to find the base, and so answered; but followed to search.
+            (boss, Scope::Subtree, DerefAliases::InSearching, "Zoe,boss"),
+            (groups, Scope::Subtree, DerefAliases::Never, "Groups,staff,boss"),
+            (groups, Scope::Subtree, DerefAliases::Always, "Zoe,Groups,staff"),
+            (groups, Scope::OneLevel, DerefAliases::InSearching, "Zoe,staff"),
+        ] {
+            let answered = sliced(search, &Asked { base, scope, deref, ..Asked::default() });
+            assert_eq!(answered.names().join(","), expected, "{base} {scope:?} {deref:?}");
+        }
+        let manage = RequestControls { manage_dsa_it: true, ..RequestControls::default() };
+        let domain = RequestControls { domain_scope: true, ..RequestControls::default() };
+        let url = "ldap://other.example.com/ou=Elsewhere,dc=example,dc=com";
+        for (scope, filter, controls, names, references) in [
+            (
+                Scope::OneLevel,
+                "(ou=people)",
+                &RequestControls::default(),
+                "People",
+                vec![format!("{url}??base")],
+            ),
+            (
+                Scope::Subtree,
+                "(uid=ann)",
+                &RequestControls::default(),
+                "Ann Smith",
+                vec![format!("{url}??sub")],
+            ),
+            (Scope::OneLevel, "(ou=*)", &manage, "People,Groups,Elsewhere", vec![]),
+            (Scope::OneLevel, "(ou=*)", &domain, "People,Groups", vec![]),
+        ] {
+            let asked = Asked { scope, filter, controls: controls.clone(), ..Asked::default() };
+            let answered = sliced(search, &asked);
+            assert_eq!(answered.names().join(","), names, "{filter}");
+            assert_eq!(answered.references.concat(), references, "{filter}");
+        }
+        let answered = search(&Asked { base: "ou=Elsewhere,dc=example,dc=com", ..Asked::default() });
+        assert_eq!(answered.result.code, ResultCode::REFERRAL);
+        assert_eq!(answered.result.referrals, [format!("{url}??sub")]);
+    });
+}
+
+#[test]
+fn matched_values() {
+    everywhere(|search| {
+        let filters = ["(mail=*.org)", "(objectClass=posixAccount)"].map(|f| FilterBuf::parse(f).unwrap());
+        let controls = RequestControls { matched_values: Some(filters.into()), ..RequestControls::default() };
+        let answered = search(&Asked { filter: "(uid=bob)", controls, ..Asked::default() });
+        let expected = [("objectClass", "posixAccount"), ("mail", "robert@example.org")];
+        assert_eq!(
+            answered.entries[0].1,
+            expected.map(|(name, value)| (name.to_owned(), vec![value.to_owned()]))
+        );
+    });
+}
+
+fn many(count: usize) -> String {
+    let mut ldif = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n");
+    for i in 0..count {
+        let sn = (i * 7) % count;
+        ldif.push_str(&format!(
+            "\ndn: cn=p{i:03},{SUFFIX}\nobjectClass: person\ncn: p{i:03}\nsn: s{sn:03}\n"
+        ));
+    }
+    ldif
+}
+
+fn sort(keys: &[(&str, bool)]) -> Option<SortRequest> {
+    let key = |(attribute, reverse): &(&str, bool)| SortKey {
+        attribute: (*attribute).to_owned(),
+        rule: None,
+        reverse: *reverse,
+    };
+    Some(SortRequest { critical: true, keys: keys.iter().map(key).collect() })
+}
+
+/// All pages of a search, and how many there were.
+fn all_pages<S: Store>(fixture: &Fixture<S>, asked: &Asked<'_>, size: u32) -> (Vec<String>, u32, ResultCode) {
+    let (mut names, mut pages, mut cookie) = (Vec::new(), 0, Vec::new());
+    loop {
+        let paged = Some(PagedResults { critical: true, size, cookie });
+        let controls = RequestControls { paged, ..asked.controls.clone() };
+        let answered = fixture.search(&Asked { controls, ..asked.clone() });
+        assert!(answered.entries.len() <= size as usize);
+        names.extend(answered.names().into_iter().map(str::to_owned));
+        pages += 1;
+        let control = answered.controls.iter().find(|c| c.oid == larix_proto::oid::PAGED_RESULTS);
+        cookie = control.and_then(|c| c.value.as_deref()).map(cookie_of).unwrap_or_default();
+        if cookie.is_empty() {
+            return (names, pages, answered.result.code);
+        }
+    }
+}
+
+fn cookie_of(value: &[u8]) -> Vec<u8> {
+    use larix_proto::ber::{Reader, Tag};
+    let mut outer = Reader::new(value);
+    let mut inner = Reader::new(outer.expect(Tag::SEQUENCE, "control").unwrap());
+    inner.expect(Tag::INTEGER, "size").unwrap();
+    inner.expect(Tag::OCTET_STRING, "cookie").unwrap().to_vec()
+}
+
+#[test]
+fn pages_cover_everything_once() {
+    let mut fixture = Fixture::memory(&[("cn", "eq,sub")], &many(25));
+    let whole: Vec<String> = (0..25).map(|i| format!("p{i:03}")).collect();
+    let asked = Asked { filter: "(cn=p*)", slice: 3, ..Asked::default() };
+    for (size, pages) in [(10, 3), (25, 1), (1, 25), (5, 5), (100, 1)] {
+        assert_eq!(all_pages(&fixture, &asked, size), (whole.clone(), pages, ResultCode::SUCCESS), "{size}");
+    }
+    let mut sorted: Vec<String> = whole.clone();
+    sorted.sort_by_key(|name| (name[1..].parse::<usize>().unwrap() * 7) % 25);
+    let by_sn = Asked {
+        controls: RequestControls { sort: sort(&[("sn", false)]), ..RequestControls::default() },
+        ..asked.clone()
+    };
+    for size in [10, 25, 4] {
+        assert_eq!(all_pages(&fixture, &by_sn, size).0, sorted, "{size}");
+    }
+    fixture.limits = Some(Limits { size_total: PagedTotal::Count(12), ..Limits::default() });
+    let (names, pages, code) = all_pages(&fixture, &asked, 5);
+    assert_eq!((names.len(), pages, code), (12, 3, ResultCode::SIZE_LIMIT_EXCEEDED));
+}
+
+#[test]
+fn a_forged_cookie_is_refused() {
+    let fixture = Fixture::memory(&[], &many(3));
+    let paged = Some(PagedResults { critical: true, size: 1, cookie: vec![1; 29] });
+    let controls = RequestControls { paged, ..RequestControls::default() };
+    let answered = fixture.search(&Asked { controls, ..Asked::default() });
+    assert_eq!(answered.result.code, ResultCode::PROTOCOL_ERROR);
+}
+
+#[test]
+fn sorting() {
+    everywhere(|search| {
+        for (keys, expected) in [
+            (&[("cn", false)][..], "Ann Smith,Bob Jones,boss,staff,Zoe"),
+            (&[("cn", true)], "Zoe,staff,boss,Bob Jones,Ann Smith"),
+            (&[("uidNumber", false), ("cn", true)], "Ann Smith,Bob Jones,Zoe,staff,boss"),
+            (&[("uidNumber", true), ("cn", false)], "boss,staff,Zoe,Bob Jones,Ann Smith"),
+        ] {
+            let controls = RequestControls { sort: sort(keys), ..RequestControls::default() };
+            let answered = search(&Asked { filter: "(cn=*)", controls, ..Asked::default() });
+            assert_eq!(answered.names().join(","), expected, "{keys:?}");
+            assert_eq!(answered.controls[0].value.as_deref(), Some(b"\x30\x03\x0a\x01\x00".as_slice()));
+        }
+        let controls = RequestControls { sort: sort(&[("nonsense", false)]), ..RequestControls::default() };
+        let answered = search(&Asked { controls, ..Asked::default() });
+        assert_eq!(answered.result.code, ResultCode::UNAVAILABLE_CRITICAL_EXTENSION);
+    });
+}
+
+#[test]
+fn limits() {
+    let mut fixture = Fixture::memory(&[], &many(20));
+    let count = |fixture: &Fixture<_>, size_limit| {
+        let answered = fixture.search(&Asked { size_limit, slice: 7, ..Asked::default() });
+        (answered.entries.len(), answered.result.code)
+    };
+    assert_eq!(count(&fixture, 0), (21, ResultCode::SUCCESS));
+    assert_eq!(count(&fixture, 21), (21, ResultCode::SUCCESS));
+    assert_eq!(count(&fixture, 5), (5, ResultCode::SIZE_LIMIT_EXCEEDED));
+    fixture.limits =
+        Some(Limits { size_soft: Some(10), size_hard: HardLimit::Count(15), ..Limits::default() });
+    assert_eq!(count(&fixture, 0), (10, ResultCode::SIZE_LIMIT_EXCEEDED));
+    assert_eq!(count(&fixture, 15), (15, ResultCode::SIZE_LIMIT_EXCEEDED));
+    assert_eq!(count(&fixture, 16), (0, ResultCode::ADMIN_LIMIT_EXCEEDED));
+    fixture.limits = Some(Limits { size_unchecked: Some(20), ..Limits::UNLIMITED });
+    assert_eq!(count(&fixture, 0), (0, ResultCode::ADMIN_LIMIT_EXCEEDED));
+    fixture.limits = Some(Limits { size_unchecked: Some(21), ..Limits::UNLIMITED });
+    assert_eq!(count(&fixture, 0), (21, ResultCode::SUCCESS));
+}
+
+#[test]
+fn between_slices() {
+    use crate::search::{Budget, Step};
+    let check = |change: &dyn Fn(&Fixture<_>), expected: (usize, ResultCode)| {
+        let fixture = Fixture::memory(&[("cn", "eq,sub")], &many(10));
+        let base = format!("cn=p000,{SUFFIX}");
+        fixture.load(&format!("dn: cn=a,{base}\nobjectClass: person\ncn: a\nsn: a\n\ndn: cn=b,{base}\nobjectClass: person\ncn: b\nsn: b\n"));
+        let asked = Asked { base: &base, filter: "(|(cn=a)(cn=b))", time_limit: 60, ..Asked::default() };
+        let mut task = fixture.begin(&asked).unwrap();
+        let mut out = Vec::new();
+        let mut changed = false;
+        let result = loop {
+            let snapshot = fixture.database.store().snapshot().unwrap();
+            let view = fixture.database.view(&snapshot).unwrap();
+            let budget = Budget { candidates: 1, bytes: usize::MAX, clock: &fixture.clock };
+            let step = task.step(&view, &mut out, budget);
+            drop(view);
+            drop(snapshot);
+            if let Step::Done(result, _) = step {
+                break result;
+            }
+            if !changed {
+                change(&fixture);
+                changed = true;
+            }
+        };
+        assert_eq!((crate::fixture::decode(&out).entries.len(), result.code), expected);
+    };
+    let base = format!("cn=p000,{SUFFIX}");
+    check(&|_| (), (2, ResultCode::SUCCESS));
+    check(&|fixture| fixture.delete(&format!("cn=b,{base}")), (1, ResultCode::SUCCESS));
+    check(
+        &|fixture| {
+            fixture.delete(&format!("cn=b,{base}"));
+            fixture.delete(&format!("cn=a,{base}"));
+            fixture.delete(&base);
+        },
+        (1, ResultCode::BUSY),
+    );
+    check(
+        &|fixture| {
+            let mut entry = fixture.get(&format!("cn=b,{base}")).unwrap();
+            let cn = crate::fixture::schema().describe("cn").unwrap();
+            entry.attribute_mut(&cn).unwrap().values = vec![b"c".to_vec()];
+            fixture.put(&entry);
+        },
+        (1, ResultCode::SUCCESS),
+    );
+    check(&|fixture| fixture.clock.advance_micros(61_000_000), (2, ResultCode::SUCCESS));
+}
+
+#[test]
+fn access_rules() {
+    let mut fixture = Fixture::memory(INDEXES, PEOPLE);
+    fixture.restrict(&[
+        "to dn.base=\"cn=zoe,ou=people,dc=example,dc=com\" by * none",
+        "to attrs=uid by * compare",
+        "to attrs=mail by * search",
+        "to attrs=objectClass val=posixAccount by * none",
+        "to * by * read",
+    ]);
+    for (filter, expected) in [
+        ("(sn=zander)", ""),
+        ("(uid=ann)", ""),
+        ("(!(uid=ann))", ""),
+        ("(mail=ann@example.com)", "Ann Smith"),
+        ("(objectClass=person)", "Ann Smith,Bob Jones"),
+    ] {
+        let answered = fixture.search(&Asked { filter, ..Asked::default() });
+        assert_eq!(answered.names().join(","), expected, "{filter}");
+    }
+    let answered = fixture.search(&Asked { filter: "(sn=smith)", ..Asked::default() });
+    let names: Vec<&str> = answered.entries[0].1.iter().map(|(name, _)| name.as_str()).collect();
+    assert!(!names.contains(&"mail") && !names.contains(&"uid") && names.contains(&"sn"), "{names:?}");
+    assert_eq!(answered.entries[0].1[0].1, ["inetOrgPerson"]);
+    let zoe = "cn=zoe,ou=people,dc=example,dc=com";
+    assert_eq!(
+        fixture.search(&Asked { base: zoe, ..Asked::default() }).result.code,
+        ResultCode::NO_SUCH_OBJECT
+    );
+}
+
+fn leaf() -> impl Strategy<Value = String> {
+    let attribute = prop_oneof![
+        Just("cn"),
+        Just("sn"),
+        Just("mail"),
+        Just("description"),
+        Just("telephoneNumber"),
+        Just("name"),
+        Just("uidNumber")
+    ];
+    let piece =
+        prop_oneof![Just("a"), Just("ab"), Just("abc"), Just("bca"), Just("1"), Just("12"), Just("abcabc")];
+    (attribute, piece.clone(), piece, 0..8u8).prop_map(|(attribute, a, b, shape)| match shape {
+        0 => format!("({attribute}=*)"),
+        1 => format!("({attribute}={a})"),
+        2 => format!("({attribute}={a}*)"),
+        3 => format!("({attribute}=*{a})"),
+        4 => format!("({attribute}=*{a}*{b}*)"),
+        5 => format!("({attribute}={a}*{b})"),
+        6 => format!("({attribute}>={a})"),
+        _ => format!("({attribute}<={a})"),
+    })
+}
+
+fn filter() -> impl Strategy<Value = String> {
+    leaf().prop_recursive(3, 12, 3, |inner| {
+        prop_oneof![
+            prop::collection::vec(inner.clone(), 1..4).prop_map(|list| format!("(&{})", list.concat())),
+            prop::collection::vec(inner.clone(), 1..4).prop_map(|list| format!("(|{})", list.concat())),
+            inner.prop_map(|filter| format!("(!{filter})")),
+        ]
+    })
+}
+
+fn directory() -> impl Strategy<Value = String> {
+    let value = "[abc]{1,7}";
+    let entry = (value, prop::option::of(value), prop::option::of("[123]{1,4}"), prop::option::of(0..30u32));
+    prop::collection::vec(entry, 1..25).prop_map(|entries| {
+        let mut ldif = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n");
+        for (at, (sn, description, phone, number)) in entries.into_iter().enumerate() {
+            ldif.push_str(&format!(
+                "\ndn: cn=e{at},{SUFFIX}\nobjectClass: inetOrgPerson\nobjectClass: extensibleObject\ncn: e{at}\ncn: {sn}a\nsn: {sn}\nmail: {sn}@abc\n"
+            ));
+            description.into_iter().for_each(|d| ldif.push_str(&format!("description: {d}\n")));
+            phone.into_iter().for_each(|p| ldif.push_str(&format!("telephoneNumber: {p}\n")));
+            number.into_iter().for_each(|n| ldif.push_str(&format!("uidNumber: {n}\n")));
+        }
+        ldif
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(256))]
+    #[test]
+    fn indexes_change_no_answer(ldif in directory(), filters in prop::collection::vec(filter(), 8)) {
+        let (with, without) = (Fixture::memory(INDEXES, &ldif), Fixture::memory(&[], &ldif));
+        for filter in &filters {
+            let asked = Asked { filter, ..Asked::default() };
+            let (indexed, scanned) = (with.search(&asked), without.search(&asked));
+            prop_assert_eq!(indexed.dns(), scanned.dns(), "{}", filter);
+        }
+    }
+}
