@@ -176,6 +176,14 @@ impl Catalog {
         self.rows.iter().filter(|row| !row.built.has(row.wanted))
     }
 
+    /// Marks as incomplete what is no longer wanted: from now on it is not kept.
+    pub(crate) fn forget_unwanted(&mut self, set: &mut WriteSet) {
+        for row in self.rows.iter_mut().filter(|row| !row.wanted.has(row.built)) {
+            row.built = row.usable();
+            write_row(row, set);
+        }
+    }
+
     /// Stores a row again, after [`Self::set_built`].
     pub fn write_row(&self, number: AttributeNumber, set: &mut WriteSet) {
         self.row(number).into_iter().for_each(|row| write_row(row, set));

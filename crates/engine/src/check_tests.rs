@@ -80,7 +80,7 @@ fn indexes_are_built_later() {
     let fixture = Fixture::memory(&[], &small());
     let asked = Asked { filter: "(sn=*b na*)", ..Asked::default() };
     assert_eq!(fixture.search(&asked).names(), ["b"]);
-    fixture.database.publish_settings(settings(SUFFIX, index(LINES)));
+    fixture.database.publish_settings(settings(SUFFIX, index(LINES))).unwrap();
     let sn = number(&fixture, "sn");
     assert!(fixture.database.catalog().row(sn).unwrap().usable().is_empty());
     assert_eq!(fixture.search(&asked).names(), ["b"], "not used before it is built");
@@ -100,9 +100,9 @@ fn indexes_are_built_later() {
 fn what_is_no_longer_wanted_is_not_trusted_again() {
     let fixture = Fixture::memory(LINES, &small());
     // Without the line, postings are not kept; with it again they must not be used as they are.
-    fixture.database.publish_settings(settings(SUFFIX, index(&[])));
+    fixture.database.publish_settings(settings(SUFFIX, index(&[]))).unwrap();
     fixture.load(&format!("dn: cn=d,{SUFFIX}\nobjectClass: person\ncn: d\nsn: new\n"));
-    fixture.database.publish_settings(settings(SUFFIX, index(LINES)));
+    fixture.database.publish_settings(settings(SUFFIX, index(LINES))).unwrap();
     assert_eq!(fixture.search(&Asked { filter: "(sn=new)", ..Asked::default() }).names(), ["d"]);
 }
 
@@ -143,7 +143,8 @@ impl fixture::Checks for Large {
         assert_eq!(has(fixture, 7), (true, true, count as u64));
         assert_eq!(has(fixture, count), (false, true, count as u64));
         assert_eq!(findings(fixture), []);
-        let answered = fixture.search(&Asked { filter: "(cn=group)", attributes: &["member"], ..Asked::default() });
+        let answered =
+            fixture.search(&Asked { filter: "(cn=group)", attributes: &["member"], ..Asked::default() });
         assert_eq!(answered.entries[0].1[0].1.len(), count);
 
         // One comes and one goes: the set stays where it is.
@@ -218,10 +219,9 @@ fn counts() {
     let snapshot = fixture.database.store().snapshot().unwrap();
     let view = fixture.database.view(&snapshot).unwrap();
     let checked = check(&view, &mut |_| ()).unwrap();
-    assert_eq!(Checked { index_keys: 0, postings: 0, ..checked }, Checked {
-        entries: 4,
-        tree_rows: 4,
-        ..Checked::default()
-    });
+    assert_eq!(
+        Checked { index_keys: 0, postings: 0, ..checked },
+        Checked { entries: 4, tree_rows: 4, ..Checked::default() }
+    );
     assert!(snapshot.commit_counter() > 0);
 }

@@ -271,11 +271,18 @@ impl<S: Store> Database<S> {
     }
 
     /// Publishes other settings. The writer must not be in the middle of a group.
-    pub fn publish_settings(&self, settings: DatabaseSettings) {
-        self.policy.store(settings.policy_or_open(&self.schema()));
-        let catalog = self.catalog().rebound(&self.schema(), settings.index.clone());
+    ///
+    /// Indexes that are no longer wanted are forgotten first, durably, since nobody keeps them from now on.
+    pub fn publish_settings(&self, settings: DatabaseSettings) -> Result<(), CommitError> {
+        let mut catalog = self.catalog().rebound(&self.schema(), settings.index.clone());
+        let mut set = WriteSet::new();
+        catalog.forget_unwanted(&mut set);
+        if !set.is_empty() && !self.store.is_read_only() {
+            self.store.transaction()?.commit(&set, Durability::Sync)?;
+        }
         self.settings.store(Arc::new(settings));
         self.catalog.store(Arc::new(catalog));
+        Ok(())
     }
 
     /// The suffix at or above the DN.
@@ -379,15 +386,7 @@ fn prepare<S: Store>(
         }
     };
     let mut catalog = Catalog::load(&transaction, schema, settings.index.clone())?;
-    let rows: Vec<_> = catalog.rows().iter().map(|row| (row.number, row.built, row.wanted)).collect();
-    for (number, built, wanted) in rows {
-        // Postings of a kind that is no longer wanted are not maintained from now on.
-        let kept = built.and(wanted);
-        if kept != built {
-            catalog.set_built(number, kept);
-            catalog.write_row(number, &mut set);
-        }
-    }
+    catalog.forget_unwanted(&mut set);
     if !set.is_empty() {
         transaction.commit(&set, Durability::Sync)?;
     }
