@@ -1,5 +1,6 @@
 //! What answers requests: the engine's directory over the stored databases, and the trees that nobody stores.
 
+mod limits;
 mod open;
 mod search;
 mod trees;
@@ -23,6 +24,7 @@ use zeroize::Zeroizing;
 pub use search::Search;
 
 use crate::config::Origin as ConfigOrigin;
+use crate::config::values::LimitRule;
 use crate::restrictions::Rules;
 use crate::server::Server;
 use crate::virtual_entries::monitor::StoreFigures;
@@ -112,6 +114,7 @@ struct Section {
     root_dn: Option<NormalDn>,
     root_password: Option<Vec<u8>>,
     rules: Rules,
+    limits: Vec<LimitRule>,
     kind: SectionKind,
     /// For the trees that nobody stores.
     policy: Arc<AccessPolicy>,

@@ -250,6 +250,7 @@ fn section(
         root_dn: root_dn.or_else(|| default_root(&config.schema, kind)),
         root_password: database.root_password.clone(),
         rules: Rules::new(&config.frontend.shared, Some(&database.shared), anonymous_updates),
+        limits: database.shared.limits.clone(),
         kind,
         policy,
     }

@@ -15,7 +15,7 @@ use larix_schema::NormalDn;
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
 
-use super::Databases;
+use super::{Databases, limits};
 use crate::connection::OUTPUT_HIGH;
 use crate::server::Server;
 use crate::virtual_entries::search::Found;
@@ -189,12 +189,18 @@ fn part(
     let snapshot = database.store().snapshot().map_err(|error| fail(error.into()))?;
     let view = database.view(&snapshot).map_err(fail)?;
     let policy = database.policy();
+    let own_limits = if policy.is_root(subject) {
+        None
+    } else {
+        let rules = databases.section(base).map_or(&[][..], |section| &section.limits);
+        Some(limits::of_subject(rules, view.settings.limits, subject, base, &view).map_err(fail)?)
+    };
     let input = SearchInput {
         message: id,
         request: *request,
         base: base.clone(),
         controls,
-        limits: (!policy.is_root(subject)).then_some(view.settings.limits),
+        limits: own_limits,
         subject: subject.clone(),
         policy,
         default_referrals: databases.directory.frontend().referrals.clone().into(),
