@@ -77,7 +77,7 @@ fn filter() -> impl Strategy<Value = Filter> {
         2 => (name(), substrings).prop_map(|(name, pieces)| Filter::Substrings(name, pieces)),
         2 => (option::of(name()), option::of(name()), bytes(), any::<bool>()).prop_map(
             |(rule, attribute, value, dn_attributes)| {
-                let rule = if attribute.is_none() { rule.or(Some("r".into())) } else { rule };
+                let rule = if attribute.is_none() { rule.or_else(|| Some("r".into())) } else { rule };
                 Filter::Extensible(rule, attribute, value, dn_attributes)
             }
         ),

@@ -114,9 +114,8 @@ impl Message {
         let mut seen = self.clone();
         if peer == "ldap-parser" {
             // It skips referrals.
-            match &mut seen.op {
-                Op::Result(_, outcome) => outcome.referrals.clear(),
-                _ => {}
+            if let Op::Result(_, outcome) = &mut seen.op {
+                outcome.referrals.clear();
             }
         }
         seen
