@@ -7,6 +7,7 @@ mod foreign;
 mod global;
 mod mdb;
 mod overlays;
+mod shared;
 mod structure;
 
 use super::builder::{Builder, Place};
@@ -212,9 +213,17 @@ pub(super) fn keep(_: &mut Builder, _: &Call<'_>) -> Result<(), Fault> {
 
 /// Every directive, in the order in which the attributes of one entry are applied.
 pub(super) fn all() -> impl Iterator<Item = &'static Directive> {
-    [structure::TABLE, global::TABLE, database::TABLE, mdb::TABLE, overlays::TABLE, foreign::TABLE]
-        .into_iter()
-        .flatten()
+    [
+        structure::TABLE,
+        global::TABLE,
+        shared::TABLE,
+        database::TABLE,
+        mdb::TABLE,
+        overlays::TABLE,
+        foreign::TABLE,
+    ]
+    .into_iter()
+    .flatten()
 }
 
 /// The directive a keyword means where it stands. Common keywords come before those of the database's kind, these
@@ -291,3 +300,6 @@ fn distance(a: &str, b: &str) -> usize {
     }
     last.last().copied().unwrap_or(0)
 }
+
+#[cfg(test)]
+mod tests;

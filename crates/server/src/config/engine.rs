@@ -86,7 +86,11 @@ impl Config {
     pub fn access_policy(&self, database: Option<&Database>) -> Result<AccessPolicy, ConfigError> {
         let rules =
             |lines: &[AccessLine]| lines.iter().map(|line| line.rule.clone()).collect::<Vec<AccessRule>>();
-        let own = database.map(|database| rules(&database.access)).unwrap_or_default();
+        let mut own = database.map(|database| rules(&database.access)).unwrap_or_default();
+        if own.is_empty() && database.is_some_and(|database| matches!(database.kind, DatabaseKind::Config)) {
+            // The configuration is nobody's business unless a rule says so.
+            own.extend(AccessRule::parse("to * by * none").ok());
+        }
         let root = database.and_then(Database::effective_root);
         AccessPolicy::new(self.schema.clone(), root, &own, &rules(&self.frontend.access))
             .map_err(|error| self.access_error(database, &error))

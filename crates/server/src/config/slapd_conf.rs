@@ -121,6 +121,11 @@ impl Reader {
             return Err(file.error(logical, span, "`include` takes one file name".to_owned(), None));
         };
         let path = PathBuf::from(&name.text);
+        if path.file_name().is_some_and(|file| file == "ppolicy.schema") && !path.exists() {
+            let origin = Origin::Line { file: Arc::clone(&file.path), line: logical.number };
+            self.builder.notes.push(origin, "`include ppolicy.schema` has no effect: the schema is built in");
+            return Ok(());
+        }
         let section = SchemaSection { name: schema_section_name(&path), settings: Settings::default() };
         let outer = self.builder.schema_section;
         self.builder.schema_sections.push(section);

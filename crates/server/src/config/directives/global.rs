@@ -1,4 +1,4 @@
-//! Directives of the server as a whole, and those that set the frontend or a database alike.
+//! Directives of the server as a whole.
 
 use super::super::builder::Builder;
 use super::super::call::{Call, Fault, c_integer};
@@ -279,53 +279,6 @@ pub(super) static TABLE: &[Directive] = &[
     }),
     Directive::new("TLSRandFile", "olcTLSRandFile", Scope::Global, Form::Whole, keep)
         .noted("randomness comes from the operating system"),
-    // What sets the frontend.
-    Directive::new("defaultSearchBase", "olcDefaultSearchBase", Scope::Frontend, Form::Dn, |b, c| {
-        let dn = c.dn(&b.schema(), 0)?;
-        b.frontend.default_search_base = Some(dn);
-        Ok(())
-    }),
-    Directive::new("password-hash", "olcPasswordHash", Scope::Frontend, Form::Each, password_hash).many(),
-    Directive::new("sortvals", "olcSortVals", Scope::Frontend, Form::Each, |b, c| {
-        b.frontend.sort_values.extend_from_slice(c.arguments);
-        Ok(())
-    })
-    .many()
-    .noted("large sets of values are always sorted"),
-    Directive::new("schemadn", "olcSchemaDN", Scope::Frontend, Form::Dn, |b, c| {
-        let dn = c.dn(&b.schema(), 0)?;
-        b.frontend.schema_dn = Some(dn);
-        Ok(())
-    }),
-    // What sets the frontend or a database.
-    Directive::new("readonly", "olcReadOnly", Scope::Shared, Form::Switch, |b, c| {
-        b.shared().read_only = c.switch()?;
-        Ok(())
-    }),
-    Directive::new("require", "olcRequires", Scope::Shared, Form::Each, require)
-        .alias(&["requires"])
-        .prefix(7)
-        .many(),
-    Directive::new("restrict", "olcRestrict", Scope::Shared, Form::Each, restrict).many(),
-    Directive::new("restrictop", "olcRestrictOp", Scope::Shared, Form::Words, keep)
-        .ordered()
-        .refused("restrict operations with `restrict`"),
-    Directive::new("security", "olcSecurity", Scope::Shared, Form::Each, security).many(),
-    Directive::new("sizelimit", "olcSizeLimit", Scope::Shared, Form::Words, |b, c| {
-        limit_words(b, c, |limits, word| limits.apply_size_word(word))
-    }),
-    Directive::new("timelimit", "olcTimeLimit", Scope::Shared, Form::Words, |b, c| {
-        limit_words(b, c, |limits, word| limits.apply_time_word(word))
-    }),
-    Directive::new("maxDerefDepth", "olcMaxDerefDepth", Scope::Shared, Form::Whole, |b, c| {
-        b.shared().max_deref_depth = c.number(0)?;
-        Ok(())
-    }),
-    Directive::new("add_content_acl", "olcAddContentAcl", Scope::Shared, Form::Switch, |b, c| {
-        b.shared().add_content_acl = c.switch()?;
-        Ok(())
-    }),
-    Directive::new("access", "olcAccess", Scope::Shared, Form::Own, super::database::access).ordered(),
 ];
 
 fn number(_: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
@@ -397,10 +350,10 @@ pub(super) fn is_ldap_url(url: &str) -> bool {
 }
 
 /// A field of a set, to be changed.
-type Field<T, V> = fn(&mut T) -> &mut V;
+pub(super) type Field<T, V> = fn(&mut T) -> &mut V;
 
 /// Sets the flag each argument names.
-fn flags<T>(
+pub(super) fn flags<T>(
     call: &Call<'_>,
     target: &mut T,
     what: &str,
@@ -448,117 +401,6 @@ fn disallow(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     )
 }
 
-fn require(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
-    let mut set = builder.shared().requirements;
-    let mut call = Call { ..*call };
-    if let Some((first, rest)) = call.arguments.split_first()
-        && first.eq_ignore_ascii_case("none")
-    {
-        set = Requirements::default();
-        call.arguments = rest;
-    }
-    flags::<Requirements>(
-        &call,
-        &mut set,
-        "condition",
-        &[
-            ("bind", |set| &mut set.bind),
-            ("LDAPv3", |set| &mut set.ldap_v3),
-            ("authc", |set| &mut set.authc),
-            ("SASL", |set| &mut set.sasl),
-            ("strong", |set| &mut set.strong),
-        ],
-    )?;
-    builder.shared().requirements = set;
-    Ok(())
-}
-
-fn restrict(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
-    let set = &mut builder.shared().restrictions;
-    for (number, word) in call.arguments.iter().enumerate() {
-        if !restrict_word(set, &word.to_ascii_lowercase()) {
-            return Err(Fault::argument(number, format!("no operation `{word}`")).with_help(
-                "some of bind, add, modify, rename, delete, search, compare, read, write, extended, extended=<OID>, all",
-            ));
-        }
-    }
-    Ok(())
-}
-
-fn restrict_word(set: &mut Restrictions, word: &str) -> bool {
-    let (mut read, mut write) = (false, false);
-    match word {
-        "bind" => set.bind = true,
-        "add" => set.add = true,
-        "modify" => set.modify = true,
-        "rename" | "modrdn" => set.rename = true,
-        "delete" => set.delete = true,
-        "search" => set.search = true,
-        "compare" => set.compare = true,
-        "extended" => set.extended = true,
-        "read" => read = true,
-        "write" => write = true,
-        "all" => {
-            (read, write) = (true, true);
-            set.bind = true;
-            set.extended = true;
-        }
-        other => match other.strip_prefix("extended=") {
-            Some(oid) if !oid.is_empty() => set.extended_oids.push(oid.to_owned()),
-            _ => return false,
-        },
-    }
-    if read {
-        (set.search, set.compare) = (true, true);
-    }
-    if write {
-        (set.add, set.modify, set.rename, set.delete) = (true, true, true, true);
-    }
-    true
-}
-
-fn security(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
-    let factors: &[(&str, Field<SecurityFactors, u32>)] = &[
-        ("ssf", |set| &mut set.ssf),
-        ("transport", |set| &mut set.transport),
-        ("tls", |set| &mut set.tls),
-        ("sasl", |set| &mut set.sasl),
-        ("update_ssf", |set| &mut set.update_ssf),
-        ("update_transport", |set| &mut set.update_transport),
-        ("update_tls", |set| &mut set.update_tls),
-        ("update_sasl", |set| &mut set.update_sasl),
-        ("simple_bind", |set| &mut set.simple_bind),
-    ];
-    let set = &mut builder.shared().security;
-    for (number, word) in call.arguments.iter().enumerate() {
-        let found = word.split_once('=').and_then(|(name, value)| {
-            let (_, factor) = factors.iter().find(|(known, _)| known.eq_ignore_ascii_case(name))?;
-            Some((factor, value))
-        });
-        let Some((factor, value)) = found else {
-            let names: Vec<String> = factors.iter().map(|(name, _)| format!("{name}=")).collect();
-            return Err(Fault::argument(number, format!("no security factor `{word}`"))
-                .with_help(format!("some of {}", names.join(" "))));
-        };
-        *factor(set) = value
-            .parse()
-            .map_err(|_| Fault::argument(number, format!("`{value}` is not a strength in bits")))?;
-    }
-    Ok(())
-}
-
-fn limit_words(
-    builder: &mut Builder,
-    call: &Call<'_>,
-    apply: impl Fn(&mut super::super::values::SearchLimits, &str) -> Result<(), String>,
-) -> Result<(), Fault> {
-    let limits = &mut builder.shared().search_limits;
-    for (number, word) in call.arguments.iter().enumerate() {
-        apply(limits, word).map_err(|message| Fault::argument(number, message))?;
-    }
-    Ok(())
-}
-
 fn authz_regexp(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     let rule =
         AuthzRegexp::new(call.argument(0)?, call.argument(1)?).map_err(|error| Fault::argument(0, error))?;
@@ -579,17 +421,6 @@ fn attribute_options(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault
     }
     builder.global.attribute_options.extend_from_slice(call.arguments);
     builder.set_attribute_options();
-    Ok(())
-}
-
-fn password_hash(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
-    for (number, hash) in call.arguments.iter().enumerate() {
-        if !(hash.starts_with('{') && hash.ends_with('}')) {
-            return Err(Fault::argument(number, format!("`{hash}` is not a password scheme"))
-                .with_help("schemes are written in braces, such as {SSHA} or {ARGON2}"));
-        }
-    }
-    builder.frontend.password_hash.extend_from_slice(call.arguments);
     Ok(())
 }
 
