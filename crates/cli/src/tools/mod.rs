@@ -1,5 +1,6 @@
 //! The offline tools: one file a tool, all called through [`run`].
 
+mod add;
 mod cat;
 mod check;
 mod common;
@@ -94,13 +95,14 @@ impl Tool {
 /// Runs a tool. `name` is how it was called, for its messages; `arguments` are those after the name.
 pub(crate) fn run(tool: Tool, name: &str, arguments: &[OsString]) -> ExitCode {
     match tool {
+        Tool::Add => add::main(name, arguments),
         Tool::Cat => cat::main(name, arguments),
         Tool::Check => check::main(name, arguments),
         Tool::Delete => delete::main(name, arguments),
         Tool::Index => index::main(name, arguments),
         Tool::Modify => modify::main(name, arguments),
         // The tools join here one by one as they are written.
-        Tool::Add | Tool::Passwd | Tool::Test | Tool::Acl | Tool::Auth | Tool::Dn | Tool::Schema => {
+        Tool::Passwd | Tool::Test | Tool::Acl | Tool::Auth | Tool::Dn | Tool::Schema => {
             eprintln!("{name}: the tool {} is not available in this version yet", tool.program_name());
             ExitCode::FAILURE
         }

@@ -1,0 +1,281 @@
+//! `slapadd`: LDIF loaded into a database while no server runs on it; `-n 0` fills a slapd.d.
+
+use std::ffi::OsString;
+use std::io::{self, BufRead, BufReader, IsTerminal, Seek, SeekFrom, Write};
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use clap::Parser;
+use larix_engine::load::{
+    self, LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress, RecordError,
+};
+use larix_proto::ldif::{self, Body, Change, LocalFiles};
+use larix_server::clock::{SystemClock, SystemRandom};
+use larix_server::config::{self, Config, ConfigEntry, DatabaseKind, slapd_d};
+use larix_store::lmdb::LmdbOptions;
+
+use super::common::{self, Chosen, ConfigArgs, DatabaseArgs};
+
+/// How often progress is shown.
+const SHOW_EVERY: Duration = Duration::from_millis(500);
+
+/// Load LDIF into a database while no server runs on it
+#[derive(Debug, Parser)]
+#[command(disable_help_flag = true)]
+struct AddArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    #[command(flatten)]
+    database: DatabaseArgs,
+    /// Read this file instead of standard input; `-` is standard input
+    #[arg(short = 'l', value_name = "FILE")]
+    ldif: Option<PathBuf>,
+    /// Go on after a record that is refused; the others are loaded
+    #[arg(short = 'c')]
+    go_on: bool,
+    /// Skip records that start before this line
+    #[arg(short = 'j', value_name = "LINE", default_value_t = 0)]
+    from_line: u64,
+    /// Only check; nothing is stored
+    #[arg(short = 'u')]
+    dry_run: bool,
+    /// Quick: no progress is shown. The load is as safe with it as without
+    #[arg(short = 'q')]
+    quick: bool,
+    /// No schema checks, for data that another server accepted
+    #[arg(short = 's')]
+    no_schema_check: bool,
+    /// Server id of change sequence numbers that are made, 0 to 4095
+    #[arg(short = 'S', value_name = "SID")]
+    server_id: Option<u16>,
+    /// Write contextCSN: the highest entryCSN of each server id
+    #[arg(short = 'w')]
+    write_context: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
+    let args: AddArgs = common::parse(name, arguments);
+    let done =
+        if args.database.is_configuration() { add_configuration(name, &args) } else { add(name, &args) };
+    match done {
+        Ok(0) => ExitCode::SUCCESS,
+        Ok(failed) => {
+            eprintln!("{name}: {failed} records were refused");
+            ExitCode::FAILURE
+        }
+        Err(error) => {
+            eprintln!("{name}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Answers how many records were refused and passed over.
+fn add(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
+    let config = args.config.read()?;
+    let Chosen::Stored(databases) = args.database.choose(&config)? else {
+        bail!("-n 0 or -b cn=config fill a slapd.d");
+    };
+    let configured = config.global.server_ids.iter().find(|id| id.url.is_none()).map_or(0, |id| id.number);
+    let options = LoadOptions {
+        schema_check: !args.no_schema_check && args.config.switch("schema-check", true)?,
+        value_check: args.config.switch("value-check", false)?,
+        continue_on_error: args.go_on,
+        start_line: args.from_line.max(1),
+        dry_run: args.dry_run,
+        write_context_csn: args.write_context,
+        server_id: args.server_id.unwrap_or(configured),
+        ..LoadOptions::default()
+    };
+    let ldif = super::modify::input(args.ldif.as_deref())?;
+    let report = match databases.as_slice() {
+        [section] => load_one(name, args, &config, section, ldif, &options)?,
+        glued => load_glued(name, args, &config, glued, ldif, &options)?,
+    };
+    Ok(report.failed)
+}
+
+/// Loads one LDIF into databases that are glued together: each gets the records below its own suffix. In its share the
+/// records of the others are blank lines, so that errors name the lines of the whole.
+fn load_glued(
+    name: &str,
+    args: &AddArgs,
+    config: &Config,
+    databases: &[&config::Database],
+    ldif: impl BufRead,
+    options: &LoadOptions,
+) -> anyhow::Result<LoadReport> {
+    let mut shares = databases.iter().map(|_| tempfile::tempfile()).collect::<io::Result<Vec<_>>>()?;
+    let mut writers: Vec<_> = shares.iter_mut().map(io::BufWriter::new).collect();
+    let mut record: Vec<Vec<u8>> = Vec::new();
+    let mut flush = |record: &mut Vec<Vec<u8>>| -> anyhow::Result<()> {
+        let owner = owner(config, databases, record);
+        for (index, writer) in writers.iter_mut().enumerate() {
+            for line in record.iter() {
+                writer.write_all(if index == owner { line } else { b"\n" })?;
+            }
+        }
+        record.clear();
+        Ok(())
+    };
+    for line in ldif.split(b'\n') {
+        let mut line = line.context("cannot read the LDIF")?;
+        let ends = line.is_empty() || line == b"\r";
+        line.push(b'\n');
+        record.push(line);
+        if ends {
+            flush(&mut record)?;
+        }
+    }
+    flush(&mut record)?;
+    drop(writers);
+    let mut total = LoadReport::default();
+    for (section, mut share) in databases.iter().zip(shares) {
+        share.seek(SeekFrom::Start(0))?;
+        let report = load_one(name, args, config, section, BufReader::new(share), options)?;
+        total.entries += report.entries;
+        total.failed += report.failed;
+    }
+    Ok(total)
+}
+
+/// The database whose suffix is the nearest above the record; the first when its DN says nothing, which its loader
+/// will then explain.
+fn owner(config: &Config, databases: &[&config::Database], record: &[Vec<u8>]) -> usize {
+    let Some(dn) = record_dn(record).and_then(|dn| config.schema.parse_dn(&dn).ok()) else { return 0 };
+    let depth = |database: &config::Database| {
+        let above = database.suffixes.iter().filter(|suffix| dn.is_within(&suffix.normal));
+        above.map(|suffix| suffix.normal.depth()).max()
+    };
+    let nearest =
+        databases.iter().enumerate().filter_map(|(index, database)| Some((depth(database)?, index)));
+    nearest.max_by_key(|(depth, _)| *depth).map_or(0, |(_, index)| index)
+}
+
+/// The DN of a record given as its lines.
+fn record_dn(record: &[Vec<u8>]) -> Option<String> {
+    let text = record.concat();
+    let whole = ldif::Reader::new(text.as_slice()).next()?;
+    whole.ok().map(|record| record.dn)
+}
+
+fn load_one(
+    name: &str,
+    args: &AddArgs,
+    config: &Config,
+    section: &config::Database,
+    ldif: impl BufRead + Send,
+    options: &LoadOptions,
+) -> anyhow::Result<LoadReport> {
+    let DatabaseKind::Mdb(mdb) = &section.kind else {
+        bail!("a {} database stores no entries", section.kind.name());
+    };
+    let settings = config.engine_settings(section).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let (clock, random) = (SystemClock::new(), SystemRandom);
+    let context = LoadContext { schema: &config.schema, settings: &settings, clock: &clock, random: &random };
+    let defaults = LmdbOptions::default();
+    let store = LmdbOptions { file_mode: mdb.mode.unwrap_or(defaults.file_mode), ..defaults };
+    let mut observer = Observer::new(name, !args.quick && io::stderr().is_terminal());
+    let report = load::load_directory(&mdb.directory, &store, ldif, context, options, &mut observer);
+    observer.finish();
+    let report = report.map_err(|error| anyhow::anyhow!("{error}"))?;
+    if args.config.verbose > 0 {
+        eprintln!("{name}: {} entries from {} bytes", report.entries, report.bytes);
+    }
+    Ok(report)
+}
+
+/// Progress on a terminal, failed records always.
+struct Observer<'n> {
+    name: &'n str,
+    show: bool,
+    started: Instant,
+    shown: Option<Instant>,
+}
+
+impl<'n> Observer<'n> {
+    fn new(name: &'n str, show: bool) -> Self {
+        Self { name, show, started: now(), shown: None }
+    }
+
+    fn finish(&self) {
+        if self.shown.is_some() {
+            eprintln!();
+        }
+    }
+}
+
+impl LoadObserver for Observer<'_> {
+    fn progress(&mut self, progress: &Progress) {
+        let now = now();
+        if !self.show || self.shown.is_some_and(|shown| now.duration_since(shown) < SHOW_EVERY) {
+            return;
+        }
+        self.shown = Some(now);
+        let seconds = now.duration_since(self.started).as_secs_f64().max(0.001);
+        let phase = match progress.phase {
+            Phase::Reading => "reading",
+            Phase::Indexing => "indexing",
+            Phase::Syncing => "syncing",
+        };
+        let (entries, megabytes) = (progress.entries, progress.bytes >> 20);
+        eprint!(
+            "\r{}: {phase}: {entries} entries, {megabytes} MB, {:.0}/s  ",
+            self.name,
+            entries as f64 / seconds
+        );
+    }
+
+    fn record_failed(&mut self, error: &RecordError) {
+        eprintln!("{}: {error}", self.name);
+    }
+}
+
+#[allow(clippy::disallowed_methods, reason = "progress is about this machine's time")]
+fn now() -> Instant {
+    Instant::now()
+}
+
+/// Fills a slapd.d: entries are added to what is there, the whole is checked, then it is written.
+fn add_configuration(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
+    let directory = args.config.directory.as_deref().context("-F DIRECTORY says which slapd.d to fill")?;
+    let mut all = if directory.is_dir() {
+        slapd_d::read_entries(directory).map_err(|error| anyhow::anyhow!("{error}"))?.0
+    } else {
+        Vec::new()
+    };
+    let (clock, random) = (SystemClock::new(), SystemRandom);
+    let stamp = slapd_d::Stamp { clock: &clock, random: &random };
+    let mut added = Vec::new();
+    for record in ldif::Reader::new(super::modify::input(args.ldif.as_deref())?).with_files(LocalFiles) {
+        let record = record.map_err(|error| anyhow::anyhow!("{error}"))?;
+        if record.line < args.from_line {
+            continue;
+        }
+        let (Body::Content(attributes) | Body::Change { change: Change::Add(attributes), .. }) = record.body
+        else {
+            bail!("line {}: {:?}: only whole entries can be added", record.line, record.dn);
+        };
+        if all.iter().chain(&added).any(|known: &ConfigEntry| known.dn.eq_ignore_ascii_case(&record.dn)) {
+            bail!("line {}: {:?} is there already", record.line, record.dn);
+        }
+        let mut entry = ConfigEntry { dn: record.dn, attributes };
+        stamp.complete(&mut entry);
+        added.push(entry);
+    }
+    all.extend(added.iter().cloned());
+    Config::from_entries(all.clone(), config::Source::Directory(directory.to_owned()))
+        .map_err(|error| anyhow::anyhow!("{error}"))?;
+    if !args.dry_run {
+        slapd_d::write_entries(directory, &all, &stamp).map_err(|error| anyhow::anyhow!("{error}"))?;
+    }
+    if args.config.verbose > 0 {
+        eprintln!("{name}: {} entries added to {}", added.len(), directory.display());
+    }
+    Ok(0)
+}
