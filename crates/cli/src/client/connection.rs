@@ -1,0 +1,134 @@
+//! A blocking connection: requests out, responses in.
+
+use std::io::{self, Read, Write};
+use std::net::{TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use larix_proto::url::{LdapUrl, UrlScheme};
+use larix_proto::{Frame, MessageId, Response, ResponseMessage, frame, limits};
+
+use super::error::ClientError;
+
+/// Where `ldapi:///` leads.
+const DEFAULT_SOCKET: &str = "/var/run/slapd/ldapi";
+const READ_SIZE: usize = 64 * 1024;
+
+pub(super) struct Connection {
+    stream: Stream,
+    buffer: Vec<u8>,
+    /// Where in the buffer the next response starts.
+    start: usize,
+    last_id: u32,
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Connection {
+    /// Connects to the first of some servers that answers.
+    pub(super) fn open(urls: &[LdapUrl], timeout: Option<Duration>) -> Result<Self, ClientError> {
+        let mut last = ClientError::Usage("no server is given".to_owned());
+        for url in urls {
+            match connect(url, timeout) {
+                Ok(stream) => return Ok(Self { stream, buffer: Vec::new(), start: 0, last_id: 0 }),
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    pub(super) fn next_id(&mut self) -> MessageId {
+        self.last_id += 1;
+        MessageId(self.last_id)
+    }
+
+    pub(super) fn send(&mut self, request: &[u8]) -> Result<(), ClientError> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => stream.write_all(request),
+            Stream::Unix(stream) => stream.write_all(request),
+        }
+        .map_err(ClientError::Io)
+    }
+
+    /// The next response. A notice of disconnection is an error.
+    pub(super) fn receive(&mut self) -> Result<ResponseMessage<'_>, ClientError> {
+        let len = loop {
+            let waiting = self.buffer.get(self.start..).unwrap_or_default();
+            match frame(waiting, limits::PDU_CEILING)? {
+                Frame::Complete { len } => break len,
+                Frame::Incomplete { needed } => self.fill(needed)?,
+            }
+        };
+        let start = self.start;
+        self.start += len;
+        let pdu = self.buffer.get(start..self.start).unwrap_or_default();
+        let message = Response::decode_message(pdu)?;
+        match message.response {
+            Response::Extended { result, .. } if message.id == MessageId(0) => {
+                Err(ClientError::Disconnected(result.to_owned()))
+            }
+            _ => Ok(message),
+        }
+    }
+
+    /// Reads until `needed` bytes wait.
+    fn fill(&mut self, needed: usize) -> Result<(), ClientError> {
+        self.buffer.drain(..self.start);
+        self.start = 0;
+        while self.buffer.len() < needed {
+            let held = self.buffer.len();
+            self.buffer.resize(held + READ_SIZE, 0);
+            let space = self.buffer.get_mut(held..).unwrap_or_default();
+            let read = match &mut self.stream {
+                Stream::Tcp(stream) => stream.read(space),
+                Stream::Unix(stream) => stream.read(space),
+            };
+            let count = match read {
+                Ok(count) => count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => 0,
+                Err(error) => return Err(ClientError::Io(error)),
+            };
+            self.buffer.truncate(held + count);
+            if count == 0 {
+                return Err(ClientError::Closed);
+            }
+        }
+        Ok(())
+    }
+}
+
+fn connect(url: &LdapUrl, timeout: Option<Duration>) -> Result<Stream, ClientError> {
+    let failed = |source| ClientError::Connect { url: url.to_string(), source };
+    match url.scheme {
+        UrlScheme::Ldapi => {
+            let path = if url.host.is_empty() { DEFAULT_SOCKET } else { &url.host };
+            UnixStream::connect(path).map(Stream::Unix).map_err(failed)
+        }
+        UrlScheme::Ldap => {
+            let host = if url.host.is_empty() { "localhost" } else { &url.host };
+            let port = url.effective_port().unwrap_or(389);
+            let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+            for address in (host, port).to_socket_addrs().map_err(failed)? {
+                let connected = match timeout {
+                    Some(timeout) => TcpStream::connect_timeout(&address, timeout),
+                    None => TcpStream::connect(address),
+                };
+                match connected {
+                    Ok(stream) => {
+                        stream.set_nodelay(true).map_err(failed)?;
+                        return Ok(Stream::Tcp(stream));
+                    }
+                    Err(error) => last = error,
+                }
+            }
+            Err(failed(last))
+        }
+        UrlScheme::Ldaps => {
+            Err(ClientError::Usage(format!("{url}: TLS is not supported by this client yet; use ldap:// or ldapi://")))
+        }
+        _ => Err(ClientError::Usage(format!("{url}: this client speaks ldap:// and ldapi:// only"))),
+    }
+}

@@ -1,0 +1,73 @@
+//! The small clients: `larix search | modify | compare | passwd | whoami`, with the flags of OpenLDAP's tools, so that a
+//! fresh machine needs nothing else.
+//!
+//! Output is readable on a terminal and LDIF when piped or asked for with `-L`; `--json` writes one object a line. The exit
+//! status is the LDAP result code, as of OpenLDAP's tools; 255 if there was no answer, 1 for a wrong command line.
+
+mod compare;
+mod connection;
+mod controls;
+mod error;
+mod json;
+mod modify;
+mod options;
+mod passwd;
+mod report;
+mod search;
+mod search_output;
+mod session;
+mod whoami;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::Subcommand;
+
+pub(crate) use compare::CompareArgs;
+use error::ClientError;
+pub(crate) use modify::ModifyArgs;
+pub(crate) use passwd::PasswdArgs;
+pub(crate) use search::SearchArgs;
+pub(crate) use whoami::WhoamiArgs;
+
+/// The client subcommands of `larix`.
+#[derive(Debug, Subcommand)]
+pub(crate) enum ClientCommand {
+    /// Search a directory (ldapsearch)
+    Search(Box<SearchArgs>),
+    /// Add, change, rename and delete entries from LDIF (ldapmodify; with -a, ldapadd)
+    Modify(Box<ModifyArgs>),
+    /// Ask whether an entry has a value (ldapcompare)
+    Compare(Box<CompareArgs>),
+    /// Change a password (ldappasswd)
+    Passwd(Box<PasswdArgs>),
+    /// Ask who the server takes you for (ldapwhoami)
+    Whoami(Box<WhoamiArgs>),
+}
+
+/// Runs a client; faults go to standard error.
+pub(crate) fn run(command: &ClientCommand) -> ExitCode {
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let done = match command {
+        ClientCommand::Search(args) => search::run(args, &mut out),
+        ClientCommand::Modify(args) => modify::run(args, &mut out),
+        ClientCommand::Compare(args) => compare::run(args, &mut out),
+        ClientCommand::Passwd(args) => passwd::run(args, &mut out),
+        ClientCommand::Whoami(args) => whoami::run(args, &mut out),
+    };
+    let done = done.and_then(|code| io::Write::flush(&mut out).map_err(ClientError::Output).map(|()| code));
+    match done {
+        Ok(code) => code,
+        Err(error) => {
+            // What was written so far belongs before the error.
+            let _ = io::Write::flush(&mut out);
+            if !error.is_broken_pipe() {
+                eprintln!("{error}");
+            }
+            error.exit_code()
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,206 @@
+//! `larix modify`: LDIF in, one operation a record.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Args;
+use larix_proto::client::{self, ClientAttribute, ClientChange};
+use larix_proto::ldif::{Body, Change, LdifAttribute, LocalFiles, Modification, Reader, Record, Writer};
+use larix_proto::{ControlBuf, MessageId, ResultCode};
+use serde_json::json;
+
+use super::error::ClientError;
+use super::options::CommonArgs;
+use super::report::{self, ControlStyle};
+use super::session::{Reply, Session};
+use super::{controls, json as output};
+
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+#[command(after_help = "Records are read from standard input unless -f names a file.")]
+pub(crate) struct ModifyArgs {
+    #[command(flatten)]
+    pub(super) common: CommonArgs,
+    /// Records without `changetype:` are entries to add
+    #[arg(short = 'a')]
+    pub(super) add: bool,
+    /// Go on after an error
+    #[arg(short = 'c')]
+    go_on: bool,
+    /// Read records from a file
+    #[arg(short = 'f', value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Write the records that failed to a file
+    #[arg(short = 'S', value_name = "FILE")]
+    skipped: Option<PathBuf>,
+    /// [!]<oid>[=:<value>|::<base64>]
+    #[arg(short = 'E', value_name = "[!]EXTENSION")]
+    extensions: Vec<String>,
+}
+
+pub(super) fn run(args: &ModifyArgs, out: &mut dyn Write) -> Result<ExitCode, ClientError> {
+    let extensions = controls::other(&args.extensions)?;
+    let writer = args.common.ldif_writer()?;
+    let (name, input) = input(args.file.as_deref())?;
+    let mut reader = Reader::new(input).with_files(LocalFiles).assume_modify(!args.add);
+    let mut skipped = args.skipped.as_deref().map(create).transpose()?;
+    let mut session = None;
+    if !args.common.dry_run {
+        let mut opened = Session::open(&args.common)?;
+        opened.controls.extend(extensions);
+        session = Some(opened);
+    }
+    let mut status = ExitCode::SUCCESS;
+    loop {
+        let record = match reader.read_record() {
+            Ok(Some(record)) => record,
+            Ok(None) => return Ok(status),
+            Err(error) => {
+                let recoverable = error.is_recoverable();
+                let fault = ClientError::Input { name: name.clone(), why: error.to_string() };
+                if !args.go_on || !recoverable {
+                    return Err(fault);
+                }
+                eprintln!("{fault}");
+                status = ExitCode::FAILURE;
+                continue;
+            }
+        };
+        let step = Step::of(&record);
+        if !args.common.json {
+            let mark = if args.common.dry_run { "!" } else { "" };
+            writeln!(out, "{mark}{} \"{}\"", step.doing, record.dn).map_err(ClientError::Output)?;
+        }
+        let Some(session) = &mut session else {
+            if !args.common.json {
+                writeln!(out).map_err(ClientError::Output)?;
+            }
+            continue;
+        };
+        let reply = perform(session, &record)?;
+        // The line above, and what follows on standard error, in this order.
+        out.flush().map_err(ClientError::Output)?;
+        show(args, out, &writer, &step, &record, &reply)?;
+        if reply.result.code != ResultCode::SUCCESS {
+            if let Some(file) = &mut skipped {
+                skip(file, &writer, &record, &reply)?;
+            }
+            status = report::status(reply.result.code);
+            if !args.go_on {
+                return Ok(status);
+            }
+        }
+    }
+}
+
+/// What a record does, in OpenLDAP's words.
+struct Step {
+    doing: &'static str,
+    operation: &'static str,
+    /// As errors name it.
+    call: &'static str,
+}
+
+impl Step {
+    const fn of(record: &Record) -> Self {
+        match &record.body {
+            Body::Content(_) | Body::Change { change: Change::Add(_), .. } => {
+                Self { doing: "adding new entry", operation: "add", call: "ldap_add" }
+            }
+            Body::Change { change: Change::Delete, .. } => {
+                Self { doing: "deleting entry", operation: "delete", call: "ldap_delete" }
+            }
+            Body::Change { change: Change::Modify(_), .. } => {
+                Self { doing: "modifying entry", operation: "modify", call: "ldap_modify" }
+            }
+            Body::Change { change: Change::ModifyDn { .. }, .. } => {
+                Self { doing: "modifying rdn of entry", operation: "modifyDn", call: "ldap_rename" }
+            }
+        }
+    }
+}
+
+fn input(file: Option<&Path>) -> Result<(String, Box<dyn BufRead>), ClientError> {
+    let Some(path) = file else { return Ok(("standard input".to_owned(), Box::new(io::stdin().lock()))) };
+    let name = path.display().to_string();
+    match File::open(path) {
+        Ok(file) => Ok((name, Box::new(BufReader::new(file)))),
+        Err(error) => Err(ClientError::Input { name, why: error.to_string() }),
+    }
+}
+
+fn create(path: &Path) -> Result<File, ClientError> {
+    File::create(path)
+        .map_err(|error| ClientError::Input { name: path.display().to_string(), why: error.to_string() })
+}
+
+fn perform(session: &mut Session, record: &Record) -> Result<Reply, ClientError> {
+    let dn = record.dn.as_str();
+    let with = |own: &[ControlBuf], common: &[ControlBuf]| [common, own].concat();
+    match &record.body {
+        Body::Content(attributes) => session.call(|out, id, controls| add(out, id, dn, attributes, controls)),
+        Body::Change { controls: own, change } => session.call(|out, id, common| {
+            let controls = with(own, common);
+            match change {
+                Change::Add(attributes) => add(out, id, dn, attributes, &controls),
+                Change::Delete => client::delete(out, id, dn, &controls),
+                Change::Modify(modifications) => modify(out, id, dn, modifications, &controls),
+                Change::ModifyDn { new_rdn, delete_old_rdn, new_superior } => {
+                    client::modify_dn(out, id, dn, new_rdn, *delete_old_rdn, new_superior.as_deref(), &controls);
+                }
+            }
+        }),
+    }
+}
+
+fn add(out: &mut Vec<u8>, id: MessageId, dn: &str, attributes: &[LdifAttribute], controls: &[ControlBuf]) {
+    let attributes: Vec<_> = attributes
+        .iter()
+        .map(|attribute| ClientAttribute { description: &attribute.description, values: &attribute.values })
+        .collect();
+    client::add(out, id, dn, &attributes, controls);
+}
+
+fn modify(out: &mut Vec<u8>, id: MessageId, dn: &str, modifications: &[Modification], controls: &[ControlBuf]) {
+    let changes: Vec<_> = modifications
+        .iter()
+        .map(|step| ClientChange {
+            operation: step.operation,
+            attribute: ClientAttribute { description: &step.description, values: &step.values },
+        })
+        .collect();
+    client::modify(out, id, dn, &changes, controls);
+}
+
+fn show(
+    args: &ModifyArgs,
+    out: &mut dyn Write,
+    writer: &Writer,
+    step: &Step,
+    record: &Record,
+    reply: &Reply,
+) -> Result<(), ClientError> {
+    if args.common.json {
+        let result = output::result(&reply.result);
+        let mut line = json!({ "operation": step.operation, "dn": record.dn, "result": result });
+        report::add_read_entries(&mut line, &reply.controls);
+        return output::line(out, &line);
+    }
+    if reply.result.code != ResultCode::SUCCESS {
+        let refused = ClientError::Refused { step: step.call, result: reply.result.clone() };
+        eprintln!("{refused}");
+    }
+    let mut text = Vec::new();
+    report::controls(&mut text, writer, ControlStyle::Plain, &reply.controls);
+    text.push(b'\n');
+    report::write(out, &text)
+}
+
+fn skip(file: &mut File, writer: &Writer, record: &Record, reply: &Reply) -> Result<(), ClientError> {
+    let mut text = Vec::new();
+    writer.comment(&mut text, &format!("Error: {}", reply.result));
+    writer.record(&mut text, record);
+    file.write_all(&text).map_err(ClientError::Output)
+}

@@ -1,0 +1,126 @@
+//! The flags all clients share, under OpenLDAP's letters.
+
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::{ArgAction, Args};
+use larix_proto::ldif::Writer;
+use larix_proto::url::{LdapUrl, UrlScheme};
+
+use super::error::ClientError;
+
+#[derive(Args, Debug, Default)]
+pub(crate) struct CommonArgs {
+    /// Server, as URL: ldap://host:port or ldapi://%2Fpath; several are tried in turn [LDAPURI, ldap://localhost]
+    #[arg(short = 'H', long = "uri", value_name = "URI")]
+    pub(super) uri: Option<String>,
+    /// Server's name; an old way to write -H ldap://HOST
+    #[arg(short = 'h', value_name = "HOST", hide = true, conflicts_with = "uri")]
+    pub(super) host: Option<String>,
+    #[arg(short = 'p', value_name = "PORT", hide = true, conflicts_with = "uri")]
+    pub(super) port: Option<u16>,
+    /// Simple authentication
+    #[arg(short = 'x')]
+    pub(super) simple: bool,
+    /// DN to bind as
+    #[arg(short = 'D', value_name = "DN")]
+    pub(super) bind_dn: Option<String>,
+    /// Password; visible to others in the list of processes
+    #[arg(short = 'w', value_name = "PASSWORD", allow_hyphen_values = true, conflicts_with_all = ["prompt", "password_file"])]
+    pub(super) password: Option<String>,
+    /// Ask for the password
+    #[arg(short = 'W', conflicts_with = "password_file")]
+    pub(super) prompt: bool,
+    /// Read the password from a file; all of it, a final line end included
+    #[arg(short = 'y', value_name = "FILE")]
+    pub(super) password_file: Option<PathBuf>,
+    /// SASL mechanism; EXTERNAL, for ldapi, is the only one
+    #[arg(short = 'Y', value_name = "MECHANISM", conflicts_with = "simple")]
+    pub(super) mechanism: Option<String>,
+    /// SASL authorization identity: dn:<DN> or u:<user>
+    #[arg(short = 'X', value_name = "AUTHZID")]
+    pub(super) authorization: Option<String>,
+    /// Say nothing about SASL
+    #[arg(short = 'Q')]
+    pub(super) quiet: bool,
+    /// StartTLS; not supported yet
+    #[arg(short = 'Z', action = ArgAction::Count)]
+    pub(super) start_tls: u8,
+    /// A control, critical with !: assert=<filter>, authzid=<id>, manageDSAit, noop, postread[=<attributes>],
+    /// preread[=<attributes>], relax, ppolicy, bauthzid, sessiontracking[=<user>], <oid>[=:<value>|::<base64>]
+    #[arg(short = 'e', value_name = "[!]CONTROL")]
+    pub(super) controls: Vec<String>,
+    /// ManageDsaIT control: treat referrals as entries; twice: critical
+    #[arg(short = 'M', action = ArgAction::Count)]
+    pub(super) manage_dsa_it: u8,
+    /// Show what would be done, and do not do it
+    #[arg(short = 'n')]
+    pub(super) dry_run: bool,
+    /// ldif_wrap=<columns>|no, nettimeout=<seconds>
+    #[arg(short = 'o', value_name = "OPTION=VALUE")]
+    pub(super) settings: Vec<String>,
+    /// Say more, to standard error
+    #[arg(short = 'v')]
+    pub(super) verbose: bool,
+    /// Protocol version: 3
+    #[arg(short = 'P', value_name = "VERSION", hide = true, value_parser = clap::value_parser!(u8).range(3..=3))]
+    pub(super) version: Option<u8>,
+    /// Debugging level; accepted and ignored
+    #[arg(short = 'd', value_name = "LEVEL", hide = true)]
+    pub(super) debug: Option<String>,
+    /// Write JSON, one object a line
+    #[arg(long)]
+    pub(super) json: bool,
+    /// Print help
+    #[arg(long, action = ArgAction::HelpLong)]
+    help: Option<bool>,
+}
+
+impl CommonArgs {
+    /// The servers to try. `environment` is the value of LDAPURI.
+    pub(super) fn urls(&self, environment: Option<&str>) -> Result<Vec<LdapUrl>, ClientError> {
+        if self.uri.is_none() && (self.host.is_some() || self.port.is_some()) {
+            let host = self.host.clone().unwrap_or_default();
+            return Ok(vec![LdapUrl::server(UrlScheme::Ldap, host, self.port)]);
+        }
+        let text = self.uri.as_deref().or(environment).unwrap_or("ldap://localhost");
+        let urls = text
+            .split([' ', ','])
+            .filter(|url| !url.is_empty())
+            .map(|url| LdapUrl::parse(url).map_err(|error| ClientError::Usage(format!("-H {url}: {error}"))))
+            .collect::<Result<Vec<_>, _>>()?;
+        if urls.is_empty() {
+            return Err(ClientError::Usage("-H names no server".to_owned()));
+        }
+        Ok(urls)
+    }
+
+    pub(super) fn ldif_writer(&self) -> Result<Writer, ClientError> {
+        let Some(wrap) = self.setting(&["ldif_wrap", "ldif-wrap"]) else { return Ok(Writer::default()) };
+        if wrap.eq_ignore_ascii_case("no") {
+            return Ok(Writer::new(None));
+        }
+        match wrap.parse() {
+            // OpenLDAP counts the columns from 0 here.
+            Ok(columns) if columns > 0 => Ok(Writer::new(Some(columns))),
+            _ => Err(ClientError::Usage(format!("-o ldif_wrap={wrap}: a number of columns, or no"))),
+        }
+    }
+
+    pub(super) fn connect_timeout(&self) -> Result<Option<Duration>, ClientError> {
+        match self.setting(&["nettimeout", "network_timeout"]) {
+            None | Some("none" | "max") => Ok(None),
+            Some(seconds) => match seconds.parse() {
+                Ok(seconds) if seconds > 0 => Ok(Some(Duration::from_secs(seconds))),
+                _ => Err(ClientError::Usage(format!("-o nettimeout={seconds}: a number of seconds, or none"))),
+            },
+        }
+    }
+
+    fn setting(&self, names: &[&str]) -> Option<&str> {
+        self.settings.iter().rev().find_map(|setting| {
+            let (name, value) = setting.split_once('=')?;
+            names.iter().any(|known| known.eq_ignore_ascii_case(name)).then_some(value)
+        })
+    }
+}

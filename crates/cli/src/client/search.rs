@@ -1,0 +1,329 @@
+//! `larix search`.
+
+use std::fs::File;
+use std::io::{self, BufRead, BufReader, IsTerminal, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{ArgAction, Args};
+use larix_proto::control::{ControlValue, PagedResults};
+use larix_proto::{
+    ControlBuf, DerefAliases, Dn, FilterBuf, LdapResult, Response, ResultCode, Scope, SearchResultEntry, client, oid,
+};
+
+use super::controls::{self, Paging};
+use super::error::ClientError;
+use super::options::CommonArgs;
+use super::report;
+use super::search_output::{Format, Heading, Output};
+use super::session::Session;
+
+const DEFAULT_FILTER: &str = "(objectclass=*)";
+
+#[derive(Args, Debug)]
+#[command(disable_help_flag = true)]
+#[command(after_help = "\
+Attributes: 1.1 for none, * for all user attributes, + for all operational ones, @class for those of a class.
+Without a filter, (objectClass=*); a first word without `=` is an attribute.")]
+pub(crate) struct SearchArgs {
+    #[command(flatten)]
+    pub(super) common: CommonArgs,
+    /// Where to search [LDAPBASE, else the empty DN]
+    #[arg(short = 'b', value_name = "DN", allow_hyphen_values = true)]
+    pub(super) base: Option<String>,
+    /// base, one, sub or children
+    #[arg(short = 's', value_name = "SCOPE", default_value = "sub", value_parser = scope)]
+    pub(super) scope: Scope,
+    /// Dereference aliases: never, always, search or find
+    #[arg(short = 'a', value_name = "DEREF", default_value = "never", value_parser = deref)]
+    deref: DerefAliases,
+    /// Time limit in seconds, none or max
+    #[arg(short = 'l', value_name = "LIMIT", default_value = "0", value_parser = limit)]
+    time_limit: u32,
+    /// Size limit in entries, none or max
+    #[arg(short = 'z', value_name = "LIMIT", default_value = "0", value_parser = limit)]
+    size_limit: u32,
+    /// Names of attributes only, no values
+    #[arg(short = 'A')]
+    types_only: bool,
+    /// LDIF: -L with comments, -LL without, -LLL without the version line too
+    #[arg(short = 'L', action = ArgAction::Count)]
+    ldif: u8,
+    /// Sort entries here by this attribute; empty: by DN
+    #[arg(short = 'S', value_name = "ATTRIBUTE")]
+    sort: Option<String>,
+    /// Add a user friendly name to each entry
+    #[arg(short = 'u')]
+    user_friendly: bool,
+    /// Search once for each line of a file, put in for %s in the filter
+    #[arg(short = 'f', value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// With -f: go on after an error
+    #[arg(short = 'c')]
+    go_on: bool,
+    /// A control, critical with !: pr=<size>[/prompt|noprompt], sss=[-]<attribute>[:<rule>][/...],
+    /// vlv=<before>/<after>/<offset>/<count>|:<value>, mv=<filter>, subentries[=true|false], domainScope, dontUseCopy,
+    /// <oid>[=:<value>|::<base64>]
+    #[arg(short = 'E', value_name = "[!]EXTENSION")]
+    extensions: Vec<String>,
+    /// Filter, then attributes
+    #[arg(value_name = "FILTER] [ATTRIBUTE")]
+    words: Vec<String>,
+}
+
+fn scope(text: &str) -> Result<Scope, String> {
+    Ok(match text.to_ascii_lowercase().as_str() {
+        "base" => Scope::Base,
+        "one" | "onelevel" => Scope::OneLevel,
+        "sub" | "subtree" => Scope::Subtree,
+        "children" | "subordinate" => Scope::Children,
+        _ => return Err("base, one, sub or children".to_owned()),
+    })
+}
+
+fn deref(text: &str) -> Result<DerefAliases, String> {
+    Ok(match text.to_ascii_lowercase().as_str() {
+        "never" => DerefAliases::Never,
+        "search" => DerefAliases::InSearching,
+        "find" => DerefAliases::FindingBase,
+        "always" => DerefAliases::Always,
+        _ => return Err("never, always, search or find".to_owned()),
+    })
+}
+
+/// No limit of ours is 0; `max` is the largest the protocol can say.
+fn limit(text: &str) -> Result<u32, String> {
+    match text.to_ascii_lowercase().as_str() {
+        "none" => Ok(0),
+        "max" => Ok(i32::MAX.unsigned_abs()),
+        _ => text.parse().map_err(|_| "a number, none or max".to_owned()),
+    }
+}
+
+/// A first word with `=` in it is the filter.
+pub(super) fn filter_and_attributes(words: &[String]) -> (&str, Vec<&str>) {
+    match words.split_first() {
+        Some((first, rest)) if first.contains('=') => (first, rest.iter().map(String::as_str).collect()),
+        _ => (DEFAULT_FILTER, words.iter().map(String::as_str).collect()),
+    }
+}
+
+pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<ExitCode, ClientError> {
+    let (filter, attributes) = filter_and_attributes(&args.words);
+    if args.file.is_none() {
+        parse_filter(filter)?;
+    }
+    let asked = controls::search(&args.extensions)?;
+    let environment = std::env::var("LDAPBASE").ok();
+    let base = args.base.as_deref().or(environment.as_deref()).unwrap_or_default();
+    let format = if args.common.json {
+        Format::Json
+    } else if args.ldif == 0 && io::stdout().is_terminal() {
+        Format::Terminal { colour: report::use_colour() }
+    } else {
+        Format::Ldif { level: args.ldif }
+    };
+    let mut output = Output::new(out, format, args.common.ldif_writer()?, args.types_only, args.user_friendly);
+    let mut search =
+        Search { args, base, attributes: &attributes, controls: asked.controls, paging: asked.paging, session: None };
+    if !args.common.dry_run {
+        search.session = Some(Session::open(&args.common)?);
+    }
+    let mut remarks = controls::remarks(&controls::common(&args.common)?);
+    remarks.extend(asked.remarks);
+    let heading = Heading {
+        base,
+        base_is_default: args.base.is_none(),
+        scope: args.scope,
+        filter,
+        is_pattern: args.file.is_some(),
+        attributes: &attributes,
+        remarks: &remarks,
+    };
+    let Some(path) = &args.file else { return search.pages(filter, &heading, &mut output) };
+    output.heading(&heading)?;
+    search.each_line(path, filter, &heading, &mut output)
+}
+
+fn parse_filter(text: &str) -> Result<FilterBuf, ClientError> {
+    let bad = |error: larix_proto::FilterSyntaxError| ClientError::Usage(format!("filter `{text}`: {error}"));
+    // As ldapsearch, a filter without parentheses is taken, too.
+    FilterBuf::parse(text).or_else(|first| FilterBuf::parse(&format!("({text})")).map_err(|_| bad(first)))
+}
+
+struct Search<'a> {
+    args: &'a SearchArgs,
+    base: &'a str,
+    attributes: &'a [&'a str],
+    controls: Vec<ControlBuf>,
+    paging: Option<Paging>,
+    /// None when nothing is to be done.
+    session: Option<Session>,
+}
+
+/// How one request ended.
+struct Done {
+    result: LdapResult,
+    /// Of the next page.
+    cookie: Vec<u8>,
+}
+
+impl Search<'_> {
+    fn each_line(
+        &mut self,
+        path: &Path,
+        pattern: &str,
+        heading: &Heading<'_>,
+        output: &mut Output<'_>,
+    ) -> Result<ExitCode, ClientError> {
+        let fault = |error: io::Error| ClientError::Input { name: path.display().to_string(), why: error.to_string() };
+        let lines: Box<dyn BufRead> = if path == Path::new("-") {
+            Box::new(io::stdin().lock())
+        } else {
+            Box::new(BufReader::new(File::open(path).map_err(fault)?))
+        };
+        let mut status = ExitCode::SUCCESS;
+        for (number, line) in lines.lines().enumerate() {
+            let filter = pattern.replace("%s", &line.map_err(fault)?);
+            if number > 0 {
+                output.gap()?;
+            }
+            output.filter(&filter)?;
+            let code = self.all_pages(&filter, heading, output, false)?;
+            if code != ResultCode::SUCCESS {
+                status = report::status(code);
+                if !self.args.go_on {
+                    break;
+                }
+            }
+        }
+        Ok(status)
+    }
+
+    fn pages(&mut self, filter: &str, heading: &Heading<'_>, output: &mut Output<'_>) -> Result<ExitCode, ClientError> {
+        self.all_pages(filter, heading, output, true).map(report::status)
+    }
+
+    fn all_pages(
+        &mut self,
+        filter: &str,
+        heading: &Heading<'_>,
+        output: &mut Output<'_>,
+        with_heading: bool,
+    ) -> Result<ResultCode, ClientError> {
+        let filter = parse_filter(filter)?;
+        let mut cookie = Vec::new();
+        loop {
+            if with_heading {
+                output.heading(heading)?;
+            }
+            let Some(done) = self.once(&filter, &cookie, output)? else { return Ok(ResultCode::SUCCESS) };
+            let more = !done.cookie.is_empty() && done.result.code == ResultCode::SUCCESS;
+            output.finish(more)?;
+            if !more {
+                return Ok(done.result.code);
+            }
+            cookie = done.cookie;
+            if self.paging.is_some_and(|paging| paging.prompt) {
+                self.ask_for_next_page(output)?;
+            }
+        }
+    }
+
+    fn ask_for_next_page(&mut self, output: &mut Output<'_>) -> Result<(), ClientError> {
+        let size = self.paging.map_or(0, |paging| paging.size);
+        output.text(&format!("Press [size] Enter for the next {{{size}|size}} entries.\n"))?;
+        let mut line = String::new();
+        let read = io::stdin().lock().read_line(&mut line);
+        read.map_err(|error| ClientError::Input { name: "standard input".to_owned(), why: error.to_string() })?;
+        if let (Ok(size), Some(paging)) = (line.trim().parse(), &mut self.paging) {
+            paging.size = size;
+        }
+        Ok(())
+    }
+
+    /// One request and its answers; `None` if there is nobody to ask.
+    fn once(&mut self, filter: &FilterBuf, cookie: &[u8], output: &mut Output<'_>) -> Result<Option<Done>, ClientError> {
+        let args = self.args;
+        let request = client::Search {
+            base: self.base,
+            scope: args.scope,
+            deref: args.deref,
+            size_limit: args.size_limit,
+            time_limit: args.time_limit,
+            types_only: args.types_only,
+            filter: filter.as_filter(),
+            attributes: self.attributes,
+        };
+        let mut own = self.controls.clone();
+        own.extend(self.paging.map(|paging| controls::page(paging, cookie)));
+        let Some(session) = &mut self.session else { return Ok(None) };
+        let id = session.send(|out, id, common| client::search(out, id, &request, &[common, &own].concat()))?;
+        let mut kept = Vec::new();
+        loop {
+            let message = session.connection.receive()?;
+            if message.id != id {
+                continue;
+            }
+            let received: Vec<ControlBuf> = message.controls.iter().map(|control| control.to_owned()).collect();
+            match message.response {
+                Response::Entry(entry) => match &args.sort {
+                    Some(attribute) => kept.push(Kept::of(&entry, attribute, received)),
+                    None => output.entry(entry.dn, entry.attributes, &received)?,
+                },
+                Response::Reference(urls) => output.reference(urls, &received)?,
+                Response::Intermediate { .. } => output.intermediate()?,
+                other => {
+                    let Some((_, result)) = other.result() else {
+                        return Err(ClientError::Unexpected("neither an entry nor a result"));
+                    };
+                    let result = result.to_owned();
+                    kept.sort_by(|a, b| a.key.cmp(&b.key));
+                    for entry in &kept {
+                        entry.write(output)?;
+                    }
+                    output.result(id, &result, &received)?;
+                    return Ok(Some(Done { result, cookie: next_cookie(&received) }));
+                }
+            }
+        }
+    }
+}
+
+fn next_cookie(controls: &[ControlBuf]) -> Vec<u8> {
+    controls
+        .iter()
+        .filter(|control| control.oid == oid::PAGED_RESULTS)
+        .find_map(|control| PagedResults::decode(control.value.as_deref()).ok())
+        .map(|page| page.cookie.to_vec())
+        .unwrap_or_default()
+}
+
+/// An entry kept to be sorted.
+struct Kept {
+    /// Lower case.
+    key: Vec<Vec<u8>>,
+    dn: String,
+    attributes: Vec<u8>,
+    controls: Vec<ControlBuf>,
+}
+
+impl Kept {
+    fn of(entry: &SearchResultEntry<'_>, by: &str, controls: Vec<ControlBuf>) -> Self {
+        let key = if by.is_empty() {
+            // By the values of the DN, leaf first.
+            let dn = Dn::parse(entry.dn).ok();
+            let avas = dn.iter().flat_map(|dn| dn.rdns()).flat_map(|rdn| rdn.avas());
+            avas.map(|ava| ava.value.to_ascii_lowercase()).collect()
+        } else {
+            let found = entry.attributes.iter().find(|attribute| attribute.description.eq_ignore_ascii_case(by));
+            found.map_or_else(Vec::new, |attribute| attribute.values.iter().map(<[u8]>::to_ascii_lowercase).collect())
+        };
+        Self { key, dn: entry.dn.to_owned(), attributes: entry.attributes.as_ber().to_vec(), controls }
+    }
+
+    fn write(&self, output: &mut Output<'_>) -> Result<(), ClientError> {
+        let attributes = larix_proto::Attributes::check(&self.attributes)?;
+        output.entry(&self.dn, attributes, &self.controls)
+    }
+}

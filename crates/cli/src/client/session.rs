@@ -1,0 +1,181 @@
+//! A bound connection, and calls that have one answer.
+
+use std::fs;
+use std::io::{self, BufRead, IsTerminal, Write};
+
+use larix_proto::url::UrlScheme;
+use larix_proto::{ControlBuf, LdapResult, MessageId, Response, ResultCode, client};
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+
+use super::connection::Connection;
+use super::controls;
+use super::error::ClientError;
+use super::options::CommonArgs;
+
+pub(super) struct Session {
+    pub(super) connection: Connection,
+    /// Those of `-e` and `-M`.
+    pub(super) controls: Vec<ControlBuf>,
+    buffer: Vec<u8>,
+}
+
+/// The answer to a request that has one.
+#[derive(Debug)]
+pub(super) struct Reply {
+    pub(super) result: LdapResult,
+    /// Of an extended response.
+    pub(super) value: Option<Vec<u8>>,
+    pub(super) controls: Vec<ControlBuf>,
+}
+
+/// How to bind.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Credentials {
+    Simple { dn: String, password: Vec<u8> },
+    External { authorization: String },
+}
+
+impl Session {
+    /// Connects and binds.
+    pub(super) fn open(args: &CommonArgs) -> Result<Self, ClientError> {
+        if args.start_tls > 0 {
+            return Err(ClientError::Usage("-Z: StartTLS is not supported by this client yet".to_owned()));
+        }
+        let urls = args.urls(std::env::var("LDAPURI").ok().as_deref())?;
+        let local = urls.first().is_some_and(|url| url.scheme == UrlScheme::Ldapi);
+        let bind_dn = args.bind_dn.clone().or_else(|| std::env::var("LDAPBINDDN").ok());
+        let credentials = credentials(args, bind_dn, local, &mut ask)?;
+        let controls = controls::common(args)?;
+        let connection = Connection::open(&urls, args.connect_timeout()?)?;
+        let mut session = Self { connection, controls, buffer: Vec::new() };
+        session.bind(&credentials)?;
+        if args.verbose && !args.quiet {
+            eprintln!("{}", credentials.describe());
+        }
+        Ok(session)
+    }
+
+    fn bind(&mut self, credentials: &Credentials) -> Result<(), ClientError> {
+        let (step, reply) = match credentials {
+            Credentials::Simple { dn, password } => (
+                "ldap_bind",
+                self.call(|out, id, _| client::simple_bind(out, id, dn, password, &[]))?,
+            ),
+            Credentials::External { authorization } => (
+                "ldap_sasl_bind(EXTERNAL)",
+                self.call(|out, id, _| {
+                    client::sasl_bind(out, id, "", "EXTERNAL", Some(authorization.as_bytes()), &[]);
+                })?,
+            ),
+        };
+        if reply.result.code == ResultCode::SUCCESS {
+            return Ok(());
+        }
+        Err(ClientError::Refused { step, result: reply.result })
+    }
+
+    /// Sends one request, written by `encode`, and waits for its result.
+    pub(super) fn call(
+        &mut self,
+        encode: impl FnOnce(&mut Vec<u8>, MessageId, &[ControlBuf]),
+    ) -> Result<Reply, ClientError> {
+        let id = self.send(encode)?;
+        loop {
+            let message = self.connection.receive()?;
+            if message.id != id {
+                continue;
+            }
+            if let Some((_, result)) = message.response.result() {
+                let value = match message.response {
+                    Response::Extended { value, .. } => value.map(<[u8]>::to_vec),
+                    _ => None,
+                };
+                let controls = message.controls.iter().map(|control| control.to_owned()).collect();
+                return Ok(Reply { result: result.to_owned(), value, controls });
+            }
+        }
+    }
+
+    /// Sends one request without waiting.
+    pub(super) fn send(
+        &mut self,
+        encode: impl FnOnce(&mut Vec<u8>, MessageId, &[ControlBuf]),
+    ) -> Result<MessageId, ClientError> {
+        let id = self.connection.next_id();
+        self.buffer.clear();
+        encode(&mut self.buffer, id, &self.controls);
+        self.connection.send(&self.buffer)?;
+        Ok(id)
+    }
+}
+
+impl Drop for Session {
+    fn drop(&mut self) {
+        // Out of courtesy: the server sees the end of the connection as well.
+        let _ = self.send(|out, id, _| client::unbind(out, id));
+    }
+}
+
+impl Credentials {
+    fn describe(&self) -> String {
+        match self {
+            Self::External { .. } => "bound by SASL EXTERNAL".to_owned(),
+            Self::Simple { dn, .. } if dn.is_empty() => "anonymous".to_owned(),
+            Self::Simple { dn, .. } => format!("bound as {dn}"),
+        }
+    }
+}
+
+/// Decides how to bind: as told; else EXTERNAL over a local socket; else anonymously.
+pub(super) fn credentials(
+    args: &CommonArgs,
+    bind_dn: Option<String>,
+    local: bool,
+    ask: &mut dyn FnMut(&str) -> Result<Vec<u8>, ClientError>,
+) -> Result<Credentials, ClientError> {
+    let external = match &args.mechanism {
+        Some(mechanism) if mechanism.eq_ignore_ascii_case("EXTERNAL") && local => true,
+        Some(mechanism) if mechanism.eq_ignore_ascii_case("EXTERNAL") => {
+            return Err(ClientError::Usage("-Y EXTERNAL needs a local socket: -H ldapi://%2Fpath".to_owned()));
+        }
+        Some(mechanism) => {
+            return Err(ClientError::Usage(format!(
+                "-Y {mechanism}: only EXTERNAL is supported; for a password use -x -D DN -W"
+            )));
+        }
+        None => local && !args.simple && bind_dn.is_none(),
+    };
+    if external {
+        return Ok(Credentials::External { authorization: args.authorization.clone().unwrap_or_default() });
+    }
+    let password = match (&args.password, &args.password_file) {
+        (Some(password), _) => password.clone().into_bytes(),
+        (None, Some(path)) => fs::read(path)
+            .map_err(|error| ClientError::Input { name: path.display().to_string(), why: error.to_string() })?,
+        (None, None) if args.prompt => ask("Enter LDAP Password: ")?,
+        (None, None) => Vec::new(),
+    };
+    Ok(Credentials::Simple { dn: bind_dn.unwrap_or_default(), password })
+}
+
+/// Asks for a secret: on the terminal without echo, or by a line of standard input.
+pub(super) fn ask(prompt: &str) -> Result<Vec<u8>, ClientError> {
+    let fault = |error: io::Error| ClientError::Input { name: "password".to_owned(), why: error.to_string() };
+    let stdin = io::stdin();
+    let before = stdin.is_terminal().then(|| tcgetattr(&stdin).ok()).flatten();
+    if let Some(before) = &before {
+        eprint!("{prompt}");
+        let _ = io::stderr().flush();
+        let mut silent = before.clone();
+        silent.local_modes.remove(LocalModes::ECHO);
+        tcsetattr(&stdin, OptionalActions::Flush, &silent).map_err(|error| fault(error.into()))?;
+    }
+    let mut line = String::new();
+    let read = stdin.lock().read_line(&mut line);
+    if let Some(before) = &before {
+        tcsetattr(&stdin, OptionalActions::Flush, before).map_err(|error| fault(error.into()))?;
+        eprintln!();
+    }
+    read.map_err(fault)?;
+    Ok(line.trim_end_matches(['\r', '\n']).as_bytes().to_vec())
+}

@@ -1,0 +1,261 @@
+//! Command lines in, options out; entries in, LDIF, JSON and text for a terminal out.
+
+use clap::Parser;
+use larix_proto::encode::EntryEncoder;
+use larix_proto::ldif::Writer;
+use larix_proto::{ControlBuf, LdapResult, MessageId, Response, ResultCode, Scope, oid};
+
+use super::controls::{self, Paging};
+use super::error::ClientError;
+use super::search::filter_and_attributes;
+use super::search_output::{Format, Heading, Output, friendly};
+use super::session::{Credentials, credentials};
+use super::*;
+
+#[derive(Debug, Parser)]
+struct Line {
+    #[command(subcommand)]
+    command: ClientCommand,
+}
+
+fn parse(line: &str) -> Result<ClientCommand, clap::Error> {
+    let words = std::iter::once("larix").chain(line.split(' ').map(|word| if word == "''" { "" } else { word }));
+    Line::try_parse_from(words).map(|line| line.command)
+}
+
+fn search(line: &str) -> Box<SearchArgs> {
+    match parse(line) {
+        Ok(ClientCommand::Search(args)) => args,
+        other => panic!("{line}: {other:?}"),
+    }
+}
+
+#[test]
+fn flags_are_those_of_ldapsearch() {
+    let args = search("search -x -LLL -H ldap://a:1389 -b dc=x -s one -D cn=a -w -pw -z 5 -l max -E pr=2/noprompt -MM (cn=*) cn sn");
+    assert_eq!(args.base.as_deref(), Some("dc=x"));
+    assert_eq!(args.scope, Scope::OneLevel);
+    assert_eq!(args.common.manage_dsa_it, 2);
+    assert_eq!(args.common.password.as_deref(), Some("-pw"));
+    assert_eq!(search("search -b '' -s base +").base.as_deref(), Some(""));
+    for wrong in ["search -s none", "search -a perhaps", "search -z many", "search -W -w x", "search -P 2", "compare", "modify x"] {
+        assert!(parse(wrong).is_err(), "{wrong}");
+    }
+    for right in ["search", "modify -a -c -f x", "compare -z cn=a cn:b", "passwd -S -A cn=a", "whoami -x", "search -h host -p 389"] {
+        assert!(parse(right).is_ok(), "{right}");
+    }
+}
+
+#[test]
+fn the_first_word_is_a_filter_if_it_can_be() {
+    let check = |words: &str, filter: &str, attributes: &[&str]| {
+        let words: Vec<String> = words.split_whitespace().map(str::to_owned).collect();
+        assert_eq!(filter_and_attributes(&words), (filter, attributes.to_vec()), "{words:?}");
+    };
+    check("", "(objectclass=*)", &[]);
+    check("cn=a", "cn=a", &[]);
+    check("(cn=a) cn sn", "(cn=a)", &["cn", "sn"]);
+    check("cn sn", "(objectclass=*)", &["cn", "sn"]);
+}
+
+#[test]
+fn servers_by_flag_or_environment() {
+    let check = |line: &str, environment: Option<&str>, expected: &[&str]| {
+        let urls = search(line).common.urls(environment).map(|urls| {
+            urls.iter().map(|url| format!("{}|{}|{:?}", url.scheme.as_str(), url.host, url.effective_port())).collect()
+        });
+        assert_eq!(urls.unwrap_or_else(|error| vec![error.to_string()]), expected, "{line}");
+    };
+    check("search", None, &["ldap|localhost|Some(389)"]);
+    check("search", Some("ldap://a ldap://b"), &["ldap|a|Some(389)", "ldap|b|Some(389)"]);
+    check("search -H ldapi://%2Frun%2Fx", Some("ldap://a"), &["ldapi|/run/x|None"]);
+    check("search -H ldap://[::1]:1389", None, &["ldap|::1|Some(1389)"]);
+    check("search -h a -p 7", None, &["ldap|a|Some(7)"]);
+    check("search -H foo://a", None, &["larix: -H foo://a: \"foo\" is not a scheme of LDAP URLs"]);
+}
+
+#[test]
+fn how_to_bind() {
+    let check = |line: &str, local: bool, expected: &str| {
+        let common = search(line).common;
+        let mut ask = |_: &str| Ok(b"asked".to_vec());
+        let shown = match credentials(&common, common.bind_dn.clone(), local, &mut ask) {
+            Ok(Credentials::Simple { dn, password }) => format!("{dn}/{}", String::from_utf8_lossy(&password)),
+            Ok(Credentials::External { authorization }) => format!("EXTERNAL {authorization}"),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(shown, expected, "{line}");
+    };
+    check("search", false, "/");
+    check("search", true, "EXTERNAL ");
+    check("search -x", true, "/");
+    check("search -Y EXTERNAL -X dn:cn=a", true, "EXTERNAL dn:cn=a");
+    check("search -Y external", false, "larix: -Y EXTERNAL needs a local socket: -H ldapi://%2Fpath");
+    check("search -D cn=a -w b", false, "cn=a/b");
+    check("search -D cn=a -W", true, "cn=a/asked");
+    check("search -D cn=a -y /nowhere/x", false, "larix: /nowhere/x: No such file or directory (os error 2)");
+    check("search -Y GSSAPI", false, "larix: -Y GSSAPI: only EXTERNAL is supported; for a password use -x -D DN -W");
+}
+
+fn shown(control: &ControlBuf) -> String {
+    let value = control.value.as_ref().map(|value| value.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    format!("{}{} {}", if control.critical { "!" } else { "" }, control.oid, value.unwrap_or_else(|| "-".to_owned()))
+}
+
+#[test]
+fn controls_by_name() {
+    let check = |text: &str, expected: &str| {
+        let parsed = controls::common(&search(&format!("search -e {text}")).common);
+        let shown = match parsed {
+            Ok(controls) => controls.iter().map(shown).collect::<Vec<_>>().join(","),
+            Err(error) => error.to_string(),
+        };
+        assert_eq!(shown, expected, "{text}");
+    };
+    check("!assert=(cn=a)", "!1.3.6.1.1.12 a3070402636e040161");
+    check("preread=cn,sn", "1.3.6.1.1.13.1 30080402636e0402736e");
+    check("!postread", "!1.3.6.1.1.13.2 3000");
+    check("relax", "1.3.6.1.4.1.4203.666.5.12 -");
+    check("!noop", "!1.3.6.1.4.1.4203.666.5.2 -");
+    check("manageDSAit", "2.16.840.1.113730.3.4.2 -");
+    check("authzid=dn:cn=a", "!2.16.840.1.113730.3.4.18 646e3a636e3d61");
+    check("!1.2.3", "!1.2.3 -");
+    check("1.2.3=:ab", "1.2.3 6162");
+    check("1.2.3=::YWI=", "1.2.3 6162");
+    check("assert", "larix: control `assert`: a value is missing");
+    check("1.2.3=ab", "larix: control `1.2.3=ab`: write =:<value> or =::<base64>");
+    assert!(controls::common(&search("search -e foo").common).is_err());
+}
+
+#[test]
+fn search_extensions() {
+    let parse = |text: &str| controls::search(&[text.to_owned()]);
+    let paging = Paging { size: 7, critical: true, prompt: false };
+    assert_eq!(parse("!pr=7/noprompt").expect("pr").paging, Some(paging));
+    assert_eq!(parse("!pr=7/noprompt").expect("pr").remarks, ["pagedResults critical control: size=7"]);
+    let one = |text: &str| parse(text).expect(text).controls.iter().map(shown).collect::<Vec<_>>().join(",");
+    assert_eq!(one("sss=-cn:2.5.13.3/sn"), "1.2.840.113556.1.4.473 301930110402636e8008322e352e31332e338101ff30040402736e");
+    assert_eq!(one("mv=(cn=a)"), "1.2.826.0.1.3344810.2.3 3009a3070402636e040161");
+    assert_eq!(one("mv=((cn=a)(cn=b))"), "1.2.826.0.1.3344810.2.3 3012a3070402636e040161a3070402636e040162");
+    assert_eq!(one("!subentries"), "!1.3.6.1.4.1.4203.1.10.1 0101ff");
+    for wrong in ["pr", "pr=x", "pr=1/maybe", "vlv=1", "sss", "mv=(", "foo", "subentries=maybe"] {
+        assert!(matches!(parse(wrong), Err(ClientError::Usage(_))), "{wrong}");
+    }
+}
+
+#[test]
+fn comparisons() {
+    let check = |text: &str, expected: Option<(&str, &[u8])>| {
+        let parsed = super::compare::assertion(text).ok();
+        assert_eq!(parsed.as_ref().map(|(name, value)| (*name, value.as_slice())), expected, "{text}");
+    };
+    check("cn:a", Some(("cn", b"a")));
+    check("cn:", Some(("cn", b"")));
+    check("cn;lang-en::YWI=", Some(("cn;lang-en", b"ab")));
+    check("cn::!", None);
+    check(":a", None);
+    check("cn", None);
+}
+
+#[test]
+fn friendly_names() {
+    let check = |dn: &str, expected: Option<&str>| assert_eq!(friendly(dn).as_deref(), expected, "{dn}");
+    check("uid=ann,ou=people,dc=example,dc=com", Some("ann, people, example.com"));
+    check("dc=example,dc=com", Some("example.com"));
+    check("cn=a+sn=b,o=c", Some("a + b, c"));
+    check("", Some(""));
+    check("no dn", None);
+}
+
+/// An entry, a reference and a result, written in a format.
+fn written(format: Format, types_only: bool) -> String {
+    let mut out = Vec::new();
+    let mut output = Output::new(&mut out, format, Writer::default(), types_only, false);
+    let attributes = ["cn"];
+    let heading = Heading {
+        base: "dc=x",
+        base_is_default: false,
+        scope: Scope::Subtree,
+        filter: "(cn=*)",
+        is_pattern: false,
+        attributes: &attributes,
+        remarks: &[],
+    };
+    output.heading(&heading).expect("written");
+    let mut pdu = Vec::new();
+    let mut encoder = EntryEncoder::begin(&mut pdu, MessageId(2), "cn=a,dc=x");
+    encoder.begin_attribute("cn");
+    encoder.value(b"a");
+    encoder.value(b"\xff\x00");
+    encoder.end_attribute();
+    encoder.finish(&[]);
+    let message = Response::decode_message(&pdu).expect("decodes");
+    let Response::Entry(entry) = message.response else { panic!("{message:?}") };
+    output.entry(entry.dn, entry.attributes, &[]).expect("written");
+    let mut pdu = Vec::new();
+    larix_proto::encode::search_reference(&mut pdu, MessageId(2), &["ldap://b/".to_owned()], &[]);
+    let message = Response::decode_message(&pdu).expect("decodes");
+    let Response::Reference(urls) = message.response else { panic!("{message:?}") };
+    output.reference(urls, &[]).expect("written");
+    let page = ControlBuf {
+        oid: oid::PAGED_RESULTS.into(),
+        critical: false,
+        value: Some(vec![0x30, 0x05, 0x02, 0x01, 0x00, 0x04, 0x00]),
+    };
+    output.result(MessageId(2), &LdapResult::new(ResultCode::SUCCESS), &[page]).expect("written");
+    output.finish(false).expect("written");
+    String::from_utf8(out).expect("text")
+}
+
+#[test]
+fn ldif_as_ldapsearch_writes_it() {
+    let full = "\
+# extended LDIF
+#
+# LDAPv3
+# base <dc=x> with scope subtree
+# filter: (cn=*)
+# requesting: cn 
+#
+
+# a, x
+dn: cn=a,dc=x
+cn: a
+cn:: /wA=
+
+# search reference
+ref: ldap://b/
+
+# search result
+search: 2
+result: 0 Success
+control: 1.2.840.113556.1.4.319 false MAUCAQAEAA==
+pagedresults: cookie=
+
+# numResponses: 3
+# numEntries: 1
+# numReferences: 1
+";
+    assert_eq!(written(Format::Ldif { level: 0 }, false), full);
+    let bare = "dn: cn=a,dc=x\ncn: a\ncn:: /wA=\n\n# refldap://b/\n\n# control: 1.2.840.113556.1.4.319 false MAUCAQAEAA==\n# pagedresults: cookie=\n";
+    assert_eq!(written(Format::Ldif { level: 3 }, false), bare);
+    assert_eq!(written(Format::Ldif { level: 2 }, false), format!("version: 1\n\n{bare}"));
+    assert!(written(Format::Ldif { level: 3 }, true).starts_with("dn: cn=a,dc=x\ncn:\n"));
+}
+
+#[test]
+fn json_lines() {
+    let expected = "\
+{\"dn\":\"cn=a,dc=x\",\"attributes\":{\"cn\":[\"a\",{\"base64\":\"/wA=\"}]}}
+{\"references\":[\"ldap://b/\"]}
+{\"result\":{\"code\":0,\"text\":\"Success\"},\"entries\":1}
+";
+    assert_eq!(written(Format::Json, false), expected);
+}
+
+#[test]
+fn text_for_a_terminal() {
+    let expected = "cn=a,dc=x\n  cn  a\n      (2 bytes) /wA=\n\n-> ldap://b/\n";
+    assert_eq!(written(Format::Terminal { colour: false }, false), expected);
+    assert!(written(Format::Terminal { colour: true }, false).starts_with("\x1b[1mcn=a,dc=x\x1b[0m\n"));
+}
