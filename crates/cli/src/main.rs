@@ -3,6 +3,7 @@
 //! Called as `slapd`, `slapadd`, `slapcat` and so on (a link suffices), or as `slapd -Tadd`, it is that program with
 //! that program's flags. Called as `larix` it has subcommands.
 
+mod client;
 mod demo;
 mod load;
 mod serve;
@@ -55,6 +56,8 @@ enum LarixCommand {
     Demo(demo::DemoArgs),
     /// Generate directories and drive servers
     Load(load::LoadArgs),
+    #[command(flatten)]
+    Client(client::ClientCommand),
 }
 
 fn main() -> ExitCode {
@@ -107,6 +110,7 @@ fn larix(program: &OsStr, mut rest: Vec<OsString>) -> ExitCode {
     match larix.command {
         LarixCommand::Serve(arguments) => serve::run("larix", &arguments),
         LarixCommand::Demo(arguments) => demo::main(&arguments),
+        LarixCommand::Client(command) => client::run(&command),
         LarixCommand::Load(arguments) => load::main(&arguments),
     }
 }

@@ -16,7 +16,9 @@ use super::{controls, json as output, report};
 
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
-#[command(after_help = "The exit status is 6 if the entry has the value, 5 if it has not, else the result code.")]
+#[command(
+    after_help = "The exit status is 6 if the entry has the value, 5 if it has not, else the result code."
+)]
 pub(crate) struct CompareArgs {
     #[command(flatten)]
     pub(super) common: CommonArgs,
@@ -54,7 +56,10 @@ pub(super) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<ExitCode, C
         return Ok(report::status(code));
     }
     if args.common.json {
-        output::line(out, &json!({ "dn": args.dn, "match": verdict, "result": output::result(&reply.result) }))?;
+        output::line(
+            out,
+            &json!({ "dn": args.dn, "match": verdict, "result": output::result(&reply.result) }),
+        )?;
         return Ok(report::status(code));
     }
     let word = match verdict {

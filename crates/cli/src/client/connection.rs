@@ -126,9 +126,9 @@ fn connect(url: &LdapUrl, timeout: Option<Duration>) -> Result<Stream, ClientErr
             }
             Err(failed(last))
         }
-        UrlScheme::Ldaps => {
-            Err(ClientError::Usage(format!("{url}: TLS is not supported by this client yet; use ldap:// or ldapi://")))
-        }
+        UrlScheme::Ldaps => Err(ClientError::Usage(format!(
+            "{url}: TLS is not supported by this client yet; use ldap:// or ldapi://"
+        ))),
         _ => Err(ClientError::Usage(format!("{url}: this client speaks ldap:// and ldapi:// only"))),
     }
 }

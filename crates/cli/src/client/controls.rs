@@ -4,7 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use larix_proto::ber::{Tag, write};
 use larix_proto::control::{
-    Assertion, ControlValue, PagedResults, SessionTracking, SortKey, SortRequest, Subentries, VlvRequest, VlvTarget,
+    Assertion, ControlValue, PagedResults, SessionTracking, SortKey, SortRequest, Subentries, VlvRequest,
+    VlvTarget,
 };
 use larix_proto::{ControlBuf, FilterBuf, oid};
 
@@ -78,7 +79,8 @@ impl<'a> Named<'a> {
 
 /// The controls that go with every operation: `-e` and `-M`.
 pub(super) fn common(args: &CommonArgs) -> Result<Vec<ControlBuf>, ClientError> {
-    let mut controls = args.controls.iter().map(|text| general(&Named::of(text))).collect::<Result<Vec<_>, _>>()?;
+    let mut controls =
+        args.controls.iter().map(|text| general(&Named::of(text))).collect::<Result<Vec<_>, _>>()?;
     if args.manage_dsa_it > 0 {
         let critical = args.manage_dsa_it > 1;
         controls.push(ControlBuf { oid: oid::MANAGE_DSA_IT.into(), critical, value: None });
@@ -91,7 +93,9 @@ pub(super) fn remarks(controls: &[ControlBuf]) -> Vec<String> {
     let named = [(oid::MANAGE_DSA_IT, "manageDSAit"), (oid::NO_OP, "noop")];
     named
         .iter()
-        .flat_map(|(oid, name)| controls.iter().filter(move |control| control.oid == *oid).map(move |control| (name, control)))
+        .flat_map(|(oid, name)| {
+            controls.iter().filter(move |control| control.oid == *oid).map(move |control| (name, control))
+        })
         .map(|(name, control)| format!("{name} {}control", if control.critical { "critical " } else { "" }))
         .collect()
 }
@@ -232,7 +236,8 @@ fn paging(named: &Named<'_>) -> Result<Paging, ClientError> {
 fn sort(named: &Named<'_>) -> Result<ControlBuf, ClientError> {
     let keys = named.required()?.split('/').map(|key| {
         let (reverse, key) = key.strip_prefix('-').map_or((false, key), |key| (true, key));
-        let (attribute, ordering_rule) = key.split_once(':').map_or((key, None), |(name, rule)| (name, Some(rule)));
+        let (attribute, ordering_rule) =
+            key.split_once(':').map_or((key, None), |(name, rule)| (name, Some(rule)));
         SortKey { attribute, ordering_rule, reverse }
     });
     Ok(SortRequest { keys: keys.collect() }.to_control(named.critical))

@@ -11,7 +11,10 @@ pub(super) enum ClientError {
     /// The command line asks for what cannot be.
     Usage(String),
     /// No server could be reached.
-    Connect { url: String, source: io::Error },
+    Connect {
+        url: String,
+        source: io::Error,
+    },
     Io(io::Error),
     /// The server closed the connection.
     Closed,
@@ -22,9 +25,15 @@ pub(super) enum ClientError {
     /// A response to something that was not asked.
     Unexpected(&'static str),
     /// The server refused, in the named step.
-    Refused { step: &'static str, result: LdapResult },
+    Refused {
+        step: &'static str,
+        result: LdapResult,
+    },
     /// A file, or standard input, could not be read.
-    Input { name: String, why: String },
+    Input {
+        name: String,
+        why: String,
+    },
     Output(io::Error),
 }
 

@@ -148,7 +148,15 @@ fn perform(session: &mut Session, record: &Record) -> Result<Reply, ClientError>
                 Change::Delete => client::delete(out, id, dn, &controls),
                 Change::Modify(modifications) => modify(out, id, dn, modifications, &controls),
                 Change::ModifyDn { new_rdn, delete_old_rdn, new_superior } => {
-                    client::modify_dn(out, id, dn, new_rdn, *delete_old_rdn, new_superior.as_deref(), &controls);
+                    client::modify_dn(
+                        out,
+                        id,
+                        dn,
+                        new_rdn,
+                        *delete_old_rdn,
+                        new_superior.as_deref(),
+                        &controls,
+                    );
                 }
             }
         }),
@@ -163,7 +171,13 @@ fn add(out: &mut Vec<u8>, id: MessageId, dn: &str, attributes: &[LdifAttribute],
     client::add(out, id, dn, &attributes, controls);
 }
 
-fn modify(out: &mut Vec<u8>, id: MessageId, dn: &str, modifications: &[Modification], controls: &[ControlBuf]) {
+fn modify(
+    out: &mut Vec<u8>,
+    id: MessageId,
+    dn: &str,
+    modifications: &[Modification],
+    controls: &[ControlBuf],
+) {
     let changes: Vec<_> = modifications
         .iter()
         .map(|step| ClientChange {

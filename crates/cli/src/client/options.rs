@@ -112,7 +112,9 @@ impl CommonArgs {
             None | Some("none" | "max") => Ok(None),
             Some(seconds) => match seconds.parse() {
                 Ok(seconds) if seconds > 0 => Ok(Some(Duration::from_secs(seconds))),
-                _ => Err(ClientError::Usage(format!("-o nettimeout={seconds}: a number of seconds, or none"))),
+                _ => {
+                    Err(ClientError::Usage(format!("-o nettimeout={seconds}: a number of seconds, or none")))
+                }
             },
         }
     }

@@ -57,7 +57,8 @@ pub(super) fn controls(out: &mut Vec<u8>, writer: &Writer, style: ControlStyle, 
 }
 
 fn text_of(control: &ControlBuf) -> String {
-    let value = control.value.as_ref().map(|value| format!(" {}", STANDARD.encode(value))).unwrap_or_default();
+    let value =
+        control.value.as_ref().map(|value| format!(" {}", STANDARD.encode(value))).unwrap_or_default();
     format!("{} {}{value}", control.oid, control.critical)
 }
 
@@ -110,7 +111,10 @@ fn read_entry(
         for value in attribute.values.iter() {
             match style {
                 ControlStyle::Comments => {
-                    writer.comment(out, &format!("{}: {}", attribute.description, String::from_utf8_lossy(value)));
+                    writer.comment(
+                        out,
+                        &format!("{}: {}", attribute.description, String::from_utf8_lossy(value)),
+                    );
                 }
                 _ => writer.value(out, attribute.description, value),
             }

@@ -8,7 +8,8 @@ use std::process::ExitCode;
 use clap::{ArgAction, Args};
 use larix_proto::control::{ControlValue, PagedResults};
 use larix_proto::{
-    ControlBuf, DerefAliases, Dn, FilterBuf, LdapResult, Response, ResultCode, Scope, SearchResultEntry, client, oid,
+    ControlBuf, DerefAliases, Dn, FilterBuf, LdapResult, Response, ResultCode, Scope, SearchResultEntry,
+    client, oid,
 };
 
 use super::controls::{self, Paging};
@@ -123,9 +124,16 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
     } else {
         Format::Ldif { level: args.ldif }
     };
-    let mut output = Output::new(out, format, args.common.ldif_writer()?, args.types_only, args.user_friendly);
-    let mut search =
-        Search { args, base, attributes: &attributes, controls: asked.controls, paging: asked.paging, session: None };
+    let mut output =
+        Output::new(out, format, args.common.ldif_writer()?, args.types_only, args.user_friendly);
+    let mut search = Search {
+        args,
+        base,
+        attributes: &attributes,
+        controls: asked.controls,
+        paging: asked.paging,
+        session: None,
+    };
     if !args.common.dry_run {
         search.session = Some(Session::open(&args.common)?);
     }
@@ -176,7 +184,10 @@ impl Search<'_> {
         heading: &Heading<'_>,
         output: &mut Output<'_>,
     ) -> Result<ExitCode, ClientError> {
-        let fault = |error: io::Error| ClientError::Input { name: path.display().to_string(), why: error.to_string() };
+        let fault = |error: io::Error| ClientError::Input {
+            name: path.display().to_string(),
+            why: error.to_string(),
+        };
         let lines: Box<dyn BufRead> = if path == Path::new("-") {
             Box::new(io::stdin().lock())
         } else {
@@ -200,7 +211,12 @@ impl Search<'_> {
         Ok(status)
     }
 
-    fn pages(&mut self, filter: &str, heading: &Heading<'_>, output: &mut Output<'_>) -> Result<ExitCode, ClientError> {
+    fn pages(
+        &mut self,
+        filter: &str,
+        heading: &Heading<'_>,
+        output: &mut Output<'_>,
+    ) -> Result<ExitCode, ClientError> {
         self.all_pages(filter, heading, output, true).map(report::status)
     }
 
@@ -235,7 +251,10 @@ impl Search<'_> {
         output.text(&format!("Press [size] Enter for the next {{{size}|size}} entries.\n"))?;
         let mut line = String::new();
         let read = io::stdin().lock().read_line(&mut line);
-        read.map_err(|error| ClientError::Input { name: "standard input".to_owned(), why: error.to_string() })?;
+        read.map_err(|error| ClientError::Input {
+            name: "standard input".to_owned(),
+            why: error.to_string(),
+        })?;
         if let (Ok(size), Some(paging)) = (line.trim().parse(), &mut self.paging) {
             paging.size = size;
         }
@@ -243,7 +262,12 @@ impl Search<'_> {
     }
 
     /// One request and its answers; `None` if there is nobody to ask.
-    fn once(&mut self, filter: &FilterBuf, cookie: &[u8], output: &mut Output<'_>) -> Result<Option<Done>, ClientError> {
+    fn once(
+        &mut self,
+        filter: &FilterBuf,
+        cookie: &[u8],
+        output: &mut Output<'_>,
+    ) -> Result<Option<Done>, ClientError> {
         let args = self.args;
         let request = client::Search {
             base: self.base,
@@ -258,14 +282,16 @@ impl Search<'_> {
         let mut own = self.controls.clone();
         own.extend(self.paging.map(|paging| controls::page(paging, cookie)));
         let Some(session) = &mut self.session else { return Ok(None) };
-        let id = session.send(|out, id, common| client::search(out, id, &request, &[common, &own].concat()))?;
+        let id =
+            session.send(|out, id, common| client::search(out, id, &request, &[common, &own].concat()))?;
         let mut kept = Vec::new();
         loop {
             let message = session.connection.receive()?;
             if message.id != id {
                 continue;
             }
-            let received: Vec<ControlBuf> = message.controls.iter().map(|control| control.to_owned()).collect();
+            let received: Vec<ControlBuf> =
+                message.controls.iter().map(|control| control.to_owned()).collect();
             match message.response {
                 Response::Entry(entry) => match &args.sort {
                     Some(attribute) => kept.push(Kept::of(&entry, attribute, received)),
@@ -316,8 +342,11 @@ impl Kept {
             let avas = dn.iter().flat_map(|dn| dn.rdns()).flat_map(|rdn| rdn.avas());
             avas.map(|ava| ava.value.to_ascii_lowercase()).collect()
         } else {
-            let found = entry.attributes.iter().find(|attribute| attribute.description.eq_ignore_ascii_case(by));
-            found.map_or_else(Vec::new, |attribute| attribute.values.iter().map(<[u8]>::to_ascii_lowercase).collect())
+            let found =
+                entry.attributes.iter().find(|attribute| attribute.description.eq_ignore_ascii_case(by));
+            found.map_or_else(Vec::new, |attribute| {
+                attribute.values.iter().map(<[u8]>::to_ascii_lowercase).collect()
+            })
         };
         Self { key, dn: entry.dn.to_owned(), attributes: entry.attributes.as_ber().to_vec(), controls }
     }

@@ -9,15 +9,19 @@ use larix_proto::{Attributes, ControlBuf, Dn, LdapResult, MessageId, ResultCode,
 use serde_json::json;
 
 use super::error::ClientError;
-use super::report::{self, ControlStyle};
 use super::json as objects;
+use super::report::{self, ControlStyle};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {
     /// `level` is how often `-L` was given.
-    Ldif { level: u8 },
+    Ldif {
+        level: u8,
+    },
     Json,
-    Terminal { colour: bool },
+    Terminal {
+        colour: bool,
+    },
 }
 
 /// What ldapsearch says before the first entry.
@@ -187,7 +191,8 @@ impl<'o> Output<'o> {
 
     /// The DN, then each attribute's name once, its values in a column.
     fn entry_on_terminal(&mut self, dn: &str, attributes: Attributes<'_>, colour: bool) {
-        let (bold, name_colour, reset) = if colour { ("\x1b[1m", "\x1b[36m", "\x1b[0m") } else { ("", "", "") };
+        let (bold, name_colour, reset) =
+            if colour { ("\x1b[1m", "\x1b[36m", "\x1b[0m") } else { ("", "", "") };
         if self.counts.entries > 1 {
             self.buffer.push(b'\n');
         }
@@ -207,7 +212,11 @@ impl<'o> Output<'o> {
         self.buffer.extend_from_slice(text.as_bytes());
     }
 
-    pub(super) fn reference(&mut self, urls: Strings<'_>, controls: &[ControlBuf]) -> Result<(), ClientError> {
+    pub(super) fn reference(
+        &mut self,
+        urls: Strings<'_>,
+        controls: &[ControlBuf],
+    ) -> Result<(), ClientError> {
         self.next_response();
         self.counts.references += 1;
         match self.format {
@@ -347,13 +356,12 @@ impl<'o> Output<'o> {
 /// The user friendly name of a DN: its values, a domain's with dots. `None` if it has none.
 pub(super) fn friendly(dn: &str) -> Option<String> {
     let dn = Dn::parse(dn).ok()?;
-    let is_domain = |rdn: &larix_proto::Rdn<'_>| {
-        matches!(rdn.avas(), [ava] if ava.attribute.eq_ignore_ascii_case("dc") || ava.attribute == "0.9.2342.19200300.100.1.25")
-    };
+    let is_domain = |rdn: &larix_proto::Rdn<'_>| matches!(rdn.avas(), [ava] if ava.attribute.eq_ignore_ascii_case("dc") || ava.attribute == "0.9.2342.19200300.100.1.25");
     let rdns = dn.rdns();
     let domain_from = rdns.iter().rposition(|rdn| !is_domain(rdn)).map_or(0, |last| last + 1);
     let text = |rdn: &larix_proto::Rdn<'_>| {
-        let values: Vec<_> = rdn.avas().iter().map(|ava| String::from_utf8_lossy(&ava.value).into_owned()).collect();
+        let values: Vec<_> =
+            rdn.avas().iter().map(|ava| String::from_utf8_lossy(&ava.value).into_owned()).collect();
         values.join(" + ")
     };
     let (names, domain) = rdns.split_at_checked(domain_from)?;
@@ -370,7 +378,9 @@ const BINARY_SHOWN: usize = 48;
 /// A value for the eye: text as it is, anything else as its length and the beginning in base64.
 fn readable(value: &[u8]) -> String {
     match std::str::from_utf8(value) {
-        Ok(text) if !text.chars().any(|c| c.is_control() && !matches!(c, '\t' | '\n' | '\r')) => printable(text),
+        Ok(text) if !text.chars().any(|c| c.is_control() && !matches!(c, '\t' | '\n' | '\r')) => {
+            printable(text)
+        }
         _ => {
             let shown = value.get(..BINARY_SHOWN).unwrap_or(value);
             let dots = if shown.len() < value.len() { "..." } else { "" };

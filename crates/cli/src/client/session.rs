@@ -57,10 +57,9 @@ impl Session {
 
     fn bind(&mut self, credentials: &Credentials) -> Result<(), ClientError> {
         let (step, reply) = match credentials {
-            Credentials::Simple { dn, password } => (
-                "ldap_bind",
-                self.call(|out, id, _| client::simple_bind(out, id, dn, password, &[]))?,
-            ),
+            Credentials::Simple { dn, password } => {
+                ("ldap_bind", self.call(|out, id, _| client::simple_bind(out, id, dn, password, &[]))?)
+            }
             Credentials::External { authorization } => (
                 "ldap_sasl_bind(EXTERNAL)",
                 self.call(|out, id, _| {
@@ -136,7 +135,9 @@ pub(super) fn credentials(
     let external = match &args.mechanism {
         Some(mechanism) if mechanism.eq_ignore_ascii_case("EXTERNAL") && local => true,
         Some(mechanism) if mechanism.eq_ignore_ascii_case("EXTERNAL") => {
-            return Err(ClientError::Usage("-Y EXTERNAL needs a local socket: -H ldapi://%2Fpath".to_owned()));
+            return Err(ClientError::Usage(
+                "-Y EXTERNAL needs a local socket: -H ldapi://%2Fpath".to_owned(),
+            ));
         }
         Some(mechanism) => {
             return Err(ClientError::Usage(format!(
@@ -150,8 +151,10 @@ pub(super) fn credentials(
     }
     let password = match (&args.password, &args.password_file) {
         (Some(password), _) => password.clone().into_bytes(),
-        (None, Some(path)) => fs::read(path)
-            .map_err(|error| ClientError::Input { name: path.display().to_string(), why: error.to_string() })?,
+        (None, Some(path)) => fs::read(path).map_err(|error| ClientError::Input {
+            name: path.display().to_string(),
+            why: error.to_string(),
+        })?,
         (None, None) if args.prompt => ask("Enter LDAP Password: ")?,
         (None, None) => Vec::new(),
     };

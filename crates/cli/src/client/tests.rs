@@ -19,7 +19,8 @@ struct Line {
 }
 
 fn parse(line: &str) -> Result<ClientCommand, clap::Error> {
-    let words = std::iter::once("larix").chain(line.split(' ').map(|word| if word == "''" { "" } else { word }));
+    let words =
+        std::iter::once("larix").chain(line.split(' ').map(|word| if word == "''" { "" } else { word }));
     Line::try_parse_from(words).map(|line| line.command)
 }
 
@@ -32,16 +33,33 @@ fn search(line: &str) -> Box<SearchArgs> {
 
 #[test]
 fn flags_are_those_of_ldapsearch() {
-    let args = search("search -x -LLL -H ldap://a:1389 -b dc=x -s one -D cn=a -w -pw -z 5 -l max -E pr=2/noprompt -MM (cn=*) cn sn");
+    let args = search(
+        "search -x -LLL -H ldap://a:1389 -b dc=x -s one -D cn=a -w -pw -z 5 -l max -E pr=2/noprompt -MM (cn=*) cn sn",
+    );
     assert_eq!(args.base.as_deref(), Some("dc=x"));
     assert_eq!(args.scope, Scope::OneLevel);
     assert_eq!(args.common.manage_dsa_it, 2);
     assert_eq!(args.common.password.as_deref(), Some("-pw"));
     assert_eq!(search("search -b '' -s base +").base.as_deref(), Some(""));
-    for wrong in ["search -s none", "search -a perhaps", "search -z many", "search -W -w x", "search -P 2", "compare", "modify x"] {
+    for wrong in [
+        "search -s none",
+        "search -a perhaps",
+        "search -z many",
+        "search -W -w x",
+        "search -P 2",
+        "compare",
+        "modify x",
+    ] {
         assert!(parse(wrong).is_err(), "{wrong}");
     }
-    for right in ["search", "modify -a -c -f x", "compare -z cn=a cn:b", "passwd -S -A cn=a", "whoami -x", "search -h host -p 389"] {
+    for right in [
+        "search",
+        "modify -a -c -f x",
+        "compare -z cn=a cn:b",
+        "passwd -S -A cn=a",
+        "whoami -x",
+        "search -h host -p 389",
+    ] {
         assert!(parse(right).is_ok(), "{right}");
     }
 }
@@ -62,7 +80,9 @@ fn the_first_word_is_a_filter_if_it_can_be() {
 fn servers_by_flag_or_environment() {
     let check = |line: &str, environment: Option<&str>, expected: &[&str]| {
         let urls = search(line).common.urls(environment).map(|urls| {
-            urls.iter().map(|url| format!("{}|{}|{:?}", url.scheme.as_str(), url.host, url.effective_port())).collect()
+            urls.iter()
+                .map(|url| format!("{}|{}|{:?}", url.scheme.as_str(), url.host, url.effective_port()))
+                .collect()
         });
         assert_eq!(urls.unwrap_or_else(|error| vec![error.to_string()]), expected, "{line}");
     };
@@ -80,7 +100,9 @@ fn how_to_bind() {
         let common = search(line).common;
         let mut ask = |_: &str| Ok(b"asked".to_vec());
         let shown = match credentials(&common, common.bind_dn.clone(), local, &mut ask) {
-            Ok(Credentials::Simple { dn, password }) => format!("{dn}/{}", String::from_utf8_lossy(&password)),
+            Ok(Credentials::Simple { dn, password }) => {
+                format!("{dn}/{}", String::from_utf8_lossy(&password))
+            }
             Ok(Credentials::External { authorization }) => format!("EXTERNAL {authorization}"),
             Err(error) => error.to_string(),
         };
@@ -94,12 +116,24 @@ fn how_to_bind() {
     check("search -D cn=a -w b", false, "cn=a/b");
     check("search -D cn=a -W", true, "cn=a/asked");
     check("search -D cn=a -y /nowhere/x", false, "larix: /nowhere/x: No such file or directory (os error 2)");
-    check("search -Y GSSAPI", false, "larix: -Y GSSAPI: only EXTERNAL is supported; for a password use -x -D DN -W");
+    check(
+        "search -Y GSSAPI",
+        false,
+        "larix: -Y GSSAPI: only EXTERNAL is supported; for a password use -x -D DN -W",
+    );
 }
 
 fn shown(control: &ControlBuf) -> String {
-    let value = control.value.as_ref().map(|value| value.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
-    format!("{}{} {}", if control.critical { "!" } else { "" }, control.oid, value.unwrap_or_else(|| "-".to_owned()))
+    let value = control
+        .value
+        .as_ref()
+        .map(|value| value.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
+    format!(
+        "{}{} {}",
+        if control.critical { "!" } else { "" },
+        control.oid,
+        value.unwrap_or_else(|| "-".to_owned())
+    )
 }
 
 #[test]
@@ -134,7 +168,10 @@ fn search_extensions() {
     assert_eq!(parse("!pr=7/noprompt").expect("pr").paging, Some(paging));
     assert_eq!(parse("!pr=7/noprompt").expect("pr").remarks, ["pagedResults critical control: size=7"]);
     let one = |text: &str| parse(text).expect(text).controls.iter().map(shown).collect::<Vec<_>>().join(",");
-    assert_eq!(one("sss=-cn:2.5.13.3/sn"), "1.2.840.113556.1.4.473 301930110402636e8008322e352e31332e338101ff30040402736e");
+    assert_eq!(
+        one("sss=-cn:2.5.13.3/sn"),
+        "1.2.840.113556.1.4.473 301930110402636e8008322e352e31332e338101ff30040402736e"
+    );
     assert_eq!(one("mv=(cn=a)"), "1.2.826.0.1.3344810.2.3 3009a3070402636e040161");
     assert_eq!(one("mv=((cn=a)(cn=b))"), "1.2.826.0.1.3344810.2.3 3012a3070402636e040161a3070402636e040162");
     assert_eq!(one("!subentries"), "!1.3.6.1.4.1.4203.1.10.1 0101ff");
@@ -146,7 +183,7 @@ fn search_extensions() {
 #[test]
 fn comparisons() {
     let check = |text: &str, expected: Option<(&str, &[u8])>| {
-        let parsed = super::compare::assertion(text).ok();
+        let parsed = compare::assertion(text).ok();
         assert_eq!(parsed.as_ref().map(|(name, value)| (*name, value.as_slice())), expected, "{text}");
     };
     check("cn:a", Some(("cn", b"a")));
