@@ -348,7 +348,7 @@ fn pages_cover_everything_once() {
     for (size, pages) in [(10, 3), (25, 1), (1, 25), (5, 5), (100, 1)] {
         assert_eq!(all_pages(&fixture, &asked, size), (whole.clone(), pages, ResultCode::SUCCESS), "{size}");
     }
-    let mut sorted: Vec<String> = whole.clone();
+    let mut sorted: Vec<String> = whole;
     sorted.sort_by_key(|name| (name[1..].parse::<usize>().unwrap() * 7) % 25);
     let by_sn = Asked {
         controls: RequestControls { sort: sort(&[("sn", false)]), ..RequestControls::default() },
