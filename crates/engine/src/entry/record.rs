@@ -500,6 +500,19 @@ mod tests {
         assert!(view.get(AttributeNumber(2)).unwrap().is_none());
     }
 
+    /// The example of docs/disk-format.md.
+    #[test]
+    fn documented_bytes() {
+        let mut writer = RecordWriter::new(EntryId(1), "cn=A", b"cn=a", RecordFlags::default());
+        writer.attribute(AttributeNumber(0), [b"person".as_slice()].into_iter(), |_, _| ());
+        writer.attribute(AttributeNumber(1), [b"A".as_slice()].into_iter(), |_, _| ());
+        let expected = [
+            b"\x01\x00\x00\x00\x00\x00\x00\x00\x00\x01\x04cn=A\x05cn=a".as_slice(),
+            b"\x00\x04\x08\x04\x06person\x01\x04\x03\x04\x01A",
+        ];
+        assert_eq!(writer.finish(), expected.concat());
+    }
+
     #[test]
     fn varints() {
         for number in [0, 1, 127, 128, 300, 16383, 16384, u64::from(u32::MAX), u64::MAX] {
