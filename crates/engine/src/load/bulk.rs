@@ -296,7 +296,8 @@ impl<'a, 'c> Worker<'a, 'c> {
         let (blobs, values) = (rows(BLOBS), rows(VALUES));
         let superior = match checked.is_suffix {
             true => None,
-            false => checked.dn.parent().map(|parent| fingerprint(parent.as_str())),
+            // Below the empty suffix entries stand on their own: it needs no entry itself.
+            false => checked.dn.parent().filter(|p| !p.is_root()).map(|p| fingerprint(p.as_str())),
         };
         self.gather(id, &checked.entry);
         Ok(Ok(EncodedEntry {

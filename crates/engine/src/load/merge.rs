@@ -110,7 +110,8 @@ impl Group {
         let parent = match (found.id, found.missing, checked.is_suffix) {
             (Some(_), ..) => return Ok(Err(checked.fails(RecordFault::Exists))),
             (None, _, true) => EntryId::ROOT,
-            (None, 1, false) if found.nearest != EntryId::ROOT => found.nearest,
+            // Below the empty suffix entries stand on their own: it needs no entry itself.
+            (None, 1, false) if found.nearest != EntryId::ROOT || suffix.normal.is_root() => found.nearest,
             _ => return Ok(Err(checked.fails(RecordFault::NoSuperior))),
         };
         checker.number(local, &checked.entry);
