@@ -3,6 +3,8 @@
 //!
 //! `LARIX_MODEL_OPERATIONS` sets the number of changes, `LARIX_MODEL_SEED` the seed, which is printed.
 
+#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
 mod common;
 
 use std::collections::BTreeMap;

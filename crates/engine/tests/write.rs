@@ -1,5 +1,7 @@
 //! Changes through the directory: what they do, and what is answered to those that are refused.
 
+#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
 mod common;
 
 use common::{Fixture, TREE};

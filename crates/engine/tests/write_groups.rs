@@ -1,5 +1,7 @@
 //! The writer: groups, failures of the store, the change log, large sets.
 
+#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
 mod common;
 
 use std::sync::{Arc, mpsc};

@@ -33,8 +33,8 @@ pub(crate) fn modify_dn<V: Snapshot>(
         return Err(insufficient("no write access to old entry").into());
     }
     operator.check_referral(&held)?;
-    let superior = new_superior(operator, rename)?;
-    let parent = superior.as_ref().map_or(old_parent, |held| held.id);
+    let superior = new_superior(operator, rename, old_parent)?;
+    let parent = superior.id;
     check_free(operator, rename, held.id)?;
     operator.pre_read(&held)?;
 
@@ -65,9 +65,9 @@ pub(crate) fn modify_dn<V: Snapshot>(
     operator.post_read(held.id)?;
 
     let uuid = operator.entry_uuid(&held)?;
-    let superior_shown = match &superior {
+    let superior_shown = match &superior.new {
         Some(held) => Some(operator.view.dn(&held.view()?)?),
-        None => None,
+        None => (parent != old_parent).then(String::new),
     };
     operator.log(uuid, &old_shown, |schema| LoggedChange::ModifyDn {
         new_rdn: rename.new_rdn.clone(),
@@ -105,23 +105,35 @@ fn missing_parent<V: Snapshot>(operator: &Operator<'_, V>) -> larix_proto::LdapR
     }
 }
 
-/// The superior to move to; `None` when the entry stays where it is or moves directly below the root.
+/// Where the entry will stand.
+struct Superior<'v> {
+    id: EntryId,
+    /// The superior's entry, when it is not the one that the entry has already.
+    new: Option<Held<'v>>,
+}
+
 fn new_superior<'v, V: Snapshot>(
     operator: &Operator<'v, V>,
     rename: &PreparedModifyDn,
-) -> Result<Option<Held<'v>>, Failure> {
+    old: EntryId,
+) -> Result<Superior<'v>, Failure> {
     let Some(dn) = rename.new_superior.as_ref().filter(|dn| Some(*dn) != rename.dn.parent().as_ref()) else {
-        return Ok(None);
+        return Ok(Superior { id: old, new: None });
     };
     let not_found = || refuse(ResultCode::NO_SUCH_OBJECT, "new superior not found");
-    if dn == &rename.dn || dn.is_descendant_of(&rename.dn) {
+    if dn.is_within(&rename.dn) {
         return Err(not_found().into());
     }
-    let id = operator.resolve(dn)?.id.ok_or_else(not_found)?;
-    let held = operator.hold(id)?;
-    if !operator.may_change_children(dn, Some(&held), Privilege::Add)? {
+    let held = match operator.resolve(dn)?.id {
+        Some(id) => Some(operator.hold(id)?),
+        // The empty suffix has no entry of its own.
+        None if dn.is_root() => None,
+        None => return Err(not_found().into()),
+    };
+    if !operator.may_change_children(dn, held.as_ref(), Privilege::Add)? {
         return Err(insufficient("no write access to new superior's children").into());
     }
+    let Some(held) = held else { return Ok(Superior { id: EntryId::ROOT, new: None }) };
     let flags = held.view()?.flags();
     if flags.has(RecordFlags::ALIAS) {
         return Err(refuse(ResultCode::ALIAS_PROBLEM, "new superior is an alias").into());
@@ -129,7 +141,7 @@ fn new_superior<'v, V: Snapshot>(
     if flags.has(RecordFlags::REFERRAL) {
         return Err(refuse(ResultCode::OTHER, "new superior is a referral").into());
     }
-    Ok(Some(held))
+    Ok(Superior { id: held.id, new: Some(held) })
 }
 
 /// The new name is free, or the entry's own in another spelling.
