@@ -109,8 +109,12 @@ impl MessageError {
     }
 }
 
+/// In OpenLDAP's words where it has some: clients and log readers may know them.
 impl fmt::Display for MessageError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(text) = known_text(&self.error) {
+            return f.write_str(text);
+        }
         if let Some(operation) = self.operation.and_then(operation_name) {
             write!(f, "{operation}: ")?;
         }
@@ -119,6 +123,20 @@ impl fmt::Display for MessageError {
 }
 
 impl std::error::Error for MessageError {}
+
+fn known_text(error: &DecodeError) -> Option<&'static str> {
+    Some(match (error.field, error.fault) {
+        ("scope", Fault::UnknownChoice(_)) => "invalid scope",
+        ("derefAliases", Fault::UnknownChoice(_)) => "invalid deref",
+        ("sizeLimit", Fault::OutOfRange { .. }) => "invalid size limit",
+        ("timeLimit", Fault::OutOfRange { .. }) => "invalid time limit",
+        ("filter", Fault::TooDeep { .. }) => "filter nested too deeply",
+        ("extensibleMatch", Fault::Invalid(_)) => "no matching rule or type",
+        ("operation", Fault::UnknownChoice(_)) => "unrecognized modify operation",
+        ("version", Fault::OutOfRange { .. }) => "requested protocol version not supported",
+        _ => return None,
+    })
+}
 
 fn operation_name(tag: Tag) -> Option<&'static str> {
     Some(match tag.0 {
