@@ -4,13 +4,15 @@ mod quick_start;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
-use larix_server::config::Config;
+use larix_server::clock::{SystemClock, SystemRandom};
+use larix_server::config::slapd_d::Stamp;
 use larix_server::config::values::LogLevel;
+use larix_server::config::{Config, Location};
 use larix_server::daemon::{Detached, Privileges, Readiness, detach};
 use larix_server::listener::{AddressFamily, parse_urls};
 use larix_server::stats_log::syslog_facility;
@@ -18,9 +20,6 @@ use larix_server::{Bound, ServeOptions};
 
 use self::quick_start::QuickStartArgs;
 
-/// Where slapd looks for its configuration when it is not told.
-const DEFAULT_DIRECTORY: &str = "/etc/ldap/slapd.d";
-const DEFAULT_FILE: &str = "/etc/ldap/slapd.conf";
 const DEFAULT_URLS: &str = "ldap:///";
 
 /// The server's flags: OpenLDAP's, and a few more under long names.
@@ -199,22 +198,13 @@ fn options(
     })
 }
 
-/// The configuration that the flags name, or the system's.
+/// The configuration that the flags name, or the system's; with `-f` and `-F` the file is converted to the directory.
 fn load(arguments: &ServeArgs) -> anyhow::Result<Config> {
-    let config = match (&arguments.directory, &arguments.file) {
-        (Some(directory), None) => Config::from_slapd_d(directory)?,
-        (_, Some(file)) => Config::from_slapd_conf(file)?,
-        (None, None) if Path::new(DEFAULT_DIRECTORY).is_dir() => {
-            Config::from_slapd_d(Path::new(DEFAULT_DIRECTORY))?
-        }
-        (None, None) if Path::new(DEFAULT_FILE).is_file() => {
-            Config::from_slapd_conf(Path::new(DEFAULT_FILE))?
-        }
-        (None, None) => anyhow::bail!(
-            "no configuration: neither {DEFAULT_DIRECTORY} nor {DEFAULT_FILE} exists; give one with -f or -F, \
-             or start with --suffix dc=example,dc=com and no configuration at all"
-        ),
-    };
+    let location = Location { file: arguments.file.clone(), directory: arguments.directory.clone() };
+    let stamp = Stamp { clock: &SystemClock::new(), random: &SystemRandom };
+    let config = location.load(&stamp, arguments.check)?;
+    let refusals: Vec<String> = config.refusals().iter().map(ToString::to_string).collect();
+    anyhow::ensure!(refusals.is_empty(), "{}", refusals.join("\n"));
     Ok(config)
 }
 

@@ -6,7 +6,6 @@ use larix_engine::{Fault, Limits, View};
 use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
-use super::open;
 use crate::config::values::{DnStyle, LimitRule, LimitSubject};
 
 /// The limits for this client's search of this base. `otherwise` are the section's own.
@@ -19,7 +18,7 @@ pub(super) fn of_subject<N: Snapshot>(
 ) -> Result<Limits, Fault> {
     for rule in rules {
         if applies(&rule.subject, subject, base, view)? {
-            return Ok(open::limits(&rule.limits));
+            return Ok(rule.limits.into());
         }
     }
     Ok(otherwise)
@@ -39,7 +38,9 @@ fn applies<N: Snapshot>(
         LimitSubject::Dn { this, style, dn } => {
             who(*this).is_some_and(|name| has_style(name, *style, &dn.normal))
         }
-        LimitSubject::DnRegex { this, regex, .. } => who(*this).is_some_and(|name| regex.is_match(name.as_str())),
+        LimitSubject::DnRegex { this, regex, .. } => {
+            who(*this).is_some_and(|name| regex.is_match(name.as_str()))
+        }
         LimitSubject::Group { class, attribute, dn } => match &subject.dn {
             Some(member) => is_member(view, &dn.normal, (class, attribute), subject, member)?,
             None => false,
@@ -63,7 +64,8 @@ fn is_member<N: Snapshot>(
     subject: &Subject,
     member: &NormalDn,
 ) -> Result<bool, Fault> {
-    let (Some(class), Ok(attribute)) = (view.schema.object_class_id(class), view.schema.describe(attribute)) else {
+    let (Some(class), Ok(attribute)) = (view.schema.object_class_id(class), view.schema.describe(attribute))
+    else {
         return Ok(false);
     };
     let Some(id) = view.resolve(group)?.and_then(|resolved| resolved.id) else { return Ok(false) };

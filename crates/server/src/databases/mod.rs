@@ -9,10 +9,9 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use larix_engine::access::{AccessPolicy, AccessPolicyError, Subject};
+use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::compare::{self, CompareContext};
 use larix_engine::controls::RequestControls;
-use larix_engine::index::IndexConfigError;
 use larix_engine::write::{Completion, Origin, WriteOperation, WriteRequest, WriterStartError};
 use larix_engine::{Directory, Fault};
 use larix_proto::{CompareRequest, LdapResult, ResultCode, SearchRequest, url::LdapUrl};
@@ -23,8 +22,8 @@ use zeroize::Zeroizing;
 
 pub use search::Search;
 
-use crate::config::Origin as ConfigOrigin;
 use crate::config::values::LimitRule;
+use crate::config::{ConfigError, Origin as ConfigOrigin};
 use crate::restrictions::Rules;
 use crate::server::Server;
 use crate::virtual_entries::monitor::StoreFigures;
@@ -46,14 +45,8 @@ pub enum OpenError {
         directory: PathBuf,
         source: larix_engine::database::DatabaseOpenError,
     },
-    Index {
-        origin: ConfigOrigin,
-        source: IndexConfigError,
-    },
-    Access {
-        origin: ConfigOrigin,
-        source: AccessPolicyError,
-    },
+    /// What the configuration asks and the engine cannot give.
+    Config(ConfigError),
     Writer {
         directory: PathBuf,
         source: WriterStartError,
@@ -76,8 +69,7 @@ impl fmt::Display for OpenError {
             Self::Database { directory, source } => {
                 write!(f, "database in {}: {source}", directory.display())
             }
-            Self::Index { origin, source } => write!(f, "{origin}: {source}"),
-            Self::Access { origin, source } => write!(f, "{origin}: {source}"),
+            Self::Config(source) => source.fmt(f),
             Self::Writer { directory, source } => write!(f, "database in {}: {source}", directory.display()),
             Self::Schema(source) => source.fmt(f),
             Self::RootDse { path, message } => write!(f, "rootDSE file {}: {message}", path.display()),
@@ -86,6 +78,12 @@ impl fmt::Display for OpenError {
 }
 
 impl std::error::Error for OpenError {}
+
+impl From<ConfigError> for OpenError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
 
 /// What a password given in a bind is compared with.
 pub enum Credentials {

@@ -4,29 +4,25 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
 
-use larix_engine::access::{AccessPolicy, AccessRule};
-use larix_engine::database::{HardLimit, PagedTotal};
-use larix_engine::index::IndexConfig;
+use larix_engine::access::AccessPolicy;
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
 use larix_engine::write::WriterEnvironment;
-use larix_engine::{
-    Database as EngineDatabase, DatabaseSettings, Directory, Frontend, Limits, Served, Suffix,
-};
+use larix_engine::{Database as EngineDatabase, Directory, Frontend, Served};
 use larix_proto::ldif::{self, Body};
-use larix_schema::{NormalDn, Schema};
+use larix_schema::NormalDn;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
 use super::{Databases, OpenError, Section, SectionKind};
 use crate::clock::{SystemClock, SystemRandom};
-use crate::config::values::{self, SearchLimits};
-use crate::config::{AccessLine, Config, Database, DatabaseKind, MdbSettings};
+use crate::config::{Config, Database, DatabaseKind, MdbSettings};
 use crate::restrictions::Rules;
 use crate::virtual_entries::{monitor, subschema};
 
 impl Databases {
     /// Opens every database of the configuration and starts its writer.
     pub fn open(config: &Config, clock: &Arc<SystemClock>) -> Result<Self, OpenError> {
+        config.check_directories()?;
         let schema = &config.schema;
         let updates = config.global.allow.update_anon;
         let mut orders = Orders { server_id: server_id(config), of_suffix: HashMap::new() };
@@ -43,7 +39,7 @@ impl Databases {
                     return Err(OpenError::Kind { origin, kind });
                 }
             };
-            let policy = Arc::new(policy(config, database)?);
+            let policy = Arc::new(config.access_policy(Some(database))?);
             if let DatabaseKind::Mdb(mdb) = &database.kind {
                 let environment = WriterEnvironment {
                     clock: clock.clone(),
@@ -52,7 +48,7 @@ impl Databases {
                     default_referrals: config.global.referrals.clone().into(),
                     auxiliary_needs_rule: false,
                 };
-                let opened = open_stored(config, database, mdb, policy.clone())?;
+                let opened = open_stored(config, database, mdb)?;
                 let writer = Served::start(Arc::new(opened), environment)
                     .map_err(|source| OpenError::Writer { directory: mdb.directory.clone(), source })?;
                 served.push(Arc::new(writer));
@@ -70,14 +66,11 @@ impl Databases {
                 .map(|dn| (dn.normal.clone(), dn.text.clone())),
             referrals: config.global.referrals.clone(),
         };
-        let frontend_rules = access_rules(&config.frontend.access);
-        let frontend_policy = AccessPolicy::new(schema.clone(), None, &frontend_rules, &[])
-            .map_err(|source| access_error(&config.frontend.access, source))?;
         Ok(Self {
             directory: Directory::new(frontend, served).map_err(OpenError::Schema)?,
             sections,
             frontend_rules: Rules::new(&config.frontend.shared, None, updates),
-            frontend_policy: Arc::new(frontend_policy),
+            frontend_policy: Arc::new(config.access_policy(None)?),
             subschema_text,
             root_dse_extra: root_dse_files(config)?,
         })
@@ -137,24 +130,15 @@ fn open_stored(
     config: &Config,
     database: &Database,
     mdb: &MdbSettings,
-    policy: Arc<AccessPolicy>,
 ) -> Result<EngineDatabase<LmdbStore>, OpenError> {
-    let schema = &config.schema;
-    let mut index = IndexConfig::default();
-    for line in &mdb.index {
-        let kinds = Some(line.kinds.join(",")).filter(|kinds| !kinds.is_empty());
-        index
-            .add_line(schema, &line.attributes.join(","), kinds.as_deref())
-            .map_err(|source| OpenError::Index { origin: database.origin.clone(), source })?;
-    }
     let suffix = database.suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
+    let settings = config.engine_settings(database)?;
     let store = open_store(&mdb.directory, mdb.mode).map_err(|source| OpenError::Store {
         origin: database.origin.clone(),
         suffix,
         source,
     })?;
-    let settings = settings(database, mdb, index, policy);
-    EngineDatabase::open(store, schema.clone(), settings, &SystemRandom)
+    EngineDatabase::open(store, config.schema.clone(), settings, &SystemRandom)
         .map_err(|source| OpenError::Database { directory: mdb.directory.clone(), source })
 }
 
@@ -162,70 +146,6 @@ fn open_store(directory: &Path, mode: Option<u32>) -> Result<LmdbStore, larix_st
     let defaults = LmdbOptions::default();
     let options = LmdbOptions { file_mode: mode.unwrap_or(defaults.file_mode), ..defaults };
     LmdbStore::open(directory, &TABLES, &options)
-}
-
-fn settings(
-    database: &Database,
-    mdb: &MdbSettings,
-    index: IndexConfig,
-    policy: Arc<AccessPolicy>,
-) -> DatabaseSettings {
-    let suffixes = database.suffixes.iter();
-    DatabaseSettings {
-        suffixes: suffixes.map(|dn| Suffix { normal: dn.normal.clone(), text: dn.text.clone() }).collect(),
-        root_dn: database.root_dn.as_ref().map(|dn| dn.normal.clone()),
-        root_dn_text: database.root_dn.as_ref().map(|dn| dn.text.clone()).unwrap_or_default(),
-        root_password: database.root_password.clone(),
-        index,
-        read_only: database.shared.read_only,
-        subordinate: database.subordinate.is_some(),
-        hidden: database.hidden,
-        limits: limits(&database.shared.search_limits),
-        max_deref_depth: database.shared.max_deref_depth,
-        update_referrals: if database.update_dn.is_some() {
-            database.update_refs.clone()
-        } else {
-            Vec::new()
-        },
-        last_modified: database.last_mod,
-        durability_relaxed: mdb.no_sync,
-        log: true,
-        add_content_acl: database.shared.add_content_acl,
-        policy: Some(policy),
-    }
-}
-
-/// The configuration's limits in the engine's form.
-pub(super) fn limits(configured: &SearchLimits) -> Limits {
-    let soft = |soft: values::Soft| match soft {
-        values::Soft::Unlimited => None,
-        values::Soft::At(most) => Some(most),
-    };
-    let hard = |hard: values::Hard| match hard {
-        values::Hard::AsSoft => HardLimit::Soft,
-        values::Hard::Unlimited => HardLimit::Unlimited,
-        values::Hard::At(most) => HardLimit::Count(most),
-    };
-    let size = &configured.size;
-    Limits {
-        size_soft: soft(size.soft),
-        size_hard: hard(size.hard),
-        size_unchecked: match size.unchecked {
-            values::Unchecked::Unlimited => None,
-            values::Unchecked::Disabled => Some(0),
-            values::Unchecked::At(most) => Some(most),
-        },
-        size_page: size.page,
-        size_total: match size.paged_total {
-            values::PagedTotal::AsHard => PagedTotal::Hard,
-            values::PagedTotal::Unlimited => PagedTotal::Unlimited,
-            values::PagedTotal::Disabled => PagedTotal::Disabled,
-            values::PagedTotal::At(most) => PagedTotal::Count(most),
-        },
-        no_estimate: size.hide_estimate,
-        time_soft: soft(configured.time.soft),
-        time_hard: hard(configured.time.hard),
-    }
 }
 
 fn section(
@@ -244,46 +164,15 @@ fn section(
         Some(dn) => config.schema.parse_dn(dn).into_iter().collect(),
         None => database.suffixes.iter().map(|dn| dn.normal.clone()).collect(),
     };
-    let root_dn = database.root_dn.as_ref().map(|dn| dn.normal.clone());
     Section {
         suffixes,
-        root_dn: root_dn.or_else(|| default_root(&config.schema, kind)),
+        root_dn: database.effective_root(),
         root_password: database.root_password.clone(),
         rules: Rules::new(&config.frontend.shared, Some(&database.shared), anonymous_updates),
         limits: database.shared.limits.clone(),
         kind,
         policy,
     }
-}
-
-/// `database config` has a root DN even when none is configured.
-fn default_root(schema: &Schema, kind: SectionKind) -> Option<NormalDn> {
-    if kind == SectionKind::Config { schema.parse_dn("cn=config").ok() } else { None }
-}
-
-fn policy(config: &Config, database: &Database) -> Result<AccessPolicy, OpenError> {
-    let mut rules = access_rules(&database.access);
-    let frontend = access_rules(&config.frontend.access);
-    let mut root = database.root_dn.as_ref().map(|dn| dn.normal.clone());
-    if matches!(database.kind, DatabaseKind::Config) {
-        // Whatever the frontend grants, the configuration is for its root alone unless its own rules say more.
-        root = root.or_else(|| default_root(&config.schema, SectionKind::Config));
-        rules.extend(AccessRule::parse("to * by * none").ok());
-    }
-    AccessPolicy::new(config.schema.clone(), root, &rules, &frontend).map_err(|source| {
-        let lines: Vec<AccessLine> = database.access.iter().chain(&config.frontend.access).cloned().collect();
-        access_error(&lines, source)
-    })
-}
-
-fn access_rules(lines: &[AccessLine]) -> Vec<AccessRule> {
-    lines.iter().map(|line| line.rule.clone()).collect()
-}
-
-fn access_error(lines: &[AccessLine], source: larix_engine::access::AccessPolicyError) -> OpenError {
-    let line = lines.iter().find(|line| line.rule.to_string() == source.rule);
-    let origin = line.map_or(crate::config::Origin::BuiltIn, |line| line.origin.clone());
-    OpenError::Access { origin, source }
 }
 
 /// The attributes of the `rootDSE` files.
