@@ -80,7 +80,8 @@ macro_rules! codes {
             pub const fn text(self) -> &'static str {
                 match self.0 {
                     $($number => $text,)*
-                    0x4100..=0x4fff => "Unknown (private extension) error",
+                    0x1000..=0x3fff => "Unknown (extension) error",
+                    0x4000..=0xffff => "Unknown (private extension) error",
                     _ => "Unknown error",
                 }
             }
@@ -123,6 +124,7 @@ codes! {
     INVALID_DN_SYNTAX = 34, "Invalid DN syntax";
     IS_LEAF = 35, "Entry is a leaf";
     ALIAS_DEREFERENCING_PROBLEM = 36, "Alias dereferencing problem";
+    PROXY_AUTHORIZATION_FAILURE = 47, "Proxy Authorization Failure (X)";
     INAPPROPRIATE_AUTHENTICATION = 48, "Inappropriate authentication";
     INVALID_CREDENTIALS = 49, "Invalid credentials";
     INSUFFICIENT_ACCESS_RIGHTS = 50, "Insufficient access";
@@ -142,6 +144,11 @@ codes! {
     AFFECTS_MULTIPLE_DSAS = 71, "Operation affects multiple DSAs";
     VLV_ERROR = 76, "Virtual List View error";
     OTHER = 80, "Other (e.g., implementation specific) error";
+    CUP_RESOURCES_EXHAUSTED = 113, "LCUP Resources Exhausted";
+    CUP_SECURITY_VIOLATION = 114, "LCUP Security Violation";
+    CUP_INVALID_DATA = 115, "LCUP Invalid Data";
+    CUP_UNSUPPORTED_SCHEME = 116, "LCUP Unsupported Scheme";
+    CUP_RELOAD_REQUIRED = 117, "LCUP Reload Required";
     CANCELED = 118, "Cancelled";
     NO_SUCH_OPERATION = 119, "No Operation to Cancel";
     TOO_LATE = 120, "Too Late to Cancel";
@@ -166,5 +173,24 @@ impl fmt::Debug for ResultCode {
             Some(name) => write!(f, "{name}({})", self.0),
             None => write!(f, "ResultCode({})", self.0),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts() {
+        let check = |code: ResultCode, expected: &str| assert_eq!(code.to_string(), expected);
+        check(ResultCode::SUCCESS, "Success (0)");
+        check(ResultCode::NO_SUCH_OBJECT, "No such object (32)");
+        check(ResultCode::STRONGER_AUTH_REQUIRED, "Strong(er) authentication required (8)");
+        check(ResultCode(99), "Unknown error (99)");
+        check(ResultCode(0x1001), "Unknown (extension) error (4097)");
+        check(ResultCode(0x4999), "Unknown (private extension) error (18841)");
+        assert_eq!(format!("{:?}", ResultCode::BUSY), "BUSY(51)");
+        let result = LdapResult::with(ResultCode::NO_SUCH_OBJECT, "gone").matched("dc=x");
+        assert_eq!(result.to_string(), "No such object (32): gone, matched \"dc=x\"");
     }
 }
