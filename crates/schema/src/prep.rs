@@ -4,9 +4,12 @@
 //! are left out: like OpenLDAP, Larix takes any text, with the Unicode of today. Insignificant spaces are taken away
 //! rather than doubled: a prepared value has no space at either end and single spaces inside.
 
+use std::cmp::Ordering;
+
+use smallvec::SmallVec;
 use stringprep::tables::{case_fold_for_nfkc, commonly_mapped_to_nothing};
-use unicode_normalization::UnicodeNormalization;
 use unicode_normalization::char::is_combining_mark;
+use unicode_normalization::{IsNormalized, UnicodeNormalization, is_nfkc_quick};
 
 /// Which part of a substring assertion a piece is; it decides where a space at its ends counts.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
@@ -28,6 +31,13 @@ pub fn prepare(text: &str, fold_case: bool, position: Position, out: &mut Vec<u8
         return;
     }
     let start = out.len();
+    if is_tidy(text.as_bytes()) {
+        out.extend_from_slice(text.as_bytes());
+        if fold_case && let Some(written) = out.get_mut(start..) {
+            written.make_ascii_lowercase();
+        }
+        return;
+    }
     let mut spaces = Spaces::new(position);
     if text.is_ascii() {
         for byte in text.bytes() {
@@ -51,22 +61,52 @@ pub fn prepare(text: &str, fold_case: bool, position: Position, out: &mut Vec<u8
 
 /// Compares a prepared `key` with an unprepared value, without memory. `None` when only [`prepare`] can tell.
 pub fn quick_equal(key: &[u8], value: &[u8], fold_case: bool) -> Option<bool> {
-    // Preparation does not change a prepared text: a value that is one, but for ASCII case, is equal.
-    let same = if fold_case { key.eq_ignore_ascii_case(value) } else { key == value };
-    if same {
-        return Some(true);
-    }
-    // Only spaces, controls and characters beyond ASCII could make other texts equal.
-    if value.iter().all(|b| b.is_ascii_graphic()) { Some(false) } else { None }
+    let fold = |byte: u8| if fold_case { byte.to_ascii_lowercase() } else { byte };
+    let mut places = key.iter().zip(value);
+    let Some(place) = places.position(|(&key, &value)| key != fold(value)) else {
+        // One is the start of the other. Preparation does not change a prepared text.
+        return match value.len().cmp(&key.len()) {
+            Ordering::Equal => Some(true),
+            Ordering::Less if key.is_ascii() => Some(false),
+            Ordering::Less => None,
+            Ordering::Greater => differs_at(value, key.len()),
+        };
+    };
+    differs_at(value, place)
+}
+
+/// What it means that a value begins to differ from a prepared text at `place`: no way to be equal when preparation
+/// leaves the character there as it is, which spaces, controls and what is not ASCII prevent.
+fn differs_at(value: &[u8], place: usize) -> Option<bool> {
+    let stays = value.get(place).is_some_and(u8::is_ascii_graphic)
+        && value.get(place + 1).is_none_or(u8::is_ascii)
+        && value.get(..place).is_some_and(<[u8]>::is_ascii);
+    stays.then_some(false)
+}
+
+/// Whether an ASCII text has nothing that preparation takes away or changes, but for case.
+fn is_tidy(text: &[u8]) -> bool {
+    let mut last = b' ';
+    let tidy = text.iter().all(|&byte| {
+        let kept = matches!(byte, b'!'..=b'~') || (byte == b' ' && last != b' ');
+        last = byte;
+        kept
+    });
+    tidy && last != b' '
 }
 
 fn prepare_unicode(text: &str, fold_case: bool, spaces: &mut Spaces, out: &mut Vec<u8>) {
     let mapped = text.chars().filter_map(map);
-    if fold_case {
+    let characters: SmallVec<[char; 64]> =
+        if fold_case { mapped.flat_map(fold).collect() } else { mapped.collect() };
+    let characters = characters.iter().copied();
+    if is_nfkc_quick(characters.clone()) == IsNormalized::Yes {
+        emit(characters, spaces, out);
+    } else if fold_case {
         // Compatibility decomposition can bring capital letters to light that had no folding of their own.
-        emit(mapped.flat_map(fold).nfkc().flat_map(fold).nfkc(), spaces, out);
+        emit(characters.nfkc().flat_map(fold).nfkc(), spaces, out);
     } else {
-        emit(mapped.nfkc(), spaces, out);
+        emit(characters.nfkc(), spaces, out);
     }
 }
 
@@ -87,6 +127,7 @@ fn emit(characters: impl Iterator<Item = char>, spaces: &mut Spaces, out: &mut V
 /// RFC 4518 §2.2, but for case folding.
 fn map(character: char) -> Option<char> {
     match character {
+        ' '..='~' => Some(character),
         '\t'..='\r' | '\u{85}' => Some(' '),
         '\0'..='\u{1f}' | '\u{7f}'..='\u{9f}' | '\u{fffc}' | '\u{200b}' => None,
         '\u{6dd}' | '\u{70f}' | '\u{180e}' | '\u{200c}'..='\u{200f}' | '\u{202a}'..='\u{202e}' => None,
@@ -106,8 +147,17 @@ fn map(character: char) -> Option<char> {
 }
 
 /// Table B.2 of RFC 3454; letters that came to Unicode after it fold to lower case.
-fn fold(character: char) -> impl Iterator<Item = char> {
-    case_fold_for_nfkc(character).flat_map(char::to_lowercase)
+fn fold(character: char) -> SmallVec<[char; 4]> {
+    // Latin letters without a folding of more than one letter, and the scripts without case, need no table.
+    match character {
+        '\0'..='\u{7f}' => SmallVec::from_elem(character.to_ascii_lowercase(), 1),
+        '\u{df}' | '\u{b5}' => case_fold_for_nfkc(character).collect(),
+        '\u{80}'..='\u{12f}'
+        | '\u{3041}'..='\u{30ff}'
+        | '\u{4e00}'..='\u{9fff}'
+        | '\u{ac00}'..='\u{d7a3}' => character.to_lowercase().collect(),
+        _ => case_fold_for_nfkc(character).flat_map(char::to_lowercase).collect(),
+    }
 }
 
 /// Keeps the spaces that count.

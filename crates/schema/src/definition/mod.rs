@@ -6,6 +6,8 @@ mod lexer;
 pub(crate) use file::strip_ordering_prefix;
 pub use file::{Directive, DirectiveKind, directives, ldif_directives};
 
+use std::borrow::Cow;
+
 use crate::error::SchemaError;
 use crate::model::{ClassKind, Extensions, Usage};
 use lexer::{Lexer, Token};
@@ -229,13 +231,22 @@ fn description(
         if word.len() > 2 && word.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("X-")) {
             let values = lexer.strings("a string")?;
             take(Field::Extension(word.to_owned(), values), &mut lexer)?;
-        } else if !take(Field::Keyword(word.to_ascii_uppercase().as_str()), &mut lexer)? {
+        } else if !take(Field::Keyword(&upper_case(word)), &mut lexer)? {
             return Err(at.error("a known keyword"));
         }
     }
     match lexer.peek()? {
         Token::End => Ok(()),
         _ => Err(lexer.error("nothing after the closing parenthesis")),
+    }
+}
+
+/// Keywords are nearly always written in upper case.
+fn upper_case(word: &str) -> Cow<'_, str> {
+    if word.bytes().any(|b| b.is_ascii_lowercase()) {
+        Cow::Owned(word.to_ascii_uppercase())
+    } else {
+        Cow::Borrowed(word)
     }
 }
 

@@ -71,11 +71,18 @@ fn spaces_at_the_ends_of_pieces() {
 
 #[test]
 fn quick_comparison() {
-    let cases: [(&str, &str, Option<bool>); 7] = [
+    let cases: [(&str, &str, Option<bool>); 14] = [
         ("abc", "ABC", Some(true)),
         ("abc", "abd", Some(false)),
         ("a b", "A B", Some(true)),
         ("a b", "A  B", None),
+        ("abc", "ab", Some(false)),
+        ("abc", "abc ", None),
+        ("abc", "abc\u{301}", None),
+        ("abc", "abx\u{301}", None),
+        (" ", "x", Some(false)),
+        (" ", "  ", None),
+        ("é", "e\u{301}", None),
         ("abc", "abcd", Some(false)),
         ("ä", "Ä", None),
         ("ä", "ä", Some(true)),

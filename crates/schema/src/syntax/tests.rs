@@ -9,8 +9,10 @@ fn schema() -> Schema {
 }
 
 /// Arc of 1.3.6.1.4.1.1466.115.121.1 or a whole OID, valid values, invalid values.
+type Row = (&'static str, &'static [&'static [u8]], &'static [&'static [u8]]);
+
 #[rustfmt::skip]
-const VALUES: &[(&str, &[&[u8]], &[&[u8]])] = &[
+const VALUES: &[Row] = &[
     ("5", &[b"\x30\x00"], &[b"", b"\x30"]),
     ("6", &[b"'0101'B", b"''B"], &[b"", b"'2'B", b"'01'", b"01B", b"'01'b"]),
     ("7", &[b"TRUE", b"FALSE"], &[b"true", b"", b"1", b"TRUE "]),
