@@ -11,11 +11,11 @@ use crate::description::AttributeOptions;
 use crate::error::{SchemaError, SchemaErrorKind as Fault};
 use crate::model::{
     AttributeType, AttributeTypeId, ClassKind, ContentRule, Extensions, ObjectClass, ObjectClassId,
-    OwnClauses, OwnReferences,
+    OwnClauses, OwnReferences, Usage,
 };
 use crate::rule::{self, MatchingRule, RuleUse};
 use crate::schema::Schema;
-use crate::syntax::{Syntax, SyntaxKind, is_numeric_oid, system_syntaxes};
+use crate::syntax::{Syntax, SyntaxKind, is_descriptor, is_numeric_oid, is_system_syntax, system_syntaxes};
 use crate::table::Fnv;
 
 /// Marks definitions of the system schema that cn=Subschema does not list.
@@ -104,6 +104,7 @@ impl SchemaBuilder {
     /// Adds an attribute type, or finds it when it is there already with the same meaning.
     pub fn add_attribute_type(&mut self, text: &str) -> Result<AttributeTypeId, SchemaError> {
         let mut definition = AttributeTypeDefinition::parse(text)?;
+        check_names(&definition.names)?;
         definition.oid = self.expand_oid(&definition.oid)?;
         let attribute = self.resolve_attribute(definition)?;
         if let Some(id) = self.known_attribute(&attribute)? {
@@ -115,6 +116,7 @@ impl SchemaBuilder {
     /// Adds an object class, or finds it when it is there already with the same meaning.
     pub fn add_object_class(&mut self, text: &str) -> Result<ObjectClassId, SchemaError> {
         let mut definition = ObjectClassDefinition::parse(text)?;
+        check_names(&definition.names)?;
         definition.oid = self.expand_oid(&definition.oid)?;
         let class = self.resolve_class(definition)?;
         if let Some(id) = self.known_class(&class)? {
@@ -274,26 +276,11 @@ impl SchemaBuilder {
         let syntax = own_syntax
             .or(inherited)
             .ok_or(Fault::Inconsistent("attribute type without syntax or superior"))?;
-        let rule = |name: &Option<String>, usage, clause| find_rule(name.as_deref(), usage, clause);
-        let equality = rule(&definition.equality, RuleUse::Equality, "EQUALITY")?;
-        let ordering = rule(&definition.ordering, RuleUse::Ordering, "ORDERING")?;
-        let substring = rule(&definition.substring, RuleUse::Substring, "SUBSTR")?;
-        if let Some(superior) = superior {
-            if superior.usage != definition.usage {
-                return Err(Fault::Inconsistent("usage differs from the superior attribute type's").into());
-            }
-            if superior.collective && !definition.collective {
-                return Err(
-                    Fault::Inconsistent("subtype of a collective attribute type is not collective").into()
-                );
-            }
-        }
-        if definition.collective && definition.single_value {
-            return Err(Fault::Inconsistent("collective attribute type with a single value").into());
-        }
-        if definition.no_user_modification && !is_operational(&definition) {
-            return Err(Fault::Inconsistent("NO-USER-MODIFICATION of a user attribute").into());
-        }
+        let rule = |name: &Option<String>, usage| find_rule(name.as_deref(), usage, &syntax);
+        let equality = rule(&definition.equality, RuleUse::Equality)?;
+        let ordering = rule(&definition.ordering, RuleUse::Ordering)?;
+        let substring = rule(&definition.substring, RuleUse::Substring)?;
+        check_usage(&definition, superior)?;
         let superiors = superior
             .map(|superior| std::iter::once(superior.id).chain(superior.superiors.iter().copied()).collect())
             .unwrap_or_default();
@@ -344,7 +331,7 @@ impl SchemaBuilder {
         if known.oid == new.oid && (built_in || same_attribute(known, new)) {
             return Ok(Some(id));
         }
-        Err(duplicate("attributeType", if known.oid == new.oid { &new.oid } else { new.name() }))
+        Err(conflict("attributeType", &known.oid, &new.oid, new.name()))
     }
 
     fn insert_attribute(&mut self, mut attribute: AttributeType) -> AttributeTypeId {
@@ -430,7 +417,7 @@ impl SchemaBuilder {
         if known.oid == new.oid && (built_in || same_class(known, new)) {
             return Ok(Some(id));
         }
-        Err(duplicate("objectClass", if known.oid == new.oid { &new.oid } else { new.name() }))
+        Err(conflict("objectClass", &known.oid, &new.oid, new.name()))
     }
 
     fn insert_class(&mut self, mut class: ObjectClass) -> ObjectClassId {
@@ -474,14 +461,40 @@ pub(crate) fn system_schema() -> Schema {
 fn find_rule(
     name: Option<&str>,
     usage: RuleUse,
-    clause: &'static str,
+    syntax: &Syntax,
 ) -> Result<Option<&'static MatchingRule>, SchemaError> {
     let Some(name) = name else { return Ok(None) };
     let rule = rule::find(name).ok_or_else(|| Fault::UnknownMatchingRule(name.to_owned()))?;
-    if rule.usage == usage {
+    // A syntax of one's own takes the rules of what it stands for; substring rules have an assertion syntax that no
+    // attribute has.
+    let own_syntax = !is_system_syntax(&syntax.oid);
+    if rule.usage == usage && (usage == RuleUse::Substring || own_syntax || rule.applies_to(&syntax.oid)) {
         Ok(Some(rule))
     } else {
-        Err(Fault::WrongRuleUse { rule: name.to_owned(), clause }.into())
+        Err(Fault::InappropriateRule(name.to_owned()).into())
+    }
+}
+
+fn check_usage(
+    definition: &AttributeTypeDefinition,
+    superior: Option<&AttributeType>,
+) -> Result<(), SchemaError> {
+    let differs = superior.is_some_and(|superior| {
+        superior.usage != definition.usage || (superior.collective && !definition.collective)
+    });
+    let user = definition.usage == Usage::UserApplications;
+    let single_collective = definition.collective && (definition.single_value || !user);
+    if differs || single_collective || (definition.no_user_modification && user) {
+        let name = definition.names.first().unwrap_or(&definition.oid);
+        return Err(Fault::InappropriateUsage(name.clone()).into());
+    }
+    Ok(())
+}
+
+fn check_names(names: &[String]) -> Result<(), SchemaError> {
+    match names.iter().find(|name| !is_descriptor(name.as_bytes())) {
+        Some(name) => Err(Fault::InvalidName(name.clone()).into()),
+        None => Ok(()),
     }
 }
 
@@ -496,10 +509,6 @@ fn name_object_classes(attribute: &mut AttributeType) {
     }
 }
 
-fn is_operational(definition: &AttributeTypeDefinition) -> bool {
-    definition.usage != crate::model::Usage::UserApplications
-}
-
 fn split_hidden(extensions: Extensions) -> (Extensions, bool) {
     let mut kept = Extensions::default();
     let mut hidden = false;
@@ -511,6 +520,13 @@ fn split_hidden(extensions: Extensions) -> (Extensions, bool) {
         }
     }
     (kept, hidden)
+}
+
+fn conflict(element: &'static str, known_oid: &str, oid: &str, name: &str) -> SchemaError {
+    if known_oid == oid {
+        return Fault::InconsistentDuplicate { element, oid: oid.to_owned() }.into();
+    }
+    duplicate(element, name)
 }
 
 fn duplicate(element: &'static str, name: &str) -> SchemaError {

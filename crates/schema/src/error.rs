@@ -16,11 +16,20 @@ pub struct SchemaError {
 #[derive(Clone, Debug, Eq, PartialEq)]
 #[non_exhaustive]
 pub enum SchemaErrorKind {
-    /// An element of this OID or name is defined already, and differently.
+    /// An element of this name is defined already, with another OID.
     Duplicate {
         element: &'static str,
         name: String,
     },
+    /// An element of this OID is defined already, and differently.
+    InconsistentDuplicate {
+        element: &'static str,
+        oid: String,
+    },
+    /// A name that is not letters, digits and hyphens.
+    InvalidName(String),
+    /// USAGE, COLLECTIVE, SINGLE-VALUE or NO-USER-MODIFICATION that contradict each other or the superior's.
+    InappropriateUsage(String),
     /// A directive that a schema file cannot have.
     UnknownDirective(String),
     UnknownAttributeType(String),
@@ -31,11 +40,8 @@ pub enum SchemaErrorKind {
     UnknownSyntax(String),
     /// A rule that contradicts another part of the definition or a superior's.
     Inconsistent(&'static str),
-    /// A matching rule in the wrong place: an ordering rule as EQUALITY, and so on.
-    WrongRuleUse {
-        rule: String,
-        clause: &'static str,
-    },
+    /// A matching rule in the wrong place, an ordering rule as EQUALITY, or not made for the attribute's syntax.
+    InappropriateRule(String),
     /// The text is not a definition: byte position within it, and what was expected there.
     Text {
         position: usize,
@@ -91,9 +97,14 @@ impl fmt::Display for SchemaErrorKind {
             Self::UnknownOidMacro(name) => write!(f, "OID could not be expanded: \"{name}\""),
             Self::UnknownSyntax(name) => write!(f, "Syntax not found: \"{name}\""),
             Self::Inconsistent(what) => f.write_str(what),
-            Self::WrongRuleUse { rule, clause } => {
-                write!(f, "MatchingRule \"{rule}\" cannot be used as {clause}")
+            Self::InappropriateRule(rule) => {
+                write!(f, "AttributeType inappropriate matching rule: \"{rule}\"")
             }
+            Self::InappropriateUsage(name) => write!(f, "AttributeType inappropriate USAGE: \"{name}\""),
+            Self::InconsistentDuplicate { element, oid } => {
+                write!(f, "Inconsistent duplicate {element}: \"{oid}\"")
+            }
+            Self::InvalidName(name) => write!(f, "Invalid NAME: \"{name}\""),
             Self::Text { position, expected, found } => {
                 write!(f, "expected {expected} at character {}, found {found}", position + 1)
             }

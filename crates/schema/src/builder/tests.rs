@@ -91,8 +91,17 @@ fn faults_name_what_is_wrong() {
         ),
         (
             "attributetype ( 1.2.3 NAME 'x' EQUALITY integerOrderingMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 )",
-            "MatchingRule \"integerOrderingMatch\" cannot be used as EQUALITY",
+            "AttributeType inappropriate matching rule: \"integerOrderingMatch\"",
         ),
+        (
+            "attributetype ( 1.2.3 NAME 'x' EQUALITY integerMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )",
+            "AttributeType inappropriate matching rule: \"integerMatch\"",
+        ),
+        (
+            "attributetype ( 1.2.3 NAME 'x' SUP name NO-USER-MODIFICATION )",
+            "AttributeType inappropriate USAGE: \"x\"",
+        ),
+        ("attributetype ( 1.2.3 NAME 'x_1' SUP name )", "Invalid NAME: \"x_1\""),
         ("attributetype ( 1.2.3 NAME 'x' )", "attribute type without syntax or superior"),
         ("attributetype ( 1.2.3 NAME 'cn' SUP name )", "Duplicate attributeType: \"cn\""),
         ("attributetype ( Foo:1 NAME 'x' SUP name )", "OID could not be expanded: \"Foo:1\""),

@@ -235,10 +235,11 @@ fn description(
             return Err(at.error("a known keyword"));
         }
     }
-    match lexer.peek()? {
-        Token::End => Ok(()),
-        _ => Err(lexer.error("nothing after the closing parenthesis")),
+    // OpenLDAP does not look at what follows; closing parentheses too many are the slip that occurs.
+    while lexer.peek()? == Token::Close {
+        lexer.next()?;
     }
+    lexer.expect(Token::End, "nothing after the closing parenthesis")
 }
 
 /// Keywords are nearly always written in upper case.

@@ -14,7 +14,7 @@ use crate::model::{Extensions, write_description, write_extensions};
 use crate::schema::Schema;
 use crate::{csn, time};
 
-pub(crate) use table::system_syntaxes;
+pub(crate) use table::{is_system_syntax, system_syntaxes};
 pub(crate) use text::{is_bit_string, is_descriptor, is_numeric_oid, is_oid};
 pub(crate) use x509::{
     attribute_certificate_issuer_and_serial, certificate_issuer_and_serial, issuer_and_this_update,

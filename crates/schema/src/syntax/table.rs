@@ -93,6 +93,12 @@ const OTHERS: &[(&str, &str, Kind, u8)] = &[
     ("1.2.840.113549.1.8.1.1", "PKCS#8 PrivateKeyInfo", Kind::PrivateKey, B),
 ];
 
+/// Whether the syntax is one of [`system_syntaxes`].
+pub(crate) fn is_system_syntax(oid: &str) -> bool {
+    let arc = oid.strip_prefix("1.3.6.1.4.1.1466.115.121.1.").and_then(|arc| arc.parse::<u32>().ok());
+    arc.is_some_and(|arc| LDAP.iter().any(|row| row.0 == arc)) || OTHERS.iter().any(|row| row.0 == oid)
+}
+
 /// All syntaxes that need no definition.
 pub(crate) fn system_syntaxes() -> Vec<Arc<Syntax>> {
     let ldap = LDAP.iter().map(|&(arc, description, kind, flags)| {
