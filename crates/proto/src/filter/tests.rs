@@ -83,6 +83,7 @@ fn text_errors() {
     check("(cn:=*)", 5, FilterFault::UnexpectedAsterisk);
     check("(cn=**)", 5, FilterFault::UnexpectedAsterisk);
     check("(:=a)", 1, FilterFault::BadExtensible(String::new()));
+    check("(cn:a;x:=c)", 1, FilterFault::BadExtensible("a;x".into()));
     check("(cn:a:b:=c)", 1, FilterFault::BadExtensible("b".into()));
     let deep = format!("{}(a=b){}", "(!".repeat(1001), ")".repeat(1001));
     check(&deep, 2001, FilterFault::TooDeep(1000));

@@ -233,7 +233,7 @@ impl<'a> Parser<'a> {
         for part in parts {
             if part.eq_ignore_ascii_case("dn") && !dn_attributes && rule.is_none() {
                 dn_attributes = true;
-            } else if rule.is_none() && is_description(part) {
+            } else if rule.is_none() && is_description(part) && !part.contains(';') {
                 rule = Some(part);
             } else {
                 return Err(self.error(FilterFault::BadExtensible(part.into())));
