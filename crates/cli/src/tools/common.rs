@@ -1,7 +1,7 @@
 //! What the offline tools share: their common flags, and the way from a configuration to an open database.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, mpsc};
 
 use anyhow::{Context, bail};
@@ -15,12 +15,9 @@ use larix_engine::{Database, Directory, EntryId, Frontend, Served};
 use larix_proto::ldif::LdifAttribute;
 use larix_proto::{LdapResult, ResultCode};
 use larix_server::clock::{SystemClock, SystemRandom};
-use larix_server::config::{self, Config, DatabaseKind};
+use larix_server::config::slapd_d::Stamp;
+use larix_server::config::{self, Config, ConfigError, DatabaseKind, Location};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
-
-/// Where OpenLDAP's packages put the configuration.
-const DEFAULT_DIRECTORY: &str = "/etc/ldap/slapd.d";
-const DEFAULT_FILE: &str = "/etc/ldap/slapd.conf";
 
 /// Which configuration; the flags are slapd's.
 #[derive(Args, Clone, Debug)]
@@ -61,17 +58,20 @@ impl ConfigArgs {
         }
     }
 
-    /// Reads the configuration: `-F`, else `-f`, else what OpenLDAP's packages would read.
+    /// Reads the configuration: `-F` or `-f`, else what OpenLDAP's packages would read.
     pub(crate) fn read(&self) -> anyhow::Result<Config> {
-        let config = match (&self.directory, &self.file) {
-            (Some(directory), _) => Config::from_slapd_d(directory),
-            (None, Some(file)) => Config::from_slapd_conf(file),
-            (None, None) if Path::new(DEFAULT_DIRECTORY).is_dir() => {
-                Config::from_slapd_d(Path::new(DEFAULT_DIRECTORY))
-            }
-            (None, None) => Config::from_slapd_conf(Path::new(DEFAULT_FILE)),
-        };
-        config.map_err(|error| anyhow::anyhow!("{error}"))
+        self.load(true).map_err(|error| anyhow::anyhow!("{error}"))
+    }
+
+    /// The same; with both flags and not `dry`, the file is written to the directory in slapd.d form.
+    pub(crate) fn load(&self, dry: bool) -> Result<Config, ConfigError> {
+        let location = Location { file: self.file.clone(), directory: self.directory.clone() };
+        let (clock, random) = (SystemClock::new(), SystemRandom);
+        let config = location.load(&Stamp { clock: &clock, random: &random }, dry)?;
+        if self.verbose > 0 {
+            config.notes.iter().for_each(|note| eprintln!("note: {note}"));
+        }
+        Ok(config)
     }
 }
 

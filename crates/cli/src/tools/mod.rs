@@ -5,8 +5,12 @@ mod cat;
 mod check;
 mod common;
 mod delete;
+mod dn;
 mod index;
 mod modify;
+mod passwd;
+mod schema;
+mod test;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -100,9 +104,13 @@ pub(crate) fn run(tool: Tool, name: &str, arguments: &[OsString]) -> ExitCode {
         Tool::Check => check::main(name, arguments),
         Tool::Delete => delete::main(name, arguments),
         Tool::Index => index::main(name, arguments),
+        Tool::Dn => dn::main(name, arguments),
         Tool::Modify => modify::main(name, arguments),
+        Tool::Passwd => passwd::main(name, arguments),
+        Tool::Schema => schema::main(name, arguments),
+        Tool::Test => test::main(name, arguments),
         // The tools join here one by one as they are written.
-        Tool::Passwd | Tool::Test | Tool::Acl | Tool::Auth | Tool::Dn | Tool::Schema => {
+        Tool::Acl | Tool::Auth => {
             eprintln!("{name}: the tool {} is not available in this version yet", tool.program_name());
             ExitCode::FAILURE
         }

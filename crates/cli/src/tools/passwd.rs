@@ -1,0 +1,205 @@
+//! `slappasswd`: hashes or makes a password.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::Parser;
+use larix_engine::password::{CryptMethod, Hasher, Scheme, Verification, verify};
+use larix_engine::time::RandomSource;
+use larix_server::clock::SystemRandom;
+use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
+
+use super::common;
+
+/// Letters of a made password: those that cannot be taken for one another.
+const LETTERS: &[u8] = b"abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
+/// 20 of 56 letters are 116 bits.
+const MADE_LENGTH: usize = 20;
+/// A password file is a word, not a volume.
+const FILE_MAX: u64 = 1 << 16;
+
+/// Hash a password for userPassword, rootpw or olcRootPW
+#[derive(Debug, Parser)]
+#[command(disable_help_flag = true)] // -h is the scheme
+struct PasswdArgs {
+    /// Make a password
+    #[arg(short = 'g', conflicts_with_all = ["secret", "file", "scheme"])]
+    generate: bool,
+    /// The password; without -s, -g and -T it is asked for
+    #[arg(short = 's', value_name = "SECRET", conflicts_with = "file")]
+    secret: Option<String>,
+    /// The password is the content of this file
+    #[arg(short = 'T', value_name = "FILE")]
+    file: Option<PathBuf>,
+    /// Scheme, such as {ARGON2}, {SSHA}, {SSHA512}, {PBKDF2-SHA256}, {CRYPT}, {CLEARTEXT}
+    #[arg(short = 'h', value_name = "SCHEME")]
+    scheme: Option<String>,
+    /// Salt format of {CRYPT}, such as $6$%.16s
+    #[arg(short = 'c', value_name = "FORMAT", conflicts_with = "scheme")]
+    salt_format: Option<String>,
+    /// No line end behind it
+    #[arg(short = 'n')]
+    no_line_end: bool,
+    /// RFC 2307 values: accepted, the only form there is
+    #[arg(short = 'u')]
+    rfc2307: bool,
+    /// Accepted, without effect
+    #[arg(short = 'v', action = clap::ArgAction::Count)]
+    verbose: u8,
+    /// Accepted, without effect: every scheme is built in
+    #[arg(short = 'o', value_name = "OPTION")]
+    options: Vec<String>,
+    /// Accepted, without effect
+    #[arg(short = 'd', value_name = "LEVEL", allow_hyphen_values = true)]
+    debug: Option<String>,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
+    let args: PasswdArgs = common::parse(name, arguments);
+    match value(name, &args) {
+        Ok(mut value) => {
+            if !args.no_line_end {
+                value.push(b'\n');
+            }
+            match std::io::stdout().write_all(&value) {
+                Ok(()) => ExitCode::SUCCESS,
+                Err(error) => fail(name, &error.to_string()),
+            }
+        }
+        Err(message) => fail(name, &message),
+    }
+}
+
+fn fail(name: &str, message: &str) -> ExitCode {
+    eprintln!("{name}: {message}");
+    ExitCode::FAILURE
+}
+
+fn value(name: &str, args: &PasswdArgs) -> Result<Vec<u8>, String> {
+    if args.generate {
+        return Ok(generate(&SystemRandom).into_bytes());
+    }
+    let hasher = hasher(name, args)?;
+    let password = match (&args.secret, &args.file) {
+        (Some(secret), _) => secret.clone().into_bytes(),
+        (None, Some(file)) => read_file(file)?,
+        (None, None) => ask()?,
+    };
+    let hashed = hasher.hash(&password, &SystemRandom).map_err(|error| error.to_string())?;
+    // A value that does not verify must never reach an entry.
+    if !matches!(verify(&hashed, &password), Verification::Match) {
+        return Err("password verification failed".to_owned());
+    }
+    Ok(hashed.to_vec())
+}
+
+/// Under slapd's name the default is slapd's, so that the value works in either server.
+fn hasher(name: &str, args: &PasswdArgs) -> Result<Hasher, String> {
+    if let Some(format) = &args.salt_format {
+        let Some(crypt) = CryptMethod::from_salt_format(format) else {
+            return Err(format!("-c {format}: no crypt method has such a salt"));
+        };
+        let scheme = Scheme::from_name("{CRYPT}").ok_or("there is no scheme {CRYPT}")?;
+        return Ok(Hasher { crypt, ..Hasher::new(scheme) });
+    }
+    let default = if name.ends_with("slappasswd") { "{SSHA}" } else { "{ARGON2}" };
+    let text = args.scheme.as_deref().unwrap_or(default);
+    let Some(scheme) = Scheme::from_name(text) else {
+        let names: Vec<&str> = Scheme::names().collect();
+        return Err(format!("no password scheme {text}: one of {}", names.join(" ")));
+    };
+    Ok(Hasher::new(scheme))
+}
+
+fn read_file(path: &Path) -> Result<Vec<u8>, String> {
+    let error = |why: &dyn std::fmt::Display| format!("{}: {why}", path.display());
+    let length = fs::metadata(path).map_err(|why| error(&why))?.len();
+    if length > FILE_MAX {
+        return Err(error(&format!("{length} bytes are no password")));
+    }
+    fs::read(path).map_err(|why| error(&why))
+}
+
+/// Asks twice at a terminal without showing what is typed; reads one line otherwise.
+fn ask() -> Result<Vec<u8>, String> {
+    let input = std::io::stdin();
+    if !input.is_terminal() {
+        return read_line();
+    }
+    let state = tcgetattr(&input).map_err(|error| error.to_string())?;
+    let mut hidden = state.clone();
+    hidden.local_modes.remove(LocalModes::ECHO);
+    tcsetattr(&input, OptionalActions::Flush, &hidden).map_err(|error| error.to_string())?;
+    let both = prompt("New password: ").and_then(|first| Ok((first, prompt("Re-enter new password: ")?)));
+    tcsetattr(&input, OptionalActions::Flush, &state).map_err(|error| error.to_string())?;
+    let (first, second) = both?;
+    if first == second { Ok(first) } else { Err("Password values do not match".to_owned()) }
+}
+
+fn prompt(text: &str) -> Result<Vec<u8>, String> {
+    eprint!("{text}");
+    let line = read_line();
+    eprintln!();
+    line
+}
+
+fn read_line() -> Result<Vec<u8>, String> {
+    let mut line = Vec::new();
+    std::io::stdin().lock().read_until(b'\n', &mut line).map_err(|error| error.to_string())?;
+    if line.last() == Some(&b'\n') {
+        line.pop();
+    }
+    Ok(line)
+}
+
+/// A password of letters and digits.
+fn generate(random: &dyn RandomSource) -> String {
+    let mut made = String::with_capacity(MADE_LENGTH);
+    while made.len() < MADE_LENGTH {
+        let mut byte = [0];
+        random.fill(&mut byte);
+        // What is beyond a whole multiple would favour the first letters.
+        let whole = 256 - 256 % LETTERS.len();
+        if usize::from(byte[0]) < whole
+            && let Some(letter) = LETTERS.get(usize::from(byte[0]) % LETTERS.len())
+        {
+            made.push(char::from(*letter));
+        }
+    }
+    made
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn made_passwords_differ() {
+        let random = larix_engine::time::SeededRandom::new(1);
+        let (one, other) = (generate(&random), generate(&random));
+        assert_eq!(one.len(), MADE_LENGTH);
+        assert_ne!(one, other);
+    }
+
+    #[test]
+    fn schemes_by_name() {
+        for (name, arguments, expected) in [
+            ("slappasswd", vec!["-s", "x"], "{SSHA}"),
+            ("larix hash-password", vec!["-s", "x"], "{ARGON2}"),
+            ("slappasswd", vec!["-s", "x", "-h", "{SHA}"], "{SHA}"),
+            ("slappasswd", vec!["-s", "x", "-c", "$6$%.16s"], "{CRYPT}$6$"),
+            ("slappasswd", vec!["-s", "x", "-h", "{CLEARTEXT}"], "x"),
+        ] {
+            let arguments: Vec<OsString> = arguments.into_iter().map(OsString::from).collect();
+            let args: PasswdArgs = common::parse(name, &arguments);
+            let value = String::from_utf8(value(name, &args).unwrap()).unwrap();
+            assert!(value.starts_with(expected), "{value}");
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! `slaptest`: checks a configuration, and converts slapd.conf to slapd.d.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+
+use clap::Parser;
+use larix_server::config::{Config, ConfigError, Origin};
+
+use super::common::{self, ConfigArgs};
+
+/// Check a configuration; with -f and -F, convert a slapd.conf to a slapd.d
+#[derive(Debug, Parser)]
+#[command(disable_help_flag = true)]
+struct TestArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Check this database alone, by its number; 0 is the configuration
+    #[arg(short = 'n', value_name = "NUMBER")]
+    number: Option<usize>,
+    /// Say nothing: only the exit status tells
+    #[arg(short = 'Q')]
+    quiet: bool,
+    /// Check the configuration alone: no databases, no conversion
+    #[arg(short = 'u')]
+    dry_run: bool,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
+    let args: TestArgs = common::parse(name, arguments);
+    let read = args.config.load(args.dry_run);
+    let found = read.map_err(|error| vec![error]).and_then(|config| check(&args, &config));
+    match found {
+        Ok(()) => {
+            if !args.quiet {
+                eprintln!("config file testing succeeded");
+            }
+            ExitCode::SUCCESS
+        }
+        Err(errors) => {
+            if !args.quiet {
+                errors.iter().for_each(|error| eprintln!("{name}: {error}"));
+                eprintln!(
+                    "{name}: bad configuration {}!",
+                    if args.config.file.is_some() { "file" } else { "directory" }
+                );
+            }
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// What the server would stumble over when it starts.
+fn check(args: &TestArgs, config: &Config) -> Result<(), Vec<ConfigError>> {
+    if let Some(number) = args.number
+        && number >= config.databases.len()
+    {
+        let message =
+            format!("there is no database {number}: the last one is {}", config.databases.len() - 1);
+        return Err(vec![ConfigError::new(Origin::BuiltIn, message)]);
+    }
+    if args.dry_run || args.number == Some(0) {
+        return Ok(());
+    }
+    let mut found = config.refusals();
+    found.extend(config.check_directories().err());
+    if found.is_empty() { Ok(()) } else { Err(found) }
+}
