@@ -191,7 +191,7 @@ struct EncodedEntry {
     line: u64,
     given_dn: String,
     name: Fingerprint,
-    /// None for a suffix.
+    /// None where the entry stands under the root.
     superior: Option<Fingerprint>,
     normal_rdn: Vec<u8>,
     record: Vec<u8>,
@@ -294,11 +294,7 @@ impl<'a, 'c> Worker<'a, 'c> {
         };
         let record = set.get(ENTRIES, &id.to_bytes()).flatten().unwrap_or_default().to_vec();
         let (blobs, values) = (rows(BLOBS), rows(VALUES));
-        let superior = match checked.is_suffix {
-            true => None,
-            // Below the empty suffix entries stand on their own: it needs no entry itself.
-            false => checked.dn.parent().filter(|p| !p.is_root()).map(|p| fingerprint(p.as_str())),
-        };
+        let superior = checked.superior().map(|superior| fingerprint(superior.as_str()));
         self.gather(id, &checked.entry);
         Ok(Ok(EncodedEntry {
             id,

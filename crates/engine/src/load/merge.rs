@@ -36,7 +36,7 @@ pub(super) fn load<S: Store>(
     let mut progress = Progress::default();
     let mut ended = false;
     while !ended {
-        let mut transaction = database.store().transaction()?;
+        let transaction = database.store().transaction()?;
         let mut group = Group::new(&transaction)?;
         while !ended && group.set.byte_len() < ATOMIC_BYTES {
             let record = match reader.read_record() {
@@ -53,7 +53,7 @@ pub(super) fn load<S: Store>(
                 }
             };
             let stored = match record {
-                Ok(checked) => group.store(&mut transaction, &checker, &mut local, &checked)?,
+                Ok(checked) => group.store(&transaction, &checker, &mut local, &checked)?,
                 Err(error) => Err(error),
             };
             match stored {
@@ -96,22 +96,21 @@ impl Group {
 
     fn store<T: Snapshot>(
         &mut self,
-        transaction: &mut T,
+        transaction: &T,
         checker: &Checker<'_>,
         local: &mut Local,
         checked: &Checked,
     ) -> Result<Result<(), RecordError>, LoadError> {
-        let view = Overlay::new(&*transaction, &self.set);
+        let view = Overlay::new(transaction, &self.set);
         let suffixes = &checker.context.settings.suffixes;
         let suffix =
             suffixes.iter().find(|s| s.normal == checked.dn || checked.dn.is_descendant_of(&s.normal));
         let Some(suffix) = suffix else { return Ok(Err(checked.fails(RecordFault::OutsideSuffixes))) };
         let found = tree::resolve(&view, &suffix.normal, &checked.dn)?;
-        let parent = match (found.id, found.missing, checked.is_suffix) {
+        let parent = match (found.id, found.missing, checked.superior()) {
             (Some(_), ..) => return Ok(Err(checked.fails(RecordFault::Exists))),
-            (None, _, true) => EntryId::ROOT,
-            // Below the empty suffix entries stand on their own: it needs no entry itself.
-            (None, 1, false) if found.nearest != EntryId::ROOT || suffix.normal.is_root() => found.nearest,
+            (None, _, None) => EntryId::ROOT,
+            (None, 1, Some(_)) if found.nearest != EntryId::ROOT => found.nearest,
             _ => return Ok(Err(checked.fails(RecordFault::NoSuperior))),
         };
         checker.number(local, &checked.entry);

@@ -53,6 +53,12 @@ impl Checked {
         RecordError { line: self.line, dn: self.given_dn.clone(), fault }
     }
 
+    /// The name of the superior entry; none where the entry stands under the root.
+    pub(super) fn superior(&self) -> Option<NormalDn> {
+        // A database of the empty suffix takes entries of one RDN without an entry of the empty name.
+        if self.is_suffix { None } else { self.dn.parent().filter(|parent| !parent.is_root()) }
+    }
+
     /// The RDN as it is shown, and in normal form; of a suffix, its whole DN.
     pub(super) fn rdn(&self) -> (&str, Cow<'_, [u8]>) {
         if self.is_suffix {
@@ -134,7 +140,7 @@ impl<'c> Checker<'c> {
 
     pub(super) fn check(&self, local: &mut Local, record: Record) -> Result<Checked, RecordError> {
         let Record { line, dn, body } = record;
-        match self.checked(local, line, &dn, body) {
+        match self.checked(local, &dn, body) {
             Ok((normal, is_suffix, entry, csns)) => {
                 Ok(Checked { line, given_dn: dn, dn: normal, is_suffix, entry, csns })
             }
@@ -145,7 +151,6 @@ impl<'c> Checker<'c> {
     fn checked(
         &self,
         local: &mut Local,
-        _line: u64,
         dn: &str,
         body: Body,
     ) -> Result<(NormalDn, bool, Entry, Vec<Csn>), RecordFault> {
@@ -155,7 +160,7 @@ impl<'c> Checker<'c> {
         let shown = self.schema().pretty_dn(&parsed).map_err(RecordFault::Dn)?;
         let suffixes = &self.context.settings.suffixes;
         let is_suffix = suffixes.iter().any(|suffix| suffix.normal == normal);
-        if normal.is_root() || !(is_suffix || suffixes.iter().any(|s| normal.is_descendant_of(&s.normal))) {
+        if !(is_suffix || suffixes.iter().any(|s| normal.is_descendant_of(&s.normal))) {
             return Err(RecordFault::OutsideSuffixes);
         }
         let mut entry = Entry::new(shown);

@@ -101,14 +101,14 @@ fn people(count: usize) -> String {
         )
         .unwrap();
         if n % 50 == 0 {
-            write!(out, "description: {}\n", "long ".repeat(500)).unwrap();
+            writeln!(out, "description: {}", "long ".repeat(500)).unwrap();
         }
         out.push('\n');
     }
     write!(out, "dn: cn=All,dc=example,dc=com\nobjectClass: groupOfNames\ncn: All\n{}", stamped(count + 1))
         .unwrap();
     for n in 0..count {
-        write!(out, "member: cn=Person {} {},ou=People,dc=example,dc=com\n", n % 97, n).unwrap();
+        writeln!(out, "member: cn=Person {} {},ou=People,dc=example,dc=com", n % 97, n).unwrap();
     }
     out
 }
@@ -198,6 +198,22 @@ fn errors_name_the_line() {
             load_into(&merged, ldif.as_bytes(), site.context(), &LoadOptions::default(), &mut Unobserved);
         assert_eq!(report.expect_err(message).to_string(), error);
         assert!(dump(merged.store()) == before, "{message}");
+    }
+}
+
+#[test]
+fn the_empty_suffix_takes_entries_of_one_rdn() {
+    let mut site = Site::new();
+    let root = Suffix { normal: site.schema.parse_dn("").unwrap(), text: String::new() };
+    site.settings.suffixes = vec![root];
+    let ldif = format!("dn: dc=com\nobjectClass: domain\ndc: com\n\n{HEAD}");
+    let (database, report) = site.bulk(&ldif, &LoadOptions::default());
+    assert_eq!(report.unwrap().entries, 3);
+    let snapshot = database.store().snapshot().unwrap();
+    let view = database.view(&snapshot).unwrap();
+    for (dn, id) in [("DC=com", 1), ("ou=people,dc=example,dc=com", 3)] {
+        let found = view.resolve(&site.schema.parse_dn(dn).unwrap()).unwrap().unwrap();
+        assert_eq!(found.id, Some(crate::entry::EntryId(id)), "{dn}");
     }
 }
 
