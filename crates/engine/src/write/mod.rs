@@ -12,7 +12,6 @@ mod failure;
 pub mod known;
 mod modify;
 mod modify_dn;
-pub mod offline;
 pub mod operational;
 mod operator;
 pub mod prepare;
@@ -25,7 +24,6 @@ pub mod writer;
 
 pub use failure::Failure;
 pub use known::KnownSchema;
-pub use offline::{LoadChecks, LoadedEntry, load_entry};
 pub use request::{
     AttributeValues, Completion, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,
 };
