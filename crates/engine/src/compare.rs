@@ -12,7 +12,7 @@ use crate::database::View;
 use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, EntrySource, Target};
 use crate::fault::Fault;
-use crate::search::answer::computed_value;
+use crate::search::answer::computed_values;
 use crate::search::filter::Filter;
 use crate::search::selection::Computed;
 use crate::search::task::storage_failure;
@@ -150,7 +150,8 @@ fn compare_entry<N: Snapshot>(
             Ok(truth(holds == (request.value == b"TRUE")))
         }
         Asserted::Computed(computed, _) => {
-            Ok(truth(computed_value(seen, *computed, "")?.as_bytes() == request.value))
+            let values = computed_values(seen, *computed, "")?;
+            Ok(truth(values.iter().any(|value| value.as_bytes() == request.value)))
         }
         Asserted::Stored(assertion) => stored(seen, assertion, request.value),
     }

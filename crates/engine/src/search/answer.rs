@@ -4,13 +4,15 @@ use larix_proto::encode::EntryEncoder;
 use larix_proto::{ControlBuf, MessageId};
 use larix_schema::{BoundFilter, Match, Schema, Scratch};
 use larix_store::Snapshot;
+use smallvec::{SmallVec, smallvec};
 
 use super::entry::Seen;
 use super::selection::{Computed, Selection};
 use crate::access::{Privilege, Verdict};
 use crate::catalog::CatalogRow;
-use crate::entry::ValuesView;
+use crate::entry::{EntryId, ValuesView};
 use crate::fault::Fault;
+use crate::log;
 use crate::tree;
 
 /// The name of the subschema subentry, the same for every entry.
@@ -143,31 +145,48 @@ impl Answer {
         if !seen.allows(&description, None, Privilege::Read)? {
             return Ok(());
         }
-        let value = computed_value(seen, computed, dn)?;
+        let values = computed_values(seen, computed, dn)?;
+        if values.is_empty() {
+            return Ok(());
+        }
         encoder.begin_attribute(computed.name());
         if !self.types_only {
-            encoder.value(value.as_bytes());
+            values.iter().for_each(|value| encoder.value(value.as_bytes()));
         }
         encoder.end_attribute();
         Ok(())
     }
 }
 
-/// The value of a computed attribute.
-pub fn computed_value<N: Snapshot>(
+/// The values of a computed attribute.
+pub fn computed_values<N: Snapshot>(
     seen: &Seen<'_, N>,
     computed: Computed,
     dn: &str,
-) -> Result<String, Fault> {
+) -> Result<SmallVec<[String; 1]>, Fault> {
     let (snapshot, id) = (seen.view.snapshot, seen.reader.view.id());
-    Ok(match computed {
+    let value = match computed {
         Computed::EntryDn => dn.to_owned(),
         Computed::SubschemaSubentry => SUBSCHEMA_DN.to_owned(),
         Computed::HasSubordinates => {
             if tree::has_children(snapshot, id)? { "TRUE" } else { "FALSE" }.to_owned()
         }
         Computed::NumSubordinates => tree::count_children(snapshot, id, u64::MAX)?.to_string(),
-    })
+        Computed::ContextCsn => return context_csns(seen),
+    };
+    Ok(smallvec![value])
+}
+
+/// How far the database has come, shown on its suffix entry.
+fn context_csns<N: Snapshot>(seen: &Seen<'_, N>) -> Result<SmallVec<[String; 1]>, Fault> {
+    if seen.reader.view.parent() != EntryId::ROOT {
+        return Ok(SmallVec::new());
+    }
+    let name = seen.name()?;
+    if !seen.view.settings.suffixes.iter().any(|suffix| suffix.normal == *name) {
+        return Ok(SmallVec::new());
+    }
+    Ok(log::context_csns(seen.view.snapshot)?.iter().map(ToString::to_string).collect())
 }
 
 /// Whether a value matches any of the control's filters: simple assertions about its attribute.

@@ -13,11 +13,18 @@ pub enum Computed {
     SubschemaSubentry,
     HasSubordinates,
     NumSubordinates,
+    /// Of the suffix entry alone.
+    ContextCsn,
 }
 
 impl Computed {
-    pub const ALL: [Self; 4] =
-        [Self::EntryDn, Self::SubschemaSubentry, Self::HasSubordinates, Self::NumSubordinates];
+    pub const ALL: [Self; 5] = [
+        Self::EntryDn,
+        Self::SubschemaSubentry,
+        Self::HasSubordinates,
+        Self::NumSubordinates,
+        Self::ContextCsn,
+    ];
 
     pub fn name(self) -> &'static str {
         match self {
@@ -25,6 +32,7 @@ impl Computed {
             Self::SubschemaSubentry => "subschemaSubentry",
             Self::HasSubordinates => "hasSubordinates",
             Self::NumSubordinates => "numSubordinates",
+            Self::ContextCsn => "contextCSN",
         }
     }
 }
@@ -61,7 +69,7 @@ impl Selection {
         }
         selection.all_user |= empty;
         if selection.all_operational {
-            for computed in [Computed::EntryDn, Computed::SubschemaSubentry, Computed::HasSubordinates] {
+            for computed in Computed::ALL.into_iter().filter(|c| *c != Computed::NumSubordinates) {
                 selection.add_computed(computed);
             }
         }
