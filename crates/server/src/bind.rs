@@ -200,7 +200,7 @@ impl Dispatcher {
         let Some(peer) =
             self.session.credentials.filter(|_| mechanism.eq_ignore_ascii_case(sasl_external::MECHANISM))
         else {
-            return unsupported("SASL(-4): no mechanism available: ");
+            return unsupported(&format!("SASL(-4): no mechanism available: Couldn't find mech {mechanism}"));
         };
         let identity = sasl_external::identity(peer);
         sasl_external::check_authorization(credentials, &identity)?;

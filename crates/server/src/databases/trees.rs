@@ -17,23 +17,23 @@ use crate::virtual_entries::search::VirtualTree;
 use crate::virtual_entries::{Builder, subschema};
 
 impl Databases {
-    /// The tree that the DN is in, if it is one of these. The root DSE is meant by the empty DN only where `root_dse`
-    /// says so: under another scope the empty DN is the base of all naming contexts.
+    /// The tree that the DN is in, if it is one of these. The root DSE and the subschema subentry are there for those
+    /// who ask for the `entry` itself: under another scope the empty DN is the base of all naming contexts.
     pub(super) fn tree<'a>(
         &'a self,
         server: &Server,
         subject: &'a Arc<Subject>,
         dn: &NormalDn,
-        root_dse: bool,
+        entry: bool,
     ) -> Option<VirtualTree<'a>> {
         let tree = |entries, policy| VirtualTree { schema: self.schema(), policy, subject, entries };
-        if dn.is_root() && root_dse {
+        if dn.is_root() && entry {
             let local = subject.peer.peer_name.starts_with("PATH=");
             return Some(tree(vec![self.root_dse(server, local)], &*self.frontend_policy));
         }
-        if *dn == self.directory.frontend().subschema {
-            let entry = subschema::entry(self.schema(), self.subschema_dn(), server.statistics.started);
-            return Some(tree(vec![entry], &*self.frontend_policy));
+        if entry && *dn == self.directory.frontend().subschema {
+            let subentry = subschema::entry(self.schema(), self.subschema_dn(), server.statistics.started);
+            return Some(tree(vec![subentry], &*self.frontend_policy));
         }
         let section = self.section(dn)?;
         let entries = match section.kind {
