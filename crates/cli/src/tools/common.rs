@@ -29,7 +29,7 @@ pub(crate) struct ConfigArgs {
     #[arg(short = 'F', value_name = "DIRECTORY")]
     pub(crate) directory: Option<PathBuf>,
     /// Debug level; accepted, the tools always say what they do
-    #[arg(short = 'd', value_name = "LEVEL", action = clap::ArgAction::Append)]
+    #[arg(short = 'd', value_name = "LEVEL", action = clap::ArgAction::Append, allow_hyphen_values = true)]
     debug: Vec<String>,
     /// Say more
     #[arg(short = 'v', action = clap::ArgAction::Count)]

@@ -190,6 +190,16 @@ impl SearchTask {
         self.entries
     }
 
+    /// The most entries that this search may answer, as the client and the limits have it.
+    pub fn size_limit(&self) -> Option<u32> {
+        self.limits.size
+    }
+
+    /// Lets the search answer at most this many entries: what is left for it of a search over several databases.
+    pub fn limit_size(&mut self, entries: u32) {
+        self.limits.size = Some(self.limits.size.map_or(entries, |limit| limit.min(entries)));
+    }
+
     /// References answered so far.
     pub fn references(&self) -> u32 {
         self.references

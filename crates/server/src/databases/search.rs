@@ -59,10 +59,16 @@ impl Search {
                 Step::More | Step::Blocked => return None,
                 Step::Done(result, controls) => (result, controls),
             };
-            self.entries += u64::from(part.task.entries());
+            let (answered, limit) = (part.task.entries(), part.task.size_limit());
+            self.entries += u64::from(answered);
             self.parts.pop_front();
-            // What the first database says holds: those glued below only add entries. An error ends the search.
-            if self.end.is_none() || !result.is_success() {
+            if let (Some(limit), Some(next)) = (limit, self.parts.front_mut()) {
+                next.task.limit_size(limit.saturating_sub(answered));
+            }
+            // What the first database says holds: those glued below only add entries, and may have none yet. Any other
+            // error ends the search.
+            let empty = self.end.is_some() && result.code == ResultCode::NO_SUCH_OBJECT;
+            if self.end.is_none() || !(result.is_success() || empty) {
                 let failed = !result.is_success();
                 self.end = Some((result, controls));
                 if failed {
