@@ -50,9 +50,9 @@ enum Asserted {
 }
 
 fn assertion<N: Snapshot>(view: &View<'_, N>, request: &CompareRequest<'_>) -> Result<Asserted, LdapResult> {
-    let undefined = |text: String| LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, text);
-    let description =
-        view.schema.describe(request.attribute).map_err(|error| undefined(error.to_string()))?;
+    // As OpenLDAP: the code says it all.
+    let undefined = |_| LdapResult::new(ResultCode::UNDEFINED_ATTRIBUTE_TYPE);
+    let description = view.schema.describe(request.attribute).map_err(undefined)?;
     let name = view.schema.attribute(description.attribute).name();
     match Computed::ALL.into_iter().find(|computed| computed.name() == name) {
         Some(computed @ (Computed::EntryDn | Computed::SubschemaSubentry)) => {

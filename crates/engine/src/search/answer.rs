@@ -2,7 +2,7 @@
 
 use larix_proto::encode::EntryEncoder;
 use larix_proto::{ControlBuf, MessageId};
-use larix_schema::{BoundFilter, Match, Schema, Scratch};
+use larix_schema::{AttributeDescription, BoundFilter, Match, Schema, Scratch};
 use larix_store::Snapshot;
 use smallvec::{SmallVec, smallvec};
 
@@ -107,7 +107,7 @@ impl Answer {
         let mut begun = false;
         let mut fault = None;
         seen.reader.visit_values(row.number, stored, &mut |value| {
-            if self.matched_values.as_ref().is_some_and(|filters| !is_matched(schema, row, filters, value)) {
+            if self.matched_values.as_ref().is_some_and(|f| !is_matched(schema, description, f, value)) {
                 return true;
             }
             if verdict != Verdict::Granted {
@@ -189,9 +189,14 @@ fn context_csns<N: Snapshot>(seen: &Seen<'_, N>) -> Result<SmallVec<[String; 1]>
     Ok(log::context_csns(seen.view.snapshot)?.iter().map(ToString::to_string).collect())
 }
 
-/// Whether a value matches any of the control's filters: simple assertions about its attribute.
-fn is_matched(schema: &Schema, row: &CatalogRow, filters: &[BoundFilter], value: &[u8]) -> bool {
-    let Some(own) = &row.description else { return false };
+/// Whether a value of the attribute `own` matches any of the control's filters (RFC 3876): simple assertions about its
+/// attribute.
+pub fn is_matched(
+    schema: &Schema,
+    own: &AttributeDescription,
+    filters: &[BoundFilter],
+    value: &[u8],
+) -> bool {
     let mut scratch = Scratch::default();
     filters.iter().any(|filter| {
         let about = |description| own.is_subdescription_of(schema, description);

@@ -5,6 +5,7 @@ use larix_engine::catalog::Catalog;
 use larix_engine::controls::RequestControls;
 use larix_engine::entry::{Entry, EntryAttribute, OwnedSource};
 use larix_engine::fault::Fault;
+use larix_engine::search::answer::is_matched;
 use larix_engine::search::filter::{Filter, FilterContext};
 use larix_proto::encode::EntryEncoder;
 use larix_proto::{CompareRequest, LdapResult, MessageId, ResultCode, Scope, SearchRequest, Strings};
@@ -53,8 +54,7 @@ impl VirtualTree<'_> {
             return LdapResult::new(ResultCode::NO_SUCH_OBJECT);
         };
         let Ok(description) = self.schema.describe(request.attribute) else {
-            let text = format!("{}: attribute type undefined", request.attribute);
-            return LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, text);
+            return LdapResult::new(ResultCode::UNDEFINED_ATTRIBUTE_TYPE);
         };
         if !seen.allows(
             Item::Attribute { description: &description, value: Some(request.value) },
@@ -106,6 +106,10 @@ impl VirtualTree<'_> {
         let bound = self.schema.bind_filter(request.filter);
         let filter = Filter::new(self.schema, &catalog, bound);
         let selection = Selection::new(self.schema, request.attributes);
+        let matched: Option<Vec<BoundFilter>> = controls
+            .matched_values
+            .as_ref()
+            .map(|filters| filters.iter().map(|f| self.schema.bind_filter(f.as_filter())).collect());
         let mut entries = 0;
         for seen in all.iter().filter(|seen| in_scope(&seen.dn, base, request.scope)) {
             let source = OwnedSource { schema: self.schema, entry: seen.entry };
@@ -118,7 +122,7 @@ impl VirtualTree<'_> {
             if request.size_limit > 0 && entries >= u64::from(request.size_limit) {
                 return Ok(Found { result: LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED), entries });
             }
-            seen.encode(&selection, request.types_only, id, out);
+            seen.encode(&selection, matched.as_deref(), request.types_only, id, out);
             entries += 1;
         }
         Ok(Found { result: LdapResult::success(), entries })
@@ -164,7 +168,14 @@ impl Seen<'_> {
         self.tree.policy.check(self.tree.subject, &target, item, privilege)
     }
 
-    fn encode(&self, selection: &Selection, types_only: bool, id: MessageId, out: &mut Vec<u8>) {
+    fn encode(
+        &self,
+        selection: &Selection,
+        matched: Option<&[BoundFilter]>,
+        types_only: bool,
+        id: MessageId,
+        out: &mut Vec<u8>,
+    ) {
         let schema = self.tree.schema;
         let mut encoder = EntryEncoder::begin(out, id, &self.entry.dn);
         for attribute in self.entry.attributes.iter().filter(|a| selection.has(schema, a)) {
@@ -172,9 +183,16 @@ impl Seen<'_> {
             if !self.allows(Item::Attribute { description, value: None }, Privilege::Read) {
                 continue;
             }
+            let wanted = |value: &&Vec<u8>| {
+                matched.is_none_or(|filters| is_matched(schema, description, filters, value))
+            };
+            let mut values = attribute.values.iter().filter(wanted).peekable();
+            if matched.is_some() && values.peek().is_none() {
+                continue;
+            }
             encoder.begin_attribute(&description.to_text(schema));
             if !types_only {
-                for value in &attribute.values {
+                for value in values {
                     if self.allows(Item::Attribute { description, value: Some(value) }, Privilege::Read) {
                         encoder.value(value);
                     }
