@@ -159,6 +159,10 @@ impl<N: Snapshot> FilterContext for Seen<'_, N> {
         self.name().cloned()
     }
 
+    fn shown_dn(&self) -> Result<String, Fault> {
+        self.view.dn(&self.reader.view)
+    }
+
     fn has_subordinates(&self) -> Result<bool, Fault> {
         tree::has_children(self.view.snapshot, self.reader.view.id())
     }
@@ -179,6 +183,10 @@ impl<N: Snapshot> FilterContext for Unguarded<'_, '_, N> {
 
     fn normal_dn(&self) -> Result<NormalDn, Fault> {
         self.0.normal_dn()
+    }
+
+    fn shown_dn(&self) -> Result<String, Fault> {
+        self.0.shown_dn()
     }
 
     fn has_subordinates(&self) -> Result<bool, Fault> {

@@ -52,6 +52,10 @@ pub trait FilterContext {
     fn may_search(&self, description: &AttributeDescription, value: Option<&[u8]>) -> Result<bool, Fault>;
     /// The entry's normalized DN.
     fn normal_dn(&self) -> Result<NormalDn, Fault>;
+    /// The entry's DN as it is shown: rules that tell case apart need it. Where only the normalized one is at hand, that.
+    fn shown_dn(&self) -> Result<String, Fault> {
+        Ok(self.normal_dn()?.as_str().to_owned())
+    }
     fn has_subordinates(&self) -> Result<bool, Fault>;
 }
 
@@ -204,17 +208,21 @@ fn extensible(
     entry: &dyn EntrySource,
 ) -> Result<Match, Fault> {
     let schema = context.schema();
-    let mut result = if target.description().is_some() {
-        let mut scratch = Scratch::default();
-        any(entry, target, |value| assertion.matches(schema, value, &mut scratch))?
-    } else {
-        applicable(context, assertion, entry)?
-    };
-    if result != Match::True && assertion.dn_attributes {
-        let dn = context.normal_dn()?;
-        if dn_attribute_matches(schema, assertion, dn.as_str()) {
-            result = Match::True;
+    let mut result = match target.description() {
+        Some(description) if schema.attribute(description.attribute).name() == "entryDN" => {
+            assertion.matches(schema, context.shown_dn()?.as_bytes(), &mut Scratch::default())
         }
+        Some(_) => {
+            let mut scratch = Scratch::default();
+            any(entry, target, |value| assertion.matches(schema, value, &mut scratch))?
+        }
+        None => applicable(context, assertion, entry)?,
+    };
+    if result != Match::True
+        && assertion.dn_attributes
+        && dn_attribute_matches(schema, assertion, &context.shown_dn()?)
+    {
+        result = Match::True;
     }
     Ok(result)
 }
