@@ -7,7 +7,8 @@
 use std::fs::File;
 use std::hash::BuildHasher;
 use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
-use std::path::{Path, PathBuf};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
@@ -19,12 +20,18 @@ const BUFFER_BYTES: usize = 256 << 10;
 /// Pairs of a key and an id being gathered. Ids of one key come in ascending order.
 #[derive(Debug)]
 pub(super) struct Gathered {
-    table: HashTable<u32>,
+    /// Keys that fit a number, which is compared at once: three-byte grams, the most frequent by far.
+    short: HashTable<(u128, u32)>,
+    /// The others, by a part of their hash and then by their bytes.
+    long: HashTable<(u64, u32)>,
     keys: Vec<Gathering>,
     arena: Vec<u8>,
     hasher: FixedState,
     bytes: usize,
 }
+
+/// Longest key that fits a number together with its length.
+const SHORT_KEY_BYTES: usize = 15;
 
 #[derive(Debug)]
 struct Gathering {
@@ -41,7 +48,8 @@ struct Gathering {
 impl Gathered {
     pub(super) fn new() -> Self {
         Self {
-            table: HashTable::new(),
+            short: HashTable::new(),
+            long: HashTable::new(),
             keys: Vec::new(),
             arena: Vec::new(),
             hasher: FixedState::with_seed(0),
@@ -56,28 +64,46 @@ impl Gathered {
 
     /// Takes a pair; one equal to the last pair of its key is dropped.
     pub(super) fn add(&mut self, key: &[u8], id: u64) {
-        let hash = self.hasher.hash_one(key);
-        let Self { table, keys, arena, hasher, bytes } = self;
-        let of = |at: u32| key_of(keys, arena, at);
-        if let Some(at) = table.find(hash, |at| of(*at) == key) {
-            if let Some(known) = keys.get_mut(*at as usize) {
-                *bytes += known.push(id);
+        let at = if key.len() <= SHORT_KEY_BYTES { self.find_short(key) } else { self.find_long(key) };
+        match self.keys.get_mut(at as usize) {
+            Some(known) => self.bytes += known.push(id),
+            None => {
+                let start = self.arena.len() as u32;
+                self.arena.extend_from_slice(key);
+                let length = key.len() as u32;
+                self.keys.push(Gathering { start, length, first: id, last: id, count: 1, rest: Vec::new() });
+                self.bytes += key.len() + KEY_OVERHEAD_BYTES;
             }
-            return;
+        }
+    }
+
+    /// The place of a key; of a new one, the next free place.
+    fn find_short(&mut self, key: &[u8]) -> u32 {
+        let mut number = [0; 16];
+        for (to, from) in number.iter_mut().zip(key) {
+            *to = *from;
+        }
+        let number = u128::from_be_bytes(number) | key.len() as u128;
+        let hasher = &self.hasher;
+        let hash = hasher.hash_one(number);
+        if let Some((_, at)) = self.short.find(hash, |(other, _)| *other == number) {
+            return *at;
+        }
+        let at = self.keys.len() as u32;
+        self.short.insert_unique(hash, (number, at), |(other, _)| hasher.hash_one(other));
+        at
+    }
+
+    fn find_long(&mut self, key: &[u8]) -> u32 {
+        let hash = self.hasher.hash_one(key);
+        let Self { long, keys, arena, .. } = self;
+        let same = |(other, at): &(u64, u32)| *other == hash && key_of(keys, arena, *at) == key;
+        if let Some((_, at)) = long.find(hash, same) {
+            return *at;
         }
         let at = keys.len() as u32;
-        table.insert_unique(hash, at, |at| hasher.hash_one(key_of(keys, arena, *at)));
-        let start = arena.len() as u32;
-        arena.extend_from_slice(key);
-        keys.push(Gathering {
-            start,
-            length: key.len() as u32,
-            first: id,
-            last: id,
-            count: 1,
-            rest: Vec::new(),
-        });
-        *bytes += key.len() + KEY_OVERHEAD_BYTES;
+        long.insert_unique(hash, (hash, at), |(other, _)| *other);
+        at
     }
 
     /// Whether another key still fits the 32-bit places.
@@ -87,7 +113,8 @@ impl Gathered {
 
     /// The keys in order, with what belongs to them.
     pub(super) fn into_run(mut self) -> MemoryRun {
-        self.table = HashTable::new();
+        self.short = HashTable::new();
+        self.long = HashTable::new();
         let mut order: Vec<(u64, u32)> = Vec::with_capacity(self.keys.len());
         for at in 0..self.keys.len() as u32 {
             order.push((significant(key_of(&self.keys, &self.arena, at)), at));
@@ -254,8 +281,11 @@ fn be64(bytes: &[u8]) -> u64 {
 
 /// A file that is gone with its last handle, whatever becomes of the process.
 fn unnamed_file(directory: &Path) -> io::Result<File> {
-    let path: PathBuf = directory.join(format!("run-{}.tmp", std::process::id()));
-    let file = File::options().read(true).write(true).create(true).truncate(true).open(&path)?;
+    /// Threads make such files at the same time.
+    static FILES: AtomicU64 = AtomicU64::new(0);
+    let number = FILES.fetch_add(1, Ordering::Relaxed);
+    let path = directory.join(format!("run-{}-{number}.tmp", std::process::id()));
+    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
     std::fs::remove_file(&path)?;
     Ok(file)
 }
