@@ -243,15 +243,8 @@ fn now() -> Instant {
 
 /// Fills a slapd.d: entries are added to what is there, the whole is checked, then it is written.
 fn add_configuration(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
-    let directory = args.config.directory.as_deref().context("-F DIRECTORY says which slapd.d to fill")?;
-    let mut all = if directory.is_dir() {
-        slapd_d::read_entries(directory).map_err(|error| anyhow::anyhow!("{error}"))?.0
-    } else {
-        Vec::new()
-    };
-    let (clock, random) = (SystemClock::new(), SystemRandom);
-    let stamp = slapd_d::Stamp { clock: &clock, random: &random };
-    let mut added = Vec::new();
+    let directory = args.config.location().directory_to_write();
+    let mut new = Vec::new();
     for record in ldif::Reader::new(super::modify::input(args.ldif.as_deref())?).with_files(LocalFiles) {
         let record = record.map_err(|error| anyhow::anyhow!("{error}"))?;
         if record.line < args.from_line {
@@ -261,21 +254,18 @@ fn add_configuration(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
         else {
             bail!("line {}: {:?}: only whole entries can be added", record.line, record.dn);
         };
-        if all.iter().chain(&added).any(|known: &ConfigEntry| known.dn.eq_ignore_ascii_case(&record.dn)) {
-            bail!("line {}: {:?} is there already", record.line, record.dn);
-        }
-        let mut entry = ConfigEntry { dn: record.dn, attributes };
-        stamp.complete(&mut entry);
-        added.push(entry);
+        new.push(ConfigEntry { dn: record.dn, attributes });
     }
-    all.extend(added.iter().cloned());
-    Config::from_entries(all.clone(), config::Source::Directory(directory.to_owned()))
-        .map_err(|error| anyhow::anyhow!("{error}"))?;
+    let count = new.len();
+    let (clock, random) = (SystemClock::new(), SystemRandom);
+    let stamp = slapd_d::Stamp { clock: &clock, random: &random };
+    let merged = slapd_d::merge_entries(&directory, new, &stamp);
+    let (_, written) = merged.map_err(|error| anyhow::anyhow!("{error}"))?;
     if !args.dry_run {
-        slapd_d::write_entries(directory, &all, &stamp).map_err(|error| anyhow::anyhow!("{error}"))?;
+        slapd_d::write_entries(&directory, &written, &stamp).map_err(|error| anyhow::anyhow!("{error}"))?;
     }
     if args.config.verbose > 0 {
-        eprintln!("{name}: {} entries added to {}", added.len(), directory.display());
+        eprintln!("{name}: {count} entries added to {}", directory.display());
     }
     Ok(0)
 }

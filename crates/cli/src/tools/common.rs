@@ -63,9 +63,13 @@ impl ConfigArgs {
         self.load(true).map_err(|error| anyhow::anyhow!("{error}"))
     }
 
+    pub(crate) fn location(&self) -> Location {
+        Location { file: self.file.clone(), directory: self.directory.clone() }
+    }
+
     /// The same; with both flags and not `dry`, the file is written to the directory in slapd.d form.
     pub(crate) fn load(&self, dry: bool) -> Result<Config, ConfigError> {
-        let location = Location { file: self.file.clone(), directory: self.directory.clone() };
+        let location = self.location();
         let (clock, random) = (SystemClock::new(), SystemRandom);
         let config = location.load(&Stamp { clock: &clock, random: &random }, dry)?;
         if self.verbose > 0 {

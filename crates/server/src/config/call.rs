@@ -104,7 +104,11 @@ impl<'a> Call<'a> {
 
     pub(super) fn dn(&self, schema: &Schema, number: usize) -> Result<ConfigDn, Fault> {
         let text = self.argument(number)?;
-        ConfigDn::parse(schema, text).map_err(|why| {
+        let parsed = match self.quoting {
+            Quoting::Configuration => ConfigDn::parse(schema, text),
+            Quoting::Ldif => ConfigDn::parse_relaxed(schema, text),
+        };
+        parsed.map_err(|why| {
             let fault = Fault::argument(number, format!("`{text}` is not a DN: {why}"));
             match &why {
                 DnError::UnknownAttribute(name) => match bundle_with(name) {

@@ -18,7 +18,7 @@ use super::diagnostic::{ConfigError, Notes, Origin};
 use super::entries::{ConfigEntry, EntryName, from_entries};
 use super::model::{Config, Source};
 
-pub use add::add_entries;
+pub use add::{add_entries, merge_entries};
 
 const HEADER: &str = "# AUTO-GENERATED FILE - DO NOT EDIT!! Use ldapmodify.\n# CRC32 ";
 /// Deeper than any entry under cn=config.

@@ -34,6 +34,24 @@ impl ConfigDn {
     }
 }
 
+impl ConfigDn {
+    /// Reads a DN whose attribute types may not be defined yet, as OpenLDAP does in cn=config: schema is often added
+    /// after the database that needs it. Until then the DN stands for itself, without regard to case.
+    ///
+    /// # Errors
+    /// Says what is wrong with the text.
+    pub fn parse_relaxed(schema: &Schema, text: &str) -> Result<Self, DnError> {
+        match Self::parse(schema, text) {
+            Err(DnError::UnknownAttribute(_)) => {
+                let rdns: Vec<String> = Dn::parse(text)?.rdns().iter().map(ToString::to_string).collect();
+                let pretty = rdns.join(",");
+                Ok(Self { normal: NormalDn::from_normal(&pretty.to_lowercase()), text: pretty })
+            }
+            strict => strict,
+        }
+    }
+}
+
 impl fmt::Display for ConfigDn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)

@@ -3,8 +3,7 @@
 use super::super::builder::Builder;
 use super::super::call::{Call, Fault, c_integer};
 use super::super::values::{
-    Allowed, AuthzPolicy, AuthzRegexp, Disallowed, LogLevel,
-    ServerId, TcpBuffer, TlsVerify,
+    Allowed, AuthzPolicy, AuthzRegexp, Disallowed, LogLevel, ServerId, TcpBuffer, TlsVerify,
 };
 use super::{Directive, Form, MANY, Scope, keep};
 

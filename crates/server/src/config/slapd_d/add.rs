@@ -22,6 +22,20 @@ pub fn add_entries(
     new: Vec<ConfigEntry>,
     stamp: &Stamp<'_>,
 ) -> Result<Config, ConfigError> {
+    let (config, written) = merge_entries(directory, new, stamp)?;
+    write_entries(directory, &written, stamp)?;
+    Ok(config)
+}
+
+/// The same without writing: the configuration as it would be, and the entries that would be written.
+///
+/// # Errors
+/// As [`add_entries`].
+pub fn merge_entries(
+    directory: &Path,
+    new: Vec<ConfigEntry>,
+    stamp: &Stamp<'_>,
+) -> Result<(Config, Vec<ConfigEntry>), ConfigError> {
     let old = if directory.exists() { read_entries(directory)?.0 } else { Vec::new() };
     let mut all = Vec::with_capacity(old.len() + new.len());
     for entry in old {
@@ -48,8 +62,7 @@ pub fn add_entries(
         all.into_iter().map(|(_, entry)| entry).collect(),
         Source::Directory(directory.to_owned()),
     )?;
-    write_entries(directory, &written, stamp)?;
-    Ok(config)
+    Ok((config, written))
 }
 
 fn add_one(all: &mut Vec<(EntryName, ConfigEntry)>, mut entry: ConfigEntry) -> Result<(), ConfigError> {
