@@ -63,6 +63,7 @@ pub struct Catalog {
     rows: Vec<CatalogRow>,
     by_description: HashMap<AttributeDescription, AttributeNumber>,
     by_type: HashMap<AttributeTypeId, Numbers>,
+    object_class: Option<AttributeNumber>,
     /// Rows from here on are not stored yet.
     stored: usize,
     config: IndexConfig,
@@ -142,6 +143,11 @@ impl Catalog {
         self.row(number).map_or("", |row| &row.text)
     }
 
+    /// The number of objectClass; none before there is an entry.
+    pub fn object_class(&self) -> Option<AttributeNumber> {
+        self.object_class
+    }
+
     /// The number of exactly this description, if any entry ever had it.
     pub fn number(&self, description: &AttributeDescription) -> Option<AttributeNumber> {
         self.by_description.get(description).copied()
@@ -203,6 +209,10 @@ impl Catalog {
             self.by_description.insert(description.clone(), number);
             self.by_type.entry(description.attribute).or_default().push(number);
         }
+        let classes = attribute.is_some_and(|a| a.name() == "objectClass");
+        if classes {
+            self.object_class = Some(number);
+        }
         self.rows.push(CatalogRow {
             number,
             text: text.into(),
@@ -210,7 +220,7 @@ impl Catalog {
             built,
             equality: attribute.and_then(|a| a.equality),
             substring: attribute.and_then(|a| a.substring),
-            classes: attribute.is_some_and(|a| a.name() == "objectClass"),
+            classes,
             operational: attribute.is_some_and(|a| a.is_operational()),
             description,
         });

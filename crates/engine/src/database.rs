@@ -330,7 +330,7 @@ impl<'s, N: Snapshot> View<'s, N> {
     pub fn resolve(&self, dn: &NormalDn) -> Result<Option<tree::Resolved>, Fault> {
         let suffix =
             self.settings.suffixes.iter().find(|s| s.normal == *dn || dn.is_descendant_of(&s.normal));
-        suffix.map(|suffix| tree::resolve(self.snapshot, &suffix.normal, dn)).transpose()
+        suffix.map(|suffix| self.names.resolve(&suffix.normal, dn)).transpose()
     }
 
     /// The record of an entry.

@@ -196,6 +196,19 @@ impl<S> Copy for Names<'_, S> {}
 struct Cache {
     generation: u64,
     superiors: HashMap<EntryId, Arc<Superior>>,
+    /// Superiors by DN, with the commit in which they were found: an older view may not have them yet.
+    by_name: HashMap<NormalDn, (EntryId, u64)>,
+}
+
+impl Cache {
+    /// Makes room, and forgets names of another generation.
+    fn prepare(&mut self, generation: u64) {
+        if self.generation != generation || self.superiors.len() + self.by_name.len() >= CACHE_LIMIT {
+            self.superiors.clear();
+            self.by_name.clear();
+            self.generation = generation;
+        }
+    }
 }
 
 thread_local! {
@@ -213,6 +226,42 @@ impl<'s, S: Snapshot> Names<'s, S> {
     /// `database` tells databases of this process apart.
     pub fn new(snapshot: &'s S, database: u64) -> Result<Self, Fault> {
         Ok(Self { snapshot, database, generation: generation(snapshot)? })
+    }
+
+    /// As [`resolve`], with the superior of the name from the cache if it is there.
+    pub fn resolve(&self, suffix: &NormalDn, dn: &NormalDn) -> Result<Resolved, Fault> {
+        let Some(parent) = dn.parent().filter(|parent| parent.is_within(suffix) && !parent.is_root()) else {
+            return resolve(self.snapshot, suffix, dn);
+        };
+        let commit = self.snapshot.commit_counter();
+        let known = CACHES.with_borrow(|caches| {
+            let cache = caches.get(&self.database).filter(|cache| cache.generation == self.generation)?;
+            cache.by_name.get(&parent).filter(|(_, found)| *found <= commit).map(|(id, _)| *id)
+        });
+        let (Some(nearest), Some(rdn)) = (known, dn.rdns().next()) else {
+            let resolved = resolve(self.snapshot, suffix, dn)?;
+            if let Resolved { id: Some(id), .. } = resolved {
+                self.remember_parent(id, parent, commit)?;
+            }
+            return Ok(resolved);
+        };
+        Ok(match child(self.snapshot, nearest, rdn)? {
+            Some(id) => Resolved { id: Some(id), nearest: id, missing: 0 },
+            None => Resolved { id: None, nearest, missing: 1 },
+        })
+    }
+
+    fn remember_parent(&self, child: EntryId, name: NormalDn, commit: u64) -> Result<(), Fault> {
+        let Some(record) = self.snapshot.get(ENTRIES, &child.to_bytes())? else { return Ok(()) };
+        let parent = EntryView::parse(child, &record)?.parent();
+        if parent != EntryId::ROOT {
+            CACHES.with_borrow_mut(|caches| {
+                let cache = caches.entry(self.database).or_default();
+                cache.prepare(self.generation);
+                cache.by_name.insert(name, (parent, commit));
+            });
+        }
+        Ok(())
     }
 
     /// An entry that is a superior of another; `None` for the root.
@@ -281,10 +330,7 @@ impl<'s, S: Snapshot> Names<'s, S> {
     fn remember(&self, superior: &Arc<Superior>) {
         CACHES.with_borrow_mut(|caches| {
             let cache = caches.entry(self.database).or_default();
-            if cache.generation != self.generation || cache.superiors.len() >= CACHE_LIMIT {
-                cache.superiors.clear();
-                cache.generation = self.generation;
-            }
+            cache.prepare(self.generation);
             cache.superiors.insert(superior.id, Arc::clone(superior));
         });
     }

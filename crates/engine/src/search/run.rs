@@ -127,7 +127,7 @@ impl SearchTask {
         if !references || plan.estimate().is_none() {
             return Ok(plan);
         }
-        Ok(match scope::of_class(view, "referral")? {
+        Ok(match scope::of_class(view, scope::REFERRAL_CLASS)? {
             Some(referrals) => plan.or(referrals),
             None => plan,
         })

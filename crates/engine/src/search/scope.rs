@@ -124,13 +124,19 @@ fn aliased<N: Snapshot>(alias: &EntryReader<'_, N>) -> Result<Option<NormalDn>, 
     Ok(dn)
 }
 
+/// OIDs of the classes whose entries are looked for beside a filter (RFC 4512 section 2.6, RFC 3296).
+pub const ALIAS_CLASS: &str = "2.5.6.1";
+pub const REFERRAL_CLASS: &str = "2.16.840.1.113730.3.2.6";
+
 /// The entries of an object class, from its index, which every database has.
 pub fn of_class<N: Snapshot>(view: &View<'_, N>, class: &str) -> Result<Option<Plan>, Fault> {
-    let Ok(object_class) = view.schema.describe("objectClass") else { return Ok(None) };
-    let Some(number) = view.catalog.number(&object_class) else { return Ok(None) };
-    let usable = view.catalog.row(number).is_some_and(|row| row.usable().has(crate::index::Kinds::EQUALITY));
-    let (Some(class), true) = (view.schema.object_class(class), usable) else { return Ok(None) };
-    Plan::of_key(view.snapshot, key::make(number, KeyKind::Equality, class.oid.as_bytes())).map(Some)
+    let Some(row) = view.catalog.object_class().and_then(|number| view.catalog.row(number)) else {
+        return Ok(None);
+    };
+    if !row.usable().has(crate::index::Kinds::EQUALITY) {
+        return Ok(None);
+    }
+    Plan::of_key(view.snapshot, key::make(row.number, KeyKind::Equality, class.as_bytes())).map(Some)
 }
 
 fn is_only_suffix<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<bool, Fault> {
@@ -156,7 +162,7 @@ impl Area {
         scope: Scope,
         deref: DerefAliases,
     ) -> Result<Self, Fault> {
-        let whole = base == EntryId::ROOT || is_only_suffix(view, base)?;
+        let whole = base == EntryId::ROOT || (scope != Scope::Base && is_only_suffix(view, base)?);
         let mut area = Self { base, scope, added: Vec::new(), whole };
         if searches(deref) && scope != Scope::Base {
             area.add_aliases(view)?;
@@ -185,7 +191,7 @@ impl Area {
     }
 
     fn add_aliases<N: Snapshot>(&mut self, view: &View<'_, N>) -> Result<(), Fault> {
-        let Some(plan) = of_class(view, "alias")? else { return Ok(()) };
+        let Some(plan) = of_class(view, ALIAS_CLASS)? else { return Ok(()) };
         let IdSet::List(aliases) = plan.read(view.snapshot)?.ids else { return Ok(()) };
         // What one alias adds may have aliases in it: go on until nothing is new.
         let mut done = vec![false; aliases.len()];

@@ -72,7 +72,7 @@ pub struct SearchInput<'r> {
 #[derive(Debug)]
 pub struct SearchTask {
     pub(super) base: NormalDn,
-    /// The base as the client wrote it, made pretty.
+    /// The base as the client wrote it.
     base_text: String,
     pub(super) scope: Scope,
     pub(super) deref: DerefAliases,
@@ -83,6 +83,8 @@ pub struct SearchTask {
     pub(super) controls: RequestControls,
     pub(super) subject: Arc<Subject>,
     pub(super) policy: Arc<AccessPolicy>,
+    /// What is granted whatever the entry: search and read.
+    granted: Option<(bool, bool)>,
     default_referrals: Arc<[String]>,
     pub(super) limits: Effective,
     pub(super) deadline: Option<Monotonic>,
@@ -161,7 +163,7 @@ impl SearchTask {
         };
         let nanos = limits.time.map(|seconds| u64::from(seconds) * 1_000_000_000);
         Ok(Self {
-            base_text: pretty(schema, request.base),
+            base_text: request.base.to_owned(),
             base: input.base,
             scope: request.scope,
             deref: request.deref,
@@ -172,6 +174,7 @@ impl SearchTask {
             controls,
             subject: input.subject,
             policy: input.policy,
+            granted: None,
             default_referrals: input.default_referrals,
             deadline: nanos.map(|nanos| Monotonic(input.now.0.saturating_add(nanos))),
             limits,
@@ -223,7 +226,11 @@ impl SearchTask {
         self.renumber(view);
         let policy = Arc::clone(&self.policy);
         let subject = Arc::clone(&self.subject);
-        let gate = Gate::new(&policy, &subject);
+        let (search_all, read_all) = *self.granted.get_or_insert_with(|| {
+            let gate = Gate::new(&policy, &subject);
+            (gate.search_all, gate.read_all)
+        });
+        let gate = Gate { policy: &policy, subject: &subject, search_all, read_all };
         let found = self.find_base(view, &gate)?;
         match self.base_id {
             None => self.base_id = Some(found),
@@ -303,8 +310,9 @@ impl SearchTask {
             if self.default_referrals.is_empty() {
                 return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
             }
-            let (schema, target) = (&view.schema, Some(self.base_text.as_str()));
-            let urls = referral::rewrite(schema, &self.default_referrals, None, target, Some(self.scope));
+            let target = pretty(&view.schema, &self.base_text);
+            let (urls, target) = (&self.default_referrals, Some(target.as_str()));
+            let urls = referral::rewrite(&view.schema, urls, None, target, Some(self.scope));
             return Ok(LdapResult { referrals: urls, ..LdapResult::new(ResultCode::REFERRAL) });
         };
         let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
@@ -322,7 +330,8 @@ impl SearchTask {
     fn refer<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<LdapResult, Fault> {
         let dn = seen.view.dn(&seen.reader.view)?;
         let urls = referral::urls(&seen.reader)?;
-        let target = Some(self.base_text.as_str());
+        let target = pretty(&seen.view.schema, &self.base_text);
+        let target = Some(target.as_str());
         let urls = referral::rewrite(&seen.view.schema, &urls, Some(&dn), target, Some(self.scope));
         let diagnostic = if urls.is_empty() { "bad_referral object" } else { "" };
         let result = LdapResult::with(ResultCode::REFERRAL, diagnostic).matched(dn);
