@@ -1,5 +1,6 @@
 //! The offline tools: one file a tool, all called through [`run`].
 
+mod acl;
 mod add;
 mod cat;
 mod check;
@@ -99,6 +100,7 @@ impl Tool {
 /// Runs a tool. `name` is how it was called, for its messages; `arguments` are those after the name.
 pub(crate) fn run(tool: Tool, name: &str, arguments: &[OsString]) -> ExitCode {
     match tool {
+        Tool::Acl => acl::main(name, arguments),
         Tool::Add => add::main(name, arguments),
         Tool::Cat => cat::main(name, arguments),
         Tool::Check => check::main(name, arguments),
@@ -110,7 +112,7 @@ pub(crate) fn run(tool: Tool, name: &str, arguments: &[OsString]) -> ExitCode {
         Tool::Schema => schema::main(name, arguments),
         Tool::Test => test::main(name, arguments),
         // The tools join here one by one as they are written.
-        Tool::Acl | Tool::Auth => {
+        Tool::Auth => {
             eprintln!("{name}: the tool {} is not available in this version yet", tool.program_name());
             ExitCode::FAILURE
         }

@@ -14,7 +14,7 @@ use super::compile::{
 use super::expand::{Captures, Template};
 use super::policy::{AccessTarget, GroupQuery, ItemKind, Verdict};
 use super::posix;
-use super::privilege::Privileges;
+use super::privilege::{Collected, Privileges};
 use super::rule::{DnScope, FlowControl, Identity, PeerPattern, StrengthLayer};
 use super::subject::{PeerNames, Subject};
 
@@ -120,6 +120,26 @@ impl<'a> Evaluation<'a> {
 
     pub(super) fn run(mut self, rules: &[CompiledRule]) -> Answer {
         self.rules(rules, Privileges::NONE)
+    }
+
+    /// What the rules collect for a target that is known; also where the list ends without a decision.
+    pub(super) fn collect(&self, rules: &[CompiledRule]) -> Collected {
+        let mut collected = Collected::default();
+        'rules: for rule in rules.iter().filter(|rule| self.concerns(rule) == Holds::Yes) {
+            let captures = self.captures(rule);
+            for clause in
+                rule.by.iter().filter(|clause| self.applies(clause, captures.as_ref()) == Holds::Yes)
+            {
+                collected = collected.after(clause.grant);
+                match clause.control {
+                    FlowControl::Stop => return collected,
+                    FlowControl::Break => continue 'rules,
+                    FlowControl::Continue => {}
+                }
+            }
+            return Collected::default();
+        }
+        collected
     }
 
     fn rules(&mut self, mut rules: &[CompiledRule], mut granted: Privileges) -> Answer {

@@ -22,7 +22,7 @@ mod tokens;
 pub use compile::{AccessPolicyError, AccessPolicyFault};
 pub use error::{AccessFault, AccessSyntaxError};
 pub use policy::{AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, ItemKind, Verdict};
-pub use privilege::{AccessLevel, Grant, Privilege, Privileges};
+pub use privilege::{AccessLevel, Collected, Grant, Privilege, Privileges};
 pub use rule::{
     AccessRule, AttributeSelector, ByClause, DnPattern, DnScope, DomainPattern, FlowControl, Identity,
     PeerPattern, StrengthLayer, TargetDn, TextPattern, ValuePattern, ValueStyle, What, Who,

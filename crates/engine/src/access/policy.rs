@@ -8,7 +8,7 @@ use larix_schema::{
 
 use super::compile::{self, AccessPolicyError, CompiledRule};
 use super::evaluate::{Answer, Ask, Evaluation, Value};
-use super::privilege::{AccessLevel, Privilege};
+use super::privilege::{AccessLevel, Collected, Privilege, Privileges};
 use super::rule::AccessRule;
 use super::subject::Subject;
 
@@ -61,6 +61,18 @@ pub enum Item<'a> {
     Children,
     /// An attribute: one value of it, or (`None`) the attribute as a whole; rules about values do not apply then.
     Attribute { description: &'a AttributeDescription, value: Option<&'a [u8]> },
+}
+
+impl<'a> Item<'a> {
+    fn split(self) -> (ItemKind<'a>, Value<'a>) {
+        match self {
+            Item::Entry => (ItemKind::Entry, Value::Whole),
+            Item::Children => (ItemKind::Children, Value::Whole),
+            Item::Attribute { description, value } => {
+                (ItemKind::Attribute(description), value.map_or(Value::Whole, Value::Is))
+            }
+        }
+    }
 }
 
 /// An [`Item`] without a value.
@@ -139,15 +151,22 @@ impl AccessPolicy {
         item: Item<'_>,
         privilege: Privilege,
     ) -> bool {
-        let (item, value) = match item {
-            Item::Entry => (ItemKind::Entry, Value::Whole),
-            Item::Children => (ItemKind::Children, Value::Whole),
-            Item::Attribute { description, value } => {
-                (ItemKind::Attribute(description), value.map_or(Value::Whole, Value::Is))
-            }
-        };
+        let (item, value) = item.split();
         let ask = Ask { subject, item: Some(item), value, target: Some(target), within: None };
         self.answer(&ask, privilege) == Answer::Granted && !target.entry.failed()
+    }
+
+    /// What the rules grant the subject, to be shown; [`Self::check`] decides.
+    pub fn collected(&self, subject: &Subject, target: &AccessTarget<'_>, item: Item<'_>) -> Collected {
+        if self.is_root(subject) {
+            return Collected::of_level(AccessLevel::Manage);
+        }
+        if self.rules.is_empty() {
+            return Collected::of_level(self.default_level);
+        }
+        let (item, value) = item.split();
+        let ask = Ask { subject, item: Some(item), value, target: Some(target), within: None };
+        Evaluation::new(&self.schema, &ask, Privileges::NONE).collect(&self.rules)
     }
 
     /// What can be said of an item of all entries at or below `within` (or, with `None`, of the database).

@@ -246,6 +246,39 @@ impl fmt::Display for Grant {
     }
 }
 
+/// What the rules that match have collected: what a check is decided by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Collected {
+    pub privileges: Privileges,
+    /// The level, if a level was the last thing granted.
+    pub level: Option<AccessLevel>,
+}
+
+impl Collected {
+    pub(crate) const fn of_level(level: AccessLevel) -> Self {
+        Self { privileges: level.privileges(), level: Some(level) }
+    }
+
+    #[must_use]
+    pub(crate) const fn after(self, grant: Grant) -> Self {
+        let level = match grant {
+            Grant::Level(level) => Some(level),
+            _ => None,
+        };
+        Self { privileges: grant.apply(self.privileges), level }
+    }
+}
+
+impl fmt::Display for Collected {
+    /// `read(=rscxd)`, or `=rs` where no level was granted.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.level {
+            Some(level) => write!(f, "{}(={})", level.name(), self.privileges),
+            None => write!(f, "={}", self.privileges),
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
