@@ -423,10 +423,17 @@ impl<S: Service> Connection<S> {
         }
         match self.phase {
             Phase::Closing => Turn::Close,
-            _ if self.has_room() && (!self.searches.is_empty() || self.can_start_kept()) => Turn::More,
+            _ if self.has_work() => Turn::More,
             Phase::InputEnded if self.pending() == 0 && !self.can_start_kept() => Turn::Close,
             _ => Turn::Idle,
         }
+    }
+
+    /// Whether it could go on now. Sending what was in the way makes it so: ask again after [`sent`](Self::sent).
+    pub fn has_work(&self) -> bool {
+        self.phase != Phase::Closing
+            && self.has_room()
+            && (!self.searches.is_empty() || self.can_start_kept())
     }
 
     fn can_start_kept(&self) -> bool {

@@ -281,6 +281,8 @@ impl Task<'_> {
                 Ok(()) => match turn {
                     Turn::Close if self.connection.output().is_empty() => break,
                     Turn::More => self.go_on().await,
+                    // The output was full when the turn ended, and all of it has just been sent.
+                    Turn::Idle if self.connection.has_work() => self.go_on().await,
                     Turn::Close | Turn::Idle => self.wait(turn).await,
                 },
             };

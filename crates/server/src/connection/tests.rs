@@ -275,6 +275,19 @@ fn a_client_that_does_not_read_stops_its_search_alone() {
 }
 
 #[test]
+fn requests_kept_behind_a_full_output_start_when_it_is_sent() {
+    let mut connection = connection();
+    connection.service_mut().slice = OUTPUT_HIGH;
+    connection.receive(&search(1, "steps=1"));
+    assert_eq!(connection.receive(&[delete(2), delete(3)].concat()), Turn::Idle);
+    assert!(!connection.has_work());
+    connection.sent(OUTPUT_HIGH);
+    assert!(connection.has_work(), "no input is to come: nothing else would wake it");
+    while connection.resume() == Turn::More {}
+    assert_eq!(answers(connection.output()), ["2:6b:0", "3:6b:0", "1:65:0"]);
+}
+
+#[test]
 fn pending_requests_are_limited_and_the_rest_wait() {
     let mut connection = connection();
     let turn = connection.receive(&[add(1), add(2), add(3), add(4), delete(5)].concat());
