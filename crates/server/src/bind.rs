@@ -218,13 +218,16 @@ impl Dispatcher {
             let parsed = Dn::parse(text).ok()?;
             Some((schema.normalize_dn(&parsed).ok()?, schema.pretty_dn(&parsed).ok()?))
         };
+        // A mapped identity is known by its normal form, as OpenLDAP tells it.
+        let normal = |text: &str| parse(text).map(|(dn, _)| (dn.clone(), dn.as_str().to_owned()));
         let found = match &mapped {
-            Mapped::Dn(dn) => parse(dn),
+            Mapped::Dn(dn) if dn == identity => parse(dn),
+            Mapped::Dn(dn) => normal(dn),
             Mapped::Search(url) => self
                 .server
                 .databases
                 .find_one(&self.server, self.session.anonymous(), url)
-                .and_then(|dn| parse(&dn)),
+                .and_then(|dn| normal(&dn)),
         };
         // A rule that leads nowhere leaves the identity as it is.
         found.or_else(|| parse(identity)).ok_or_else(|| LdapResult::new(ResultCode::INVALID_CREDENTIALS))

@@ -55,7 +55,6 @@ impl Databases {
             subschema_dn: self.subschema_text.clone(),
             sasl_mechanisms: if local { vec![sasl_external::MECHANISM] } else { Vec::new() },
             referrals: config.global.referrals.clone(),
-            allow_bind_v2: config.global.allow.bind_v2,
             extra: self.root_dse_extra.clone(),
         }
         .entry(self.schema())

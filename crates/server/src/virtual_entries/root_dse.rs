@@ -32,7 +32,6 @@ pub struct RootDse {
     pub sasl_mechanisms: Vec<&'static str>,
     /// URLs of the `referral` directive.
     pub referrals: Vec<String>,
-    pub allow_bind_v2: bool,
     /// Attributes of the `rootDSE` files.
     pub extra: Vec<(String, Vec<Vec<u8>>)>,
 }
@@ -41,7 +40,6 @@ impl RootDse {
     pub fn entry(&self, schema: &Schema) -> Entry {
         let listed = controls::SUPPORTED.iter().filter(|control| control.listed).map(|control| control.oid);
         let text = |list: &[&str]| list.iter().map(|s| (*s).to_owned()).collect::<Vec<String>>();
-        let versions: &[&str] = if self.allow_bind_v2 { &["2", "3"] } else { &["3"] };
         let mut built = Builder::new(schema, "")
             .classes(&["top", "OpenLDAProotDSE"])
             .add("configContext", self.config_context.clone())
@@ -50,7 +48,8 @@ impl RootDse {
             .add("supportedControl", listed)
             .add("supportedExtension", text(EXTENSIONS))
             .add("supportedFeatures", text(FEATURES))
-            .add("supportedLDAPVersion", text(versions))
+            // `allow bind_v2` lets old clients in; the server still speaks version 3 alone.
+            .add("supportedLDAPVersion", text(&["3"]))
             .add("supportedSASLMechanisms", text(&self.sasl_mechanisms))
             .add("ref", self.referrals.clone());
         for (name, values) in &self.extra {
