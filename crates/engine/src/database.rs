@@ -13,6 +13,7 @@ use crate::catalog::{Catalog, CatalogError};
 use crate::entry::{EntryId, EntryReader, EntryView};
 use crate::fault::Fault;
 use crate::index::IndexConfig;
+use crate::plugin::Plugin;
 use crate::tables::{ENTRIES, FORMAT, META, meta};
 use crate::time::RandomSource;
 use crate::tree::{self, Names};
@@ -52,6 +53,8 @@ pub struct DatabaseSettings {
     pub log: bool,
     /// Whether an add needs access to each attribute (`add_content_acl`).
     pub add_content_acl: bool,
+    /// Hooks on changes, in the order of the configuration.
+    pub plugins: Vec<Arc<dyn Plugin>>,
     /// The rules of the database and of the frontend; `None`: everybody may read, nobody but the root may write.
     pub policy: Option<Arc<AccessPolicy>>,
 }

@@ -9,7 +9,10 @@ use std::sync::{Arc, mpsc};
 use common::{Fixture, SUFFIX, TREE, describe, memory, operation, records, schema, settings};
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedChange};
-use larix_engine::write::WriteOutcome;
+use larix_engine::plugin::{PendingChange, Plugin};
+use larix_engine::write::prepare::Prepared;
+use larix_engine::write::{AttributeValues, Modification, WriteOperation, WriteOutcome};
+use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 use larix_store::fault::{Fault, FaultPlan, FaultStore};
 use larix_store::memory::MemoryStore;
 use larix_store::{Snapshot, Store};
@@ -250,4 +253,66 @@ fn what_is_deleted_leaves_nothing_behind() {
     fixture.apply(&format!("dn: {dn}\nobjectClass: groupOfNames\ncn: all\ndescription: {long}\n{members}"));
     fixture.apply(&format!("dn: {dn}\nchangetype: delete\n"));
     assert_eq!(tables(&fixture.database().store().snapshot().unwrap()), before);
+}
+
+/// Takes deleted entries out of one group, and keeps one entry from being deleted.
+#[derive(Debug)]
+struct Keeper {
+    group: String,
+    kept: String,
+}
+
+impl Plugin for Keeper {
+    fn name(&self) -> &'static str {
+        "keeper"
+    }
+
+    fn before(&self, change: &PendingChange<'_>) -> Result<Vec<WriteOperation>, LdapResult> {
+        let Prepared::Delete { dn } = change.operation else { return Ok(Vec::new()) };
+        if *dn == change.schema.parse_dn(&self.kept).unwrap() {
+            return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, "kept"));
+        }
+        let entry = change.entries.entry(dn).map_err(larix_engine::write::Failure::into_result)?;
+        let Some(entry) = entry else { return Ok(Vec::new()) };
+        let attribute =
+            AttributeValues { description: "member".to_owned(), values: vec![entry.dn.into_bytes()] };
+        let modification = Modification { operation: ModifyOperation::Delete, attribute };
+        Ok(vec![WriteOperation::Modify { object: self.group.clone(), changes: vec![modification] }])
+    }
+}
+
+#[test]
+fn plugins_refuse_and_add() {
+    let schema = schema("");
+    let group = format!("cn=all,ou=Groups,{SUFFIX}");
+    let ann = format!("cn=Ann Lee,ou=People,{SUFFIX}");
+    let mut settings = settings(&schema);
+    settings.plugins = vec![Arc::new(Keeper { group: group.clone(), kept: ann.clone() })];
+    let fixture = Fixture::of(schema, vec![(memory(), settings)]);
+    fixture.apply(TREE);
+    fixture.apply(&format!("dn: {group}\nobjectClass: groupOfNames\ncn: all\nmember: {BO}\nmember: {ann}\n"));
+    let csn = fixture.value(&group, "entryCSN");
+    assert_eq!(fixture.change(&format!("dn: {ann}\nchangetype: delete\n")), "53 kept");
+    fixture.apply(&format!("dn: {BO}\nchangetype: delete\n"));
+    assert_eq!(
+        fixture.show(&group),
+        format!("dn: {group}\nobjectClass: groupOfNames\ncn: all\nmember: {ann}\n")
+    );
+    assert_eq!(fixture.value(&group, "entryCSN"), csn, "what is derived is no change of its own");
+    let snapshot = fixture.database().store().snapshot().unwrap();
+    let mut local = Vec::new();
+    log::visit_after(&snapshot, LogKey { server_id: 1, sequence: 6 }, &mut |_, record| {
+        local.push(record.local);
+        true
+    })
+    .unwrap();
+    assert_eq!(local, [false, true]);
+    // A group that is not there: what belongs together fails together.
+    drop(snapshot);
+    fixture.apply(&format!("dn: cn=c,ou=People,{SUFFIX}\nobjectClass: person\ncn: c\nsn: c\n"));
+    assert_eq!(
+        fixture.change(&format!("dn: cn=c,ou=People,{SUFFIX}\nchangetype: delete\n")),
+        "16 modify/delete: member: no such value"
+    );
+    assert!(fixture.entry(&format!("cn=c,ou=People,{SUFFIX}")).is_some());
 }

@@ -112,7 +112,7 @@ impl<V: Snapshot> FilterContext for Facts<'_, V> {
 impl<V: Snapshot> Operator<'_, V> {
     /// Whether no rule applies to the requester.
     pub(crate) fn is_root(&self) -> bool {
-        self.ground.policy.is_root(self.envelope.subject)
+        self.envelope.derived || self.ground.policy.is_root(self.envelope.subject)
     }
 
     /// A new entry as a source of values.

@@ -24,7 +24,7 @@ pub(crate) fn modify<V: Snapshot>(
     operator.check_assertion(&held, dn)?;
     operator.pre_read(&held)?;
     let mut changes = requested.to_vec();
-    if operator.ground.settings.last_modified {
+    if operator.stamps() {
         changes.extend(operational::modification_changes(operator.ground.known, requested, &operator.stamp));
     }
     if !operator.may_modify(dn, &operator.reader(&held)?, &changes)? {

@@ -39,7 +39,7 @@ pub(crate) fn modify_dn<V: Snapshot>(
     operator.pre_read(&held)?;
 
     let mut changes = rename.mods.clone();
-    if operator.ground.settings.last_modified {
+    if operator.stamps() {
         changes.extend(operational::modification_changes(
             operator.ground.known,
             &rename.mods,

@@ -58,6 +58,8 @@ pub(crate) struct Envelope<'a> {
     pub(crate) target: &'a str,
     pub(crate) controls: &'a RequestControls,
     pub(crate) now: Timestamp,
+    /// A plugin asked for it: no rule applies, no operational attribute changes, and replicas derive it themselves.
+    pub(crate) derived: bool,
 }
 
 /// What a change did.
@@ -102,6 +104,11 @@ impl<'a, V: Snapshot> Operator<'a, V> {
 
     pub(crate) fn schema(&self) -> &'a Schema {
         self.ground.schema
+    }
+
+    /// Whether the change renews the operational attributes.
+    pub(crate) fn stamps(&self) -> bool {
+        self.ground.settings.last_modified && !self.envelope.derived
     }
 
     /// Looks up a DN that is known to belong to this database.
@@ -192,7 +199,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
             entry_uuid,
             dn: dn.to_owned(),
             requester: self.stamp.name.clone(),
-            local: false,
+            local: self.envelope.derived,
             change: change(self.ground.schema),
         };
         log::append(&mut self.set, key, &record);

@@ -5,28 +5,32 @@
 //! being synced the next one gathers. A storage error fails the group; after a failed sync the store refuses every
 //! commit, and so does the writer, until it is opened again.
 
+use std::borrow::Cow;
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 
 use larix_proto::{LdapResult, ResultCode};
-use larix_schema::Schema;
+use larix_schema::{NormalDn, Schema};
 use larix_store::{CommitError, Durability, Overlay, Snapshot, Store, Transaction, WriteSet};
 
 use super::failure::{Failure, commit_failed};
 use super::known::{KnownSchema, MissingElement};
 use super::operational::Stamp;
 use super::operator::{Counters, Done, Envelope, Ground, Operator};
-use super::prepare::Prepared;
+use super::prepare::{self, Latitude, Prepared};
 use super::queue::{Queue, QueueError};
-use super::request::{Completion, WriteOutcome};
+use super::request::{Completion, WriteOperation, WriteOutcome};
 use super::{add, delete, modify, modify_dn};
 use crate::access::{AccessPolicy, Subject};
 use crate::catalog::CatalogEdit;
 use crate::controls::RequestControls;
 use crate::database::{Database, DatabaseSettings, View, next_instance};
+use crate::entry::Entry;
 use crate::fault::Fault;
 use crate::log;
 use crate::order::CommitOrder;
+use crate::plugin::{DERIVED_LIMIT, Entries, PendingChange, Plugin};
 use crate::tables::{META, meta};
 use crate::time::{Clock, RandomSource};
 use crate::tree::{self, Names};
@@ -44,7 +48,7 @@ const CONFLICT_RETRIES: usize = 16;
 const _: () = assert!(GROUP_LIMIT <= QUEUE_LIMIT);
 
 /// A change that is ready for the writer.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Task {
     pub(crate) operation: Prepared,
     /// The DN of the target as the request had it.
@@ -313,6 +317,21 @@ fn read_counters<V: Snapshot>(snapshot: &V, server_id: u16) -> Result<Counters, 
     Ok(Counters { last_entry_id, last_log_sequence: log::last_sequence(snapshot, server_id)?, csn: None })
 }
 
+/// The entries that a plugin may look at.
+#[derive(Debug)]
+struct Present<'s, V> {
+    view: View<'s, V>,
+}
+
+impl<V: Snapshot + std::fmt::Debug> Entries for Present<'_, V> {
+    fn entry(&self, dn: &NormalDn) -> Result<Option<Entry>, Failure> {
+        let Some(id) = self.view.resolve(dn)?.and_then(|resolved| resolved.id) else { return Ok(None) };
+        let Some(record) = self.view.record(id)? else { return Ok(None) };
+        let reader = self.view.reader(id, &record)?;
+        Ok(Some(reader.to_owned(self.view.dn(&reader.view)?, false)?))
+    }
+}
+
 /// A group while it gathers.
 struct Group<'a, S> {
     database: &'a Database<S>,
@@ -351,32 +370,110 @@ impl<'a, S: Store> Group<'a, S> {
         let mut unit = WriteSet::new();
         let mut outcome = WriteOutcome::from(LdapResult::success());
         let csn_before = self.counters.csn;
-        for task in tasks {
-            match self.one(transaction, &unit, task) {
-                Ok(done) => {
-                    unit.merge(done.set);
-                    outcome.controls.extend(done.controls);
-                }
-                Err(failure) => {
-                    tree::forget(self.instance);
-                    self.counters.csn = csn_before;
-                    return match failure {
-                        Failure::Refused(result) => Ok(result.into()),
-                        Failure::Storage(fault) => Err(fault),
-                    };
-                }
-            }
-        }
-        if tasks.iter().any(|task| task.controls.no_op) {
+        let done = self.unit(transaction, tasks, &mut unit, &mut outcome);
+        let no_op = tasks.iter().any(|task| task.controls.no_op);
+        if done.is_err() || no_op {
             tree::forget(self.instance);
             self.counters.csn = csn_before;
-            return Ok(WriteOutcome { result: LdapResult::new(ResultCode::NO_OPERATION), ..outcome });
         }
-        self.set.merge(unit);
-        Ok(outcome)
+        match done {
+            Err(Failure::Refused(result)) => Ok(result.into()),
+            Err(Failure::Storage(fault)) => Err(fault),
+            Ok(()) if no_op => {
+                Ok(WriteOutcome { result: LdapResult::new(ResultCode::NO_OPERATION), ..outcome })
+            }
+            Ok(()) => {
+                self.set.merge(unit);
+                Ok(outcome)
+            }
+        }
     }
 
-    fn one<T: Snapshot>(&mut self, transaction: &T, unit: &WriteSet, task: &Task) -> Result<Done, Failure> {
+    fn unit<T: Snapshot>(
+        &mut self,
+        transaction: &T,
+        tasks: &[Task],
+        unit: &mut WriteSet,
+        outcome: &mut WriteOutcome,
+    ) -> Result<(), Failure> {
+        let settings = Arc::clone(&self.settings);
+        for task in tasks {
+            // What plugins add comes right after the change that it belongs to.
+            let mut derived: VecDeque<Task> = VecDeque::new();
+            let mut count = 0;
+            let mut next = Some((Cow::Borrowed(task), false));
+            while let Some((task, is_derived)) = next {
+                for plugin in &settings.plugins {
+                    let added = self.ask(&**plugin, transaction, unit, &task, is_derived)?;
+                    count += added.len();
+                    derived.extend(added);
+                }
+                if count > DERIVED_LIMIT {
+                    let text = format!("more than {DERIVED_LIMIT} changes derived from one");
+                    return Err(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into());
+                }
+                let done = self.one(transaction, unit, &task, is_derived)?;
+                if unit.is_empty() {
+                    *unit = done.set;
+                } else {
+                    unit.merge(done.set);
+                }
+                outcome.controls.extend(done.controls);
+                next = derived.pop_front().map(|task| (Cow::Owned(task), true));
+            }
+        }
+        Ok(())
+    }
+
+    /// Shows a change to a plugin, and prepares what it wants done with it.
+    fn ask<T: Snapshot>(
+        &self,
+        plugin: &dyn Plugin,
+        transaction: &T,
+        unit: &WriteSet,
+        task: &Task,
+        derived: bool,
+    ) -> Result<Vec<Task>, Failure> {
+        let before = Overlay::new(transaction, &self.set);
+        let snapshot = Overlay::new(&before, unit);
+        let entries = Present { view: self.view(&snapshot)? };
+        let added = plugin.before(&PendingChange {
+            operation: &task.operation,
+            subject: &task.subject,
+            controls: &task.controls,
+            schema: &self.schema,
+            derived,
+            entries: &entries,
+        })?;
+        let latitude = Latitude { relax: false, internal: true };
+        let root = NormalDn::root();
+        let prepare = |operation: WriteOperation| {
+            let target = operation.target().to_owned();
+            // The subschema subentry is in no database: the root stands in for it.
+            let operation = prepare::prepare(&self.schema, operation, &root, latitude)?;
+            let controls = RequestControls { manage_dsa_it: true, ..RequestControls::default() };
+            Ok(Task { operation, target, subject: Arc::clone(&task.subject), controls })
+        };
+        added.into_iter().map(prepare).collect()
+    }
+
+    fn view<'s, V: Snapshot>(&self, snapshot: &'s V) -> Result<View<'s, V>, Fault> {
+        Ok(View {
+            names: Names::new(snapshot, self.instance)?,
+            snapshot,
+            schema: Arc::clone(&self.schema),
+            catalog: Arc::clone(self.catalog.catalog()),
+            settings: Arc::clone(&self.settings),
+        })
+    }
+
+    fn one<T: Snapshot>(
+        &mut self,
+        transaction: &T,
+        unit: &WriteSet,
+        task: &Task,
+        derived: bool,
+    ) -> Result<Done, Failure> {
         let ground = Ground {
             schema: &self.schema,
             known: &self.known,
@@ -392,16 +489,10 @@ impl<'a, S: Store> Group<'a, S> {
         let before = Overlay::new(transaction, &self.set);
         let view = Overlay::new(&before, unit);
         let envelope =
-            Envelope { subject: &task.subject, target: &task.target, controls: &task.controls, now };
+            Envelope { subject: &task.subject, target: &task.target, controls: &task.controls, now, derived };
         let mut operator = Operator {
             ground: &ground,
-            view: View {
-                names: Names::new(&view, self.instance)?,
-                snapshot: &view,
-                schema: Arc::clone(&self.schema),
-                catalog: Arc::clone(self.catalog.catalog()),
-                settings: Arc::clone(&self.settings),
-            },
+            view: self.view(&view)?,
             instance: self.instance,
             catalog: &mut self.catalog,
             counters: &mut self.counters,

@@ -1,0 +1,148 @@
+//! Schema rules beyond the everyday ones: content rules, obsolete and abstract elements, types without equality.
+
+#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
+mod common;
+
+use std::sync::Arc;
+
+use common::{Fixture, SUFFIX, TREE, memory, settings};
+
+const SCHEMA: &str = "
+attributetype ( 1.1.1.1 NAME 'tOld' OBSOLETE EQUALITY caseIgnoreMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )
+attributetype ( 1.1.1.2 NAME 'tNoEq' SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )
+attributetype ( 1.1.1.3 NAME 'tCase' EQUALITY caseExactMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )
+attributetype ( 1.1.1.4 NAME 'tNumber' EQUALITY integerMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.27 )
+objectclass ( 1.1.2.1 NAME 'tAbstract' SUP top ABSTRACT MAY tCase )
+objectclass ( 1.1.2.2 NAME 'tBased' SUP tAbstract AUXILIARY MAY tCase )
+objectclass ( 1.1.2.3 NAME 'tOldClass' SUP top AUXILIARY OBSOLETE )
+objectclass ( 1.1.2.4 NAME 'tThing' SUP top STRUCTURAL MUST cn MAY ( description $ tOld $ tNoEq $ tCase $ tNumber $ sn $ mail ) )
+objectclass ( 1.1.2.5 NAME 'tRuled' SUP top STRUCTURAL MUST cn MAY ( description $ sn ) )
+objectclass ( 1.1.2.6 NAME 'tExtra' SUP top AUXILIARY MAY mail )
+ditcontentrule ( 1.1.2.5 NAME 'tRule' AUX uidObject MUST sn MAY title NOT description )
+";
+
+fn fixture() -> Fixture<larix_store::memory::MemoryStore> {
+    let schema = common::schema(SCHEMA);
+    let settings = settings(&schema);
+    let fixture = Fixture::of(Arc::clone(&schema), vec![(memory(), settings)]);
+    fixture.apply(TREE);
+    fixture
+}
+
+#[test]
+fn adds() {
+    let fixture = fixture();
+    let check = |attributes: &str, expected: &str| {
+        let ldif = format!("dn: cn=x,{SUFFIX}\nchangetype: add\ncn: x\n{attributes}\n");
+        assert_eq!(fixture.change(&ldif), expected, "{attributes}");
+        fixture.change(&format!("dn: cn=x,{SUFFIX}\nchangetype: delete\n"));
+    };
+    check("objectClass: tThing", "0");
+    check("objectClass: tThing\ntOld: a", "19 tOld: attribute is obsolete");
+    check("objectClass: tThing\nobjectClass: tOldClass", "65 objectClass 'tOldClass' is OBSOLETE");
+    check(
+        "objectClass: tThing\nobjectClass: tAbstract",
+        "65 instantiation of abstract objectClass 'tAbstract' not allowed",
+    );
+    check("objectClass: tThing\nobjectClass: tAbstract\nobjectClass: tBased", "0");
+    check("objectClass: tThing\ntNoEq: a\ntNoEq: b", "0");
+    check("objectClass: tThing\ntNoEq: a\ntNoEq: a", "20 tNoEq: value #0 provided more than once");
+    check("objectClass: tThing\ntNumber: 01", "21 tNumber: value #0 invalid per syntax");
+    check("objectClass: tThing\ntCase: a\ntCase: A", "0");
+    check("objectClass: tThing\nobjectClass: TTHING", "20 objectClass: value #0 provided more than once");
+    check("objectClass: tRuled\nsn: s", "0");
+    check("objectClass: tRuled\nsn: s\ntitle: t", "0");
+    check("objectClass: tRuled", "65 content rule 'tRule' requires attribute 'sn'");
+    check(
+        "objectClass: tRuled\nsn: s\ndescription: d",
+        "65 content rule 'tRule' precluded attribute 'description'",
+    );
+    check(
+        "objectClass: tRuled\nsn: s\nobjectClass: tExtra",
+        "65 class 'tExtra' not allowed by content rule 'tRule'",
+    );
+    check("objectClass: tRuled\nsn: s\nobjectClass: uidObject\nuid: u", "0");
+    check("objectClass: tRuled\nsn: s\nmail: m", "65 attribute 'mail' not allowed");
+    check("objectClass: subentry\nsubtreeSpecification: {}", "0");
+    check(
+        "objectClass: tThing\nsubtreeSpecification: {}",
+        "65 attribute \"subtreeSpecification\" only allowed in the subentry",
+    );
+    check(
+        "objectClass: tThing\nobjectClass: extensibleObject\nnamingContexts: dc=x",
+        "65 attribute \"namingContexts\" only allowed in the root DSE",
+    );
+    check(
+        "objectClass: tThing\nobjectClass: extensibleObject\naliasedObjectName: dc=x",
+        "65 attribute \"aliasedObjectName\" only allowed in the alias",
+    );
+    check("objectClass: alias\nobjectClass: extensibleObject\naliasedObjectName: dc=x", "0");
+    check(
+        "objectClass: tThing\nobjectClass: extensibleObject\nadministrativeRole: 2.5.23.1",
+        "65 attribute \"administrativeRole\" not supported!",
+    );
+}
+
+#[test]
+fn modifications() {
+    let fixture = fixture();
+    let dn = format!("cn=x,{SUFFIX}");
+    let check = |changes: &str, expected: &str| {
+        fixture
+            .apply(&format!("dn: {dn}\nchangetype: add\nobjectClass: tThing\ncn: x\ntNoEq: a\ntNumber: 5\n"));
+        let ldif = format!("dn: {dn}\nchangetype: modify\n{changes}\n-\n");
+        assert_eq!(fixture.change(&ldif), expected, "{changes}");
+        fixture.apply(&format!("dn: {dn}\nchangetype: delete\n"));
+    };
+    check("add: tNoEq\ntNoEq: b", "18 modify/add: tNoEq: no equality matching rule");
+    check("delete: tNoEq\ntNoEq: a", "18 modify/delete: tNoEq: no equality matching rule");
+    check("replace: tNoEq\ntNoEq: b", "0");
+    check("delete: tNoEq", "0");
+    check("replace: tOld", "0");
+    check("replace: tOld\ntOld: x", "19 tOld: attribute is obsolete");
+    check("increment: tNumber\ntNumber: 3", "0");
+    check("increment: tNumber\ntNumber: x", "21 tNumber: value #0 invalid per syntax");
+    check(
+        "increment: description\ndescription: 1",
+        "19 description: attribute syntax inappropriate for increment",
+    );
+    check("delete: objectClass", "65 no objectClass attribute");
+    check("add: objectClass\nobjectClass: nobody", "21 objectClass: value #0 invalid per syntax");
+    check(
+        "add: objectClass\nobjectClass: tRuled",
+        "65 invalid structural object class chain (tThing/tRuled)",
+    );
+    check(
+        "replace: structuralObjectClass\nstructuralObjectClass: tRuled",
+        "19 structuralObjectClass: no user modification allowed",
+    );
+}
+
+#[test]
+fn nothing_is_added_below_aliases_and_subentries() {
+    let fixture = fixture();
+    let check = |parent: &str, expected: &str| {
+        fixture.apply(&format!("dn: cn=x,{SUFFIX}\ncn: x\n{parent}\n"));
+        let child = format!("dn: cn=y,cn=x,{SUFFIX}\nchangetype: add\nobjectClass: tThing\ncn: y\n");
+        assert_eq!(fixture.change(&child), expected, "{parent}");
+        fixture.apply(&format!("dn: cn=x,{SUFFIX}\nchangetype: delete\n"));
+    };
+    check("objectClass: subentry\nsubtreeSpecification: {}", "65 parent is a subentry");
+    check(
+        "objectClass: alias\nobjectClass: extensibleObject\naliasedObjectName: dc=x",
+        "33 parent is an alias",
+    );
+}
+
+#[test]
+fn without_lastmod_an_entry_has_its_structural_class_alone() {
+    let schema = common::schema("");
+    let mut settings = settings(&schema);
+    settings.last_modified = false;
+    let fixture = Fixture::of(schema, vec![(memory(), settings)]);
+    fixture.apply(TREE);
+    let value = |name| fixture.value("cn=Bo,ou=People,dc=example,dc=com", name);
+    assert_eq!(value("structuralObjectClass").as_deref(), Some("inetOrgPerson"));
+    assert_eq!((value("entryUUID"), value("entryCSN"), value("modifiersName")), (None, None, None));
+}
