@@ -6,6 +6,8 @@ pub mod check;
 #[cfg(test)]
 mod check_tests;
 pub mod compare;
+#[cfg(test)]
+mod compare_tests;
 pub mod controls;
 pub mod csn;
 pub mod database;

@@ -3,6 +3,8 @@
 pub mod candidates;
 pub mod explain;
 pub mod planner;
+#[cfg(test)]
+mod tests;
 
 pub use candidates::{Candidates, IdSet, Owed};
 pub use explain::Explain;

@@ -1,0 +1,107 @@
+//! Compare by table.
+
+use std::sync::Arc;
+
+use larix_proto::{CompareRequest, FilterBuf, ResultCode};
+use larix_store::Store;
+
+use crate::compare::{CompareContext, compare};
+use crate::controls::RequestControls;
+use crate::fixture::{Fixture, SUFFIX, schema};
+
+const LDIF: &str = "\
+dn: dc=example,dc=com
+objectClass: domain
+dc: example
+
+dn: cn=Ann,dc=example,dc=com
+objectClass: inetOrgPerson
+cn: Ann
+cn;lang-de: Anna
+sn: Smith
+userPassword: secret
+
+dn: ou=Elsewhere,dc=example,dc=com
+objectClass: referral
+objectClass: extensibleObject
+ou: Elsewhere
+ref: ldap://other.example.com/
+";
+
+fn code(
+    fixture: &Fixture<impl Store>,
+    controls: &RequestControls,
+    entry: &str,
+    attribute: &str,
+    value: &str,
+) -> u32 {
+    let snapshot = fixture.database.store().snapshot().unwrap();
+    let view = fixture.database.view(&snapshot).unwrap();
+    let context = CompareContext {
+        controls: controls.clone(),
+        subject: Arc::clone(&fixture.subject),
+        policy: Arc::clone(&fixture.policy),
+        default_referrals: Arc::new([]),
+    };
+    let request = CompareRequest { entry, attribute, value: value.as_bytes() };
+    compare(&view, &context, &schema().parse_dn(entry).unwrap(), &request).code.0
+}
+
+#[test]
+fn results() {
+    let fixture = Fixture::memory(&[], LDIF);
+    let plain = RequestControls::default();
+    let ann = "CN=ann,dc=example,dc=com";
+    for (entry, attribute, value, expected) in [
+        (ann, "cn", "ANN", ResultCode::COMPARE_TRUE),
+        (ann, "cn", "anna", ResultCode::COMPARE_TRUE),
+        (ann, "cn;lang-de", "Ann", ResultCode::COMPARE_FALSE),
+        (ann, "name", "smith", ResultCode::COMPARE_TRUE),
+        (ann, "sn", "Jones", ResultCode::COMPARE_FALSE),
+        (ann, "objectClass", "person", ResultCode::COMPARE_TRUE),
+        (ann, "mail", "x", ResultCode::NO_SUCH_ATTRIBUTE),
+        (ann, "nonsense", "x", ResultCode::UNDEFINED_ATTRIBUTE_TYPE),
+        (ann, "uidNumber", "x", ResultCode::INVALID_ATTRIBUTE_SYNTAX),
+        (ann, "jpegPhoto", "x", ResultCode::INAPPROPRIATE_MATCHING),
+        (ann, "hasSubordinates", "FALSE", ResultCode::COMPARE_TRUE),
+        (SUFFIX, "hasSubordinates", "FALSE", ResultCode::COMPARE_FALSE),
+        (SUFFIX, "numSubordinates", "2", ResultCode::COMPARE_TRUE),
+        (ann, "entryDN", ann, ResultCode::UNWILLING_TO_PERFORM),
+        ("cn=no,dc=example,dc=com", "cn", "no", ResultCode::NO_SUCH_OBJECT),
+        ("ou=elsewhere,dc=example,dc=com", "ou", "x", ResultCode::REFERRAL),
+        ("cn=a,ou=elsewhere,dc=example,dc=com", "ou", "x", ResultCode::REFERRAL),
+    ] {
+        assert_eq!(
+            code(&fixture, &plain, entry, attribute, value),
+            expected.0,
+            "{entry} {attribute} {value}"
+        );
+    }
+    let manage = RequestControls { manage_dsa_it: true, ..plain.clone() };
+    let elsewhere = "ou=elsewhere,dc=example,dc=com";
+    assert_eq!(code(&fixture, &manage, elsewhere, "ou", "elsewhere"), ResultCode::COMPARE_TRUE.0);
+    for (filter, expected) in
+        [("(sn=smith)", ResultCode::COMPARE_TRUE), ("(sn=x)", ResultCode::ASSERTION_FAILED)]
+    {
+        let assertion = Some(FilterBuf::parse(filter).unwrap());
+        let controls = RequestControls { assertion, ..plain.clone() };
+        assert_eq!(code(&fixture, &controls, ann, "cn", "ann"), expected.0, "{filter}");
+    }
+}
+
+#[test]
+fn access() {
+    let mut fixture = Fixture::memory(&[], LDIF);
+    fixture.restrict(&["to attrs=userPassword by * auth", "to attrs=sn by * none", "to * by * compare"]);
+    let plain = RequestControls::default();
+    let ann = "cn=ann,dc=example,dc=com";
+    for (attribute, expected) in [
+        ("userPassword", ResultCode::INSUFFICIENT_ACCESS_RIGHTS),
+        ("sn", ResultCode::INSUFFICIENT_ACCESS_RIGHTS),
+        ("cn", ResultCode::COMPARE_FALSE),
+    ] {
+        assert_eq!(code(&fixture, &plain, ann, attribute, "x"), expected.0, "{attribute}");
+    }
+    fixture.restrict(&["to * by * none"]);
+    assert_eq!(code(&fixture, &plain, ann, "cn", "ann"), ResultCode::NO_SUCH_OBJECT.0);
+}
