@@ -203,11 +203,26 @@ impl Dispatcher {
             return unsupported(&format!("SASL(-4): no mechanism available: Couldn't find mech {mechanism}"));
         };
         let identity = sasl_external::identity(peer);
-        sasl_external::check_authorization(credentials, &identity)?;
-        let (dn, shown) = self.map_identity(&identity)?;
+        let (mut dn, mut shown) = self.map_identity(&identity)?;
+        if let Err(refused) = sasl_external::check_authorization(credentials, &identity) {
+            (dn, shown) = self.authorize_as(&dn, credentials).ok_or(refused)?;
+        }
         self.log_operation(begun, format_args!("BIND authcid=\"{identity}\" authzid=\"{identity}\""));
         self.bound(begun, dn, &shown, Method::Sasl, sasl_external::MECHANISM);
         Ok(())
+    }
+
+    /// The identity `dn:...` that was asked for, if the authenticated one may take it: it is its own, or it is a
+    /// database's root, who may act as anybody.
+    fn authorize_as(&self, authenticated: &NormalDn, asked: Option<&[u8]>) -> Option<(NormalDn, String)> {
+        let text = std::str::from_utf8(asked?).ok()?.strip_prefix("dn:")?;
+        let schema = self.server.databases.schema();
+        let wanted = schema.normalize_dn(&Dn::parse(text).ok()?).ok()?;
+        let config = self.server.config();
+        let is_root = || {
+            config.databases.iter().any(|database| database.effective_root().as_ref() == Some(authenticated))
+        };
+        (wanted == *authenticated || is_root()).then(|| (wanted.clone(), wanted.as_str().to_owned()))
     }
 
     /// The directory's name for an authentication identity, by `authz-regexp`.
