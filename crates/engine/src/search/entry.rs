@@ -1,8 +1,9 @@
 //! An entry as one subject sees it.
 
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::rc::Rc;
 
-use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
+use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, ObjectClassId, Schema};
 use larix_store::Snapshot;
 
 use super::filter::{Filter, FilterContext};
@@ -12,23 +13,49 @@ use crate::entry::{EntryReader, EntrySource, Target};
 use crate::fault::Fault;
 use crate::tree;
 
-/// What access rules say, with what can be said once for all entries.
+/// What access rules say, with what can be said once for all entries. For one snapshot.
 #[derive(Clone, Debug)]
 pub struct Gate<'a> {
     pub policy: &'a AccessPolicy,
     pub subject: &'a Subject,
     pub search_all: bool,
     pub read_all: bool,
+    groups: Rc<Groups>,
 }
+
+/// The groups rules asked about in one snapshot, and whether the subject is a member: the same for every entry.
+#[derive(Debug, Default)]
+struct Groups(RefCell<Vec<(NormalDn, ObjectClassId, AttributeDescription, bool)>>);
+
+impl Groups {
+    fn known(&self, query: &GroupQuery<'_>) -> Option<bool> {
+        let same = |(group, class, attribute, _): &&(NormalDn, ObjectClassId, AttributeDescription, bool)| {
+            group == query.group && *class == query.class && attribute == query.attribute
+        };
+        self.0.borrow().iter().find(same).map(|(.., member)| *member)
+    }
+
+    fn note(&self, query: &GroupQuery<'_>, member: bool) {
+        let mut known = self.0.borrow_mut();
+        // Rules with `expand` may name a group an entry.
+        if known.len() >= GROUPS_KNOWN_MAX {
+            known.clear();
+        }
+        known.push((query.group.clone(), query.class, query.attribute.clone(), member));
+    }
+}
+
+const GROUPS_KNOWN_MAX: usize = 32;
 
 impl<'a> Gate<'a> {
     pub fn new(policy: &'a AccessPolicy, subject: &'a Subject) -> Self {
-        Self {
-            search_all: policy.grants_all(subject, Privilege::Search),
-            read_all: policy.grants_all(subject, Privilege::Read),
-            policy,
-            subject,
-        }
+        let all = |privilege| policy.grants_all(subject, privilege);
+        Self::again(policy, subject, all(Privilege::Search), all(Privilege::Read))
+    }
+
+    /// For another snapshot, with what was found before.
+    pub fn again(policy: &'a AccessPolicy, subject: &'a Subject, search_all: bool, read_all: bool) -> Self {
+        Self { policy, subject, search_all, read_all, groups: Rc::default() }
     }
 }
 
@@ -205,7 +232,14 @@ impl<N: Snapshot> EntryFacts for Seen<'_, N> {
     }
 
     fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> bool {
-        self.noting(self.has_member(group, member), false)
+        if let Some(known) = self.gate.groups.known(group) {
+            return known;
+        }
+        let answer = self.has_member(group, member);
+        if let Ok(member) = answer {
+            self.gate.groups.note(group, member);
+        }
+        self.noting(answer, false)
     }
 
     fn failed(&self) -> bool {

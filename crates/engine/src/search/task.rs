@@ -230,7 +230,7 @@ impl SearchTask {
             let gate = Gate::new(&policy, &subject);
             (gate.search_all, gate.read_all)
         });
-        let gate = Gate { policy: &policy, subject: &subject, search_all, read_all };
+        let gate = Gate::again(&policy, &subject, search_all, read_all);
         let found = self.find_base(view, &gate)?;
         match self.base_id {
             None => self.base_id = Some(found),
