@@ -280,4 +280,20 @@ mod tests {
         }
         assert_eq!(LogRecord::decode(&[9]), Err(LogRecordError::Version(9)));
     }
+
+    /// The example of `docs/disk-format.md`.
+    #[test]
+    fn the_documented_record() {
+        let record = LogRecord {
+            csn: Csn { time: Timestamp(1_000_000), count: 0, server_id: 1, modification: 0 },
+            entry_uuid: Uuid::nil(),
+            dn: "cn=a".to_owned(),
+            requester: "cn=b".to_owned(),
+            local: false,
+            change: LoggedChange::Delete,
+        };
+        let hex: String = record.encode().iter().map(|byte| format!("{byte:02x}")).collect();
+        let uuid = "0".repeat(32);
+        assert_eq!(hex, format!("01020000000000000f4240000100{uuid}04636e3d6104636e3d62"));
+    }
 }
