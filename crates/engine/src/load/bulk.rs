@@ -16,7 +16,7 @@ use larix_store::{CommitError, Durability, Loader, Store, Transaction, WriteSet}
 
 use super::error::{LoadError, RecordError, RecordFault};
 use super::prepare::{Checker, Local};
-use super::sort::{FileRun, Gathered, Merge};
+use super::sort::{FileRun, Gathered, Merge, short_key};
 use super::{LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress};
 use crate::catalog::CatalogEdit;
 use crate::csn::Csn;
@@ -105,9 +105,9 @@ fn write_meta<S: Store>(store: &S, checker: Checker<'_>, report: &Loaded) -> Res
 }
 
 /// An input that counts what is read.
-struct Counted<'a, R> {
-    input: R,
-    bytes: &'a AtomicU64,
+pub(super) struct Counted<'a, R> {
+    pub(super) input: R,
+    pub(super) bytes: &'a AtomicU64,
 }
 
 impl<R: BufRead> Read for Counted<'_, R> {
@@ -222,6 +222,8 @@ struct Worker<'a, 'c> {
     spilled: Vec<FileRun>,
     limit: usize,
     key: Vec<u8>,
+    /// Short keys of the batch and their ids: added in key order, since many entries share them.
+    short: Vec<(u128, u64)>,
 }
 
 impl<'a, 'c> Worker<'a, 'c> {
@@ -235,6 +237,7 @@ impl<'a, 'c> Worker<'a, 'c> {
             spilled: Vec::new(),
             limit: checker.options.memory_bytes / checker.options.threads.max(1),
             key: Vec::new(),
+            short: Vec::new(),
         })
     }
 
@@ -268,6 +271,10 @@ impl<'a, 'c> Worker<'a, 'c> {
                     Err(RecordError { line, dn: String::new(), fault: RecordFault::Ldif(error) })
                 }
             });
+        }
+        self.short.sort_unstable();
+        for (key, id) in self.short.drain(..) {
+            self.gathered.add_short(key, id);
         }
         if self.gathered.bytes() > self.limit || self.gathered.is_full() {
             self.spilled.push(self.gathered.spill(self.scratch)?);
@@ -311,7 +318,7 @@ impl<'a, 'c> Worker<'a, 'c> {
     }
 
     fn gather(&mut self, id: EntryId, entry: &crate::entry::Entry) {
-        let Self { local, gathered, key, checker, .. } = self;
+        let Self { local, gathered, key, short, checker, .. } = self;
         let catalog = local.catalog.catalog();
         for attribute in &entry.attributes {
             let row = catalog.number(&attribute.description).and_then(|number| catalog.row(number));
@@ -319,7 +326,10 @@ impl<'a, 'c> Worker<'a, 'c> {
             keys::visit_attribute_keys(checker.schema(), row, attribute, &mut |kind, value| {
                 key.clear();
                 key::put(key, row.number, kind, value);
-                gathered.add(key, id.0);
+                match short_key(key) {
+                    Some(key) => short.push((key, id.0)),
+                    None => gathered.add(key, id.0),
+                }
             });
         }
     }

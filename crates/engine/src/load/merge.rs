@@ -1,10 +1,12 @@
 //! Into a database that may hold entries: ordinary changes, many in a commit.
 
 use std::io::BufRead;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use larix_proto::ldif::{LocalFiles, Reader};
 use larix_store::{Durability, Overlay, Snapshot, Store, Transaction, WriteSet};
 
+use super::bulk::Counted;
 use super::error::{LoadError, RecordError, RecordFault};
 use super::prepare::{Checked, Checker, Local};
 use super::{LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress};
@@ -31,7 +33,8 @@ pub(super) fn load<S: Store>(
     observer: &mut dyn LoadObserver,
 ) -> Result<LoadReport, LoadError> {
     let checker = Checker::new(context, options, CatalogEdit::new(database.catalog()))?;
-    let mut reader = Reader::new(input).with_files(LocalFiles);
+    let bytes = AtomicU64::new(0);
+    let mut reader = Reader::new(Counted { input, bytes: &bytes }).with_files(LocalFiles);
     let mut local = checker.local();
     let mut progress = Progress::default();
     let mut ended = false;
@@ -64,6 +67,7 @@ pub(super) fn load<S: Store>(
                 }
                 Err(error) => return Err(error.into()),
             }
+            progress.bytes = bytes.load(Ordering::Relaxed);
             if (progress.entries + progress.failed).is_multiple_of(PROGRESS_ENTRIES) {
                 observer.progress(&progress);
             }
@@ -73,7 +77,8 @@ pub(super) fn load<S: Store>(
             group.commit(transaction, database, &local)?;
         }
     }
-    Ok(LoadReport { entries: progress.entries, failed: progress.failed, bytes: progress.bytes })
+    let bytes = bytes.load(Ordering::Relaxed);
+    Ok(LoadReport { entries: progress.entries, failed: progress.failed, bytes })
 }
 
 /// What is committed at once.

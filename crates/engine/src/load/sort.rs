@@ -64,7 +64,33 @@ impl Gathered {
 
     /// Takes a pair; one equal to the last pair of its key is dropped.
     pub(super) fn add(&mut self, key: &[u8], id: u64) {
-        let at = if key.len() <= SHORT_KEY_BYTES { self.find_short(key) } else { self.find_long(key) };
+        match short_key(key) {
+            Some(key) => self.add_short(key, id),
+            None => {
+                let at = self.find_long(key);
+                self.put(at, key, id);
+            }
+        }
+    }
+
+    /// Takes a pair whose key is short. In key order this is faster by far: what is looked at is in the cache.
+    pub(super) fn add_short(&mut self, key: u128, id: u64) {
+        let hasher = &self.hasher;
+        let hash = hasher.hash_one(key);
+        let at = match self.short.find(hash, |(other, _)| *other == key) {
+            Some((_, at)) => *at,
+            None => {
+                let at = self.keys.len() as u32;
+                self.short.insert_unique(hash, (key, at), |(other, _)| hasher.hash_one(other));
+                at
+            }
+        };
+        let bytes = key.to_be_bytes();
+        let length = (key & 0xff) as usize;
+        self.put(at, bytes.get(..length).unwrap_or_default(), id);
+    }
+
+    fn put(&mut self, at: u32, key: &[u8], id: u64) {
         match self.keys.get_mut(at as usize) {
             Some(known) => self.bytes += known.push(id),
             None => {
@@ -78,22 +104,6 @@ impl Gathered {
     }
 
     /// The place of a key; of a new one, the next free place.
-    fn find_short(&mut self, key: &[u8]) -> u32 {
-        let mut number = [0; 16];
-        for (to, from) in number.iter_mut().zip(key) {
-            *to = *from;
-        }
-        let number = u128::from_be_bytes(number) | key.len() as u128;
-        let hasher = &self.hasher;
-        let hash = hasher.hash_one(number);
-        if let Some((_, at)) = self.short.find(hash, |(other, _)| *other == number) {
-            return *at;
-        }
-        let at = self.keys.len() as u32;
-        self.short.insert_unique(hash, (number, at), |(other, _)| hasher.hash_one(other));
-        at
-    }
-
     fn find_long(&mut self, key: &[u8]) -> u32 {
         let hash = self.hasher.hash_one(key);
         let Self { long, keys, arena, .. } = self;
@@ -136,6 +146,18 @@ impl Gathered {
         file.rewind()?;
         Ok(FileRun { input: BufReader::with_capacity(BUFFER_BYTES, file) })
     }
+}
+
+/// A key of at most [`SHORT_KEY_BYTES`] as a number, which orders as the keys do: its bytes, and its length last.
+pub(super) fn short_key(key: &[u8]) -> Option<u128> {
+    if key.len() > SHORT_KEY_BYTES {
+        return None;
+    }
+    let mut number = [0; 16];
+    for (to, from) in number.iter_mut().zip(key) {
+        *to = *from;
+    }
+    Some(u128::from_be_bytes(number) | key.len() as u128)
 }
 
 fn key_of<'a>(keys: &[Gathering], arena: &'a [u8], at: u32) -> &'a [u8] {
