@@ -81,7 +81,7 @@ fn test(rest: &[&str]) -> anyhow::Result<()> {
 
 fn fuzz(runs: &str) -> anyhow::Result<()> {
     runs.parse::<u64>().with_context(|| format!("{runs:?} is not a number of executions"))?;
-    run(Command::new("bash").arg("fuzz/run").arg(runs).current_dir(root()))
+    run(Command::new("bash").arg("fuzz/run.sh").arg(runs).current_dir(root()))
 }
 
 fn bench(entries: &str) -> anyhow::Result<()> {
