@@ -1,5 +1,7 @@
 //! Bad input against the real binary: each is answered clearly, and the server serves on.
 
+#![allow(clippy::unwrap_used, reason = "all of this file is a test")]
+
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpStream};
 use std::process::{Command, Output};
