@@ -6,4 +6,4 @@
 
 mod cookie;
 
-pub use cookie::{Cookie, CookieError};
+pub use cookie::{Cookie, CookieError, RID_MAX, SID_MAX};
