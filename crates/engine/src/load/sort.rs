@@ -330,8 +330,16 @@ impl Run {
 /// Sorted runs, read together in key order.
 #[derive(Debug, Default)]
 pub(super) struct Merge {
-    /// Each run with its current list; a run that has ended is removed.
-    runs: Vec<(List, Run)>,
+    /// A run that has ended is removed.
+    runs: Vec<Current>,
+}
+
+/// A run, the list that is next in it, and what orders most keys at a glance.
+#[derive(Debug)]
+struct Current {
+    significant: u64,
+    list: List,
+    run: Run,
 }
 
 impl Merge {
@@ -343,10 +351,10 @@ impl Merge {
         self.add(Run::File(run))
     }
 
-    fn add(&mut self, mut run: Run) -> io::Result<()> {
-        let mut list = List::default();
-        if run.next(&mut list)? {
-            self.runs.push((list, run));
+    fn add(&mut self, run: Run) -> io::Result<()> {
+        let mut current = Current { significant: 0, list: List::default(), run };
+        if current.advance()? {
+            self.runs.push(current);
         }
         Ok(())
     }
@@ -356,27 +364,53 @@ impl Merge {
         mut self,
         mut visit: impl FnMut(&[u8], &mut dyn Iterator<Item = u64>) -> Result<(), E>,
     ) -> Result<(), E> {
-        let mut key = Vec::new();
-        while let Some((list, _)) = self.runs.iter().min_by(|a, b| a.0.key.cmp(&b.0.key)) {
-            key.clear();
-            key.extend_from_slice(&list.key);
-            let mut lists: Vec<Ids<'_>> =
-                self.runs.iter().filter(|(list, _)| list.key == key).map(|(list, _)| list.ids()).collect();
+        // The runs whose key is the least one.
+        let mut least: Vec<usize> = Vec::new();
+        loop {
+            self.find_least(&mut least);
+            let mut lists: smallvec::SmallVec<[Ids<'_>; 8]> =
+                least.iter().filter_map(|at| self.runs.get(*at)).map(|current| current.list.ids()).collect();
+            let Some(first) = least.first().and_then(|at| self.runs.get(*at)) else { return Ok(()) };
             match lists.as_mut_slice() {
-                [only] => visit(&key, only)?,
-                lists => visit(&key, &mut merged(lists))?,
+                [only] => visit(&first.list.key, only)?,
+                lists => visit(&first.list.key, &mut merged(lists))?,
             }
-            let mut ended = Vec::new();
-            for (at, (list, run)) in self.runs.iter_mut().enumerate() {
-                if list.key == key && !run.next(list)? {
-                    ended.push(at);
+            drop(lists);
+            for at in least.iter().rev() {
+                if let Some(current) = self.runs.get_mut(*at)
+                    && !current.advance()?
+                {
+                    drop(self.runs.swap_remove(*at));
                 }
             }
-            for at in ended.into_iter().rev() {
-                drop(self.runs.swap_remove(at));
+        }
+    }
+
+    fn find_least(&self, least: &mut Vec<usize>) {
+        least.clear();
+        let mut best: Option<&Current> = None;
+        for (at, current) in self.runs.iter().enumerate() {
+            let order = best.map_or(std::cmp::Ordering::Less, |best| current.compare(best));
+            if order.is_lt() {
+                least.clear();
+                best = Some(current);
+            }
+            if order.is_le() {
+                least.push(at);
             }
         }
-        Ok(())
+    }
+}
+
+impl Current {
+    fn advance(&mut self) -> io::Result<bool> {
+        let more = self.run.next(&mut self.list)?;
+        self.significant = significant(&self.list.key);
+        Ok(more)
+    }
+
+    fn compare(&self, other: &Self) -> std::cmp::Ordering {
+        self.significant.cmp(&other.significant).then_with(|| self.list.key.cmp(&other.list.key))
     }
 }
 

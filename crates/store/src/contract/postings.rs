@@ -164,9 +164,11 @@ pub(super) fn loader<S: Store>(store: &S) {
         loader.append(ORDERED, format!("{id:04}").as_bytes(), &[0; 300]).expect("append");
     }
     for (key, ids) in &lists {
-        for id in ids {
+        let (some, rest) = ids.split_at(ids.len() / 2);
+        for id in some {
             loader.append_posting(POSTINGS, key, *id).expect("append posting");
         }
+        loader.append_postings(POSTINGS, key, &mut rest.iter().copied()).expect("append postings");
         let last = ids.last().copied().unwrap_or_default();
         loader.append_posting(POSTINGS, key, last).expect("the same pair again is ignored");
     }

@@ -78,6 +78,20 @@ impl Loader for LmdbLoader<'_> {
         if builder.push(key, id, &mut emit)? { Ok(()) } else { Err(CommitError::Unordered { table }) }
     }
 
+    fn append_postings(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        ids: &mut dyn Iterator<Item = u64>,
+    ) -> Result<(), CommitError> {
+        check_posting_key(&self.store.catalog, table, key)?;
+        let builder = self.store.catalog.position(table).and_then(|position| self.builders.get_mut(position));
+        let Some(builder) = builder else { return Err(CommitError::WrongTable(table)) };
+        let (store, txn, bytes) = (self.store, &mut self.txn, &mut self.bytes);
+        let mut emit = |key: &[u8], value: &[u8]| Self::append_record(store, txn, bytes, table, key, value);
+        if builder.push_all(key, ids, &mut emit)? { Ok(()) } else { Err(CommitError::Unordered { table }) }
+    }
+
     fn finish(mut self) -> Result<CommitId, CommitError> {
         let (store, txn, bytes) = (self.store, &mut self.txn, &mut self.bytes);
         for (spec, builder) in store.tables().iter().zip(&mut self.builders) {

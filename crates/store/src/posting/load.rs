@@ -23,6 +23,32 @@ impl BlockBuilder {
         id: u64,
         emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<bool, E> {
+        Ok(self.begin(key, emit)? && self.push_id(id, emit)?)
+    }
+
+    /// Takes all ids of a key.
+    pub(crate) fn push_all<E>(
+        &mut self,
+        key: &[u8],
+        ids: &mut dyn Iterator<Item = u64>,
+        emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>,
+    ) -> Result<bool, E> {
+        if !self.begin(key, emit)? {
+            return Ok(false);
+        }
+        for id in ids {
+            if !self.push_id(id, emit)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
+    }
+
+    fn begin<E>(
+        &mut self,
+        key: &[u8],
+        emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>,
+    ) -> Result<bool, E> {
         match &self.key {
             Some(current) if current.as_slice() == key => {}
             Some(current) if current.as_slice() > key => return Ok(false),
@@ -31,6 +57,14 @@ impl BlockBuilder {
                 self.key = Some(Key::from_slice(key));
             }
         }
+        Ok(true)
+    }
+
+    fn push_id<E>(
+        &mut self,
+        id: u64,
+        emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>,
+    ) -> Result<bool, E> {
         match self.runs.last_mut() {
             Some(run) if run.last() == id => return Ok(true),
             Some(run) if run.last() > id => return Ok(false),
