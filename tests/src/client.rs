@@ -12,6 +12,7 @@ use larix_proto::{
     Scope, client, frame,
 };
 
+use crate::controls;
 use crate::scenario::{Step, words};
 
 /// Values of these differ from run to run.
@@ -44,6 +45,8 @@ pub struct Client {
     address: SocketAddr,
     input: Vec<u8>,
     next_id: u32,
+    /// The cookie of the last page.
+    cookie: Vec<u8>,
 }
 
 impl Client {
@@ -52,7 +55,7 @@ impl Client {
         let socket =
             TcpStream::connect(address).unwrap_or_else(|error| panic!("connect to {address}: {error}"));
         socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout above zero");
-        Self { socket, address, input: Vec::new(), next_id: 1 }
+        Self { socket, address, input: Vec::new(), next_id: 1, cookie: Vec::new() }
     }
 
     /// Sends `request` and collects the PDUs up to the one that ends it. A closed connection is shown as such.
@@ -88,7 +91,8 @@ impl Client {
         let mut lines = step.request.lines();
         let words = words(lines.next().unwrap_or(""));
         let split = words.iter().position(|word| word == "with").unwrap_or(words.len());
-        let controls: Vec<ControlBuf> = words[split..].iter().skip(1).map(|word| control(word)).collect();
+        let controls: Vec<ControlBuf> =
+            words[split..].iter().skip(1).map(|word| controls::control(word, &self.cookie)).collect();
         let words: Vec<&str> = words[..split].iter().map(String::as_str).collect();
         let body: Vec<&str> = lines.map(str::trim_start).collect();
         let mut out = Vec::new();
@@ -99,8 +103,9 @@ impl Client {
             ["sasl", mechanism] => client::sasl_bind(&mut out, id, "", mechanism, None, &controls),
             ["whoami"] => client::extended(&mut out, id, larix_proto::oid::WHO_AM_I, None, &controls),
             ["extended", oid] => client::extended(&mut out, id, oid, None, &controls),
-            ["passwd", dn, new] => {
-                let value = password_modify(dn, new);
+            ["extended", oid, hex] => client::extended(&mut out, id, oid, Some(&bytes(hex)), &controls),
+            ["passwd", dn, rest @ ..] => {
+                let value = password_modify(dn, rest);
                 client::extended(&mut out, id, larix_proto::oid::PASSWORD_MODIFY, Some(&value), &controls);
             }
             ["delete", dn] => client::delete(&mut out, id, dn, &controls),
@@ -128,15 +133,27 @@ impl Client {
             other => panic!("line {}: not a request: {other:?}", step.line),
         }
         let answers = self.exchange(&out);
-        show(&answers)
+        if let Some(Ok(last)) = answers.last().map(|pdu| Response::decode_message(pdu))
+            && let Some(cookie) = controls::cookie(last.controls.iter())
+        {
+            self.cookie = cookie;
+        }
+        show(&answers, words.contains(&"inorder"), words.first() == Some(&"passwd"))
     }
 }
 
-fn password_modify(dn: &str, new: &str) -> Vec<u8> {
+/// The bytes of `30 03 02 01 05`.
+fn bytes(hex: &str) -> Vec<u8> {
+    hex.split(' ').map(|byte| u8::from_str_radix(byte, 16).expect("two hexadecimal digits")).collect()
+}
+
+/// `old=...` and `new=...`, both as wanted.
+fn password_modify(dn: &str, words: &[&str]) -> Vec<u8> {
+    let find = |name: &str| words.iter().find_map(|word| word.strip_prefix(name)).map(str::as_bytes);
     let request = PasswordModify {
         user: (!dn.is_empty()).then_some(dn.as_bytes()),
-        old: None,
-        new: Some(new.as_bytes()),
+        old: find("old="),
+        new: find("new="),
     };
     request.encode().unwrap_or_default()
 }
@@ -196,15 +213,17 @@ fn search(
 ) {
     let filter = FilterBuf::parse(filter).unwrap_or_else(|error| panic!("{filter}: {error}"));
     let mut attributes = Vec::new();
-    let (mut deref, mut size_limit, mut types_only) = (DerefAliases::Never, 0, false);
+    let (mut deref, mut size_limit, mut time_limit, mut types_only) = (DerefAliases::Never, 0, 0, false);
     for word in rest {
         match word.split_once('=') {
             Some(("deref", "never")) => deref = DerefAliases::Never,
             Some(("deref", "search")) => deref = DerefAliases::InSearching,
             Some(("deref", "finding")) => deref = DerefAliases::FindingBase,
             Some(("deref", "always")) => deref = DerefAliases::Always,
+            Some(("time", number)) => time_limit = number.parse().expect("a time limit"),
             Some(("size", number)) => size_limit = number.parse().expect("a size limit"),
             _ if *word == "typesonly" => types_only = true,
+            _ if *word == "inorder" => {}
             _ => attributes.push(*word),
         }
     }
@@ -220,7 +239,7 @@ fn search(
         scope,
         deref,
         size_limit,
-        time_limit: 0,
+        time_limit,
         types_only,
         filter: filter.as_filter(),
         attributes: &attributes,
@@ -228,45 +247,30 @@ fn search(
     client::search(out, id, &request, controls);
 }
 
-/// `[!]name[=value]`: controls by OpenLDAP's short names or by OID.
-fn control(word: &str) -> ControlBuf {
-    use larix_proto::oid;
-    let (critical, word) = word.strip_prefix('!').map_or((false, word), |rest| (true, rest));
-    let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
-    let (oid, value): (&str, Option<Vec<u8>>) = match name {
-        "assert" => {
-            let filter = FilterBuf::parse(value.expect("assert=FILTER")).expect("a filter");
-            (oid::ASSERTION, Some(filter.as_filter().as_ber().to_vec()))
-        }
-        "manageDSAit" => (oid::MANAGE_DSA_IT, None),
-        "noop" => (oid::NO_OP, None),
-        "relax" => (oid::RELAX, None),
-        other => (other, value.map(|text| text.as_bytes().to_vec())),
-    };
-    ControlBuf { oid: oid.to_owned().into(), critical, value }
-}
-
-/// The answers as text, entries in sorted order.
-fn show(answers: &[Vec<u8>]) -> String {
+/// The answers as text; entries in sorted order unless `in_order`, and values that the server chose (`secret`) hidden.
+fn show(answers: &[Vec<u8>], in_order: bool, secret: bool) -> String {
     let mut entries = Vec::new();
+    let mut references = Vec::new();
     let mut tail = String::new();
     for pdu in answers {
         let Ok(message) = Response::decode_message(pdu) else { continue };
         match message.response {
-            Response::Entry(entry) => entries.push(show_entry(entry.dn, entry.attributes)),
+            Response::Entry(entry) => entries.push(format!("-> {}", show_entry(entry.dn, entry.attributes))),
             Response::Reference(urls) => {
                 let urls: Vec<&str> = urls.iter().collect();
-                let _ = writeln!(tail, "~> {}", urls.join(" "));
+                references.push(format!("~> {}\n", urls.join(" ")));
             }
             Response::Extended { result, value, .. } => {
                 tail += &show_result(result);
                 if let Some(value) = value {
-                    let _ = writeln!(tail, "   value: {}", show_value(value));
+                    let shown = if secret { "*".to_owned() } else { show_value(value) };
+                    let _ = writeln!(tail, "   value: {shown}");
                 }
             }
             other => {
                 if let Some((_, result)) = other.result() {
                     tail += &show_result(result);
+                    tail += &controls::show(message.controls.iter());
                 }
             }
         }
@@ -277,8 +281,11 @@ fn show(answers: &[Vec<u8>]) -> String {
     {
         tail += "=> closed\n";
     }
-    entries.sort();
-    entries.concat() + &tail
+    if !in_order {
+        entries.sort();
+    }
+    references.sort();
+    entries.concat() + &references.concat() + &tail
 }
 
 fn show_result(result: ResultView<'_>) -> String {
@@ -296,7 +303,8 @@ fn show_result(result: ResultView<'_>) -> String {
     text
 }
 
-fn show_entry(dn: &str, attributes: Attributes<'_>) -> String {
+/// The DN and, below it, the attributes in sorted order.
+pub(crate) fn show_entry(dn: &str, attributes: Attributes<'_>) -> String {
     let mut shown: Vec<String> = attributes
         .iter()
         .map(|attribute| {
@@ -317,7 +325,7 @@ fn show_entry(dn: &str, attributes: Attributes<'_>) -> String {
         })
         .collect();
     shown.sort_by_key(|text| text.to_ascii_lowercase());
-    format!("-> {dn}\n{}", shown.concat())
+    format!("{dn}\n{}", shown.concat())
 }
 
 fn show_value(value: &[u8]) -> String {

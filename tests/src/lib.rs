@@ -1,4 +1,5 @@
 //! What the end-to-end suites share: conformance scenarios as text, and a client that shows answers as text.
 
 pub mod client;
+pub mod controls;
 pub mod scenario;

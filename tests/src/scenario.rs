@@ -18,6 +18,16 @@ pub struct Step {
 }
 
 impl Step {
+    /// The indented lines below the request's first.
+    pub fn body(&self) -> impl Iterator<Item = &str> {
+        self.request.lines().skip(1).map(|line| line.strip_prefix("  ").unwrap_or(line))
+    }
+
+    /// The request's first word.
+    pub fn verb(&self) -> &str {
+        self.request.split_whitespace().next().unwrap_or("")
+    }
+
     /// What Larix is to answer.
     pub fn expected_of_larix(&self) -> &str {
         self.differs.as_ref().map_or(&self.expected, |(_, answer)| answer)

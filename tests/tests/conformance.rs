@@ -11,16 +11,35 @@ fn folder() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("conformance")
 }
 
+/// The directory of a file: its `config` and `load` steps, or the usual one.
+fn prepare(kind: Kind, steps: &[Step]) -> Site {
+    let text = |step: &Step| step.body().map(|line| format!("{line}\n")).collect::<String>();
+    let site = match steps.iter().find(|step| step.verb() == "config") {
+        None => Site::example(kind),
+        Some(step) => Site::new(kind, &text(step)),
+    };
+    if steps.iter().all(|step| step.verb() != "config") {
+        site.load(&std::fs::read_to_string(folder().join("base.ldif")).expect("base.ldif"));
+    }
+    for step in steps.iter().filter(|step| step.verb() == "load") {
+        let suffix = scenario::words(step.request.lines().next().unwrap_or("")).get(1).cloned();
+        // A blank line ends a step's text, so entries stand without one between them.
+        site.load_into(suffix.as_deref(), &text(step).replace("\ndn: ", "\n\ndn: "));
+    }
+    site
+}
+
 /// Runs a file's steps in order against a fresh directory.
 fn answers(kind: Kind, steps: &[Step]) -> Vec<String> {
-    let site = Site::example(kind);
-    let base = std::fs::read_to_string(folder().join("base.ldif")).expect("base.ldif");
-    site.load(&base);
+    let site = prepare(kind, steps);
     let server = site.start().unwrap_or_else(|error| panic!("{error}"));
     let mut client = Client::connect(server.address);
     let answers = steps
         .iter()
         .map(|step| {
+            if matches!(step.verb(), "config" | "load") {
+                return String::new();
+            }
             let answer = client.run(step);
             if answer.ends_with("=> closed\n") {
                 client = Client::connect(server.address);
@@ -54,6 +73,11 @@ fn differences(name: &str, kind: Kind, steps: &[Step], answers: &[String]) -> Ve
         .collect()
 }
 
+/// Whether `BLESS` asks for the answers of `who` to be written down.
+fn bless(who: &str) -> bool {
+    std::env::var("BLESS").is_ok_and(|named| named == who)
+}
+
 fn check(name: &str) {
     let path = folder().join(name);
     let text = std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
@@ -62,7 +86,7 @@ fn check(name: &str) {
     let mut faults = Vec::new();
     if Kind::Slapd.program().is_some() {
         let real = answers(Kind::Slapd, &steps);
-        if std::env::var("BLESS").is_ok_and(|who| who == "slapd") {
+        if bless("slapd") {
             for (step, answer) in steps.iter_mut().zip(&real) {
                 step.expected.clone_from(answer);
             }
@@ -74,6 +98,14 @@ fn check(name: &str) {
         eprintln!("{name}: no slapd is installed: only Larix is asked");
     }
     let ours = answers(Kind::Larix, &steps);
+    if bless("larix") {
+        for (step, answer) in steps.iter_mut().zip(&ours) {
+            if let Some((_, known)) = &mut step.differs {
+                known.clone_from(answer);
+            }
+        }
+        std::fs::write(&path, scenario::render(&steps)).expect("the scenario file");
+    }
     faults.extend(differences(name, Kind::Larix, &steps, &ours));
     let on_purpose: Vec<&Step> = steps.iter().filter(|step| step.differs.is_some()).collect();
     for step in &on_purpose {
@@ -85,27 +117,48 @@ fn check(name: &str) {
     println!("{name}: {total} steps, {} differ from slapd on purpose", on_purpose.len());
 }
 
-#[test]
-fn rfc4511_bind() {
-    check("rfc4511-bind.txt");
+macro_rules! scenarios {
+    ($($name:ident: $file:literal,)*) => {
+        $(#[test]
+        fn $name() {
+            check($file);
+        })*
+
+        #[test]
+        fn every_file_is_run() {
+            let named = [$($file),*];
+            for entry in std::fs::read_dir(folder()).expect("the scenarios") {
+                let name = entry.expect("an entry").file_name().to_string_lossy().into_owned();
+                assert!(!name.ends_with(".txt") || named.contains(&name.as_str()), "{name} is not run");
+            }
+        }
+    };
 }
 
-#[test]
-fn rfc4511_compare() {
-    check("rfc4511-compare.txt");
-}
-
-#[test]
-fn rfc4511_search() {
-    check("rfc4511-search.txt");
-}
-
-#[test]
-fn rfc4511_write() {
-    check("rfc4511-write.txt");
-}
-
-#[test]
-fn rfc4512_root_dse_and_subschema() {
-    check("rfc4512-root-dse.txt");
+scenarios! {
+    configuration_limits: "configuration-limits.txt",
+    databases_and_suffixes: "databases-and-suffixes.txt",
+    rfc2696_paged_results: "rfc2696-paged-results.txt",
+    rfc2891_sort: "rfc2891-sort.txt",
+    rfc3062_password_modify: "rfc3062-password-modify.txt",
+    rfc3296_referrals: "rfc3296-referrals.txt",
+    rfc3672_subentries: "rfc3672-subentries.txt",
+    rfc3673_operational_attributes: "rfc3673-operational-attributes.txt",
+    rfc3866_language_tags: "rfc3866-language-tags.txt",
+    rfc3876_matched_values: "rfc3876-matched-values.txt",
+    rfc3909_cancel: "rfc3909-cancel.txt",
+    rfc4370_proxied_authorization: "rfc4370-proxied-authorization.txt",
+    rfc4511_bind: "rfc4511-bind.txt",
+    rfc4511_compare: "rfc4511-compare.txt",
+    rfc4511_search: "rfc4511-search.txt",
+    rfc4511_write: "rfc4511-write.txt",
+    rfc4512_root_dse_and_subschema: "rfc4512-root-dse.txt",
+    rfc4512_schema_rules: "rfc4512-schema-rules.txt",
+    rfc4517_matching_rules: "rfc4517-matching-rules.txt",
+    rfc4525_increment: "rfc4525-increment.txt",
+    rfc4526_absolute_filters: "rfc4526-absolute-filters.txt",
+    rfc4527_read_entry: "rfc4527-read-entry.txt",
+    rfc4528_assertion: "rfc4528-assertion.txt",
+    rfc4529_object_class_attributes: "rfc4529-object-class-attributes.txt",
+    update_controls: "update-controls.txt",
 }

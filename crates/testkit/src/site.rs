@@ -13,7 +13,7 @@ pub struct Site {
 
 impl Site {
     /// Writes `body` as slapd.conf for `kind`: below the schema includes, and for slapd with the module of its store.
-    /// `@DATA@` in it becomes the database directory.
+    /// `@DATA@` in it becomes the database directory; folders that `directory` lines name are created.
     ///
     /// # Panics
     /// When the temporary folder cannot be written.
@@ -28,7 +28,11 @@ impl Site {
         for name in ["core", "cosine", "inetorgperson", "nis"] {
             text += &format!("include {}/{name}.schema\n", schema_directory().display());
         }
-        text += &body.replace("@DATA@", &data.display().to_string());
+        let body = body.replace("@DATA@", &data.display().to_string());
+        for directory in body.lines().filter_map(|line| line.strip_prefix("directory ")) {
+            std::fs::create_dir_all(directory).expect("a folder for the database");
+        }
+        text += &body;
         std::fs::write(folder.path().join("slapd.conf"), text).expect("a slapd.conf");
         Self { folder, kind }
     }
@@ -63,10 +67,22 @@ impl Site {
     /// # Panics
     /// When the tool fails; its output is shown.
     pub fn load(&self, ldif: &str) {
+        self.load_into(None, ldif);
+    }
+
+    /// As [`Site::load`], into the database of `suffix`.
+    ///
+    /// # Panics
+    /// As [`Site::load`].
+    pub fn load_into(&self, suffix: Option<&str>, ldif: &str) {
         let file = self.folder.path().join("load.ldif");
         std::fs::write(&file, ldif).expect("an LDIF file");
-        let output = self.kind.tool("add").arg("-f").arg(self.configuration()).arg("-l").arg(&file).output();
-        let output = output.expect("the tool starts");
+        let mut command = self.kind.tool("add");
+        command.arg("-f").arg(self.configuration()).arg("-l").arg(&file);
+        if let Some(suffix) = suffix {
+            command.args(["-b", suffix]);
+        }
+        let output = command.output().expect("the tool starts");
         assert!(output.status.success(), "{:?} add: {}", self.kind, String::from_utf8_lossy(&output.stderr));
     }
 }

@@ -1,0 +1,101 @@
+//! A scenario's controls: how a request names them, and how an answer's are shown.
+
+use std::fmt::Write as _;
+
+use larix_proto::ber::{Tag, write};
+use larix_proto::control::{
+    ControlValue, PagedResults, PostReadResponse, PreReadResponse, SortKey, SortRequest, SortResponse,
+    Subentries,
+};
+use larix_proto::{Control, ControlBuf, FilterBuf, oid};
+
+use crate::client::show_entry;
+
+/// `[!]name[=value]`: controls by OpenLDAP's short names or by OID; `cookie` is the last page's.
+pub fn control(word: &str, cookie: &[u8]) -> ControlBuf {
+    let (critical, word) = word.strip_prefix('!').map_or((false, word), |rest| (true, rest));
+    let (name, value) = word.split_once('=').map_or((word, None), |(name, value)| (name, Some(value)));
+    let text = value.unwrap_or("");
+    let (oid, value): (&str, Option<Vec<u8>>) = match name {
+        "assert" => (oid::ASSERTION, Some(filter(text))),
+        "authzid" => (oid::PROXIED_AUTHORIZATION, Some(text.as_bytes().to_vec())),
+        "domainScope" => (oid::DOMAIN_SCOPE, None),
+        "dontUseCopy" => (oid::DONT_USE_COPY, None),
+        "manageDSAit" => (oid::MANAGE_DSA_IT, None),
+        "mv" => (oid::MATCHED_VALUES, Some(sequence(&filter(text)))),
+        "noop" => (oid::NO_OP, None),
+        "page" | "next" => {
+            let size = text.parse().expect("a page size");
+            let cookie = if name == "next" { cookie } else { &[] };
+            (oid::PAGED_RESULTS, PagedResults { size, cookie }.encode())
+        }
+        "permissiveModify" => (oid::PERMISSIVE_MODIFY, None),
+        "postread" => (oid::POST_READ, Some(strings(text))),
+        "preread" => (oid::PRE_READ, Some(strings(text))),
+        "relax" => (oid::RELAX, None),
+        "sort" => (oid::SORT_REQUEST, sort(text)),
+        "subentries" => (oid::SUBENTRIES, Subentries { visible: text == "true" }.encode()),
+        "treeDelete" => (oid::TREE_DELETE, None),
+        other => (other, value.map(|text| text.as_bytes().to_vec())),
+    };
+    ControlBuf { oid: oid.to_owned().into(), critical, value }
+}
+
+fn filter(text: &str) -> Vec<u8> {
+    let filter = FilterBuf::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"));
+    filter.as_filter().as_ber().to_vec()
+}
+
+fn sequence(contents: &[u8]) -> Vec<u8> {
+    let mut out = Vec::new();
+    write::octets(&mut out, Tag::SEQUENCE, contents);
+    out
+}
+
+fn strings(list: &str) -> Vec<u8> {
+    let mut out = Vec::new();
+    for text in list.split(',').filter(|text| !text.is_empty()) {
+        write::string(&mut out, text);
+    }
+    sequence(&out)
+}
+
+/// `-cn:rule,sn`: keys separated by commas, `-` for reverse order.
+fn sort(text: &str) -> Option<Vec<u8>> {
+    let keys = text.split(',').map(|key| {
+        let (reverse, key) = key.strip_prefix('-').map_or((false, key), |rest| (true, rest));
+        let (attribute, ordering_rule) =
+            key.split_once(':').map_or((key, None), |(attribute, rule)| (attribute, Some(rule)));
+        SortKey { attribute, ordering_rule, reverse }
+    });
+    SortRequest { keys: keys.collect() }.encode()
+}
+
+/// The cookie of an answer's paged results control.
+pub fn cookie<'a>(controls: impl Iterator<Item = Control<'a>>) -> Option<Vec<u8>> {
+    controls
+        .filter(|control| control.oid == oid::PAGED_RESULTS)
+        .find_map(|control| PagedResults::decode(control.value).ok().map(|paged| paged.cookie.to_vec()))
+}
+
+/// An answer's controls, one a line; an entry in one as the lines of an entry.
+pub fn show<'a>(controls: impl Iterator<Item = Control<'a>>) -> String {
+    let mut text = String::new();
+    for control in controls {
+        let shown = match control.oid {
+            oid::PAGED_RESULTS => PagedResults::decode(control.value).map(|paged| {
+                format!("page: {}\n", if paged.cookie.is_empty() { "the last" } else { "more" })
+            }),
+            oid::SORT_RESPONSE => SortResponse::decode(control.value)
+                .map(|sorted| format!("sorted: {} {}\n", sorted.code.0, sorted.attribute.unwrap_or(""))),
+            oid::PRE_READ => PreReadResponse::decode(control.value)
+                .map(|entry| format!("before: {}", show_entry(entry.dn, entry.attributes))),
+            oid::POST_READ => PostReadResponse::decode(control.value)
+                .map(|entry| format!("after: {}", show_entry(entry.dn, entry.attributes))),
+            other => Ok(format!("control: {other}\n")),
+        };
+        let shown = shown.unwrap_or_else(|error| format!("control: {}: {error}\n", control.oid));
+        let _ = write!(text, "   {}", shown.replace(" \n", "\n"));
+    }
+    text
+}
