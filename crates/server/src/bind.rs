@@ -32,6 +32,7 @@ impl Dispatcher {
     ) -> Started<Running> {
         // RFC 4513 section 4: whatever comes of it, the session is anonymous while it binds.
         self.session.reset(request.version);
+        self.transaction = None;
         self.record.set_identity("");
         self.record.protocol.store(request.version, std::sync::atomic::Ordering::Relaxed);
         match self.try_bind(begun, request, message) {

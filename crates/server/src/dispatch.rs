@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use larix_engine::access::Subject;
 use larix_engine::controls::{self, RequestControls};
 use larix_engine::time::{Clock, Monotonic};
-use larix_engine::write::{WriteOperation, WriteOutcome};
+use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest};
 use larix_proto::{
     CompareRequest, ControlBuf, Dn, LdapResult, Message, MessageId, Request, ResponseOp, ResultCode,
     SearchRequest, encode,
@@ -23,6 +23,7 @@ use crate::server::Server;
 use crate::session::{Peer, Session};
 use crate::statistics::{ConnectionRecord, Counters, OperationKind};
 use crate::stats_log::printable;
+use crate::transaction::{Transaction, TransactionOutcome};
 use crate::worker::ConnectionEvent;
 
 /// What was done elsewhere, on its way back to its connection.
@@ -31,6 +32,7 @@ pub enum Completion {
     Write(WriteOutcome),
     Bind(Box<BindOutcome>),
     Password(Box<PasswordOutcome>),
+    Transaction(Box<TransactionOutcome>),
 }
 
 /// A request that was started: what its answer and its log line need.
@@ -60,6 +62,7 @@ pub struct Dispatcher {
     counters: Arc<Counters>,
     events: UnboundedSender<ConnectionEvent>,
     waiting: Vec<Begun>,
+    pub(crate) transaction: Option<Transaction>,
     arrived: Monotonic,
     close_reason: &'static str,
 }
@@ -89,7 +92,8 @@ impl Dispatcher {
         let local_ssf = server.config().global.local_ssf;
         let session = Session::new(peer, &record.listener.name, &record.listener.url, local_ssf);
         let arrived = server.clock.monotonic();
-        Self { server, session, record, counters, events, waiting: Vec::new(), arrived, close_reason: "" }
+        let (waiting, transaction) = (Vec::new(), None);
+        Self { server, session, record, counters, events, waiting, transaction, arrived, close_reason: "" }
     }
 
     /// Bytes were read: requests found in them have waited since now.
@@ -301,7 +305,12 @@ impl Dispatcher {
             Ok((controls, subject))
         });
         match prepared {
-            Ok((controls, subject)) => {
+            Ok((mut controls, subject)) => {
+                if let Some(identifier) = controls.transaction.take() {
+                    let request = WriteRequest { operation, subject, controls, origin: Origin::Client };
+                    let result = self.keep_update(&begun, request, &identifier);
+                    return self.refuse(&begun, &result, out);
+                }
                 let completer = self.completer(&begun);
                 let done = move |outcome| completer.complete(Completion::Write(outcome));
                 self.server.databases.submit(operation, subject, controls, Box::new(done));
@@ -387,6 +396,7 @@ impl Service for Dispatcher {
             Completion::Write(outcome) => self.answer(&begun, &outcome.result, &outcome.controls, out),
             Completion::Bind(outcome) => self.bind_verified(&begun, *outcome, out),
             Completion::Password(outcome) => self.password_modified(&begun, *outcome, out),
+            Completion::Transaction(outcome) => self.transaction_ended(&begun, *outcome, out),
         }
     }
 

@@ -47,6 +47,8 @@ impl Dispatcher {
                     oid::WHO_AM_I => self.who_am_i(&begun, out),
                     oid::PASSWORD_MODIFY => self.password_modify(begun, request),
                     oid::CANCEL => self.cancel(begun, request),
+                    oid::START_TRANSACTION => self.start_transaction(&begun, request, out),
+                    oid::END_TRANSACTION => self.end_transaction(begun, request, out),
                     oid::START_TLS => {
                         let text = "StartTLS is not available";
                         Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, text))
@@ -72,7 +74,13 @@ impl Dispatcher {
         self.answer_extended(begun, &outcome.result, value.as_deref(), out);
     }
 
-    fn answer_extended(&self, begun: &Begun, result: &LdapResult, value: Option<&[u8]>, out: &mut Vec<u8>) {
+    pub(crate) fn answer_extended(
+        &self,
+        begun: &Begun,
+        result: &LdapResult,
+        value: Option<&[u8]>,
+        out: &mut Vec<u8>,
+    ) {
         encode::extended_result(out, begun.operation.id, result, None, value, &[]);
         self.finish(begun, result, None);
     }
@@ -234,7 +242,9 @@ fn hashers(config: &Config) -> Vec<Hasher> {
         .iter()
         .filter_map(|name| Scheme::from_name(name))
         .map(|scheme| Hasher {
-            crypt: format.and_then(CryptMethod::from_salt_format).unwrap_or(Hasher::new(scheme).crypt),
+            crypt: format
+                .and_then(CryptMethod::from_salt_format)
+                .unwrap_or_else(|| Hasher::new(scheme).crypt),
             ..Hasher::new(scheme)
         })
         .collect();

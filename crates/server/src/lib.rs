@@ -21,6 +21,7 @@ pub mod server;
 pub mod session;
 pub mod statistics;
 pub mod stats_log;
+pub mod transaction;
 pub mod virtual_entries;
 mod worker;
 

@@ -7,7 +7,7 @@ use std::io::{self, Write};
 use std::os::unix::net::UnixDatagram;
 use std::path::Path;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -195,10 +195,7 @@ fn write_out(mut targets: LogTargets, entries: &Receiver<Entry>) {
             if to_stderr.len() + to_file.len() >= BATCH_BYTES {
                 break;
             }
-            next = match entries.try_recv() {
-                Ok(entry) => Some(entry),
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => None,
-            };
+            next = entries.try_recv().ok();
         }
         // The log cannot report that the log failed; what was not written is lost.
         let _ = io::stderr().write_all(&to_stderr);

@@ -134,6 +134,8 @@ pub struct Databases {
     frontend_rules: Rules,
     frontend_policy: Arc<AccessPolicy>,
     subschema_text: String,
+    /// URLs of the `referral` directive.
+    default_referrals: Arc<[String]>,
     /// `rootDSE` files.
     root_dse_extra: Vec<(String, Vec<Vec<u8>>)>,
 }
@@ -175,7 +177,8 @@ impl Databases {
                 return Ok(Credentials::Granted);
             }
             let root = section.root_dn.as_ref().filter(|root| *root == dn);
-            let passwords = root.and(section.root_password.clone()).map(Zeroizing::new).into_iter().collect();
+            let passwords =
+                root.and_then(|_| section.root_password.clone()).map(Zeroizing::new).into_iter().collect();
             return Ok(Credentials::Stored { passwords, shown: None });
         }
         let found = self.directory.bind_lookup(dn.as_str(), subject)?;
@@ -225,6 +228,16 @@ impl Databases {
             return done(refused.into());
         }
         self.directory.submit(WriteRequest { operation, subject, controls, origin: Origin::Client }, done);
+    }
+
+    /// Hands changes that belong together to the writer of their database: all or none.
+    pub fn submit_all(&self, requests: Vec<WriteRequest>, done: Completion) {
+        let targets = requests.iter().filter_map(|r| self.schema().parse_dn(r.operation.target()).ok());
+        let refused = targets.filter_map(|dn| self.section(&dn)).find_map(Section::refuses_changes);
+        match refused {
+            Some(refused) => done(refused.into()),
+            None => self.directory.submit_all(requests, done),
+        }
     }
 
     /// The DN of the one entry that an LDAP URL finds, as identity mapping needs it.
@@ -283,7 +296,7 @@ impl Databases {
             controls: controls.clone(),
             subject: subject.clone(),
             policy: database.policy(),
-            default_referrals: self.directory.frontend().referrals.clone().into(),
+            default_referrals: self.default_referrals.clone(),
         };
         let compared = || -> Result<LdapResult, Fault> {
             let snapshot = database.store().snapshot()?;

@@ -72,6 +72,7 @@ impl Databases {
             frontend_rules: Rules::new(&config.frontend.shared, None, updates),
             frontend_policy: Arc::new(config.access_policy(None)?),
             subschema_text,
+            default_referrals: config.global.referrals.clone().into(),
             root_dse_extra: root_dse_files(config)?,
         })
     }
@@ -175,8 +176,11 @@ fn section(
     }
 }
 
+/// Attributes by name.
+type NamedValues = Vec<(String, Vec<Vec<u8>>)>;
+
 /// The attributes of the `rootDSE` files.
-fn root_dse_files(config: &Config) -> Result<Vec<(String, Vec<Vec<u8>>)>, OpenError> {
+fn root_dse_files(config: &Config) -> Result<NamedValues, OpenError> {
     let mut extra = Vec::new();
     for path in &config.global.root_dse_files {
         let fail = |message: String| OpenError::RootDse { path: path.clone(), message };

@@ -23,15 +23,21 @@ use crate::virtual_entries::search::Found;
 /// Candidates that one slice looks at.
 const SLICE_CANDIDATES: u32 = 512;
 
+/// A result with its controls.
+type End = (LdapResult, Vec<ControlBuf>);
+
 /// A search under way.
 #[derive(Debug)]
 pub struct Search {
-    parts: std::collections::VecDeque<Part>,
+    /// The database that is searched now.
+    part: Option<Box<Part>>,
+    /// Subordinate databases that come after it, the next one last.
+    later: Vec<Part>,
     /// Entries answered by parts that are done, or all of a search that was answered whole.
     entries: u64,
     /// Messages made before the first slice.
     made: Vec<u8>,
-    end: Option<(LdapResult, Vec<ControlBuf>)>,
+    end: Option<End>,
 }
 
 /// The search in one stored database.
@@ -42,27 +48,27 @@ struct Part {
 }
 
 impl Search {
-    fn ended(result: LdapResult) -> Self {
-        Self { parts: [].into(), entries: 0, made: Vec::new(), end: Some((result, Vec::new())) }
+    fn ended(end: End) -> Self {
+        Self { part: None, later: Vec::new(), entries: 0, made: Vec::new(), end: Some(end) }
     }
 
     /// Entries answered so far.
     pub fn entries(&self) -> u64 {
-        self.entries + self.parts.front().map_or(0, |part| u64::from(part.task.entries()))
+        self.entries + self.part.as_ref().map_or(0, |part| u64::from(part.task.entries()))
     }
 
     /// Goes on for one slice; the result when the search is done.
     pub fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Option<(LdapResult, Vec<ControlBuf>)> {
         out.append(&mut self.made);
-        while let Some(part) = self.parts.front_mut() {
+        while let Some(part) = &mut self.part {
             let (result, controls) = match part.step(server, out) {
                 Step::More | Step::Blocked => return None,
                 Step::Done(result, controls) => (result, controls),
             };
             let (answered, limit) = (part.task.entries(), part.task.size_limit());
             self.entries += u64::from(answered);
-            self.parts.pop_front();
-            if let (Some(limit), Some(next)) = (limit, self.parts.front_mut()) {
+            self.part = self.later.pop().map(Box::new);
+            if let (Some(limit), Some(next)) = (limit, &mut self.part) {
                 next.task.limit_size(limit.saturating_sub(answered));
             }
             // What the first database says holds: those glued below only add entries, and may have none yet. Any other
@@ -76,7 +82,7 @@ impl Search {
                 }
             }
         }
-        self.parts.clear();
+        self.part = None;
         Some(self.end.take().unwrap_or_else(|| (LdapResult::success(), Vec::new())))
     }
 }
@@ -108,7 +114,7 @@ pub(super) fn start(
     id: MessageId,
 ) -> Search {
     let Ok(mut base) = databases.schema().parse_dn(request.base) else {
-        return Search::ended(LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN"));
+        return Search::ended((LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN"), Vec::new()));
     };
     let mut request = *request;
     let frontend = databases.directory.frontend();
@@ -122,9 +128,10 @@ pub(super) fn start(
     if let Some(tree) = databases.tree(server, subject, &base, request.scope == Scope::Base) {
         let mut made = Vec::new();
         let Found { result, entries } = tree.search(&base, &request, &controls, id, &mut made);
-        return Search { parts: [].into(), entries, made, end: Some((result, Vec::new())) };
+        return Search { entries, made, ..Search::ended((result, Vec::new())) };
     }
-    stored(databases, server, subject, controls, &request, &base, id).unwrap_or_else(|search| search)
+    stored(databases, server, subject, controls, &request, &base, id)
+        .unwrap_or_else(|end| Search::ended(*end))
 }
 
 fn stored(
@@ -135,25 +142,22 @@ fn stored(
     request: &SearchRequest<'_>,
     base: &NormalDn,
     id: MessageId,
-) -> Result<Search, Search> {
+) -> Result<Search, Box<End>> {
     let directory = &databases.directory;
-    let mut parts = std::collections::VecDeque::new();
-    match directory.select(base) {
-        Some(served) => {
-            parts.push_back(part(databases, server, served, subject, controls.clone(), request, base, id)?);
-        }
-        None => {
-            let missing = LdapResult::new(ResultCode::NO_SUCH_OBJECT);
-            return Err(Search::ended(directory.elsewhere(request.base, missing)));
-        }
-    }
-    for (served, suffix, scope) in glued(databases, request.scope, base) {
+    let Some(served) = directory.select(base) else {
+        let missing = LdapResult::new(ResultCode::NO_SUCH_OBJECT);
+        return Err(Box::new((directory.elsewhere(request.base, missing), Vec::new())));
+    };
+    let glued = glued(databases, request.scope, base);
+    let mut later = Vec::new();
+    for (served, suffix, scope) in glued.iter().rev() {
         // Sorting and paging are the first database's: their answers cannot be merged here.
         let controls = RequestControls { paged: None, sort: None, ..controls.clone() };
-        let request = SearchRequest { scope, ..*request };
-        parts.push_back(part(databases, server, served, subject, controls, &request, &suffix, id)?);
+        let request = SearchRequest { scope: *scope, ..*request };
+        later.push(part(databases, server, served, subject, controls, &request, suffix, id)?);
     }
-    Ok(Search { parts, entries: 0, made: Vec::new(), end: None })
+    let first = part(databases, server, served, subject, controls, request, base, id)?;
+    Ok(Search { part: Some(Box::new(first)), later, entries: 0, made: Vec::new(), end: None })
 }
 
 /// The subordinate databases that a search goes on in, each with its suffix and the scope it has there.
@@ -189,9 +193,9 @@ fn part(
     request: &SearchRequest<'_>,
     base: &NormalDn,
     id: MessageId,
-) -> Result<Part, Search> {
+) -> Result<Part, Box<End>> {
     let database = served.database();
-    let fail = |fault: Fault| Search::ended(failure(server, &fault));
+    let fail = |fault: Fault| Box::new((failure(server, &fault), Vec::new()));
     let snapshot = database.store().snapshot().map_err(|error| fail(error.into()))?;
     let view = database.view(&snapshot).map_err(fail)?;
     let policy = database.policy();
@@ -209,16 +213,12 @@ fn part(
         limits: own_limits,
         subject: subject.clone(),
         policy,
-        default_referrals: databases.directory.frontend().referrals.clone().into(),
+        default_referrals: databases.default_referrals.clone(),
         cookie_secret: *database.cookie_secret(),
         now: server.clock.monotonic(),
     };
-    match SearchTask::new(&view, input) {
-        Ok(task) => Ok(Part { served: served.clone(), task }),
-        Err((result, controls)) => {
-            Err(Search { end: Some((result, controls)), ..Search::ended(LdapResult::success()) })
-        }
-    }
+    let task = SearchTask::new(&view, input).map_err(Box::new)?;
+    Ok(Part { served: served.clone(), task })
 }
 
 /// Runs the search of an LDAP URL to its end; the DN of the entry if it finds exactly one.

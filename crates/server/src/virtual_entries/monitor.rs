@@ -144,7 +144,7 @@ impl Monitor<'_> {
 
     fn databases(&self, out: &mut Vec<Entry>) {
         let shown = self.config.databases.iter().filter(|d| !matches!(d.kind, DatabaseKind::Monitor));
-        let contexts = shown.flat_map(|d| suffixes(d)).collect::<Vec<_>>();
+        let contexts = shown.flat_map(suffixes).collect::<Vec<_>>();
         let about = "This subsystem contains information about configured databases.";
         out.push(
             self.container("Databases", about, true)

@@ -8,7 +8,8 @@ use larix_schema::Schema;
 use super::Builder;
 
 /// Extended operations, in the order in which they are listed.
-pub const EXTENSIONS: &[&str] = &[oid::PASSWORD_MODIFY, oid::WHO_AM_I, oid::CANCEL];
+pub const EXTENSIONS: &[&str] =
+    &[oid::PASSWORD_MODIFY, oid::WHO_AM_I, oid::CANCEL, oid::END_TRANSACTION, oid::START_TRANSACTION];
 
 /// Features (RFC 3674): increment, all operational attributes, object classes in attribute lists, absolute filters,
 /// language tags and ranges.
