@@ -81,7 +81,17 @@ impl Server {
     /// # Errors
     /// The server ended, or accepted nothing for ten seconds.
     pub fn start(kind: Kind, configuration: &Path) -> Result<Self, StartError> {
-        Self::start_at(kind, configuration, free_port(), &[])
+        if kind == Kind::Slapd {
+            return Self::start_at(kind, configuration, free_port(), &[]);
+        }
+        // A port that was free may be taken by the time the server binds it, by another test's server at that: the
+        // kernel chooses, and the server tells.
+        let port_file = configuration.with_extension("port");
+        let _ = std::fs::remove_file(&port_file);
+        let argument = port_file.display().to_string();
+        let mut server = Self::spawn(kind, configuration, 0, &["--port-file", &argument])?;
+        server.wait_for_port(&port_file)?;
+        Ok(server)
     }
 
     /// As [`Server::start`], on a given port and with further arguments.
@@ -94,6 +104,12 @@ impl Server {
         port: u16,
         arguments: &[&str],
     ) -> Result<Self, StartError> {
+        let mut server = Self::spawn(kind, configuration, port, arguments)?;
+        server.wait_until_it_accepts()?;
+        Ok(server)
+    }
+
+    fn spawn(kind: Kind, configuration: &Path, port: u16, arguments: &[&str]) -> Result<Self, StartError> {
         let fail = |reason: String| StartError { reason, log: String::new() };
         let program = kind.program().ok_or_else(|| fail(format!("{kind:?} is not installed")))?;
         let log = configuration.with_extension(format!("{kind:?}.log"));
@@ -113,9 +129,25 @@ impl Server {
             .spawn()
             .map_err(|error| fail(format!("cannot start {kind:?}: {error}")))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        let mut server = Self { kind, address, child, log };
-        server.wait_until_it_accepts()?;
-        Ok(server)
+        Ok(Self { kind, address, child, log })
+    }
+
+    /// The file appears whole once the server has bound its port.
+    fn wait_for_port(&mut self, file: &Path) -> Result<(), StartError> {
+        for _ in 0..START_STEPS {
+            let port = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
+            if let Some(port) = port {
+                self.address.set_port(port);
+                return self.wait_until_it_accepts();
+            }
+            if let Ok(Some(status)) = self.child.try_wait() {
+                let reason = format!("{:?} ended: {status}", self.kind);
+                return Err(StartError { reason, log: self.log() });
+            }
+            std::thread::park_timeout(STEP);
+        }
+        let reason = format!("{:?} did not say which port it has", self.kind);
+        Err(StartError { reason, log: self.log() })
     }
 
     fn wait_until_it_accepts(&mut self) -> Result<(), StartError> {
