@@ -43,7 +43,7 @@ pub(crate) fn main(args: &DemoArgs) -> ExitCode {
 
 fn demo(args: &DemoArgs) -> anyhow::Result<()> {
     let temporary = tempfile::Builder::new().prefix("larix-demo").tempdir().context("no temporary folder")?;
-    let folder = args.data.as_deref().unwrap_or(temporary.path());
+    let folder = args.data.as_deref().unwrap_or_else(|| temporary.path());
     let larix = std::env::current_exe().context("cannot find this program's own file")?;
     std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let schema = write_bundled_schema(&folder.join("schema"))?;
