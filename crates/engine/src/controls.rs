@@ -397,9 +397,6 @@ fn proxied_authorization(control: &Control<'_>) -> Result<ProxiedAuthorization, 
     let Some(value) = control.value else {
         return Err(protocol_error("proxy authorization control value absent"));
     };
-    if !control.critical {
-        return Err(protocol_error("proxied authorization criticality of FALSE not allowed"));
-    }
     let authzid = std::str::from_utf8(value)
         .map_err(|_| LdapResult::with(ResultCode::AUTHORIZATION_DENIED, "authzId mapping failed"))?;
     Ok(ProxiedAuthorization { critical: control.critical, authzid: authzid.to_owned() })

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use larix_proto::{Dn, LdapResult, ResultCode};
+use larix_proto::{Dn, LdapResult, ResultCode, Scope};
 use larix_schema::{NormalDn, Schema};
 use larix_store::Store;
 
@@ -162,13 +162,13 @@ impl<S: Store> Directory<S> {
     }
 
     /// What is answered for a DN that no database holds: the default referral, or `otherwise`.
-    pub fn elsewhere(&self, target: &str, otherwise: LdapResult) -> LdapResult {
+    pub fn elsewhere(&self, target: &str, scope: Option<Scope>, otherwise: LdapResult) -> LdapResult {
         if self.frontend.referrals.is_empty() {
             return otherwise;
         }
         let target = Some(target).filter(|target| !target.is_empty());
         let referrals =
-            referral::rewrite(&self.frontend.schema, &self.frontend.referrals, None, target, None);
+            referral::rewrite(&self.frontend.schema, &self.frontend.referrals, None, target, scope);
         LdapResult { referrals, ..LdapResult::new(ResultCode::REFERRAL) }
     }
 
@@ -218,7 +218,7 @@ impl<S: Store> Directory<S> {
         let dn = operation.dn();
         let served = self.select(dn).ok_or_else(|| {
             let otherwise = refuse(ResultCode::UNWILLING_TO_PERFORM, "no global superior knowledge");
-            self.elsewhere(&target, otherwise)
+            self.elsewhere(&target, None, otherwise)
         })?;
         let settings = served.database.settings();
         if settings.read_only {
@@ -261,7 +261,7 @@ impl<S: Store> Directory<S> {
         let mut lookup = BindLookup { dn: dn.clone(), shown: name.to_owned(), secrets: Vec::new() };
         let Some(served) = self.select(&dn) else {
             let otherwise = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
-            return Err(self.elsewhere(name, otherwise));
+            return Err(self.elsewhere(name, None, otherwise));
         };
         let settings = served.database.settings();
         let is_root = settings.root_dn.as_ref() == Some(&dn);

@@ -18,7 +18,7 @@ use crate::config::values::LogLevel;
 use crate::connection::{Event, Limits, Operation, Service, Started};
 use crate::databases::Search;
 use crate::extended::PasswordOutcome;
-use crate::restrictions::Restricted;
+use crate::restrictions::{Restricted, Standing};
 use crate::server::Server;
 use crate::session::{Peer, Session};
 use crate::statistics::{ConnectionRecord, Counters, OperationKind};
@@ -185,21 +185,40 @@ impl Dispatcher {
         self.server.databases.rules_for(dn).check(&self.session.standing(), operation)
     }
 
+    /// As [`Self::permitted`], for the identity that a request acts as.
+    fn permitted_as(&self, subject: &Subject, dn: &str, operation: Restricted<'_>) -> Result<(), LdapResult> {
+        let standing = Standing { authenticated: !subject.is_anonymous(), ..self.session.standing() };
+        self.server.databases.rules_for(dn).check(&standing, operation)
+    }
+
     /// Whom the request acts as: the session's identity, or the one that a proxied authorization control names.
-    fn subject_for(&self, controls: &RequestControls) -> Result<Arc<Subject>, LdapResult> {
+    pub(crate) fn subject_for(&self, controls: &RequestControls) -> Result<Arc<Subject>, LdapResult> {
         let Some(asked) = &controls.proxied_authorization else { return Ok(self.session.subject().clone()) };
-        let denied =
-            || LdapResult::with(ResultCode::AUTHORIZATION_DENIED, "not authorized to assume identity");
+        let denied = |text: &str| LdapResult::with(ResultCode::AUTHORIZATION_DENIED, text);
+        let config = self.server.config();
+        if !asked.critical && config.global.disallow.proxy_authz_non_critical {
+            let text = "proxied authorization criticality of FALSE not allowed";
+            return Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, text));
+        }
+        let me = self.session.subject();
+        if me.is_anonymous() && !config.global.allow.proxy_authz_anon {
+            return Err(denied("anonymous proxied authorization not allowed"));
+        }
         if asked.authzid.is_empty() {
             return Ok(self.session.anonymous().clone());
         }
-        let dn = asked.authzid.strip_prefix("dn:").ok_or_else(denied)?;
+        let not_authorized = || denied("not authorized to assume identity");
+        let unknown = || denied("authzId mapping failed");
+        let dn = match asked.authzid.split_once(':') {
+            Some(("dn", dn)) => dn,
+            Some(("u", _)) => return Err(not_authorized()),
+            _ => return Err(unknown()),
+        };
         let schema = self.server.databases.schema();
-        let normal = schema.parse_dn(dn).map_err(|_| denied())?;
-        let me = self.session.subject();
+        let normal = schema.parse_dn(dn).map_err(|_| unknown())?;
         let own = me.dn.as_ref().is_some_and(|own| *own == normal || self.server.databases.is_any_root(own));
         if !own {
-            return Err(denied());
+            return Err(not_authorized());
         }
         Ok(Arc::new(me.acting_as(normal, dn)))
     }
@@ -300,8 +319,11 @@ impl Dispatcher {
             _ => controls::OperationKind::Modify,
         };
         let prepared = RequestControls::parse(message.controls, kind).and_then(|controls| {
-            self.permitted(operation.target(), restricted)?;
             let subject = self.subject_for(&controls)?;
+            // What no database holds is refused or referred elsewhere whoever asks.
+            self.permitted_as(&subject, operation.target(), restricted).or_else(|refused| {
+                if self.server.databases.hold(operation.target()) { Err(refused) } else { Ok(()) }
+            })?;
             Ok((controls, subject))
         });
         match prepared {

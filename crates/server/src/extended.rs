@@ -43,9 +43,9 @@ impl Dispatcher {
         self.log_operation(&begun, format_args!("EXT oid={}", printable(request.name)));
         let started =
             RequestControls::parse(message.controls, controls::OperationKind::Extended(request.name))
-                .and_then(|_| match request.name {
-                    oid::WHO_AM_I => self.who_am_i(&begun, out),
-                    oid::PASSWORD_MODIFY => self.password_modify(begun, request),
+                .and_then(|controls| match request.name {
+                    oid::WHO_AM_I => self.who_am_i(&begun, &controls, out),
+                    oid::PASSWORD_MODIFY => self.password_modify(begun, request, &controls),
                     oid::CANCEL => self.cancel(begun, request),
                     oid::START_TRANSACTION => self.start_transaction(&begun, request, out),
                     oid::END_TRANSACTION => self.end_transaction(begun, request, out),
@@ -85,10 +85,15 @@ impl Dispatcher {
         self.finish(begun, result, None);
     }
 
-    fn who_am_i(&self, begun: &Begun, out: &mut Vec<u8>) -> Result<Started<Running>, LdapResult> {
+    fn who_am_i(
+        &self,
+        begun: &Begun,
+        controls: &RequestControls,
+        out: &mut Vec<u8>,
+    ) -> Result<Started<Running>, LdapResult> {
         self.log_operation(begun, format_args!("WHOAMI"));
         self.permitted("", Restricted::Extended(oid::WHO_AM_I))?;
-        let authz = self.session.subject().authz_text.clone();
+        let authz = self.subject_for(controls)?.authz_text.clone();
         self.answer_extended(begun, &LdapResult::success(), Some(authz.as_bytes()), out);
         Ok(Started::Answered)
     }
@@ -115,9 +120,11 @@ impl Dispatcher {
         &mut self,
         begun: Begun,
         request: &ExtendedRequest<'_>,
+        controls: &RequestControls,
     ) -> Result<Started<Running>, LdapResult> {
         let refuse = |code, text: &str| Err(LdapResult::with(code, text));
-        if !self.session.is_authenticated() {
+        let subject = self.subject_for(controls)?;
+        if subject.is_anonymous() {
             self.log_operation(&begun, format_args!("PASSMOD"));
             let text = "only authenticated users may change passwords";
             return refuse(ResultCode::STRONGER_AUTH_REQUIRED, text);
@@ -125,26 +132,26 @@ impl Dispatcher {
         let asked = PasswordModify::decode(request.value)
             .map_err(|error| LdapResult::with(ResultCode::PROTOCOL_ERROR, error.to_string()))?;
         if asked.new.is_some_and(<[u8]>::is_empty) {
-            return refuse(ResultCode::PROTOCOL_ERROR, "new password value is empty");
+            return refuse(ResultCode::UNWILLING_TO_PERFORM, "new password value is empty");
         }
         let user = asked.user.map(String::from_utf8_lossy).filter(|user| !user.is_empty());
         self.log_password_modify(&begun, user.as_deref(), &asked);
         let target = match &user {
             Some(user) => user.strip_prefix("dn:").unwrap_or(user).to_owned(),
-            None => self.session.subject().shown_dn().to_owned(),
+            None => subject.shown_dn().to_owned(),
         };
         let databases = &self.server.databases;
         let dn = databases
             .schema()
             .parse_dn(&target)
-            .map_err(|_| LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "Invalid DN"))?;
+            .map_err(|_| LdapResult::with(ResultCode::INVALID_ATTRIBUTE_SYNTAX, "Invalid DN"))?;
         if dn.is_root() {
             return refuse(ResultCode::UNWILLING_TO_PERFORM, "no password is associated with the Root DSE");
         }
         self.permitted(dn.as_str(), Restricted::Extended(oid::PASSWORD_MODIFY))?;
         let stored = match asked.old {
             None => None,
-            Some(_) => match databases.credentials(self.session.subject(), &dn) {
+            Some(_) => match databases.credentials(&subject, &dn) {
                 Ok(Credentials::Stored { passwords, .. }) => Some(passwords),
                 _ => return refuse(ResultCode::UNWILLING_TO_PERFORM, "unwilling to verify old password"),
             },
@@ -157,7 +164,7 @@ impl Dispatcher {
         };
         let change = PasswordChange {
             target,
-            subject: self.session.subject().clone(),
+            subject,
             old: asked.old.map(|old| Zeroizing::new(old.to_vec())).zip(stored),
             new,
             generated,
@@ -227,7 +234,9 @@ impl PasswordChange {
         let operation = WriteOperation::Modify { object: self.target, changes: vec![change] };
         let generated = self.generated;
         let finished = move |outcome: larix_engine::write::WriteOutcome| {
-            done(PasswordOutcome { result: outcome.result, generated });
+            // Which of the entries above exist is not told here.
+            let result = LdapResult { matched_dn: String::new(), ..outcome.result };
+            done(PasswordOutcome { result, generated });
         };
         server.databases.submit(operation, self.subject, RequestControls::default(), Box::new(finished));
     }

@@ -73,7 +73,7 @@ impl Answer {
         };
         match verdict {
             Verdict::Denied => return Ok(()),
-            Verdict::Granted if self.matched_values.is_none() => {
+            Verdict::Granted if self.types_only || self.matched_values.is_none() => {
                 if self.types_only {
                     encoder.attribute(&row.text, &[]);
                 } else if let Some(ber) = stored.as_ber() {
@@ -107,7 +107,8 @@ impl Answer {
         let mut begun = false;
         let mut fault = None;
         seen.reader.visit_values(row.number, stored, &mut |value| {
-            if self.matched_values.as_ref().is_some_and(|f| !is_matched(schema, description, f, value)) {
+            let filters = self.matched_values.as_ref().filter(|_| !self.types_only);
+            if filters.is_some_and(|f| !is_matched(schema, description, f, value)) {
                 return true;
             }
             if verdict != Verdict::Granted {

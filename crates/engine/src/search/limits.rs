@@ -41,24 +41,21 @@ pub fn effective(limits: Option<&Limits>, asked: Asked) -> Result<Effective, Lda
     if limits.size_unchecked == Some(0) {
         return Err(LdapResult::new(ResultCode::ADMIN_LIMIT_EXCEEDED));
     }
-    let time = one(limits.time_soft, limits.time_hard, asked.time)?;
+    let time = one(limits.time_soft, limits.time_hard, asked.time);
     let size = match asked.page {
-        None => one(limits.size_soft, limits.size_hard, asked.size)?,
+        None => one(limits.size_soft, limits.size_hard, asked.size),
         Some((size, before)) => paged(limits, asked.size, size, before)?,
     };
     Ok(Effective { size, time, unchecked: limits.size_unchecked, no_estimate: limits.no_estimate })
 }
 
-fn one(soft: Option<u32>, hard: HardLimit, asked: u32) -> Result<Option<u32>, LdapResult> {
+/// Asking for more than the hard limit is no error: it is what the client then gets.
+fn one(soft: Option<u32>, hard: HardLimit, asked: u32) -> Option<u32> {
     match (asked, hard) {
-        (0, _) => Ok(soft),
-        (asked, HardLimit::Soft) => Ok(Some(soft.map_or(asked, |soft| asked.min(soft)))),
-        (asked, HardLimit::Unlimited) => Ok((asked != AS_MANY_AS_ALLOWED).then_some(asked)),
-        (AS_MANY_AS_ALLOWED, HardLimit::Count(hard)) => Ok(Some(hard)),
-        (asked, HardLimit::Count(hard)) if asked > hard => {
-            Err(LdapResult::new(ResultCode::ADMIN_LIMIT_EXCEEDED))
-        }
-        (asked, HardLimit::Count(_)) => Ok(Some(asked)),
+        (0, _) => soft,
+        (asked, HardLimit::Soft) => Some(soft.map_or(asked, |soft| asked.min(soft))),
+        (asked, HardLimit::Unlimited) => (asked != AS_MANY_AS_ALLOWED).then_some(asked),
+        (asked, HardLimit::Count(hard)) => Some(asked.min(hard)),
     }
 }
 
@@ -78,12 +75,7 @@ fn paged(limits: &Limits, asked: u32, page: u32, before: u32) -> Result<Option<u
         },
     };
     let wish = (asked != 0 && asked != AS_MANY_AS_ALLOWED).then_some(asked);
-    if let (Some(total), Some(wish)) = (total, wish)
-        && wish > total
-    {
-        return Err(exceeded(""));
-    }
-    Ok(wish.or(total).map(|most| most.saturating_sub(before)))
+    Ok(wish.into_iter().chain(total).min().map(|most| most.saturating_sub(before)))
 }
 
 #[cfg(test)]
@@ -106,7 +98,7 @@ mod tests {
         check(&plain, size(1000), Ok((Some(500), Some(3600))));
         check(&hard, size(0), Ok((Some(500), Some(3600))));
         check(&hard, size(1000), Ok((Some(1000), Some(3600))));
-        check(&hard, size(1001), Err(""));
+        check(&hard, size(1001), Ok((Some(1000), Some(3600))));
         check(&hard, size(AS_MANY_AS_ALLOWED), Ok((Some(1000), Some(3600))));
         check(&open, size(7000), Ok((Some(7000), Some(3600))));
         check(&plain, Asked { time: 5, ..size(0) }, Ok((Some(500), Some(5))));

@@ -49,6 +49,9 @@ pub struct Selection {
     known: usize,
 }
 
+/// The class that allows every attribute (RFC 4512 section 4.3).
+const EXTENSIBLE_OBJECT: &str = "1.3.6.1.4.1.1466.101.120.111";
+
 impl Selection {
     /// Unknown attributes and classes are ignored, as the RFC wants.
     pub fn new(schema: &Schema, catalog: &Catalog, names: Strings<'_>) -> Self {
@@ -107,6 +110,11 @@ impl Selection {
     fn add(&mut self, schema: &Schema, name: &str) {
         if let Some(class) = name.strip_prefix('@') {
             let Some(class) = schema.object_class(class) else { return };
+            // Every attribute is allowed in it, so every one is asked for.
+            if class.oid == EXTENSIBLE_OBJECT {
+                (self.all_user, self.all_operational) = (true, true);
+                return;
+            }
             let all = class.all_must().iter().chain(class.all_may());
             all.for_each(|attribute| self.add_type(schema, *attribute));
             return;

@@ -329,6 +329,9 @@ impl SearchTask {
     /// The referral that an entry at or above the base stands for.
     fn refer<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<LdapResult, Fault> {
         let dn = seen.view.dn(&seen.reader.view)?;
+        if self.controls.domain_scope {
+            return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(dn));
+        }
         let urls = referral::urls(&seen.reader)?;
         let target = pretty(&seen.view.schema, &self.base_text);
         let target = Some(target.as_str());

@@ -164,6 +164,11 @@ impl Databases {
         section.map_or(&self.frontend_rules, |section| &section.rules)
     }
 
+    /// Whether a database is there for this name.
+    pub fn hold(&self, dn: &str) -> bool {
+        self.schema().parse_dn(dn).is_ok_and(|dn| self.section(&dn).is_some())
+    }
+
     /// Whether this is the root DN of any database.
     pub fn is_any_root(&self, dn: &NormalDn) -> bool {
         self.sections.iter().any(|section| section.root_dn.as_ref() == Some(dn))
@@ -289,7 +294,11 @@ impl Databases {
         dn: &NormalDn,
     ) -> LdapResult {
         let Some(served) = self.directory.select(dn) else {
-            return self.directory.elsewhere(request.entry, LdapResult::new(ResultCode::NO_SUCH_OBJECT));
+            return self.directory.elsewhere(
+                request.entry,
+                None,
+                LdapResult::new(ResultCode::NO_SUCH_OBJECT),
+            );
         };
         let database = served.database();
         let context = CompareContext {

@@ -146,7 +146,7 @@ fn stored(
     let directory = &databases.directory;
     let Some(served) = directory.select(base) else {
         let missing = LdapResult::new(ResultCode::NO_SUCH_OBJECT);
-        return Err(Box::new((directory.elsewhere(request.base, missing), Vec::new())));
+        return Err(Box::new((directory.elsewhere(request.base, Some(request.scope), missing), Vec::new())));
     };
     let glued = glued(databases, request.scope, base);
     let mut later = Vec::new();
