@@ -369,7 +369,8 @@ impl BoundAssertion {
         match self.kind {
             AssertionKind::GreaterOrEqual => (*key >= *self.key).into(),
             AssertionKind::LessOrEqual => (*key <= *self.key).into(),
-            AssertionKind::Equality | AssertionKind::Approx => self.rule.compare_keys(schema, key, &self.key),
+            AssertionKind::Equality => self.rule.compare_keys(schema, key, &self.key),
+            AssertionKind::Approx => self.rule.compare_approximately(schema, key, &self.key),
         }
     }
 

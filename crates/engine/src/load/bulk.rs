@@ -15,6 +15,7 @@ use larix_store::memory::{MemorySnapshot, MemoryStore};
 use larix_store::{CommitError, Durability, Loader, Store, Transaction, WriteSet};
 
 use super::error::{LoadError, RecordError, RecordFault};
+use super::parked::Parked;
 use super::prepare::{Checker, Local};
 use super::sort::{FileRun, Gathered, Merge, short_key};
 use super::{LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress};
@@ -83,10 +84,11 @@ pub(super) fn load<S: Store>(
     })?;
     let report = writer.finish(gathered.into_iter().collect::<Result<_, _>>()?)?;
     drop(empty);
+    let load = report.load;
     if !options.dry_run {
-        write_meta(store, checker, &report)?;
+        write_meta(store, checker, report)?;
     }
-    Ok(report.load)
+    Ok(load)
 }
 
 /// A thread that panicked takes the load with it.
@@ -95,8 +97,8 @@ fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
 }
 
 /// Facts about the database, last: a store without them is no database.
-fn write_meta<S: Store>(store: &S, checker: Checker<'_>, report: &Loaded) -> Result<(), LoadError> {
-    let mut set = WriteSet::new();
+fn write_meta<S: Store>(store: &S, checker: Checker<'_>, report: Loaded) -> Result<(), LoadError> {
+    let mut set = report.late;
     set.put(META, meta::LAST_ENTRY_ID, report.last_id.to_be_bytes());
     report.csns.values().for_each(|csn| log::put_context_csn(&mut set, csn));
     checker.into_catalog().write_new(&mut set);
@@ -199,6 +201,22 @@ struct EncodedEntry {
     blobs: Vec<(Vec<u8>, Vec<u8>)>,
     values: Vec<(Vec<u8>, Vec<u8>)>,
     csns: Vec<Csn>,
+}
+
+impl EncodedEntry {
+    /// About how much memory it takes.
+    fn bytes(&self) -> usize {
+        let rows = self.blobs.iter().chain(&self.values).map(|(key, value)| key.len() + value.len());
+        size_of::<Self>()
+            + self.given_dn.len()
+            + self.normal_rdn.len()
+            + self.record.len()
+            + rows.sum::<usize>()
+    }
+
+    fn fails(self, fault: RecordFault) -> RecordError {
+        RecordError { line: self.line, dn: self.given_dn, fault }
+    }
 }
 
 /// Stands for a normalized DN.
@@ -338,7 +356,10 @@ impl<'a, 'c> Worker<'a, 'c> {
 /// What was loaded, for the last commit.
 struct Loaded {
     load: LoadReport,
+    /// The highest id of an entry.
     last_id: u64,
+    /// Rows of entries that came before their superiors: too late to be appended in order.
+    late: WriteSet,
     /// The highest CSN of each server.
     csns: BTreeMap<u16, Csn>,
 }
@@ -352,6 +373,7 @@ struct InOrder<'a, L> {
     bytes: &'a AtomicU64,
     /// Ids by name: of all entries, since any may have subordinates and none may come twice. 48 bytes an entry.
     ids: HashMap<Fingerprint, EntryId>,
+    parked: Parked<Fingerprint, EncodedEntry>,
     tree: Gathered,
     tree_runs: Vec<FileRun>,
     /// Ids whose postings were gathered though the entry failed later.
@@ -375,11 +397,17 @@ impl<'a, L: Loader> InOrder<'a, L> {
             observer,
             bytes,
             ids: HashMap::default(),
+            parked: Parked::new(checker.options.memory_bytes),
             tree: Gathered::new(),
             tree_runs: Vec::new(),
             failed_ids: roaring::RoaringTreemap::new(),
             progress: Progress::default(),
-            report: Loaded { load: LoadReport::default(), last_id: 0, csns: BTreeMap::new() },
+            report: Loaded {
+                load: LoadReport::default(),
+                last_id: 0,
+                late: WriteSet::new(),
+                csns: BTreeMap::new(),
+            },
         }
     }
 
@@ -398,26 +426,69 @@ impl<'a, L: Loader> InOrder<'a, L> {
                 }
             }
         }
-        Ok(())
+        self.refuse_parked()
     }
 
     fn take(&mut self, entry: Result<EncodedEntry, RecordError>) -> Result<(), LoadError> {
-        let stored = match entry {
-            Ok(entry) => self.store(entry)?,
-            Err(error) => Err(error),
-        };
-        match stored {
-            Ok(()) => self.progress.entries += 1,
-            Err(error) if self.options.continue_on_error => {
-                self.progress.failed += 1;
-                self.observer.record_failed(&error);
-            }
-            Err(error) => return Err(error.into()),
+        match entry {
+            Ok(entry) => self.entry(entry)?,
+            Err(error) => self.failed(error)?,
         }
         if (self.progress.entries + self.progress.failed).is_multiple_of(PROGRESS_ENTRIES) {
             self.tell(Phase::Reading);
         }
         Ok(())
+    }
+
+    fn failed(&mut self, error: RecordError) -> Result<(), LoadError> {
+        if !self.options.continue_on_error {
+            return Err(error.into());
+        }
+        self.progress.failed += 1;
+        self.observer.record_failed(&error);
+        Ok(())
+    }
+
+    /// Stores the entry and what waited for it, or lets it wait for its superior.
+    fn entry(&mut self, entry: EncodedEntry) -> Result<(), LoadError> {
+        let parent = match entry.superior {
+            None => EntryId::ROOT,
+            Some(superior) => match self.ids.get(&superior) {
+                Some(parent) => *parent,
+                None => {
+                    let bytes = entry.bytes();
+                    return match self.parked.park(superior, entry, bytes) {
+                        Ok(()) => Ok(()),
+                        Err(entry) => self.refuse(entry, RecordFault::TooManyWait),
+                    };
+                }
+            },
+        };
+        let mut ready = vec![(entry, parent)];
+        while let Some((entry, parent)) = ready.pop() {
+            let (id, name) = (entry.id, entry.name);
+            if self.ids.contains_key(&name) {
+                self.refuse(entry, RecordFault::Exists)?;
+                continue;
+            }
+            self.ids.insert(name, id);
+            self.store(entry, parent)?;
+            self.progress.entries += 1;
+            ready.extend(self.parked.take(&name).into_iter().map(|waiting| (waiting, id)));
+        }
+        Ok(())
+    }
+
+    fn refuse(&mut self, entry: EncodedEntry, fault: RecordFault) -> Result<(), LoadError> {
+        self.failed_ids.insert(entry.id.0);
+        self.failed(entry.fails(fault))
+    }
+
+    /// Superiors that never came.
+    fn refuse_parked(&mut self) -> Result<(), LoadError> {
+        let mut parked = self.parked.take_all();
+        parked.sort_unstable_by_key(|entry| entry.id);
+        parked.into_iter().try_for_each(|entry| self.refuse(entry, RecordFault::NoSuperior))
     }
 
     fn tell(&mut self, phase: Phase) {
@@ -426,44 +497,33 @@ impl<'a, L: Loader> InOrder<'a, L> {
         self.observer.progress(&self.progress);
     }
 
-    fn store(&mut self, entry: EncodedEntry) -> Result<Result<(), RecordError>, LoadError> {
-        let EncodedEntry { id, line, given_dn, name, superior, normal_rdn, mut record, blobs, values, csns } =
-            entry;
-        let fails = |this: &mut Self, fault| {
-            this.failed_ids.insert(id.0);
-            Ok(Err(RecordError { line, dn: given_dn, fault }))
-        };
-        let parent = match superior {
-            None => EntryId::ROOT,
-            Some(superior) => match self.ids.get(&superior) {
-                Some(parent) => *parent,
-                None => return fails(self, RecordFault::NoSuperior),
-            },
-        };
-        match self.ids.entry(name) {
-            std::collections::hash_map::Entry::Occupied(_) => return fails(self, RecordFault::Exists),
-            std::collections::hash_map::Entry::Vacant(free) => free.insert(id),
-        };
-        self.report.last_id = id.0;
+    fn store(&mut self, entry: EncodedEntry, parent: EntryId) -> Result<(), LoadError> {
+        let EncodedEntry { id, normal_rdn, mut record, blobs, values, csns, .. } = entry;
+        let is_late = id.0 < self.report.last_id;
+        self.report.last_id = self.report.last_id.max(id.0);
         for csn in csns {
             let highest = self.report.csns.entry(csn.server_id).or_insert(csn);
             *highest = csn.max(*highest);
         }
-        let Some(loader) = &mut self.loader else { return Ok(Ok(())) };
+        let Some(loader) = &mut self.loader else { return Ok(()) };
         if let Some(bytes) = record.get_mut(PARENT_IN_RECORD) {
             bytes.copy_from_slice(&parent.to_bytes());
         }
-        loader.append(ENTRIES, &id.to_bytes(), &record)?;
-        for (table, rows) in [(BLOBS, blobs), (VALUES, values)] {
+        let rows = [(ENTRIES, vec![(id.to_bytes().to_vec(), record)]), (BLOBS, blobs), (VALUES, values)];
+        for (table, rows) in rows {
             for (key, value) in rows {
-                loader.append(table, &key, &value)?;
+                if is_late {
+                    self.report.late.put(table, &key, value);
+                } else {
+                    loader.append(table, &key, &value)?;
+                }
             }
         }
         self.tree.add(&tree::key(parent, &normal_rdn), id.0);
         if self.tree.bytes() > self.options.memory_bytes / TREE_SHARE || self.tree.is_full() {
             self.tree_runs.push(self.tree.spill(self.scratch)?);
         }
-        Ok(Ok(()))
+        Ok(())
     }
 
     fn finish(mut self, gathered: Vec<Postings>) -> Result<Loaded, LoadError> {

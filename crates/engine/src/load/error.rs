@@ -48,8 +48,10 @@ pub enum RecordFault {
     Dn(DnError),
     /// No database suffix is at or above the entry.
     OutsideSuffixes,
-    /// The superior is neither in the database nor before this record.
+    /// The superior is neither in the database nor among the records.
     NoSuperior,
+    /// The superior has not come yet, and the records that wait for theirs take all the memory they may.
+    TooManyWait,
     /// An entry of this name is in the database, or was before this record.
     Exists,
     /// Its syntax, its schema, or its attributes: what an add would be answered.
@@ -67,7 +69,10 @@ impl fmt::Display for RecordError {
             RecordFault::NotAnEntry => f.write_str("a change record, where entries are loaded"),
             RecordFault::Dn(error) => error.fmt(f),
             RecordFault::OutsideSuffixes => f.write_str("not below any suffix of the database"),
-            RecordFault::NoSuperior => f.write_str("the superior entry does not exist; superiors come first"),
+            RecordFault::NoSuperior => f.write_str("the superior entry does not exist"),
+            RecordFault::TooManyWait => {
+                f.write_str("the superior entry has not come yet, and too many records wait for theirs")
+            }
             RecordFault::Exists => f.write_str("the entry exists already"),
             RecordFault::Refused(result) if result.diagnostic.is_empty() => write!(f, "{}", result.code),
             RecordFault::Refused(result) => write!(f, "{}: {}", result.code, result.diagnostic),

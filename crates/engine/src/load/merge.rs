@@ -4,10 +4,12 @@ use std::io::BufRead;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use larix_proto::ldif::{LocalFiles, Reader};
+use larix_schema::NormalDn;
 use larix_store::{Durability, Overlay, Snapshot, Store, Transaction, WriteSet};
 
 use super::bulk::Counted;
 use super::error::{LoadError, RecordError, RecordFault};
+use super::parked::Parked;
 use super::prepare::{Checked, Checker, Local};
 use super::{LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress};
 use crate::catalog::CatalogEdit;
@@ -36,7 +38,8 @@ pub(super) fn load<S: Store>(
     let bytes = AtomicU64::new(0);
     let mut reader = Reader::new(Counted { input, bytes: &bytes }).with_files(LocalFiles);
     let mut local = checker.local();
-    let mut progress = Progress::default();
+    let parked = Parked::new(options.memory_bytes);
+    let mut run = Run { parked, progress: Progress::default(), options, observer };
     let mut ended = false;
     while !ended {
         let transaction = database.store().transaction()?;
@@ -46,6 +49,7 @@ pub(super) fn load<S: Store>(
                 Ok(Some(record)) if record.line < options.start_line => continue,
                 Ok(Some(record)) => checker.check(&mut local, record),
                 Ok(None) => {
+                    run.refuse_parked()?;
                     ended = true;
                     continue;
                 }
@@ -55,30 +59,73 @@ pub(super) fn load<S: Store>(
                     Err(RecordError { line: error.line, dn: String::new(), fault: RecordFault::Ldif(error) })
                 }
             };
-            let stored = match record {
-                Ok(checked) => group.store(&transaction, &checker, &mut local, &checked)?,
-                Err(error) => Err(error),
-            };
-            match stored {
-                Ok(()) => progress.entries += 1,
-                Err(error) if options.continue_on_error => {
-                    progress.failed += 1;
-                    observer.record_failed(&error);
-                }
-                Err(error) => return Err(error.into()),
-            }
-            progress.bytes = bytes.load(Ordering::Relaxed);
-            if (progress.entries + progress.failed).is_multiple_of(PROGRESS_ENTRIES) {
-                observer.progress(&progress);
+            run.record(record, |checked| group.store(&transaction, &checker, &mut local, checked))?;
+            run.progress.bytes = bytes.load(Ordering::Relaxed);
+            if (run.progress.entries + run.progress.failed).is_multiple_of(PROGRESS_ENTRIES) {
+                run.observer.progress(&run.progress);
             }
         }
         if !options.dry_run {
-            observer.progress(&Progress { phase: Phase::Syncing, ..progress });
+            run.observer.progress(&Progress { phase: Phase::Syncing, ..run.progress });
             group.commit(transaction, database, &local)?;
         }
     }
     let bytes = bytes.load(Ordering::Relaxed);
-    Ok(LoadReport { entries: progress.entries, failed: progress.failed, bytes })
+    Ok(LoadReport { entries: run.progress.entries, failed: run.progress.failed, bytes })
+}
+
+/// What becomes of the records.
+struct Run<'a> {
+    parked: Parked<NormalDn, Checked>,
+    progress: Progress,
+    options: &'a LoadOptions,
+    observer: &'a mut dyn LoadObserver,
+}
+
+impl Run<'_> {
+    /// Stores the entry and what waited for it, or lets it wait for its superior.
+    fn record(
+        &mut self,
+        record: Result<Checked, RecordError>,
+        mut store: impl FnMut(&Checked) -> Result<Result<(), RecordError>, LoadError>,
+    ) -> Result<(), LoadError> {
+        let mut ready = match record {
+            Ok(checked) => vec![checked],
+            Err(error) => return self.failed(error),
+        };
+        while let Some(checked) = ready.pop() {
+            match (store(&checked)?, checked.superior()) {
+                (Ok(()), _) => {
+                    self.progress.entries += 1;
+                    ready.append(&mut self.parked.take(&checked.dn));
+                }
+                (Err(RecordError { fault: RecordFault::NoSuperior, .. }), Some(superior)) => {
+                    let bytes = checked.bytes();
+                    if let Err(checked) = self.parked.park(superior, checked, bytes) {
+                        self.failed(checked.fails(RecordFault::TooManyWait))?;
+                    }
+                }
+                (Err(error), _) => self.failed(error)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn failed(&mut self, error: RecordError) -> Result<(), LoadError> {
+        if !self.options.continue_on_error {
+            return Err(error.into());
+        }
+        self.progress.failed += 1;
+        self.observer.record_failed(&error);
+        Ok(())
+    }
+
+    /// Superiors that never came.
+    fn refuse_parked(&mut self) -> Result<(), LoadError> {
+        let mut parked = self.parked.take_all();
+        parked.sort_unstable_by_key(|checked| checked.line);
+        parked.into_iter().try_for_each(|checked| self.failed(checked.fails(RecordFault::NoSuperior)))
+    }
 }
 
 /// What is committed at once.

@@ -5,12 +5,14 @@
 //! appended at the end, and the new files take their place in one rename. A database that holds entries is extended
 //! by ordinary changes. Either way the entries go through the checks of an add, by the same code.
 //!
-//! Entries come superiors first, as `slapcat` writes them.
+//! An entry that comes before its superior waits in memory, [`LoadOptions::memory_bytes`] of them at most; `slapcat`
+//! writes superiors first.
 
 mod bulk;
 mod directory;
 mod error;
 mod merge;
+mod parked;
 mod prepare;
 mod sort;
 #[cfg(test)]

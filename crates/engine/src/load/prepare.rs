@@ -53,6 +53,13 @@ impl Checked {
         RecordError { line: self.line, dn: self.given_dn.clone(), fault }
     }
 
+    /// About how much memory it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let values = self.entry.attributes.iter().flat_map(|attribute| &attribute.values);
+        let values: usize = values.map(|value| value.len() + size_of::<Vec<u8>>()).sum();
+        size_of::<Self>() + self.given_dn.len() * 3 + values
+    }
+
     /// The name of the superior entry; none where the entry stands under the root.
     pub(super) fn superior(&self) -> Option<NormalDn> {
         // A database of the empty suffix takes entries of one RDN without an entry of the empty name.

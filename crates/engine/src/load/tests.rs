@@ -10,6 +10,7 @@ use larix_store::memory::MemoryStore;
 use larix_store::{Direction, KeyRange, Snapshot, Store};
 
 use super::*;
+use crate::catalog::Catalog;
 use crate::csn::Csn;
 use crate::database::Suffix;
 use crate::index::IndexConfig;
@@ -154,6 +155,46 @@ fn both_ways_make_the_same_database() {
     assert_eq!(csns, ["20260101000000.000701Z#000000#001#000000".parse::<Csn>().unwrap()]);
 }
 
+/// The records in reverse: each before its superior.
+fn bottom_up(ldif: &str) -> String {
+    let mut records: Vec<_> = ldif.trim_end().split("\n\n").collect();
+    records.reverse();
+    records.join("\n\n") + "\n"
+}
+
+#[test]
+fn superiors_may_come_later() {
+    let site = Site::new();
+    let ldif = bottom_up(&people(200));
+    for memory_bytes in [64 << 20, 30_000] {
+        let options = LoadOptions { memory_bytes, write_context_csn: true, ..LoadOptions::default() };
+        let merged = site.empty();
+        let (database, report) = site.bulk(&ldif, &options);
+        let into = load_into(&merged, ldif.as_bytes(), site.context(), &options, &mut Unobserved);
+        for (database, report) in [(database, report), (merged, into)] {
+            if memory_bytes < 1 << 20 {
+                let error = report.expect_err("more than the memory there is").to_string();
+                assert!(error.ends_with("too many records wait for theirs"), "{error}");
+                continue;
+            }
+            assert_eq!((report.as_ref().unwrap().entries, report.unwrap().failed), (203, 0));
+            let snapshot = database.store().snapshot().unwrap();
+            // The bulk load wrote the catalog behind the database's back.
+            let index = site.settings.index.clone();
+            database.publish_catalog(Arc::new(Catalog::load(&snapshot, &site.schema, index).unwrap()));
+            let view = database.view(&snapshot).unwrap();
+            for dn in
+                ["dc=example,dc=com", "cn=All,dc=example,dc=com", "cn=Person 5 5,ou=People,dc=example,dc=com"]
+            {
+                let id = view.resolve(&site.schema.parse_dn(dn).unwrap()).unwrap().unwrap().id.unwrap();
+                assert!(snapshot.get(ENTRIES, &id.to_bytes()).unwrap().is_some(), "{dn}");
+            }
+            crate::check::check(&view, &mut |finding| panic!("{finding:?}")).unwrap();
+            assert_eq!(log::context_csns(&snapshot).unwrap().len(), 1);
+        }
+    }
+}
+
 #[test]
 fn errors_name_the_line() {
     let site = Site::new();
@@ -161,7 +202,7 @@ fn errors_name_the_line() {
     let cases = [
         (
             "dn: cn=X,ou=Nobody,dc=example,dc=com\nobjectClass: person\ncn: X\nsn: x\n\n",
-            "line 9: \"cn=X,ou=Nobody,dc=example,dc=com\": the superior entry does not exist; superiors come first",
+            "line 9: \"cn=X,ou=Nobody,dc=example,dc=com\": the superior entry does not exist",
         ),
         (HEAD, "line 9: \"dc=example,dc=com\": the entry exists already"),
         (
@@ -249,9 +290,9 @@ fn failed_records_can_be_passed_over() {
         &mut failures,
     );
     let report = report.unwrap();
-    assert_eq!((report.entries, report.failed, failures.0.as_slice()), (3, 2, &[9, 14][..]));
+    assert_eq!((report.entries, report.failed, failures.0.as_slice()), (3, 2, &[14, 9][..]));
     let report = load_into(&merged, ldif.as_bytes(), site.context(), &options, &mut failures).unwrap();
-    assert_eq!((report.entries, report.failed, failures.0.as_slice()), (3, 2, &[9, 14, 9, 14][..]));
+    assert_eq!((report.entries, report.failed, failures.0.as_slice()), (3, 2, &[14, 9, 14, 9][..]));
     let snapshot = database.store().snapshot().unwrap();
     for item in snapshot.posting_keys(INDEX, KeyRange::all(), Direction::Forward).unwrap() {
         let (key, _) = item.unwrap();

@@ -221,7 +221,7 @@ impl<S: Snapshot> Planner<'_, S> {
                 self.keys(target, Kinds::PRESENCE, |n| Some(key::make(n, KeyKind::Presence, &[])))
             }
             Assertion::Equality(a) if a.rule.indexable_equality() => self.equality(target, a),
-            Assertion::Approx(a) => self.approx(target, a),
+            Assertion::Approx(a) if a.rule.indexable_approx() => self.approx(target, a),
             Assertion::GreaterOrEqual(a) => self.order(target, a, true),
             Assertion::LessOrEqual(a) => self.order(target, a, false),
             Assertion::Substrings(a) => self.substrings(target, a),

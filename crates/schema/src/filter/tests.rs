@@ -154,6 +154,28 @@ fn filters_over_an_entry() {
     }
 }
 
+/// A name with a unique identifier is like the name alone, but not equal to it.
+#[test]
+fn names_with_unique_identifiers() {
+    let schema = schema();
+    let entry: &[(&str, &str)] = &[("uniqueMember", "dc=Example,dc=com#'1000'B"), ("uniqueMember", "#'1'B")];
+    let cases = [
+        ("(uniqueMember=dc=example,dc=com#'1000'B)", Match::True),
+        ("(uniqueMember=dc=example,dc=com)", Match::False),
+        ("(uniqueMember~=dc=example,dc=com)", Match::True),
+        ("(uniqueMember~=dc=example,dc=com#'1000'B)", Match::True),
+        ("(uniqueMember~=dc=example,dc=com#'1001'B)", Match::False),
+        ("(uniqueMember~=dc=com)", Match::False),
+        ("(uniqueMember=)", Match::False),
+        ("(uniqueMember~=)", Match::True),
+        ("(uniqueMember~=#'1'B)", Match::True),
+        ("(uniqueMember~=#'0'B)", Match::False),
+    ];
+    for (text, expected) in cases {
+        assert_eq!(evaluate(&schema, &bind(&schema, text), entry), expected, "{text}");
+    }
+}
+
 /// Whether a value matches must not depend on the way taken: quick comparison or keys.
 #[test]
 fn quick_paths_agree_with_keys() {

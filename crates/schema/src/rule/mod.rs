@@ -134,6 +134,25 @@ impl MatchingRule {
         self.usage == RuleUse::Equality && self.normal.is_key()
     }
 
+    /// Whether a value that matches approximately has, in its key, all words of the assertion's key.
+    pub fn indexable_approx(&self) -> bool {
+        self.normal != Normal::NameAndOptionalUid
+    }
+
+    /// Compares the key of a value with the key of an assertion, approximately: [`Self::compare_keys`], but that a
+    /// name with a unique identifier is like the name without one.
+    pub(crate) fn compare_approximately(
+        &self,
+        schema: &Schema,
+        value_key: &[u8],
+        assertion_key: &[u8],
+    ) -> Match {
+        match self.normal {
+            Normal::NameAndOptionalUid => normal::is_like_name_and_uid(value_key, assertion_key).into(),
+            _ => self.compare_keys(schema, value_key, assertion_key),
+        }
+    }
+
     /// Whether the byte order of keys is the order of values.
     pub fn is_ordering(&self) -> bool {
         self.usage == RuleUse::Ordering

@@ -260,6 +260,13 @@ pub(super) fn parent(name: &[u8]) -> Option<&[u8]> {
     Some(name.iter().position(|&b| b == b',').and_then(|comma| name.get(comma + 1..)).unwrap_or_default())
 }
 
+/// Whether the names are equal, and the unique identifiers where both have one.
+pub(super) fn is_like_name_and_uid(a: &[u8], b: &[u8]) -> bool {
+    let (Ok(a), Ok(b)) = (text_of(a), text_of(b)) else { return a == b };
+    let ((a_name, a_uid), (b_name, b_uid)) = (parse_name_and_uid(a), parse_name_and_uid(b));
+    a_name == b_name && (a_uid.is_none() || b_uid.is_none() || a_uid == b_uid)
+}
+
 fn text_of(value: &[u8]) -> Result<&str, InvalidValue> {
     std::str::from_utf8(value).map_err(|_| InvalidValue)
 }
