@@ -139,6 +139,14 @@ fn bad_bytes() {
         FilterBuf::parse("(objectClass=*)").unwrap().as_filter().as_ber(),
         &tlv(0x87, b"c\xff"),
     );
+    let bytes = |name: &[u8]| {
+        // A bind whose name is given as bytes: LDAPMessage { 1, BindRequest { 3, name, simple "x" } }.
+        let bind = [&tlv(2, &[3])[..], &tlv(4, name), &tlv(0x80, b"x")].concat();
+        tlv(0x30, &[&[2, 1, 1][..], &tlv(0x60, &bind)].concat())
+    };
+    check("a name that is not UTF-8", &bytes(b"cn=\xff\xfe"), &["1:2"]);
+    check("a name that holds a NUL", &bytes(b"cn=\0"), &["1:34"]);
+    check("a name of a megabyte's depth", &bytes("a=b,".repeat(50_000).as_bytes()), &["1:34"]);
     check("garbage", b"GET / HTTP/1.1\r\nHost: x\r\n\r\n", &["notice:2"]);
     check("a TLS hello", &[0x16, 3, 1, 2, 0, 1, 0, 1, 0xfc, 3, 3], &["notice:2"]);
     check("zeros", &[0; 64], &["notice:2"]);
@@ -233,6 +241,19 @@ fn servers_that_cannot_start_say_why() {
     let missing_include = write("include.conf", "include /no/such/file.schema\n");
     let missing_directory =
         write("directory.conf", "database mdb\nsuffix cn=x\ndirectory /no/such/directory\n");
+    write("data-file", "");
+    let no_directory = write(
+        "file.conf",
+        &format!("database mdb\nsuffix cn=x\ndirectory {}\n", folder.join("data-file").display()),
+    );
+    std::fs::create_dir_all(folder.join("garbage")).unwrap();
+    write("garbage/data.mdb", &"not a database ".repeat(1_000));
+    let garbage = write(
+        "garbage.conf",
+        &format!("database mdb\nsuffix cn=x\ndirectory {}\n", folder.join("garbage").display()),
+    );
+    let binary = write("binary.conf", "include /bin/true\n");
+    let circular = write("circular.conf", &format!("include {}\n", folder.join("circular.conf").display()));
     let unknown = write("unknown.conf", "database mdb\nsufix cn=x\n");
     let bad_rule = write("rule.conf", "access to * by nobody read\n");
     for (name, arguments, expected) in [
@@ -240,6 +261,10 @@ fn servers_that_cannot_start_say_why() {
         ("a second server on the same database", ["-f", configuration, "-h", free], "in use by process"),
         ("a missing include", ["-f", &missing_include, "-h", free], "/no/such/file.schema"),
         ("a missing database directory", ["-f", &missing_directory, "-h", free], "/no/such/directory"),
+        ("a database directory that is a file", ["-f", &no_directory, "-h", free], "data-file"),
+        ("a database that is garbage", ["-f", &garbage, "-h", free], "garbage"),
+        ("a configuration that is no text", ["-f", &binary, "-h", free], "/bin/true"),
+        ("an include of itself", ["-f", &circular, "-h", free], "circular.conf"),
         ("an unknown directive", ["-f", &unknown, "-h", free], "did you mean `suffix`"),
         ("an access rule of nobody", ["-f", &bad_rule, "-h", free], "rule.conf:1"),
         ("a missing configuration", ["-f", "/no/such/slapd.conf", "-h", free], "/no/such/slapd.conf"),
