@@ -12,7 +12,7 @@ use std::thread;
 use foldhash::HashMap;
 use larix_proto::ldif::{LdifError, LocalFiles, Reader, Record};
 use larix_store::memory::{MemorySnapshot, MemoryStore};
-use larix_store::{CommitError, Durability, Loader, Store, Transaction, WriteSet};
+use larix_store::{Durability, Loader, Store, Transaction, WriteSet};
 
 use super::error::{LoadError, RecordError, RecordFault};
 use super::parked::Parked;
@@ -84,11 +84,10 @@ pub(super) fn load<S: Store>(
     })?;
     let report = writer.finish(gathered.into_iter().collect::<Result<_, _>>()?)?;
     drop(empty);
-    let load = report.load;
     if !options.dry_run {
-        write_meta(store, checker, report)?;
+        write_meta(store, checker, &report)?;
     }
-    Ok(load)
+    Ok(report.load)
 }
 
 /// A thread that panicked takes the load with it.
@@ -97,8 +96,8 @@ fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
 }
 
 /// Facts about the database, last: a store without them is no database.
-fn write_meta<S: Store>(store: &S, checker: Checker<'_>, report: Loaded) -> Result<(), LoadError> {
-    let mut set = report.late;
+fn write_meta<S: Store>(store: &S, checker: Checker<'_>, report: &Loaded) -> Result<(), LoadError> {
+    let mut set = WriteSet::new();
     set.put(META, meta::LAST_ENTRY_ID, report.last_id.to_be_bytes());
     report.csns.values().for_each(|csn| log::put_context_csn(&mut set, csn));
     checker.into_catalog().write_new(&mut set);
@@ -358,10 +357,56 @@ struct Loaded {
     load: LoadReport,
     /// The highest id of an entry.
     last_id: u64,
-    /// Rows of entries that came before their superiors: too late to be appended in order.
-    late: WriteSet,
     /// The highest CSN of each server.
     csns: BTreeMap<u16, Csn>,
+}
+
+/// The ids of entries by their ids in the file, which are those that postings were gathered with. They are the same
+/// up to the first entry that came before its superior; from there on ids are given in the order of storing, superiors
+/// first.
+#[derive(Default)]
+struct Numbers {
+    /// The first id of the file that is not the entry's.
+    parted: Option<EntryId>,
+    /// From there on. 0: none.
+    given: Vec<u64>,
+    /// Ids of the file whose postings were gathered though the entry failed later.
+    failed: roaring::RoaringTreemap,
+}
+
+impl Numbers {
+    /// The record with this id in the file has to wait.
+    fn part(&mut self, id: EntryId) {
+        self.parted.get_or_insert(id);
+    }
+
+    fn give(&mut self, in_file: EntryId, last: EntryId) -> EntryId {
+        let Some(parted) = self.parted else { return in_file };
+        let at = in_file.0.saturating_sub(parted.0) as usize;
+        if self.given.len() <= at {
+            self.given.resize(at + 1, 0);
+        }
+        if let Some(given) = self.given.get_mut(at) {
+            *given = last.0 + 1;
+        }
+        EntryId(last.0 + 1)
+    }
+
+    fn are_those_of_the_file(&self) -> bool {
+        self.parted.is_none() && self.failed.is_empty()
+    }
+
+    fn of(&self, in_file: u64) -> Option<u64> {
+        if self.failed.contains(in_file) {
+            return None;
+        }
+        match self.parted {
+            Some(parted) if in_file >= parted.0 => {
+                self.given.get((in_file - parted.0) as usize).copied().filter(|id| *id != 0)
+            }
+            _ => Some(in_file),
+        }
+    }
 }
 
 /// Puts entries in order, finds their superiors, and appends them.
@@ -376,8 +421,7 @@ struct InOrder<'a, L> {
     parked: Parked<Fingerprint, EncodedEntry>,
     tree: Gathered,
     tree_runs: Vec<FileRun>,
-    /// Ids whose postings were gathered though the entry failed later.
-    failed_ids: roaring::RoaringTreemap,
+    numbers: Numbers,
     progress: Progress,
     report: Loaded,
 }
@@ -400,14 +444,9 @@ impl<'a, L: Loader> InOrder<'a, L> {
             parked: Parked::new(checker.options.memory_bytes),
             tree: Gathered::new(),
             tree_runs: Vec::new(),
-            failed_ids: roaring::RoaringTreemap::new(),
+            numbers: Numbers::default(),
             progress: Progress::default(),
-            report: Loaded {
-                load: LoadReport::default(),
-                last_id: 0,
-                late: WriteSet::new(),
-                csns: BTreeMap::new(),
-            },
+            report: Loaded { load: LoadReport::default(), last_id: 0, csns: BTreeMap::new() },
         }
     }
 
@@ -456,6 +495,7 @@ impl<'a, L: Loader> InOrder<'a, L> {
             Some(superior) => match self.ids.get(&superior) {
                 Some(parent) => *parent,
                 None => {
+                    self.numbers.part(entry.id);
                     let bytes = entry.bytes();
                     return match self.parked.park(superior, entry, bytes) {
                         Ok(()) => Ok(()),
@@ -466,21 +506,23 @@ impl<'a, L: Loader> InOrder<'a, L> {
         };
         let mut ready = vec![(entry, parent)];
         while let Some((entry, parent)) = ready.pop() {
-            let (id, name) = (entry.id, entry.name);
+            let name = entry.name;
             if self.ids.contains_key(&name) {
                 self.refuse(entry, RecordFault::Exists)?;
                 continue;
             }
+            let id = self.numbers.give(entry.id, EntryId(self.report.last_id));
             self.ids.insert(name, id);
-            self.store(entry, parent)?;
+            self.report.last_id = id.0;
+            self.store(entry, id, parent)?;
             self.progress.entries += 1;
-            ready.extend(self.parked.take(&name).into_iter().map(|waiting| (waiting, id)));
+            ready.extend(self.parked.take(&name).into_iter().rev().map(|waiting| (waiting, id)));
         }
         Ok(())
     }
 
     fn refuse(&mut self, entry: EncodedEntry, fault: RecordFault) -> Result<(), LoadError> {
-        self.failed_ids.insert(entry.id.0);
+        self.numbers.failed.insert(entry.id.0);
         self.failed(entry.fails(fault))
     }
 
@@ -497,10 +539,8 @@ impl<'a, L: Loader> InOrder<'a, L> {
         self.observer.progress(&self.progress);
     }
 
-    fn store(&mut self, entry: EncodedEntry, parent: EntryId) -> Result<(), LoadError> {
-        let EncodedEntry { id, normal_rdn, mut record, blobs, values, csns, .. } = entry;
-        let is_late = id.0 < self.report.last_id;
-        self.report.last_id = self.report.last_id.max(id.0);
+    fn store(&mut self, entry: EncodedEntry, id: EntryId, parent: EntryId) -> Result<(), LoadError> {
+        let EncodedEntry { normal_rdn, mut record, mut blobs, mut values, csns, .. } = entry;
         for csn in csns {
             let highest = self.report.csns.entry(csn.server_id).or_insert(csn);
             *highest = csn.max(*highest);
@@ -509,14 +549,13 @@ impl<'a, L: Loader> InOrder<'a, L> {
         if let Some(bytes) = record.get_mut(PARENT_IN_RECORD) {
             bytes.copy_from_slice(&parent.to_bytes());
         }
-        let rows = [(ENTRIES, vec![(id.to_bytes().to_vec(), record)]), (BLOBS, blobs), (VALUES, values)];
-        for (table, rows) in rows {
+        loader.append(ENTRIES, &id.to_bytes(), &record)?;
+        for (table, rows) in [(BLOBS, &mut blobs), (VALUES, &mut values)] {
             for (key, value) in rows {
-                if is_late {
-                    self.report.late.put(table, &key, value);
-                } else {
-                    loader.append(table, &key, &value)?;
+                if let Some(bytes) = key.first_chunk_mut() {
+                    *bytes = id.to_bytes();
                 }
+                loader.append(table, key, value)?;
             }
         }
         self.tree.add(&tree::key(parent, &normal_rdn), id.0);
@@ -535,7 +574,7 @@ impl<'a, L: Loader> InOrder<'a, L> {
                 self.tree_runs.drain(..),
                 std::mem::replace(&mut self.tree, Gathered::new()),
             )?;
-            append_postings(&mut loader, gathered, &self.failed_ids)?;
+            append_postings(&mut loader, gathered, &self.numbers)?;
             self.tell(Phase::Syncing);
             loader.finish()?;
         }
@@ -569,7 +608,7 @@ fn append_tree(
 fn append_postings(
     loader: &mut impl Loader,
     gathered: Vec<Postings>,
-    failed: &roaring::RoaringTreemap,
+    numbers: &Numbers,
 ) -> Result<(), LoadError> {
     let mut merge = Merge::default();
     for (runs, rest) in gathered {
@@ -578,13 +617,18 @@ fn append_postings(
         }
         merge.add_memory(rest)?;
     }
+    let mut renumbered = Vec::new();
     merge.for_each(|key, ids| -> Result<(), LoadError> {
-        let appended: Result<(), CommitError> = if failed.is_empty() {
-            loader.append_postings(INDEX, key, ids)
-        } else {
-            loader.append_postings(INDEX, key, &mut ids.filter(|id| !failed.contains(*id)))
-        };
-        Ok(appended?)
+        if numbers.are_those_of_the_file() {
+            return Ok(loader.append_postings(INDEX, key, ids)?);
+        }
+        renumbered.clear();
+        renumbered.extend(ids.filter_map(|id| numbers.of(id)));
+        if renumbered.is_empty() {
+            return Ok(());
+        }
+        renumbered.sort_unstable();
+        Ok(loader.append_postings(INDEX, key, &mut renumbered.iter().copied())?)
     })
 }
 

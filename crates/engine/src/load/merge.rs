@@ -97,7 +97,7 @@ impl Run<'_> {
             match (store(&checked)?, checked.superior()) {
                 (Ok(()), _) => {
                     self.progress.entries += 1;
-                    ready.append(&mut self.parked.take(&checked.dn));
+                    ready.extend(self.parked.take(&checked.dn).into_iter().rev());
                 }
                 (Err(RecordError { fault: RecordFault::NoSuperior, .. }), Some(superior)) => {
                     let bytes = checked.bytes();
