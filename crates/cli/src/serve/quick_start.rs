@@ -111,15 +111,16 @@ impl Prepared {
             ),
         }
         println!();
-        println!("Next:");
-        println!("  ldapsearch -x -H {url} -D {admin} -W -b \"{suffix}\"");
+        // Without indentation: these lines are copied into a shell, and LDIF takes a leading space for a folded line.
         if let Some(entry) = base_entry(suffix) {
-            println!("  ldapadd -x -H {url} -D {admin} -W <<'END'");
+            println!("Next, in another terminal, the first entry (ldapadd does as well):\n");
+            println!("larix modify -a -x -H {url} -D {admin} -W <<'END'");
             for line in entry {
-                println!("  {line}");
+                println!("{line}");
             }
-            println!("  END");
+            println!("END\n");
         }
+        println!("And look at it:\n\nlarix search -x -H {url} -D {admin} -W -b \"{suffix}\"\n");
         println!("Stop it with Ctrl-C.");
     }
 }
@@ -133,12 +134,13 @@ fn base_entry(suffix: &str) -> Option<Vec<String>> {
         "dc" => lines.extend([
             "objectClass: dcObject".to_owned(),
             "objectClass: organization".to_owned(),
-            format!("o: {value}"),
+            format!("o: {}", value.trim()),
         ]),
         "o" => lines.push("objectClass: organization".to_owned()),
         "ou" => lines.push("objectClass: organizationalUnit".to_owned()),
         "c" => lines.push("objectClass: country".to_owned()),
         _ => return None,
     }
+    lines.push(format!("{}: {}", attribute.trim(), value.trim()));
     Some(lines)
 }
