@@ -25,6 +25,9 @@ pub const CONNECTIONS_MAX: usize = 10_000;
 /// The most requests in flight on one connection; servers refuse more from a client.
 pub const IN_FLIGHT_MAX: usize = 100;
 
+/// Latencies above an hour are counted as an hour.
+const LATENCY_US_MAX: u64 = 3_600_000_000;
+
 /// What to drive and how hard.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -126,8 +129,9 @@ pub fn run(options: &Options, workload: &Workload) -> anyhow::Result<Report> {
 }
 
 fn empty_report() -> Report {
-    // Three digits of precision up to 64 bits: `new` takes only a precision that is in range.
-    let latency_us = Histogram::new(3).unwrap_or_else(|_| unreachable!("3 digits are in range"));
+    // From a microsecond to an hour, three digits: both are in the range that the histogram takes.
+    let latency_us = Histogram::new_with_bounds(1, LATENCY_US_MAX, 3)
+        .unwrap_or_else(|_| unreachable!("the bounds and the precision are in range"));
     Report {
         operations: 0,
         seconds: 0.0,
@@ -193,4 +197,20 @@ fn wait(connections: &[Connection]) -> anyhow::Result<Vec<bool>> {
         bail!("the server gave no answer for 30 seconds");
     }
     Ok(polled.iter().map(|fd| !fd.revents().is_empty()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn latencies_are_recorded_as_they_are() {
+        let mut report = empty_report();
+        for micros in [3, 80_000, LATENCY_US_MAX * 2] {
+            report.latency_us.saturating_record(micros);
+        }
+        let at = |quantile| report.latency_us.value_at_quantile(quantile);
+        assert!((79_900..80_100).contains(&at(0.5)), "{}", at(0.5));
+        assert!(report.latency_us.equivalent(report.latency_us.max(), LATENCY_US_MAX));
+    }
 }

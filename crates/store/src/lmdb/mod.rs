@@ -149,8 +149,16 @@ impl LmdbStore {
                 CommitError::ReadOnly { after_failed_sync: true }
             }
             heed::Error::Io(error) if is_full(&error) => CommitError::Full,
+            heed::Error::Io(error) if is_short_write(&error) && self.has_no_room() => CommitError::Full,
             error => CommitError::Io(into_io(error)),
         }
+    }
+
+    /// Whether the file system has nothing left for us. LMDB tells a page that could be written only in part, which is
+    /// what the last page before a full disk is, as an input/output error.
+    fn has_no_room(&self) -> bool {
+        rustix::fs::statvfs(&self.path)
+            .is_ok_and(|fs| fs.f_bavail.saturating_mul(fs.f_frsize) < NO_ROOM_BYTES)
     }
 
     /// An error of the commit itself. With no room LMDB gives up before it writes the new root. After any other
@@ -507,6 +515,14 @@ fn padded(key: &[u8]) -> (u64, std::cmp::Ordering) {
     }
     (u64::from_be_bytes(bytes), key.len().cmp(&8))
 }
+
+/// EIO: among others what LMDB makes of a short write.
+fn is_short_write(error: &io::Error) -> bool {
+    error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error())
+}
+
+/// Less free space than this is a full disk: a commit writes at least a few pages.
+const NO_ROOM_BYTES: u64 = 256 << 10;
 
 fn is_full(error: &io::Error) -> bool {
     matches!(
