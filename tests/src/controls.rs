@@ -35,6 +35,7 @@ pub fn control(word: &str, cookie: &[u8]) -> ControlBuf {
         "relax" => (oid::RELAX, None),
         "sort" => (oid::SORT_REQUEST, sort(text)),
         "subentries" => (oid::SUBENTRIES, Subentries { visible: text == "true" }.encode()),
+        "txn" => (oid::TRANSACTION_SPECIFICATION, Some(text.as_bytes().to_vec())),
         "treeDelete" => (oid::TREE_DELETE, None),
         other => (other, value.map(|text| text.as_bytes().to_vec())),
     };

@@ -154,11 +154,13 @@ scenarios! {
     rfc4511_write: "rfc4511-write.txt",
     rfc4512_root_dse_and_subschema: "rfc4512-root-dse.txt",
     rfc4512_schema_rules: "rfc4512-schema-rules.txt",
+    rfc4514_names: "rfc4514-names.txt",
     rfc4517_matching_rules: "rfc4517-matching-rules.txt",
     rfc4525_increment: "rfc4525-increment.txt",
     rfc4526_absolute_filters: "rfc4526-absolute-filters.txt",
     rfc4527_read_entry: "rfc4527-read-entry.txt",
     rfc4528_assertion: "rfc4528-assertion.txt",
     rfc4529_object_class_attributes: "rfc4529-object-class-attributes.txt",
+    rfc5805_transactions: "rfc5805-transactions.txt",
     update_controls: "update-controls.txt",
 }

@@ -238,6 +238,9 @@ impl RequestControls {
             oid::TRANSACTION_SPECIFICATION => {
                 let value =
                     control.value.ok_or_else(|| protocol_error("no transaction identifier provided"))?;
+                if !control.critical {
+                    return Err(protocol_error("txnSpec control must be marked critical"));
+                }
                 self.transaction = Some(value.to_vec());
             }
             oid::SEARCH_OPTIONS => self.search_options(control, name)?,

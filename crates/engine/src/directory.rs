@@ -19,7 +19,7 @@ use crate::search::referral;
 use crate::write::prepare::{self, Latitude, Prepared, refuse};
 use crate::write::writer::{Job, Task};
 use crate::write::{
-    Completion, KnownSchema, Origin, WriteRequest, Writer, WriterEnvironment, WriterStartError,
+    Completion, KnownSchema, Origin, WriteOutcome, WriteRequest, Writer, WriterEnvironment, WriterStartError,
 };
 
 /// A database with its writer.
@@ -182,26 +182,28 @@ impl<S: Store> Directory<S> {
     pub fn submit_all(&self, requests: Vec<WriteRequest>, done: Completion) {
         match self.route(requests) {
             Ok((served, tasks)) => served.writer.submit(Job { tasks, done }),
-            Err(result) => done(result.into()),
+            Err((result, refused)) => done(WriteOutcome { refused, ..WriteOutcome::from(result) }),
         }
     }
 
-    fn route(&self, requests: Vec<WriteRequest>) -> Result<(&Arc<Served<S>>, Vec<Task>), LdapResult> {
+    /// Where the changes belong; else why not, and which of them is at fault.
+    fn route(
+        &self,
+        requests: Vec<WriteRequest>,
+    ) -> Result<(&Arc<Served<S>>, Vec<Task>), (LdapResult, Option<usize>)> {
         let mut chosen: Option<&Arc<Served<S>>> = None;
         let mut tasks = Vec::with_capacity(requests.len());
-        for request in requests {
-            let (served, task) = self.prepare(request)?;
+        for (at, request) in requests.into_iter().enumerate() {
+            let (served, task) = self.prepare(request).map_err(|result| (result, Some(at)))?;
             if chosen.is_some_and(|chosen| !Arc::ptr_eq(chosen, served)) {
-                return Err(refuse(
-                    ResultCode::AFFECTS_MULTIPLE_DSAS,
-                    "transaction affects multiple databases",
-                ));
+                let text = "transaction affects multiple databases";
+                return Err((refuse(ResultCode::AFFECTS_MULTIPLE_DSAS, text), Some(at)));
             }
             chosen = Some(served);
             tasks.push(task);
         }
-        let served =
-            chosen.ok_or_else(|| refuse(ResultCode::PROTOCOL_ERROR, "no operation in the transaction"))?;
+        let none = || (refuse(ResultCode::PROTOCOL_ERROR, "no operation in the transaction"), None);
+        let served = chosen.ok_or_else(none)?;
         Ok((served, tasks))
     }
 

@@ -15,15 +15,16 @@ pub const UPDATES: usize = 1_000;
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
     requests: Vec<WriteRequest>,
-    last: Option<MessageId>,
+    /// The message of each.
+    messages: Vec<MessageId>,
 }
 
 /// A transaction has ended.
 #[derive(Debug)]
 pub struct TransactionOutcome {
     outcome: WriteOutcome,
-    /// The message whose response controls these are.
-    last: Option<MessageId>,
+    /// The messages of the updates.
+    messages: Vec<MessageId>,
 }
 
 fn refuse<T>(code: ResultCode, text: &str) -> Result<T, LdapResult> {
@@ -38,18 +39,27 @@ impl Dispatcher {
         out: &mut Vec<u8>,
     ) -> Result<Started<Running>, LdapResult> {
         self.log_operation(begun, format_args!("TXN START"));
+        self.may_update()?;
         if request.value.is_some() {
             return refuse(ResultCode::PROTOCOL_ERROR, "no request data expected");
         }
         if self.transaction.is_some() {
-            return refuse(ResultCode::BUSY, "too many transactions");
+            return refuse(ResultCode::BUSY, "Too many transactions");
         }
         self.transaction = Some(Transaction::default());
         self.answer_extended(begun, &LdapResult::success(), Some(b""), out);
         Ok(Started::Answered)
     }
 
-    /// Keeps an update for the end of its transaction; the answer says that it is kept.
+    /// Transactions are for those who may update.
+    fn may_update(&self) -> Result<(), LdapResult> {
+        if self.session.is_authenticated() || self.server.config().global.allow.update_anon {
+            return Ok(());
+        }
+        refuse(ResultCode::STRONGER_AUTH_REQUIRED, "modifications require authentication")
+    }
+
+    /// Keeps an update for the end of its transaction; success says that it is kept.
     pub(crate) fn keep_update(
         &mut self,
         begun: &Begun,
@@ -63,8 +73,8 @@ impl Dispatcher {
                     return LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text);
                 }
                 transaction.requests.push(request);
-                transaction.last = Some(begun.operation.id);
-                LdapResult::new(ResultCode::TXN_SPECIFY_OKAY)
+                transaction.messages.push(begun.operation.id);
+                LdapResult::success()
             }
             _ => LdapResult::with(ResultCode::TXN_ID_INVALID, "invalid transaction identifier"),
         }
@@ -77,19 +87,27 @@ impl Dispatcher {
         out: &mut Vec<u8>,
     ) -> Result<Started<Running>, LdapResult> {
         self.log_operation(&begun, format_args!("TXN END"));
+        self.may_update()?;
+        if request.value.is_none() {
+            return refuse(ResultCode::PROTOCOL_ERROR, "request data expected");
+        }
         let end = EndTransaction::decode(request.value)
-            .map_err(|error| LdapResult::with(ResultCode::PROTOCOL_ERROR, error.to_string()))?;
+            .map_err(|_| LdapResult::with(ResultCode::PROTOCOL_ERROR, "request data decoding error"))?;
         let Some(transaction) = self.transaction.take().filter(|_| end.identifier.is_empty()) else {
             return refuse(ResultCode::TXN_ID_INVALID, "invalid transaction identifier");
         };
-        if !end.commit || transaction.requests.is_empty() {
-            self.answer_extended(&begun, &LdapResult::success(), None, out);
+        if !end.commit {
+            let aborted = LdapResult::with(ResultCode::SUCCESS, "transaction aborted");
+            self.answer_extended(&begun, &aborted, None, out);
             return Ok(Started::Answered);
         }
+        if transaction.requests.is_empty() {
+            return refuse(ResultCode::OPERATIONS_ERROR, "no updates to commit");
+        }
         let completer = self.completer(&begun);
-        let last = transaction.last;
+        let messages = transaction.messages;
         let done = move |outcome| {
-            completer.complete(Completion::Transaction(Box::new(TransactionOutcome { outcome, last })));
+            completer.complete(Completion::Transaction(Box::new(TransactionOutcome { outcome, messages })));
         };
         self.server.databases.submit_all(transaction.requests, Box::new(done));
         self.wait_for(begun);
@@ -98,8 +116,13 @@ impl Dispatcher {
 
     pub(crate) fn transaction_ended(&self, begun: &Begun, ended: TransactionOutcome, out: &mut Vec<u8>) {
         let controls = ended.outcome.controls;
-        let updates = ended.last.filter(|_| !controls.is_empty()).map(|id| UpdateControls { id, controls });
-        let response = EndTransactionResponse { failed: None, controls: updates.into_iter().collect() };
-        self.answer_extended(begun, &ended.outcome.result, response.encode().as_deref(), out);
+        let last = ended.messages.last().copied().filter(|_| !controls.is_empty());
+        let updates = last.map(|id| UpdateControls { id, controls });
+        let failed = ended.outcome.refused.and_then(|at| ended.messages.get(at).copied());
+        let failed = failed.filter(|_| !ended.outcome.result.is_success());
+        let response = EndTransactionResponse { failed, controls: updates.into_iter().collect() };
+        // The names are of an update, not of this operation.
+        let result = LdapResult { matched_dn: String::new(), ..ended.outcome.result };
+        self.answer_extended(begun, &result, response.encode().as_deref(), out);
     }
 }

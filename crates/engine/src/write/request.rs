@@ -56,6 +56,8 @@ pub struct WriteRequest {
 pub struct WriteOutcome {
     pub result: LdapResult,
     pub controls: Vec<ControlBuf>,
+    /// Which of several changes was refused, counted from 0.
+    pub refused: Option<usize>,
 }
 
 /// Called once when a change has ended, on the writer's thread or, for what is refused at once, on the caller's. It
@@ -64,7 +66,7 @@ pub type Completion = Box<dyn FnOnce(WriteOutcome) + Send>;
 
 impl From<LdapResult> for WriteOutcome {
     fn from(result: LdapResult) -> Self {
-        Self { result, controls: Vec::new() }
+        Self { result, controls: Vec::new(), refused: None }
     }
 }
 

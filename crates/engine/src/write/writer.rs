@@ -377,7 +377,9 @@ impl<'a, S: Store> Group<'a, S> {
             self.counters.csn = csn_before;
         }
         match done {
-            Err(Failure::Refused(result)) => Ok(result.into()),
+            Err(Failure::Refused(result)) => {
+                Ok(WriteOutcome { refused: outcome.refused, ..WriteOutcome::from(result) })
+            }
             Err(Failure::Storage(fault)) => Err(fault),
             Ok(()) if no_op => {
                 Ok(WriteOutcome { result: LdapResult::new(ResultCode::NO_OPERATION), ..outcome })
@@ -397,7 +399,8 @@ impl<'a, S: Store> Group<'a, S> {
         outcome: &mut WriteOutcome,
     ) -> Result<(), Failure> {
         let settings = Arc::clone(&self.settings);
-        for task in tasks {
+        for (at, task) in tasks.iter().enumerate() {
+            outcome.refused = Some(at);
             // What plugins add comes right after the change that it belongs to.
             let mut derived: VecDeque<Task> = VecDeque::new();
             let mut count = 0;
