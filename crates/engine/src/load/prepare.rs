@@ -203,7 +203,7 @@ impl<'c> Checker<'c> {
             return Ok(());
         }
         let description = self.describe(local, &name)?;
-        self.check_repeated(&description, &name, &values)?;
+        let values = self.without_repeated(&description, &name, values)?;
         match entry.attribute_mut(&description) {
             Some(known) => known.values.extend(values),
             None => entry.attributes.push(EntryAttribute::new(description, values)),
@@ -223,18 +223,19 @@ impl<'c> Checker<'c> {
         Ok(description)
     }
 
-    /// Refuses a value that comes twice.
-    fn check_repeated(
+    /// Refuses a value that is equal to another one. The very same value given twice is one: nothing is lost.
+    fn without_repeated(
         &self,
         description: &AttributeDescription,
         name: &str,
-        values: &[Vec<u8>],
-    ) -> Result<(), RecordFault> {
+        mut values: Vec<Vec<u8>>,
+    ) -> Result<Vec<Vec<u8>>, RecordFault> {
         if values.len() < 2 {
-            return Ok(());
+            return Ok(values);
         }
         let rule = self.schema().attribute(description.attribute).equality;
         let mut seen: HashSet<Vec<u8>> = HashSet::default();
+        let mut again = Vec::new();
         for (position, value) in values.iter().enumerate() {
             let mut key = Vec::with_capacity(value.len());
             let normal =
@@ -242,12 +243,19 @@ impl<'c> Checker<'c> {
             if !normal {
                 key.clone_from(value);
             }
-            if !seen.insert(key) {
+            if seen.insert(key) {
+                continue;
+            }
+            if !values.iter().take(position).any(|before| before == value) {
                 let text = format!("{name}: value #{position} provided more than once");
                 return Err(refused(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, text));
             }
+            again.push(position);
         }
-        Ok(())
+        for position in again.into_iter().rev() {
+            values.remove(position);
+        }
+        Ok(values)
     }
 
     /// contextCSN is kept for the database, not in the entry that shows it.

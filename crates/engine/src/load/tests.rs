@@ -265,6 +265,20 @@ fn the_empty_suffix_takes_entries_of_one_rdn() {
     }
 }
 
+#[test]
+fn the_same_value_twice_is_one() {
+    let site = Site::new();
+    let record_bytes = |attributes: &str| {
+        let ldif = format!("{}\n{attributes}\n", HEAD.trim_end());
+        let (database, report) = site.bulk(&ldif, &LoadOptions::default());
+        assert_eq!(report.unwrap().entries, 2);
+        let snapshot = database.store().snapshot().unwrap();
+        snapshot.get(ENTRIES, &2_u64.to_be_bytes()).unwrap().unwrap().len()
+    };
+    let twice = record_bytes("description: a\ntelephoneNumber: 1\ndescription: b\ndescription: a\n");
+    assert_eq!(twice, record_bytes("description: a\ndescription: b\ntelephoneNumber: 1\n"));
+}
+
 #[derive(Default)]
 struct Failures(Vec<u64>);
 
