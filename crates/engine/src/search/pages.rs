@@ -34,6 +34,11 @@ impl Pages {
         Ok(Self { binding, secret, size: asked.size, from })
     }
 
+    /// Makes the page smaller: others have filled it in part.
+    pub fn limit(&mut self, entries: u32) {
+        self.size = self.size.min(entries);
+    }
+
     /// Entries of this page.
     pub fn size(&self) -> u32 {
         self.size

@@ -203,6 +203,13 @@ impl SearchTask {
         self.limits.size = Some(self.limits.size.map_or(entries, |limit| limit.min(entries)));
     }
 
+    /// Makes the page of a paged search smaller: what is left of it for one of several databases.
+    pub fn limit_page(&mut self, entries: u32) {
+        if let Some(pages) = &mut self.pages {
+            pages.limit(entries);
+        }
+    }
+
     /// References answered so far.
     pub fn references(&self) -> u32 {
         self.references

@@ -15,6 +15,7 @@ use larix_schema::NormalDn;
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
 
+use super::glued_pages::{GluedPages, Next};
 use super::{Databases, limits};
 use crate::connection::OUTPUT_HIGH;
 use crate::server::Server;
@@ -33,6 +34,8 @@ pub struct Search {
     part: Option<Box<Part>>,
     /// Subordinate databases that come after it, the next one last.
     later: Vec<Part>,
+    /// With paged results over several databases.
+    pages: Option<GluedPages>,
     /// Entries answered by parts that are done, or all of a search that was answered whole.
     entries: u64,
     /// Messages made before the first slice.
@@ -49,7 +52,7 @@ struct Part {
 
 impl Search {
     fn ended(end: End) -> Self {
-        Self { part: None, later: Vec::new(), entries: 0, made: Vec::new(), end: Some(end) }
+        Self { part: None, later: Vec::new(), pages: None, entries: 0, made: Vec::new(), end: Some(end) }
     }
 
     /// Entries answered so far.
@@ -70,6 +73,17 @@ impl Search {
             self.part = self.later.pop().map(Box::new);
             if let (Some(limit), Some(next)) = (limit, &mut self.part) {
                 next.task.limit_size(limit.saturating_sub(answered));
+            }
+            if let Some(pages) = &mut self.pages {
+                match (pages.ended(result, controls, answered, self.part.is_some()), &mut self.part) {
+                    (Next::GoOn(left), Some(next)) => next.task.limit_page(left),
+                    (Next::GoOn(_), None) => break,
+                    (Next::Answer(result, controls), _) => {
+                        self.end = Some((result, controls));
+                        break;
+                    }
+                }
+                continue;
             }
             // What the first database says holds: those glued below only add entries, and may have none yet. Any other
             // error ends the search.
@@ -149,15 +163,27 @@ fn stored(
         return Err(Box::new((directory.elsewhere(request.base, Some(request.scope), missing), Vec::new())));
     };
     let glued = glued(databases, request.scope, base);
+    let pages = match &controls.paged {
+        Some(asked) if !glued.is_empty() => Some(GluedPages::new(asked, glued.len() + 1)),
+        _ => None,
+    };
+    let pages = pages.transpose().map_err(|result| (result, Vec::new()))?;
+    let begin = pages.as_ref().map_or(0, GluedPages::at);
+    let paged = |number| pages.as_ref().map(|pages| pages.control(number));
     let mut later = Vec::new();
-    for (served, suffix, scope) in glued.iter().rev() {
-        // Sorting and paging are the first database's: their answers cannot be merged here.
-        let controls = RequestControls { paged: None, sort: None, ..controls.clone() };
+    for (at, (served, suffix, scope)) in glued.iter().enumerate().rev().filter(|(at, _)| *at + 1 >= begin) {
+        // Sorting is the first database's: sorted answers cannot be merged here.
+        let controls = RequestControls { paged: paged(at + 1), sort: None, ..controls.clone() };
         let request = SearchRequest { scope: *scope, ..*request };
         later.push(part(databases, server, served, subject, controls, &request, suffix, id)?);
     }
-    let first = part(databases, server, served, subject, controls, request, base, id)?;
-    Ok(Search { part: Some(Box::new(first)), later, entries: 0, made: Vec::new(), end: None })
+    if begin == 0 {
+        let paged = paged(0).or_else(|| controls.paged.clone());
+        let controls = RequestControls { paged, ..controls };
+        later.push(part(databases, server, served, subject, controls, request, base, id)?);
+    }
+    let first = later.pop().map(Box::new);
+    Ok(Search { part: first, later, pages, entries: 0, made: Vec::new(), end: None })
 }
 
 /// The subordinate databases that a search goes on in, each with its suffix and the scope it has there.
