@@ -119,10 +119,15 @@ impl DatabaseArgs {
                     .schema
                     .parse_dn(suffix)
                     .map_err(|error| anyhow::anyhow!("-b {suffix}: {error}"))?;
-                let holds =
-                    |database: &&config::Database| database.suffixes.iter().any(|suffix| suffix.normal == dn);
-                config.databases.iter().filter(stored).find(holds).with_context(|| {
-                    format!("no database has the suffix {suffix:?}; there are {}", suffixes(config))
+                // A DN below a suffix names the database that serves it, by the nearest suffix.
+                let depth = |database: &&config::Database| {
+                    let above = database.suffixes.iter().map(|suffix| &suffix.normal);
+                    above.filter(|s| **s == dn || dn.is_descendant_of(s)).map(|s| s.depth()).max()
+                };
+                let held =
+                    config.databases.iter().filter(stored).filter(|database| depth(database).is_some());
+                held.max_by_key(depth).with_context(|| {
+                    format!("no database serves {suffix:?}; there are {}", suffixes(config))
                 })?
             }
             (None, Some(number)) => {

@@ -16,11 +16,13 @@ use larix_schema::Schema;
 pub(crate) struct Builder<'s> {
     schema: &'s Schema,
     entry: Entry,
+    /// What is computed for every entry, which comes last.
+    computed: Vec<EntryAttribute>,
 }
 
 impl<'s> Builder<'s> {
     pub(crate) fn new(schema: &'s Schema, dn: impl Into<String>) -> Self {
-        Self { schema, entry: Entry::new(dn) }
+        Self { schema, entry: Entry::new(dn), computed: Vec::new() }
     }
 
     /// Appends values; none adds nothing.
@@ -56,7 +58,16 @@ impl<'s> Builder<'s> {
         self.entry.attribute(&description)?.values.first().cloned()
     }
 
-    pub(crate) fn build(self) -> Entry {
+    /// An attribute that comes after those added later.
+    pub(crate) fn computed(mut self, name: &str, value: impl Into<Vec<u8>>) -> Self {
+        if let Ok(description) = self.schema.describe(name) {
+            self.computed.push(EntryAttribute::new(description, vec![value.into()]));
+        }
+        self
+    }
+
+    pub(crate) fn build(mut self) -> Entry {
+        self.entry.attributes.append(&mut self.computed);
         self.entry
     }
 }

@@ -132,7 +132,7 @@ impl Monitor<'_> {
             .one("monitorConnectionRead", number(record.reads.load(Ordering::Relaxed)))
             .one("monitorConnectionWrite", number(record.writes.load(Ordering::Relaxed)))
             .one("monitorConnectionMask", "rx")
-            .one("monitorConnectionAuthzDN", record.identity())
+            .add("monitorConnectionAuthzDN", Some(record.identity()).filter(|dn| !dn.is_empty()))
             .one("monitorConnectionListener", record.listener.url.clone())
             .one("monitorConnectionPeerDomain", "unknown")
             .one("monitorConnectionPeerAddress", record.peer.clone())
@@ -149,7 +149,8 @@ impl Monitor<'_> {
         out.push(
             self.container("Databases", about, true)
                 .one("readOnly", "FALSE")
-                .add("namingContexts", contexts)
+                // The frontend's, which has all names, comes first.
+                .add("namingContexts", [String::new()].into_iter().chain(contexts))
                 .one("monitorContext", DN)
                 .build(),
         );
@@ -157,6 +158,7 @@ impl Monitor<'_> {
             self.child("Databases", "Frontend", "monitoredObject")
                 .one("monitoredInfo", "frontend")
                 .one("monitorIsShadow", "FALSE")
+                .one("namingContexts", "")
                 .one("readOnly", truth(self.config.frontend.shared.read_only))
                 .build(),
         );
@@ -333,13 +335,16 @@ impl Monitor<'_> {
             .one("modifiersName", "")
             .one("createTimestamp", started.clone())
             .one("modifyTimestamp", started)
-            .one("entryDN", dn)
-            .one("subschemaSubentry", self.subschema_dn)
-            .one("hasSubordinates", truth(subordinates))
+            .computed("hasSubordinates", truth(subordinates))
+            .computed("entryDN", dn)
+            .computed("subschemaSubentry", self.subschema_dn)
     }
 }
 
 fn suffixes(database: &Database) -> Vec<String> {
+    if matches!(database.kind, DatabaseKind::Config) {
+        return vec!["cn=config".to_owned()];
+    }
     database.suffixes.iter().map(ToString::to_string).collect()
 }
 
