@@ -53,6 +53,7 @@ fn the_mail_directory() {
 }
 
 /// Loads and says how many seconds it took.
+#[expect(clippy::disallowed_methods, reason = "the figure is for the reader, no outcome depends on it")]
 fn load(configuration: &Path, ldif: &Path) -> f64 {
     let begin = Instant::now();
     let output = Kind::Larix.tool("add").arg("-f").arg(configuration).arg("-l").arg(ldif).output();
