@@ -22,6 +22,9 @@ use crate::write::{
     Completion, KnownSchema, Origin, WriteOutcome, WriteRequest, Writer, WriterEnvironment, WriterStartError,
 };
 
+/// Why changes were refused, and which of them is at fault.
+type Refused = (LdapResult, Option<usize>);
+
 /// A database with its writer.
 #[derive(Debug)]
 pub struct Served<S: Store> {
@@ -187,10 +190,7 @@ impl<S: Store> Directory<S> {
     }
 
     /// Where the changes belong; else why not, and which of them is at fault.
-    fn route(
-        &self,
-        requests: Vec<WriteRequest>,
-    ) -> Result<(&Arc<Served<S>>, Vec<Task>), (LdapResult, Option<usize>)> {
+    fn route(&self, requests: Vec<WriteRequest>) -> Result<(&Arc<Served<S>>, Vec<Task>), Refused> {
         let mut chosen: Option<&Arc<Served<S>>> = None;
         let mut tasks = Vec::with_capacity(requests.len());
         for (at, request) in requests.into_iter().enumerate() {
