@@ -51,6 +51,8 @@ pub(crate) struct Begun {
 pub struct Running {
     begun: Begun,
     search: Search,
+    /// Entries that the counters know of.
+    counted: u64,
 }
 
 /// The [`Service`] of one connection.
@@ -256,7 +258,7 @@ impl Dispatcher {
         };
         let search =
             self.server.databases.search(&self.server, &subject, controls, request, begun.operation.id);
-        let mut running = Running { begun, search };
+        let mut running = Running { begun, search, counted: 0 };
         if self.step(begun.operation, &mut running, out) {
             Started::Searching(running)
         } else {
@@ -488,11 +490,11 @@ impl Service for Dispatcher {
 impl Dispatcher {
     /// One slice of a search; `false` when it is done.
     fn step(&self, operation: Operation, running: &mut Running, out: &mut Vec<u8>) -> bool {
-        let before = running.search.entries();
         let done = running.search.step(&self.server, out);
-        self.counters
-            .entries_sent
-            .fetch_add(running.search.entries().saturating_sub(before), Ordering::Relaxed);
+        let sent = running.search.entries().saturating_sub(running.counted);
+        running.counted += sent;
+        self.counters.entries_sent.fetch_add(sent, Ordering::Relaxed);
+        self.counters.pdus_sent.fetch_add(sent, Ordering::Relaxed);
         let Some((result, controls)) = done else { return true };
         encode::result(out, operation.id, ResponseOp::SearchDone, &result, &controls);
         self.finish(&running.begun, &result, Some(running.search.entries()));
