@@ -405,7 +405,7 @@ fn limits() {
         Some(Limits { size_soft: Some(10), size_hard: HardLimit::Count(15), ..Limits::default() });
     assert_eq!(count(&fixture, 0), (10, ResultCode::SIZE_LIMIT_EXCEEDED));
     assert_eq!(count(&fixture, 15), (15, ResultCode::SIZE_LIMIT_EXCEEDED));
-    assert_eq!(count(&fixture, 16), (0, ResultCode::ADMIN_LIMIT_EXCEEDED));
+    assert_eq!(count(&fixture, 16), (15, ResultCode::SIZE_LIMIT_EXCEEDED));
     fixture.limits = Some(Limits { size_unchecked: Some(20), ..Limits::UNLIMITED });
     assert_eq!(count(&fixture, 0), (0, ResultCode::ADMIN_LIMIT_EXCEEDED));
     fixture.limits = Some(Limits { size_unchecked: Some(21), ..Limits::UNLIMITED });
