@@ -8,6 +8,8 @@ use super::super::values::{
 use super::{Directive, Form, MANY, Scope, keep};
 
 const NO_CYRUS: &str = "SASL is built in and does not use Cyrus SASL";
+/// TLS settings are read and kept, so that one configuration serves both servers.
+const NO_TLS: &str = "TLS is not available yet: ldaps:// listeners and StartTLS are refused";
 const NO_KNOB: &str = "the server runs one event loop a core";
 const NO_INDEX_KNOB: &str = "indexes need no tuning";
 
@@ -101,7 +103,8 @@ pub(super) static TABLE: &[Directive] = &[
         )?;
         Ok(())
     })
-    .alias(&["sasl-authz-policy"]),
+    .alias(&["sasl-authz-policy"])
+    .noted("nobody but a rootdn may act for others yet: authzTo and authzFrom are not looked at"),
     Directive::new("authz-regexp", "olcAuthzRegexp", Scope::Global, Form::Words, authz_regexp)
         .arguments(2, 2)
         .alias(&["sasl-regexp", "saslRegexp"])
@@ -130,7 +133,8 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("gentlehup", "olcGentleHUP", Scope::Global, Form::Switch, |b, c| {
         b.global.gentle_hup = c.switch()?;
         Ok(())
-    }),
+    })
+    .noted("SIGHUP ends the server at once, connections and all, after the answers that are due"),
     Directive::new("reverse-lookup", "olcReverseLookup", Scope::Global, Form::Switch, |b, c| {
         b.global.reverse_lookup = c.switch()?;
         Ok(())
@@ -199,15 +203,18 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("TLSCACertificateFile", "olcTLSCACertificateFile", Scope::Global, Form::Whole, |b, c| {
         b.global.tls.ca_certificate_file = Some(c.path(0)?);
         Ok(())
-    }),
+    })
+    .noted(NO_TLS),
     Directive::new("TLSCACertificatePath", "olcTLSCACertificatePath", Scope::Global, Form::Whole, |b, c| {
         b.global.tls.ca_certificate_path = Some(c.path(0)?);
         Ok(())
-    }),
+    })
+    .noted(NO_TLS),
     Directive::new("TLSCertificateFile", "olcTLSCertificateFile", Scope::Global, Form::Whole, |b, c| {
         b.global.tls.certificate_file = Some(c.path(0)?);
         Ok(())
-    }),
+    })
+    .noted(NO_TLS),
     Directive::new(
         "TLSCertificateKeyFile",
         "olcTLSCertificateKeyFile",
@@ -217,17 +224,20 @@ pub(super) static TABLE: &[Directive] = &[
             b.global.tls.certificate_key_file = Some(c.path(0)?);
             Ok(())
         },
-    ),
+    )
+    .noted(NO_TLS),
     Directive::new("TLSCACertificate", "olcTLSCACertificate;binary", Scope::Global, Form::Secret, |b, c| {
         b.global.tls.ca_certificate = Some(der(c)?);
         Ok(())
     })
-    .attribute_alias(&["olcTLSCACertificate"]),
+    .attribute_alias(&["olcTLSCACertificate"])
+    .noted(NO_TLS),
     Directive::new("TLSCertificate", "olcTLSCertificate;binary", Scope::Global, Form::Secret, |b, c| {
         b.global.tls.certificate = Some(der(c)?);
         Ok(())
     })
-    .attribute_alias(&["olcTLSCertificate"]),
+    .attribute_alias(&["olcTLSCertificate"])
+    .noted(NO_TLS),
     Directive::new(
         "TLSCertificateKey",
         "olcTLSCertificateKey;binary",
@@ -238,12 +248,15 @@ pub(super) static TABLE: &[Directive] = &[
             Ok(())
         },
     )
-    .attribute_alias(&["olcTLSCertificateKey"]),
+    .attribute_alias(&["olcTLSCertificateKey"])
+    .noted(NO_TLS),
     Directive::new("TLSCipherSuite", "olcTLSCipherSuite", Scope::Global, Form::Whole, |b, c| {
         b.global.tls.cipher_suite = Some(c.argument(0)?.to_owned());
         Ok(())
-    }),
-    Directive::new("TLSProtocolMin", "olcTLSProtocolMin", Scope::Global, Form::Whole, tls_protocol_min),
+    })
+    .noted(NO_TLS),
+    Directive::new("TLSProtocolMin", "olcTLSProtocolMin", Scope::Global, Form::Whole, tls_protocol_min)
+        .noted(NO_TLS),
     Directive::new("TLSVerifyClient", "olcTLSVerifyClient", Scope::Global, Form::Whole, |b, c| {
         b.global.tls.verify_client = c.choice(
             0,
@@ -257,16 +270,19 @@ pub(super) static TABLE: &[Directive] = &[
             ],
         )?;
         Ok(())
-    }),
+    })
+    .noted(NO_TLS),
     Directive::new("TLSCRLCheck", "olcTLSCRLCheck", Scope::Global, Form::Whole, |b, c| {
         c.choice(0, &[("none", ()), ("peer", ()), ("all", ())])?;
         b.global.tls.crl_check = Some(c.argument(0)?.to_owned());
         Ok(())
-    }),
+    })
+    .noted(NO_TLS),
     Directive::new("TLSCRLFile", "olcTLSCRLFile", Scope::Global, Form::Whole, |b, c| {
         b.global.tls.crl_file = Some(c.path(0)?);
         Ok(())
-    }),
+    })
+    .noted(NO_TLS),
     Directive::new("TLSDHParamFile", "olcTLSDHParamFile", Scope::Global, Form::Whole, |b, c| {
         b.global.tls.dh_param_file = Some(c.path(0)?);
         Ok(())
@@ -275,7 +291,8 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("TLSECName", "olcTLSECName", Scope::Global, Form::Whole, |b, c| {
         b.global.tls.ec_name = Some(c.argument(0)?.to_owned());
         Ok(())
-    }),
+    })
+    .noted(NO_TLS),
     Directive::new("TLSRandFile", "olcTLSRandFile", Scope::Global, Form::Whole, keep)
         .noted("randomness comes from the operating system"),
 ];
