@@ -140,7 +140,16 @@ fn network_file_system(magic: u64) -> Option<&'static str> {
 /// The right to write a store's directory; given back when it is dropped. [`LmdbStore::open`] takes it for itself.
 #[derive(Debug)]
 pub struct DirectoryLock {
-    _file: File,
+    file: File,
+}
+
+impl Drop for DirectoryLock {
+    /// Closing the file would do, were it not for children that are between fork and exec on another thread: they hold
+    /// the same open file, and with it the lock.
+    fn drop(&mut self) {
+        // The lock goes with the file at the latest when the process ends.
+        let _ = rustix::fs::flock(&self.file, FlockOperation::Unlock);
+    }
 }
 
 impl DirectoryLock {
@@ -179,7 +188,7 @@ fn lock_directory(path: &Path, options: &LmdbOptions) -> Result<DirectoryLock, O
         .and_then(|()| file.rewind())
         .and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes()));
     written.map_err(|error| os_error(&lock_path, error))?;
-    Ok(DirectoryLock { _file: file })
+    Ok(DirectoryLock { file })
 }
 
 fn open_environment(path: &Path, options: &LmdbOptions) -> Result<Env<WithTls>, OpenError> {
