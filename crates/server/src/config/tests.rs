@@ -190,3 +190,18 @@ fn foreign_files() {
         config.notes.iter().for_each(|note| println!("{note}"));
     }
 }
+
+/// A rule by a group that this database cannot see would be more open than it says.
+#[test]
+fn groups_of_another_database_are_refused() {
+    for (rule, refused) in [
+        ("access to * by group=cn=g,dc=a write by * read", false),
+        ("access to * by group=cn=g,dc=b none by * read", true),
+    ] {
+        let text = format!("include $D/core.schema\ndatabase null\nsuffix dc=a\n{rule}\n");
+        let core = larix_schema::bundled("core").unwrap();
+        let (_folder, config) = read(&[("slapd.conf", &text), ("core.schema", core)]);
+        let refusals = config.unwrap_or_else(|error| panic!("{error}")).refusals();
+        assert_eq!(refusals.len(), usize::from(refused), "{rule}: {refusals:?}");
+    }
+}

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use larix_engine::access::AccessPolicy;
+use larix_engine::access::{AccessPolicy, Who};
 use larix_schema::NormalDn;
 
 use super::diagnostic::{ConfigError, Origin};
@@ -178,7 +178,14 @@ impl Config {
                 found.push(ConfigError::new(database.origin.clone(), message));
             }
             database.overlays.iter().for_each(|overlay| refuse_overlay(overlay, &mut found));
-            database.access.iter().for_each(|line| refuse_access(line, &mut found));
+            for line in &database.access {
+                refuse_access(line, &mut found);
+                self.refuse_groups_elsewhere(line, database, &mut found);
+            }
+            if matches!(database.kind, DatabaseKind::Mdb(_)) {
+                let frontend = self.frontend.access.iter();
+                frontend.for_each(|line| self.refuse_groups_elsewhere(line, database, &mut found));
+            }
         }
         found
     }
@@ -212,6 +219,25 @@ impl Config {
             }
         }
         Ok(())
+    }
+}
+
+impl Config {
+    /// A group is looked up in the database of the entry that is asked for. One that is elsewhere would have no members,
+    /// and a rule that takes something from it would leave it.
+    fn refuse_groups_elsewhere(&self, line: &AccessLine, database: &Database, found: &mut Vec<ConfigError>) {
+        for who in line.rule.by.iter().flat_map(|clause| &clause.who) {
+            let Who::Group { expand: false, group, .. } = who else { continue };
+            let Ok(dn) = self.schema.parse_dn(group) else { continue };
+            if !database.suffixes.iter().any(|suffix| dn.is_within(&suffix.normal)) {
+                let message = format!(
+                    "this access rule cannot be enforced: the group `{group}` is in another database"
+                );
+                found.push(ConfigError::new(line.origin.clone(), message).with_help(
+                    "name a group below the database's own suffix; put rules by group into databases",
+                ));
+            }
+        }
     }
 }
 
