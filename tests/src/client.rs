@@ -52,10 +52,14 @@ pub struct Client {
 impl Client {
     /// Connects; panics when the server is not there.
     pub fn connect(address: SocketAddr) -> Self {
-        let socket =
-            TcpStream::connect(address).unwrap_or_else(|error| panic!("connect to {address}: {error}"));
-        socket.set_read_timeout(Some(Duration::from_secs(20))).expect("a timeout above zero");
-        Self { socket, address, input: Vec::new(), next_id: 1, cookie: Vec::new() }
+        Self::try_connect(address).unwrap_or_else(|error| panic!("connect to {address}: {error}"))
+    }
+
+    /// Connects, or says why the server is not there.
+    pub fn try_connect(address: SocketAddr) -> std::io::Result<Self> {
+        let socket = TcpStream::connect(address)?;
+        socket.set_read_timeout(Some(Duration::from_secs(20)))?;
+        Ok(Self { socket, address, input: Vec::new(), next_id: 1, cookie: Vec::new() })
     }
 
     /// Sends `request` and collects the PDUs up to the one that ends it. A closed connection is shown as such.

@@ -32,28 +32,52 @@ fn prepare(kind: Kind, steps: &[Step]) -> Site {
     site
 }
 
+/// How often a file is given to a fresh slapd when the one before it died: 2.5.13 sometimes reads freed memory when it
+/// commits a transaction (RFC 5805), most often on a busy machine, and a dead peer has no answer to compare with.
+const TRIES_OF_SLAPD: usize = 5;
+
+/// The line at which a server died.
+struct Died(usize);
+
+/// What a real slapd answers.
+fn answers_of_slapd(name: &str, steps: &[Step]) -> Vec<String> {
+    for _ in 0..TRIES_OF_SLAPD {
+        match answers(Kind::Slapd, steps) {
+            Ok(answers) => return answers,
+            Err(Died(line)) => println!("{name}:{line}: slapd died; the file is given to a fresh one"),
+        }
+    }
+    panic!("{name}: slapd died {TRIES_OF_SLAPD} times");
+}
+
 /// Runs a file's steps in order against a fresh directory.
-fn answers(kind: Kind, steps: &[Step]) -> Vec<String> {
+fn answers(kind: Kind, steps: &[Step]) -> Result<Vec<String>, Died> {
     let site = prepare(kind, steps);
     let server = site.start().unwrap_or_else(|error| panic!("{error}"));
     let mut client = Client::connect(server.address);
-    let answers = steps
-        .iter()
-        .map(|step| {
-            if matches!(step.verb(), "config" | "load") {
-                return String::new();
-            }
-            let answer = client.run(step);
-            if answer.ends_with("=> closed\n") {
-                println!("{kind:?} closed the connection at line {}", step.line);
-                client = Client::connect(server.address);
-            }
-            answer
-        })
-        .collect();
-    let clean = server.stop();
-    assert!(clean || kind == Kind::Slapd, "{kind:?} did not stop cleanly");
-    answers
+    let mut answers = Vec::new();
+    let mut closed_at = None;
+    for step in steps {
+        if matches!(step.verb(), "config" | "load") {
+            answers.push(String::new());
+            continue;
+        }
+        let answer = client.run(step);
+        if answer.ends_with("=> closed\n") {
+            println!("{kind:?} closed the connection at line {}", step.line);
+            closed_at = Some(step.line);
+            client = Client::try_connect(server.address).map_err(|_| Died(step.line))?;
+        }
+        answers.push(answer);
+    }
+    // A dying process may still take a connection, so the way it ended decides.
+    match (server.stop(), kind, closed_at) {
+        (false, Kind::Slapd, Some(line)) => Err(Died(line)),
+        (clean, _, _) => {
+            assert!(clean || kind == Kind::Slapd, "{kind:?} did not stop cleanly");
+            Ok(answers)
+        }
+    }
 }
 
 /// One line for each step whose answer is not the expected one.
@@ -91,7 +115,7 @@ fn check(name: &str) {
     if text.starts_with(SLAPD_IS_NOT_ASKED) && !bless("slapd") {
         println!("{name}: {}", text.lines().next().unwrap_or_default());
     } else if Kind::Slapd.program().is_some() {
-        let real = answers(Kind::Slapd, &steps);
+        let real = answers_of_slapd(name, &steps);
         if bless("slapd") {
             for (step, answer) in steps.iter_mut().zip(&real) {
                 step.expected.clone_from(answer);
@@ -103,7 +127,8 @@ fn check(name: &str) {
     } else {
         eprintln!("{name}: no slapd is installed: only Larix is asked");
     }
-    let ours = answers(Kind::Larix, &steps);
+    let ours = answers(Kind::Larix, &steps)
+        .unwrap_or_else(|Died(line)| panic!("{name}:{line}: the server died"));
     if bless("larix") {
         for (step, answer) in steps.iter_mut().zip(&ours) {
             if let Some((_, known)) = &mut step.differs {
