@@ -127,8 +127,8 @@ fn check(name: &str) {
     } else {
         eprintln!("{name}: no slapd is installed: only Larix is asked");
     }
-    let ours = answers(Kind::Larix, &steps)
-        .unwrap_or_else(|Died(line)| panic!("{name}:{line}: the server died"));
+    let ours =
+        answers(Kind::Larix, &steps).unwrap_or_else(|Died(line)| panic!("{name}:{line}: the server died"));
     if bless("larix") {
         for (step, answer) in steps.iter_mut().zip(&ours) {
             if let Some((_, known)) = &mut step.differs {
