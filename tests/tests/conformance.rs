@@ -191,6 +191,7 @@ scenarios! {
     rfc4526_absolute_filters: "rfc4526-absolute-filters.txt",
     rfc4527_read_entry: "rfc4527-read-entry.txt",
     rfc4528_assertion: "rfc4528-assertion.txt",
+    rfc4528_virtual_entries: "rfc4528-virtual-entries.txt",
     rfc4529_object_class_attributes: "rfc4529-object-class-attributes.txt",
     rfc5805_transactions: "rfc5805-transactions.txt",
     rfc5805_undone: "rfc5805-undone.txt",

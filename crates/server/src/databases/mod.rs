@@ -215,7 +215,7 @@ impl Databases {
             return LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN");
         };
         if let Some(tree) = self.tree(server, subject, &dn, true) {
-            return tree.compare(&dn, request);
+            return tree.compare(&dn, request, controls);
         }
         self.compare_stored(server, subject, controls, request, &dn)
     }

@@ -49,10 +49,18 @@ impl VirtualTree<'_> {
     }
 
     /// Compares one attribute of one entry with a value.
-    pub fn compare(&self, dn: &NormalDn, request: &CompareRequest<'_>) -> LdapResult {
+    pub fn compare(
+        &self,
+        dn: &NormalDn,
+        request: &CompareRequest<'_>,
+        controls: &RequestControls,
+    ) -> LdapResult {
         let Some(seen) = self.seen().find(|seen| seen.dn == *dn) else {
             return LdapResult::new(ResultCode::NO_SUCH_OBJECT);
         };
+        if !seen.is_as_asserted(controls) {
+            return LdapResult::new(ResultCode::ASSERTION_FAILED);
+        }
         let Ok(description) = self.schema.describe(request.attribute) else {
             return LdapResult::new(ResultCode::UNDEFINED_ATTRIBUTE_TYPE);
         };
@@ -101,6 +109,9 @@ impl VirtualTree<'_> {
             let code =
                 if disclosed { ResultCode::INSUFFICIENT_ACCESS_RIGHTS } else { ResultCode::NO_SUCH_OBJECT };
             return Ok(Found { result: LdapResult::new(code), entries: 0 });
+        }
+        if !first.is_as_asserted(controls) {
+            return Ok(Found { result: LdapResult::new(ResultCode::ASSERTION_FAILED), entries: 0 });
         }
         let catalog = Catalog::default();
         let bound = self.schema.bind_filter(request.filter);
@@ -166,6 +177,17 @@ impl Seen<'_> {
     fn allows(&self, item: Item<'_>, privilege: Privilege) -> bool {
         let target = AccessTarget { dn: &self.dn, entry: self };
         self.tree.policy.check(self.tree.subject, &target, item, privilege)
+    }
+
+    /// Whether the assertion control's filter (RFC 4528), if there is one, is true of the entry. What the subject may
+    /// not search is never true.
+    fn is_as_asserted(&self, controls: &RequestControls) -> bool {
+        controls.assertion.as_ref().is_none_or(|asserted| {
+            let schema = self.tree.schema;
+            let filter = Filter::new(schema, &Catalog::default(), schema.bind_filter(asserted.as_filter()));
+            let source = OwnedSource { schema, entry: self.entry };
+            matches!(filter.matches(self, &source), Ok(Match::True))
+        })
     }
 
     fn encode(
