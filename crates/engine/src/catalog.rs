@@ -13,6 +13,7 @@ use larix_store::{Direction, KeyRange, ReadError, Snapshot, WriteSet};
 use smallvec::SmallVec;
 
 use crate::entry::AttributeNumber;
+use crate::entry::codec::Dictionaries;
 use crate::entry::record::digest;
 use crate::index::{IndexConfig, Kinds};
 use crate::tables::ATTRIBUTES;
@@ -67,6 +68,7 @@ pub struct Catalog {
     /// Rows from here on are not stored yet.
     stored: usize,
     config: IndexConfig,
+    dictionaries: Dictionaries,
 }
 
 /// The stored catalog cannot be read.
@@ -123,7 +125,8 @@ impl Catalog {
 
     /// The same numbers, bound to another schema or other index lines.
     pub fn rebound(&self, schema: &Schema, config: IndexConfig) -> Self {
-        let mut catalog = Self { config, stored: self.stored, ..Self::default() };
+        let dictionaries = self.dictionaries.clone();
+        let mut catalog = Self { config, stored: self.stored, dictionaries, ..Self::default() };
         for row in &self.rows {
             catalog.push(schema, &row.text, schema.describe(&row.text).ok(), row.built);
         }
@@ -136,6 +139,11 @@ impl Catalog {
 
     pub fn row(&self, number: AttributeNumber) -> Option<&CatalogRow> {
         self.rows.get(number.0 as usize)
+    }
+
+    /// What packed records are unpacked with.
+    pub fn dictionaries(&self) -> &Dictionaries {
+        &self.dictionaries
     }
 
     /// The name under which an attribute is answered.

@@ -144,14 +144,10 @@ fn check_entries<N: Snapshot>(
         if id > last {
             report(Finding::IdAboveLast { entry: id });
         }
-        let reader = match view.reader(id, &record) {
-            Ok(reader) => reader,
-            Err(fault) => {
-                report(Finding::Record { entry: id, fault: fault.to_string() });
-                continue;
-            }
-        };
-        if let Err(fault) = check_entry(view, &reader, report) {
+        let checked = view
+            .unpacked(id, record)
+            .and_then(|record| check_entry(view, &view.reader(id, &record)?, report));
+        if let Err(fault) = checked {
             report(Finding::Record { entry: id, fault: fault.to_string() });
         }
     }
@@ -168,7 +164,7 @@ fn check_entry<N: Snapshot>(
     if tree::child(view.snapshot, entry.parent(), entry.normal_rdn())? != Some(id) {
         report(Finding::NotInTree { entry: id });
     }
-    if entry.parent() != EntryId::ROOT && view.record(entry.parent())?.is_none() {
+    if entry.parent() != EntryId::ROOT && view.stored(entry.parent())?.is_none() {
         report(Finding::Orphan { entry: id, parent: entry.parent() });
     }
     let mut members = BTreeMap::new();
@@ -246,7 +242,7 @@ fn check_tree<N: Snapshot>(
         let (key, value) = row?;
         checked.tree_rows += 1;
         let entry = EntryId::from_prefix(&value).ok_or(Fault::Damaged { what: "a row of the tree" })?;
-        let fits = match view.record(entry)? {
+        let fits = match view.stored(entry)? {
             Some(record) => EntryView::parse(entry, &record)
                 .is_ok_and(|entry| tree::key(entry.parent(), entry.normal_rdn()) == *key),
             None => false,
@@ -456,6 +452,7 @@ fn fill<S: Store>(
                 let (id, record) = row?;
                 last = EntryId::from_prefix(&id).ok_or(Fault::Damaged { what: "an entry id" })?;
                 count += 1;
+                let record = catalog.dictionaries().unpacked(&snapshot, last, record)?;
                 let view = EntryView::parse(last, &record).map_err(Fault::from)?;
                 let reader = EntryReader::new(&snapshot, &schema, catalog, view);
                 for key in keys::stored_keys(&schema, catalog, &reader)? {

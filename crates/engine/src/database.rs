@@ -1,5 +1,6 @@
 //! A database: a store, and what is known about it while it is open.
 
+use std::borrow::Cow;
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,7 @@ use larix_store::{CommitError, Durability, ReadError, Snapshot, Store, Transacti
 
 use crate::access::AccessPolicy;
 use crate::catalog::{Catalog, CatalogError};
-use crate::entry::{EntryId, EntryReader, EntryView};
+use crate::entry::{EntryId, EntryReader, EntryView, Record};
 use crate::fault::Fault;
 use crate::index::IndexConfig;
 use crate::plugin::Plugin;
@@ -336,12 +337,23 @@ impl<'s, N: Snapshot> View<'s, N> {
         suffix.map(|suffix| self.names.resolve(&suffix.normal, dn)).transpose()
     }
 
-    /// The record of an entry.
-    pub fn record(&self, id: EntryId) -> Result<Option<std::borrow::Cow<'s, [u8]>>, Fault> {
+    /// The record of an entry, ready to be read.
+    pub fn record(&self, id: EntryId) -> Result<Option<Record<'s>>, Fault> {
+        self.stored(id)?.map(|stored| self.unpacked(id, stored)).transpose()
+    }
+
+    /// The record of an entry as it is stored: its head can be read, its attributes once it is
+    /// [unpacked](Self::unpacked).
+    pub fn stored(&self, id: EntryId) -> Result<Option<Cow<'s, [u8]>>, Fault> {
         Ok(self.snapshot.get(ENTRIES, &id.to_bytes())?)
     }
 
-    /// A record read in place.
+    /// A stored record, ready to be read. Costs nothing for one that is stored plain.
+    pub fn unpacked<'r>(&self, id: EntryId, stored: impl Into<Cow<'r, [u8]>>) -> Result<Record<'r>, Fault> {
+        self.catalog.dictionaries().unpacked(self.snapshot, id, stored.into())
+    }
+
+    /// An unpacked record read in place.
     pub fn reader<'a>(&'a self, id: EntryId, record: &'a [u8]) -> Result<EntryReader<'a, N>, Fault> {
         Ok(EntryReader::new(self.snapshot, &self.schema, &self.catalog, EntryView::parse(id, record)?))
     }

@@ -165,7 +165,7 @@ impl<S: Store> Fixture<S> {
         let view = self.database.view(&transaction).expect("a view");
         let resolved = view.resolve(&schema.parse_dn(dn).expect(dn)).expect("no fault").expect("a suffix");
         let id = resolved.id.expect(dn);
-        let record = view.record(id).expect("no fault").expect("a record").into_owned();
+        let record = view.record(id).expect("no fault").expect("a record");
         let reader = view.reader(id, &record).expect("a record");
         let mut set = WriteSet::new();
         tree::delete(&mut set, reader.view.parent(), reader.view.normal_rdn());

@@ -237,11 +237,12 @@ impl<W: Write> Output<'_, W> {
         &mut self,
         view: &View<'_, S>,
         id: EntryId,
-        record: &[u8],
+        stored: &[u8],
         order: &mut Order,
     ) -> anyhow::Result<()> {
         let fault = |fault| anyhow::anyhow!("{fault}");
-        let reader = view.reader(id, record).map_err(fault)?;
+        let record = view.unpacked(id, stored).map_err(fault)?;
+        let reader = view.reader(id, &record).map_err(fault)?;
         let parent = reader.view.parent();
         if parent > id || order.waiting.contains(&parent) {
             order.waiting.insert(id);
@@ -263,8 +264,8 @@ impl<W: Write> Output<'_, W> {
         order.waiting.remove(&id);
         for waiting in order.behind.remove(&id).unwrap_or_default() {
             order.waiting.remove(&waiting);
-            if let Some(record) = view.record(waiting).map_err(fault)? {
-                self.row(view, waiting, &record, order)?;
+            if let Some(stored) = view.stored(waiting).map_err(fault)? {
+                self.row(view, waiting, &stored, order)?;
             }
         }
         Ok(())

@@ -133,6 +133,7 @@ fn matching(
     for row in snapshot.scan(ENTRIES, KeyRange::all(), Direction::Backward)? {
         let (key, record) = row?;
         let id = EntryId::from_prefix(&key).context("a damaged key in the table of entries")?;
+        let record = view.unpacked(id, record).map_err(fault)?;
         let seen = Seen::new(&view, view.reader(id, &record).map_err(fault)?, Gate::new(&policy, &subject));
         if filter.matches(&Unguarded(&seen), &seen.reader).map_err(fault)? == Match::True {
             dns.push(view.dn(&seen.reader.view).map_err(fault)?);

@@ -195,7 +195,8 @@ impl Check<'_> {
     /// Whether the entry follows the schema or is not asked for.
     fn row<S: Snapshot>(&mut self, view: &View<'_, S>, id: EntryId, record: &[u8]) -> anyhow::Result<bool> {
         let fault = |fault| anyhow::anyhow!("{fault}");
-        let reader = view.reader(id, record).map_err(fault)?;
+        let record = view.unpacked(id, record).map_err(fault)?;
+        let reader = view.reader(id, &record).map_err(fault)?;
         let subject = Subject::default();
         let seen = Seen::new(view, reader, Gate::new(&self.selection.policy, &subject));
         if !self.selection.wants(view, &seen)? {

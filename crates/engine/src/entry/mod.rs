@@ -1,5 +1,6 @@
 //! Entries: as stored ([`record`]), as written ([`owned`]), and what lives outside of the record ([`values`]).
 
+pub mod codec;
 pub mod encode;
 pub mod owned;
 pub mod reader;
@@ -8,6 +9,7 @@ pub mod values;
 
 use std::fmt;
 
+pub use codec::Record;
 pub use encode::Placement;
 pub use owned::{Entry, EntryAttribute, LargeValues};
 pub use reader::{EntryReader, EntrySource, OwnedSource, Target};

@@ -182,12 +182,12 @@ impl SearchTask {
             let start = progress.last.0.saturating_add(1).to_be_bytes();
             let rows = view.snapshot.scan(ENTRIES, KeyRange::at_least(&start), Direction::Forward);
             for row in rows.map_err(Fault::from)? {
-                let (key, record) = row.map_err(Fault::from)?;
+                let (key, stored) = row.map_err(Fault::from)?;
                 let id = EntryId::from_prefix(&key).ok_or(Fault::Damaged { what: "an entry id" })?;
                 if let Some(step) = self.pace(left, budget)? {
                     return Ok(Some(step));
                 }
-                if let Some(step) = self.one(view, gate, progress, id, &record, exact, answer)? {
+                if let Some(step) = self.one(view, gate, progress, id, &stored, exact, answer)? {
                     return Ok(Some(step));
                 }
                 progress.last = id;
@@ -205,8 +205,8 @@ impl SearchTask {
                 if let Some(step) = self.pace(left, budget)? {
                     return Ok(Some(step));
                 }
-                if let Some(record) = view.record(id)?
-                    && let Some(step) = self.one(view, gate, progress, id, &record, exact, answer)?
+                if let Some(stored) = view.stored(id)?
+                    && let Some(step) = self.one(view, gate, progress, id, &stored, exact, answer)?
                 {
                     return Ok(Some(step));
                 }
@@ -237,15 +237,16 @@ impl SearchTask {
         gate: &Gate<'v>,
         progress: &mut Progress,
         id: EntryId,
-        record: &[u8],
+        stored: &[u8],
         exact: bool,
         answer: &mut OnFound<'_, N>,
     ) -> Result<Option<Step>, End> {
-        let entry = EntryView::parse(id, record).map_err(Fault::from)?;
+        let entry = EntryView::parse(id, stored).map_err(Fault::from)?;
         if !progress.area.contains(view, &entry)? {
             return Ok(None);
         }
-        let seen = Seen::new(view, view.reader(id, record)?, gate.clone());
+        let record = view.unpacked(id, stored)?;
+        let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
         match self.look(&seen, progress.area.base, exact)? {
             Looked::Passed => Ok(None),
             Looked::Reference => answer(self, &SeenOrReference::Reference(&seen), progress),

@@ -1,7 +1,5 @@
 //! One change, from its prepared form to a write set: what all kinds of changes share.
 
-use std::borrow::Cow;
-
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 use larix_store::{Snapshot, WriteSet};
@@ -18,7 +16,7 @@ use crate::controls::RequestControls;
 use crate::csn::Csn;
 use crate::database::{DatabaseSettings, View};
 use crate::entry::record::RecordFlags;
-use crate::entry::{EntryId, EntryReader, EntryView};
+use crate::entry::{EntryId, EntryReader, EntryView, Record};
 use crate::fault::Fault;
 use crate::log::{self, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use crate::order::CommitOrder;
@@ -88,7 +86,7 @@ pub(crate) struct Operator<'a, V: Snapshot> {
 /// A stored entry, held while it is changed.
 pub(crate) struct Held<'v> {
     pub(crate) id: EntryId,
-    record: Cow<'v, [u8]>,
+    record: Record<'v>,
 }
 
 impl Held<'_> {
