@@ -4,3 +4,4 @@
 
 pub mod drive;
 pub mod generate;
+pub mod report;
