@@ -1,14 +1,11 @@
 //! `larix load`: generated directories, and load for any LDAP server.
 
-use std::net::{SocketAddr, ToSocketAddrs};
-use std::path::PathBuf;
-use std::process::ExitCode;
-use std::time::Duration;
+mod generate;
+mod run;
 
-use anyhow::Context;
-use clap::{Args, Subcommand, ValueEnum};
-use larix_load::drive::{self, Operation, Workload};
-use larix_load::generate::{self, Kind};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
 
 /// Generate directories and drive servers.
 #[derive(Args, Debug)]
@@ -20,97 +17,15 @@ pub(crate) struct LoadArgs {
 #[derive(Debug, Subcommand)]
 enum LoadCommand {
     /// Write a generated directory: LDIF, schema and slapd.conf.
-    Generate(GenerateArgs),
+    Generate(generate::GenerateArgs),
     /// Drive a server with one kind of request and report rates and latency.
-    Run(RunArgs),
-}
-
-#[derive(Args, Debug)]
-struct GenerateArgs {
-    /// mail: accounts of 2 KB with 29 indexes; people: persons and groups; subscribers: 11 attributes, 325 bytes
-    #[arg(value_parser = kind)]
-    kind: Kind,
-    /// How many leaf entries
-    #[arg(long, default_value_t = 1_000)]
-    entries: u64,
-    /// The same seed gives the same bytes
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Where the files go; created when missing
-    #[arg(long, default_value = ".")]
-    out: PathBuf,
-    /// Where core.schema and its kin lie, for the include lines of slapd.conf; without it the bundled ones are written
-    #[arg(long)]
-    schema_directory: Option<PathBuf>,
-}
-
-fn kind(text: &str) -> Result<Kind, String> {
-    Kind::from_name(text).ok_or_else(|| {
-        let names: Vec<&str> = Kind::ALL.into_iter().map(Kind::name).collect();
-        format!("no directory is called {text:?}: one of {}", names.join(", "))
-    })
-}
-
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum What {
-    /// Half by delivery address, half by alias, and status; the whole entry comes back
-    MailSearch,
-    /// Base search by DN
-    Read,
-    Compare,
-    /// Simple bind as the bind DN
-    Bind,
-    /// Replace one attribute
-    Modify,
-    /// Add accounts with new numbers
-    Add,
-    /// 80 % searches, 20 % modifies
-    Mixed,
-}
-
-#[derive(Args, Debug)]
-struct RunArgs {
-    /// What is asked of the generated mail directory
-    #[arg(value_enum)]
-    what: What,
-    /// HOST:PORT of the server
-    #[arg(long)]
-    server: String,
-    /// How many accounts the directory was generated with
-    #[arg(long)]
-    entries: u64,
-    #[arg(long, default_value_t = 16)]
-    connections: usize,
-    /// Requests in flight on each connection
-    #[arg(long, default_value_t = 1)]
-    in_flight: usize,
-    /// Seconds that are measured
-    #[arg(long, default_value_t = 10)]
-    seconds: u64,
-    /// Seconds before the measurement
-    #[arg(long, default_value_t = 2)]
-    warm_up: u64,
-    /// The server's process id, for its CPU time and memory
-    #[arg(long)]
-    process: Option<u32>,
-    #[arg(long, short = 'D')]
-    bind_dn: Option<String>,
-    #[arg(long, short = 'w', default_value = generate::ROOT_PASSWORD)]
-    password: String,
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Numbers of added accounts start after this
-    #[arg(long, default_value_t = 0)]
-    sequence_start: u64,
-    /// One JSON object instead of text
-    #[arg(long)]
-    json: bool,
+    Run(run::RunArgs),
 }
 
 pub(crate) fn main(args: &LoadArgs) -> ExitCode {
     let done = match &args.command {
-        LoadCommand::Generate(args) => generate(args),
-        LoadCommand::Run(args) => run(args),
+        LoadCommand::Generate(args) => generate::run(args),
+        LoadCommand::Run(args) => run::run(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,
@@ -119,118 +34,4 @@ pub(crate) fn main(args: &LoadArgs) -> ExitCode {
             ExitCode::FAILURE
         }
     }
-}
-
-fn generate(args: &GenerateArgs) -> anyhow::Result<()> {
-    let schema = match &args.schema_directory {
-        Some(directory) => directory.clone(),
-        None => crate::demo::write_bundled_schema(&args.out.join("schema"))?,
-    };
-    let made = generate::write_directory(args.kind, args.entries, args.seed, &args.out, &schema)?;
-    eprintln!("{} entries, {} bytes", args.entries, made.ldif_bytes);
-    println!("{}", made.ldif.display());
-    println!("{}", made.configuration.display());
-    Ok(())
-}
-
-fn run(args: &RunArgs) -> anyhow::Result<()> {
-    let workload = workload(args)?;
-    workload.check()?;
-    let bind = match (&args.bind_dn, args.what) {
-        (Some(dn), _) => Some((dn.clone(), args.password.clone())),
-        (None, What::Modify | What::Add | What::Mixed) => {
-            Some((Kind::Mail.root_dn(), generate::ROOT_PASSWORD.to_owned()))
-        }
-        (None, _) => None,
-    };
-    let options = drive::Options {
-        server: resolve(&args.server)?,
-        bind,
-        connections: args.connections,
-        in_flight: args.in_flight,
-        duration: Duration::from_secs(args.seconds),
-        warm_up: Duration::from_secs(args.warm_up),
-        process: args.process,
-        seed: args.seed,
-    };
-    let report = drive::run(&options, &workload)?;
-    if args.json {
-        println!("{}", report.to_json());
-        return Ok(());
-    }
-    let per_cpu = report.per_cpu_second().map_or(String::new(), |rate| format!(", {rate:.0} per CPU-s"));
-    println!("{:.0}/s{per_cpu}, {} operations, {} entries", report.rate(), report.operations, report.entries);
-    let at = |quantile| report.latency_us.value_at_quantile(quantile);
-    println!(
-        "latency us: p50 {}, p99 {}, p999 {}, max {}",
-        at(0.5),
-        at(0.99),
-        at(0.999),
-        report.latency_us.max()
-    );
-    for (code, count) in &report.failures {
-        println!("result {code}: {count} times");
-    }
-    Ok(())
-}
-
-fn resolve(server: &str) -> anyhow::Result<SocketAddr> {
-    let mut found = server.to_socket_addrs().with_context(|| format!("{server:?} is not HOST:PORT"))?;
-    found.next().with_context(|| format!("{server:?} has no address"))
-}
-
-const PEOPLE: &str = "ou=people,dc=zre-ldap001,dc=eng,dc=vmware,dc=com";
-
-fn workload(args: &RunArgs) -> anyhow::Result<Workload> {
-    let account = || format!("uid=user.{{n}},{PEOPLE}");
-    let search = |attribute: &str| Operation::Search {
-        base: "dc=com".into(),
-        filter: format!("(&({attribute}=user.{{n}}@zre-ldap001.eng.vmware.com)(zimbraMailStatus=enabled))"),
-    };
-    let modify = || Operation::Modify {
-        dn: account(),
-        attribute: "zimbraLastLogonTimestamp".into(),
-        value: "20200101000000Z".into(),
-    };
-    let searches = |weight| {
-        [(weight, search("zimbraMailDeliveryAddress")), (weight, search("zimbraMailAlias"))].into_iter()
-    };
-    let operations = match args.what {
-        What::MailSearch => searches(1).collect(),
-        What::Read => vec![(1, Operation::Read { dn: account() })],
-        What::Compare => vec![(
-            1,
-            Operation::Compare {
-                dn: account(),
-                attribute: "zimbraMailStatus".into(),
-                value: "enabled".into(),
-            },
-        )],
-        What::Bind => {
-            let dn = args.bind_dn.clone().unwrap_or_else(|| Kind::Mail.root_dn());
-            vec![(1, Operation::Bind { dn, password: args.password.clone() })]
-        }
-        What::Modify => vec![(1, modify())],
-        What::Add => vec![(1, add_template()?)],
-        What::Mixed => searches(2).chain([(1, modify())]).collect(),
-    };
-    Ok(Workload { operations, range: args.entries, sequence_start: args.sequence_start.max(args.entries) })
-}
-
-/// The generator's own account, with its number made a placeholder.
-fn add_template() -> anyhow::Result<Operation> {
-    let mut ldif = Vec::new();
-    Kind::Mail.write_ldif(1, 1, &mut ldif)?;
-    let text = String::from_utf8(ldif).context("the generator writes UTF-8")?;
-    let account =
-        text.split("\n\n").find(|entry| entry.starts_with("dn: uid=")).context("the generated account")?;
-    let mut lines = account.lines().filter_map(|line| line.split_once(": "));
-    let dn = lines.next().map_or("", |(_, dn)| dn).replace("user.1,", "user.{s},");
-    let attributes = lines
-        .map(|(name, value)| {
-            let value = value.replace("user.1@", "user.{s}@");
-            (name.to_owned(), if value == "user.1" { "user.{s}".to_owned() } else { value })
-        })
-        .collect();
-    Ok(Operation::Add { dn, attributes })
 }

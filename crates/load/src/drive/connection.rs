@@ -2,13 +2,13 @@
 
 use std::collections::VecDeque;
 use std::io::{self, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::TcpStream;
 use std::time::Instant;
 
 use anyhow::{Context, bail};
 use larix_proto::{Frame, MessageId, Response, ResultCode, client, frame};
 
-use super::{Report, Workload, clock};
+use super::{Address, Identity, Report, Server, Workload, clock};
 use crate::generate::Random;
 
 /// The largest answer that is taken.
@@ -27,13 +27,16 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    pub(super) fn open(server: SocketAddr, bind: Option<&(String, String)>) -> anyhow::Result<Self> {
-        let socket = TcpStream::connect(server).with_context(|| format!("cannot connect to {server}"))?;
+    pub(super) fn open(server: &Server, identity: &Identity) -> anyhow::Result<Self> {
+        let Address::Tcp(address) = &server.address else { bail!("{server}: only TCP can be driven") };
+        let socket = TcpStream::connect(address).with_context(|| format!("cannot connect to {server}"))?;
         socket.set_nodelay(true)?;
         let mut connection =
             Self { socket, input: Vec::new(), output: Vec::new(), next_id: 1, started: VecDeque::new() };
-        if let Some((dn, password)) = bind {
-            connection.bind(dn, password)?;
+        match identity {
+            Identity::Anonymous => {}
+            Identity::Simple { dn, password } => connection.bind(dn, password)?,
+            Identity::Plain { .. } | Identity::External => bail!("{server}: only simple binds can be made"),
         }
         connection.socket.set_nonblocking(true)?;
         Ok(connection)
@@ -78,7 +81,19 @@ impl Connection {
     pub(super) fn request(&mut self, workload: &Workload, sequence: u64, random: &mut Random) {
         let id = self.next_id;
         self.next_id = if id == i32::MAX as u32 { 1 } else { id + 1 };
-        workload.append(MessageId(id), sequence, random, &mut self.output);
+        let total: u64 = workload.steps.iter().map(|step| u64::from(step.weight)).sum();
+        let mut draw = random.below(total);
+        let chosen = workload.steps.iter().find(|step| {
+            let weight = u64::from(step.weight);
+            let found = draw < weight;
+            draw = draw.wrapping_sub(weight);
+            found
+        });
+        let number = workload.targets.first + random.below(workload.targets.count);
+        if let Some(step) = chosen {
+            let sequence = workload.sequence_start + sequence;
+            step.operation.append(MessageId(id), number, sequence, &mut self.output);
+        }
         self.started.push_back((id, clock::now()));
     }
 

@@ -1,113 +1,290 @@
-//! What is asked: operations with weights, their names and values made from templates.
+//! What is asked: steps with weights, their names and values made from templates.
 
 use larix_proto::client::{self, ClientAttribute, ClientChange};
-use larix_proto::{DerefAliases, FilterBuf, MessageId, ModifyOperation, Scope};
+use larix_proto::{DerefAliases, FilterBuf, MessageId, ModifyOperation, ResultCode, Scope};
 
-use crate::generate::Random;
+use super::targets::Targets;
 
-/// One kind of request. `{n}` in a template becomes a random number of the workload's range, `{s}` a number that no
-/// other request of the run has.
+/// One kind of request. Every text is a template:
+///
+/// | placeholder | becomes |
+/// |---|---|
+/// | `{n}` | a number of the workload's [`Targets`] |
+/// | `{n:9}` | the same with leading zeros to nine digits |
+/// | `{s}`, `{s:9}` | a number that no other request of the run has, ascending |
+/// | `{added}` | the `{s}` of an add of this run that succeeded and was not taken yet; an add is made while there is none |
+/// | `{digits:8}`, `{letters:8}`, `{hex:8}` | so many random characters |
+/// | `{{` | an opening brace |
 #[derive(Clone, Debug, Eq, PartialEq)]
 pub enum Operation {
-    Search {
-        base: String,
-        filter: String,
-    },
+    Search(SearchTemplate),
+    /// A search of scope base with `(objectClass=*)`.
     Read {
         dn: String,
+        /// None is all user attributes.
+        attributes: Vec<String>,
     },
     Compare {
         dn: String,
         attribute: String,
         value: String,
     },
+    /// A simple bind.
     Bind {
         dn: String,
         password: String,
+        /// On a new connection each time: connecting, the TLS handshake if there is one, and the bind are measured.
+        reconnect: bool,
     },
-    /// Replaces one attribute's values by a single new one.
     Modify {
         dn: String,
-        attribute: String,
-        value: String,
+        changes: Vec<Change>,
     },
     /// Adds an entry; attributes as (description, value), one value each unless a description repeats.
     Add {
         dn: String,
         attributes: Vec<(String, String)>,
     },
+    Delete {
+        dn: String,
+    },
+    /// Renames, moves, or both. Each is followed by the way back, so that it can go on for ever; its targets are taken
+    /// in sequence, whatever the workload's order.
+    ModifyDn {
+        dn: String,
+        new_rdn: String,
+        new_superior: Option<String>,
+    },
 }
 
-/// Operations by weight over a range of numbers.
+/// What a search asks for.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct SearchTemplate {
+    pub base: String,
+    pub scope: Scope,
+    pub filter: String,
+    /// None is all user attributes.
+    pub attributes: Vec<String>,
+    /// Entries; 0 is no limit. A search with a limit may end with sizeLimitExceeded (4).
+    pub size_limit: u32,
+}
+
+/// One change of a modify.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Change {
+    pub operation: ModifyOperation,
+    pub attribute: String,
+    pub values: Vec<String>,
+}
+
+/// What the answer must be for the measurement to be valid.
+#[derive(Clone, Debug, Default, Eq, PartialEq)]
+pub struct Expect {
+    /// How many entries a search that succeeds gives; none does not count them.
+    pub entries: Option<u64>,
+    /// The result codes; empty are those of the operation's success.
+    pub codes: Vec<u32>,
+}
+
+/// One kind of request with its share of the whole.
+#[derive(Clone, Debug, Eq, PartialEq)]
+pub struct Step {
+    /// A weight of 0 is never chosen.
+    pub weight: u32,
+    /// As reports call it.
+    pub name: String,
+    pub operation: Operation,
+    pub expect: Expect,
+}
+
+/// Steps by weight over a range of numbers.
 #[derive(Clone, Debug)]
 pub struct Workload {
-    /// The operations with their weights; a weight of 0 is never chosen.
-    pub operations: Vec<(u32, Operation)>,
-    /// `{n}` is drawn from `1..=range`.
-    pub range: u64,
+    pub steps: Vec<Step>,
+    /// What `{n}` is drawn from.
+    pub targets: Targets,
     /// `{s}` starts after this.
     pub sequence_start: u64,
 }
 
+impl Operation {
+    /// A search below `base` for all user attributes, without limits.
+    pub fn search(base: impl Into<String>, filter: impl Into<String>) -> Self {
+        Self::Search(SearchTemplate {
+            base: base.into(),
+            scope: Scope::Subtree,
+            filter: filter.into(),
+            attributes: Vec::new(),
+            size_limit: 0,
+        })
+    }
+
+    /// A search of one entry by its name, for all user attributes.
+    pub fn read(dn: impl Into<String>) -> Self {
+        Self::Read { dn: dn.into(), attributes: Vec::new() }
+    }
+
+    /// A modify that replaces one attribute's values by a single new one.
+    pub fn replace(dn: impl Into<String>, attribute: impl Into<String>, value: impl Into<String>) -> Self {
+        let change = Change {
+            operation: ModifyOperation::Replace,
+            attribute: attribute.into(),
+            values: vec![value.into()],
+        };
+        Self::Modify { dn: dn.into(), changes: vec![change] }
+    }
+
+    /// What reports call it: the RFC's word for the operation.
+    pub const fn name(&self) -> &'static str {
+        match self {
+            Self::Search(_) => "search",
+            Self::Read { .. } => "read",
+            Self::Compare { .. } => "compare",
+            Self::Bind { reconnect: false, .. } => "bind",
+            Self::Bind { reconnect: true, .. } => "rebind",
+            Self::Modify { .. } => "modify",
+            Self::Add { .. } => "add",
+            Self::Delete { .. } => "delete",
+            Self::ModifyDn { .. } => "modDN",
+        }
+    }
+
+    /// The result codes that are this operation's success.
+    pub(super) fn success_codes(&self) -> &'static [u32] {
+        const LIMITED: [u32; 2] = [ResultCode::SUCCESS.0, ResultCode::SIZE_LIMIT_EXCEEDED.0];
+        const COMPARED: [u32; 2] = [ResultCode::COMPARE_TRUE.0, ResultCode::COMPARE_FALSE.0];
+        match self {
+            Self::Search(SearchTemplate { size_limit: 1.., .. }) => &LIMITED,
+            Self::Compare { .. } => &COMPARED,
+            _ => &[ResultCode::SUCCESS.0],
+        }
+    }
+
+    /// What an answer is unless the workload says otherwise: success, and of a read one entry.
+    fn usual(&self) -> Expect {
+        let entries = matches!(self, Self::Read { .. }).then_some(1);
+        Expect { entries, codes: Vec::new() }
+    }
+}
+
+impl Step {
+    /// A step with its operation's name and what is usually expected.
+    pub fn new(weight: u32, operation: Operation) -> Self {
+        Self { weight, name: operation.name().to_owned(), expect: operation.usual(), operation }
+    }
+
+    /// The step under another name.
+    #[must_use]
+    pub fn named(self, name: impl Into<String>) -> Self {
+        Self { name: name.into(), ..self }
+    }
+
+    /// The step with a number of entries that each search must give.
+    #[must_use]
+    pub fn expecting(mut self, entries: u64) -> Self {
+        self.expect.entries = Some(entries);
+        self
+    }
+}
+
 impl Workload {
-    /// Appends one request to `out`.
-    pub(super) fn append(&self, id: MessageId, sequence: u64, random: &mut Random, out: &mut Vec<u8>) {
-        let total: u64 = self.operations.iter().map(|(weight, _)| u64::from(*weight)).sum();
-        let mut draw = random.below(total);
-        let mut chosen = None;
-        for (weight, operation) in &self.operations {
-            if draw < u64::from(*weight) {
-                chosen = Some(operation);
-                break;
+    /// No steps yet, `{n}` random in `1..=range`, `{s}` after `range`.
+    pub const fn new(range: u64) -> Self {
+        Self { steps: Vec::new(), targets: Targets::random(range), sequence_start: range }
+    }
+
+    /// The workload with one more step.
+    #[must_use]
+    pub fn with(mut self, step: Step) -> Self {
+        self.steps.push(step);
+        self
+    }
+
+    /// Whether every template can be sent.
+    ///
+    /// # Errors
+    /// No operation with a weight, an empty range, or a filter template that is no filter.
+    pub fn check(&self) -> anyhow::Result<()> {
+        anyhow::ensure!(self.targets.count > 0, "the range of numbers is empty");
+        anyhow::ensure!(self.steps.iter().any(|step| step.weight > 0), "no operation has a weight");
+        for step in &self.steps {
+            if let Operation::Search(search) = &step.operation {
+                let filter = &search.filter;
+                FilterBuf::parse(&fill(filter, 1, 1))
+                    .map_err(|error| anyhow::anyhow!("filter template {filter:?}: {error}"))?;
             }
-            draw -= u64::from(*weight);
         }
-        let number = 1 + random.below(self.range);
-        if let Some(operation) = chosen {
-            operation.append(id, number, self.sequence_start + sequence, out);
-        }
+        Ok(())
     }
 }
 
 impl Operation {
-    fn append(&self, id: MessageId, number: u64, sequence: u64, out: &mut Vec<u8>) {
+    pub(super) fn append(&self, id: MessageId, number: u64, sequence: u64, out: &mut Vec<u8>) {
         let fill = |template: &str| fill(template, number, sequence);
         match self {
-            Self::Search { base, filter } => {
-                append_search(id, &fill(base), Scope::Subtree, &fill(filter), out)
+            Self::Search(search) => append_search(id, search, fill, out),
+            Self::Read { dn, attributes } => {
+                let read = SearchTemplate {
+                    base: dn.clone(),
+                    scope: Scope::Base,
+                    filter: "(objectClass=*)".into(),
+                    attributes: attributes.clone(),
+                    size_limit: 0,
+                };
+                append_search(id, &read, fill, out);
             }
-            Self::Read { dn } => append_search(id, &fill(dn), Scope::Base, "(objectClass=*)", out),
             Self::Compare { dn, attribute, value } => {
                 client::compare(out, id, &fill(dn), attribute, fill(value).as_bytes(), &[]);
             }
-            Self::Bind { dn, password } => {
+            Self::Bind { dn, password, .. } => {
                 client::simple_bind(out, id, &fill(dn), fill(password).as_bytes(), &[]);
             }
-            Self::Modify { dn, attribute, value } => {
-                let value = fill(value);
-                let attribute = ClientAttribute { description: attribute, values: &[value.as_str()] };
-                let changes = [ClientChange { operation: ModifyOperation::Replace, attribute }];
-                client::modify(out, id, &fill(dn), &changes, &[]);
-            }
+            Self::Modify { dn, changes } => append_modify(id, &fill(dn), changes, fill, out),
             Self::Add { dn, attributes } => append_add(id, &fill(dn), attributes, fill, out),
+            Self::Delete { dn } => client::delete(out, id, &fill(dn), &[]),
+            Self::ModifyDn { dn, new_rdn, new_superior } => {
+                let superior = new_superior.as_deref().map(fill);
+                client::modify_dn(out, id, &fill(dn), &fill(new_rdn), true, superior.as_deref(), &[]);
+            }
         }
     }
 }
 
-fn append_search(id: MessageId, base: &str, scope: Scope, filter: &str, out: &mut Vec<u8>) {
+fn append_search(id: MessageId, search: &SearchTemplate, fill: impl Fn(&str) -> String, out: &mut Vec<u8>) {
     // A template that is no filter is refused before the run starts; see `Workload::check`.
-    let Ok(filter) = FilterBuf::parse(filter) else { return };
+    let Ok(filter) = FilterBuf::parse(&fill(&search.filter)) else { return };
+    let attributes: Vec<&str> = search.attributes.iter().map(String::as_str).collect();
     let request = client::Search {
-        base,
-        scope,
+        base: &fill(&search.base),
+        scope: search.scope,
         deref: DerefAliases::Never,
-        size_limit: 0,
+        size_limit: search.size_limit,
         time_limit: 0,
         types_only: false,
         filter: filter.as_filter(),
-        attributes: &[],
+        attributes: &attributes,
     };
     client::search(out, id, &request, &[]);
+}
+
+fn append_modify(
+    id: MessageId,
+    dn: &str,
+    changes: &[Change],
+    fill: impl Fn(&str) -> String,
+    out: &mut Vec<u8>,
+) {
+    let filled: Vec<Vec<String>> =
+        changes.iter().map(|change| change.values.iter().map(|value| fill(value)).collect()).collect();
+    let list: Vec<ClientChange<'_, String>> = changes
+        .iter()
+        .zip(&filled)
+        .map(|(change, values)| ClientChange {
+            operation: change.operation,
+            attribute: ClientAttribute { description: &change.attribute, values },
+        })
+        .collect();
+    client::modify(out, id, dn, &list, &[]);
 }
 
 fn append_add(
@@ -127,24 +304,6 @@ fn append_add(
     let list: Vec<ClientAttribute<'_, String>> =
         filled.iter().map(|(description, values)| ClientAttribute { description, values }).collect();
     client::add(out, id, dn, &list, &[]);
-}
-
-impl Workload {
-    /// Whether every template can be sent.
-    ///
-    /// # Errors
-    /// No operation with a weight, an empty range, or a filter template that is no filter.
-    pub fn check(&self) -> anyhow::Result<()> {
-        anyhow::ensure!(self.range > 0, "the range of numbers is empty");
-        anyhow::ensure!(self.operations.iter().any(|(weight, _)| *weight > 0), "no operation has a weight");
-        for (_, operation) in &self.operations {
-            if let Operation::Search { filter, .. } = operation {
-                FilterBuf::parse(&fill(filter, 1, 1))
-                    .map_err(|error| anyhow::anyhow!("filter template {filter:?}: {error}"))?;
-            }
-        }
-        Ok(())
-    }
 }
 
 /// The template with its numbers in place.
@@ -168,8 +327,7 @@ mod tests {
 
     #[test]
     fn a_bad_filter_is_named_before_the_run() {
-        let operation = Operation::Search { base: String::new(), filter: "(a={n}".into() };
-        let workload = Workload { operations: vec![(1, operation)], range: 1, sequence_start: 0 };
+        let workload = Workload::new(1).with(Step::new(1, Operation::search("", "(a={n}")));
         assert!(workload.check().unwrap_err().to_string().contains("(a={n}"));
     }
 }
