@@ -1,6 +1,7 @@
 //! The developers' front door: `cargo xtask COMMAND`.
 
 mod dependencies;
+mod instructions;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -16,7 +17,9 @@ cargo xtask COMMAND
   tidy            what review forgets: lengths, banned words, dead files, a map that points to nothing
   dependencies    licences and known-bad crates, offline
   fuzz [RUNS]     every fuzz target for RUNS executions (default 20000)
-  ci              check, test, a short fuzz run and a short bench run
+  instructions [update]
+                  instructions a request under valgrind, against the baseline; or write the baseline anew
+  ci              check, test, instructions, a short fuzz run and a short bench run
   bench [ENTRIES] first figures beside slapd on this machine (default 20000 entries)
 ";
 
@@ -27,9 +30,15 @@ fn main() -> ExitCode {
         ["check"] => check(),
         ["tidy"] => tidy::run(&root()),
         ["dependencies"] => dependencies::run(&root()),
+        ["instructions"] => instructions::run(&root(), false),
+        ["instructions", "update"] => instructions::run(&root(), true),
         ["fuzz", rest @ ..] => fuzz(rest.first().copied().unwrap_or("20000")),
         ["bench", rest @ ..] => bench(rest.first().copied().unwrap_or("20000")),
-        ["ci"] => check().and_then(|()| test(&[])).and_then(|()| fuzz("20000")).and_then(|()| bench("2000")),
+        ["ci"] => check()
+            .and_then(|()| test(&[]))
+            .and_then(|()| instructions::run(&root(), false))
+            .and_then(|()| fuzz("20000"))
+            .and_then(|()| bench("2000")),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())

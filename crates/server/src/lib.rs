@@ -14,6 +14,7 @@ pub mod databases;
 pub mod dispatch;
 pub mod extended;
 pub mod listener;
+pub mod local;
 pub mod password_pool;
 pub mod restrictions;
 pub mod sasl_external;

@@ -126,6 +126,25 @@ pub struct Server {
 }
 
 impl Server {
+    pub(crate) fn new(
+        config: Config,
+        databases: Databases,
+        log: Log,
+        clock: Arc<SystemClock>,
+        listeners: Vec<Arc<ListenerInfo>>,
+        workers: usize,
+    ) -> Self {
+        Self {
+            config: ArcSwap::from_pointee(config),
+            databases,
+            log,
+            statistics: Statistics::new(clock.now(), listeners, workers),
+            passwords: PasswordPool::new(cores()),
+            clock,
+            descriptors: raise_descriptor_limit(),
+        }
+    }
+
     /// The configuration in force.
     pub fn config(&self) -> Guard<Arc<Config>> {
         self.config.load()
@@ -134,6 +153,10 @@ impl Server {
     pub fn now(&self) -> Timestamp {
         self.clock.now()
     }
+}
+
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
 }
 
 /// Sockets are bound and privileges dropped; the configuration is not read yet.
@@ -177,20 +200,11 @@ impl Bound {
             log.line(LogLevel::CONFIG, format_args!("{note}"));
         }
         let databases = Databases::open(&config, &clock)?;
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let workers = self.options.workers.unwrap_or(cores).max(1);
+        let workers = self.options.workers.unwrap_or_else(cores).max(1);
         let infos: Vec<_> = self.listeners.iter().map(|l| Arc::new(ListenerInfo::from(l))).collect();
         let files =
             ProcessFiles::write(config.global.pid_file.as_deref(), config.global.args_file.as_deref())?;
-        let server = Arc::new(Server {
-            config: ArcSwap::from_pointee(config),
-            databases,
-            log,
-            statistics: Statistics::new(clock.now(), infos.clone(), workers),
-            passwords: PasswordPool::new(cores),
-            clock,
-            descriptors: raise_descriptor_limit(),
-        });
+        let server = Arc::new(Server::new(config, databases, log, clock, infos.clone(), workers));
         let result = self.run(&server, workers, infos, readiness);
         server.databases.close();
         server.log.line(LogLevel::STATS, format_args!("slapd stopped."));

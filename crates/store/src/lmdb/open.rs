@@ -221,7 +221,8 @@ fn open_environment(path: &Path, options: &LmdbOptions) -> Result<Env<WithTls>, 
 fn is_no_memory(error: &io::Error) -> bool {
     error.raw_os_error().is_some_and(|code| {
         let code = Errno::from_raw_os_error(code);
-        code == Errno::NOMEM || code == Errno::OVERFLOW
+        // valgrind answers EINVAL to a map beyond what it can keep track of.
+        code == Errno::NOMEM || code == Errno::OVERFLOW || code == Errno::INVAL
     })
 }
 

@@ -1,0 +1,194 @@
+//! The mail directory, loaded, and requests to it: what the benchmark and the test of allocations share.
+
+use std::fs::File;
+use std::io::BufReader;
+use std::path::Path;
+
+use larix_engine::load::{self, LoadContext, LoadObserver, LoadOptions, Progress, RecordError};
+use larix_load::generate::{self, Kind, ROOT_PASSWORD};
+use larix_proto::client::{self, ClientAttribute, ClientChange};
+use larix_proto::{DerefAliases, FilterBuf, MessageId, ModifyOperation, Scope};
+use larix_server::clock::{SystemClock, SystemRandom};
+use larix_server::config::{Config, DatabaseKind};
+use larix_server::local::{LocalConnection, LocalServer};
+use larix_store::lmdb::LmdbOptions;
+
+pub(crate) const ENTRIES: u64 = 2_000;
+
+const PEOPLE: &str = "ou=people,dc=zre-ldap001,dc=eng,dc=vmware,dc=com";
+
+/// Generates the directory into `folder` and loads it.
+///
+/// # Panics
+/// When the folder cannot be written, or the load fails.
+pub(crate) fn prepare(folder: &Path) {
+    let schema = folder.join("schema");
+    std::fs::create_dir_all(&schema).expect("a folder for the schema");
+    for name in ["core", "cosine", "inetorgperson", "nis"] {
+        let text = larix_schema::bundled(name).expect("a bundled schema");
+        std::fs::write(schema.join(format!("{name}.schema")), text).expect("a schema file");
+    }
+    let made = generate::write_directory(Kind::Mail, ENTRIES, 1, folder, &schema).expect("a directory");
+    let config = Config::from_slapd_conf(&made.configuration).expect("the generated configuration");
+    let section = config.databases.iter().find(|d| matches!(d.kind, DatabaseKind::Mdb(_)));
+    let settings = config.engine_settings(section.expect("a database")).expect("its settings");
+    let (clock, random) = (SystemClock::new(), SystemRandom);
+    let context = LoadContext { schema: &config.schema, settings: &settings, clock: &clock, random: &random };
+    let input = BufReader::new(File::open(&made.ldif).expect("the generated LDIF"));
+    let options = LoadOptions::default();
+    load::load_directory(&made.data, &LmdbOptions::default(), input, context, &options, &mut Quiet)
+        .expect("the load");
+}
+
+struct Quiet;
+
+impl LoadObserver for Quiet {
+    fn progress(&mut self, _: &Progress) {}
+
+    fn record_failed(&mut self, error: &RecordError) {
+        panic!("{error}");
+    }
+}
+
+/// Opens what [`prepare`] loaded.
+///
+/// # Panics
+/// When it cannot be opened.
+pub(crate) fn open(folder: &Path) -> LocalServer {
+    let config = Config::from_slapd_conf(&folder.join("slapd.conf")).expect("the generated configuration");
+    LocalServer::open(config).expect("the generated database")
+}
+
+/// Binds a connection as the root DN.
+///
+/// # Panics
+/// When that is refused.
+pub(crate) fn bind_as_root(connection: &mut LocalConnection) {
+    let mut out = Vec::new();
+    connection.request(&request(What::Bind, 1), &mut out);
+    check(What::Bind, &out);
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A subtree search by two terms, one of them an address; the whole entry comes back.
+    Search,
+    /// The same, three attributes asked for.
+    SearchSelected,
+    /// A base search of an account; the whole entry comes back.
+    Read,
+    Compare,
+    /// As the root DN, whose password is clear.
+    Bind,
+    /// Replaces a value that is not indexed.
+    Modify,
+    /// A whole account.
+    Add,
+}
+
+impl What {
+    pub(crate) const ALL: [Self; 7] =
+        [Self::Search, Self::SearchSelected, Self::Read, Self::Compare, Self::Bind, Self::Modify, Self::Add];
+
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Search => "search",
+            Self::SearchSelected => "search-selected",
+            Self::Read => "read",
+            Self::Compare => "compare",
+            Self::Bind => "bind",
+            Self::Modify => "modify",
+            Self::Add => "add",
+        }
+    }
+}
+
+/// The bytes of one request; `number` says which account it is about.
+///
+/// # Panics
+/// Never: the templates are filters.
+pub(crate) fn request(what: What, number: u64) -> Vec<u8> {
+    let mut out = Vec::new();
+    let id = MessageId(1 + u32::try_from(number).unwrap_or(0));
+    let account = 1 + number * 7 % ENTRIES;
+    let dn = format!("uid=user.{account},{PEOPLE}");
+    let mut search = |base: &str, scope, filter: &str, attributes: &[&str]| {
+        let filter = FilterBuf::parse(filter).expect("a filter");
+        let request = client::Search {
+            base,
+            scope,
+            deref: DerefAliases::Never,
+            size_limit: 0,
+            time_limit: 0,
+            types_only: false,
+            filter: filter.as_filter(),
+            attributes,
+        };
+        client::search(&mut out, id, &request, &[]);
+    };
+    let attribute = if number.is_multiple_of(2) { "zimbraMailDeliveryAddress" } else { "zimbraMailAlias" };
+    let filter =
+        format!("(&({attribute}=user.{account}@zre-ldap001.eng.vmware.com)(zimbraMailStatus=enabled))");
+    match what {
+        What::Search => search("dc=com", Scope::Subtree, &filter, &[]),
+        What::SearchSelected => search("dc=com", Scope::Subtree, &filter, &["cn", "mail", "zimbraId"]),
+        What::Read => search(&dn, Scope::Base, "(objectClass=*)", &[]),
+        What::Compare => client::compare(&mut out, id, &dn, "zimbraMailStatus", b"enabled", &[]),
+        What::Bind => {
+            client::simple_bind(&mut out, id, &Kind::Mail.root_dn(), ROOT_PASSWORD.as_bytes(), &[]);
+        }
+        What::Modify => {
+            let value = format!("20200101{:06}Z", number % 240_000 / 10 % 235_959);
+            let values = [value.as_str()];
+            let attribute = ClientAttribute { description: "description", values: &values };
+            let changes = [ClientChange { operation: ModifyOperation::Replace, attribute }];
+            client::modify(&mut out, id, &dn, &changes, &[]);
+        }
+        What::Add => add(id, ENTRIES + 1 + number, &mut out),
+    }
+    out
+}
+
+/// The generator's own account, under another number.
+fn add(id: MessageId, number: u64, out: &mut Vec<u8>) {
+    let mut ldif = Vec::new();
+    Kind::Mail.write_ldif(1, 1, &mut ldif).expect("an account");
+    let text = String::from_utf8(ldif).expect("UTF-8");
+    let account = text.split("\n\n").find(|entry| entry.starts_with("dn: uid=")).expect("an account");
+    let account = account.replace("user.1@", &format!("user.{number}@"));
+    let mut attributes: Vec<(&str, Vec<String>)> = Vec::new();
+    let mut lines = account.lines().filter_map(|line| line.split_once(": "));
+    let _ = lines.next();
+    for (name, value) in lines {
+        let value = if value == "user.1" { format!("user.{number}") } else { value.to_owned() };
+        match attributes.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, values)) => values.push(value),
+            None => attributes.push((name, vec![value])),
+        }
+    }
+    let list: Vec<ClientAttribute<'_, String>> =
+        attributes.iter().map(|(description, values)| ClientAttribute { description, values }).collect();
+    client::add(out, id, &format!("uid=user.{number},{PEOPLE}"), &list, &[]);
+}
+
+/// Whether the answer is the one that the request has to have.
+///
+/// # Panics
+/// When it is another: a benchmark of refusals would look good.
+pub(crate) fn check(what: What, answer: &[u8]) {
+    let expected = if what == What::Compare { 6 } else { 0 };
+    let mut rest = answer;
+    let mut entries = 0;
+    let mut code = None;
+    while let Ok(larix_proto::Frame::Complete { len }) = larix_proto::frame(rest, usize::MAX >> 1) {
+        let (message, after) = rest.split_at(len);
+        rest = after;
+        match larix_proto::Response::decode_message(message).expect("a response").response {
+            larix_proto::Response::Entry(_) => entries += 1,
+            response => code = response.result().map(|(_, result)| result.code.0),
+        }
+    }
+    let wanted = usize::from(matches!(what, What::Search | What::SearchSelected | What::Read));
+    assert_eq!((code, entries), (Some(expected), wanted), "{what:?}");
+}

@@ -1,0 +1,63 @@
+//! What a request costs in instructions: `cargo xtask instructions`, which runs this under callgrind and compares what
+//! it counts with `baseline.toml` beside this file.
+//!
+//! `prepare FOLDER` generates and loads the directory, outside of the measurement; `run FOLDER OPERATIONS` sends each
+//! kind of request so many times, in the order of `kinds`, with a call of [`phase_ends`] before and after.
+#![allow(clippy::expect_used, reason = "a benchmark that cannot run says why and ends")]
+
+mod mail;
+
+use std::path::Path;
+
+use larix_server::local::LocalConnection;
+use mail::What;
+
+// As the server has it.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+/// Requests that fill caches before those that count.
+const WARM_UP: u64 = 20;
+
+fn main() {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
+        ["prepare", folder] => mail::prepare(Path::new(folder)),
+        ["kinds"] => What::ALL.iter().for_each(|what| println!("{}", what.name())),
+        ["run", folder, operations] => run(Path::new(folder), operations.parse().expect("a number")),
+        _ => println!("run by `cargo xtask instructions`"),
+    }
+}
+
+fn run(folder: &Path, operations: u64) {
+    let server = mail::open(folder);
+    let mut connection = server.connect();
+    mail::bind_as_root(&mut connection);
+    for what in What::ALL {
+        let requests: Vec<Vec<u8>> = (0..operations + WARM_UP).map(|n| mail::request(what, n)).collect();
+        let (warm_up, counted) = requests.split_at(WARM_UP as usize);
+        let mut out = Vec::with_capacity(64 * 1024);
+        for request in warm_up {
+            out.clear();
+            connection.request(request, &mut out);
+            mail::check(what, &out);
+        }
+        phase_ends();
+        send(&mut connection, counted, &mut out);
+        phase_ends();
+        mail::check(what, &out);
+    }
+}
+
+fn send(connection: &mut LocalConnection, requests: &[Vec<u8>], out: &mut Vec<u8>) {
+    for request in requests {
+        out.clear();
+        connection.request(request, out);
+    }
+}
+
+/// Callgrind writes what it has counted since the last call when this is called.
+#[inline(never)]
+fn phase_ends() {
+    std::hint::black_box(());
+}

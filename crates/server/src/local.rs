@@ -1,0 +1,87 @@
+//! A server without sockets: request bytes in, answer bytes out, on the thread that calls. Benchmarks count what a
+//! request costs between the two reads of a real worker, and tests count what it allocates.
+
+use std::sync::Arc;
+
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use crate::clock::SystemClock;
+use crate::config::Config;
+use crate::connection::{Connection, Turn};
+use crate::databases::Databases;
+use crate::dispatch::Dispatcher;
+use crate::server::{ServeError, Server};
+use crate::session::Peer;
+use crate::statistics::{ConnectionRecord, ListenerInfo};
+use crate::stats_log::{Log, LogTargets, LogThread};
+use crate::worker::ConnectionEvent;
+
+const NAME: &str = "PATH=local";
+
+/// The databases of a configuration, open.
+#[derive(Debug)]
+pub struct LocalServer {
+    server: Arc<Server>,
+    listener: Arc<ListenerInfo>,
+    /// Ends with the server; nothing is logged.
+    _log: LogThread,
+}
+
+impl LocalServer {
+    /// Opens the databases.
+    ///
+    /// # Errors
+    /// As [`crate::run`], but for what is about sockets and the process.
+    pub fn open(config: Config) -> Result<Self, ServeError> {
+        let clock = Arc::new(SystemClock::new());
+        let (log, thread) = Log::start(LogTargets::default())
+            .map_err(|source| ServeError::Start { what: "the log's thread", source })?;
+        let databases = Databases::open(&config, &clock)?;
+        let listener = Arc::new(ListenerInfo { url: "ldapi:///".to_owned(), name: NAME.to_owned() });
+        let server = Arc::new(Server::new(config, databases, log, clock, vec![listener.clone()], 1));
+        Ok(Self { server, listener, _log: thread })
+    }
+
+    /// A client's connection.
+    pub fn connect(&self) -> LocalConnection {
+        let server = &self.server;
+        let number = server.statistics.next_connection();
+        let (name, listener) = (NAME.to_owned(), self.listener.clone());
+        let record = ConnectionRecord::new(number, 0, listener, name.clone(), server.now());
+        let (sender, events) = unbounded_channel();
+        let peer = Peer { name, credentials: None };
+        let counters = server.statistics.worker(0);
+        let dispatcher = Dispatcher::new(server.clone(), counters, Arc::new(record), peer, sender);
+        LocalConnection { connection: Connection::new(dispatcher), events }
+    }
+}
+
+/// One connection, as a worker has it beside the socket.
+#[derive(Debug)]
+pub struct LocalConnection {
+    connection: Connection<Dispatcher>,
+    events: UnboundedReceiver<ConnectionEvent>,
+}
+
+impl LocalConnection {
+    /// Hands over whole requests and appends what is answered to `out`, when all of them are answered.
+    pub fn request(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        self.connection.service_mut().bytes_arrived();
+        let mut turn = self.connection.receive(bytes);
+        loop {
+            let answer = self.connection.output();
+            out.extend_from_slice(answer);
+            let sent = answer.len();
+            self.connection.sent(sent);
+            turn = match turn {
+                Turn::Close => return,
+                Turn::More => self.connection.resume(),
+                Turn::Idle if self.connection.pending() == 0 => return,
+                Turn::Idle => match self.events.blocking_recv() {
+                    Some(ConnectionEvent::Completed(serial, done)) => self.connection.complete(serial, done),
+                    _ => return,
+                },
+            };
+        }
+    }
+}
