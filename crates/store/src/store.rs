@@ -190,6 +190,16 @@ pub trait Loader {
         Ok(())
     }
 
+    /// Appends ids of `key` given as runs: each a first id and how many there are from it on. They ascend.
+    fn append_posting_runs(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        runs: &mut dyn Iterator<Item = (u64, u64)>,
+    ) -> Result<(), CommitError> {
+        self.append_postings(table, key, &mut runs.flat_map(|(start, length)| start..start + length))
+    }
+
     /// Ends the load and syncs.
     fn finish(self) -> Result<CommitId, CommitError>
     where

@@ -69,7 +69,12 @@ pub fn make(number: AttributeNumber, kind: KeyKind, value: &[u8]) -> Vec<u8> {
 pub fn put_prefix(out: &mut Vec<u8>, number: AttributeNumber, kind: KeyKind, head: &[u8]) {
     out.extend_from_slice(&number.0.to_be_bytes());
     out.push(kind as u8);
-    for byte in head.iter().take(VALUE_LIMIT) {
+    let head = head.get(..VALUE_LIMIT).unwrap_or(head);
+    // Nearly every value has no zero byte.
+    if !head.contains(&0) {
+        return out.extend_from_slice(head);
+    }
+    for byte in head {
         match byte {
             0 => out.extend_from_slice(&ZERO),
             byte => out.push(*byte),

@@ -17,7 +17,8 @@ use larix_store::{Durability, Loader, Store, Transaction, WriteSet};
 use super::error::{LoadError, RecordError, RecordFault};
 use super::parked::Parked;
 use super::prepare::{Checker, Local};
-use super::sort::{FileRun, Gathered, Merge, short_key};
+use super::runs::{Merge, Run};
+use super::sort::Sorter;
 use super::{LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress};
 use crate::catalog::CatalogEdit;
 use crate::csn::Csn;
@@ -25,7 +26,7 @@ use crate::database::Database;
 use crate::entry::EntryId;
 use crate::entry::encode::{self, Placement};
 use crate::entry::record::digest;
-use crate::index::{key, keys};
+use crate::index::keys;
 use crate::log;
 use crate::tables::{BLOBS, ENTRIES, INDEX, META, TABLES, TREE, VALUES, meta};
 use crate::tree;
@@ -226,7 +227,7 @@ fn fingerprint(normal_dn: &str) -> Fingerprint {
 }
 
 /// What a worker gathered: runs in files, and the last one in memory.
-type Postings = (Vec<FileRun>, Gathered);
+type Postings = Vec<Run>;
 
 /// Checks and encodes entries and gathers their postings.
 struct Worker<'a, 'c> {
@@ -235,12 +236,9 @@ struct Worker<'a, 'c> {
     /// The store as an add would see it, were there anything of the entry.
     empty: MemorySnapshot<'a>,
     scratch: &'a Path,
-    gathered: Gathered,
-    spilled: Vec<FileRun>,
+    sorter: Sorter,
+    spilled: Vec<Run>,
     limit: usize,
-    key: Vec<u8>,
-    /// Short keys of the batch and their ids: added in key order, since many entries share them.
-    short: Vec<(u128, u64)>,
 }
 
 impl<'a, 'c> Worker<'a, 'c> {
@@ -250,11 +248,9 @@ impl<'a, 'c> Worker<'a, 'c> {
             local: checker.local(),
             empty: empty.snapshot()?,
             scratch,
-            gathered: Gathered::new(),
+            sorter: Sorter::default(),
             spilled: Vec::new(),
             limit: checker.options.memory_bytes / checker.options.threads.max(1),
-            key: Vec::new(),
-            short: Vec::new(),
         })
     }
 
@@ -272,7 +268,10 @@ impl<'a, 'c> Worker<'a, 'c> {
                 break;
             }
         }
-        Ok((self.spilled, self.gathered))
+        if !self.sorter.is_empty() {
+            self.spilled.push(self.sorter.run()?);
+        }
+        Ok(self.spilled)
     }
 
     fn batch(
@@ -281,6 +280,9 @@ impl<'a, 'c> Worker<'a, 'c> {
     ) -> Result<Vec<Result<EncodedEntry, RecordError>>, LoadError> {
         let mut entries = Vec::with_capacity(records.len());
         for (id, record) in records {
+            if self.sorter.bytes() > self.limit || self.sorter.is_full(id.0) {
+                self.spilled.push(self.sorter.spill(self.scratch)?);
+            }
             entries.push(match record {
                 Ok(record) => self.entry(id, record)?,
                 Err(error) => {
@@ -288,13 +290,6 @@ impl<'a, 'c> Worker<'a, 'c> {
                     Err(RecordError { line, dn: String::new(), fault: RecordFault::Ldif(error) })
                 }
             });
-        }
-        self.short.sort_unstable();
-        for (key, id) in self.short.drain(..) {
-            self.gathered.add_short(key, id);
-        }
-        if self.gathered.bytes() > self.limit || self.gathered.is_full() {
-            self.spilled.push(self.gathered.spill(self.scratch)?);
         }
         Ok(entries)
     }
@@ -335,18 +330,13 @@ impl<'a, 'c> Worker<'a, 'c> {
     }
 
     fn gather(&mut self, id: EntryId, entry: &crate::entry::Entry) {
-        let Self { local, gathered, key, short, checker, .. } = self;
+        let Self { local, sorter, checker, .. } = self;
         let catalog = local.catalog.catalog();
         for attribute in &entry.attributes {
             let row = catalog.number(&attribute.description).and_then(|number| catalog.row(number));
             let Some(row) = row.filter(|row| !row.wanted.is_empty()) else { continue };
             keys::visit_attribute_keys(checker.schema(), row, attribute, &mut |kind, value| {
-                key.clear();
-                key::put(key, row.number, kind, value);
-                match short_key(key) {
-                    Some(key) => short.push((key, id.0)),
-                    None => gathered.add(key, id.0),
-                }
+                sorter.add_index_key(row.number, kind, value, id.0);
             });
         }
     }
@@ -419,8 +409,8 @@ struct InOrder<'a, L> {
     /// Ids by name: of all entries, since any may have subordinates and none may come twice. 48 bytes an entry.
     ids: HashMap<Fingerprint, EntryId>,
     parked: Parked<Fingerprint, EncodedEntry>,
-    tree: Gathered,
-    tree_runs: Vec<FileRun>,
+    tree: Sorter,
+    tree_runs: Vec<Run>,
     numbers: Numbers,
     progress: Progress,
     report: Loaded,
@@ -442,7 +432,7 @@ impl<'a, L: Loader> InOrder<'a, L> {
             bytes,
             ids: HashMap::default(),
             parked: Parked::new(checker.options.memory_bytes),
-            tree: Gathered::new(),
+            tree: Sorter::default(),
             tree_runs: Vec::new(),
             numbers: Numbers::default(),
             progress: Progress::default(),
@@ -558,10 +548,10 @@ impl<'a, L: Loader> InOrder<'a, L> {
                 loader.append(table, key, value)?;
             }
         }
-        self.tree.add(&tree::key(parent, &normal_rdn), id.0);
-        if self.tree.bytes() > self.options.memory_bytes / TREE_SHARE || self.tree.is_full() {
+        if self.tree.bytes() > self.options.memory_bytes / TREE_SHARE || self.tree.is_full(id.0) {
             self.tree_runs.push(self.tree.spill(self.scratch)?);
         }
+        self.tree.add(&tree::key(parent, &normal_rdn), id.0);
         Ok(())
     }
 
@@ -569,11 +559,10 @@ impl<'a, L: Loader> InOrder<'a, L> {
         self.tell(Phase::Indexing);
         self.ids = HashMap::default();
         if let Some(mut loader) = self.loader.take() {
-            append_tree(
-                &mut loader,
-                self.tree_runs.drain(..),
-                std::mem::replace(&mut self.tree, Gathered::new()),
-            )?;
+            if !self.tree.is_empty() {
+                self.tree_runs.push(self.tree.run()?);
+            }
+            append_tree(&mut loader, self.tree_runs.drain(..))?;
             append_postings(&mut loader, gathered, &self.numbers)?;
             self.tell(Phase::Syncing);
             loader.finish()?;
@@ -587,18 +576,13 @@ impl<'a, L: Loader> InOrder<'a, L> {
     }
 }
 
-fn append_tree(
-    loader: &mut impl Loader,
-    runs: impl Iterator<Item = FileRun>,
-    rest: Gathered,
-) -> Result<(), LoadError> {
+fn append_tree(loader: &mut impl Loader, runs: impl Iterator<Item = Run>) -> Result<(), LoadError> {
     let mut merge = Merge::default();
     for run in runs {
-        merge.add_file(run)?;
+        merge.add(run)?;
     }
-    merge.add_memory(rest)?;
     merge.for_each(|key, ids| {
-        for id in ids {
+        for (id, _) in ids {
             loader.append(TREE, key, &id.to_be_bytes())?;
         }
         Ok(())
@@ -611,17 +595,15 @@ fn append_postings(
     numbers: &Numbers,
 ) -> Result<(), LoadError> {
     let mut merge = Merge::default();
-    for (runs, rest) in gathered {
-        for run in runs {
-            merge.add_file(run)?;
-        }
-        merge.add_memory(rest)?;
+    for run in gathered.into_iter().flatten() {
+        merge.add(run)?;
     }
     let mut renumbered = Vec::new();
-    merge.for_each(|key, ids| -> Result<(), LoadError> {
+    merge.for_each(|key, runs| -> Result<(), LoadError> {
         if numbers.are_those_of_the_file() {
-            return Ok(loader.append_postings(INDEX, key, ids)?);
+            return Ok(loader.append_posting_runs(INDEX, key, runs)?);
         }
+        let ids = runs.flat_map(|(start, length)| start..start + length);
         renumbered.clear();
         renumbered.extend(ids.filter_map(|id| numbers.of(id)));
         if renumbered.is_empty() {

@@ -14,6 +14,7 @@ mod error;
 mod merge;
 mod parked;
 mod prepare;
+mod runs;
 mod sort;
 #[cfg(test)]
 mod tests;

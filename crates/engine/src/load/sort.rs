@@ -1,449 +1,377 @@
-//! Sorting by key in bounded memory: postings are gathered in hash tables, and written as sorted runs to temporary
-//! files when they take too much memory; the runs are merged in the end.
+//! Sorting postings by key in bounded memory: pairs of a key and an id are gathered, sorted, and written as runs, which
+//! [`super::runs`] merges in the end.
 //!
-//! Most of a directory's postings share their keys with many others (three-byte grams, object classes): gathering
-//! them by key first leaves a small part to sort.
+//! Three sorts for three kinds of key. Three-byte grams, the most frequent by far, fit a number together with the id and
+//! are sorted by their digits. Keys that many entries share (object classes, hosts) are looked up in a dictionary, so
+//! that again numbers are sorted. The others, nearly all different, are compared.
 
-use std::fs::File;
 use std::hash::BuildHasher;
-use std::io::{self, BufReader, BufWriter, Read, Seek, Write};
+use std::io;
 use std::path::Path;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
-/// What a key costs beside its bytes and its ids: its entry, its place in the table, slack.
-const KEY_OVERHEAD_BYTES: usize = 80;
-const BUFFER_BYTES: usize = 256 << 10;
+use super::runs::{List, Run, RunWriter, significant};
+use crate::entry::AttributeNumber;
+use crate::index::{KeyKind, key};
 
-/// Pairs of a key and an id being gathered. Ids of one key come in ascending order.
-#[derive(Debug)]
-pub(super) struct Gathered {
-    /// Keys that fit a number, which is compared at once: three-byte grams, the most frequent by far.
-    short: HashTable<(u128, u32)>,
-    /// The others, by a part of their hash and then by their bytes.
-    long: HashTable<(u64, u32)>,
-    keys: Vec<Gathering>,
+/// Bits of a number that hold the distance of the id from the first one of the run.
+const DISTANCE_BITS: u32 = 28;
+const DISTANCE_END: u64 = 1 << DISTANCE_BITS;
+/// Bits of a number that hold a gram and the attribute's number.
+const GRAM_BITS: u32 = 24;
+const NUMBER_BITS: u32 = 64 - DISTANCE_BITS - GRAM_BITS;
+/// Bits of a number sorted at once.
+const DIGIT_BITS: u32 = 12;
+/// Keys in one dictionary at most.
+const WORDS_MAX: usize = 1 << 20;
+/// Keys of one kind after which it is known whether they repeat.
+const TRIAL_KEYS: u32 = 512;
+/// Attributes with higher numbers are not tried.
+const SLOTS_MAX: u32 = 1 << 16;
+/// What a key in the dictionary costs beside its bytes.
+const WORD_BYTES: usize = 40;
+
+const _: () = assert!(NUMBER_BITS >= 8 && GRAM_BITS.is_multiple_of(DIGIT_BITS));
+
+/// Pairs of a key and an id being gathered. Ids come in ascending order.
+#[derive(Debug, Default)]
+pub(super) struct Sorter {
+    /// The first id of the run.
+    base: Option<u64>,
+    grams: Vec<u64>,
+    words: Words,
+    /// Pairs of a word's number and a distance.
+    word_items: Vec<u64>,
+    items: Vec<Item>,
+    /// The keys of `items`.
+    arena: Vec<u8>,
+    /// By attribute number and kind of key.
+    slots: Vec<Slot>,
+    scratch: Vec<u64>,
+    key: Vec<u8>,
+}
+
+/// A pair whose key is likely to be the only one of its kind.
+#[derive(Clone, Copy, Debug)]
+struct Item {
+    /// What decides most comparisons.
+    significant: u128,
+    start: u32,
+    length: u16,
+    distance: u32,
+}
+
+/// Whether the keys of one attribute and kind repeat.
+#[derive(Clone, Copy, Debug, Default)]
+struct Slot {
+    seen: u32,
+    different: u32,
+    /// They do not: they are not looked up.
+    unique: bool,
+}
+
+/// Keys that come often, by number.
+#[derive(Debug, Default)]
+struct Words {
+    table: HashTable<(u64, u32)>,
+    places: Vec<(u32, u16)>,
     arena: Vec<u8>,
     hasher: FixedState,
-    bytes: usize,
 }
 
-/// Longest key that fits a number together with its length.
-const SHORT_KEY_BYTES: usize = 15;
-
-#[derive(Debug)]
-struct Gathering {
-    /// Where the key stands in the arena.
-    start: u32,
-    length: u32,
-    first: u64,
-    last: u64,
-    count: u64,
-    /// Varints of the distances after the first id.
-    rest: Vec<u8>,
-}
-
-impl Gathered {
-    pub(super) fn new() -> Self {
-        Self {
-            short: HashTable::new(),
-            long: HashTable::new(),
-            keys: Vec::new(),
-            arena: Vec::new(),
-            hasher: FixedState::with_seed(0),
-            bytes: 0,
-        }
-    }
-
-    /// About how much memory is used.
+impl Sorter {
+    /// About how much memory is used, what sorting takes included.
     pub(super) fn bytes(&self) -> usize {
-        self.bytes
+        (self.grams.len() + self.word_items.len()) * 2 * size_of::<u64>()
+            + self.items.len() * size_of::<Item>()
+            + self.arena.len()
+            + self.words.places.len() * WORD_BYTES
+            + self.words.arena.len()
     }
 
-    /// Takes a pair; one equal to the last pair of its key is dropped.
+    /// Whether a run has to be made before the next entry is added.
+    pub(super) fn is_full(&self, id: u64) -> bool {
+        // What one entry adds to the arenas stays below the other half of their 32 bits: a record is limited.
+        self.base.is_some_and(|base| id.saturating_sub(base) >= DISTANCE_END)
+            || self.arena.len() > (u32::MAX / 2) as usize
+            || self.words.arena.len() > (u32::MAX / 2) as usize
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.base.is_none()
+    }
+
+    /// Takes an index key and an id. A pair that comes several times is one.
+    pub(super) fn add_index_key(&mut self, number: AttributeNumber, kind: KeyKind, value: &[u8], id: u64) {
+        if kind == KeyKind::Any
+            && number.0 >> NUMBER_BITS == 0
+            && let &[a, b, c] = value
+            && a != 0
+            && b != 0
+            && c != 0
+        {
+            let distance = self.distance(id);
+            let gram = u64::from(number.0) << GRAM_BITS | u64::from(u32::from_be_bytes([0, a, b, c]));
+            self.grams.push(gram << DISTANCE_BITS | distance);
+            return;
+        }
+        let mut key = std::mem::take(&mut self.key);
+        key.clear();
+        key::put(&mut key, number, kind, value);
+        if number.0 < SLOTS_MAX {
+            self.add_tried((number.0 as usize) << 3 | kind as usize, &key, id);
+        } else {
+            self.add(&key, id);
+        }
+        self.key = key;
+    }
+
+    /// Takes a pair whose key is not likely to come again.
     pub(super) fn add(&mut self, key: &[u8], id: u64) {
-        match short_key(key) {
-            Some(key) => self.add_short(key, id),
-            None => {
-                let at = self.find_long(key);
-                self.put(at, key, id);
-            }
-        }
+        let distance = self.distance(id) as u32;
+        let start = self.arena.len() as u32;
+        self.arena.extend_from_slice(key);
+        self.items.push(Item { significant: significant(key), start, length: key.len() as u16, distance });
     }
 
-    /// Takes a pair whose key is short. In key order this is faster by far: what is looked at is in the cache.
-    pub(super) fn add_short(&mut self, key: u128, id: u64) {
-        let hasher = &self.hasher;
-        let hash = hasher.hash_one(key);
-        let at = match self.short.find(hash, |(other, _)| *other == key) {
-            Some((_, at)) => *at,
-            None => {
-                let at = self.keys.len() as u32;
-                self.short.insert_unique(hash, (key, at), |(other, _)| hasher.hash_one(other));
-                at
-            }
+    fn add_tried(&mut self, slot: usize, key: &[u8], id: u64) {
+        if self.slots.len() <= slot {
+            self.slots.resize(slot + 1, Slot::default());
+        }
+        let distance = self.distance(id);
+        let Some(slot) = self.slots.get_mut(slot).filter(|slot| !slot.unique) else {
+            return self.add(key, id);
         };
-        let bytes = key.to_be_bytes();
-        let length = (key & 0xff) as usize;
-        self.put(at, bytes.get(..length).unwrap_or_default(), id);
-    }
-
-    fn put(&mut self, at: u32, key: &[u8], id: u64) {
-        match self.keys.get_mut(at as usize) {
-            Some(known) => self.bytes += known.push(id),
-            None => {
-                let start = self.arena.len() as u32;
-                self.arena.extend_from_slice(key);
-                let length = key.len() as u32;
-                self.keys.push(Gathering { start, length, first: id, last: id, count: 1, rest: Vec::new() });
-                self.bytes += key.len() + KEY_OVERHEAD_BYTES;
-            }
+        let (word, is_new) = self.words.number(key);
+        slot.seen += 1;
+        slot.different += u32::from(is_new);
+        if slot.seen >= TRIAL_KEYS {
+            slot.unique = slot.different > slot.seen / 4;
+            // Recent keys count for more.
+            slot.seen /= 2;
+            slot.different /= 2;
         }
+        slot.unique |= self.words.places.len() >= WORDS_MAX;
+        self.word_items.push(u64::from(word) << DISTANCE_BITS | distance);
     }
 
-    /// The place of a key; of a new one, the next free place.
-    fn find_long(&mut self, key: &[u8]) -> u32 {
-        let hash = self.hasher.hash_one(key);
-        let Self { long, keys, arena, .. } = self;
-        let same = |(other, at): &(u64, u32)| *other == hash && key_of(keys, arena, *at) == key;
-        if let Some((_, at)) = long.find(hash, same) {
-            return *at;
-        }
-        let at = keys.len() as u32;
-        long.insert_unique(hash, (hash, at), |(other, _)| *other);
-        at
+    fn distance(&mut self, id: u64) -> u64 {
+        let base = *self.base.get_or_insert(id);
+        debug_assert!(
+            id >= base && id - base < DISTANCE_END,
+            "ids ascend, and a full sorter is emptied first"
+        );
+        (id - base) & (DISTANCE_END - 1)
     }
 
-    /// Whether another key still fits the 32-bit places.
-    pub(super) fn is_full(&self) -> bool {
-        self.arena.len() > (u32::MAX / 2) as usize
+    /// A sorted run in a file in `directory` that has no name; the pairs are forgotten.
+    pub(super) fn spill(&mut self, directory: &Path) -> io::Result<Run> {
+        let mut out = RunWriter::to_file(directory)?;
+        self.write(&mut out)?;
+        out.finish()
     }
 
-    /// The keys in order, with what belongs to them.
-    pub(super) fn into_run(mut self) -> MemoryRun {
-        self.short = HashTable::new();
-        self.long = HashTable::new();
-        let mut order: Vec<(u64, u32)> = Vec::with_capacity(self.keys.len());
-        for at in 0..self.keys.len() as u32 {
-            order.push((significant(key_of(&self.keys, &self.arena, at)), at));
-        }
-        let of = |at: u32| key_of(&self.keys, &self.arena, at);
-        order.sort_unstable_by(|a, b| a.0.cmp(&b.0).then_with(|| of(a.1).cmp(of(b.1))));
-        MemoryRun { keys: self.keys, arena: self.arena, order, next: 0 }
+    /// A sorted run in memory; the pairs are forgotten.
+    pub(super) fn run(&mut self) -> io::Result<Run> {
+        let mut out = RunWriter::to_memory();
+        self.write(&mut out)?;
+        // A run in memory is the last one.
+        *self = Self::default();
+        out.finish()
     }
 
-    /// Writes the keys in order to a file in `directory` that has no name, and forgets them.
-    pub(super) fn spill(&mut self, directory: &Path) -> io::Result<FileRun> {
-        let mut run = std::mem::replace(self, Self::new()).into_run();
-        let mut out = BufWriter::with_capacity(BUFFER_BYTES, unnamed_file(directory)?);
-        let mut list = List::default();
-        while run.next(&mut list)? {
-            write_list(&mut out, &list)?;
-        }
-        let mut file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
-        file.rewind()?;
-        Ok(FileRun { input: BufReader::with_capacity(BUFFER_BYTES, file) })
-    }
-}
-
-/// A key of at most [`SHORT_KEY_BYTES`] as a number, which orders as the keys do: its bytes, and its length last.
-pub(super) fn short_key(key: &[u8]) -> Option<u128> {
-    if key.len() > SHORT_KEY_BYTES {
-        return None;
-    }
-    let mut number = [0; 16];
-    for (to, from) in number.iter_mut().zip(key) {
-        *to = *from;
-    }
-    Some(u128::from_be_bytes(number) | key.len() as u128)
-}
-
-fn key_of<'a>(keys: &[Gathering], arena: &'a [u8], at: u32) -> &'a [u8] {
-    keys.get(at as usize)
-        .and_then(|key| arena.get(key.start as usize..(key.start + key.length) as usize))
-        .unwrap_or_default()
-}
-
-/// Eight bytes that order most keys: those after the head of an index key would say more, but order has to be kept.
-fn significant(key: &[u8]) -> u64 {
-    // Attribute numbers and ids begin with zeros; at most 2^16 attributes and 2^48 parents are told apart here, which
-    // is enough for speed. Order is that of the bytes: what is left out is equal, or decides by being larger.
-    let mut bytes = [0; 8];
-    let (high, low) = key.split_at_checked(2).unwrap_or((key, &[]));
-    if high.iter().any(|byte| *byte != 0) {
-        return u64::MAX;
-    }
-    for (to, from) in bytes.iter_mut().zip(low) {
-        *to = *from;
-    }
-    // The largest value stands for every key that does not begin with two zeros.
-    u64::from_be_bytes(bytes).min(u64::MAX - 1)
-}
-
-impl Gathering {
-    /// Returns the bytes it took.
-    fn push(&mut self, id: u64) -> usize {
-        if id == self.last {
-            return 0;
-        }
-        debug_assert!(id > self.last, "ids of a key ascend");
-        let before = self.rest.capacity();
-        push_varint(&mut self.rest, id - self.last);
-        self.last = id;
-        self.count += 1;
-        self.rest.capacity() - before
-    }
-}
-
-/// A key and its ids.
-#[derive(Clone, Debug, Default)]
-pub(super) struct List {
-    pub(super) key: Vec<u8>,
-    first: u64,
-    count: u64,
-    rest: Vec<u8>,
-}
-
-impl List {
-    fn ids(&self) -> Ids<'_> {
-        Ids { next: (self.count > 0).then_some(self.first), rest: &self.rest }
-    }
-}
-
-#[derive(Clone, Debug)]
-struct Ids<'a> {
-    next: Option<u64>,
-    rest: &'a [u8],
-}
-
-impl Iterator for Ids<'_> {
-    type Item = u64;
-
-    fn next(&mut self) -> Option<u64> {
-        let id = self.next?;
-        self.next = take_varint(&mut self.rest).map(|distance| id + distance);
-        Some(id)
-    }
-}
-
-/// A sorted run in memory.
-#[derive(Debug)]
-pub(super) struct MemoryRun {
-    keys: Vec<Gathering>,
-    arena: Vec<u8>,
-    order: Vec<(u64, u32)>,
-    next: usize,
-}
-
-impl MemoryRun {
-    fn next(&mut self, list: &mut List) -> io::Result<bool> {
-        let Some((_, at)) = self.order.get(self.next) else { return Ok(false) };
-        self.next += 1;
-        list.key.clear();
-        list.key.extend_from_slice(key_of(&self.keys, &self.arena, *at));
-        if let Some(key) = self.keys.get_mut(*at as usize) {
-            list.first = key.first;
-            list.count = key.count;
-            list.rest = std::mem::take(&mut key.rest);
-        }
-        Ok(true)
-    }
-}
-
-/// A sorted run in a file.
-#[derive(Debug)]
-pub(super) struct FileRun {
-    input: BufReader<File>,
-}
-
-impl FileRun {
-    fn next(&mut self, list: &mut List) -> io::Result<bool> {
-        let mut head = [0; 24];
-        match self.input.read_exact(head.get_mut(..8).unwrap_or_default()) {
-            Ok(()) => {}
-            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => return Ok(false),
-            Err(error) => return Err(error),
-        }
-        self.input.read_exact(head.get_mut(8..).unwrap_or_default())?;
-        let (lengths, numbers) = head.split_at(8);
-        let (key, rest) = lengths.split_at(4);
-        let (first, count) = numbers.split_at(8);
-        read_into(&mut self.input, &mut list.key, be32(key))?;
-        read_into(&mut self.input, &mut list.rest, be32(rest))?;
-        list.first = be64(first);
-        list.count = be64(count);
-        Ok(true)
-    }
-}
-
-fn write_list(out: &mut impl Write, list: &List) -> io::Result<()> {
-    out.write_all(&(list.key.len() as u32).to_be_bytes())?;
-    out.write_all(&(list.rest.len() as u32).to_be_bytes())?;
-    out.write_all(&list.first.to_be_bytes())?;
-    out.write_all(&list.count.to_be_bytes())?;
-    out.write_all(&list.key)?;
-    out.write_all(&list.rest)
-}
-
-fn read_into(input: &mut impl Read, out: &mut Vec<u8>, length: u32) -> io::Result<()> {
-    out.clear();
-    out.resize(length as usize, 0);
-    input.read_exact(out)
-}
-
-fn be32(bytes: &[u8]) -> u32 {
-    bytes.first_chunk().map_or(0, |bytes| u32::from_be_bytes(*bytes))
-}
-
-fn be64(bytes: &[u8]) -> u64 {
-    bytes.first_chunk().map_or(0, |bytes| u64::from_be_bytes(*bytes))
-}
-
-/// A file that is gone with its last handle, whatever becomes of the process.
-fn unnamed_file(directory: &Path) -> io::Result<File> {
-    /// Threads make such files at the same time.
-    static FILES: AtomicU64 = AtomicU64::new(0);
-    let number = FILES.fetch_add(1, Ordering::Relaxed);
-    let path = directory.join(format!("run-{}-{number}.tmp", std::process::id()));
-    let file = File::options().read(true).write(true).create_new(true).open(&path)?;
-    std::fs::remove_file(&path)?;
-    Ok(file)
-}
-
-#[derive(Debug)]
-enum Run {
-    Memory(MemoryRun),
-    File(FileRun),
-}
-
-impl Run {
-    fn next(&mut self, list: &mut List) -> io::Result<bool> {
-        match self {
-            Self::Memory(run) => run.next(list),
-            Self::File(run) => run.next(list),
-        }
-    }
-}
-
-/// Sorted runs, read together in key order.
-#[derive(Debug, Default)]
-pub(super) struct Merge {
-    /// A run that has ended is removed.
-    runs: Vec<Current>,
-}
-
-/// A run, the list that is next in it, and what orders most keys at a glance.
-#[derive(Debug)]
-struct Current {
-    significant: u64,
-    list: List,
-    run: Run,
-}
-
-impl Merge {
-    pub(super) fn add_memory(&mut self, gathered: Gathered) -> io::Result<()> {
-        self.add(Run::Memory(gathered.into_run()))
-    }
-
-    pub(super) fn add_file(&mut self, run: FileRun) -> io::Result<()> {
-        self.add(Run::File(run))
-    }
-
-    fn add(&mut self, run: Run) -> io::Result<()> {
-        let mut current = Current { significant: 0, list: List::default(), run };
-        if current.advance()? {
-            self.runs.push(current);
-        }
+    fn write(&mut self, out: &mut RunWriter) -> io::Result<()> {
+        let base = self.base.take().unwrap_or_default();
+        sort_by_digits(&mut self.grams, &mut self.scratch, DISTANCE_BITS, 64);
+        let ranked = self.words.rank(&mut self.word_items, &mut self.scratch);
+        let Self { items, arena, .. } = self;
+        let of = |item: &Item| key_at(arena, item.start, item.length);
+        items.sort_unstable_by(|a, b| {
+            let by_key = a.significant.cmp(&b.significant).then_with(|| of(a).cmp(of(b)));
+            by_key.then(a.distance.cmp(&b.distance))
+        });
+        let mut sorted = Sorted {
+            grams: &self.grams,
+            words: &self.word_items,
+            ranked: &ranked,
+            words_arena: &self.words.arena,
+            items,
+            arena,
+            base,
+        };
+        sorted.write(out)?;
+        self.grams.clear();
+        self.word_items.clear();
+        self.words.clear();
+        self.items.clear();
+        self.arena.clear();
         Ok(())
     }
+}
 
-    /// Calls `visit` with each key and its ids, ascending in both.
-    pub(super) fn for_each<E: From<io::Error>>(
-        mut self,
-        mut visit: impl FnMut(&[u8], &mut dyn Iterator<Item = u64>) -> Result<(), E>,
-    ) -> Result<(), E> {
-        // The runs whose key is the least one.
-        let mut least: Vec<usize> = Vec::new();
+impl Words {
+    /// The number of a key, and whether it is a new one.
+    fn number(&mut self, key: &[u8]) -> (u32, bool) {
+        let hash = self.hasher.hash_one(key);
+        let Self { table, places, arena, .. } = self;
+        let same = |(other, at): &(u64, u32)| *other == hash && word(places, arena, *at) == key;
+        if let Some((_, at)) = table.find(hash, same) {
+            return (*at, false);
+        }
+        let at = places.len() as u32;
+        table.insert_unique(hash, (hash, at), |(other, _)| *other);
+        places.push((arena.len() as u32, key.len() as u16));
+        arena.extend_from_slice(key);
+        (at, true)
+    }
+
+    /// Replaces the words' numbers in `items` by their ranks and sorts; gives the words' places by rank.
+    fn rank(&self, items: &mut Vec<u64>, scratch: &mut Vec<u64>) -> Vec<(u32, u16)> {
+        let mut order: Vec<u32> = (0..self.places.len() as u32).collect();
+        let of = |at: u32| word(&self.places, &self.arena, at);
+        order.sort_unstable_by(|a, b| of(*a).cmp(of(*b)));
+        let mut ranks = vec![0_u64; order.len()];
+        for (rank, at) in order.iter().enumerate() {
+            if let Some(slot) = ranks.get_mut(*at as usize) {
+                *slot = rank as u64;
+            }
+        }
+        for item in items.iter_mut() {
+            let rank = ranks.get((*item >> DISTANCE_BITS) as usize).copied().unwrap_or_default();
+            *item = rank << DISTANCE_BITS | (*item & (DISTANCE_END - 1));
+        }
+        let bits = usize::BITS - order.len().leading_zeros();
+        sort_by_digits(items, scratch, DISTANCE_BITS, DISTANCE_BITS + bits);
+        order.into_iter().filter_map(|at| self.places.get(at as usize).copied()).collect()
+    }
+
+    fn clear(&mut self) {
+        self.table.clear();
+        self.places.clear();
+        self.arena.clear();
+    }
+}
+
+fn word<'a>(places: &[(u32, u16)], arena: &'a [u8], at: u32) -> &'a [u8] {
+    places.get(at as usize).map_or(&[], |&(start, length)| key_at(arena, start, length))
+}
+
+fn key_at(arena: &[u8], start: u32, length: u16) -> &[u8] {
+    arena.get(start as usize..start as usize + usize::from(length)).unwrap_or_default()
+}
+
+/// The three sorted kinds of pairs, to be read together in key order.
+struct Sorted<'a> {
+    grams: &'a [u64],
+    words: &'a [u64],
+    /// The keys of words by rank.
+    ranked: &'a [(u32, u16)],
+    words_arena: &'a [u8],
+    items: &'a [Item],
+    arena: &'a [u8],
+    base: u64,
+}
+
+impl Sorted<'_> {
+    fn write(&mut self, out: &mut RunWriter) -> io::Result<()> {
+        let mut list = List::default();
+        let mut gram_key = gram_key(self.grams.first());
         loop {
-            self.find_least(&mut least);
-            let mut lists: smallvec::SmallVec<[Ids<'_>; 8]> =
-                least.iter().filter_map(|at| self.runs.get(*at)).map(|current| current.list.ids()).collect();
-            let Some(first) = least.first().and_then(|at| self.runs.get(*at)) else { return Ok(()) };
-            match lists.as_mut_slice() {
-                [only] => visit(&first.list.key, only)?,
-                lists => visit(&first.list.key, &mut merged(lists))?,
+            let word_key = self.words.first().map(|item| self.word_key(*item));
+            let item_key = self.items.first().map(|item| key_at(self.arena, item.start, item.length));
+            let gram = gram_key.as_deref();
+            let Some(key) = [gram, word_key, item_key].into_iter().flatten().min() else { return Ok(()) };
+            let (is_gram, is_word, is_item) =
+                (gram == Some(key), word_key == Some(key), item_key == Some(key));
+            out.key(key)?;
+            list.clear();
+            if is_gram {
+                self.grams = self.take(self.grams, &mut list);
             }
-            drop(lists);
-            for at in least.iter().rev() {
-                if let Some(current) = self.runs.get_mut(*at)
-                    && !current.advance()?
-                {
-                    drop(self.runs.swap_remove(*at));
+            // Keys of a kind were looked up before they were found to be unique: words have the lower ids.
+            if is_word {
+                self.words = self.take(self.words, &mut list);
+            }
+            if is_item {
+                self.take_items(&mut list);
+            }
+            out.list(&mut list)?;
+            if is_gram {
+                gram_key = self::gram_key(self.grams.first());
+            }
+        }
+    }
+
+    fn word_key(&self, item: u64) -> &[u8] {
+        let place = self.ranked.get((item >> DISTANCE_BITS) as usize);
+        place.map_or(&[], |&(start, length)| key_at(self.words_arena, start, length))
+    }
+
+    /// Takes the pairs with the key of the first one.
+    fn take<'n>(&self, numbers: &'n [u64], list: &mut List) -> &'n [u64] {
+        let Some(first) = numbers.first() else { return numbers };
+        let mut taken = 0;
+        for number in numbers.iter().take_while(|number| *number >> DISTANCE_BITS == first >> DISTANCE_BITS) {
+            list.push(self.base + (number & (DISTANCE_END - 1)));
+            taken += 1;
+        }
+        numbers.get(taken..).unwrap_or_default()
+    }
+
+    fn take_items(&mut self, list: &mut List) {
+        let Some(first) = self.items.first() else { return };
+        let key = key_at(self.arena, first.start, first.length);
+        let mut taken = 0;
+        for item in self.items {
+            let same =
+                item.significant == first.significant && key_at(self.arena, item.start, item.length) == key;
+            if !same {
+                break;
+            }
+            list.push(self.base + u64::from(item.distance));
+            taken += 1;
+        }
+        self.items = self.items.get(taken..).unwrap_or_default();
+    }
+}
+
+fn gram_key(number: Option<&u64>) -> Option<Vec<u8>> {
+    let gram = number? >> DISTANCE_BITS;
+    let attribute = AttributeNumber((gram >> GRAM_BITS) as u32);
+    let [_, bytes @ ..] = ((gram & ((1 << GRAM_BITS) - 1)) as u32).to_be_bytes();
+    Some(key::make(attribute, KeyKind::Any, &bytes))
+}
+
+/// Sorts by the bits from `low` to `high`, the order of equal ones kept: least digit first.
+fn sort_by_digits(numbers: &mut Vec<u64>, scratch: &mut Vec<u64>, low: u32, high: u32) {
+    let mut shift = low;
+    while shift < high {
+        let mask = (1_u64 << DIGIT_BITS.min(high - shift)) - 1;
+        let mut places = vec![0_usize; 1 << DIGIT_BITS];
+        for number in numbers.iter() {
+            if let Some(count) = places.get_mut((number >> shift & mask) as usize) {
+                *count += 1;
+            }
+        }
+        if !places.contains(&numbers.len()) {
+            let mut next = 0;
+            for place in &mut places {
+                next += std::mem::replace(place, next);
+            }
+            scratch.clear();
+            scratch.resize(numbers.len(), 0);
+            for number in numbers.iter() {
+                let Some(place) = places.get_mut((number >> shift & mask) as usize) else { continue };
+                if let Some(slot) = scratch.get_mut(*place) {
+                    *slot = *number;
                 }
+                *place += 1;
             }
+            std::mem::swap(numbers, scratch);
         }
-    }
-
-    fn find_least(&self, least: &mut Vec<usize>) {
-        least.clear();
-        let mut best: Option<&Current> = None;
-        for (at, current) in self.runs.iter().enumerate() {
-            let order = best.map_or(std::cmp::Ordering::Less, |best| current.compare(best));
-            if order.is_lt() {
-                least.clear();
-                best = Some(current);
-            }
-            if order.is_le() {
-                least.push(at);
-            }
-        }
-    }
-}
-
-impl Current {
-    fn advance(&mut self) -> io::Result<bool> {
-        let more = self.run.next(&mut self.list)?;
-        self.significant = significant(&self.list.key);
-        Ok(more)
-    }
-
-    fn compare(&self, other: &Self) -> std::cmp::Ordering {
-        self.significant.cmp(&other.significant).then_with(|| self.list.key.cmp(&other.list.key))
-    }
-}
-
-/// The ids of several lists, each once.
-fn merged(lists: &mut [Ids<'_>]) -> impl Iterator<Item = u64> {
-    std::iter::from_fn(move || {
-        let least = lists.iter().filter_map(|ids| ids.next).min()?;
-        for ids in lists.iter_mut().filter(|ids| ids.next == Some(least)) {
-            ids.next();
-        }
-        Some(least)
-    })
-}
-
-fn push_varint(out: &mut Vec<u8>, mut value: u64) {
-    while value >= 0x80 {
-        out.push(value as u8 | 0x80);
-        value >>= 7;
-    }
-    out.push(value as u8);
-}
-
-fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
-    let mut value = 0;
-    let mut shift = 0;
-    loop {
-        let (byte, rest) = bytes.split_first()?;
-        *bytes = rest;
-        value |= u64::from(byte & 0x7f) << shift;
-        if byte & 0x80 == 0 {
-            return Some(value);
-        }
-        shift += 7;
+        shift += DIGIT_BITS;
     }
 }
 
@@ -451,6 +379,7 @@ fn take_varint(bytes: &mut &[u8]) -> Option<u64> {
 mod tests {
     use std::collections::{BTreeMap, BTreeSet};
 
+    use super::super::runs::Merge;
     use super::*;
 
     /// Deterministic numbers that look random.
@@ -459,44 +388,68 @@ mod tests {
     }
 
     #[test]
+    fn digits_sort_and_keep_the_order_of_equals() {
+        for count in [0, 1, 2, 1000] {
+            let mut numbers: Vec<u64> = (0..count).map(|n| scatter(n) >> 3 << 8 | n & 0xff).collect();
+            let mut want = numbers.clone();
+            want.sort_by_key(|n| n >> 8);
+            sort_by_digits(&mut numbers, &mut Vec::new(), 8, 64);
+            assert_eq!(numbers, want);
+        }
+    }
+
+    /// Pairs of several sorters, by the entry's id, and every kind of key.
+    #[test]
     fn runs_merge_to_what_was_gathered() {
         let directory = tempfile::tempdir().unwrap();
-        let mut want: BTreeMap<Vec<u8>, BTreeSet<u64>> = BTreeMap::new();
-        let mut merge = Merge::default();
-        for part in 0..4 {
-            let mut gathered = Gathered::new();
-            for id in (0..5000).filter(|id| id / 64 % 4 == part) {
-                for n in 0..4 {
-                    let word = scatter(id * 7 + n);
-                    let key = match n {
-                        0 => vec![0, 0, 0, 1, 2],
-                        1 => [&[0, 0, 0, 2][..], &(word % 300).to_be_bytes()].concat(),
-                        2 => word.to_be_bytes().to_vec(),
-                        _ => vec![0xff; (word % 12) as usize],
+        for spill_every in [50, 1000, 100_000] {
+            let mut want: BTreeMap<Vec<u8>, BTreeSet<u64>> = BTreeMap::new();
+            let mut merge = Merge::default();
+            for part in 0..3 {
+                let mut sorter = Sorter::default();
+                for id in (0..6000_u64).filter(|id| id / 64 % 3 == part) {
+                    if id % spill_every == spill_every - 1 {
+                        merge.add(sorter.spill(directory.path()).unwrap()).unwrap();
+                        assert_eq!(sorter.bytes(), 0);
+                    }
+                    let mut add = |number: u32, kind, value: &[u8]| {
+                        sorter.add_index_key(AttributeNumber(number), kind, value, id);
+                        let key = key::make(AttributeNumber(number), kind, value);
+                        want.entry(key).or_default().insert(id);
                     };
-                    gathered.add(&key, id);
-                    gathered.add(&key, id);
-                    want.entry(key).or_default().insert(id);
+                    let word = scatter(id).to_be_bytes();
+                    for _ in 0..2 {
+                        add(1, KeyKind::Presence, &[]);
+                        add(1, KeyKind::Equality, &word);
+                        add(2, KeyKind::Equality, &[word[0] % 7, 0, 1]);
+                        // Rare at first, then different every time.
+                        add(3, KeyKind::Equality, &(id / 900 * id).to_be_bytes());
+                        add(1 << 20, KeyKind::Initial, &word[..(id % 8) as usize]);
+                    }
+                    for gram in word.windows(3) {
+                        add(2, KeyKind::Any, gram);
+                        add(1 << 13, KeyKind::Any, gram);
+                    }
+                    add(2, KeyKind::Final, &[0xff; 300][..(id % 300) as usize]);
+                }
+                if part == 0 {
+                    merge.add(sorter.spill(directory.path()).unwrap()).unwrap();
+                } else {
+                    merge.add(sorter.run().unwrap()).unwrap();
                 }
             }
-            assert!(gathered.bytes() > 0 && !gathered.is_full());
-            if part % 2 == 0 {
-                merge.add_file(gathered.spill(directory.path()).unwrap()).unwrap();
-                assert_eq!(gathered.bytes(), 0);
-            } else {
-                merge.add_memory(gathered).unwrap();
-            }
+            let mut got: Vec<(Vec<u8>, Vec<u64>)> = Vec::new();
+            merge
+                .for_each::<io::Error>(|key, ids| {
+                    let ids = ids.flat_map(|(start, length)| start..start + length).collect();
+                    got.push((key.to_vec(), ids));
+                    Ok(())
+                })
+                .unwrap();
+            assert!(got.is_sorted());
+            assert_eq!(got.len(), want.len());
+            assert!(got.iter().all(|(key, ids)| want.get(key).is_some_and(|want| want.iter().eq(ids))));
+            assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
         }
-        let mut got: Vec<(Vec<u8>, Vec<u64>)> = Vec::new();
-        merge
-            .for_each::<io::Error>(|key, ids| {
-                got.push((key.to_vec(), ids.collect()));
-                Ok(())
-            })
-            .unwrap();
-        assert!(got.is_sorted());
-        assert_eq!(got.len(), want.len());
-        assert!(got.iter().all(|(key, ids)| want.get(key).is_some_and(|want| want.iter().eq(ids))));
-        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
     }
 }

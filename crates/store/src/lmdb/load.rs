@@ -84,12 +84,21 @@ impl Loader for LmdbLoader<'_> {
         key: &[u8],
         ids: &mut dyn Iterator<Item = u64>,
     ) -> Result<(), CommitError> {
+        self.append_posting_runs(table, key, &mut ids.map(|id| (id, 1)))
+    }
+
+    fn append_posting_runs(
+        &mut self,
+        table: TableId,
+        key: &[u8],
+        runs: &mut dyn Iterator<Item = (u64, u64)>,
+    ) -> Result<(), CommitError> {
         check_posting_key(&self.store.catalog, table, key)?;
         let builder = self.store.catalog.position(table).and_then(|position| self.builders.get_mut(position));
         let Some(builder) = builder else { return Err(CommitError::WrongTable(table)) };
         let (store, txn, bytes) = (self.store, &mut self.txn, &mut self.bytes);
         let mut emit = |key: &[u8], value: &[u8]| Self::append_record(store, txn, bytes, table, key, value);
-        if builder.push_all(key, ids, &mut emit)? { Ok(()) } else { Err(CommitError::Unordered { table }) }
+        if builder.push_all(key, runs, &mut emit)? { Ok(()) } else { Err(CommitError::Unordered { table }) }
     }
 
     fn finish(mut self) -> Result<CommitId, CommitError> {

@@ -10,7 +10,7 @@ pub(crate) struct BlockBuilder {
     key: Option<Key>,
     /// What is not written yet.
     runs: Vec<Run>,
-    /// Ids taken since the runs were last cut.
+    /// Runs taken since the runs were last cut.
     since_cut: usize,
     header: Header,
 }
@@ -23,21 +23,21 @@ impl BlockBuilder {
         id: u64,
         emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<bool, E> {
-        Ok(self.begin(key, emit)? && self.push_id(id, emit)?)
+        Ok(self.begin(key, emit)? && self.push_run(id, 1, emit)?)
     }
 
-    /// Takes all ids of a key.
+    /// Takes all ids of a key, as runs: a first id and how many there are from it on.
     pub(crate) fn push_all<E>(
         &mut self,
         key: &[u8],
-        ids: &mut dyn Iterator<Item = u64>,
+        runs: &mut dyn Iterator<Item = (u64, u64)>,
         emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<bool, E> {
         if !self.begin(key, emit)? {
             return Ok(false);
         }
-        for id in ids {
-            if !self.push_id(id, emit)? {
+        for (start, length) in runs {
+            if length > 0 && !self.push_run(start, length, emit)? {
                 return Ok(false);
             }
         }
@@ -60,18 +60,20 @@ impl BlockBuilder {
         Ok(true)
     }
 
-    fn push_id<E>(
+    fn push_run<E>(
         &mut self,
-        id: u64,
+        start: u64,
+        length: u64,
         emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<bool, E> {
         match self.runs.last_mut() {
-            Some(run) if run.last() == id => return Ok(true),
-            Some(run) if run.last() > id => return Ok(false),
-            Some(run) if run.last() + 1 == id => run.length += 1,
-            _ => self.runs.push(Run { start: id, length: 1 }),
+            Some(run) if run.last() == start && length == 1 => return Ok(true),
+            Some(run) if run.last() >= start => return Ok(false),
+            Some(run) if run.last() + 1 == start => run.length += length,
+            _ => self.runs.push(Run { start, length }),
         }
-        self.header.ids += 1;
+        self.header.ids += length;
+        // A run takes two varints at least.
         self.since_cut += 1;
         if self.since_cut >= PAYLOAD_BYTES_MAX {
             self.since_cut = 0;
@@ -85,7 +87,15 @@ impl BlockBuilder {
         &mut self,
         emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        self.cut(true, emit)?;
+        if let (Some(key), [Run { start, length: 1 }], 0) =
+            (&self.key, self.runs.as_slice(), self.header.blocks)
+        {
+            // Most keys have one id: no block to encode.
+            emit(&block_key(key, *start), &[])?;
+            self.header.blocks = 1;
+        } else {
+            self.cut(true, emit)?;
+        }
         if let Some(key) = self.key.take()
             && self.header.blocks > 1
         {
