@@ -30,8 +30,8 @@ impl Document {
     /// No JSON, no report, or a format that is newer than this program; with line and column where there are some.
     pub fn from_json(text: &str) -> anyhow::Result<Self> {
         // A list would be taken for the fields in their order.
-        if !text.trim_start().starts_with(['{']) && !text.trim_start().is_empty() {
-            bail!("this is no report: it is no JSON object");
+        if text.trim_start().starts_with('[') {
+            bail!("this is no report: it is a list");
         }
         let document: Self = serde_json::from_str(text).context("this is no report")?;
         match document.format {

@@ -1,0 +1,146 @@
+//! Where values stand on an axis, and its ticks.
+
+use super::Scale;
+
+/// A span of values laid on 0 to 1.
+#[derive(Clone, Debug)]
+pub(super) struct Span {
+    scale: Scale,
+    low: f64,
+    high: f64,
+    pub(super) ticks: Vec<f64>,
+}
+
+impl Span {
+    /// From zero to a round number at or above `most`; about `steps` ticks.
+    pub(super) fn from_zero(most: f64, steps: u32) -> Self {
+        Self::linear(0.0, most, steps)
+    }
+
+    /// Bytes from zero, with ticks at round numbers of the unit that `most` is shown in.
+    pub(super) fn bytes(most: f64) -> Self {
+        let mut unit = 1.0;
+        while most / unit >= 1024.0 {
+            unit *= 1024.0;
+        }
+        let mut span = Self::from_zero(most / unit, 4);
+        span.high *= unit;
+        for tick in &mut span.ticks {
+            *tick *= unit;
+        }
+        span
+    }
+
+    /// From `low` to `high` as they are, without ticks.
+    pub(super) fn exactly(low: f64, high: f64) -> Self {
+        Self { scale: Scale::Linear, low, high, ticks: Vec::new() }
+    }
+
+    /// Round numbers around `least` and `most`.
+    pub(super) fn linear(least: f64, most: f64, steps: u32) -> Self {
+        let most = if most > least { most } else { least + 1.0 };
+        let step = round_step((most - least) / f64::from(steps.max(1)));
+        let low = (least / step + 1e-9).floor() * step;
+        // An epsilon keeps 0.3 / 0.1 from asking for a fourth step.
+        let high = (most / step - 1e-9).ceil() * step;
+        let count = ((high - low) / step).round() as u32;
+        let ticks = (0..=count).map(|tick| low + f64::from(tick) * step).collect();
+        Self { scale: Scale::Linear, low, high, ticks }
+    }
+
+    /// By powers of ten, ending at 1, 2 or 5 times one; both must be above zero.
+    pub(super) fn log(least: f64, most: f64) -> Self {
+        let least = least.max(f64::MIN_POSITIVE);
+        let most = most.max(least);
+        let marks = |decades: f64| if decades > 3.0 { &[1.0][..] } else { &[1.0, 2.0, 5.0] };
+        let marks = marks((most / least).log10());
+        let first = least.log10().floor() as i32 - 1;
+        let last = most.log10().ceil() as i32 + 1;
+        let all: Vec<f64> =
+            (first..=last).flat_map(|power| marks.iter().map(move |mark| mark * 10f64.powi(power))).collect();
+        let below = all.iter().copied().filter(|tick| *tick <= least * 1.000_001).next_back();
+        let above = all.iter().copied().find(|tick| *tick >= most * 0.999_999);
+        let (low, mut high) = (below.unwrap_or(least), above.unwrap_or(most));
+        if high <= low {
+            high = all.iter().copied().find(|tick| *tick > low * 1.000_001).unwrap_or(low * 10.0);
+        }
+        let ticks =
+            all.into_iter().filter(|tick| *tick >= low * 0.999_999 && *tick <= high * 1.000_001).collect();
+        Self { scale: Scale::Log, low, high, ticks }
+    }
+
+    /// The place of `value` between 0 and 1; absent when the axis has no place for it.
+    pub(super) fn place(&self, value: f64) -> Option<f64> {
+        if !value.is_finite() {
+            return None;
+        }
+        let place = match self.scale {
+            Scale::Linear => (value - self.low) / (self.high - self.low),
+            Scale::Log if value > 0.0 => (value / self.low).ln() / (self.high / self.low).ln(),
+            Scale::Log => return None,
+        };
+        Some(place.clamp(0.0, 1.0))
+    }
+}
+
+/// The round number (1, 2 or 5 times a power of ten) at or above `step`.
+fn round_step(step: f64) -> f64 {
+    let power = 10f64.powf(step.log10().floor());
+    let mark = [1.0, 2.0, 5.0].into_iter().find(|mark| mark * power >= step * 0.999_999);
+    mark.unwrap_or(10.0) * power
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn close(found: &[f64], expected: &[f64]) -> bool {
+        found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9 * b.abs().max(1.0))
+    }
+
+    #[test]
+    fn linear_ticks_are_round_and_hold_all() {
+        for (least, most, expected) in [
+            (0.0, 37.0, &[0.0, 10.0, 20.0, 30.0, 40.0][..]),
+            (0.0, 0.3, &[0.0, 0.1, 0.2, 0.3]),
+            (0.0, 0.0, &[0.0, 0.5, 1.0]),
+            (1.0, 20.0, &[0.0, 5.0, 10.0, 15.0, 20.0]),
+            (7.0, 7.0, &[7.0, 7.5, 8.0]),
+        ] {
+            let span = Span::linear(least, most, 4);
+            assert!(close(&span.ticks, expected), "{least} to {most}: {:?}", span.ticks);
+        }
+    }
+
+    #[test]
+    fn log_ticks_hold_all() {
+        for (least, most, expected) in [
+            (1.0, 20.0, &[1.0, 2.0, 5.0, 10.0, 20.0][..]),
+            (3.0, 40.0, &[2.0, 5.0, 10.0, 20.0, 50.0]),
+            (1.0, 20_000.0, &[1.0, 10.0, 100.0, 1_000.0, 10_000.0, 100_000.0]),
+            (5.0, 5.0, &[5.0, 10.0]),
+            (0.5, 2.0, &[0.5, 1.0, 2.0]),
+        ] {
+            let span = Span::log(least, most);
+            assert!(close(&span.ticks, expected), "{least} to {most}: {:?}", span.ticks);
+        }
+    }
+
+    #[test]
+    fn places() {
+        for (span, value, expected) in [
+            (Span::from_zero(40.0, 4), 10.0, Some(0.25)),
+            (Span::from_zero(40.0, 4), 90.0, Some(1.0)),
+            (Span::log(1.0, 100.0), 10.0, Some(0.5)),
+            (Span::log(1.0, 100.0), 0.0, None),
+            (Span::from_zero(1.0, 2), f64::NAN, None),
+        ] {
+            let place = span.place(value);
+            let right = match (place, expected) {
+                (Some(a), Some(b)) => (a - b).abs() < 1e-9,
+                (a, b) => a == b,
+            };
+            assert!(right, "{value}: {place:?}");
+        }
+    }
+}
