@@ -1,6 +1,7 @@
 //! `larix load`: generated directories, and load for any LDAP server.
 
 mod generate;
+mod report;
 mod run;
 
 use std::process::ExitCode;
@@ -20,12 +21,15 @@ enum LoadCommand {
     Generate(generate::GenerateArgs),
     /// Drive a server with one kind of request and report rates and latency.
     Run(run::RunArgs),
+    /// Show a report that was kept as JSON: as a table, or as an HTML file.
+    Report(report::ReportArgs),
 }
 
 pub(crate) fn main(args: &LoadArgs) -> ExitCode {
     let done = match &args.command {
         LoadCommand::Generate(args) => generate::run(args),
         LoadCommand::Run(args) => run::run(args),
+        LoadCommand::Report(args) => report::run(args),
     };
     match done {
         Ok(()) => ExitCode::SUCCESS,

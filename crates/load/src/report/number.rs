@@ -14,7 +14,7 @@ pub(super) fn unit(unit: &str) -> &str {
 /// A number without a unit.
 pub(super) fn plain(value: f64) -> String {
     match value.abs() {
-        size if size == 0.0 => "0".into(),
+        0.0 => "0".into(),
         size if size >= 99.95 => thousands(value),
         size if size >= 9.995 => trimmed(value, 1),
         size if size >= 0.9995 => trimmed(value, 2),

@@ -2,6 +2,10 @@
 
 use super::Scale;
 
+/// The greatest and the least size that an axis has a place for: a figure beyond is a fault, and shown at the end.
+const VALUE_MAX: f64 = 1e30;
+const VALUE_MIN: f64 = 1e-30;
+
 /// A span of values laid on 0 to 1.
 #[derive(Clone, Debug)]
 pub(super) struct Span {
@@ -20,7 +24,7 @@ impl Span {
     /// Bytes from zero, with ticks at round numbers of the unit that `most` is shown in.
     pub(super) fn bytes(most: f64) -> Self {
         let mut unit = 1.0;
-        while most / unit >= 1024.0 {
+        while most.min(VALUE_MAX) / unit >= 1024.0 {
             unit *= 1024.0;
         }
         let mut span = Self::from_zero(most / unit, 4);
@@ -36,29 +40,33 @@ impl Span {
         Self { scale: Scale::Linear, low, high, ticks: Vec::new() }
     }
 
-    /// Round numbers around `least` and `most`.
+    /// Round numbers around `least` and `most`; no more than a few above `steps` ticks.
     pub(super) fn linear(least: f64, most: f64, steps: u32) -> Self {
-        let most = if most > least { most } else { least + 1.0 };
-        let step = round_step((most - least) / f64::from(steps.max(1)));
+        let steps = f64::from(steps.max(1));
+        let (least, most) = (least.clamp(-VALUE_MAX, VALUE_MAX), most.clamp(-VALUE_MAX, VALUE_MAX));
+        // Two values that are all but equal would have ticks that are equal in print.
+        let room = least.abs().max(VALUE_MIN) * 1e-6;
+        let most = if most - least > room { most } else { least + least.abs().max(1.0) };
+        let step = round_step((most - least) / steps);
         let low = (least / step + 1e-9).floor() * step;
         // An epsilon keeps 0.3 / 0.1 from asking for a fourth step.
         let high = (most / step - 1e-9).ceil() * step;
-        let count = ((high - low) / step).round() as u32;
+        let count = ((high - low) / step).round().min(steps + 2.0) as u32;
         let ticks = (0..=count).map(|tick| low + f64::from(tick) * step).collect();
         Self { scale: Scale::Linear, low, high, ticks }
     }
 
     /// By powers of ten, ending at 1, 2 or 5 times one; both must be above zero.
     pub(super) fn log(least: f64, most: f64) -> Self {
-        let least = least.max(f64::MIN_POSITIVE);
-        let most = most.max(least);
+        let least = least.clamp(VALUE_MIN, VALUE_MAX);
+        let most = most.clamp(least, VALUE_MAX);
         let marks = |decades: f64| if decades > 3.0 { &[1.0][..] } else { &[1.0, 2.0, 5.0] };
         let marks = marks((most / least).log10());
         let first = least.log10().floor() as i32 - 1;
         let last = most.log10().ceil() as i32 + 1;
         let all: Vec<f64> =
             (first..=last).flat_map(|power| marks.iter().map(move |mark| mark * 10f64.powi(power))).collect();
-        let below = all.iter().copied().filter(|tick| *tick <= least * 1.000_001).next_back();
+        let below = all.iter().copied().rfind(|tick| *tick <= least * 1.000_001);
         let above = all.iter().copied().find(|tick| *tick >= most * 0.999_999);
         let (low, mut high) = (below.unwrap_or(least), above.unwrap_or(most));
         if high <= low {
@@ -95,7 +103,8 @@ mod tests {
     use super::*;
 
     fn close(found: &[f64], expected: &[f64]) -> bool {
-        found.len() == expected.len() && found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9 * b.abs().max(1.0))
+        found.len() == expected.len()
+            && found.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9 * b.abs().max(1.0))
     }
 
     #[test]
@@ -104,8 +113,9 @@ mod tests {
             (0.0, 37.0, &[0.0, 10.0, 20.0, 30.0, 40.0][..]),
             (0.0, 0.3, &[0.0, 0.1, 0.2, 0.3]),
             (0.0, 0.0, &[0.0, 0.5, 1.0]),
+            (0.0, f64::MAX, &[0.0, 5e29, 1e30]),
             (1.0, 20.0, &[0.0, 5.0, 10.0, 15.0, 20.0]),
-            (7.0, 7.0, &[7.0, 7.5, 8.0]),
+            (7.0, 7.0, &[6.0, 8.0, 10.0, 12.0, 14.0]),
         ] {
             let span = Span::linear(least, most, 4);
             assert!(close(&span.ticks, expected), "{least} to {most}: {:?}", span.ticks);

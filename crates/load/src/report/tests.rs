@@ -79,7 +79,11 @@ fn every_picture_has_a_name_and_a_table() {
     let document = sample();
     let html = document.to_html();
     for chart in &document.charts {
-        assert!(html.contains(&format!("<figcaption id=\"chart-{}", position(&document, chart))), "{}", chart.title);
+        assert!(
+            html.contains(&format!("<figcaption id=\"chart-{}", position(&document, chart))),
+            "{}",
+            chart.title
+        );
     }
     assert_eq!(html.matches("<details>").count(), document.charts.len());
     let pictures = html.matches("role=\"img\"").count();
@@ -150,7 +154,11 @@ fn what_is_hard_to_show() {
         row(&[&[Some(0.0)], &[Some(0.0)]]),
         row(&[&[None, Some(1e18)], &[Some(1e-9), Some(1.0)]]),
         row(&[&[Some(-5.0)], &[Some(5.0)]]),
-        Row { goal: Some(0.0), target: Some(f64::MAX), ..row(&[&[Some(f64::MAX)], &[Some(f64::MIN_POSITIVE)]]) },
+        Row {
+            goal: Some(0.0),
+            target: Some(f64::MAX),
+            ..row(&[&[Some(f64::MAX)], &[Some(f64::MIN_POSITIVE)]])
+        },
     ];
     let charts = [0.0, -3.0, 1e-12, f64::MAX, f64::NAN].into_iter().flat_map(|value| {
         [Scale::Linear, Scale::Log].into_iter().flat_map(move |scale| {
@@ -158,7 +166,11 @@ fn what_is_hard_to_show() {
                 let mut y = Axis::linear("memory, bytes");
                 y.scale = scale;
                 let mut chart = Chart::new("t", kind, Axis { scale, ..Axis::linear("x") }, y);
-                chart.push("a", 7, vec![Point::new(value, value), Point { x: value, y: None, low: None, high: None }]);
+                chart.push(
+                    "a",
+                    7,
+                    vec![Point::new(value, value), Point { x: value, y: None, low: None, high: None }],
+                );
                 chart.push("b", 0, (0..500).map(|x| Point::of_rounds(f64::from(x), &[value, 1.0])).collect());
                 chart
             })
@@ -167,7 +179,8 @@ fn what_is_hard_to_show() {
     let charts: Vec<Chart> = charts.collect();
     for servers in 0..7 {
         let servers = (0..servers).map(|_| Server { name: long.clone(), ..Server::default() }).collect();
-        let document = Document { servers, rows: rows.clone(), charts: charts.clone(), ..Document::default() };
+        let document =
+            Document { servers, rows: rows.clone(), charts: charts.clone(), ..Document::default() };
         let html = document.to_html();
         check_markup(&html);
         for part in ["NaN", "=\"inf", "=\"-inf"] {
@@ -176,7 +189,10 @@ fn what_is_hard_to_show() {
         document.to_text(&TextOptions { width: 0, colour: true });
     }
     check_markup(&Document::default().to_html());
-    assert_eq!(Document::default().to_text(&TextOptions { width: 80, colour: false }).trim(), "work  unit  goal");
+    assert_eq!(
+        Document::default().to_text(&TextOptions { width: 80, colour: false }).trim(),
+        "work  unit  goal"
+    );
 }
 
 #[test]
@@ -198,6 +214,10 @@ fn the_table_of_the_sample() {
         assert!(text.contains(part), "{part:?} is missing in\n{text}");
     }
     let coloured = sample().to_text(&TextOptions { width: 110, colour: true });
-    let bare: String = coloured.split('\u{1b}').enumerate().map(|(n, part)| if n == 0 { part } else { part.split_once('m').unwrap_or_default().1 }).collect();
+    let bare: String = coloured
+        .split('\u{1b}')
+        .enumerate()
+        .map(|(n, part)| if n == 0 { part } else { part.split_once('m').unwrap_or_default().1 })
+        .collect();
     assert_eq!(bare, text, "colours change nothing but colours");
 }

@@ -175,9 +175,13 @@ impl Document {
 
     fn line(&self, row: &Row) -> Vec<Cell> {
         let usable = if row.invalid.is_some() { Tone::Faint } else { Tone::Plain };
-        let mut line = vec![Cell::new(printable(&row.name), usable), Cell::new(number::unit(&row.unit), Tone::Faint)];
+        let mut line = vec![
+            Cell::new(printable(&row.name), usable),
+            Cell::new(printable(number::unit(&row.unit)), Tone::Faint),
+        ];
         for server in 0..self.servers.len() {
-            let figure = row.median(server).map_or("-".into(), |figure| number::figure(figure, &row.unit));
+            let figure =
+                row.median(server).map_or_else(|| "-".into(), |figure| number::figure(figure, &row.unit));
             line.push(Cell::new(figure, usable));
         }
         for other in 1..self.servers.len() {
@@ -187,8 +191,8 @@ impl Document {
                 Some(false) => Tone::Bad,
                 None => Tone::Plain,
             };
-            let ratio = row.ratio(other);
-            line.push(Cell::new(ratio.map_or("-".into(), |ratio| number::ratio(ratio.median)), tone));
+            let ratio = row.ratio(other).filter(|_| row.invalid.is_none());
+            line.push(Cell::new(ratio.map_or_else(|| "-".into(), |ratio| number::ratio(ratio.median)), tone));
             let spread = ratio.filter(|ratio| ratio.rounds > 1);
             let spread = spread.map(|ratio| format!("{:.2}-{:.2}", ratio.min, ratio.max));
             line.push(Cell::new(spread.unwrap_or_default(), Tone::Faint));
@@ -247,13 +251,20 @@ fn lay_out(line: &[Cell], widths: &[usize], colour: bool) -> String {
     let width = widths.first().copied().unwrap_or(0);
     let mut wrapped = wrap(&name.text, width.max(1)).into_iter();
     let first = wrapped.next().unwrap_or_default();
-    let mut out = name.tone.paint(&pad(&first, width, false), colour);
-    for (place, (cell, width)) in cells.iter().zip(widths.iter().skip(1)).enumerate() {
-        let left = place == 0 || place + 1 == cells.len();
+    let end = cells.iter().rposition(|cell| !cell.text.is_empty()).map_or(0, |last| last + 1);
+    let first = if end == 0 { first } else { pad(&first, width, false) };
+    let mut out = name.tone.paint(&first, colour);
+    for (place, (cell, width)) in cells.iter().zip(widths.iter().skip(1)).enumerate().take(end) {
+        let text = match place {
+            _ if place + 1 == cells.len() => cell.text.clone(),
+            // The unit stands left, figures right.
+            0 => pad(&cell.text, *width, false),
+            _ => pad(&cell.text, *width, true),
+        };
         out += "  ";
-        out += &cell.tone.paint(&pad(&cell.text, *width, !left), colour);
+        out += &cell.tone.paint(&text, colour);
     }
-    let mut out = out.trim_end().to_owned() + "\n";
+    out.push('\n');
     for rest in wrapped {
         out += &format!("{}\n", name.tone.paint(&format!("  {rest}"), colour));
     }

@@ -15,12 +15,13 @@ pub(super) fn figure(document: &Document, chart: &Chart, number: usize) -> Strin
     places.dedup();
     let looks = style::looks(document, chart);
     let percent = |value: f64| span.place(value).unwrap_or(0.0) * 100.0;
-    let mut out = format!("<div class=\"lying\" role=\"img\" aria-label=\"{}\">\n", escape(&described(chart)));
+    let mut out =
+        format!("<div class=\"lying\" role=\"img\" aria-label=\"{}\">\n", escape(&described(chart)));
     let ticks = span.ticks.iter().map(|tick| {
         format!("<text x=\"{:.2}%\" y=\"11\">{}</text>", percent(*tick), number::figure(*tick, unit))
     });
     out += &format!(
-        "<div></div><div class=\"bars\"><svg class=\"axis\" width=\"100%\" height=\"14\">{}</svg></div>\n",
+        "<div></div><div class=\"bars\"><svg class=\"axis\" width=\"100%\" height=\"14\" aria-hidden=\"true\">{}</svg></div>\n",
         ticks.collect::<String>()
     );
     for x in places {
@@ -40,7 +41,7 @@ fn bar(point: Option<&Point>, colour: usize, span: &Span, unit: &str) -> String 
         return "<div class=\"ratio\"><span class=\"absent\">not measured</span></div>".into();
     };
     let percent = |value: f64| span.place(value).unwrap_or(0.0) * 100.0;
-    let mut svg = String::from("<svg class=\"track\" width=\"100%\" height=\"18\">");
+    let mut svg = String::from("<svg class=\"track\" width=\"100%\" height=\"18\" aria-hidden=\"true\">");
     for tick in &span.ticks {
         let x = percent(*tick);
         svg += &format!("<line class=\"grid\" x1=\"{x:.2}%\" y1=\"0\" x2=\"{x:.2}%\" y2=\"18\"/>");
@@ -59,5 +60,11 @@ fn bar(point: Option<&Point>, colour: usize, span: &Span, unit: &str) -> String 
 /// The chart in a sentence, for who cannot see it.
 fn described(chart: &Chart) -> String {
     let series: Vec<&str> = chart.series.iter().map(|series| series.label.as_str()).collect();
-    format!("{}: bars of {} by {}, for {}. The numbers are in the table below.", chart.title, chart.y.label, chart.x.label, series.join(", "))
+    format!(
+        "{}: bars of {} by {}, for {}. The numbers are in the table below.",
+        chart.title,
+        chart.y.label,
+        chart.x.label,
+        series.join(", ")
+    )
 }

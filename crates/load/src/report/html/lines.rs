@@ -26,7 +26,12 @@ struct Plot<'a> {
 
 pub(super) fn figure(document: &Document, chart: &Chart, number: usize) -> String {
     let Some(plot) = Plot::of(chart) else {
-        return frame(document, chart, number, "<p class=\"absent\">Nothing was measured for this chart.</p>\n");
+        return frame(
+            document,
+            chart,
+            number,
+            "<p class=\"absent\">Nothing was measured for this chart.</p>\n",
+        );
     };
     let mut svg = format!(
         "<svg class=\"plot\" viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" aria-labelledby=\"plot-{number}\">\n<title id=\"plot-{number}\">{}</title>\n",
@@ -42,8 +47,11 @@ pub(super) fn figure(document: &Document, chart: &Chart, number: usize) -> Strin
 impl<'a> Plot<'a> {
     /// Absent when no point has a place.
     fn of(chart: &'a Chart) -> Option<Self> {
-        let points = || chart.series.iter().flat_map(|series| &series.points).filter(|point| point.y.is_some());
-        let xs = points().map(|point| point.x).filter(|x| x.is_finite() && (*x > 0.0 || chart.x.scale == Scale::Linear));
+        let points =
+            || chart.series.iter().flat_map(|series| &series.points).filter(|point| point.y.is_some());
+        let xs = points()
+            .map(|point| point.x)
+            .filter(|x| x.is_finite() && (*x > 0.0 || chart.x.scale == Scale::Linear));
         let ys = points().flat_map(|point| [point.y, point.low, point.high]).flatten();
         let ys = ys.filter(|y| y.is_finite() && (*y > 0.0 || chart.y.scale == Scale::Linear));
         let (x_low, x_high) = (xs.clone().reduce(f64::min)?, xs.reduce(f64::max)?);
@@ -75,13 +83,18 @@ impl<'a> Plot<'a> {
         let unit = if is_bytes(&self.chart.y.label) { "bytes" } else { "" };
         for tick in &self.y.ticks {
             let Some(y) = self.at_y(*tick) else { continue };
-            out += &format!("<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\"/>");
+            out +=
+                &format!("<line class=\"grid\" x1=\"{LEFT}\" y1=\"{y:.1}\" x2=\"{right}\" y2=\"{y:.1}\"/>");
             let text = number::figure(*tick, unit);
             out += &format!("<text class=\"y\" x=\"{:.1}\" y=\"{:.1}\">{text}</text>\n", LEFT - 8.0, y + 4.0);
         }
         for (x, text) in self.x_ticks() {
-            out += &format!("<line class=\"tick\" x1=\"{x:.1}\" y1=\"{bottom}\" x2=\"{x:.1}\" y2=\"{}\"/>", bottom + 5.0);
-            out += &format!("<text class=\"x\" x=\"{x:.1}\" y=\"{}\">{}</text>\n", bottom + 18.0, escape(&text));
+            out += &format!(
+                "<line class=\"tick\" x1=\"{x:.1}\" y1=\"{bottom}\" x2=\"{x:.1}\" y2=\"{}\"/>",
+                bottom + 5.0
+            );
+            out +=
+                &format!("<text class=\"x\" x=\"{x:.1}\" y=\"{}\">{}</text>\n", bottom + 18.0, escape(&text));
         }
         out += &format!("<path class=\"frame\" d=\"M{LEFT} {TOP}V{bottom}H{right}\"/>\n");
         let log = |axis: Scale| if axis == Scale::Log { " (logarithmic)" } else { "" };
@@ -103,13 +116,16 @@ impl<'a> Plot<'a> {
     fn x_ticks(&self) -> Vec<(f64, String)> {
         let names = &self.chart.x.categories;
         if names.is_empty() {
-            let ticks = self.x.ticks.iter().filter_map(|tick| Some((self.at_x(*tick)?, number::plain(*tick))));
+            let ticks =
+                self.x.ticks.iter().filter_map(|tick| Some((self.at_x(*tick)?, number::plain(*tick))));
             return ticks.collect();
         }
         let step = names.len().div_ceil(NAMES_MAX).max(1);
         let room = 90 / names.len().div_ceil(step).max(1);
         let ticks = names.iter().enumerate().step_by(step);
-        ticks.filter_map(|(place, name)| Some((self.at_x(place as f64)?, shortened(name, room.max(4))))).collect()
+        ticks
+            .filter_map(|(place, name)| Some((self.at_x(place as f64)?, shortened(name, room.max(4)))))
+            .collect()
     }
 
     fn series(&self, series: &Series, look: Look) -> String {
@@ -129,10 +145,16 @@ impl<'a> Plot<'a> {
                 _ => pen = 'M',
             }
         }
-        out += &format!("<path class=\"line s{}\" stroke-dasharray=\"{}\" d=\"{path}\"/>\n", look.colour, look.dashes());
+        out += &format!(
+            "<path class=\"line s{}\" stroke-dasharray=\"{}\" d=\"{path}\"/>\n",
+            look.colour,
+            look.dashes()
+        );
         if marked {
             for point in points {
-                let (Some(x), Some(y)) = (self.at_x(point.x), point.y.and_then(|y| self.at_y(y))) else { continue };
+                let (Some(x), Some(y)) = (self.at_x(point.x), point.y.and_then(|y| self.at_y(y))) else {
+                    continue;
+                };
                 out += &look.mark(x, y, &self.title(series, point));
             }
             out.push('\n');
@@ -144,13 +166,22 @@ impl<'a> Plot<'a> {
     fn title(&self, series: &Series, point: &Point) -> String {
         let value = with_spread(point, &self.chart.y.label).replace("<small>", "").replace("</small>", "");
         let name = place_name(self.chart, point.x);
-        format!("<title>{}, {} {}: {value}</title>", escape(&series.label), escape(&self.chart.x.label), escape(&name))
+        format!(
+            "<title>{}, {} {}: {value}</title>",
+            escape(&series.label),
+            escape(&self.chart.x.label),
+            escape(&name)
+        )
     }
 
     fn whiskers(&self, points: &[&Point], look: Look) -> String {
         let mut out = String::new();
         for point in points {
-            let ends = (self.at_x(point.x), point.low.and_then(|y| self.at_y(y)), point.high.and_then(|y| self.at_y(y)));
+            let ends = (
+                self.at_x(point.x),
+                point.low.and_then(|y| self.at_y(y)),
+                point.high.and_then(|y| self.at_y(y)),
+            );
             let (Some(x), Some(low), Some(high)) = ends else { continue };
             out += &format!(
                 "<path class=\"spread s{}\" d=\"M{:.1} {low:.1}h8M{x:.1} {low:.1}V{high:.1}M{:.1} {high:.1}h8\"/>",
@@ -204,7 +235,8 @@ mod tests {
 
     #[test]
     fn names_are_shortened_by_characters() {
-        for (name, room, expected) in [("short", 5, "short"), ("longer", 5, "long…"), ("äöüß", 3, "äö…")] {
+        for (name, room, expected) in [("short", 5, "short"), ("longer", 5, "long…"), ("äöüß", 3, "äö…")]
+        {
             assert_eq!(shortened(name, room), expected);
         }
     }

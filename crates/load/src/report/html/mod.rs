@@ -13,11 +13,13 @@ impl Document {
     /// is laid out for A4 when printed.
     pub fn to_html(&self) -> String {
         let title = if self.title.is_empty() { "Measurement" } else { &self.title };
-        let mut page = String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
+        let mut page =
+            String::from("<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\">\n");
         page += "<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">\n";
         // What the page promises, the browser holds it to.
         page += "<meta http-equiv=\"Content-Security-Policy\" content=\"default-src 'none'; style-src 'unsafe-inline'\">\n";
-        page += &format!("<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n", escape(title), style::CSS);
+        page +=
+            &format!("<title>{}</title>\n<style>\n{}</style>\n</head>\n<body>\n", escape(title), style::CSS);
         page += &style::patterns();
         page += "<main>\n";
         page += &self.header(title);
@@ -96,17 +98,20 @@ impl Document {
         if faults.is_empty() {
             return String::new();
         }
-        format!("<section class=\"faults\" role=\"note\">\n<h2>Invalid figures</h2>\n<p>What stands in these rows must not be used.</p>\n<ul>\n{faults}</ul>\n</section>\n")
+        format!(
+            "<section class=\"faults\" role=\"note\">\n<h2>Invalid figures</h2>\n<p>What stands in these rows must not be used.</p>\n<ul>\n{faults}</ul>\n</section>\n"
+        )
     }
 
     fn pictures(&self) -> String {
         let charts: String = self
             .charts
             .iter()
+            .map(drawable)
             .enumerate()
             .map(|(number, chart)| match chart.kind {
-                ChartKind::Lines => lines::figure(self, chart, number),
-                ChartKind::Bars => bars::figure(self, chart, number),
+                ChartKind::Lines => lines::figure(self, &chart, number),
+                ChartKind::Bars => bars::figure(self, &chart, number),
             })
             .collect();
         if charts.is_empty() {
@@ -150,6 +155,20 @@ impl Document {
         }
         out + "</section>\n"
     }
+}
+
+/// The chart with what is no number left out.
+fn drawable(chart: &Chart) -> Chart {
+    let mut chart = chart.clone();
+    for series in &mut chart.series {
+        series.points.retain(|point| point.x.is_finite());
+        for point in &mut series.points {
+            for value in [&mut point.y, &mut point.low, &mut point.high] {
+                *value = value.filter(|value| value.is_finite());
+            }
+        }
+    }
+    chart
 }
 
 /// Text in HTML, also between quotes. Control characters have no place in HTML and become spaces.
@@ -204,8 +223,11 @@ fn numbers(chart: &Chart) -> String {
     places.sort_unstable_by(f64::total_cmp);
     places.dedup();
     let step = places.len().div_ceil(TABLE_LINES_MAX).max(1);
-    let head: String =
-        chart.series.iter().map(|series| format!("<th scope=\"col\">{}</th>", escape(&series.label))).collect();
+    let head: String = chart
+        .series
+        .iter()
+        .map(|series| format!("<th scope=\"col\">{}</th>", escape(&series.label)))
+        .collect();
     let mut out = format!(
         "<details>\n<summary>Numbers of this chart</summary>\n<div class=\"scroll\"><table>\n<caption>{} ({})</caption>\n<thead><tr><th scope=\"col\">{}</th>{head}</tr></thead>\n<tbody>\n",
         escape(&chart.title),
@@ -215,14 +237,18 @@ fn numbers(chart: &Chart) -> String {
     for x in places.iter().step_by(step) {
         let cells = chart.series.iter().map(|series| {
             let point = series.points.iter().find(|point| point.x.total_cmp(x).is_eq());
-            format!("<td>{}</td>", point.map_or("–".into(), |point| with_spread(point, &chart.y.label)))
+            format!(
+                "<td>{}</td>",
+                point.map_or_else(|| "–".into(), |point| with_spread(point, &chart.y.label))
+            )
         });
         let name = place_name(chart, *x);
         out += &format!("<tr><th scope=\"row\">{}</th>{}</tr>\n", escape(&name), cells.collect::<String>());
     }
     out += "</tbody>\n</table></div>\n";
     if step > 1 {
-        out += &format!("<p class=\"note\">Every {step}th of {} points; the JSON has all.</p>\n", places.len());
+        out +=
+            &format!("<p class=\"note\">Every {step}th of {} points; the JSON has all.</p>\n", places.len());
     }
     out + "</details>\n"
 }

@@ -40,7 +40,10 @@ impl Ratios {
         let ticks = self.span.ticks.iter().map(|tick| {
             format!("<text x=\"{:.2}%\" y=\"11\">{}</text>", self.percent(*tick), number::goal(*tick))
         });
-        format!("<svg class=\"axis\" width=\"100%\" height=\"14\" aria-hidden=\"true\">{}</svg>", ticks.collect::<String>())
+        format!(
+            "<svg class=\"axis\" width=\"100%\" height=\"14\" aria-hidden=\"true\">{}</svg>",
+            ticks.collect::<String>()
+        )
     }
 
     /// One ratio: the bar to its median, a whisker from the least to the greatest round, the goal as a mark.
@@ -60,7 +63,8 @@ impl Ratios {
         }
         if ratio.rounds > 1 {
             let (low, high) = (self.percent(ratio.min), self.percent(ratio.max));
-            out += &format!("<line class=\"whisker\" x1=\"{low:.2}%\" y1=\"11\" x2=\"{high:.2}%\" y2=\"11\"/>");
+            out +=
+                &format!("<line class=\"whisker\" x1=\"{low:.2}%\" y1=\"11\" x2=\"{high:.2}%\" y2=\"11\"/>");
             for x in [low, high] {
                 out += &format!("<line class=\"whisker\" x1=\"{x:.2}%\" y1=\"7\" x2=\"{x:.2}%\" y2=\"15\"/>");
             }
@@ -104,7 +108,10 @@ pub(super) fn section(document: &Document) -> String {
     for row in &document.rows {
         if row.group != group {
             group = &row.group;
-            out += &format!("<tr class=\"group\"><th colspan=\"{columns}\" scope=\"rowgroup\">{}</th></tr>\n", escape(group));
+            out += &format!(
+                "<tr class=\"group\"><th colspan=\"{columns}\" scope=\"rowgroup\">{}</th></tr>\n",
+                escape(group)
+            );
         }
         out += &line(document, row, &ratios, compared);
     }
@@ -124,7 +131,9 @@ fn key(document: &Document, ratios: &Ratios) -> String {
         escape(first)
     );
     let line = |class: &str| {
-        format!("<svg class=\"swatch\" width=\"16\" height=\"14\" aria-hidden=\"true\"><line class=\"{class}\" x1=\"8\" y1=\"0\" x2=\"8\" y2=\"14\"/></svg>")
+        format!(
+            "<svg class=\"swatch\" width=\"16\" height=\"14\" aria-hidden=\"true\"><line class=\"{class}\" x1=\"8\" y1=\"0\" x2=\"8\" y2=\"14\"/></svg>"
+        )
     };
     out += "<ul class=\"legend\">\n";
     if document.rows.iter().any(|row| row.goal.is_some()) {
@@ -141,7 +150,8 @@ fn line(document: &Document, row: &Row, ratios: &Ratios, compared: bool) -> Stri
     let class = if row.invalid.is_some() { " class=\"invalid\"" } else { "" };
     let mut out = format!("<tr{class}><th scope=\"row\">{}", escape(&row.name));
     let better = if row.better == Better::Lower { "less is better" } else { "" };
-    let about: Vec<&str> = [number::unit(&row.unit), better].into_iter().filter(|text| !text.is_empty()).collect();
+    let about: Vec<&str> =
+        [number::unit(&row.unit), better].into_iter().filter(|text| !text.is_empty()).collect();
     if !about.is_empty() {
         out += &format!(" <small>{}</small>", escape(&about.join(", ")));
     }
@@ -162,7 +172,11 @@ fn figure(row: &Row, server: usize) -> String {
     let Some(median) = row.median(server) else { return "<span class=\"absent\">not measured</span>".into() };
     let mut out = number::figure(median, &row.unit);
     if let Some((low, high)) = row.spread(server).filter(|(low, high)| low < high) {
-        out += &format!("<small>{} – {}</small>", number::figure(low, &row.unit), number::figure(high, &row.unit));
+        out += &format!(
+            "<small>{} – {}</small>",
+            number::figure(low, &row.unit),
+            number::figure(high, &row.unit)
+        );
     }
     out
 }
@@ -204,7 +218,8 @@ fn goal(document: &Document, row: &Row) -> String {
     };
     let mut out = String::new();
     if let Some(goal) = row.goal {
-        let reached: Vec<Option<bool>> = (1..document.servers.len()).map(|other| row.reached(other)).collect();
+        let reached: Vec<Option<bool>> =
+            (1..document.servers.len()).map(|other| row.reached(other)).collect();
         let all = match reached.as_slice() {
             [] => None,
             all if all.contains(&Some(false)) => Some(false),

@@ -30,7 +30,11 @@ pub(super) fn looks(document: &Document, chart: &Chart) -> Vec<Look> {
             let colour = series.server.unwrap_or(place) % LOOKS;
             let repeat = seen.iter().filter(|known| **known == colour).count();
             seen.push(colour);
-            Look { colour, mark: (colour + repeat * servers) % LOOKS, dash: (colour + repeat * servers) % LOOKS }
+            Look {
+                colour,
+                mark: (colour + repeat * servers) % LOOKS,
+                dash: (colour + repeat * servers) % LOOKS,
+            }
         })
         .collect()
 }
@@ -68,7 +72,10 @@ impl Look {
 /// A server's colour and hatching in a small box.
 pub(super) fn swatch(server: usize) -> String {
     let colour = server % LOOKS;
-    format!("<svg class=\"swatch\" width=\"16\" height=\"14\" aria-hidden=\"true\">{}</svg>", bar("0", "16", 1, 12, colour))
+    format!(
+        "<svg class=\"swatch\" width=\"16\" height=\"14\" aria-hidden=\"true\">{}</svg>",
+        bar("0", "16", 1, 12, colour)
+    )
 }
 
 /// A bar in a server's colour with its hatching over it; `x` and `width` with their units.
