@@ -77,6 +77,28 @@ impl Span {
         Self { scale: Scale::Log, low, high, ticks }
     }
 
+    /// The ticks that are named where there is little room: `anchor`'s, when it is one, and others that are at least
+    /// `apart` of the axis from the next.
+    pub(super) fn named(&self, anchor: f64, apart: f64) -> Vec<f64> {
+        let place = |tick: &f64| self.place(*tick).unwrap_or(0.0);
+        let first = self.ticks.iter().position(|tick| (tick - anchor).abs() < 1e-9).unwrap_or(0);
+        let (before, after) = self.ticks.split_at(first.min(self.ticks.len()));
+        let mut named: Vec<f64> = Vec::new();
+        for tick in after {
+            if named.last().is_none_or(|last| place(tick) - place(last) >= apart) {
+                named.push(*tick);
+            }
+        }
+        let mut next = named.first().map_or(1.0, place);
+        for tick in before.iter().rev() {
+            if next - place(tick) >= apart {
+                next = place(tick);
+                named.insert(0, *tick);
+            }
+        }
+        named
+    }
+
     /// The place of `value` between 0 and 1; absent when the axis has no place for it.
     pub(super) fn place(&self, value: f64) -> Option<f64> {
         if !value.is_finite() {
@@ -133,6 +155,20 @@ mod tests {
         ] {
             let span = Span::log(least, most);
             assert!(close(&span.ticks, expected), "{least} to {most}: {:?}", span.ticks);
+        }
+    }
+
+    #[test]
+    fn named_ticks_are_apart() {
+        let span = Span::log(0.5, 50.0);
+        assert_eq!(span.ticks, [0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0]);
+        for (anchor, apart, expected) in [
+            (1.0, 0.01, &[0.5, 1.0, 2.0, 5.0, 10.0, 20.0, 50.0][..]),
+            (1.0, 0.2, &[1.0, 5.0, 20.0]),
+            (50.0, 0.2, &[0.5, 2.0, 10.0, 50.0]),
+            (7.0, 0.4, &[0.5, 5.0, 50.0]),
+        ] {
+            assert_eq!(span.named(anchor, apart), expected, "{anchor} {apart}");
         }
     }
 

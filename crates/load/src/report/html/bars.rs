@@ -17,7 +17,8 @@ pub(super) fn figure(document: &Document, chart: &Chart, number: usize) -> Strin
     let percent = |value: f64| span.place(value).unwrap_or(0.0) * 100.0;
     let mut out =
         format!("<div class=\"lying\" role=\"img\" aria-label=\"{}\">\n", escape(&described(chart)));
-    let ticks = span.ticks.iter().map(|tick| {
+    let named = span.named(0.0, 0.24);
+    let ticks = named.iter().map(|tick| {
         format!("<text x=\"{:.2}%\" y=\"11\">{}</text>", percent(*tick), number::figure(*tick, unit))
     });
     out += &format!(

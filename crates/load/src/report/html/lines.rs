@@ -6,8 +6,8 @@ use super::super::scale::Span;
 use super::style::{self, Look};
 use super::{escape, frame, is_bytes, place_name, with_spread};
 
-const WIDTH: f64 = 640.0;
-const HEIGHT: f64 = 340.0;
+const WIDTH: f64 = 560.0;
+const HEIGHT: f64 = 320.0;
 const LEFT: f64 = 74.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 26.0;

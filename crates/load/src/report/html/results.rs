@@ -36,8 +36,10 @@ impl Ratios {
     }
 
     /// The axis above the bars.
-    fn head(&self) -> String {
-        let ticks = self.span.ticks.iter().map(|tick| {
+    fn head(&self, servers: usize) -> String {
+        // Each server takes a column from the bars' width.
+        let named = self.span.named(1.0, 0.12 * servers.saturating_sub(1).max(1) as f64);
+        let ticks = named.iter().map(|tick| {
             format!("<text x=\"{:.2}%\" y=\"11\">{}</text>", self.percent(*tick), number::goal(*tick))
         });
         format!(
@@ -49,9 +51,9 @@ impl Ratios {
     /// One ratio: the bar to its median, a whisker from the least to the greatest round, the goal as a mark.
     fn bar(&self, row: &Row, ratio: Ratio, reached: Option<bool>) -> String {
         let mut out = String::from("<svg class=\"track\" width=\"100%\" height=\"22\" aria-hidden=\"true\">");
-        for tick in &self.span.ticks {
-            let class = if (tick - 1.0).abs() < 1e-9 { "equal" } else { "grid" };
-            let x = self.percent(*tick);
+        let grid = self.span.ticks.iter().map(|tick| ("grid", *tick)).chain([("equal", 1.0)]);
+        for (class, value) in grid {
+            let x = self.percent(value);
             out += &format!("<line class=\"{class}\" x1=\"{x:.2}%\" y1=\"0\" x2=\"{x:.2}%\" y2=\"22\"/>");
         }
         let (from, to) = (self.percent(self.origin), self.percent(ratio.median));
@@ -87,7 +89,10 @@ pub(super) fn section(document: &Document) -> String {
     if compared {
         out += &key(document, &ratios);
     }
-    out += "<div class=\"scroll\"><table class=\"results\">\n<thead><tr><th scope=\"col\">Work</th>";
+    let many = if document.servers.len() > 2 { " many" } else { "" };
+    out += &format!(
+        "<div class=\"scroll\"><table class=\"results{many}\">\n<thead><tr><th scope=\"col\">Work</th>"
+    );
     for (number, server) in document.servers.iter().enumerate() {
         out += &format!(
             "<th scope=\"col\" class=\"number\">{} {}</th>",
@@ -100,7 +105,7 @@ pub(super) fn section(document: &Document) -> String {
             [_, other] => format!("Ratio to {}", escape(&other.name)),
             _ => "Ratio".to_owned(),
         };
-        out += &format!("<th scope=\"col\" class=\"bars\">{to}{}</th>", ratios.head());
+        out += &format!("<th scope=\"col\" class=\"bars\">{to}{}</th>", ratios.head(document.servers.len()));
     }
     out += "<th scope=\"col\">Goal</th></tr></thead>\n<tbody>\n";
     let columns = document.servers.len() + 2 + usize::from(compared);
@@ -137,7 +142,7 @@ fn key(document: &Document, ratios: &Ratios) -> String {
     };
     out += "<ul class=\"legend\">\n";
     if document.rows.iter().any(|row| row.goal.is_some()) {
-        out += &format!("<li>{} goal</li>\n", line("goal"));
+        out += &format!("<li>{} goal</li>\n<li>{} equal</li>\n", line("goal"), line("equal"));
         out += "<li><svg class=\"swatch\" width=\"22\" height=\"14\" aria-hidden=\"true\"><rect class=\"bar s0\" y=\"1\" width=\"22\" height=\"12\"/><rect y=\"1\" width=\"22\" height=\"12\" fill=\"url(#hatch-short)\"/></svg> short of its goal</li>\n";
     }
     if document.rows.iter().flat_map(|row| row.ratio(1)).any(|ratio| ratio.rounds > 1) {
@@ -195,7 +200,11 @@ fn compared_bars(document: &Document, row: &Row, ratios: &Ratios) -> String {
         };
         let mut text = format!("<strong>{}</strong>", number::ratio(ratio.median));
         if several {
-            text += &format!(" <small>to {}</small>", escape(&server.name));
+            text += &format!(
+                " {}<span class=\"unseen\"> to {}</span>",
+                style::swatch(other),
+                escape(&server.name)
+            );
         }
         if ratio.rounds > 1 {
             text += &format!(" <small>{:.2} – {:.2}</small>", ratio.min, ratio.max);
