@@ -13,7 +13,7 @@ use larix_store::{Direction, KeyRange, ReadError, Snapshot, WriteSet};
 use smallvec::SmallVec;
 
 use crate::entry::AttributeNumber;
-use crate::entry::codec::Dictionaries;
+use crate::entry::codec::{Dictionaries, Dictionary, DictionaryError};
 use crate::entry::record::digest;
 use crate::index::{IndexConfig, Kinds};
 use crate::tables::ATTRIBUTES;
@@ -76,6 +76,7 @@ pub struct Catalog {
 pub enum CatalogError {
     Read(ReadError),
     Damaged { key: Vec<u8> },
+    Dictionary(DictionaryError),
 }
 
 impl fmt::Display for CatalogError {
@@ -83,6 +84,7 @@ impl fmt::Display for CatalogError {
         match self {
             Self::Read(error) => error.fmt(f),
             Self::Damaged { key } => write!(f, "catalog row {key:?} is damaged"),
+            Self::Dictionary(error) => error.fmt(f),
         }
     }
 }
@@ -95,6 +97,12 @@ impl From<ReadError> for CatalogError {
     }
 }
 
+impl From<DictionaryError> for CatalogError {
+    fn from(error: DictionaryError) -> Self {
+        Self::Dictionary(error)
+    }
+}
+
 impl Catalog {
     /// Reads the stored rows and binds them to the schema and the index lines.
     pub fn load(
@@ -102,7 +110,8 @@ impl Catalog {
         schema: &Schema,
         config: IndexConfig,
     ) -> Result<Self, CatalogError> {
-        let mut catalog = Self { config, ..Self::default() };
+        let dictionaries = Dictionaries::load(snapshot)?;
+        let mut catalog = Self { config, dictionaries, ..Self::default() };
         for row in snapshot.scan(ATTRIBUTES, KeyRange::all(), Direction::Forward)? {
             let (key, value) = row?;
             let damaged = || CatalogError::Damaged { key: key.to_vec() };
@@ -264,19 +273,26 @@ impl CatalogEdit {
         number
     }
 
-    /// Adds the rows that are not stored yet to the group's write set.
+    /// From now on records are packed with this dictionary.
+    pub fn add_dictionary(&mut self, dictionary: Dictionary) {
+        Arc::make_mut(&mut self.catalog).dictionaries.add(dictionary);
+    }
+
+    /// Adds the rows and dictionaries that are not stored yet to the group's write set.
     pub fn write_new(&self, set: &mut WriteSet) {
+        self.catalog.dictionaries.write_new(set);
         self.catalog.rows.iter().skip(self.catalog.stored).for_each(|row| write_row(row, set));
     }
 
     /// The catalog to publish when the group has been committed; `None` when nothing is new. Publish
     /// [`Self::catalog`] before the commit and this after it; after a failed commit neither is wrong.
     pub fn committed(mut self) -> Option<Arc<Catalog>> {
-        if self.catalog.stored == self.catalog.rows.len() {
+        if self.catalog.stored == self.catalog.rows.len() && self.catalog.dictionaries.all_stored() {
             return None;
         }
         let catalog = Arc::make_mut(&mut self.catalog);
         catalog.stored = catalog.rows.len();
+        catalog.dictionaries.set_stored();
         Some(self.catalog)
     }
 }

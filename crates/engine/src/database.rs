@@ -15,7 +15,7 @@ use crate::entry::{EntryId, EntryReader, EntryView, Record};
 use crate::fault::Fault;
 use crate::index::IndexConfig;
 use crate::plugin::Plugin;
-use crate::tables::{ENTRIES, FORMAT, META, meta};
+use crate::tables::{ENTRIES, FORMAT, FORMAT_WITH_DICTIONARIES, META, meta};
 use crate::time::RandomSource;
 use crate::tree::{self, Names};
 
@@ -154,7 +154,10 @@ impl fmt::Display for DatabaseOpenError {
             Self::Read(error) => error.fmt(f),
             Self::Commit(error) => error.fmt(f),
             Self::Catalog(error) => error.fmt(f),
-            Self::Format { found } => write!(f, "disk format {found:?} is not {FORMAT}"),
+            Self::Format { found } => {
+                let known = format!("{FORMAT} or {FORMAT_WITH_DICTIONARIES}");
+                write!(f, "disk format {found:?} is not {known}: load what slapcat of its own version writes")
+            }
             Self::Empty => f.write_str("the database is empty and opened for reading only"),
         }
     }
@@ -369,7 +372,9 @@ impl<'s, N: Snapshot> View<'s, N> {
 fn check_format(snapshot: &impl Snapshot) -> Result<bool, DatabaseOpenError> {
     match snapshot.get(META, meta::FORMAT)? {
         None => Ok(false),
-        Some(found) if *found == FORMAT.to_be_bytes() => Ok(true),
+        Some(found) if *found == FORMAT.to_be_bytes() || *found == FORMAT_WITH_DICTIONARIES.to_be_bytes() => {
+            Ok(true)
+        }
         Some(found) => Err(DatabaseOpenError::Format { found: found.into_owned() }),
     }
 }

@@ -39,9 +39,13 @@ pub mod meta {
     pub const LAST_ENTRY_ID: &[u8] = b"last-entry-id";
     /// u64: grows with every rename, move and delete; caches of the tree are valid within one generation.
     pub const TREE_GENERATION: &[u8] = b"tree-generation";
+    /// With a number of four hexadecimal digits behind it: a dictionary of packed records.
+    pub const DICTIONARY: &[u8] = b"dictionary/";
     /// 32 random bytes: authenticates paged results cookies across restarts.
     pub const COOKIE_SECRET: &[u8] = b"cookie-secret";
 }
 
-/// The disk format that this code reads and writes.
+/// The disk format of a database without packed records.
 pub const FORMAT: u32 = 1;
+/// The disk format from the first dictionary on. Both are read and written.
+pub const FORMAT_WITH_DICTIONARIES: u32 = 2;

@@ -65,7 +65,8 @@ pub fn store<S: Snapshot>(
     for (digest, value) in blobs {
         set.put(BLOBS, &values::blob_key(place.id, &digest), value);
     }
-    set.put(ENTRIES, &place.id.to_bytes(), writer.finish());
+    let record = catalog.catalog().dictionaries().packed(writer.finish());
+    set.put(ENTRIES, &place.id.to_bytes(), record);
     Ok(())
 }
 

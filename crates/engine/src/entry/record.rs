@@ -9,8 +9,10 @@ use sha2::{Digest, Sha256};
 
 use super::{AttributeNumber, EntryId};
 
-/// The only codec so far: the record as it is.
+/// The record as it is.
 pub const CODEC_PLAIN: u8 = 1;
+/// The head as it is, the attributes [packed](super::codec) with a dictionary.
+pub const CODEC_LZ4: u8 = 2;
 /// Values longer than this live in the table `blobs`.
 pub const INLINE_VALUE_LIMIT: usize = 1024;
 /// Attributes with more values than this, and with an equality rule, live in the table `values`.
@@ -62,11 +64,35 @@ pub enum Form {
 /// A record that cannot be read: the database is damaged or was written by a newer version.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RecordError {
-    Truncated { entry: EntryId },
-    UnknownCodec { entry: EntryId, codec: u8 },
-    NotUtf8 { entry: EntryId },
-    BadForm { entry: EntryId, form: u64 },
-    BadValue { entry: EntryId },
+    Truncated {
+        entry: EntryId,
+    },
+    UnknownCodec {
+        entry: EntryId,
+        codec: u8,
+    },
+    NotUtf8 {
+        entry: EntryId,
+    },
+    BadForm {
+        entry: EntryId,
+        form: u64,
+    },
+    BadValue {
+        entry: EntryId,
+    },
+    /// What is packed cannot be unpacked.
+    BadPacking {
+        entry: EntryId,
+    },
+    UnknownDictionary {
+        entry: EntryId,
+        number: u32,
+    },
+    /// A packed record was not unpacked before its attributes were asked for: a bug here.
+    Packed {
+        entry: EntryId,
+    },
 }
 
 impl fmt::Display for RecordError {
@@ -79,16 +105,23 @@ impl fmt::Display for RecordError {
             Self::NotUtf8 { entry } => write!(f, "RDN of entry {entry} is not UTF-8"),
             Self::BadForm { entry, form } => write!(f, "record of entry {entry} has the unknown form {form}"),
             Self::BadValue { entry } => write!(f, "a value of entry {entry} is not an octet string"),
+            Self::BadPacking { entry } => write!(f, "the compressed record of entry {entry} is damaged"),
+            Self::UnknownDictionary { entry, number } => {
+                write!(f, "record of entry {entry} is compressed with dictionary {number}, which is missing")
+            }
+            Self::Packed { entry } => write!(f, "record of entry {entry} was read before it was unpacked"),
         }
     }
 }
 
 impl std::error::Error for RecordError {}
 
-/// A record read in place.
+/// A record read in place. The head of a packed one can be read as it is stored, its attributes only once it is
+/// unpacked.
 #[derive(Copy, Clone, Debug)]
 pub struct EntryView<'a> {
     id: EntryId,
+    packed: bool,
     flags: RecordFlags,
     parent: EntryId,
     rdn: &'a str,
@@ -100,9 +133,11 @@ impl<'a> EntryView<'a> {
     pub fn parse(id: EntryId, record: &'a [u8]) -> Result<Self, RecordError> {
         let truncated = RecordError::Truncated { entry: id };
         let (&[codec, flags], rest) = record.split_first_chunk::<2>().ok_or_else(|| truncated.clone())?;
-        if codec != CODEC_PLAIN {
-            return Err(RecordError::UnknownCodec { entry: id, codec });
-        }
+        let packed = match codec {
+            CODEC_PLAIN => false,
+            CODEC_LZ4 => true,
+            codec => return Err(RecordError::UnknownCodec { entry: id, codec }),
+        };
         let (parent, mut rest) = rest.split_first_chunk::<8>().ok_or_else(|| truncated.clone())?;
         let length = take_varint(&mut rest).ok_or_else(|| truncated.clone())?;
         let rdn = take(&mut rest, length).ok_or_else(|| truncated.clone())?;
@@ -113,7 +148,7 @@ impl<'a> EntryView<'a> {
             Some(length) => take(&mut rest, length).ok_or(truncated)?,
         };
         let parent = EntryId(u64::from_be_bytes(*parent));
-        Ok(Self { id, flags: RecordFlags(flags), parent, rdn, normal_rdn, attributes: rest })
+        Ok(Self { id, packed, flags: RecordFlags(flags), parent, rdn, normal_rdn, attributes: rest })
     }
 
     pub fn id(&self) -> EntryId {
@@ -141,7 +176,7 @@ impl<'a> EntryView<'a> {
 
     /// The attributes in the order in which they were written.
     pub fn attributes(&self) -> AttributesIter<'a> {
-        AttributesIter { entry: self.id, rest: self.attributes }
+        AttributesIter { entry: self.id, packed: self.packed, rest: self.attributes }
     }
 
     /// The stored values of one attribute description.
@@ -160,6 +195,7 @@ impl<'a> EntryView<'a> {
 #[derive(Clone, Debug)]
 pub struct AttributesIter<'a> {
     entry: EntryId,
+    packed: bool,
     rest: &'a [u8],
 }
 
@@ -187,7 +223,10 @@ impl<'a> Iterator for AttributesIter<'a> {
         if self.rest.is_empty() {
             return None;
         }
-        let item = self.read().unwrap_or(Err(RecordError::Truncated { entry: self.entry }));
+        let item = match self.packed {
+            true => Err(RecordError::Packed { entry: self.entry }),
+            false => self.read().unwrap_or(Err(RecordError::Truncated { entry: self.entry })),
+        };
         if item.is_err() {
             self.rest = &[];
         }
@@ -275,6 +314,17 @@ impl<'a> Iterator for ValuesIter<'a> {
         };
         Some(Ok(value))
     }
+}
+
+/// Bytes of a record before its attributes; `None` when it is cut within.
+pub(crate) fn head_length(record: &[u8]) -> Option<usize> {
+    let mut rest = record.get(10..)?;
+    let length = take_varint(&mut rest)?;
+    take(&mut rest, length)?;
+    if let Some(length) = take_varint(&mut rest)?.checked_sub(1) {
+        take(&mut rest, length)?;
+    }
+    Some(record.len() - rest.len())
 }
 
 /// Builds a record.

@@ -1,31 +1,36 @@
-//! Records as they are stored and as they are read: packed ones are unpacked into a buffer of the thread.
+//! Records as they are stored and as they are read. Most are packed with a dictionary of the database and unpacked into
+//! a buffer of the thread; heads are never packed, so that the tree is walked in place.
 
+mod dictionaries;
+mod lz4;
 mod scratch;
+#[cfg(test)]
+mod tests;
+mod train;
 
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
+use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU64, Ordering};
 
-use larix_store::Snapshot;
 use scratch::Scratch;
 
 use super::EntryId;
-use crate::fault::Fault;
+use super::record::{CODEC_LZ4, CODEC_PLAIN, RecordError, head_length, put_varint, take_varint};
+pub use dictionaries::{Dictionaries, DictionaryError};
+pub use lz4::{DICTIONARY_BYTES_MAX, RECORD_BYTES_MAX};
+pub use train::{SAMPLE_RECORDS, SAMPLE_RECORDS_MIN, train};
+
+/// Shorter records stay plain.
+pub const PACKED_BYTES_MIN: usize = 96;
 
 /// A record to be read in place: as it lies in the store, or unpacked.
 pub struct Record<'a>(Content<'a>);
 
 enum Content<'a> {
     Stored(Cow<'a, [u8]>),
-    /// Filled by unpacking.
-    #[allow(dead_code)]
     Unpacked(Scratch),
-}
-
-impl<'a> Record<'a> {
-    pub(super) fn stored(bytes: Cow<'a, [u8]>) -> Self {
-        Self(Content::Stored(bytes))
-    }
 }
 
 impl Deref for Record<'_> {
@@ -45,18 +50,99 @@ impl fmt::Debug for Record<'_> {
     }
 }
 
-/// What packed records of a database are unpacked with.
-#[derive(Clone, Debug, Default)]
-pub struct Dictionaries {}
+/// Bytes that the records of a database have in common.
+pub struct Dictionary {
+    /// The dictionary, and zeros behind it for copies that need not be exact.
+    padded: Box<[u8]>,
+    /// Made when the first record is packed: who only reads needs none.
+    places: OnceLock<lz4::Places>,
+    /// Bytes of records before and after packing, since it was opened.
+    plain_bytes: AtomicU64,
+    packed_bytes: AtomicU64,
+}
 
-impl Dictionaries {
-    /// A stored record, ready to be read.
-    pub fn unpacked<'a>(
-        &self,
-        _snapshot: &impl Snapshot,
-        _id: EntryId,
-        stored: Cow<'a, [u8]>,
-    ) -> Result<Record<'a>, Fault> {
-        Ok(Record::stored(stored))
+impl fmt::Debug for Dictionary {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Dictionary").field("bytes", &self.bytes().len()).finish_non_exhaustive()
+    }
+}
+
+impl Dictionary {
+    /// Of at most [`DICTIONARY_BYTES_MAX`] bytes; what is more is cut at the front.
+    pub fn new(bytes: &[u8]) -> Self {
+        let bytes = bytes.get(bytes.len().saturating_sub(DICTIONARY_BYTES_MAX)..).unwrap_or_default();
+        let padded = [bytes, &[0; lz4::SLACK]].concat().into_boxed_slice();
+        let (plain_bytes, packed_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { padded, places: OnceLock::new(), plain_bytes, packed_bytes }
+    }
+
+    pub fn bytes(&self) -> &[u8] {
+        self.padded.get(..self.padded.len() - lz4::SLACK).unwrap_or_default()
+    }
+
+    /// Bytes of the records packed with it since it was opened, before and after.
+    pub fn use_since_open(&self) -> (u64, u64) {
+        (self.plain_bytes.load(Ordering::Relaxed), self.packed_bytes.load(Ordering::Relaxed))
+    }
+
+    /// Appends a plain record, packed under the number that the dictionary has. False when the record had better stay
+    /// plain: then `out` is of no use.
+    pub fn pack(&self, number: u32, plain: &[u8], out: &mut Vec<u8>) -> bool {
+        let head = head_length(plain).and_then(|length| plain.get(..length));
+        let Some((head, [CODEC_PLAIN, rest_of_head @ ..])) = head.map(|head| (head, head)) else {
+            return false;
+        };
+        if !(PACKED_BYTES_MIN..=RECORD_BYTES_MAX).contains(&plain.len()) {
+            return false;
+        }
+        let before = out.len();
+        out.push(CODEC_LZ4);
+        out.extend_from_slice(rest_of_head);
+        put_varint(out, u64::from(number));
+        put_varint(out, (plain.len() - head.len()) as u64);
+        let places = self.places.get_or_init(|| lz4::Places::new(self.bytes()));
+        lz4::pack(self.bytes(), places, plain, head.len(), out);
+        let packed = out.len() - before;
+        // A sixteenth is not worth unpacking.
+        let pays = packed < plain.len() - plain.len() / 16;
+        self.plain_bytes.fetch_add(plain.len() as u64, Ordering::Relaxed);
+        self.packed_bytes.fetch_add(packed.min(plain.len()) as u64, Ordering::Relaxed);
+        pays
+    }
+
+    /// Unpacks what stands behind the head of a record.
+    fn unpack(&self, id: EntryId, packed: &Packed<'_>) -> Result<Record<'static>, RecordError> {
+        let damaged = || RecordError::BadPacking { entry: id };
+        let end = packed.head.len() + packed.length;
+        if end > RECORD_BYTES_MAX {
+            return Err(damaged());
+        }
+        let mut scratch = Scratch::take(end + lz4::SLACK);
+        let out = scratch.bytes_mut();
+        let head = out.get_mut(..packed.head.len()).ok_or_else(damaged)?;
+        head.copy_from_slice(packed.head);
+        head.iter_mut().take(1).for_each(|codec| *codec = CODEC_PLAIN);
+        lz4::unpack(&self.padded, packed.block, out, packed.head.len()..end).ok_or_else(damaged)?;
+        scratch.set_length(end);
+        Ok(Record(Content::Unpacked(scratch)))
+    }
+}
+
+/// The parts of a packed record.
+struct Packed<'a> {
+    head: &'a [u8],
+    dictionary: u32,
+    /// Bytes of the attributes once they are unpacked.
+    length: usize,
+    block: &'a [u8],
+}
+
+impl<'a> Packed<'a> {
+    fn parse(record: &'a [u8]) -> Option<Self> {
+        let (head, mut rest) = record.split_at_checked(head_length(record)?)?;
+        let dictionary = u32::try_from(take_varint(&mut rest)?).ok()?;
+        let length =
+            usize::try_from(take_varint(&mut rest)?).ok().filter(|length| *length <= RECORD_BYTES_MAX)?;
+        Some(Self { head, dictionary, length, block: rest })
     }
 }

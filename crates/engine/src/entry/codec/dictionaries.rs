@@ -1,0 +1,147 @@
+//! The dictionaries of a database. They are numbered, stored with the first record that uses them, and never deleted
+//! or changed: each record names its own.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use larix_store::{Direction, KeyRange, ReadError, Snapshot, WriteSet};
+
+use super::{Content, Dictionary, Packed, Record};
+use crate::entry::EntryId;
+use crate::entry::record::{CODEC_LZ4, RecordError};
+use crate::fault::Fault;
+use crate::tables::{FORMAT_WITH_DICTIONARIES, META, meta};
+
+/// Most dictionaries of a database. Each takes 32 KiB of memory, and some 130 more while records are packed with it.
+pub(super) const DICTIONARIES_MAX: usize = 64;
+/// The first byte of a stored dictionary: for [`CODEC_LZ4`].
+const KIND: u8 = CODEC_LZ4;
+
+/// The dictionaries of a database by number. New records are packed with the last one.
+#[derive(Clone, Debug, Default)]
+pub struct Dictionaries {
+    list: Vec<Arc<Dictionary>>,
+    /// Those from here on are not stored yet.
+    stored: usize,
+}
+
+/// The stored dictionaries cannot be read.
+#[derive(Debug)]
+pub enum DictionaryError {
+    Read(ReadError),
+    Damaged { key: Vec<u8> },
+}
+
+impl fmt::Display for DictionaryError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Read(error) => error.fmt(f),
+            Self::Damaged { key } => write!(f, "dictionary {:?} is damaged", String::from_utf8_lossy(key)),
+        }
+    }
+}
+
+impl std::error::Error for DictionaryError {}
+
+impl From<ReadError> for DictionaryError {
+    fn from(error: ReadError) -> Self {
+        Self::Read(error)
+    }
+}
+
+impl Dictionaries {
+    /// Reads what is stored.
+    pub fn load(snapshot: &impl Snapshot) -> Result<Self, DictionaryError> {
+        let mut list = Vec::new();
+        for row in snapshot.scan(META, KeyRange::prefix(meta::DICTIONARY), Direction::Forward)? {
+            let (key, value) = row?;
+            match value.split_first() {
+                Some((&KIND, bytes)) if *key == *stored_key(list.len()) => {
+                    list.push(Arc::new(Dictionary::new(bytes)))
+                }
+                _ => return Err(DictionaryError::Damaged { key: key.into_owned() }),
+            }
+        }
+        Ok(Self { stored: list.len(), list })
+    }
+
+    pub fn len(&self) -> usize {
+        self.list.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.list.is_empty()
+    }
+
+    /// The one that new records are packed with.
+    pub fn last(&self) -> Option<&Arc<Dictionary>> {
+        self.list.last()
+    }
+
+    /// The record as it is to be stored.
+    pub fn packed(&self, plain: Vec<u8>) -> Vec<u8> {
+        let Some((number, dictionary)) = self.list.len().checked_sub(1).zip(self.list.last()) else {
+            return plain;
+        };
+        let mut out = Vec::with_capacity(plain.len() / 2);
+        if dictionary.pack(number as u32, &plain, &mut out) { out } else { plain }
+    }
+
+    /// A stored record, ready to be read.
+    pub fn unpacked<'a>(
+        &self,
+        snapshot: &impl Snapshot,
+        id: EntryId,
+        stored: Cow<'a, [u8]>,
+    ) -> Result<Record<'a>, Fault> {
+        if stored.first() != Some(&CODEC_LZ4) {
+            return Ok(Record(Content::Stored(stored)));
+        }
+        let packed = Packed::parse(&stored).ok_or(RecordError::BadPacking { entry: id })?;
+        match self.list.get(packed.dictionary as usize) {
+            Some(dictionary) => Ok(dictionary.unpack(id, &packed)?),
+            None => unpacked_with_newer(snapshot, id, &packed),
+        }
+    }
+
+    /// Adds one, unless there are too many.
+    pub(crate) fn add(&mut self, dictionary: Dictionary) {
+        if self.list.len() < DICTIONARIES_MAX {
+            self.list.push(Arc::new(dictionary));
+        }
+    }
+
+    pub(crate) fn all_stored(&self) -> bool {
+        self.stored == self.list.len()
+    }
+
+    pub(crate) fn write_new(&self, set: &mut WriteSet) {
+        for (number, dictionary) in self.list.iter().enumerate().skip(self.stored) {
+            set.put(META, &stored_key(number), [&[KIND], dictionary.bytes()].concat());
+            set.put(META, meta::FORMAT, FORMAT_WITH_DICTIONARIES.to_be_bytes());
+        }
+    }
+
+    pub(crate) fn set_stored(&mut self) {
+        self.stored = self.list.len();
+    }
+}
+
+/// Another process, which writes, has added a dictionary since this one opened the database.
+fn unpacked_with_newer(
+    snapshot: &impl Snapshot,
+    id: EntryId,
+    packed: &Packed<'_>,
+) -> Result<Record<'static>, Fault> {
+    let number = packed.dictionary;
+    match snapshot.get(META, &stored_key(number as usize))?.as_deref().and_then(<[u8]>::split_first) {
+        Some((&KIND, bytes)) => Ok(Dictionary::new(bytes).unpack(id, packed)?),
+        _ => Err(RecordError::UnknownDictionary { entry: id, number }.into()),
+    }
+}
+
+/// Numbers of four hexadecimal digits: in the order of keys.
+fn stored_key(number: usize) -> Vec<u8> {
+    [meta::DICTIONARY, format!("{number:04x}").as_bytes()].concat()
+}

@@ -1,0 +1,339 @@
+//! The LZ4 block format with a dictionary.
+//!
+//! A match may reach back into the bytes of the record that stand before the block (its head), and further into the
+//! dictionary, which stands before them. So any LZ4 library reads a block that is given the dictionary and the head as
+//! its dictionary. What is our own is the search for matches: the places in the dictionary are hashed once, not for each
+//! record, and the longest of several candidates is taken.
+
+use std::ops::Range;
+
+/// Longest dictionary.
+pub const DICTIONARY_BYTES_MAX: usize = 32 << 10;
+/// Longest record that is packed, before packing.
+pub const RECORD_BYTES_MAX: usize = (32 << 10) - 1;
+/// Bytes that a buffer to unpack into has behind what is asked for, so that short copies need not be exact.
+pub(super) const SLACK: usize = 2 * STEP;
+
+/// Shortest match of the format.
+const MATCH_MIN: usize = 4;
+/// So many bytes at the end of a block are literals, and no match starts in so many: demanded by the format.
+const LITERALS_AT_END: usize = 5;
+const NO_MATCH_AT_END: usize = 12;
+/// Farthest that a match reaches back.
+const OFFSET_MAX: usize = u16::MAX as usize;
+/// Bytes copied at once.
+const STEP: usize = 16;
+/// A length of this or more is continued in further bytes.
+const LONG: usize = 15;
+/// Candidates of one hash that are looked at.
+const DEPTH: usize = 4;
+/// A match of this length is not held back for a better one at the next byte.
+const GOOD: usize = 24;
+
+const SHORT_BITS: u32 = 14;
+const LONG_BITS: u32 = 14;
+const OWN_BITS: u32 = 11;
+
+// Everything can be reached from everywhere: no match has to be checked for its distance.
+const _: () = assert!(DICTIONARY_BYTES_MAX + RECORD_BYTES_MAX <= OFFSET_MAX);
+
+/// Where a dictionary has which bytes. Places are counted from 1; 0 is none.
+#[derive(Debug)]
+pub(super) struct Places {
+    /// The last place of each hash of four bytes.
+    short: Box<[u16]>,
+    /// The place of the same hash before each place.
+    before: Box<[u16]>,
+    /// The last place of each hash of eight bytes.
+    long: Box<[u16]>,
+}
+
+impl Places {
+    pub(super) fn new(dictionary: &[u8]) -> Self {
+        let mut short = vec![0; 1 << SHORT_BITS].into_boxed_slice();
+        let mut before = vec![0; dictionary.len() + 1].into_boxed_slice();
+        let mut long = vec![0; 1 << LONG_BITS].into_boxed_slice();
+        for at in 0..dictionary.len() {
+            let place = at as u16 + 1;
+            if let Some(last) = four(dictionary, at).and_then(|word| short.get_mut(hash4(word, SHORT_BITS)))
+                && let Some(before) = before.get_mut(at + 1)
+            {
+                *before = std::mem::replace(last, place);
+            }
+            if let Some(last) = eight(dictionary, at).and_then(|word| long.get_mut(hash8(word))) {
+                *last = place;
+            }
+        }
+        Self { short, before, long }
+    }
+}
+
+/// Appends to `out` the block for `record[start..]`. Records of more than [`RECORD_BYTES_MAX`] bytes are not for this.
+pub(super) fn pack(dictionary: &[u8], places: &Places, record: &[u8], start: usize, out: &mut Vec<u8>) {
+    let matches_start = record.len().saturating_sub(NO_MATCH_AT_END);
+    let mut finder = Finder::new(dictionary, places, record);
+    (0..start.min(matches_start)).for_each(|at| finder.note(at));
+    let (mut at, mut anchor) = (start, start);
+    while at < matches_start {
+        let found = finder.find(at);
+        finder.note(at);
+        let Some(mut found) = found else {
+            at += 1;
+            continue;
+        };
+        while found.length < GOOD && at + 1 < matches_start {
+            let Some(next) = finder.find(at + 1).filter(|next| next.length > found.length + 1) else { break };
+            at += 1;
+            finder.note(at);
+            found = next;
+        }
+        let grown = finder.grown(at, anchor, found.offset);
+        put_sequence(out, record.get(anchor..at - grown), Some((found.offset, found.length + grown)));
+        let end = at + found.length;
+        // The more bytes are alike, the fewer of their places are worth noting.
+        ((at + 1)..end.min(matches_start)).step_by(1 + found.length / 16).for_each(|at| finder.note(at));
+        (at, anchor) = (end, end);
+    }
+    put_sequence(out, record.get(anchor..), None);
+}
+
+#[derive(Copy, Clone)]
+struct Match {
+    length: usize,
+    offset: usize,
+}
+
+struct Finder<'a> {
+    dictionary: &'a [u8],
+    places: &'a Places,
+    record: &'a [u8],
+    /// Where matches end at the latest.
+    end: usize,
+    /// The last place in the record of each hash of four bytes.
+    own: [u16; 1 << OWN_BITS],
+}
+
+impl<'a> Finder<'a> {
+    fn new(dictionary: &'a [u8], places: &'a Places, record: &'a [u8]) -> Self {
+        let end = record.len().saturating_sub(LITERALS_AT_END);
+        Self { dictionary, places, record, end, own: [0; 1 << OWN_BITS] }
+    }
+
+    fn note(&mut self, at: usize) {
+        if let Some(place) = four(self.record, at).and_then(|word| self.own.get_mut(hash4(word, OWN_BITS))) {
+            *place = at as u16 + 1;
+        }
+    }
+
+    /// The longest match found for what stands at a place of the record.
+    fn find(&self, at: usize) -> Option<Match> {
+        let rest = self.record.get(at..self.end)?;
+        let word = four(rest, 0)?;
+        let mut best = Match { length: MATCH_MIN - 1, offset: 0 };
+        if let Some(place) = self.own.get(hash4(word, OWN_BITS)).filter(|place| **place != 0) {
+            let place = usize::from(*place) - 1;
+            best.take(self.record, place, rest, at - place);
+        }
+        let length = self.dictionary.len();
+        if let Some(word) = eight(rest, 0)
+            && let Some(place) = self.places.long.get(hash8(word)).filter(|place| **place != 0)
+        {
+            let place = usize::from(*place) - 1;
+            best.take(self.dictionary, place, rest, at + length - place);
+        }
+        let mut next = self.places.short.get(hash4(word, SHORT_BITS)).copied().unwrap_or_default();
+        for _ in 0..DEPTH {
+            let Some(place) = usize::from(next).checked_sub(1) else { break };
+            best.take(self.dictionary, place, rest, at + length - place);
+            next = self.places.before.get(place + 1).copied().unwrap_or_default();
+        }
+        (best.length >= MATCH_MIN).then_some(best)
+    }
+
+    /// By how many bytes a match can begin earlier, down to `anchor`.
+    fn grown(&self, at: usize, anchor: usize, offset: usize) -> usize {
+        let before = |at: usize| match at.checked_sub(offset) {
+            Some(place) => self.record.get(place),
+            None => {
+                (self.dictionary.len() + at).checked_sub(offset).and_then(|place| self.dictionary.get(place))
+            }
+        };
+        (anchor..at).rev().take_while(|at| before(*at) == self.record.get(*at)).count()
+    }
+}
+
+impl Match {
+    /// Becomes the match with what stands at `place`, if that is longer.
+    fn take(&mut self, bytes: &[u8], place: usize, rest: &[u8], offset: usize) {
+        let Some(there) = bytes.get(place..) else { return };
+        // Only what is equal at the first byte behind the best so far can be longer.
+        if let (Some(a), Some(b)) = (there.get(self.length), rest.get(self.length))
+            && a == b
+        {
+            let length = equal_bytes(there, rest);
+            if length > self.length {
+                *self = Self { length, offset };
+            }
+        }
+    }
+}
+
+/// How many bytes two slices begin with alike.
+fn equal_bytes(a: &[u8], b: &[u8]) -> usize {
+    let ((words_a, _), (words_b, _)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
+    let mut length = 0;
+    for (a, b) in words_a.iter().zip(words_b) {
+        let different = u64::from_le_bytes(*a) ^ u64::from_le_bytes(*b);
+        if different != 0 {
+            return length + different.trailing_zeros() as usize / 8;
+        }
+        length += 8;
+    }
+    let (a, b) = (a.get(length..).unwrap_or_default(), b.get(length..).unwrap_or_default());
+    length + a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+fn four(bytes: &[u8], at: usize) -> Option<u32> {
+    Some(u32::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn eight(bytes: &[u8], at: usize) -> Option<u64> {
+    Some(u64::from_le_bytes(*bytes.get(at..)?.first_chunk()?))
+}
+
+fn hash4(word: u32, bits: u32) -> usize {
+    (word.wrapping_mul(0x9e37_79b1) >> (32 - bits)) as usize
+}
+
+fn hash8(word: u64) -> usize {
+    (word.wrapping_mul(0x9e37_79b1_85eb_ca87) >> (64 - LONG_BITS)) as usize
+}
+
+/// Literals, and how far back the match behind them begins and how long it is.
+fn put_sequence(out: &mut Vec<u8>, literals: Option<&[u8]>, found: Option<(usize, usize)>) {
+    let literals = literals.unwrap_or_default();
+    let length = found.map_or(0, |(_, length)| length - MATCH_MIN);
+    out.push((literals.len().min(LONG) << 4) as u8 | length.min(LONG) as u8);
+    put_length(out, literals.len());
+    out.extend_from_slice(literals);
+    if let Some((offset, _)) = found {
+        out.extend_from_slice(&(offset as u16).to_le_bytes());
+        put_length(out, length);
+    }
+}
+
+fn put_length(out: &mut Vec<u8>, length: usize) {
+    if let Some(rest) = length.checked_sub(LONG) {
+        out.extend(std::iter::repeat_n(u8::MAX, rest / 255));
+        out.push((rest % 255) as u8);
+    }
+}
+
+/// Unpacks a block into `out[place]`; before it stands the head of the record. `dictionary` and `out` have [`SLACK`]
+/// bytes more. `None` when the block is damaged or does not fill the place exactly.
+pub(super) fn unpack(dictionary: &[u8], block: &[u8], out: &mut [u8], place: Range<usize>) -> Option<()> {
+    let Range { start: mut at, end } = place;
+    let mut input = block;
+    out.get(..end.checked_add(SLACK)?)?;
+    loop {
+        let (&token, rest) = input.split_first()?;
+        let mut length = usize::from(token >> 4);
+        if length < LONG
+            && let (Some(from), Some(to)) = (rest.first_chunk(), array_mut::<STEP>(out, at))
+        {
+            *to = *from;
+            input = rest.get(length..)?;
+        } else {
+            input = rest;
+            if length == LONG {
+                length = length.checked_add(take_length(&mut input)?)?;
+            }
+            let (literals, rest) = input.split_at_checked(length)?;
+            out.get_mut(at..at.checked_add(length)?)?.copy_from_slice(literals);
+            input = rest;
+            if input.is_empty() {
+                return (at + length == end).then_some(());
+            }
+        }
+        at += length;
+        let (offset, rest) = input.split_first_chunk()?;
+        input = rest;
+        let offset = usize::from(u16::from_le_bytes(*offset));
+        let mut length = usize::from(token & 15);
+        if length == LONG {
+            length = length.checked_add(take_length(&mut input)?)?;
+        }
+        length = length.checked_add(MATCH_MIN)?;
+        // Behind `end` there is room for the steps of a short copy, not for more.
+        if length > end.checked_sub(at)? {
+            return None;
+        }
+        if offset <= at {
+            copy_own(out, at - offset, at, length)?;
+        } else {
+            copy_foreign(dictionary, offset - at, out, at, length)?;
+        }
+        at += length;
+    }
+}
+
+/// A match within what is unpacked already.
+fn copy_own(out: &mut [u8], from: usize, at: usize, length: usize) -> Option<()> {
+    let offset = at.checked_sub(from)?;
+    if length <= 2 * STEP && offset >= 2 * STEP {
+        let (before, after) = out.split_at_mut_checked(at)?;
+        *array_mut::<{ 2 * STEP }>(after, 0)? = *array::<{ 2 * STEP }>(before, from)?;
+    } else if offset >= length {
+        let (before, after) = out.split_at_mut_checked(at)?;
+        after.get_mut(..length)?.copy_from_slice(before.get(from..)?.get(..length)?);
+    } else {
+        // The match repeats itself; an offset of 0 is no match.
+        let repeated = out.get_mut(from..at + length)?;
+        if offset == 0 {
+            return None;
+        }
+        let mut done = offset;
+        while done < repeated.len() {
+            let (before, after) = repeated.split_at_mut_checked(done)?;
+            let step = done.min(after.len());
+            after.get_mut(..step)?.copy_from_slice(before.get(..step)?);
+            done += step;
+        }
+    }
+    Some(())
+}
+
+/// A match that begins `back` bytes before the end of the dictionary, and may go on at the beginning of `out`.
+fn copy_foreign(dictionary: &[u8], back: usize, out: &mut [u8], at: usize, length: usize) -> Option<()> {
+    let from = dictionary.len().checked_sub(SLACK)?.checked_sub(back)?;
+    if length <= 2 * STEP && length <= back {
+        *array_mut::<{ 2 * STEP }>(out, at)? = *array::<{ 2 * STEP }>(dictionary, from)?;
+        return Some(());
+    }
+    let foreign = length.min(back);
+    out.get_mut(at..at + foreign)?.copy_from_slice(dictionary.get(from..from + foreign)?);
+    if foreign < length {
+        copy_own(out, 0, at + foreign, length - foreign)?;
+    }
+    Some(())
+}
+
+fn array<const N: usize>(bytes: &[u8], at: usize) -> Option<&[u8; N]> {
+    bytes.get(at..)?.first_chunk()
+}
+
+fn array_mut<const N: usize>(bytes: &mut [u8], at: usize) -> Option<&mut [u8; N]> {
+    bytes.get_mut(at..)?.first_chunk_mut()
+}
+
+fn take_length(input: &mut &[u8]) -> Option<usize> {
+    let mut length = 0_usize;
+    loop {
+        let (&byte, rest) = input.split_first()?;
+        *input = rest;
+        length = length.checked_add(usize::from(byte))?;
+        if byte < u8::MAX {
+            return Some(length);
+        }
+    }
+}

@@ -1,0 +1,158 @@
+use super::*;
+use crate::entry::record::{RecordFlags, RecordWriter};
+use crate::entry::{AttributeNumber, EntryView};
+
+const ENTRY: EntryId = EntryId(9);
+
+/// A record like its neighbours, but for its number and a value that no other has.
+fn person(number: u64) -> Vec<u8> {
+    let name = format!("uid=user.{number}");
+    let mut writer = RecordWriter::new(EntryId(3), &name, name.as_bytes(), RecordFlags::default());
+    let own = (0..6).map(|word| number.wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(word * 9) as u8);
+    let own: String = own.map(|byte| format!("{byte:02x}")).collect();
+    let values: [&[&str]; 6] = [
+        &["top", "person", "organizationalPerson", "inetOrgPerson"],
+        &[&format!("user.{number}")],
+        &[&format!("user.{number}@mail.example.com"), &format!("user.{number}@example.org")],
+        &["a preference that every account has, since nobody ever changed it:true"],
+        &[&own],
+        &["20260101000000Z", if number.is_multiple_of(3) { "enabled" } else { "disabled" }],
+    ];
+    for (number, values) in (0..).zip(values) {
+        writer.attribute(AttributeNumber(number), values.iter().map(|value| value.as_bytes()), |_, _| ());
+    }
+    writer.finish()
+}
+
+fn people(count: u64) -> Vec<Vec<u8>> {
+    (0..count).map(person).collect()
+}
+
+fn unpack(dictionary: &Dictionary, record: &[u8]) -> Result<Vec<u8>, RecordError> {
+    let packed = Packed::parse(record).ok_or(RecordError::BadPacking { entry: ENTRY })?;
+    dictionary.unpack(ENTRY, &packed).map(|record| record.to_vec())
+}
+
+fn pack(dictionary: &Dictionary, plain: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    dictionary.pack(5, plain, &mut out).then_some(out)
+}
+
+/// What another implementation of LZ4 reads from the block.
+fn foreign(dictionary: &Dictionary, record: &[u8]) -> Vec<u8> {
+    let packed = Packed::parse(record).unwrap();
+    let mut before = dictionary.bytes().to_vec();
+    before.push(CODEC_PLAIN);
+    before.extend_from_slice(&packed.head[1..]);
+    lz4_flex::block::decompress_with_dict(packed.block, packed.length, &before).unwrap()
+}
+
+#[test]
+fn what_is_packed_is_unpacked_here_and_elsewhere() {
+    let dictionary = train(&people(400)).unwrap();
+    let (mut plain_bytes, mut packed_bytes) = (0, 0);
+    for plain in people(1_200) {
+        let packed = pack(&dictionary, &plain).unwrap();
+        assert_eq!(unpack(&dictionary, &packed).unwrap(), plain);
+        assert_eq!(foreign(&dictionary, &packed), plain[head_length(&plain).unwrap()..]);
+        (plain_bytes, packed_bytes) = (plain_bytes + plain.len(), packed_bytes + packed.len());
+        let (in_place, read) =
+            (EntryView::parse(ENTRY, &packed).unwrap(), EntryView::parse(ENTRY, &plain).unwrap());
+        assert_eq!((in_place.parent(), in_place.rdn()), (read.parent(), read.rdn()));
+        assert_eq!(in_place.attributes().next().unwrap().unwrap_err(), RecordError::Packed { entry: ENTRY });
+    }
+    assert!(packed_bytes * 3 < plain_bytes, "{packed_bytes} of {plain_bytes}");
+    assert!(dictionary.use_since_open().0 as usize >= plain_bytes);
+}
+
+#[test]
+fn the_same_records_give_the_same_dictionary() {
+    let records = people(300);
+    assert_eq!(train(&records).unwrap().bytes(), train(&records).unwrap().bytes());
+    assert!(train(&records[..SAMPLE_RECORDS_MIN - 1]).is_none());
+}
+
+/// Records with all kinds of contents and lengths, in dictionaries of all kinds.
+#[test]
+fn any_bytes_come_back() {
+    let mut state = 1_u64;
+    let mut random = move |below: u64| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) % below
+    };
+    for round in 0..600 {
+        let alphabet = [1, 2, 4, 256][round % 4];
+        let mut bytes = |length: u64| -> Vec<u8> { (0..length).map(|_| random(alphabet) as u8).collect() };
+        let base = bytes([0, 7, 300, 40_000][round / 4 % 4]);
+        let dictionary = Dictionary::new(&base);
+        for length in
+            [0, 1, 11, 12, 13, 60, 100, 500, 3_000, RECORD_BYTES_MAX as u64 - 14, RECORD_BYTES_MAX as u64]
+        {
+            let mut plain = vec![CODEC_PLAIN, 0, 0, 0, 0, 0, 0, 0, 0, 1, 1, b'a', 0];
+            if length > 1_000 && round % 16 != 0 {
+                continue;
+            }
+            plain.extend(bytes(length / 2));
+            plain.extend(base.iter().rev().take(length as usize / 3).rev());
+            plain.extend(bytes(length - length / 2));
+            if let Some(packed) = pack(&dictionary, &plain) {
+                assert_eq!(unpack(&dictionary, &packed).unwrap(), plain);
+                assert_eq!(foreign(&dictionary, &packed), plain[13..]);
+            }
+        }
+    }
+}
+
+#[test]
+fn damage_is_an_error() {
+    let dictionary = train(&people(200)).unwrap();
+    let plain = person(777);
+    let packed = pack(&dictionary, &plain).unwrap();
+    let head = head_length(&packed).unwrap();
+    for cut in 0..packed.len() {
+        assert!(unpack(&dictionary, &packed[..cut]).is_err(), "cut at {cut}");
+    }
+    let mut wrong = 0;
+    for at in head..packed.len() {
+        for bit in 0..8 {
+            let mut damaged = packed.clone();
+            damaged[at] ^= 1 << bit;
+            // What it becomes is another record or an error, never a panic.
+            wrong += usize::from(unpack(&dictionary, &damaged).is_err());
+        }
+    }
+    assert!(wrong > 0);
+    assert!(unpack(&Dictionary::new(b"short"), &packed).is_err());
+}
+
+#[test]
+fn small_and_incompressible_records_stay_plain() {
+    let dictionary = train(&people(200)).unwrap();
+    let small = RecordWriter::new(EntryId(1), "cn=a", b"cn=a", RecordFlags::default()).finish();
+    assert!(pack(&dictionary, &small).is_none());
+    let mut noise = small.clone();
+    let mix = |n: u64| (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    noise.extend((1..4_000_u64).map(|n| (mix(mix(n.wrapping_mul(0x9e37_79b9_7f4a_7c15))) >> 56) as u8));
+    assert!(pack(&dictionary, &noise).is_none());
+    let mut huge = person(1);
+    huge.resize(RECORD_BYTES_MAX + 1, 0);
+    assert!(pack(&dictionary, &huge).is_none());
+}
+
+/// The example of docs/disk-format.md.
+#[test]
+fn documented_bytes() {
+    let dictionary = Dictionary::new(
+        b"\x00\x10\x3e\x04\x03top\x04\x06person\x04\x14organizationalPerson\x04\x0dinetOrgPerson",
+    );
+    let mut writer = RecordWriter::new(EntryId(1), "cn=A", b"cn=a", RecordFlags::default());
+    let classes = [b"top".as_slice(), b"person", b"organizationalPerson", b"inetOrgPerson"];
+    writer.attribute(AttributeNumber(0), classes.into_iter(), |_, _| ());
+    writer.attribute(AttributeNumber(1), [b"A".as_slice(), b"Abraham"].into_iter(), |_, _| ());
+    let plain = writer.finish();
+    println!("{plain:02x?}");
+    let mut packed = Vec::new();
+    assert!(dictionary.pack(0, &plain, &mut packed));
+    assert_eq!(unpack(&dictionary, &packed).unwrap(), plain);
+    println!("{packed:02x?}");
+}
