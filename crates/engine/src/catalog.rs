@@ -274,7 +274,7 @@ impl CatalogEdit {
     }
 
     /// From now on records are packed with this dictionary.
-    pub fn add_dictionary(&mut self, dictionary: Dictionary) {
+    pub fn add_dictionary(&mut self, dictionary: Arc<Dictionary>) {
         Arc::make_mut(&mut self.catalog).dictionaries.add(dictionary);
     }
 

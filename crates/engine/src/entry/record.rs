@@ -316,9 +316,12 @@ impl<'a> Iterator for ValuesIter<'a> {
     }
 }
 
+/// Where the RDN begins: behind codec, flags and the superior's id.
+pub(crate) const RDN_IN_RECORD: usize = 10;
+
 /// Bytes of a record before its attributes; `None` when it is cut within.
 pub(crate) fn head_length(record: &[u8]) -> Option<usize> {
-    let mut rest = record.get(10..)?;
+    let mut rest = record.get(RDN_IN_RECORD..)?;
     let length = take_varint(&mut rest)?;
     take(&mut rest, length)?;
     if let Some(length) = take_varint(&mut rest)?.checked_sub(1) {

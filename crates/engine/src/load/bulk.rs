@@ -15,6 +15,7 @@ use larix_store::memory::{MemorySnapshot, MemoryStore};
 use larix_store::{Durability, Loader, Store, Transaction, WriteSet};
 
 use super::error::{LoadError, RecordError, RecordFault};
+use super::packing::{Packing, Records};
 use super::parked::Parked;
 use super::prepare::{Checker, Local};
 use super::runs::{Merge, Run};
@@ -55,6 +56,7 @@ pub(super) fn load<S: Store>(
     let catalog =
         crate::catalog::Catalog::load(&store.snapshot()?, context.schema, context.settings.index.clone())
             .map_err(|error| LoadError::Fault(error.into()))?;
+    let packing = Packing::new(catalog.dictionaries());
     let checker = Checker::new(context, options, CatalogEdit::new(Arc::new(catalog)))?;
     let empty = MemoryStore::new(&TABLES)?;
     let bytes = AtomicU64::new(0);
@@ -65,15 +67,15 @@ pub(super) fn load<S: Store>(
     // Owned by the workers alone: when they have ended, so does the reader.
     let batches = Arc::new(Mutex::new(batches));
     let loader = if options.dry_run { None } else { Some(store.loader()?) };
-    let mut writer = InOrder::new(loader, &checker, scratch, observer, &bytes);
+    let mut writer = InOrder::new(loader, &checker, &packing, scratch, observer, &bytes);
     let gathered = thread::scope(|scope| {
         let reader = Reader::new(Counted { input, bytes: &bytes }).with_files(LocalFiles);
         scope.spawn(move || read(reader, options, Batches { begun, out: to_workers }));
         let workers: Vec<_> = (0..threads)
             .map(|_| {
-                let (checker, empty) = (&checker, &empty);
+                let (checker, packing, empty) = (&checker, &packing, &empty);
                 let (batches, to_writer) = (Arc::clone(&batches), to_writer.clone());
-                scope.spawn(move || Worker::new(checker, empty, scratch)?.run(&batches, &to_writer))
+                scope.spawn(move || Worker::new(checker, packing, empty, scratch)?.run(&batches, &to_writer))
             })
             .collect();
         drop((batches, to_writer));
@@ -86,7 +88,7 @@ pub(super) fn load<S: Store>(
     let report = writer.finish(gathered.into_iter().collect::<Result<_, _>>()?)?;
     drop(empty);
     if !options.dry_run {
-        write_meta(store, checker, &report)?;
+        write_meta(store, checker, packing, &report)?;
     }
     Ok(report.load)
 }
@@ -97,11 +99,21 @@ fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
 }
 
 /// Facts about the database, last: a store without them is no database.
-fn write_meta<S: Store>(store: &S, checker: Checker<'_>, report: &Loaded) -> Result<(), LoadError> {
+fn write_meta<S: Store>(
+    store: &S,
+    checker: Checker<'_>,
+    packing: Packing,
+    report: &Loaded,
+) -> Result<(), LoadError> {
     let mut set = WriteSet::new();
     set.put(META, meta::LAST_ENTRY_ID, report.last_id.to_be_bytes());
     report.csns.values().for_each(|csn| log::put_context_csn(&mut set, csn));
-    checker.into_catalog().write_new(&mut set);
+    let mut catalog = checker.into_catalog();
+    let known = catalog.catalog().dictionaries().len();
+    for dictionary in packing.into_dictionaries().iter().skip(known) {
+        catalog.add_dictionary(Arc::clone(dictionary));
+    }
+    catalog.write_new(&mut set);
     store.transaction()?.commit(&set, Durability::Sync)?;
     Ok(())
 }
@@ -232,6 +244,7 @@ type Postings = Vec<Run>;
 /// Checks and encodes entries and gathers their postings.
 struct Worker<'a, 'c> {
     checker: &'a Checker<'c>,
+    packing: &'a Packing,
     local: Local,
     /// The store as an add would see it, were there anything of the entry.
     empty: MemorySnapshot<'a>,
@@ -242,9 +255,15 @@ struct Worker<'a, 'c> {
 }
 
 impl<'a, 'c> Worker<'a, 'c> {
-    fn new(checker: &'a Checker<'c>, empty: &'a MemoryStore, scratch: &'a Path) -> Result<Self, LoadError> {
+    fn new(
+        checker: &'a Checker<'c>,
+        packing: &'a Packing,
+        empty: &'a MemoryStore,
+        scratch: &'a Path,
+    ) -> Result<Self, LoadError> {
         Ok(Self {
             checker,
+            packing,
             local: checker.local(),
             empty: empty.snapshot()?,
             scratch,
@@ -312,6 +331,7 @@ impl<'a, 'c> Worker<'a, 'c> {
             set.records(table).filter_map(|(key, value)| Some((key.to_vec(), value?.to_vec()))).collect()
         };
         let record = set.get(ENTRIES, &id.to_bytes()).flatten().unwrap_or_default().to_vec();
+        let record = self.packing.packed(record);
         let (blobs, values) = (rows(BLOBS), rows(VALUES));
         let superior = checked.superior().map(|superior| fingerprint(superior.as_str()));
         self.gather(id, &checked.entry);
@@ -402,6 +422,7 @@ impl Numbers {
 /// Puts entries in order, finds their superiors, and appends them.
 struct InOrder<'a, L> {
     loader: Option<L>,
+    records: Records<'a>,
     options: &'a LoadOptions,
     scratch: &'a Path,
     observer: &'a mut dyn LoadObserver,
@@ -420,12 +441,14 @@ impl<'a, L: Loader> InOrder<'a, L> {
     fn new(
         loader: Option<L>,
         checker: &'a Checker<'_>,
+        packing: &'a Packing,
         scratch: &'a Path,
         observer: &'a mut dyn LoadObserver,
         bytes: &'a AtomicU64,
     ) -> Self {
         Self {
             loader,
+            records: Records::new(packing),
             options: checker.options,
             scratch,
             observer,
@@ -539,7 +562,7 @@ impl<'a, L: Loader> InOrder<'a, L> {
         if let Some(bytes) = record.get_mut(PARENT_IN_RECORD) {
             bytes.copy_from_slice(&parent.to_bytes());
         }
-        loader.append(ENTRIES, &id.to_bytes(), &record)?;
+        self.records.append(loader, id, record)?;
         for (table, rows) in [(BLOBS, &mut blobs), (VALUES, &mut values)] {
             for (key, value) in rows {
                 if let Some(bytes) = key.first_chunk_mut() {
@@ -559,6 +582,7 @@ impl<'a, L: Loader> InOrder<'a, L> {
         self.tell(Phase::Indexing);
         self.ids = HashMap::default();
         if let Some(mut loader) = self.loader.take() {
+            self.records.finish(&mut loader)?;
             if !self.tree.is_empty() {
                 self.tree_runs.push(self.tree.run()?);
             }

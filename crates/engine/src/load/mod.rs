@@ -12,6 +12,7 @@ mod bulk;
 mod directory;
 mod error;
 mod merge;
+mod packing;
 mod parked;
 mod prepare;
 mod runs;

@@ -19,6 +19,7 @@ mod queue;
 mod read_controls;
 mod request;
 pub mod schema_check;
+mod training;
 mod values;
 pub mod writer;
 

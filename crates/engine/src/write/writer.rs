@@ -21,7 +21,7 @@ use super::operator::{Counters, Done, Envelope, Ground, Operator};
 use super::prepare::{self, Latitude, Prepared};
 use super::queue::{Queue, QueueError};
 use super::request::{Completion, WriteOperation, WriteOutcome};
-use super::{add, delete, modify, modify_dn};
+use super::{add, delete, modify, modify_dn, training};
 use crate::access::{AccessPolicy, Subject};
 use crate::catalog::CatalogEdit;
 use crate::controls::RequestControls;
@@ -174,6 +174,8 @@ struct Core<S> {
     known: KnownOf,
     /// Under which this thread caches names: those of changes that are not committed are nobody else's business.
     instance: u64,
+    /// The entry id from which on records are looked at for a new dictionary.
+    next_training: u64,
 }
 
 impl<S: Store> Core<S> {
@@ -187,7 +189,11 @@ impl<S: Store> Core<S> {
         let schema = database.schema();
         let known = Arc::new(KnownSchema::of(&schema).map_err(WriterStartError::Schema)?);
         let instance = next_instance();
-        Ok(Self { database, environment, counters, known: (schema, known), instance })
+        let next_training = match database.catalog().dictionaries().is_empty() {
+            true => training::FIRST,
+            false => training::next_after(counters.last_entry_id),
+        };
+        Ok(Self { database, environment, counters, known: (schema, known), instance, next_training })
     }
 
     fn run(mut self, queue: &Queue<Job>) {
@@ -245,6 +251,11 @@ impl<S: Store> Core<S> {
         self.renew_known().map_err(GroupError::Schema)?;
         let transaction = database.store().transaction().map_err(GroupError::Commit)?;
         let mut group = Group::new(self, &database);
+        let last_entry_id = group.counters.last_entry_id;
+        if last_entry_id >= self.next_training {
+            training::renew_dictionary(&transaction, &mut group.catalog, last_entry_id)
+                .map_err(GroupError::Fault)?;
+        }
         loop {
             if outcomes.len() == jobs.len() {
                 let full = jobs.len() >= GROUP_LIMIT || group.set.byte_len() >= GROUP_BYTES;
@@ -258,7 +269,12 @@ impl<S: Store> Core<S> {
             outcomes.push(outcome);
         }
         let counters = Counters { csn: None, ..group.counters };
+        let changed = !group.set.is_empty();
         let committed = group.commit(transaction).map_err(GroupError::Commit);
+        if changed && committed.is_ok() {
+            // Before, nothing of a dictionary was stored.
+            self.next_training = self.next_training.max(training::next_after(last_entry_id));
+        }
         // What was given out stays so even if it was not committed: nothing is ever given twice.
         self.counters = counters;
         committed

@@ -74,6 +74,10 @@ impl Dictionaries {
         self.list.is_empty()
     }
 
+    pub fn iter(&self) -> impl Iterator<Item = &Arc<Dictionary>> {
+        self.list.iter()
+    }
+
     /// The one that new records are packed with.
     pub fn last(&self) -> Option<&Arc<Dictionary>> {
         self.list.last()
@@ -106,9 +110,9 @@ impl Dictionaries {
     }
 
     /// Adds one, unless there are too many.
-    pub(crate) fn add(&mut self, dictionary: Dictionary) {
+    pub(crate) fn add(&mut self, dictionary: Arc<Dictionary>) {
         if self.list.len() < DICTIONARIES_MAX {
-            self.list.push(Arc::new(dictionary));
+            self.list.push(dictionary);
         }
     }
 

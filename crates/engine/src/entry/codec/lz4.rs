@@ -68,12 +68,13 @@ impl Places {
     }
 }
 
-/// Appends to `out` the block for `record[start..]`. Records of more than [`RECORD_BYTES_MAX`] bytes are not for this.
-pub(super) fn pack(dictionary: &[u8], places: &Places, record: &[u8], start: usize, out: &mut Vec<u8>) {
+/// Appends to `out` the block for what stands behind the head in `record`. Of what stands before `head` nothing is
+/// referred to: it may change. Records of more than [`RECORD_BYTES_MAX`] bytes are not for this.
+pub(super) fn pack(dictionary: &[u8], places: &Places, record: &[u8], head: Range<usize>, out: &mut Vec<u8>) {
     let matches_start = record.len().saturating_sub(NO_MATCH_AT_END);
-    let mut finder = Finder::new(dictionary, places, record);
-    (0..start.min(matches_start)).for_each(|at| finder.note(at));
-    let (mut at, mut anchor) = (start, start);
+    let mut finder = Finder::new(dictionary, places, record, head.start);
+    (head.start..head.end.min(matches_start)).for_each(|at| finder.note(at));
+    let (mut at, mut anchor) = (head.end, head.end);
     while at < matches_start {
         let found = finder.find(at);
         finder.note(at);
@@ -107,16 +108,17 @@ struct Finder<'a> {
     dictionary: &'a [u8],
     places: &'a Places,
     record: &'a [u8],
-    /// Where matches end at the latest.
+    /// Where matches are found first, and where they end at the latest.
+    start: usize,
     end: usize,
     /// The last place in the record of each hash of four bytes.
     own: [u16; 1 << OWN_BITS],
 }
 
 impl<'a> Finder<'a> {
-    fn new(dictionary: &'a [u8], places: &'a Places, record: &'a [u8]) -> Self {
+    fn new(dictionary: &'a [u8], places: &'a Places, record: &'a [u8], start: usize) -> Self {
         let end = record.len().saturating_sub(LITERALS_AT_END);
-        Self { dictionary, places, record, end, own: [0; 1 << OWN_BITS] }
+        Self { dictionary, places, record, start, end, own: [0; 1 << OWN_BITS] }
     }
 
     fn note(&mut self, at: usize) {
@@ -153,7 +155,7 @@ impl<'a> Finder<'a> {
     /// By how many bytes a match can begin earlier, down to `anchor`.
     fn grown(&self, at: usize, anchor: usize, offset: usize) -> usize {
         let before = |at: usize| match at.checked_sub(offset) {
-            Some(place) => self.record.get(place),
+            Some(place) => self.record.get(place).filter(|_| place >= self.start),
             None => {
                 (self.dictionary.len() + at).checked_sub(offset).and_then(|place| self.dictionary.get(place))
             }

@@ -12,18 +12,19 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::OnceLock;
-use std::sync::atomic::{AtomicU64, Ordering};
 
 use scratch::Scratch;
 
 use super::EntryId;
-use super::record::{CODEC_LZ4, CODEC_PLAIN, RecordError, head_length, put_varint, take_varint};
+use super::record::{
+    CODEC_LZ4, CODEC_PLAIN, RDN_IN_RECORD, RecordError, head_length, put_varint, take_varint,
+};
 pub use dictionaries::{Dictionaries, DictionaryError};
 pub use lz4::{DICTIONARY_BYTES_MAX, RECORD_BYTES_MAX};
 pub use train::{SAMPLE_RECORDS, SAMPLE_RECORDS_MIN, train};
 
 /// Shorter records stay plain.
-pub const PACKED_BYTES_MIN: usize = 96;
+pub const PACKED_BYTES_MIN: usize = 64;
 
 /// A record to be read in place: as it lies in the store, or unpacked.
 pub struct Record<'a>(Content<'a>);
@@ -56,9 +57,6 @@ pub struct Dictionary {
     padded: Box<[u8]>,
     /// Made when the first record is packed: who only reads needs none.
     places: OnceLock<lz4::Places>,
-    /// Bytes of records before and after packing, since it was opened.
-    plain_bytes: AtomicU64,
-    packed_bytes: AtomicU64,
 }
 
 impl fmt::Debug for Dictionary {
@@ -72,17 +70,11 @@ impl Dictionary {
     pub fn new(bytes: &[u8]) -> Self {
         let bytes = bytes.get(bytes.len().saturating_sub(DICTIONARY_BYTES_MAX)..).unwrap_or_default();
         let padded = [bytes, &[0; lz4::SLACK]].concat().into_boxed_slice();
-        let (plain_bytes, packed_bytes) = (AtomicU64::new(0), AtomicU64::new(0));
-        Self { padded, places: OnceLock::new(), plain_bytes, packed_bytes }
+        Self { padded, places: OnceLock::new() }
     }
 
     pub fn bytes(&self) -> &[u8] {
         self.padded.get(..self.padded.len() - lz4::SLACK).unwrap_or_default()
-    }
-
-    /// Bytes of the records packed with it since it was opened, before and after.
-    pub fn use_since_open(&self) -> (u64, u64) {
-        (self.plain_bytes.load(Ordering::Relaxed), self.packed_bytes.load(Ordering::Relaxed))
     }
 
     /// Appends a plain record, packed under the number that the dictionary has. False when the record had better stay
@@ -101,13 +93,9 @@ impl Dictionary {
         put_varint(out, u64::from(number));
         put_varint(out, (plain.len() - head.len()) as u64);
         let places = self.places.get_or_init(|| lz4::Places::new(self.bytes()));
-        lz4::pack(self.bytes(), places, plain, head.len(), out);
-        let packed = out.len() - before;
+        lz4::pack(self.bytes(), places, plain, RDN_IN_RECORD..head.len(), out);
         // A sixteenth is not worth unpacking.
-        let pays = packed < plain.len() - plain.len() / 16;
-        self.plain_bytes.fetch_add(plain.len() as u64, Ordering::Relaxed);
-        self.packed_bytes.fetch_add(packed.min(plain.len()) as u64, Ordering::Relaxed);
-        pays
+        out.len() - before < plain.len() - plain.len() / 16
     }
 
     /// Unpacks what stands behind the head of a record.

@@ -12,7 +12,7 @@ use crate::entry::record::head_length;
 /// Records that a dictionary is made of: more hardly make it better.
 pub const SAMPLE_RECORDS: usize = 1_024;
 /// Fewer are no sample.
-pub const SAMPLE_RECORDS_MIN: usize = 128;
+pub const SAMPLE_RECORDS_MIN: usize = 256;
 /// Bytes of a record that count.
 const RECORD_BYTES: usize = 8 << 10;
 /// Every so many records are held back, to try the dictionaries on.
@@ -22,11 +22,15 @@ const STRETCHES: [usize; 2] = [96, 512];
 /// Length of a piece.
 const PIECE: usize = 8;
 const HASH_BITS: u32 = 19;
-/// A dictionary that does not bring records below this share, in percent, is not worth its trouble.
-const WORTH_PERCENT: usize = 80;
+/// A dictionary that does not bring records below this share of what they take without it, in percent, is not worth
+/// its trouble.
+const WORTH_PERCENT: usize = 85;
+/// So many bytes of records for each of the dictionary: with less it would be the records themselves.
+const RECORDS_PER_DICTIONARY: usize = 8;
 
-/// Makes a dictionary of plain records; `None` when they are too few or have too little in common.
-pub fn train<R: AsRef<[u8]>>(records: &[R]) -> Option<Dictionary> {
+/// Makes a dictionary of plain records; `None` when they are too few, or when it would be little better than the one
+/// that there is.
+pub fn train<R: AsRef<[u8]>>(records: &[R], now: Option<&Dictionary>) -> Option<Dictionary> {
     if records.len() < SAMPLE_RECORDS_MIN {
         return None;
     }
@@ -56,8 +60,9 @@ pub fn train<R: AsRef<[u8]>>(records: &[R]) -> Option<Dictionary> {
             (dictionary, bytes)
         })
         .min_by_key(|(_, bytes)| *bytes)?;
-    let plain: usize = tried.iter().map(|record| record.len()).sum();
-    (bytes * 100 < plain * WORTH_PERCENT).then_some(dictionary)
+    let before: usize =
+        tried.iter().map(|record| now.map_or(record.len(), |now| packed_length(now, record))).sum();
+    (bytes * 100 < before * WORTH_PERCENT).then_some(dictionary)
 }
 
 fn packed_length(dictionary: &Dictionary, record: &[u8]) -> usize {
@@ -95,7 +100,9 @@ impl Counts {
     }
 
     fn choose(mut self, samples: &[&[u8]], stretch: usize) -> Vec<u8> {
-        let parts = (DICTIONARY_BYTES_MAX / stretch).min(samples.len()).max(1);
+        let most = samples.iter().map(|sample| sample.len()).sum::<usize>() / RECORDS_PER_DICTIONARY;
+        let most = most.min(DICTIONARY_BYTES_MAX);
+        let parts = (most / stretch).min(samples.len()).max(1);
         let mut chosen: Vec<(u64, &[u8])> = Vec::new();
         let (mut bytes, mut idle) = (0, 0);
         for part in samples.chunks(samples.len().div_ceil(parts).max(1)).cycle() {
@@ -110,13 +117,13 @@ impl Counts {
                 }
                 None => idle += 1,
             }
-            if bytes >= DICTIONARY_BYTES_MAX || idle >= parts {
+            if bytes >= most || idle >= parts {
                 break;
             }
         }
         chosen.sort_by_key(|(value, _)| *value);
         let mut dictionary = chosen.iter().map(|(_, bytes)| *bytes).collect::<Vec<_>>().concat();
-        dictionary.drain(..dictionary.len().saturating_sub(DICTIONARY_BYTES_MAX));
+        dictionary.drain(..dictionary.len().saturating_sub(most));
         dictionary
     }
 

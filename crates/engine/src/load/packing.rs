@@ -1,0 +1,91 @@
+//! The dictionary of a load: made of a sample of its first records, which wait for it.
+
+use std::sync::{Arc, OnceLock};
+
+use larix_store::Loader;
+
+use super::error::LoadError;
+use crate::entry::EntryId;
+use crate::entry::codec::{Dictionaries, train};
+use crate::tables::ENTRIES;
+
+/// The first records, which wait: as many as this, or as many bytes.
+const FIRST_RECORDS: usize = 4_096;
+const FIRST_BYTES: usize = 16 << 20;
+
+/// What the threads of a load pack records with, as soon as there is something.
+#[derive(Debug, Default)]
+pub(super) struct Packing {
+    dictionaries: OnceLock<Dictionaries>,
+}
+
+impl Packing {
+    /// With the dictionaries that there are already, if any.
+    pub(super) fn new(dictionaries: &Dictionaries) -> Self {
+        let packing = Self::default();
+        if !dictionaries.is_empty() {
+            packing.dictionaries.get_or_init(|| dictionaries.clone());
+        }
+        packing
+    }
+
+    /// The record as it is to be stored, or plain as it is given while there is no dictionary. The same record gives the
+    /// same bytes whichever thread packs it, and one that is packed stays so.
+    pub(super) fn packed(&self, record: Vec<u8>) -> Vec<u8> {
+        match self.dictionaries.get() {
+            Some(dictionaries) => dictionaries.packed(record),
+            None => record,
+        }
+    }
+
+    /// What the load has to store with its catalog.
+    pub(super) fn into_dictionaries(self) -> Dictionaries {
+        self.dictionaries.into_inner().unwrap_or_default()
+    }
+}
+
+/// Appends records; the first ones wait until they have made a dictionary.
+#[derive(Debug)]
+pub(super) struct Records<'a> {
+    packing: &'a Packing,
+    waiting: Vec<(EntryId, Vec<u8>)>,
+    bytes: usize,
+}
+
+impl<'a> Records<'a> {
+    pub(super) fn new(packing: &'a Packing) -> Self {
+        Self { packing, waiting: Vec::new(), bytes: 0 }
+    }
+
+    pub(super) fn append(
+        &mut self,
+        loader: &mut impl Loader,
+        id: EntryId,
+        record: Vec<u8>,
+    ) -> Result<(), LoadError> {
+        if self.packing.dictionaries.get().is_some() {
+            return Ok(loader.append(ENTRIES, &id.to_bytes(), &self.packing.packed(record))?);
+        }
+        self.bytes += record.len();
+        self.waiting.push((id, record));
+        if self.waiting.len() >= FIRST_RECORDS || self.bytes >= FIRST_BYTES {
+            self.finish(loader)
+        } else {
+            Ok(())
+        }
+    }
+
+    /// No more records wait.
+    pub(super) fn finish(&mut self, loader: &mut impl Loader) -> Result<(), LoadError> {
+        self.packing.dictionaries.get_or_init(|| {
+            let mut dictionaries = Dictionaries::default();
+            let sample: Vec<&[u8]> = self.waiting.iter().map(|(_, record)| record.as_slice()).collect();
+            train(&sample, None).into_iter().for_each(|dictionary| dictionaries.add(Arc::new(dictionary)));
+            dictionaries
+        });
+        for (id, record) in std::mem::take(&mut self.waiting) {
+            loader.append(ENTRIES, &id.to_bytes(), &self.packing.packed(record))?;
+        }
+        Ok(())
+    }
+}
