@@ -1,0 +1,209 @@
+//! The mail system's directory: what a delivery asks for, and every figure that this data carries.
+
+use super::ask::{
+    MAIL_BASE, mail_account, mail_add, mail_modify, mail_new_account, mail_searches, mail_substrings,
+};
+use super::{
+    Adds, ChartPoint, Content, Directory, Figure, Metric, PointMetric, Rewrite, Scenario, Size, Stage, Step,
+    Stream, Work,
+};
+use crate::drive::{self, Operation, Workload};
+use crate::generate::{Kind, ROOT_PASSWORD};
+use crate::peer::Database;
+use crate::report::{Axis, Chart, ChartKind};
+
+const PERCENTILES: &str = "Latency of a search by percentile, 16 connections";
+const CLIENTS: &str = "Searches a second against connections";
+const OVER_TIME: &str = "Mixed operations over time";
+const CHANGES: &str = "Durable changes a second against connections";
+
+pub(super) fn scenario(size: Size) -> Scenario {
+    let mut steps = vec![load()];
+    steps.extend(searches(size));
+    steps.extend(other_reads(size));
+    steps.extend(changes(size));
+    steps.push(rewrite(size));
+    let stage = Stage { name: "mail".into(), directory: directory(size.entries), cores: None, again: false, steps };
+    Scenario {
+        name: "mail",
+        title: "Mail directory".into(),
+        base: MAIL_BASE.into(),
+        stages: vec![stage],
+        derived: Vec::new(),
+        charts: charts(),
+        notes: vec![
+            "Published for OpenLDAP in 2013, on 16 processors and 5,000,000 accounts: loaded in 59 minutes, 26 GB on \
+             disk, 61,433 searches a second from 368 clients."
+                .into(),
+        ],
+    }
+}
+
+/// Accounts with the index lines that the mail system asks for.
+pub(super) fn directory(entries: u64) -> Directory {
+    let kind = Kind::Mail;
+    let database = Database {
+        suffix: kind.suffix().into(),
+        root_dn: kind.root_dn(),
+        index_lines: kind.index_lines().iter().map(|line| (*line).to_owned()).collect(),
+    };
+    let schema = kind.schema().map(|text| ("mail".to_owned(), text.to_owned()));
+    Directory {
+        databases: vec![(database, Content::Generated { kind, entries })],
+        schemas: schema.into_iter().collect(),
+        online_configuration: false,
+    }
+}
+
+fn load() -> Step {
+    Step::new("load", "offline load", Work::Look)
+        .show(Figure::new("Load", "offline load", Metric::LoadSeconds).goal(6.0))
+        .show(Figure::new("Load", "offline load, CPU", Metric::LoadCpuSeconds).goal(6.0))
+        .show(Figure::new("Load", "entries loaded", Metric::LoadRate))
+        .show(Figure::new("Load", "disk after the load", Metric::Disk).goal(3.0))
+        .show(Figure::new("Load", "start until it accepts", Metric::StartSeconds))
+}
+
+/// Throughput rises with the connections, and the row of GOALS is the one with 16.
+fn searches(size: Size) -> Vec<Step> {
+    let drive = |connections, in_flight| {
+        let stream = Stream::reads(mail_searches(size.entries), connections, size.seconds);
+        Work::Drive(vec![stream.in_flight(in_flight)])
+    };
+    let mut steps = Vec::new();
+    for connections in [1, 4, 16, 64] {
+        let title = format!("search, {connections} connections");
+        let mut step = Step::new("search", title, drive(connections, 1)).plot(
+            CLIENTS,
+            "",
+            connections as f64,
+            Metric::Rate(0),
+        );
+        if connections == 16 {
+            step = step
+                .show(Figure::new("Read", "search, 16 connections", Metric::PerCpuSecond).goal(4.0))
+                .show(Figure::new("Read", "search, 16 connections, wall time", Metric::Rate(0)))
+                .show(Figure::new("Read", "search, 16 connections, p50", Metric::Latency(0, 0.5)))
+                .show(Figure::new("Read", "search, 16 connections, p99", Metric::Latency(0, 0.99)).goal(2.0));
+            for (position, (_, quantile)) in QUANTILES.into_iter().enumerate() {
+                step = step.plot(PERCENTILES, "", position as f64, Metric::Latency(0, quantile));
+            }
+        }
+        steps.push(step);
+    }
+    let pipelined = Figure::new("Read", "search, 16 connections, 8 in flight", Metric::PerCpuSecond).goal(5.0);
+    steps.push(Step::new("search", "search, 16 connections, 8 in flight", drive(16, 8)).show(pipelined));
+    let substrings = Stream::reads(mail_substrings(size.entries), 4, size.seconds);
+    steps.push(
+        Step::new("substrings", "two substrings", Work::Drive(vec![substrings]))
+            .show(
+                Figure::new("Read", "two indexed substrings, 4 connections", Metric::Rate(0))
+                    .goal(3.0)
+                    .note("(&(cn=*bel*)(sn=*quin*)), size limit 500"),
+            )
+            .show(Figure::new("Read", "two indexed substrings, per CPU", Metric::PerCpuSecond)),
+    );
+    steps
+}
+
+const QUANTILES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
+
+fn other_reads(size: Size) -> Vec<Step> {
+    let one = |operation: Operation| Workload::new(size.entries).with(drive::Step::new(1, operation));
+    let drive = |workload| Work::Drive(vec![Stream::reads(workload, 16, size.seconds)]);
+    let compare = Operation::Compare {
+        dn: mail_account(),
+        attribute: "zimbraMailStatus".into(),
+        value: "enabled".into(),
+    };
+    let bind = Operation::Bind { dn: Kind::Mail.root_dn(), password: ROOT_PASSWORD.into(), reconnect: false };
+    let read = drive(one(Operation::read(mail_account())));
+    vec![
+        Step::new("read", "read by DN", read)
+            .show(Figure::new("Read", "read by DN, 16 connections", Metric::PerCpuSecond).goal(4.0)),
+        Step::new("compare", "compare", drive(one(compare)))
+            .show(Figure::new("Read", "compare, 16 connections", Metric::PerCpuSecond).goal(3.0)),
+        Step::new("bind", "bind", drive(one(bind)))
+            .show(Figure::new("Read", "bind as rootdn, 16 connections", Metric::PerCpuSecond).goal(2.0)),
+        Step::new("memory", "memory", Work::Look).show(
+            Figure::new("Disk and memory", "resident memory after the reads", Metric::Resident)
+                .goal(3.0)
+                .note("mapped files included"),
+        ),
+    ]
+}
+
+fn changes(size: Size) -> Vec<Step> {
+    let modify = |connections| {
+        let workload = Workload::new(size.entries).with(mail_modify());
+        Work::Drive(vec![Stream::writes(workload, connections, size.seconds)])
+    };
+    let add = |connections| {
+        let stream = Stream::writes(mail_add(size.entries), connections, size.seconds);
+        Work::Drive(vec![stream.adding(Adds::All)])
+    };
+    let mut mixed = mail_searches(size.entries);
+    mixed.steps.iter_mut().for_each(|step| step.weight = 2);
+    let mixed = Stream::writes(mixed.with(mail_modify()), 16, size.seconds);
+    vec![
+        Step::new("modify", "modify, 1 connection", modify(1))
+            .show(Figure::new("Change", "modify, durable, 1 connection", Metric::Rate(0)).goal(1.0))
+            .plot(CHANGES, "modify", 1.0, Metric::Rate(0)),
+        Step::new("modify", "modify, 16 connections", modify(16)).plot(CHANGES, "modify", 16.0, Metric::Rate(0)),
+        Step::new("modify", "modify, 64 connections", modify(64))
+            .show(Figure::new("Change", "modify, durable, 64 connections", Metric::Rate(0)).goal(15.0))
+            .show(Figure::new("Change", "modify, 64 connections, p50", Metric::Latency(0, 0.5)))
+            .show(Figure::new("Change", "modify, 64 connections, per CPU", Metric::PerCpuSecond))
+            .plot(CHANGES, "modify", 64.0, Metric::Rate(0)),
+        Step::new("add", "add, 16 connections", add(16))
+            .show(Figure::new("Change", "add, durable, 29 indexes, 16 connections", Metric::Rate(0)).goal(20.0))
+            .plot(CHANGES, "add", 16.0, Metric::Rate(0)),
+        Step::new("add", "add, 64 connections", add(64))
+            .show(Figure::new("Change", "add, durable, 29 indexes, 64 connections", Metric::Rate(0)).goal(30.0))
+            .plot(CHANGES, "add", 64.0, Metric::Rate(0)),
+        Step {
+            points: vec![ChartPoint {
+                chart: OVER_TIME,
+                series: String::new(),
+                x: 0.0,
+                metric: PointMetric::OverTime(0),
+            }],
+            ..Step::new("mixed", "mixed", Work::Drive(vec![mixed]))
+                .show(Figure::new("Change", "mixed, 20 % modifies, 16 connections", Metric::Rate(0)).goal(8.0))
+                .show(Figure::new("Change", "mixed, 20 % modifies, per CPU", Metric::PerCpuSecond))
+        },
+    ]
+}
+
+/// The same number of changes for all: a tenth of the accounts modified, a fiftieth added.
+fn rewrite(size: Size) -> Step {
+    let work = Work::Rewrite(Rewrite {
+        database: 0,
+        modifies: size.entries / 10,
+        dn: mail_account(),
+        attribute: "zimbraLastLogonTimestamp",
+        value: "20210101000000Z",
+        adds: size.entries / 50,
+        added: mail_new_account(),
+        connections: 32,
+    });
+    let what = "the rows above and then a tenth of the accounts modified, a fiftieth added";
+    Step::new("rewrite", "a fixed number of changes", work)
+        .show(
+            Figure::new("Disk and memory", "disk after changes, to loaded", Metric::DiskGrowth)
+                .target(1.5)
+                .note(what),
+        )
+        .show(Figure::new("Disk and memory", "disk after changes", Metric::Disk))
+        .show(Figure::new("Disk and memory", "resident memory after changes", Metric::Resident))
+}
+
+fn charts() -> Vec<Chart> {
+    let percentiles = Axis::categories("percentile", QUANTILES.map(|(name, _)| name));
+    vec![
+        Chart::new(CLIENTS, ChartKind::Lines, Axis::linear("connections"), Axis::linear("searches a second")),
+        Chart::new(PERCENTILES, ChartKind::Lines, percentiles, Axis::log("latency, us")),
+        Chart::new(CHANGES, ChartKind::Lines, Axis::linear("connections"), Axis::log("changes a second")),
+        Chart::new(OVER_TIME, ChartKind::Lines, Axis::linear("seconds"), Axis::linear("operations a second")),
+    ]
+}
