@@ -1,5 +1,6 @@
 //! `larix load`: generated directories, and load for any LDAP server.
 
+mod compare;
 mod generate;
 mod report;
 mod run;
@@ -19,6 +20,8 @@ pub(crate) struct LoadArgs {
 enum LoadCommand {
     /// Write a generated directory: LDIF, schema and slapd.conf.
     Generate(generate::GenerateArgs),
+    /// Carry out a scenario on this server and on others, side by side
+    Compare(compare::CompareArgs),
     /// Drive a server with one kind of request and report rates and latency.
     Run(run::RunArgs),
     /// Show a report that was kept as JSON: as a table, or as an HTML file.
@@ -27,6 +30,7 @@ enum LoadCommand {
 
 pub(crate) fn main(args: &LoadArgs) -> ExitCode {
     let done = match &args.command {
+        LoadCommand::Compare(args) => compare::run(args),
         LoadCommand::Generate(args) => generate::run(args),
         LoadCommand::Run(args) => run::run(args),
         LoadCommand::Report(args) => report::run(args),

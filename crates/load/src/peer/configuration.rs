@@ -32,7 +32,12 @@ pub(crate) struct Paths<'a> {
 
 /// The configuration of `databases`. Whatever changes durability or speed is left as both servers have it by default:
 /// every commit is synced, threads are as many as they like, and there are no access rules.
-pub(crate) fn configuration(preamble: &str, databases: &[Database], online: bool, paths: &Paths<'_>) -> String {
+pub(crate) fn configuration(
+    preamble: &str,
+    databases: &[Database],
+    online: bool,
+    paths: &Paths<'_>,
+) -> String {
     let mut text = String::from(preamble);
     let mut line = |words: std::fmt::Arguments<'_>| {
         let _ = writeln!(text, "{words}");

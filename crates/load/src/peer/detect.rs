@@ -42,7 +42,8 @@ impl Peer {
             Some(path) => bail!("there is no slapd at {}. {PACKAGES}", path.display()),
             None => {
                 let found = PLACES.iter().map(Path::new).find(|place| place.is_file());
-                let nowhere = || format!("no slapd is installed (looked for {}). {PACKAGES}", PLACES.join(", "));
+                let nowhere =
+                    || format!("no slapd is installed (looked for {}). {PACKAGES}", PLACES.join(", "));
                 found.with_context(nowhere)?.to_owned()
             }
         };
@@ -66,7 +67,8 @@ fn printed(output: &Output) -> String {
 /// `@(#) $OpenLDAP: slapd 2.5.13+dfsg-5 (Feb  8 2023 01:56:12) $` is 2.5.13.
 fn version(path: &Path) -> anyhow::Result<String> {
     let text = printed(&run(Command::new(path).arg("-VV"))?);
-    parse_version(&text).with_context(|| format!("{} -VV printed no version of slapd: {text:?}", path.display()))
+    parse_version(&text)
+        .with_context(|| format!("{} -VV printed no version of slapd: {text:?}", path.display()))
 }
 
 fn parse_version(text: &str) -> Option<String> {
@@ -81,9 +83,10 @@ fn preamble(path: &Path, scratch: &Path) -> anyhow::Result<String> {
     let data = scratch.join("detect");
     std::fs::create_dir_all(&data).with_context(|| format!("cannot create {}", data.display()))?;
     let mut tries = vec![String::new()];
-    let own = path.parent().and_then(Path::parent).map(|prefix| {
-        ["libexec/openldap", "lib/openldap", "lib/ldap"].map(|folder| prefix.join(folder))
-    });
+    let own = path
+        .parent()
+        .and_then(Path::parent)
+        .map(|prefix| ["libexec/openldap", "lib/openldap", "lib/ldap"].map(|folder| prefix.join(folder)));
     let places = own.into_iter().flatten().chain(MODULES.iter().map(PathBuf::from));
     for place in places.filter(|place| place.is_dir()) {
         tries.push(format!("modulepath {}\nmoduleload back_mdb\n", place.display()));
@@ -91,7 +94,7 @@ fn preamble(path: &Path, scratch: &Path) -> anyhow::Result<String> {
     let mut last = String::new();
     for preamble in &tries {
         let file = data.join("slapd.conf");
-        let text = format!("{preamble}database mdb\nsuffix dc=detect\ndirectory {}\n", data.display());
+        let text = format!("{preamble}database mdb\nsuffix cn=detect\ndirectory {}\n", data.display());
         std::fs::write(&file, text).with_context(|| format!("cannot write {}", file.display()))?;
         let output = run(Command::new(path).args(["-Ttest", "-u", "-f"]).arg(&file))?;
         if output.status.success() {

@@ -103,7 +103,8 @@ mod tests {
         let guard = Guard::default();
         guard.set_folder(Some(folder.clone()));
         guard.add_child(child.id());
-        guard.clone().end();
+        let clone = guard.clone();
+        clone.end();
         assert!(guard.has_ended());
         assert!(!folder.exists());
         assert!(!child.wait().unwrap().success(), "ended by the signal");

@@ -13,8 +13,8 @@ use std::process::Command;
 pub use configuration::Database;
 pub(crate) use configuration::{Paths, configuration};
 pub use guard::Guard;
-pub(crate) use process::{Running, Start, run_tool};
 pub use process::ToolCost;
+pub(crate) use process::{Running, Start, run_tool};
 pub(crate) use session::Session;
 
 /// One side of a comparison.

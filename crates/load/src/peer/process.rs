@@ -80,7 +80,6 @@ pub(crate) struct Running {
 }
 
 /// How a server is started.
-#[derive(Debug)]
 pub(crate) struct Start<'a> {
     pub(crate) name: &'a str,
     /// The program with all its arguments but the URL to listen on, which follows `-h`.
@@ -292,8 +291,9 @@ mod tests {
         let cost = run_tool(&guard, shell("i=0; while [ $i -lt 20000 ]; do i=$((i+1)); done"), "loop", &log);
         let cost = cost.unwrap();
         assert!(cost.seconds > 0.0 && cost.cpu_seconds >= 0.0, "{cost:?}");
-        let error =
-            run_tool(&guard, shell("echo one; echo two >&2; exit 3"), "the tool", &log).unwrap_err().to_string();
+        let error = run_tool(&guard, shell("echo one; echo two >&2; exit 3"), "the tool", &log)
+            .unwrap_err()
+            .to_string();
         for part in ["the tool failed", "exit status: 3", "  one\n  two"] {
             assert!(error.contains(part), "{error}");
         }

@@ -5,8 +5,8 @@ use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
-use larix_proto::client::{self, ClientAttribute, Search};
-use larix_proto::{FilterBuf, Frame, MessageId, Response, ResultCode, Scope, frame};
+use larix_proto::client::{self, ClientAttribute, ClientChange, Search};
+use larix_proto::{FilterBuf, Frame, MessageId, ModifyOperation, Response, ResultCode, Scope, frame};
 
 /// The largest answer that is taken.
 const PDU_MAX: usize = 64 << 20;
@@ -64,8 +64,7 @@ impl Session {
     /// No result success (0), or noSuchObject (32), which counts as no entry.
     pub(crate) fn count(&mut self, base: &str) -> anyhow::Result<u64> {
         let filter = FilterBuf::parse("(objectClass=*)").context("the filter for all entries")?;
-        let search =
-            Search { attributes: &["1.1"], ..Search::new(base, Scope::Subtree, filter.as_filter()) };
+        let search = Search { attributes: &["1.1"], ..Search::new(base, Scope::Subtree, filter.as_filter()) };
         let outcome = self.ask(|id, out| client::search(out, id, &search, &[]))?;
         if outcome.code == ResultCode::NO_SUCH_OBJECT {
             return Ok(0);
@@ -78,11 +77,24 @@ impl Session {
     /// # Errors
     /// The connection fails; a refusal is an [`Outcome`].
     pub(crate) fn add(&mut self, dn: &str, attributes: &[(&str, &[String])]) -> anyhow::Result<Outcome> {
-        let list: Vec<ClientAttribute<'_, String>> = attributes
-            .iter()
-            .map(|(description, values)| ClientAttribute { description, values })
-            .collect();
+        let list: Vec<ClientAttribute<'_, String>> =
+            attributes.iter().map(|(description, values)| ClientAttribute { description, values }).collect();
         self.ask(|id, out| client::add(out, id, dn, &list, &[]))
+    }
+
+    /// Makes one change to one attribute.
+    ///
+    /// # Errors
+    /// The connection fails; a refusal is an [`Outcome`].
+    pub(crate) fn modify(
+        &mut self,
+        dn: &str,
+        operation: ModifyOperation,
+        description: &str,
+        values: &[String],
+    ) -> anyhow::Result<Outcome> {
+        let change = ClientChange { operation, attribute: ClientAttribute { description, values } };
+        self.ask(|id, out| client::modify(out, id, dn, &[change], &[]))
     }
 
     fn ask(&mut self, request: impl FnOnce(MessageId, &mut Vec<u8>)) -> anyhow::Result<Outcome> {

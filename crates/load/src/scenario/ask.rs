@@ -46,7 +46,7 @@ impl Stream {
         self
     }
 
-    pub(super) const fn as_root_of(mut self, database: usize) -> Self {
+    pub(super) const fn by_root_of(mut self, database: usize) -> Self {
         self.identity = Identity::Root(database);
         self
     }

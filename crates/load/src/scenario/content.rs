@@ -59,10 +59,7 @@ impl Content {
 
 fn write_suffix(suffix: &str, out: &mut impl Write) -> io::Result<()> {
     let label = suffix.split(',').next().and_then(|rdn| rdn.strip_prefix("dc=")).unwrap_or_default();
-    writeln!(
-        out,
-        "dn: {suffix}\nobjectClass: dcObject\nobjectClass: organization\ndc: {label}\no: {label}\n"
-    )
+    writeln!(out, "dn: {suffix}\nobjectClass: dcObject\nobjectClass: organization\ndc: {label}\no: {label}\n")
 }
 
 fn write_files(suffix: &str, entries: u64, out: &mut impl Write) -> io::Result<()> {
@@ -154,7 +151,8 @@ mod tests {
             (Content::Suffix { suffix }, 1),
         ] {
             let text = text(&content);
-            let groups = text.matches("dn: cn=").count() * usize::from(matches!(content, Content::Generated { .. }));
+            let groups =
+                text.matches("dn: cn=").count() * usize::from(matches!(content, Content::Generated { .. }));
             assert_eq!(text.matches("\ndn: ").count() + 1 - groups, entries, "{content:?}\n{text}");
         }
     }
@@ -163,7 +161,10 @@ mod tests {
     fn subscribers_move_to_another_suffix_whole() {
         let text = text(&Content::Subscribers { suffix: "dc=db2,dc=com".into(), entries: 2 });
         assert!(text.starts_with("dn: dc=db2,dc=com\n"), "{text}");
-        assert!(text.contains("\ndc: db2\n") && text.contains("\ndn: uid=000000002,dc=db2,dc=com\n"), "{text}");
+        assert!(
+            text.contains("\ndc: db2\n") && text.contains("\ndn: uid=000000002,dc=db2,dc=com\n"),
+            "{text}"
+        );
         assert!(!text.contains("subscribers"), "{text}");
     }
 }

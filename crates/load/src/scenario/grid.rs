@@ -3,8 +3,8 @@
 use super::ask::{unique, weigh};
 use super::content::object_classes;
 use super::{
-    Adds, Bunches, ChartPoint, Content, Derived, Directory, Figure, Metric, PointMetric, Scenario, Size, Stage, Step,
-    Stream, Work,
+    Adds, Bunches, ChartPoint, Content, Derived, Directory, Figure, Metric, PointMetric, Scenario, Size,
+    Stage, Step, Stream, Work,
 };
 use crate::drive::{self, Operation, Workload};
 use crate::peer::Database;
@@ -151,7 +151,10 @@ fn new_file() -> drive::Step {
         ("description", "size={digits:6} checksum={hex:16}"),
     ];
     let attributes = attributes.map(|(name, value)| (name.to_owned(), value.to_owned()));
-    drive::Step::new(1, Operation::Add { dn: format!("cn=file.{{s}},{SUFFIX}"), attributes: attributes.into() })
+    drive::Step::new(
+        1,
+        Operation::Add { dn: format!("cn=file.{{s}},{SUFFIX}"), attributes: attributes.into() },
+    )
 }
 
 /// Tests III and IV: under a first parent, under a second, and under a parent for each bunch.
@@ -217,7 +220,13 @@ fn many(indexed: bool, size: Size) -> Stage {
     let mut step = Step::new("many", how, Work::Bunches(work))
         .show(Figure::new("Test V", format!("adds, 1 client, {how}"), Metric::BunchRate).goal(1.0));
     step.points.push(bunch_points(MANY, how));
-    Stage { name: format!("empty, {how}"), directory: empty(indexes), cores: None, again: false, steps: vec![step] }
+    Stage {
+        name: format!("empty, {how}"),
+        directory: empty(indexes),
+        cores: None,
+        again: false,
+        steps: vec![step],
+    }
 }
 
 /// Test VI, on a server without the classes.
@@ -225,7 +234,8 @@ fn schema_growth(bunches: u64) -> Stage {
     let work = Work::Classes { bunches, each: 100 };
     let mut step = Step::new("schema", "object classes over LDAP", work)
         .show(
-            Figure::new("Test VI", "last 100 object classes' time to the first's", Metric::BunchGrowth).target(1.5),
+            Figure::new("Test VI", "last 100 object classes' time to the first's", Metric::BunchGrowth)
+                .target(1.5),
         )
         .show(Figure::new("Test VI", "object classes added", Metric::BunchRate));
     step.points.push(bunch_points(SCHEMA, ""));

@@ -23,7 +23,8 @@ pub(super) fn scenario(size: Size) -> Scenario {
     steps.extend(other_reads(size));
     steps.extend(changes(size));
     steps.push(rewrite(size));
-    let stage = Stage { name: "mail".into(), directory: directory(size.entries), cores: None, again: false, steps };
+    let stage =
+        Stage { name: "mail".into(), directory: directory(size.entries), cores: None, again: false, steps };
     Scenario {
         name: "mail",
         title: "Mail directory".into(),
@@ -91,7 +92,8 @@ fn searches(size: Size) -> Vec<Step> {
         }
         steps.push(step);
     }
-    let pipelined = Figure::new("Read", "search, 16 connections, 8 in flight", Metric::PerCpuSecond).goal(5.0);
+    let pipelined =
+        Figure::new("Read", "search, 16 connections, 8 in flight", Metric::PerCpuSecond).goal(5.0);
     steps.push(Step::new("search", "search, 16 connections, 8 in flight", drive(16, 8)).show(pipelined));
     let substrings = Stream::reads(mail_substrings(size.entries), 4, size.seconds);
     steps.push(
@@ -106,7 +108,8 @@ fn searches(size: Size) -> Vec<Step> {
     steps
 }
 
-const QUANTILES: [(&str, f64); 5] = [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
+const QUANTILES: [(&str, f64); 5] =
+    [("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("p99.9", 0.999), ("max", 1.0)];
 
 fn other_reads(size: Size) -> Vec<Step> {
     let one = |operation: Operation| Workload::new(size.entries).with(drive::Step::new(1, operation));
@@ -149,17 +152,26 @@ fn changes(size: Size) -> Vec<Step> {
         Step::new("modify", "modify, 1 connection", modify(1))
             .show(Figure::new("Change", "modify, durable, 1 connection", Metric::Rate(0)).goal(1.0))
             .plot(CHANGES, "modify", 1.0, Metric::Rate(0)),
-        Step::new("modify", "modify, 16 connections", modify(16)).plot(CHANGES, "modify", 16.0, Metric::Rate(0)),
+        Step::new("modify", "modify, 16 connections", modify(16)).plot(
+            CHANGES,
+            "modify",
+            16.0,
+            Metric::Rate(0),
+        ),
         Step::new("modify", "modify, 64 connections", modify(64))
             .show(Figure::new("Change", "modify, durable, 64 connections", Metric::Rate(0)).goal(15.0))
             .show(Figure::new("Change", "modify, 64 connections, p50", Metric::Latency(0, 0.5)))
             .show(Figure::new("Change", "modify, 64 connections, per CPU", Metric::PerCpuSecond))
             .plot(CHANGES, "modify", 64.0, Metric::Rate(0)),
         Step::new("add", "add, 16 connections", add(16))
-            .show(Figure::new("Change", "add, durable, 29 indexes, 16 connections", Metric::Rate(0)).goal(20.0))
+            .show(
+                Figure::new("Change", "add, durable, 29 indexes, 16 connections", Metric::Rate(0)).goal(20.0),
+            )
             .plot(CHANGES, "add", 16.0, Metric::Rate(0)),
         Step::new("add", "add, 64 connections", add(64))
-            .show(Figure::new("Change", "add, durable, 29 indexes, 64 connections", Metric::Rate(0)).goal(30.0))
+            .show(
+                Figure::new("Change", "add, durable, 29 indexes, 64 connections", Metric::Rate(0)).goal(30.0),
+            )
             .plot(CHANGES, "add", 64.0, Metric::Rate(0)),
         Step {
             points: vec![ChartPoint {
@@ -169,7 +181,9 @@ fn changes(size: Size) -> Vec<Step> {
                 metric: PointMetric::OverTime(0),
             }],
             ..Step::new("mixed", "mixed", Work::Drive(vec![mixed]))
-                .show(Figure::new("Change", "mixed, 20 % modifies, 16 connections", Metric::Rate(0)).goal(8.0))
+                .show(
+                    Figure::new("Change", "mixed, 20 % modifies, 16 connections", Metric::Rate(0)).goal(8.0),
+                )
                 .show(Figure::new("Change", "mixed, 20 % modifies, per CPU", Metric::PerCpuSecond))
         },
     ]

@@ -13,14 +13,15 @@ mod subscribers;
 
 use anyhow::bail;
 
+pub(crate) use content::object_class;
 pub use content::{Content, object_classes};
 
-use crate::drive::Workload;
+use crate::drive::{Operation, Workload};
 use crate::peer::Database;
 use crate::report::{Better, Chart};
 
 /// A scenario's name, what it is, and its usual number of entries.
-#[derive(Clone, Copy, Debug, Eq, PartialEq)]
+#[derive(Clone, Copy, Debug)]
 pub struct Known {
     pub name: &'static str,
     pub about: &'static str,
@@ -406,9 +407,47 @@ impl Step {
         self
     }
 
-    pub(crate) fn plot(mut self, chart: &'static str, series: impl Into<String>, x: f64, metric: Metric) -> Self {
+    pub(crate) fn plot(
+        mut self,
+        chart: &'static str,
+        series: impl Into<String>,
+        x: f64,
+        metric: Metric,
+    ) -> Self {
         self.points.push(ChartPoint { chart, series: series.into(), x, metric: PointMetric::One(metric) });
         self
+    }
+
+    /// Changes every name of an entry that the step's requests carry.
+    pub(crate) fn move_names(&mut self, moved: &dyn Fn(&str) -> String) {
+        let Work::Drive(streams) = &mut self.work else { return };
+        for step in streams.iter_mut().flat_map(|stream| &mut stream.workload.steps) {
+            match &mut step.operation {
+                Operation::Search(search) => search.base = moved(&search.base),
+                Operation::Read { dn, .. }
+                | Operation::Compare { dn, .. }
+                | Operation::Bind { dn, .. }
+                | Operation::Modify { dn, .. }
+                | Operation::Add { dn, .. }
+                | Operation::Delete { dn }
+                | Operation::ModifyDn { dn, .. } => *dn = moved(dn),
+            }
+        }
+    }
+
+    /// Why a server that was not started here cannot do this step.
+    pub(crate) fn impossible_when_given(&self, stage: &Stage, may_write: bool) -> Option<&'static str> {
+        match &self.work {
+            _ if stage.cores.is_some() => Some("a given server cannot be put on fewer cores"),
+            Work::Drive(streams) => {
+                let writes = streams.iter().any(|stream| stream.identity != Identity::Anonymous);
+                (writes && !may_write).then_some("nobody was named who may write (--bind-dn)")
+            }
+            Work::Look => Some("the files and the process of a given server are not looked at"),
+            Work::Bunches(_) | Work::Classes { .. } | Work::Rewrite(_) => {
+                Some("it needs a database that was made for it")
+            }
+        }
     }
 
     /// Seconds that it takes at least, as far as it is known beforehand.

@@ -37,7 +37,8 @@ pub(super) fn scenario(size: Size) -> Scenario {
     ] {
         for connections in [4, 16, 64] {
             let reads = Stream::reads(workload.clone(), connections, size.seconds);
-            let stream = if changes { Stream::writes(workload.clone(), connections, size.seconds) } else { reads };
+            let stream =
+                if changes { Stream::writes(workload.clone(), connections, size.seconds) } else { reads };
             let title = format!("{what}, {connections} connections");
             let mut step = Step::new(key, title, Work::Drive(vec![stream])).plot(
                 COST,

@@ -2,7 +2,8 @@
 
 use super::ask::{leaf, weigh};
 use super::{
-    Adds, ChartPoint, Content, Directory, Figure, Metric, PointMetric, Scenario, Size, Stage, Step, Stream, Work,
+    Adds, ChartPoint, Content, Directory, Figure, Metric, PointMetric, Scenario, Size, Stage, Step, Stream,
+    Work,
 };
 use crate::drive::{self, Operation, Workload};
 use crate::generate::Kind;
@@ -97,7 +98,8 @@ fn steps(size: Size, shares: [u64; 3]) -> Vec<Step> {
             .show(Figure::new("Load", "disk after the load", Metric::Disk).goal(3.0)),
         Step::new("read", "reads of one database", Work::Drive(vec![one]))
             .show(
-                Figure::new("Reads", "reads of one database, 16 connections", Metric::Rate(0)).target(17_000.0),
+                Figure::new("Reads", "reads of one database, 16 connections", Metric::Rate(0))
+                    .target(17_000.0),
             )
             .show(Figure::new("Reads", "reads of one database, per CPU", Metric::PerCpuSecond).goal(4.0)),
         targets(size, shares),
@@ -105,9 +107,10 @@ fn steps(size: Size, shares: [u64; 3]) -> Vec<Step> {
     ];
     let bulk = (0..3).zip(shares).map(|(position, entries)| {
         let workload = Workload::new(entries).with(modify(position));
-        Stream::writes(workload, 3, size.seconds).as_root_of(position)
+        Stream::writes(workload, 3, size.seconds).by_root_of(position)
     });
-    let mut step = Step::new("bulk", "modifies of all three, 3 connections each", Work::Drive(bulk.collect()));
+    let mut step =
+        Step::new("bulk", "modifies of all three, 3 connections each", Work::Drive(bulk.collect()));
     for position in 0..3 {
         let name = format!("bulk modifies, database {}, 3 connections", position + 1);
         step = step.show(Figure::new("Bulk changes", name, Metric::Rate(position)).target(500.0));
@@ -116,7 +119,9 @@ fn steps(size: Size, shares: [u64; 3]) -> Vec<Step> {
     steps.push(
         Step::new("memory", "memory", Work::Look)
             .show(Figure::new("Disk and memory", "resident memory at the end", Metric::Resident))
-            .show(Figure::new("Disk and memory", "disk at the end, to loaded", Metric::DiskGrowth).target(1.5)),
+            .show(
+                Figure::new("Disk and memory", "disk at the end, to loaded", Metric::DiskGrowth).target(1.5),
+            ),
     );
     steps
 }
@@ -133,7 +138,7 @@ fn targets(size: Size, shares: [u64; 3]) -> Step {
     for (position, entries) in shares.into_iter().enumerate() {
         let rate = f64::from(WRITES.get(position).copied().unwrap_or_default());
         let stream = Stream::writes(changes(entries, position), 8, size.seconds).rate(rate);
-        streams.push(stream.as_root_of(position).adding(Adds::Some));
+        streams.push(stream.by_root_of(position).adding(Adds::Some));
     }
     let group = "10,000 reads and 1,000 writes a second";
     let mut step = Step::new("targets", "reads and writes at their rates", Work::Drive(streams))
@@ -153,8 +158,12 @@ fn targets(size: Size, shares: [u64; 3]) -> Step {
                 .target(asked * 0.99),
             )
             .show(
-                Figure::new(group, format!("write, average, database {database}"), Metric::MeanLatency(stream))
-                    .target(2_000.0),
+                Figure::new(
+                    group,
+                    format!("write, average, database {database}"),
+                    Metric::MeanLatency(stream),
+                )
+                .target(2_000.0),
             );
     }
     step = step.show(Figure::new(group, "operations per CPU", Metric::PerCpuSecond));
@@ -172,7 +181,7 @@ fn peak(size: Size, entries: u64) -> Step {
     let reads = Stream::reads(Workload::new(entries).with(read(2)), 16, size.seconds).rate(PEAK_READS);
     let writes = Stream::writes(changes(entries, 2), 16, size.seconds).rate(PEAK_WRITES);
     let group = "One database: 4,500 reads and 700 writes a second";
-    let streams = vec![Stream { warm_up: 0.0, ..reads }, writes.as_root_of(2).adding(Adds::Some)];
+    let streams = vec![Stream { warm_up: 0.0, ..reads }, writes.by_root_of(2).adding(Adds::Some)];
     Step::new("peak", "one database at its peak", Work::Drive(streams))
         .show(Figure::new(group, "reads a second (4,500 asked)", Metric::Rate(0)).target(PEAK_READS * 0.99))
         .show(Figure::new(group, "read at the peak, average", Metric::MeanLatency(0)).target(1_000.0))

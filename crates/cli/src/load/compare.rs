@@ -1,0 +1,337 @@
+//! `larix load compare`: a scenario on Larix and on other servers, in turns, on this machine.
+
+use std::io::{IsTerminal, Write};
+use std::net::{SocketAddr, ToSocketAddrs};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+use clap::Args;
+use larix_load::compare::{self, Broken, Options, Progress};
+use larix_load::generate;
+use larix_load::peer::{Access, Given, Guard, Peer};
+use larix_load::report::Document;
+use larix_load::scenario::{self, Known, Scenario, Size};
+
+/// Carry out a scenario on Larix and on other servers in turns, and show the ratios.
+///
+/// Each server gets the same data and the same slapd.conf, is loaded with its offline tool, started on a free loopback
+/// port, asked, checked, and stopped, in several rounds: forwards in the odd ones, backwards in the even ones.
+#[derive(Args, Debug)]
+#[command(after_help = after_help())]
+pub(super) struct CompareArgs {
+    /// mail, frontend, grid, subscribers or sizing
+    scenario: String,
+    /// Compare with: slapd (found on this machine, or at --slapd), the PATH of a slapd, or the ldap:// URL of a running
+    /// server that holds the data; may be repeated. Without it, Larix is measured alone
+    #[arg(long, value_name = "slapd|PATH|URL")]
+    with: Vec<String>,
+    /// The program for --with slapd
+    #[arg(long, value_name = "PATH")]
+    slapd: Option<PathBuf>,
+    /// How often each figure is taken from each server [default: 3, or 1 with --smoke]
+    #[arg(long)]
+    rounds: Option<u32>,
+    /// Seconds that one figure is measured [default: 5]
+    #[arg(long)]
+    seconds: Option<f64>,
+    /// Leaf entries of the directory [default: the scenario's]
+    #[arg(long)]
+    entries: Option<u64>,
+    /// A few hundred entries and fractions of a second: shows that everything runs, its figures mean nothing
+    #[arg(long)]
+    smoke: bool,
+    /// Only these rows: a comma-separated list; an unknown one lists those there are
+    #[arg(long, value_delimiter = ',', value_name = "KEYS")]
+    only: Vec<String>,
+    /// Load in the first round only; later rounds go on with the data as they are (scenarios with one directory)
+    #[arg(long)]
+    load_once: bool,
+    /// Write the report with its charts here
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
+    /// Write the figures here; - is standard output, in the table's place
+    #[arg(long, value_name = "FILE")]
+    json: Option<PathBuf>,
+    /// Where LDIF, databases and logs lie meanwhile; a disk, if durable changes are to cost what they cost
+    #[arg(long, value_name = "DIRECTORY")]
+    directory: Option<PathBuf>,
+    /// Leave them there
+    #[arg(long)]
+    keep: bool,
+    /// One port for all servers instead of a free one each
+    #[arg(long)]
+    port: Option<u16>,
+    /// The same seed gives the same data and requests
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// With a URL: the DN that stands in the place of the scenario's own base
+    #[arg(long, value_name = "DN")]
+    base: Option<String>,
+    /// With a URL: who may write
+    #[arg(long, short = 'D', value_name = "DN")]
+    bind_dn: Option<String>,
+    /// With a URL: the password of --bind-dn
+    #[arg(long, short = 'w', default_value = generate::ROOT_PASSWORD)]
+    password: String,
+    /// With a URL: the server's process id on this machine, for its CPU time and memory
+    #[arg(long)]
+    process: Option<u32>,
+}
+
+fn after_help() -> String {
+    let scenarios = scenario::ALL
+        .iter()
+        .map(|known| format!("  {:<12} {} ({} entries)", known.name, known.about, known.entries));
+    format!("Scenarios:\n{}", scenarios.collect::<Vec<_>>().join("\n"))
+}
+
+pub(super) fn run(args: &CompareArgs) -> anyhow::Result<()> {
+    let known = Known::find(&args.scenario)?;
+    let size = size(args, &known);
+    let mut scenario = Scenario::new(known.name, size)?;
+    scenario.keep(&args.only)?;
+    if args.load_once && scenario.stages.iter().filter(|stage| !stage.again).count() > 1 {
+        bail!("--load-once: scenario {} loads several directories in one round", known.name);
+    }
+    let scratch =
+        tempfile::Builder::new().prefix("larix-compare").tempdir().context("no temporary folder")?;
+    let options = Options {
+        peers: peers(args, scratch.path())?,
+        rounds: args.rounds.unwrap_or(if args.smoke { 1 } else { 3 }),
+        seconds: size.seconds,
+        entries: size.entries,
+        directory: args.directory.clone().unwrap_or_else(std::env::temp_dir),
+        keep: args.keep,
+        schema: crate::demo::write_bundled_schema(&scratch.path().join("schema"))?,
+        port: args.port,
+        load_once: args.load_once,
+        seed: args.seed,
+        command: command_line(),
+    };
+    let guard = Guard::default();
+    end_on_signals(guard.clone(), scratch.path().to_owned())?;
+    let mut show = Show::new();
+    let done = compare::run(&options, &scenario, &guard, &mut |progress| show.step(progress));
+    show.clear();
+    if guard.has_ended() {
+        // A signal came: its thread cleans up and ends the process; what failed here failed through it.
+        loop {
+            std::thread::park();
+        }
+    }
+    if args.keep {
+        eprintln!("larix load: databases and logs are below {}", options.directory.display());
+    }
+    match done {
+        Ok(document) => write(&document, args),
+        Err(broken) => {
+            let Broken { error, document } = *broken;
+            if document.rows.iter().any(|row| row.figures.iter().any(|rounds| !rounds.is_empty())) {
+                write(&document, args)?;
+            }
+            Err(error)
+        }
+    }
+}
+
+fn size(args: &CompareArgs, known: &Known) -> Size {
+    let usual =
+        if args.smoke { Size::SMOKE } else { Size { entries: known.entries, seconds: Size::SECONDS } };
+    Size { entries: args.entries.unwrap_or(usual.entries), seconds: args.seconds.unwrap_or(usual.seconds) }
+}
+
+fn command_line() -> String {
+    let words = std::env::args().skip(1).map(|word| {
+        if word.contains(|c: char| c.is_whitespace() || "'\"$&*(){}[]|;<>?!".contains(c)) {
+            format!("'{}'", word.replace('\'', "'\\''"))
+        } else {
+            word
+        }
+    });
+    std::iter::once("larix".to_owned()).chain(words).collect::<Vec<_>>().join(" ")
+}
+
+/// Larix first, then whom it is compared with.
+fn peers(args: &CompareArgs, scratch: &Path) -> anyhow::Result<Vec<Peer>> {
+    let larix = std::env::current_exe().context("cannot find this program's own file")?;
+    let mut peers = vec![Peer::larix(larix, env!("CARGO_PKG_VERSION"))];
+    if args.slapd.is_some() && !args.with.iter().any(|with| with == "slapd") {
+        bail!("--slapd names the program for --with slapd, which is not there");
+    }
+    for with in &args.with {
+        let mut peer = match with.as_str() {
+            "slapd" => Peer::slapd(args.slapd.as_deref(), scratch)?,
+            url if url.contains("://") => given(url, args)?,
+            path if path.contains('/') => Peer::slapd(Some(Path::new(path)), scratch)?,
+            other => {
+                bail!("--with {other:?}: slapd, the path of a slapd (with a /), or a URL ldap://HOST:PORT")
+            }
+        };
+        // Two columns of the same head could not be told apart.
+        let same = peers.iter().filter(|known| known.name.starts_with(&peer.name)).count();
+        if same > 0 {
+            peer.name = format!("{} ({})", peer.name, same + 1);
+        }
+        peers.push(peer);
+    }
+    Ok(peers)
+}
+
+fn given(url: &str, args: &CompareArgs) -> anyhow::Result<Peer> {
+    let address = address(url)?;
+    let given = Given {
+        url: url.to_owned(),
+        address,
+        base: args.base.clone(),
+        bind: args.bind_dn.clone().map(|dn| (dn, args.password.clone())),
+        process: args.process,
+    };
+    Ok(Peer { name: address.to_string(), version: String::new(), access: Access::Given(given) })
+}
+
+/// `ldap://HOST[:PORT][/]`.
+fn address(url: &str) -> anyhow::Result<SocketAddr> {
+    let shape = || format!("{url:?} is not ldap://HOST:PORT, which is what can be compared with");
+    let rest = url.strip_prefix("ldap://").with_context(shape)?;
+    let host = rest.trim_end_matches('/');
+    anyhow::ensure!(!host.is_empty() && !host.contains('/'), shape());
+    let port = host.rsplit_once(':').is_some_and(|(_, port)| port.parse::<u16>().is_ok());
+    let with_port = if port { host.to_owned() } else { format!("{host}:389") };
+    let found = with_port.to_socket_addrs().with_context(|| format!("{url:?} cannot be resolved"))?.next();
+    found.with_context(|| format!("{url:?} has no address"))
+}
+
+/// Ends everything on Ctrl-C and its kin, from a thread of its own, since the main one is busy measuring.
+fn end_on_signals(guard: Guard, scratch: PathBuf) -> anyhow::Result<()> {
+    use tokio::signal::unix::{SignalKind, signal};
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
+    // Registered before the first server starts, so that none is left behind.
+    let (mut interrupt, mut terminate, mut hangup) = {
+        let _entered = runtime.enter();
+        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?)
+    };
+    std::thread::Builder::new().name("signals".into()).spawn(move || {
+        let status = runtime.block_on(async {
+            tokio::select! {
+                _ = interrupt.recv() => 130,
+                _ = terminate.recv() => 143,
+                _ = hangup.recv() => 129,
+            }
+        });
+        eprintln!("\nlarix load: broken off; stopping the servers");
+        guard.end();
+        let _ = std::fs::remove_dir_all(scratch);
+        std::process::exit(status);
+    })?;
+    Ok(())
+}
+
+/// The line of progress: one that is overwritten on a terminal, one for each step elsewhere.
+struct Show {
+    terminal: bool,
+}
+
+impl Show {
+    fn new() -> Self {
+        Self { terminal: std::io::stderr().is_terminal() }
+    }
+
+    fn step(&mut self, progress: &Progress<'_>) {
+        let left = left(Duration::from_secs_f64(progress.seconds_left.clamp(0.0, 1e9)));
+        let server =
+            if progress.server.is_empty() { String::new() } else { format!("{}: ", progress.server) };
+        let line = format!(
+            "[{:3.0} %, {left} left] round {} of {}, {server}{}",
+            progress.done * 100.0,
+            progress.round,
+            progress.rounds,
+            progress.what
+        );
+        let mut stderr = std::io::stderr().lock();
+        // Progress that cannot be shown stops nothing.
+        let _ = if self.terminal { write!(stderr, "\r\x1b[K{line}") } else { writeln!(stderr, "{line}") };
+        let _ = stderr.flush();
+    }
+
+    fn clear(&mut self) {
+        if self.terminal {
+            let _ = write!(std::io::stderr(), "\r\x1b[K");
+        }
+    }
+}
+
+fn left(duration: Duration) -> String {
+    match duration.as_secs() {
+        seconds @ 0..60 => format!("{seconds} s"),
+        seconds @ 60..3_600 => format!("{} min {} s", seconds / 60, seconds % 60),
+        seconds => format!("{} h {} min", seconds / 3_600, seconds / 60 % 60),
+    }
+}
+
+fn write(document: &Document, args: &CompareArgs) -> anyhow::Result<()> {
+    let json = || format!("{:#}\n", document.to_json());
+    let to_file = |path: &Path, text: &str| {
+        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
+    };
+    match &args.json {
+        Some(path) if path == Path::new("-") => print!("{}", json()),
+        Some(path) => {
+            print!("{}", table(document));
+            to_file(path, &json())?;
+        }
+        None => print!("{}", table(document)),
+    }
+    Ok(())
+}
+
+/// The figures as plain text.
+fn table(document: &Document) -> String {
+    use std::fmt::Write as _;
+    let mut text = String::new();
+    for row in &document.rows {
+        let _ = write!(text, "{:<60}", format!("{}: {} ({})", row.group, row.name, row.unit));
+        for (server, named) in document.servers.iter().enumerate() {
+            let median = row.median(server).map_or_else(|| "-".to_owned(), |median| format!("{median:.2}"));
+            let ratio = row.ratio(server).filter(|_| server > 0);
+            let ratio =
+                ratio.map_or_else(String::new, |r| format!(" {:.2} ({:.2}-{:.2})", r.median, r.min, r.max));
+            let _ = write!(text, "  {} {median}{ratio}", named.name);
+        }
+        if let Some(invalid) = &row.invalid {
+            let _ = write!(text, "  INVALID: {invalid}");
+        }
+        let _ = writeln!(text, "  {}", row.note);
+    }
+    for note in &document.notes {
+        let _ = writeln!(text, "note: {note}");
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn urls_of_servers() {
+        for (url, expected) in [
+            ("ldap://127.0.0.1:3389", Some("127.0.0.1:3389")),
+            ("ldap://127.0.0.1:3389/", Some("127.0.0.1:3389")),
+            ("ldap://127.0.0.1", Some("127.0.0.1:389")),
+            ("ldap://[::1]:3389", Some("[::1]:3389")),
+            ("ldaps://127.0.0.1", None),
+            ("ldap://", None),
+            ("ldap://127.0.0.1/dc=com", None),
+        ] {
+            assert_eq!(address(url).ok().map(|address| address.to_string()).as_deref(), expected, "{url}");
+        }
+    }
+
+    #[test]
+    fn times_left() {
+        for (seconds, expected) in [(0, "0 s"), (59, "59 s"), (61, "1 min 1 s"), (7_260, "2 h 1 min")] {
+            assert_eq!(left(Duration::from_secs(seconds)), expected);
+        }
+    }
+}
