@@ -80,6 +80,8 @@ impl Block {
 pub(super) struct Input<R> {
     base: R,
     base_line: u64,
+    /// The file that `base` is a part of, where it is an included one.
+    base_file: Option<String>,
     included: Vec<Included>,
     pub(super) files: Option<Box<dyn Files>>,
     /// The physical line being looked at.
@@ -102,14 +104,20 @@ enum Physical {
 
 impl<R: BufRead> Input<R> {
     pub(super) fn new(base: R) -> Self {
-        Self { base, base_line: 0, included: Vec::new(), files: None, line: Vec::new(), broken: false }
+        Self::at(base, 0, None)
+    }
+
+    /// An input that is a part of a file, behind so many lines.
+    pub(super) fn at(base: R, base_line: u64, base_file: Option<String>) -> Self {
+        let (included, line) = (Vec::new(), Vec::new());
+        Self { base, base_line, base_file, included, files: None, line, broken: false }
     }
 
     /// The number of the last line read.
     pub(super) fn place(&self) -> Place {
         match self.included.last() {
             Some(included) => Place { line: included.line, file: Some(included.url.clone()) },
-            None => Place { line: self.base_line, file: None },
+            None => Place { line: self.base_line, file: self.base_file.clone() },
         }
     }
 
@@ -124,6 +132,9 @@ impl<R: BufRead> Input<R> {
         // What a continuation line continues: nothing, a comment, a logical line.
         let mut in_comment = false;
         loop {
+            if fault.is_none() && self.included.is_empty() && self.plain_lines(block, &mut in_comment) {
+                break;
+            }
             if matches!(self.physical_line()?, Physical::End) {
                 // A record does not go on behind the end of its file.
                 if self.included.is_empty() || !block.lines.is_empty() || fault.is_some() {
@@ -166,6 +177,47 @@ impl<R: BufRead> Input<R> {
             Some(error) => Err(error),
             None => Ok(!block.lines.is_empty()),
         }
+    }
+
+    /// Takes the lines that stand whole in the base's buffer, up to one that takes more than that: what may be an
+    /// `include:`, a fault, the buffer's end. Whether the record's end was reached.
+    fn plain_lines(&mut self, block: &mut Block, in_comment: &mut bool) -> bool {
+        let Ok(available) = self.base.fill_buf() else { return false };
+        let mut rest = available;
+        let mut ended = false;
+        while !ended && block.bytes.len() <= limits::LDIF_RECORD {
+            let Some((line, after)) = memchr::memchr(b'\n', rest).and_then(|end| rest.split_at_checked(end))
+            else {
+                break;
+            };
+            let line = line.strip_suffix(b"\r").unwrap_or(line);
+            match line.first() {
+                None if block.lines.is_empty() => *in_comment = false,
+                None => ended = true,
+                Some(b'#') => *in_comment = true,
+                Some(b' ') if *in_comment => {}
+                Some(b' ') => {
+                    let Some((_, range)) = block.lines.last_mut() else { break };
+                    block.bytes.extend_from_slice(line.get(1..).unwrap_or_default());
+                    range.end = block.bytes.len();
+                }
+                Some(b'i' | b'I') if block.lines.is_empty() => break,
+                Some(_) => {
+                    *in_comment = false;
+                    let start = block.bytes.len();
+                    block.bytes.extend_from_slice(line);
+                    block.lines.push((self.base_line + 1, start..block.bytes.len()));
+                    if block.file != self.base_file {
+                        block.file.clone_from(&self.base_file);
+                    }
+                }
+            }
+            self.base_line += 1;
+            rest = after.get(1..).unwrap_or_default();
+        }
+        let used = available.len() - rest.len();
+        self.base.consume(used);
+        ended
     }
 
     /// Reads one physical line, its end cut off.

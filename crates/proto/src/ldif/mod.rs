@@ -1,5 +1,6 @@
 //! LDIF (RFC 2849): entries and changes as text, read with line numbers and written as OpenLDAP's tools write it.
 
+mod chunks;
 mod error;
 mod lines;
 mod reader;
@@ -8,6 +9,7 @@ mod writer;
 use crate::control::ControlBuf;
 use crate::list::ModifyOperation;
 
+pub use chunks::{Chunk, Chunks};
 pub use error::{LdifError, LdifFault};
 pub use lines::{Files, LocalFiles};
 pub use reader::Reader;

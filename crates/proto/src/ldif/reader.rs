@@ -8,7 +8,7 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
 use super::lines::{Block, Files, Input, Place};
-use super::{Body, Change, LdifAttribute, LdifError, LdifFault, Modification, Record};
+use super::{Body, Change, Chunk, LdifAttribute, LdifError, LdifFault, Modification, Record};
 use crate::control::ControlBuf;
 use crate::limits;
 use crate::list::ModifyOperation;
@@ -19,6 +19,14 @@ pub struct Reader<R> {
     input: Input<R>,
     block: Block,
     assume_modify: bool,
+}
+
+impl<'c> Reader<&'c [u8]> {
+    /// Reads the records of a chunk; errors name the lines of the file that it is from.
+    pub fn of_chunk(chunk: &'c Chunk) -> Self {
+        let input = Input::at(chunk.bytes.as_slice(), chunk.line.saturating_sub(1), chunk.file.clone());
+        Self { input, block: Block::default(), assume_modify: false }
+    }
 }
 
 impl<R: BufRead> Reader<R> {
@@ -136,7 +144,7 @@ fn body<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Body, LdifError> {
 /// The rest of the record as attributes, values of one attribute together.
 fn attributes<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Vec<LdifAttribute>, LdifError> {
     /// From this many attributes on, an index finds them.
-    const MANY: usize = 24;
+    const MANY: usize = 48;
     let mut attributes: Vec<LdifAttribute> = Vec::new();
     let mut index: HashMap<String, usize> = HashMap::new();
     while let Some(line) = lines.next()? {

@@ -189,6 +189,9 @@ fn files() {
             .collect();
         let expected: Vec<_> = expected.iter().cloned().map(|record| record.map_err(str::to_owned)).collect();
         assert_eq!(read, expected, "{text:?}");
+        for bytes in [1, 30, 1000] {
+            assert_eq!(in_chunks(text, bytes), expected, "{text:?} in chunks of {bytes}");
+        }
     };
     check("dn: dc=x\nphoto:< file:///photo\n", &[Ok(content(1, "dc=x", &[("photo", &["bytes"])]))]);
     check("dn: dc=x\nphoto:<file://localhost/photo\n", &[Ok(content(1, "dc=x", &[("photo", &["bytes"])]))]);
@@ -206,6 +209,42 @@ fn files() {
         "include: file:///loop\n",
         &[Err("line 1 of file:///loop: more than 16 files included by one another")],
     );
+}
+
+/// The records of a text that is cut into chunks of at least so many bytes.
+fn in_chunks(text: &str, bytes: usize) -> Vec<Result<Record, String>> {
+    let mut chunks = Chunks::new(text.as_bytes()).with_files(Fake);
+    let mut records = Vec::new();
+    loop {
+        match chunks.next_chunk(bytes) {
+            Ok(Some(chunk)) => records.extend(
+                Reader::of_chunk(&chunk).with_files(Fake).map(|record| record.map_err(|e| e.to_string())),
+            ),
+            Ok(None) => return records,
+            Err(error) => records.push(Err(error.to_string())),
+        }
+    }
+}
+
+#[test]
+fn chunks_have_the_records_of_the_whole() {
+    for text in [
+        "",
+        "\n\n",
+        "version: 1\n\ndn: cn=a\ncn: a\n\n\n\ndn: cn=b\ncn: b",
+        "# comment\n# more\n folded\ndn: cn=a\r\ncn: a\r\n b\r\n\r\n# last\n",
+        " stray\ninclude: file:///photo\n\ndn: cn=c\n# include: x\nsn: d\nno colon\n\ndn: cn=e\n",
+        "dn: cn=a\ninclude: file:///none\n\ninclude: file:///none\ndn: cn=b\n\nINCLUDE:file:///more%20ldif",
+        "# about\n what\ninclude: file:///more%20ldif\ndn: cn=behind\n\ninclude: http://x\nx: y\n",
+    ] {
+        let whole: Vec<_> = Reader::new(text.as_bytes())
+            .with_files(Fake)
+            .map(|record| record.map_err(|error| error.to_string()))
+            .collect();
+        for bytes in [1, 20, 40, 1000] {
+            assert_eq!(in_chunks(text, bytes), whole, "{text:?} in chunks of {bytes}");
+        }
+    }
 }
 
 #[test]
