@@ -1,39 +1,37 @@
-//! Into an empty store: one thread reads records, several check and encode them, the calling one puts them in order
-//! and appends.
+//! Into an empty store: one thread cuts the input into chunks, several read, check and encode the entries, the calling
+//! one puts them in order and appends.
 
 use std::collections::BTreeMap;
 use std::io::{self, BufRead, Read};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::thread;
 
-use foldhash::HashMap;
-use larix_proto::ldif::{LdifError, LocalFiles, Reader, Record};
-use larix_store::memory::{MemorySnapshot, MemoryStore};
+use larix_proto::ldif::{Chunks, LocalFiles};
+use larix_store::memory::MemoryStore;
 use larix_store::{Durability, Loader, Store, Transaction, WriteSet};
 
 use super::error::{LoadError, RecordError, RecordFault};
+use super::names::{Fingerprint, Names};
 use super::packing::{Packing, Records};
 use super::parked::Parked;
-use super::prepare::{Checker, Local};
+use super::prepare::Checker;
 use super::runs::{Merge, Run};
 use super::sort::Sorter;
+use super::worker::{Batch, Encoded, EncodedEntry, Turns, Worker};
 use super::{LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress};
 use crate::catalog::CatalogEdit;
 use crate::csn::Csn;
 use crate::database::Database;
 use crate::entry::EntryId;
-use crate::entry::encode::{self, Placement};
-use crate::entry::record::digest;
-use crate::index::keys;
 use crate::log;
 use crate::tables::{BLOBS, ENTRIES, INDEX, META, TABLES, TREE, VALUES, meta};
 use crate::tree;
 
-/// Records handed from thread to thread at once.
-const BATCH_RECORDS: usize = 64;
+/// Bytes of LDIF handed from thread to thread at once, at least: some 60 entries of 2 KB.
+const CHUNK_BYTES: usize = 128 << 10;
 /// Batches that wait for a thread.
 const BATCHES_WAITING: usize = 8;
 /// Batches between the reader and the last one in order: what waits for a slow one stays bounded.
@@ -64,18 +62,19 @@ pub(super) fn load<S: Store>(
     let (to_workers, batches) = sync_channel::<Batch>(BATCHES_WAITING);
     let (to_writer, results) = sync_channel::<Encoded>(BATCHES_WAITING);
     let (begun, underway) = sync_channel::<()>(BATCHES_UNDERWAY);
+    let turns = Turns::default();
     // Owned by the workers alone: when they have ended, so does the reader.
     let batches = Arc::new(Mutex::new(batches));
     let loader = if options.dry_run { None } else { Some(store.loader()?) };
     let mut writer = InOrder::new(loader, &checker, &packing, scratch, observer, &bytes);
     let gathered = thread::scope(|scope| {
-        let reader = Reader::new(Counted { input, bytes: &bytes }).with_files(LocalFiles);
-        scope.spawn(move || read(reader, options, Batches { begun, out: to_workers }));
+        let chunks = Chunks::new(Counted { input, bytes: &bytes }).with_files(LocalFiles);
+        scope.spawn(move || read(chunks, options, Batches { begun, out: to_workers }));
         let workers: Vec<_> = (0..threads)
             .map(|_| {
-                let (checker, packing, empty) = (&checker, &packing, &empty);
+                let (checker, packing, empty, turns) = (&checker, &packing, &empty, &turns);
                 let (batches, to_writer) = (Arc::clone(&batches), to_writer.clone());
-                scope.spawn(move || Worker::new(checker, packing, empty, scratch)?.run(&batches, &to_writer))
+                scope.spawn(move || Worker::new(checker, packing, empty, scratch)?.run(&batches, turns, &to_writer))
             })
             .collect();
         drop((batches, to_writer));
@@ -143,12 +142,6 @@ impl<R: BufRead> BufRead for Counted<'_, R> {
     }
 }
 
-/// Records in the order of the file.
-struct Batch {
-    number: u64,
-    records: Vec<(EntryId, Result<Record, LdifError>)>,
-}
-
 /// The reader's way out.
 struct Batches {
     begun: SyncSender<()>,
@@ -162,202 +155,22 @@ impl Batches {
     }
 }
 
-fn read<R: BufRead>(mut reader: Reader<R>, options: &LoadOptions, out: Batches) {
-    let mut id = EntryId::ROOT;
-    let mut batch = Batch { number: 0, records: Vec::with_capacity(BATCH_RECORDS) };
-    let mut more = true;
-    while more {
-        let record = match reader.read_record() {
-            Ok(Some(record)) if record.line < options.start_line => continue,
-            Ok(Some(record)) => Ok(record),
-            Ok(None) => break,
-            Err(error) if error.line < options.start_line && error.is_recoverable() => continue,
-            Err(error) => {
-                more = options.continue_on_error && error.is_recoverable();
-                Err(error)
+fn read<R: BufRead>(mut chunks: Chunks<R>, options: &LoadOptions, out: Batches) {
+    for number in 0.. {
+        let content = loop {
+            match chunks.next_chunk(CHUNK_BYTES) {
+                Ok(Some(chunk)) => break Ok(chunk),
+                Ok(None) => return,
+                Err(error) if error.line < options.start_line && error.is_recoverable() => {}
+                Err(error) => break Err(error),
             }
         };
-        id.0 += 1;
-        batch.records.push((id, record));
-        if batch.records.len() == BATCH_RECORDS {
-            let number = batch.number + 1;
-            let full =
-                std::mem::replace(&mut batch, Batch { number, records: Vec::with_capacity(BATCH_RECORDS) });
-            if !out.send(full) {
-                return;
-            }
-        }
-    }
-    if !batch.records.is_empty() {
-        out.send(batch);
-    }
-}
-
-/// Entries of a batch, ready but for the id of their superior.
-struct Encoded {
-    number: u64,
-    /// An error that ends the load, or what became of each record.
-    entries: Result<Vec<Result<EncodedEntry, RecordError>>, LoadError>,
-}
-
-struct EncodedEntry {
-    id: EntryId,
-    line: u64,
-    given_dn: String,
-    name: Fingerprint,
-    /// None where the entry stands under the root.
-    superior: Option<Fingerprint>,
-    normal_rdn: Vec<u8>,
-    record: Vec<u8>,
-    /// Rows of the tables `blobs` and `values`, which begin with the entry's id, in order.
-    blobs: Vec<(Vec<u8>, Vec<u8>)>,
-    values: Vec<(Vec<u8>, Vec<u8>)>,
-    csns: Vec<Csn>,
-}
-
-impl EncodedEntry {
-    /// About how much memory it takes.
-    fn bytes(&self) -> usize {
-        let rows = self.blobs.iter().chain(&self.values).map(|(key, value)| key.len() + value.len());
-        size_of::<Self>()
-            + self.given_dn.len()
-            + self.normal_rdn.len()
-            + self.record.len()
-            + rows.sum::<usize>()
-    }
-
-    fn fails(self, fault: RecordFault) -> RecordError {
-        RecordError { line: self.line, dn: self.given_dn, fault }
-    }
-}
-
-/// Stands for a normalized DN.
-type Fingerprint = u128;
-
-fn fingerprint(normal_dn: &str) -> Fingerprint {
-    u128::from_be_bytes(digest(normal_dn.as_bytes()))
-}
-
-/// What a worker gathered: runs in files, and the last one in memory.
-type Postings = Vec<Run>;
-
-/// Checks and encodes entries and gathers their postings.
-struct Worker<'a, 'c> {
-    checker: &'a Checker<'c>,
-    packing: &'a Packing,
-    local: Local,
-    /// The store as an add would see it, were there anything of the entry.
-    empty: MemorySnapshot<'a>,
-    scratch: &'a Path,
-    sorter: Sorter,
-    spilled: Vec<Run>,
-    limit: usize,
-}
-
-impl<'a, 'c> Worker<'a, 'c> {
-    fn new(
-        checker: &'a Checker<'c>,
-        packing: &'a Packing,
-        empty: &'a MemoryStore,
-        scratch: &'a Path,
-    ) -> Result<Self, LoadError> {
-        Ok(Self {
-            checker,
-            packing,
-            local: checker.local(),
-            empty: empty.snapshot()?,
-            scratch,
-            sorter: Sorter::default(),
-            spilled: Vec::new(),
-            limit: checker.options.memory_bytes / checker.options.threads.max(1),
-        })
-    }
-
-    fn run(
-        mut self,
-        batches: &Mutex<Receiver<Batch>>,
-        out: &SyncSender<Encoded>,
-    ) -> Result<Postings, LoadError> {
-        loop {
-            let batch = batches.lock().unwrap_or_else(PoisonError::into_inner).recv();
-            let Ok(Batch { number, records }) = batch else { break };
-            let entries = self.batch(records);
-            let failed = entries.is_err();
-            if out.send(Encoded { number, entries }).is_err() || failed {
-                break;
-            }
-        }
-        if !self.sorter.is_empty() {
-            self.spilled.push(self.sorter.run()?);
-        }
-        Ok(self.spilled)
-    }
-
-    fn batch(
-        &mut self,
-        records: Vec<(EntryId, Result<Record, LdifError>)>,
-    ) -> Result<Vec<Result<EncodedEntry, RecordError>>, LoadError> {
-        let mut entries = Vec::with_capacity(records.len());
-        for (id, record) in records {
-            if self.sorter.bytes() > self.limit || self.sorter.is_full(id.0) {
-                self.spilled.push(self.sorter.spill(self.scratch)?);
-            }
-            entries.push(match record {
-                Ok(record) => self.entry(id, record)?,
-                Err(error) => {
-                    let line = error.line;
-                    Err(RecordError { line, dn: String::new(), fault: RecordFault::Ldif(error) })
-                }
-            });
-        }
-        Ok(entries)
-    }
-
-    fn entry(&mut self, id: EntryId, record: Record) -> Result<Result<EncodedEntry, RecordError>, LoadError> {
-        let checker = self.checker;
-        let checked = match checker.check(&mut self.local, record) {
-            Ok(checked) => checked,
-            Err(error) => return Ok(Err(error)),
+        let more = match &content {
+            Ok(_) => true,
+            Err(error) => options.continue_on_error && error.is_recoverable(),
         };
-        checker.number(&mut self.local, &checked.entry);
-        let (rdn, normal_rdn) = checked.rdn();
-        // The superior's id is filled in where entries are in order.
-        let place = Placement { id, parent: EntryId::ROOT, rdn, normal_rdn: &normal_rdn };
-        let mut set = WriteSet::new();
-        let schema = checker.schema();
-        encode::store(&mut set, &self.empty, schema, &mut self.local.catalog, place, None, &checked.entry)?;
-        let normal_rdn = normal_rdn.into_owned();
-        let rows = |table| -> Vec<(Vec<u8>, Vec<u8>)> {
-            set.records(table).filter_map(|(key, value)| Some((key.to_vec(), value?.to_vec()))).collect()
-        };
-        let record = set.get(ENTRIES, &id.to_bytes()).flatten().unwrap_or_default().to_vec();
-        let record = self.packing.packed(record);
-        let (blobs, values) = (rows(BLOBS), rows(VALUES));
-        let superior = checked.superior().map(|superior| fingerprint(superior.as_str()));
-        self.gather(id, &checked.entry);
-        Ok(Ok(EncodedEntry {
-            id,
-            line: checked.line,
-            name: fingerprint(checked.dn.as_str()),
-            superior,
-            normal_rdn,
-            record,
-            blobs,
-            values,
-            csns: checked.csns,
-            given_dn: checked.given_dn,
-        }))
-    }
-
-    fn gather(&mut self, id: EntryId, entry: &crate::entry::Entry) {
-        let Self { local, sorter, checker, .. } = self;
-        let catalog = local.catalog.catalog();
-        for attribute in &entry.attributes {
-            let row = catalog.number(&attribute.description).and_then(|number| catalog.row(number));
-            let Some(row) = row.filter(|row| !row.wanted.is_empty()) else { continue };
-            keys::visit_attribute_keys(checker.schema(), row, attribute, &mut |kind, value| {
-                sorter.add_index_key(row.number, kind, value, id.0);
-            });
+        if !out.send(Batch { number, content }) || !more {
+            return;
         }
     }
 }
@@ -427,8 +240,7 @@ struct InOrder<'a, L> {
     scratch: &'a Path,
     observer: &'a mut dyn LoadObserver,
     bytes: &'a AtomicU64,
-    /// Ids by name: of all entries, since any may have subordinates and none may come twice. 48 bytes an entry.
-    ids: HashMap<Fingerprint, EntryId>,
+    ids: Names,
     parked: Parked<Fingerprint, EncodedEntry>,
     tree: Sorter,
     tree_runs: Vec<Run>,
@@ -453,7 +265,7 @@ impl<'a, L: Loader> InOrder<'a, L> {
             scratch,
             observer,
             bytes,
-            ids: HashMap::default(),
+            ids: Names::new(),
             parked: Parked::new(checker.options.memory_bytes),
             tree: Sorter::default(),
             tree_runs: Vec::new(),
@@ -505,8 +317,8 @@ impl<'a, L: Loader> InOrder<'a, L> {
     fn entry(&mut self, entry: EncodedEntry) -> Result<(), LoadError> {
         let parent = match entry.superior {
             None => EntryId::ROOT,
-            Some(superior) => match self.ids.get(&superior) {
-                Some(parent) => *parent,
+            Some(superior) => match self.ids.get(superior) {
+                Some(parent) => parent,
                 None => {
                     self.numbers.part(entry.id);
                     let bytes = entry.bytes();
@@ -520,7 +332,7 @@ impl<'a, L: Loader> InOrder<'a, L> {
         let mut ready = vec![(entry, parent)];
         while let Some((entry, parent)) = ready.pop() {
             let name = entry.name;
-            if self.ids.contains_key(&name) {
+            if self.ids.get(name).is_some() {
                 self.refuse(entry, RecordFault::Exists)?;
                 continue;
             }
@@ -578,9 +390,9 @@ impl<'a, L: Loader> InOrder<'a, L> {
         Ok(())
     }
 
-    fn finish(mut self, gathered: Vec<Postings>) -> Result<Loaded, LoadError> {
+    fn finish(mut self, gathered: Vec<Vec<Run>>) -> Result<Loaded, LoadError> {
         self.tell(Phase::Indexing);
-        self.ids = HashMap::default();
+        self.ids = Names::new();
         if let Some(mut loader) = self.loader.take() {
             self.records.finish(&mut loader)?;
             if !self.tree.is_empty() {
@@ -615,7 +427,7 @@ fn append_tree(loader: &mut impl Loader, runs: impl Iterator<Item = Run>) -> Res
 
 fn append_postings(
     loader: &mut impl Loader,
-    gathered: Vec<Postings>,
+    gathered: Vec<Vec<Run>>,
     numbers: &Numbers,
 ) -> Result<(), LoadError> {
     let mut merge = Merge::default();

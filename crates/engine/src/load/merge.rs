@@ -168,11 +168,11 @@ impl Group {
         checker.number(local, &checked.entry);
         let id = EntryId(self.last_id + 1);
         let (rdn, normal_rdn) = checked.rdn();
-        let place = Placement { id, parent, rdn, normal_rdn: &normal_rdn };
+        let place = Placement { id, parent, rdn, normal_rdn };
         let mut own = WriteSet::new();
         let schema = checker.schema();
         encode::store(&mut own, &view, schema, &mut local.catalog, place, None, &checked.entry)?;
-        tree::put(&mut own, parent, &normal_rdn, id);
+        tree::put(&mut own, parent, normal_rdn, id);
         keys::changes::<T>(schema, local.catalog.catalog(), None, Some(&checked.entry))?.apply(&mut own, id);
         self.set.merge(own);
         self.last_id = id.0;

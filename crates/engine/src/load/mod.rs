@@ -12,6 +12,7 @@ mod bulk;
 mod directory;
 mod error;
 mod merge;
+mod names;
 mod packing;
 mod parked;
 mod prepare;
@@ -19,6 +20,7 @@ mod runs;
 mod sort;
 #[cfg(test)]
 mod tests;
+mod worker;
 
 use std::io::BufRead;
 use std::sync::Arc;

@@ -1,6 +1,5 @@
 //! From a record of the LDIF to an entry that may be stored: what an add checks, without a requester.
 
-use std::borrow::Cow;
 use std::sync::{Mutex, PoisonError};
 
 use foldhash::{HashMap, HashSet};
@@ -67,12 +66,11 @@ impl Checked {
     }
 
     /// The RDN as it is shown, and in normal form; of a suffix, its whole DN.
-    pub(super) fn rdn(&self) -> (&str, Cow<'_, [u8]>) {
+    pub(super) fn rdn(&self) -> (&str, &[u8]) {
         if self.is_suffix {
-            return (&self.entry.dn, self.dn.as_str().as_bytes().into());
+            return (&self.entry.dn, self.dn.as_str().as_bytes());
         }
-        let normal = self.dn.rdn().map_or_else(Vec::new, |rdn| rdn.as_bytes().to_vec());
-        (first_rdn(&self.entry.dn), normal.into())
+        (first_rdn(&self.entry.dn), self.dn.rdns().next().unwrap_or_default())
     }
 }
 
@@ -162,15 +160,13 @@ impl<'c> Checker<'c> {
         body: Body,
     ) -> Result<(NormalDn, bool, Entry, Vec<Csn>), RecordFault> {
         let Body::Content(attributes) = body else { return Err(RecordFault::NotAnEntry) };
-        let parsed = Dn::parse(dn).map_err(|error| RecordFault::Dn(error.into()))?;
-        let normal = self.schema().normalize_dn(&parsed).map_err(RecordFault::Dn)?;
-        let shown = self.schema().pretty_dn(&parsed).map_err(RecordFault::Dn)?;
+        let normal = self.schema().parse_dn(dn).map_err(RecordFault::Dn)?;
         let suffixes = &self.context.settings.suffixes;
         let is_suffix = suffixes.iter().any(|suffix| suffix.normal == normal);
         if !(is_suffix || suffixes.iter().any(|s| normal.is_descendant_of(&s.normal))) {
             return Err(RecordFault::OutsideSuffixes);
         }
-        let mut entry = Entry::new(shown);
+        let mut entry = Entry::new(self.shown(dn, is_suffix)?);
         entry.attributes.reserve(attributes.len() + 8);
         for attribute in attributes {
             self.add_attribute(local, &mut entry, attribute)?;
@@ -186,6 +182,18 @@ impl<'c> Checker<'c> {
             csns.extend(std::str::from_utf8(csn).ok().and_then(|text| text.parse::<Csn>().ok()));
         }
         Ok((normal, is_suffix, entry, csns))
+    }
+
+    /// The DN as it is shown; of an entry below another one, where that is easily told, the RDN alone, for nothing
+    /// else of it is stored.
+    fn shown(&self, dn: &str, is_suffix: bool) -> Result<String, RecordFault> {
+        let is_plain = !is_suffix && !dn.contains(['\\', '"', ';', '#']);
+        let parsed = match dn.split_once(',') {
+            Some((rdn, _)) if is_plain => Dn::parse(rdn),
+            _ => Dn::parse(dn),
+        };
+        let parsed = parsed.map_err(|error| RecordFault::Dn(error.into()))?;
+        self.schema().pretty_dn(&parsed).map_err(RecordFault::Dn)
     }
 
     fn add_attribute(

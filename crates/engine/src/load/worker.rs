@@ -1,0 +1,290 @@
+//! What each thread of a bulk load does: reads the records of a chunk, checks and encodes them, gathers their postings.
+
+use std::path::Path;
+use std::sync::mpsc::{Receiver, SyncSender};
+use std::sync::{Condvar, Mutex, PoisonError};
+
+use larix_proto::ldif::{Chunk, LdifError, LocalFiles, Reader, Record};
+use larix_store::memory::{MemorySnapshot, MemoryStore};
+use larix_store::{Store, WriteSet};
+
+use super::LoadOptions;
+use super::error::{LoadError, RecordError, RecordFault};
+use super::names::Fingerprint;
+use super::packing::Packing;
+use super::prepare::{Checked, Checker, Local};
+use super::runs::Run;
+use super::sort::Sorter;
+use crate::csn::Csn;
+use crate::entry::encode::{self, Placement};
+use crate::entry::{Entry, EntryId};
+use crate::index::keys;
+use crate::tables::{BLOBS, ENTRIES, VALUES};
+
+/// Records in the order of the file, or what came instead of them.
+pub(super) struct Batch {
+    pub(super) number: u64,
+    pub(super) content: Result<Chunk, LdifError>,
+}
+
+/// Entries of a batch, ready but for the id of their superior.
+pub(super) struct Encoded {
+    pub(super) number: u64,
+    /// An error that ends the load, or what became of each record.
+    pub(super) entries: Result<Vec<Result<EncodedEntry, RecordError>>, LoadError>,
+}
+
+pub(super) struct EncodedEntry {
+    pub(super) id: EntryId,
+    pub(super) line: u64,
+    pub(super) given_dn: String,
+    pub(super) name: Fingerprint,
+    /// None where the entry stands under the root.
+    pub(super) superior: Option<Fingerprint>,
+    pub(super) normal_rdn: Vec<u8>,
+    pub(super) record: Vec<u8>,
+    /// Rows of the tables `blobs` and `values`, which begin with the entry's id, in order.
+    pub(super) blobs: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(super) values: Vec<(Vec<u8>, Vec<u8>)>,
+    pub(super) csns: Vec<Csn>,
+}
+
+impl EncodedEntry {
+    /// About how much memory it takes.
+    pub(super) fn bytes(&self) -> usize {
+        let rows = self.blobs.iter().chain(&self.values).map(|(key, value)| key.len() + value.len());
+        size_of::<Self>()
+            + self.given_dn.len()
+            + self.normal_rdn.len()
+            + self.record.len()
+            + rows.sum::<usize>()
+    }
+
+    pub(super) fn fails(self, fault: RecordFault) -> RecordError {
+        RecordError { line: self.line, dn: self.given_dn, fault }
+    }
+}
+
+/// The order in which batches are given their ids: that of the file. How many records a batch has is known when it has
+/// been read.
+#[derive(Debug, Default)]
+pub(super) struct Turns {
+    state: Mutex<Turn>,
+    changed: Condvar,
+}
+
+#[derive(Debug, Default)]
+struct Turn {
+    batch: u64,
+    last_id: u64,
+    /// A thread panicked before its turn was over.
+    broken: bool,
+}
+
+/// Ends all waiting when it is dropped before its turn was taken.
+struct Ticket<'t> {
+    turns: &'t Turns,
+    taken: bool,
+}
+
+impl Turns {
+    fn ticket(&self) -> Ticket<'_> {
+        Ticket { turns: self, taken: false }
+    }
+}
+
+impl Ticket<'_> {
+    /// Waits for all batches before, then gives the id before the first of `records`. None when the load has failed.
+    fn take(mut self, batch: u64, records: u64) -> Option<u64> {
+        self.taken = true;
+        let turns = self.turns;
+        let state = turns.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let wait = |turn: &mut Turn| turn.batch != batch && !turn.broken;
+        let mut state = turns.changed.wait_while(state, wait).unwrap_or_else(PoisonError::into_inner);
+        if state.broken {
+            return None;
+        }
+        let before = state.last_id;
+        state.batch += 1;
+        state.last_id += records;
+        turns.changed.notify_all();
+        Some(before)
+    }
+}
+
+impl Drop for Ticket<'_> {
+    fn drop(&mut self) {
+        if !self.taken {
+            self.turns.state.lock().unwrap_or_else(PoisonError::into_inner).broken = true;
+            self.turns.changed.notify_all();
+        }
+    }
+}
+
+/// The records of a chunk from the line on that the load begins with, up to an error that ends it.
+pub(super) fn records(chunk: &Chunk, options: &LoadOptions) -> Vec<Result<Record, LdifError>> {
+    let mut reader = Reader::of_chunk(chunk).with_files(LocalFiles);
+    let mut records = Vec::new();
+    loop {
+        match reader.read_record() {
+            Ok(Some(record)) if record.line < options.start_line => {}
+            Ok(Some(record)) => records.push(Ok(record)),
+            Ok(None) => return records,
+            Err(error) if error.line < options.start_line && error.is_recoverable() => {}
+            Err(error) => {
+                let more = options.continue_on_error && error.is_recoverable();
+                records.push(Err(error));
+                if !more {
+                    return records;
+                }
+            }
+        }
+    }
+}
+
+/// Checks and encodes entries and gathers their postings.
+pub(super) struct Worker<'a, 'c> {
+    checker: &'a Checker<'c>,
+    packing: &'a Packing,
+    local: Local,
+    /// The store as an add would see it, were there anything of the entry.
+    empty: MemorySnapshot<'a>,
+    scratch: &'a Path,
+    sorter: Sorter,
+    spilled: Vec<Run>,
+    limit: usize,
+    /// The normalized name of the last superior: most entries have the same as the one before.
+    superior: (String, Fingerprint),
+}
+
+impl<'a, 'c> Worker<'a, 'c> {
+    pub(super) fn new(
+        checker: &'a Checker<'c>,
+        packing: &'a Packing,
+        empty: &'a MemoryStore,
+        scratch: &'a Path,
+    ) -> Result<Self, LoadError> {
+        Ok(Self {
+            checker,
+            packing,
+            local: checker.local(),
+            empty: empty.snapshot()?,
+            scratch,
+            sorter: Sorter::default(),
+            spilled: Vec::new(),
+            limit: checker.options.memory_bytes / checker.options.threads.max(1),
+            superior: (String::new(), Fingerprint::of("")),
+        })
+    }
+
+    /// Works until there are no more batches; gives what it gathered: runs in files, and the last one in memory.
+    pub(super) fn run(
+        mut self,
+        batches: &Mutex<Receiver<Batch>>,
+        turns: &Turns,
+        out: &SyncSender<Encoded>,
+    ) -> Result<Vec<Run>, LoadError> {
+        loop {
+            let batch = batches.lock().unwrap_or_else(PoisonError::into_inner).recv();
+            let Ok(Batch { number, content }) = batch else { break };
+            let ticket = turns.ticket();
+            let records = match content {
+                Ok(chunk) => records(&chunk, self.checker.options),
+                Err(error) => vec![Err(error)],
+            };
+            let Some(before) = ticket.take(number, records.len() as u64) else { break };
+            let entries = self.batch(before, records);
+            let failed = entries.is_err();
+            if out.send(Encoded { number, entries }).is_err() || failed {
+                break;
+            }
+        }
+        if !self.sorter.is_empty() {
+            self.spilled.push(self.sorter.run()?);
+        }
+        Ok(self.spilled)
+    }
+
+    fn batch(
+        &mut self,
+        before: u64,
+        records: Vec<Result<Record, LdifError>>,
+    ) -> Result<Vec<Result<EncodedEntry, RecordError>>, LoadError> {
+        let mut entries = Vec::with_capacity(records.len());
+        for (id, record) in (before + 1..).map(EntryId).zip(records) {
+            if self.sorter.bytes() > self.limit || self.sorter.is_full(id.0) {
+                self.spilled.push(self.sorter.spill(self.scratch)?);
+            }
+            entries.push(match record {
+                Ok(record) => self.entry(id, record)?,
+                Err(error) => {
+                    let line = error.line;
+                    Err(RecordError { line, dn: String::new(), fault: RecordFault::Ldif(error) })
+                }
+            });
+        }
+        Ok(entries)
+    }
+
+    fn entry(&mut self, id: EntryId, record: Record) -> Result<Result<EncodedEntry, RecordError>, LoadError> {
+        let checked = match self.checker.check(&mut self.local, record) {
+            Ok(checked) => checked,
+            Err(error) => return Ok(Err(error)),
+        };
+        self.checker.number(&mut self.local, &checked.entry);
+        let set = self.encode(id, &checked)?;
+        let rows = |table| -> Vec<(Vec<u8>, Vec<u8>)> {
+            set.records(table).filter_map(|(key, value)| Some((key.to_vec(), value?.to_vec()))).collect()
+        };
+        let record = set.get(ENTRIES, &id.to_bytes()).flatten().unwrap_or_default().to_vec();
+        let record = self.packing.packed(record);
+        let (blobs, values) = (rows(BLOBS), rows(VALUES));
+        let superior = self.superior(&checked);
+        self.gather(id, &checked.entry);
+        let (_, normal_rdn) = checked.rdn();
+        Ok(Ok(EncodedEntry {
+            id,
+            line: checked.line,
+            name: Fingerprint::of(checked.dn.as_str()),
+            superior,
+            normal_rdn: normal_rdn.to_vec(),
+            record,
+            blobs,
+            values,
+            csns: checked.csns,
+            given_dn: checked.given_dn,
+        }))
+    }
+
+    /// The entry's rows. The superior's id is filled in where entries are in order.
+    fn encode(&mut self, id: EntryId, checked: &Checked) -> Result<WriteSet, LoadError> {
+        let (rdn, normal_rdn) = checked.rdn();
+        let place = Placement { id, parent: EntryId::ROOT, rdn, normal_rdn };
+        let mut set = WriteSet::new();
+        let Self { checker, local, empty, .. } = self;
+        encode::store(&mut set, empty, checker.schema(), &mut local.catalog, place, None, &checked.entry)?;
+        Ok(set)
+    }
+
+    fn superior(&mut self, checked: &Checked) -> Option<Fingerprint> {
+        let superior = checked.superior()?;
+        let (known, fingerprint) = &mut self.superior;
+        if *known != superior.as_str() {
+            superior.as_str().clone_into(known);
+            *fingerprint = Fingerprint::of(known);
+        }
+        Some(*fingerprint)
+    }
+
+    fn gather(&mut self, id: EntryId, entry: &Entry) {
+        let Self { local, sorter, checker, .. } = self;
+        let catalog = local.catalog.catalog();
+        for attribute in &entry.attributes {
+            let row = catalog.number(&attribute.description).and_then(|number| catalog.row(number));
+            let Some(row) = row.filter(|row| !row.wanted.is_empty()) else { continue };
+            keys::visit_attribute_keys(checker.schema(), row, attribute, &mut |kind, value| {
+                sorter.add_index_key(row.number, kind, value, id.0);
+            });
+        }
+    }
+}
