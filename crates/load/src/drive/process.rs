@@ -1,6 +1,11 @@
 //! What a server's process used, from `/proc`.
 
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+
 use anyhow::Context;
+
+use super::Address;
 
 /// CPU time and memory of a process.
 #[derive(Clone, Copy, Debug)]
@@ -34,6 +39,104 @@ impl Usage {
     }
 }
 
+/// CPU time of one thread, and how long it waited for a core.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct ThreadUsage {
+    pub(super) cpu_seconds: f64,
+    pub(super) waited_seconds: f64,
+}
+
+impl ThreadUsage {
+    /// Of the calling thread, since its start.
+    pub(super) fn now() -> Self {
+        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
+        // A kernel without scheduler statistics says nothing of waiting.
+        let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
+        let waited: f64 =
+            statistics.split_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0.0);
+        Self { cpu_seconds: time.tv_sec as f64 + time.tv_nsec as f64 / 1e9, waited_seconds: waited / 1e9 }
+    }
+
+    pub(super) fn since(self, before: Self) -> Self {
+        Self {
+            cpu_seconds: self.cpu_seconds - before.cpu_seconds,
+            waited_seconds: self.waited_seconds - before.waited_seconds,
+        }
+    }
+}
+
+/// Bytes that files, and all files below directories, take on the disk; a sparse file counts by its blocks.
+///
+/// # Errors
+/// A path that cannot be read. A file that goes away meanwhile counts nothing.
+pub fn disk_bytes(paths: &[PathBuf]) -> anyhow::Result<u64> {
+    let mut sum = 0;
+    for path in paths {
+        let metadata = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+        sum += metadata.blocks() * 512;
+        if metadata.is_dir() {
+            let mut waiting = vec![path.clone()];
+            while let Some(directory) = waiting.pop() {
+                sum += below(&directory, &mut waiting)
+                    .with_context(|| format!("cannot read {}", directory.display()))?;
+            }
+        }
+    }
+    Ok(sum)
+}
+
+/// Bytes of a directory's own files; its directories are appended to `waiting`.
+fn below(directory: &Path, waiting: &mut Vec<PathBuf>) -> std::io::Result<u64> {
+    let mut sum = 0;
+    for entry in std::fs::read_dir(directory)? {
+        let entry = entry?;
+        let Ok(metadata) = entry.metadata() else { continue };
+        sum += metadata.blocks() * 512;
+        if metadata.is_dir() {
+            waiting.push(entry.path());
+        }
+    }
+    Ok(sum)
+}
+
+/// The process that listens on an address of this machine; none if there is none that this user may look into.
+pub fn listening_process(address: &Address) -> Option<u32> {
+    let inode = match address {
+        Address::Tcp(address) => tcp_inode(address.port())?,
+        Address::Unix(path) => unix_inode(path)?,
+    };
+    let socket = format!("socket:[{inode}]");
+    let processes = std::fs::read_dir("/proc").ok()?.flatten();
+    let mut processes = processes.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    processes.find(|process| {
+        let Ok(files) = std::fs::read_dir(format!("/proc/{process}/fd")) else { return false };
+        files
+            .flatten()
+            .any(|file| std::fs::read_link(file.path()).is_ok_and(|link| link.as_os_str() == &*socket))
+    })
+}
+
+/// The inode of the socket that listens on `port`: state 0A in `/proc/net/tcp` (proc(5)).
+fn tcp_inode(port: u16) -> Option<String> {
+    let suffix = format!(":{port:04X}");
+    ["/proc/net/tcp", "/proc/net/tcp6"].iter().find_map(|path| {
+        let text = std::fs::read_to_string(path).ok()?;
+        text.lines().find_map(|line| {
+            let fields: Vec<&str> = line.split_whitespace().collect();
+            let listens = fields.get(1)?.ends_with(&suffix) && *fields.get(3)? == "0A";
+            listens.then(|| fields.get(9).map(|inode| (*inode).to_owned()))?
+        })
+    })
+}
+
+fn unix_inode(path: &Path) -> Option<String> {
+    let text = std::fs::read_to_string("/proc/net/unix").ok()?;
+    text.lines().find_map(|line| {
+        let fields: Vec<&str> = line.split_whitespace().collect();
+        (Path::new(fields.get(7)?) == path).then(|| fields.get(6).map(|inode| (*inode).to_owned()))?
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -43,5 +146,32 @@ mod tests {
         let usage = Usage::of(std::process::id()).unwrap();
         assert!(usage.resident > 0, "{usage:?}");
         assert!(Usage::of(u32::MAX).is_err());
+    }
+
+    #[test]
+    fn listeners_are_found() {
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = listener.local_addr().unwrap();
+        assert_eq!(listening_process(&Address::Tcp(address)), Some(std::process::id()));
+        drop(listener);
+        assert_eq!(listening_process(&Address::Tcp(address)), None);
+        let path = std::env::temp_dir().join(format!("larix-load-{}", std::process::id()));
+        let listener = std::os::unix::net::UnixListener::bind(&path).unwrap();
+        assert_eq!(listening_process(&Address::Unix(path.clone())), Some(std::process::id()));
+        drop(listener);
+        std::fs::remove_file(path).unwrap();
+    }
+
+    #[test]
+    fn disk_usage_is_in_blocks() {
+        let path = std::env::temp_dir().join(format!("larix-load-disk-{}", std::process::id()));
+        std::fs::create_dir_all(path.join("below")).unwrap();
+        let empty = disk_bytes(std::slice::from_ref(&path)).unwrap();
+        std::fs::write(path.join("below/file"), vec![1; 100_000]).unwrap();
+        let full = disk_bytes(std::slice::from_ref(&path)).unwrap();
+        assert!(full >= empty, "{empty} {full}");
+        std::fs::remove_dir_all(&path).unwrap();
+        let error = disk_bytes(std::slice::from_ref(&path)).unwrap_err().to_string();
+        assert!(error.contains(path.to_str().unwrap()), "{error}");
     }
 }

@@ -1,8 +1,11 @@
 //! What is asked: steps with weights, their names and values made from templates.
 
+use anyhow::Context;
 use larix_proto::client::{self, ClientAttribute, ClientChange};
 use larix_proto::{DerefAliases, FilterBuf, MessageId, ModifyOperation, ResultCode, Scope};
 
+use super::placeholder::{Encode, Fill, MESSAGE_ID_MIN};
+use super::requests::Requests;
 use super::targets::Targets;
 
 /// One kind of request. Every text is a template:
@@ -149,6 +152,22 @@ impl Operation {
         }
     }
 
+    /// The way back of a rename.
+    ///
+    /// # Errors
+    /// A name without a parent.
+    pub(super) fn back(&self) -> anyhow::Result<Option<Self>> {
+        let Self::ModifyDn { dn, new_rdn, new_superior } = self else { return Ok(None) };
+        let (rdn, parent) =
+            split_rdn(dn).with_context(|| format!("{dn:?} has no parent: it cannot be renamed back"))?;
+        let superior = new_superior.as_deref().unwrap_or(parent);
+        Ok(Some(Self::ModifyDn {
+            dn: format!("{new_rdn},{superior}"),
+            new_rdn: rdn.to_owned(),
+            new_superior: new_superior.is_some().then(|| parent.to_owned()),
+        }))
+    }
+
     /// The result codes that are this operation's success.
     pub(super) fn success_codes(&self) -> &'static [u32] {
         const LIMITED: [u32; 2] = [ResultCode::SUCCESS.0, ResultCode::SIZE_LIMIT_EXCEEDED.0];
@@ -200,29 +219,21 @@ impl Workload {
         self
     }
 
-    /// Whether every template can be sent.
+    /// Whether every request can be made.
     ///
     /// # Errors
-    /// No operation with a weight, an empty range, or a filter template that is no filter.
+    /// No step with a weight, an empty range, an exponent that is none, a template that cannot be read, a filter that
+    /// is none, `{added}` without an add: with the step's name and the text.
     pub fn check(&self) -> anyhow::Result<()> {
-        anyhow::ensure!(self.targets.count > 0, "the range of numbers is empty");
-        anyhow::ensure!(self.steps.iter().any(|step| step.weight > 0), "no operation has a weight");
-        for step in &self.steps {
-            if let Operation::Search(search) = &step.operation {
-                let filter = &search.filter;
-                FilterBuf::parse(&fill(filter, 1, 1))
-                    .map_err(|error| anyhow::anyhow!("filter template {filter:?}: {error}"))?;
-            }
-        }
-        Ok(())
+        Requests::new(self, 0, 1).map(drop)
     }
 }
 
-impl Operation {
-    pub(super) fn append(&self, id: MessageId, number: u64, sequence: u64, out: &mut Vec<u8>) {
-        let fill = |template: &str| fill(template, number, sequence);
+impl Encode for Operation {
+    fn encode(&self, fill: &mut Fill<'_>, out: &mut Vec<u8>) -> anyhow::Result<()> {
+        let id = MessageId(MESSAGE_ID_MIN);
         match self {
-            Self::Search(search) => append_search(id, search, fill, out),
+            Self::Search(search) => append_search(id, search, fill, out)?,
             Self::Read { dn, attributes } => {
                 let read = SearchTemplate {
                     base: dn.clone(),
@@ -231,31 +242,50 @@ impl Operation {
                     attributes: attributes.clone(),
                     size_limit: 0,
                 };
-                append_search(id, &read, fill, out);
+                append_search(id, &read, fill, out)?;
             }
             Self::Compare { dn, attribute, value } => {
-                client::compare(out, id, &fill(dn), attribute, fill(value).as_bytes(), &[]);
+                client::compare(out, id, &fill(dn)?, attribute, fill(value)?.as_bytes(), &[]);
             }
             Self::Bind { dn, password, .. } => {
-                client::simple_bind(out, id, &fill(dn), fill(password).as_bytes(), &[]);
+                client::simple_bind(out, id, &fill(dn)?, fill(password)?.as_bytes(), &[]);
             }
-            Self::Modify { dn, changes } => append_modify(id, &fill(dn), changes, fill, out),
-            Self::Add { dn, attributes } => append_add(id, &fill(dn), attributes, fill, out),
-            Self::Delete { dn } => client::delete(out, id, &fill(dn), &[]),
+            Self::Modify { dn, changes } => append_modify(id, &fill(dn)?, changes, fill, out)?,
+            Self::Add { dn, attributes } => append_add(id, &fill(dn)?, attributes, fill, out)?,
+            Self::Delete { dn } => client::delete(out, id, &fill(dn)?, &[]),
             Self::ModifyDn { dn, new_rdn, new_superior } => {
-                let superior = new_superior.as_deref().map(fill);
-                client::modify_dn(out, id, &fill(dn), &fill(new_rdn), true, superior.as_deref(), &[]);
+                let (dn, new_rdn) = (fill(dn)?, fill(new_rdn)?);
+                let superior = new_superior.as_deref().map(fill).transpose()?;
+                client::modify_dn(out, id, &dn, &new_rdn, true, superior.as_deref(), &[]);
             }
         }
+        Ok(())
     }
 }
 
-fn append_search(id: MessageId, search: &SearchTemplate, fill: impl Fn(&str) -> String, out: &mut Vec<u8>) {
-    // A template that is no filter is refused before the run starts; see `Workload::check`.
-    let Ok(filter) = FilterBuf::parse(&fill(&search.filter)) else { return };
+/// A name's first RDN and what follows its comma.
+fn split_rdn(dn: &str) -> Option<(&str, &str)> {
+    let mut escaped = false;
+    let comma = dn.find(|c| {
+        let found = c == ',' && !escaped;
+        escaped = c == '\\' && !escaped;
+        found
+    })?;
+    Some((dn.get(..comma)?, dn.get(comma + 1..)?))
+}
+
+fn append_search(
+    id: MessageId,
+    search: &SearchTemplate,
+    fill: &mut Fill<'_>,
+    out: &mut Vec<u8>,
+) -> anyhow::Result<()> {
+    let text = fill(&search.filter)?;
+    let filter = FilterBuf::parse(&text)
+        .map_err(|error| anyhow::anyhow!("filter template {:?}: {error}", search.filter))?;
     let attributes: Vec<&str> = search.attributes.iter().map(String::as_str).collect();
     let request = client::Search {
-        base: &fill(&search.base),
+        base: &fill(&search.base)?,
         scope: search.scope,
         deref: DerefAliases::Never,
         size_limit: search.size_limit,
@@ -265,17 +295,20 @@ fn append_search(id: MessageId, search: &SearchTemplate, fill: impl Fn(&str) -> 
         attributes: &attributes,
     };
     client::search(out, id, &request, &[]);
+    Ok(())
 }
 
 fn append_modify(
     id: MessageId,
     dn: &str,
     changes: &[Change],
-    fill: impl Fn(&str) -> String,
+    fill: &mut Fill<'_>,
     out: &mut Vec<u8>,
-) {
-    let filled: Vec<Vec<String>> =
-        changes.iter().map(|change| change.values.iter().map(|value| fill(value)).collect()).collect();
+) -> anyhow::Result<()> {
+    let mut filled: Vec<Vec<String>> = Vec::with_capacity(changes.len());
+    for change in changes {
+        filled.push(change.values.iter().map(|value| fill(value)).collect::<Result<_, _>>()?);
+    }
     let list: Vec<ClientChange<'_, String>> = changes
         .iter()
         .zip(&filled)
@@ -285,49 +318,57 @@ fn append_modify(
         })
         .collect();
     client::modify(out, id, dn, &list, &[]);
+    Ok(())
 }
 
 fn append_add(
     id: MessageId,
     dn: &str,
     attributes: &[(String, String)],
-    fill: impl Fn(&str) -> String,
+    fill: &mut Fill<'_>,
     out: &mut Vec<u8>,
-) {
+) -> anyhow::Result<()> {
     let mut filled: Vec<(&str, Vec<String>)> = Vec::with_capacity(attributes.len());
     for (description, value) in attributes {
+        let value = fill(value)?;
         match filled.iter_mut().find(|(known, _)| known == description) {
-            Some((_, values)) => values.push(fill(value)),
-            None => filled.push((description, vec![fill(value)])),
+            Some((_, values)) => values.push(value),
+            None => filled.push((description, vec![value])),
         }
     }
     let list: Vec<ClientAttribute<'_, String>> =
         filled.iter().map(|(description, values)| ClientAttribute { description, values }).collect();
     client::add(out, id, dn, &list, &[]);
-}
-
-/// The template with its numbers in place.
-fn fill(template: &str, number: u64, sequence: u64) -> String {
-    if !template.contains('{') {
-        return template.to_owned();
-    }
-    template.replace("{n}", &number.to_string()).replace("{s}", &sequence.to_string())
+    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drive::Order;
 
     #[test]
-    fn templates() {
-        for (template, expected) in [("plain", "plain"), ("user.{n}@x", "user.7@x"), ("{s}-{n}", "9-7")] {
-            assert_eq!(fill(template, 7, 9), expected);
-        }
-    }
-
-    #[test]
-    fn a_bad_filter_is_named_before_the_run() {
-        let workload = Workload::new(1).with(Step::new(1, Operation::search("", "(a={n}")));
-        assert!(workload.check().unwrap_err().to_string().contains("(a={n}"));
+    fn what_cannot_be_asked_is_named_before_the_run() {
+        let check = |change: &dyn Fn(&mut Workload), expected: &str| {
+            let mut workload = Workload::new(10).with(Step::new(1, Operation::read("uid={n}")));
+            change(&mut workload);
+            let error = format!("{:#}", workload.check().unwrap_err());
+            assert!(error.contains(expected), "{error}");
+        };
+        let step = |operation: Operation| {
+            move |workload: &mut Workload| {
+                workload.steps.push(Step::new(1, operation.clone()));
+            }
+        };
+        check(&|workload| workload.steps.clear(), "no operation has a weight");
+        check(&|workload| workload.steps[0].weight = 0, "no operation has a weight");
+        check(&|workload| workload.targets.count = 0, "the range of numbers is empty");
+        check(&|workload| workload.targets.order = Order::Zipf { exponent: 0.0 }, "exponent 0");
+        check(&step(Operation::search("", "(a={n}")), "search: filter template \"(a={n}\"");
+        check(&step(Operation::read("uid={m}")), "read: no placeholder is called {m}");
+        check(&step(Operation::Delete { dn: "uid={added}".into() }), "{added} needs an add");
+        let renamed =
+            Operation::ModifyDn { dn: "dc=com".into(), new_rdn: "dc=org".into(), new_superior: None };
+        check(&step(renamed), "\"dc=com\" has no parent");
     }
 }
