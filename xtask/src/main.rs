@@ -19,8 +19,10 @@ cargo xtask COMMAND
   fuzz [RUNS]     every fuzz target for RUNS executions (default 20000)
   instructions [update]
                   instructions a request under valgrind, against the baseline; or write the baseline anew
-  ci              check, test, instructions, a short fuzz run and a short bench run
-  bench [ENTRIES] first figures beside slapd on this machine (default 20000 entries)
+  ci              check, test, instructions, a short fuzz run, and every scenario of the load generator in smoke size
+  bench [ENTRIES [FLAGS]]
+                  the mail directory beside slapd on this machine (default 20000 entries); flags go to
+                  `larix load compare`
 ";
 
 fn main() -> ExitCode {
@@ -33,12 +35,13 @@ fn main() -> ExitCode {
         ["instructions"] => instructions::run(&root(), false),
         ["instructions", "update"] => instructions::run(&root(), true),
         ["fuzz", rest @ ..] => fuzz(rest.first().copied().unwrap_or("20000")),
-        ["bench", rest @ ..] => bench(rest.first().copied().unwrap_or("20000")),
+        ["bench"] => bench("20000", &[]),
+        ["bench", entries, flags @ ..] => bench(entries, flags),
         ["ci"] => check()
             .and_then(|()| test(&[]))
             .and_then(|()| instructions::run(&root(), false))
             .and_then(|()| fuzz("20000"))
-            .and_then(|()| bench("2000")),
+            .and_then(|()| smoke()),
         [] | ["help" | "--help" | "-h"] => {
             print!("{HELP}");
             Ok(())
@@ -93,8 +96,28 @@ fn fuzz(runs: &str) -> anyhow::Result<()> {
     run(Command::new("bash").arg("fuzz/run.sh").arg(runs).current_dir(root()))
 }
 
-fn bench(entries: &str) -> anyhow::Result<()> {
+/// Where slapd is, for what is measured beside it; without one, Larix is measured alone.
+const SLAPD: &str = "/usr/sbin/slapd";
+
+fn bench(entries: &str, flags: &[&str]) -> anyhow::Result<()> {
     entries.parse::<u64>().with_context(|| format!("{entries:?} is not a number of entries"))?;
     cargo(&["build", "--release", "--package", "larix"])?;
-    run(Command::new("bash").arg("tests/bench/beside-slapd").arg(entries).current_dir(root()))
+    compare("release", &[&["mail", "--entries", entries][..], flags].concat())
+}
+
+/// Every scenario, small: that it runs and that every answer is right, not how fast.
+fn smoke() -> anyhow::Result<()> {
+    cargo(&["build", "--package", "larix"])?;
+    ["mail", "frontend", "grid", "subscribers", "sizing"]
+        .iter()
+        .try_for_each(|scenario| compare("debug", &[*scenario, "--smoke"]))
+}
+
+fn compare(profile: &str, arguments: &[&str]) -> anyhow::Result<()> {
+    let mut command = Command::new(root().join("target").join(profile).join("larix"));
+    command.args(["load", "compare"]).args(arguments);
+    if Path::new(SLAPD).exists() && !arguments.contains(&"--with") {
+        command.args(["--with", "slapd"]);
+    }
+    run(&mut command)
 }

@@ -21,7 +21,7 @@ enum LoadCommand {
     /// Write a generated directory: LDIF, schema and slapd.conf.
     Generate(generate::GenerateArgs),
     /// Carry out a scenario on this server and on others, side by side
-    Compare(compare::CompareArgs),
+    Compare(Box<compare::CompareArgs>),
     /// Drive a server with one kind of request and report rates and latency.
     Run(run::RunArgs),
     /// Show a report that was kept as JSON: as a table, or as an HTML file.

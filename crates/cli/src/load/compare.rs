@@ -10,7 +10,7 @@ use clap::Args;
 use larix_load::compare::{self, Broken, Options, Progress};
 use larix_load::generate;
 use larix_load::peer::{Access, Given, Guard, Peer};
-use larix_load::report::Document;
+use larix_load::report::{Document, TextOptions};
 use larix_load::scenario::{self, Known, Scenario, Size};
 
 /// Carry out a scenario on Larix and on other servers in turns, and show the ratios.
@@ -111,7 +111,7 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<()> {
     };
     let guard = Guard::default();
     end_on_signals(guard.clone(), scratch.path().to_owned())?;
-    let mut show = Show::new();
+    let show = Show::new();
     let done = compare::run(&options, &scenario, &guard, &mut |progress| show.step(progress));
     show.clear();
     if guard.has_ended() {
@@ -124,7 +124,10 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<()> {
         eprintln!("larix load: databases and logs are below {}", options.directory.display());
     }
     match done {
-        Ok(document) => write(&document, args),
+        Ok(document) => {
+            write(&document, args)?;
+            check_answers(&document)
+        }
         Err(broken) => {
             let Broken { error, document } = *broken;
             if document.rows.iter().any(|row| row.figures.iter().any(|rounds| !rounds.is_empty())) {
@@ -237,7 +240,7 @@ impl Show {
         Self { terminal: std::io::stderr().is_terminal() }
     }
 
-    fn step(&mut self, progress: &Progress<'_>) {
+    fn step(&self, progress: &Progress<'_>) {
         let left = left(Duration::from_secs_f64(progress.seconds_left.clamp(0.0, 1e9)));
         let server =
             if progress.server.is_empty() { String::new() } else { format!("{}: ", progress.server) };
@@ -254,7 +257,7 @@ impl Show {
         let _ = stderr.flush();
     }
 
-    fn clear(&mut self) {
+    fn clear(&self) {
         if self.terminal {
             let _ = write!(std::io::stderr(), "\r\x1b[K");
         }
@@ -270,43 +273,27 @@ fn left(duration: Duration) -> String {
 }
 
 fn write(document: &Document, args: &CompareArgs) -> anyhow::Result<()> {
+    let stdout = Path::new("-");
     let json = || format!("{:#}\n", document.to_json());
-    let to_file = |path: &Path, text: &str| {
-        std::fs::write(path, text).with_context(|| format!("cannot write {}", path.display()))
-    };
-    match &args.json {
-        Some(path) if path == Path::new("-") => print!("{}", json()),
-        Some(path) => {
-            print!("{}", table(document));
-            to_file(path, &json())?;
-        }
-        None => print!("{}", table(document)),
+    if args.json.as_deref() != Some(stdout) {
+        super::report::write(stdout, &document.to_text(&TextOptions::of_stdout()))?;
+    }
+    if let Some(path) = &args.json {
+        super::report::write(path, &json())?;
+    }
+    if let Some(path) = &args.html {
+        super::report::write(path, &document.to_html())?;
     }
     Ok(())
 }
 
-/// The figures as plain text.
-fn table(document: &Document) -> String {
-    use std::fmt::Write as _;
-    let mut text = String::new();
-    for row in &document.rows {
-        let _ = write!(text, "{:<60}", format!("{}: {} ({})", row.group, row.name, row.unit));
-        for (server, named) in document.servers.iter().enumerate() {
-            let median = row.median(server).map_or_else(|| "-".to_owned(), |median| format!("{median:.2}"));
-            let ratio = row.ratio(server).filter(|_| server > 0);
-            let ratio =
-                ratio.map_or_else(String::new, |r| format!(" {:.2} ({:.2}-{:.2})", r.median, r.min, r.max));
-            let _ = write!(text, "  {} {median}{ratio}", named.name);
-        }
-        if let Some(invalid) = &row.invalid {
-            let _ = write!(text, "  INVALID: {invalid}");
-        }
-        let _ = writeln!(text, "  {}", row.note);
-    }
-    for note in &document.notes {
-        let _ = writeln!(text, "note: {note}");
-    }
-    text
+/// # Errors
+/// A row is invalid: whoever called this must not take its figures.
+fn check_answers(document: &Document) -> anyhow::Result<()> {
+    let invalid = document.rows.iter().filter_map(|row| Some((&row.name, row.invalid.as_ref()?)));
+    let texts: Vec<String> = invalid.map(|(name, why)| format!("{name}: {why}")).collect();
+    anyhow::ensure!(texts.is_empty(), "{} rows are invalid:\n  {}", texts.len(), texts.join("\n  "));
+    Ok(())
 }
 
 #[cfg(test)]

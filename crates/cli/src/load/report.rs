@@ -52,7 +52,7 @@ fn read(file: &Path) -> anyhow::Result<Document> {
 }
 
 /// Writes `text` to the file, or to standard output for `-`. A reader that has gone away is no failure.
-fn write(out: &Path, text: &str) -> anyhow::Result<()> {
+pub(super) fn write(out: &Path, text: &str) -> anyhow::Result<()> {
     use std::io::Write;
     if out != Path::new("-") {
         return std::fs::write(out, text).with_context(|| format!("cannot write {}", out.display()));

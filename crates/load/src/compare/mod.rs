@@ -71,9 +71,8 @@ pub fn run(
     progress: &mut dyn FnMut(&Progress<'_>),
 ) -> Result<Document, Box<Broken>> {
     let mut rows = Rows::new(scenario, options.peers.iter().map(|peer| peer.name.clone()).collect());
-    let mut notes = scenario.notes.clone();
-    let done = run_rounds(options, scenario, guard, progress, &mut rows, &mut notes);
-    let mut document = document(options, scenario, notes);
+    let done = run_rounds(options, scenario, guard, progress, &mut rows);
+    let mut document = document(options, scenario);
     rows.fill(&mut document, &scenario.derived);
     match done {
         Ok(()) => Ok(document),
@@ -84,7 +83,7 @@ pub fn run(
     }
 }
 
-fn document(options: &Options, scenario: &Scenario, notes: Vec<String>) -> Document {
+fn document(options: &Options, scenario: &Scenario) -> Document {
     let servers = options.peers.iter().map(|peer| Server {
         name: peer.name.clone(),
         version: peer.version.clone(),
@@ -101,7 +100,7 @@ fn document(options: &Options, scenario: &Scenario, notes: Vec<String>) -> Docum
         command: options.command.clone(),
         machine: Machine::here(),
         servers: servers.collect(),
-        notes,
+        notes: scenario.notes.clone(),
         ..Document::default()
     }
 }
@@ -112,12 +111,11 @@ fn run_rounds(
     guard: &Guard,
     progress: &mut dyn FnMut(&Progress<'_>),
     rows: &mut Rows,
-    notes: &mut Vec<String>,
 ) -> anyhow::Result<()> {
     options.check()?;
     let folder = Folder::create(&options.directory, options.keep, guard)?;
     folder.check_room(scenario, options)?;
-    notes.extend(folder.note());
+    rows.notes.extend(folder.note());
     let mut plan = Plan::new(scenario, options);
     plan.show(progress, "", "generating data");
     let contents = folder.write_contents(scenario, options.seed).context("cannot write the data")?;

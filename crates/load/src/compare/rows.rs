@@ -9,6 +9,8 @@ const POINTS_MAX: usize = 40;
 
 #[derive(Debug)]
 pub(super) struct Rows {
+    /// What a reader must know beside the scenario's notes.
+    pub(super) notes: Vec<String>,
     servers: Vec<String>,
     rows: Vec<Row>,
     charts: Vec<Chart>,
@@ -38,7 +40,13 @@ impl Rows {
                 ..Row::new(figure.name.clone(), unit, better)
             }
         });
-        Self { rows: rows.collect(), charts: scenario.charts.clone(), lines: Vec::new(), servers }
+        Self {
+            notes: Vec::new(),
+            rows: rows.collect(),
+            charts: scenario.charts.clone(),
+            lines: Vec::new(),
+            servers,
+        }
     }
 
     /// Takes the step's figures of one server in one round.
@@ -110,7 +118,9 @@ impl Rows {
 
     /// Puts all into the document.
     pub(super) fn fill(self, document: &mut Document, derived: &[Derived]) {
-        let Self { servers, mut rows, mut charts, lines } = self;
+        let Self { mut notes, servers, mut rows, mut charts, lines } = self;
+        notes.dedup();
+        document.notes.append(&mut notes);
         let derived: Vec<Row> = derived.iter().map(|derived| derive(derived, &rows, servers.len())).collect();
         rows.extend(derived);
         for mut line in lines {

@@ -144,7 +144,8 @@ impl<'a> Bench<'a> {
         if added.iter().any(|count| *count > 0) {
             self.check_counts(running.address, &databases, &added).map_err(|error| running.explain(error))?;
         }
-        running.stop()
+        turn.rows.notes.extend(running.stop());
+        Ok(())
     }
 
     fn given_stage(
