@@ -8,7 +8,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
-use larix_testkit::Kind;
+use larix_load::generate::{self, Kind as Directory};
+use larix_testkit::{Kind, Server};
 use serde_json::Value;
 
 fn larix() -> PathBuf {
@@ -216,4 +217,41 @@ fn a_peer_that_loses_entries_is_not_measured() {
     assert!(!output.status.success());
     assert!(errors.contains("slapd 0.0.7") && errors.contains("were loaded or acknowledged"), "{errors}");
     assert!(is_empty(&data), "something was left behind");
+}
+
+/// A server that is given by URL and holds fewer entries than it is asked for: its answers are right, and not what was
+/// expected.
+#[test]
+fn a_given_server_with_other_data_makes_its_rows_invalid() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    let (server_folder, data) = (folder.path().join("server"), folder.path().join("data"));
+    fs::create_dir(&data).expect("a folder");
+    let schema = larix_testkit::site::schema_directory();
+    let made =
+        generate::write_directory(Directory::Mail, 100, 1, &server_folder, &schema).expect("a directory");
+    let load = Kind::Larix.tool("add").arg("-f").arg(&made.configuration).arg("-l").arg(&made.ldif).output();
+    assert!(load.expect("the tool starts").status.success());
+    let server = Server::start(Kind::Larix, &made.configuration).unwrap_or_else(|e| panic!("{e}"));
+    let url = format!("ldap://{}/", server.address);
+    let asked = |entries: &str, only: &str| {
+        let arguments =
+            ["mail", "--smoke", "--entries", entries, "--only", only, "--with", &url, "--json", "-"];
+        compare(&arguments, &data).output().expect("larix starts")
+    };
+    let right = asked("100", "search,read,modify");
+    assert!(right.status.success(), "{}", errors(&right));
+    let document: Value = serde_json::from_slice(&right.stdout).expect("JSON");
+    let row = |name: &str| {
+        let rows = document["rows"].as_array().expect("rows");
+        rows.iter().find(|row| row["name"] == name).unwrap_or_else(|| panic!("{name}: {document:#}")).clone()
+    };
+    assert!(row("search, 16 connections, wall time")["figures"][1][0].is_f64());
+    let unwritten = row("modify, durable, 64 connections");
+    assert!(unwritten["note"].as_str().is_some_and(|note| note.contains("--bind-dn")), "{unwritten:#}");
+    let wrong = asked("300", "search,read");
+    assert!(!wrong.status.success());
+    let errors = errors(&wrong);
+    assert!(errors.contains("rows are invalid") && errors.contains("0 entries instead of 1"), "{errors}");
+    assert!(is_empty(&data), "something was left behind");
+    assert!(server.stop());
 }

@@ -118,9 +118,12 @@ impl Rows {
 
     /// Puts all into the document.
     pub(super) fn fill(self, document: &mut Document, derived: &[Derived]) {
-        let Self { mut notes, servers, mut rows, mut charts, lines } = self;
-        notes.dedup();
-        document.notes.append(&mut notes);
+        let Self { notes, servers, mut rows, mut charts, lines } = self;
+        for note in notes {
+            if !document.notes.contains(&note) {
+                document.notes.push(note);
+            }
+        }
         let derived: Vec<Row> = derived.iter().map(|derived| derive(derived, &rows, servers.len())).collect();
         rows.extend(derived);
         for mut line in lines {
