@@ -2,8 +2,12 @@
 
 mod compare;
 mod generate;
+mod optimize;
 mod report;
 mod run;
+mod show;
+mod target;
+mod work;
 
 use std::process::ExitCode;
 
@@ -22,8 +26,10 @@ enum LoadCommand {
     Generate(generate::GenerateArgs),
     /// Carry out a scenario on this server and on others, side by side
     Compare(Box<compare::CompareArgs>),
-    /// Drive a server with one kind of request and report rates and latency.
-    Run(run::RunArgs),
+    /// Drive a server and report rates and latency.
+    Run(Box<run::RunArgs>),
+    /// Drive a server with more and more connections until three steps bring no gain.
+    Optimize(Box<optimize::OptimizeArgs>),
     /// Show a report that was kept as JSON: as a table, or as an HTML file.
     Report(report::ReportArgs),
 }
@@ -33,6 +39,7 @@ pub(crate) fn main(args: &LoadArgs) -> ExitCode {
         LoadCommand::Compare(args) => compare::run(args),
         LoadCommand::Generate(args) => generate::run(args),
         LoadCommand::Run(args) => run::run(args),
+        LoadCommand::Optimize(args) => optimize::run(args),
         LoadCommand::Report(args) => report::run(args),
     };
     match done {

@@ -1,7 +1,7 @@
 //! Directories made from a seed: the same kind, count and seed give the same bytes on every machine.
 
 mod mail;
-mod names;
+pub(crate) mod names;
 mod people;
 mod random;
 mod subscribers;

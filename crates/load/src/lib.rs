@@ -10,3 +10,4 @@ pub mod generate;
 pub mod peer;
 pub mod report;
 pub mod scenario;
+pub mod template;

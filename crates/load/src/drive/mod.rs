@@ -8,10 +8,12 @@
 mod answer;
 mod clock;
 mod connection;
+mod file;
 mod lag;
 mod optimize;
 mod options;
 mod placeholder;
+mod preset;
 mod process;
 mod report;
 mod requests;
@@ -22,12 +24,14 @@ mod transport;
 mod worker;
 mod workload;
 
+pub use hdrhistogram::Histogram;
 pub use larix_proto::{ModifyOperation, Scope};
 pub use optimize::{GAIN_MIN, Growth, Optimum, STEPS_WITHOUT_GAIN, Steps, optimize, optimize_by};
 pub use options::{
     Address, CONNECTIONS_MAX, IN_FLIGHT_MAX, Identity, LagOptions, Options, OptionsError, RATE_MAX, Security,
     Server, THREADS_MAX, Trust,
 };
+pub use preset::{Preset, Templates};
 pub use process::{Usage, disk_bytes, listening_process};
 pub use report::{Lag, OperationReport, Report, Sample, Unexpected};
 pub use run::run;

@@ -286,7 +286,8 @@ fn samples(options: &Options, outcomes: &[Outcome], watch: &Watch<'_>) -> Vec<Sa
             operations += sample.operations;
             let _ = latency.add(&sample.latency_us);
         }
-        let seen = watch.samples.get(index).copied().unwrap_or_default();
+        // The last one may end with the measurement.
+        let seen = watch.samples.get(index).copied().unwrap_or(watch.last);
         all.push(Sample {
             at: options.sample_every.as_secs_f64() * (index + 1) as f64,
             operations,

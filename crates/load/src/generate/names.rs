@@ -183,7 +183,7 @@ const SECOND_HALF: [&str; 70] = [
 ];
 
 /// A given name and a surname.
-pub(super) fn person(random: &mut Random) -> (&'static str, String) {
+pub(crate) fn person(random: &mut Random) -> (&'static str, String) {
     let given = random.pick(&GIVEN);
     (given, format!("{}{}", random.pick(&FIRST_HALF), random.pick(&SECOND_HALF)))
 }

@@ -1,0 +1,245 @@
+//! The parts of a value: text, references to attributes, and tags.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+
+use super::error::TemplateFault;
+
+/// A part of a value.
+#[derive(Clone, Debug)]
+pub(super) enum Part {
+    Text(String),
+    /// The first value of an attribute, and how many of its characters.
+    Attribute(String, Option<usize>),
+    First,
+    Last,
+    Dn,
+    ParentDn,
+    Rdn,
+    /// The index of its counter.
+    Sequential(usize),
+    /// From so many to so many characters of an alphabet.
+    Characters(Rc<[char]>, u64, u64),
+    Between(u64, u64),
+    /// At most so many characters of its name.
+    Month(usize),
+    Telephone,
+    Guid,
+    /// Values, each with the sum of the weights up to it.
+    List(Rc<[(u64, String)]>),
+    FileRandom(Rc<[String]>),
+    FileSequential(Rc<[String]>, usize),
+    /// The line is there in so many of a hundred entries.
+    Presence(u64),
+    /// The line is there if the attribute is (with that value), or if it is not.
+    If {
+        present: bool,
+        attribute: String,
+        value: Option<String>,
+    },
+}
+
+/// What reading tags adds to.
+#[derive(Debug, Default)]
+pub(super) struct Context {
+    pub(super) directory: PathBuf,
+    /// The first number of each counter, and whether it starts anew below each parent.
+    pub(super) counters: Vec<(u64, bool)>,
+    files: BTreeMap<String, Rc<[String]>>,
+}
+
+impl Context {
+    pub(super) fn new(directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), ..Self::default() }
+    }
+
+    fn counter(&mut self, start: u64, restarts: bool) -> usize {
+        self.counters.push((start, restarts));
+        self.counters.len() - 1
+    }
+
+    /// The lines of a file that are not empty.
+    fn file(&mut self, path: &str) -> Result<Rc<[String]>, TemplateFault> {
+        if let Some(lines) = self.files.get(path) {
+            return Ok(Rc::clone(lines));
+        }
+        let fault = |reason: String| TemplateFault::File { path: path.to_owned(), reason };
+        let text =
+            std::fs::read_to_string(self.directory.join(path)).map_err(|error| fault(error.to_string()))?;
+        let lines: Rc<[String]> = text.lines().filter(|line| !line.is_empty()).map(str::to_owned).collect();
+        if lines.is_empty() {
+            return Err(fault("it has no lines".to_owned()));
+        }
+        self.files.insert(path.to_owned(), Rc::clone(&lines));
+        Ok(lines)
+    }
+}
+
+/// Splits a value whose constants are in place.
+pub(super) fn parts(value: &str, context: &mut Context) -> Result<Vec<Part>, TemplateFault> {
+    let mut parts = Vec::new();
+    let mut text = String::new();
+    let mut rest = value;
+    while let Some(c) = rest.chars().next() {
+        rest = rest.get(c.len_utf8()..).unwrap_or_default();
+        let closing = match c {
+            '\\' => {
+                let next = rest.chars().next().unwrap_or('\\');
+                text.push(next);
+                rest = rest.get(next.len_utf8()..).unwrap_or_default();
+                continue;
+            }
+            '{' => '}',
+            '<' => '>',
+            other => {
+                text.push(other);
+                continue;
+            }
+        };
+        let (inner, after) = rest
+            .split_once(closing)
+            .ok_or_else(|| TemplateFault::Unclosed { opening: c, text: value.to_owned() })?;
+        rest = after;
+        let part = if c == '{' { attribute(inner)? } else { tag(inner, context)? };
+        match part {
+            Part::Text(more) => text.push_str(&more),
+            part => {
+                if !text.is_empty() {
+                    parts.push(Part::Text(std::mem::take(&mut text)));
+                }
+                parts.push(part);
+            }
+        }
+    }
+    if !text.is_empty() {
+        parts.push(Part::Text(text));
+    }
+    Ok(parts)
+}
+
+fn attribute(text: &str) -> Result<Part, TemplateFault> {
+    match text.split_once(':') {
+        None => Ok(Part::Attribute(text.to_owned(), None)),
+        Some((name, length)) => {
+            let length = length.parse().map_err(|_| TemplateFault::Argument {
+                tag: text.to_owned(),
+                wanted: "a number of characters after the colon",
+            })?;
+            Ok(Part::Attribute(name.to_owned(), Some(length)))
+        }
+    }
+}
+
+fn tag(text: &str, context: &mut Context) -> Result<Part, TemplateFault> {
+    let mut arguments = text.split(':');
+    let name = arguments.next().unwrap_or_default().to_ascii_lowercase();
+    let arguments: Vec<&str> = arguments.collect();
+    let wanted = |wanted| TemplateFault::Argument { tag: text.to_owned(), wanted };
+    match (name.as_str(), arguments.as_slice()) {
+        ("first", []) => Ok(Part::First),
+        ("last", []) => Ok(Part::Last),
+        ("dn", []) => Ok(Part::Dn),
+        ("parentdn", []) => Ok(Part::ParentDn),
+        ("rdn", []) => Ok(Part::Rdn),
+        ("guid", []) => Ok(Part::Guid),
+        ("sequential", arguments) => {
+            let wanted = || wanted("nothing, START, or START:true or false");
+            let (start, restarts) = match arguments {
+                [] => ("0", "true"),
+                [start] => (*start, "true"),
+                [start, restarts] => (*start, *restarts),
+                _ => return Err(wanted()),
+            };
+            let start = start.parse().map_err(|_| wanted())?;
+            let restarts = restarts.parse().map_err(|_| wanted())?;
+            Ok(Part::Sequential(context.counter(start, restarts)))
+        }
+        ("random", arguments) => random(text, arguments),
+        ("list", [_, ..]) => list(text),
+        ("file", [path]) | ("file", [path, "random"]) => Ok(Part::FileRandom(context.file(path)?)),
+        ("file", [path, "sequential"]) => {
+            let lines = context.file(path)?;
+            Ok(Part::FileSequential(lines, context.counter(0, false)))
+        }
+        ("file", _) => Err(wanted("PATH, PATH:random or PATH:sequential")),
+        ("presence", [percent]) => {
+            let percent = percent.parse().ok().filter(|percent| *percent <= 100);
+            percent.map(Part::Presence).ok_or_else(|| wanted("a number from 0 to 100"))
+        }
+        ("ifpresent" | "ifabsent", [attribute, value @ ..]) if value.len() < 2 => Ok(Part::If {
+            present: name == "ifpresent",
+            attribute: (*attribute).to_owned(),
+            value: value.first().map(|value| (*value).to_owned()),
+        }),
+        ("static", _) => Ok(Part::Text(text.split_once(':').map_or("", |(_, text)| text).to_owned())),
+        _ => Err(TemplateFault::Tag(text.to_owned())),
+    }
+}
+
+fn random(text: &str, arguments: &[&str]) -> Result<Part, TemplateFault> {
+    const ALPHA: &str = "abcdefghijklmnopqrstuvwxyz";
+    const NUMERIC: &str = "0123456789";
+    const ALPHANUMERIC: &str = "abcdefghijklmnopqrstuvwxyz0123456789";
+    const HEX: &str = "0123456789abcdef";
+    const BASE64: &str = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+    let wanted = |wanted| TemplateFault::Argument { tag: text.to_owned(), wanted };
+    let range = |arguments: &[&str]| {
+        let number = |text: &str| text.parse::<u64>().ok();
+        let range = match arguments {
+            [length] => number(length).map(|length| (length, length)),
+            [low, high] => number(low).zip(number(high)),
+            _ => None,
+        };
+        range
+            .filter(|(low, high)| low <= high)
+            .ok_or_else(|| wanted("a number, or two of which the first is not greater"))
+    };
+    let characters = |alphabet: &str, arguments: &[&str]| {
+        let (low, high) = range(arguments)?;
+        if high > 1 << 20 {
+            return Err(wanted("at most 1048576 characters"));
+        }
+        Ok(Part::Characters(alphabet.chars().collect(), low, high))
+    };
+    match arguments {
+        ["alpha", rest @ ..] => characters(ALPHA, rest),
+        ["alphanumeric", rest @ ..] => characters(ALPHANUMERIC, rest),
+        ["hex", rest @ ..] => characters(HEX, rest),
+        ["base64", rest @ ..] => characters(BASE64, rest),
+        ["numeric", low, high] => range(&[low, high]).map(|(low, high)| Part::Between(low, high)),
+        ["numeric", rest @ ..] => characters(NUMERIC, rest),
+        ["chars", alphabet, rest @ ..] if !alphabet.is_empty() => characters(alphabet, rest),
+        ["month"] => Ok(Part::Month(usize::MAX)),
+        ["month", length] => {
+            let length = length.parse().map_err(|_| wanted("a number of characters"))?;
+            Ok(Part::Month(length))
+        }
+        ["telephone"] => Ok(Part::Telephone),
+        _ => {
+            Err(wanted("alpha, numeric, alphanumeric, hex, base64, chars, month or telephone, and a length"))
+        }
+    }
+}
+
+/// `list:a,b` or `list:a:9,b:1`, also with MakeLDIF's semicolon before the weight.
+fn list(text: &str) -> Result<Part, TemplateFault> {
+    let wanted = || TemplateFault::Argument {
+        tag: text.to_owned(),
+        wanted: "values with commas between them, each with a colon and a weight or none",
+    };
+    let mut sum = 0_u64;
+    let mut values = Vec::new();
+    for item in text.split_once(':').map_or("", |(_, list)| list).split(',') {
+        let (value, weight) = match item.rsplit_once([':', ';']) {
+            Some((value, weight)) => (value, weight.parse::<u32>().map_err(|_| wanted())?),
+            None => (item, 1),
+        };
+        sum += u64::from(weight);
+        values.push((sum, value.to_owned()));
+    }
+    if sum == 0 {
+        return Err(wanted());
+    }
+    Ok(Part::List(values.into()))
+}
