@@ -158,7 +158,8 @@ fn command_line() -> String {
 /// Larix first, then whom it is compared with.
 fn peers(args: &CompareArgs, scratch: &Path) -> anyhow::Result<Vec<Peer>> {
     let larix = std::env::current_exe().context("cannot find this program's own file")?;
-    let mut peers = vec![Peer::larix(larix, env!("CARGO_PKG_VERSION"))];
+    let build = if cfg!(debug_assertions) { ", a debug build: its figures mean nothing" } else { "" };
+    let mut peers = vec![Peer::larix(larix, &format!("Larix {}{build}", env!("CARGO_PKG_VERSION")))];
     if args.slapd.is_some() && !args.with.iter().any(|with| with == "slapd") {
         bail!("--slapd names the program for --with slapd, which is not there");
     }

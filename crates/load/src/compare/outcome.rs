@@ -58,6 +58,7 @@ impl Outcome {
         match metric {
             Metric::Rate(position) => Some(stream(position)?.rate()),
             Metric::PerCpuSecond => self.per_cpu_second(),
+            Metric::CpuMicroseconds => Some(1e6 / self.per_cpu_second()?),
             Metric::PerCpuPercent => Some(self.per_cpu_second()? / 100.0),
             Metric::Latency(position, quantile) => {
                 Some(stream(position)?.latency_us.value_at_quantile(quantile) as f64)

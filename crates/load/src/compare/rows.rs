@@ -84,6 +84,10 @@ impl Rows {
             PointMetric::One(metric) => {
                 outcome.value(metric, served).map(|value| (point.x, value)).into_iter().collect()
             }
+            PointMetric::Mebibytes(metric) => {
+                let bytes = outcome.value(metric, served);
+                bytes.map(|bytes| (point.x, bytes / f64::from(1 << 20))).into_iter().collect()
+            }
             PointMetric::Bunches => {
                 thin(outcome.bunches.iter().map(|bunch| (bunch.before as f64, bunch.seconds * 1e3)).collect())
             }

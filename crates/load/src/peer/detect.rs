@@ -47,9 +47,9 @@ impl Peer {
                 found.with_context(nowhere)?.to_owned()
             }
         };
-        let version = version(&path)?;
+        let (number, version) = version(&path)?;
         let preamble = preamble(&path, scratch)?;
-        let name = format!("slapd {version}");
+        let name = format!("slapd {number}");
         let program = Program { path, serve: &[], add: &["-Tadd"], preamble };
         Ok(Self { name, version, access: Access::Program(program) })
     }
@@ -64,18 +64,19 @@ fn printed(output: &Output) -> String {
     String::from_utf8_lossy(&text).trim().to_owned()
 }
 
-/// `@(#) $OpenLDAP: slapd 2.5.13+dfsg-5 (Feb  8 2023 01:56:12) $` is 2.5.13.
-fn version(path: &Path) -> anyhow::Result<String> {
+/// `@(#) $OpenLDAP: slapd 2.5.13+dfsg-5 (Feb  8 2023 01:56:12) $` is 2.5.13, and OpenLDAP 2.5.13+dfsg-5.
+fn version(path: &Path) -> anyhow::Result<(String, String)> {
     let text = printed(&run(Command::new(path).arg("-VV"))?);
     parse_version(&text)
         .with_context(|| format!("{} -VV printed no version of slapd: {text:?}", path.display()))
 }
 
-fn parse_version(text: &str) -> Option<String> {
+fn parse_version(text: &str) -> Option<(String, String)> {
     let (_, rest) = text.split_once("OpenLDAP: slapd ")?;
     let word = rest.split_whitespace().next()?;
-    let version: String = word.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
-    Some(if version.is_empty() { word.to_owned() } else { version })
+    let digits: String = word.chars().take_while(|c| c.is_ascii_digit() || *c == '.').collect();
+    let number = if digits.is_empty() { word.to_owned() } else { digits };
+    Some((number, format!("OpenLDAP {word}")))
 }
 
 /// The lines that make `database mdb` known, found by testing a configuration with and without them.
@@ -112,13 +113,21 @@ mod tests {
     #[test]
     fn versions() {
         for (text, expected) in [
-            ("@(#) $OpenLDAP: slapd 2.5.13+dfsg-5 (Feb  8 2023 01:56:12) $", Some("2.5.13")),
-            ("@(#) $OpenLDAP: slapd 2.7.0 (Nov 21 2026) $\n\tbuilder@host", Some("2.7.0")),
-            ("@(#) $OpenLDAP: slapd X (date) $", Some("X")),
+            (
+                "@(#) $OpenLDAP: slapd 2.5.13+dfsg-5 (Feb  8 2023 01:56:12) $",
+                Some(("2.5.13", "OpenLDAP 2.5.13+dfsg-5")),
+            ),
+            (
+                "@(#) $OpenLDAP: slapd 2.7.0 (Nov 21 2026) $\n\tbuilder@host",
+                Some(("2.7.0", "OpenLDAP 2.7.0")),
+            ),
+            ("@(#) $OpenLDAP: slapd X (date) $", Some(("X", "OpenLDAP X"))),
             ("something else", None),
             ("", None),
         ] {
-            assert_eq!(parse_version(text).as_deref(), expected, "{text:?}");
+            let found = parse_version(text);
+            let found = found.as_ref().map(|(number, version)| (number.as_str(), version.as_str()));
+            assert_eq!(found, expected, "{text:?}");
         }
     }
 

@@ -71,8 +71,14 @@ impl Peer {
     pub fn flags(&self) -> String {
         match &self.access {
             Access::Program(program) => {
+                // Larix is this program wherever it lies; of slapd there may be several.
+                let name = if program.serve.is_empty() {
+                    program.path.display().to_string()
+                } else {
+                    "larix".into()
+                };
                 let serve: String = program.serve.iter().map(|word| format!(" {word}")).collect();
-                format!("{}{serve} -d 0 -f slapd.conf, every commit synced", program.path.display())
+                format!("{name}{serve} -d 0 -f slapd.conf, every commit synced")
             }
             Access::Given(given) => given.url.clone(),
         }

@@ -174,7 +174,7 @@ fn writing(name: &str, chart: &'static str, indexed: bool, size: Size) -> Stage 
             tree: *tree,
             bunches,
             each: if size.entries < 1_000 { 3 } else { 100 },
-            seconds_max: size.seconds * 4.0,
+            seconds_max: size.seconds * 10.0,
         };
         let mut step = Step::new("write", format!("{how}, {parent}"), Work::Bunches(work))
             .show(Figure::new(test, format!("adds, 1 client, {how}, {parent}"), Metric::BunchRate).goal(1.0));

@@ -4,8 +4,7 @@ use super::ask::{
     MAIL_BASE, mail_account, mail_add, mail_modify, mail_new_account, mail_searches, mail_substrings,
 };
 use super::{
-    Adds, ChartPoint, Content, Directory, Figure, Metric, PointMetric, Rewrite, Scenario, Size, Stage, Step,
-    Stream, Work,
+    Adds, Content, Directory, Figure, Metric, PointMetric, Rewrite, Scenario, Size, Stage, Step, Stream, Work,
 };
 use crate::drive::{self, Operation, Workload};
 use crate::generate::{Kind, ROOT_PASSWORD};
@@ -15,14 +14,18 @@ use crate::report::{Axis, Chart, ChartKind};
 const PERCENTILES: &str = "Latency of a search by percentile, 16 connections";
 const CLIENTS: &str = "Searches a second against connections";
 const OVER_TIME: &str = "Mixed operations over time";
+const COST: &str = "Server CPU an operation";
+const COSTS: [&str; 7] = ["search", "read", "compare", "bind", "modify", "add", "mixed"];
+const PLACES: &str = "Disk and memory";
 const CHANGES: &str = "Durable changes a second against connections";
 
 pub(super) fn scenario(size: Size) -> Scenario {
     let mut steps = vec![load()];
     steps.extend(searches(size));
     steps.extend(other_reads(size));
-    steps.extend(changes(size));
+    // Before the rows that last a time: after them, the faster server has changed more.
     steps.push(rewrite(size));
+    steps.extend(changes(size));
     let stage =
         Stage { name: "mail".into(), directory: directory(size.entries), cores: None, again: false, steps };
     Scenario {
@@ -63,6 +66,7 @@ fn load() -> Step {
         .show(Figure::new("Load", "entries loaded", Metric::LoadRate))
         .show(Figure::new("Load", "disk after the load", Metric::Disk).goal(3.0))
         .show(Figure::new("Load", "start until it accepts", Metric::StartSeconds))
+        .draw(PLACES, "", 0.0, PointMetric::Mebibytes(Metric::Disk))
 }
 
 /// Throughput rises with the connections, and the row of GOALS is the one with 16.
@@ -84,6 +88,7 @@ fn searches(size: Size) -> Vec<Step> {
             step = step
                 .show(Figure::new("Read", "search, 16 connections", Metric::PerCpuSecond).goal(4.0))
                 .show(Figure::new("Read", "search, 16 connections, wall time", Metric::Rate(0)))
+                .plot(COST, "", 0.0, Metric::CpuMicroseconds)
                 .show(Figure::new("Read", "search, 16 connections, p50", Metric::Latency(0, 0.5)))
                 .show(Figure::new("Read", "search, 16 connections, p99", Metric::Latency(0, 0.99)).goal(2.0));
             for (position, (_, quantile)) in QUANTILES.into_iter().enumerate() {
@@ -123,16 +128,21 @@ fn other_reads(size: Size) -> Vec<Step> {
     let read = drive(one(Operation::read(mail_account())));
     vec![
         Step::new("read", "read by DN", read)
-            .show(Figure::new("Read", "read by DN, 16 connections", Metric::PerCpuSecond).goal(4.0)),
+            .show(Figure::new("Read", "read by DN, 16 connections", Metric::PerCpuSecond).goal(4.0))
+            .plot(COST, "", 1.0, Metric::CpuMicroseconds),
         Step::new("compare", "compare", drive(one(compare)))
-            .show(Figure::new("Read", "compare, 16 connections", Metric::PerCpuSecond).goal(3.0)),
+            .show(Figure::new("Read", "compare, 16 connections", Metric::PerCpuSecond).goal(3.0))
+            .plot(COST, "", 2.0, Metric::CpuMicroseconds),
         Step::new("bind", "bind", drive(one(bind)))
-            .show(Figure::new("Read", "bind as rootdn, 16 connections", Metric::PerCpuSecond).goal(2.0)),
-        Step::new("memory", "memory", Work::Look).show(
-            Figure::new("Disk and memory", "resident memory after the reads", Metric::Resident)
-                .goal(3.0)
-                .note("mapped files included"),
-        ),
+            .show(Figure::new("Read", "bind as rootdn, 16 connections", Metric::PerCpuSecond).goal(2.0))
+            .plot(COST, "", 3.0, Metric::CpuMicroseconds),
+        Step::new("memory", "memory", Work::Look)
+            .show(
+                Figure::new("Disk and memory", "resident memory after the reads", Metric::Resident)
+                    .goal(3.0)
+                    .note("mapped files included"),
+            )
+            .draw(PLACES, "", 1.0, PointMetric::Mebibytes(Metric::Resident)),
     ]
 }
 
@@ -162,7 +172,8 @@ fn changes(size: Size) -> Vec<Step> {
             .show(Figure::new("Change", "modify, durable, 64 connections", Metric::Rate(0)).goal(15.0))
             .show(Figure::new("Change", "modify, 64 connections, p50", Metric::Latency(0, 0.5)))
             .show(Figure::new("Change", "modify, 64 connections, per CPU", Metric::PerCpuSecond))
-            .plot(CHANGES, "modify", 64.0, Metric::Rate(0)),
+            .plot(CHANGES, "modify", 64.0, Metric::Rate(0))
+            .plot(COST, "", 4.0, Metric::CpuMicroseconds),
         Step::new("add", "add, 16 connections", add(16))
             .show(
                 Figure::new("Change", "add, durable, 29 indexes, 16 connections", Metric::Rate(0)).goal(20.0),
@@ -172,20 +183,13 @@ fn changes(size: Size) -> Vec<Step> {
             .show(
                 Figure::new("Change", "add, durable, 29 indexes, 64 connections", Metric::Rate(0)).goal(30.0),
             )
-            .plot(CHANGES, "add", 64.0, Metric::Rate(0)),
-        Step {
-            points: vec![ChartPoint {
-                chart: OVER_TIME,
-                series: String::new(),
-                x: 0.0,
-                metric: PointMetric::OverTime(0),
-            }],
-            ..Step::new("mixed", "mixed", Work::Drive(vec![mixed]))
-                .show(
-                    Figure::new("Change", "mixed, 20 % modifies, 16 connections", Metric::Rate(0)).goal(8.0),
-                )
-                .show(Figure::new("Change", "mixed, 20 % modifies, per CPU", Metric::PerCpuSecond))
-        },
+            .plot(CHANGES, "add", 64.0, Metric::Rate(0))
+            .plot(COST, "", 5.0, Metric::CpuMicroseconds),
+        Step::new("mixed", "mixed", Work::Drive(vec![mixed]))
+            .show(Figure::new("Change", "mixed, 20 % modifies, 16 connections", Metric::Rate(0)).goal(8.0))
+            .show(Figure::new("Change", "mixed, 20 % modifies, per CPU", Metric::PerCpuSecond))
+            .plot(COST, "", 6.0, Metric::CpuMicroseconds)
+            .draw(OVER_TIME, "", 0.0, PointMetric::OverTime(0)),
     ]
 }
 
@@ -201,7 +205,7 @@ fn rewrite(size: Size) -> Step {
         added: mail_new_account(),
         connections: 32,
     });
-    let what = "the rows above and then a tenth of the accounts modified, a fiftieth added";
+    let what = "after a tenth of the accounts was modified, and a fiftieth added";
     Step::new("rewrite", "a fixed number of changes", work)
         .show(
             Figure::new("Disk and memory", "disk after changes, to loaded", Metric::DiskGrowth)
@@ -210,11 +214,21 @@ fn rewrite(size: Size) -> Step {
         )
         .show(Figure::new("Disk and memory", "disk after changes", Metric::Disk))
         .show(Figure::new("Disk and memory", "resident memory after changes", Metric::Resident))
+        .draw(PLACES, "", 2.0, PointMetric::Mebibytes(Metric::Disk))
+        .draw(PLACES, "", 3.0, PointMetric::Mebibytes(Metric::Resident))
 }
 
 fn charts() -> Vec<Chart> {
     let percentiles = Axis::categories("percentile", QUANTILES.map(|(name, _)| name));
+    let places = ["disk, loaded", "memory, read", "disk, changed", "memory, changed"];
     vec![
+        Chart::new(
+            COST,
+            ChartKind::Bars,
+            Axis::categories("operation", COSTS),
+            Axis::linear("microseconds of CPU"),
+        ),
+        Chart::new(PLACES, ChartKind::Bars, Axis::categories("", places), Axis::linear("MiB")),
         Chart::new(CLIENTS, ChartKind::Lines, Axis::linear("connections"), Axis::linear("searches a second")),
         Chart::new(PERCENTILES, ChartKind::Lines, percentiles, Axis::log("latency, us")),
         Chart::new(CHANGES, ChartKind::Lines, Axis::linear("connections"), Axis::log("changes a second")),

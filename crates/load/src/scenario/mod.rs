@@ -230,6 +230,8 @@ pub enum Metric {
     Rate(usize),
     /// Operations a second of the server's CPU time, all streams together.
     PerCpuSecond,
+    /// Microseconds of the server's CPU time an operation, all streams together.
+    CpuMicroseconds,
     /// Operations a second for each percent of a core that the server used.
     PerCpuPercent,
     /// Microseconds of a stream at a quantile.
@@ -265,7 +267,7 @@ impl Metric {
             Self::Rate(_) | Self::LoadRate | Self::BunchRate => ("/s", Better::Higher),
             Self::PerCpuSecond => ("per CPU-s", Better::Higher),
             Self::PerCpuPercent => ("per CPU %", Better::Higher),
-            Self::Latency(..) | Self::MeanLatency(_) => ("us", Better::Lower),
+            Self::Latency(..) | Self::MeanLatency(_) | Self::CpuMicroseconds => ("us", Better::Lower),
             Self::Resident | Self::Disk => ("bytes", Better::Lower),
             Self::DiskGrowth | Self::BunchGrowth | Self::BunchCpuGrowth => ("x", Better::Lower),
             Self::LoadSeconds | Self::StartSeconds => ("s", Better::Lower),
@@ -289,6 +291,8 @@ pub struct ChartPoint {
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum PointMetric {
     One(Metric),
+    /// The same, from bytes.
+    Mebibytes(Metric),
     /// Milliseconds of each bunch over the entries before it.
     Bunches,
     /// Operations a second over the time of the measurement.
@@ -407,14 +411,20 @@ impl Step {
         self
     }
 
-    pub(crate) fn plot(
+    /// Draws one number of the outcome at `x`.
+    pub(crate) fn plot(self, chart: &'static str, series: impl Into<String>, x: f64, metric: Metric) -> Self {
+        self.draw(chart, series, x, PointMetric::One(metric))
+    }
+
+    /// Draws what `metric` says; a whole line has its own `x`.
+    pub(crate) fn draw(
         mut self,
         chart: &'static str,
         series: impl Into<String>,
         x: f64,
-        metric: Metric,
+        metric: PointMetric,
     ) -> Self {
-        self.points.push(ChartPoint { chart, series: series.into(), x, metric: PointMetric::One(metric) });
+        self.points.push(ChartPoint { chart, series: series.into(), x, metric });
         self
     }
 
