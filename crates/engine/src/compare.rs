@@ -1,7 +1,5 @@
 //! Compare (RFC 4511 section 4.10), with OpenLDAP's result codes and texts.
 
-use std::sync::Arc;
-
 use larix_proto::{CompareRequest, LdapResult, ResultCode, Scope};
 use larix_schema::{AttributeDescription, BindError, BoundAssertion, Match, NormalDn, Scratch};
 use larix_store::Snapshot;
@@ -21,18 +19,18 @@ use crate::tree;
 
 /// Who compares, and how.
 #[derive(Clone, Debug)]
-pub struct CompareContext {
-    pub controls: RequestControls,
-    pub subject: Arc<Subject>,
-    pub policy: Arc<AccessPolicy>,
+pub struct CompareContext<'a> {
+    pub controls: &'a RequestControls,
+    pub subject: &'a Subject,
+    pub policy: &'a AccessPolicy,
     /// Where to send a client when not even the suffix is here.
-    pub default_referrals: Arc<[String]>,
+    pub default_referrals: &'a [String],
 }
 
 /// Compares a value with an entry of this database; `dn` is the request's, normalized.
 pub fn compare<N: Snapshot>(
     view: &View<'_, N>,
-    context: &CompareContext,
+    context: &CompareContext<'_>,
     dn: &NormalDn,
     request: &CompareRequest<'_>,
 ) -> LdapResult {
@@ -75,12 +73,12 @@ fn assertion<N: Snapshot>(view: &View<'_, N>, request: &CompareRequest<'_>) -> R
 
 fn answer<N: Snapshot>(
     view: &View<'_, N>,
-    context: &CompareContext,
+    context: &CompareContext<'_>,
     dn: &NormalDn,
     request: &CompareRequest<'_>,
     asserted: &Asserted,
 ) -> Result<LdapResult, Fault> {
-    let gate = Gate::new(&context.policy, &context.subject);
+    let gate = Gate::new(context.policy, context.subject);
     let resolved = view.resolve(dn)?;
     let nearest = resolved.map_or(EntryId::ROOT, |resolved| resolved.nearest);
     if nearest == EntryId::ROOT {
@@ -88,7 +86,7 @@ fn answer<N: Snapshot>(
             return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
         }
         let urls =
-            referral::rewrite(&view.schema, &context.default_referrals, None, Some(request.entry), None);
+            referral::rewrite(&view.schema, context.default_referrals, None, Some(request.entry), None);
         return Ok(LdapResult { referrals: urls, ..LdapResult::new(ResultCode::REFERRAL) });
     }
     let record = view.record(nearest)?.ok_or(Fault::Missing { entry: nearest, what: "the record" })?;
@@ -125,7 +123,7 @@ fn refer<N: Snapshot>(seen: &Seen<'_, N>, target: &str) -> Result<LdapResult, Fa
 
 fn compare_entry<N: Snapshot>(
     seen: &Seen<'_, N>,
-    context: &CompareContext,
+    context: &CompareContext<'_>,
     request: &CompareRequest<'_>,
     asserted: &Asserted,
 ) -> Result<ResultCode, Fault> {

@@ -38,10 +38,10 @@ fn code(
     let snapshot = fixture.database.store().snapshot().unwrap();
     let view = fixture.database.view(&snapshot).unwrap();
     let context = CompareContext {
-        controls: controls.clone(),
-        subject: Arc::clone(&fixture.subject),
-        policy: Arc::clone(&fixture.policy),
-        default_referrals: Arc::new([]),
+        controls,
+        subject: &fixture.subject,
+        policy: &fixture.policy,
+        default_referrals: &[],
     };
     let request = CompareRequest { entry, attribute, value: value.as_bytes() };
     compare(&view, &context, &schema().parse_dn(entry).unwrap(), &request).code.0

@@ -5,13 +5,14 @@ use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use arc_swap::ArcSwap;
+use arc_swap::{ArcSwap, Guard};
 use larix_schema::{NormalDn, Schema};
 use larix_store::{CommitError, Durability, ReadError, Snapshot, Store, Transaction, WriteSet};
 
 use crate::access::AccessPolicy;
 use crate::catalog::{Catalog, CatalogError};
 use crate::entry::{EntryId, EntryReader, EntryView, Record};
+use crate::facts::Facts;
 use crate::fault::Fault;
 use crate::index::IndexConfig;
 use crate::plugin::Plugin;
@@ -272,9 +273,19 @@ impl<S: Store> Database<S> {
         self.catalog.store(Arc::new(catalog));
     }
 
+    /// As [`Self::settings`], to look at for a moment.
+    pub fn current_settings(&self) -> Guard<Arc<DatabaseSettings>> {
+        self.settings.load()
+    }
+
     /// Who may do what.
     pub fn policy(&self) -> Arc<AccessPolicy> {
         self.policy.load_full()
+    }
+
+    /// As [`Self::policy`], for one operation.
+    pub fn current_policy(&self) -> Guard<Arc<AccessPolicy>> {
+        self.policy.load()
     }
 
     /// Publishes other settings. The writer must not be in the middle of a group.
@@ -300,13 +311,11 @@ impl<S: Store> Database<S> {
 
     /// A consistent view with everything that reading takes.
     pub fn view<'s, N: Snapshot>(&self, snapshot: &'s N) -> Result<View<'s, N>, Fault> {
-        Ok(View {
-            names: Names::new(snapshot, self.instance)?,
-            snapshot,
-            schema: self.schema(),
-            catalog: self.catalog(),
-            settings: self.settings(),
-        })
+        // The snapshot was taken before the catalog, which therefore knows every number in there.
+        let (schema, catalog, settings) = (self.schema.load(), self.catalog.load(), self.settings.load());
+        let facts = Facts::of(snapshot, self.instance, &catalog, &settings)?;
+        let names = Names::of_generation(snapshot, self.instance, facts.generation);
+        Ok(View { names, snapshot, schema, catalog, settings, facts: Some(facts) })
     }
 }
 
@@ -314,25 +323,47 @@ impl<S: Store> Database<S> {
 #[derive(Debug)]
 pub struct View<'s, N> {
     pub snapshot: &'s N,
-    pub schema: Arc<Schema>,
-    pub catalog: Arc<Catalog>,
-    pub settings: Arc<DatabaseSettings>,
+    /// Guards rather than handles of their own: no count that all cores would write to.
+    pub schema: Guard<Arc<Schema>>,
+    pub catalog: Guard<Arc<Catalog>>,
+    pub settings: Guard<Arc<DatabaseSettings>>,
     pub names: Names<'s, N>,
+    /// What is known of the commit that is read; `None` where changes are laid over it.
+    pub(crate) facts: Option<Facts>,
 }
 
 impl<N> Clone for View<'_, N> {
     fn clone(&self) -> Self {
         Self {
             snapshot: self.snapshot,
-            schema: Arc::clone(&self.schema),
-            catalog: Arc::clone(&self.catalog),
-            settings: Arc::clone(&self.settings),
+            schema: Guard::from_inner(Arc::clone(&self.schema)),
+            catalog: Guard::from_inner(Arc::clone(&self.catalog)),
+            settings: Guard::from_inner(Arc::clone(&self.settings)),
             names: self.names,
+            facts: self.facts,
         }
     }
 }
 
 impl<'s, N: Snapshot> View<'s, N> {
+    /// A view with changes laid over a commit.
+    pub fn over_changes(
+        snapshot: &'s N,
+        instance: u64,
+        schema: Arc<Schema>,
+        catalog: Arc<Catalog>,
+        settings: Arc<DatabaseSettings>,
+    ) -> Result<Self, Fault> {
+        Ok(View {
+            names: Names::new(snapshot, instance)?,
+            snapshot,
+            schema: Guard::from_inner(schema),
+            catalog: Guard::from_inner(catalog),
+            settings: Guard::from_inner(settings),
+            facts: None,
+        })
+    }
+
     /// Looks up a DN in the suffix that it belongs to; `None` when it belongs to none.
     pub fn resolve(&self, dn: &NormalDn) -> Result<Option<tree::Resolved>, Fault> {
         let suffix =

@@ -139,7 +139,7 @@ impl<S: Store> Directory<S> {
     /// hold nothing.
     pub fn select(&self, dn: &NormalDn) -> Option<&Arc<Served<S>>> {
         let depth = |served: &Arc<Served<S>>| {
-            let settings = served.database.settings();
+            let settings = served.database.current_settings();
             let above = settings.suffixes.iter().filter(|suffix| dn.is_within(&suffix.normal));
             if settings.hidden { None } else { above.map(|suffix| suffix.normal.depth()).max() }
         };
@@ -156,7 +156,7 @@ impl<S: Store> Directory<S> {
     /// a subtree goes on.
     pub fn glued_below(&self, dn: &NormalDn) -> Vec<&Arc<Served<S>>> {
         let is_below = |served: &&Arc<Served<S>>| {
-            let settings = served.database.settings();
+            let settings = served.database.current_settings();
             settings.subordinate
                 && !settings.hidden
                 && settings.suffixes.iter().any(|suffix| suffix.normal.is_descendant_of(dn))
@@ -265,7 +265,7 @@ impl<S: Store> Directory<S> {
             let otherwise = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
             return Err(self.elsewhere(name, None, otherwise));
         };
-        let settings = served.database.settings();
+        let settings = served.database.current_settings();
         let is_root = settings.root_dn.as_ref() == Some(&dn);
         if is_root {
             lookup.shown.clone_from(&settings.root_dn_text);
@@ -296,7 +296,7 @@ impl<S: Store> Directory<S> {
         {
             return Ok(());
         }
-        let policy = database.policy();
+        let policy = database.current_policy();
         let seen = Seen::new(&view, reader, Gate::new(&policy, subject));
         let description = larix_schema::AttributeDescription::plain(self.known.user_password);
         let target = AccessTarget { dn: &lookup.dn, entry: &seen };

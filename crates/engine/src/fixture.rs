@@ -225,9 +225,9 @@ impl<S: Store> Fixture<S> {
             base: schema().parse_dn(asked.base).expect(asked.base),
             controls: asked.controls.clone(),
             subject: Arc::clone(&self.subject),
-            policy: Arc::clone(&self.policy),
+            policy: arc_swap::Guard::from_inner(Arc::clone(&self.policy)),
             limits: self.limits,
-            default_referrals: Arc::new([]),
+            default_referrals: None,
             cookie_secret: *self.database.cookie_secret(),
             now: self.clock.monotonic(),
         };

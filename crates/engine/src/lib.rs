@@ -13,6 +13,7 @@ pub mod csn;
 pub mod database;
 pub mod directory;
 pub mod entry;
+mod facts;
 pub mod fault;
 #[cfg(test)]
 pub(crate) mod fixture;

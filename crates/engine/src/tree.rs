@@ -228,6 +228,11 @@ impl<'s, S: Snapshot> Names<'s, S> {
         Ok(Self { snapshot, database, generation: generation(snapshot)? })
     }
 
+    /// As [`Self::new`], where the generation is known.
+    pub(crate) fn of_generation(snapshot: &'s S, database: u64, generation: u64) -> Self {
+        Self { snapshot, database, generation }
+    }
+
     /// As [`resolve`], with the superior of the name from the cache if it is there.
     pub fn resolve(&self, suffix: &NormalDn, dn: &NormalDn) -> Result<Resolved, Fault> {
         let Some(parent) = dn.parent().filter(|parent| parent.is_within(suffix) && !parent.is_root()) else {

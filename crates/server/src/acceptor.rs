@@ -86,7 +86,7 @@ impl Acceptor {
         self.server
             .log
             .line(LogLevel::STATS, format_args!("conn={number} fd={fd} ACCEPT from {name} ({})", info.name));
-        let record = ConnectionRecord::new(number, fd, info.clone(), name, self.server.now());
+        let record = ConnectionRecord::new(number, fd, info.clone(), name, self.server.both_clocks());
         let record = Arc::new(record);
         let Some(worker) = self.workers.iter().min_by_key(|worker| worker.load()) else { return };
         statistics.opened(record.clone());

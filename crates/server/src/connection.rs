@@ -113,6 +113,8 @@ pub enum Turn {
 #[derive(Debug)]
 pub struct Connection<S: Service> {
     service: S,
+    /// As they were when the turn began, or a bind within it ended.
+    limits: Limits,
     /// Bytes read and not yet consumed.
     input: Vec<u8>,
     /// Answers; the first `sent` bytes are gone.
@@ -143,6 +145,7 @@ enum Phase {
 impl<S: Service> Connection<S> {
     pub fn new(service: S) -> Self {
         Self {
+            limits: service.limits(),
             service,
             input: Vec::new(),
             output: Vec::new(),
@@ -164,6 +167,7 @@ impl<S: Service> Connection<S> {
 
     /// Takes bytes that were read and lets the connection have its turn.
     pub fn receive(&mut self, bytes: &[u8]) -> Turn {
+        self.limits = self.service.limits();
         if self.input.is_empty() {
             // The usual case: whole messages, decoded where they were read.
             let used = self.start_requests(bytes);
@@ -187,6 +191,7 @@ impl<S: Service> Connection<S> {
 
     /// A turn without input.
     pub fn resume(&mut self) -> Turn {
+        self.limits = self.service.limits();
         self.start_kept_requests();
         self.run()
     }
@@ -254,7 +259,7 @@ impl<S: Service> Connection<S> {
     }
 
     fn input_limit(&self) -> usize {
-        match frame(&self.input, self.service.limits().pdu) {
+        match frame(&self.input, self.limits.pdu) {
             Ok(Frame::Incomplete { needed }) => needed.max(INPUT_HIGH),
             _ => INPUT_HIGH,
         }
@@ -268,7 +273,7 @@ impl<S: Service> Connection<S> {
         self.phase != Phase::Closing
             && self.has_room()
             && !self.waiting.iter().any(|w| w.alone)
-            && self.pending() < self.service.limits().pending.max(1)
+            && self.pending() < self.limits.pending.max(1)
     }
 
     fn start_kept_requests(&mut self) {
@@ -296,7 +301,7 @@ impl<S: Service> Connection<S> {
             if rest.is_empty() {
                 break;
             }
-            match frame(rest, self.service.limits().pdu) {
+            match frame(rest, self.limits.pdu) {
                 Ok(Frame::Complete { len }) => {
                     self.start_one(rest.get(..len).unwrap_or(rest));
                     used += len;
@@ -312,7 +317,7 @@ impl<S: Service> Connection<S> {
     }
 
     fn start_one(&mut self, pdu: &[u8]) {
-        let limits = DecodeLimits { filter_depth: self.service.limits().filter_depth };
+        let limits = DecodeLimits { filter_depth: self.limits.filter_depth };
         match Message::decode_with(pdu, &limits) {
             Ok(message) if message.id == MessageId(0) => self.refuse("message id 0 is the server's own"),
             Ok(message) => self.start_message(&message),
@@ -333,7 +338,11 @@ impl<S: Service> Connection<S> {
                 self.abandon(id);
             }
             _ => match self.service.start(operation, message, &mut self.output) {
-                Started::Answered => {}
+                Started::Answered => {
+                    if matches!(message.request, Request::Bind(_) | Request::Extended(_)) {
+                        self.limits = self.service.limits();
+                    }
+                }
                 Started::Searching(search) => self.searches.push_back((operation, search)),
                 Started::Waiting => self.waiting.push(Waiting { operation, alone: false, abandoned: false }),
                 Started::WaitingAlone => {
@@ -439,7 +448,7 @@ impl<S: Service> Connection<S> {
     fn can_start_kept(&self) -> bool {
         self.may_start()
             && !self.input.is_empty()
-            && !matches!(frame(&self.input, self.service.limits().pdu), Ok(Frame::Incomplete { .. }))
+            && !matches!(frame(&self.input, self.limits.pdu), Ok(Frame::Incomplete { .. }))
     }
 }
 

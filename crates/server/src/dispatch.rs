@@ -16,12 +16,12 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::bind::BindOutcome;
 use crate::config::values::LogLevel;
 use crate::connection::{Event, Limits, Operation, Service, Started};
-use crate::databases::Search;
+use crate::databases::{First, Search};
 use crate::extended::PasswordOutcome;
 use crate::restrictions::{Restricted, Standing};
 use crate::server::Server;
 use crate::session::{Peer, Session};
-use crate::statistics::{ConnectionRecord, Counters, OperationKind};
+use crate::statistics::{ConnectionRecord, Counters, OperationKind, add};
 use crate::stats_log::printable;
 use crate::transaction::{Transaction, TransactionOutcome};
 use crate::worker::ConnectionEvent;
@@ -101,8 +101,13 @@ impl Dispatcher {
     /// Bytes were read: requests found in them have waited since now.
     pub(crate) fn bytes_arrived(&mut self) {
         self.arrived = self.server.clock.monotonic();
-        self.record.last_activity.store(self.server.now().0, Ordering::Relaxed);
-        self.record.reads.fetch_add(1, Ordering::Relaxed);
+        self.record.last_activity.store(self.arrived.0, Ordering::Relaxed);
+        add(&self.record.reads, 1);
+    }
+
+    /// When bytes were read last.
+    pub(crate) fn last_activity(&self) -> Monotonic {
+        self.arrived
     }
 
     /// Why the connection ends, for the log; the first reason given stays.
@@ -153,8 +158,8 @@ impl Dispatcher {
     /// Counts and logs the end of an operation.
     pub(crate) fn finish(&self, begun: &Begun, result: &LdapResult, entries: Option<u64>) {
         self.counters.complete(begun.kind);
-        self.counters.pdus_sent.fetch_add(1, Ordering::Relaxed);
-        self.record.operations_completed.fetch_add(1, Ordering::Relaxed);
+        add(&self.counters.pdus_sent, 1);
+        add(&self.record.operations_completed, 1);
         if !self.logs_stats() {
             return;
         }
@@ -227,8 +232,10 @@ impl Dispatcher {
 
     fn begin(&self, operation: Operation, kind: OperationKind, response: ResponseOp) -> Begun {
         self.counters.initiate(kind);
-        self.record.operations_received.fetch_add(1, Ordering::Relaxed);
-        Begun { operation, kind, response, arrived: self.arrived, started: self.server.clock.monotonic() }
+        add(&self.record.operations_received, 1);
+        // Nobody but the log tells a request's waiting behind others of its turn from its work.
+        let started = if self.logs_stats() { self.server.clock.monotonic() } else { self.arrived };
+        Begun { operation, kind, response, arrived: self.arrived, started }
     }
 
     fn refuse(&self, begun: &Begun, result: &LdapResult, out: &mut Vec<u8>) -> Started<Running> {
@@ -256,14 +263,26 @@ impl Dispatcher {
             Ok(subject) => subject,
             Err(result) => return self.refuse(&begun, &result, out),
         };
-        let search =
-            self.server.databases.search(&self.server, &subject, controls, request, begun.operation.id);
-        let mut running = Running { begun, search, counted: 0 };
-        if self.step(begun.operation, &mut running, out) {
-            Started::Searching(running)
-        } else {
-            Started::Answered
+        let at = (begun.operation.id, begun.started);
+        let databases = &self.server.databases;
+        match databases.search(&self.server, &subject, controls, request, at, out) {
+            First::Done { result, controls, entries } => {
+                self.count_entries(entries);
+                encode::result(out, begun.operation.id, ResponseOp::SearchDone, &result, &controls);
+                self.finish(&begun, &result, Some(entries));
+                Started::Answered
+            }
+            First::Running(search) => {
+                let counted = search.entries();
+                self.count_entries(counted);
+                Started::Searching(Running { begun, search, counted })
+            }
         }
+    }
+
+    fn count_entries(&self, sent: u64) {
+        add(&self.counters.entries_sent, sent);
+        add(&self.counters.pdus_sent, sent);
     }
 
     fn log_search(&self, begun: &Begun, request: &SearchRequest<'_>) {
@@ -433,7 +452,7 @@ impl Service for Dispatcher {
             Some(result) => self.finish(&running.begun, &result, Some(entries)),
             None => {
                 self.counters.complete(OperationKind::Search);
-                self.record.operations_completed.fetch_add(1, Ordering::Relaxed);
+                add(&self.record.operations_completed, 1);
             }
         }
     }
@@ -493,8 +512,7 @@ impl Dispatcher {
         let done = running.search.step(&self.server, out);
         let sent = running.search.entries().saturating_sub(running.counted);
         running.counted += sent;
-        self.counters.entries_sent.fetch_add(sent, Ordering::Relaxed);
-        self.counters.pdus_sent.fetch_add(sent, Ordering::Relaxed);
+        self.count_entries(sent);
         let Some((result, controls)) = done else { return true };
         encode::result(out, operation.id, ResponseOp::SearchDone, &result, &controls);
         self.finish(&running.begun, &result, Some(running.search.entries()));

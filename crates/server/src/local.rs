@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use larix_store::lmdb;
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
 use crate::clock::SystemClock;
@@ -47,7 +48,7 @@ impl LocalServer {
         let server = &self.server;
         let number = server.statistics.next_connection();
         let (name, listener) = (NAME.to_owned(), self.listener.clone());
-        let record = ConnectionRecord::new(number, 0, listener, name.clone(), server.now());
+        let record = ConnectionRecord::new(number, 0, listener, name.clone(), server.both_clocks());
         let (sender, events) = unbounded_channel();
         let peer = Peer { name, credentials: None };
         let counters = server.statistics.worker(0);
@@ -66,6 +67,8 @@ pub struct LocalConnection {
 impl LocalConnection {
     /// Hands over whole requests and appends what is answered to `out`, when all of them are answered.
     pub fn request(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
+        // A worker's loop shares one read transaction among the requests that it finds ready: here it is each one's own.
+        lmdb::keep_snapshots();
         self.connection.service_mut().bytes_arrived();
         let mut turn = self.connection.receive(bytes);
         loop {
@@ -74,14 +77,15 @@ impl LocalConnection {
             let sent = answer.len();
             self.connection.sent(sent);
             turn = match turn {
-                Turn::Close => return,
                 Turn::More => self.connection.resume(),
-                Turn::Idle if self.connection.pending() == 0 => return,
+                Turn::Close => break,
+                Turn::Idle if self.connection.pending() == 0 => break,
                 Turn::Idle => match self.events.blocking_recv() {
                     Some(ConnectionEvent::Completed(serial, done)) => self.connection.complete(serial, done),
-                    _ => return,
+                    _ => break,
                 },
             };
         }
+        lmdb::release_snapshots();
     }
 }

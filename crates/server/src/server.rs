@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use larix_engine::time::{Clock, Timestamp};
+use larix_engine::time::{Clock, Monotonic, Timestamp};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::acceptor::Acceptor;
@@ -152,6 +152,11 @@ impl Server {
 
     pub fn now(&self) -> Timestamp {
         self.clock.now()
+    }
+
+    /// The time of day, and the same moment by the clock that never jumps.
+    pub(crate) fn both_clocks(&self) -> (Timestamp, Monotonic) {
+        (self.clock.now(), self.clock.monotonic())
     }
 }
 

@@ -1,10 +1,10 @@
 //! Counters that cn=Monitor shows. Each worker counts on cache lines of its own; a reader adds them up.
 
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicI64, AtomicU8, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use larix_engine::time::Timestamp;
+use larix_engine::time::{Monotonic, Timestamp};
 
 use crate::listener::Listener;
 
@@ -56,11 +56,11 @@ pub struct Counters {
 
 impl Counters {
     pub fn initiate(&self, kind: OperationKind) {
-        add(self.initiated.get(kind as usize), 1);
+        self.initiated.get(kind as usize).into_iter().for_each(|counter| add(counter, 1));
     }
 
     pub fn complete(&self, kind: OperationKind) {
-        add(self.completed.get(kind as usize), 1);
+        self.completed.get(kind as usize).into_iter().for_each(|counter| add(counter, 1));
     }
 
     fn initiated(&self, kind: OperationKind) -> u64 {
@@ -72,10 +72,9 @@ impl Counters {
     }
 }
 
-fn add(counter: Option<&AtomicU64>, count: u64) {
-    if let Some(counter) = counter {
-        counter.fetch_add(count, Ordering::Relaxed);
-    }
+/// Adds to a counter that one thread writes and others only read: no instruction has to lock it.
+pub(crate) fn add(counter: &AtomicU64, count: u64) {
+    counter.store(counter.load(Ordering::Relaxed).wrapping_add(count), Ordering::Relaxed);
 }
 
 /// What is known of a listener once it is bound.
@@ -103,8 +102,8 @@ pub struct ConnectionRecord {
     /// As in the log: `IP=127.0.0.1:50000` or `PATH=/run/ldapi`.
     pub peer: String,
     pub started: Timestamp,
-    /// Microseconds since 1970, as a [`Timestamp`].
-    pub last_activity: AtomicI64,
+    /// By the monotonic clock, in nanoseconds.
+    pub last_activity: AtomicU64,
     pub protocol: AtomicU8,
     pub operations_received: AtomicU64,
     pub operations_completed: AtomicU64,
@@ -119,7 +118,7 @@ impl ConnectionRecord {
         descriptor: i32,
         listener: Arc<ListenerInfo>,
         peer: String,
-        started: Timestamp,
+        (started, since): (Timestamp, Monotonic),
     ) -> Self {
         Self {
             number,
@@ -127,7 +126,7 @@ impl ConnectionRecord {
             listener,
             peer,
             started,
-            last_activity: AtomicI64::new(started.0),
+            last_activity: AtomicU64::new(since.0),
             protocol: AtomicU8::new(3),
             operations_received: AtomicU64::new(0),
             operations_completed: AtomicU64::new(0),

@@ -6,13 +6,17 @@ use std::collections::HashMap;
 use std::io;
 use std::net::TcpStream as StdTcpStream;
 use std::os::unix::net::UnixStream as StdUnixStream;
+use std::pin::Pin;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::task::{Context, Poll};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use tokio::io::{Interest, Ready};
+use larix_engine::time::{Clock, Monotonic};
+use larix_store::lmdb;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -21,7 +25,7 @@ use crate::connection::{Connection, Turn};
 use crate::dispatch::{Completion, Dispatcher};
 use crate::server::Server;
 use crate::session::Peer;
-use crate::statistics::{ConnectionRecord, Counters};
+use crate::statistics::{ConnectionRecord, Counters, add};
 
 /// Bytes read at once, into a buffer that all connections of a worker share.
 const READ_BYTES: usize = 64 * 1024;
@@ -35,6 +39,7 @@ const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 const STOP_GRACE: Duration = Duration::from_secs(3);
 /// How long a client may take to read its last answers when the connection is being closed.
 const LINGER: Duration = Duration::from_secs(5);
+const NANOS_A_SECOND: u64 = 1_000_000_000;
 
 /// A connection just accepted, on its way to a worker.
 #[derive(Debug)]
@@ -81,8 +86,14 @@ impl Worker {
         let (commands, orders) = unbounded_channel();
         let connections = Arc::new(AtomicUsize::new(0));
         let count = connections.clone();
-        let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            // All that was ready is served: a batch is over, and nothing may keep its pages while the loop waits.
+            .on_thread_park(lmdb::release_snapshots)
+            .build()?;
         let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+            lmdb::keep_snapshots();
             let counters = server.statistics.worker(index);
             let core = Rc::new(Core {
                 server,
@@ -134,9 +145,9 @@ struct Core {
 /// What the worker knows of a connection beside the task that serves it.
 struct Handle {
     events: UnboundedSender<ConnectionEvent>,
-    last_activity: Cell<Instant>,
+    last_activity: Cell<Monotonic>,
     /// Since when the client has not taken anything of an answer.
-    blocked_since: Cell<Option<Instant>>,
+    blocked_since: Cell<Option<Monotonic>>,
     pending: Cell<usize>,
 }
 
@@ -175,7 +186,7 @@ impl Core {
         let (sender, events) = unbounded_channel();
         let handle = Rc::new(Handle {
             events: sender.clone(),
-            last_activity: Cell::new(now()),
+            last_activity: Cell::new(self.server.clock.monotonic()),
             blocked_since: Cell::new(None),
             pending: Cell::new(0),
         });
@@ -215,9 +226,9 @@ impl Core {
         if idle == 0 && write == 0 {
             return;
         }
-        let now = now();
-        let passed = |since: Instant, limit: u32| {
-            limit > 0 && now.saturating_duration_since(since) >= Duration::from_secs(limit.into())
+        let now = self.server.clock.monotonic();
+        let passed = |since: Monotonic, limit: u32| {
+            limit > 0 && now.0.saturating_sub(since.0) / NANOS_A_SECOND >= limit.into()
         };
         for handle in self.open.borrow().values() {
             let reason = match handle.blocked_since.get() {
@@ -260,6 +271,15 @@ enum Ended {
     Lost,
     /// We end it, for this reason.
     Because(&'static str),
+}
+
+/// What a connection's task waited for.
+enum Happened {
+    Event(Option<ConnectionEvent>),
+    /// So many bytes are in the worker's buffer.
+    Read(usize),
+    Writable,
+    Lost,
 }
 
 /// The task that serves one connection.
@@ -319,47 +339,61 @@ impl Task<'_> {
             self.core.return_buffer(buffer);
         }
         self.handle.pending.set(self.connection.pending());
-        let mut interest = None;
-        if turn == Turn::Idle && self.connection.wants_input() {
-            interest = Some(Interest::READABLE);
-        }
-        if !self.connection.output().is_empty() {
-            interest = Some(interest.map_or(Interest::WRITABLE, |i| i | Interest::WRITABLE));
-        }
-        // With nothing to wait for but the client's reading of its last answers, patience ends.
-        let linger = async {
-            match turn {
-                Turn::Close => tokio::time::sleep(LINGER).await,
-                _ => std::future::pending().await,
-            }
-        };
-        let ready = tokio::select! {
-            biased;
-            event = self.events.recv() => match event {
-                Some(event) => {
-                    let next = self.take_event(event)?;
-                    return Ok(if turn == Turn::Close { turn } else { next });
-                }
-                None => return Err(Ended::Lost),
+        let reads = turn == Turn::Idle && self.connection.wants_input();
+        let writes = !self.connection.output().is_empty();
+        let happened = std::future::poll_fn(|context| self.poll(context, reads, writes));
+        let happened = match turn {
+            // With nothing to wait for but the client's reading of its last answers, patience ends.
+            Turn::Close => match tokio::time::timeout(LINGER, happened).await {
+                Ok(happened) => happened,
+                Err(_) => return Err(Ended::Because("slow client")),
             },
-            ready = self.stream.ready(interest.unwrap_or(Interest::READABLE)), if interest.is_some() => {
-                ready.map_err(|_| Ended::Lost)?
-            }
-            () = linger => return Err(Ended::Because("slow client")),
+            _ => happened.await,
         };
-        if turn == Turn::Close {
-            // Only what is left to send matters now; the flush comes next.
-            return Ok(turn);
-        }
-        if ready.is_readable() || ready.is_read_closed() {
-            if let Some(read) = self.read()? {
-                return Ok(read);
+        match happened {
+            Happened::Event(Some(event)) => {
+                let next = self.take_event(event)?;
+                Ok(if turn == Turn::Close { turn } else { next })
             }
-            return Ok(Turn::Idle);
+            Happened::Event(None) | Happened::Lost => Err(Ended::Lost),
+            Happened::Read(count) => {
+                self.lend();
+                Ok(self.take_input(count))
+            }
+            // Only what is left to send matters now; the flush comes next.
+            Happened::Writable if turn == Turn::Close => Ok(turn),
+            Happened::Writable => {
+                self.flush()?;
+                self.lend();
+                Ok(self.connection.resume())
+            }
         }
-        self.flush()?;
-        self.lend();
-        Ok(self.connection.resume())
+    }
+
+    /// What comes first of what is waited for. Input is in the worker's buffer then.
+    fn poll(&mut self, context: &mut Context<'_>, reads: bool, writes: bool) -> Poll<Happened> {
+        if let Poll::Ready(event) = self.events.poll_recv(context) {
+            return Poll::Ready(Happened::Event(event));
+        }
+        if reads {
+            let mut buffer = self.core.read_buffer.borrow_mut();
+            let mut buffer = ReadBuf::new(&mut buffer);
+            // Unlike reading until nothing is there, this takes a read that does not fill the buffer for the last one:
+            // a system call less for each request.
+            match self.stream.poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) => return Poll::Ready(Happened::Read(buffer.filled().len())),
+                Poll::Ready(Err(_)) => return Poll::Ready(Happened::Lost),
+                Poll::Pending => {}
+            }
+        }
+        if writes {
+            match self.stream.poll_write_ready(context) {
+                Poll::Ready(Ok(())) => return Poll::Ready(Happened::Writable),
+                Poll::Ready(Err(_)) => return Poll::Ready(Happened::Lost),
+                Poll::Pending => {}
+            }
+        }
+        Poll::Pending
     }
 
     fn take_event(&mut self, event: ConnectionEvent) -> Result<Turn, Ended> {
@@ -379,20 +413,24 @@ impl Task<'_> {
     /// Reads once. `None`: nothing is there.
     fn read(&mut self) -> Result<Option<Turn>, Ended> {
         self.lend();
-        let mut buffer = self.core.read_buffer.borrow_mut();
-        match self.stream.try_read(&mut buffer) {
-            Ok(0) => {
-                self.connection.service_mut().close_because("connection lost");
-                Ok(Some(self.connection.input_ended()))
-            }
-            Ok(count) => {
-                self.handle.last_activity.set(now());
-                self.connection.service_mut().bytes_arrived();
-                Ok(Some(self.connection.receive(buffer.get(..count).unwrap_or(&[]))))
-            }
+        let read = self.stream.try_read(&mut self.core.read_buffer.borrow_mut());
+        match read {
+            Ok(count) => Ok(Some(self.take_input(count))),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(_) => Err(Ended::Lost),
         }
+    }
+
+    /// Hands over the first `count` bytes of the worker's buffer; none is the end of the input.
+    fn take_input(&mut self, count: usize) -> Turn {
+        if count == 0 {
+            self.connection.service_mut().close_because("connection lost");
+            return self.connection.input_ended();
+        }
+        self.connection.service_mut().bytes_arrived();
+        self.handle.last_activity.set(self.connection.service().last_activity());
+        let buffer = self.core.read_buffer.borrow();
+        self.connection.receive(buffer.get(..count).unwrap_or(&[]))
     }
 
     /// Sends what can be sent without waiting.
@@ -400,13 +438,13 @@ impl Task<'_> {
         while !self.connection.output().is_empty() {
             match self.stream.try_write(self.connection.output()) {
                 Ok(count) => {
-                    self.core.counters.bytes_sent.fetch_add(count as u64, Ordering::Relaxed);
+                    add(&self.core.counters.bytes_sent, count as u64);
                     self.connection.sent(count);
                     self.handle.blocked_since.set(None);
                 }
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
                     if self.handle.blocked_since.get().is_none() {
-                        self.handle.blocked_since.set(Some(now()));
+                        self.handle.blocked_since.set(Some(self.core.server.clock.monotonic()));
                     }
                     return Ok(());
                 }
@@ -458,10 +496,17 @@ impl Stream {
         }
     }
 
-    async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+    fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
         match self {
-            Self::Tcp(stream) => stream.ready(interest).await,
-            Self::Unix(stream) => stream.ready(interest).await,
+            Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
+            Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
+        }
+    }
+
+    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        match self {
+            Self::Tcp(stream) => stream.poll_write_ready(context),
+            Self::Unix(stream) => stream.poll_write_ready(context),
         }
     }
 }

@@ -144,6 +144,17 @@ impl<R: OrderedRead> Snapshot for R {
         posting::count(self, table, key)
     }
 
+    fn posting_head(
+        &self,
+        table: TableId,
+        key: &[u8],
+        limit: u64,
+        out: &mut Vec<u64>,
+    ) -> Result<u64, ReadError> {
+        expect_postings(self.catalog(), table)?;
+        posting::head(self, table, key, limit, out)
+    }
+
     fn posting_keys<'a>(
         &'a self,
         table: TableId,

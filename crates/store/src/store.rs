@@ -98,6 +98,18 @@ pub trait Snapshot {
     /// How many ids `key` has. Exact on the embedded engines, an estimate elsewhere.
     fn posting_estimate(&self, table: TableId, key: &[u8]) -> Result<u64, ReadError>;
 
+    /// As [`Self::posting_estimate`]; when there are at most `limit` ids, and it costs nothing more, they are appended
+    /// to `out`, which is otherwise left as it is.
+    fn posting_head(
+        &self,
+        table: TableId,
+        key: &[u8],
+        _limit: u64,
+        _out: &mut Vec<u64>,
+    ) -> Result<u64, ReadError> {
+        self.posting_estimate(table, key)
+    }
+
     /// The keys of `range` that have ids, each with its estimate.
     fn posting_keys<'a>(
         &'a self,

@@ -3,7 +3,7 @@
 use larix_schema::{AttributeDescription, Schema};
 use larix_store::Snapshot;
 
-use super::record::{Form, StoredValue, ValuesView, put_octet_string};
+use super::record::{Form, RecordFlags, StoredValue, ValuesView, put_octet_string};
 use super::{AttributeNumber, Entry, EntryAttribute, EntryView, LargeValues, values};
 use crate::catalog::{Catalog, Numbers};
 use crate::fault::Fault;
@@ -228,6 +228,9 @@ impl<S: Snapshot> EntrySource for EntryReader<'_, S> {
     }
 
     fn large_member(&self, target: &Target, normal: &[u8]) -> Result<Option<bool>, Fault> {
+        if !self.view.flags().has(RecordFlags::OUTSIDE) {
+            return Ok(None);
+        }
         // With several covered attributes each is visited instead: rare.
         let [number] = target.numbers.as_slice() else { return Ok(None) };
         match self.view.get(*number)? {

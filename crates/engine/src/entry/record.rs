@@ -200,6 +200,7 @@ pub struct AttributesIter<'a> {
 }
 
 impl<'a> AttributesIter<'a> {
+    #[inline]
     fn read(&mut self) -> Option<Result<(AttributeNumber, ValuesView<'a>), RecordError>> {
         let number = take_varint(&mut self.rest)?;
         let count = take_varint(&mut self.rest)?;
@@ -219,6 +220,7 @@ impl<'a> AttributesIter<'a> {
 impl<'a> Iterator for AttributesIter<'a> {
     type Item = Result<(AttributeNumber, ValuesView<'a>), RecordError>;
 
+    #[inline]
     fn next(&mut self) -> Option<Self::Item> {
         if self.rest.is_empty() {
             return None;
@@ -440,6 +442,7 @@ fn stored_length(value: &[u8]) -> usize {
     }
 }
 
+#[inline]
 fn take<'a>(rest: &mut &'a [u8], length: u64) -> Option<&'a [u8]> {
     let (taken, after) = rest.split_at_checked(usize::try_from(length).ok()?)?;
     *rest = after;
@@ -468,7 +471,24 @@ pub(crate) fn put_varint(out: &mut Vec<u8>, mut number: u64) {
     out.push(number as u8);
 }
 
+/// Reads a number that [`put_varint`] wrote: most are of one byte or two.
+#[inline]
 pub(crate) fn take_varint(rest: &mut &[u8]) -> Option<u64> {
+    match **rest {
+        [low, ref after @ ..] if low < 0x80 => {
+            *rest = after;
+            Some(u64::from(low))
+        }
+        [low, high, ref after @ ..] if high < 0x80 => {
+            *rest = after;
+            Some(u64::from(low & 0x7f) | u64::from(high) << 7)
+        }
+        _ => take_long_varint(rest),
+    }
+}
+
+#[cold]
+fn take_long_varint(rest: &mut &[u8]) -> Option<u64> {
     let mut number = 0u64;
     let mut shift = 0;
     loop {

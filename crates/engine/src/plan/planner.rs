@@ -36,8 +36,8 @@ pub struct Plan {
 enum Node {
     Everything,
     Nothing,
-    /// The ids of one key.
-    Key(Vec<u8>),
+    /// The ids of one key; they themselves when they are few and were seen already.
+    Key(Vec<u8>, Vec<u64>),
     /// The ids of all keys from the first, included, to the second, excluded.
     Range(Vec<u8>, Vec<u8>),
     Union(Vec<Plan>),
@@ -51,8 +51,9 @@ impl Plan {
 
     /// The ids of one key, for entries that are looked for beside the filter.
     pub fn of_key<S: Snapshot>(snapshot: &S, key: Vec<u8>) -> Result<Self, Fault> {
-        let estimate = snapshot.posting_estimate(INDEX, &key)?;
-        Ok(Self { node: Node::Key(key), estimate, owed: Owed::Exact })
+        let mut ids = Vec::new();
+        let estimate = snapshot.posting_head(INDEX, &key, ENOUGH, &mut ids)?;
+        Ok(Self { node: Node::Key(key, ids), estimate, owed: Owed::Exact })
     }
 
     /// Whatever either finds.
@@ -74,7 +75,10 @@ impl Plan {
         match &self.node {
             Node::Everything => Ok(Candidates::everything()),
             Node::Nothing => Ok(Candidates::none()),
-            Node::Key(key) => {
+            Node::Key(_, ids) if !ids.is_empty() => {
+                Ok(Candidates { ids: IdSet::List(ids.clone()), owed: self.owed })
+            }
+            Node::Key(key, _) => {
                 Ok(Candidates { ids: read_key(snapshot, key, self.estimate)?, owed: self.owed })
             }
             Node::Range(low, high) => {
@@ -115,7 +119,7 @@ impl Plan {
         let (step, inner): (String, &[Self]) = match &self.node {
             Node::Everything => ("scan".to_owned(), &[]),
             Node::Nothing => ("nothing can match".to_owned(), &[]),
-            Node::Key(key) => (format!("index {}", describe(catalog, key)), &[]),
+            Node::Key(key, _) => (format!("index {}", describe(catalog, key)), &[]),
             Node::Range(low, _) => (format!("index range of {}", describe(catalog, low)), &[]),
             Node::Union(plans) => ("any of".to_owned(), plans),
             Node::Intersection(plans) => ("all of".to_owned(), plans),
@@ -463,7 +467,7 @@ fn read_range<S: Snapshot>(snapshot: &S, low: &[u8], high: &[u8]) -> Result<IdSe
 }
 
 fn intersect<S: Snapshot>(snapshot: &S, ids: IdSet, count: u64, plan: &Plan) -> Result<IdSet, Fault> {
-    if let Node::Key(key) = &plan.node
+    if let Node::Key(key, _) = &plan.node
         && count.saturating_mul(GALLOP) <= plan.estimate
     {
         let mut cursor = snapshot.postings(INDEX, key)?;

@@ -20,7 +20,8 @@ pub struct Gate<'a> {
     pub subject: &'a Subject,
     pub search_all: bool,
     pub read_all: bool,
-    groups: Rc<Groups>,
+    /// None where rules are hardly asked, since everything is granted anyway.
+    groups: Option<Rc<Groups>>,
 }
 
 /// The groups rules asked about in one snapshot, and whether the subject is a member: the same for every entry.
@@ -55,7 +56,8 @@ impl<'a> Gate<'a> {
 
     /// For another snapshot, with what was found before.
     pub fn again(policy: &'a AccessPolicy, subject: &'a Subject, search_all: bool, read_all: bool) -> Self {
-        Self { policy, subject, search_all, read_all, groups: Rc::default() }
+        let groups = (!search_all || !read_all).then(Rc::default);
+        Self { policy, subject, search_all, read_all, groups }
     }
 }
 
@@ -232,12 +234,13 @@ impl<N: Snapshot> EntryFacts for Seen<'_, N> {
     }
 
     fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> bool {
-        if let Some(known) = self.gate.groups.known(group) {
+        let groups = self.gate.groups.as_deref();
+        if let Some(known) = groups.and_then(|groups| groups.known(group)) {
             return known;
         }
         let answer = self.has_member(group, member);
-        if let Ok(member) = answer {
-            self.gate.groups.note(group, member);
+        if let (Ok(member), Some(groups)) = (&answer, groups) {
+            groups.note(group, *member);
         }
         self.noting(answer, false)
     }

@@ -123,7 +123,9 @@ impl SearchTask {
     /// The plan for the filter and for what is answered beside it.
     fn plan<N: Snapshot>(&self, view: &View<'_, N>) -> Result<Plan, Fault> {
         let plan = Plan::new(view.snapshot, &view.catalog, &self.filter)?;
-        let references = !self.controls.manage_dsa_it && self.controls.subentries != Some(true);
+        let references = !self.controls.manage_dsa_it
+            && self.controls.subentries != Some(true)
+            && view.facts.is_none_or(|facts| facts.referrals);
         if !references || plan.estimate().is_none() {
             return Ok(plan);
         }
@@ -220,13 +222,13 @@ impl SearchTask {
         if *left == 0 {
             return Ok(Some(Step::More));
         }
+        *left -= 1;
         if left.is_multiple_of(CLOCK_INTERVAL)
             && let Some(deadline) = self.deadline
             && budget.clock.monotonic() > deadline
         {
             return Err(ResultCode::TIME_LIMIT_EXCEEDED.into());
         }
-        *left -= 1;
         Ok(None)
     }
 

@@ -140,6 +140,9 @@ pub fn of_class<N: Snapshot>(view: &View<'_, N>, class: &str) -> Result<Option<P
 }
 
 fn is_only_suffix<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<bool, Fault> {
+    if let Some(facts) = &view.facts {
+        return Ok(facts.only_suffix == Some(id));
+    }
     let [suffix] = view.settings.suffixes.as_slice() else { return Ok(false) };
     Ok(crate::tree::child(view.snapshot, EntryId::ROOT, suffix.normal.as_str().as_bytes())? == Some(id))
 }

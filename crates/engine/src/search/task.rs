@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use arc_swap::Guard;
 use larix_proto::{ControlBuf, DerefAliases, LdapResult, MessageId, ResultCode, Scope, SearchRequest};
 use larix_schema::{NormalDn, Schema};
 use larix_store::Snapshot;
@@ -16,7 +17,7 @@ use super::entry::{Gate, Seen};
 use super::filter::Filter;
 use super::limits::{self, Effective};
 use super::pages::Pages;
-use super::run::State;
+use super::run::{Looked, State};
 use super::scope::{self, Base};
 use super::selection::Selection;
 use super::sort::Order;
@@ -59,11 +60,11 @@ pub struct SearchInput<'r> {
     pub base: NormalDn,
     pub controls: RequestControls,
     pub subject: Arc<Subject>,
-    pub policy: Arc<AccessPolicy>,
+    pub policy: Guard<Arc<AccessPolicy>>,
     /// `None` for the root DN.
     pub limits: Option<Limits>,
     /// Where to send a client when not even the suffix is here.
-    pub default_referrals: Arc<[String]>,
+    pub default_referrals: Option<Arc<[String]>>,
     pub cookie_secret: [u8; COOKIE_SECRET_LENGTH],
     pub now: Monotonic,
 }
@@ -81,11 +82,9 @@ pub struct SearchTask {
     pub(super) order: Option<Order>,
     pub(super) pages: Option<Pages>,
     pub(super) controls: RequestControls,
-    pub(super) subject: Arc<Subject>,
-    pub(super) policy: Arc<AccessPolicy>,
-    /// What is granted whatever the entry: search and read.
-    granted: Option<(bool, bool)>,
-    default_referrals: Arc<[String]>,
+    /// There but while a slice runs.
+    whom: Option<Whom>,
+    default_referrals: Option<Arc<[String]>>,
     pub(super) limits: Effective,
     pub(super) deadline: Option<Monotonic>,
     pub(super) state: State,
@@ -96,6 +95,15 @@ pub struct SearchTask {
     pub(super) references: u32,
     pub(super) response_controls: Vec<ControlBuf>,
     pub(super) scratch: String,
+}
+
+/// Who searches, under which rules.
+#[derive(Debug)]
+struct Whom {
+    policy: Guard<Arc<AccessPolicy>>,
+    subject: Arc<Subject>,
+    /// What is granted whatever the entry: search and read.
+    granted: Option<(bool, bool)>,
 }
 
 /// Why a search ends early.
@@ -172,9 +180,7 @@ impl SearchTask {
             order,
             pages,
             controls,
-            subject: input.subject,
-            policy: input.policy,
-            granted: None,
+            whom: Some(Whom { policy: input.policy, subject: input.subject, granted: None }),
             default_referrals: input.default_referrals,
             deadline: nanos.map(|nanos| Monotonic(input.now.0.saturating_add(nanos))),
             limits,
@@ -231,13 +237,29 @@ impl SearchTask {
         budget: Budget<'_>,
     ) -> Result<Step, End> {
         self.renumber(view);
-        let policy = Arc::clone(&self.policy);
-        let subject = Arc::clone(&self.subject);
-        let (search_all, read_all) = *self.granted.get_or_insert_with(|| {
-            let gate = Gate::new(&policy, &subject);
+        // A task that panicked in a slice is not asked again.
+        let Some(mut whom) = self.whom.take() else { return Err(ResultCode::OTHER.into()) };
+        let step = self.slice_for(&mut whom, view, out, budget);
+        self.whom = Some(whom);
+        step
+    }
+
+    fn slice_for<N: Snapshot>(
+        &mut self,
+        whom: &mut Whom,
+        view: &View<'_, N>,
+        out: &mut Vec<u8>,
+        budget: Budget<'_>,
+    ) -> Result<Step, End> {
+        let Whom { policy, subject, granted } = whom;
+        let (search_all, read_all) = *granted.get_or_insert_with(|| {
+            let gate = Gate::new(policy, subject);
             (gate.search_all, gate.read_all)
         });
-        let gate = Gate::again(&policy, &subject, search_all, read_all);
+        let gate = Gate::again(policy, subject, search_all, read_all);
+        if self.is_plain_read() {
+            return self.read_base(view, &gate, out);
+        }
         let found = self.find_base(view, &gate)?;
         match self.base_id {
             None => self.base_id = Some(found),
@@ -269,24 +291,80 @@ impl SearchTask {
         }
     }
 
+    /// Whether the search is for the base alone, and nothing is to be kept for another slice.
+    fn is_plain_read(&self) -> bool {
+        self.scope == Scope::Base
+            && self.base_id.is_none()
+            && self.order.is_none()
+            && self.pages.is_none()
+            && self.limits.unchecked.is_none()
+            && !self.base.is_root()
+    }
+
+    /// Answers the base, whose record is looked up once.
+    fn read_base<N: Snapshot>(
+        &mut self,
+        view: &View<'_, N>,
+        gate: &Gate<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Step, End> {
+        let id = self.locate(view, gate)?;
+        let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
+        let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
+        self.check_base(&seen)?;
+        if matches!(self.look(&seen, id, false)?, Looked::Match) {
+            self.send(&seen, out)?;
+        }
+        Err(ResultCode::SUCCESS.into())
+    }
+
     /// Finds the base and checks, the first time, that it may be searched.
     fn find_base<N: Snapshot>(&self, view: &View<'_, N>, gate: &Gate<'_>) -> Result<EntryId, End> {
-        let id = match scope::find_base(view, &self.base, self.deref)? {
-            Base::Found(id) => id,
-            _ if self.base_id.is_some() => {
-                return Err(LdapResult::with(ResultCode::BUSY, "search base is gone").into());
-            }
-            Base::Missing(nearest) => return Err(self.missing(view, gate, nearest)?.into()),
-            Base::AliasProblem(problem, alias) => {
-                let dn = alias.map(|id| self.disclosed(view, gate, id)).transpose()?.flatten();
-                return Err(problem.matched(dn.unwrap_or_default()).into());
-            }
-        };
+        if let Some(id) = self.known_base(view, gate) {
+            return Ok(id);
+        }
+        let id = self.locate(view, gate)?;
         if self.base_id.is_some() || id == EntryId::ROOT {
             return Ok(id);
         }
         let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
         let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
+        self.check_base(&seen)?;
+        if let Some(facts) = view.facts.filter(|_| !scope::finds(self.deref)) {
+            facts.remember_base(&self.base, id, seen.reader.view.flags());
+        }
+        Ok(id)
+    }
+
+    /// The base, if it was found since the last commit and nothing has to be asked of its record.
+    fn known_base<N: Snapshot>(&self, view: &View<'_, N>, gate: &Gate<'_>) -> Option<EntryId> {
+        let facts = view.facts.filter(|_| !scope::finds(self.deref))?;
+        let (id, flags) = facts.base(&self.base)?;
+        let is_checked = self.base_id.is_some()
+            || (gate.search_all
+                && self.controls.assertion.is_none()
+                && (self.controls.manage_dsa_it || !flags.has(RecordFlags::REFERRAL)));
+        is_checked.then_some(id)
+    }
+
+    /// The base's id.
+    fn locate<N: Snapshot>(&self, view: &View<'_, N>, gate: &Gate<'_>) -> Result<EntryId, End> {
+        match scope::find_base(view, &self.base, self.deref)? {
+            Base::Found(id) => Ok(id),
+            _ if self.base_id.is_some() => {
+                Err(LdapResult::with(ResultCode::BUSY, "search base is gone").into())
+            }
+            Base::Missing(nearest) => Err(self.missing(view, gate, nearest)?.into()),
+            Base::AliasProblem(problem, alias) => {
+                let dn = alias.map(|id| self.disclosed(view, gate, id)).transpose()?.flatten();
+                Err(problem.matched(dn.unwrap_or_default()).into())
+            }
+        }
+    }
+
+    /// Whether the base may be searched.
+    fn check_base<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<(), End> {
+        let view = seen.view;
         if !seen.allows_entry(Privilege::Search)? {
             let disclosed = seen.allows_entry(Privilege::Disclose)?;
             let code =
@@ -294,16 +372,16 @@ impl SearchTask {
             return Err(code.into());
         }
         if !self.controls.manage_dsa_it && seen.reader.view.flags().has(RecordFlags::REFERRAL) {
-            return Err(self.refer(&seen)?.into());
+            return Err(self.refer(seen)?.into());
         }
         if let Some(assertion) = &self.controls.assertion {
             let bound = view.schema.bind_filter(assertion.as_filter());
             let filter = Filter::new(&view.schema, &view.catalog, bound);
-            if !filter.matches(&seen, &seen.reader)?.is_true() {
+            if !filter.matches(seen, &seen.reader)?.is_true() {
                 return Err(ResultCode::ASSERTION_FAILED.into());
             }
         }
-        Ok(id)
+        Ok(())
     }
 
     /// What is answered when the base does not exist.
@@ -314,11 +392,11 @@ impl SearchTask {
         nearest: Option<EntryId>,
     ) -> Result<LdapResult, Fault> {
         let Some(id) = nearest else {
-            if self.default_referrals.is_empty() {
+            let Some(urls) = self.default_referrals.as_ref().filter(|urls| !urls.is_empty()) else {
                 return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
-            }
+            };
             let target = pretty(&view.schema, &self.base_text);
-            let (urls, target) = (&self.default_referrals, Some(target.as_str()));
+            let target = Some(target.as_str());
             let urls = referral::rewrite(&view.schema, urls, None, target, Some(self.scope));
             return Ok(LdapResult { referrals: urls, ..LdapResult::new(ResultCode::REFERRAL) });
         };

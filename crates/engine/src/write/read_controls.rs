@@ -19,7 +19,6 @@ use crate::search::answer::Answer;
 use crate::search::entry::{Gate, Seen};
 use crate::search::filter::{Filter, FilterContext};
 use crate::search::selection::Selection;
-use crate::tree::Names;
 
 /// Evaluates an assertion with the requester's own privilege to search.
 struct Asserted<'a, 'b, V: Snapshot> {
@@ -92,13 +91,9 @@ impl<V: Snapshot> Operator<'_, V> {
     pub(crate) fn post_read(&mut self, id: EntryId) -> Result<(), Failure> {
         let Some(wanted) = &self.envelope.controls.post_read else { return Ok(()) };
         let changed = Overlay::new(self.view.snapshot, &self.set);
-        let view = View {
-            names: Names::new(&changed, self.instance)?,
-            snapshot: &changed,
-            schema: Arc::clone(&self.view.schema),
-            catalog: Arc::clone(self.catalog.catalog()),
-            settings: Arc::clone(&self.view.settings),
-        };
+        let catalog = Arc::clone(self.catalog.catalog());
+        let (schema, settings) = (Arc::clone(&self.view.schema), Arc::clone(&self.view.settings));
+        let view = View::over_changes(&changed, self.instance, schema, catalog, settings)?;
         if let Some(entry) = self.encoded(&view, id, wanted)? {
             self.controls.push(ControlBuf {
                 oid: oid::POST_READ.into(),

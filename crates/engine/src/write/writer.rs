@@ -33,7 +33,7 @@ use crate::order::CommitOrder;
 use crate::plugin::{DERIVED_LIMIT, Entries, PendingChange, Plugin};
 use crate::tables::{META, meta};
 use crate::time::{Clock, RandomSource};
-use crate::tree::{self, Names};
+use crate::tree;
 
 /// Changes that wait for the writer; more are answered busy.
 pub const QUEUE_LIMIT: usize = 65_536;
@@ -477,13 +477,9 @@ impl<'a, S: Store> Group<'a, S> {
     }
 
     fn view<'s, V: Snapshot>(&self, snapshot: &'s V) -> Result<View<'s, V>, Fault> {
-        Ok(View {
-            names: Names::new(snapshot, self.instance)?,
-            snapshot,
-            schema: Arc::clone(&self.schema),
-            catalog: Arc::clone(self.catalog.catalog()),
-            settings: Arc::clone(&self.settings),
-        })
+        let catalog = Arc::clone(self.catalog.catalog());
+        let (schema, settings) = (Arc::clone(&self.schema), Arc::clone(&self.settings));
+        View::over_changes(snapshot, self.instance, schema, catalog, settings)
     }
 
     fn one<T: Snapshot>(

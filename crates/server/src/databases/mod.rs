@@ -13,6 +13,7 @@ use std::sync::Arc;
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::compare::{self, CompareContext};
 use larix_engine::controls::RequestControls;
+use larix_engine::time::Monotonic;
 use larix_engine::write::{Completion, Origin, WriteOperation, WriteRequest, WriterStartError};
 use larix_engine::{Directory, Fault};
 use larix_proto::{CompareRequest, LdapResult, ResultCode, SearchRequest, url::LdapUrl};
@@ -21,7 +22,7 @@ use larix_store::lmdb::LmdbStore;
 use larix_store::{OpenError as StoreError, Store};
 use zeroize::Zeroizing;
 
-pub use search::Search;
+pub use search::{First, Search};
 
 use crate::config::values::LimitRule;
 use crate::config::{ConfigError, Origin as ConfigOrigin};
@@ -133,6 +134,8 @@ pub struct Databases {
     directory: Directory<LmdbStore>,
     sections: Vec<Section>,
     frontend_rules: Rules,
+    /// Whether every section is under the frontend's rules.
+    same_rules: bool,
     frontend_policy: Arc<AccessPolicy>,
     subschema_text: String,
     /// URLs of the `referral` directive.
@@ -158,7 +161,7 @@ impl Databases {
     /// The rules that a request for this DN is under.
     pub fn rules_for(&self, dn: &str) -> &Rules {
         // With one set of rules for all, which is the rule, the DN need not be understood.
-        if dn.is_empty() || self.sections.iter().all(|s| s.rules == self.frontend_rules) {
+        if dn.is_empty() || self.same_rules {
             return &self.frontend_rules;
         }
         let section = self.schema().parse_dn(dn).ok().and_then(|dn| self.section(&dn));
@@ -192,16 +195,17 @@ impl Databases {
         Ok(Credentials::Stored { passwords, shown: Some(found.shown) })
     }
 
-    /// Starts a search. Its first slice comes with the first [`Search::step`].
+    /// Starts a search and runs its first slice. `at` is the message and when it came.
     pub fn search(
         &self,
         server: &Server,
         subject: &Arc<Subject>,
         controls: RequestControls,
         request: &SearchRequest<'_>,
-        id: larix_proto::MessageId,
-    ) -> Search {
-        search::start(self, server, subject, controls, request, id)
+        at: (larix_proto::MessageId, Monotonic),
+        out: &mut Vec<u8>,
+    ) -> First {
+        search::start(self, server, subject, controls, request, at, out)
     }
 
     pub fn compare(
@@ -302,12 +306,9 @@ impl Databases {
             );
         };
         let database = served.database();
-        let context = CompareContext {
-            controls: controls.clone(),
-            subject: subject.clone(),
-            policy: database.policy(),
-            default_referrals: self.default_referrals.clone(),
-        };
+        let policy = database.current_policy();
+        let default_referrals = &self.default_referrals;
+        let context = CompareContext { controls, subject, policy: &policy, default_referrals };
         let compared = || -> Result<LdapResult, Fault> {
             let snapshot = database.store().snapshot()?;
             let view = database.view(&snapshot)?;

@@ -66,10 +66,12 @@ impl Databases {
                 .map(|dn| (dn.normal.clone(), dn.text.clone())),
             referrals: config.global.referrals.clone(),
         };
+        let frontend_rules = Rules::new(&config.frontend.shared, None, updates);
         Ok(Self {
+            same_rules: sections.iter().all(|section: &Section| section.rules == frontend_rules),
             directory: Directory::new(frontend, served).map_err(OpenError::Schema)?,
             sections,
-            frontend_rules: Rules::new(&config.frontend.shared, None, updates),
+            frontend_rules,
             frontend_policy: Arc::new(config.access_policy(None)?),
             subschema_text,
             default_referrals: config.global.referrals.clone().into(),

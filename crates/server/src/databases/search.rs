@@ -5,15 +5,15 @@ use std::sync::Arc;
 use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
 use larix_engine::search::task::{Budget, SearchInput, SearchTask, Step};
-use larix_engine::time::Clock;
-use larix_engine::{Fault, Served};
+use larix_engine::time::{Clock, Monotonic};
+use larix_engine::{Fault, Served, View};
 use larix_proto::url::LdapUrl;
 use larix_proto::{
     ControlBuf, DerefAliases, FilterBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest, Strings,
 };
 use larix_schema::NormalDn;
-use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
+use larix_store::{Snapshot, Store};
 
 use super::glued_pages::{GluedPages, Next};
 use super::{Databases, limits};
@@ -38,9 +38,25 @@ pub struct Search {
     pages: Option<GluedPages>,
     /// Entries answered by parts that are done, or all of a search that was answered whole.
     entries: u64,
-    /// Messages made before the first slice.
-    made: Vec<u8>,
     end: Option<End>,
+}
+
+/// What became of a search in its first slice.
+#[derive(Debug)]
+pub enum First {
+    Done {
+        result: LdapResult,
+        controls: Vec<ControlBuf>,
+        entries: u64,
+    },
+    /// It goes on with [`Search::step`].
+    Running(Search),
+}
+
+impl First {
+    fn ended(end: End) -> Self {
+        Self::Done { result: end.0, controls: end.1, entries: 0 }
+    }
 }
 
 /// The search in one stored database.
@@ -51,10 +67,6 @@ struct Part {
 }
 
 impl Search {
-    fn ended(end: End) -> Self {
-        Self { part: None, later: Vec::new(), pages: None, entries: 0, made: Vec::new(), end: Some(end) }
-    }
-
     /// Entries answered so far.
     pub fn entries(&self) -> u64 {
         self.entries + self.part.as_ref().map_or(0, |part| u64::from(part.task.entries()))
@@ -62,7 +74,6 @@ impl Search {
 
     /// Goes on for one slice; the result when the search is done.
     pub fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Option<(LdapResult, Vec<ControlBuf>)> {
-        out.append(&mut self.made);
         while let Some(part) = &mut self.part {
             let (result, controls) = match part.step(server, out) {
                 Step::More | Step::Blocked => return None,
@@ -103,7 +114,7 @@ impl Search {
 
 impl Part {
     fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Step {
-        let budget = Budget { candidates: SLICE_CANDIDATES, bytes: OUTPUT_HIGH, clock: &*server.clock };
+        let budget = budget(server);
         let database = self.served.database();
         let mut slice = || -> Result<Step, Fault> {
             let snapshot = database.store().snapshot()?;
@@ -112,6 +123,10 @@ impl Part {
         };
         slice().unwrap_or_else(|fault| Step::Done(failure(server, &fault), Vec::new()))
     }
+}
+
+fn budget(server: &Server) -> Budget<'_> {
+    Budget { candidates: SLICE_CANDIDATES, bytes: OUTPUT_HIGH, clock: &*server.clock }
 }
 
 pub(super) fn failure(server: &Server, fault: &Fault) -> LdapResult {
@@ -125,10 +140,11 @@ pub(super) fn start(
     subject: &Arc<Subject>,
     controls: RequestControls,
     request: &SearchRequest<'_>,
-    id: MessageId,
-) -> Search {
+    at: (MessageId, Monotonic),
+    out: &mut Vec<u8>,
+) -> First {
     let Ok(mut base) = databases.schema().parse_dn(request.base) else {
-        return Search::ended((LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN"), Vec::new()));
+        return First::ended((LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN"), Vec::new()));
     };
     let mut request = *request;
     let frontend = databases.directory.frontend();
@@ -140,50 +156,140 @@ pub(super) fn start(
         request.base = text;
     }
     if let Some(tree) = databases.tree(server, subject, &base, request.scope == Scope::Base) {
-        let mut made = Vec::new();
-        let Found { result, entries } = tree.search(&base, &request, &controls, id, &mut made);
-        return Search { entries, made, ..Search::ended((result, Vec::new())) };
+        let Found { result, entries } = tree.search(&base, &request, &controls, at.0, out);
+        return First::Done { result, controls: Vec::new(), entries };
     }
-    stored(databases, server, subject, controls, &request, &base, id)
-        .unwrap_or_else(|end| Search::ended(*end))
+    let new = New { databases, server, subject, request: &request, at };
+    new.first_slice(controls, &base, out).unwrap_or_else(|end| First::ended(*end))
 }
 
-fn stored(
-    databases: &Databases,
-    server: &Server,
-    subject: &Arc<Subject>,
-    controls: RequestControls,
-    request: &SearchRequest<'_>,
-    base: &NormalDn,
-    id: MessageId,
-) -> Result<Search, Box<End>> {
-    let directory = &databases.directory;
-    let Some(served) = directory.select(base) else {
-        let missing = LdapResult::new(ResultCode::NO_SUCH_OBJECT);
-        return Err(Box::new((directory.elsewhere(request.base, Some(request.scope), missing), Vec::new())));
-    };
-    let glued = glued(databases, request.scope, base);
-    let pages = match &controls.paged {
-        Some(asked) if !glued.is_empty() => Some(GluedPages::new(asked, glued.len() + 1)),
-        _ => None,
-    };
-    let pages = pages.transpose().map_err(|result| (result, Vec::new()))?;
-    let begin = pages.as_ref().map_or(0, GluedPages::at);
-    let paged = |number| pages.as_ref().map(|pages| pages.control(number));
-    let mut later = Vec::new();
-    for (at, (served, suffix, scope)) in glued.iter().enumerate().rev().filter(|(at, _)| *at + 1 >= begin) {
-        // Sorting is the first database's: sorted answers cannot be merged here.
-        let controls = RequestControls { paged: paged(at + 1), sort: None, ..controls.clone() };
-        let request = SearchRequest { scope: *scope, ..*request };
-        later.push(part(databases, server, served, subject, controls, &request, suffix, id)?);
+/// What the tasks of one search are made from.
+#[derive(Copy, Clone)]
+struct New<'a> {
+    databases: &'a Databases,
+    server: &'a Server,
+    subject: &'a Arc<Subject>,
+    request: &'a SearchRequest<'a>,
+    /// The message and when it came.
+    at: (MessageId, Monotonic),
+}
+
+impl New<'_> {
+    fn first_slice(
+        self,
+        controls: RequestControls,
+        base: &NormalDn,
+        out: &mut Vec<u8>,
+    ) -> Result<First, Box<End>> {
+        let Self { databases, server, request, .. } = self;
+        let directory = &databases.directory;
+        let Some(served) = directory.select(base) else {
+            let missing = LdapResult::new(ResultCode::NO_SUCH_OBJECT);
+            let elsewhere = directory.elsewhere(request.base, Some(request.scope), missing);
+            return Err(Box::new((elsewhere, Vec::new())));
+        };
+        let glued = glued(databases, request.scope, base);
+        if !glued.is_empty() {
+            let mut search = self.over_several(served, glued, controls, base)?;
+            return Ok(match search.step(server, out) {
+                Some((result, controls)) => First::Done { result, controls, entries: search.entries() },
+                None => First::Running(search),
+            });
+        }
+        // The usual case: one database, and no more to do after one slice.
+        let fail = |fault: Fault| Box::new((failure(server, &fault), Vec::new()));
+        let database = served.database();
+        let snapshot = database.store().snapshot().map_err(|error| fail(error.into()))?;
+        let view = database.view(&snapshot).map_err(fail)?;
+        let mut task = self.task(served, &view, controls, request.scope, base)?;
+        Ok(match task.step(&view, out, budget(server)) {
+            Step::Done(result, controls) => {
+                First::Done { result, controls, entries: u64::from(task.entries()) }
+            }
+            Step::More | Step::Blocked => {
+                let part = Some(Box::new(Part { served: served.clone(), task }));
+                First::Running(Search { part, later: Vec::new(), pages: None, entries: 0, end: None })
+            }
+        })
     }
-    if begin == 0 {
-        let paged = paged(0).or_else(|| controls.paged.clone());
-        let controls = RequestControls { paged, ..controls };
-        later.push(part(databases, server, served, subject, controls, request, base, id)?);
+
+    fn over_several(
+        self,
+        served: &Arc<Served<LmdbStore>>,
+        glued: Vec<(&Arc<Served<LmdbStore>>, NormalDn, Scope)>,
+        controls: RequestControls,
+        base: &NormalDn,
+    ) -> Result<Search, Box<End>> {
+        let pages = match &controls.paged {
+            Some(asked) => Some(GluedPages::new(asked, glued.len() + 1)),
+            None => None,
+        };
+        let pages = pages.transpose().map_err(|result| Box::new((result, Vec::new())))?;
+        let begin = pages.as_ref().map_or(0, GluedPages::at);
+        let paged = |number| pages.as_ref().map(|pages| pages.control(number));
+        let mut later = Vec::new();
+        for (at, (served, suffix, scope)) in glued.iter().enumerate().rev().filter(|(at, _)| *at + 1 >= begin)
+        {
+            // Sorting is the first database's: sorted answers cannot be merged here.
+            let controls = RequestControls { paged: paged(at + 1), sort: None, ..controls.clone() };
+            later.push(self.part(served, controls, *scope, suffix)?);
+        }
+        if begin == 0 {
+            let paged = paged(0).or_else(|| controls.paged.clone());
+            let controls = RequestControls { paged, ..controls };
+            later.push(self.part(served, controls, self.request.scope, base)?);
+        }
+        let first = later.pop().map(Box::new);
+        Ok(Search { part: first, later, pages, entries: 0, end: None })
     }
-    let first = later.pop().map(Box::new);
-    Ok(Search { part: first, later, pages, entries: 0, made: Vec::new(), end: None })
+
+    fn part(
+        self,
+        served: &Arc<Served<LmdbStore>>,
+        controls: RequestControls,
+        scope: Scope,
+        base: &NormalDn,
+    ) -> Result<Part, Box<End>> {
+        let fail = |fault: Fault| Box::new((failure(self.server, &fault), Vec::new()));
+        let snapshot = served.database().store().snapshot().map_err(|error| fail(error.into()))?;
+        let view = served.database().view(&snapshot).map_err(fail)?;
+        let task = self.task(served, &view, controls, scope, base)?;
+        Ok(Part { served: served.clone(), task })
+    }
+
+    fn task<N: Snapshot>(
+        self,
+        served: &Served<LmdbStore>,
+        view: &View<'_, N>,
+        controls: RequestControls,
+        scope: Scope,
+        base: &NormalDn,
+    ) -> Result<SearchTask, Box<End>> {
+        let Self { databases, server, subject, .. } = self;
+        let database = served.database();
+        let fail = |fault: Fault| Box::new((failure(server, &fault), Vec::new()));
+        let policy = database.current_policy();
+        let own_limits = if policy.is_root(subject) {
+            None
+        } else {
+            let rules = databases.section(base).map_or(&[][..], |section| &section.limits);
+            Some(limits::of_subject(rules, view.settings.limits, subject, base, view).map_err(fail)?)
+        };
+        let referrals = &databases.default_referrals;
+        let input = SearchInput {
+            message: self.at.0,
+            request: SearchRequest { scope, ..*self.request },
+            base: base.clone(),
+            controls,
+            limits: own_limits,
+            subject: subject.clone(),
+            policy,
+            default_referrals: (!referrals.is_empty()).then(|| referrals.clone()),
+            cookie_secret: *database.cookie_secret(),
+            now: self.at.1,
+        };
+        SearchTask::new(view, input).map_err(Box::new)
+    }
 }
 
 /// The subordinate databases that a search goes on in, each with its suffix and the scope it has there.
@@ -194,7 +300,7 @@ fn glued<'d>(
 ) -> Vec<(&'d Arc<Served<LmdbStore>>, NormalDn, Scope)> {
     let mut found = Vec::new();
     for served in databases.directory.glued_below(base) {
-        for suffix in &served.database().settings().suffixes {
+        for suffix in &served.database().current_settings().suffixes {
             let within = match scope {
                 Scope::Base => None,
                 Scope::OneLevel if suffix.normal.parent().is_some_and(|p| p == *base) => Some(Scope::Base),
@@ -207,44 +313,6 @@ fn glued<'d>(
         }
     }
     found
-}
-
-#[expect(clippy::too_many_arguments, reason = "a search is made of all of these")]
-fn part(
-    databases: &Databases,
-    server: &Server,
-    served: &Arc<Served<LmdbStore>>,
-    subject: &Arc<Subject>,
-    controls: RequestControls,
-    request: &SearchRequest<'_>,
-    base: &NormalDn,
-    id: MessageId,
-) -> Result<Part, Box<End>> {
-    let database = served.database();
-    let fail = |fault: Fault| Box::new((failure(server, &fault), Vec::new()));
-    let snapshot = database.store().snapshot().map_err(|error| fail(error.into()))?;
-    let view = database.view(&snapshot).map_err(fail)?;
-    let policy = database.policy();
-    let own_limits = if policy.is_root(subject) {
-        None
-    } else {
-        let rules = databases.section(base).map_or(&[][..], |section| &section.limits);
-        Some(limits::of_subject(rules, view.settings.limits, subject, base, &view).map_err(fail)?)
-    };
-    let input = SearchInput {
-        message: id,
-        request: *request,
-        base: base.clone(),
-        controls,
-        limits: own_limits,
-        subject: subject.clone(),
-        policy,
-        default_referrals: databases.default_referrals.clone(),
-        cookie_secret: *database.cookie_secret(),
-        now: server.clock.monotonic(),
-    };
-    let task = SearchTask::new(&view, input).map_err(Box::new)?;
-    Ok(Part { served: served.clone(), task })
 }
 
 /// Runs the search of an LDAP URL to its end; the DN of the entry if it finds exactly one.
@@ -269,14 +337,21 @@ pub(super) fn find_one(
         filter: url.filter.as_ref().unwrap_or(&any).as_filter(),
         attributes: Strings::default(),
     };
-    let mut search = start(databases, server, subject, RequestControls::default(), &request, MessageId(1));
     let mut out = Vec::new();
-    while search.step(server, &mut out).is_none() {
-        if out.len() > OUTPUT_HIGH {
-            return None;
+    let at = (MessageId(1), server.clock.monotonic());
+    let entries = match start(databases, server, subject, RequestControls::default(), &request, at, &mut out)
+    {
+        First::Done { entries, .. } => entries,
+        First::Running(mut search) => {
+            while search.step(server, &mut out).is_none() {
+                if out.len() > OUTPUT_HIGH {
+                    return None;
+                }
+            }
+            search.entries()
         }
-    }
-    if search.entries() != 1 {
+    };
+    if entries != 1 {
         return None;
     }
     match larix_proto::Response::decode_message(&out).ok()?.response {

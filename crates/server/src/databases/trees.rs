@@ -62,12 +62,14 @@ impl Databases {
 
     fn monitor(&self, server: &Server) -> Vec<Entry> {
         let config = server.config();
+        let (now, monotonic) = server.both_clocks();
         Monitor {
             schema: self.schema(),
             subschema_dn: self.subschema_dn(),
             config: &config,
             statistics: &server.statistics,
-            now: server.now(),
+            now,
+            monotonic,
             descriptors: server.descriptors,
             stores: self.store_figures(),
         }

@@ -3,7 +3,7 @@
 use std::sync::atomic::Ordering;
 
 use larix_engine::entry::Entry;
-use larix_engine::time::Timestamp;
+use larix_engine::time::{Monotonic, Timestamp};
 use larix_schema::Schema;
 
 use super::Builder;
@@ -22,6 +22,8 @@ pub struct Monitor<'a> {
     pub config: &'a Config,
     pub statistics: &'a Statistics,
     pub now: Timestamp,
+    /// The same moment.
+    pub monotonic: Monotonic,
     /// The limit of open files, which bounds the connections.
     pub descriptors: u64,
     /// For each database in the configuration's order: what its store says, where it has one.
@@ -120,7 +122,8 @@ impl Monitor<'_> {
         let received = record.operations_received.load(Ordering::Relaxed);
         let completed = record.operations_completed.load(Ordering::Relaxed);
         let number = |n: u64| n.to_string();
-        let activity = Timestamp(record.last_activity.load(Ordering::Relaxed));
+        let idle = self.monotonic.0.saturating_sub(record.last_activity.load(Ordering::Relaxed)) / 1000;
+        let activity = Timestamp(self.now.0.saturating_sub_unsigned(idle));
         self.child("Connections", &format!("Connection {}", record.number), "monitorConnection")
             .one("monitorConnectionNumber", number(record.number))
             .one("monitorConnectionProtocol", record.protocol.load(Ordering::Relaxed).to_string())

@@ -4,6 +4,7 @@
 
 mod load;
 mod open;
+mod parked;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -14,6 +15,7 @@ use std::fs::File;
 use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -28,6 +30,8 @@ use crate::write_set::WriteSet;
 
 pub use load::LmdbLoader;
 pub use open::{DirectoryLock, FORMAT, LmdbOptions, MAP_BYTES_DEFAULT, MAX_READERS_DEFAULT};
+use parked::ReadTransaction;
+pub use parked::{keep_snapshots, release_snapshots};
 pub use scan::LmdbRecords;
 
 type Records = Database<'static, Bytes, Bytes>;
@@ -39,6 +43,8 @@ pub struct LmdbStore {
     tables: Vec<Option<Records>>,
     catalog: Catalog,
     path: PathBuf,
+    /// Tells the stores of this process apart.
+    number: u64,
     commits: AtomicU64,
     read_only: bool,
     /// Set by a failed sync.
@@ -185,8 +191,16 @@ impl Store for LmdbStore {
     }
 
     fn snapshot(&self) -> Result<Self::Snapshot<'_>, ReadError> {
-        let txn = self.env.read_txn().map_err(|error| self.read_error(error))?;
-        Ok(LmdbSnapshot { store: self, txn })
+        let txn = match parked::take(self.number, self.commit_counter()) {
+            Some(txn) => txn,
+            None => {
+                let txn = self.env.clone().static_read_txn().map_err(|error| self.read_error(error))?;
+                let txn = Rc::new(txn);
+                parked::keep(self.number, &txn);
+                txn
+            }
+        };
+        Ok(LmdbSnapshot { store: self, version: txn.id() as u64, txn })
     }
 
     fn transaction(&self) -> Result<Self::Transaction<'_>, CommitError> {
@@ -199,13 +213,13 @@ impl Store for LmdbStore {
     }
 
     fn statistics(&self) -> Result<Statistics, ReadError> {
-        let txn = self.snapshot()?.txn;
+        let snapshot = self.snapshot()?;
         let mut tables = Vec::new();
         let mut page_bytes = 0;
         for (spec, records) in self.catalog.specs().iter().zip(&self.tables) {
             let mut table = TableStatistics { name: spec.name, ..TableStatistics::default() };
             if let Some(records) = records {
-                let stat = records.stat(&txn).map_err(|error| self.read_error(error))?;
+                let stat = records.stat(&snapshot.txn).map_err(|error| self.read_error(error))?;
                 page_bytes = u64::from(stat.page_size);
                 table.records = stat.entries as u64;
                 table.depth = stat.depth;
@@ -255,7 +269,8 @@ impl Store for LmdbStore {
 /// A read transaction. It keeps pages from being reused: hold it for a batch or a slice, not longer.
 pub struct LmdbSnapshot<'s> {
     store: &'s LmdbStore,
-    txn: RoTxn<'s, WithTls>,
+    version: u64,
+    txn: ReadTransaction,
 }
 
 /// A write transaction.
@@ -357,7 +372,8 @@ impl<'a> Reader<'a> {
 
 impl LmdbSnapshot<'_> {
     fn reader(&self) -> Reader<'_> {
-        Reader { store: self.store, txn: &self.txn }
+        let txn: &RoTxn<'_, WithTls> = &self.txn;
+        Reader { store: self.store, txn }
     }
 }
 
@@ -409,7 +425,7 @@ macro_rules! read_through_reader {
     };
 }
 
-read_through_reader!(LmdbSnapshot, |snapshot| snapshot.txn.id() as u64);
+read_through_reader!(LmdbSnapshot, |snapshot| snapshot.version);
 // A write transaction has the number that its commit will have.
 read_through_reader!(LmdbTransaction, |transaction| (transaction.txn.id() as u64).saturating_sub(1));
 

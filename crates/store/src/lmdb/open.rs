@@ -5,7 +5,7 @@ use std::io::{self, Read, Seek, Write};
 use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
-use std::sync::atomic::{AtomicBool, AtomicU64};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use heed::types::Bytes;
 use heed::{
@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use super::{LmdbStore, Records, into_io, is_full};
 use crate::error::OpenError;
-use crate::table::{Catalog, TABLES_MAX, TableKind, TableSpec};
+use crate::table::{Catalog, TableKind, TableSpec};
 
 /// The version of the store's own format: tables, posting blocks. Another one is refused.
 pub const FORMAT: u64 = 1;
@@ -76,6 +76,8 @@ impl LmdbOptions {
     }
 }
 
+static NUMBERS: AtomicU64 = AtomicU64::new(1);
+
 pub(super) fn open(path: &Path, tables: &[TableSpec], options: &LmdbOptions) -> Result<LmdbStore, OpenError> {
     let catalog = Catalog::new(tables).map_err(|spec| OpenError::Table { name: spec.name })?;
     check_directory(path)?;
@@ -85,7 +87,7 @@ pub(super) fn open(path: &Path, tables: &[TableSpec], options: &LmdbOptions) -> 
         return Err(OpenError::NotAStore { path: path.to_owned() });
     }
     let lock = if options.read_only { None } else { Some(lock_directory(path, options)?) };
-    let env = open_environment(path, options)?;
+    let env = open_environment(path, tables.len() as u32, options)?;
     if is_new {
         set_mode(path, options)?;
     }
@@ -98,6 +100,7 @@ pub(super) fn open(path: &Path, tables: &[TableSpec], options: &LmdbOptions) -> 
         tables,
         catalog,
         path: path.to_owned(),
+        number: NUMBERS.fetch_add(1, Ordering::Relaxed),
         commits: AtomicU64::new(last),
         read_only: options.read_only,
         failed: AtomicBool::new(false),
@@ -191,7 +194,7 @@ fn lock_directory(path: &Path, options: &LmdbOptions) -> Result<DirectoryLock, O
     Ok(DirectoryLock { file })
 }
 
-fn open_environment(path: &Path, options: &LmdbOptions) -> Result<Env<WithTls>, OpenError> {
+fn open_environment(path: &Path, tables: u32, options: &LmdbOptions) -> Result<Env<WithTls>, OpenError> {
     let mut flags = EnvFlags::empty();
     if options.read_only {
         flags |= EnvFlags::READ_ONLY;
@@ -202,7 +205,7 @@ fn open_environment(path: &Path, options: &LmdbOptions) -> Result<Env<WithTls>, 
     let mut map_size = options.map_size;
     loop {
         let mut open = EnvOpenOptions::new();
-        open.map_size(map_size).max_readers(options.max_readers).max_dbs(TABLES_MAX as u32 + 1);
+        open.map_size(map_size).max_readers(options.max_readers).max_dbs(tables + 1);
         // SAFETY: neither flag is one of those that LMDB calls unsafe. The file is changed by LMDB alone: writers
         // hold our lock file, readers of other processes come through LMDB's, and network file systems, where maps
         // are not coherent, were refused. Who changes the file by other means than LMDB is outside what can be

@@ -21,7 +21,7 @@ use crate::error::ReadError;
 use crate::ordered::OrderedRead;
 use crate::table::{POSTING_KEY_BYTES_MAX, TableId};
 use crate::write_set::Key;
-use block::{Header, View};
+use block::{Header, Ids, View};
 
 /// The id in the key of a header record.
 const HEADER_ID: u64 = u64::MAX;
@@ -35,6 +35,30 @@ pub(crate) fn count<R: OrderedRead>(source: &R, table: TableId, key: &[u8]) -> R
     let Some(first) = own_block(key, &found) else { return Ok(0) };
     let view = View::parse(table, first, &value)?;
     if view.listed { Ok(header(source, table, key)?.ids) } else { Ok(view.count) }
+}
+
+/// How many ids `key` has; when they are all in one block and at most `limit`, they are appended to `out`.
+pub(crate) fn head<R: OrderedRead>(
+    source: &R,
+    table: TableId,
+    key: &[u8],
+    limit: u64,
+    out: &mut Vec<u64>,
+) -> Result<u64, ReadError> {
+    if !storable(key) {
+        return Ok(0);
+    }
+    let Some((found, value)) = source.at_least(table, &block_key(key, 0))? else { return Ok(0) };
+    let Some(first) = own_block(key, &found) else { return Ok(0) };
+    let view = View::parse(table, first, &value)?;
+    if view.listed {
+        return Ok(header(source, table, key)?.ids);
+    }
+    if view.count <= limit {
+        let mut ids = Ids::new(view);
+        out.extend(std::iter::from_fn(|| ids.next(&value)));
+    }
+    Ok(view.count)
 }
 
 fn header<R: OrderedRead>(source: &R, table: TableId, key: &[u8]) -> Result<Header, ReadError> {
