@@ -45,6 +45,16 @@ impl<'o> EntryEncoder<'o> {
     #[inline]
     pub fn attribute(&mut self, description: &str, values_ber: &[u8]) {
         self.end_attribute();
+        if let Some(content) = (description.len() + values_ber.len()).checked_add(4).filter(|n| *n < 0x80) {
+            // All three lengths are of one octet: the usual case, written with as few steps as can be.
+            self.out.reserve(content + 2);
+            let (name, values) = (description.len() as u8, values_ber.len() as u8);
+            self.out.extend_from_slice(&[Tag::SEQUENCE.0, content as u8, Tag::OCTET_STRING.0, name]);
+            self.out.extend_from_slice(description.as_bytes());
+            self.out.extend_from_slice(&[Tag::SET.0, values]);
+            self.out.extend_from_slice(values_ber);
+            return;
+        }
         let content = write::element_len(description.len()) + write::element_len(values_ber.len());
         write::header(self.out, Tag::SEQUENCE, content);
         write::string(self.out, description);

@@ -1,0 +1,52 @@
+//! Steady state: what a request allocates once caches are warm. The limits here are to be lowered, never raised.
+#![allow(clippy::expect_used, reason = "a test that cannot run says why and ends")]
+
+#[path = "../benches/instructions/mail.rs"]
+mod mail;
+
+use std::alloc::System;
+
+use mail::What;
+use stats_alloc::{INSTRUMENTED_SYSTEM, Region, StatsAlloc};
+
+#[global_allocator]
+static ALLOCATOR: &StatsAlloc<System> = &INSTRUMENTED_SYSTEM;
+
+const WARM_UP: u64 = 50;
+const REQUESTS: u64 = 200;
+
+/// Allocations of one request at most.
+const LIMITS: [(What, u64); 4] =
+    [(What::Search, 40), (What::SearchSelected, 44), (What::Read, 20), (What::Compare, 20)];
+
+#[test]
+fn reading_allocates_no_more_than_is_known() {
+    let folder = tempfile::tempdir().expect("a temporary folder");
+    mail::prepare(folder.path());
+    let server = mail::open(folder.path());
+    let mut connection = server.connect();
+    mail::bind_as_root(&mut connection);
+    let mut faults = Vec::new();
+    for (what, limit) in LIMITS {
+        let requests: Vec<Vec<u8>> = (0..WARM_UP + REQUESTS).map(|n| mail::request(what, n)).collect();
+        let (warm_up, counted) = requests.split_at(WARM_UP as usize);
+        let mut out = Vec::with_capacity(64 * 1024);
+        for request in warm_up {
+            out.clear();
+            connection.request(request, &mut out);
+        }
+        mail::check(what, &out);
+        let region = Region::new(ALLOCATOR);
+        for request in counted {
+            out.clear();
+            connection.request(request, &mut out);
+        }
+        let change = region.change();
+        let each = (change.allocations + change.reallocations) as u64 / REQUESTS;
+        println!("{}: {each} allocations a request", what.name());
+        if each > limit {
+            faults.push(format!("{} allocates {each} times, not {limit}", what.name()));
+        }
+    }
+    assert!(faults.is_empty(), "{}", faults.join("; "));
+}
