@@ -1,6 +1,5 @@
 //! Compare by table.
 
-use std::sync::Arc;
 
 use larix_proto::{CompareRequest, FilterBuf, ResultCode};
 use larix_store::Store;
