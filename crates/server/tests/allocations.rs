@@ -1,6 +1,7 @@
 //! Steady state: what a request allocates once caches are warm. The limits here are to be lowered, never raised.
 #![allow(clippy::expect_used, reason = "a test that cannot run says why and ends")]
 
+#[allow(dead_code, reason = "the benchmark uses the rest of it")]
 #[path = "../benches/instructions/mail.rs"]
 mod mail;
 
