@@ -94,7 +94,8 @@ impl Server {
         Ok(server)
     }
 
-    /// As [`Server::start`], on a given port and with further arguments.
+    /// As [`Server::start`], on a given port and with further arguments; with `-h` among them, the port must be one of
+    /// its URLs'.
     ///
     /// # Errors
     /// As [`Server::start`].
@@ -119,8 +120,12 @@ impl Server {
         if kind == Kind::Larix {
             command.arg("serve");
         }
+        // slapd takes -h once: arguments that have their own listen there, too.
+        if !arguments.contains(&"-h") {
+            command.args(["-h", &format!("ldap://127.0.0.1:{port}/")]);
+        }
         let child = command
-            .args(["-d", "0", "-h", &format!("ldap://127.0.0.1:{port}/"), "-f"])
+            .args(["-d", "0", "-f"])
             .arg(configuration)
             .args(arguments)
             .stdin(Stdio::null())
