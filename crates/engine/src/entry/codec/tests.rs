@@ -129,7 +129,7 @@ fn small_and_incompressible_records_stay_plain() {
     let dictionary = train(&people(400), None).unwrap();
     let small = RecordWriter::new(EntryId(1), "cn=a", b"cn=a", RecordFlags::default()).finish();
     assert!(pack(&dictionary, &small).is_none());
-    let mut noise = small.clone();
+    let mut noise = small;
     let mix = |n: u64| (n ^ n >> 30).wrapping_mul(0xbf58_476d_1ce4_e5b9);
     noise.extend((1..4_000_u64).map(|n| (mix(mix(n.wrapping_mul(0x9e37_79b9_7f4a_7c15))) >> 56) as u8));
     assert!(pack(&dictionary, &noise).is_none());
