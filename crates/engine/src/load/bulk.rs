@@ -74,7 +74,9 @@ pub(super) fn load<S: Store>(
             .map(|_| {
                 let (checker, packing, empty, turns) = (&checker, &packing, &empty, &turns);
                 let (batches, to_writer) = (Arc::clone(&batches), to_writer.clone());
-                scope.spawn(move || Worker::new(checker, packing, empty, scratch)?.run(&batches, turns, &to_writer))
+                scope.spawn(move || {
+                    Worker::new(checker, packing, empty, scratch)?.run(&batches, turns, &to_writer)
+                })
             })
             .collect();
         drop((batches, to_writer));

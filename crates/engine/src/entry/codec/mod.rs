@@ -98,6 +98,12 @@ impl Dictionary {
         out.len() - before < plain.len() - plain.len() / 16
     }
 
+    /// A stored record that was packed with this dictionary.
+    pub fn unpacked(&self, id: EntryId, stored: &[u8]) -> Result<Record<'static>, RecordError> {
+        let packed = Packed::parse(stored).ok_or(RecordError::BadPacking { entry: id })?;
+        self.unpack(id, &packed)
+    }
+
     /// Unpacks what stands behind the head of a record.
     fn unpack(&self, id: EntryId, packed: &Packed<'_>) -> Result<Record<'static>, RecordError> {
         let damaged = || RecordError::BadPacking { entry: id };

@@ -29,8 +29,7 @@ fn people(count: u64) -> Vec<Vec<u8>> {
 }
 
 fn unpack(dictionary: &Dictionary, record: &[u8]) -> Result<Vec<u8>, RecordError> {
-    let packed = Packed::parse(record).ok_or(RecordError::BadPacking { entry: ENTRY })?;
-    dictionary.unpack(ENTRY, &packed).map(|record| record.to_vec())
+    dictionary.unpacked(ENTRY, record).map(|record| record.to_vec())
 }
 
 fn pack(dictionary: &Dictionary, plain: &[u8]) -> Option<Vec<u8>> {
