@@ -13,7 +13,8 @@ use crate::database::{Database, View};
 use crate::entry::record::{Form, StoredValue};
 use crate::entry::{AttributeNumber, EntryId, EntryReader, EntryView, values};
 use crate::fault::Fault;
-use crate::index::{KeyKind, Kinds, key, keys};
+use crate::index::merge::{self, DrainError};
+use crate::index::{KeyKind, Kinds, key, keys, pending};
 use crate::tables::{BLOBS, ENTRIES, INDEX, META, TREE, VALUES, meta};
 use crate::tree;
 
@@ -185,10 +186,38 @@ fn check_entry<N: Snapshot>(
         }
     }
     check_outside(view, id, members, blobs, report)?;
-    for key in keys::stored_keys(&view.schema, &view.catalog, reader)? {
+    let keys = keys::stored_keys(&view.schema, &view.catalog, reader)?;
+    let pending = pending::row(view.snapshot, id)?.unwrap_or_default();
+    check_pending(view, id, &pending, &keys, report)?;
+    for key in keys {
+        if pending.says(&key).is_some() {
+            continue;
+        }
         let built = key::parse_head(&key).is_some_and(|head| is_kept(&view.catalog, head));
         if built && !view.snapshot.posting_contains(INDEX, &key, id.0)? {
             report(Finding::MissingPosting { entry: id, key });
+        }
+    }
+    Ok(())
+}
+
+/// What is pending is the truth, whatever the index says.
+fn check_pending<N: Snapshot>(
+    view: &View<'_, N>,
+    id: EntryId,
+    pending: &pending::Row,
+    keys: &BTreeSet<Vec<u8>>,
+    report: &mut dyn FnMut(Finding),
+) -> Result<(), Fault> {
+    for (part, present) in &pending.keys {
+        let key = pending::whole_key(part);
+        let Some(head) = key::parse_head(&key).filter(|head| is_kept(&view.catalog, *head)) else { continue };
+        match (present, keys.contains(&key)) {
+            (true, false) if !has_key(view, id, head, &key)? => {
+                report(Finding::StrayPosting { entry: id, key });
+            }
+            (false, true) => report(Finding::MissingPosting { entry: id, key }),
+            _ => {}
         }
     }
     Ok(())
@@ -269,12 +298,23 @@ fn check_index<N: Snapshot>(
         while let Some(id) = cursor.next()? {
             checked.postings += 1;
             let id = EntryId(id);
-            if kept && !has_key(view, id, head, &key)? {
+            if kept && !has_key(view, id, head, &key)? && !is_leaving(view, id, head, &key)? {
                 report(Finding::StrayPosting { entry: id, key: key.to_vec() });
             }
         }
     }
     Ok(())
+}
+
+/// Whether the key is gone from the entry, and what is pending will take it from the index.
+fn is_leaving<N: Snapshot>(
+    view: &View<'_, N>,
+    id: EntryId,
+    head: (AttributeNumber, KeyKind),
+    key: &[u8],
+) -> Result<bool, Fault> {
+    Ok(pending::is_late(head.1)
+        && pending::row(view.snapshot, id)?.is_some_and(|row| row.says(key) == Some(false)))
 }
 
 fn is_kept(catalog: &Catalog, (number, kind): (AttributeNumber, KeyKind)) -> bool {
@@ -368,6 +408,11 @@ pub fn rebuild<S: Store>(
     what: &Rebuild,
     progress: &mut dyn FnMut(u64),
 ) -> Result<u64, RebuildError> {
+    // What is pending may be older than the index that is made.
+    merge::drain(database.store()).map_err(|error| match error {
+        DrainError::Read(fault) => RebuildError::Read(fault),
+        DrainError::Commit(error) => RebuildError::Commit(error),
+    })?;
     let mut catalog = (*database.catalog()).clone();
     let chosen: BTreeSet<AttributeNumber> = match what {
         Rebuild::Stale => catalog.stale().map(|row| row.number).collect(),

@@ -16,7 +16,7 @@ use crate::facts::Facts;
 use crate::fault::Fault;
 use crate::index::IndexConfig;
 use crate::plugin::Plugin;
-use crate::tables::{ENTRIES, FORMAT, FORMAT_WITH_DICTIONARIES, META, meta};
+use crate::tables::{ENTRIES, FORMAT, FORMAT_OLDEST, META, meta};
 use crate::time::RandomSource;
 use crate::tree::{self, Names};
 
@@ -156,7 +156,7 @@ impl fmt::Display for DatabaseOpenError {
             Self::Commit(error) => error.fmt(f),
             Self::Catalog(error) => error.fmt(f),
             Self::Format { found } => {
-                let known = format!("{FORMAT} or {FORMAT_WITH_DICTIONARIES}");
+                let known = format!("from {FORMAT_OLDEST} to {FORMAT}");
                 write!(f, "disk format {found:?} is not {known}: load what slapcat of its own version writes")
             }
             Self::Empty => f.write_str("the database is empty and opened for reading only"),
@@ -400,13 +400,13 @@ impl<'s, N: Snapshot> View<'s, N> {
     }
 }
 
-fn check_format(snapshot: &impl Snapshot) -> Result<bool, DatabaseOpenError> {
-    match snapshot.get(META, meta::FORMAT)? {
-        None => Ok(false),
-        Some(found) if *found == FORMAT.to_be_bytes() || *found == FORMAT_WITH_DICTIONARIES.to_be_bytes() => {
-            Ok(true)
-        }
-        Some(found) => Err(DatabaseOpenError::Format { found: found.into_owned() }),
+/// The number of the store's format; none in a new store.
+fn check_format(snapshot: &impl Snapshot) -> Result<Option<u32>, DatabaseOpenError> {
+    let Some(found) = snapshot.get(META, meta::FORMAT)? else { return Ok(None) };
+    let number = found.as_ref().try_into().ok().map(u32::from_be_bytes);
+    match number.filter(|number| (FORMAT_OLDEST..=FORMAT).contains(number)) {
+        Some(number) => Ok(Some(number)),
+        None => Err(DatabaseOpenError::Format { found: found.into_owned() }),
     }
 }
 
@@ -424,7 +424,7 @@ fn prepare<S: Store>(
 ) -> Result<(Catalog, [u8; COOKIE_SECRET_LENGTH]), DatabaseOpenError> {
     let transaction = store.transaction()?;
     let mut set = WriteSet::new();
-    if !check_format(&transaction)? {
+    if check_format(&transaction)? != Some(FORMAT) {
         set.put(META, meta::FORMAT, FORMAT.to_be_bytes());
     }
     let secret = match read_secret(&transaction)? {

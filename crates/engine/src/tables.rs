@@ -19,8 +19,11 @@ pub const BLOBS: TableId = TableId(6);
 /// The change log.
 pub const LOG: TableId = TableId(7);
 
+/// Entry id (u64, big-endian) -> substring keys that are not in the index yet.
+pub const PENDING: TableId = TableId(8);
+
 /// What a store is opened with.
-pub const TABLES: [TableSpec; 8] = [
+pub const TABLES: [TableSpec; 9] = [
     TableSpec { id: META, name: "meta", kind: TableKind::Ordered },
     TableSpec { id: ATTRIBUTES, name: "attributes", kind: TableKind::Ordered },
     TableSpec { id: ENTRIES, name: "entries", kind: TableKind::Integer },
@@ -29,6 +32,7 @@ pub const TABLES: [TableSpec; 8] = [
     TableSpec { id: VALUES, name: "values", kind: TableKind::Ordered },
     TableSpec { id: BLOBS, name: "blobs", kind: TableKind::Ordered },
     TableSpec { id: LOG, name: "log", kind: TableKind::Ordered },
+    TableSpec { id: PENDING, name: "pending", kind: TableKind::Integer },
 ];
 
 /// Keys of the table `meta`. Numbers are stored big-endian.
@@ -45,7 +49,8 @@ pub mod meta {
     pub const COOKIE_SECRET: &[u8] = b"cookie-secret";
 }
 
-/// The disk format of a database without packed records.
-pub const FORMAT: u32 = 1;
-/// The disk format from the first dictionary on. Both are read and written.
-pub const FORMAT_WITH_DICTIONARIES: u32 = 2;
+/// The disk format that this code writes.
+pub const FORMAT: u32 = 3;
+/// The oldest disk format that this code reads; a store opened for writing becomes [`FORMAT`]. Before 2 there were no
+/// packed records, before 3 no table [`PENDING`].
+pub const FORMAT_OLDEST: u32 = 1;

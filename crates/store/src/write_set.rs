@@ -53,6 +53,20 @@ impl WriteSet {
         self.edit(table, key, id, false);
     }
 
+    /// Adds ids to those of `key`, and removes some. In ascending order they cost the least.
+    pub fn edit_postings(&mut self, table: TableId, key: &[u8], edits: &[(u64, bool)]) {
+        let keys = self.postings.entry(table).or_default();
+        let known = match keys.get_mut(key) {
+            Some(known) => known,
+            None => {
+                self.bytes += RECORD_OVERHEAD_BYTES + key.len();
+                keys.entry(Key::from_slice(key)).or_default()
+            }
+        };
+        let new = edits.iter().filter(|(id, present)| known.set(*id, *present)).count();
+        self.bytes += new * POSTING_OVERHEAD_BYTES;
+    }
+
     /// Adds the changes of `later`, which count where both change the same.
     pub fn merge(&mut self, later: Self) {
         for (table, changes) in later.records {

@@ -11,7 +11,7 @@ use crate::entry::record::digest;
 pub const VALUE_LIMIT: usize = 192;
 
 /// Ends a key that holds its whole value.
-const END: [u8; 2] = [0, 0];
+pub(crate) const END: [u8; 2] = [0, 0];
 /// Precedes the digest of a value that was cut. Sorts after [`END`], before any continuation that is not cut.
 const CUT: [u8; 2] = [0, 1];
 /// A zero byte of the value.

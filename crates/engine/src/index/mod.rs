@@ -1,8 +1,13 @@
-//! Indexes: which there are ([`config`]), how a key looks ([`key`]), and which keys an entry has ([`keys`]).
+//! Indexes: which there are ([`config`]), how a key looks ([`key`]), which keys an entry has
+//! ([`keys`]), and how substring keys come late ([`pending`], [`merge`]).
 
 pub mod config;
 pub mod key;
 pub mod keys;
+pub mod merge;
+#[cfg(test)]
+mod merge_tests;
+pub mod pending;
 pub mod substrings;
 
 pub use config::{IndexConfig, IndexConfigError, Kinds};

@@ -12,6 +12,7 @@ use super::explain::Explain;
 use crate::catalog::Catalog;
 use crate::entry::{AttributeNumber, Target};
 use crate::fault::Fault;
+use crate::index::pending::{self, Need};
 use crate::index::{KeyKind, Kinds, key, substrings};
 use crate::search::filter::{Assertion, Filter, Test};
 use crate::tables::INDEX;
@@ -40,6 +41,8 @@ enum Node {
     Key(Vec<u8>, Vec<u64>),
     /// The ids of all keys from the first, included, to the second, excluded.
     Range(Vec<u8>, Vec<u8>),
+    /// Entries whose keys are not in the index yet, ascending.
+    Pending(Vec<u64>),
     Union(Vec<Plan>),
     Intersection(Vec<Plan>),
 }
@@ -84,6 +87,7 @@ impl Plan {
             Node::Range(low, high) => {
                 Ok(Candidates { ids: read_range(snapshot, low, high)?, owed: self.owed })
             }
+            Node::Pending(ids) => Ok(Candidates { ids: IdSet::List(ids.clone()), owed: self.owed }),
             Node::Union(plans) => {
                 let mut all = IdSet::default();
                 for plan in plans {
@@ -121,6 +125,7 @@ impl Plan {
             Node::Nothing => ("nothing can match".to_owned(), &[]),
             Node::Key(key, _) => (format!("index {}", describe(catalog, key)), &[]),
             Node::Range(low, _) => (format!("index range of {}", describe(catalog, low)), &[]),
+            Node::Pending(_) => ("pending keys".to_owned(), &[]),
             Node::Union(plans) => ("any of".to_owned(), plans),
             Node::Intersection(plans) => ("all of".to_owned(), plans),
         };
@@ -337,15 +342,19 @@ impl<S: Snapshot> Planner<'_, S> {
     }
 
     fn substrings_of(&self, number: AttributeNumber, a: &BoundSubstrings) -> Result<Plan, Fault> {
-        let mut terms = Vec::new();
+        let (mut terms, mut needs) = (Vec::new(), Vec::new());
         if self.has(number, Kinds::ANY) {
             let pieces = a.initial.iter().chain(&a.any).chain(&a.final_);
             for gram in pieces.flat_map(|piece| substrings::covering_grams(piece)) {
+                needs.push(Need::new(KeyKind::Any, gram, false));
                 terms.push(Plan::of_key(self.snapshot, key::make(number, KeyKind::Any, gram))?);
             }
         }
         let few = |terms: &[Plan]| terms.iter().any(|plan| plan.estimate <= ENOUGH);
         if let Some(initial) = a.initial.as_ref().filter(|piece| !piece.is_empty() && !few(&terms)) {
+            if self.has(number, Kinds::INITIAL) {
+                needs.push(Need::new(KeyKind::Initial, substrings::head(initial), true));
+            }
             terms.push(self.initial(number, a, initial)?);
         }
         if let Some(final_) = &a.final_
@@ -353,10 +362,25 @@ impl<S: Snapshot> Planner<'_, S> {
             && self.has(number, Kinds::FINAL)
         {
             let (tail, length) = substrings::tail(final_);
-            terms.push(self.prefix(number, KeyKind::Final, tail.get(..length).unwrap_or_default())?);
+            let tail = tail.get(..length).unwrap_or_default();
+            needs.push(Need::new(KeyKind::Final, tail, true));
+            terms.push(self.prefix(number, KeyKind::Final, tail)?);
         }
         terms.retain(|plan| plan.estimate != u64::MAX);
-        Ok(partial(intersection(terms)))
+        self.with_pending(number, &needs, partial(intersection(terms)))
+    }
+
+    /// Adds the entries whose substring keys are not in the index yet.
+    fn with_pending(&self, number: AttributeNumber, needs: &[Need], plan: Plan) -> Result<Plan, Fault> {
+        if needs.is_empty() || plan.estimate == u64::MAX {
+            return Ok(plan);
+        }
+        let ids = pending::candidates(self.snapshot, number, needs)?;
+        if ids.is_empty() {
+            return Ok(plan);
+        }
+        let estimate = ids.len() as u64;
+        Ok(plan.or(Plan { node: Node::Pending(ids), estimate, owed: Owed::Partial }))
     }
 
     /// The keys of values that begin so: of the head index, or of the equality index if its keys are the same.

@@ -16,6 +16,7 @@ use crate::entry::encode::{self, Placement};
 use crate::entry::record::RecordFlags;
 use crate::entry::{Entry, EntryId};
 use crate::index::keys;
+use crate::index::pending::{self, Writing};
 use crate::log::{LoggedAttribute, LoggedChange};
 use crate::time::new_uuid;
 use crate::tree;
@@ -134,7 +135,7 @@ fn store<V: Snapshot>(
     encode::store(&mut operator.set, snapshot, schema, operator.catalog, place, None, entry)?;
     tree::put(&mut operator.set, parent, place.normal_rdn, id);
     let changes = keys::changes::<V>(schema, operator.catalog.catalog(), None, Some(entry))?;
-    changes.apply(&mut operator.set, id);
+    pending::apply(&mut operator.set, snapshot, id, &changes, Writing::New)?;
     Ok(id)
 }
 

@@ -10,6 +10,7 @@ use super::prepare::refuse;
 use crate::access::Privilege;
 use crate::entry::{EntryId, encode};
 use crate::index::keys;
+use crate::index::pending::{self, Writing};
 use crate::log::LoggedChange;
 use crate::tree;
 
@@ -33,7 +34,7 @@ pub(crate) fn delete<V: Snapshot>(operator: &mut Operator<'_, V>, dn: &NormalDn)
         let text = "subordinate objects must be deleted first";
         return Err(refuse(ResultCode::NOT_ALLOWED_ON_NON_LEAF, text).into());
     }
-    remove(operator, &held)
+    remove(operator, &held, Writing::Changed)
 }
 
 fn check_parent<V: Snapshot>(operator: &Operator<'_, V>, dn: &NormalDn) -> Result<(), Failure> {
@@ -71,7 +72,7 @@ fn delete_tree<V: Snapshot>(operator: &mut Operator<'_, V>, top: EntryId) -> Res
         if id != top {
             check_subordinate(operator, &held)?;
         }
-        remove(operator, &held)?;
+        remove(operator, &held, Writing::OneOfMany)?;
     }
     Ok(())
 }
@@ -89,14 +90,18 @@ fn check_subordinate<V: Snapshot>(operator: &Operator<'_, V>, held: &Held<'_>) -
     Ok(())
 }
 
-fn remove<V: Snapshot>(operator: &mut Operator<'_, V>, held: &Held<'_>) -> Result<(), Failure> {
+fn remove<V: Snapshot>(
+    operator: &mut Operator<'_, V>,
+    held: &Held<'_>,
+    writing: Writing,
+) -> Result<(), Failure> {
     let view = held.view()?;
     let uuid = operator.entry_uuid(held)?;
     let shown = operator.view.dn(&view)?;
     let reader = operator.reader(held)?;
     let changes = keys::changes(operator.schema(), operator.catalog.catalog(), Some(&reader), None)?;
-    changes.apply(&mut operator.set, held.id);
     let snapshot = operator.snapshot();
+    pending::apply(&mut operator.set, snapshot, held.id, &changes, writing)?;
     encode::remove(&mut operator.set, snapshot, &view)?;
     tree::delete(&mut operator.set, view.parent(), view.normal_rdn());
     operator.bump_generation()?;

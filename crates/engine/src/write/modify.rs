@@ -12,6 +12,7 @@ use super::schema_check::{CheckMode, check_entry};
 use crate::entry::Entry;
 use crate::entry::encode::{self, Placement};
 use crate::index::keys;
+use crate::index::pending::{self, Writing};
 use crate::log::LoggedChange;
 
 pub(crate) fn modify<V: Snapshot>(
@@ -83,6 +84,5 @@ pub(crate) fn store_at<V: Snapshot>(
     encode::store(&mut operator.set, snapshot, schema, operator.catalog, place, Some(&old), entry)?;
     let reader = operator.reader(held)?;
     let changes = keys::changes(schema, operator.catalog.catalog(), Some(&reader), Some(entry))?;
-    changes.apply(&mut operator.set, held.id);
-    Ok(())
+    Ok(pending::apply(&mut operator.set, snapshot, held.id, &changes, Writing::Changed)?)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::VecDeque;
 use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A queue with a limit that can be closed.
 #[derive(Debug)]
@@ -15,6 +16,14 @@ pub(crate) struct Queue<T> {
 struct State<T> {
     waiting: VecDeque<T>,
     closed: bool,
+}
+
+/// What came of waiting for a while.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) enum Waited<T> {
+    Item(T),
+    Nothing,
+    Closed,
 }
 
 /// Why an item was not taken into the queue.
@@ -59,6 +68,21 @@ impl<T> Queue<T> {
         }
     }
 
+    /// Waits for an item no longer than `patience`.
+    pub(crate) fn wait_at_most(&self, patience: Duration) -> Waited<T> {
+        let state = self.lock();
+        let waiting = |state: &mut State<T>| state.waiting.is_empty() && !state.closed;
+        let mut state = match self.filled.wait_timeout_while(state, patience, waiting) {
+            Ok((state, _)) => state,
+            Err(poisoned) => poisoned.into_inner().0,
+        };
+        match state.waiting.pop_front() {
+            Some(item) => Waited::Item(item),
+            None if state.closed => Waited::Closed,
+            None => Waited::Nothing,
+        }
+    }
+
     /// The next item if one waits.
     pub(crate) fn try_next(&self) -> Option<T> {
         self.lock().waiting.pop_front()
@@ -92,11 +116,13 @@ mod tests {
         queue.close();
         assert_eq!(queue.push(4), Err((QueueError::Closed, 4)));
         assert_eq!((queue.wait(), queue.try_next(), queue.wait()), (Some(1), Some(2), None));
+        assert_eq!(queue.wait_at_most(Duration::ZERO), Waited::Closed);
     }
 
     #[test]
     fn a_waiting_thread_is_woken() {
         let queue = Queue::new(2);
+        assert_eq!(queue.wait_at_most(Duration::ZERO), Waited::Nothing);
         std::thread::scope(|scope| {
             let taker = scope.spawn(|| (queue.wait(), queue.wait()));
             queue.push(7).unwrap();

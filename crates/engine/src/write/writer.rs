@@ -9,6 +9,7 @@ use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{NormalDn, Schema};
@@ -19,7 +20,7 @@ use super::known::{KnownSchema, MissingElement};
 use super::operational::Stamp;
 use super::operator::{Counters, Done, Envelope, Ground, Operator};
 use super::prepare::{self, Latitude, Prepared};
-use super::queue::{Queue, QueueError};
+use super::queue::{Queue, QueueError, Waited};
 use super::request::{Completion, WriteOperation, WriteOutcome};
 use super::{add, delete, modify, modify_dn, training};
 use crate::access::{AccessPolicy, Subject};
@@ -28,6 +29,7 @@ use crate::controls::RequestControls;
 use crate::database::{Database, DatabaseSettings, View, next_instance};
 use crate::entry::Entry;
 use crate::fault::Fault;
+use crate::index::merge::{IDLE_SLICE_KEYS, Merger, SLICE_KEYS};
 use crate::log;
 use crate::order::CommitOrder;
 use crate::plugin::{DERIVED_LIMIT, Entries, PendingChange, Plugin};
@@ -44,6 +46,11 @@ pub const GROUP_BYTES: usize = 64 << 20;
 
 /// How often a group is tried again after another server's commit to the same store was first.
 const CONFLICT_RETRIES: usize = 16;
+
+/// After so long without a change, what is pending is brought into the indexes.
+const QUIET: Duration = Duration::from_millis(250);
+/// What a pending key takes in its row, about.
+const PENDING_KEY_BYTES: usize = 3;
 
 const _: () = assert!(GROUP_LIMIT <= QUEUE_LIMIT);
 
@@ -172,6 +179,9 @@ struct Core<S> {
     environment: WriterEnvironment,
     counters: Counters,
     known: KnownOf,
+    merger: Merger,
+    /// Nothing has come for [`QUIET`], and what is pending is being brought in.
+    quiet: bool,
     /// Under which this thread caches names: those of changes that are not committed are nobody else's business.
     instance: u64,
     /// The entry id from which on records are looked at for a new dictionary.
@@ -182,6 +192,7 @@ impl<S: Store> Core<S> {
     fn new(database: Arc<Database<S>>, environment: WriterEnvironment) -> Result<Self, WriterStartError> {
         let snapshot = database.store().snapshot().map_err(Fault::from)?;
         let counters = read_counters(&snapshot, environment.order.server_id())?;
+        let merger = Merger::new(&snapshot)?;
         for csn in log::context_csns(&snapshot)? {
             environment.order.observe(&csn);
         }
@@ -193,19 +204,54 @@ impl<S: Store> Core<S> {
             true => training::FIRST,
             false => training::next_after(counters.last_entry_id),
         };
-        Ok(Self { database, environment, counters, known: (schema, known), instance, next_training })
+        let known = (schema, known);
+        Ok(Self { database, environment, counters, known, merger, quiet: false, instance, next_training })
     }
 
     fn run(mut self, queue: &Queue<Job>) {
         let _closing = CloseAtEnd(queue);
-        while let Some(first) = queue.wait() {
-            self.group(first, queue);
+        loop {
+            // Once it is quiet what is pending is brought in, slice by slice.
+            let waited = if self.merger.is_pending() && !self.database.store().is_read_only() {
+                queue.wait_at_most(if self.quiet { Duration::ZERO } else { QUIET })
+            } else {
+                queue.wait().map_or(Waited::Closed, Waited::Item)
+            };
+            match waited {
+                Waited::Item(first) => self.group(first, queue),
+                Waited::Nothing => self.merge(),
+                Waited::Closed => break,
+            }
         }
+    }
+
+    /// Brings a slice of what is pending into the indexes.
+    fn merge(&mut self) {
+        let database = Arc::clone(&self.database);
+        let merged = (|| {
+            let transaction = database.store().transaction().map_err(GroupError::Commit)?;
+            let mut set = WriteSet::new();
+            let slice = self.merger.slice(&transaction, IDLE_SLICE_KEYS, true).map_err(GroupError::Fault)?;
+            slice.write(&mut set);
+            transaction.commit(&set, durability(&database.settings())).map_err(GroupError::Commit)
+        })();
+        self.quiet = merged.is_ok();
+        if merged.is_err() {
+            self.forget_merge();
+        }
+    }
+
+    /// After a failed commit: what is pending is read again, with nothing brought in. If not even that can be read, it
+    /// stands for the next one to open the database.
+    fn forget_merge(&mut self) {
+        let known = self.database.store().snapshot().map_err(Fault::from).and_then(|now| Merger::new(&now));
+        self.merger = known.unwrap_or_default();
     }
 
     /// Carries out `first` and what waits behind it, commits, and answers.
     fn group(&mut self, first: Job, queue: &Queue<Job>) {
         let order = Arc::clone(&self.environment.order);
+        self.quiet = false;
         let mut jobs = vec![first];
         let mut outcomes = Vec::new();
         let turn = order.turn();
@@ -216,6 +262,7 @@ impl<S: Store> Core<S> {
             }
             tree::forget(self.instance);
             outcomes.clear();
+            self.forget_merge();
             committed = self.attempt(&mut jobs, &mut outcomes, None);
         }
         drop(turn);
@@ -223,6 +270,7 @@ impl<S: Store> Core<S> {
         if failed.is_some() {
             // Names that the failed changes gave to entries must not survive in this thread's cache.
             tree::forget(self.instance);
+            self.forget_merge();
         }
         let mut outcomes = outcomes.into_iter();
         for job in jobs {
@@ -268,16 +316,28 @@ impl<S: Store> Core<S> {
             let outcome = group.carry_out(&transaction, &job.tasks).map_err(GroupError::Fault)?;
             outcomes.push(outcome);
         }
+        // What was given out stays so even if it is not committed: nothing is ever given twice.
         let counters = Counters { csn: None, ..group.counters };
-        let changed = !group.set.is_empty();
-        let committed = group.commit(transaction).map_err(GroupError::Commit);
-        if changed && committed.is_ok() {
-            // Before, nothing of a dictionary was stored.
-            self.next_training = self.next_training.max(training::next_after(last_entry_id));
-        }
-        // What was given out stays so even if it was not committed: nothing is ever given twice.
+        let ready = group.ready();
         self.counters = counters;
-        committed
+        let Some(mut ready) = ready else { return Ok(()) };
+        self.merge_along(&transaction, &mut ready.set).map_err(GroupError::Fault)?;
+        transaction.commit(&ready.set, ready.durability).map_err(GroupError::Commit)?;
+        // Before, nothing of a dictionary was stored.
+        self.next_training = self.next_training.max(training::next_after(last_entry_id));
+        if let Some(catalog) = ready.catalog.committed() {
+            database.publish_catalog(catalog);
+        }
+        Ok(())
+    }
+
+    /// Adds a slice of what is pending to a group's changes.
+    fn merge_along<T: Snapshot>(&mut self, transaction: &T, set: &mut WriteSet) -> Result<(), Fault> {
+        let bytes = self.merger.observe(set)?;
+        let keys = SLICE_KEYS + 2 * bytes / PENDING_KEY_BYTES;
+        let slice = self.merger.slice(&Overlay::new(transaction, &*set), keys, false)?;
+        slice.write(set);
+        Ok(())
     }
 }
 
@@ -527,10 +587,10 @@ impl<'a, S: Store> Group<'a, S> {
         Ok(done)
     }
 
-    /// Commits what the group wrote, if anything.
-    fn commit<T: Transaction>(mut self, transaction: T) -> Result<(), CommitError> {
+    /// What the group wrote, if anything.
+    fn ready(mut self) -> Option<Ready> {
         if self.set.is_empty() {
-            return Ok(());
+            return None;
         }
         if let Some(csn) = &self.counters.csn {
             log::put_context_csn(&mut self.set, csn);
@@ -538,12 +598,17 @@ impl<'a, S: Store> Group<'a, S> {
         self.catalog.write_new(&mut self.set);
         // Readers that see the commit must know every attribute number in it.
         self.database.publish_catalog(Arc::clone(self.catalog.catalog()));
-        let durability =
-            if self.settings.durability_relaxed { Durability::NoMetaSync } else { Durability::Sync };
-        transaction.commit(&self.set, durability)?;
-        if let Some(catalog) = self.catalog.committed() {
-            self.database.publish_catalog(catalog);
-        }
-        Ok(())
+        Some(Ready { set: self.set, catalog: self.catalog, durability: durability(&self.settings) })
     }
+}
+
+/// A group that is to be committed.
+struct Ready {
+    set: WriteSet,
+    catalog: CatalogEdit,
+    durability: Durability,
+}
+
+fn durability(settings: &DatabaseSettings) -> Durability {
+    if settings.durability_relaxed { Durability::NoMetaSync } else { Durability::Sync }
 }

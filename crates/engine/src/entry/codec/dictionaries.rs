@@ -11,7 +11,7 @@ use super::{Content, Dictionary, Packed, Record};
 use crate::entry::EntryId;
 use crate::entry::record::{CODEC_LZ4, RecordError};
 use crate::fault::Fault;
-use crate::tables::{FORMAT_WITH_DICTIONARIES, META, meta};
+use crate::tables::{META, meta};
 
 /// Most dictionaries of a database. Each takes 32 KiB of memory, and some 130 more while records are packed with it.
 pub(super) const DICTIONARIES_MAX: usize = 64;
@@ -123,7 +123,6 @@ impl Dictionaries {
     pub(crate) fn write_new(&self, set: &mut WriteSet) {
         for (number, dictionary) in self.list.iter().enumerate().skip(self.stored) {
             set.put(META, &stored_key(number), [&[KIND], dictionary.bytes()].concat());
-            set.put(META, meta::FORMAT, FORMAT_WITH_DICTIONARIES.to_be_bytes());
         }
     }
 
