@@ -356,3 +356,33 @@ fn a_growing_database_learns_to_pack() {
     let view = fixture.database().view(&snapshot).unwrap();
     larix_engine::check::check(&view, &mut |finding| panic!("{finding:?}")).unwrap();
 }
+
+#[test]
+fn the_log_keeps_its_newest_records() {
+    let fixture = Fixture::new();
+    fixture.apply(TREE);
+    let (sender, receiver) = mpsc::channel();
+    let changes = log::RECORDS_MIN + 2_000;
+    for number in 0..changes {
+        let (change, _) = operation(records(&replace_sn(&format!("Bo {number}"))).remove(0));
+        let sender = sender.clone();
+        let done = Box::new(move |outcome: WriteOutcome| sender.send(outcome).unwrap());
+        fixture.directory.submit(fixture.request(change, &[]), done);
+    }
+    for outcome in receiver.iter().take(changes as usize) {
+        assert_eq!(describe(&outcome), "0");
+    }
+    let snapshot = fixture.database().store().snapshot().unwrap();
+    let (first, last) =
+        (log::first_sequence(&snapshot, 1).unwrap(), log::last_sequence(&snapshot, 1).unwrap());
+    assert!(first > 1, "nothing was trimmed");
+    assert_eq!(last + 1 - first, log::RECORDS_MIN);
+    let mut expected = first;
+    log::visit_after(&snapshot, LogKey { server_id: 1, sequence: 0 }, &mut |key, _| {
+        assert_eq!(key.sequence, expected);
+        expected += 1;
+        true
+    })
+    .unwrap();
+    assert_eq!(expected, last + 1);
+}

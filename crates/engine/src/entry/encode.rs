@@ -34,9 +34,11 @@ pub fn store<S: Snapshot>(
 ) -> Result<(), Fault> {
     let mut writer = RecordWriter::new(place.parent, place.rdn, place.normal_rdn, flags(schema, entry));
     let mut blobs: Vec<([u8; DIGEST_LENGTH], &[u8])> = Vec::new();
+    // Only what has something outside has large sets: of most entries no attribute is looked for in the old record.
+    let outside = old.filter(|old| old.flags().has(RecordFlags::OUTSIDE));
     for attribute in entry.attributes.iter().filter(|a| a.count() > 0) {
         let number = catalog.number(schema, &attribute.description);
-        let stored = match old {
+        let stored = match outside {
             Some(old) => old.get(number)?.is_some_and(|values| values.form() == Form::Large),
             None => false,
         };
@@ -59,7 +61,7 @@ pub fn store<S: Snapshot>(
             writer.attribute(number, inline, |digest, value| blobs.push((digest, value)));
         }
     }
-    if let Some(old) = old.filter(|old| old.flags().has(RecordFlags::OUTSIDE)) {
+    if let Some(old) = outside {
         clear_unused(set, snapshot, catalog.catalog(), old, entry, &mut blobs)?;
     }
     for (digest, value) in blobs {
@@ -87,17 +89,19 @@ pub fn remove<S: Snapshot>(set: &mut WriteSet, snapshot: &S, old: &EntryView<'_>
 fn flags(schema: &Schema, entry: &Entry) -> RecordFlags {
     let mut flags = RecordFlags::default();
     let Some(object_class) = schema.attribute_type("objectClass") else { return flags };
+    let general = [
+        ("alias", RecordFlags::ALIAS),
+        ("referral", RecordFlags::REFERRAL),
+        ("subentry", RecordFlags::SUBENTRY),
+        ("glue", RecordFlags::GLUE),
+    ]
+    .map(|(name, flag)| (schema.object_class(name).map(|class| class.id), flag));
     for value in entry.values(object_class.id) {
         let Some(class) = std::str::from_utf8(value).ok().and_then(|name| schema.object_class(name)) else {
             continue;
         };
-        for (name, flag) in [
-            ("alias", RecordFlags::ALIAS),
-            ("referral", RecordFlags::REFERRAL),
-            ("subentry", RecordFlags::SUBENTRY),
-            ("glue", RecordFlags::GLUE),
-        ] {
-            if schema.object_class(name).is_some_and(|general| schema.is_subclass(class.id, general.id)) {
+        for (general, flag) in general {
+            if general.is_some_and(|general| schema.is_subclass(class.id, general)) {
                 flags.set(flag, true);
             }
         }

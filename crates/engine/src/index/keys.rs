@@ -14,7 +14,7 @@ use crate::tables::INDEX;
 
 type Keys = BTreeSet<Vec<u8>>;
 
-/// The postings that a change adds and removes. No key is in both.
+/// The postings that a change adds and removes. No key is in both, and those of one attribute ascend.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct IndexChanges {
     pub added: Vec<Vec<u8>>,
@@ -138,7 +138,7 @@ fn change_attribute<S: Snapshot>(
         return Ok(());
     }
     let old = stored_attribute_keys(schema, row, row.wanted, old, stored)?;
-    let new = new.map(|new| attribute_keys(schema, row, new)).unwrap_or_default();
+    let new = new.map(|new| attribute_keys(schema, row, new)).unwrap_or_default().into_iter().collect();
     changes.difference(&old, &new);
     Ok(())
 }
@@ -164,9 +164,14 @@ fn change_large(schema: &Schema, row: &CatalogRow, large: &LargeValues, changes:
     changes.added.extend(added);
 }
 
-fn attribute_keys(schema: &Schema, row: &CatalogRow, attribute: &EntryAttribute) -> Keys {
-    let mut keys = Keys::new();
-    visit_attribute_keys(schema, row, attribute, &mut collect(row, &mut keys));
+/// The keys of an attribute of a new entry, ascending.
+fn attribute_keys(schema: &Schema, row: &CatalogRow, attribute: &EntryAttribute) -> Vec<Vec<u8>> {
+    let mut keys = Vec::new();
+    visit_attribute_keys(schema, row, attribute, &mut |kind, value| {
+        keys.push(key::make(row.number, kind, value));
+    });
+    keys.sort_unstable();
+    keys.dedup();
     keys
 }
 

@@ -33,10 +33,12 @@ fn any_key(number: u64) -> Vec<u8> {
 }
 
 fn changes(old: &BTreeSet<u64>, new: &BTreeSet<u64>) -> IndexChanges {
-    IndexChanges {
-        added: new.difference(old).map(|gram| any_key(*gram)).collect(),
-        removed: old.difference(new).map(|gram| any_key(*gram)).collect(),
-    }
+    let sorted = |grams: &mut dyn Iterator<Item = &u64>| {
+        let mut keys: Vec<Vec<u8>> = grams.map(|gram| any_key(*gram)).collect();
+        keys.sort_unstable();
+        keys
+    };
+    IndexChanges { added: sorted(&mut new.difference(old)), removed: sorted(&mut old.difference(new)) }
 }
 
 /// Each gram's entries are found, and of the others none that the index and the rows do not still owe.

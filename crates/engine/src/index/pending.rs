@@ -78,7 +78,6 @@ pub fn apply<S: Snapshot>(
         return Ok(());
     }
     if stored.is_none() && late.len() <= ROW_KEYS_MAX {
-        late.sort_unstable();
         let keys = late.iter().filter_map(|(key, present)| Some((late_part(key)?, *present)));
         set.put(PENDING, &entry.to_bytes(), encode(new, keys));
         return Ok(());
@@ -154,8 +153,8 @@ pub fn row<S: Snapshot>(snapshot: &S, entry: EntryId) -> Result<Option<Row>, Fau
     snapshot.get(PENDING, &entry.to_bytes())?.map(|bytes| Row::decode(&bytes)).transpose()
 }
 
-/// A row of parts, which ascend. Parts of one attribute and kind that are alike in length and presence are a run:
-/// number, kind, length, count, then their tails.
+/// A row of parts; those of one attribute and presence ascend. Parts of one attribute and kind that are alike in length
+/// and presence are a run: number, kind, length, count, then their tails.
 fn encode<'k>(whole: bool, parts: impl Iterator<Item = (&'k [u8], bool)>) -> Vec<u8> {
     let mut out = Vec::with_capacity(512);
     out.extend_from_slice(&[VERSION, if whole { WHOLE } else { 0 }]);

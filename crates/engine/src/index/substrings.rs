@@ -2,7 +2,7 @@
 //!
 //! One key holds the head of a value and one its tail; a filter scans the keys that begin with its piece, whatever the
 //! piece's length. Pieces in the middle are found by the intersection of their three-byte grams, which has to be
-//! verified. The grams are written together with the entry; a pending set that is merged later may come.
+//! verified. They come into the index late ([`super::pending`]).
 
 /// Bytes of a value that its head and tail keys hold.
 pub const EDGE_LENGTH: usize = 16;

@@ -46,10 +46,35 @@ pub fn append(set: &mut WriteSet, key: LogKey, record: &LogRecord) {
     set.put(LOG, &key.to_bytes(), record.encode());
 }
 
+/// Fewer records than this are never trimmed.
+pub const RECORDS_MIN: u64 = 16_384;
+
+/// How many records are kept when the last entry id is `last_entry_id`: a part of what the entries take, however long
+/// they are changed.
+pub fn records_kept(last_entry_id: u64) -> u64 {
+    RECORDS_MIN.max(last_entry_id / 4)
+}
+
+/// Removes the records of a server from `first` up to, not including, `end`.
+pub fn trim(set: &mut WriteSet, server_id: u16, first: u64, end: u64) {
+    for sequence in first..end {
+        set.delete(LOG, &LogKey { server_id, sequence }.to_bytes());
+    }
+}
+
 /// The sequence of the last record of a server; 0 when there is none.
 pub fn last_sequence<S: Snapshot>(snapshot: &S, server_id: u16) -> Result<u64, Fault> {
+    outermost_sequence(snapshot, server_id, Direction::Backward)
+}
+
+/// The sequence of the oldest record of a server that is kept; 0 when there is none.
+pub fn first_sequence<S: Snapshot>(snapshot: &S, server_id: u16) -> Result<u64, Fault> {
+    outermost_sequence(snapshot, server_id, Direction::Forward)
+}
+
+fn outermost_sequence<S: Snapshot>(snapshot: &S, server_id: u16, direction: Direction) -> Result<u64, Fault> {
     let prefix = server_id.to_be_bytes();
-    let mut rows = snapshot.scan(LOG, KeyRange::prefix(&prefix), Direction::Backward)?;
+    let mut rows = snapshot.scan(LOG, KeyRange::prefix(&prefix), direction)?;
     match rows.next() {
         None => Ok(0),
         Some(row) => match LogKey::from_bytes(&row?.0) {

@@ -182,6 +182,8 @@ struct Core<S> {
     merger: Merger,
     /// Nothing has come for [`QUIET`], and what is pending is being brought in.
     quiet: bool,
+    /// The oldest record of the change log.
+    first_logged: u64,
     /// Under which this thread caches names: those of changes that are not committed are nobody else's business.
     instance: u64,
     /// The entry id from which on records are looked at for a new dictionary.
@@ -193,6 +195,7 @@ impl<S: Store> Core<S> {
         let snapshot = database.store().snapshot().map_err(Fault::from)?;
         let counters = read_counters(&snapshot, environment.order.server_id())?;
         let merger = Merger::new(&snapshot)?;
+        let first_logged = log::first_sequence(&snapshot, environment.order.server_id())?.max(1);
         for csn in log::context_csns(&snapshot)? {
             environment.order.observe(&csn);
         }
@@ -205,7 +208,17 @@ impl<S: Store> Core<S> {
             false => training::next_after(counters.last_entry_id),
         };
         let known = (schema, known);
-        Ok(Self { database, environment, counters, known, merger, quiet: false, instance, next_training })
+        Ok(Self {
+            database,
+            environment,
+            counters,
+            known,
+            merger,
+            quiet: false,
+            first_logged,
+            instance,
+            next_training,
+        })
     }
 
     fn run(mut self, queue: &Queue<Job>) {
@@ -318,17 +331,31 @@ impl<S: Store> Core<S> {
         }
         // What was given out stays so even if it is not committed: nothing is ever given twice.
         let counters = Counters { csn: None, ..group.counters };
+        let logged = counters.last_log_sequence - self.counters.last_log_sequence;
         let ready = group.ready();
         self.counters = counters;
         let Some(mut ready) = ready else { return Ok(()) };
         self.merge_along(&transaction, &mut ready.set).map_err(GroupError::Fault)?;
+        let first_kept = self.trim_log(&mut ready.set, logged);
         transaction.commit(&ready.set, ready.durability).map_err(GroupError::Commit)?;
+        self.first_logged = first_kept;
         // Before, nothing of a dictionary was stored.
         self.next_training = self.next_training.max(training::next_after(last_entry_id));
         if let Some(catalog) = ready.catalog.committed() {
             database.publish_catalog(catalog);
         }
         Ok(())
+    }
+
+    /// Removes the oldest records of the log beyond those that are kept, twice as many at most as the group `logged`: so no
+    /// group pays for many before it. Answers which is the oldest then.
+    fn trim_log(&self, set: &mut WriteSet, logged: u64) -> u64 {
+        let Counters { last_entry_id, last_log_sequence, .. } = self.counters;
+        let kept = log::records_kept(last_entry_id);
+        let most = self.first_logged + 2 * logged;
+        let first_kept = (last_log_sequence + 1).saturating_sub(kept).clamp(self.first_logged, most);
+        log::trim(set, self.environment.order.server_id(), self.first_logged, first_kept);
+        first_kept
     }
 
     /// Adds a slice of what is pending to a group's changes.
