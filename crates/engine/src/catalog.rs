@@ -63,6 +63,8 @@ pub type Numbers = SmallVec<[AttributeNumber; 4]>;
 pub struct Catalog {
     rows: Vec<CatalogRow>,
     by_description: HashMap<AttributeDescription, AttributeNumber>,
+    /// Of descriptions without options, by the type's number: most are.
+    plain: Vec<Option<AttributeNumber>>,
     by_type: HashMap<AttributeTypeId, Numbers>,
     object_class: Option<AttributeNumber>,
     /// Rows from here on are not stored yet.
@@ -167,6 +169,9 @@ impl Catalog {
 
     /// The number of exactly this description, if any entry ever had it.
     pub fn number(&self, description: &AttributeDescription) -> Option<AttributeNumber> {
+        if description.options().is_empty() {
+            return self.plain.get(description.attribute.0 as usize).copied().flatten();
+        }
         self.by_description.get(description).copied()
     }
 
@@ -224,6 +229,13 @@ impl Catalog {
         let attribute = description.as_ref().map(|d| schema.attribute(d.attribute));
         if let Some(description) = &description {
             self.by_description.insert(description.clone(), number);
+            if description.options().is_empty() {
+                let at = description.attribute.0 as usize;
+                self.plain.resize(self.plain.len().max(at + 1), None);
+                if let Some(slot) = self.plain.get_mut(at) {
+                    *slot = Some(number);
+                }
+            }
             self.by_type.entry(description.attribute).or_default().push(number);
         }
         let classes = attribute.is_some_and(|a| a.name() == "objectClass");

@@ -107,6 +107,13 @@ impl WriteSet {
         self.records.get(&table)?.get(key).map(Option::as_deref)
     }
 
+    /// Takes back the new value of `key`, if there is one: the set no longer changes it.
+    pub fn take(&mut self, table: TableId, key: &[u8]) -> Option<Box<[u8]>> {
+        let value = self.records.get_mut(&table)?.remove(key)?;
+        self.bytes -= record_bytes(key, value.as_deref());
+        value
+    }
+
     /// The changes to records of `table` in key order; a removal has no value.
     pub fn records(&self, table: TableId) -> impl Iterator<Item = (&[u8], Option<&[u8]>)> {
         self.records.get(&table).into_iter().flatten().map(|(key, value)| (key.as_slice(), value.as_deref()))

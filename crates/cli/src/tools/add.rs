@@ -20,6 +20,8 @@ use super::common::{self, Chosen, ConfigArgs, DatabaseArgs};
 
 /// How often progress is shown.
 const SHOW_EVERY: Duration = Duration::from_millis(500);
+/// The same where a program reads it; a load that takes less says nothing.
+const RECORD_EVERY: Duration = Duration::from_secs(5);
 
 /// Load LDIF into a database while no server runs on it
 #[derive(Debug, Parser)]
@@ -44,6 +46,12 @@ struct AddArgs {
     /// Quick: no progress is shown. The load is as safe with it as without
     #[arg(short = 'q')]
     quick: bool,
+    /// Memory for sorting what is indexed, in MiB; with less, more is sorted in temporary files
+    #[arg(long, value_name = "MIB", default_value_t = load::MEMORY_BYTES_DEFAULT >> 20)]
+    memory: usize,
+    /// Threads that read and check entries [default: one a core]
+    #[arg(long, value_name = "NUMBER")]
+    threads: Option<usize>,
     /// No schema checks, for data that another server accepted
     #[arg(short = 's')]
     no_schema_check: bool,
@@ -90,7 +98,8 @@ fn add(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
         dry_run: args.dry_run,
         write_context_csn: args.write_context,
         server_id: args.server_id.unwrap_or(configured),
-        ..LoadOptions::default()
+        threads: args.threads.unwrap_or_else(cores).max(1),
+        memory_bytes: args.memory.max(1).saturating_mul(1 << 20),
     };
     let ldif = super::modify::input(args.ldif.as_deref())?;
     let report = match databases.as_slice() {
@@ -180,7 +189,14 @@ fn load_one(
     let context = LoadContext { schema: &config.schema, settings: &settings, clock: &clock, random: &random };
     let defaults = LmdbOptions::default();
     let store = LmdbOptions { file_mode: mdb.mode.unwrap_or(defaults.file_mode), ..defaults };
-    let mut observer = Observer::new(name, !args.quick && io::stderr().is_terminal());
+    let show = match (args.quick, io::stderr().is_terminal()) {
+        (true, _) => Show::Nothing,
+        (false, true) => Show::Line,
+        (false, false) => Show::Records,
+    };
+    let size = args.ldif.as_deref().and_then(|path| std::fs::metadata(path).ok());
+    let size = size.filter(|file| file.is_file()).map(|file| file.len());
+    let mut observer = Observer::new(name, show, size);
     let report = load::load_directory(&mdb.directory, &store, ldif, context, options, &mut observer);
     observer.finish();
     let report = report.map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -190,30 +206,67 @@ fn load_one(
     Ok(report)
 }
 
-/// Progress on a terminal, failed records always.
+fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// How progress is shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Show {
+    Nothing,
+    /// For people: one line that is written anew.
+    Line,
+    /// For programs: a line of `name=value` now and then.
+    Records,
+}
+
+/// Shows progress as wanted, failed records always.
 struct Observer<'n> {
     name: &'n str,
-    show: bool,
+    show: Show,
+    /// Bytes of the LDIF, where that is known.
+    size: Option<u64>,
     started: Instant,
     shown: Option<Instant>,
+    phase: (Phase, Instant),
 }
 
 impl<'n> Observer<'n> {
-    fn new(name: &'n str, show: bool) -> Self {
-        Self { name, show, started: now(), shown: None }
+    fn new(name: &'n str, show: Show, size: Option<u64>) -> Self {
+        let started = now();
+        Self { name, show, size, started, shown: None, phase: (Phase::Reading, started) }
     }
 
     fn finish(&self) {
-        if self.shown.is_some() {
+        if self.show == Show::Line && self.shown.is_some() {
             eprintln!();
         }
+    }
+
+    /// Seconds to the end of the phase, at the rate of the phase so far.
+    fn seconds_left(&self, progress: &Progress, now: Instant) -> Option<f64> {
+        let (done, all) = match progress.phase {
+            Phase::Reading => (progress.bytes, self.size?),
+            Phase::Indexing => progress.postings,
+            Phase::Syncing => return None,
+        };
+        let seconds = now.duration_since(self.phase.1).as_secs_f64();
+        (done > 0).then(|| seconds * all.saturating_sub(done) as f64 / done as f64)
     }
 }
 
 impl LoadObserver for Observer<'_> {
     fn progress(&mut self, progress: &Progress) {
         let now = now();
-        if !self.show || self.shown.is_some_and(|shown| now.duration_since(shown) < SHOW_EVERY) {
+        if progress.phase != self.phase.0 {
+            self.phase = (progress.phase, now);
+        }
+        let every = match self.show {
+            Show::Nothing => return,
+            Show::Line => SHOW_EVERY,
+            Show::Records => RECORD_EVERY,
+        };
+        if now.duration_since(self.shown.unwrap_or(self.started)) < every {
             return;
         }
         self.shown = Some(now);
@@ -223,12 +276,26 @@ impl LoadObserver for Observer<'_> {
             Phase::Indexing => "indexing",
             Phase::Syncing => "syncing",
         };
-        let (entries, megabytes) = (progress.entries, progress.bytes >> 20);
-        eprint!(
-            "\r{}: {phase}: {entries} entries, {megabytes} MB, {:.0}/s  ",
-            self.name,
-            entries as f64 / seconds
-        );
+        let left = self.seconds_left(progress, now);
+        let (entries, (postings, postings_all)) = (progress.entries, progress.postings);
+        let rate = entries as f64 / seconds;
+        if self.show == Show::Records {
+            let left = left.map_or_else(String::new, |left| format!(" phase_seconds_left={left:.0}"));
+            return eprintln!(
+                "{}: progress phase={phase} seconds={seconds:.0} entries={entries} failed={} bytes={} \
+                 postings={postings} postings_all={postings_all} entries_per_second={rate:.0}{left}",
+                self.name, progress.failed, progress.bytes
+            );
+        }
+        let left = left.map_or_else(String::new, |left| format!(", {left:.0} s left"));
+        let what = match progress.phase {
+            Phase::Indexing if postings_all > 0 => {
+                format!("{:.0} %", postings as f64 * 100.0 / postings_all as f64)
+            }
+            _ => format!("{} MB, {rate:.0}/s", progress.bytes >> 20),
+        };
+        // Blanks cover what a longer line left.
+        eprint!("\r{}: {phase}: {entries} entries, {what}{left}        ", self.name);
     }
 
     fn record_failed(&mut self, error: &RecordError) {

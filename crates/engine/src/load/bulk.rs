@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::thread;
 
-use larix_proto::ldif::{Chunks, LocalFiles};
+use larix_proto::ldif::{Chunk, Chunks, LocalFiles};
 use larix_store::memory::MemoryStore;
 use larix_store::{Durability, Loader, Store, Transaction, WriteSet};
 
@@ -38,6 +38,8 @@ const BATCHES_WAITING: usize = 8;
 const BATCHES_UNDERWAY: usize = 64;
 /// Entries between two reports of progress.
 const PROGRESS_ENTRIES: u64 = 4096;
+/// Postings between two reports of progress.
+const PROGRESS_POSTINGS: u64 = 1 << 20;
 /// Where the id of the superior stands in a record: behind codec and flags.
 const PARENT_IN_RECORD: std::ops::Range<usize> = 2..10;
 /// The tree's rows gathered in memory at once, as a share of the memory for postings.
@@ -62,6 +64,7 @@ pub(super) fn load<S: Store>(
     let (to_workers, batches) = sync_channel::<Batch>(BATCHES_WAITING);
     let (to_writer, results) = sync_channel::<Encoded>(BATCHES_WAITING);
     let (begun, underway) = sync_channel::<()>(BATCHES_UNDERWAY);
+    let (used, spare) = sync_channel::<Chunk>(BATCHES_WAITING);
     let turns = Turns::default();
     // Owned by the workers alone: when they have ended, so does the reader.
     let batches = Arc::new(Mutex::new(batches));
@@ -69,17 +72,17 @@ pub(super) fn load<S: Store>(
     let mut writer = InOrder::new(loader, &checker, &packing, scratch, observer, &bytes);
     let gathered = thread::scope(|scope| {
         let chunks = Chunks::new(Counted { input, bytes: &bytes }).with_files(LocalFiles);
-        scope.spawn(move || read(chunks, options, Batches { begun, out: to_workers }));
+        scope.spawn(move || read(chunks, options, Batches { begun, out: to_workers, spare }));
         let workers: Vec<_> = (0..threads)
             .map(|_| {
                 let (checker, packing, empty, turns) = (&checker, &packing, &empty, &turns);
-                let (batches, to_writer) = (Arc::clone(&batches), to_writer.clone());
+                let (batches, to_writer, used) = (Arc::clone(&batches), to_writer.clone(), used.clone());
                 scope.spawn(move || {
-                    Worker::new(checker, packing, empty, scratch)?.run(&batches, turns, &to_writer)
+                    Worker::new(checker, packing, empty, scratch)?.run(&batches, turns, (&to_writer, &used))
                 })
             })
             .collect();
-        drop((batches, to_writer));
+        drop((batches, to_writer, used));
         let written = writer.run(&results, &underway);
         // Threads that still send find nobody there and end.
         drop((results, underway));
@@ -148,6 +151,8 @@ impl<R: BufRead> BufRead for Counted<'_, R> {
 struct Batches {
     begun: SyncSender<()>,
     out: SyncSender<Batch>,
+    /// Chunks that were read: their memory is used again.
+    spare: Receiver<Chunk>,
 }
 
 impl Batches {
@@ -159,6 +164,9 @@ impl Batches {
 
 fn read<R: BufRead>(mut chunks: Chunks<R>, options: &LoadOptions, out: Batches) {
     for number in 0.. {
+        if let Ok(spare) = out.spare.try_recv() {
+            chunks.recycle(spare);
+        }
         let content = loop {
             match chunks.next_chunk(CHUNK_BYTES) {
                 Ok(Some(chunk)) => break Ok(chunk),
@@ -401,7 +409,7 @@ impl<'a, L: Loader> InOrder<'a, L> {
                 self.tree_runs.push(self.tree.run()?);
             }
             append_tree(&mut loader, self.tree_runs.drain(..))?;
-            append_postings(&mut loader, gathered, &self.numbers)?;
+            self.append_postings(&mut loader, gathered)?;
             self.tell(Phase::Syncing);
             loader.finish()?;
         }
@@ -411,6 +419,38 @@ impl<'a, L: Loader> InOrder<'a, L> {
             bytes: self.bytes.load(Ordering::Relaxed),
         };
         Ok(self.report)
+    }
+}
+
+impl<L: Loader> InOrder<'_, L> {
+    fn append_postings(&mut self, loader: &mut L, gathered: Vec<Vec<Run>>) -> Result<(), LoadError> {
+        let mut merge = Merge::default();
+        for run in gathered.into_iter().flatten() {
+            merge.add(run)?;
+        }
+        self.progress.postings = (0, merge.ids_total());
+        let mut told = 0;
+        let mut renumbered = Vec::new();
+        merge.for_each(|key, runs| -> Result<(), LoadError> {
+            let done = &mut self.progress.postings.0;
+            let mut counted = runs.inspect(|(_, length)| *done += length);
+            if self.numbers.are_those_of_the_file() {
+                loader.append_posting_runs(INDEX, key, &mut counted)?;
+            } else {
+                let ids = counted.flat_map(|(start, length)| start..start + length);
+                renumbered.clear();
+                renumbered.extend(ids.filter_map(|id| self.numbers.of(id)));
+                renumbered.sort_unstable();
+                if !renumbered.is_empty() {
+                    loader.append_postings(INDEX, key, &mut renumbered.iter().copied())?;
+                }
+            }
+            if self.progress.postings.0 >= told + PROGRESS_POSTINGS {
+                told = self.progress.postings.0;
+                self.tell(Phase::Indexing);
+            }
+            Ok(())
+        })
     }
 }
 
@@ -424,31 +464,6 @@ fn append_tree(loader: &mut impl Loader, runs: impl Iterator<Item = Run>) -> Res
             loader.append(TREE, key, &id.to_be_bytes())?;
         }
         Ok(())
-    })
-}
-
-fn append_postings(
-    loader: &mut impl Loader,
-    gathered: Vec<Vec<Run>>,
-    numbers: &Numbers,
-) -> Result<(), LoadError> {
-    let mut merge = Merge::default();
-    for run in gathered.into_iter().flatten() {
-        merge.add(run)?;
-    }
-    let mut renumbered = Vec::new();
-    merge.for_each(|key, runs| -> Result<(), LoadError> {
-        if numbers.are_those_of_the_file() {
-            return Ok(loader.append_posting_runs(INDEX, key, runs)?);
-        }
-        let ids = runs.flat_map(|(start, length)| start..start + length);
-        renumbered.clear();
-        renumbered.extend(ids.filter_map(|id| numbers.of(id)));
-        if renumbered.is_empty() {
-            return Ok(());
-        }
-        renumbered.sort_unstable();
-        Ok(loader.append_postings(INDEX, key, &mut renumbered.iter().copied())?)
     })
 }
 

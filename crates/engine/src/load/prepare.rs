@@ -6,6 +6,7 @@ use foldhash::{HashMap, HashSet};
 use larix_proto::ldif::{Body, LdifAttribute, Record};
 use larix_proto::{Dn, LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
+use smallvec::SmallVec;
 
 use super::error::{LoadError, RecordError, RecordFault};
 use super::{LoadContext, LoadOptions};
@@ -242,16 +243,18 @@ impl<'c> Checker<'c> {
             return Ok(values);
         }
         let rule = self.schema().attribute(description.attribute).equality;
-        let mut seen: HashSet<Vec<u8>> = HashSet::default();
+        let mut seen = Seen::new(values.len());
         let mut again = Vec::new();
         for (position, value) in values.iter().enumerate() {
-            let mut key = Vec::with_capacity(value.len());
-            let normal =
-                rule.is_some_and(|rule| rule.normalize_value(self.schema(), value, &mut key).is_ok());
-            if !normal {
-                key.clone_from(value);
-            }
-            if seen.insert(key) {
+            let is_new = seen.insert(|key| {
+                let start = key.len();
+                let normal = rule.is_some_and(|rule| rule.normalize_value(self.schema(), value, key).is_ok());
+                if !normal {
+                    key.truncate(start);
+                    key.extend_from_slice(value);
+                }
+            });
+            if is_new {
                 continue;
             }
             if !values.iter().take(position).any(|before| before == value) {
@@ -321,6 +324,53 @@ impl<'c> Checker<'c> {
 
     fn lock(&self) -> std::sync::MutexGuard<'_, CatalogEdit> {
         self.catalog.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The keys of an attribute's values.
+enum Seen {
+    /// One behind the other, and where each ends: compared one by one.
+    Few {
+        keys: Vec<u8>,
+        ends: SmallVec<[usize; SEEN_FEW]>,
+    },
+    Many(HashSet<Vec<u8>>),
+}
+
+/// So many keys are compared one by one: most differ in length.
+const SEEN_FEW: usize = 32;
+
+impl Seen {
+    fn new(values: usize) -> Self {
+        if values <= SEEN_FEW {
+            Self::Few { keys: Vec::with_capacity(values * 32), ends: SmallVec::new() }
+        } else {
+            Self::Many(HashSet::default())
+        }
+    }
+
+    /// Takes the key that `make` appends; false when it is there already.
+    fn insert(&mut self, make: impl FnOnce(&mut Vec<u8>)) -> bool {
+        match self {
+            Self::Few { keys, ends } => {
+                let start = ends.last().copied().unwrap_or_default();
+                make(keys);
+                let (before, key) = keys.split_at_checked(start).unwrap_or_default();
+                let starts = std::iter::once(0).chain(ends.iter().copied());
+                let known = starts.zip(ends.iter()).any(|(start, end)| before.get(start..*end) == Some(key));
+                if known {
+                    keys.truncate(start);
+                } else {
+                    ends.push(keys.len());
+                }
+                !known
+            }
+            Self::Many(keys) => {
+                let mut key = Vec::new();
+                make(&mut key);
+                keys.insert(key)
+            }
+        }
     }
 }
 

@@ -5,8 +5,10 @@
 //! run's length minus 2 follows.
 
 use std::fs::File;
-use std::io::{self, Read, Seek, Write};
+use std::io;
+use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use smallvec::SmallVec;
@@ -42,12 +44,13 @@ pub(super) struct List {
     /// The run being gathered; empty at the start.
     start: u64,
     length: u64,
+    count: u64,
 }
 
 impl List {
     pub(super) fn clear(&mut self) {
         self.bytes.clear();
-        (self.end, self.start, self.length) = (0, 0, 0);
+        (self.end, self.start, self.length, self.count) = (0, 0, 0, 0);
     }
 
     /// Takes the next id; one equal to the last is dropped.
@@ -75,6 +78,7 @@ impl List {
             push_varint(&mut self.bytes, self.length - 2);
         }
         self.end = self.start + self.length;
+        self.count += self.length;
         self.length = 0;
     }
 }
@@ -102,22 +106,27 @@ impl Iterator for Ids<'_> {
 #[derive(Debug)]
 pub(super) struct RunWriter {
     /// None: the run stays in memory.
-    file: Option<File>,
+    file: Option<RunFile>,
+    /// Where the run begins in its file, and what comes next.
+    begin: u64,
+    at: u64,
     out: Vec<u8>,
     key: Vec<u8>,
     /// Of the key, how much it shares with the one before.
     shared: usize,
+    ids: u64,
 }
 
 impl RunWriter {
     pub(super) fn to_memory() -> Self {
-        Self { file: None, out: Vec::new(), key: Vec::new(), shared: 0 }
+        Self { file: None, begin: 0, at: 0, out: Vec::new(), key: Vec::new(), shared: 0, ids: 0 }
     }
 
-    /// Into a file in `directory` that has no name.
-    pub(super) fn to_file(directory: &Path) -> io::Result<Self> {
+    /// Behind the runs that the file has already.
+    pub(super) fn to_file(file: &RunFile) -> Self {
+        let begin = file.0.end.load(Ordering::Relaxed);
         let out = Vec::with_capacity(BUFFER_BYTES);
-        Ok(Self { file: Some(unnamed_file(directory)?), out, key: Vec::new(), shared: 0 })
+        Self { file: Some(file.clone()), begin, at: begin, out, key: Vec::new(), shared: 0, ids: 0 }
     }
 
     /// The next key; its list comes next.
@@ -130,28 +139,51 @@ impl RunWriter {
 
     pub(super) fn list(&mut self, list: &mut List) -> io::Result<()> {
         list.flush();
+        self.ids += list.count;
         let own = self.key.get(self.shared..).unwrap_or_default();
         push_varint(&mut self.out, self.shared as u64);
         push_varint(&mut self.out, own.len() as u64);
         push_varint(&mut self.out, list.bytes.len() as u64);
         self.out.extend_from_slice(own);
         self.out.extend_from_slice(&list.bytes);
-        if let Some(file) = &mut self.file
-            && self.out.len() >= BUFFER_BYTES
-        {
-            file.write_all(&self.out)?;
+        if self.file.is_some() && self.out.len() >= BUFFER_BYTES { self.flush() } else { Ok(()) }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        if let Some(file) = &self.file {
+            file.0.file.write_all_at(&self.out, self.at)?;
+            self.at += self.out.len() as u64;
             self.out.clear();
         }
         Ok(())
     }
 
     pub(super) fn finish(mut self) -> io::Result<Run> {
-        if let Some(file) = &mut self.file {
-            file.write_all(&self.out)?;
-            file.rewind()?;
-            self.out = Vec::new();
-        }
-        Ok(Run { file: self.file, buffer: self.out, at: 0, key: Vec::new(), list: 0..0, significant: 0 })
+        self.flush()?;
+        let file = self.file.map(|file| {
+            file.0.end.store(self.at, Ordering::Relaxed);
+            (file, self.begin..self.at)
+        });
+        let (buffer, ids_total) = (self.out, self.ids);
+        Ok(Run { file, buffer, at: 0, key: Vec::new(), list: 0..0, significant: 0, ids_total })
+    }
+}
+
+/// A temporary file for the runs of one thread, one behind the other.
+#[derive(Clone, Debug)]
+pub(super) struct RunFile(Arc<Runs>);
+
+#[derive(Debug)]
+struct Runs {
+    file: File,
+    end: AtomicU64,
+}
+
+impl RunFile {
+    /// In `directory`, without a name.
+    pub(super) fn create(directory: &Path) -> io::Result<Self> {
+        let (file, end) = (unnamed_file(directory)?, AtomicU64::new(0));
+        Ok(Self(Arc::new(Runs { file, end })))
     }
 }
 
@@ -170,7 +202,7 @@ fn unnamed_file(directory: &Path) -> io::Result<File> {
 #[derive(Debug)]
 pub(super) struct Run {
     /// What follows the buffer; none when that is all.
-    file: Option<File>,
+    file: Option<(RunFile, std::ops::Range<u64>)>,
     buffer: Vec<u8>,
     /// Where the next key begins in the buffer.
     at: usize,
@@ -179,6 +211,7 @@ pub(super) struct Run {
     /// Where its list stands in the buffer.
     list: std::ops::Range<usize>,
     significant: u128,
+    ids_total: u64,
 }
 
 impl Run {
@@ -209,12 +242,16 @@ impl Run {
         if self.buffer.len() - self.at >= wanted {
             return Ok(());
         }
-        let Some(file) = &mut self.file else { return Ok(()) };
+        let Some((RunFile(runs), rest)) = &mut self.file else { return Ok(()) };
         self.buffer.drain(..self.at);
         self.at = 0;
-        let missing = wanted.max(BUFFER_BYTES) - self.buffer.len();
-        self.buffer.reserve(missing);
-        if file.take(missing as u64).read_to_end(&mut self.buffer)? < missing {
+        let begin = self.buffer.len();
+        let missing = (wanted.max(BUFFER_BYTES) - begin) as u64;
+        let more = missing.min(rest.end - rest.start);
+        self.buffer.resize(begin + more as usize, 0);
+        runs.file.read_exact_at(self.buffer.get_mut(begin..).unwrap_or_default(), rest.start)?;
+        rest.start += more;
+        if rest.is_empty() {
             self.file = None;
         }
         Ok(())
@@ -235,14 +272,21 @@ impl Run {
 pub(super) struct Merge {
     /// Boxed: they are moved about.
     heap: Vec<Box<Run>>,
+    ids_total: u64,
 }
 
 impl Merge {
     pub(super) fn add(&mut self, mut run: Run) -> io::Result<()> {
+        self.ids_total += run.ids_total;
         if run.advance()? {
             self.heap.push(Box::new(run));
         }
         Ok(())
+    }
+
+    /// Pairs of a key and an id in all runs.
+    pub(super) fn ids_total(&self) -> u64 {
+        self.ids_total
     }
 
     /// Calls `visit` with each key and the runs of its ids, ascending in both. The ids of one key differ from run to

@@ -12,7 +12,7 @@ use std::path::Path;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 
-use super::runs::{List, Run, RunWriter, significant};
+use super::runs::{List, Run, RunFile, RunWriter, significant};
 use crate::entry::AttributeNumber;
 use crate::index::{KeyKind, key};
 
@@ -51,6 +51,8 @@ pub(super) struct Sorter {
     slots: Vec<Slot>,
     scratch: Vec<u64>,
     key: Vec<u8>,
+    /// Where runs are written.
+    file: Option<RunFile>,
 }
 
 /// A pair whose key is likely to be the only one of its kind.
@@ -168,7 +170,11 @@ impl Sorter {
 
     /// A sorted run in a file in `directory` that has no name; the pairs are forgotten.
     pub(super) fn spill(&mut self, directory: &Path) -> io::Result<Run> {
-        let mut out = RunWriter::to_file(directory)?;
+        let file = match &mut self.file {
+            Some(file) => file,
+            None => self.file.insert(RunFile::create(directory)?),
+        };
+        let mut out = RunWriter::to_file(file);
         self.write(&mut out)?;
         out.finish()
     }
@@ -360,7 +366,7 @@ fn sort_by_digits(numbers: &mut Vec<u64>, scratch: &mut Vec<u64>, low: u32, high
             for place in &mut places {
                 next += std::mem::replace(place, next);
             }
-            scratch.clear();
+            // What it had is overwritten.
             scratch.resize(numbers.len(), 0);
             for number in numbers.iter() {
                 let Some(place) = places.get_mut((number >> shift & mask) as usize) else { continue };

@@ -182,14 +182,19 @@ impl<'a, 'c> Worker<'a, 'c> {
         mut self,
         batches: &Mutex<Receiver<Batch>>,
         turns: &Turns,
-        out: &SyncSender<Encoded>,
+        (out, used): (&SyncSender<Encoded>, &SyncSender<Chunk>),
     ) -> Result<Vec<Run>, LoadError> {
         loop {
             let batch = batches.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(Batch { number, content }) = batch else { break };
             let ticket = turns.ticket();
             let records = match content {
-                Ok(chunk) => records(&chunk, self.checker.options),
+                Ok(chunk) => {
+                    let records = records(&chunk, self.checker.options);
+                    // One that finds no room, or nobody, is given up.
+                    let _ = used.try_send(chunk);
+                    records
+                }
                 Err(error) => vec![Err(error)],
             };
             let Some(before) = ticket.take(number, records.len() as u64) else { break };
@@ -232,12 +237,12 @@ impl<'a, 'c> Worker<'a, 'c> {
             Err(error) => return Ok(Err(error)),
         };
         self.checker.number(&mut self.local, &checked.entry);
-        let set = self.encode(id, &checked)?;
+        let mut set = self.encode(id, &checked)?;
+        let record = set.take(ENTRIES, &id.to_bytes()).map_or_else(Vec::new, Vec::from);
+        let record = self.packing.packed(record);
         let rows = |table| -> Vec<(Vec<u8>, Vec<u8>)> {
             set.records(table).filter_map(|(key, value)| Some((key.to_vec(), value?.to_vec()))).collect()
         };
-        let record = set.get(ENTRIES, &id.to_bytes()).flatten().unwrap_or_default().to_vec();
-        let record = self.packing.packed(record);
         let (blobs, values) = (rows(BLOBS), rows(VALUES));
         let superior = self.superior(&checked);
         self.gather(id, &checked.entry);

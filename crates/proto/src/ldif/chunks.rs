@@ -26,6 +26,7 @@ pub struct Chunks<R> {
     /// What ends the input once what was read before it has been given.
     failed: Option<LdifError>,
     ended: bool,
+    spare: Vec<u8>,
 }
 
 /// A file being read.
@@ -60,7 +61,7 @@ enum Cut {
 impl<R: BufRead> Chunks<R> {
     pub fn new(base: R) -> Self {
         let base = Level::new(base, None);
-        Self { base, included: Vec::new(), files: None, failed: None, ended: false }
+        Self { base, included: Vec::new(), files: None, failed: None, ended: false, spare: Vec::new() }
     }
 
     /// Lets `include: file:...` read files.
@@ -68,6 +69,12 @@ impl<R: BufRead> Chunks<R> {
     pub fn with_files(mut self, files: impl Files + 'static) -> Self {
         self.files = Some(Box::new(files));
         self
+    }
+
+    /// Takes back a chunk that is no longer needed, for its memory.
+    pub fn recycle(&mut self, chunk: Chunk) {
+        self.spare = chunk.bytes;
+        self.spare.clear();
     }
 
     /// The next records, at least `bytes` of them unless the file ends or another is included; `None` at the end.
@@ -84,8 +91,8 @@ impl<R: BufRead> Chunks<R> {
                 return Ok(None);
             }
             let step = match self.included.last_mut() {
-                Some(level) => level.step(bytes),
-                None => self.base.step(bytes),
+                Some(level) => level.step(bytes, &mut self.spare),
+                None => self.base.step(bytes, &mut self.spare),
             };
             match step {
                 Step::Chunk(chunk) => return Ok(Some(chunk)),
@@ -130,14 +137,14 @@ impl<R: BufRead> Level<R> {
         self.bytes.get(self.from..).unwrap_or_default()
     }
 
-    fn step(&mut self, wanted: usize) -> Step {
+    fn step(&mut self, wanted: usize, spare: &mut Vec<u8>) -> Step {
         let mut looked_at = Looked::default();
         loop {
             match looked_at.cut(self.rest(), wanted) {
-                Cut::At(bytes, lines) => return Step::Chunk(self.give(bytes, lines)),
+                Cut::At(bytes, lines) => return Step::Chunk(self.give(bytes, lines, spare)),
                 Cut::Include(length) => return self.include(length),
                 Cut::More if looked_at.record_bytes(self.rest()) > limits::LDIF_RECORD => {
-                    return self.fail(&looked_at, LdifFault::TooLong(limits::LDIF_RECORD));
+                    return self.fail(&looked_at, LdifFault::TooLong(limits::LDIF_RECORD), spare);
                 }
                 Cut::More => {}
             }
@@ -149,13 +156,13 @@ impl<R: BufRead> Level<R> {
                     if looked_at.ends_in_include(self.rest()) {
                         return match looked_at.line_start {
                             0 => self.include(self.rest().len()),
-                            start => Step::Chunk(self.give(start, looked_at.lines)),
+                            start => Step::Chunk(self.give(start, looked_at.lines, spare)),
                         };
                     }
                     let lines = looked_at.lines + 1;
-                    return Step::Chunk(self.give(self.rest().len(), lines));
+                    return Step::Chunk(self.give(self.rest().len(), lines, spare));
                 }
-                Err(error) => return self.fail(&looked_at, LdifFault::Io(error)),
+                Err(error) => return self.fail(&looked_at, LdifFault::Io(error), spare),
             }
         }
     }
@@ -179,8 +186,9 @@ impl<R: BufRead> Level<R> {
         }
     }
 
-    fn give(&mut self, bytes: usize, lines: u64) -> Chunk {
-        let given = self.rest().get(..bytes).unwrap_or_default().to_vec();
+    fn give(&mut self, bytes: usize, lines: u64, spare: &mut Vec<u8>) -> Chunk {
+        let mut given = std::mem::take(spare);
+        given.extend_from_slice(self.rest().get(..bytes).unwrap_or_default());
         self.from += bytes;
         let line = self.line;
         self.line += lines;
@@ -197,9 +205,9 @@ impl<R: BufRead> Level<R> {
     }
 
     /// Gives the whole records there are; the fault comes again with the next step.
-    fn fail(&mut self, looked_at: &Looked, fault: LdifFault) -> Step {
+    fn fail(&mut self, looked_at: &Looked, fault: LdifFault, spare: &mut Vec<u8>) -> Step {
         if looked_at.whole > 0 {
-            return Step::Chunk(self.give(looked_at.whole, looked_at.whole_lines));
+            return Step::Chunk(self.give(looked_at.whole, looked_at.whole_lines, spare));
         }
         let place = Place { line: self.line + looked_at.lines, file: self.url.clone() };
         Step::Failed(place.error(fault))

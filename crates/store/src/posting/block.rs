@@ -237,7 +237,7 @@ impl Ids {
 
 /// The sizes of the three payloads for runs that are added one after the other.
 #[derive(Clone, Copy, Debug, Default)]
-struct Sizes {
+pub(super) struct Sizes {
     first: u64,
     last: Option<u64>,
     count: u64,
@@ -246,7 +246,7 @@ struct Sizes {
 }
 
 impl Sizes {
-    fn with(mut self, run: Run) -> Self {
+    pub(super) fn with(mut self, run: Run) -> Self {
         match self.last {
             None => self.first = run.start,
             Some(last) => {
@@ -263,6 +263,11 @@ impl Sizes {
 
     fn span(&self) -> u64 {
         self.last.map_or(0, |last| last - self.first)
+    }
+
+    /// Whether they are those of one block.
+    pub(super) fn fit(&self) -> bool {
+        self.shortest().1 <= PAYLOAD_BYTES_MAX as u64
     }
 
     fn shortest(&self) -> (Form, u64) {
@@ -306,7 +311,11 @@ pub(super) fn pieces(runs: &[Run], limit: u64) -> impl Iterator<Item = &[Run]> {
 
 /// The value of the block that holds `runs`, which are not empty and fit.
 pub(super) fn encode(runs: &[Run], listed: bool) -> BlockBytes {
-    let sizes = runs.iter().fold(Sizes::default(), |sizes, run| sizes.with(*run));
+    encode_sized(runs, runs.iter().fold(Sizes::default(), |sizes, run| sizes.with(*run)), listed)
+}
+
+/// The same when the sizes of `runs` are known.
+pub(super) fn encode_sized(runs: &[Run], sizes: Sizes, listed: bool) -> BlockBytes {
     let mut out = BlockBytes::new();
     if sizes.count == 1 && !listed {
         return out;

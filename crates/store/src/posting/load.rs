@@ -1,6 +1,6 @@
 //! Building the blocks of lists from ids in ascending order.
 
-use super::block::{BlockBytes, Header, PAYLOAD_BYTES_MAX, Run, encode, pieces};
+use super::block::{Header, Run, Sizes, encode_sized};
 use super::{HEADER_ID, block_key};
 use crate::write_set::Key;
 
@@ -8,10 +8,9 @@ use crate::write_set::Key;
 #[derive(Debug, Default)]
 pub(crate) struct BlockBuilder {
     key: Option<Key>,
-    /// What is not written yet.
+    /// What is not written yet. All but the last one are counted in `sizes`, for that one may still grow.
     runs: Vec<Run>,
-    /// Runs taken since the runs were last cut.
-    since_cut: usize,
+    sizes: Sizes,
     header: Header,
 }
 
@@ -23,7 +22,7 @@ impl BlockBuilder {
         id: u64,
         emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<bool, E> {
-        Ok(self.begin(key, emit)? && self.push_run(id, 1, emit)?)
+        Ok(self.begin(key, emit)? && self.push_run(Run { start: id, length: 1 }, emit)?)
     }
 
     /// Takes all ids of a key, as runs: a first id and how many there are from it on.
@@ -37,7 +36,7 @@ impl BlockBuilder {
             return Ok(false);
         }
         for (start, length) in runs {
-            if length > 0 && !self.push_run(start, length, emit)? {
+            if length > 0 && !self.push_run(Run { start, length }, emit)? {
                 return Ok(false);
             }
         }
@@ -62,24 +61,49 @@ impl BlockBuilder {
 
     fn push_run<E>(
         &mut self,
-        start: u64,
-        length: u64,
+        run: Run,
         emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<bool, E> {
         match self.runs.last_mut() {
-            Some(run) if run.last() == start && length == 1 => return Ok(true),
-            Some(run) if run.last() >= start => return Ok(false),
-            Some(run) if run.last() + 1 == start => run.length += length,
-            _ => self.runs.push(Run { start, length }),
+            Some(last) if last.last() == run.start && run.length == 1 => return Ok(true),
+            Some(last) if last.last() >= run.start => return Ok(false),
+            Some(last) if last.last() + 1 == run.start => last.length += run.length,
+            Some(_) => {
+                self.count_last(emit)?;
+                self.runs.push(run);
+            }
+            None => self.runs.push(run),
         }
-        self.header.ids += length;
-        // A run takes two varints at least.
-        self.since_cut += 1;
-        if self.since_cut >= PAYLOAD_BYTES_MAX {
-            self.since_cut = 0;
-            self.cut(false, emit)?;
-        }
+        self.header.ids += run.length;
         Ok(true)
+    }
+
+    /// Counts the last run, which grows no more; a block that it does not fit into is written without it.
+    fn count_last<E>(&mut self, emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>) -> Result<(), E> {
+        let Some(last) = self.runs.last().copied() else { return Ok(()) };
+        let more = self.sizes.with(last);
+        // One run alone always fits: it takes two varints at most.
+        if more.fit() || self.runs.len() == 1 {
+            self.sizes = more;
+            return Ok(());
+        }
+        self.runs.pop();
+        self.write_block(true, emit)?;
+        self.runs.push(last);
+        self.sizes = Sizes::default().with(last);
+        Ok(())
+    }
+
+    fn write_block<E>(
+        &mut self,
+        listed: bool,
+        emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let (Some(key), Some(first)) = (&self.key, self.runs.first()) else { return Ok(()) };
+        emit(&block_key(key, first.start), &encode_sized(&self.runs, self.sizes, listed))?;
+        self.header.blocks += 1;
+        self.runs.clear();
+        Ok(())
     }
 
     /// Ends the list being built.
@@ -87,46 +111,15 @@ impl BlockBuilder {
         &mut self,
         emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>,
     ) -> Result<(), E> {
-        if let (Some(key), [Run { start, length: 1 }], 0) =
-            (&self.key, self.runs.as_slice(), self.header.blocks)
-        {
-            // Most keys have one id: no block to encode.
-            emit(&block_key(key, *start), &[])?;
-            self.header.blocks = 1;
-        } else {
-            self.cut(true, emit)?;
-        }
+        self.count_last(emit)?;
+        self.write_block(self.header.blocks > 0, emit)?;
         if let Some(key) = self.key.take()
             && self.header.blocks > 1
         {
             emit(&block_key(&key, HEADER_ID), &self.header.encode())?;
         }
         self.header = Header::default();
-        self.runs.clear();
-        self.since_cut = 0;
-        Ok(())
-    }
-
-    /// Writes the full blocks; with `all`, the last one too.
-    fn cut<E>(&mut self, all: bool, emit: &mut impl FnMut(&[u8], &[u8]) -> Result<(), E>) -> Result<(), E> {
-        let Some(key) = &self.key else { return Ok(()) };
-        let mut written = 0;
-        {
-            let mut cut = pieces(&self.runs, PAYLOAD_BYTES_MAX as u64).peekable();
-            while let Some(piece) = cut.next() {
-                let last = cut.peek().is_none();
-                if last && !all {
-                    break;
-                }
-                let listed = self.header.blocks > 0 || !last;
-                let value: BlockBytes = encode(piece, listed);
-                let Some(first) = piece.first() else { break };
-                emit(&block_key(key, first.start), &value)?;
-                self.header.blocks += 1;
-                written += piece.len();
-            }
-        }
-        self.runs.drain(..written);
+        self.sizes = Sizes::default();
         Ok(())
     }
 }
