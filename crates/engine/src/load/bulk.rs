@@ -30,8 +30,8 @@ use crate::log;
 use crate::tables::{BLOBS, ENTRIES, INDEX, META, TABLES, TREE, VALUES, meta};
 use crate::tree;
 
-/// Bytes of LDIF handed from thread to thread at once, at least: some 60 entries of 2 KB.
-const CHUNK_BYTES: usize = 128 << 10;
+/// Bytes of LDIF handed from thread to thread at once, at least: some 60 entries of 2 KB. Tests have more chunks.
+const CHUNK_BYTES: usize = if cfg!(test) { 4 << 10 } else { 128 << 10 };
 /// Batches that wait for a thread.
 const BATCHES_WAITING: usize = 8;
 /// Batches between the reader and the last one in order: what waits for a slow one stays bounded.

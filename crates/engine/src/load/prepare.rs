@@ -129,13 +129,15 @@ impl<'c> Checker<'c> {
         self.catalog.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Whether the thread has numbers for all descriptions of the entry.
+    pub(super) fn knows(&self, local: &Local, entry: &Entry) -> bool {
+        let catalog = local.catalog.catalog();
+        entry.attributes.iter().all(|attribute| catalog.number(&attribute.description).is_some())
+    }
+
     /// Gives a number to every description of the entry, the same one in every thread.
     pub(super) fn number(&self, local: &mut Local, entry: &Entry) {
-        let known = |local: &Local| {
-            let catalog = local.catalog.catalog();
-            entry.attributes.iter().all(|attribute| catalog.number(&attribute.description).is_some())
-        };
-        if !known(local) {
+        if !self.knows(local, entry) {
             let mut shared = self.lock();
             for attribute in &entry.attributes {
                 shared.number(self.schema(), &attribute.description);

@@ -392,3 +392,99 @@ fn a_directory_changes_as_a_whole() {
     .unwrap();
     assert_eq!(database.catalog().stale().count(), 0);
 }
+
+/// Deterministic numbers that look random.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, end: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        (self.0 >> 33) % end
+    }
+}
+
+/// A directory of `count` entries in a tree of any shape, superiors first, with values of all lengths: some shared by
+/// many, some with spaces, capitals, zero bytes, letters of many bytes, options; groups that refer to others.
+fn any_tree(seed: u64, count: u64) -> String {
+    let mut dice = Dice(seed);
+    let mut out = HEAD.replace("\n\n", &format!("\n{}\n", stamped(0)));
+    let mut names = vec!["ou=People,dc=example,dc=com".to_owned()];
+    for n in 0..count {
+        let parent = names[dice.below(names.len() as u64) as usize].clone();
+        let name =
+            format!("cn={} {n},{parent}", ["Ann", "bob", "Österreich", "A  b"][dice.below(4) as usize]);
+        write!(out, "dn: {name}\nobjectClass: inetOrgPerson\n{}", stamped(n as usize + 1)).unwrap();
+        writeln!(out, "sn: {}", dice.below(5)).unwrap();
+        for _ in 0..dice.below(4) {
+            let (words, word) = (dice.below(300) + 1, ["x", "Long  ", "ab c", "é"][dice.below(4) as usize]);
+            writeln!(out, "description: {}{n}", word.repeat(words as usize)).unwrap();
+        }
+        if dice.below(3) == 0 {
+            writeln!(
+                out,
+                "description;lang-de: {}\ntelephoneNumber: +1 {n}-{}",
+                dice.below(9),
+                dice.below(9)
+            )
+            .unwrap();
+        }
+        for at in 0..dice.below(3) {
+            writeln!(out, "mail: user{}.{n}.{at}@example.com", dice.below(1000)).unwrap();
+        }
+        if dice.below(20) == 0 {
+            writeln!(out, "userPassword:: AAECAAA=\n# a comment\n folded").unwrap();
+        }
+        out.push('\n');
+        if dice.below(3) == 0 {
+            names.push(name);
+        }
+    }
+    out
+}
+
+#[test]
+fn any_directory_is_the_same_both_ways() {
+    let site = Site::new();
+    for seed in 0..4 {
+        let ldif = any_tree(seed, 400);
+        let merged = site.empty();
+        let options = LoadOptions { write_context_csn: true, ..LoadOptions::default() };
+        let report = load_into(&merged, ldif.as_bytes(), site.context(), &options, &mut Unobserved).unwrap();
+        assert_eq!(report.entries, 402, "seed {seed}");
+        for (threads, memory_bytes) in [(1, 256 << 20), (4, 256 << 20), (1, 10_000), (4, 20_000)] {
+            let options = LoadOptions { threads, memory_bytes, ..options.clone() };
+            let (database, report) = site.bulk(&ldif, &options);
+            assert_eq!(report.unwrap().entries, 402, "seed {seed}");
+            assert!(
+                dump(database.store()) == dump(merged.store()),
+                "seed {seed}, {threads} threads, {memory_bytes} bytes"
+            );
+            let snapshot = database.store().snapshot().unwrap();
+            let index = site.settings.index.clone();
+            database.publish_catalog(Arc::new(Catalog::load(&snapshot, &site.schema, index).unwrap()));
+            let view = database.view(&snapshot).unwrap();
+            crate::check::check(&view, &mut |finding| panic!("seed {seed}: {finding:?}")).unwrap();
+        }
+    }
+}
+
+#[test]
+fn a_second_entry_of_a_name_is_refused() {
+    let site = Site::new();
+    let ldif = people(300);
+    let again =
+        "dn: CN=person 7 7,ou=people,dc=example,dc=com\nobjectClass: person\ncn: Person 7 7\nsn: x\n\n";
+    for threads in [1, 4] {
+        let options = LoadOptions { threads, ..LoadOptions::default() };
+        let (_, report) = site.bulk(&format!("{ldif}\n{again}"), &options);
+        let error = report.expect_err("twice").to_string();
+        assert!(error.ends_with("the entry exists already"), "{error}");
+        let options = LoadOptions { continue_on_error: true, ..options };
+        let (database, report) = site.bulk(&format!("{ldif}\n{again}"), &options);
+        let report = report.unwrap();
+        assert_eq!((report.entries, report.failed), (303, 1));
+        let (clean, report) = site.bulk(&ldif, &options);
+        report.unwrap();
+        assert!(dump(database.store()) == dump(clean.store()), "the refused entry left something");
+    }
+}

@@ -1,8 +1,9 @@
 //! What each thread of a bulk load does: reads the records of a chunk, checks and encodes them, gathers their postings.
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender};
-use std::sync::{Condvar, Mutex, PoisonError};
+use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 
 use larix_proto::ldif::{Chunk, LdifError, LocalFiles, Reader, Record};
 use larix_store::memory::{MemorySnapshot, MemoryStore};
@@ -65,8 +66,9 @@ impl EncodedEntry {
     }
 }
 
-/// The order in which batches are given their ids: that of the file. How many records a batch has is known when it has
-/// been read.
+/// The order in which batches are given their ids, and new attribute descriptions their numbers: that of the file. So
+/// the same LDIF makes the same database, whatever the number of threads. How many records a batch has is known when it
+/// has been read.
 #[derive(Debug, Default)]
 pub(super) struct Turns {
     state: Mutex<Turn>,
@@ -77,45 +79,70 @@ pub(super) struct Turns {
 struct Turn {
     batch: u64,
     last_id: u64,
-    /// A thread panicked before its turn was over.
+    /// All batches below this one are encoded, and those.
+    encoded: u64,
+    encoded_early: BTreeSet<u64>,
+    /// A thread ended before its turn was over.
     broken: bool,
 }
 
-/// Ends all waiting when it is dropped before its turn was taken.
+/// The turn of one batch. Ends all waiting when it is dropped before the batch is encoded.
 struct Ticket<'t> {
     turns: &'t Turns,
-    taken: bool,
+    batch: u64,
+    encoded: bool,
 }
 
 impl Turns {
-    fn ticket(&self) -> Ticket<'_> {
-        Ticket { turns: self, taken: false }
+    fn ticket(&self, batch: u64) -> Ticket<'_> {
+        Ticket { turns: self, batch, encoded: false }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Turn> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits while `wait` says so; None when the load has failed.
+    fn wait(&self, wait: impl Fn(&Turn) -> bool) -> Option<MutexGuard<'_, Turn>> {
+        let waited = self.changed.wait_while(self.lock(), |turn| wait(turn) && !turn.broken);
+        Some(waited.unwrap_or_else(PoisonError::into_inner)).filter(|turn| !turn.broken)
     }
 }
 
 impl Ticket<'_> {
-    /// Waits for all batches before, then gives the id before the first of `records`. None when the load has failed.
-    fn take(mut self, batch: u64, records: u64) -> Option<u64> {
-        self.taken = true;
-        let turns = self.turns;
-        let state = turns.state.lock().unwrap_or_else(PoisonError::into_inner);
-        let wait = |turn: &mut Turn| turn.batch != batch && !turn.broken;
-        let mut state = turns.changed.wait_while(state, wait).unwrap_or_else(PoisonError::into_inner);
-        if state.broken {
-            return None;
-        }
-        let before = state.last_id;
-        state.batch += 1;
-        state.last_id += records;
-        turns.changed.notify_all();
+    /// Waits until all batches before have their ids, then gives the id before the first of `records`. None when the load
+    /// has failed.
+    fn take_ids(&self, records: u64) -> Option<u64> {
+        let mut turn = self.turns.wait(|turn| turn.batch != self.batch)?;
+        let before = turn.last_id;
+        turn.batch += 1;
+        turn.last_id += records;
+        self.turns.changed.notify_all();
         Some(before)
+    }
+
+    /// Waits until all batches before are encoded. False when the load has failed.
+    fn wait_for_earlier(&self) -> bool {
+        self.turns.wait(|turn| turn.encoded != self.batch).is_some()
+    }
+
+    fn encoded(mut self) {
+        self.encoded = true;
+        let mut turn = self.turns.lock();
+        turn.encoded_early.insert(self.batch);
+        let mut next = turn.encoded;
+        while turn.encoded_early.remove(&next) {
+            next += 1;
+        }
+        turn.encoded = next;
+        self.turns.changed.notify_all();
     }
 }
 
 impl Drop for Ticket<'_> {
     fn drop(&mut self) {
-        if !self.taken {
-            self.turns.state.lock().unwrap_or_else(PoisonError::into_inner).broken = true;
+        if !self.encoded {
+            self.turns.lock().broken = true;
             self.turns.changed.notify_all();
         }
     }
@@ -187,7 +214,7 @@ impl<'a, 'c> Worker<'a, 'c> {
         loop {
             let batch = batches.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(Batch { number, content }) = batch else { break };
-            let ticket = turns.ticket();
+            let ticket = turns.ticket(number);
             let records = match content {
                 Ok(chunk) => {
                     let records = records(&chunk, self.checker.options);
@@ -197,9 +224,12 @@ impl<'a, 'c> Worker<'a, 'c> {
                 }
                 Err(error) => vec![Err(error)],
             };
-            let Some(before) = ticket.take(number, records.len() as u64) else { break };
-            let entries = self.batch(before, records);
+            let Some(before) = ticket.take_ids(records.len() as u64) else { break };
+            let Some(entries) = self.batch(&ticket, before, records).transpose() else { break };
             let failed = entries.is_err();
+            if !failed {
+                ticket.encoded();
+            }
             if out.send(Encoded { number, entries }).is_err() || failed {
                 break;
             }
@@ -210,32 +240,39 @@ impl<'a, 'c> Worker<'a, 'c> {
         Ok(self.spilled)
     }
 
+    /// None when the load has failed elsewhere.
     fn batch(
         &mut self,
+        ticket: &Ticket<'_>,
         before: u64,
         records: Vec<Result<Record, LdifError>>,
-    ) -> Result<Vec<Result<EncodedEntry, RecordError>>, LoadError> {
+    ) -> Result<Option<Vec<Result<EncodedEntry, RecordError>>>, LoadError> {
         let mut entries = Vec::with_capacity(records.len());
         for (id, record) in (before + 1..).map(EntryId).zip(records) {
             if self.sorter.bytes() > self.limit || self.sorter.is_full(id.0) {
                 self.spilled.push(self.sorter.spill(self.scratch)?);
             }
             entries.push(match record {
-                Ok(record) => self.entry(id, record)?,
+                Ok(record) => match self.checker.check(&mut self.local, record) {
+                    Ok(checked) => {
+                        let knows = self.checker.knows(&self.local, &checked.entry);
+                        if !knows && !ticket.wait_for_earlier() {
+                            return Ok(None);
+                        }
+                        Ok(self.entry(id, checked)?)
+                    }
+                    Err(error) => Err(error),
+                },
                 Err(error) => {
                     let line = error.line;
                     Err(RecordError { line, dn: String::new(), fault: RecordFault::Ldif(error) })
                 }
             });
         }
-        Ok(entries)
+        Ok(Some(entries))
     }
 
-    fn entry(&mut self, id: EntryId, record: Record) -> Result<Result<EncodedEntry, RecordError>, LoadError> {
-        let checked = match self.checker.check(&mut self.local, record) {
-            Ok(checked) => checked,
-            Err(error) => return Ok(Err(error)),
-        };
+    fn entry(&mut self, id: EntryId, checked: Checked) -> Result<EncodedEntry, LoadError> {
         self.checker.number(&mut self.local, &checked.entry);
         let mut set = self.encode(id, &checked)?;
         let record = set.take(ENTRIES, &id.to_bytes()).map_or_else(Vec::new, Vec::from);
@@ -247,7 +284,7 @@ impl<'a, 'c> Worker<'a, 'c> {
         let superior = self.superior(&checked);
         self.gather(id, &checked.entry);
         let (_, normal_rdn) = checked.rdn();
-        Ok(Ok(EncodedEntry {
+        Ok(EncodedEntry {
             id,
             line: checked.line,
             name: Fingerprint::of(checked.dn.as_str()),
@@ -258,7 +295,7 @@ impl<'a, 'c> Worker<'a, 'c> {
             values,
             csns: checked.csns,
             given_dn: checked.given_dn,
-        }))
+        })
     }
 
     /// The entry's rows. The superior's id is filled in where entries are in order.
