@@ -20,6 +20,8 @@ cargo xtask COMMAND
   instructions [update]
                   instructions a request under valgrind, against the baseline; or write the baseline anew
   ci              check, test, instructions, a short fuzz run, and every scenario of the load generator in smoke size
+  engines [OPTIONS]
+                  the store's workloads on LMDB beside other engines; --help lists the options
   bench [ENTRIES [FLAGS]]
                   the mail directory beside slapd on this machine (default 20000 entries); flags go to
                   `larix load compare`
@@ -35,6 +37,7 @@ fn main() -> ExitCode {
         ["instructions"] => instructions::run(&root(), false),
         ["instructions", "update"] => instructions::run(&root(), true),
         ["fuzz", rest @ ..] => fuzz(rest.first().copied().unwrap_or("20000")),
+        ["engines", rest @ ..] => engines(rest),
         ["bench"] => bench("20000", &[]),
         ["bench", entries, flags @ ..] => bench(entries, flags),
         ["ci"] => check()
@@ -94,6 +97,14 @@ fn test(rest: &[&str]) -> anyhow::Result<()> {
 fn fuzz(runs: &str) -> anyhow::Result<()> {
     runs.parse::<u64>().with_context(|| format!("{runs:?} is not a number of executions"))?;
     run(Command::new("bash").arg("fuzz/run.sh").arg(runs).current_dir(root()))
+}
+
+/// Built from its own lock file, for no other build compiles these engines.
+fn engines(options: &[&str]) -> anyhow::Result<()> {
+    let mut arguments =
+        vec!["run", "--release", "--locked", "--manifest-path", "bench-engines/Cargo.toml", "--"];
+    arguments.extend(options);
+    cargo(&arguments)
 }
 
 /// Where slapd is, for what is measured beside it; without one, Larix is measured alone.

@@ -110,13 +110,13 @@ pub(crate) fn write_bundled_schema(folder: &Path) -> anyhow::Result<PathBuf> {
 }
 
 /// A server that ends with this program.
-struct Served {
+pub(crate) struct Served {
     child: Child,
     port: u16,
 }
 
 impl Served {
-    fn start(larix: &Path, configuration: &Path, folder: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn start(larix: &Path, configuration: &Path, folder: &Path) -> anyhow::Result<Self> {
         let ports = folder.join("port");
         let _ = std::fs::remove_file(&ports);
         let child = Command::new(larix)
@@ -142,6 +142,15 @@ impl Served {
             std::thread::park_timeout(STEP);
         }
         bail!("larix serve accepts no connection");
+    }
+
+    pub(crate) fn address(&self) -> SocketAddr {
+        SocketAddr::from((Ipv4Addr::LOCALHOST, self.port))
+    }
+
+    /// Its process id.
+    pub(crate) fn id(&self) -> u32 {
+        self.child.id()
     }
 
     fn url(&self) -> String {

@@ -13,6 +13,8 @@ use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
 
+pub(crate) use generate::kind;
+
 /// Generate directories and drive servers.
 #[derive(Args, Debug)]
 pub(crate) struct LoadArgs {

@@ -7,6 +7,7 @@ mod client;
 mod demo;
 mod load;
 mod serve;
+mod size;
 mod tools;
 
 use std::ffi::{OsStr, OsString};
@@ -56,6 +57,8 @@ enum LarixCommand {
     Demo(demo::DemoArgs),
     /// Generate directories and drive servers
     Load(load::LoadArgs),
+    /// Say what disk, memory and processors a directory needs, from a sample of it
+    Size(size::SizeArgs),
     #[command(flatten)]
     Client(client::ClientCommand),
 }
@@ -112,5 +115,6 @@ fn larix(program: &OsStr, mut rest: Vec<OsString>) -> ExitCode {
         LarixCommand::Demo(arguments) => demo::main(&arguments),
         LarixCommand::Client(command) => client::run(&command),
         LarixCommand::Load(arguments) => load::main(&arguments),
+        LarixCommand::Size(arguments) => size::main(&arguments),
     }
 }

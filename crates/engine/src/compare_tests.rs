@@ -1,6 +1,5 @@
 //! Compare by table.
 
-
 use larix_proto::{CompareRequest, FilterBuf, ResultCode};
 use larix_store::Store;
 

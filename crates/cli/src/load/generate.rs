@@ -40,7 +40,7 @@ fn what(text: &str) -> Result<What, String> {
     if text == "template" { Ok(What::Template) } else { kind(text).map(What::Kind) }
 }
 
-pub(super) fn kind(text: &str) -> Result<Kind, String> {
+pub(crate) fn kind(text: &str) -> Result<Kind, String> {
     Kind::from_name(text).ok_or_else(|| {
         let names: Vec<&str> = Kind::ALL.into_iter().map(Kind::name).collect();
         format!("no directory is called {text:?}: one of {}", names.join(", "))

@@ -16,6 +16,8 @@ mod test;
 use std::ffi::OsString;
 use std::process::ExitCode;
 
+pub(crate) use common::{Chosen, DatabaseArgs};
+
 /// Which tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Tool {

@@ -17,4 +17,5 @@ mod text;
 pub use document::{
     Axis, Better, Chart, ChartKind, Document, FORMAT, Machine, Point, Ratio, Row, Scale, Series, Server,
 };
+pub use number::{bytes, count};
 pub use text::TextOptions;

@@ -38,12 +38,13 @@ pub(super) fn goal(value: f64) -> String {
     format!("{}x", trimmed(value, 2))
 }
 
-/// A whole number with its thousands apart.
-pub(super) fn count(value: u64) -> String {
-    group(&value.to_string())
+/// A whole number with its thousands apart: `12,700`.
+pub fn count(value: f64) -> String {
+    thousands(value)
 }
 
-fn bytes(value: f64) -> String {
+/// Bytes in the largest binary unit that keeps them above one: `1.5 GiB`.
+pub fn bytes(value: f64) -> String {
     let mut left = value;
     for unit in ["B", "KiB", "MiB", "GiB"] {
         // 1,023.6 KiB would be shown as 1,024 KiB.

@@ -94,7 +94,7 @@ impl Document {
         let mut lines = Vec::new();
         let mut how = Vec::new();
         if self.entries > 0 {
-            how.push(format!("{} entries", number::count(self.entries)));
+            how.push(format!("{} entries", number::count(self.entries as f64)));
         }
         if self.rounds > 0 {
             how.push(format!("{} {}", self.rounds, if self.rounds == 1 { "round" } else { "rounds" }));

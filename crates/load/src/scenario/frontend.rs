@@ -56,7 +56,9 @@ fn step(cores: usize, connections: usize, size: Size) -> Step {
     let stream = Stream::reads(mail_searches(size.entries), connections, size.seconds).in_flight(4);
     let series = format!("{cores} core{}", if cores == 1 { "" } else { "s" });
     let title = format!("search, {connections} connections");
-    let figure = |metric| Figure::new("Searches, 4 in flight on each connection", name(cores, connections, metric), metric);
+    let figure = |metric| {
+        Figure::new("Searches, 4 in flight on each connection", name(cores, connections, metric), metric)
+    };
     let efficiency = figure(Metric::PerCpuPercent);
     Step::new("search", title, Work::Drive(vec![stream]))
         .show(if connections == 16 { efficiency.goal(4.0) } else { efficiency })

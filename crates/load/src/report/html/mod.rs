@@ -38,7 +38,7 @@ impl Document {
             facts.push(format!("scenario {}", self.scenario));
         }
         if self.entries > 0 {
-            facts.push(format!("{} entries", number::count(self.entries)));
+            facts.push(format!("{} entries", number::count(self.entries as f64)));
         }
         if self.rounds > 0 {
             facts.push(format!("{} {}", self.rounds, if self.rounds == 1 { "round" } else { "rounds" }));
