@@ -49,6 +49,11 @@ pub(crate) trait Engine {
 
     /// Makes everything durable.
     fn sync(&mut self) -> anyhow::Result<()>;
+
+    /// Brings the data into the form that they have when nothing was written for long, durably.
+    fn settle(&mut self) -> anyhow::Result<()> {
+        self.sync()
+    }
 }
 
 /// How an engine is opened.

@@ -5,6 +5,7 @@ mod memory;
 mod table;
 mod workload;
 
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -33,7 +34,7 @@ const CACHE_BYTES: u64 = 1 << 30;
 /// Data are this many times the memory in the last part.
 const TIMES_MEMORY: u64 = 4;
 /// A process needs some memory besides its data.
-const MEMORY_BYTES_MIN: u64 = 24 << 20;
+const MEMORY_BYTES_MIN: u64 = 32 << 20;
 
 #[derive(Debug)]
 struct Options {
@@ -156,7 +157,15 @@ fn past_memory(options: &Options, work: &Work) -> anyhow::Result<String> {
         memory::forget(folder.path())?;
         eprintln!("{}: {disk_bytes} bytes of data, {limit} of memory", kind.name());
         let limited = Work { cache_bytes: limit / 4, ..*work };
-        let (figures, peak) = start("reads", kind, folder.path(), &limited, Some(group.folder()))?;
+        // Engines that ask for more than there is are ended by the system: that is a result, too.
+        let read = start("reads", kind, folder.path(), &limited, Some(group.folder()));
+        let (figures, peak) = read.or_else(|error| match error.downcast_ref::<Killed>() {
+            Some(killed) => {
+                eprintln!("{killed}");
+                Ok((Vec::new(), 0))
+            }
+            None => Err(error),
+        })?;
         runs.push(Run { name: kind.name().into(), figures, disk_bytes, peak });
     }
     let title = format!(
@@ -172,6 +181,21 @@ fn scratch(options: &Options) -> anyhow::Result<tempfile::TempDir> {
     let made = tempfile::Builder::new().prefix("larix-bench-engines").tempdir_in(&options.folder);
     made.with_context(|| format!("cannot make a folder in {}", options.folder.display()))
 }
+
+/// What the system sends to a process that has no more memory to have.
+const SIGKILL: i32 = 9;
+
+/// The worker was killed: in a group, for want of memory.
+#[derive(Debug)]
+struct Killed(Kind);
+
+impl std::fmt::Display for Killed {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "the worker for {} was killed, for want of memory most likely", self.0.name())
+    }
+}
+
+impl std::error::Error for Killed {}
 
 /// Starts this program as a worker and reads its figures and its peak of resident bytes.
 fn start(
@@ -189,6 +213,9 @@ fn start(
     command.arg(work.seconds.to_string());
     command.args(group);
     let output = command.stderr(std::process::Stdio::inherit()).output().context("cannot start a worker")?;
+    if output.status.signal() == Some(SIGKILL) {
+        return Err(Killed(kind).into());
+    }
     if !output.status.success() {
         bail!("the worker for {} ended with {}", kind.name(), output.status);
     }

@@ -33,12 +33,14 @@ pub(crate) fn suite(suite: &Suite) -> String {
     let mut out = format!("### {}\n\n| work |", suite.title);
     out += &suite.runs.iter().map(|run| format!(" {} |", run.name)).collect::<String>();
     out += &format!("\n|---|{}\n", "---:|".repeat(suite.runs.len()));
-    let names = suite.runs.first().map_or(&[][..], |run| &run.figures).iter().map(|figure| &figure.name);
+    // An engine that was killed has no figures.
+    let longest = suite.runs.iter().max_by_key(|run| run.figures.len());
+    let names = longest.map_or(&[][..], |run| &run.figures).iter().map(|figure| &figure.name);
     for name in names {
         out += &format!("| {name} |");
         for run in &suite.runs {
             let figure = run.figures.iter().find(|figure| figure.name == *name);
-            out += &format!(" {} |", figure.map_or_else(|| "-".into(), cell));
+            out += &format!(" {} |", figure.map_or_else(|| "killed: out of memory".into(), cell));
         }
         out.push('\n');
     }
@@ -57,9 +59,7 @@ fn cell(figure: &Figure) -> String {
     }
     let rate = figure.operations / figure.seconds.max(1e-9);
     let cpu = figure.cpu_seconds / figure.operations * 1e6;
-    // A hundredth of a second is what the kernel counts: less than ten of them say little.
-    let cpu = if figure.cpu_seconds < 0.1 { format!("about {cpu:.2}") } else { format!("{cpu:.2}") };
-    format!("{}/s, {cpu} us", number(rate))
+    format!("{}/s, {cpu:.2} us", number(rate))
 }
 
 /// A whole number with its thousands apart.

@@ -72,7 +72,7 @@ pub(crate) fn full(kind: Kind, folder: &Path, work: &Work) -> anyhow::Result<Vec
 pub(crate) fn fill(kind: Kind, folder: &Path, work: &Work) -> anyhow::Result<Vec<Figure>> {
     let mut driver = Driver::open(kind, folder, work)?;
     let figure = driver.fill()?;
-    driver.engine.sync()?;
+    driver.engine.settle()?;
     Ok(vec![figure])
 }
 
@@ -125,6 +125,8 @@ impl Driver {
 
     /// Repeats a step until the time is over or every record was touched once on average.
     fn measure(&mut self, name: &str, step: Step) -> anyhow::Result<Figure> {
+        // What the step before left unsynced is not this one's to pay.
+        self.engine.sync()?;
         let began = Usage::now();
         let limit = Duration::from_secs_f64(self.work.seconds);
         let mut done = 0;
@@ -182,12 +184,10 @@ impl Usage {
     }
 }
 
-/// User and system time of this process so far, from `/proc/self/stat`, in ticks of a hundredth of a second.
+/// User and system time of this process so far, all threads.
 fn cpu_seconds() -> f64 {
-    let text = std::fs::read_to_string("/proc/self/stat").unwrap_or_default();
-    let fields: Vec<&str> = text.rsplit(") ").next().unwrap_or("").split_whitespace().collect();
-    let ticks = |index: usize| fields.get(index).and_then(|field| field.parse::<f64>().ok()).unwrap_or(0.0);
-    (ticks(11) + ticks(12)) / rustix::param::clock_ticks_per_second() as f64
+    let time = rustix::time::clock_gettime(rustix::time::ClockId::ProcessCPUTime);
+    time.tv_sec as f64 + time.tv_nsec as f64 / 1e9
 }
 
 /// splitmix64: the same numbers for every engine.

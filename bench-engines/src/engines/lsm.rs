@@ -55,4 +55,10 @@ impl Engine for Fjall {
     fn sync(&mut self) -> anyhow::Result<()> {
         Ok(self.database.persist(PersistMode::SyncAll)?)
     }
+
+    fn settle(&mut self) -> anyhow::Result<()> {
+        // Or the journal would be read into memory at the next open.
+        self.records.rotate_memtable_and_wait()?;
+        self.sync()
+    }
 }
