@@ -4,6 +4,19 @@
 //! an answer only the frame, the message id and the result code are read. So one core of the driver outruns a server's.
 //! With a rate the requests are sent when they are due, whatever the server does, and latency counts from then: an
 //! answer that comes late delays no later request's clock (no coordinated omission).
+//!
+//! What one operation costs the driver (`examples/cost.rs` under callgrind, 16 connections, 2-core machine, 2026-11; the
+//! start of the run is in it):
+//!
+//! | operation | in flight | instructions | CPU time with system calls |
+//! |---|---|---|---|
+//! | read | 1 | 1,620 | 8.8 us |
+//! | read | 8 | 1,070 | 1.1 us |
+//! | search, 2 KB back | 1 | 1,900 | 8.7 us |
+//! | modify | 1 | 1,680 | 8.8 us |
+//!
+//! At one request in flight nearly all of it is one receive and one send, which the server has, too; with eight a core of
+//! the driver makes 900,000 requests per second.
 
 mod answer;
 mod clock;

@@ -47,14 +47,14 @@ pub(super) struct ThreadUsage {
 }
 
 impl ThreadUsage {
-    /// Of the calling thread, since its start.
+    /// Of the calling thread, since its start; nothing where the kernel keeps no scheduler statistics.
     pub(super) fn now() -> Self {
-        let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
-        // A kernel without scheduler statistics says nothing of waiting.
+        // Nanoseconds on a core and waiting for one, then how often (the kernel's sched-stats.rst).
         let statistics = std::fs::read_to_string("/proc/thread-self/schedstat").unwrap_or_default();
-        let waited: f64 =
-            statistics.split_whitespace().nth(1).and_then(|text| text.parse().ok()).unwrap_or(0.0);
-        Self { cpu_seconds: time.tv_sec as f64 + time.tv_nsec as f64 / 1e9, waited_seconds: waited / 1e9 }
+        let mut seconds =
+            statistics.split_whitespace().map(|text| text.parse().map_or(0.0, |nanos: f64| nanos / 1e9));
+        let mut next = || seconds.next().unwrap_or(0.0);
+        Self { cpu_seconds: next(), waited_seconds: next() }
     }
 
     pub(super) fn since(self, before: Self) -> Self {
