@@ -214,7 +214,9 @@ impl<'a> Worker<'a> {
             }
             for event in &events {
                 let (index, flags) = (event.data.u64(), event.flags);
-                if index != TIMER {
+                if index == TIMER {
+                    self.rearm()?;
+                } else {
                     self.handle(index as usize, flags, end, pace.is_some(), phase)?;
                 }
             }
@@ -313,6 +315,15 @@ impl<'a> Worker<'a> {
         Ok(())
     }
 
+    /// Lets the timer go on: it stands still until its count is read.
+    fn rearm(&self) -> anyhow::Result<()> {
+        let Some(timer) = &self.timer else { return Ok(()) };
+        match rustix::io::read(timer, &mut [0_u8; 8]) {
+            Ok(_) | Err(rustix::io::Errno::AGAIN | rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error).context("timer"),
+        }
+    }
+
     /// Tells epoll whether a connection has something to send.
     #[inline]
     fn register(&mut self, index: usize) -> anyhow::Result<()> {
@@ -354,11 +365,11 @@ fn count(requests: &mut Requests<'_>, tally: &mut Tally, out: &Outstanding, code
     tally.count(out.made.step, code, expected, out.entries, micros);
 }
 
-/// A periodic timer whose events need not be read.
+/// A periodic timer; each of its events must be read before the next one comes.
 fn timer(epoll: &OwnedFd) -> anyhow::Result<OwnedFd> {
     let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
     let timer = rustix::time::timerfd_create(TimerfdClockId::Monotonic, flags).context("timer")?;
-    epoll::add(epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN | EventFlags::ET).context("epoll")?;
+    epoll::add(epoll, &timer, EventData::new_u64(TIMER), EventFlags::IN).context("epoll")?;
     Ok(timer)
 }
 
