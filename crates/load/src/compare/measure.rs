@@ -46,6 +46,7 @@ pub(super) fn measure(
     let mut outcome = match &step.work {
         Work::Look => Outcome::default(),
         Work::Drive(streams) => drive_streams(streams, asked, sequence, added)?,
+        Work::Optimize(stream) => optimize(stream, asked, sequence)?,
         Work::Bunches(bunches) => add_bunches(bunches, asked, sequence, added)?,
         Work::Classes { bunches, each } => add_classes(*bunches, *each, asked)?,
         Work::Rewrite(rewrite) => change_all(rewrite, asked, sequence, added)?,
@@ -93,6 +94,24 @@ fn drive_streams(
     }
     let invalid = reports.iter().find_map(wrong);
     Ok(Outcome { streams: reports, invalid, ..Outcome::default() })
+}
+
+/// The most connections that are tried.
+const OPTIMUM_MAX: usize = 512;
+
+fn optimize(stream: &Stream, asked: &Asked<'_>, sequence: &mut u64) -> anyhow::Result<Outcome> {
+    let workload = drive::Workload { sequence_start: *sequence, ..stream.workload.clone() };
+    let steps = drive::Steps { max: OPTIMUM_MAX, ..drive::Steps::default() };
+    let options = drive::Options { connections: steps.first, ..options(stream, 0, asked)? };
+    let found = drive::optimize(&options, &workload, steps)?;
+    let reports = || found.steps.iter().map(|(_, report)| report);
+    *sequence = reports().map(|report| report.sequence_end).fold(*sequence, u64::max);
+    let invalid = reports().find_map(wrong);
+    let note = found.best().map(|(connections, report)| {
+        let limit = report.saturated.as_ref().map(|why| format!(", where the client was the limit: {why}"));
+        format!("best with {connections} connections{}", limit.unwrap_or_default())
+    });
+    Ok(Outcome { steps: found.steps, invalid, note, ..Outcome::default() })
 }
 
 fn options(stream: &Stream, position: usize, asked: &Asked<'_>) -> anyhow::Result<drive::Options> {

@@ -10,6 +10,8 @@ const ENDS: usize = 10;
 #[derive(Debug, Default)]
 pub(super) struct Outcome {
     pub(super) streams: Vec<Report>,
+    /// Connections and what was reached with them.
+    pub(super) steps: Vec<(usize, Report)>,
     pub(super) bunches: Vec<Bunch>,
     /// Bytes of the server's process at the end of the step.
     pub(super) resident: Option<u64>,
@@ -57,6 +59,7 @@ impl Outcome {
         let loaded = served.loaded;
         match metric {
             Metric::Rate(position) => Some(stream(position)?.rate()),
+            Metric::BestRate => self.steps.iter().map(|(_, report)| report.rate()).reduce(f64::max),
             Metric::PerCpuSecond => self.per_cpu_second(),
             Metric::CpuMicroseconds => Some(1e6 / self.per_cpu_second()?),
             Metric::PerCpuPercent => Some(self.per_cpu_second()? / 100.0),

@@ -88,6 +88,11 @@ impl Rows {
                 let bytes = outcome.value(metric, served);
                 bytes.map(|bytes| (point.x, bytes / f64::from(1 << 20))).into_iter().collect()
             }
+            PointMetric::Steps => outcome
+                .steps
+                .iter()
+                .map(|(connections, report)| (*connections as f64, report.rate()))
+                .collect(),
             PointMetric::Bunches => {
                 thin(outcome.bunches.iter().map(|bunch| (bunch.before as f64, bunch.seconds * 1e3)).collect())
             }

@@ -140,6 +140,8 @@ pub enum Work {
     Look,
     /// Drives the server; several streams at the same time.
     Drive(Vec<Stream>),
+    /// Drives the server with 1, 2, 4 and more connections, until three steps in a row bring no gain.
+    Optimize(Stream),
     /// Adds entries one after the other, and times them by bunches.
     Bunches(Bunches),
     /// Adds object classes to the running server, and times them by bunches.
@@ -228,6 +230,8 @@ pub struct Figure {
 pub enum Metric {
     /// Operations a second of a stream, by its position.
     Rate(usize),
+    /// Operations a second of the best step.
+    BestRate,
     /// Operations a second of the server's CPU time, all streams together.
     PerCpuSecond,
     /// Microseconds of the server's CPU time an operation, all streams together.
@@ -264,7 +268,7 @@ impl Metric {
     /// The unit and which way it is better.
     pub const fn unit(self) -> (&'static str, Better) {
         match self {
-            Self::Rate(_) | Self::LoadRate | Self::BunchRate => ("/s", Better::Higher),
+            Self::Rate(_) | Self::BestRate | Self::LoadRate | Self::BunchRate => ("/s", Better::Higher),
             Self::PerCpuSecond => ("per CPU-s", Better::Higher),
             Self::PerCpuPercent => ("per CPU %", Better::Higher),
             Self::Latency(..) | Self::MeanLatency(_) | Self::CpuMicroseconds => ("us", Better::Lower),
@@ -293,6 +297,8 @@ pub enum PointMetric {
     One(Metric),
     /// The same, from bytes.
     Mebibytes(Metric),
+    /// Operations a second of each step over its connections.
+    Steps,
     /// Milliseconds of each bunch over the entries before it.
     Bunches,
     /// Operations a second over the time of the measurement.
@@ -430,7 +436,11 @@ impl Step {
 
     /// Changes every name of an entry that the step's requests carry.
     pub(crate) fn move_names(&mut self, moved: &dyn Fn(&str) -> String) {
-        let Work::Drive(streams) = &mut self.work else { return };
+        let streams = match &mut self.work {
+            Work::Drive(streams) => streams.as_mut_slice(),
+            Work::Optimize(stream) => std::slice::from_mut(stream),
+            _ => return,
+        };
         for step in streams.iter_mut().flat_map(|stream| &mut stream.workload.steps) {
             match &mut step.operation {
                 Operation::Search(search) => search.base = moved(&search.base),
@@ -447,12 +457,14 @@ impl Step {
 
     /// Why a server that was not started here cannot do this step.
     pub(crate) fn impossible_when_given(&self, stage: &Stage, may_write: bool) -> Option<&'static str> {
+        let unwritable = |streams: &[Stream]| {
+            let writes = streams.iter().any(|stream| stream.identity != Identity::Anonymous);
+            (writes && !may_write).then_some("nobody was named who may write (--bind-dn)")
+        };
         match &self.work {
             _ if stage.cores.is_some() => Some("a given server cannot be put on fewer cores"),
-            Work::Drive(streams) => {
-                let writes = streams.iter().any(|stream| stream.identity != Identity::Anonymous);
-                (writes && !may_write).then_some("nobody was named who may write (--bind-dn)")
-            }
+            Work::Drive(streams) => unwritable(streams),
+            Work::Optimize(stream) => unwritable(std::slice::from_ref(stream)),
             Work::Look => Some("the files and the process of a given server are not looked at"),
             Work::Bunches(_) | Work::Classes { .. } | Work::Rewrite(_) => {
                 Some("it needs a database that was made for it")
@@ -467,6 +479,8 @@ impl Step {
             Work::Drive(streams) => {
                 streams.iter().map(|stream| stream.seconds + stream.warm_up).fold(0.0, f64::max)
             }
+            // Some steps of gain, three without.
+            Work::Optimize(stream) => (stream.seconds + stream.warm_up) * 8.0,
             Work::Bunches(bunches) => bunches.seconds_max,
             // Guesses for a first round; the second knows.
             Work::Rewrite(rewrite) => rewrite.modifies as f64 / 5_000.0 + rewrite.adds as f64 / 500.0,

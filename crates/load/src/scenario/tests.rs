@@ -84,7 +84,7 @@ fn rows_are_chosen_by_key() {
     let grid = keep("grid", &["start"]).unwrap();
     assert_eq!(grid.stages.len(), 1);
     let error = keep("mail", &["search", "serach"]).unwrap_err().to_string();
-    for part in ["\"serach\"", "scenario mail", "load, search, substrings, read"] {
+    for part in ["\"serach\"", "scenario mail", "load, optimize, search, substrings, read"] {
         assert!(error.contains(part), "{error}");
     }
 }
