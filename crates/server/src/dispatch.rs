@@ -79,7 +79,7 @@ pub(crate) struct Completer {
 impl Completer {
     /// Hands the outcome over. A connection that is gone meanwhile needs no answer.
     pub(crate) fn complete(self, completion: Completion) {
-        let _ = self.events.send(ConnectionEvent::Completed(self.serial, completion));
+        let _ = self.events.send(ConnectionEvent::Completed(self.serial, Box::new(completion)));
     }
 }
 

@@ -81,7 +81,7 @@ impl LocalConnection {
                 Turn::Close => break,
                 Turn::Idle if self.connection.pending() == 0 => break,
                 Turn::Idle => match self.events.blocking_recv() {
-                    Some(ConnectionEvent::Completed(serial, done)) => self.connection.complete(serial, done),
+                    Some(ConnectionEvent::Completed(serial, done)) => self.connection.complete(serial, *done),
                     _ => break,
                 },
             };

@@ -59,8 +59,8 @@ pub(crate) enum AcceptedStream {
 /// What the rest of the server tells a connection.
 #[derive(Debug)]
 pub(crate) enum ConnectionEvent {
-    /// A request that waited is done.
-    Completed(u64, Completion),
+    /// A request that waited is done. Boxed: every connection's queue has room for a few dozen events.
+    Completed(u64, Box<Completion>),
     /// `idletimeout` or `writetimeout` has passed.
     TimedOut(&'static str),
     /// The server stops.
@@ -400,7 +400,7 @@ impl Task<'_> {
         self.lend();
         match event {
             ConnectionEvent::Completed(serial, completion) => {
-                Ok(self.connection.complete(serial, completion))
+                Ok(self.connection.complete(serial, *completion))
             }
             ConnectionEvent::TimedOut(reason) => Err(Ended::Because(reason)),
             ConnectionEvent::Stop => {

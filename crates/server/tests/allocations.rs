@@ -18,7 +18,7 @@ const REQUESTS: u64 = 200;
 
 /// Allocations of one request at most.
 const LIMITS: [(What, u64); 4] =
-    [(What::Search, 40), (What::SearchSelected, 44), (What::Read, 20), (What::Compare, 20)];
+    [(What::Search, 21), (What::SearchSelected, 22), (What::Read, 9), (What::Compare, 10)];
 
 #[test]
 fn reading_allocates_no_more_than_is_known() {
