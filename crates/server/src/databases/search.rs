@@ -221,10 +221,7 @@ impl New<'_> {
         controls: RequestControls,
         base: &NormalDn,
     ) -> Result<Search, Box<End>> {
-        let pages = match &controls.paged {
-            Some(asked) => Some(GluedPages::new(asked, glued.len() + 1)),
-            None => None,
-        };
+        let pages = controls.paged.as_ref().map(|asked| GluedPages::new(asked, glued.len() + 1));
         let pages = pages.transpose().map_err(|result| Box::new((result, Vec::new())))?;
         let begin = pages.as_ref().map_or(0, GluedPages::at);
         let paged = |number| pages.as_ref().map(|pages| pages.control(number));
