@@ -2,6 +2,7 @@
 
 mod glued_pages;
 mod limits;
+mod memory;
 mod open;
 mod search;
 mod trees;

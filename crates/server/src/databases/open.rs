@@ -1,7 +1,6 @@
 //! From the configuration to open databases.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Arc;
 
 use larix_engine::access::AccessPolicy;
@@ -11,9 +10,9 @@ use larix_engine::write::WriterEnvironment;
 use larix_engine::{Database as EngineDatabase, Directory, Frontend, Served};
 use larix_proto::ldif::{self, Body};
 use larix_schema::NormalDn;
-use larix_store::lmdb::{LmdbOptions, LmdbStore};
+use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 
-use super::{Databases, OpenError, Section, SectionKind};
+use super::{Databases, OpenError, Section, SectionKind, memory};
 use crate::clock::{SystemClock, SystemRandom};
 use crate::config::{Config, Database, DatabaseKind, MdbSettings};
 use crate::restrictions::Rules;
@@ -136,7 +135,7 @@ fn open_stored(
 ) -> Result<EngineDatabase<LmdbStore>, OpenError> {
     let suffix = database.suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
     let settings = config.engine_settings(database)?;
-    let store = open_store(&mdb.directory, mdb.mode).map_err(|source| OpenError::Store {
+    let store = open_store(mdb).map_err(|source| OpenError::Store {
         origin: database.origin.clone(),
         suffix,
         source,
@@ -145,10 +144,15 @@ fn open_stored(
         .map_err(|source| OpenError::Database { directory: mdb.directory.clone(), source })
 }
 
-fn open_store(directory: &Path, mode: Option<u32>) -> Result<LmdbStore, larix_store::OpenError> {
+fn open_store(mdb: &MdbSettings) -> Result<LmdbStore, larix_store::OpenError> {
     let defaults = LmdbOptions::default();
-    let options = LmdbOptions { file_mode: mode.unwrap_or(defaults.file_mode), ..defaults };
-    LmdbStore::open(directory, &TABLES, &options)
+    let size = std::fs::metadata(mdb.directory.join(DATA_FILE)).map_or(0, |file| file.len());
+    let options = LmdbOptions {
+        file_mode: mdb.mode.unwrap_or(defaults.file_mode),
+        read_ahead: !mdb.env_flags.no_read_ahead && memory::reads_ahead(size, memory::available()),
+        ..defaults
+    };
+    LmdbStore::open(&mdb.directory, &TABLES, &options)
 }
 
 fn section(

@@ -29,7 +29,7 @@ use crate::table::{Catalog, Direction, KeyRange, TableId, TableKind, TableSpec};
 use crate::write_set::WriteSet;
 
 pub use load::LmdbLoader;
-pub use open::{DirectoryLock, FORMAT, LmdbOptions, MAP_BYTES_DEFAULT, MAX_READERS_DEFAULT};
+pub use open::{DATA_FILE, DirectoryLock, FORMAT, LmdbOptions, MAP_BYTES_DEFAULT, MAX_READERS_DEFAULT};
 use parked::ReadTransaction;
 pub use parked::{keep_snapshots, release_snapshots};
 pub use scan::LmdbRecords;

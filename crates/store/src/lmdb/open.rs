@@ -36,7 +36,8 @@ const FORMAT_KEY: &[u8] = b"format";
 
 /// Locked by the process that may write. LMDB's own lock file lets several in.
 const LOCK_FILE: &str = "larix.lock";
-const DATA_FILE: &str = "data.mdb";
+/// The file of the environment in its directory.
+pub const DATA_FILE: &str = "data.mdb";
 
 const _: () = assert!(MAP_BYTES_FLOOR < MAP_BYTES_DEFAULT);
 

@@ -147,7 +147,7 @@ fn env_flags(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
             "nometasync" => flags.no_meta_sync = true,
             "writemap" => (flags.write_map, _) = (true, without.push("writemap")),
             "mapasync" => (flags.map_async, _) = (true, without.push("mapasync")),
-            "nordahead" => (flags.no_read_ahead, _) = (true, without.push("nordahead")),
+            "nordahead" => flags.no_read_ahead = true,
             _ => {
                 return Err(Fault::argument(number, format!("no environment flag `{word}`"))
                     .with_help("some of nosync, nometasync, writemap, mapasync, nordahead"));
