@@ -49,7 +49,7 @@ fn pages_are_reused_while_readers_stay() {
             }
         });
         for minute in 1..=minutes {
-            thread::sleep(Duration::from_secs(60));
+            thread::park_timeout(Duration::from_secs(60));
             let mut taken = std::mem::take(&mut *latencies.lock().expect("no writer panicked"));
             taken.sort_unstable();
             let at = |part: usize| taken.get(taken.len() * part / 100).map_or(0, Duration::as_micros);
@@ -115,7 +115,7 @@ fn read_pages(address: SocketAddr, over: &AtomicBool) {
         let page =
             ask(&mut connection, &format!("search \"{PEOPLE}\" one (objectClass=*) cn with {control}\n"));
         control = if page.contains("-> ") { "next=5" } else { "page=5" };
-        thread::sleep(Duration::from_millis(100));
+        thread::park_timeout(Duration::from_millis(100));
     }
 }
 

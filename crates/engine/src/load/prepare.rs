@@ -330,6 +330,10 @@ impl<'c> Checker<'c> {
 }
 
 /// The keys of an attribute's values.
+#[allow(
+    clippy::large_enum_variant,
+    reason = "one lives at a time, on the stack; a box would cost an allocation an attribute"
+)]
 enum Seen {
     /// One behind the other, and where each ends: compared one by one.
     Few {

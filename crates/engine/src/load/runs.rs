@@ -270,7 +270,7 @@ impl Run {
 /// Sorted runs, read together in key order: a heap, the run with the least key first.
 #[derive(Debug, Default)]
 pub(super) struct Merge {
-    /// Boxed: they are moved about.
+    #[allow(clippy::vec_box, reason = "a sift swaps pointers instead of whole runs")]
     heap: Vec<Box<Run>>,
     ids_total: u64,
 }

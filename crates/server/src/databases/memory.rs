@@ -7,13 +7,13 @@
 use std::path::{Path, PathBuf};
 
 /// Whether reading ahead serves a database of `size` bytes: it does while the data take at most half of `memory`.
-pub fn reads_ahead(size: u64, memory: Option<u64>) -> bool {
+pub(super) fn reads_ahead(size: u64, memory: Option<u64>) -> bool {
     memory.is_none_or(|memory| size <= memory / 2)
 }
 
 /// Bytes of memory that this process may use: the machine's, or less where a control group says so. None where the
 /// system does not tell.
-pub fn available() -> Option<u64> {
+pub(super) fn available() -> Option<u64> {
     let read = |path: &Path| std::fs::read_to_string(path).ok();
     let machine = read(Path::new("/proc/meminfo")).and_then(|text| machine_total(&text));
     let groups = read(Path::new("/proc/self/cgroup")).unwrap_or_default();
@@ -70,7 +70,10 @@ mod tests {
         );
         assert_eq!(
             files("8:pids:/\n4:memory:/one\n"),
-            ["/sys/fs/cgroup/memory/one/memory.limit_in_bytes", "/sys/fs/cgroup/memory/memory.limit_in_bytes"]
+            [
+                "/sys/fs/cgroup/memory/one/memory.limit_in_bytes",
+                "/sys/fs/cgroup/memory/memory.limit_in_bytes"
+            ]
         );
         assert!(files("nonsense\n").is_empty());
     }
