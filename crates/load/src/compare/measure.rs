@@ -10,6 +10,7 @@ use larix_proto::{ModifyOperation, ResultCode};
 
 use super::folder::disk;
 use super::outcome::{Bunch, Outcome};
+use super::rows::LIMITED;
 use crate::clock;
 use crate::drive::{self, Report, Usage};
 use crate::generate::ROOT_PASSWORD;
@@ -108,8 +109,8 @@ fn optimize(stream: &Stream, asked: &Asked<'_>, sequence: &mut u64) -> anyhow::R
     *sequence = reports().map(|report| report.sequence_end).fold(*sequence, u64::max);
     let invalid = reports().find_map(wrong);
     let note = found.best().map(|(connections, report)| {
-        let limit = report.saturated.as_ref().map(|why| format!(", where the client was the limit: {why}"));
-        format!("best with {connections} connections{}", limit.unwrap_or_default())
+        let limited = report.saturated.as_ref().map(|_| format!(", where it {LIMITED}"));
+        format!("best with {connections} connections{}", limited.unwrap_or_default())
     });
     Ok(Outcome { steps: found.steps, invalid, note, ..Outcome::default() })
 }

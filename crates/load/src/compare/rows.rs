@@ -7,6 +7,11 @@ use crate::scenario::{ChartPoint, Derived, Metric, PointMetric, Scenario, Step};
 /// The most points that a line is drawn with; more are put together by their mean.
 const POINTS_MAX: usize = 40;
 
+/// Stands behind a server's name in the note of a row whose figure says less than the server can do.
+pub(super) const LIMITED: &str = "was limited by the client";
+const LIMITED_MEANS: &str = "Where a server was limited by the client, the driver found no free core when it had something to send: the \
+    server's own rate is higher, and its latency lower, than the figure. Use a machine with more cores, or drive it from another.";
+
 #[derive(Debug)]
 pub(super) struct Rows {
     /// What a reader must know beside the scenario's notes.
@@ -66,8 +71,11 @@ impl Rows {
             if let Some(note) = &outcome.note {
                 add_note(&mut row.note, &format!("{name}: {note}"));
             }
-            if let Some(saturated) = saturated(outcome, figure.metric) {
-                add_note(&mut row.note, &format!("{name}: the client was the limit: {saturated}"));
+            if is_saturated(outcome, figure.metric) {
+                add_note(&mut row.note, &format!("{name} {LIMITED}"));
+                if self.notes.iter().all(|known| known != LIMITED_MEANS) {
+                    self.notes.push(LIMITED_MEANS.to_owned());
+                }
             }
             if let Some(wrong) = &outcome.invalid {
                 row.invalid.get_or_insert_with(|| format!("{name}, round {}: {wrong}", round + 1));
@@ -189,13 +197,13 @@ fn add_note(notes: &mut String, note: &str) {
     }
 }
 
-/// Why the client was what was measured, for the numbers that suffer from it.
-fn saturated(outcome: &Outcome, metric: Metric) -> Option<&str> {
+/// Whether the client was what was measured, for the numbers that suffer from it.
+fn is_saturated(outcome: &Outcome, metric: Metric) -> bool {
     match metric {
         Metric::Rate(stream) | Metric::Latency(stream, _) | Metric::MeanLatency(stream) => {
-            outcome.streams.get(stream)?.saturated.as_deref()
+            outcome.streams.get(stream).is_some_and(|report| report.saturated.is_some())
         }
-        _ => None,
+        _ => false,
     }
 }
 
