@@ -21,9 +21,9 @@ use crate::connection::OUTPUT_HIGH;
 use crate::server::Server;
 use crate::virtual_entries::search::Found;
 
-/// Candidates that one slice looks at: some 100 to 300 microseconds of work, which others may have to wait for. A new
-/// slice costs less than one candidate.
-const SLICE_CANDIDATES: u32 = 128;
+/// Candidates that one slice looks at, which others may have to wait for. A new slice costs less than one candidate:
+/// searches of many candidates are as fast with 32 as with 128 (two indexed substrings: 14,560/s and 14,668/s).
+const SLICE_CANDIDATES: u32 = 32;
 
 /// A result with its controls.
 type End = (LdapResult, Vec<ControlBuf>);
