@@ -238,7 +238,9 @@ impl fmt::Display for LdapUrl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "{}://", self.scheme.as_str())?;
         if self.scheme != UrlScheme::Ldapi && self.host.contains(':') {
-            write!(f, "[{}]", self.host)?;
+            f.write_char('[')?;
+            encode(f, &self.host, "!$&'()*+;=,:")?;
+            f.write_char(']')?;
         } else {
             encode(f, &self.host, "!$&'()*+;=,")?;
         }

@@ -8,6 +8,7 @@ fn there_and_back() {
         assert_eq!(LdapUrl::parse(expected).as_ref(), Ok(&url), "{expected}");
     };
     for same in [
+        "pldap://[::1%2FT]/",
         "ldap:///",
         "ldap:///o=University%20of%20Michigan,c=US",
         "ldap://ldap1.example.net/o=University%20of%20Michigan,c=US",
