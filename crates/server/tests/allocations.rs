@@ -29,16 +29,9 @@ fn reading_allocates_no_more_than_is_known() {
     mail::bind_as_root(&mut connection);
     let mut faults = Vec::new();
     for (what, limit) in LIMITS {
-        let requests: Vec<Vec<u8>> = (0..WARM_UP + REQUESTS).map(|n| mail::request(what, n)).collect();
-        let (warm_up, counted) = requests.split_at(WARM_UP as usize);
-        let mut out = Vec::with_capacity(64 * 1024);
-        for request in warm_up {
-            out.clear();
-            connection.request(request, &mut out);
-        }
-        mail::check(what, &out);
+        let (counted, mut out) = mail::warm(&mut connection, what, WARM_UP, REQUESTS);
         let region = Region::new(ALLOCATOR);
-        for request in counted {
+        for request in &counted {
             out.clear();
             connection.request(request, &mut out);
         }

@@ -104,6 +104,25 @@ impl What {
     }
 }
 
+/// Sends `warm_up` requests of a kind, which fill caches, and gives back those that count and room for their answers.
+///
+/// # Panics
+/// When the answer is not the kind's.
+pub(crate) fn warm(
+    connection: &mut LocalConnection,
+    what: What,
+    warm_up: u64,
+    operations: u64,
+) -> (Vec<Vec<u8>>, Vec<u8>) {
+    let mut out = Vec::with_capacity(64 * 1024);
+    for number in 0..warm_up {
+        out.clear();
+        connection.request(&request(what, number), &mut out);
+    }
+    check(what, &out);
+    ((warm_up..warm_up + operations).map(|number| request(what, number)).collect(), out)
+}
+
 /// The bytes of one request; `number` says which account it is about.
 ///
 /// # Panics

@@ -34,16 +34,9 @@ fn run(folder: &Path, operations: u64) {
     let mut connection = server.connect();
     mail::bind_as_root(&mut connection);
     for what in What::ALL {
-        let requests: Vec<Vec<u8>> = (0..operations + WARM_UP).map(|n| mail::request(what, n)).collect();
-        let (warm_up, counted) = requests.split_at(WARM_UP as usize);
-        let mut out = Vec::with_capacity(64 * 1024);
-        for request in warm_up {
-            out.clear();
-            connection.request(request, &mut out);
-            mail::check(what, &out);
-        }
+        let (counted, mut out) = mail::warm(&mut connection, what, WARM_UP, operations);
         phase_ends();
-        send(&mut connection, counted, &mut out);
+        send(&mut connection, &counted, &mut out);
         phase_ends();
         mail::check(what, &out);
     }
