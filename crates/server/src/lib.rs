@@ -17,7 +17,7 @@ pub mod listener;
 pub mod local;
 pub mod password_pool;
 pub mod restrictions;
-pub mod sasl_external;
+pub mod sasl;
 pub mod server;
 pub mod session;
 pub mod statistics;

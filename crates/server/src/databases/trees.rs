@@ -9,7 +9,7 @@ use larix_store::Statistics;
 
 use super::{Databases, SectionKind};
 use crate::config;
-use crate::sasl_external;
+use crate::sasl::external;
 use crate::server::Server;
 use crate::virtual_entries::monitor::{self, Monitor, StoreFigures};
 use crate::virtual_entries::root_dse::RootDse;
@@ -53,7 +53,7 @@ impl Databases {
             monitor_context: has(SectionKind::Monitor).then(|| monitor::DN.to_owned()),
             config_context: has(SectionKind::Config).then(|| "cn=config".to_owned()),
             subschema_dn: self.subschema_text.clone(),
-            sasl_mechanisms: if local { vec![sasl_external::MECHANISM] } else { Vec::new() },
+            sasl_mechanisms: if local { vec![external::MECHANISM] } else { Vec::new() },
             referrals: config.global.referrals.clone(),
             extra: self.root_dse_extra.clone(),
         }

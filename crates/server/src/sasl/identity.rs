@@ -1,12 +1,8 @@
-//! SASL EXTERNAL (RFC 4422 appendix A) over a Unix socket: the kernel says who is there.
+//! From an authentication identity to the directory's name for it.
 
 use larix_proto::{LdapResult, ResultCode};
 
 use crate::config::values::AuthzRegexp;
-use crate::session::PeerCredentials;
-
-/// The mechanism's name.
-pub const MECHANISM: &str = "EXTERNAL";
 
 /// Where `authz-regexp` leads.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,11 +11,6 @@ pub enum Mapped {
     Dn(String),
     /// The one entry that this search finds.
     Search(String),
-}
-
-/// The authentication identity of a local process, as OpenLDAP forms it.
-pub fn identity(peer: PeerCredentials) -> String {
-    format!("gidNumber={}+uidNumber={},cn=peercred,cn=external,cn=auth", peer.gid, peer.uid)
 }
 
 /// Maps an authentication identity by the first rule that matches; without one it stays what it is.
@@ -67,6 +58,8 @@ pub fn check_authorization(credentials: Option<&[u8]>, identity: &str) -> Result
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sasl::external;
+    use crate::session::PeerCredentials;
 
     fn rule(pattern: &str, replacement: &str) -> AuthzRegexp {
         let regex = regex::RegexBuilder::new(pattern).case_insensitive(true).build().unwrap();
@@ -80,7 +73,7 @@ mod tests {
             rule(r"uidNumber=(\d+),cn=peercred", "ldap:///dc=x??sub?(uidNumber=$1)"),
             rule(r"uid=([^,]*),cn=digest-md5", "dn:uid=$1,ou=people,dc=$9x"),
         ];
-        let root = identity(PeerCredentials { uid: 0, gid: 0 });
+        let root = external::identity(PeerCredentials { uid: 0, gid: 0 });
         for (name, expected) in [
             (root.as_str(), Mapped::Dn("cn=root,dc=x".to_owned())),
             (
