@@ -10,6 +10,7 @@ use crate::connection::Started;
 use crate::databases::Credentials;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
 use crate::restrictions::Restricted;
+use crate::sasl::PlainNames;
 use crate::session::Method;
 use crate::stats_log::printable;
 
@@ -17,8 +18,35 @@ use crate::stats_log::printable;
 #[derive(Debug)]
 pub struct BindOutcome {
     matched: bool,
-    dn: NormalDn,
-    shown: String,
+    login: Login,
+}
+
+/// Somebody whose password is being verified, and what he becomes when it is right.
+#[derive(Debug)]
+pub(crate) struct Login {
+    pub(crate) dn: NormalDn,
+    pub(crate) shown: String,
+    pub(crate) way: Way,
+}
+
+/// How a password came.
+#[derive(Debug)]
+pub(crate) enum Way {
+    Simple,
+    /// SASL PLAIN.
+    Plain(PlainNames),
+}
+
+/// What of a bind is answered at once.
+#[derive(Debug)]
+pub(crate) enum BindStep {
+    /// Success, with server credentials.
+    Bound(Option<Vec<u8>>),
+    /// SASL goes on: the server's challenge.
+    Challenge(Vec<u8>),
+    /// A completion follows.
+    Waiting,
+    Disconnect(LdapResult),
 }
 
 impl Dispatcher {
@@ -34,34 +62,36 @@ impl Dispatcher {
         self.transaction = None;
         self.record.set_identity("");
         self.record.protocol.store(request.version, std::sync::atomic::Ordering::Relaxed);
-        match self.try_bind(begun, request, message) {
-            Ok(started) => {
-                if matches!(started, Started::Answered) {
-                    self.answer_bind(&begun, &LdapResult::success(), out);
-                }
-                started
-            }
-            Err(result) => {
-                self.answer_bind(&begun, &result, out);
-                Started::Answered
-            }
-        }
+        let step = self.try_bind(begun, request, message);
+        self.answer_step(&begun, step, out)
     }
 
     /// The password was compared elsewhere.
     pub(crate) fn bind_verified(&mut self, begun: &Begun, outcome: BindOutcome, out: &mut Vec<u8>) {
-        let result = if outcome.matched {
-            self.bound(begun, outcome.dn, &outcome.shown, Method::Simple, "SIMPLE");
-            LdapResult::success()
-        } else {
-            LdapResult::new(ResultCode::INVALID_CREDENTIALS)
-        };
-        self.answer_bind(begun, &result, out);
+        let BindOutcome { matched, login } = outcome;
+        let step = if matched { self.password_right(begun, login) } else { Err(login.way.wrong_password()) };
+        self.answer_step(begun, step, out);
     }
 
-    fn answer_bind(&self, begun: &Begun, result: &LdapResult, out: &mut Vec<u8>) {
-        encode::bind_result(out, begun.operation.id, result, None, &[]);
-        self.finish(begun, result, None);
+    /// Answers what can be answered.
+    pub(crate) fn answer_step(
+        &mut self,
+        begun: &Begun,
+        step: Result<BindStep, LdapResult>,
+        out: &mut Vec<u8>,
+    ) -> Started<Running> {
+        let (result, credentials) = match step {
+            Ok(BindStep::Waiting) => return Started::WaitingAlone,
+            Ok(BindStep::Disconnect(result)) => return Started::Disconnect(result),
+            Ok(BindStep::Bound(credentials)) => (LdapResult::success(), credentials),
+            Ok(BindStep::Challenge(challenge)) => {
+                (LdapResult::new(ResultCode::SASL_BIND_IN_PROGRESS), Some(challenge))
+            }
+            Err(result) => (result, None),
+        };
+        encode::bind_result(out, begun.operation.id, &result, credentials.as_deref(), &[]);
+        self.finish(begun, &result, None);
+        Started::Answered
     }
 
     fn try_bind(
@@ -69,7 +99,7 @@ impl Dispatcher {
         begun: Begun,
         request: &BindRequest<'_>,
         message: &Message<'_>,
-    ) -> Result<Started<Running>, LdapResult> {
+    ) -> Result<BindStep, LdapResult> {
         let refuse = |code, text: &str| Err(LdapResult::with(code, text));
         let controls = RequestControls::parse(message.controls, controls::OperationKind::Bind)?;
         let invalid = |_| LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN");
@@ -99,11 +129,9 @@ impl Dispatcher {
             Authentication::Simple(password) => self.simple_bind(begun, dn, shown, password),
             Authentication::Sasl { .. } if request.version < 3 => {
                 let text = "SASL bind requires LDAPv3";
-                Ok(Started::Disconnect(LdapResult::with(ResultCode::PROTOCOL_ERROR, text)))
+                Ok(BindStep::Disconnect(LdapResult::with(ResultCode::PROTOCOL_ERROR, text)))
             }
-            Authentication::Sasl { mechanism, credentials } => {
-                self.sasl_bind(&begun, mechanism, credentials).map(|()| Started::Answered)
-            }
+            Authentication::Sasl { mechanism, credentials } => self.sasl_bind(begun, mechanism, credentials),
             Authentication::Other(_) => {
                 refuse(ResultCode::AUTH_METHOD_NOT_SUPPORTED, "unknown authentication method")
             }
@@ -116,7 +144,7 @@ impl Dispatcher {
         dn: NormalDn,
         shown: String,
         password: &[u8],
-    ) -> Result<Started<Running>, LdapResult> {
+    ) -> Result<BindStep, LdapResult> {
         let (allow, disallow) = {
             let config = self.server.config();
             (config.global.allow, config.global.disallow)
@@ -134,56 +162,58 @@ impl Dispatcher {
                 return refuse(ResultCode::INAPPROPRIATE_AUTHENTICATION, "anonymous bind disallowed");
             }
             self.permitted("", Restricted::SimpleBind)?;
-            return Ok(Started::Answered);
+            return Ok(BindStep::Bound(None));
         }
         if disallow.bind_simple {
             let text = "unwilling to perform simple authentication";
             return refuse(ResultCode::UNWILLING_TO_PERFORM, text);
         }
         self.permitted(dn.as_str(), Restricted::SimpleBind)?;
-        let databases = &self.server.databases;
-        match databases.credentials(self.session.anonymous(), &dn)? {
-            Credentials::Stored { passwords, shown: stored } => {
-                let shown = stored.unwrap_or(shown);
-                self.compare_password(begun, dn, shown, passwords, password)
-            }
-            Credentials::Granted => {
-                self.bound(&begun, dn, &shown, Method::Simple, "SIMPLE");
-                Ok(Started::Answered)
-            }
-        }
+        self.verify_password(begun, Login { dn, shown, way: Way::Simple }, password)
     }
 
-    /// Compares with each stored password: at once, or on the pool when one of them takes long.
-    fn compare_password(
+    /// Looks the stored passwords of a login up and compares: at once, or on the pool when one of them takes long.
+    pub(crate) fn verify_password(
         &mut self,
         begun: Begun,
-        dn: NormalDn,
-        shown: String,
-        stored: Vec<Zeroizing<Vec<u8>>>,
+        mut login: Login,
         password: &[u8],
-    ) -> Result<Started<Running>, LdapResult> {
-        let wrong = || LdapResult::new(ResultCode::INVALID_CREDENTIALS);
+    ) -> Result<BindStep, LdapResult> {
+        let stored = match self.server.databases.credentials(self.session.anonymous(), &login.dn)? {
+            Credentials::Stored { passwords, shown } => {
+                login.shown = shown.unwrap_or(login.shown);
+                passwords
+            }
+            Credentials::Granted => return self.password_right(&begun, login),
+        };
         let (light, heavy): (Vec<_>, Vec<_>) =
             stored.into_iter().partition(|value| password::cost(value) == Cost::Light);
         if light.iter().any(|value| password::verify(value, password).is_match()) {
-            self.bound(&begun, dn, &shown, Method::Simple, "SIMPLE");
-            return Ok(Started::Answered);
+            return self.password_right(&begun, login);
         }
         if heavy.is_empty() {
-            return Err(wrong());
+            return Err(login.way.wrong_password());
         }
         let completer = self.completer(&begun);
         let password = Zeroizing::new(password.to_vec());
         let job = move || {
             let matched = heavy.iter().any(|value| password::verify(value, &password).is_match());
-            completer.complete(Completion::Bind(Box::new(BindOutcome { matched, dn, shown })));
+            completer.complete(Completion::Bind(Box::new(BindOutcome { matched, login })));
         };
         self.server.passwords.submit(job).map_err(|_| {
             LdapResult::with(ResultCode::BUSY, "too many binds wait for their password check")
         })?;
         self.wait_for(begun);
-        Ok(Started::WaitingAlone)
+        Ok(BindStep::Waiting)
+    }
+
+    fn password_right(&mut self, begun: &Begun, login: Login) -> Result<BindStep, LdapResult> {
+        let Login { dn, shown, way } = login;
+        match way {
+            Way::Simple => self.bound(begun, dn, &shown, Method::Simple, "SIMPLE"),
+            Way::Plain(names) => self.plain_bound(begun, dn, &shown, &names)?,
+        }
+        Ok(BindStep::Bound(None))
     }
 
     /// The session is this identity's from here on.
@@ -204,6 +234,19 @@ impl Dispatcher {
                 begun,
                 format_args!("BIND dn=\"{shown}\" mech={mechanism} bind_ssf=0 ssf={ssf}"),
             );
+        }
+    }
+}
+
+impl Way {
+    /// The answer to a wrong password, and to one of nobody.
+    fn wrong_password(&self) -> LdapResult {
+        match self {
+            Self::Simple => LdapResult::new(ResultCode::INVALID_CREDENTIALS),
+            Self::Plain(_) => LdapResult::with(
+                ResultCode::INVALID_CREDENTIALS,
+                "SASL(-13): authentication failure: Password verification failed",
+            ),
         }
     }
 }

@@ -6,19 +6,28 @@ pub mod identity;
 use larix_proto::{Dn, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 
+use crate::bind::BindStep;
 use crate::dispatch::{Begun, Dispatcher};
 use crate::restrictions::Restricted;
 use crate::session::Method;
+use crate::stats_log::printable;
 use identity::Mapped;
+
+/// The names of a PLAIN bind: who authenticates, and whom he wants to act as.
+#[derive(Debug)]
+pub(crate) struct PlainNames {
+    pub(crate) authcid: String,
+    pub(crate) authzid: String,
+}
 
 impl Dispatcher {
     /// One step of a SASL bind.
     pub(crate) fn sasl_bind(
         &mut self,
-        begun: &Begun,
+        begun: Begun,
         mechanism: &str,
         credentials: Option<&[u8]>,
-    ) -> Result<(), LdapResult> {
+    ) -> Result<BindStep, LdapResult> {
         let unsupported = |text: &str| Err(LdapResult::with(ResultCode::AUTH_METHOD_NOT_SUPPORTED, text));
         if mechanism.is_empty() {
             return unsupported("no SASL mechanism provided");
@@ -34,8 +43,22 @@ impl Dispatcher {
         if let Err(refused) = identity::check_authorization(credentials, &identity) {
             (dn, shown) = self.authorize_as(&dn, credentials).ok_or(refused)?;
         }
-        self.log_operation(begun, format_args!("BIND authcid=\"{identity}\" authzid=\"{identity}\""));
-        self.bound(begun, dn, &shown, Method::Sasl, external::MECHANISM);
+        self.log_operation(&begun, format_args!("BIND authcid=\"{identity}\" authzid=\"{identity}\""));
+        self.bound(&begun, dn, &shown, Method::Sasl, external::MECHANISM);
+        Ok(BindStep::Bound(None))
+    }
+
+    /// The password of a PLAIN bind proved right.
+    pub(crate) fn plain_bound(
+        &mut self,
+        begun: &Begun,
+        dn: NormalDn,
+        shown: &str,
+        names: &PlainNames,
+    ) -> Result<(), LdapResult> {
+        let (authcid, authzid) = (printable(&names.authcid), printable(&names.authzid));
+        self.log_operation(begun, format_args!("BIND authcid=\"{authcid}\" authzid=\"{authzid}\""));
+        self.bound(begun, dn, shown, Method::Sasl, "PLAIN");
         Ok(())
     }
 
