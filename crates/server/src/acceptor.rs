@@ -7,8 +7,11 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use larix_engine::time::Clock;
+use larix_proto::encode;
 use tokio::net::{TcpListener, UnixListener};
 
+use crate::admission::Refusal;
 use crate::config::values::LogLevel;
 use crate::listener::{ListenSocket, Listener};
 use crate::server::Server;
@@ -82,15 +85,34 @@ impl Acceptor {
 
     fn hand_over(&self, fd: i32, stream: AcceptedStream, name: String, peer: Peer, info: &Arc<ListenerInfo>) {
         let statistics = &self.server.statistics;
+        let admitted = match self.server.admission.admit(stream.address(), self.server.clock.monotonic()) {
+            Ok(admitted) => admitted,
+            Err(refusal) => return self.turn_away(stream, &name, info, refusal),
+        };
         let number = statistics.next_connection();
         self.server
             .log
             .line(LogLevel::STATS, format_args!("conn={number} fd={fd} ACCEPT from {name} ({})", info.name));
-        let record = ConnectionRecord::new(number, fd, info.clone(), name, self.server.both_clocks());
+        let mut record = ConnectionRecord::new(number, fd, info.clone(), name, self.server.both_clocks());
+        record.admitted = Some(admitted);
         let record = Arc::new(record);
         let Some(worker) = self.workers.iter().min_by_key(|worker| worker.load()) else { return };
         statistics.opened(record.clone());
         worker.serve(Accepted { stream, record, peer });
+    }
+}
+
+impl Acceptor {
+    /// Closes a connection that there is no place for; the client is told why where it can read that.
+    fn turn_away(&self, stream: AcceptedStream, name: &str, info: &ListenerInfo, refusal: Refusal) {
+        self.server
+            .log
+            .line(LogLevel::STATS, format_args!("daemon: refused {name} ({}): {refusal}", info.name));
+        if !info.url.starts_with("ldaps:") {
+            let mut notice = Vec::new();
+            encode::notice_of_disconnection(&mut notice, &refusal.result());
+            stream.say_goodbye(&notice);
+        }
     }
 }
 

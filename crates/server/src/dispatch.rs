@@ -1,5 +1,6 @@
 //! From a decoded request to the directory and back: what every request has in common, and where each kind goes.
 
+use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -9,7 +10,7 @@ use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest};
 use larix_proto::{
     CompareRequest, ControlBuf, Dn, LdapResult, Message, MessageId, Request, ResponseOp, ResultCode,
-    SearchRequest, encode,
+    SearchRequest, encode, oid,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -67,6 +68,8 @@ pub struct Dispatcher {
     pub(crate) transaction: Option<Transaction>,
     arrived: Monotonic,
     close_reason: &'static str,
+    /// A bind under way counts as failed until it is judged.
+    bind_counted: Cell<bool>,
 }
 
 /// Sends the outcome of one request to the worker that has its connection.
@@ -95,7 +98,19 @@ impl Dispatcher {
         let session = Session::new(peer, &record.listener.name, &record.listener.url, local_ssf);
         let arrived = server.clock.monotonic();
         let (waiting, transaction) = (Vec::new(), None);
-        Self { server, session, record, counters, events, waiting, transaction, arrived, close_reason: "" }
+        let (close_reason, bind_counted) = ("", Cell::new(false));
+        Self {
+            server,
+            session,
+            record,
+            counters,
+            events,
+            waiting,
+            transaction,
+            arrived,
+            close_reason,
+            bind_counted,
+        }
     }
 
     /// Bytes were read: requests found in them have waited since now.
@@ -157,6 +172,9 @@ impl Dispatcher {
 
     /// Counts and logs the end of an operation.
     pub(crate) fn finish(&self, begun: &Begun, result: &LdapResult, entries: Option<u64>) {
+        if begun.response == ResponseOp::Bind {
+            self.bind_judged(result.code);
+        }
         self.counters.complete(begun.kind);
         add(&self.counters.pdus_sent, 1);
         add(&self.record.operations_completed, 1);
@@ -390,6 +408,9 @@ impl Service for Dispatcher {
     type Completion = Completion;
 
     fn start(&mut self, operation: Operation, message: &Message<'_>, out: &mut Vec<u8>) -> Started<Running> {
+        if let Some(refused) = self.over_client_limits(operation, message, out) {
+            return refused;
+        }
         match message.request {
             Request::Search(request) => {
                 let begun = self.begin(operation, OperationKind::Search, ResponseOp::SearchDone);
@@ -517,6 +538,54 @@ impl Dispatcher {
         encode::result(out, operation.id, ResponseOp::SearchDone, &result, &controls);
         self.finish(&running.begun, &result, Some(running.search.entries()));
         false
+    }
+}
+
+/// `client-limits`.
+impl Dispatcher {
+    /// Answers a request that is more than this client's address may ask for.
+    fn over_client_limits(
+        &self,
+        operation: Operation,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<Started<Running>> {
+        let admitted = self.record.admitted.as_ref()?;
+        let admission = &self.server.admission;
+        let (kind, response) = match message.request {
+            Request::Bind(_) => (OperationKind::Bind, ResponseOp::Bind),
+            _ if self.session.is_authenticated() || !admission.counts_operations() => return None,
+            Request::Search(_) => (OperationKind::Search, ResponseOp::SearchDone),
+            Request::Compare(_) => (OperationKind::Compare, ResponseOp::Compare),
+            Request::Modify(_) => (OperationKind::Modify, ResponseOp::Modify),
+            Request::Add(_) => (OperationKind::Add, ResponseOp::Add),
+            Request::Delete(_) => (OperationKind::Delete, ResponseOp::Delete),
+            Request::ModifyDn(_) => (OperationKind::ModifyDn, ResponseOp::ModifyDn),
+            Request::Extended(request) if request.name != oid::START_TLS => {
+                (OperationKind::Extended, ResponseOp::Extended)
+            }
+            Request::Extended(_) | Request::Unbind | Request::Abandon(_) => return None,
+        };
+        let refused = if kind == OperationKind::Bind {
+            let begins = admission.bind_begins(admitted, self.arrived);
+            self.bind_counted.set(begins.is_ok());
+            begins
+        } else {
+            admission.anonymous_operation(admitted, self.arrived)
+        };
+        let result = refused.err()?;
+        let begun = self.begin(operation, kind, response);
+        Some(self.refuse(&begun, &result, out))
+    }
+
+    /// Only binds that fail for their credentials stay counted.
+    fn bind_judged(&self, code: ResultCode) {
+        if self.bind_counted.replace(false)
+            && code != ResultCode::INVALID_CREDENTIALS
+            && let Some(admitted) = &self.record.admitted
+        {
+            self.server.admission.bind_did_not_fail(admitted);
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! request to the [`databases`], and the answer goes back the same way in one write.
 
 mod acceptor;
+pub mod admission;
 mod bind;
 pub mod clock;
 pub mod config;

@@ -12,6 +12,7 @@ use larix_engine::time::{Clock, Monotonic, Timestamp};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::acceptor::Acceptor;
+use crate::admission::Admission;
 use crate::clock::SystemClock;
 use crate::config::values::LogLevel;
 use crate::config::{Config, ConfigError};
@@ -123,6 +124,7 @@ pub struct Server {
     pub clock: Arc<SystemClock>,
     /// The limit of open files.
     pub descriptors: u64,
+    pub admission: Admission,
 }
 
 impl Server {
@@ -134,14 +136,16 @@ impl Server {
         listeners: Vec<Arc<ListenerInfo>>,
         workers: usize,
     ) -> Self {
+        let descriptors = raise_descriptor_limit();
         Self {
+            admission: Admission::new(config.global.client_limits.clone(), descriptors),
             config: ArcSwap::from_pointee(config),
             databases,
             log,
             statistics: Statistics::new(clock.now(), listeners, workers),
             passwords: PasswordPool::new(cores()),
             clock,
-            descriptors: raise_descriptor_limit(),
+            descriptors,
         }
     }
 

@@ -6,6 +6,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larix_engine::time::{Monotonic, Timestamp};
 
+use crate::admission::Admitted;
 use crate::listener::Listener;
 
 /// The first connection's number; OpenLDAP counts from here.
@@ -110,6 +111,8 @@ pub struct ConnectionRecord {
     pub reads: AtomicU64,
     pub writes: AtomicU64,
     identity: Mutex<String>,
+    /// Its place among the connections; none in a server without sockets.
+    pub admitted: Option<Admitted>,
 }
 
 impl ConnectionRecord {
@@ -133,6 +136,7 @@ impl ConnectionRecord {
             reads: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             identity: Mutex::new(String::new()),
+            admitted: None,
         }
     }
 

@@ -3,8 +3,8 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::io;
-use std::net::TcpStream as StdTcpStream;
+use std::io::{self, Write as _};
+use std::net::{IpAddr, TcpStream as StdTcpStream};
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -54,6 +54,24 @@ pub(crate) struct Accepted {
 pub(crate) enum AcceptedStream {
     Tcp(StdTcpStream),
     Unix(StdUnixStream),
+}
+
+impl AcceptedStream {
+    /// The client's address; a Unix socket's has none.
+    pub(crate) fn address(&self) -> Option<IpAddr> {
+        match self {
+            Self::Tcp(stream) => stream.peer_addr().ok().map(|address| address.ip()),
+            Self::Unix(_) => None,
+        }
+    }
+
+    /// Sends what fits the socket's buffer at once, and closes. A client that is gone does not hear it.
+    pub(crate) fn say_goodbye(self, notice: &[u8]) {
+        let _ = match self {
+            Self::Tcp(mut stream) => stream.write(notice),
+            Self::Unix(mut stream) => stream.write(notice),
+        };
+    }
 }
 
 /// What the rest of the server tells a connection.

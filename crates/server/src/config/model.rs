@@ -14,8 +14,8 @@ use super::diagnostic::{ConfigError, Notes, Origin};
 use super::entries::ConfigEntry;
 use super::settings::Settings;
 use super::values::{
-    Allowed, AuthzPolicy, AuthzRegexp, ConfigDn, Disallowed, EnvFlags, IndexLine, LimitRule, LogLevel,
-    Requirements, Restrictions, SaslSettings, SearchLimits, SecurityFactors, ServerId, Subordinate,
+    Allowed, AuthzPolicy, AuthzRegexp, ClientLimits, ConfigDn, Disallowed, EnvFlags, IndexLine, LimitRule,
+    LogLevel, Requirements, Restrictions, SaslSettings, SearchLimits, SecurityFactors, ServerId, Subordinate,
     TcpBuffer, TlsSettings,
 };
 
@@ -68,6 +68,8 @@ pub struct Global {
     pub conn_max_pending: u32,
     /// Requests that may wait on an authenticated connection.
     pub conn_max_pending_auth: u32,
+    /// Bounds on clients together and by address.
+    pub client_limits: ClientLimits,
     /// Bytes in one message from an anonymous connection.
     pub sockbuf_max_incoming: u64,
     /// Bytes in one message from an authenticated connection.
@@ -113,6 +115,7 @@ impl Default for Global {
             write_timeout: 0,
             conn_max_pending: 100,
             conn_max_pending_auth: 1000,
+            client_limits: ClientLimits::default(),
             sockbuf_max_incoming: 262_143,
             sockbuf_max_incoming_auth: 16_777_215,
             max_filter_depth: 1000,

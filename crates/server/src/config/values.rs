@@ -1,9 +1,11 @@
 //! The typed values of directives, each with the parser of its text.
 
+mod client_limits;
 mod features;
 mod limits;
 mod security;
 
+pub use client_limits::{ClientLimits, Network, Rate};
 pub use features::{Allowed, Disallowed, LogLevel, Requirements, Restrictions, SecurityFactors};
 pub use limits::{
     DnStyle, Hard, LimitRule, LimitSubject, PagedTotal, SearchLimits, SizeLimit, Soft, TimeLimit, Unchecked,

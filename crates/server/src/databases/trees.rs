@@ -68,6 +68,7 @@ impl Databases {
             subschema_dn: self.subschema_dn(),
             config: &config,
             statistics: &server.statistics,
+            admission: &server.admission,
             now,
             monotonic,
             descriptors: server.descriptors,

@@ -7,6 +7,7 @@ use larix_engine::time::{Monotonic, Timestamp};
 use larix_schema::Schema;
 
 use super::Builder;
+use crate::admission::Admission;
 use crate::config::values::LogLevel;
 use crate::config::{Config, Database, DatabaseKind};
 use crate::statistics::{ConnectionRecord, OperationKind, Statistics};
@@ -21,6 +22,7 @@ pub struct Monitor<'a> {
     pub subschema_dn: &'a str,
     pub config: &'a Config,
     pub statistics: &'a Statistics,
+    pub admission: &'a Admission,
     pub now: Timestamp,
     /// The same moment.
     pub monotonic: Monotonic,
@@ -113,6 +115,15 @@ impl Monitor<'_> {
             ("Max File Descriptors", self.descriptors),
             ("Total", self.statistics.total_connections()),
             ("Current", open.len() as u64),
+        ] {
+            out.push(self.counter("Connections", name, count));
+        }
+        let refused = self.admission.refused();
+        for (name, count) in [
+            ("Max", self.admission.connections_max() as u64),
+            ("Refused", refused.connections.load(Ordering::Relaxed)),
+            ("Refused Operations", refused.operations.load(Ordering::Relaxed)),
+            ("Refused Binds", refused.binds.load(Ordering::Relaxed)),
         ] {
             out.push(self.counter("Connections", name, count));
         }

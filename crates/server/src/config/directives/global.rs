@@ -3,7 +3,7 @@
 use super::super::builder::Builder;
 use super::super::call::{Call, Fault, c_integer};
 use super::super::values::{
-    Allowed, AuthzPolicy, AuthzRegexp, Disallowed, LogLevel, ServerId, TcpBuffer, TlsVerify,
+    Allowed, AuthzPolicy, AuthzRegexp, ClientLimits, Disallowed, LogLevel, ServerId, TcpBuffer, TlsVerify,
 };
 use super::{Directive, Form, MANY, Scope, keep};
 
@@ -67,6 +67,7 @@ pub(super) static TABLE: &[Directive] = &[
             Ok(())
         },
     ),
+    Directive::new("client-limits", "olcLarixClientLimits", Scope::Global, Form::Each, client_limits).many(),
     Directive::new("maxFilterDepth", "olcMaxFilterDepth", Scope::Global, Form::Whole, |b, c| {
         b.global.max_filter_depth = c.positive(0)?;
         Ok(())
@@ -296,6 +297,16 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("TLSRandFile", "olcTLSRandFile", Scope::Global, Form::Whole, keep)
         .noted("randomness comes from the operating system"),
 ];
+
+fn client_limits(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let limits = &mut builder.global.client_limits;
+    for (number, word) in call.arguments.iter().enumerate() {
+        limits.apply_word(word).map_err(|message| {
+            Fault::argument(number, message).with_help(format!("some of {}", ClientLimits::WORDS))
+        })?;
+    }
+    Ok(())
+}
 
 fn number(_: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     call.number::<u32>(0).map(|_| ())

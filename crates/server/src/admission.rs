@@ -1,0 +1,307 @@
+//! Who gets in, and how much one address may ask for: `client-limits`.
+//!
+//! Each limit is off unless configured, but for what the limit of open files leaves room for. What one address has is
+//! shared by its connections: a count of those open, and token buckets, each one atomic number. IPv6 clients are told
+//! apart by their network of 64 bits, of which they can take any address.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::net::{IpAddr, Ipv6Addr};
+use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use larix_engine::time::Monotonic;
+use larix_proto::{LdapResult, ResultCode};
+
+use crate::config::values::{ClientLimits, Rate};
+
+/// Descriptors kept for everything that is no client: databases, logs, listeners, event loops.
+const RESERVED_DESCRIPTORS: u64 = 128;
+/// Addresses remembered at once. Those beyond share one account: strictness rises, memory does not.
+pub const ADDRESSES_MAX: usize = 65_536;
+/// Addresses above which those that have nothing to remember are looked for.
+const FIRST_SWEEP: usize = 1_024;
+const NANOS_A_SECOND: u64 = 1_000_000_000;
+
+/// The limits and what was counted against them.
+#[derive(Debug)]
+pub struct Admission {
+    limits: ClientLimits,
+    /// Connections that may be open.
+    most: usize,
+    open: Arc<AtomicUsize>,
+    addresses: Mutex<Addresses>,
+    refused: Refused,
+}
+
+#[derive(Debug)]
+struct Addresses {
+    known: HashMap<IpAddr, Arc<Account>>,
+    /// For those that there is no room for.
+    others: Arc<Account>,
+    sweep_at: usize,
+}
+
+/// How often clients were refused, for cn=Monitor.
+#[derive(Debug, Default)]
+pub struct Refused {
+    pub connections: AtomicU64,
+    pub operations: AtomicU64,
+    pub binds: AtomicU64,
+}
+
+/// What one address has had.
+#[derive(Debug, Default)]
+struct Account {
+    open: AtomicU32,
+    connects: Bucket,
+    operations: Bucket,
+    failures: Bucket,
+}
+
+/// Tokens that come back evenly over time, kept as the moment at which all of them are there again.
+#[derive(Debug, Default)]
+struct Bucket(AtomicU64);
+
+/// Why a connection is not served.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Refusal {
+    /// `connections=`, or open files.
+    TooMany(usize),
+    /// `connections.address=`.
+    TooManyFromAddress(u32),
+    /// `connects.address=`.
+    TooFast(Rate),
+}
+
+/// One connection that was let in; its end frees its place.
+#[derive(Debug)]
+pub struct Admitted {
+    open: Arc<AtomicUsize>,
+    /// None for clients without an address, and for those that the limits are not for.
+    account: Option<Arc<Account>>,
+}
+
+impl Admission {
+    /// `descriptors` is the limit of open files.
+    pub fn new(limits: ClientLimits, descriptors: u64) -> Self {
+        let room = descriptors - RESERVED_DESCRIPTORS.min(descriptors / 4);
+        let room = usize::try_from(room).unwrap_or(usize::MAX);
+        let most = match limits.connections {
+            0 => room,
+            wanted => room.min(usize::try_from(wanted).unwrap_or(usize::MAX)),
+        };
+        let addresses = Addresses { known: HashMap::new(), others: Arc::default(), sweep_at: FIRST_SWEEP };
+        Self {
+            limits,
+            most,
+            open: Arc::default(),
+            addresses: Mutex::new(addresses),
+            refused: Refused::default(),
+        }
+    }
+
+    /// Lets a connection in. `address` is none for Unix sockets.
+    ///
+    /// # Errors
+    /// Which limit it is over.
+    pub fn admit(&self, address: Option<IpAddr>, now: Monotonic) -> Result<Admitted, Refusal> {
+        self.try_admit(address, now).inspect_err(|_| {
+            self.refused.connections.fetch_add(1, Ordering::Relaxed);
+        })
+    }
+
+    fn try_admit(&self, address: Option<IpAddr>, now: Monotonic) -> Result<Admitted, Refusal> {
+        if self.open.fetch_add(1, Ordering::Relaxed) >= self.most {
+            self.open.fetch_sub(1, Ordering::Relaxed);
+            return Err(Refusal::TooMany(self.most));
+        }
+        // From here on, dropping it gives its places back.
+        let mut admitted = Admitted { open: self.open.clone(), account: None };
+        let Some(address) = address.filter(|_| self.limits.ask_for_address()) else { return Ok(admitted) };
+        if self.limits.except.iter().any(|network| network.contains(address)) {
+            return Ok(admitted);
+        }
+        let account = self.account(address, now);
+        let most = self.limits.connections_per_address;
+        let open = account.open.fetch_add(1, Ordering::Relaxed);
+        let account = &*admitted.account.insert(account);
+        if most > 0 && open >= most {
+            return Err(Refusal::TooManyFromAddress(most));
+        }
+        match self.limits.connects {
+            Some(rate) if !account.connects.take(now, rate) => Err(Refusal::TooFast(rate)),
+            _ => Ok(admitted),
+        }
+    }
+
+    /// Counts an operation of an anonymous client.
+    ///
+    /// # Errors
+    /// The answer to one that is too many.
+    pub fn anonymous_operation(&self, admitted: &Admitted, now: Monotonic) -> Result<(), LdapResult> {
+        let (Some(rate), Some(account)) = (self.limits.anonymous_operations, &admitted.account) else {
+            return Ok(());
+        };
+        if account.operations.take(now, rate) {
+            return Ok(());
+        }
+        self.refused.operations.fetch_add(1, Ordering::Relaxed);
+        Err(busy(format!("more than {rate} anonymous operations from this address; try again later")))
+    }
+
+    /// Whether anonymous operations are counted at all.
+    pub fn counts_operations(&self) -> bool {
+        self.limits.anonymous_operations.is_some()
+    }
+
+    /// A bind begins: it counts as failed until [`Self::bind_did_not_fail`] says otherwise, so that attempts made at the
+    /// same time are counted, too.
+    ///
+    /// # Errors
+    /// The answer when too many have failed; the credentials are not to be looked at.
+    pub fn bind_begins(&self, admitted: &Admitted, now: Monotonic) -> Result<(), LdapResult> {
+        let (Some(rate), Some(account)) = (self.limits.failures, &admitted.account) else { return Ok(()) };
+        if account.failures.take(now, rate) {
+            return Ok(());
+        }
+        self.refused.binds.fetch_add(1, Ordering::Relaxed);
+        Err(busy(format!("more than {rate} failed binds from this address; try again later")))
+    }
+
+    /// A bind that began was not answered with invalid credentials.
+    pub fn bind_did_not_fail(&self, admitted: &Admitted) {
+        if let (Some(rate), Some(account)) = (self.limits.failures, &admitted.account) {
+            account.failures.give_back(rate);
+        }
+    }
+
+    pub fn refused(&self) -> &Refused {
+        &self.refused
+    }
+
+    /// Connections that may be open at once.
+    pub fn connections_max(&self) -> usize {
+        self.most
+    }
+
+    fn account(&self, address: IpAddr, now: Monotonic) -> Arc<Account> {
+        let address = told_apart(address);
+        let mut addresses = self.addresses();
+        if let Some(account) = addresses.known.get(&address) {
+            return account.clone();
+        }
+        if addresses.known.len() >= addresses.sweep_at {
+            addresses.known.retain(|_, account| !account.is_forgettable(now));
+            addresses.sweep_at = (addresses.known.len() * 2).clamp(FIRST_SWEEP, ADDRESSES_MAX);
+        }
+        if addresses.known.len() >= ADDRESSES_MAX {
+            return addresses.others.clone();
+        }
+        addresses.known.entry(address).or_default().clone()
+    }
+
+    fn addresses(&self) -> MutexGuard<'_, Addresses> {
+        // A map of counters is whole after any panic.
+        self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl ClientLimits {
+    fn ask_for_address(&self) -> bool {
+        self.connections_per_address > 0
+            || [self.connects, self.anonymous_operations, self.failures].iter().any(Option::is_some)
+    }
+}
+
+impl Drop for Admitted {
+    fn drop(&mut self) {
+        self.open.fetch_sub(1, Ordering::Relaxed);
+        if let Some(account) = &self.account {
+            account.open.fetch_sub(1, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Account {
+    /// Nothing is open, and every bucket is full again. Called with the map locked, which is where accounts are handed
+    /// out: one that nobody else holds stays so.
+    fn is_forgettable(self: &Arc<Self>, now: Monotonic) -> bool {
+        Arc::strong_count(self) == 1
+            && [&self.connects, &self.operations, &self.failures].iter().all(|bucket| bucket.is_full(now))
+    }
+}
+
+impl Bucket {
+    /// Takes a token if there is one.
+    fn take(&self, now: Monotonic, rate: Rate) -> bool {
+        let (each, whole) = rate.nanos();
+        let taken = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |full_at| {
+            let next = full_at.max(now.0).saturating_add(each);
+            (next - now.0 <= whole).then_some(next)
+        });
+        taken.is_ok()
+    }
+
+    fn give_back(&self, rate: Rate) {
+        let (each, _) = rate.nanos();
+        let update = |full_at: u64| Some(full_at.saturating_sub(each));
+        // An update that always gives a value cannot fail.
+        let _ = self.0.fetch_update(Ordering::Relaxed, Ordering::Relaxed, update);
+    }
+
+    fn is_full(&self, now: Monotonic) -> bool {
+        self.0.load(Ordering::Relaxed) <= now.0
+    }
+}
+
+impl Rate {
+    /// Nanoseconds in which a token comes back, and in which all do.
+    fn nanos(self) -> (u64, u64) {
+        let each = u64::from(self.seconds) * NANOS_A_SECOND / u64::from(self.count.max(1));
+        (each, each * u64::from(self.count))
+    }
+}
+
+impl fmt::Display for Rate {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.seconds {
+            1 => write!(f, "{} a second", self.count),
+            60 => write!(f, "{} a minute", self.count),
+            3600 => write!(f, "{} an hour", self.count),
+            seconds => write!(f, "{} in {seconds} seconds", self.count),
+        }
+    }
+}
+
+impl Refusal {
+    /// What the client is told in a notice of disconnection (RFC 4511 section 4.4.1).
+    pub fn result(self) -> LdapResult {
+        LdapResult::with(ResultCode::UNAVAILABLE, format!("{self}; try again later"))
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::TooMany(most) => write!(f, "all {most} connections are in use"),
+            Self::TooManyFromAddress(most) => write!(f, "more than {most} connections from this address"),
+            Self::TooFast(rate) => write!(f, "more than {rate} new connections from this address"),
+        }
+    }
+}
+
+fn busy(text: String) -> LdapResult {
+    LdapResult::with(ResultCode::BUSY, text)
+}
+
+/// What stands for a client: its IPv4 address, or the first half of its IPv6 address.
+fn told_apart(address: IpAddr) -> IpAddr {
+    match address.to_canonical() {
+        IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from(u128::from(address) >> 64 << 64)),
+        v4 => v4,
+    }
+}
+
+#[cfg(test)]
+mod tests;
