@@ -52,6 +52,7 @@ impl Session {
             peer_name: peer.name,
             sock_name: sock_name.to_owned(),
             sock_url: sock_url.to_owned(),
+            ..PeerNames::default()
         };
         let anonymous = Arc::new(Subject::anonymous(Arc::new(names), strength));
         Self {

@@ -134,8 +134,12 @@ fn subject(args: &AclArgs, config: &Config) -> anyhow::Result<Subject> {
     if option("domain").is_some() {
         bail!("-o domain: rules by domain are not enforced");
     }
-    let peer =
-        PeerNames { peer_name: text("peername"), sock_name: text("sockname"), sock_url: text("sockurl") };
+    let peer = PeerNames {
+        peer_name: text("peername"),
+        sock_name: text("sockname"),
+        sock_url: text("sockurl"),
+        ..PeerNames::default()
+    };
     let mut subject = Subject::anonymous(peer.into(), strength);
     let parse =
         |text: &str| config.schema.parse_dn(text).map_err(|error| anyhow::anyhow!("DN {text:?}: {error}"));

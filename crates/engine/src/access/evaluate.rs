@@ -12,6 +12,7 @@ use super::compile::{
     CompiledWho, GroupName,
 };
 use super::expand::{Captures, Template};
+use super::explain::UnmatchedWhat;
 use super::policy::{AccessTarget, GroupQuery, ItemKind, Verdict};
 use super::posix;
 use super::privilege::{Collected, Privileges};
@@ -78,7 +79,7 @@ impl Answer {
 
 /// Whether a condition holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Holds {
+pub(super) enum Holds {
     Yes,
     No,
     Unknown(Missing),
@@ -221,20 +222,38 @@ impl<'a> Evaluation<'a> {
 
     /// Whether the rule's `<what>` matches.
     fn concerns(&self, rule: &CompiledRule) -> Holds {
-        let items = match (&rule.items, self.ask.item) {
+        self.concerns_item(rule)
+            .and(|| self.concerns_dn(&rule.dn))
+            .and(|| self.concerns_value(rule))
+            .and(|| self.concerns_filter(rule))
+    }
+
+    /// The first part of the rule's `<what>` that does not match a target that is known.
+    pub(super) fn unconcerned(&self, rule: &CompiledRule) -> Option<UnmatchedWhat> {
+        let no = |holds: Holds| holds == Holds::No;
+        Some(match () {
+            () if no(self.concerns_dn(&rule.dn)) => UnmatchedWhat::Dn,
+            () if no(self.concerns_item(rule)) => UnmatchedWhat::Attributes,
+            () if no(self.concerns_value(rule)) => UnmatchedWhat::Value,
+            () if no(self.concerns_filter(rule)) => UnmatchedWhat::Filter,
+            () => return None,
+        })
+    }
+
+    fn concerns_item(&self, rule: &CompiledRule) -> Holds {
+        match (&rule.items, self.ask.item) {
             (None, _) => Holds::Yes,
             (Some(items), Some(item)) => Holds::of(items.contains(self.schema, item)),
             (Some(_), None) => Holds::Unknown(Missing::Value),
-        };
-        items.and(|| self.concerns_dn(&rule.dn)).and(|| self.concerns_value(rule)).and(|| {
-            match &rule.filter {
-                None => Holds::Yes,
-                Some(filter) => match self.ask.target {
-                    Some(target) => Holds::of(target.entry.matches(filter) == Match::True),
-                    None => Holds::Unknown(Missing::Entry),
-                },
-            }
-        })
+        }
+    }
+
+    fn concerns_filter(&self, rule: &CompiledRule) -> Holds {
+        match (&rule.filter, self.ask.target) {
+            (None, _) => Holds::Yes,
+            (Some(filter), Some(target)) => Holds::of(target.entry.matches(filter) == Match::True),
+            (Some(_), None) => Holds::Unknown(Missing::Entry),
+        }
     }
 
     fn concerns_dn(&self, pattern: &CompiledTarget) -> Holds {
@@ -285,7 +304,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// What the patterns of `<what>` captured; `None` if the target is not known or nobody asks.
-    fn captures(&self, rule: &CompiledRule) -> Option<Captures<'a>> {
+    pub(super) fn captures(&self, rule: &CompiledRule) -> Option<Captures<'a>> {
         let target = self.ask.target.filter(|_| rule.captures)?;
         let mut captures = Captures::default();
         let name = target.dn.as_str();
@@ -326,7 +345,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Whether the value is the requester's own name.
-    fn is_own_value(&self, identity: Identity) -> Holds {
+    pub(super) fn is_own_value(&self, identity: Identity) -> Holds {
         let Some(own) = self.dn_of(identity) else { return Holds::No };
         match self.ask.item {
             Some(ItemKind::Attribute(description)) if compile::has_dn_syntax(self.schema, description) => {}
@@ -341,7 +360,7 @@ impl<'a> Evaluation<'a> {
     }
 
     /// Whether the requester meets one condition.
-    fn is(&self, who: &CompiledWho, captures: Option<&Captures<'_>>, own_value: bool) -> Holds {
+    pub(super) fn is(&self, who: &CompiledWho, captures: Option<&Captures<'_>>, own_value: bool) -> Holds {
         let subject = self.ask.subject;
         match who {
             CompiledWho::Anyone => Holds::Yes,

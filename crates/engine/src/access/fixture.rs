@@ -97,6 +97,7 @@ impl Fixture {
             peer_name: "IP=192.0.2.7:4711".to_owned(),
             sock_name: "IP=192.0.2.1:389".to_owned(),
             sock_url: "ldap://:389/".to_owned(),
+            ..PeerNames::default()
         };
         let strength = Strength { overall: 56, transport: 56, tls: 0, sasl: 0 };
         Subject::anonymous(peer.into(), strength).bound_as(self.dn(dn), dn)

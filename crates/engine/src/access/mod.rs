@@ -10,6 +10,7 @@ mod display;
 mod error;
 mod evaluate;
 mod expand;
+mod explain;
 mod parse;
 mod parse_who;
 mod policy;
@@ -21,13 +22,17 @@ mod tokens;
 
 pub use compile::{AccessPolicyError, AccessPolicyFault};
 pub use error::{AccessFault, AccessSyntaxError};
+pub use explain::{
+    ClauseOutcome, ClauseStep, Decision, Explanation, RuleList, RuleName, RuleOutcome, RuleStep,
+    UnmatchedWhat,
+};
 pub use policy::{AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, ItemKind, Verdict};
 pub use privilege::{AccessLevel, Collected, Grant, Privilege, Privileges};
 pub use rule::{
     AccessRule, AttributeSelector, ByClause, DnPattern, DnScope, DomainPattern, FlowControl, Identity,
     PeerPattern, StrengthLayer, TargetDn, TextPattern, ValuePattern, ValueStyle, What, Who,
 };
-pub use subject::{PeerNames, Strength, Subject};
+pub use subject::{Operation, PeerNames, RequestFacts, Strength, Subject};
 pub use tokens::Quoting;
 
 #[cfg(test)]

@@ -64,7 +64,7 @@ pub enum Item<'a> {
 }
 
 impl<'a> Item<'a> {
-    fn split(self) -> (ItemKind<'a>, Value<'a>) {
+    pub(super) fn split(self) -> (ItemKind<'a>, Value<'a>) {
         match self {
             Item::Entry => (ItemKind::Entry, Value::Whole),
             Item::Children => (ItemKind::Children, Value::Whole),
@@ -97,11 +97,14 @@ pub enum Verdict {
 /// A database's rules followed by the frontend's, looked up in a schema. Immutable.
 #[derive(Debug, Clone)]
 pub struct AccessPolicy {
-    rules: Arc<[CompiledRule]>,
+    pub(super) rules: Arc<[CompiledRule]>,
+    /// As they were written, in the same order; those of the frontend from `frontend_from` on.
+    pub(super) written: Arc<[AccessRule]>,
+    pub(super) frontend_from: usize,
     root_dn: Option<NormalDn>,
     /// What holds where there are no rules at all.
-    default_level: AccessLevel,
-    schema: Arc<Schema>,
+    pub(super) default_level: AccessLevel,
+    pub(super) schema: Arc<Schema>,
 }
 
 impl AccessPolicy {
@@ -116,17 +119,28 @@ impl AccessPolicy {
         database: &[AccessRule],
         frontend: &[AccessRule],
     ) -> Result<Self, AccessPolicyError> {
-        let rules = database
-            .iter()
-            .chain(frontend)
-            .map(|rule| compile::rule(&schema, rule))
-            .collect::<Result<Vec<_>, _>>()?;
-        Ok(Self { rules: rules.into(), root_dn, default_level: AccessLevel::Read, schema })
+        let written: Vec<AccessRule> = database.iter().chain(frontend).cloned().collect();
+        let rules = written.iter().map(|rule| compile::rule(&schema, rule)).collect::<Result<Vec<_>, _>>()?;
+        Ok(Self {
+            rules: rules.into(),
+            written: written.into(),
+            frontend_from: database.len(),
+            root_dn,
+            default_level: AccessLevel::Read,
+            schema,
+        })
     }
 
     /// No rules: everybody may read, nobody but the root may write.
     pub fn open(schema: Arc<Schema>, root_dn: Option<NormalDn>) -> Self {
-        Self { rules: Arc::new([]), root_dn, default_level: AccessLevel::Read, schema }
+        Self {
+            rules: Arc::new([]),
+            written: Arc::new([]),
+            frontend_from: 0,
+            root_dn,
+            default_level: AccessLevel::Read,
+            schema,
+        }
     }
 
     /// The same with another level for where there are no rules at all (`defaultaccess`).
@@ -223,7 +237,7 @@ impl AccessPolicy {
         Evaluation::new(&self.schema, ask, required).run(&self.rules)
     }
 
-    fn is_no_user_modification(&self, attribute: AttributeTypeId) -> bool {
+    pub(super) fn is_no_user_modification(&self, attribute: AttributeTypeId) -> bool {
         self.schema.get_attribute(attribute).is_some_and(|attribute| attribute.no_user_modification)
     }
 }

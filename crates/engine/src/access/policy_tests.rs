@@ -30,6 +30,8 @@ pub(super) fn check(
         }
     };
     let granted = policy.check(&subject, &target, item, privilege);
+    let explained = policy.explain(&subject, &target, item, privilege);
+    assert_eq!(explained.granted, granted, "{question} explained as {explained:?}");
     // Whatever is said beforehand must hold.
     for within in [None, Some(&entry.dn), entry.dn.parent().as_ref()] {
         match policy.verdict(&subject, within, kind, privilege) {

@@ -1,6 +1,6 @@
 //! Who asks.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use larix_schema::NormalDn;
 
@@ -16,6 +16,30 @@ pub struct Subject {
     pub peer: Arc<PeerNames>,
     /// Security strength factors, in bits of an equal symmetric key.
     pub strength: Strength,
+    /// The request itself, where rules ask about it (`op=`, `control=`); they match nothing with `None`.
+    pub request: Option<Arc<RequestFacts>>,
+}
+
+/// What a rule can know of a request beside its identity.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct RequestFacts {
+    pub operation: Operation,
+    /// OIDs of the controls that came with it and are known to the server.
+    pub controls: Vec<String>,
+}
+
+/// A kind of request, as `op=` names it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Operation {
+    Bind,
+    Add,
+    Delete,
+    Modify,
+    Rename,
+    Search,
+    Compare,
+    /// An extended operation, by its OID.
+    Extended(String),
 }
 
 /// How a connection is known, in OpenLDAP's forms.
@@ -27,6 +51,15 @@ pub struct PeerNames {
     pub sock_name: String,
     /// The listener's URL: `ldap://:389/`.
     pub sock_url: String,
+    /// The client's host name as a reverse look-up gave it, in lower case; set once, if ever.
+    pub domain: OnceLock<String>,
+}
+
+impl PeerNames {
+    /// What `domain` clauses compare: OpenLDAP's `unknown` where no name was looked up or found.
+    pub fn domain(&self) -> &str {
+        self.domain.get().map_or("unknown", String::as_str)
+    }
 }
 
 /// Security strength factors of the parts of a connection.
@@ -58,6 +91,12 @@ impl Subject {
     pub fn acting_as(&self, dn: NormalDn, shown: &str) -> Self {
         let real_dn = self.real_dn.clone().or_else(|| self.dn.clone());
         Self { real_dn, ..self.bound_as(dn, shown) }
+    }
+
+    /// The same identity in a request that rules may ask about.
+    #[must_use]
+    pub fn in_request(&self, facts: RequestFacts) -> Self {
+        Self { request: Some(Arc::new(facts)), ..self.clone() }
     }
 
     pub const fn is_anonymous(&self) -> bool {
