@@ -52,6 +52,12 @@ pub trait Service {
     fn event(&mut self, event: Event<'_>);
     /// The limits that hold now; they change with the identity.
     fn limits(&self) -> Limits;
+    /// Answers a StartTLS request that [`Started::Securing`] stands for. `outstanding`: other requests of this
+    /// connection are under way.
+    fn start_tls(&mut self, operation: Operation, outstanding: bool, out: &mut Vec<u8>);
+    /// Whether the request that was answered last has changed what carries the bytes (StartTLS, a SASL security
+    /// layer): what came behind it in the clear is not to be trusted.
+    fn changes_layers(&self) -> bool;
 }
 
 /// A request's number on its connection (`op=` in the log) and the client's message id.
@@ -74,6 +80,8 @@ pub enum Started<S> {
     WaitingAlone,
     /// A Cancel request for this message.
     Cancel(MessageId),
+    /// A StartTLS request: [`Service::start_tls`] answers it.
+    Securing,
     /// The client broke the protocol: notice of disconnection.
     Disconnect(LdapResult),
 }
@@ -136,6 +144,8 @@ struct Waiting {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Phase {
     Open,
+    /// What carries the bytes changes: nothing is read or started until [`Connection::layers_changed`].
+    Changing,
     /// No more input comes; what was asked is still answered.
     InputEnded,
     /// Nothing is done any more.
@@ -171,8 +181,10 @@ impl<S: Service> Connection<S> {
         if self.input.is_empty() {
             // The usual case: whole messages, decoded where they were read.
             let used = self.start_requests(bytes);
-            if let Some(rest) = bytes.get(used..).filter(|_| self.phase == Phase::Open) {
-                self.input.extend_from_slice(rest);
+            match bytes.get(used..) {
+                Some(rest) if self.phase == Phase::Open => self.input.extend_from_slice(rest),
+                Some(rest) if self.phase == Phase::Changing && !rest.is_empty() => self.refuse_behind(),
+                _ => {}
             }
         } else {
             self.input.extend_from_slice(bytes);
@@ -183,8 +195,10 @@ impl<S: Service> Connection<S> {
 
     /// The client sends no more. What it asked is still answered: it may only have closed its side.
     pub fn input_ended(&mut self) -> Turn {
-        if self.phase == Phase::Open {
-            self.phase = Phase::InputEnded;
+        match self.phase {
+            Phase::Open => self.phase = Phase::InputEnded,
+            Phase::Changing => self.close(None),
+            Phase::InputEnded | Phase::Closing => {}
         }
         self.run()
     }
@@ -204,6 +218,9 @@ impl<S: Service> Connection<S> {
             // The identity that an abandoned bind gave must still take effect: only its answer is dropped.
             let out = if waiting.abandoned { &mut unsent } else { &mut self.output };
             self.service.complete(waiting.operation, completion, out);
+            if waiting.alone {
+                self.note_layers();
+            }
         }
         self.resume()
     }
@@ -270,7 +287,7 @@ impl<S: Service> Connection<S> {
     }
 
     fn may_start(&self) -> bool {
-        self.phase != Phase::Closing
+        !matches!(self.phase, Phase::Closing | Phase::Changing)
             && self.has_room()
             && !self.waiting.iter().any(|w| w.alone)
             && self.pending() < self.limits.pending.max(1)
@@ -284,6 +301,10 @@ impl<S: Service> Connection<S> {
         let used = self.start_requests(&input);
         if used == input.len() || self.phase == Phase::Closing {
             // Dropped, not kept: an idle connection holds no buffer.
+            return;
+        }
+        if self.phase == Phase::Changing {
+            self.refuse_behind();
             return;
         }
         input.drain(..used);
@@ -341,6 +362,7 @@ impl<S: Service> Connection<S> {
                 Started::Answered => {
                     if matches!(message.request, Request::Bind(_) | Request::Extended(_)) {
                         self.limits = self.service.limits();
+                        self.note_layers();
                     }
                 }
                 Started::Searching(search) => self.searches.push_back((operation, search)),
@@ -351,8 +373,44 @@ impl<S: Service> Connection<S> {
                     self.waiting.push(Waiting { operation, alone: true, abandoned: false });
                 }
                 Started::Cancel(id) => self.cancel(operation, id),
+                Started::Securing => {
+                    let outstanding = self.pending() > 0;
+                    self.service.start_tls(operation, outstanding, &mut self.output);
+                    self.note_layers();
+                }
                 Started::Disconnect(result) => self.close(Some(result)),
             },
+        }
+    }
+
+    fn note_layers(&mut self) {
+        if !self.service.changes_layers() {
+            return;
+        }
+        match self.phase {
+            Phase::Open if self.input.is_empty() => self.phase = Phase::Changing,
+            // Somebody may have put them there: they came unprotected, and would be taken for protected ones.
+            Phase::Open => self.refuse_behind(),
+            // Nothing more will come that could be carried in another way.
+            Phase::Changing | Phase::InputEnded | Phase::Closing => self.close(None),
+        }
+    }
+
+    fn refuse_behind(&mut self) {
+        self.service.event(Event::Refused("bytes behind the request that changes the security layer"));
+        self.close(None);
+    }
+
+    /// Whether the bytes behind what is in the output are to be carried in another way. Then this side takes the output,
+    /// changes the layers and says so by [`layers_changed`](Self::layers_changed).
+    pub fn is_changing_layers(&self) -> bool {
+        self.phase == Phase::Changing
+    }
+
+    /// Reading goes on, through the layers that stand now.
+    pub fn layers_changed(&mut self) {
+        if self.phase == Phase::Changing {
+            self.phase = Phase::Open;
         }
     }
 
@@ -440,7 +498,7 @@ impl<S: Service> Connection<S> {
 
     /// Whether it could go on now. Sending what was in the way makes it so: ask again after [`sent`](Self::sent).
     pub fn has_work(&self) -> bool {
-        self.phase != Phase::Closing
+        !matches!(self.phase, Phase::Closing | Phase::Changing)
             && self.has_room()
             && (!self.searches.is_empty() || self.can_start_kept())
     }

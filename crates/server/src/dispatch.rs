@@ -19,11 +19,14 @@ use crate::config::values::LogLevel;
 use crate::connection::{Event, Limits, Operation, Service, Started};
 use crate::databases::{First, Search};
 use crate::extended::PasswordOutcome;
+use crate::layers::LayersError;
 use crate::restrictions::{Restricted, Standing};
+use crate::security_layer::SecurityLayer;
 use crate::server::Server;
 use crate::session::{Peer, Session};
 use crate::statistics::{ConnectionRecord, Counters, OperationKind, add};
 use crate::stats_log::printable;
+use crate::tls::TlsFacts;
 use crate::transaction::{Transaction, TransactionOutcome};
 use crate::worker::ConnectionEvent;
 
@@ -56,6 +59,15 @@ pub struct Running {
     counted: u64,
 }
 
+/// What carries the bytes behind the answer that was just given.
+#[derive(Debug)]
+pub(crate) enum LayerChange {
+    /// TLS, from the client's first message on.
+    Tls,
+    /// A SASL security layer, above TLS if there is one, in the place of an older one.
+    Sasl(Box<dyn SecurityLayer>),
+}
+
 /// The [`Service`] of one connection.
 #[derive(Debug)]
 pub struct Dispatcher {
@@ -66,6 +78,7 @@ pub struct Dispatcher {
     events: UnboundedSender<ConnectionEvent>,
     waiting: Vec<Begun>,
     pub(crate) transaction: Option<Transaction>,
+    pub(crate) layer_change: Option<LayerChange>,
     arrived: Monotonic,
     close_reason: &'static str,
     /// A bind under way counts as failed until it is judged.
@@ -97,20 +110,46 @@ impl Dispatcher {
         let local_ssf = server.config().global.local_ssf;
         let session = Session::new(peer, &record.listener.name, &record.listener.url, local_ssf);
         let arrived = server.clock.monotonic();
-        let (waiting, transaction) = (Vec::new(), None);
-        let (close_reason, bind_counted) = ("", Cell::new(false));
         Self {
             server,
             session,
             record,
             counters,
             events,
-            waiting,
-            transaction,
+            waiting: Vec::new(),
+            transaction: None,
+            layer_change: None,
             arrived,
-            close_reason,
-            bind_counted,
+            close_reason: "",
+            bind_counted: Cell::new(false),
         }
+    }
+
+    /// Has everything behind the answer that is given next go through this layer: for a SASL bind that succeeds. The
+    /// session's strength is the layer's from now on.
+    pub fn install_layer(&mut self, layer: Box<dyn SecurityLayer>) {
+        self.session.set_sasl_strength(layer.ssf());
+        self.layer_change = Some(LayerChange::Sasl(layer));
+    }
+
+    /// What came through TLS or a SASL layer cannot be trusted.
+    pub(crate) fn log_broken_layer(&self, error: &LayersError) {
+        let (number, fd) = (self.record.number, self.record.descriptor);
+        self.server.log.line(LogLevel::CONNS, format_args!("conn={number} fd={fd} {error}"));
+    }
+
+    /// The handshake is done.
+    pub(crate) fn tls_established(&mut self, facts: TlsFacts) {
+        let (number, fd) = (self.record.number, self.record.descriptor);
+        let (protocol, cipher, tls) = (facts.protocol, facts.cipher, facts.ssf);
+        self.session.secured(Arc::new(facts));
+        let ssf = self.session.standing().ssf;
+        self.server.log.line(
+            LogLevel::STATS,
+            format_args!(
+                "conn={number} fd={fd} TLS established tls_ssf={tls} ssf={ssf} tls_proto={protocol} tls_cipher={cipher}"
+            ),
+        );
     }
 
     /// Bytes were read: requests found in them have waited since now.
@@ -508,6 +547,16 @@ impl Service for Dispatcher {
                 self.close_because("protocol error");
             }
         }
+    }
+
+    fn start_tls(&mut self, operation: Operation, outstanding: bool, out: &mut Vec<u8>) {
+        if let Some(begun) = self.take_waiting(operation) {
+            self.answer_start_tls(&begun, outstanding, out);
+        }
+    }
+
+    fn changes_layers(&self) -> bool {
+        self.layer_change.is_some()
     }
 
     fn limits(&self) -> Limits {

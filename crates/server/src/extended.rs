@@ -1,4 +1,4 @@
-//! Extended operations (RFC 4511 section 4.12): who am I, password modify, cancel; StartTLS and all others are refused.
+//! Extended operations (RFC 4511 section 4.12): who am I, password modify, cancel, StartTLS; all others are refused.
 
 use std::sync::Arc;
 
@@ -15,7 +15,7 @@ use crate::clock::SystemRandom;
 use crate::config::Config;
 use crate::connection::Started;
 use crate::databases::Credentials;
-use crate::dispatch::{Begun, Completion, Dispatcher, Running};
+use crate::dispatch::{Begun, Completion, Dispatcher, LayerChange, Running};
 use crate::restrictions::Restricted;
 use crate::server::Server;
 use crate::stats_log::printable;
@@ -49,9 +49,8 @@ impl Dispatcher {
                     oid::CANCEL => self.cancel(begun, request),
                     oid::START_TRANSACTION => self.start_transaction(&begun, request, out),
                     oid::END_TRANSACTION => self.end_transaction(begun, request, out),
-                    oid::START_TLS => {
-                        let text = "StartTLS is not available";
-                        Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, text))
+                    oid::START_TLS if self.server.tls.is_available() => {
+                        self.start_tls_request(begun, request)
                     }
                     _ => {
                         let text = "unsupported extended operation";
@@ -96,6 +95,48 @@ impl Dispatcher {
         let authz = self.subject_for(controls)?.authz_text.clone();
         self.answer_extended(begun, &LdapResult::success(), Some(authz.as_bytes()), out);
         Ok(Started::Answered)
+    }
+
+    fn start_tls_request(
+        &mut self,
+        begun: Begun,
+        request: &ExtendedRequest<'_>,
+    ) -> Result<Started<Running>, LdapResult> {
+        self.log_operation(&begun, format_args!("STARTTLS"));
+        self.permitted("", Restricted::Extended(oid::START_TLS))?;
+        if request.value.is_some() {
+            return Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, "no request data expected"));
+        }
+        self.wait_for(begun);
+        Ok(Started::Securing)
+    }
+
+    /// RFC 4511 section 4.14.1, in OpenLDAP's order and words.
+    pub(crate) fn answer_start_tls(&mut self, begun: &Begun, outstanding: bool, out: &mut Vec<u8>) {
+        let result = self.start_tls(begun, outstanding).err().unwrap_or_else(LdapResult::success);
+        self.answer_extended(begun, &result, None, out);
+    }
+
+    fn start_tls(&mut self, begun: &Begun, outstanding: bool) -> Result<(), LdapResult> {
+        let refuse = |code, text: &str| Err(LdapResult::with(code, text));
+        if self.session.tls.is_some() {
+            return refuse(ResultCode::OPERATIONS_ERROR, "TLS already started");
+        }
+        if outstanding {
+            let text = "cannot start TLS when operations are outstanding";
+            return refuse(ResultCode::OPERATIONS_ERROR, text);
+        }
+        let disallow = self.server.config().global.disallow;
+        if !disallow.tls_2_anon && self.session.is_authenticated() {
+            self.log_operation(begun, format_args!("AUTHZ anonymous mech=starttls ssf=0"));
+            self.session.forget();
+            self.record.set_identity("");
+        }
+        if disallow.tls_authc && self.session.is_authenticated() {
+            return refuse(ResultCode::OPERATIONS_ERROR, "cannot start TLS after authentication");
+        }
+        self.layer_change = Some(LayerChange::Tls);
+        Ok(())
     }
 
     fn cancel(

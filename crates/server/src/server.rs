@@ -22,6 +22,7 @@ use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket,
 use crate::password_pool::PasswordPool;
 use crate::statistics::{ListenerInfo, Statistics};
 use crate::stats_log::{Log, LogTargets, SyslogTarget, open_log_file};
+use crate::tls::TlsContext;
 use crate::worker::Worker;
 
 /// What the command line says, beside the configuration.
@@ -121,6 +122,7 @@ pub struct Server {
     pub log: Log,
     pub statistics: Statistics,
     pub passwords: PasswordPool,
+    pub tls: TlsContext,
     pub clock: Arc<SystemClock>,
     /// The limit of open files.
     pub descriptors: u64,
@@ -144,6 +146,7 @@ impl Server {
             log,
             statistics: Statistics::new(clock.now(), listeners, workers),
             passwords: PasswordPool::new(cores()),
+            tls: TlsContext::default(),
             clock,
             descriptors,
         }

@@ -6,6 +6,7 @@ use larix_engine::access::{PeerNames, Strength, Subject};
 use larix_schema::NormalDn;
 
 use crate::restrictions::Standing;
+use crate::tls::TlsFacts;
 
 /// The process at the other end of a Unix socket, as the kernel knows it.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -38,6 +39,8 @@ pub struct Session {
     subject: Arc<Subject>,
     anonymous: Arc<Subject>,
     pub credentials: Option<PeerCredentials>,
+    /// Once TLS is established.
+    pub tls: Option<Arc<TlsFacts>>,
     method: Method,
     version: u8,
     bound: bool,
@@ -59,6 +62,7 @@ impl Session {
             subject: anonymous.clone(),
             anonymous,
             credentials: peer.credentials,
+            tls: None,
             method: Method::None,
             version: 3,
             bound: false,
@@ -86,10 +90,40 @@ impl Session {
         self.bound = true;
     }
 
+    /// Anonymous again, as before any bind.
+    pub fn forget(&mut self) {
+        self.subject = self.anonymous.clone();
+        self.method = Method::None;
+    }
+
     /// A bind succeeded. `shown` is the DN as it is shown.
     pub fn bind(&mut self, dn: NormalDn, shown: &str, method: Method) {
         self.subject = Arc::new(self.anonymous.bound_as(dn, shown));
         self.method = method;
+    }
+
+    /// TLS is established. Who is bound stays so (RFC 4513 section 3.1.4 leaves that to the server).
+    pub fn secured(&mut self, facts: Arc<TlsFacts>) {
+        let tls = facts.ssf;
+        self.tls = Some(facts);
+        self.change_strength(|strength| strength.tls = tls);
+    }
+
+    /// The strength of the SASL security layer in force; 0 without one.
+    pub fn set_sasl_strength(&mut self, ssf: u32) {
+        self.change_strength(|strength| strength.sasl = ssf);
+    }
+
+    fn change_strength(&mut self, change: impl Fn(&mut Strength)) {
+        let changed = |subject: &Arc<Subject>| {
+            let mut subject = Subject::clone(subject);
+            change(&mut subject.strength);
+            let Strength { transport, tls, sasl, .. } = subject.strength;
+            subject.strength.overall = transport.max(tls).max(sasl);
+            Arc::new(subject)
+        };
+        let (anonymous, subject) = (changed(&self.anonymous), changed(&self.subject));
+        (self.anonymous, self.subject) = (anonymous, subject);
     }
 
     pub fn standing(&self) -> Standing {

@@ -22,10 +22,12 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::config::values::LogLevel;
 use crate::connection::{Connection, Turn};
-use crate::dispatch::{Completion, Dispatcher};
+use crate::dispatch::{Completion, Dispatcher, LayerChange};
+use crate::layers::{Layers, LayersError};
 use crate::server::Server;
 use crate::session::Peer;
 use crate::statistics::{ConnectionRecord, Counters, add};
+use crate::tls::TlsSession;
 
 /// Bytes read at once, into a buffer that all connections of a worker share.
 const READ_BYTES: usize = 64 * 1024;
@@ -37,6 +39,12 @@ const SPARE_BUFFER_BYTES: usize = 64 * 1024;
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
 /// How long connections may take to get their last answers when the server stops.
 const STOP_GRACE: Duration = Duration::from_secs(3);
+/// How long a client may take for a TLS handshake, from its beginning to its end.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(15);
+/// Threads beside each loop that compute handshakes: a signature takes as long as many searches.
+const HANDSHAKE_THREADS: usize = 1;
+/// A buffer for decrypted input larger than this is given back to the allocator.
+const PLAIN_BUFFER_BYTES: usize = 128 * 1024;
 /// How long a client may take to read its last answers when the connection is being closed.
 const LINGER: Duration = Duration::from_secs(5);
 const NANOS_A_SECOND: u64 = 1_000_000_000;
@@ -107,6 +115,7 @@ impl Worker {
         let runtime = tokio::runtime::Builder::new_current_thread()
             .enable_io()
             .enable_time()
+            .max_blocking_threads(HANDSHAKE_THREADS)
             // All that was ready is served: a batch is over, and nothing may keep its pages while the loop waits.
             .on_thread_park(lmdb::release_snapshots)
             .build()?;
@@ -119,6 +128,7 @@ impl Worker {
                 open: RefCell::default(),
                 count,
                 read_buffer: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
+                plain: RefCell::default(),
                 spare: RefCell::default(),
             });
             tokio::task::LocalSet::new().block_on(&runtime, core.run(orders));
@@ -157,6 +167,8 @@ struct Core {
     open: RefCell<HashMap<u64, Rc<Handle>>>,
     count: Arc<AtomicUsize>,
     read_buffer: RefCell<Box<[u8]>>,
+    /// Input without its layers.
+    plain: RefCell<Vec<u8>>,
     spare: RefCell<Vec<Vec<u8>>>,
 }
 
@@ -218,7 +230,15 @@ impl Core {
         );
         let core = self.clone();
         tokio::task::spawn_local(async move {
-            let task = Task { core: &core, stream, connection: Connection::new(dispatcher), events, handle };
+            let task = Task {
+                core: &core,
+                stream,
+                layers: None,
+                handshake_until: None,
+                connection: Connection::new(dispatcher),
+                events,
+                handle,
+            };
             let reason = task.serve().await;
             core.closed(&record, reason);
         });
@@ -304,6 +324,10 @@ enum Happened {
 struct Task<'c> {
     core: &'c Core,
     stream: Stream,
+    /// What stands between the socket and the connection; nothing on most.
+    layers: Option<Box<Layers>>,
+    /// When patience with a handshake ends.
+    handshake_until: Option<Instant>,
     connection: Connection<Dispatcher>,
     events: UnboundedReceiver<ConnectionEvent>,
     handle: Rc<Handle>,
@@ -314,10 +338,14 @@ impl Task<'_> {
     async fn serve(mut self) -> &'static str {
         let mut turn = Turn::Idle;
         loop {
-            let next = match self.flush() {
+            let ready = match self.connection.is_changing_layers() {
+                true => self.change_layers().and_then(|()| self.flush()),
+                false => self.flush(),
+            };
+            let next = match ready {
                 Err(ended) => Err(ended),
                 Ok(()) => match turn {
-                    Turn::Close if self.connection.output().is_empty() => break,
+                    Turn::Close if !self.owes_output() => break,
                     Turn::More => self.go_on().await,
                     // The output was full when the turn ended, and all of it has just been sent.
                     Turn::Idle if self.connection.has_work() => self.go_on().await,
@@ -330,6 +358,11 @@ impl Task<'_> {
                 Err(Ended::Because(reason)) => return reason,
             }
         }
+        if let Some(layers) = &mut self.layers {
+            layers.close();
+            // The last word of TLS; a socket that takes nothing now does not get it.
+            let _ = layers.flush(&mut Writer(&self.stream));
+        }
         self.connection.service().close_reason()
     }
 
@@ -341,9 +374,9 @@ impl Task<'_> {
             turn = Some(self.take_event(event)?);
         }
         if self.connection.wants_input()
-            && let Some(read) = self.read()?
+            && let Some(count) = self.read()?
         {
-            return Ok(read);
+            return self.take_input(count).await;
         }
         Ok(turn.unwrap_or_else(|| {
             self.lend();
@@ -358,7 +391,8 @@ impl Task<'_> {
         }
         self.handle.pending.set(self.connection.pending());
         let reads = turn == Turn::Idle && self.connection.wants_input();
-        let writes = !self.connection.output().is_empty();
+        let writes = self.owes_output();
+        let handshake_until = self.handshake_until;
         let happened = std::future::poll_fn(|context| self.poll(context, reads, writes));
         let happened = match turn {
             // With nothing to wait for but the client's reading of its last answers, patience ends.
@@ -366,7 +400,13 @@ impl Task<'_> {
                 Ok(happened) => happened,
                 Err(_) => return Err(Ended::Because("slow client")),
             },
-            _ => happened.await,
+            _ => match handshake_until {
+                None => happened.await,
+                Some(until) => match tokio::time::timeout_at(until.into(), happened).await {
+                    Ok(happened) => happened,
+                    Err(_) => return Err(Ended::Because("TLS handshake timeout")),
+                },
+            },
         };
         match happened {
             Happened::Event(Some(event)) => {
@@ -376,7 +416,7 @@ impl Task<'_> {
             Happened::Event(None) | Happened::Lost => Err(Ended::Lost),
             Happened::Read(count) => {
                 self.lend();
-                Ok(self.take_input(count))
+                self.take_input(count).await
             }
             // Only what is left to send matters now; the flush comes next.
             Happened::Writable if turn == Turn::Close => Ok(turn),
@@ -429,30 +469,137 @@ impl Task<'_> {
     }
 
     /// Reads once. `None`: nothing is there.
-    fn read(&mut self) -> Result<Option<Turn>, Ended> {
+    fn read(&mut self) -> Result<Option<usize>, Ended> {
         self.lend();
         let read = self.stream.try_read(&mut self.core.read_buffer.borrow_mut());
         match read {
-            Ok(count) => Ok(Some(self.take_input(count))),
+            Ok(count) => Ok(Some(count)),
             Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
             Err(_) => Err(Ended::Lost),
         }
     }
 
     /// Hands over the first `count` bytes of the worker's buffer; none is the end of the input.
-    fn take_input(&mut self, count: usize) -> Turn {
+    async fn take_input(&mut self, count: usize) -> Result<Turn, Ended> {
         if count == 0 {
             self.connection.service_mut().close_because("connection lost");
-            return self.connection.input_ended();
+            return Ok(self.connection.input_ended());
         }
         self.connection.service_mut().bytes_arrived();
         self.handle.last_activity.set(self.connection.service().last_activity());
-        let buffer = self.core.read_buffer.borrow();
-        self.connection.receive(buffer.get(..count).unwrap_or(&[]))
+        match &self.layers {
+            None => {
+                let buffer = self.core.read_buffer.borrow();
+                Ok(self.connection.receive(buffer.get(..count).unwrap_or(&[])))
+            }
+            Some(layers) if layers.is_handshaking() => self.take_handshake(count).await,
+            Some(_) => self.take_protected(count),
+        }
+    }
+
+    fn take_protected(&mut self, count: usize) -> Result<Turn, Ended> {
+        let Some(layers) = &mut self.layers else { return Err(Ended::Lost) };
+        let mut plain = self.core.plain.take();
+        let received = layers.receive(self.core.read_buffer.borrow().get(..count).unwrap_or(&[]), &mut plain);
+        let turn = received.map_err(|error| self.broken(&error)).map(|received| {
+            let turn = match plain.is_empty() {
+                true => self.connection.resume(),
+                false => self.connection.receive(&plain),
+            };
+            if received.closed { self.input_closed() } else { turn }
+        });
+        plain.clear();
+        if plain.capacity() <= PLAIN_BUFFER_BYTES {
+            self.core.plain.replace(plain);
+        }
+        turn
+    }
+
+    /// A handshake's next step, on another thread: a loop has other clients to serve meanwhile.
+    async fn take_handshake(&mut self, count: usize) -> Result<Turn, Ended> {
+        let Some(mut layers) = self.layers.take() else { return Err(Ended::Lost) };
+        let bytes = self.core.read_buffer.borrow().get(..count).unwrap_or(&[]).to_vec();
+        let step = tokio::task::spawn_blocking(move || {
+            let mut plain = Vec::new();
+            let received = layers.receive(&bytes, &mut plain);
+            (layers, plain, received)
+        });
+        let Ok((layers, plain, received)) = step.await else { return Err(Ended::Lost) };
+        self.layers = Some(layers);
+        let received = received.map_err(|error| self.broken(&error))?;
+        if let Some(facts) = received.established {
+            self.handshake_until = None;
+            self.connection.service_mut().tls_established(facts);
+        }
+        let turn = match plain.is_empty() {
+            true => self.connection.resume(),
+            false => self.connection.receive(&plain),
+        };
+        Ok(if received.closed { self.input_closed() } else { turn })
+    }
+
+    /// The client said in TLS that it sends no more.
+    fn input_closed(&mut self) -> Turn {
+        self.connection.service_mut().close_because("connection lost");
+        self.connection.input_ended()
+    }
+
+    /// What came cannot be trusted. The other side is told what TLS has to say about it.
+    fn broken(&mut self, error: &LayersError) -> Ended {
+        self.connection.service().log_broken_layer(error);
+        if let Some(layers) = &mut self.layers {
+            let _ = layers.flush(&mut Writer(&self.stream));
+        }
+        Ended::Because(error.reason())
+    }
+
+    /// What is in the output goes out as until now; what comes after it in the new way.
+    fn change_layers(&mut self) -> Result<(), Ended> {
+        let change = self.connection.service_mut().layer_change.take();
+        let layers = self.layers.get_or_insert_default();
+        let before = self.connection.output();
+        let count = before.len();
+        match change {
+            Some(LayerChange::Tls) => {
+                let Some(state) = self.core.server.tls.current() else {
+                    return Err(Ended::Because("TLS negotiation failure"));
+                };
+                layers.start_tls(TlsSession::new(state), before);
+                self.handshake_until = Some(now() + HANDSHAKE_TIMEOUT);
+            }
+            Some(LayerChange::Sasl(layer)) => {
+                if let Err(error) = layers.install(layer, before) {
+                    return Err(self.broken(&error));
+                }
+            }
+            None => {
+                if let Err(error) = layers.send(before) {
+                    return Err(self.broken(&error));
+                }
+            }
+        }
+        add(&self.core.counters.bytes_sent, count as u64);
+        self.connection.sent(count);
+        self.connection.layers_changed();
+        Ok(())
+    }
+
+    /// Whether the client has not got all of its answers.
+    fn owes_output(&self) -> bool {
+        match &self.layers {
+            None => !self.connection.output().is_empty(),
+            // What is to go through a handshake that is not done cannot go.
+            Some(layers) => {
+                layers.wants_write() || !(layers.is_handshaking() || self.connection.output().is_empty())
+            }
+        }
     }
 
     /// Sends what can be sent without waiting.
     fn flush(&mut self) -> Result<(), Ended> {
+        if self.layers.is_some() {
+            return self.flush_layers();
+        }
         while !self.connection.output().is_empty() {
             match self.stream.try_write(self.connection.output()) {
                 Ok(count) => {
@@ -460,14 +607,42 @@ impl Task<'_> {
                     self.connection.sent(count);
                     self.handle.blocked_since.set(None);
                 }
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    if self.handle.blocked_since.get().is_none() {
-                        self.handle.blocked_since.set(Some(self.core.server.clock.monotonic()));
-                    }
-                    return Ok(());
-                }
-                Err(_) => return Err(Ended::Lost),
+                Err(error) => return self.not_written(&error),
             }
+        }
+        Ok(())
+    }
+
+    /// The same through the layers. They are given more only when all they had is sent: what they hold is bounded by
+    /// what a connection's output holds.
+    fn flush_layers(&mut self) -> Result<(), Ended> {
+        let Some(layers) = &mut self.layers else { return Ok(()) };
+        loop {
+            if layers.wants_write() {
+                match layers.flush(&mut Writer(&self.stream)) {
+                    Ok(()) => self.handle.blocked_since.set(None),
+                    Err(error) => return self.not_written(&error),
+                }
+            }
+            let output = self.connection.output();
+            let count = output.len();
+            if count == 0 || layers.is_handshaking() {
+                return Ok(());
+            }
+            if let Err(error) = layers.send(output) {
+                return Err(self.broken(&error));
+            }
+            add(&self.core.counters.bytes_sent, count as u64);
+            self.connection.sent(count);
+        }
+    }
+
+    fn not_written(&self, error: &io::Error) -> Result<(), Ended> {
+        if error.kind() != io::ErrorKind::WouldBlock {
+            return Err(Ended::Lost);
+        }
+        if self.handle.blocked_since.get().is_none() {
+            self.handle.blocked_since.set(Some(self.core.server.clock.monotonic()));
         }
         Ok(())
     }
@@ -476,6 +651,23 @@ impl Task<'_> {
         if self.connection.needs_output() {
             self.connection.lend_output(self.core.take_buffer());
         }
+    }
+}
+
+/// A socket to write to as long as it takes something.
+struct Writer<'s>(&'s Stream);
+
+impl io::Write for Writer<'_> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        self.0.try_write(bytes)
+    }
+
+    fn write_vectored(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        self.0.try_write_vectored(parts)
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
     }
 }
 
@@ -511,6 +703,13 @@ impl Stream {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
             Self::Unix(stream) => stream.try_write(bytes),
+        }
+    }
+
+    fn try_write_vectored(&self, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write_vectored(parts),
+            Self::Unix(stream) => stream.try_write_vectored(parts),
         }
     }
 

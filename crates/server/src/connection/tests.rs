@@ -8,6 +8,7 @@ use super::*;
 struct Script {
     log: Vec<String>,
     slice: usize,
+    layers: bool,
 }
 
 struct Search {
@@ -32,6 +33,7 @@ impl Service for Script {
                 Some(steps) => Started::Searching(Search { left: steps.parse().unwrap() }),
                 None => answer(out, operation, ResponseOp::SearchDone),
             },
+            Request::Extended(extended) if extended.name == larix_proto::oid::START_TLS => Started::Securing,
             Request::Extended(extended) => Started::Cancel(MessageId(extended.name.parse().unwrap())),
             _ => answer(out, operation, ResponseOp::Delete),
         }
@@ -74,6 +76,16 @@ impl Service for Script {
 
     fn limits(&self) -> Limits {
         Limits { pdu: 1000, pending: 3, filter_depth: 10 }
+    }
+
+    fn start_tls(&mut self, operation: Operation, outstanding: bool, out: &mut Vec<u8>) {
+        self.log.push(format!("start TLS, outstanding {outstanding}"));
+        self.layers = !outstanding;
+        answer(out, operation, ResponseOp::Extended);
+    }
+
+    fn changes_layers(&self) -> bool {
+        self.layers
     }
 }
 
@@ -219,6 +231,48 @@ fn a_bind_is_a_barrier() {
     assert_eq!(connection.pending(), 1);
     connection.complete(1, "bound");
     assert_eq!(answers(connection.output()), ["2:69:0", "3:6b:0"]);
+}
+
+fn start_tls(id: u8) -> Vec<u8> {
+    request(id, 0x77, &[tlv(0x80, larix_proto::oid::START_TLS.as_bytes())])
+}
+
+#[test]
+fn nothing_in_the_clear_survives_a_change_of_layers() {
+    let check = |name: &str, input: &[Vec<u8>], expected: &[&str], turn: Turn, changing: bool| {
+        let mut connection = connection();
+        let found = connection.receive(&input.concat());
+        assert_eq!(answers(connection.output()), expected, "{name}");
+        assert_eq!((found, connection.is_changing_layers()), (turn, changing), "{name}");
+        assert_eq!(connection.wants_input(), turn == Turn::Idle && !changing, "{name}");
+    };
+    let tls = "2:78:0";
+    check("alone", &[start_tls(2)], &[tls], Turn::Idle, true);
+    check("behind others", &[delete(1), start_tls(2)], &["1:6b:0", tls], Turn::Idle, true);
+    check("a request behind it", &[start_tls(2), delete(3)], &[tls], Turn::Close, false);
+    check("half a request behind it", &[start_tls(2), vec![0x30]], &[tls], Turn::Close, false);
+    check(
+        "while others are under way",
+        &[add(1), start_tls(2), delete(3)],
+        &[tls, "3:6b:0"],
+        Turn::Idle,
+        false,
+    );
+}
+
+#[test]
+fn a_bind_that_ends_elsewhere_may_change_layers() {
+    for (behind, changing) in [(vec![], true), (delete(2), false)] {
+        let mut connection = connection();
+        connection.receive(&[bind(1, "slow"), behind].concat());
+        connection.service_mut().layers = true;
+        connection.complete(0, "bound");
+        assert_eq!(answers(connection.output()), ["1:69:0"]);
+        assert_eq!(connection.is_changing_layers(), changing);
+        connection.service_mut().layers = false;
+        connection.layers_changed();
+        assert_eq!(connection.wants_input(), changing);
+    }
 }
 
 #[test]

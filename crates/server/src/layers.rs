@@ -1,0 +1,163 @@
+//! What stands between a socket and its connection: TLS, a SASL security layer above it, both or either. No I/O of its
+//! own: bytes in, bytes out.
+
+use std::fmt;
+use std::io;
+
+use crate::security_layer::{FramedLayer, LayerError, SecurityLayer};
+use crate::tls::{TlsFacts, TlsSession};
+
+/// The layers of one connection.
+#[derive(Debug, Default)]
+pub(crate) struct Layers {
+    tls: Option<TlsSession>,
+    sasl: Option<FramedLayer>,
+    /// Bytes for the socket that go out before anything that TLS has to send; the first `sent` are gone.
+    wire: Vec<u8>,
+    sent: usize,
+}
+
+/// What came of bytes from the socket, beside the plain ones.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    /// The handshake has just been completed.
+    pub(crate) established: Option<TlsFacts>,
+    /// The other side has said that it sends no more.
+    pub(crate) closed: bool,
+}
+
+/// Why nothing more can come through.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum LayersError {
+    /// The handshake failed.
+    Negotiation(String),
+    /// Established TLS was broken.
+    Tls(String),
+    Sasl(LayerError),
+}
+
+impl LayersError {
+    /// The reason in the log's line about the end of the connection.
+    pub(crate) fn reason(&self) -> &'static str {
+        match self {
+            Self::Negotiation(_) => "TLS negotiation failure",
+            Self::Tls(_) => "TLS failure",
+            Self::Sasl(_) => "security layer failure",
+        }
+    }
+}
+
+impl fmt::Display for LayersError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Negotiation(why) => write!(f, "TLS negotiation failure: {why}"),
+            Self::Tls(why) => write!(f, "TLS failure: {why}"),
+            Self::Sasl(error) => error.fmt(f),
+        }
+    }
+}
+
+impl Layers {
+    /// TLS from here on; `before` is what the socket still has to take in the clear.
+    pub(crate) fn start_tls(&mut self, tls: TlsSession, before: &[u8]) {
+        self.wire.extend_from_slice(before);
+        self.tls = Some(tls);
+    }
+
+    /// A SASL layer from here on; `before` goes out as until now.
+    ///
+    /// # Errors
+    /// Those of the layer that stood until now.
+    pub(crate) fn install(
+        &mut self,
+        layer: Box<dyn SecurityLayer>,
+        before: &[u8],
+    ) -> Result<(), LayersError> {
+        self.send(before)?;
+        self.sasl = Some(FramedLayer::new(layer));
+        Ok(())
+    }
+
+    /// Whether the next bytes belong to a handshake: costly, so that they are not taken on a loop.
+    pub(crate) fn is_handshaking(&self) -> bool {
+        self.tls.as_ref().is_some_and(TlsSession::is_handshaking)
+    }
+
+    /// Takes bytes as they came from the socket and appends the plain ones to `plain`.
+    ///
+    /// # Errors
+    /// What cannot be trusted: the connection ends, when what is to be sent is sent (TLS tells the other side why).
+    pub(crate) fn receive(&mut self, bytes: &[u8], plain: &mut Vec<u8>) -> Result<Received, LayersError> {
+        let Some(tls) = &mut self.tls else {
+            return match &mut self.sasl {
+                Some(sasl) => sasl.receive(bytes, plain).map(|()| Received::default()),
+                None => {
+                    plain.extend_from_slice(bytes);
+                    Ok(Received::default())
+                }
+            }
+            .map_err(LayersError::Sasl);
+        };
+        let handshaking = tls.is_handshaking();
+        let failed = |error: rustls::Error| match handshaking {
+            true => LayersError::Negotiation(error.to_string()),
+            false => LayersError::Tls(error.to_string()),
+        };
+        match &mut self.sasl {
+            None => tls.receive(bytes, plain).map_err(failed),
+            Some(sasl) => {
+                let mut below = Vec::new();
+                let received = tls.receive(bytes, &mut below).map_err(failed)?;
+                sasl.receive(&below, plain).map_err(LayersError::Sasl)?;
+                Ok(received)
+            }
+        }
+    }
+
+    /// Takes plain bytes to be sent.
+    ///
+    /// # Errors
+    /// The SASL layer's own.
+    pub(crate) fn send(&mut self, plain: &[u8]) -> Result<(), LayersError> {
+        match (&mut self.sasl, &mut self.tls) {
+            (None, None) => self.wire.extend_from_slice(plain),
+            (None, Some(tls)) => tls.send(plain),
+            (Some(sasl), None) => sasl.send(plain, &mut self.wire).map_err(LayersError::Sasl)?,
+            (Some(sasl), Some(tls)) => {
+                let mut wrapped = Vec::with_capacity(plain.len() + plain.len() / 8 + 64);
+                sasl.send(plain, &mut wrapped).map_err(LayersError::Sasl)?;
+                tls.send(&wrapped);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether there are bytes for the socket.
+    pub(crate) fn wants_write(&self) -> bool {
+        self.sent < self.wire.len() || self.tls.as_ref().is_some_and(TlsSession::wants_write)
+    }
+
+    /// Gives the socket what it takes.
+    ///
+    /// # Errors
+    /// The socket's, `WouldBlock` among them.
+    pub(crate) fn flush(&mut self, socket: &mut dyn io::Write) -> io::Result<()> {
+        while self.sent < self.wire.len() {
+            self.sent += socket.write(self.wire.get(self.sent..).unwrap_or(&[]))?;
+        }
+        if self.sent > 0 {
+            (self.wire, self.sent) = (Vec::new(), 0);
+        }
+        match &mut self.tls {
+            Some(tls) => tls.flush(socket),
+            None => Ok(()),
+        }
+    }
+
+    /// Says goodbye as TLS wants it.
+    pub(crate) fn close(&mut self) {
+        if let Some(tls) = &mut self.tls {
+            tls.close();
+        }
+    }
+}
