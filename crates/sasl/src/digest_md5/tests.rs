@@ -1,0 +1,104 @@
+use super::*;
+use crate::TEXT_MESSAGE_MAX;
+
+/// The example of RFC 2831 section 4, with LDAP's service name.
+fn server() -> Server {
+    let all = vec![Quality::Auth, Quality::Integrity, Quality::Confidentiality];
+    Server::new("OA6MG9tEQGm2hh".to_owned(), "elwood.innosoft.com".to_owned(), all, 65536)
+}
+
+const RESPONSE: &str = "charset=utf-8,username=\"chris\",realm=\"elwood.innosoft.com\",nonce=\"OA6MG9tEQGm2hh\",\
+    nc=00000001,cnonce=\"OA6MHXh6VqTrRk\",digest-uri=\"imap/elwood.innosoft.com\",\
+    response=d388dad90d4bbd760a152321f2143af7,qop=auth";
+
+#[test]
+fn the_digest_of_rfc_2831() {
+    let mut response = Response::parse(RESPONSE.replace("imap/", "ldap/").as_bytes()).unwrap();
+    // The example is IMAP's.
+    response.uri = "imap/elwood.innosoft.com".to_owned();
+    let accepted = server().finish(&response, Some(b"secret")).unwrap();
+    assert_eq!(accepted.answer, "rspauth=ea40f60335c427b5527b84dbabcdfffd");
+    assert!(accepted.layer.is_none());
+    assert_eq!(server().finish(&response, Some(b"wrong")).err(), Some(Fault::Proof));
+    assert_eq!(server().finish(&response, None).err(), Some(Fault::Proof));
+}
+
+#[test]
+fn challenges() {
+    assert_eq!(
+        server().challenge(),
+        "nonce=\"OA6MG9tEQGm2hh\",realm=\"elwood.innosoft.com\",qop=\"auth,auth-int,auth-conf\",cipher=\"rc4\",\
+         maxbuf=65536,charset=utf-8,algorithm=md5-sess"
+    );
+}
+
+#[test]
+fn bad_responses() {
+    let good = RESPONSE.replace("imap/", "ldap/");
+    for (message, expected) in [
+        (String::new(), Fault::Malformed("username, nonce, cnonce, nc, digest-uri and response")),
+        ("username".to_owned(), Fault::Malformed("name=value")),
+        ("username=\"chris".to_owned(), Fault::Malformed("a closing quote")),
+        ("username=\"chris\"x".to_owned(), Fault::Malformed("a comma")),
+        (format!("{good},nc=1"), Fault::Malformed("a name given once")),
+        (good.replace("\"chris\"", "\"\""), Fault::Malformed("a name")),
+        (good.replace("00000001", "x"), Fault::Malformed("nc")),
+        (good.replace("utf-8", "latin"), Fault::Malformed("charset")),
+        (good.replace("ldap/", "imap/"), Fault::Mismatch("digest-uri")),
+        ("x".repeat(TEXT_MESSAGE_MAX + 1), Fault::TooLong { limit: TEXT_MESSAGE_MAX }),
+    ] {
+        assert_eq!(Response::parse(message.as_bytes()), Err(expected), "{message}");
+    }
+    for (from, to, expected) in [
+        ("OA6MG9tEQGm2hh", "other", Fault::Mismatch("nonce")),
+        ("00000001", "00000002", Fault::Mismatch("nonce")),
+        ("qop=auth", "qop=auth-x", Fault::Unsupported("the quality of protection is")),
+        ("qop=auth", "qop=auth-conf,cipher=des", Fault::Unsupported("the cipher is")),
+        ("qop=auth", "qop=auth-int", Fault::Proof),
+    ] {
+        let response = Response::parse(good.replace(from, to).as_bytes()).unwrap();
+        assert_eq!(server().finish(&response, Some(b"secret")).err(), Some(expected), "{from} -> {to}");
+    }
+}
+
+#[test]
+fn names_beyond_ascii_are_hashed_in_latin_1() {
+    assert_eq!(latin_1("é".as_bytes()).as_deref(), Some(&[0xe9][..]));
+    assert_eq!(latin_1("ł".as_bytes()), None);
+    let response =
+        Response::parse(b"username=\"a\\\"b\",nonce=n,cnonce=c,nc=1,digest-uri=ldap/x,response=0").unwrap();
+    assert_eq!(response.username, "a\"b");
+}
+
+#[test]
+fn layers_carry_both_ways_and_notice_changes() {
+    let session = [7; 16];
+    for quality in [Quality::Integrity, Quality::Confidentiality] {
+        let mut server = Layer::of_server(&session, quality, 4096, 128);
+        let mut client = Layer::of_client(&session, quality, 4096);
+        let long: Vec<u8> = (0..1000_u32).map(|n| (n % 251) as u8).collect();
+        let (mut wire, mut plain) = (Vec::new(), Vec::new());
+        server.wrap(&long, &mut wire);
+        // In pieces, as a network would.
+        let mut kept = Vec::new();
+        for piece in wire.chunks(97) {
+            kept.extend_from_slice(piece);
+            let used = client.unwrap(&kept, &mut plain).unwrap();
+            kept.drain(..used);
+        }
+        assert_eq!((plain, kept.len()), (long, 0));
+        let mut wire = Vec::new();
+        client.wrap(b"hello", &mut wire);
+        let mut plain = Vec::new();
+        assert_eq!(server.unwrap(&wire, &mut plain), Ok(wire.len()));
+        assert_eq!(plain, b"hello");
+        // The same again is a repetition.
+        assert_eq!(server.unwrap(&wire, &mut plain), Err(LayerFault::Forged));
+        let mut changed = Vec::new();
+        client.wrap(b"hello", &mut changed);
+        changed[5] ^= 1;
+        assert_eq!(server.unwrap(&changed, &mut plain), Err(LayerFault::Forged));
+        assert_eq!(server.unwrap(&[0, 0, 0, 3, 1, 2, 3], &mut plain), Err(LayerFault::TooShort));
+        assert_eq!(server.unwrap(&[0, 1, 0, 0], &mut plain), Err(LayerFault::TooLong { limit: 4096 }));
+    }
+}
