@@ -230,6 +230,7 @@ fn run(
             subject: Arc::clone(subject),
             controls: RequestControls::default(),
             origin: Origin::Client,
+            passwords: None,
         };
         directory.submit(
             request,

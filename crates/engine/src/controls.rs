@@ -58,6 +58,10 @@ pub struct RequestControls {
     pub session_tracking: Option<SessionTracking>,
     /// RFC 5805: the transaction's identifier.
     pub transaction: Option<Vec<u8>>,
+    /// draft-behera-ldap-password-policy: say how the account's password stands.
+    pub password_policy: bool,
+    /// Say of each entry whether it could authenticate.
+    pub account_usability: bool,
 }
 
 /// The attributes that a pre-read or post-read control wants back.
@@ -149,6 +153,8 @@ pub const SUPPORTED: &[SupportedControl] = &[
     supported(oid::SESSION_TRACKING, false, ACCESS | BIND, IDENTITY_EXTENSIONS),
     supported(oid::LAZY_COMMIT, false, ACCESS, &[]),
     supported(oid::TRANSACTION_SPECIFICATION, false, UPDATE, &[oid::PASSWORD_MODIFY]),
+    supported(oid::PASSWORD_POLICY, false, BIND | ACCESS, &[oid::PASSWORD_MODIFY]),
+    supported(oid::ACCOUNT_USABILITY, false, SEARCH, &[]),
 ];
 
 const fn supported(
@@ -259,6 +265,8 @@ impl RequestControls {
             oid::PERMISSIVE_MODIFY => self.permissive_modify = true,
             oid::TREE_DELETE => self.tree_delete = true,
             oid::DONT_USE_COPY => self.dont_use_copy = true,
+            oid::PASSWORD_POLICY => self.password_policy = true,
+            oid::ACCOUNT_USABILITY => self.account_usability = true,
             // Every commit is synced: a lazy one is nothing that this server could do faster.
             _ => {}
         }
@@ -311,6 +319,8 @@ fn name_of(control: &str) -> &'static str {
         oid::DONT_USE_COPY => "dontUseCopy",
         oid::SESSION_TRACKING => "sessionTracking",
         oid::TRANSACTION_SPECIFICATION => "transaction specification",
+        oid::PASSWORD_POLICY => "passwordPolicyRequest",
+        oid::ACCOUNT_USABILITY => "account usability",
         _ => "lazy commit",
     }
 }

@@ -15,7 +15,7 @@ use crate::entry::{EntryId, EntryReader, EntryView, Record};
 use crate::facts::Facts;
 use crate::fault::Fault;
 use crate::index::IndexConfig;
-use crate::plugin::Plugin;
+use crate::plugins::Plugin;
 use crate::tables::{ENTRIES, FORMAT, FORMAT_OLDEST, META, meta};
 use crate::time::RandomSource;
 use crate::tree::{self, Names};

@@ -14,12 +14,16 @@ use crate::database::Database;
 use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
+use crate::plugins::{BindAttempt, BindConclusion, PasswordWork, PendingChange};
 use crate::search::entry::{Gate, Seen};
 use crate::search::referral;
+use crate::time::{Clock, RandomSource};
+use crate::write::hooks::{Present, judge};
 use crate::write::prepare::{self, Latitude, Prepared, refuse};
 use crate::write::writer::{Job, Task};
 use crate::write::{
-    Completion, KnownSchema, Origin, WriteOutcome, WriteRequest, Writer, WriterEnvironment, WriterStartError,
+    Completion, KnownSchema, Origin, WriteOperation, WriteOutcome, WriteRequest, Writer, WriterEnvironment,
+    WriterStartError,
 };
 
 /// Why changes were refused, and which of them is at fault.
@@ -30,6 +34,8 @@ type Refused = (LdapResult, Option<usize>);
 pub struct Served<S: Store> {
     database: Arc<Database<S>>,
     writer: Writer,
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn RandomSource>,
 }
 
 impl<S: Store> Served<S> {
@@ -41,12 +47,22 @@ impl<S: Store> Served<S> {
         database: Arc<Database<S>>,
         environment: WriterEnvironment,
     ) -> Result<Self, WriterStartError> {
+        let (clock, random) = (Arc::clone(&environment.clock), Arc::clone(&environment.random));
         let writer = Writer::start(Arc::clone(&database), environment)?;
-        Ok(Self { database, writer })
+        Ok(Self { database, writer, clock, random })
     }
 
     pub fn database(&self) -> &Arc<Database<S>> {
         &self.database
+    }
+
+    /// The root DN as a subject: in whose name the server keeps an account's state.
+    fn root_subject(&self) -> Arc<Subject> {
+        let settings = self.database.current_settings();
+        Arc::new(match &settings.root_dn {
+            Some(root) => Subject::default().bound_as(root.clone(), &settings.root_dn_text),
+            None => Subject::default(),
+        })
     }
 
     /// Changes that wait to be carried out.
@@ -235,7 +251,8 @@ impl<S: Store> Directory<S> {
             let referrals = referral::rewrite(schema, &settings.update_referrals, None, Some(&target), None);
             return Err(LdapResult { referrals, ..LdapResult::new(ResultCode::REFERRAL) });
         }
-        let task = Task { operation, target, subject: request.subject, controls: request.controls };
+        let WriteRequest { subject, controls, passwords, .. } = request;
+        let task = Task { operation, target, subject, controls, passwords };
         Ok((served, task))
     }
 
@@ -312,6 +329,121 @@ impl<S: Store> Directory<S> {
             secrets.push(value.to_vec());
             true
         })
+    }
+
+    /// Whether somebody has a say in how a bind to this DN ends: then [`Self::conclude_bind`] answers it.
+    pub fn judges_binds(&self, dn: &NormalDn) -> bool {
+        self.select(dn).is_some_and(|served| {
+            let settings = served.database.current_settings();
+            settings.root_dn.as_ref() != Some(dn)
+                && settings.plugins.iter().any(|plugin| plugin.authentication().is_some())
+        })
+    }
+
+    /// Ends a bind whose password was compared: by the password policy and whatever else hangs on binds. `done` is called
+    /// once, here or on the writer's thread. A judgement that other attempts might change, or that changes the account's
+    /// state, is made by the writer and is durable before `done`: of any number of guesses at the same time no more
+    /// are judged than the policy allows.
+    pub fn conclude_bind(&self, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>) {
+        let outright = |matched: bool| {
+            let code = if matched { ResultCode::SUCCESS } else { ResultCode::INVALID_CREDENTIALS };
+            let result = LdapResult::new(code);
+            BindConclusion { result, controls: Vec::new(), must_change_password: false }
+        };
+        let Some(served) = self.select(&attempt.dn) else { return done(outright(attempt.matched)) };
+        match self.judge_at_once(served, &attempt) {
+            Err(failure) => {
+                let result = failure.into_result();
+                done(BindConclusion { result, controls: Vec::new(), must_change_password: false });
+            }
+            Ok(Some(conclusion)) => done(conclusion),
+            Ok(None) => {
+                let task = Task {
+                    target: attempt.dn.as_str().to_owned(),
+                    operation: Prepared::Authenticate(Box::new(attempt)),
+                    subject: served.root_subject(),
+                    controls: crate::controls::RequestControls::default(),
+                    passwords: None,
+                };
+                let done = |outcome: WriteOutcome| {
+                    let WriteOutcome { result, controls, must_change_password, .. } = outcome;
+                    done(BindConclusion { result, controls, must_change_password });
+                };
+                served.writer.submit(Job { tasks: vec![task], done: Box::new(done) });
+            }
+        }
+    }
+
+    /// The judgement by what is committed, if it needs nobody else.
+    fn judge_at_once(
+        &self,
+        served: &Served<S>,
+        attempt: &BindAttempt,
+    ) -> Result<Option<BindConclusion>, crate::write::Failure> {
+        let database = &served.database;
+        let (settings, policy) = (database.settings(), database.policy());
+        let snapshot = database.store().snapshot()?;
+        let entries = Present { view: database.view(&snapshot)?, policy: &policy };
+        let schema = &self.frontend.schema;
+        let judged = judge(&settings.plugins, attempt, &entries, schema, served.clock.now())?;
+        if judged.ordered || !judged.changes.is_empty() && !settings.read_only {
+            return Ok(None);
+        }
+        let succeeds = attempt.matched && !judged.refused;
+        let code = if succeeds { ResultCode::SUCCESS } else { ResultCode::INVALID_CREDENTIALS };
+        Ok(Some(BindConclusion {
+            result: LdapResult::new(code),
+            controls: judged.controls,
+            must_change_password: judged.must_change_password && succeeds,
+        }))
+    }
+
+    /// Whether a change sets a password that somebody has work with: then [`Self::work_on_passwords`] is worth a call, on
+    /// a thread that may take its time, before [`Self::submit`].
+    pub fn has_password_work(&self, operation: &WriteOperation) -> bool {
+        let is_password = |description: &str| {
+            let described = self.frontend.schema.describe(description);
+            described.is_ok_and(|description| description.attribute == self.known.user_password)
+        };
+        let about = match operation {
+            WriteOperation::Add { attributes, .. } => attributes.iter().any(|a| is_password(&a.description)),
+            WriteOperation::Modify { changes, .. } => {
+                changes.iter().any(|change| is_password(&change.attribute.description))
+            }
+            _ => false,
+        };
+        about
+            && self.frontend.schema.parse_dn(operation.target()).is_ok_and(|dn| {
+                self.select(&dn).is_some_and(|served| {
+                    let settings = served.database.current_settings();
+                    settings.plugins.iter().any(|plugin| plugin.works_on_passwords())
+                })
+            })
+    }
+
+    /// Shows a change to the plugins that have work with its passwords, so that the writer finds it done. What they say is
+    /// not heeded here: the writer asks them again.
+    pub fn work_on_passwords(&self, request: &mut WriteRequest) {
+        let work = Arc::clone(request.passwords.get_or_insert_with(Arc::<PasswordWork>::default));
+        let Ok((served, task)) = self.prepare(request.clone()) else { return };
+        let database = &served.database;
+        let (settings, policy) = (database.settings(), database.policy());
+        let Ok(snapshot) = database.store().snapshot() else { return };
+        let Ok(view) = database.view(&snapshot) else { return };
+        let entries = Present { view, policy: &policy };
+        for plugin in settings.plugins.iter().filter(|plugin| plugin.works_on_passwords()) {
+            let _ = plugin.before(&PendingChange {
+                operation: &task.operation,
+                subject: &task.subject,
+                controls: &task.controls,
+                schema: &self.frontend.schema,
+                derived: false,
+                entries: &entries,
+                now: served.clock.now(),
+                random: &*served.random,
+                passwords: &work,
+            });
+        }
     }
 
     /// The referral at or above the DN, for operations that only look at the place: `None` when there is none.

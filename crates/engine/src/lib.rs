@@ -23,7 +23,7 @@ pub mod log;
 pub mod order;
 pub mod password;
 pub mod plan;
-pub mod plugin;
+pub mod plugins;
 pub mod search;
 pub mod tables;
 pub mod time;

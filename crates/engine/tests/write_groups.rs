@@ -9,7 +9,7 @@ use std::sync::{Arc, mpsc};
 use common::{Fixture, SUFFIX, TREE, describe, memory, operation, records, schema, settings};
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedChange};
-use larix_engine::plugin::{PendingChange, Plugin};
+use larix_engine::plugins::{Additions, PendingChange, Plugin, Refusal};
 use larix_engine::write::prepare::Prepared;
 use larix_engine::write::{AttributeValues, Modification, WriteOperation, WriteOutcome};
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
@@ -267,17 +267,19 @@ impl Plugin for Keeper {
         "keeper"
     }
 
-    fn before(&self, change: &PendingChange<'_>) -> Result<Vec<WriteOperation>, LdapResult> {
-        let Prepared::Delete { dn } = change.operation else { return Ok(Vec::new()) };
+    fn before(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+        let nothing = Additions::default();
+        let Prepared::Delete { dn } = change.operation else { return Ok(nothing) };
         if *dn == change.schema.parse_dn(&self.kept).unwrap() {
-            return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, "kept"));
+            return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, "kept").into());
         }
-        let entry = change.entries.entry(dn).map_err(larix_engine::write::Failure::into_result)?;
-        let Some(entry) = entry else { return Ok(Vec::new()) };
+        let Some(entry) = change.entries.entry(dn)? else { return Ok(nothing) };
         let attribute =
             AttributeValues { description: "member".to_owned(), values: vec![entry.dn.into_bytes()] };
         let modification = Modification { operation: ModifyOperation::Delete, attribute };
-        Ok(vec![WriteOperation::Modify { object: self.group.clone(), changes: vec![modification] }])
+        let derived =
+            vec![WriteOperation::Modify { object: self.group.clone(), changes: vec![modification] }];
+        Ok(Additions { derived, ..nothing })
     }
 }
 

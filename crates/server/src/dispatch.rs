@@ -407,7 +407,13 @@ impl Dispatcher {
         match prepared {
             Ok((mut controls, subject)) => {
                 if let Some(identifier) = controls.transaction.take() {
-                    let request = WriteRequest { operation, subject, controls, origin: Origin::Client };
+                    let request = WriteRequest {
+                        operation,
+                        subject,
+                        controls,
+                        origin: Origin::Client,
+                        passwords: None,
+                    };
                     let result = self.keep_update(&begun, request, &identifier);
                     return self.refuse(&begun, &result, out);
                 }

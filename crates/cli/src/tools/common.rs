@@ -266,7 +266,13 @@ pub(crate) fn change(
         None => Subject::default(),
     };
     let (send, receive) = mpsc::channel();
-    let request = WriteRequest { operation, subject: Arc::new(subject), controls, origin: Origin::Client };
+    let request = WriteRequest {
+        operation,
+        subject: Arc::new(subject),
+        controls,
+        origin: Origin::Client,
+        passwords: None,
+    };
     directory.submit(
         request,
         Box::new(move |outcome: WriteOutcome| {

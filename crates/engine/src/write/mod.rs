@@ -9,6 +9,7 @@ mod authority;
 pub mod change;
 mod delete;
 mod failure;
+pub(crate) mod hooks;
 pub mod known;
 mod modify;
 mod modify_dn;

@@ -7,6 +7,7 @@ use larix_schema::{AttributeDescription, AttributeType, NormalDn, NormalRdn, Sch
 use super::request::{AttributeValues, Modification, WriteOperation};
 use super::values;
 use crate::entry::{Entry, EntryAttribute};
+use crate::plugins::BindAttempt;
 
 /// The syntax of whole numbers (RFC 4517 section 3.3.16).
 const INTEGER_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.27";
@@ -14,10 +15,21 @@ const INTEGER_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.27";
 /// A change whose names are resolved and whose values obey their syntaxes.
 #[derive(Clone, Debug)]
 pub enum Prepared {
-    Add { dn: NormalDn, entry: Entry, mods: Vec<Change> },
-    Modify { dn: NormalDn, mods: Vec<Change> },
-    Delete { dn: NormalDn },
+    Add {
+        dn: NormalDn,
+        entry: Entry,
+        mods: Vec<Change>,
+    },
+    Modify {
+        dn: NormalDn,
+        mods: Vec<Change>,
+    },
+    Delete {
+        dn: NormalDn,
+    },
     ModifyDn(Box<PreparedModifyDn>),
+    /// A bind whose password was compared: plugins judge it, and the account's state changes.
+    Authenticate(Box<BindAttempt>),
 }
 
 /// A rename or move, resolved.
@@ -207,6 +219,20 @@ fn check_shape(change: &Modification) -> Result<(), LdapResult> {
         _ => return Ok(()),
     };
     Err(refuse(ResultCode::PROTOCOL_ERROR, text))
+}
+
+/// A change that the server itself makes, to any attribute and without regard to access.
+///
+/// # Errors
+/// As for a client's change: undefinedAttributeType, invalidAttributeSyntax, constraintViolation.
+pub fn internal_change(
+    schema: &Schema,
+    kind: ChangeKind,
+    description: &str,
+    values: Vec<Vec<u8>>,
+) -> Result<Change, LdapResult> {
+    let attribute = AttributeValues { description: description.to_owned(), values };
+    Ok(Change { standing: Standing::Internal, ..check_change(schema, kind, attribute)? })
 }
 
 /// Resolves the description and brings the values into the form in which they are stored.
@@ -414,6 +440,7 @@ impl Prepared {
         match self {
             Self::Add { dn, .. } | Self::Modify { dn, .. } | Self::Delete { dn } => dn,
             Self::ModifyDn(rename) => &rename.dn,
+            Self::Authenticate(attempt) => &attempt.dn,
         }
     }
 }

@@ -8,6 +8,7 @@ use larix_proto::{
 
 use crate::access::Subject;
 use crate::controls::RequestControls;
+use crate::plugins::PasswordWork;
 
 /// A change of the directory, as requested: nothing of it has been checked.
 #[derive(Clone, Debug)]
@@ -49,6 +50,8 @@ pub struct WriteRequest {
     pub subject: Arc<Subject>,
     pub controls: RequestControls,
     pub origin: Origin,
+    /// Passwords that come with it, and what was computed about them beforehand.
+    pub passwords: Option<Arc<PasswordWork>>,
 }
 
 /// How a change ended. Success means durable.
@@ -58,6 +61,10 @@ pub struct WriteOutcome {
     pub controls: Vec<ControlBuf>,
     /// Which of several changes was refused, counted from 0.
     pub refused: Option<usize>,
+    /// Of a bind: until the password is changed the session may do nothing else.
+    pub must_change_password: bool,
+    /// Of a bind: the result was judged, and stands only once the account's state is committed.
+    pub judged: bool,
 }
 
 /// Called once when a change has ended, on the writer's thread or, for what is refused at once, on the caller's. It
@@ -66,7 +73,7 @@ pub type Completion = Box<dyn FnOnce(WriteOutcome) + Send>;
 
 impl From<LdapResult> for WriteOutcome {
     fn from(result: LdapResult) -> Self {
-        Self { result, controls: Vec::new(), refused: None }
+        Self { result, controls: Vec::new(), refused: None, must_change_password: false, judged: false }
     }
 }
 

@@ -11,11 +11,12 @@ use std::sync::Arc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use larix_proto::{LdapResult, ResultCode};
+use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::{NormalDn, Schema};
 use larix_store::{CommitError, Durability, Overlay, Snapshot, Store, Transaction, WriteSet};
 
 use super::failure::{Failure, commit_failed};
+use super::hooks::{Present, judge};
 use super::known::{KnownSchema, MissingElement};
 use super::operational::Stamp;
 use super::operator::{Counters, Done, Envelope, Ground, Operator};
@@ -27,12 +28,11 @@ use crate::access::{AccessPolicy, Subject};
 use crate::catalog::CatalogEdit;
 use crate::controls::RequestControls;
 use crate::database::{Database, DatabaseSettings, View, next_instance};
-use crate::entry::Entry;
 use crate::fault::Fault;
 use crate::index::merge::{IDLE_SLICE_KEYS, Merger, SLICE_KEYS};
 use crate::log;
 use crate::order::CommitOrder;
-use crate::plugin::{DERIVED_LIMIT, Entries, PendingChange, Plugin};
+use crate::plugins::{BindAttempt, DERIVED_LIMIT, Judgement, PasswordWork, PendingChange, Plugin};
 use crate::tables::{META, meta};
 use crate::time::{Clock, RandomSource};
 use crate::tree;
@@ -62,6 +62,7 @@ pub(crate) struct Task {
     pub(crate) target: String,
     pub(crate) subject: Arc<Subject>,
     pub(crate) controls: RequestControls,
+    pub(crate) passwords: Option<Arc<PasswordWork>>,
 }
 
 /// Changes that happen together or not at all, and whom to tell.
@@ -290,7 +291,7 @@ impl<S: Store> Core<S> {
             let outcome = match (outcomes.next(), &failed) {
                 (Some(outcome), None) => outcome,
                 // What was refused was refused whatever became of the others.
-                (Some(outcome), Some(_)) if !outcome.result.is_success() => outcome,
+                (Some(outcome), Some(_)) if !outcome.result.is_success() && !outcome.judged => outcome,
                 (_, Some(failed)) => failed.clone().into(),
                 (None, None) => {
                     LdapResult::with(ResultCode::OTHER, "internal error: change not carried out").into()
@@ -420,21 +421,6 @@ fn read_counters<V: Snapshot>(snapshot: &V, server_id: u16) -> Result<Counters, 
     Ok(Counters { last_entry_id, last_log_sequence: log::last_sequence(snapshot, server_id)?, csn: None })
 }
 
-/// The entries that a plugin may look at.
-#[derive(Debug)]
-struct Present<'s, V> {
-    view: View<'s, V>,
-}
-
-impl<V: Snapshot + std::fmt::Debug> Entries for Present<'_, V> {
-    fn entry(&self, dn: &NormalDn) -> Result<Option<Entry>, Failure> {
-        let Some(id) = self.view.resolve(dn)?.and_then(|resolved| resolved.id) else { return Ok(None) };
-        let Some(record) = self.view.record(id)? else { return Ok(None) };
-        let reader = self.view.reader(id, &record)?;
-        Ok(Some(reader.to_owned(self.view.dn(&reader.view)?, false)?))
-    }
-}
-
 /// A group while it gathers.
 struct Group<'a, S> {
     database: &'a Database<S>,
@@ -472,8 +458,9 @@ impl<'a, S: Store> Group<'a, S> {
     fn carry_out<T: Snapshot>(&mut self, transaction: &T, tasks: &[Task]) -> Result<WriteOutcome, Fault> {
         let mut unit = WriteSet::new();
         let mut outcome = WriteOutcome::from(LdapResult::success());
+        let mut refusal_controls = Vec::new();
         let csn_before = self.counters.csn;
-        let done = self.unit(transaction, tasks, &mut unit, &mut outcome);
+        let done = self.unit(transaction, tasks, &mut unit, &mut outcome, &mut refusal_controls);
         let no_op = tasks.iter().any(|task| task.controls.no_op);
         if done.is_err() || no_op {
             tree::forget(self.instance);
@@ -481,7 +468,8 @@ impl<'a, S: Store> Group<'a, S> {
         }
         match done {
             Err(Failure::Refused(result)) => {
-                Ok(WriteOutcome { refused: outcome.refused, ..WriteOutcome::from(result) })
+                let (refused, controls) = (outcome.refused, refusal_controls);
+                Ok(WriteOutcome { refused, controls, ..WriteOutcome::from(result) })
             }
             Err(Failure::Storage(fault)) => Err(fault),
             Ok(()) if no_op => {
@@ -500,19 +488,29 @@ impl<'a, S: Store> Group<'a, S> {
         tasks: &[Task],
         unit: &mut WriteSet,
         outcome: &mut WriteOutcome,
+        refusal_controls: &mut Vec<ControlBuf>,
     ) -> Result<(), Failure> {
         let settings = Arc::clone(&self.settings);
         for (at, task) in tasks.iter().enumerate() {
             outcome.refused = Some(at);
+            if let Prepared::Authenticate(attempt) = &task.operation {
+                self.authenticate(transaction, unit, task, attempt, outcome)?;
+                continue;
+            }
             // What plugins add comes right after the change that it belongs to.
             let mut derived: VecDeque<Task> = VecDeque::new();
             let mut count = 0;
             let mut next = Some((Cow::Borrowed(task), false));
             while let Some((task, is_derived)) = next {
+                let mut task = task;
                 for plugin in &settings.plugins {
-                    let added = self.ask(&**plugin, transaction, unit, &task, is_derived)?;
+                    let asked = self.ask(&**plugin, transaction, unit, &task, is_derived, refusal_controls);
+                    let (altered, added) = asked?;
                     count += added.len();
                     derived.extend(added);
+                    if let Some(operation) = altered {
+                        task = Cow::Owned(Task { operation, ..task.into_owned() });
+                    }
                 }
                 if count > DERIVED_LIMIT {
                     let text = format!("more than {DERIVED_LIMIT} changes derived from one");
@@ -539,17 +537,26 @@ impl<'a, S: Store> Group<'a, S> {
         unit: &WriteSet,
         task: &Task,
         derived: bool,
-    ) -> Result<Vec<Task>, Failure> {
+        refusal_controls: &mut Vec<ControlBuf>,
+    ) -> Result<(Option<Prepared>, Vec<Task>), Failure> {
         let before = Overlay::new(transaction, &self.set);
         let snapshot = Overlay::new(&before, unit);
-        let entries = Present { view: self.view(&snapshot)? };
-        let added = plugin.before(&PendingChange {
+        let entries = Present { view: self.view(&snapshot)?, policy: &self.policy };
+        let nothing_known = PasswordWork::default();
+        let asked = plugin.before(&PendingChange {
             operation: &task.operation,
             subject: &task.subject,
             controls: &task.controls,
             schema: &self.schema,
             derived,
             entries: &entries,
+            now: self.environment.clock.now(),
+            random: &*self.environment.random,
+            passwords: task.passwords.as_deref().unwrap_or(&nothing_known),
+        });
+        let added = asked.map_err(|refusal| {
+            *refusal_controls = refusal.controls;
+            refusal.result
         })?;
         let latitude = Latitude { relax: false, internal: true };
         let root = NormalDn::root();
@@ -558,9 +565,56 @@ impl<'a, S: Store> Group<'a, S> {
             // The subschema subentry is in no database: the root stands in for it.
             let operation = prepare::prepare(&self.schema, operation, &root, latitude)?;
             let controls = RequestControls { manage_dsa_it: true, ..RequestControls::default() };
-            Ok(Task { operation, target, subject: Arc::clone(&task.subject), controls })
+            Ok(Task { operation, target, subject: Arc::clone(&task.subject), controls, passwords: None })
         };
-        added.into_iter().map(prepare).collect()
+        let derived = added.derived.into_iter().map(prepare).collect::<Result<_, Failure>>()?;
+        Ok((added.altered, derived))
+    }
+
+    /// Lets the plugins judge a bind, and changes the account's state as they say. That the account is gone, or that the
+    /// schema does not let its state be changed, is no reason to answer otherwise.
+    fn authenticate<T: Snapshot>(
+        &mut self,
+        transaction: &T,
+        unit: &mut WriteSet,
+        task: &Task,
+        attempt: &BindAttempt,
+        outcome: &mut WriteOutcome,
+    ) -> Result<(), Failure> {
+        let judgement = {
+            let before = Overlay::new(transaction, &self.set);
+            let snapshot = Overlay::new(&before, &*unit);
+            let entries = Present { view: self.view(&snapshot)?, policy: &self.policy };
+            let now = self.environment.clock.now();
+            judge(&self.settings.plugins, attempt, &entries, &self.schema, now)?
+        };
+        let Judgement { refused, controls, changes, must_change_password, .. } = judgement;
+        outcome.controls = controls;
+        outcome.must_change_password = must_change_password;
+        if !attempt.matched || refused {
+            outcome.result = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
+        }
+        if changes.is_empty() {
+            return Ok(());
+        }
+        outcome.judged = true;
+        let operation = Prepared::Modify { dn: attempt.dn.clone(), mods: changes };
+        let controls = RequestControls { manage_dsa_it: true, ..RequestControls::default() };
+        match self.one(transaction, unit, &Task { operation, controls, ..task.clone() }, false) {
+            Ok(done) => {
+                if unit.is_empty() {
+                    *unit = done.set;
+                } else {
+                    unit.merge(done.set);
+                }
+                Ok(())
+            }
+            Err(Failure::Refused(_)) => {
+                tree::forget(self.instance);
+                Ok(())
+            }
+            Err(storage) => Err(storage),
+        }
     }
 
     fn view<'s, V: Snapshot>(&self, snapshot: &'s V) -> Result<View<'s, V>, Fault> {
@@ -608,6 +662,8 @@ impl<'a, S: Store> Group<'a, S> {
             Prepared::Modify { dn, mods } => modify::modify(&mut operator, dn, mods)?,
             Prepared::Delete { dn } => delete::delete(&mut operator, dn)?,
             Prepared::ModifyDn(rename) => modify_dn::modify_dn(&mut operator, rename)?,
+            // Its changes come here as a modify.
+            Prepared::Authenticate(_) => {}
         }
         let done = operator.finish();
         self.counters.csn = Some(done.csn);

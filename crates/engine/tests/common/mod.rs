@@ -136,7 +136,13 @@ impl<S: Store> Fixture<S> {
         let mut ber = Vec::new();
         controls.iter().for_each(|control| control.encode(&mut ber));
         let controls = RequestControls::parse(Controls::check(&ber).unwrap(), kind).unwrap();
-        WriteRequest { operation, subject: Arc::clone(&self.subject), controls, origin: Origin::Client }
+        WriteRequest {
+            operation,
+            subject: Arc::clone(&self.subject),
+            controls,
+            origin: Origin::Client,
+            passwords: None,
+        }
     }
 
     /// Carries out change records; the answer of the last, as `68` or `65 text` or `32 <matched>`.

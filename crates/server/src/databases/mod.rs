@@ -238,7 +238,10 @@ impl Databases {
         if let Some(refused) = section.and_then(Section::refuses_changes) {
             return done(refused.into());
         }
-        self.directory.submit(WriteRequest { operation, subject, controls, origin: Origin::Client }, done);
+        self.directory.submit(
+            WriteRequest { operation, subject, controls, origin: Origin::Client, passwords: None },
+            done,
+        );
     }
 
     /// Hands changes that belong together to the writer of their database: all or none.

@@ -1,0 +1,54 @@
+//! `lastbind`: when an account last authenticated, in pwdLastSuccess.
+
+use larix_schema::Schema;
+
+use super::{Authentication, Judgement, PendingBind, Plugin};
+use crate::time::Timestamp;
+use crate::write::Failure;
+use crate::write::prepare::{ChangeKind, internal_change};
+
+const LAST_SUCCESS: &str = "pwdLastSuccess";
+
+/// Keeps pwdLastSuccess.
+#[derive(Copy, Clone, Debug)]
+pub struct LastBind {
+    /// Seconds that must have passed before the time is written again (`lastbind-precision`).
+    pub precision: u32,
+}
+
+impl Plugin for LastBind {
+    fn name(&self) -> &'static str {
+        "lastbind"
+    }
+
+    fn authentication(&self) -> Option<&dyn Authentication> {
+        Some(self)
+    }
+}
+
+impl Authentication for LastBind {
+    fn judge(&self, bind: &PendingBind<'_>) -> Result<Judgement, Failure> {
+        let mut judgement = Judgement::default();
+        if !bind.matched || !self.is_due(bind) {
+            return Ok(judgement);
+        }
+        let value = bind.now.generalized().into_bytes();
+        judgement.changes =
+            vec![internal_change(bind.schema, ChangeKind::Replace, LAST_SUCCESS, vec![value])?];
+        Ok(judgement)
+    }
+}
+
+impl LastBind {
+    fn is_due(&self, bind: &PendingBind<'_>) -> bool {
+        let last = last_success(bind.schema, bind.entry);
+        last.is_none_or(|last| bind.now.seconds() > last.seconds() + i64::from(self.precision))
+    }
+}
+
+/// When the account last authenticated, if that is known.
+pub fn last_success(schema: &Schema, entry: &crate::Entry) -> Option<Timestamp> {
+    let attribute = schema.attribute_type(LAST_SUCCESS)?.id;
+    let value = entry.values(attribute).first()?;
+    Timestamp::parse_generalized(std::str::from_utf8(value).ok()?)
+}

@@ -1,0 +1,229 @@
+//! Plugins: what overlays are made of.
+//!
+//! A plugin hangs on named hooks, in the order of the configuration; nothing swaps a dispatch table under a running
+//! operation.
+//!
+//! * [`Plugin::before`] sees each change on the writer's thread before it is carried out: it may refuse it, alter it, or
+//!   have others carried out with it. What it adds is committed together with the change or not at all.
+//! * [`Authentication`] judges a bind whose password was compared: it may refuse it, answer with controls, and have the
+//!   account's state changed before the answer goes out.
+//! * [`Answering`] sees an entry on its way out.
+
+pub mod last_bind;
+
+mod password_work;
+
+use std::fmt::Debug;
+
+use larix_proto::{ControlBuf, LdapResult};
+use larix_schema::{AttributeDescription, NormalDn, Schema};
+
+use crate::access::{Privilege, Subject};
+use crate::controls::RequestControls;
+use crate::entry::Entry;
+use crate::time::{RandomSource, Timestamp};
+use crate::write::prepare::{Change, Prepared};
+use crate::write::{Failure, WriteOperation};
+
+pub use password_work::{PasswordWork, Purpose};
+
+/// Changes that one change may lead to, those of these included: a bound against plugins that answer each other.
+pub const DERIVED_LIMIT: usize = 10_000;
+
+/// A hook on operations.
+pub trait Plugin: Debug + Send + Sync {
+    /// The overlay's name, as in the configuration.
+    fn name(&self) -> &str;
+
+    /// Looks at a change before it is carried out.
+    ///
+    /// # Errors
+    /// A refusal, with which the change and all that belongs to it end.
+    fn before(&self, _change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+        Ok(Additions::default())
+    }
+
+    /// Whether [`Self::before`] takes long for changes of passwords, so that it is worth being called once beforehand, off
+    /// the writer's thread: [`PasswordWork`] then knows the answers.
+    fn works_on_passwords(&self) -> bool {
+        false
+    }
+
+    /// The hook around binds.
+    fn authentication(&self) -> Option<&dyn Authentication> {
+        None
+    }
+
+    /// The hook on answered entries.
+    fn answering(&self) -> Option<&dyn Answering> {
+        None
+    }
+}
+
+/// A change that is about to be carried out.
+#[derive(Debug)]
+pub struct PendingChange<'a> {
+    pub operation: &'a Prepared,
+    pub subject: &'a Subject,
+    pub controls: &'a RequestControls,
+    pub schema: &'a Schema,
+    /// Whether a plugin asked for it.
+    pub derived: bool,
+    /// The directory as the changes before this one leave it.
+    pub entries: &'a dyn Entries,
+    pub now: Timestamp,
+    pub random: &'a dyn RandomSource,
+    /// The passwords of the request, and what was computed about them already.
+    pub passwords: &'a PasswordWork,
+}
+
+/// What a plugin wants done about a change.
+#[derive(Debug, Default)]
+pub struct Additions {
+    /// The change as it is to be carried out; `None`: as it is.
+    pub altered: Option<Prepared>,
+    /// Carried out after it, in order, in its name.
+    pub derived: Vec<WriteOperation>,
+}
+
+/// A change that a plugin does not let happen.
+#[derive(Debug)]
+pub struct Refusal {
+    pub result: LdapResult,
+    pub controls: Vec<ControlBuf>,
+}
+
+impl From<LdapResult> for Refusal {
+    fn from(result: LdapResult) -> Self {
+        Self { result, controls: Vec::new() }
+    }
+}
+
+impl From<Failure> for Refusal {
+    fn from(failure: Failure) -> Self {
+        failure.into_result().into()
+    }
+}
+
+/// Entries of the database, by name.
+pub trait Entries: Debug {
+    /// The entry of this DN, large sets left in the store; `None` when there is none.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn entry(&self, dn: &NormalDn) -> Result<Option<Entry>, Failure>;
+
+    /// Whether the subject has the privilege on an attribute of this entry, which need not be stored.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn allows(
+        &self,
+        subject: &Subject,
+        dn: &NormalDn,
+        entry: &Entry,
+        attribute: &AttributeDescription,
+        privilege: Privilege,
+    ) -> Result<bool, Failure>;
+
+    /// Whether a filter matches this entry, which need not be stored; without regard to access.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn matches(
+        &self,
+        dn: &NormalDn,
+        entry: &Entry,
+        filter: &larix_schema::BoundFilter,
+    ) -> Result<bool, Failure>;
+}
+
+/// The hook around binds.
+pub trait Authentication: Debug + Send + Sync {
+    /// Judges a bind whose password was compared. Called in the order of the configuration; `matched` tells what the
+    /// plugins before made of it.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn judge(&self, bind: &PendingBind<'_>) -> Result<Judgement, Failure>;
+}
+
+/// A bind on its way to the plugins.
+#[derive(Clone, Debug)]
+pub struct BindAttempt {
+    pub dn: NormalDn,
+    /// Whether the password, or whatever the mechanism asks for, was right.
+    pub matched: bool,
+    /// Whether the password policy control was sent.
+    pub policy_control: bool,
+}
+
+/// A bind that is about to be answered.
+#[derive(Debug)]
+pub struct PendingBind<'a> {
+    pub attempt: &'a BindAttempt,
+    /// What the comparison and the plugins before say.
+    pub matched: bool,
+    /// The account; its state as everything before leaves it.
+    pub entry: &'a Entry,
+    pub schema: &'a Schema,
+    pub entries: &'a dyn Entries,
+    pub now: Timestamp,
+}
+
+/// What plugins say to a bind.
+#[derive(Clone, Debug, Default)]
+pub struct Judgement {
+    /// The bind fails though the password was right.
+    pub refused: bool,
+    pub controls: Vec<ControlBuf>,
+    /// Changes of the account, made before the answer.
+    pub changes: Vec<Change>,
+    /// Until the password is changed the session may do nothing else.
+    pub must_change_password: bool,
+    /// Whether other attempts at the same time may change the judgement: then it stands only on the writer's thread.
+    pub ordered: bool,
+}
+
+impl Judgement {
+    /// Joins what the next plugin says.
+    pub fn join(&mut self, next: Self) {
+        self.refused |= next.refused;
+        self.controls.extend(next.controls);
+        self.changes.extend(next.changes);
+        self.must_change_password |= next.must_change_password;
+        self.ordered |= next.ordered;
+    }
+}
+
+/// How a bind ended.
+#[derive(Clone, Debug)]
+pub struct BindConclusion {
+    pub result: LdapResult,
+    pub controls: Vec<ControlBuf>,
+    /// Until the password is changed the session may do nothing else.
+    pub must_change_password: bool,
+}
+
+/// The hook on answered entries.
+pub trait Answering: Debug + Send + Sync {
+    /// Whether there will be something to say, given the request's controls.
+    fn wants(&self, controls: &RequestControls) -> bool;
+
+    /// Controls to go with the entry.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn controls(&self, answered: &AnsweredEntry<'_>) -> Result<Vec<ControlBuf>, Failure>;
+}
+
+/// An entry on its way out.
+#[derive(Debug)]
+pub struct AnsweredEntry<'a> {
+    pub dn: &'a NormalDn,
+    pub entry: &'a Entry,
+    pub subject: &'a Subject,
+    pub schema: &'a Schema,
+    pub entries: &'a dyn Entries,
+    pub now: Timestamp,
+}

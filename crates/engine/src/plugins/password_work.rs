@@ -1,0 +1,126 @@
+//! Passwords of a request, and what was computed about them: comparing and hashing take long by design, and the writer
+//! has no time.
+//!
+//! A request is shown to the plugins twice: once on a thread of the password pool, against what is committed then, and
+//! once on the writer's. Both run the same code and share this; the second time every answer is known, unless the account
+//! changed in between, and then it is computed again.
+
+use std::fmt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use zeroize::Zeroizing;
+
+use crate::password::{self, HashError, Hasher};
+use crate::time::RandomSource;
+
+type Secret = Zeroizing<Vec<u8>>;
+
+/// Why passwords are in the request.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Purpose {
+    /// An ordinary change, which may set a password among other things.
+    #[default]
+    Change,
+    /// A password modify request (RFC 3062).
+    PasswordModify,
+    /// The server stores the same password under a better scheme: no change to any policy.
+    Rehash,
+}
+
+/// The passwords of one request. Wiped when it is gone.
+#[derive(Default)]
+pub struct PasswordWork {
+    pub purpose: Purpose,
+    /// The password that is to be replaced, as the user gave it.
+    pub old: Option<Secret>,
+    /// The new one as the user gave it, where the change has its hash.
+    pub new: Option<Secret>,
+    known: Mutex<Known>,
+}
+
+#[derive(Default)]
+struct Known {
+    /// Stored value, password, whether they match.
+    compared: Vec<(Secret, Secret, bool)>,
+    /// Password, scheme, stored value.
+    hashed: Vec<(Secret, Hasher, Secret)>,
+}
+
+impl PasswordWork {
+    pub fn of(purpose: Purpose, old: Option<Secret>, new: Option<Secret>) -> Self {
+        Self { purpose, old, new, known: Mutex::default() }
+    }
+
+    /// Whether a password matches a stored value.
+    pub fn matches(&self, stored: &[u8], password: &[u8]) -> bool {
+        let found = |known: &Known| {
+            let same =
+                known.compared.iter().find(|(s, p, _)| s.as_slice() == stored && p.as_slice() == password);
+            same.map(|(.., matches)| *matches)
+        };
+        if let Some(matches) = found(&self.lock()) {
+            return matches;
+        }
+        let matches = password::verify(stored, password).is_match();
+        self.lock().compared.push((secret(stored), secret(password), matches));
+        matches
+    }
+
+    /// The value to store for a password.
+    ///
+    /// # Errors
+    /// As [`Hasher::hash`].
+    pub fn hash(
+        &self,
+        hasher: &Hasher,
+        password: &[u8],
+        random: &dyn RandomSource,
+    ) -> Result<Secret, HashError> {
+        let found = |known: &Known| {
+            let same = known.hashed.iter().find(|(p, h, _)| p.as_slice() == password && h == hasher);
+            same.map(|(.., value)| value.clone())
+        };
+        if let Some(value) = found(&self.lock()) {
+            return Ok(value);
+        }
+        let value = hasher.hash(password, random)?;
+        self.lock().hashed.push((secret(password), hasher.clone(), value.clone()));
+        Ok(value)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Known> {
+        // Nothing is computed while the lock is held.
+        self.known.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+fn secret(bytes: &[u8]) -> Secret {
+    Zeroizing::new(bytes.to_vec())
+}
+
+/// Passwords stay out of logs.
+impl fmt::Debug for PasswordWork {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PasswordWork").field("purpose", &self.purpose).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::password::Scheme;
+    use crate::time::SeededRandom;
+
+    #[test]
+    fn what_was_computed_once_is_known() {
+        let (work, random) = (PasswordWork::default(), SeededRandom::new(1));
+        let hasher = Hasher::new(Scheme::SSHA);
+        let stored = work.hash(&hasher, b"secret", &random).unwrap();
+        assert_eq!(work.hash(&hasher, b"secret", &random).unwrap(), stored, "another salt would differ");
+        for (password, expected) in [(&b"secret"[..], true), (b"other", false), (b"secret", true)] {
+            assert_eq!(work.matches(&stored, password), expected);
+        }
+        assert_eq!(work.lock().compared.len(), 2);
+        assert!(!format!("{work:?}").contains("secret"));
+    }
+}

@@ -1,0 +1,80 @@
+//! What plugins are shown, and how their judgements of a bind are joined.
+
+use std::sync::Arc;
+
+use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
+use larix_store::Snapshot;
+
+use super::authority::Facts;
+use super::failure::Failure;
+use crate::access::{AccessPolicy, AccessTarget, EntryFacts, Item, Privilege, Subject};
+use crate::database::View;
+use crate::entry::Entry;
+use crate::entry::reader::OwnedSource;
+use crate::plugins::{BindAttempt, Entries, Judgement, PendingBind, Plugin};
+use crate::time::Timestamp;
+
+/// The entries that a plugin may look at.
+pub(crate) struct Present<'s, V> {
+    pub(crate) view: View<'s, V>,
+    pub(crate) policy: &'s AccessPolicy,
+}
+
+impl<V> std::fmt::Debug for Present<'_, V> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Present").finish_non_exhaustive()
+    }
+}
+
+impl<V: Snapshot> Entries for Present<'_, V> {
+    fn entry(&self, dn: &NormalDn) -> Result<Option<Entry>, Failure> {
+        let Some(id) = self.view.resolve(dn)?.and_then(|resolved| resolved.id) else { return Ok(None) };
+        let Some(record) = self.view.record(id)? else { return Ok(None) };
+        let reader = self.view.reader(id, &record)?;
+        Ok(Some(reader.to_owned(self.view.dn(&reader.view)?, false)?))
+    }
+
+    fn allows(
+        &self,
+        subject: &Subject,
+        dn: &NormalDn,
+        entry: &Entry,
+        attribute: &AttributeDescription,
+        privilege: Privilege,
+    ) -> Result<bool, Failure> {
+        if self.policy.is_root(subject) {
+            return Ok(true);
+        }
+        let source = OwnedSource { schema: &self.view.schema, entry };
+        let facts = Facts::new(&self.view, dn, &source);
+        let target = AccessTarget { dn, entry: &facts };
+        let item = Item::Attribute { description: attribute, value: None };
+        Ok(self.policy.check(subject, &target, item, privilege))
+    }
+
+    fn matches(&self, dn: &NormalDn, entry: &Entry, filter: &BoundFilter) -> Result<bool, Failure> {
+        let source = OwnedSource { schema: &self.view.schema, entry };
+        Ok(Facts::new(&self.view, dn, &source).matches(filter).is_true())
+    }
+}
+
+/// What the plugins say to a bind, in their order. Of an account that is not there they say nothing.
+///
+/// # Errors
+/// A store that cannot be read.
+pub(crate) fn judge(
+    plugins: &[Arc<dyn Plugin>],
+    attempt: &BindAttempt,
+    entries: &dyn Entries,
+    schema: &Schema,
+    now: Timestamp,
+) -> Result<Judgement, Failure> {
+    let mut judgement = Judgement::default();
+    let Some(entry) = entries.entry(&attempt.dn)? else { return Ok(judgement) };
+    for plugin in plugins.iter().filter_map(|plugin| plugin.authentication()) {
+        let matched = attempt.matched && !judgement.refused;
+        let bind = PendingBind { attempt, matched, entry: &entry, schema, entries, now };
+        judgement.join(plugin.judge(&bind)?);
+    }
+    Ok(judgement)
+}
