@@ -255,6 +255,7 @@ macro_rules! read_through_state {
 
 read_through_state!(MemorySnapshot);
 read_through_state!(MemoryTransaction);
+read_through_state!(Applied);
 
 impl Transaction for MemoryTransaction<'_> {
     fn commit(self, changes: &WriteSet, _: Durability) -> Result<CommitId, CommitError> {
@@ -289,42 +290,6 @@ impl Applied<'_> {
                 None => table.remove(&key),
             };
         }
-    }
-}
-
-impl OrderedRead for Applied<'_> {
-    type Records<'a>
-        = MemoryRecords<'a>
-    where
-        Self: 'a;
-
-    fn catalog(&self) -> &Catalog {
-        self.state.catalog()
-    }
-
-    fn version(&self) -> u64 {
-        self.state.version()
-    }
-
-    fn value<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
-        self.state.value(table, key)
-    }
-
-    fn at_least<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
-        self.state.at_least(table, key)
-    }
-
-    fn at_most<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
-        self.state.at_most(table, key)
-    }
-
-    fn records<'a>(
-        &'a self,
-        table: TableId,
-        range: KeyRange<'_>,
-        direction: Direction,
-    ) -> Result<Self::Records<'a>, ReadError> {
-        self.state.records(table, range, direction)
     }
 }
 

@@ -75,21 +75,13 @@ impl AttributeTypeDefinition {
     /// Parses `( oid NAME ... )`. Clauses may come in any order.
     pub fn parse(text: &str) -> Result<Self, SchemaError> {
         let mut definition = Self::default();
-        description(text, |field, lexer| {
-            match field {
-                Field::Oid(oid) => definition.oid = oid,
-                Field::Extension(name, values) => definition.extensions.push(name, values),
-                Field::Keyword(keyword) => return definition.clause(keyword, lexer),
-            }
-            Ok(true)
-        })?;
-        Ok(definition)
+        let Heading { oid, names, description, extensions } =
+            read(text, |keyword, lexer| definition.clause(keyword, lexer))?;
+        Ok(Self { oid, names, description, extensions, ..definition })
     }
 
     fn clause(&mut self, keyword: &str, lexer: &mut Lexer<'_>) -> Result<bool, SchemaError> {
         match keyword {
-            "NAME" => self.names = lexer.strings("a name")?,
-            "DESC" => self.description = Some(lexer.string("a description")?),
             "OBSOLETE" => self.obsolete = true,
             "SUP" => self.superior = Some(lexer.word("an attribute type")?.to_owned()),
             "EQUALITY" => self.equality = Some(lexer.word("a matching rule")?.to_owned()),
@@ -123,42 +115,28 @@ impl ObjectClassDefinition {
     /// Parses `( oid NAME ... )`. Clauses may come in any order.
     pub fn parse(text: &str) -> Result<Self, SchemaError> {
         let mut definition = Self::default();
-        description(text, |field, lexer| {
-            match field {
-                Field::Oid(oid) => definition.oid = oid,
-                Field::Extension(name, values) => definition.extensions.push(name, values),
-                Field::Keyword("NAME") => definition.names = lexer.strings("a name")?,
-                Field::Keyword("DESC") => definition.description = Some(lexer.string("a description")?),
-                Field::Keyword("OBSOLETE") => definition.obsolete = true,
-                Field::Keyword("SUP") => definition.superiors = lexer.oids("an object class")?,
-                Field::Keyword("ABSTRACT") => definition.kind = ClassKind::Abstract,
-                Field::Keyword("STRUCTURAL") => definition.kind = ClassKind::Structural,
-                Field::Keyword("AUXILIARY") => definition.kind = ClassKind::Auxiliary,
-                Field::Keyword("MUST") => definition.must = lexer.oids("an attribute type")?,
-                Field::Keyword("MAY") => definition.may = lexer.oids("an attribute type")?,
-                Field::Keyword(_) => return Ok(false),
+        let Heading { oid, names, description, extensions } = read(text, |keyword, lexer| {
+            match keyword {
+                "OBSOLETE" => definition.obsolete = true,
+                "SUP" => definition.superiors = lexer.oids("an object class")?,
+                "ABSTRACT" => definition.kind = ClassKind::Abstract,
+                "STRUCTURAL" => definition.kind = ClassKind::Structural,
+                "AUXILIARY" => definition.kind = ClassKind::Auxiliary,
+                "MUST" => definition.must = lexer.oids("an attribute type")?,
+                "MAY" => definition.may = lexer.oids("an attribute type")?,
+                _ => return Ok(false),
             }
             Ok(true)
         })?;
-        Ok(definition)
+        Ok(Self { oid, names, description, extensions, ..definition })
     }
 }
 
 impl SyntaxDefinition {
     /// Parses `( oid DESC ... )`.
     pub fn parse(text: &str) -> Result<Self, SchemaError> {
-        let mut definition = Self::default();
-        description(text, |field, lexer| {
-            match field {
-                Field::Oid(oid) => definition.oid = oid,
-                Field::Extension(name, values) => definition.extensions.push(name, values),
-                Field::Keyword("NAME") => definition.names = lexer.strings("a name")?,
-                Field::Keyword("DESC") => definition.description = Some(lexer.string("a description")?),
-                Field::Keyword(_) => return Ok(false),
-            }
-            Ok(true)
-        })?;
-        Ok(definition)
+        let Heading { oid, names, description, extensions } = read(text, |_, _| Ok(false))?;
+        Ok(Self { oid, names, description, extensions })
     }
 }
 
@@ -166,22 +144,18 @@ impl ContentRuleDefinition {
     /// Parses `( oid NAME ... AUX ... NOT ... )`.
     pub fn parse(text: &str) -> Result<Self, SchemaError> {
         let mut definition = Self::default();
-        description(text, |field, lexer| {
-            match field {
-                Field::Oid(oid) => definition.oid = oid,
-                Field::Extension(name, values) => definition.extensions.push(name, values),
-                Field::Keyword("NAME") => definition.names = lexer.strings("a name")?,
-                Field::Keyword("DESC") => definition.description = Some(lexer.string("a description")?),
-                Field::Keyword("OBSOLETE") => definition.obsolete = true,
-                Field::Keyword("AUX") => definition.auxiliary = lexer.oids("an object class")?,
-                Field::Keyword("MUST") => definition.must = lexer.oids("an attribute type")?,
-                Field::Keyword("MAY") => definition.may = lexer.oids("an attribute type")?,
-                Field::Keyword("NOT") => definition.not = lexer.oids("an attribute type")?,
-                Field::Keyword(_) => return Ok(false),
+        let Heading { oid, names, description, extensions } = read(text, |keyword, lexer| {
+            match keyword {
+                "OBSOLETE" => definition.obsolete = true,
+                "AUX" => definition.auxiliary = lexer.oids("an object class")?,
+                "MUST" => definition.must = lexer.oids("an attribute type")?,
+                "MAY" => definition.may = lexer.oids("an attribute type")?,
+                "NOT" => definition.not = lexer.oids("an attribute type")?,
+                _ => return Ok(false),
             }
             Ok(true)
         })?;
-        Ok(definition)
+        Ok(Self { oid, names, description, extensions, ..definition })
     }
 }
 
@@ -206,21 +180,24 @@ pub(crate) fn is_description(text: &str) -> bool {
     check().unwrap_or(false)
 }
 
-enum Field<'k> {
-    Oid(String),
-    Keyword(&'k str),
-    Extension(String, Vec<String>),
+/// What every kind of description has.
+#[derive(Default)]
+struct Heading {
+    oid: String,
+    names: Vec<String>,
+    description: Option<String>,
+    extensions: Extensions,
 }
 
-/// The frame that all descriptions share. `take` stores one field and answers whether it knew the keyword.
-fn description(
+/// Reads a description: what all kinds have goes into the heading, the rest to `take`, which answers whether it knew the
+/// keyword.
+fn read(
     text: &str,
-    mut take: impl FnMut(Field<'_>, &mut Lexer<'_>) -> Result<bool, SchemaError>,
-) -> Result<(), SchemaError> {
+    mut take: impl FnMut(&str, &mut Lexer<'_>) -> Result<bool, SchemaError>,
+) -> Result<Heading, SchemaError> {
     let mut lexer = Lexer::new(text);
     lexer.expect(Token::Open, "an opening parenthesis")?;
-    let oid = lexer.word("an OID")?;
-    take(Field::Oid(oid.to_owned()), &mut lexer)?;
+    let mut heading = Heading { oid: lexer.word("an OID")?.to_owned(), ..Heading::default() };
     loop {
         let at = lexer.clone();
         let word = match lexer.next()? {
@@ -228,18 +205,22 @@ fn description(
             Token::Word(word) => word,
             _ => return Err(at.error("a keyword or a closing parenthesis")),
         };
-        if word.len() > 2 && word.get(..2).is_some_and(|start| start.eq_ignore_ascii_case("X-")) {
-            let values = lexer.strings("a string")?;
-            take(Field::Extension(word.to_owned(), values), &mut lexer)?;
-        } else if !take(Field::Keyword(&upper_case(word)), &mut lexer)? {
-            return Err(at.error("a known keyword"));
+        match &*upper_case(word) {
+            "NAME" => heading.names = lexer.strings("a name")?,
+            "DESC" => heading.description = Some(lexer.string("a description")?),
+            keyword if keyword.starts_with("X-") && keyword.len() > 2 => {
+                heading.extensions.push(word.to_owned(), lexer.strings("a string")?);
+            }
+            keyword if take(keyword, &mut lexer)? => {}
+            _ => return Err(at.error("a known keyword")),
         }
     }
     // OpenLDAP does not look at what follows; closing parentheses too many are the slip that occurs.
     while lexer.peek()? == Token::Close {
         lexer.next()?;
     }
-    lexer.expect(Token::End, "nothing after the closing parenthesis")
+    lexer.expect(Token::End, "nothing after the closing parenthesis")?;
+    Ok(heading)
 }
 
 /// Keywords are nearly always written in upper case.
