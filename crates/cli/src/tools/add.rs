@@ -2,7 +2,6 @@
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, IsTerminal, Seek, SeekFrom, Write};
-use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -16,7 +15,7 @@ use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::config::{self, Config, ConfigEntry, DatabaseKind, slapd_d};
 use larix_store::lmdb::LmdbOptions;
 
-use super::common::{self, Chosen, ConfigArgs, DatabaseArgs};
+use super::common::{self, Chosen, ConfigArgs, DatabaseArgs, InputArgs};
 
 /// How often progress is shown.
 const SHOW_EVERY: Duration = Duration::from_millis(500);
@@ -31,18 +30,8 @@ struct AddArgs {
     config: ConfigArgs,
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Read this file instead of standard input; `-` is standard input
-    #[arg(short = 'l', value_name = "FILE")]
-    ldif: Option<PathBuf>,
-    /// Go on after a record that is refused; the others are loaded
-    #[arg(short = 'c')]
-    go_on: bool,
-    /// Skip records that start before this line
-    #[arg(short = 'j', value_name = "LINE", default_value_t = 0)]
-    from_line: u64,
-    /// Only check; nothing is stored
-    #[arg(short = 'u')]
-    dry_run: bool,
+    #[command(flatten)]
+    input: InputArgs,
     /// Quick: no progress is shown. The load is as safe with it as without
     #[arg(short = 'q')]
     quick: bool,
@@ -93,15 +82,15 @@ fn add(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
     let options = LoadOptions {
         schema_check: !args.no_schema_check && args.config.switch("schema-check", true)?,
         value_check: args.config.switch("value-check", false)?,
-        continue_on_error: args.go_on,
-        start_line: args.from_line.max(1),
-        dry_run: args.dry_run,
+        continue_on_error: args.input.go_on,
+        start_line: args.input.from_line.max(1),
+        dry_run: args.input.dry_run,
         write_context_csn: args.write_context,
         server_id: args.server_id.unwrap_or(configured),
         threads: args.threads.unwrap_or_else(cores).max(1),
         memory_bytes: args.memory.max(1).saturating_mul(1 << 20),
     };
-    let ldif = super::modify::input(args.ldif.as_deref())?;
+    let ldif = args.input.open()?;
     let report = match databases.as_slice() {
         [section] => load_one(name, args, &config, section, ldif, &options)?,
         glued => load_glued(name, args, &config, glued, ldif, &options)?,
@@ -194,7 +183,7 @@ fn load_one(
         (false, true) => Show::Line,
         (false, false) => Show::Records,
     };
-    let size = args.ldif.as_deref().and_then(|path| std::fs::metadata(path).ok());
+    let size = args.input.ldif.as_deref().and_then(|path| std::fs::metadata(path).ok());
     let size = size.filter(|file| file.is_file()).map(|file| file.len());
     let mut observer = Observer::new(name, show, size);
     let report = load::load_directory(&mdb.directory, &store, ldif, context, options, &mut observer);
@@ -312,9 +301,9 @@ fn now() -> Instant {
 fn add_configuration(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
     let directory = args.config.location().directory_to_write();
     let mut new = Vec::new();
-    for record in ldif::Reader::new(super::modify::input(args.ldif.as_deref())?).with_files(LocalFiles) {
+    for record in ldif::Reader::new(args.input.open()?).with_files(LocalFiles) {
         let record = record.map_err(|error| anyhow::anyhow!("{error}"))?;
-        if record.line < args.from_line {
+        if record.line < args.input.from_line {
             continue;
         }
         let (Body::Content(attributes) | Body::Change { change: Change::Add(attributes), .. }) = record.body
@@ -328,7 +317,7 @@ fn add_configuration(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
     let stamp = slapd_d::Stamp { clock: &clock, random: &random };
     let merged = slapd_d::merge_entries(&directory, new, &stamp);
     let (_, written) = merged.map_err(|error| anyhow::anyhow!("{error}"))?;
-    if !args.dry_run {
+    if !args.input.dry_run {
         slapd_d::write_entries(&directory, &written, &stamp).map_err(|error| anyhow::anyhow!("{error}"))?;
     }
     if args.config.verbose > 0 {

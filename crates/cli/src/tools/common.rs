@@ -1,7 +1,8 @@
 //! What the offline tools share: their common flags, and the way from a configuration to an open database.
 
 use std::ffi::OsString;
-use std::path::PathBuf;
+use std::io::{self, BufRead, BufReader};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, mpsc};
 
 use anyhow::{Context, bail};
@@ -11,7 +12,7 @@ use larix_engine::controls::RequestControls;
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
 use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest, WriterEnvironment};
-use larix_engine::{Database, Directory, EntryId, Frontend, Served};
+use larix_engine::{Database, Directory, Frontend, Served};
 use larix_proto::ldif::LdifAttribute;
 use larix_proto::{LdapResult, ResultCode};
 use larix_server::clock::{SystemClock, SystemRandom};
@@ -91,6 +92,41 @@ pub(crate) struct DatabaseArgs {
     /// Only this database, not those glued below it
     #[arg(short = 'g')]
     pub(crate) no_glue: bool,
+}
+
+/// The LDIF that a tool reads.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct InputArgs {
+    /// Read this file instead of standard input; `-` is standard input
+    #[arg(short = 'l', value_name = "FILE")]
+    pub(crate) ldif: Option<PathBuf>,
+    /// Go on after a record that is refused; the others are taken
+    #[arg(short = 'c')]
+    pub(crate) go_on: bool,
+    /// Skip records that start before this line
+    #[arg(short = 'j', value_name = "LINE", default_value_t = 0)]
+    pub(crate) from_line: u64,
+    /// Only check; nothing is stored
+    #[arg(short = 'u')]
+    pub(crate) dry_run: bool,
+}
+
+impl InputArgs {
+    pub(crate) fn open(&self) -> anyhow::Result<Box<dyn BufRead + Send>> {
+        open_input(self.ldif.as_deref())
+    }
+}
+
+/// A file, or standard input for none or `-`.
+pub(crate) fn open_input(path: Option<&Path>) -> anyhow::Result<Box<dyn BufRead + Send>> {
+    match path.filter(|path| *path != Path::new("-")) {
+        None => Ok(Box::new(BufReader::new(io::stdin()))),
+        Some(path) => {
+            let file =
+                std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
+            Ok(Box::new(BufReader::with_capacity(1 << 20, file)))
+        }
+    }
 }
 
 /// What [`DatabaseArgs`] chose.
@@ -207,11 +243,6 @@ pub(crate) fn parse<P: Parser>(name: &str, arguments: &[OsString]) -> P {
 /// An attribute of an owned entry as LDIF has it.
 pub(crate) fn ldif_attribute(description: String, values: Vec<Vec<u8>>) -> LdifAttribute {
     LdifAttribute { description, values }
-}
-
-/// The id after `id`, from which a sliced scan goes on.
-pub(crate) fn after(id: EntryId) -> EntryId {
-    EntryId(id.0.saturating_add(1))
 }
 
 /// Opens the chosen databases with their writers: changes go the way of the server's own.

@@ -7,20 +7,15 @@ use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use larix_engine::access::{AccessPolicy, Subject};
+use larix_engine::Database;
 use larix_engine::controls::RequestControls;
-use larix_engine::search::entry::{Gate, Seen, Unguarded};
-use larix_engine::search::filter::Filter;
-use larix_engine::tables::ENTRIES;
 use larix_engine::write::WriteOperation;
-use larix_engine::{Database, EntryId};
-use larix_proto::{FilterBuf, ResultCode};
-use larix_schema::Match;
+use larix_proto::ResultCode;
 use larix_server::config::Config;
 use larix_store::lmdb::LmdbStore;
-use larix_store::{Direction, KeyRange, Snapshot, Store};
 
 use super::common::{self, Chosen, ConfigArgs, DatabaseArgs};
+use super::selection::{Selection, each_record};
 
 /// Delete entries of a database while no server runs on it, by DN or by filter
 #[derive(Debug, Parser)]
@@ -74,7 +69,7 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
     };
     let mut dns = args.dns.clone();
     if let Some(path) = &args.names {
-        for line in super::modify::input(Some(path))?.lines() {
+        for line in common::open_input(Some(path))?.lines() {
             let line = line.with_context(|| format!("cannot read {}", path.display()))?;
             dns.extend(Some(line.trim().to_owned()).filter(|line| !line.is_empty()));
         }
@@ -122,22 +117,16 @@ fn matching(
     filter: &str,
     dns: &mut Vec<String>,
 ) -> anyhow::Result<()> {
-    let fault = |fault| anyhow::anyhow!("{fault}");
-    let parsed = FilterBuf::parse(filter).map_err(|error| anyhow::anyhow!("filter {filter:?}: {error}"))?;
-    let policy = AccessPolicy::new(config.schema.clone(), None, &[], &[])
-        .map_err(|error| anyhow::anyhow!("{}: {}", error.rule, error.fault))?;
-    let subject = Subject::default();
-    let snapshot = database.store().snapshot()?;
-    let view = database.view(&snapshot).map_err(fault)?;
-    let filter = Filter::new(&view.schema, &view.catalog, config.schema.bind_filter(parsed.as_filter()));
-    for row in snapshot.scan(ENTRIES, KeyRange::all(), Direction::Backward)? {
-        let (key, record) = row?;
-        let id = EntryId::from_prefix(&key).context("a damaged key in the table of entries")?;
-        let record = view.unpacked(id, record).map_err(fault)?;
-        let seen = Seen::new(&view, view.reader(id, &record).map_err(fault)?, Gate::new(&policy, &subject));
-        if filter.matches(&Unguarded(&seen), &seen.reader).map_err(fault)? == Match::True {
-            dns.push(view.dn(&seen.reader.view).map_err(fault)?);
-        }
-    }
+    let selection = Selection::matching(filter, config)?;
+    let mut found = Vec::new();
+    each_record(database, |view, id, record| {
+        selection.see(view, id, record, |seen, wanted| {
+            if wanted {
+                found.push(view.dn(&seen.reader.view).map_err(|fault| anyhow::anyhow!("{fault}"))?);
+            }
+            Ok(())
+        })
+    })?;
+    dns.extend(found.into_iter().rev());
     Ok(())
 }

@@ -11,6 +11,7 @@ mod index;
 mod modify;
 mod passwd;
 mod schema;
+mod selection;
 mod test;
 
 use std::ffi::OsString;

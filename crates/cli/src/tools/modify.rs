@@ -1,11 +1,9 @@
 //! `slapmodify`: LDIF changes applied to a database while no server runs on it.
 
 use std::ffi::OsString;
-use std::io::{self, BufRead, BufReader};
-use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
-use anyhow::{Context, bail};
+use anyhow::bail;
 use clap::Parser;
 use larix_engine::Directory;
 use larix_engine::controls::RequestControls;
@@ -14,7 +12,7 @@ use larix_proto::ldif::{self, Body, Change, LdifAttribute, LocalFiles, Record};
 use larix_proto::{LdapResult, ResultCode};
 use larix_store::lmdb::LmdbStore;
 
-use super::common::{self, Chosen, ConfigArgs, DatabaseArgs};
+use super::common::{self, Chosen, ConfigArgs, DatabaseArgs, InputArgs};
 
 /// Apply LDIF changes to a database while no server runs on it
 #[derive(Debug, Parser)]
@@ -24,18 +22,8 @@ struct ModifyArgs {
     config: ConfigArgs,
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Read this file instead of standard input; `-` is standard input
-    #[arg(short = 'l', value_name = "FILE")]
-    ldif: Option<PathBuf>,
-    /// Go on after a change that fails
-    #[arg(short = 'c')]
-    go_on: bool,
-    /// Skip records that start before this line
-    #[arg(short = 'j', value_name = "LINE", default_value_t = 0)]
-    from_line: u64,
-    /// Only read and check the LDIF
-    #[arg(short = 'u')]
-    dry_run: bool,
+    #[command(flatten)]
+    input: InputArgs,
     /// Quick; accepted: checks are not left out
     #[arg(short = 'q')]
     quick: bool,
@@ -68,18 +56,6 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     }
 }
 
-/// The LDIF of `-l`, or standard input.
-pub(super) fn input(path: Option<&Path>) -> anyhow::Result<Box<dyn BufRead + Send>> {
-    match path.filter(|path| *path != Path::new("-")) {
-        None => Ok(Box::new(BufReader::new(io::stdin()))),
-        Some(path) => {
-            let file =
-                std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-            Ok(Box::new(BufReader::with_capacity(1 << 20, file)))
-        }
-    }
-}
-
 fn modify(name: &str, args: &ModifyArgs) -> anyhow::Result<u64> {
     let config = args.config.read()?;
     let Chosen::Stored(databases) = args.database.choose(&config)? else {
@@ -87,10 +63,10 @@ fn modify(name: &str, args: &ModifyArgs) -> anyhow::Result<u64> {
     };
     let directory = common::open_directory(&config, &databases)?;
     let mut failed = 0;
-    let reader = ldif::Reader::new(input(args.ldif.as_deref())?).with_files(LocalFiles);
+    let reader = ldif::Reader::new(args.input.open()?).with_files(LocalFiles);
     for record in reader {
         let record = record.map_err(|error| anyhow::anyhow!("{error}"))?;
-        if record.line < args.from_line || args.dry_run {
+        if record.line < args.input.from_line || args.input.dry_run {
             continue;
         }
         let (line, dn) = (record.line, record.dn.clone());
@@ -102,7 +78,7 @@ fn modify(name: &str, args: &ModifyArgs) -> anyhow::Result<u64> {
             continue;
         }
         let text = format!("line {line}: {dn:?}: {} {}", result.code, result.diagnostic);
-        if !args.go_on {
+        if !args.input.go_on {
             bail!("{text}");
         }
         eprintln!("{name}: {text}");

@@ -1,0 +1,148 @@
+//! Which entries of a database a tool reads, and the reading itself.
+
+use anyhow::Context;
+use clap::Args;
+use larix_engine::access::{AccessPolicy, Subject};
+use larix_engine::search::entry::{Gate, Seen, Unguarded};
+use larix_engine::search::filter::Filter;
+use larix_engine::tables::ENTRIES;
+use larix_engine::{Database, EntryId, View};
+use larix_proto::url::LdapUrl;
+use larix_proto::{FilterBuf, Scope};
+use larix_schema::{BoundFilter, Match, NormalDn, Schema};
+use larix_server::config::Config;
+use larix_store::lmdb::{LmdbSnapshot, LmdbStore};
+use larix_store::{Direction, KeyRange, Snapshot, Store};
+
+/// Entries read in one snapshot: a slow disk or pipe never holds old pages for long.
+const SLICE_ENTRIES: usize = 2_000;
+
+/// The flags that choose entries.
+#[derive(Args, Clone, Debug)]
+pub(crate) struct SelectionArgs {
+    /// Only entries that match this filter
+    #[arg(short = 'a', value_name = "FILTER")]
+    filter: Option<String>,
+    /// Only this entry and what is below it
+    #[arg(short = 's', value_name = "DN")]
+    subtree: Option<String>,
+    /// Only what this LDAP URL describes: base, scope and filter
+    #[arg(short = 'H', value_name = "URL")]
+    url: Option<String>,
+}
+
+/// Which entries are wanted.
+#[derive(Debug)]
+pub(crate) struct Selection {
+    base: Option<NormalDn>,
+    scope: Scope,
+    filter: Option<BoundFilter>,
+    policy: AccessPolicy,
+    subject: Subject,
+}
+
+impl Selection {
+    /// # Errors
+    /// A DN, filter or URL that cannot be read.
+    pub(crate) fn new(args: &SelectionArgs, config: &Config) -> anyhow::Result<Self> {
+        let schema = &config.schema;
+        let dn = |text: &str| schema.parse_dn(text).map_err(|error| anyhow::anyhow!("DN {text:?}: {error}"));
+        let mut selection = Self {
+            base: args.subtree.as_deref().map(dn).transpose()?,
+            scope: Scope::Subtree,
+            filter: args.filter.as_deref().map(|text| bind(schema, text)).transpose()?,
+            policy: AccessPolicy::open(schema.clone(), None),
+            subject: Subject::default(),
+        };
+        if let Some(text) = &args.url {
+            let url = LdapUrl::parse(text).map_err(|error| anyhow::anyhow!("-H {text}: {error}"))?;
+            selection.base = Some(dn(&url.dn)?);
+            selection.scope = url.scope.unwrap_or(Scope::Subtree);
+            if let Some(filter) = &url.filter {
+                selection.filter = Some(schema.bind_filter(filter.as_filter()));
+            }
+        }
+        Ok(selection)
+    }
+
+    /// Everything that matches a filter.
+    ///
+    /// # Errors
+    /// A filter that cannot be read.
+    pub(crate) fn matching(filter: &str, config: &Config) -> anyhow::Result<Self> {
+        let args = SelectionArgs { filter: Some(filter.to_owned()), subtree: None, url: None };
+        Self::new(&args, config)
+    }
+
+    pub(crate) fn holds_name(&self, dn: &NormalDn) -> bool {
+        let Some(base) = &self.base else { return true };
+        match self.scope {
+            Scope::Base => dn == base,
+            Scope::OneLevel => dn.parent().is_some_and(|parent| parent == *base),
+            Scope::Subtree => dn.is_within(base),
+            Scope::Children => dn.is_descendant_of(base),
+        }
+    }
+
+    /// The entry of a stored record as an unguarded reader sees it; it is handed over whether or not it is wanted.
+    ///
+    /// # Errors
+    /// A record that cannot be read, and those of `with`.
+    pub(crate) fn see<'v, S: Snapshot, T>(
+        &self,
+        view: &'v View<'v, S>,
+        id: EntryId,
+        record: &[u8],
+        with: impl FnOnce(&Seen<'_, S>, bool) -> anyhow::Result<T>,
+    ) -> anyhow::Result<T> {
+        let fault = |fault| anyhow::anyhow!("{fault}");
+        let record = view.unpacked(id, record).map_err(fault)?;
+        let reader = view.reader(id, &record).map_err(fault)?;
+        let seen = Seen::new(view, reader, Gate::new(&self.policy, &self.subject));
+        let wanted = self.wants(view, &seen)?;
+        with(&seen, wanted)
+    }
+
+    fn wants<S: Snapshot>(&self, view: &View<'_, S>, seen: &Seen<'_, S>) -> anyhow::Result<bool> {
+        let fault = |fault| anyhow::anyhow!("{fault}");
+        if self.base.is_some() && !self.holds_name(seen.name().map_err(fault)?) {
+            return Ok(false);
+        }
+        let Some(filter) = &self.filter else { return Ok(true) };
+        let filter = Filter::new(&view.schema, &view.catalog, filter.clone());
+        Ok(filter.matches(&Unguarded(seen), &seen.reader).map_err(fault)? == Match::True)
+    }
+}
+
+/// Hands every stored record over, in the order of ids, in snapshots of limited length.
+///
+/// # Errors
+/// A store that cannot be read, and those of `row`, which end the reading.
+pub(crate) fn each_record(
+    database: &Database<LmdbStore>,
+    mut row: impl FnMut(&View<'_, LmdbSnapshot<'_>>, EntryId, &[u8]) -> anyhow::Result<()>,
+) -> anyhow::Result<()> {
+    let mut next = EntryId(1);
+    loop {
+        let snapshot = database.store().snapshot()?;
+        let view = database.view(&snapshot).map_err(|fault| anyhow::anyhow!("{fault}"))?;
+        let from = next.to_bytes();
+        let mut read = 0;
+        let rows = snapshot.scan(ENTRIES, KeyRange::at_least(&from), Direction::Forward)?;
+        for found in rows.take(SLICE_ENTRIES) {
+            let (key, record) = found?;
+            let id = EntryId::from_prefix(&key).context("a damaged key in the table of entries")?;
+            next = EntryId(id.0.saturating_add(1));
+            read += 1;
+            row(&view, id, &record)?;
+        }
+        if read < SLICE_ENTRIES {
+            return Ok(());
+        }
+    }
+}
+
+fn bind(schema: &Schema, text: &str) -> anyhow::Result<BoundFilter> {
+    let filter = FilterBuf::parse(text).map_err(|error| anyhow::anyhow!("filter {text:?}: {error}"))?;
+    Ok(schema.bind_filter(filter.as_filter()))
+}
