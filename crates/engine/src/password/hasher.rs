@@ -6,7 +6,7 @@ use zeroize::Zeroizing;
 
 use super::scheme::Scheme;
 use super::sha_crypt_text::ShaCrypt;
-use super::{PASSWORD_MAX, argon2id, crypt, digest, md5_crypt, pbkdf2_scheme, sha_crypt_text};
+use super::{PASSWORD_MAX, argon2id, crypt, digest, md5_crypt, pbkdf2_scheme, scram_scheme, sha_crypt_text};
 use crate::time::RandomSource;
 
 /// Bytes of salt for the digests; OpenLDAP writes as many.
@@ -113,6 +113,7 @@ impl Hasher {
                 argon2id::encode(&self.argon2, &kdf_salt(random), password).ok_or_else(refused)?
             }
             Scheme::Crypt => self.crypt(password, random).ok_or_else(refused)?,
+            Scheme::Scram(hash) => scram_scheme::encode(hash, &kdf_salt(random), password),
         };
         let text = Zeroizing::new(text);
         let mut stored = Zeroizing::new(Vec::with_capacity(self.scheme.name().len() + text.len()));

@@ -1,7 +1,7 @@
 //! Stored passwords (RFC 3112 style `{SCHEME}...` values of userPassword): verifying them and making new ones.
 //!
 //! **Understood:** `{SSHA} {SHA} {SMD5} {MD5}`, the same for SHA-256, 384 and 512, `{PBKDF2}` and its `-SHA1 -SHA256
-//! -SHA512`, `{ARGON2}` (i, d and id), `{CLEARTEXT}` and values without a scheme, and `{CRYPT}` with MD5 (`$1$`), bcrypt
+//! -SHA512`, `{ARGON2}` (i, d and id), `{SCRAM-SHA-1}` and its -256 and -512 (RFC 5803), `{CLEARTEXT}` and values without a scheme, and `{CRYPT}` with MD5 (`$1$`), bcrypt
 //! (`$2a$ $2b$ $2x$ $2y$`), SHA-256 (`$5$`), SHA-512 (`$6$`) and yescrypt (`$y$`, verified only). Traditional DES crypt and
 //! schemes that ask somebody else (`{SASL}`, `{KERBEROS}`) are not: such a value never matches, and [`Verification::Unusable`] says so.
 //!
@@ -14,6 +14,7 @@ mod hasher;
 mod md5_crypt;
 mod pbkdf2_scheme;
 mod scheme;
+mod scram_scheme;
 mod sha_crypt_text;
 mod yescrypt_text;
 
@@ -23,6 +24,7 @@ use subtle::ConstantTimeEq;
 
 pub use hasher::{Argon2Cost, CryptMethod, HashError, Hasher};
 pub use scheme::{Algorithm, Scheme};
+pub use scram_scheme::{ScramSecret, scram_secret};
 
 /// Longest password that is looked at, in bytes; longer ones match nothing and are refused for hashing.
 pub const PASSWORD_MAX: usize = 4096;
@@ -99,7 +101,7 @@ pub enum Cost {
 /// The cost of verifying against a stored value.
 pub fn cost(stored: &[u8]) -> Cost {
     match Scheme::split(stored) {
-        Some((Some(Scheme::Argon2 | Scheme::Crypt | Scheme::Pbkdf2(_)), _)) => Cost::Heavy,
+        Some((Some(Scheme::Argon2 | Scheme::Crypt | Scheme::Pbkdf2(_) | Scheme::Scram(_)), _)) => Cost::Heavy,
         _ => Cost::Light,
     }
 }
@@ -123,6 +125,9 @@ pub fn verify(stored: &[u8], password: &[u8]) -> Verification {
         }
         Some(Scheme::Argon2) => argon2id::verify(rest, password).unwrap_or_else(|| malformed(Scheme::Argon2)),
         Some(Scheme::Crypt) => crypt::verify(rest, password).unwrap_or_else(|| malformed(Scheme::Crypt)),
+        Some(scheme @ Scheme::Scram(hash)) => {
+            scram_scheme::verify(hash, rest, password).unwrap_or_else(|| malformed(scheme))
+        }
     }
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use larix_sasl::scram;
+
 /// How a password is stored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Scheme {
@@ -15,6 +17,8 @@ pub enum Scheme {
     Argon2,
     /// crypt(3), by the prefix of the value.
     Crypt,
+    /// What SCRAM needs of a password (RFC 5803), which serves binds with a password as well.
+    Scram(scram::Hash),
 }
 
 /// A hash function.
@@ -45,7 +49,7 @@ const fn digest(algorithm: Algorithm, salted: bool) -> Scheme {
 }
 
 /// Every name; the first one of a scheme is the one written.
-const NAMES: [(&str, Scheme); 17] = [
+const NAMES: [(&str, Scheme); 20] = [
     ("{SSHA}", digest(Algorithm::Sha1, true)),
     ("{SHA}", digest(Algorithm::Sha1, false)),
     ("{SMD5}", digest(Algorithm::Md5, true)),
@@ -62,6 +66,9 @@ const NAMES: [(&str, Scheme); 17] = [
     ("{PBKDF2-SHA256}", Scheme::Pbkdf2(Algorithm::Sha256)),
     ("{PBKDF2-SHA512}", Scheme::Pbkdf2(Algorithm::Sha512)),
     ("{CRYPT}", Scheme::Crypt),
+    ("{SCRAM-SHA-1}", Scheme::Scram(scram::Hash::Sha1)),
+    ("{SCRAM-SHA-256}", Scheme::Scram(scram::Hash::Sha256)),
+    ("{SCRAM-SHA-512}", Scheme::Scram(scram::Hash::Sha512)),
     ("{CLEARTEXT}", Scheme::Cleartext),
 ];
 

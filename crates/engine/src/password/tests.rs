@@ -119,3 +119,33 @@ fn long_passwords_are_refused() {
     );
     assert_eq!(verify(&long, &long), Verification::Mismatch);
 }
+
+#[test]
+fn secrets_for_challenges() {
+    use larix_sasl::scram::Hash;
+
+    let stored = Hasher::new(Scheme::Scram(Hash::Sha256)).hash(b"secret", &SeededRandom::new(1)).unwrap();
+    assert!(stored.starts_with(b"{SCRAM-SHA-256}10000:"));
+    assert_eq!(verify(&stored, b"secret"), Verification::Match);
+    assert_eq!(verify(&stored, b"other"), Verification::Mismatch);
+    assert_eq!(cost(&stored), Cost::Heavy);
+    let malformed = Verification::Unusable(Unusable::Malformed(Scheme::Scram(Hash::Sha1)));
+    assert_eq!(verify(b"{SCRAM-SHA-1}x", b"x"), malformed);
+    let is_password = |secret: Option<ScramSecret>| match secret {
+        Some(ScramSecret::Password(password)) => Some(password.to_vec()),
+        _ => None,
+    };
+    let both: [&[u8]; 3] = [b"{SSHA}x", b"plain", &stored];
+    assert!(matches!(scram_secret(both, Some(Hash::Sha256)), Some(ScramSecret::Verifier(_))));
+    assert_eq!(is_password(scram_secret(both, Some(Hash::Sha512))), Some(b"plain".to_vec()));
+    assert_eq!(is_password(scram_secret(both, None)), Some(b"plain".to_vec()));
+    for (value, expected) in [
+        (&b"{CLEARTEXT}secret"[..], Some(&b"secret"[..])),
+        (b"{CLEARTEXT}", None),
+        (b"{curly}secret", Some(b"{curly}secret")),
+        (b"{SSHA}secret", None),
+        (b"", None),
+    ] {
+        assert_eq!(is_password(scram_secret([value], None)).as_deref(), expected, "{value:?}");
+    }
+}

@@ -1,4 +1,4 @@
-//! The security layers (RFC 2831 sections 2.3 and 2.4): packets of a length, the message, perhaps encrypted, and a MAC.
+//! The security layers (RFC 2831 sections 2.3 and 2.4): packets of the message, perhaps encrypted, and a MAC.
 
 use std::fmt;
 
@@ -20,8 +20,6 @@ const BUFFER_MIN: usize = 64;
 /// Why bytes cannot be a packet of the layer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum LayerFault {
-    /// Longer than the buffer agreed, in bytes.
-    TooLong { limit: usize },
     /// Shorter than a MAC.
     TooShort,
     /// Changed, repeated or out of order.
@@ -31,7 +29,6 @@ pub enum LayerFault {
 impl fmt::Display for LayerFault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::TooLong { limit } => write!(f, "a packet of the SASL layer is longer than {limit} bytes"),
             Self::TooShort => f.write_str("a packet of the SASL layer is shorter than its MAC"),
             Self::Forged => f.write_str("a packet of the SASL layer was changed on its way"),
         }
@@ -77,7 +74,7 @@ impl Layer {
             key: derive(session, &format!("Digest session key to {towards} signing key magic constant")),
             number: 0,
             cipher: (quality == Quality::Confidentiality).then(|| {
-                Rc4::new(&*derive(session, &format!("Digest H(A1) to {towards} sealing key magic constant")))
+                Rc4::new(&derive(session, &format!("Digest H(A1) to {towards} sealing key magic constant")))
             }),
         };
         Self {
@@ -88,32 +85,27 @@ impl Layer {
         }
     }
 
-    /// Unpacks the packets that are complete at the front of `input`, appending to `plain`; how many bytes they were.
+    /// Verifies and opens one packet (without its length), appending to `plain`.
     ///
     /// # Errors
-    /// If a packet is not one of this layer; nothing after it can be read.
-    pub fn unwrap(&mut self, input: &[u8], plain: &mut Vec<u8>) -> Result<usize, LayerFault> {
-        let mut used = 0;
-        while let Some((length, rest)) = input.get(used..).and_then(|rest| rest.split_first_chunk::<LENGTH>())
-        {
-            let length = usize::try_from(u32::from_be_bytes(*length)).unwrap_or(usize::MAX);
-            if length > self.limit {
-                return Err(LayerFault::TooLong { limit: self.limit });
-            }
-            let Some(packet) = rest.get(..length) else { break };
-            self.incoming.open(packet, plain)?;
-            used += LENGTH + length;
-        }
-        Ok(used)
+    /// If it is not the next packet of this layer; nothing after it can be read.
+    pub fn open(&mut self, packet: &[u8], plain: &mut Vec<u8>) -> Result<(), LayerFault> {
+        self.incoming.open(packet, plain)
     }
 
-    /// Packs bytes, appending to `wire`.
-    pub fn wrap(&mut self, plain: &[u8], wire: &mut Vec<u8>) {
-        for chunk in plain.chunks(self.chunk.max(1)) {
-            let length = u32::try_from(chunk.len() + MAC_BYTES + TRAILER).unwrap_or(u32::MAX);
-            wire.extend_from_slice(&length.to_be_bytes());
-            self.outgoing.seal(chunk, wire);
-        }
+    /// Protects at most [`chunk`](Self::chunk) bytes, appending one packet without its length to `packet`.
+    pub fn seal(&mut self, plain: &[u8], packet: &mut Vec<u8>) {
+        self.outgoing.seal(plain, packet);
+    }
+
+    /// Largest packet that the other side may send, in bytes.
+    pub const fn limit(&self) -> usize {
+        self.limit
+    }
+
+    /// Most bytes that one packet protects, so that the other side takes it.
+    pub const fn chunk(&self) -> usize {
+        self.chunk
     }
 }
 
