@@ -2,4 +2,5 @@
 
 pub mod client;
 pub mod controls;
+pub mod matrix;
 pub mod scenario;

@@ -23,7 +23,7 @@ impl Site {
         std::fs::create_dir(&data).expect("a folder for the database");
         let mut text = String::new();
         if kind == Kind::Slapd {
-            text += "modulepath /usr/lib/ldap\nmoduleload back_mdb\n";
+            text += &slapd_modules();
         }
         for name in ["core", "cosine", "inetorgperson", "nis"] {
             text += &format!("include {}/{name}.schema\n", schema_directory().display());
@@ -84,6 +84,16 @@ impl Site {
         }
         let output = command.output().expect("the tool starts");
         assert!(output.status.success(), "{:?} add: {}", self.kind, String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+/// The lines that load slapd's modules from Debian's place, or from `SLAPD_MODULES`; none when that is empty, for a slapd
+/// that has all it needs built in.
+fn slapd_modules() -> String {
+    match std::env::var("SLAPD_MODULES").as_deref() {
+        Ok("") => String::new(),
+        Ok(folder) => format!("modulepath {folder}\nmoduleload back_mdb\n"),
+        Err(_) => "modulepath /usr/lib/ldap\nmoduleload back_mdb\n".to_owned(),
     }
 }
 

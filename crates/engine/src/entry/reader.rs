@@ -69,6 +69,11 @@ pub trait EntrySource {
         Ok(found)
     }
 
+    /// Whether the target covers its own description only, and no subtype or one with more options.
+    fn has_only_itself(&self, _target: &Target) -> bool {
+        false
+    }
+
     /// Whether an attribute of the target is a large set that has the member, by the equality rule's normalized value.
     /// `None` when no attribute of the target is large and `visit` has to be asked.
     fn large_member(&self, _target: &Target, _normal: &[u8]) -> Result<Option<bool>, Fault> {
@@ -225,6 +230,17 @@ impl<S: Snapshot> EntrySource for EntryReader<'_, S> {
             }
         }
         Ok(false)
+    }
+
+    fn has_only_itself(&self, target: &Target) -> bool {
+        match target.numbers.as_slice() {
+            [] => true,
+            [number] => {
+                let row = self.catalog.row(*number);
+                row.and_then(|row| row.description.as_ref()) == target.description()
+            }
+            _ => false,
+        }
     }
 
     fn large_member(&self, target: &Target, normal: &[u8]) -> Result<Option<bool>, Fault> {

@@ -65,8 +65,15 @@ impl Answer {
         stored: &ValuesView<'_>,
         encoder: &mut EntryEncoder<'_>,
     ) -> Result<(), Fault> {
-        // What the schema no longer knows is shown to those who may see everything.
+        // What the schema no longer knows is shown to those who may see everything. A type without its values is asked for
+        // as a whole: rules about values do not hide it, as in OpenLDAP.
         let verdict = match &row.description {
+            Some(description) if self.types_only && self.matched_values.is_none() => {
+                match seen.allows(description, None, Privilege::Read)? {
+                    true => Verdict::Granted,
+                    false => Verdict::Denied,
+                }
+            }
             Some(description) => seen.readable(description)?,
             None if seen.allows_entry(Privilege::Manage)? => Verdict::Granted,
             None => Verdict::Denied,
@@ -151,8 +158,13 @@ impl Answer {
             return Ok(());
         }
         encoder.begin_attribute(computed.name());
+        let schema = &seen.view.schema;
+        let wanted = |value: &[u8]| match &self.matched_values {
+            Some(filters) => is_matched(schema, &description, filters, value),
+            None => true,
+        };
         if !self.types_only {
-            values.iter().for_each(|value| encoder.value(value.as_bytes()));
+            values.iter().filter(|v| wanted(v.as_bytes())).for_each(|v| encoder.value(v.as_bytes()));
         }
         encoder.end_attribute();
         Ok(())

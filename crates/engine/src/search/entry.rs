@@ -84,6 +84,14 @@ impl<'a, N: Snapshot> Seen<'a, N> {
         Ok(self.gate.policy.check(self.gate.subject, &self.target()?, Item::Entry, privilege))
     }
 
+    /// Whether one who may not search here may know it: insufficientAccessRights tells that there is an entry.
+    ///
+    /// As in OpenLDAP, what the rules collected counts, also where their list ends without a decision.
+    pub fn discloses_refusal(&self) -> Result<bool, Fault> {
+        let collected = self.gate.policy.collected(self.gate.subject, &self.target()?, Item::Entry);
+        Ok(collected.privileges.contains(Privilege::Disclose.required()) && !self.failed())
+    }
+
     /// Whether the subject has the privilege on an attribute or a value.
     pub fn allows(
         &self,
@@ -119,7 +127,8 @@ impl<'a, N: Snapshot> Seen<'a, N> {
     fn is_open(&self, privilege: Privilege) -> bool {
         match privilege {
             Privilege::Read => self.gate.read_all,
-            Privilege::Search | Privilege::Disclose => self.gate.search_all,
+            Privilege::Search => self.gate.search_all,
+            // Single privileges can be granted without those that a level would imply.
             _ => false,
         }
     }
@@ -195,6 +204,10 @@ impl<N: Snapshot> FilterContext for Seen<'_, N> {
     fn has_subordinates(&self) -> Result<bool, Fault> {
         tree::has_children(self.view.snapshot, self.reader.view.id())
     }
+
+    fn may_search_all(&self) -> bool {
+        self.gate.search_all
+    }
 }
 
 /// The same entry where access does not matter.
@@ -220,6 +233,10 @@ impl<N: Snapshot> FilterContext for Unguarded<'_, '_, N> {
 
     fn has_subordinates(&self) -> Result<bool, Fault> {
         self.0.has_subordinates()
+    }
+
+    fn may_search_all(&self) -> bool {
+        true
     }
 }
 

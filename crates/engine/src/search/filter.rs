@@ -43,6 +43,8 @@ pub enum Assertion {
     EntryDn(NormalDn),
     /// hasSubordinates is computed.
     HasSubordinates(bool),
+    /// Computed attributes that every entry has.
+    Everywhere,
 }
 
 /// What a filter asks besides the values.
@@ -57,6 +59,10 @@ pub trait FilterContext {
         Ok(self.normal_dn()?.as_str().to_owned())
     }
     fn has_subordinates(&self) -> Result<bool, Fault>;
+    /// Whether [`Self::may_search`] is true of everything.
+    fn may_search_all(&self) -> bool {
+        false
+    }
 }
 
 impl Filter {
@@ -73,7 +79,9 @@ impl Filter {
             BoundFilter::Or(list) => Self::Or(all(list)),
             BoundFilter::Not(inner) => Self::Not(Box::new(Self::new(schema, catalog, *inner))),
             BoundFilter::Present(description) => match schema.attribute(description.attribute).name() {
-                "entryDN" | "subschemaSubentry" | "hasSubordinates" => Self::Constant(Match::True),
+                "entryDN" | "subschemaSubentry" | "hasSubordinates" => {
+                    test(description, Assertion::Everywhere)
+                }
                 _ => test(description, Assertion::Present),
             },
             BoundFilter::Equality(a) => match computed(schema, &a) {
@@ -145,22 +153,28 @@ impl Test {
         let schema = context.schema();
         let mut scratch = Scratch::default();
         match &self.assertion {
-            Assertion::Present => entry.is_present(&self.target).map(Match::from),
+            Assertion::Everywhere => Ok(Match::True),
+            Assertion::Present if self.is_simple(context, entry) => {
+                entry.is_present(&self.target).map(Match::from)
+            }
+            Assertion::Present => self.any(context, entry, |_| Match::True),
             Assertion::EntryDn(dn) => Ok((context.normal_dn()? == *dn).into()),
             Assertion::HasSubordinates(expected) => Ok((context.has_subordinates()? == *expected).into()),
             Assertion::Equality(a) => {
-                if let Some(member) = entry.large_member(&self.target, &a.key)? {
+                if self.is_simple(context, entry)
+                    && let Some(member) = entry.large_member(&self.target, &a.key)?
+                {
                     return Ok(member.into());
                 }
-                any(entry, &self.target, |value| a.matches(schema, value, &mut scratch))
+                self.any(context, entry, |value| a.matches(schema, value, &mut scratch))
             }
             Assertion::Approx(a) | Assertion::GreaterOrEqual(a) | Assertion::LessOrEqual(a) => {
-                any(entry, &self.target, |value| a.matches(schema, value, &mut scratch))
+                self.any(context, entry, |value| a.matches(schema, value, &mut scratch))
             }
             Assertion::Substrings(a) => {
-                any(entry, &self.target, |value| a.matches(schema, value, &mut scratch))
+                self.any(context, entry, |value| a.matches(schema, value, &mut scratch))
             }
-            Assertion::Extensible(a) => extensible(context, a, &self.target, entry),
+            Assertion::Extensible(a) => self.extensible(context, a, entry),
         }
     }
 
@@ -171,8 +185,72 @@ impl Test {
             | Assertion::Approx(a)
             | Assertion::GreaterOrEqual(a)
             | Assertion::LessOrEqual(a) => Some(&a.raw),
+            Assertion::Extensible(a) => Some(&a.raw),
             _ => None,
         }
+    }
+
+    /// Whether no subtype or option has to be asked about by itself.
+    fn is_simple(&self, context: &dyn FilterContext, entry: &dyn EntrySource) -> bool {
+        context.may_search_all() || entry.has_only_itself(&self.target)
+    }
+
+    /// True of an attribute whose test is true of any value; Undefined if it is of none, but undefined of one, or if a
+    /// subtype, or one with more options, may not be searched.
+    fn any(
+        &self,
+        context: &dyn FilterContext,
+        entry: &dyn EntrySource,
+        mut test: impl FnMut(&[u8]) -> Match,
+    ) -> Result<Match, Fault> {
+        let mut result = Match::False;
+        let mut ask = |value: &[u8]| {
+            result = result.or(test(value));
+            !result.is_true()
+        };
+        let Some(own) = self.target.description().filter(|_| !self.is_simple(context, entry)) else {
+            entry.visit(&self.target, &mut ask)?;
+            return Ok(result);
+        };
+        let mut covered = Vec::new();
+        entry.descriptions(&mut |description| {
+            if description.is_subdescription_of(context.schema(), own) {
+                covered.push(description.clone());
+            }
+        })?;
+        let mut hidden = false;
+        for description in covered {
+            if description != *own && !context.may_search(&description, self.raw())? {
+                hidden = true;
+                continue;
+            }
+            entry.visit_exact(&description, &mut ask)?;
+        }
+        Ok(if hidden { result.or(Match::Undefined) } else { result })
+    }
+
+    fn extensible(
+        &self,
+        context: &dyn FilterContext,
+        assertion: &BoundExtensible,
+        entry: &dyn EntrySource,
+    ) -> Result<Match, Fault> {
+        let schema = context.schema();
+        let result = match self.target.description() {
+            Some(description) if schema.attribute(description.attribute).name() == "entryDN" => {
+                assertion.matches(schema, context.shown_dn()?.as_bytes(), &mut Scratch::default())
+            }
+            Some(_) => {
+                let mut scratch = Scratch::default();
+                self.any(context, entry, |value| assertion.matches(schema, value, &mut scratch))?
+            }
+            None => applicable(context, assertion, entry)?,
+        };
+        let in_name = || dn_attribute_matches(context, assertion, &context.shown_dn()?);
+        if result != Match::True && assertion.dn_attributes && in_name()? {
+            return Ok(Match::True);
+        }
+        Ok(result)
     }
 }
 
@@ -185,46 +263,6 @@ fn computed(schema: &Schema, assertion: &BoundAssertion) -> Option<Assertion> {
         "hasSubordinates" => Some(Assertion::HasSubordinates(assertion.raw.eq_ignore_ascii_case(b"TRUE"))),
         _ => None,
     }
-}
-
-/// True of an attribute whose test is true of any value; Undefined if it is of none, but undefined of one.
-fn any(
-    entry: &dyn EntrySource,
-    target: &Target,
-    mut test: impl FnMut(&[u8]) -> Match,
-) -> Result<Match, Fault> {
-    let mut result = Match::False;
-    entry.visit(target, &mut |value| {
-        result = result.or(test(value));
-        !result.is_true()
-    })?;
-    Ok(result)
-}
-
-fn extensible(
-    context: &dyn FilterContext,
-    assertion: &BoundExtensible,
-    target: &Target,
-    entry: &dyn EntrySource,
-) -> Result<Match, Fault> {
-    let schema = context.schema();
-    let mut result = match target.description() {
-        Some(description) if schema.attribute(description.attribute).name() == "entryDN" => {
-            assertion.matches(schema, context.shown_dn()?.as_bytes(), &mut Scratch::default())
-        }
-        Some(_) => {
-            let mut scratch = Scratch::default();
-            any(entry, target, |value| assertion.matches(schema, value, &mut scratch))?
-        }
-        None => applicable(context, assertion, entry)?,
-    };
-    if result != Match::True
-        && assertion.dn_attributes
-        && dn_attribute_matches(schema, assertion, &context.shown_dn()?)
-    {
-        result = Match::True;
-    }
-    Ok(result)
 }
 
 /// Without an attribute, all to which the rule applies are asked (RFC 4511 section 4.5.1.7.7).
@@ -242,7 +280,7 @@ fn applicable(
     })?;
     let mut result = Match::False;
     for description in descriptions {
-        if !context.may_search(&description, None)? {
+        if !context.may_search(&description, Some(&assertion.raw))? {
             continue;
         }
         let mut scratch = Scratch::default();
@@ -257,15 +295,27 @@ fn applicable(
     Ok(result)
 }
 
-fn dn_attribute_matches(schema: &Schema, assertion: &BoundExtensible, dn: &str) -> bool {
-    let Ok(dn) = Dn::parse(dn) else { return false };
+/// Whether an attribute of the entry's name matches that may be searched.
+fn dn_attribute_matches(
+    context: &dyn FilterContext,
+    assertion: &BoundExtensible,
+    dn: &str,
+) -> Result<bool, Fault> {
+    let schema = context.schema();
+    let Ok(dn) = Dn::parse(dn) else { return Ok(false) };
     let mut scratch = Scratch::default();
-    dn.rdns().iter().flat_map(|rdn| rdn.avas()).any(|ava| {
-        let Some(attribute) = schema.attribute_type(ava.attribute) else { return false };
+    for ava in dn.rdns().iter().flat_map(|rdn| rdn.avas()) {
+        let Ok(own) = schema.describe(ava.attribute) else { continue };
         let asked = match &assertion.description {
-            Some(description) => schema.is_subtype(attribute.id, description.attribute),
-            None => assertion.asks(attribute),
+            Some(description) => schema.is_subtype(own.attribute, description.attribute),
+            None => assertion.asks(schema.attribute(own.attribute)),
         };
-        asked && assertion.matches(schema, &ava.value, &mut scratch).is_true()
-    })
+        if asked
+            && context.may_search(&own, Some(&assertion.raw))?
+            && assertion.matches(schema, &ava.value, &mut scratch).is_true()
+        {
+            return Ok(true);
+        }
+    }
+    Ok(false)
 }

@@ -202,6 +202,11 @@ impl Area {
             let before = self.added.len();
             for (alias, done) in aliases.iter().zip(&mut done).filter(|(_, done)| !**done) {
                 let id = EntryId(*alias);
+                // Aliases below the base are followed while searching; the base only while it is found.
+                if id == self.base {
+                    *done = true;
+                    continue;
+                }
                 let Some(record) = view.record(id)? else { continue };
                 let entry = view.reader(id, &record)?;
                 if !self.contains(view, &entry.view)? {

@@ -366,9 +366,11 @@ impl SearchTask {
     fn check_base<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<(), End> {
         let view = seen.view;
         if !seen.allows_entry(Privilege::Search)? {
-            let disclosed = seen.allows_entry(Privilege::Disclose)?;
-            let code =
-                if disclosed { ResultCode::INSUFFICIENT_ACCESS_RIGHTS } else { ResultCode::NO_SUCH_OBJECT };
+            let code = if seen.discloses_refusal()? {
+                ResultCode::INSUFFICIENT_ACCESS_RIGHTS
+            } else {
+                ResultCode::NO_SUCH_OBJECT
+            };
             return Err(code.into());
         }
         if !self.controls.manage_dsa_it && seen.reader.view.flags().has(RecordFlags::REFERRAL) {

@@ -107,6 +107,10 @@ impl<V: Snapshot> FilterContext for Facts<'_, V> {
             None => Ok(false),
         }
     }
+
+    fn may_search_all(&self) -> bool {
+        true
+    }
 }
 
 impl<V: Snapshot> Operator<'_, V> {

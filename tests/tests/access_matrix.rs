@@ -1,0 +1,343 @@
+//! Access rules x identities x requests, generated: Larix and a real slapd decide alike.
+//!
+//! `LARIX_MATRIX_CASES` says how many requests (400 by default), `LARIX_MATRIX_SEED` where they begin. A difference
+//! shows the rules, who asked and the request, in a scenario's words.
+
+use std::collections::HashMap;
+use std::fmt::Write as _;
+
+use larix_testkit::{Kind, Server, Site};
+use larix_tests::client::Client;
+use larix_tests::matrix::rules::{self, Grammar};
+use larix_tests::matrix::{Case, Identity, Random, Tree, requests};
+use larix_tests::scenario::Step;
+
+/// Databases of one server, each with rules of its own.
+const DATABASES: usize = 20;
+const CASES_OF_DATABASE: usize = 20;
+const DEFAULT_CASES: usize = 400;
+/// What of the grammar is used.
+const GRAMMAR: Grammar = Grammar { sets: false, groups_by_url: false };
+/// Differences shown in full.
+const SHOWN_MAX: usize = 90;
+
+#[test]
+fn larix_decides_as_slapd() {
+    if Kind::Slapd.program().is_none() {
+        assert!(std::env::var_os("CI").is_none(), "slapd has to be installed: nothing was compared");
+        eprintln!("skipped: no slapd is installed, there is nothing to compare with");
+        return;
+    }
+    let cases = number("LARIX_MATRIX_CASES").unwrap_or(DEFAULT_CASES);
+    let seed = number("LARIX_MATRIX_SEED").unwrap_or(1);
+    let rounds = cases.div_ceil(DATABASES * CASES_OF_DATABASE);
+    let mut report = Report::default();
+    for round in 0..rounds {
+        let seed = seed as u64 + round as u64;
+        println!("LARIX_MATRIX_SEED={seed}");
+        Round::new(seed).run(&mut report);
+    }
+    println!("{report}");
+    assert!(report.differences.is_empty(), "{} cases differ", report.differences.len());
+}
+
+fn number(variable: &str) -> Option<usize> {
+    std::env::var(variable).ok()?.parse().ok()
+}
+
+/// What came of all rounds.
+#[derive(Default)]
+struct Report {
+    cases: usize,
+    /// Cases at which slapd crashed.
+    deaths: usize,
+    /// Cases by verb and result code of slapd.
+    results: std::collections::BTreeMap<String, usize>,
+    /// Equal but for the diagnostic text.
+    texts: std::collections::BTreeMap<String, usize>,
+    on_purpose: std::collections::BTreeMap<&'static str, usize>,
+    differences: Vec<String>,
+}
+
+impl std::fmt::Display for Report {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for difference in self.differences.iter().take(SHOWN_MAX) {
+            writeln!(f, "{difference}")?;
+        }
+        let Self { cases, deaths, differences, .. } = self;
+        writeln!(f, "{cases} cases, {} differ, slapd died {deaths} times", differences.len())?;
+        for (title, counts) in [("results", &self.results), ("other texts", &self.texts)] {
+            writeln!(f, "{title}:")?;
+            for (key, count) in counts {
+                writeln!(f, "  {count:6} {key}")?;
+            }
+        }
+        for (reason, count) in &self.on_purpose {
+            writeln!(f, "  {count:6} differ on purpose: {reason}")?;
+        }
+        Ok(())
+    }
+}
+
+/// One start of each server.
+struct Round {
+    seed: u64,
+    frontend: Vec<String>,
+    databases: Vec<Database>,
+}
+
+struct Database {
+    tree: Tree,
+    rules: Vec<String>,
+    add_content_acl: bool,
+}
+
+/// A server with its open connections.
+struct Peer {
+    server: Server,
+    clients: HashMap<String, Client>,
+    closed: bool,
+    // Its folder goes when the server has gone.
+    _site: Site,
+}
+
+impl Round {
+    fn new(seed: u64) -> Self {
+        let databases = (0..DATABASES)
+            .map(|number| {
+                let mut random = Random::derived(seed, number as u64);
+                let tree = Tree::new(&format!("m{number}"));
+                let rules = rules::rule_set(&mut random, GRAMMAR);
+                let rules = rules.into_iter().map(|rule| rule.replace("@S@", &tree.suffix)).collect();
+                Database { tree, rules, add_content_acl: random.percent(20) }
+            })
+            .collect();
+        let frontend = rules::frontend_rules(&mut Random::derived(seed, 1_000), GRAMMAR);
+        Self { seed, frontend, databases }
+    }
+
+    fn configuration(&self) -> String {
+        let schema = larix_testkit::site::schema_directory();
+        let mut text = format!("include {}/dyngroup.schema\n", schema.display());
+        // Otherwise most of what anonymous asks for is refused before the rules are.
+        if self.seed % 4 != 0 {
+            text += "allow update_anon\n";
+        }
+        self.frontend.iter().for_each(|rule| text += &format!("{rule}\n"));
+        for Database { tree, rules, add_content_acl } in &self.databases {
+            let suffix = &tree.suffix;
+            let _ = write!(
+                text,
+                "\ndatabase mdb\nsuffix {suffix}\nrootdn cn=root,{suffix}\nrootpw secret\ndirectory @DATA@/{suffix}\n\
+                 maxsize 4194304\ndbnosync\nadd_content_acl {}\n",
+                if *add_content_acl { "on" } else { "off" }
+            );
+            rules.iter().for_each(|rule| text += &format!("{rule}\n"));
+        }
+        text
+    }
+
+    fn start(&self, kind: Kind) -> Peer {
+        let site = Site::new(kind, &self.configuration());
+        for Database { tree, .. } in &self.databases {
+            site.load_into(Some(&tree.suffix), &tree.ldif());
+        }
+        let server = site.start().unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
+        Peer { server, clients: HashMap::new(), closed: false, _site: site }
+    }
+
+    fn run(&self, report: &mut Report) {
+        let mut slapd = self.start(Kind::Slapd);
+        let mut larix = self.start(Kind::Larix);
+        for (number, database) in self.databases.iter().enumerate() {
+            let mut random = Random::derived(self.seed, 2_000 + number as u64);
+            let other = &self.databases[(number + 1) % self.databases.len()].tree.suffix;
+            for _ in 0..CASES_OF_DATABASE {
+                let case = requests::case(&mut random, &database.tree, other);
+                let tried = Tried { round: self, database, case };
+                let usable = tried.run(&mut slapd, &mut larix, report);
+                if slapd.is_dead() {
+                    println!("slapd died:\n{}", tried.shown());
+                    report.deaths += 1;
+                    (slapd, larix) = (self.start(Kind::Slapd), self.start(Kind::Larix));
+                    break;
+                }
+                assert!(!larix.is_dead(), "larix died:\n{}", tried.shown());
+                if !usable {
+                    break;
+                }
+            }
+        }
+    }
+}
+
+/// A case, where it is tried.
+struct Tried<'a> {
+    round: &'a Round,
+    database: &'a Database,
+    case: Case,
+}
+
+impl Tried<'_> {
+    /// Answers false when the database cannot be used any more.
+    fn run(&self, slapd: &mut Peer, larix: &mut Peer, report: &mut Report) -> bool {
+        let Self { database, case, .. } = self;
+        let bound = (slapd.bind(&case.identity), larix.bind(&case.identity));
+        if bound.0 != bound.1 && !bound.0.is_empty() && !bound.1.is_empty() {
+            self.differ(report, &case.identity.bind, &bound.0, &bound.1);
+        }
+        let (theirs, ours) =
+            (slapd.ask(&case.identity, &case.request), larix.ask(&case.identity, &case.request));
+        report.cases += 1;
+        let verb = case.request.split(' ').next().unwrap_or_default();
+        let code = result_code(&theirs);
+        *report.results.entry(format!("{verb} {code}")).or_default() += 1;
+        if theirs != ours {
+            if without_text(&theirs) == without_text(&ours) {
+                let line = |answer: &str| {
+                    answer.lines().find(|line| line.starts_with("=> ")).unwrap_or("").to_owned()
+                };
+                *report.texts.entry(format!("{verb}: {} / {}", line(&theirs), line(&ours))).or_default() += 1;
+            } else if let Some(reason) = on_purpose(case, &theirs, &ours) {
+                *report.on_purpose.entry(reason).or_default() += 1;
+            } else {
+                self.differ(report, "", &theirs, &ours);
+            }
+        }
+        let changed = (code == "0" && !lacks_reading(case, &theirs), result_code(&ours) == "0");
+        if case.undo.is_empty() || changed == (false, false) {
+            return true;
+        }
+        let root = Identity::root(&database.tree);
+        let whole = format!("search \"{}\" sub (objectClass=*) with manageDSAit\n", database.tree.suffix);
+        if changed == (true, true) {
+            let (theirs, ours) = (slapd.ask(&root, &whole), larix.ask(&root, &whole));
+            if theirs != ours {
+                let (theirs, ours) = (lines_without(&theirs, &ours), lines_without(&ours, &theirs));
+                self.differ(report, "what the tree is afterwards", &theirs, &ours);
+            }
+        }
+        for undo in &case.undo {
+            for (peer, _) in [(&mut *slapd, changed.0), (larix, changed.1)].into_iter().filter(|(_, c)| *c) {
+                let answer = peer.ask(&root, undo);
+                if result_code(&answer) != "0" {
+                    println!("{:?} of seed {}: {undo}{answer}", peer.server.kind, self.round.seed);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn differ(&self, report: &mut Report, what: &str, theirs: &str, ours: &str) {
+        if theirs.ends_with("=> closed\n") {
+            return;
+        }
+        let mut text = self.shown();
+        if !what.is_empty() {
+            let _ = writeln!(text, "({what})");
+        }
+        let _ = write!(text, "slapd:\n{theirs}larix:\n{ours}");
+        report.differences.push(text);
+    }
+
+    /// The rules and the request.
+    fn shown(&self) -> String {
+        let Self { round, database, case } = self;
+        let mut text = format!("\n---- seed {}, {}", round.seed, database.tree.suffix);
+        if database.add_content_acl {
+            text += ", add_content_acl on";
+        }
+        text.push('\n');
+        database.rules.iter().for_each(|rule| text += &format!("{rule}\n"));
+        round.frontend.iter().for_each(|rule| text += &format!("frontend: {rule}\n"));
+        let _ = write!(text, "\n{}\n{}", case.identity.bind, case.request);
+        text
+    }
+}
+
+impl Peer {
+    /// Binds, the first time; answers what came of it.
+    fn bind(&mut self, identity: &Identity) -> String {
+        if self.clients.contains_key(&identity.bind) {
+            return String::new();
+        }
+        let Ok(mut client) = Client::try_connect(self.server.address) else { return CLOSED.to_owned() };
+        let answer = client.run(&step(&format!("{}\n", identity.bind)));
+        self.clients.insert(identity.bind.clone(), client);
+        answer
+    }
+
+    fn ask(&mut self, identity: &Identity, request: &str) -> String {
+        self.bind(identity);
+        let Some(client) = self.clients.get_mut(&identity.bind) else { return CLOSED.to_owned() };
+        let answer = client.run(&step(request));
+        if answer.ends_with(CLOSED) {
+            self.clients.remove(&identity.bind);
+            self.closed = true;
+        }
+        // slapd has it only where it replicates.
+        answer.replace("   contextCSN: *\n", "").replace("   contextCSN:\n", "")
+    }
+
+    /// Whether the server has gone; asked only after a connection was closed.
+    fn is_dead(&mut self) -> bool {
+        std::mem::take(&mut self.closed) && Client::try_connect(self.server.address).is_err()
+    }
+}
+
+/// What a client shows when the connection was closed.
+const CLOSED: &str = "=> closed\n";
+
+fn step(request: &str) -> Step {
+    Step { request: request.to_owned(), ..Step::default() }
+}
+
+fn result_code(answer: &str) -> &str {
+    answer
+        .lines()
+        .find_map(|line| line.strip_prefix("=> "))
+        .and_then(|line| line.split(' ').next())
+        .unwrap_or("none")
+}
+
+/// The answer without its diagnostic text.
+fn without_text(answer: &str) -> String {
+    let line = |line: &str| -> String {
+        let Some((head, tail)) = line.split_once(" text \"").filter(|_| line.starts_with("=> ")) else {
+            return format!("{line}\n");
+        };
+        let mut escaped = false;
+        let end = tail.find(|c| {
+            let ends = c == '"' && !escaped;
+            escaped = c == '\\' && !escaped;
+            ends
+        });
+        format!("{head}{}\n", end.and_then(|at| tail.get(at + 1..)).unwrap_or_default())
+    };
+    answer.lines().map(line).collect()
+}
+
+/// The lines of `of` that `other` has not.
+fn lines_without(of: &str, other: &str) -> String {
+    of.lines().filter(|line| other.lines().all(|l| l != *line)).map(|line| format!("{line}\n")).collect()
+}
+
+/// Whether a pre-read or post-read that was asked for is not there.
+fn lacks_reading(case: &Case, answer: &str) -> bool {
+    let lacks = |asked: &str, shown: &str| case.request.contains(asked) && !answer.contains(shown);
+    lacks("preread=", "   before:") || lacks("postread=", "   after:")
+}
+
+/// Why the answers differ, where that is meant to be.
+fn on_purpose(case: &Case, theirs: &str, ours: &str) -> Option<&'static str> {
+    if result_code(theirs) == "0" && lacks_reading(case, theirs) {
+        return Some(
+            "slapd answers success and changes nothing when the pre-read or post-read may not be had",
+        );
+    }
+    match (result_code(theirs), result_code(ours)) {
+        (_, "8") => Some("anonymous changes are refused before their values are looked at"),
+        _ => None,
+    }
+}
