@@ -273,8 +273,10 @@ fn what(random: &mut Random) -> (String, bool) {
             expands = random.percent(10);
         }
         7..=8 => {
-            parts.push(format!("dn.regex=\"{}\"", random.pick(&TARGET_PATTERNS)));
-            expands = true;
+            let pattern = random.pick(&TARGET_PATTERNS);
+            parts.push(format!("dn.regex=\"{pattern}\""));
+            // slapd captures nothing by this one, not even the name.
+            expands = pattern != ".*";
         }
         _ => {}
     }
