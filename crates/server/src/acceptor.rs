@@ -108,7 +108,7 @@ impl Acceptor {
         self.server
             .log
             .line(LogLevel::STATS, format_args!("daemon: refused {name} ({}): {refusal}", info.name));
-        if !info.url.starts_with("ldaps:") {
+        if !info.is_tls() {
             let mut notice = Vec::new();
             encode::notice_of_disconnection(&mut notice, &refusal.result());
             stream.say_goodbye(&notice);

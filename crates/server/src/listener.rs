@@ -40,6 +40,10 @@ pub struct ListenUrl {
     pub text: String,
     /// What it names.
     pub endpoint: Endpoint,
+    /// `ldaps://`, `pldaps://`: TLS from the first byte on.
+    pub tls: bool,
+    /// `pldap://`, `pldaps://`: each connection begins with a PROXY protocol header.
+    pub proxied: bool,
 }
 
 /// What a listener's URL names.
@@ -58,8 +62,6 @@ pub enum ListenError {
     NotAUrl(String),
     /// A scheme that no LDAP server has.
     UnknownScheme { url: String, scheme: String },
-    /// A scheme that this version does not serve.
-    NotAvailable { url: String, scheme: String },
     /// The port is no number of 0 to 65535.
     Port { url: String, port: String },
     /// A `%` not followed by two hexadecimal digits, or bytes that are no path.
@@ -81,10 +83,10 @@ impl fmt::Display for ListenError {
                 write!(f, "\"{url}\" is not a listener URL: expected ldap://host:port/ or ldapi://path/")
             }
             Self::UnknownScheme { url, scheme } => {
-                write!(f, "listener URL \"{url}\": unknown scheme \"{scheme}\", expected ldap or ldapi")
-            }
-            Self::NotAvailable { url, scheme } => {
-                write!(f, "listener URL \"{url}\": {scheme}:// is not available yet, use ldap:// or ldapi://")
+                write!(
+                    f,
+                    "listener URL \"{url}\": unknown scheme \"{scheme}\", expected ldap, ldaps, ldapi, pldap or pldaps"
+                )
             }
             Self::Port { url, port } => {
                 write!(f, "listener URL \"{url}\": \"{port}\" is not a port (0 to 65535)")
@@ -126,6 +128,9 @@ pub struct Listener {
     pub socket: ListenSocket,
     /// How the log and cn=Monitor name it: `IP=127.0.0.1:389`, `IP=[::]:389`, `PATH=/run/ldapi`.
     pub name: String,
+    /// As in its [`ListenUrl`].
+    pub tls: bool,
+    pub proxied: bool,
 }
 
 /// The two kinds of listening sockets.
@@ -158,16 +163,15 @@ impl ListenUrl {
         let (scheme, rest) = text.split_once("://").ok_or_else(|| ListenError::NotAUrl(text.to_owned()))?;
         let lower = scheme.to_ascii_lowercase();
         let (authority, extensions) = split_extensions(rest);
+        let tls = matches!(lower.as_str(), "ldaps" | "pldaps");
+        let proxied = matches!(lower.as_str(), "pldap" | "pldaps");
         let endpoint = match lower.as_str() {
-            "ldap" => parse_tcp(text, authority)?,
+            "ldap" | "pldap" => parse_tcp(text, authority, LDAP_PORT)?,
+            "ldaps" | "pldaps" => parse_tcp(text, authority, LDAPS_PORT)?,
             "ldapi" => parse_unix(text, authority, extensions)?,
-            "ldaps" | "pldap" | "pldaps" => {
-                parse_tcp(text, authority)?;
-                return Err(ListenError::NotAvailable { url: text.to_owned(), scheme: lower });
-            }
             _ => return Err(ListenError::UnknownScheme { url: text.to_owned(), scheme: scheme.to_owned() }),
         };
-        Ok(Self { text: text.to_owned(), endpoint })
+        Ok(Self { text: text.to_owned(), endpoint, tls, proxied })
     }
 
     /// Binds it: one listener an address. `ldap:///` gives one dual-stack socket where the machine has IPv6.
@@ -273,6 +277,8 @@ impl ListenUrl {
             url: self.text.clone(),
             name: format!("IP={local}"),
             socket: ListenSocket::Tcp(socket),
+            tls: self.tls,
+            proxied: self.proxied,
         })
     }
 
@@ -289,7 +295,8 @@ impl ListenUrl {
         std::fs::set_permissions(path, permissions).map_err(failed)?;
         socket.set_nonblocking(true).map_err(failed)?;
         let name = format!("PATH={}", path.display());
-        Ok(Listener { url: self.text.clone(), name, socket: ListenSocket::Unix(socket, path.to_owned()) })
+        let socket = ListenSocket::Unix(socket, path.to_owned());
+        Ok(Listener { url: self.text.clone(), name, socket, tls: false, proxied: false })
     }
 
     /// A socket that a dead server left is removed, one that somebody answers on is not.
@@ -328,10 +335,8 @@ fn split_extensions(rest: &str) -> (&str, &str) {
     (authority, parts.nth(3).unwrap_or(""))
 }
 
-fn parse_tcp(url: &str, authority: &str) -> Result<Endpoint, ListenError> {
+fn parse_tcp(url: &str, authority: &str, default: u16) -> Result<Endpoint, ListenError> {
     let bad_port = |port: &str| ListenError::Port { url: url.to_owned(), port: port.to_owned() };
-    let default =
-        if url.get(..5).is_some_and(|s| s.eq_ignore_ascii_case("ldaps")) { LDAPS_PORT } else { LDAP_PORT };
     let (host, port) = if let Some(rest) = authority.strip_prefix('[') {
         let (host, after) = rest.split_once(']').ok_or_else(|| ListenError::NotAUrl(url.to_owned()))?;
         match after.strip_prefix(':') {
@@ -423,6 +428,9 @@ mod tests {
             ("LDAP://:0", tcp(None, 0)),
             ("ldap://*:3890", tcp(None, 3890)),
             ("ldap://127.0.0.1:3899/", tcp(Some("127.0.0.1"), 3899)),
+            ("ldaps:///", tcp(None, 636)),
+            ("pldaps://*", tcp(None, 636)),
+            ("pldap://127.0.0.1", tcp(Some("127.0.0.1"), 389)),
             ("ldap://[::1]:3899", tcp(Some("::1"), 3899)),
             ("ldap://[::1]", tcp(Some("::1"), 389)),
             ("ldap://host.example.com", tcp(Some("host.example.com"), 389)),
@@ -440,8 +448,6 @@ mod tests {
         for (text, expected) in [
             ("localhost:389", "not a listener URL"),
             ("http://localhost", "unknown scheme \"http\""),
-            ("ldaps://", "ldaps:// is not available yet"),
-            ("pldap://:389", "pldap:// is not available yet"),
             ("ldap://:99999", "\"99999\" is not a port"),
             ("ldap://[::1", "not a listener URL"),
             ("ldapi://%2", "two hexadecimal digits"),

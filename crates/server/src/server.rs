@@ -22,7 +22,7 @@ use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket,
 use crate::password_pool::PasswordPool;
 use crate::statistics::{ListenerInfo, Statistics};
 use crate::stats_log::{Log, LogTargets, SyslogTarget, open_log_file};
-use crate::tls::TlsContext;
+use crate::tls::{self, TlsContext, TlsError, TlsState};
 use crate::worker::Worker;
 
 /// What the command line says, beside the configuration.
@@ -54,6 +54,8 @@ pub enum ServeError {
     Config(ConfigError),
     /// A database cannot be opened.
     Open(OpenError),
+    /// Certificate, key or another setting of TLS.
+    Tls(TlsError),
     /// The log file cannot be opened.
     LogFile {
         path: PathBuf,
@@ -77,6 +79,7 @@ impl fmt::Display for ServeError {
             Self::Daemon(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
             Self::Open(error) => error.fmt(f),
+            Self::Tls(error) => error.fmt(f),
             Self::LogFile { path, source } => {
                 write!(f, "cannot open the log file {}: {source}", path.display())
             }
@@ -198,7 +201,10 @@ impl Bound {
     /// URLs that reach the sockets, with the ports that were really bound.
     pub fn urls(&self) -> Vec<String> {
         let url = |listener: &Listener| match (&listener.socket, listener.name.strip_prefix("IP=")) {
-            (ListenSocket::Tcp(_), Some(address)) => format!("ldap://{address}"),
+            (ListenSocket::Tcp(_), Some(address)) => {
+                let scheme = listener.url.split_once("://").map_or("ldap", |(scheme, _)| scheme);
+                format!("{}://{address}", scheme.to_ascii_lowercase())
+            }
             _ => listener.url.clone(),
         };
         self.listeners.iter().map(url).collect()
@@ -211,12 +217,15 @@ impl Bound {
         for note in &config.notes {
             log.line(LogLevel::CONFIG, format_args!("{note}"));
         }
+        let tls = TlsState::load(&config.global.tls, clock.now()).map_err(ServeError::Tls)?;
+        tls.notes.iter().for_each(|note| log.notice(format_args!("TLS: {note}")));
         let databases = Databases::open(&config, &clock)?;
         let workers = self.options.workers.unwrap_or_else(cores).max(1);
         let infos: Vec<_> = self.listeners.iter().map(|l| Arc::new(ListenerInfo::from(l))).collect();
         let files =
             ProcessFiles::write(config.global.pid_file.as_deref(), config.global.args_file.as_deref())?;
         let server = Arc::new(Server::new(config, databases, log, clock, infos.clone(), workers));
+        server.tls.replace(tls.state);
         let result = self.run(&server, workers, infos, readiness);
         server.databases.close();
         server.log.line(LogLevel::STATS, format_args!("slapd stopped."));
@@ -271,6 +280,12 @@ impl Bound {
             let acceptor = Rc::new(Acceptor { server: server.clone(), workers: workers.clone() });
             for (listener, info) in self.listeners.into_iter().zip(infos) {
                 server.log.notice(format_args!("listening on {} ({})", info.url, info.name));
+                if listener.tls && !server.tls.is_available() {
+                    server.log.notice(format_args!(
+                        "{}: every handshake will fail, for there is no TLSCertificateFile",
+                        info.url
+                    ));
+                }
                 let (acceptor, server) = (acceptor.clone(), server.clone());
                 tokio::task::spawn_local(async move {
                     if let Err(error) = acceptor.run(listener, info.clone()).await {
@@ -278,6 +293,7 @@ impl Bound {
                     }
                 });
             }
+            tokio::task::spawn_local(tls::watch(server.clone()));
             server.log.notice(format_args!("{} starting", crate::version()));
             readiness.ready().map_err(start("the background process"))?;
             let name = signals.next().await;

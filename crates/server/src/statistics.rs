@@ -86,6 +86,14 @@ pub struct ListenerInfo {
     pub name: String,
 }
 
+impl ListenerInfo {
+    /// Whether TLS begins with the first byte.
+    pub fn is_tls(&self) -> bool {
+        let scheme = self.url.split_once("://").map_or("", |(scheme, _)| scheme);
+        scheme.eq_ignore_ascii_case("ldaps") || scheme.eq_ignore_ascii_case("pldaps")
+    }
+}
+
 impl From<&Listener> for ListenerInfo {
     fn from(listener: &Listener) -> Self {
         Self { url: listener.url.clone(), name: listener.name.clone() }

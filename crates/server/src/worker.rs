@@ -48,6 +48,8 @@ const PLAIN_BUFFER_BYTES: usize = 128 * 1024;
 /// How long a client may take to read its last answers when the connection is being closed.
 const LINGER: Duration = Duration::from_secs(5);
 const NANOS_A_SECOND: u64 = 1_000_000_000;
+/// A client asks for TLS where none is configured, or where it cannot be agreed on.
+const NO_TLS: &str = "TLS negotiation failure";
 
 /// A connection just accepted, on its way to a worker.
 #[derive(Debug)]
@@ -230,16 +232,13 @@ impl Core {
         );
         let core = self.clone();
         tokio::task::spawn_local(async move {
-            let task = Task {
-                core: &core,
-                stream,
-                layers: None,
-                handshake_until: None,
-                connection: Connection::new(dispatcher),
-                events,
-                handle,
+            let connection = Connection::new(dispatcher);
+            let mut task =
+                Task { core: &core, stream, layers: None, handshake_until: None, connection, events, handle };
+            let reason = match record.listener.is_tls() && task.start_tls().is_err() {
+                true => NO_TLS,
+                false => task.serve().await,
             };
-            let reason = task.serve().await;
             core.closed(&record, reason);
         });
     }
@@ -526,9 +525,13 @@ impl Task<'_> {
         });
         let Ok((layers, plain, received)) = step.await else { return Err(Ended::Lost) };
         self.layers = Some(layers);
-        let received = received.map_err(|error| self.broken(&error))?;
+        let received = received.map_err(|error| {
+            self.core.server.tls.count(None);
+            self.broken(&error)
+        })?;
         if let Some(facts) = received.established {
             self.handshake_until = None;
+            self.core.server.tls.count(Some(&facts));
             self.connection.service_mut().tls_established(facts);
         }
         let turn = match plain.is_empty() {
@@ -560,13 +563,7 @@ impl Task<'_> {
         let before = self.connection.output();
         let count = before.len();
         match change {
-            Some(LayerChange::Tls) => {
-                let Some(state) = self.core.server.tls.current() else {
-                    return Err(Ended::Because("TLS negotiation failure"));
-                };
-                layers.start_tls(TlsSession::new(state), before);
-                self.handshake_until = Some(now() + HANDSHAKE_TIMEOUT);
-            }
+            Some(LayerChange::Tls) => return self.start_tls(),
             Some(LayerChange::Sasl(layer)) => {
                 if let Err(error) = layers.install(layer, before) {
                     return Err(self.broken(&error));
@@ -578,6 +575,19 @@ impl Task<'_> {
                 }
             }
         }
+        add(&self.core.counters.bytes_sent, count as u64);
+        self.connection.sent(count);
+        self.connection.layers_changed();
+        Ok(())
+    }
+
+    /// TLS begins: what is in the output still goes out in the clear.
+    fn start_tls(&mut self) -> Result<(), Ended> {
+        let Some(state) = self.core.server.tls.current() else { return Err(Ended::Because(NO_TLS)) };
+        let before = self.connection.output();
+        let count = before.len();
+        self.layers.get_or_insert_default().start_tls(TlsSession::new(state), before);
+        self.handshake_until = Some(now() + HANDSHAKE_TIMEOUT);
         add(&self.core.counters.bytes_sent, count as u64);
         self.connection.sent(count);
         self.connection.layers_changed();

@@ -53,6 +53,7 @@ impl Databases {
             monitor_context: has(SectionKind::Monitor).then(|| monitor::DN.to_owned()),
             config_context: has(SectionKind::Config).then(|| "cn=config".to_owned()),
             subschema_dn: self.subschema_text.clone(),
+            start_tls: server.tls.is_available(),
             sasl_mechanisms: if local { vec![external::MECHANISM] } else { Vec::new() },
             referrals: config.global.referrals.clone(),
             extra: self.root_dse_extra.clone(),

@@ -1,10 +1,19 @@
 //! TLS: the server's certificate and rules, a connection's session, and what a handshake established.
 
+mod certificate;
+mod ciphers;
 mod context;
+mod files;
+mod reload;
 mod session;
+mod setup;
+mod verify;
 
 pub use context::{TlsContext, TlsState};
+pub use files::{Source, TlsError};
+pub(crate) use reload::watch;
 pub(crate) use session::TlsSession;
+pub use setup::Loaded;
 
 /// What is known of a connection's TLS once its handshake is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -15,6 +24,8 @@ pub struct TlsFacts {
     pub protocol: &'static str,
     /// The cipher suite in OpenSSL's spelling: `TLS_AES_256_GCM_SHA384`, `ECDHE-RSA-AES128-GCM-SHA256`.
     pub cipher: &'static str,
+    /// An older session was resumed.
+    pub resumed: bool,
     /// Subject of the client's certificate as an LDAP DN (RFC 4514), most specific RDN first. `None` without a
     /// certificate, and with one that did not verify (`TLSVerifyClient allow` goes on without it).
     pub peer_dn: Option<String>,

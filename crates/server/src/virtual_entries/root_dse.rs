@@ -29,6 +29,8 @@ pub struct RootDse {
     pub monitor_context: Option<String>,
     pub config_context: Option<String>,
     pub subschema_dn: String,
+    /// StartTLS can be had.
+    pub start_tls: bool,
     /// Mechanisms that this connection may use.
     pub sasl_mechanisms: Vec<&'static str>,
     /// URLs of the `referral` directive.
@@ -47,6 +49,7 @@ impl RootDse {
             .add("namingContexts", self.naming_contexts.clone())
             .add("monitorContext", self.monitor_context.clone())
             .add("supportedControl", listed)
+            .add("supportedExtension", self.start_tls.then(|| oid::START_TLS.to_owned()))
             .add("supportedExtension", text(EXTENSIONS))
             .add("supportedFeatures", text(FEATURES))
             // `allow bind_v2` lets old clients in; the server still speaks version 3 alone.

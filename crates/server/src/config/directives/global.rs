@@ -8,8 +8,6 @@ use super::super::values::{
 use super::{Directive, Form, MANY, Scope, keep};
 
 const NO_CYRUS: &str = "SASL is built in and does not use Cyrus SASL";
-/// TLS settings are read and kept, so that one configuration serves both servers.
-const NO_TLS: &str = "TLS is not available yet: ldaps:// listeners and StartTLS are refused";
 const NO_KNOB: &str = "the server runs one event loop a core";
 const NO_INDEX_KNOB: &str = "indexes need no tuning";
 
@@ -204,18 +202,15 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("TLSCACertificateFile", "olcTLSCACertificateFile", Scope::Global, Form::Whole, |b, c| {
         b.global.tls.ca_certificate_file = Some(c.path(0)?);
         Ok(())
-    })
-    .noted(NO_TLS),
+    }),
     Directive::new("TLSCACertificatePath", "olcTLSCACertificatePath", Scope::Global, Form::Whole, |b, c| {
         b.global.tls.ca_certificate_path = Some(c.path(0)?);
         Ok(())
-    })
-    .noted(NO_TLS),
+    }),
     Directive::new("TLSCertificateFile", "olcTLSCertificateFile", Scope::Global, Form::Whole, |b, c| {
         b.global.tls.certificate_file = Some(c.path(0)?);
         Ok(())
-    })
-    .noted(NO_TLS),
+    }),
     Directive::new(
         "TLSCertificateKeyFile",
         "olcTLSCertificateKeyFile",
@@ -225,20 +220,17 @@ pub(super) static TABLE: &[Directive] = &[
             b.global.tls.certificate_key_file = Some(c.path(0)?);
             Ok(())
         },
-    )
-    .noted(NO_TLS),
+    ),
     Directive::new("TLSCACertificate", "olcTLSCACertificate;binary", Scope::Global, Form::Secret, |b, c| {
         b.global.tls.ca_certificate = Some(der(c)?);
         Ok(())
     })
-    .attribute_alias(&["olcTLSCACertificate"])
-    .noted(NO_TLS),
+    .attribute_alias(&["olcTLSCACertificate"]),
     Directive::new("TLSCertificate", "olcTLSCertificate;binary", Scope::Global, Form::Secret, |b, c| {
         b.global.tls.certificate = Some(der(c)?);
         Ok(())
     })
-    .attribute_alias(&["olcTLSCertificate"])
-    .noted(NO_TLS),
+    .attribute_alias(&["olcTLSCertificate"]),
     Directive::new(
         "TLSCertificateKey",
         "olcTLSCertificateKey;binary",
@@ -249,15 +241,12 @@ pub(super) static TABLE: &[Directive] = &[
             Ok(())
         },
     )
-    .attribute_alias(&["olcTLSCertificateKey"])
-    .noted(NO_TLS),
+    .attribute_alias(&["olcTLSCertificateKey"]),
     Directive::new("TLSCipherSuite", "olcTLSCipherSuite", Scope::Global, Form::Whole, |b, c| {
         b.global.tls.cipher_suite = Some(c.argument(0)?.to_owned());
         Ok(())
-    })
-    .noted(NO_TLS),
-    Directive::new("TLSProtocolMin", "olcTLSProtocolMin", Scope::Global, Form::Whole, tls_protocol_min)
-        .noted(NO_TLS),
+    }),
+    Directive::new("TLSProtocolMin", "olcTLSProtocolMin", Scope::Global, Form::Whole, tls_protocol_min),
     Directive::new("TLSVerifyClient", "olcTLSVerifyClient", Scope::Global, Form::Whole, |b, c| {
         b.global.tls.verify_client = c.choice(
             0,
@@ -271,19 +260,16 @@ pub(super) static TABLE: &[Directive] = &[
             ],
         )?;
         Ok(())
-    })
-    .noted(NO_TLS),
+    }),
     Directive::new("TLSCRLCheck", "olcTLSCRLCheck", Scope::Global, Form::Whole, |b, c| {
         c.choice(0, &[("none", ()), ("peer", ()), ("all", ())])?;
         b.global.tls.crl_check = Some(c.argument(0)?.to_owned());
         Ok(())
-    })
-    .noted(NO_TLS),
+    }),
     Directive::new("TLSCRLFile", "olcTLSCRLFile", Scope::Global, Form::Whole, |b, c| {
         b.global.tls.crl_file = Some(c.path(0)?);
         Ok(())
-    })
-    .noted(NO_TLS),
+    }),
     Directive::new("TLSDHParamFile", "olcTLSDHParamFile", Scope::Global, Form::Whole, |b, c| {
         b.global.tls.dh_param_file = Some(c.path(0)?);
         Ok(())
@@ -292,8 +278,7 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("TLSECName", "olcTLSECName", Scope::Global, Form::Whole, |b, c| {
         b.global.tls.ec_name = Some(c.argument(0)?.to_owned());
         Ok(())
-    })
-    .noted(NO_TLS),
+    }),
     Directive::new("TLSRandFile", "olcTLSRandFile", Scope::Global, Form::Whole, keep)
         .noted("randomness comes from the operating system"),
 ];

@@ -1,0 +1,70 @@
+//! Files of TLS are looked at every few seconds: a renewed certificate is in use without a restart, and no connection
+//! ends for it. What cannot be used is said once, and what was in use stays.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime};
+
+use super::context::TlsState;
+use super::setup::{self, Loaded};
+use crate::config::values::TlsSettings;
+use crate::server::Server;
+
+/// How often the files are looked at.
+const INTERVAL: Duration = Duration::from_secs(3);
+
+/// What a file looked like: enough to see that somebody wrote or replaced it.
+type Looks = Vec<(PathBuf, Option<(SystemTime, u64, u64)>)>;
+
+/// Watches the files of the configuration in force until the task is dropped. `loaded` is the configuration that is in use
+/// already.
+pub(crate) async fn watch(server: Arc<Server>) {
+    let settings = |server: &Server| server.config().global.tls.clone();
+    let mut used = settings(&server);
+    let mut seen = looks_of(used.clone()).await;
+    loop {
+        tokio::time::sleep(INTERVAL).await;
+        let wanted = settings(&server);
+        let looks = looks_of(wanted.clone()).await;
+        if looks == seen && wanted == used {
+            continue;
+        }
+        // A certificate and its key are two files: whoever is just writing them has a moment to finish.
+        tokio::time::sleep(INTERVAL / 3).await;
+        if looks_of(wanted.clone()).await != looks {
+            continue;
+        }
+        let now = server.now();
+        let load = wanted.clone();
+        let loaded = tokio::task::spawn_blocking(move || TlsState::load(&load, now)).await;
+        match loaded {
+            Ok(Ok(Loaded { state, notes })) => {
+                server.tls.replace(state);
+                server.log.notice(format_args!("TLS: certificates and keys were read anew"));
+                notes.iter().for_each(|note| server.log.notice(format_args!("TLS: {note}")));
+            }
+            Ok(Err(error)) => {
+                server
+                    .log
+                    .notice(format_args!("TLS: what was in use stays, for the new files cannot be: {error}"));
+            }
+            // Only a panic of the reader comes here, which has printed itself.
+            Err(_) => {}
+        }
+        (used, seen) = (wanted, looks);
+    }
+}
+
+async fn looks_of(settings: TlsSettings) -> Looks {
+    let look = move || {
+        let paths = setup::watched(&settings).into_iter();
+        paths.map(|path| (path.clone(), look(&path))).collect()
+    };
+    tokio::task::spawn_blocking(look).await.unwrap_or_default()
+}
+
+fn look(path: &std::path::Path) -> Option<(SystemTime, u64, u64)> {
+    use std::os::unix::fs::MetadataExt as _;
+    let found = std::fs::metadata(path).ok()?;
+    Some((found.modified().ok()?, found.len(), found.ino()))
+}

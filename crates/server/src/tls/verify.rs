@@ -1,0 +1,131 @@
+//! Certificates of clients: `TLSVerifyClient`, `TLSCRLCheck`, `TLSCRLFile`.
+
+use std::sync::Arc;
+
+use rustls::client::danger::HandshakeSignatureValid;
+use rustls::crypto::CryptoProvider;
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, UnixTime};
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
+use rustls::server::{NoClientAuth, VerifierBuilderError, WebPkiClientVerifier};
+use rustls::{DigitallySignedStruct, DistinguishedName, Error, RootCertStore, SignatureScheme};
+
+use crate::config::values::TlsVerify;
+
+/// Which certificates of a chain must be known as not revoked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum RevocationCheck {
+    /// None: no list was given.
+    None,
+    /// The client's own; it must be on no list, and a list of its issuer must be there.
+    Peer,
+    /// All.
+    All,
+    /// All for which a list is there (`TLSCRLFile` alone).
+    Known,
+}
+
+/// Who may connect, and whose certificate counts as an identity.
+#[derive(Clone, Debug)]
+pub(super) struct ClientRules {
+    verify: TlsVerify,
+    /// `None`: no authority is known, so that no certificate is believed.
+    verifier: Option<Arc<dyn ClientCertVerifier>>,
+}
+
+impl ClientRules {
+    /// # Errors
+    /// Lists that are no such lists.
+    pub(super) fn new(
+        verify: TlsVerify,
+        roots: RootCertStore,
+        check: RevocationCheck,
+        lists: Vec<CertificateRevocationListDer<'static>>,
+        provider: &Arc<CryptoProvider>,
+    ) -> Result<Self, VerifierBuilderError> {
+        if verify == TlsVerify::Never || roots.is_empty() {
+            return Ok(Self { verify, verifier: None });
+        }
+        let mut builder = WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider.clone());
+        if verify != TlsVerify::Demand {
+            builder = builder.allow_unauthenticated();
+        }
+        builder = match check {
+            RevocationCheck::None => builder,
+            RevocationCheck::Peer => {
+                builder.with_crls(lists).only_check_end_entity_revocation().enforce_revocation_expiration()
+            }
+            RevocationCheck::All => builder.with_crls(lists).enforce_revocation_expiration(),
+            RevocationCheck::Known => builder.with_crls(lists).allow_unknown_revocation_status(),
+        };
+        Ok(Self { verify, verifier: Some(builder.build()?) })
+    }
+
+    /// What a handshake goes by.
+    pub(super) fn verifier(&self, provider: &Arc<CryptoProvider>) -> Arc<dyn ClientCertVerifier> {
+        match (self.verify, &self.verifier) {
+            (TlsVerify::Never, _) => Arc::new(NoClientAuth),
+            (TlsVerify::Allow, _) => Arc::new(TakeAny { provider: provider.clone() }),
+            (TlsVerify::Try | TlsVerify::Demand, Some(verifier)) => verifier.clone(),
+            (TlsVerify::Try | TlsVerify::Demand, None) => Arc::new(NoClientAuth),
+        }
+    }
+
+    /// Whether a client's chain proves who it is at this time. Asked again when a session is resumed: the certificate may
+    /// have expired since.
+    pub(super) fn believes(&self, chain: &[CertificateDer<'_>], now: UnixTime) -> bool {
+        let (Some(verifier), Some((own, others))) = (&self.verifier, chain.split_first()) else {
+            return false;
+        };
+        verifier.verify_client_cert(own, others, now).is_ok()
+    }
+}
+
+/// `TLSVerifyClient allow`: a certificate is asked for, and one that is not good is as none. That the client has its key
+/// is still proven.
+#[derive(Debug)]
+struct TakeAny {
+    provider: Arc<CryptoProvider>,
+}
+
+impl ClientCertVerifier for TakeAny {
+    fn client_auth_mandatory(&self) -> bool {
+        false
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        &[]
+    }
+
+    fn verify_client_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: UnixTime,
+    ) -> Result<ClientCertVerified, Error> {
+        Ok(ClientCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls12_signature(message, certificate, signature, algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, Error> {
+        let algorithms = &self.provider.signature_verification_algorithms;
+        rustls::crypto::verify_tls13_signature(message, certificate, signature, algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.provider.signature_verification_algorithms.supported_schemes()
+    }
+}
