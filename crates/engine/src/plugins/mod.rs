@@ -10,6 +10,7 @@
 //! * [`Answering`] sees an entry on its way out.
 
 pub mod last_bind;
+pub mod password_policy;
 
 mod password_work;
 
@@ -18,7 +19,7 @@ use std::fmt::Debug;
 use larix_proto::{ControlBuf, LdapResult};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
-use crate::access::{Privilege, Subject};
+use crate::access::{GroupQuery, Privilege, Subject};
 use crate::controls::RequestControls;
 use crate::entry::Entry;
 use crate::time::{RandomSource, Timestamp};
@@ -136,6 +137,12 @@ pub trait Entries: Debug {
         entry: &Entry,
         filter: &larix_schema::BoundFilter,
     ) -> Result<bool, Failure>;
+
+    /// Whether the group has this member.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Failure>;
 }
 
 /// The hook around binds.

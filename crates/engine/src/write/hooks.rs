@@ -7,7 +7,7 @@ use larix_store::Snapshot;
 
 use super::authority::Facts;
 use super::failure::Failure;
-use crate::access::{AccessPolicy, AccessTarget, EntryFacts, Item, Privilege, Subject};
+use crate::access::{AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, Privilege, Subject};
 use crate::database::View;
 use crate::entry::Entry;
 use crate::entry::reader::OwnedSource;
@@ -55,6 +55,12 @@ impl<V: Snapshot> Entries for Present<'_, V> {
     fn matches(&self, dn: &NormalDn, entry: &Entry, filter: &BoundFilter) -> Result<bool, Failure> {
         let source = OwnedSource { schema: &self.view.schema, entry };
         Ok(Facts::new(&self.view, dn, &source).matches(filter).is_true())
+    }
+
+    fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Failure> {
+        let nothing = Entry::default();
+        let source = OwnedSource { schema: &self.view.schema, entry: &nothing };
+        Ok(Facts::new(&self.view, member, &source).is_member(group, member))
     }
 }
 

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use crate::ber::{self, DecodeError, Fault, Reader, Tag, write};
 use crate::result::ResultCode;
 
+mod account_usability;
 mod assertion;
 mod authorization_identity;
 mod content_sync;
@@ -27,6 +28,7 @@ mod transaction_specification;
 mod tree_delete;
 mod virtual_list_view;
 
+pub use account_usability::{AccountUsability, AccountUsabilityRequest, Unusable};
 pub use assertion::Assertion;
 pub use authorization_identity::{AuthorizationIdentityRequest, AuthorizationIdentityResponse};
 pub use content_sync::{EntryState, SyncDone, SyncMode, SyncRequest, SyncState};

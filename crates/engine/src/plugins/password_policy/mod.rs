@@ -1,0 +1,152 @@
+//! The password policy overlay: draft-behera-ldap-password-policy-10 with OpenLDAP's extensions (slapo-ppolicy).
+//!
+//! Which policy holds for an account is said by its pwdPolicySubentry, else by the first of the configured
+//! [rules](PolicyRule), else by the default. What a policy means for a bind stands in `bind`, for a change of the password
+//! in `change`, for the account usability control in `usability`. The clock is the hook's: everything here can be replayed.
+
+mod account;
+mod bind;
+mod change;
+mod history;
+mod policy;
+mod quality;
+mod rules;
+mod usability;
+
+#[cfg(test)]
+mod tests;
+
+use larix_proto::ControlBuf;
+use larix_proto::control::{ControlValue, PasswordError, PasswordPolicyResponse, PasswordWarning};
+use larix_schema::{NormalDn, Schema};
+
+use super::{
+    Additions, Answering, AnsweredEntry, Authentication, Entries, Judgement, PendingBind, PendingChange, Plugin,
+    Refusal,
+};
+use crate::controls::RequestControls;
+use crate::entry::Entry;
+use crate::password::Hasher;
+use crate::write::Failure;
+
+pub use policy::Policy;
+pub use rules::{Chosen, GroupCondition, ObjectPattern, PolicyName, PolicyRule, PolicyRuleError};
+
+/// What the overlay's configuration says.
+#[derive(Clone, Debug, Default)]
+pub struct PasswordPolicySettings {
+    /// `ppolicy_default`
+    pub default_policy: Option<NormalDn>,
+    /// `ppolicy_rules`
+    pub rules: Vec<PolicyRule>,
+    /// `ppolicy_hash_cleartext`: passwords that come in the clear in an add or a modify are stored hashed.
+    pub hash_cleartext: bool,
+    /// `ppolicy_use_lockout`: the control tells that an account is locked.
+    pub use_lockout: bool,
+    /// `ppolicy_disable_write`: no account's state is ever written.
+    pub disable_write: bool,
+    /// `ppolicy_send_netscape_controls`: to those who did not ask for the policy's own control.
+    pub send_netscape_controls: bool,
+    /// How passwords are hashed (`password-hash`): the first.
+    pub hasher: Hasher,
+    /// Whether the database keeps pwdLastSuccess (`lastbind`), which pwdMaxIdle stands on.
+    pub last_bind: bool,
+}
+
+/// The overlay on one database.
+#[derive(Clone, Debug)]
+pub struct PasswordPolicy {
+    settings: PasswordPolicySettings,
+}
+
+impl PasswordPolicy {
+    pub fn new(settings: PasswordPolicySettings) -> Self {
+        Self { settings }
+    }
+
+    /// The policy that holds for an entry; `None`: there is none, or what should be one cannot be read.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn policy_of(
+        &self,
+        schema: &Schema,
+        dn: &NormalDn,
+        entry: &Entry,
+        entries: &dyn Entries,
+    ) -> Result<Option<Policy>, Failure> {
+        let Some(policy) = self.policy_name(schema, dn, entry, entries)? else { return Ok(None) };
+        let found = entries.entry(&policy)?;
+        Ok(found.and_then(|found| Policy::read(schema, &found)))
+    }
+
+    fn policy_name(
+        &self,
+        schema: &Schema,
+        dn: &NormalDn,
+        entry: &Entry,
+        entries: &dyn Entries,
+    ) -> Result<Option<NormalDn>, Failure> {
+        let own = schema.attribute_type("pwdPolicySubentry").and_then(|a| entry.values(a.id).first());
+        if let Some(own) = own {
+            return Ok(std::str::from_utf8(own).ok().and_then(|own| schema.parse_dn(own).ok()));
+        }
+        match rules::choose(&self.settings.rules, schema, dn, entry, entries)? {
+            Chosen::Policy(policy) => Ok(Some(policy)),
+            Chosen::NoPolicy => Ok(None),
+            Chosen::Unsaid => Ok(self.settings.default_policy.clone()),
+        }
+    }
+}
+
+impl Plugin for PasswordPolicy {
+    fn name(&self) -> &'static str {
+        "ppolicy"
+    }
+
+    fn before(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+        change::before(self, change)
+    }
+
+    fn works_on_passwords(&self) -> bool {
+        true
+    }
+
+    fn authentication(&self) -> Option<&dyn Authentication> {
+        Some(self)
+    }
+
+    fn answering(&self) -> Option<&dyn Answering> {
+        Some(self)
+    }
+}
+
+impl Authentication for PasswordPolicy {
+    fn judge(&self, bind: &PendingBind<'_>) -> Result<Judgement, Failure> {
+        let dn = &bind.attempt.dn;
+        let policy = self.policy_of(bind.schema, dn, bind.entry, bind.entries)?;
+        bind::judge(&self.settings, &policy.unwrap_or_default(), bind)
+    }
+}
+
+impl Answering for PasswordPolicy {
+    fn wants(&self, controls: &RequestControls) -> bool {
+        controls.account_usability
+    }
+
+    fn controls(&self, answered: &AnsweredEntry<'_>) -> Result<Vec<ControlBuf>, Failure> {
+        let AnsweredEntry { dn, entry, schema, entries, .. } = *answered;
+        let Some(policy) = self.policy_of(schema, dn, entry, entries)? else { return Ok(Vec::new()) };
+        usability::controls(&self.settings, &policy, answered)
+    }
+}
+
+/// The control that says how the password stands.
+pub fn response(warning: Option<PasswordWarning>, error: Option<PasswordError>) -> ControlBuf {
+    PasswordPolicyResponse { warning, error }.to_control(false)
+}
+
+/// Seconds as they go into a control.
+fn seconds(number: i64) -> u32 {
+    u32::try_from(number.max(0)).unwrap_or(u32::MAX)
+}
