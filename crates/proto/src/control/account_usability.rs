@@ -14,7 +14,9 @@ super::flag_control!(
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum AccountUsability {
     /// Seconds; -1: it never expires.
-    Available { seconds_before_expiration: i64 },
+    Available {
+        seconds_before_expiration: i64,
+    },
     NotAvailable(Unusable),
 }
 
@@ -45,11 +47,14 @@ impl<'a> ControlValue<'a> for AccountUsability {
             NOT_AVAILABLE => {
                 let mut more = Reader::new(contents);
                 let mut unusable = Unusable::default();
-                for (number, flag) in
-                    [&mut unusable.inactive, &mut unusable.reset, &mut unusable.expired].into_iter().enumerate()
+                for (number, flag) in [&mut unusable.inactive, &mut unusable.reset, &mut unusable.expired]
+                    .into_iter()
+                    .enumerate()
                 {
                     let tag = Tag::context(u8::try_from(number).unwrap_or(0));
-                    *flag = more.optional(tag, what)?.is_some_and(|octets| octets.first().is_some_and(|b| *b != 0));
+                    *flag = more
+                        .optional(tag, what)?
+                        .is_some_and(|octets| octets.first().is_some_and(|b| *b != 0));
                 }
                 let mut integer = |tag| match more.optional(Tag::context(tag), what)? {
                     None => Ok(None),

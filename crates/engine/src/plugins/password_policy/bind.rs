@@ -102,7 +102,11 @@ impl Judge<'_> {
             let doublings = u32::try_from(counted).unwrap_or(u32::MAX).min(62);
             let wait = policy.min_delay.saturating_mul(1_i64 << doublings).min(policy.max_delay);
             let end = Timestamp::from_seconds(now.seconds().saturating_add(wait));
-            self.change(ChangeKind::Replace, "pwdAccountTmpLockoutEnd", vec![end.generalized().into_bytes()])?;
+            self.change(
+                ChangeKind::Replace,
+                "pwdAccountTmpLockoutEnd",
+                vec![end.generalized().into_bytes()],
+            )?;
         }
         Ok(())
     }

@@ -312,7 +312,9 @@ impl<'a> Modify<'a> {
             return Ok(());
         }
         let Some(added) = plan.adds.and_then(|at| mods.get_mut(at)) else { return Ok(()) };
-        for (value, key) in added.values.iter_mut().zip(&mut added.keys).filter(|(value, _)| !is_hashed(value)) {
+        for (value, key) in
+            added.values.iter_mut().zip(&mut added.keys).filter(|(value, _)| !is_hashed(value))
+        {
             *value = hash(self.plugin, self.change, policy, value)?;
             key.clone_from(value);
         }
@@ -358,12 +360,7 @@ impl<'a> Modify<'a> {
         Ok(())
     }
 
-    fn keep_history(
-        &self,
-        policy: &Policy,
-        plan: &Plan,
-        state: &mut Vec<(ChangeKind, &str, Vec<Vec<u8>>)>,
-    ) {
+    fn keep_history(&self, policy: &Policy, plan: &Plan, state: &mut Vec<(ChangeKind, &str, Vec<Vec<u8>>)>) {
         const HISTORY: &str = "pwdHistory";
         if policy.in_history == 0 {
             if self.account.has(HISTORY) {

@@ -13,16 +13,13 @@ mod quality;
 mod rules;
 mod usability;
 
-#[cfg(test)]
-mod tests;
-
 use larix_proto::ControlBuf;
 use larix_proto::control::{ControlValue, PasswordError, PasswordPolicyResponse, PasswordWarning};
 use larix_schema::{NormalDn, Schema};
 
 use super::{
-    Additions, Answering, AnsweredEntry, Authentication, Entries, Judgement, PendingBind, PendingChange, Plugin,
-    Refusal,
+    Additions, AnsweredEntry, Answering, Authentication, Entries, Judgement, PendingBind, PendingChange,
+    Plugin, Refusal,
 };
 use crate::controls::RequestControls;
 use crate::entry::Entry;
