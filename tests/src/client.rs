@@ -102,6 +102,11 @@ impl Client {
         let mut out = Vec::new();
         let id = MessageId(self.next_id);
         match words.as_slice() {
+            ["reconnect"] => {}
+            ["as-v2", dn, password] => {
+                client::simple_bind(&mut out, id, dn, password.as_bytes(), &controls);
+                ask_for_version_2(&mut out);
+            }
             ["anonymous"] => client::simple_bind(&mut out, id, "", b"", &controls),
             ["as", dn, password] => client::simple_bind(&mut out, id, dn, password.as_bytes(), &controls),
             ["sasl", mechanism] => client::sasl_bind(&mut out, id, "", mechanism, None, &controls),
@@ -136,6 +141,10 @@ impl Client {
             }
             other => panic!("line {}: not a request: {other:?}", step.line),
         }
+        if words == ["reconnect"] {
+            *self = Self::connect(self.address);
+            return "=> connected\n".to_owned();
+        }
         let answers = self.exchange(&out);
         if let Some(Ok(last)) = answers.last().map(|pdu| Response::decode_message(pdu))
             && let Some(cookie) = controls::cookie(last.controls.iter())
@@ -144,6 +153,12 @@ impl Client {
         }
         show(&answers, words.contains(&"inorder"), words.first() == Some(&"passwd"))
     }
+}
+
+/// Changes the version in a small bind request.
+fn ask_for_version_2(request: &mut [u8]) {
+    let operation = request.windows(5).position(|bytes| bytes[0] == 0x60 && bytes[2..] == [2, 1, 3]);
+    request[operation.expect("a bind request") + 4] = 2;
 }
 
 /// The bytes of `30 03 02 01 05`.

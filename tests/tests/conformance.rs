@@ -167,7 +167,16 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    configuration_allow: "configuration-allow.txt",
+    configuration_disallow: "configuration-disallow.txt",
+    configuration_disallow_simple: "configuration-disallow-simple.txt",
     configuration_limits: "configuration-limits.txt",
+    configuration_limits_grid: "configuration-limits-grid.txt",
+    configuration_limits_sections: "configuration-limits-sections.txt",
+    configuration_limits_subjects: "configuration-limits-subjects.txt",
+    configuration_require_everywhere: "configuration-require-everywhere.txt",
+    configuration_restrict_everywhere: "configuration-restrict-everywhere.txt",
+    configuration_restrictions: "configuration-restrictions.txt",
     databases_and_suffixes: "databases-and-suffixes.txt",
     rfc2696_paged_results: "rfc2696-paged-results.txt",
     rfc2891_sort: "rfc2891-sort.txt",

@@ -91,7 +91,9 @@ impl Dispatcher {
         out: &mut Vec<u8>,
     ) -> Result<Started<Running>, LdapResult> {
         self.log_operation(begun, format_args!("WHOAMI"));
-        self.permitted("", Restricted::Extended(oid::WHO_AM_I))?;
+        // The database of the identity has a say.
+        let own = self.session.subject().dn.as_ref().map_or("", |dn| dn.as_str());
+        self.permitted(own, Restricted::Extended(oid::WHO_AM_I))?;
         let authz = self.subject_for(controls)?.authz_text.clone();
         self.answer_extended(begun, &LdapResult::success(), Some(authz.as_bytes()), out);
         Ok(Started::Answered)

@@ -179,13 +179,15 @@ impl Rules {
                     let text = "extended operation restricted";
                     return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
                 }
-                restricted.extended
+                // Those without a flag of their own are kept by `modify`, as a change that nobody knows more of.
+                if has_flag(oid) { restricted.extended } else { restricted.modify }
             }
         };
-        if by_kind || (self.read_only && operation.is_update()) {
-            return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, "operation restricted"));
+        if !by_kind && !(self.read_only && operation.is_update()) {
+            return Ok(());
         }
-        Ok(())
+        let text = if restricted.is_reads() { "read operations restricted" } else { "operation restricted" };
+        Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text))
     }
 }
 
@@ -202,6 +204,11 @@ impl Restricted<'_> {
     fn is_session(self) -> bool {
         matches!(self, Self::SimpleBind | Self::SaslBind | Self::Extended(oid::START_TLS))
     }
+}
+
+/// Whether `restrict extended` is for this operation.
+fn has_flag(oid: &str) -> bool {
+    [oid::WHO_AM_I, oid::CANCEL, oid::START_TLS, oid::PASSWORD_MODIFY].contains(&oid)
 }
 
 fn factor(has: u32, asked: u32, what: &str, when: &str) -> Result<(), LdapResult> {

@@ -47,6 +47,14 @@ pub struct Restrictions {
     pub extended_oids: Vec<String>,
 }
 
+impl Restrictions {
+    /// Reading is refused, and nothing else (but extended operations by OID).
+    pub fn is_reads(&self) -> bool {
+        let others = self.bind || self.add || self.delete || self.modify || self.rename || self.extended;
+        self.search && self.compare && !others
+    }
+}
+
 /// `security`: least security strength factors, 0 = none asked.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct SecurityFactors {

@@ -263,13 +263,20 @@ impl LimitSubject {
             _ => {}
         }
         let Some((selector, value)) = word.split_once('=') else {
-            return Err(format!("`{word}` names nobody"));
+            return Err(match lower.as_str() {
+                "dn.anonymous" | "dn.self.anonymous" => return Ok(Self::Anonymous),
+                _ => format!("`{word}` names nobody"),
+            });
         };
         let selector = selector.to_ascii_lowercase();
         if let Some(group) = selector.strip_prefix("group") {
             return Self::group(schema, group, value);
         }
-        let Some(styles) = selector.strip_prefix("dn") else { return Err(format!("`{word}` names nobody")) };
+        let Some(styles) = selector.strip_prefix("dn") else {
+            // A DN that says no more is one client.
+            let dn = ConfigDn::parse(schema, word).map_err(|_| format!("`{word}` names nobody"))?;
+            return Ok(Self::Dn { this: false, style: DnStyle::Exact, dn });
+        };
         let (mut this, mut style) = (false, Some(DnStyle::Exact));
         for part in styles.split('.').skip(1) {
             match part {
@@ -286,7 +293,8 @@ impl LimitSubject {
             }
         }
         match style {
-            None if value == "*" || value == ".*" => Ok(Self::Any),
+            _ if value == "*" => Ok(Self::Any),
+            None if value == ".*" => Ok(Self::Any),
             None => {
                 let regex = posix_regex(value)?;
                 Ok(Self::DnRegex { this, pattern: value.to_owned(), regex })
