@@ -3,4 +3,5 @@
 pub mod client;
 pub mod controls;
 pub mod matrix;
+pub mod raw;
 pub mod scenario;

@@ -58,7 +58,10 @@ impl Dispatcher {
         out: &mut Vec<u8>,
     ) -> Started<Running> {
         // RFC 4513 section 4: whatever comes of it, the session is anonymous while it binds.
-        self.session.reset(request.version);
+        // A version that is refused leaves the session's as it is.
+        let spoken =
+            request.version == 3 || request.version == 2 && self.server.config().global.allow.bind_v2;
+        self.session.reset(spoken.then_some(request.version));
         self.transaction = None;
         self.record.set_identity("");
         self.record.protocol.store(request.version, std::sync::atomic::Ordering::Relaxed);

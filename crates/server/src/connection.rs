@@ -275,6 +275,12 @@ impl<S: Service> Connection<S> {
         self.searches.len() + self.waiting.len()
     }
 
+    /// The number of the request of which a part has come, if the next one has not come whole.
+    pub fn unfinished_request(&self) -> Option<u64> {
+        let is_part = || matches!(frame(&self.input, self.limits.pdu), Ok(Frame::Incomplete { .. }));
+        (!self.input.is_empty() && is_part()).then_some(self.next_serial)
+    }
+
     fn input_limit(&self) -> usize {
         match frame(&self.input, self.limits.pdu) {
             Ok(Frame::Incomplete { needed }) => needed.max(INPUT_HIGH),

@@ -7,14 +7,18 @@
 use std::fmt;
 use std::fs;
 use std::io::{self, Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode, Stdio};
 
 use rustix::process::{Gid, Uid};
 
+use crate::hardening;
+
 /// Set in the environment of the process that was started for the background.
 const DETACHED: &str = "LARIX_DETACHED";
+const ROOT: Uid = Uid::ROOT;
 const READY: &[u8] = b"ready\n";
 
 /// What goes wrong with the process itself.
@@ -30,6 +34,8 @@ pub enum DaemonError {
         what: &'static str,
         source: rustix::io::Errno,
     },
+    /// The kernel let a process that had given root up have it back.
+    StillRoot,
     /// A pid or argument file cannot be written.
     File {
         path: PathBuf,
@@ -43,7 +49,10 @@ impl fmt::Display for DaemonError {
             Self::Spawn(source) => write!(f, "cannot start the background process: {source}"),
             Self::NoSuchUser(name) => write!(f, "no such user: {name}"),
             Self::NoSuchGroup(name) => write!(f, "no such group: {name}"),
-            Self::Privileges { what, source } => write!(f, "cannot set the {what}: {source}"),
+            Self::Privileges { what, source } => {
+                write!(f, "cannot set the {what}: {source} (-u, -g and -r are for servers that root starts)")
+            }
+            Self::StillRoot => f.write_str("the user was changed, but root's rights could be had back"),
             Self::File { path, source } => write!(f, "cannot write {}: {source}", path.display()),
         }
     }
@@ -72,8 +81,14 @@ impl Readiness {
         Self { background: false }
     }
 
-    /// Lets the waiting parent exit and gives up the terminal.
+    /// Whether the server runs in the background.
+    pub fn is_background(&self) -> bool {
+        self.background
+    }
+
+    /// Lets the waiting parent exit and gives up the terminal; tells a service manager.
     pub fn ready(self) -> io::Result<()> {
+        hardening::notify(&format!("READY=1\nMAINPID={}\n", std::process::id()));
         if !self.background {
             return Ok(());
         }
@@ -135,11 +150,18 @@ pub struct Privileges {
 #[derive(Debug)]
 struct User {
     id: Uid,
+    /// The primary group, used unless `-g` names another.
     group: Gid,
+    /// Groups that list the user.
     groups: Vec<Gid>,
 }
 
 impl Privileges {
+    /// Whether `-u` names another user.
+    pub fn change_user(&self) -> bool {
+        self.user.is_some()
+    }
+
     /// Looks names or numbers up.
     pub fn look_up(
         user: Option<&str>,
@@ -159,16 +181,21 @@ impl Privileges {
             rustix::process::chroot(root).map_err(failed("root directory"))?;
             rustix::process::chdir("/").map_err(failed("root directory"))?;
         }
-        if let Some(user) = &self.user
-            && rustix::process::getuid().is_root()
-        {
-            rustix::thread::set_thread_groups(&user.groups).map_err(failed("groups"))?;
+        let group = self.group.or_else(|| self.user.as_ref().map(|u| u.group));
+        if let Some(group) = group.filter(|_| rustix::process::getuid().is_root()) {
+            // With -g alone, too: root's own groups are not to stay.
+            let others = self.user.as_ref().map_or(&[][..], |user| &user.groups);
+            let groups: Vec<Gid> = [group].into_iter().chain(others.iter().copied()).collect();
+            rustix::thread::set_thread_groups(&groups).map_err(failed("groups"))?;
         }
-        if let Some(group) = self.group.or_else(|| self.user.as_ref().map(|u| u.group)) {
+        if let Some(group) = group {
             rustix::thread::set_thread_res_gid(group, group, group).map_err(failed("group"))?;
         }
         if let Some(user) = &self.user {
             rustix::thread::set_thread_res_uid(user.id, user.id, user.id).map_err(failed("user"))?;
+            if !user.id.is_root() && rustix::thread::set_thread_res_uid(ROOT, ROOT, ROOT).is_ok() {
+                return Err(DaemonError::StillRoot);
+            }
         }
         Ok(())
     }
@@ -193,7 +220,7 @@ fn find_user(name: &str) -> Result<User, DaemonError> {
             Err(_) => return Err(DaemonError::NoSuchUser(name.to_owned())),
         },
     };
-    let mut groups = vec![Gid::from_raw(group)];
+    let mut groups = Vec::new();
     for line in fs::read_to_string("/etc/group").unwrap_or_default().lines() {
         let fields: Vec<&str> = line.split(':').collect();
         if let (Some(id), Some(members)) = (fields.get(2).and_then(|id| id.parse().ok()), fields.get(3))
@@ -241,7 +268,10 @@ impl ProcessFiles {
     }
 
     fn put(&mut self, path: &Path, text: String) -> Result<(), DaemonError> {
-        fs::write(path, text).map_err(|source| DaemonError::File { path: path.to_owned(), source })?;
+        // Monitoring reads it, whoever that runs as.
+        fs::write(path, text)
+            .and_then(|()| fs::set_permissions(path, fs::Permissions::from_mode(0o644)))
+            .map_err(|source| DaemonError::File { path: path.to_owned(), source })?;
         self.written.push(path.to_owned());
         Ok(())
     }

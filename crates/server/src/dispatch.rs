@@ -244,13 +244,36 @@ impl Dispatcher {
         }
     }
 
+    /// Whether the configuration lets this identity read there. What no database holds is answered as that, whoever asks.
+    fn may_read(&self, subject: &Subject, dn: &str, operation: Restricted<'_>) -> Result<(), LdapResult> {
+        self.permitted_as(subject, dn, operation)
+            .or_else(|refused| if self.server.databases.serve(dn) { Err(refused) } else { Ok(()) })
+    }
+
+    /// A control that the configuration wants marked critical (`disallow dontusecopy_non_critical`).
+    fn check_criticality(&self, message: &Message<'_>, controls: &RequestControls) -> Result<(), LdapResult> {
+        if controls.dont_use_copy
+            && self.server.config().global.disallow.dont_use_copy_non_critical
+            && message.controls.iter().any(|control| control.oid == oid::DONT_USE_COPY && !control.critical)
+        {
+            let text = "dontUseCopy criticality of FALSE not allowed";
+            return Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, text));
+        }
+        Ok(())
+    }
+
     /// Whether the configuration lets this session do this to that DN.
     pub(crate) fn permitted(&self, dn: &str, operation: Restricted<'_>) -> Result<(), LdapResult> {
         self.server.databases.rules_for(dn).check(&self.session.standing(), operation)
     }
 
     /// As [`Self::permitted`], for the identity that a request acts as.
-    fn permitted_as(&self, subject: &Subject, dn: &str, operation: Restricted<'_>) -> Result<(), LdapResult> {
+    pub(crate) fn permitted_as(
+        &self,
+        subject: &Subject,
+        dn: &str,
+        operation: Restricted<'_>,
+    ) -> Result<(), LdapResult> {
         let standing = Standing { authenticated: !subject.is_anonymous(), ..self.session.standing() };
         self.server.databases.rules_for(dn).check(&standing, operation)
     }
@@ -314,8 +337,10 @@ impl Dispatcher {
         if self.logs_stats() {
             self.log_search(&begun, request);
         }
-        let allowed =
-            self.permitted(request.base, Restricted::Search).and_then(|()| self.subject_for(&controls));
+        let allowed = self
+            .check_criticality(message, &controls)
+            .and_then(|()| self.subject_for(&controls))
+            .and_then(|subject| self.may_read(&subject, request.base, Restricted::Search).map(|()| subject));
         let subject = match allowed {
             Ok(subject) => subject,
             Err(result) => return self.refuse(&begun, &result, out),
@@ -371,8 +396,9 @@ impl Dispatcher {
         }
         let result = RequestControls::parse(message.controls, controls::OperationKind::Compare)
             .and_then(|controls| {
-                self.permitted(request.entry, Restricted::Compare)?;
+                self.check_criticality(message, &controls)?;
                 let subject = self.subject_for(&controls)?;
+                self.may_read(&subject, request.entry, Restricted::Compare)?;
                 Ok(self.server.databases.compare(&self.server, &subject, &controls, request))
             })
             .unwrap_or_else(|refused| refused);

@@ -40,6 +40,11 @@ impl Dispatcher {
         message: &Message<'_>,
         out: &mut Vec<u8>,
     ) -> Started<Running> {
+        if self.session.standing().version < 3 {
+            let result = LdapResult::with(ResultCode::PROTOCOL_ERROR, "requires LDAPv3");
+            self.finish(&begun, &result, None);
+            return Started::Disconnect(result);
+        }
         self.log_operation(&begun, format_args!("EXT oid={}", printable(request.name)));
         let started =
             RequestControls::parse(message.controls, controls::OperationKind::Extended(request.name))
@@ -91,10 +96,11 @@ impl Dispatcher {
         out: &mut Vec<u8>,
     ) -> Result<Started<Running>, LdapResult> {
         self.log_operation(begun, format_args!("WHOAMI"));
-        // The database of the identity has a say.
+        let subject = self.subject_for(controls)?;
+        // The database of the session's own identity has a say.
         let own = self.session.subject().dn.as_ref().map_or("", |dn| dn.as_str());
-        self.permitted(own, Restricted::Extended(oid::WHO_AM_I))?;
-        let authz = self.subject_for(controls)?.authz_text.clone();
+        self.permitted_as(&subject, own, Restricted::Extended(oid::WHO_AM_I))?;
+        let authz = subject.authz_text.clone();
         self.answer_extended(begun, &LdapResult::success(), Some(authz.as_bytes()), out);
         Ok(Started::Answered)
     }

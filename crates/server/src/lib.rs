@@ -14,6 +14,7 @@ pub mod daemon;
 pub mod databases;
 pub mod dispatch;
 pub mod extended;
+pub mod hardening;
 mod layers;
 pub mod listener;
 pub mod local;

@@ -166,6 +166,7 @@ impl Rules {
 
     fn check_restricted(&self, operation: Restricted<'_>) -> Result<(), LdapResult> {
         let restricted = &self.restrictions;
+        let mut extended = false;
         let by_kind = match operation {
             Restricted::SimpleBind | Restricted::SaslBind => restricted.bind,
             Restricted::Search => restricted.search,
@@ -175,18 +176,19 @@ impl Rules {
             Restricted::Modify => restricted.modify,
             Restricted::Rename => restricted.rename,
             Restricted::Extended(oid) => {
-                if restricted.extended_oids.iter().any(|listed| listed == oid) {
-                    let text = "extended operation restricted";
-                    return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
-                }
+                extended = restricted.extended_oids.iter().any(|listed| listed == oid);
                 // Those without a flag of their own are kept by `modify`, as a change that nobody knows more of.
                 if has_flag(oid) { restricted.extended } else { restricted.modify }
             }
         };
-        if !by_kind && !(self.read_only && operation.is_update()) {
+        if !by_kind && !extended && !(self.read_only && operation.is_update()) {
             return Ok(());
         }
-        let text = if restricted.is_reads() { "read operations restricted" } else { "operation restricted" };
+        let text = match () {
+            () if restricted.is_reads() => "read operations restricted",
+            () if extended => "extended operation restricted",
+            () => "operation restricted",
+        };
         Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text))
     }
 }

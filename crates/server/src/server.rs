@@ -18,6 +18,7 @@ use crate::config::values::LogLevel;
 use crate::config::{Config, ConfigError};
 use crate::daemon::{DaemonError, Privileges, ProcessFiles, Readiness};
 use crate::databases::{Databases, OpenError};
+use crate::hardening;
 use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket, ListenUrl, Listener};
 use crate::password_pool::PasswordPool;
 use crate::statistics::{ListenerInfo, Statistics};
@@ -179,6 +180,8 @@ fn cores() -> usize {
 pub struct Bound {
     listeners: Vec<Listener>,
     options: ServeOptions,
+    /// `-u` was given.
+    other_user: bool,
 }
 
 impl Bound {
@@ -190,7 +193,10 @@ impl Bound {
             listeners.extend(url.bind(options.family, DEFAULT_BACKLOG)?);
         }
         privileges.drop_to()?;
-        Ok(Self { listeners, options })
+        hardening::forbid_new_privileges()
+            .map_err(|source| ServeError::Start { what: "without new privileges", source })?;
+        hardening::keep_files_private();
+        Ok(Self { listeners, options, other_user: privileges.change_user() })
     }
 
     /// The ports that were bound, in the order of the URLs.
@@ -212,6 +218,11 @@ impl Bound {
 
     /// Opens the databases and serves until a signal ends it.
     pub fn serve(self, config: Config, readiness: Readiness) -> Result<(), ServeError> {
+        if !config.global.core_dumps {
+            let service = readiness.is_background() || self.other_user || hardening::is_managed();
+            hardening::forbid_core_dumps(service)
+                .map_err(|source| ServeError::Start { what: "without core dumps", source })?;
+        }
         let clock = Arc::new(SystemClock::new());
         let (log, log_thread) = self.start_log(&config)?;
         for note in &config.notes {
@@ -294,9 +305,13 @@ impl Bound {
                 });
             }
             tokio::task::spawn_local(tls::watch(server.clone()));
+            if rustix::process::geteuid().is_root() {
+                server.log.notice(format_args!("runs as root: -u and -g, or a service's User=, are safer"));
+            }
             server.log.notice(format_args!("{} starting", crate::version()));
             readiness.ready().map_err(start("the background process"))?;
             let name = signals.next().await;
+            hardening::notify("STOPPING=1\n");
             server.log.line(LogLevel::STATS, format_args!("daemon: shutdown requested by {name}"));
             Ok(())
         });

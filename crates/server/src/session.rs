@@ -83,11 +83,14 @@ impl Session {
     }
 
     /// Anonymous again, as every bind request makes the session until it succeeds (RFC 4513 section 4).
-    pub fn reset(&mut self, version: u8) {
+    /// `version` is the protocol's, if it is one that is spoken here.
+    pub fn reset(&mut self, version: Option<u8>) {
         self.subject = self.anonymous.clone();
         self.method = Method::None;
-        self.version = version;
-        self.bound = true;
+        if let Some(version) = version {
+            self.version = version;
+            self.bound = true;
+        }
     }
 
     /// Anonymous again, as before any bind.

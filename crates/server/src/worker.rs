@@ -37,6 +37,8 @@ const SPARE_BUFFERS: usize = 16;
 const SPARE_BUFFER_BYTES: usize = 64 * 1024;
 /// How often idle and blocked connections are looked for.
 const SWEEP_INTERVAL: Duration = Duration::from_secs(1);
+/// Unfinished requests are looked for in every so many sweeps: what takes minutes needs no second's precision.
+const SWEEPS_FOR_REQUESTS: u32 = 5;
 /// How long connections may take to get their last answers when the server stops.
 const STOP_GRACE: Duration = Duration::from_secs(3);
 /// How long a client may take for a TLS handshake, from its beginning to its end.
@@ -128,6 +130,7 @@ impl Worker {
                 server,
                 counters,
                 open: RefCell::default(),
+                sweeps: Cell::default(),
                 count,
                 read_buffer: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
                 plain: RefCell::default(),
@@ -167,6 +170,7 @@ struct Core {
     server: Arc<Server>,
     counters: Arc<Counters>,
     open: RefCell<HashMap<u64, Rc<Handle>>>,
+    sweeps: Cell<u32>,
     count: Arc<AtomicUsize>,
     read_buffer: RefCell<Box<[u8]>>,
     /// Input without its layers.
@@ -181,6 +185,8 @@ struct Handle {
     /// Since when the client has not taken anything of an answer.
     blocked_since: Cell<Option<Monotonic>>,
     pending: Cell<usize>,
+    /// Since when an anonymous client owes the rest of a request, and that request's number.
+    unfinished: Cell<Option<(Monotonic, u64)>>,
 }
 
 #[expect(clippy::disallowed_methods, reason = "the server is where the ambient clock enters")]
@@ -221,6 +227,7 @@ impl Core {
             last_activity: Cell::new(self.server.clock.monotonic()),
             blocked_since: Cell::new(None),
             pending: Cell::new(0),
+            unfinished: Cell::new(None),
         });
         self.open.borrow_mut().insert(record.number, handle.clone());
         let dispatcher = Dispatcher::new(
@@ -260,7 +267,10 @@ impl Core {
     fn sweep(&self) {
         let config = self.server.config();
         let (idle, write) = (config.global.idle_timeout, config.global.write_timeout);
-        if idle == 0 && write == 0 {
+        let request = config.global.client_limits.request_seconds;
+        let turn = self.sweeps.get().wrapping_add(1);
+        self.sweeps.set(turn);
+        if idle == 0 && write == 0 && (request == 0 || !turn.is_multiple_of(SWEEPS_FOR_REQUESTS)) {
             return;
         }
         let now = self.server.clock.monotonic();
@@ -270,6 +280,9 @@ impl Core {
         for handle in self.open.borrow().values() {
             let reason = match handle.blocked_since.get() {
                 Some(since) if passed(since, write) => "writetimeout",
+                _ if handle.unfinished.get().is_some_and(|(since, _)| passed(since, request)) => {
+                    "unfinished request"
+                }
                 None if handle.pending.get() == 0 && passed(handle.last_activity.get(), idle) => {
                     "idletimeout"
                 }
@@ -389,6 +402,7 @@ impl Task<'_> {
             self.core.return_buffer(buffer);
         }
         self.handle.pending.set(self.connection.pending());
+        self.note_unfinished();
         let reads = turn == Turn::Idle && self.connection.wants_input();
         let writes = self.owes_output();
         let handshake_until = self.handshake_until;
@@ -451,6 +465,16 @@ impl Task<'_> {
             }
         }
         Poll::Pending
+    }
+
+    /// Notes since when the client owes the rest of a request. Once it is authenticated it may take its time.
+    fn note_unfinished(&self) {
+        let unfinished = self.connection.unfinished_request();
+        let unfinished = unfinished.filter(|_| !self.connection.service().session.is_authenticated());
+        self.handle.unfinished.set(unfinished.map(|number| match self.handle.unfinished.get() {
+            Some(before) if before.1 == number => before,
+            _ => (self.handle.last_activity.get(), number),
+        }));
     }
 
     fn take_event(&mut self, event: ConnectionEvent) -> Result<Turn, Ended> {

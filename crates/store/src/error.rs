@@ -148,7 +148,11 @@ impl fmt::Display for OpenError {
             ),
             Self::NotADirectory { path } => write!(f, "{}: not a directory", path.display()),
             Self::NotAStore { path } => write!(f, "{}: no store in this directory", path.display()),
-            Self::Permission { path, error } => write!(f, "{}: {error}", path.display()),
+            Self::Permission { path, error } => write!(
+                f,
+                "{0}: {error}; the server's user has to own the directory and what is in it: chown -R USER: {0}",
+                path.display()
+            ),
             Self::Table { name } => write!(f, "table {name} is declared twice or numbered too high"),
         }
     }

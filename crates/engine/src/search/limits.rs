@@ -53,7 +53,8 @@ pub fn effective(limits: Option<&Limits>, asked: Asked) -> Result<Effective, Lda
 fn one(soft: Option<u32>, hard: HardLimit, asked: u32) -> Option<u32> {
     match (asked, hard) {
         (0, _) => soft,
-        (asked, HardLimit::Soft) => Some(soft.map_or(asked, |soft| asked.min(soft))),
+        // A soft limit of 0 is for those who ask for nothing.
+        (asked, HardLimit::Soft) => Some(soft.filter(|soft| *soft > 0).map_or(asked, |soft| asked.min(soft))),
         (asked, HardLimit::Unlimited) => (asked != AS_MANY_AS_ALLOWED).then_some(asked),
         (asked, HardLimit::Count(hard)) => Some(asked.min(hard)),
     }
@@ -74,6 +75,12 @@ fn paged(limits: &Limits, asked: u32, page: u32, before: u32) -> Result<Option<u
             HardLimit::Count(hard) => Some(hard),
         },
     };
+    // Nobody who is held to small pages may wish for many entries in advance.
+    if let (Some(most), Some(total), 1..) = (limits.size_page, total, asked)
+        && asked.min(total).saturating_sub(before) > most.saturating_add(1)
+    {
+        return Err(LdapResult::new(ResultCode::ADMIN_LIMIT_EXCEEDED));
+    }
     let wish = (asked != 0 && asked != AS_MANY_AS_ALLOWED).then_some(asked);
     Ok(wish.into_iter().chain(total).min().map(|most| most.saturating_sub(before)))
 }

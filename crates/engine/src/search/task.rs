@@ -147,6 +147,12 @@ impl SearchTask {
         let mut response_controls = Vec::new();
         let order = order(view, &controls, &mut response_controls)
             .map_err(|result| (result, std::mem::take(&mut response_controls)))?;
+        let asked = limits::Asked { size: request.size_limit, time: request.time_limit, page: None };
+        if let Some(paged) = &controls.paged {
+            // What is not allowed at all is said before a cookie is looked at.
+            let asked = limits::Asked { page: Some((paged.size, 0)), ..asked };
+            limits::effective(input.limits.as_ref(), asked).map_err(fail)?;
+        }
         let pages = controls.paged.as_ref().map(|paged| {
             Pages::new(
                 binding(&input.base, &request, &controls, &input.subject, view),
@@ -155,11 +161,8 @@ impl SearchTask {
             )
         });
         let pages = pages.transpose().map_err(fail)?;
-        let asked = limits::Asked {
-            size: request.size_limit,
-            time: request.time_limit,
-            page: pages.as_ref().map(|pages| (pages.size(), pages.before())),
-        };
+        let page = pages.as_ref().map(|pages| (pages.size(), pages.before()));
+        let asked = limits::Asked { page, ..asked };
         let limits = limits::effective(input.limits.as_ref(), asked).map_err(fail)?;
         let matched = controls.matched_values.as_ref();
         let answer = Answer {

@@ -68,6 +68,8 @@ pub struct Global {
     pub conn_max_pending: u32,
     /// Requests that may wait on an authenticated connection.
     pub conn_max_pending_auth: u32,
+    /// `core-dumps`: the process may be dumped, passwords and keys with it.
+    pub core_dumps: bool,
     /// Bounds on clients together and by address.
     pub client_limits: ClientLimits,
     /// Bytes in one message from an anonymous connection.
@@ -115,6 +117,7 @@ impl Default for Global {
             write_timeout: 0,
             conn_max_pending: 100,
             conn_max_pending_auth: 1000,
+            core_dumps: false,
             client_limits: ClientLimits::default(),
             sockbuf_max_incoming: 262_143,
             sockbuf_max_incoming_auth: 16_777_215,

@@ -169,6 +169,13 @@ impl Databases {
         section.map_or(&self.frontend_rules, |section| &section.rules)
     }
 
+    /// Whether there is anything at this name: a database, the root DSE or the subschema subentry.
+    pub fn serve(&self, dn: &str) -> bool {
+        self.schema().parse_dn(dn).is_ok_and(|dn| {
+            dn.is_root() || self.section(&dn).is_some() || self.directory.frontend().subschema == dn
+        })
+    }
+
     /// Whether a database is there for this name.
     pub fn hold(&self, dn: &str) -> bool {
         self.schema().parse_dn(dn).is_ok_and(|dn| self.section(&dn).is_some())

@@ -148,6 +148,10 @@ pub(super) fn start(
         return First::ended((LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN"), Vec::new()));
     };
     let mut request = *request;
+    let mut controls = controls;
+    // RFC 2696 section 3: what fits one page needs no pages.
+    controls.paged =
+        controls.paged.filter(|paged| request.size_limit == 0 || paged.size < request.size_limit);
     let frontend = databases.directory.frontend();
     if base.is_root()
         && request.scope != Scope::Base

@@ -66,6 +66,10 @@ pub(super) static TABLE: &[Directive] = &[
         },
     ),
     Directive::new("client-limits", "olcLarixClientLimits", Scope::Global, Form::Each, client_limits).many(),
+    Directive::new("core-dumps", "olcLarixCoreDumps", Scope::Global, Form::Switch, |b, c| {
+        b.global.core_dumps = c.switch()?;
+        Ok(())
+    }),
     Directive::new("maxFilterDepth", "olcMaxFilterDepth", Scope::Global, Form::Whole, |b, c| {
         b.global.max_filter_depth = c.positive(0)?;
         Ok(())

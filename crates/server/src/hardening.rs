@@ -1,0 +1,61 @@
+//! What the process gives up before it serves: core dumps, new privileges, other people's access to its files.
+
+use std::io;
+use std::os::linux::net::SocketAddrExt;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::net::{SocketAddr, UnixDatagram};
+use std::path::Path;
+
+use rustix::fs::Mode;
+use rustix::process::{DumpableBehavior, Resource, Rlimit, setrlimit, umask};
+
+/// Where a service manager wants to be told that the server is ready (sd_notify(3)).
+const NOTIFY_SOCKET: &str = "NOTIFY_SOCKET";
+
+/// Files made from now on are for the server's user, and readable by its group at most.
+pub fn keep_files_private() {
+    let before = umask(Mode::RWXO | Mode::WGRP);
+    // What the administrator forbids beside that stays forbidden.
+    umask(before | Mode::RWXO | Mode::WGRP);
+}
+
+/// The memory of the server holds passwords and keys: no dump of it is written, and nobody who happens to run as the same
+/// user may look into it.
+///
+/// A limit of zero is not enough, since the kernel does not keep to it when dumps go to a program, as they do under
+/// systemd. What keeps that program away takes `/proc/PID` from other processes of the same user as well, measuring
+/// ones among them: `service` is false for a server that stays at a terminal.
+pub fn forbid_core_dumps(service: bool) -> io::Result<()> {
+    setrlimit(Resource::Core, Rlimit { current: Some(0), maximum: Some(0) })?;
+    if service {
+        rustix::process::set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    }
+    Ok(())
+}
+
+/// No program that this one might start gets more rights than it has.
+pub fn forbid_new_privileges() -> io::Result<()> {
+    Ok(rustix::thread::set_no_new_privs(true)?)
+}
+
+/// Whether a service manager waits for news.
+pub fn is_managed() -> bool {
+    std::env::var_os(NOTIFY_SOCKET).is_some()
+}
+
+/// Tells the service manager what the server does: `READY=1`, `STOPPING=1`. Without one, nothing happens; one that
+/// does not listen is no reason to stop serving.
+pub fn notify(state: &str) {
+    let Some(name) = std::env::var_os(NOTIFY_SOCKET) else { return };
+    let address = match name.as_bytes() {
+        [b'@', name @ ..] => SocketAddr::from_abstract_name(name),
+        [b'/', ..] => SocketAddr::from_pathname(Path::new(&name)),
+        _ => return,
+    };
+    let sent = address.and_then(|address| {
+        let socket = UnixDatagram::unbound()?;
+        socket.set_nonblocking(true)?;
+        socket.send_to_addr(state.as_bytes(), &address)
+    });
+    drop(sent);
+}

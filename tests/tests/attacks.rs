@@ -1,0 +1,390 @@
+//! Attacks against the real binary. Each shows that others are served meanwhile or that nothing is given away, and prints its
+//! figure (`cargo test -p larix-tests --test attacks -- --nocapture --test-threads=1`); `ATTACKS=full` makes them ten times as large.
+//! Nothing here depends on how fast the machine is: figures are printed, not judged.
+
+#![allow(clippy::unwrap_used, reason = "all of this file is a test")]
+#![expect(clippy::disallowed_methods, reason = "attacks are timed")]
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::time::{Duration, Instant};
+
+use larix_proto::client::{self, ClientAttribute, ClientChange};
+use larix_proto::{ControlBuf, MessageId, ModifyOperation, Scope};
+use larix_testkit::{Kind, Server, Site};
+use larix_tests::raw::{Answer, Raw, bind, search};
+
+const SUFFIX: &str = "dc=example,dc=com";
+const ADMIN: &str = "cn=admin,dc=example,dc=com";
+
+fn times(count: usize) -> usize {
+    if std::env::var("ATTACKS").is_ok_and(|size| size == "full") { count * 10 } else { count }
+}
+
+/// A directory with a few people; `global` comes first in its slapd.conf, `database` in its database.
+fn site(global: &str, database: &str) -> (Site, Server) {
+    let site = Site::new(
+        Kind::Larix,
+        &format!(
+            "{global}database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\n\
+             index objectClass,uid,cn eq\n{database}"
+        ),
+    );
+    let hash = Kind::Larix.tool("hash-password").args(["-h", "{ARGON2}", "-s", "right"]).output().unwrap();
+    let hash = String::from_utf8(hash.stdout).unwrap();
+    let mut ldif = format!(
+        "dn: {SUFFIX}\nobjectClass: organization\nobjectClass: dcObject\no: x\ndc: example\n\n\
+         dn: ou=hidden,{SUFFIX}\nobjectClass: organizationalUnit\nou: hidden\n\n"
+    );
+    for n in 0..50 {
+        ldif += &format!(
+            "dn: cn=user{n},{SUFFIX}\nobjectClass: person\ncn: user{n}\nsn: {n}\nuserPassword: {hash}\n\n\
+             dn: cn=user{n},ou=hidden,{SUFFIX}\nobjectClass: person\ncn: user{n}\nsn: {n}\nuserPassword: {hash}\n\n"
+        );
+    }
+    site.load(&ldif);
+    let server = site.start().unwrap();
+    (site, server)
+}
+
+fn connect(server: &Server) -> Raw {
+    Raw::connect(server.address).unwrap()
+}
+
+fn one_entry(id: u32) -> Vec<u8> {
+    search(id, &format!("cn=user7,{SUFFIX}"), Scope::Base, "(objectClass=*)")
+}
+
+/// The server answers an ordinary client.
+fn assert_unharmed(server: &Server) {
+    let answer = connect(server).ask(&one_entry(1)).unwrap();
+    assert_eq!((answer.code, answer.entries), (0, 1));
+}
+
+/// Resident memory of the server in KB.
+fn memory(server: &Server) -> usize {
+    let status = std::fs::read_to_string(format!("/proc/{}/status", server.process_id())).unwrap_or_default();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap_or_default();
+    line.trim().trim_end_matches(" kB").parse().unwrap_or(0)
+}
+
+/// How long each of `count` requests took, sorted.
+fn durations(connection: &mut Raw, count: usize, request: impl Fn(u32) -> Vec<u8>) -> Vec<Duration> {
+    let mut taken: Vec<Duration> = (1..=u32::try_from(count).unwrap())
+        .map(|id| {
+            let begin = Instant::now();
+            let answer = connection.ask(&request(id)).unwrap();
+            assert_eq!((answer.id, answer.code, answer.entries), (id, 0, 1));
+            begin.elapsed()
+        })
+        .collect();
+    taken.sort();
+    taken
+}
+
+fn shown(sorted: &[Duration]) -> String {
+    let at = |part: usize| sorted[(sorted.len() - 1) * part / 100];
+    format!("median {:?}, 99th of a hundred {:?}, worst {:?}", at(50), at(99), at(100))
+}
+
+#[test]
+fn a_bind_flood_leaves_searches_to_others() {
+    let (_site, server) = site("", "");
+    let mut bystander = connect(&server);
+    let quiet = durations(&mut bystander, times(200), one_entry);
+    let (done, judged, busy) = (AtomicBool::new(false), AtomicUsize::new(0), AtomicUsize::new(0));
+    let flooded = std::thread::scope(|scope| {
+        for n in 0..32 {
+            let (server, done, judged, busy) = (&server, &done, &judged, &busy);
+            scope.spawn(move || {
+                let mut attacker = connect(server);
+                let guess = bind(1, &format!("cn=user{n},{SUFFIX}"), "wrong");
+                while !done.load(Ordering::Relaxed) {
+                    match attacker.ask(&guess).map(|answer| answer.code) {
+                        Some(49) => judged.fetch_add(1, Ordering::Relaxed),
+                        Some(51) => busy.fetch_add(1, Ordering::Relaxed),
+                        other => panic!("{other:?}"),
+                    };
+                }
+            });
+        }
+        // The flood is on when the first guesses have been judged.
+        while judged.load(Ordering::Relaxed) < 4 {
+            std::thread::yield_now();
+        }
+        let flooded = durations(&mut bystander, times(200), one_entry);
+        done.store(true, Ordering::Relaxed);
+        flooded
+    });
+    println!("bind flood: searches of another client {}; before {}", shown(&flooded), shown(&quiet));
+    println!("bind flood: {judged:?} guesses judged, {busy:?} refused as busy");
+    assert_unharmed(&server);
+}
+
+#[test]
+fn spraying_from_one_address_is_judged_a_few_times() {
+    let (_site, server) = site("client-limits failures.address=5/h\n", "");
+    let (mut judged, mut refused) = (0, 0);
+    for n in 0..times(20) {
+        let mut attacker = connect(&server);
+        for password in ["Winter2025", "right", "secret"] {
+            match attacker.ask(&bind(1, &format!("cn=user{},{SUFFIX}", n % 50), password)).unwrap().code {
+                49 => judged += 1,
+                51 => refused += 1,
+                // A right guess among the first is the sprayer's luck; it costs no failure.
+                0 => {}
+                other => panic!("{other}"),
+            }
+        }
+    }
+    println!("spraying: {judged} guesses judged wrong, {refused} not looked at");
+    assert_eq!(judged, 5);
+    assert!(refused > 0);
+    let answer = connect(&server).ask(&bind(1, &format!("cn=user1,{SUFFIX}"), "right")).unwrap();
+    assert_eq!(answer.code, 51, "{answer:?}");
+    assert_unharmed(&server);
+}
+
+#[test]
+fn a_flood_of_connections_ends_at_the_limits() {
+    let (_site, server) = site("client-limits connections.address=20\n", "");
+    let mut held: Vec<Raw> = Vec::new();
+    let mut refused = 0;
+    for _ in 0..times(100) {
+        let mut connection = connect(&server);
+        match connection.ask(&one_entry(1)) {
+            Some(Answer { id: 1, code: 0, .. }) => held.push(connection),
+            Some(Answer { id: 0, code: 52, text, .. }) => {
+                assert_eq!(text, "more than 20 connections from this address; try again later");
+                refused += 1;
+            }
+            // Refused before the request was read: the notice can be lost with it.
+            None => refused += 1,
+            other => panic!("{other:?}"),
+        }
+    }
+    println!("connection flood: {} served, {refused} refused", held.len());
+    assert_eq!(held.len(), 20);
+    for connection in &mut held {
+        assert_eq!(connection.ask(&one_entry(2)).unwrap().code, 0);
+    }
+    drop(held);
+    // Their ends are seen one after the other.
+    while connect(&server).ask(&one_entry(1)).is_none_or(|answer| answer.code != 0) {
+        std::thread::yield_now();
+    }
+}
+
+#[test]
+fn anonymous_clients_share_a_rate_and_others_do_not() {
+    let (_site, server) = site("client-limits operations.anonymous=50/h\n", "");
+    let mut anonymous = connect(&server);
+    let codes: Vec<u32> = (1..=100).map(|id| anonymous.ask(&one_entry(id)).unwrap().code).collect();
+    assert_eq!(codes.iter().filter(|code| **code == 0).count(), 50);
+    assert_eq!(codes.iter().filter(|code| **code == 51).count(), 50);
+    let mut user = connect(&server);
+    assert_eq!(user.ask(&bind(1, &format!("cn=user1,{SUFFIX}"), "right")).unwrap().code, 0);
+    assert!((2..200).all(|id| user.ask(&one_entry(id)).unwrap().code == 0));
+}
+
+#[test]
+fn half_a_request_is_not_waited_for_for_ever() {
+    let (_site, server) = site("client-limits request.time=1\n", "");
+    let before = memory(&server);
+    let mut slow: Vec<Raw> = (0..times(50)).map(|_| connect(&server)).collect();
+    for connection in &mut slow {
+        // A search of 200 KB, of which most never comes.
+        assert!(connection.send(&[&[0x30, 0x83, 3, 0, 0, 2, 1, 1, 0x63][..], &[0; 10_000]].concat()));
+    }
+    let mut idle = connect(&server);
+    assert_unharmed(&server);
+    let begin = Instant::now();
+    assert!(slow.iter_mut().all(|connection| connection.answer().is_none()));
+    println!(
+        "slow loris: {} connections ended after {:?}; {} KB before, {} KB now",
+        slow.len(),
+        begin.elapsed(),
+        before,
+        memory(&server)
+    );
+    assert_eq!(idle.ask(&one_entry(1)).unwrap().code, 0, "an idle client that owes nothing stays");
+}
+
+/// Everything that can be asked of a name.
+fn probes(dn: &str) -> Vec<Vec<u8>> {
+    let id = MessageId(1);
+    let mut requests = vec![
+        search(1, dn, Scope::Base, "(objectClass=*)"),
+        search(1, dn, Scope::OneLevel, "(objectClass=*)"),
+        search(1, dn, Scope::Subtree, "(cn=user1)"),
+        search(1, &format!("cn=below,{dn}"), Scope::Base, "(objectClass=*)"),
+    ];
+    let mut push = |fill: &dyn Fn(&mut Vec<u8>)| {
+        let mut out = Vec::new();
+        fill(&mut out);
+        requests.push(out);
+    };
+    let person: [&[u8]; 1] = [b"person"];
+    let name: [&[u8]; 1] = [b"x"];
+    push(&|out| client::compare(out, id, dn, "sn", b"1", &[]));
+    push(&|out| client::delete(out, id, dn, &[]));
+    push(&|out| client::modify_dn(out, id, dn, "cn=other", true, None, &[]));
+    push(&|out| {
+        let attribute = ClientAttribute { description: "description", values: &name };
+        client::modify(out, id, dn, &[ClientChange { operation: ModifyOperation::Replace, attribute }], &[]);
+    });
+    push(&|out| {
+        let list = [
+            ClientAttribute { description: "objectClass", values: &person },
+            ClientAttribute { description: "sn", values: &name },
+        ];
+        client::add(out, id, &format!("cn=below,{dn}"), &list, &[]);
+    });
+    push(&|out| client::simple_bind(out, id, dn, b"wrong", &[]));
+    requests
+}
+
+#[test]
+fn what_is_hidden_looks_like_what_is_not_there() {
+    let rules = format!(
+        "access to dn.subtree=\"ou=hidden,{SUFFIX}\" by * none\naccess to attrs=userPassword by * auth\n\
+         access to * by users read\n"
+    );
+    let (_site, server) = site("", &rules);
+    let there = probes(&format!("cn=user3,ou=hidden,{SUFFIX}"));
+    let missing = probes(&format!("cn=nobody,ou=hidden,{SUFFIX}"));
+    for user in [None, Some(format!("cn=user1,{SUFFIX}"))] {
+        let ask = |request: &[u8]| {
+            let mut client = connect(&server);
+            if let Some(user) = &user {
+                assert_eq!(client.ask(&bind(9, user, "right")).unwrap().code, 0);
+            }
+            client.ask(request).unwrap()
+        };
+        for (number, (there, missing)) in there.iter().zip(&missing).enumerate() {
+            let (there, missing) = (ask(there), ask(missing));
+            assert_eq!(there.what_is_told(), missing.what_is_told(), "probe {number} by {user:?}");
+        }
+    }
+    // The same by time: medians of turns, for what is asked most.
+    let mut client = connect(&server);
+    for (name, number, count) in [("search", 0, 300), ("compare", 4, 300), ("bind", 9, 8)] {
+        let mut taken = [Vec::new(), Vec::new()];
+        for turn in 0..times(count) * 2 {
+            let request = if turn % 2 == 0 { &there[number] } else { &missing[number] };
+            let begin = Instant::now();
+            client.ask(request).unwrap();
+            taken[turn % 2].push(begin.elapsed());
+        }
+        let medians = taken.map(|mut times| {
+            times.sort();
+            times[times.len() / 2]
+        });
+        println!("probe by {name}: hidden {:?}, missing {:?}", medians[0], medians[1]);
+    }
+}
+
+#[test]
+fn bombs_in_filters_and_rules_cost_what_their_length_costs() {
+    // A pattern that takes exponential time where it is tried by backtracking.
+    let rules = "access to dn.regex=\"^cn=(a+)+b,dc=example,dc=com$\" by * read\naccess to * by * read\n";
+    let (_site, server) = site("", rules);
+    let mut client = connect(&server);
+    let long = "a".repeat(20_000);
+    let deep = |depth: usize| format!("{}(cn=user1){}", "(!".repeat(depth), ")".repeat(depth));
+    let wide = format!("(|{})", "(cn=nobody)".repeat(5_000));
+    let stars = format!("(cn=*{}*)", "a*".repeat(5_000).trim_end_matches('*'));
+    for (name, request) in [
+        ("a name for a rule's pattern", search(1, &format!("cn={long},{SUFFIX}"), Scope::Base, "(cn=x)")),
+        ("a filter 900 deep", search(1, SUFFIX, Scope::Subtree, &deep(900))),
+        ("a filter of 5,000 terms", search(1, SUFFIX, Scope::Subtree, &wide)),
+        ("a substring in 5,000 parts", search(1, SUFFIX, Scope::Subtree, &stars)),
+        ("an assertion of 20,000 letters", search(1, SUFFIX, Scope::Subtree, &format!("(sn={long})"))),
+    ] {
+        let begin = Instant::now();
+        let answer = client.ask(&request).unwrap();
+        println!("bomb: {name} of {} bytes: {} after {:?}", request.len(), answer.code, begin.elapsed());
+    }
+    let mut bomb = Vec::new();
+    let controls = vec![ControlBuf { oid: "1.2.3.4".into(), critical: false, value: None }; 10_000];
+    client::delete(&mut bomb, MessageId(1), "cn=x", &controls);
+    let begin = Instant::now();
+    let answer = client.ask(&bomb).unwrap();
+    println!("bomb: 10,000 controls: {} after {:?}", answer.code, begin.elapsed());
+    assert_unharmed(&server);
+}
+
+#[test]
+fn abandoned_searches_leave_nothing() {
+    let (_site, server) = site("", "");
+    let mut client = connect(&server);
+    let before = memory(&server);
+    let mut batch = Vec::new();
+    for n in 0..u32::try_from(times(2_000)).unwrap() {
+        batch.extend(search(2 * n + 1, SUFFIX, Scope::Subtree, "(|(sn=*1*)(description=*))"));
+        client::abandon(&mut batch, MessageId(2 * n + 2), MessageId(2 * n + 1), &[]);
+    }
+    let last = u32::MAX >> 1;
+    batch.extend(one_entry(last));
+    let mut reader = Raw::connect(server.address).unwrap();
+    std::mem::swap(&mut reader, &mut client);
+    let mut writer = reader.socket.try_clone().unwrap();
+    let mut answered = 0;
+    std::thread::scope(|scope| {
+        scope.spawn(move || std::io::Write::write_all(&mut writer, &batch));
+        while reader.answer().unwrap().id != last {
+            answered += 1;
+        }
+    });
+    println!("abandon: {answered} answered all the same; {before} KB before, {} KB after", memory(&server));
+    assert_unharmed(&server);
+}
+
+#[test]
+fn a_pipeline_that_nobody_reads_stops_at_the_socket() {
+    let (_site, server) = site("", "");
+    let before = memory(&server);
+    let deaf: Vec<Raw> = (0..10)
+        .map(|_| {
+            let mut deaf = connect(&server);
+            deaf.socket.set_write_timeout(Some(Duration::from_millis(200))).unwrap();
+            let batch: Vec<u8> =
+                (1..=500).flat_map(|id| search(id, SUFFIX, Scope::Subtree, "(cn=*)")).collect();
+            // The server stops reading, and the writing stops in turn.
+            while deaf.send(&batch) {}
+            deaf
+        })
+        .collect();
+    println!(
+        "unread pipelines: {} of them, {before} KB before, {} KB with them",
+        deaf.len(),
+        memory(&server)
+    );
+    assert_unharmed(&server);
+}
+
+#[test]
+fn tokens_too_large_for_sasl_are_refused() {
+    let (_site, server) = site("", "");
+    for (bytes, expected) in [(1_000, false), (200_000, false), (300_000, true)] {
+        let mut client = connect(&server);
+        let mut request = Vec::new();
+        let token = vec![b'n'; bytes];
+        client::sasl_bind(&mut request, MessageId(1), "", "SCRAM-SHA-256", Some(&token), &[]);
+        let answer = client.ask(&request);
+        println!("SASL token of {bytes} bytes: {answer:?}");
+        // Above sockbuf_max_incoming nothing of it is kept: a notice, or the end before it could be read.
+        let cut = answer.is_none_or(|answer| answer.id == 0);
+        assert_eq!(cut, expected, "{bytes}");
+    }
+    assert_unharmed(&server);
+}
+
+#[test]
+fn idle_connections_cost_little() {
+    let (_site, server) = site("", "");
+    let before = memory(&server);
+    let held: Vec<Raw> = (0..times(200)).map(|_| connect(&server)).collect();
+    assert_unharmed(&server);
+    let each = memory(&server).saturating_sub(before) * 1024 / held.len();
+    println!("idle connections: {} open, about {each} bytes each", held.len());
+}
