@@ -195,7 +195,8 @@ impl<S: Store> Fixture<S> {
         loop {
             let snapshot = self.database.store().snapshot().expect("a snapshot");
             let view = self.database.view(&snapshot).expect("a view");
-            let budget = Budget { candidates: asked.slice, bytes: usize::MAX, clock: &self.clock };
+            let budget =
+                Budget { candidates: asked.slice, bytes: usize::MAX, nanos: u64::MAX, clock: &self.clock };
             if let Step::Done(result, controls) = task.step(&view, &mut out, budget) {
                 return Answered { result, controls, ..decode(&out) };
             }

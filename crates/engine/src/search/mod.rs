@@ -6,6 +6,7 @@ pub mod cookie;
 pub mod entry;
 pub mod filter;
 pub mod limits;
+mod pace;
 pub mod pages;
 pub mod referral;
 mod run;

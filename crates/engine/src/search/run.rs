@@ -4,6 +4,7 @@ use larix_proto::{ControlBuf, LdapResult, ResultCode, Scope, encode};
 use larix_store::{Direction, KeyRange, Snapshot};
 
 use super::entry::{Gate, Seen};
+use super::pace::Pace;
 use super::pages::Pages;
 use super::referral;
 use super::scope::{self, Area};
@@ -22,8 +23,6 @@ const FEW: u64 = 16;
 const SUBTREE_LIMIT: u64 = 1024;
 /// Ids read at once.
 const CHUNK: usize = 64;
-/// Candidates between two looks at the clock.
-const CLOCK_INTERVAL: u32 = 64;
 
 /// Where a search is.
 #[derive(Debug)]
@@ -71,9 +70,9 @@ impl SearchTask {
         out: &mut Vec<u8>,
         budget: Budget<'_>,
     ) -> Result<Step, End> {
+        let mut pace = Pace::new(budget, self.deadline, !matches!(self.state, State::Fresh))?;
         let mut progress = self.take_progress(view, gate)?;
-        let mut left = budget.candidates;
-        let step = self.go_on(view, gate, &mut progress, &mut left, budget, &mut |task, seen, progress| {
+        let step = self.go_on(view, gate, &mut progress, &mut pace, &mut |task, seen, progress| {
             task.answer_match(seen, progress, out, budget)
         });
         match step {
@@ -173,8 +172,7 @@ impl SearchTask {
         view: &'v View<'v, N>,
         gate: &Gate<'v>,
         progress: &mut Progress,
-        left: &mut u32,
-        budget: Budget<'_>,
+        pace: &mut Pace<'_>,
         answer: &mut OnFound<'_, N>,
     ) -> Result<Option<Step>, End> {
         let exact = progress.candidates.owed == Owed::Exact
@@ -186,7 +184,7 @@ impl SearchTask {
             for row in rows.map_err(Fault::from)? {
                 let (key, stored) = row.map_err(Fault::from)?;
                 let id = EntryId::from_prefix(&key).ok_or(Fault::Damaged { what: "an entry id" })?;
-                if let Some(step) = self.pace(left, budget)? {
+                if let Some(step) = pace.next()? {
                     return Ok(Some(step));
                 }
                 if let Some(step) = self.one(view, gate, progress, id, &stored, exact, answer)? {
@@ -204,7 +202,7 @@ impl SearchTask {
                 return Ok(None);
             }
             for id in ids.iter().copied() {
-                if let Some(step) = self.pace(left, budget)? {
+                if let Some(step) = pace.next()? {
                     return Ok(Some(step));
                 }
                 if let Some(stored) = view.stored(id)?
@@ -215,24 +213,6 @@ impl SearchTask {
                 progress.last = id;
             }
         }
-    }
-
-    /// Whether the slice has to end before the next candidate, or the search.
-    fn pace(&self, left: &mut u32, budget: Budget<'_>) -> Result<Option<Step>, End> {
-        if *left == 0 {
-            return Ok(Some(Step::More));
-        }
-        // Most searches end before it is worth a look at the clock.
-        let at_beginning = *left == budget.candidates && self.entries == 0;
-        let looks = left.is_multiple_of(CLOCK_INTERVAL) && !at_beginning;
-        *left -= 1;
-        if looks
-            && let Some(deadline) = self.deadline
-            && budget.clock.monotonic() > deadline
-        {
-            return Err(ResultCode::TIME_LIMIT_EXCEEDED.into());
-        }
-        Ok(None)
     }
 
     #[allow(clippy::too_many_arguments)]

@@ -4,6 +4,7 @@ use larix_proto::{ControlBuf, ResultCode, oid};
 use larix_store::Snapshot;
 
 use super::entry::{Gate, Seen};
+use super::pace::Pace;
 use super::pages::Pages;
 use super::run::{Looked, SeenOrReference, State};
 use super::task::{Budget, End, SearchTask, Step};
@@ -21,24 +22,23 @@ pub(super) fn run<N: Snapshot>(
     out: &mut Vec<u8>,
     budget: Budget<'_>,
 ) -> Result<Step, End> {
+    let mut pace = Pace::new(budget, task.deadline, !matches!(task.state, State::Fresh))?;
     if !matches!(task.state, State::Sorted { .. }) {
         let mut progress = task.take_progress(view, gate)?;
-        let mut left = budget.candidates;
-        let step =
-            task.go_on(view, gate, &mut progress, &mut left, budget, &mut |task, found, progress| {
-                match found {
-                    SeenOrReference::Reference(seen) => task.reference(seen, out)?,
-                    SeenOrReference::Match(seen) => {
-                        let Some(order) = &task.order else { return Ok(None) };
-                        let key = order.key(&view.schema, &seen.reader)?;
-                        if progress.sorted.len() >= SORT_LIMIT {
-                            return Err(ResultCode::ADMIN_LIMIT_EXCEEDED.into());
-                        }
-                        progress.sorted.push((key, seen.reader.view.id()));
+        let step = task.go_on(view, gate, &mut progress, &mut pace, &mut |task, found, progress| {
+            match found {
+                SeenOrReference::Reference(seen) => task.reference(seen, out)?,
+                SeenOrReference::Match(seen) => {
+                    let Some(order) = &task.order else { return Ok(None) };
+                    let key = order.key(&view.schema, &seen.reader)?;
+                    if progress.sorted.len() >= SORT_LIMIT {
+                        return Err(ResultCode::ADMIN_LIMIT_EXCEEDED.into());
                     }
+                    progress.sorted.push((key, seen.reader.view.id()));
                 }
-                Ok(None)
-            })?;
+            }
+            Ok(None)
+        })?;
         if let Some(step) = step {
             task.state = State::Running(progress);
             return Ok(step);
@@ -54,7 +54,7 @@ pub(super) fn run<N: Snapshot>(
     let State::Sorted { matches, mut done } = std::mem::replace(&mut task.state, State::Fresh) else {
         return Ok(Step::More);
     };
-    let end = answer(task, view, gate, &matches, &mut done, out, budget);
+    let end = answer(task, view, gate, &matches, &mut done, out, &mut pace);
     task.state = State::Sorted { matches, done };
     end
 }
@@ -66,18 +66,16 @@ fn answer<N: Snapshot>(
     matches: &[(Vec<u8>, EntryId)],
     done: &mut usize,
     out: &mut Vec<u8>,
-    budget: Budget<'_>,
+    pace: &mut Pace<'_>,
 ) -> Result<Step, End> {
-    let mut left = budget.candidates;
     let base = task.base_id.unwrap_or(EntryId::ROOT);
     while let Some((_, id)) = matches.get(*done) {
-        if out.len() >= budget.bytes {
+        if out.len() >= pace.bytes() {
             return Ok(Step::Blocked);
         }
-        if left == 0 {
-            return Ok(Step::More);
+        if let Some(step) = pace.next()? {
+            return Ok(step);
         }
-        left -= 1;
         let previous = done.checked_sub(1).and_then(|at| matches.get(at));
         if let Some((last_key, last)) = previous
             && let Some(control) = task.page_is_full(*last, last_key.clone(), Some(matches.len() as u64))

@@ -35,6 +35,8 @@ use crate::time::{Clock, Monotonic};
 pub struct Budget<'a> {
     /// Candidates looked at.
     pub candidates: u32,
+    /// After so many nanoseconds the slice ends, some candidates later.
+    pub nanos: u64,
     /// Bytes of output after which the task waits for the client to read.
     pub bytes: usize,
     pub clock: &'a dyn Clock,
