@@ -42,14 +42,22 @@ impl std::error::Error for CsnSyntaxError {}
 
 impl fmt::Display for Csn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "{}#{:06x}#{:03x}#{:06x}",
-            self.time.generalized_micros(),
-            self.count,
-            self.server_id,
-            self.modification
-        )
+        f.write_str(&self.text())
+    }
+}
+
+impl Csn {
+    /// The CSN as values have it; what `to_string` gives, at less cost.
+    pub fn text(&self) -> String {
+        let mut text = self.time.generalized_micros();
+        for (number, digits) in [(self.count, 6), (u32::from(self.server_id), 3), (self.modification, 6)] {
+            text.push('#');
+            for place in (0..digits).rev() {
+                let digit = number >> (4 * place) & 0xf;
+                text.push(char::from_digit(digit, 16).unwrap_or('0'));
+            }
+        }
+        text
     }
 }
 

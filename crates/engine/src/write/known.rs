@@ -4,6 +4,8 @@ use std::fmt;
 
 use larix_schema::{AttributeDescription, AttributeTypeId, ObjectClassId, Schema};
 
+use super::checked_classes::CheckedLists;
+
 /// Numbers of well-known attribute types and object classes, looked up once per schema.
 #[derive(Clone, Debug)]
 pub struct KnownSchema {
@@ -23,6 +25,8 @@ pub struct KnownSchema {
     pub classes: KnownClasses,
     /// Attributes that only make sense in one kind of entry.
     pub(crate) placed: Vec<(AttributeTypeId, Place)>,
+    /// Lists of classes that passed the check of entries by this schema.
+    pub(super) checked: CheckedLists,
 }
 
 /// Object classes with rules of their own. Absent from a schema that does not define them.
@@ -124,6 +128,7 @@ impl KnownSchema {
                 .iter()
                 .filter_map(|(name, place)| Some((schema.attribute_type(name)?.id, *place)))
                 .collect(),
+            checked: CheckedLists::default(),
         })
     }
 

@@ -7,6 +7,7 @@
 mod add;
 mod authority;
 pub mod change;
+mod checked_classes;
 mod delete;
 mod failure;
 pub(crate) mod hooks;

@@ -35,7 +35,7 @@ pub fn complete_entry(known: &KnownSchema, entry: &mut Entry, stamp: &Stamp, uui
         (known.entry_uuid, uuid.to_string()),
         (known.creators_name, stamp.name.clone()),
         (known.create_timestamp, time.clone()),
-        (known.entry_csn, stamp.csn.to_string()),
+        (known.entry_csn, stamp.csn.text()),
         (known.modifiers_name, stamp.name.clone()),
         (known.modify_timestamp, time),
     ] {
@@ -55,7 +55,7 @@ pub fn modification_changes(known: &KnownSchema, requested: &[Change], stamp: &S
         })
     };
     [
-        (known.entry_csn, stamp.csn.to_string()),
+        (known.entry_csn, stamp.csn.text()),
         (known.modifiers_name, stamp.name.clone()),
         (known.modify_timestamp, stamp.csn.time.generalized()),
     ]

@@ -42,6 +42,16 @@ pub fn check_entry(
     mode: CheckMode,
     sets: &dyn LargeSets,
 ) -> Result<(), Failure> {
+    if let Some(list) = known.checked.find(entry.values(known.object_class), mode)
+        && list.covers(known, entry, mode)
+    {
+        let recorded = AttributeDescription::plain(known.structural_object_class);
+        let recorded = entry.attribute_or_insert(&recorded);
+        if recorded.values.is_empty() {
+            recorded.values.push(list.structural().to_vec());
+        }
+        return check_naming(schema, entry, mode, sets);
+    }
     let classes = class_facts(schema, known, entry);
     check_attributes(schema, known, entry, &classes)?;
     let class_values = entry.values(known.object_class).to_vec();
@@ -56,10 +66,15 @@ pub fn check_entry(
         check_content_rule(schema, entry, rule, mode)?;
     }
     let check = ClassCheck { schema, known, entry, structural, rule, classes: &checked.classes, mode };
-    if check.run()? {
-        return Ok(());
+    let extensible = check.run()?;
+    if !extensible {
+        check.attributes_allowed()?;
     }
-    Ok(check.attributes_allowed()?)
+    if rule.is_none() && known.classes.glue != Some(structural.id) {
+        let what = (structural.name(), check.must());
+        known.checked.keep(schema, known, (&class_values, mode), what, |id| extensible || check.allows(id));
+    }
+    Ok(())
 }
 
 fn violation(code: ResultCode, text: String) -> LdapResult {
@@ -440,6 +455,17 @@ impl ClassCheck<'_> {
         }
         let inherited = class.superiors.iter().find_map(|id| self.missing(self.schema.class(*id)));
         inherited.or_else(|| class.must.iter().copied().find(|id| !has_type(self.entry, *id)))
+    }
+
+    /// What the structural class, the auxiliary ones and their superiors require.
+    fn must(&self) -> Vec<AttributeTypeId> {
+        let counts =
+            |class: &ObjectClass| class.id == self.structural.id || class.kind == ClassKind::Auxiliary;
+        let classes = self.classes.iter().filter(|(class, _)| counts(class));
+        let mut must: Vec<_> = classes.flat_map(|(class, _)| class.all_must()).copied().collect();
+        must.sort_unstable();
+        must.dedup();
+        must
     }
 
     fn attributes_allowed(&self) -> Result<(), LdapResult> {

@@ -13,7 +13,7 @@ use crate::entry::record::{CODEC_LZ4, RecordError};
 use crate::fault::Fault;
 use crate::tables::{META, meta};
 
-/// Most dictionaries of a database. Each takes 32 KiB of memory, and some 130 more while records are packed with it.
+/// Most dictionaries of a database. Each takes 32 KiB of memory, and some 160 more while records are packed with it.
 pub(super) const DICTIONARIES_MAX: usize = 64;
 /// The first byte of a stored dictionary: for [`CODEC_LZ4`].
 const KIND: u8 = CODEC_LZ4;

@@ -28,11 +28,11 @@ const LONG: usize = 15;
 /// Candidates of one hash that are looked at.
 const DEPTH: usize = 4;
 /// A match of this length is not held back for a better one at the next byte.
-const GOOD: usize = 24;
+const GOOD: usize = 12;
 
-const SHORT_BITS: u32 = 14;
+const SHORT_BITS: u32 = 15;
 const LONG_BITS: u32 = 14;
-const OWN_BITS: u32 = 11;
+const OWN_BITS: u32 = 10;
 
 // Everything can be reached from everywhere: no match has to be checked for its distance.
 const _: () = assert!(DICTIONARY_BYTES_MAX + RECORD_BYTES_MAX <= OFFSET_MAX);
@@ -41,18 +41,18 @@ const _: () = assert!(DICTIONARY_BYTES_MAX + RECORD_BYTES_MAX <= OFFSET_MAX);
 #[derive(Debug)]
 pub(super) struct Places {
     /// The last place of each hash of four bytes.
-    short: Box<[u16]>,
+    short: Box<[u16; 1 << SHORT_BITS]>,
     /// The place of the same hash before each place.
     before: Box<[u16]>,
     /// The last place of each hash of eight bytes.
-    long: Box<[u16]>,
+    long: Box<[u16; 1 << LONG_BITS]>,
 }
 
 impl Places {
     pub(super) fn new(dictionary: &[u8]) -> Self {
-        let mut short = vec![0; 1 << SHORT_BITS].into_boxed_slice();
+        let mut short = Box::new([0; 1 << SHORT_BITS]);
         let mut before = vec![0; dictionary.len() + 1].into_boxed_slice();
-        let mut long = vec![0; 1 << LONG_BITS].into_boxed_slice();
+        let mut long = Box::new([0; 1 << LONG_BITS]);
         for at in 0..dictionary.len() {
             let place = at as u16 + 1;
             if let Some(last) = four(dictionary, at).and_then(|word| short.get_mut(hash4(word, SHORT_BITS)))
@@ -91,8 +91,8 @@ pub(super) fn pack(dictionary: &[u8], places: &Places, record: &[u8], head: Rang
         let grown = finder.grown(at, anchor, found.offset);
         put_sequence(out, record.get(anchor..at - grown), Some((found.offset, found.length + grown)));
         let end = at + found.length;
-        // The more bytes are alike, the fewer of their places are worth noting.
-        ((at + 1)..end.min(matches_start)).step_by(1 + found.length / 16).for_each(|at| finder.note(at));
+        // What is alike was noted where it stood before: a place near each end is enough.
+        [at + 2, end - 2].into_iter().filter(|at| *at < matches_start).for_each(|at| finder.note(at));
         (at, anchor) = (end, end);
     }
     put_sequence(out, record.get(anchor..), None);
@@ -127,26 +127,22 @@ impl<'a> Finder<'a> {
         }
     }
 
-    /// The longest match found for what stands at a place of the record.
+    /// The longest match found for what stands at a place of the record, before [`NO_MATCH_AT_END`].
     fn find(&self, at: usize) -> Option<Match> {
         let rest = self.record.get(at..self.end)?;
-        let word = four(rest, 0)?;
+        let word = eight(self.record, at)?;
         let mut best = Match { length: MATCH_MIN - 1, offset: 0 };
-        if let Some(place) = self.own.get(hash4(word, OWN_BITS)).filter(|place| **place != 0) {
-            let place = usize::from(*place) - 1;
+        if let Some(place) = usize::from(self.own[hash4(word as u32, OWN_BITS)]).checked_sub(1) {
             best.take(self.record, place, rest, at - place);
         }
-        let length = self.dictionary.len();
-        if let Some(word) = eight(rest, 0)
-            && let Some(place) = self.places.long.get(hash8(word)).filter(|place| **place != 0)
-        {
-            let place = usize::from(*place) - 1;
-            best.take(self.dictionary, place, rest, at + length - place);
+        let length = at + self.dictionary.len();
+        if let Some(place) = usize::from(self.places.long[hash8(word)]).checked_sub(1) {
+            best.take(self.dictionary, place, rest, length - place);
         }
-        let mut next = self.places.short.get(hash4(word, SHORT_BITS)).copied().unwrap_or_default();
+        let mut next = self.places.short[hash4(word as u32, SHORT_BITS)];
         for _ in 0..DEPTH {
             let Some(place) = usize::from(next).checked_sub(1) else { break };
-            best.take(self.dictionary, place, rest, at + length - place);
+            best.take(self.dictionary, place, rest, length - place);
             next = self.places.before.get(place + 1).copied().unwrap_or_default();
         }
         (best.length >= MATCH_MIN).then_some(best)
@@ -154,13 +150,14 @@ impl<'a> Finder<'a> {
 
     /// By how many bytes a match can begin earlier, down to `anchor`.
     fn grown(&self, at: usize, anchor: usize, offset: usize) -> usize {
-        let before = |at: usize| match at.checked_sub(offset) {
-            Some(place) => self.record.get(place).filter(|_| place >= self.start),
-            None => {
-                (self.dictionary.len() + at).checked_sub(offset).and_then(|place| self.dictionary.get(place))
-            }
+        let own = self.record.get(anchor..at).unwrap_or_default();
+        let before = match at.checked_sub(offset) {
+            Some(place) => self.record.get(self.start..place),
+            None => (self.dictionary.len() + at)
+                .checked_sub(offset)
+                .and_then(|place| self.dictionary.get(..place)),
         };
-        (anchor..at).rev().take_while(|at| before(*at) == self.record.get(*at)).count()
+        own.iter().rev().zip(before.unwrap_or_default().iter().rev()).take_while(|(a, b)| a == b).count()
     }
 }
 

@@ -1,0 +1,116 @@
+//! Lists of object classes that passed the schema check before: entries that have the same list are checked by table.
+//!
+//! Nearly all entries of a directory have one of a few lists. What the check says of the list alone (the classes exist,
+//! one chain of structural ones, places, obsolete ones) need not be asked again, and what the classes require and allow
+//! is known by attribute number. Whatever the table does not settle is left to the check itself, which alone refuses.
+
+use std::sync::{Arc, OnceLock};
+
+use larix_schema::{AttributeTypeId, Schema};
+
+use super::known::KnownSchema;
+use super::schema_check::CheckMode;
+use crate::entry::Entry;
+
+/// Lists that are kept, the first ones that come. A table takes a byte an attribute type.
+const LISTS_MAX: usize = 16;
+/// Longer lists are not kept.
+const CLASSES_MAX: usize = 32;
+
+/// The lists of one schema.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct CheckedLists(Arc<[OnceLock<CheckedList>; LISTS_MAX]>);
+
+/// A list without content rule, glue and relaxed rules that was found to be in order.
+#[derive(Debug)]
+pub(super) struct CheckedList {
+    values: Vec<Vec<u8>>,
+    auxiliary_needs_rule: bool,
+    /// What structuralObjectClass says.
+    structural: Vec<u8>,
+    /// What the classes and their superiors require.
+    must: Vec<AttributeTypeId>,
+    /// By number of the attribute type.
+    attributes: Vec<Allowed>,
+}
+
+/// What the table says of an attribute type.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Allowed {
+    /// Nothing: it depends on more than the classes, or it is not allowed.
+    Ask,
+    OneValue,
+    Values,
+}
+
+impl CheckedLists {
+    /// The list with exactly these values.
+    pub(super) fn find(&self, values: &[Vec<u8>], mode: CheckMode) -> Option<&CheckedList> {
+        if mode.relax || values.is_empty() {
+            return None;
+        }
+        let lists = self.0.iter().map_while(OnceLock::get);
+        lists.into_iter().find(|list| {
+            list.auxiliary_needs_rule == mode.auxiliary_needs_rule && list.values.as_slice() == values
+        })
+    }
+
+    /// Keeps a list that passed, if there is room. `allows` answers for attributes of user applications, `must` has what
+    /// is required.
+    pub(super) fn keep(
+        &self,
+        schema: &Schema,
+        known: &KnownSchema,
+        (values, mode): (&[Vec<u8>], CheckMode),
+        (structural, must): (&str, Vec<AttributeTypeId>),
+        allows: impl Fn(AttributeTypeId) -> bool,
+    ) {
+        let Some(place) = self.0.iter().find(|place| place.get().is_none()) else { return };
+        if mode.relax || values.len() > CLASSES_MAX || self.find(values, mode).is_some() {
+            return;
+        }
+        let types = (0..).map_while(|number| schema.get_attribute(AttributeTypeId(number)));
+        let attributes = types.map(|kind| {
+            let allowed = kind.is_operational() || kind.id == known.object_class || allows(kind.id);
+            match allowed && !kind.collective && known.place_of(kind.id).is_none() {
+                false => Allowed::Ask,
+                true if kind.single_value => Allowed::OneValue,
+                true => Allowed::Values,
+            }
+        });
+        // Another thread may have taken the place: then this list has to wait for the next entry.
+        let _ = place.set(CheckedList {
+            values: values.to_vec(),
+            auxiliary_needs_rule: mode.auxiliary_needs_rule,
+            structural: structural.as_bytes().to_vec(),
+            must,
+            attributes: attributes.collect(),
+        });
+    }
+}
+
+impl CheckedList {
+    pub(super) fn structural(&self) -> &[u8] {
+        &self.structural
+    }
+
+    /// Whether an entry with these classes is in order, but for its name. False says nothing.
+    pub(super) fn covers(&self, known: &KnownSchema, entry: &Entry, mode: CheckMode) -> bool {
+        let recorded = match entry.values(known.structural_object_class) {
+            [] => mode.add,
+            [value] => *value == self.structural,
+            _ => false,
+        };
+        let allowed = |attribute: &crate::entry::EntryAttribute| match self
+            .attributes
+            .get(attribute.description.attribute.0 as usize)
+        {
+            Some(Allowed::Values) => true,
+            Some(Allowed::OneValue) => attribute.count() <= 1,
+            Some(Allowed::Ask) | None => false,
+        };
+        let has =
+            |wanted: &AttributeTypeId| entry.attributes.iter().any(|a| a.description.attribute == *wanted);
+        recorded && entry.attributes.iter().all(allowed) && self.must.iter().all(has)
+    }
+}
