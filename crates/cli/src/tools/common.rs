@@ -117,6 +117,9 @@ impl InputArgs {
     }
 }
 
+/// Read at once: what is read is copied on while it is still near the processor.
+const INPUT_BYTES: usize = 256 << 10;
+
 /// A file, or standard input for none or `-`.
 pub(crate) fn open_input(path: Option<&Path>) -> anyhow::Result<Box<dyn BufRead + Send>> {
     match path.filter(|path| *path != Path::new("-")) {
@@ -124,7 +127,7 @@ pub(crate) fn open_input(path: Option<&Path>) -> anyhow::Result<Box<dyn BufRead 
         Some(path) => {
             let file =
                 std::fs::File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-            Ok(Box::new(BufReader::with_capacity(1 << 20, file)))
+            Ok(Box::new(BufReader::with_capacity(INPUT_BYTES, file)))
         }
     }
 }
