@@ -4,6 +4,7 @@ mod quick_start;
 
 use std::ffi::OsString;
 use std::fmt::Write as _;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -76,6 +77,9 @@ pub(crate) struct ServeArgs {
     /// Event loops; one a core without it
     #[arg(long, value_name = "N")]
     workers: Option<usize>,
+    /// Answer /metrics, /health/live and /health/ready there, for example on http://127.0.0.1:9389/
+    #[arg(long, value_name = "URL", value_parser = larix_server::http::address)]
+    http: Vec<SocketAddr>,
     /// Write the bound ports here, one a line
     #[arg(long, value_name = "FILE")]
     port_file: Option<PathBuf>,
@@ -194,6 +198,7 @@ fn options(
             .clone()
             .unwrap_or_else(|| if name == "larix" { "larix" } else { "slapd" }.to_owned()),
         workers: arguments.workers,
+        http: arguments.http.clone(),
         port_file: arguments.port_file.clone(),
     })
 }

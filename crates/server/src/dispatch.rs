@@ -217,10 +217,11 @@ impl Dispatcher {
         self.counters.complete(begun.kind);
         add(&self.counters.pdus_sent, 1);
         add(&self.record.operations_completed, 1);
+        let now = self.server.clock.monotonic();
+        self.counters.took(begun.kind, now.0.saturating_sub(begun.arrived.0));
         if !self.logs_stats() {
             return;
         }
-        let now = self.server.clock.monotonic();
         let waited = Seconds(begun.started.0.saturating_sub(begun.arrived.0));
         let taken = Seconds(now.0.saturating_sub(begun.started.0));
         let code = result.code.0;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::net::SocketAddr;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -18,7 +19,11 @@ use crate::config::values::LogLevel;
 use crate::config::{Config, ConfigError};
 use crate::daemon::{DaemonError, Privileges, ProcessFiles, Readiness};
 use crate::databases::{Databases, OpenError};
+<<<<<<< HEAD
 use crate::hardening;
+=======
+use crate::http::{HttpListenError, HttpListener};
+>>>>>>> 7c3285b (Operators ask over HTTP: metrics for Prometheus with latencies by operation, and health)
 use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket, ListenUrl, Listener};
 use crate::password_pool::PasswordPool;
 use crate::statistics::{ListenerInfo, Statistics};
@@ -43,7 +48,9 @@ pub struct ServeOptions {
     pub program: String,
     /// Event loops; `None`: one a core.
     pub workers: Option<usize>,
-    /// The ports that were bound are written here, one a line in the order of the URLs.
+    /// Where metrics and health are answered, beside the configuration's `http-listener`.
+    pub http: Vec<SocketAddr>,
+    /// The ports that were bound are written here, one a line in the order of the URLs; those of HTTP come last.
     pub port_file: Option<PathBuf>,
 }
 
@@ -51,6 +58,7 @@ pub struct ServeOptions {
 #[derive(Debug)]
 pub enum ServeError {
     Listen(ListenError),
+    Http(HttpListenError),
     Daemon(DaemonError),
     Config(ConfigError),
     /// A database cannot be opened.
@@ -77,6 +85,7 @@ impl fmt::Display for ServeError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Listen(error) => error.fmt(f),
+            Self::Http(error) => error.fmt(f),
             Self::Daemon(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
             Self::Open(error) => error.fmt(f),
@@ -228,16 +237,28 @@ impl Bound {
         for note in &config.notes {
             log.line(LogLevel::CONFIG, format_args!("{note}"));
         }
+<<<<<<< HEAD
         let tls = TlsState::load(&config.global.tls, clock.now()).map_err(ServeError::Tls)?;
         tls.notes.iter().for_each(|note| log.notice(format_args!("TLS: {note}")));
+=======
+        let http = self.options.http.iter().chain(&config.global.http_listeners);
+        let http: Vec<_> = http
+            .map(|address| HttpListener::bind(*address))
+            .collect::<Result<_, _>>()
+            .map_err(ServeError::Http)?;
+>>>>>>> 7c3285b (Operators ask over HTTP: metrics for Prometheus with latencies by operation, and health)
         let databases = Databases::open(&config, &clock)?;
         let workers = self.options.workers.unwrap_or_else(cores).max(1);
         let infos: Vec<_> = self.listeners.iter().map(|l| Arc::new(ListenerInfo::from(l))).collect();
         let files =
             ProcessFiles::write(config.global.pid_file.as_deref(), config.global.args_file.as_deref())?;
         let server = Arc::new(Server::new(config, databases, log, clock, infos.clone(), workers));
+<<<<<<< HEAD
         server.tls.replace(tls.state);
         let result = self.run(&server, workers, infos, readiness);
+=======
+        let result = self.run(&server, workers, infos, http, readiness);
+>>>>>>> 7c3285b (Operators ask over HTTP: metrics for Prometheus with latencies by operation, and health)
         server.databases.close();
         server.log.line(LogLevel::STATS, format_args!("slapd stopped."));
         drop(files);
@@ -271,6 +292,7 @@ impl Bound {
         server: &Arc<Server>,
         count: usize,
         infos: Vec<Arc<ListenerInfo>>,
+        http: Vec<HttpListener>,
         readiness: Readiness,
     ) -> Result<(), ServeError> {
         let start = |what| move |source| ServeError::Start { what, source };
@@ -284,7 +306,7 @@ impl Bound {
             .collect::<io::Result<Vec<_>>>()
             .map_err(start("a worker"))?;
         let workers = Rc::new(workers);
-        self.write_port_file()?;
+        self.write_port_file(&http)?;
         let sockets = self.socket_paths();
         let ended = tokio::task::LocalSet::new().block_on(&runtime, async {
             let mut signals = Signals::new().map_err(start("the signal handlers"))?;
@@ -304,9 +326,22 @@ impl Bound {
                     }
                 });
             }
+<<<<<<< HEAD
             tokio::task::spawn_local(tls::watch(server.clone()));
             if rustix::process::geteuid().is_root() {
                 server.log.notice(format_args!("runs as root: -u and -g, or a service's User=, are safer"));
+=======
+            for listener in http {
+                if let Ok(address) = listener.address() {
+                    server.log.notice(format_args!("listening on http://{address}/"));
+                }
+                let server = server.clone();
+                tokio::task::spawn_local(async move {
+                    if let Err(error) = listener.run(server.clone()).await {
+                        server.log.notice(format_args!("daemon: cannot serve HTTP: {error}"));
+                    }
+                });
+>>>>>>> 7c3285b (Operators ask over HTTP: metrics for Prometheus with latencies by operation, and health)
             }
             server.log.notice(format_args!("{} starting", crate::version()));
             readiness.ready().map_err(start("the background process"))?;
@@ -326,9 +361,10 @@ impl Bound {
         ended
     }
 
-    fn write_port_file(&self) -> Result<(), ServeError> {
+    fn write_port_file(&self, http: &[HttpListener]) -> Result<(), ServeError> {
         let Some(path) = &self.options.port_file else { return Ok(()) };
-        let ports: String = self.ports().iter().map(|port| format!("{port}\n")).collect();
+        let http = http.iter().filter_map(|listener| Some(listener.address().ok()?.port()));
+        let ports: String = self.ports().into_iter().chain(http).map(|port| format!("{port}\n")).collect();
         // Written beside and renamed: whoever waits for the file never reads half of it.
         let part = path.with_extension("part");
         std::fs::write(&part, ports)

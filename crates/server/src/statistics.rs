@@ -1,5 +1,7 @@
 //! Counters that cn=Monitor shows. Each worker counts on cache lines of its own; a reader adds them up.
 
+pub mod latency;
+
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -8,6 +10,7 @@ use larix_engine::time::{Monotonic, Timestamp};
 
 use crate::admission::Admitted;
 use crate::listener::Listener;
+use latency::{Latency, LatencyFigures};
 
 /// The first connection's number; OpenLDAP counts from here.
 pub const FIRST_CONNECTION: u64 = 1000;
@@ -49,6 +52,7 @@ impl OperationKind {
 pub struct Counters {
     initiated: [AtomicU64; OperationKind::ALL.len()],
     completed: [AtomicU64; OperationKind::ALL.len()],
+    latencies: [Latency; OperationKind::ALL.len()],
     pub bytes_sent: AtomicU64,
     pub pdus_sent: AtomicU64,
     pub entries_sent: AtomicU64,
@@ -62,6 +66,11 @@ impl Counters {
 
     pub fn complete(&self, kind: OperationKind) {
         self.completed.get(kind as usize).into_iter().for_each(|counter| add(counter, 1));
+    }
+
+    /// How long an operation took from the arrival of its request, in nanoseconds.
+    pub fn took(&self, kind: OperationKind, nanoseconds: u64) {
+        self.latencies.get(kind as usize).into_iter().for_each(|latency| latency.record(nanoseconds));
     }
 
     fn initiated(&self, kind: OperationKind) -> u64 {
@@ -222,6 +231,14 @@ impl Statistics {
 
     pub fn completed(&self, kind: OperationKind) -> u64 {
         self.workers.iter().map(|w| w.completed(kind)).sum()
+    }
+
+    /// How long operations of a kind took, of all workers.
+    pub fn latency(&self, kind: OperationKind) -> LatencyFigures {
+        let mut figures = LatencyFigures::default();
+        let latencies = self.workers.iter().filter_map(|worker| worker.latencies.get(kind as usize));
+        latencies.for_each(|latency| latency.add_to(&mut figures));
+        figures
     }
 
     /// Sums one counter over the workers.

@@ -140,7 +140,7 @@ impl Server {
     /// The file appears whole once the server has bound its port.
     fn wait_for_port(&mut self, file: &Path) -> Result<(), StartError> {
         for _ in 0..START_STEPS {
-            let port = std::fs::read_to_string(file).ok().and_then(|text| text.trim().parse().ok());
+            let port = std::fs::read_to_string(file).ok().and_then(|text| text.lines().next()?.parse().ok());
             if let Some(port) = port {
                 self.address.set_port(port);
                 return self.wait_until_it_accepts();

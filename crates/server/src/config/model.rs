@@ -3,6 +3,7 @@
 //! A [`Config`] is complete and validated when it exists: nothing in it needs parsing again. Beside the typed
 //! fields each section keeps its [`Settings`], the values as an administrator reads them under `cn=config`.
 
+use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -72,6 +73,8 @@ pub struct Global {
     pub core_dumps: bool,
     /// Bounds on clients together and by address.
     pub client_limits: ClientLimits,
+    /// `http-listener`: where metrics and health are answered.
+    pub http_listeners: Vec<SocketAddr>,
     /// Bytes in one message from an anonymous connection.
     pub sockbuf_max_incoming: u64,
     /// Bytes in one message from an authenticated connection.
@@ -119,6 +122,7 @@ impl Default for Global {
             conn_max_pending_auth: 1000,
             core_dumps: false,
             client_limits: ClientLimits::default(),
+            http_listeners: Vec::new(),
             sockbuf_max_incoming: 262_143,
             sockbuf_max_incoming_auth: 16_777_215,
             max_filter_depth: 1000,

@@ -16,7 +16,7 @@ use larix_engine::compare::{self, CompareContext};
 use larix_engine::controls::RequestControls;
 use larix_engine::time::Monotonic;
 use larix_engine::write::{Completion, Origin, WriteOperation, WriteRequest, WriterStartError};
-use larix_engine::{Directory, Fault};
+use larix_engine::{Directory, Fault, Served};
 use larix_proto::{CompareRequest, LdapResult, ResultCode, SearchRequest, url::LdapUrl};
 use larix_schema::{NormalDn, Schema};
 use larix_store::lmdb::LmdbStore;
@@ -127,6 +127,17 @@ enum SectionKind {
     Config,
     Monitor,
     Null { bind_allowed: bool },
+}
+
+/// What is known of a stored database while it is served.
+#[derive(Clone, Debug)]
+pub(crate) struct StoredFigures {
+    /// The first one, as configured.
+    pub(crate) suffix: String,
+    pub(crate) store: StoreFigures,
+    /// Changes that wait for the writer.
+    pub(crate) writes_waiting: u64,
+    pub(crate) sync_failed: bool,
 }
 
 /// All databases of the server.
@@ -287,6 +298,27 @@ impl Databases {
         sections.collect()
     }
 
+    /// What the stored databases' stores and writers say, in the configuration's order.
+    pub(crate) fn stored_figures(&self) -> Vec<StoredFigures> {
+        let figures = |served: &Served<LmdbStore>| {
+            let database = served.database();
+            let statistics = database.store().statistics().ok()?;
+            Some(StoredFigures {
+                suffix: suffix_of(served),
+                store: trees::figures(&statistics),
+                writes_waiting: served.waiting_writes() as u64,
+                sync_failed: has_failed_sync(served),
+            })
+        };
+        self.directory.databases().iter().filter_map(|served| figures(served)).collect()
+    }
+
+    /// The suffixes of databases that refuse changes because a sync to the disk failed.
+    pub(crate) fn with_failed_syncs(&self) -> Vec<String> {
+        let stored = self.directory.databases().iter();
+        stored.filter(|served| has_failed_sync(served)).map(|served| suffix_of(served)).collect()
+    }
+
     /// The section whose suffix is the nearest at or above the DN.
     fn section(&self, dn: &NormalDn) -> Option<&Section> {
         let depth = |section: &Section| {
@@ -327,6 +359,15 @@ impl Databases {
         };
         compared().unwrap_or_else(|fault| search::failure(server, &fault))
     }
+}
+
+fn suffix_of(served: &Served<LmdbStore>) -> String {
+    served.database().settings().suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default()
+}
+
+fn has_failed_sync(served: &Served<LmdbStore>) -> bool {
+    // The server opens every store for writing.
+    served.database().store().is_read_only()
 }
 
 impl Section {

@@ -6,6 +6,7 @@ use super::super::values::{
     Allowed, AuthzPolicy, AuthzRegexp, ClientLimits, Disallowed, LogLevel, ServerId, TcpBuffer, TlsVerify,
 };
 use super::{Directive, Form, MANY, Scope, keep};
+use crate::http;
 
 const NO_CYRUS: &str = "SASL is built in and does not use Cyrus SASL";
 const NO_KNOB: &str = "the server runs one event loop a core";
@@ -70,6 +71,13 @@ pub(super) static TABLE: &[Directive] = &[
         b.global.core_dumps = c.switch()?;
         Ok(())
     }),
+    Directive::new("http-listener", "olcLarixHttpListener", Scope::Global, Form::Whole, |b, c| {
+        let address = http::address(c.argument(0)?)
+            .map_err(|message| Fault::argument(0, message).with_help("for example http://127.0.0.1:9389/"))?;
+        b.global.http_listeners.push(address);
+        Ok(())
+    })
+    .many(),
     Directive::new("maxFilterDepth", "olcMaxFilterDepth", Scope::Global, Form::Whole, |b, c| {
         b.global.max_filter_depth = c.positive(0)?;
         Ok(())

@@ -1,0 +1,179 @@
+//! The listener for operators: `/metrics`, `/health/live` and `/health/ready` over HTTP/1.1.
+//!
+//! It answers on the acceptor's loop, apart from the loops that serve LDAP: a scrape takes nothing from them but reads of
+//! their counters. Nothing here changes anything, and nobody is asked who they are: it belongs on loopback or a
+//! network of the operators' own.
+
+mod health;
+mod metrics;
+
+use std::convert::Infallible;
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http_body_util::Full;
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
+use hyper::service::service_fn;
+use hyper::{Method, Request, Response, StatusCode};
+use hyper_util::rt::{TokioIo, TokioTimer};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::Semaphore;
+
+use crate::server::Server;
+
+/// Connections served at once; others wait to be accepted.
+const CONNECTIONS_MAX: usize = 64;
+/// Bytes of a request's line and headers.
+const HEADERS_MAX: usize = 16 * 1024;
+/// How long a request's headers may take, idle time between two requests included.
+const HEADERS_PATIENCE: Duration = Duration::from_secs(30);
+/// After an accept that failed, as for want of descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
+
+/// The address of a URL such as `http://127.0.0.1:9389/`; port 0 is any free one.
+///
+/// # Errors
+/// What is wrong with the text. Names are not looked up: which of its addresses a name gives is not to be left to chance.
+pub fn address(url: &str) -> Result<SocketAddr, String> {
+    let Some(rest) = url.strip_prefix("http://") else {
+        return Err(format!("`{url}` does not start with http://"));
+    };
+    let address = rest.strip_suffix('/').unwrap_or(rest);
+    let address =
+        address.strip_prefix("localhost:").map_or(address.to_owned(), |port| format!("127.0.0.1:{port}"));
+    address.parse().map_err(|_| format!("`{url}` is not http:// with a numeric address and a port"))
+}
+
+/// A bound `http-listener`.
+#[derive(Debug)]
+pub(crate) struct HttpListener {
+    socket: std::net::TcpListener,
+}
+
+/// An address that cannot be listened on.
+#[derive(Debug)]
+pub struct HttpListenError {
+    pub address: SocketAddr,
+    pub source: io::Error,
+}
+
+impl fmt::Display for HttpListenError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "http-listener http://{}/: cannot listen there: {}", self.address, self.source)
+    }
+}
+
+impl std::error::Error for HttpListenError {}
+
+struct Answer {
+    status: StatusCode,
+    content_type: &'static str,
+    text: String,
+}
+
+impl HttpListener {
+    /// # Errors
+    /// An address that is in use, that is not this machine's, or whose port is not allowed.
+    pub(crate) fn bind(address: SocketAddr) -> Result<Self, HttpListenError> {
+        let bind = || {
+            let socket = std::net::TcpListener::bind(address)?;
+            socket.set_nonblocking(true)?;
+            Ok(Self { socket })
+        };
+        bind().map_err(|source| HttpListenError { address, source })
+    }
+
+    /// With the port that was really bound.
+    pub(crate) fn address(&self) -> io::Result<SocketAddr> {
+        self.socket.local_addr()
+    }
+
+    /// Serves until the task is dropped; to be called on a local task set.
+    pub(crate) async fn run(self, server: Arc<Server>) -> io::Result<()> {
+        let listener = TcpListener::from_std(self.socket)?;
+        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+        loop {
+            // Never closed.
+            let Ok(place) = room.clone().acquire_owned().await else { return Ok(()) };
+            let Ok((stream, _)) = listener.accept().await else {
+                tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
+            };
+            let server = server.clone();
+            tokio::task::spawn_local(async move {
+                serve(stream, server).await;
+                drop(place);
+            });
+        }
+    }
+}
+
+async fn serve(stream: TcpStream, server: Arc<Server>) {
+    let service = service_fn(move |request: Request<Incoming>| {
+        let response = respond(&server, request.method(), request.uri().path());
+        async move { Ok::<_, Infallible>(response) }
+    });
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEADERS_PATIENCE).max_buf_size(HEADERS_MAX);
+    // A client that breaks off, or speaks something else, is told by hyper as far as it can be told.
+    let _ = http.serve_connection(TokioIo::new(stream), service).await;
+}
+
+fn respond(server: &Arc<Server>, method: &Method, path: &str) -> Response<Full<Bytes>> {
+    let answer = match path {
+        "/metrics" => metrics::answer(server),
+        "/health/live" => health::live(),
+        "/health/ready" => health::ready(server),
+        _ => Answer::text(StatusCode::NOT_FOUND, "not here: /metrics, /health/live and /health/ready are\n"),
+    };
+    let answer = match *method {
+        Method::GET | Method::HEAD => answer,
+        _ => Answer::text(StatusCode::METHOD_NOT_ALLOWED, "only GET and HEAD\n"),
+    };
+    let mut response = Response::new(Full::new(Bytes::from(answer.text)));
+    *response.status_mut() = answer.status;
+    let headers = response.headers_mut();
+    headers.insert(CONTENT_TYPE, hyper::header::HeaderValue::from_static(answer.content_type));
+    headers.insert(CACHE_CONTROL, hyper::header::HeaderValue::from_static("no-store"));
+    if answer.status == StatusCode::METHOD_NOT_ALLOWED {
+        headers.insert(ALLOW, hyper::header::HeaderValue::from_static("GET, HEAD"));
+    }
+    response
+}
+
+impl Answer {
+    fn text(status: StatusCode, text: impl Into<String>) -> Self {
+        Self { status, content_type: "text/plain; charset=utf-8", text: text.into() }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::address;
+
+    #[test]
+    fn urls() {
+        let check = |url, expected: Result<&str, &str>| {
+            let found = address(url).map(|address| address.to_string());
+            match expected {
+                Ok(text) => assert_eq!(found.as_deref(), Ok(text), "{url}"),
+                Err(part) => {
+                    assert!(found.as_ref().is_err_and(|error| error.contains(part)), "{url}: {found:?}")
+                }
+            }
+        };
+        check("http://127.0.0.1:9389/", Ok("127.0.0.1:9389"));
+        check("http://127.0.0.1:9389", Ok("127.0.0.1:9389"));
+        check("http://[::1]:0/", Ok("[::1]:0"));
+        check("http://localhost:9389/", Ok("127.0.0.1:9389"));
+        check("https://127.0.0.1:9389/", Err("does not start with http://"));
+        check("http://127.0.0.1/", Err("a port"));
+        check("http://example.com:80/", Err("numeric address"));
+        check("http://127.0.0.1:70000/", Err("a port"));
+        check("http://127.0.0.1:9389/metrics", Err("numeric address"));
+    }
+}

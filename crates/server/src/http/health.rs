@@ -1,0 +1,24 @@
+//! Health for orchestrators: live is a process that answers, ready is one that may be sent clients.
+
+use hyper::StatusCode;
+
+use super::Answer;
+use crate::server::Server;
+
+pub(super) fn live() -> Answer {
+    Answer::text(StatusCode::OK, "live\n")
+}
+
+/// Not ready while a database takes no changes because a sync has failed: what it answers may be older than what the
+/// disk should hold, and only a restart finds out.
+pub(super) fn ready(server: &Server) -> Answer {
+    let failed = server.databases.with_failed_syncs();
+    if failed.is_empty() {
+        return Answer::text(StatusCode::OK, "ready\n");
+    }
+    let text: String = failed
+        .iter()
+        .map(|suffix| format!("{suffix:?}: a sync to the disk failed, changes are refused until a restart\n"))
+        .collect();
+    Answer::text(StatusCode::SERVICE_UNAVAILABLE, text)
+}

@@ -1,0 +1,160 @@
+//! `/metrics`: what cn=Monitor shows and latencies, as OpenMetrics text for Prometheus.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use hyper::StatusCode;
+use prometheus_client::collector::Collector;
+use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
+use prometheus_client::metrics::MetricType;
+use prometheus_client::metrics::counter::ConstCounter;
+use prometheus_client::metrics::gauge::ConstGauge;
+use prometheus_client::registry::Registry;
+
+use super::Answer;
+use crate::databases::StoredFigures;
+use crate::server::Server;
+use crate::statistics::latency::{BOUNDS, LatencyFigures};
+use crate::statistics::{Counters, OperationKind};
+
+const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
+/// In a second.
+const MICROSECONDS: f64 = 1e6;
+const NANOSECONDS: f64 = 1e9;
+
+pub(super) fn answer(server: &Arc<Server>) -> Answer {
+    let mut registry = Registry::with_prefix("larix");
+    registry.register_collector(Box::new(Figures(server.clone())));
+    let mut out = String::with_capacity(16 * 1024);
+    match text::encode(&mut out, &registry) {
+        Ok(()) => Answer { status: StatusCode::OK, content_type: CONTENT_TYPE, text: out },
+        // Writing into a string fails only where a figure has no text.
+        Err(error) => {
+            Answer::text(StatusCode::INTERNAL_SERVER_ERROR, format!("a figure cannot be written: {error}\n"))
+        }
+    }
+}
+
+#[derive(Debug)]
+struct Figures(Arc<Server>);
+
+impl Collector for Figures {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        let out = &mut encoder;
+        self.server(out)?;
+        self.connections(out)?;
+        self.operations(out)?;
+        self.traffic(out)?;
+        self.databases(out)
+    }
+}
+
+impl Figures {
+    fn server(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Which Larix this is";
+        let mut info = out.encode_descriptor("build", help, None, MetricType::Info)?;
+        info.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
+        let started = self.0.statistics.started.0 as f64 / MICROSECONDS;
+        gauge(out, "start_time_seconds", "When the server started, in seconds since 1970", started)
+    }
+
+    fn connections(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let statistics = &self.0.statistics;
+        let open = statistics.current_connections() as f64;
+        gauge(out, "connections", "Connections that are open", open)?;
+        let most = self.0.admission.connections_max() as f64;
+        gauge(out, "connections_limit", "Connections that may be open", most)?;
+        counter(out, "connections_accepted", "Connections since the start", statistics.total_connections())?;
+        let refused = self.0.admission.refused();
+        let help = "Connections, operations and binds refused by client-limits";
+        let mut metric = out.encode_descriptor("client_limits_refused", help, None, MetricType::Counter)?;
+        for (what, count) in [
+            ("connection", &refused.connections),
+            ("operation", &refused.operations),
+            ("bind", &refused.binds),
+        ] {
+            let count = ConstCounter::new(count.load(Ordering::Relaxed));
+            count.encode(metric.encode_family(&[("what", what)])?)?;
+        }
+        Ok(())
+    }
+
+    fn operations(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let statistics = &self.0.statistics;
+        let label = |name: &str| [("operation", name.to_ascii_lowercase())];
+        let mut metric =
+            out.encode_descriptor("operations_started", "Operations begun", None, MetricType::Counter)?;
+        for (kind, name) in OperationKind::ALL {
+            let begun = ConstCounter::new(statistics.initiated(kind));
+            begun.encode(metric.encode_family(&label(name))?)?;
+        }
+        let help = "From the arrival of a request to its answer; searches with all their entries";
+        let mut metric = out.encode_descriptor("operation_seconds", help, None, MetricType::Histogram)?;
+        // Nothing is answered to the others.
+        let answered = |kind: &OperationKind| !matches!(kind, OperationKind::Unbind | OperationKind::Abandon);
+        for (kind, name) in OperationKind::ALL.iter().copied().filter(|(kind, _)| answered(kind)) {
+            let figures = statistics.latency(kind);
+            let seconds = figures.nanoseconds as f64 / NANOSECONDS;
+            metric.encode_family(&label(name))?.encode_histogram::<NoLabelSet>(
+                seconds,
+                figures.count(),
+                &buckets(&figures),
+                None,
+            )?;
+        }
+        Ok(())
+    }
+
+    fn traffic(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        type Figure = fn(&Counters) -> &AtomicU64;
+        let figures: [(&str, &str, Figure); 4] = [
+            ("sent_bytes", "Bytes of LDAP sent", |c| &c.bytes_sent),
+            ("sent_messages", "LDAP messages sent", |c| &c.pdus_sent),
+            ("sent_entries", "Entries sent", |c| &c.entries_sent),
+            ("sent_references", "Continuation references sent", |c| &c.references_sent),
+        ];
+        figures
+            .into_iter()
+            .try_for_each(|(name, help, figure)| counter(out, name, help, self.0.statistics.sum(figure)))
+    }
+
+    fn databases(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        type Figure = fn(&StoredFigures) -> u64;
+        let databases = self.0.databases.stored_figures();
+        let gauges: [(&str, &str, Figure); 6] = [
+            ("database_entries", "Entries", |d| d.store.entries),
+            ("database_pages_used", "Pages of the file that hold something or wait to be reused", |d| {
+                d.store.pages_used
+            }),
+            ("database_pages_free", "Of these, pages that wait to be reused", |d| d.store.pages_free),
+            ("database_readers", "Read transactions that are open or kept", |d| d.store.readers_used),
+            ("database_writes_waiting", "Changes that wait for the writer", |d| d.writes_waiting),
+            ("database_sync_failed", "1 after a sync that failed: no change is taken any more", |d| {
+                u64::from(d.sync_failed)
+            }),
+        ];
+        for (name, help, figure) in gauges {
+            let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for database in &databases {
+                let value = ConstGauge::new(figure(database) as f64);
+                value.encode(metric.encode_family(&[("suffix", database.suffix.as_str())])?)?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn gauge(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> fmt::Result {
+    ConstGauge::new(value).encode(out.encode_descriptor(name, help, None, MetricType::Gauge)?)
+}
+
+fn counter(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, count: u64) -> fmt::Result {
+    ConstCounter::new(count).encode(out.encode_descriptor(name, help, None, MetricType::Counter)?)
+}
+
+/// Upper bounds in seconds, each with its own count.
+fn buckets(figures: &LatencyFigures) -> Vec<(f64, u64)> {
+    let bounds = BOUNDS.iter().map(|bound| *bound as f64 / NANOSECONDS).chain([f64::INFINITY]);
+    bounds.zip(figures.buckets).collect()
+}

@@ -1,0 +1,91 @@
+//! The listener for operators, asked over HTTP as Prometheus and orchestrators ask it.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+
+use larix_proto::{MessageId, client};
+use larix_testkit::{Kind, Site};
+use larix_tests::client::Client;
+
+/// Status, headers and body.
+fn ask(address: SocketAddr, request: &str) -> (u16, String, String) {
+    let mut stream = TcpStream::connect(address).expect("an HTTP connection");
+    stream.write_all(request.as_bytes()).expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    (status, head.to_ascii_lowercase(), body.to_owned())
+}
+
+fn get(address: SocketAddr, path: &str) -> (u16, String, String) {
+    ask(address, &format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"))
+}
+
+/// The figure behind a metric's name and labels.
+fn figure(text: &str, metric: &str) -> f64 {
+    let line = text.lines().find_map(|line| line.strip_prefix(metric)?.strip_prefix(' '));
+    line.and_then(|value| value.parse().ok()).unwrap_or_else(|| panic!("no {metric} in\n{text}"))
+}
+
+#[test]
+fn metrics_follow_what_clients_do_and_health_is_told() {
+    let site = Site::example(Kind::Larix);
+    site.load(
+        "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n",
+    );
+    let text = std::fs::read_to_string(site.configuration()).expect("the configuration");
+    std::fs::write(site.configuration(), format!("http-listener http://127.0.0.1:0/\n{text}"))
+        .expect("the same");
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let ports = std::fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
+    let port = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");
+    let http = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+
+    let (status, _, before) = get(http, "/metrics");
+    assert_eq!(status, 200);
+    let mut connection = Client::connect(server.address);
+    for id in 1..=5 {
+        let mut request = Vec::new();
+        client::compare(&mut request, MessageId(id), "dc=example,dc=com", "dc", b"example", &[]);
+        assert_eq!(connection.exchange(&request).len(), 1);
+    }
+    let (_, head, after) = get(http, "/metrics");
+    assert!(head.contains("application/openmetrics-text"), "{head}");
+    assert!(after.ends_with("# EOF\n"));
+    let grown = |metric: &str| figure(&after, metric) - figure(&before, metric);
+    assert_eq!(grown("larix_operations_started_total{operation=\"compare\"}"), 5.0);
+    assert_eq!(grown("larix_operation_seconds_count{operation=\"compare\"}"), 5.0);
+    assert!(grown("larix_operation_seconds_sum{operation=\"compare\"}") > 0.0);
+    assert_eq!(figure(&after, "larix_database_entries{suffix=\"dc=example,dc=com\"}"), 1.0);
+    assert_eq!(figure(&after, "larix_connections"), 1.0);
+
+    let check = |request: &str, status: u16, part: &str| {
+        let (found, head, body) = ask(http, request);
+        assert_eq!(found, status, "{request:?}: {head}\n{body}");
+        assert!(head.contains(part) || body.contains(part), "{request:?}: {head}\n{body}");
+    };
+    let line = |method: &str, path: &str| {
+        format!("{method} {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+    };
+    check(&line("GET", "/health/live"), 200, "live");
+    check(&line("GET", "/health/ready"), 200, "ready");
+    check(&line("HEAD", "/health/ready"), 200, "content-length: 6");
+    check(&line("POST", "/health/ready"), 405, "allow: get, head");
+    check(&line("GET", "/nothing"), 404, "/metrics");
+    check(&line("GET", &format!("/{}", "x".repeat(40_000))), 431, "");
+    check("\u{0}\u{1}nonsense\r\n\r\n", 400, "");
+    assert!(server.stop());
+}
+
+#[test]
+fn an_address_in_use_is_named() {
+    let taken = std::net::TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let site = Site::example(Kind::Larix);
+    let text = std::fs::read_to_string(site.configuration()).expect("the configuration");
+    let port = taken.local_addr().expect("its address").port();
+    let line = format!("http-listener http://127.0.0.1:{port}/\n");
+    std::fs::write(site.configuration(), line.clone() + &text).expect("the configuration");
+    let Err(error) = site.start() else { panic!("it started on a taken port") };
+    assert!(error.log.contains(line.trim()), "{}", error.log);
+}
