@@ -69,6 +69,18 @@ impl fmt::Display for HttpListenError {
 
 impl std::error::Error for HttpListenError {}
 
+/// Serves on a task of the local task set this is called on.
+pub(crate) fn start(listener: HttpListener, server: Arc<Server>) {
+    if let Ok(address) = listener.address() {
+        server.log.notice(format_args!("listening on http://{address}/"));
+    }
+    tokio::task::spawn_local(async move {
+        if let Err(error) = listener.run(server.clone()).await {
+            server.log.notice(format_args!("daemon: cannot serve HTTP: {error}"));
+        }
+    });
+}
+
 struct Answer {
     status: StatusCode,
     content_type: &'static str,
@@ -92,8 +104,7 @@ impl HttpListener {
         self.socket.local_addr()
     }
 
-    /// Serves until the task is dropped; to be called on a local task set.
-    pub(crate) async fn run(self, server: Arc<Server>) -> io::Result<()> {
+    async fn run(self, server: Arc<Server>) -> io::Result<()> {
         let listener = TcpListener::from_std(self.socket)?;
         let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
         loop {

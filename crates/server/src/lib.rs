@@ -14,11 +14,8 @@ pub mod daemon;
 pub mod databases;
 pub mod dispatch;
 pub mod extended;
-<<<<<<< HEAD
 pub mod hardening;
-=======
 pub mod http;
->>>>>>> 7c3285b (Operators ask over HTTP: metrics for Prometheus with latencies by operation, and health)
 mod layers;
 pub mod listener;
 pub mod local;

@@ -19,11 +19,8 @@ use crate::config::values::LogLevel;
 use crate::config::{Config, ConfigError};
 use crate::daemon::{DaemonError, Privileges, ProcessFiles, Readiness};
 use crate::databases::{Databases, OpenError};
-<<<<<<< HEAD
 use crate::hardening;
-=======
-use crate::http::{HttpListenError, HttpListener};
->>>>>>> 7c3285b (Operators ask over HTTP: metrics for Prometheus with latencies by operation, and health)
+use crate::http::{self, HttpListenError, HttpListener};
 use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket, ListenUrl, Listener};
 use crate::password_pool::PasswordPool;
 use crate::statistics::{ListenerInfo, Statistics};
@@ -237,28 +234,19 @@ impl Bound {
         for note in &config.notes {
             log.line(LogLevel::CONFIG, format_args!("{note}"));
         }
-<<<<<<< HEAD
         let tls = TlsState::load(&config.global.tls, clock.now()).map_err(ServeError::Tls)?;
         tls.notes.iter().for_each(|note| log.notice(format_args!("TLS: {note}")));
-=======
         let http = self.options.http.iter().chain(&config.global.http_listeners);
-        let http: Vec<_> = http
-            .map(|address| HttpListener::bind(*address))
-            .collect::<Result<_, _>>()
-            .map_err(ServeError::Http)?;
->>>>>>> 7c3285b (Operators ask over HTTP: metrics for Prometheus with latencies by operation, and health)
+        let http = http.map(|address| HttpListener::bind(*address)).collect::<Result<Vec<_>, _>>();
+        let http = http.map_err(ServeError::Http)?;
         let databases = Databases::open(&config, &clock)?;
         let workers = self.options.workers.unwrap_or_else(cores).max(1);
         let infos: Vec<_> = self.listeners.iter().map(|l| Arc::new(ListenerInfo::from(l))).collect();
         let files =
             ProcessFiles::write(config.global.pid_file.as_deref(), config.global.args_file.as_deref())?;
         let server = Arc::new(Server::new(config, databases, log, clock, infos.clone(), workers));
-<<<<<<< HEAD
         server.tls.replace(tls.state);
-        let result = self.run(&server, workers, infos, readiness);
-=======
         let result = self.run(&server, workers, infos, http, readiness);
->>>>>>> 7c3285b (Operators ask over HTTP: metrics for Prometheus with latencies by operation, and health)
         server.databases.close();
         server.log.line(LogLevel::STATS, format_args!("slapd stopped."));
         drop(files);
@@ -326,22 +314,10 @@ impl Bound {
                     }
                 });
             }
-<<<<<<< HEAD
             tokio::task::spawn_local(tls::watch(server.clone()));
+            http.into_iter().for_each(|listener| http::start(listener, server.clone()));
             if rustix::process::geteuid().is_root() {
                 server.log.notice(format_args!("runs as root: -u and -g, or a service's User=, are safer"));
-=======
-            for listener in http {
-                if let Ok(address) = listener.address() {
-                    server.log.notice(format_args!("listening on http://{address}/"));
-                }
-                let server = server.clone();
-                tokio::task::spawn_local(async move {
-                    if let Err(error) = listener.run(server.clone()).await {
-                        server.log.notice(format_args!("daemon: cannot serve HTTP: {error}"));
-                    }
-                });
->>>>>>> 7c3285b (Operators ask over HTTP: metrics for Prometheus with latencies by operation, and health)
             }
             server.log.notice(format_args!("{} starting", crate::version()));
             readiness.ready().map_err(start("the background process"))?;
