@@ -331,6 +331,37 @@ impl<S: Store> Directory<S> {
         })
     }
 
+    /// Values of an attribute of an entry that the subject may use to authenticate; none of an entry that is not here.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn authentication_values(
+        &self,
+        dn: &NormalDn,
+        attribute: &str,
+        subject: &Subject,
+    ) -> Result<Vec<Vec<u8>>, Fault> {
+        let mut values = Vec::new();
+        let (Some(served), Ok(description)) = (self.select(dn), self.frontend.schema.describe(attribute))
+        else {
+            return Ok(values);
+        };
+        let snapshot = served.database.store().snapshot()?;
+        let view = served.database.view(&snapshot)?;
+        let Some(id) = view.resolve(dn)?.and_then(|resolved| resolved.id) else { return Ok(values) };
+        let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
+        let policy = served.database.current_policy();
+        let seen = Seen::new(&view, view.reader(id, &record)?, Gate::new(&policy, subject));
+        if !seen.allows(&description, None, Privilege::Auth)? {
+            return Ok(values);
+        }
+        crate::entry::EntrySource::visit_description(&seen.reader, &description, &mut |value| {
+            values.push(value.to_vec());
+            true
+        })?;
+        Ok(values)
+    }
+
     /// Whether somebody has a say in how a bind to this DN ends: then [`Self::conclude_bind`] answers it.
     pub fn judges_binds(&self, dn: &NormalDn) -> bool {
         self.select(dn).is_some_and(|served| {

@@ -231,6 +231,7 @@ impl<S: Store> Fixture<S> {
             default_referrals: None,
             cookie_secret: *self.database.cookie_secret(),
             now: self.clock.monotonic(),
+            identity: false,
         };
         SearchTask::new(&view, input)
     }

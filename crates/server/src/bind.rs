@@ -10,7 +10,8 @@ use crate::connection::Started;
 use crate::databases::Credentials;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
 use crate::restrictions::Restricted;
-use crate::sasl::PlainNames;
+use crate::sasl::SaslLogin;
+use crate::sasl::exchange::Exchange;
 use crate::session::Method;
 use crate::stats_log::printable;
 
@@ -33,8 +34,8 @@ pub(crate) struct Login {
 #[derive(Debug)]
 pub(crate) enum Way {
     Simple,
-    /// SASL PLAIN.
-    Plain(PlainNames),
+    /// By a SASL mechanism.
+    Sasl(Box<SaslLogin>),
 }
 
 /// What of a bind is answered at once.
@@ -62,17 +63,18 @@ impl Dispatcher {
         let spoken =
             request.version == 3 || request.version == 2 && self.server.config().global.allow.bind_v2;
         self.session.reset(spoken.then_some(request.version));
+        let continued = self.sasl.take();
         self.transaction = None;
         self.record.set_identity("");
         self.record.protocol.store(request.version, std::sync::atomic::Ordering::Relaxed);
-        let step = self.try_bind(begun, request, message);
+        let step = self.try_bind(begun, request, message, continued);
         self.answer_step(&begun, step, out)
     }
 
     /// The password was compared elsewhere.
     pub(crate) fn bind_verified(&mut self, begun: &Begun, outcome: BindOutcome, out: &mut Vec<u8>) {
         let BindOutcome { matched, login } = outcome;
-        let step = if matched { self.password_right(begun, login) } else { Err(login.way.wrong_password()) };
+        let step = self.conclude_login(begun, login, matched);
         self.answer_step(begun, step, out);
     }
 
@@ -102,6 +104,7 @@ impl Dispatcher {
         begun: Begun,
         request: &BindRequest<'_>,
         message: &Message<'_>,
+        continued: Option<Box<Exchange>>,
     ) -> Result<BindStep, LdapResult> {
         let refuse = |code, text: &str| Err(LdapResult::with(code, text));
         let controls = RequestControls::parse(message.controls, controls::OperationKind::Bind)?;
@@ -134,7 +137,9 @@ impl Dispatcher {
                 let text = "SASL bind requires LDAPv3";
                 Ok(BindStep::Disconnect(LdapResult::with(ResultCode::PROTOCOL_ERROR, text)))
             }
-            Authentication::Sasl { mechanism, credentials } => self.sasl_bind(begun, mechanism, credentials),
+            Authentication::Sasl { mechanism, credentials } => {
+                self.sasl_bind(begun, mechanism, credentials, continued)
+            }
             Authentication::Other(_) => {
                 refuse(ResultCode::AUTH_METHOD_NOT_SUPPORTED, "unknown authentication method")
             }
@@ -182,20 +187,23 @@ impl Dispatcher {
         mut login: Login,
         password: &[u8],
     ) -> Result<BindStep, LdapResult> {
-        let stored = match self.server.databases.credentials(self.session.anonymous(), &login.dn)? {
-            Credentials::Stored { passwords, shown } => {
+        let stored = match self.server.databases.credentials(self.session.anonymous(), &login.dn) {
+            Ok(Credentials::Stored { passwords, shown }) => {
                 login.shown = shown.unwrap_or(login.shown);
                 passwords
             }
-            Credentials::Granted => return self.password_right(&begun, login),
+            Ok(Credentials::Granted) => return self.conclude_login(&begun, login, true),
+            Err(result) if matches!(login.way, Way::Simple) => return Err(result),
+            // A name that leads to no database is nobody's, like any other.
+            Err(_) => Vec::new(),
         };
         let (light, heavy): (Vec<_>, Vec<_>) =
             stored.into_iter().partition(|value| password::cost(value) == Cost::Light);
         if light.iter().any(|value| password::verify(value, password).is_match()) {
-            return self.password_right(&begun, login);
+            return self.conclude_login(&begun, login, true);
         }
         if heavy.is_empty() {
-            return Err(login.way.wrong_password());
+            return self.conclude_login(&begun, login, false);
         }
         let completer = self.completer(&begun);
         let password = Zeroizing::new(password.to_vec());
@@ -210,13 +218,22 @@ impl Dispatcher {
         Ok(BindStep::Waiting)
     }
 
-    fn password_right(&mut self, begun: &Begun, login: Login) -> Result<BindStep, LdapResult> {
+    /// A password, or whatever the mechanism asks for, was judged.
+    pub(crate) fn conclude_login(
+        &mut self,
+        begun: &Begun,
+        login: Login,
+        matched: bool,
+    ) -> Result<BindStep, LdapResult> {
         let Login { dn, shown, way } = login;
         match way {
-            Way::Simple => self.bound(begun, dn, &shown, Method::Simple, "SIMPLE"),
-            Way::Plain(names) => self.plain_bound(begun, dn, &shown, &names)?,
+            _ if !matched => Err(way.wrong_password()),
+            Way::Simple => {
+                self.bound(begun, dn, &shown, Method::Simple, "SIMPLE");
+                Ok(BindStep::Bound(None))
+            }
+            Way::Sasl(login) => self.sasl_bound(begun, dn, &shown, *login),
         }
-        Ok(BindStep::Bound(None))
     }
 
     /// The session is this identity's from here on.
@@ -226,16 +243,17 @@ impl Dispatcher {
         dn: NormalDn,
         shown: &str,
         method: Method,
-        mechanism: &str,
+        mechanism: &'static str,
     ) {
-        self.session.bind(dn, shown, method);
+        self.session.bind(dn, shown, method, mechanism);
         self.record.set_identity(shown);
         if self.logs_stats() {
             let ssf = self.session.standing().ssf;
+            let bind_ssf = if method == Method::Sasl { self.session.standing().sasl_ssf } else { 0 };
             let shown = printable(shown);
             self.log_operation(
                 begun,
-                format_args!("BIND dn=\"{shown}\" mech={mechanism} bind_ssf=0 ssf={ssf}"),
+                format_args!("BIND dn=\"{shown}\" mech={mechanism} bind_ssf={bind_ssf} ssf={ssf}"),
             );
         }
     }
@@ -246,10 +264,7 @@ impl Way {
     fn wrong_password(&self) -> LdapResult {
         match self {
             Self::Simple => LdapResult::new(ResultCode::INVALID_CREDENTIALS),
-            Self::Plain(_) => LdapResult::with(
-                ResultCode::INVALID_CREDENTIALS,
-                "SASL(-13): authentication failure: Password verification failed",
-            ),
+            Self::Sasl(login) => login.wrong_password(),
         }
     }
 }

@@ -21,6 +21,8 @@ use crate::databases::{First, Search};
 use crate::extended::PasswordOutcome;
 use crate::layers::LayersError;
 use crate::restrictions::{Restricted, Standing};
+use crate::sasl::SaslOutcome;
+use crate::sasl::exchange::Exchange;
 use crate::security_layer::SecurityLayer;
 use crate::server::Server;
 use crate::session::{Peer, Session};
@@ -35,6 +37,7 @@ use crate::worker::ConnectionEvent;
 pub enum Completion {
     Write(WriteOutcome),
     Bind(Box<BindOutcome>),
+    Sasl(Box<SaslOutcome>),
     Password(Box<PasswordOutcome>),
     Transaction(Box<TransactionOutcome>),
 }
@@ -79,6 +82,8 @@ pub struct Dispatcher {
     waiting: Vec<Begun>,
     pub(crate) transaction: Option<Transaction>,
     pub(crate) layer_change: Option<LayerChange>,
+    /// A SASL bind that waits for its next request.
+    pub(crate) sasl: Option<Box<Exchange>>,
     arrived: Monotonic,
     close_reason: &'static str,
     /// A bind under way counts as failed until it is judged.
@@ -119,6 +124,7 @@ impl Dispatcher {
             waiting: Vec::new(),
             transaction: None,
             layer_change: None,
+            sasl: None,
             arrived,
             close_reason: "",
             bind_counted: Cell::new(false),
@@ -277,38 +283,6 @@ impl Dispatcher {
     ) -> Result<(), LdapResult> {
         let standing = Standing { authenticated: !subject.is_anonymous(), ..self.session.standing() };
         self.server.databases.rules_for(dn).check(&standing, operation)
-    }
-
-    /// Whom the request acts as: the session's identity, or the one that a proxied authorization control names.
-    pub(crate) fn subject_for(&self, controls: &RequestControls) -> Result<Arc<Subject>, LdapResult> {
-        let Some(asked) = &controls.proxied_authorization else { return Ok(self.session.subject().clone()) };
-        let denied = |text: &str| LdapResult::with(ResultCode::AUTHORIZATION_DENIED, text);
-        let config = self.server.config();
-        if !asked.critical && config.global.disallow.proxy_authz_non_critical {
-            let text = "proxied authorization criticality of FALSE not allowed";
-            return Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, text));
-        }
-        let me = self.session.subject();
-        if me.is_anonymous() && !config.global.allow.proxy_authz_anon {
-            return Err(denied("anonymous proxied authorization not allowed"));
-        }
-        if asked.authzid.is_empty() {
-            return Ok(self.session.anonymous().clone());
-        }
-        let not_authorized = || denied("not authorized to assume identity");
-        let unknown = || denied("authzId mapping failed");
-        let dn = match asked.authzid.split_once(':') {
-            Some(("dn", dn)) => dn,
-            Some(("u", _)) => return Err(not_authorized()),
-            _ => return Err(unknown()),
-        };
-        let schema = self.server.databases.schema();
-        let normal = schema.parse_dn(dn).map_err(|_| unknown())?;
-        let own = me.dn.as_ref().is_some_and(|own| *own == normal || self.server.databases.is_any_root(own));
-        if !own {
-            return Err(not_authorized());
-        }
-        Ok(Arc::new(me.acting_as(normal, dn)))
     }
 
     fn begin(&self, operation: Operation, kind: OperationKind, response: ResponseOp) -> Begun {
@@ -483,6 +457,11 @@ impl Service for Dispatcher {
         if let Some(refused) = self.over_client_limits(operation, message, out) {
             return refused;
         }
+        if self.sasl.is_some()
+            && let Some(refused) = self.amid_sasl(operation, message, out)
+        {
+            return refused;
+        }
         match message.request {
             Request::Search(request) => {
                 let begun = self.begin(operation, OperationKind::Search, ResponseOp::SearchDone);
@@ -531,6 +510,10 @@ impl Service for Dispatcher {
         match completion {
             Completion::Write(outcome) => self.answer(&begun, &outcome.result, &outcome.controls, out),
             Completion::Bind(outcome) => self.bind_verified(&begun, *outcome, out),
+            Completion::Sasl(outcome) => {
+                let step = self.sasl_prepared(*outcome);
+                self.answer_step(&begun, step, out);
+            }
             Completion::Password(outcome) => self.password_modified(&begun, *outcome, out),
             Completion::Transaction(outcome) => self.transaction_ended(&begun, *outcome, out),
         }
@@ -637,16 +620,8 @@ impl Dispatcher {
         let (kind, response) = match message.request {
             Request::Bind(_) => (OperationKind::Bind, ResponseOp::Bind),
             _ if self.session.is_authenticated() || !admission.counts_operations() => return None,
-            Request::Search(_) => (OperationKind::Search, ResponseOp::SearchDone),
-            Request::Compare(_) => (OperationKind::Compare, ResponseOp::Compare),
-            Request::Modify(_) => (OperationKind::Modify, ResponseOp::Modify),
-            Request::Add(_) => (OperationKind::Add, ResponseOp::Add),
-            Request::Delete(_) => (OperationKind::Delete, ResponseOp::Delete),
-            Request::ModifyDn(_) => (OperationKind::ModifyDn, ResponseOp::ModifyDn),
-            Request::Extended(request) if request.name != oid::START_TLS => {
-                (OperationKind::Extended, ResponseOp::Extended)
-            }
-            Request::Extended(_) | Request::Unbind | Request::Abandon(_) => return None,
+            Request::Extended(request) if request.name == oid::START_TLS => return None,
+            _ => answered_by(&message.request)?,
         };
         let refused = if kind == OperationKind::Bind {
             let begins = admission.bind_begins(admitted, self.arrived);
@@ -660,6 +635,21 @@ impl Dispatcher {
         Some(self.refuse(&begun, &result, out))
     }
 
+    /// Anything but a bind ends a SASL bind of several steps (RFC 4511 section 4.2.1), and is refused.
+    fn amid_sasl(
+        &mut self,
+        operation: Operation,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<Started<Running>> {
+        let (kind, response) =
+            answered_by(&message.request).filter(|(kind, _)| *kind != OperationKind::Bind)?;
+        self.sasl = None;
+        let begun = self.begin(operation, kind, response);
+        let result = LdapResult::with(ResultCode::OPERATIONS_ERROR, "SASL bind in progress");
+        Some(self.refuse(&begun, &result, out))
+    }
+
     /// Only binds that fail for their credentials stay counted.
     fn bind_judged(&self, code: ResultCode) {
         if self.bind_counted.replace(false)
@@ -669,6 +659,21 @@ impl Dispatcher {
             self.server.admission.bind_did_not_fail(admitted);
         }
     }
+}
+
+/// How a request is counted and answered; none for those without an answer.
+fn answered_by(request: &Request<'_>) -> Option<(OperationKind, ResponseOp)> {
+    Some(match request {
+        Request::Bind(_) => (OperationKind::Bind, ResponseOp::Bind),
+        Request::Search(_) => (OperationKind::Search, ResponseOp::SearchDone),
+        Request::Compare(_) => (OperationKind::Compare, ResponseOp::Compare),
+        Request::Modify(_) => (OperationKind::Modify, ResponseOp::Modify),
+        Request::Add(_) => (OperationKind::Add, ResponseOp::Add),
+        Request::Delete(_) => (OperationKind::Delete, ResponseOp::Delete),
+        Request::ModifyDn(_) => (OperationKind::ModifyDn, ResponseOp::ModifyDn),
+        Request::Extended(_) => (OperationKind::Extended, ResponseOp::Extended),
+        Request::Unbind | Request::Abandon(_) => return None,
+    })
 }
 
 /// A DN as the log shows it: in its pretty form if it is one, as it came otherwise.

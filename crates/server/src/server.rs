@@ -9,12 +9,12 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use larix_engine::time::{Clock, Monotonic, Timestamp};
+use larix_engine::time::{Clock, Monotonic, RandomSource, Timestamp};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::acceptor::Acceptor;
 use crate::admission::Admission;
-use crate::clock::SystemClock;
+use crate::clock::{SystemClock, SystemRandom};
 use crate::config::values::LogLevel;
 use crate::config::{Config, ConfigError};
 use crate::daemon::{DaemonError, Privileges, ProcessFiles, Readiness};
@@ -137,6 +137,8 @@ pub struct Server {
     /// The limit of open files.
     pub descriptors: u64,
     pub admission: Admission,
+    /// For what SASL says of users who do not exist: it must be the same each time.
+    pub(crate) sasl_secret: [u8; 32],
 }
 
 impl Server {
@@ -149,7 +151,13 @@ impl Server {
         workers: usize,
     ) -> Self {
         let descriptors = raise_descriptor_limit();
+        let sasl_secret = databases.secret().unwrap_or_else(|| {
+            let mut secret = [0; 32];
+            SystemRandom.fill(&mut secret);
+            secret
+        });
         Self {
+            sasl_secret,
             admission: Admission::new(config.global.client_limits.clone(), descriptors),
             config: ArcSwap::from_pointee(config),
             databases,

@@ -42,6 +42,8 @@ pub struct Session {
     /// Once TLS is established.
     pub tls: Option<Arc<TlsFacts>>,
     method: Method,
+    /// The SASL mechanism of the last bind that succeeded; empty for a simple one.
+    mechanism: &'static str,
     version: u8,
     bound: bool,
 }
@@ -55,6 +57,7 @@ impl Session {
             peer_name: peer.name,
             sock_name: sock_name.to_owned(),
             sock_url: sock_url.to_owned(),
+            has_identity: peer.credentials.is_some(),
             ..PeerNames::default()
         };
         let anonymous = Arc::new(Subject::anonymous(Arc::new(names), strength));
@@ -64,6 +67,7 @@ impl Session {
             credentials: peer.credentials,
             tls: None,
             method: Method::None,
+            mechanism: "",
             version: 3,
             bound: false,
         }
@@ -100,14 +104,31 @@ impl Session {
     }
 
     /// A bind succeeded. `shown` is the DN as it is shown.
-    pub fn bind(&mut self, dn: NormalDn, shown: &str, method: Method) {
+    pub fn bind(&mut self, dn: NormalDn, shown: &str, method: Method, mechanism: &'static str) {
         self.subject = Arc::new(self.anonymous.bound_as(dn, shown));
         self.method = method;
+        self.mechanism = if method == Method::Sasl { mechanism } else { "" };
+    }
+
+    /// The SASL mechanism of the identity in force; empty without one.
+    pub fn mechanism(&self) -> &'static str {
+        if self.method == Method::Sasl { self.mechanism } else { "" }
+    }
+
+    /// Whoever just bound acts as somebody else from here on.
+    pub fn act_as(&mut self, dn: NormalDn, shown: &str) {
+        self.subject = Arc::new(self.subject.acting_as(dn, shown));
     }
 
     /// TLS is established. Who is bound stays so (RFC 4513 section 3.1.4 leaves that to the server).
     pub fn secured(&mut self, facts: Arc<TlsFacts>) {
         let tls = facts.ssf;
+        let has_identity = self.credentials.is_some() || facts.peer_dn.is_some();
+        let with_identity = |subject: &Arc<Subject>| {
+            let peer = Arc::new(PeerNames { has_identity, ..PeerNames::clone(&subject.peer) });
+            Arc::new(Subject { peer, ..Subject::clone(subject) })
+        };
+        (self.anonymous, self.subject) = (with_identity(&self.anonymous), with_identity(&self.subject));
         self.tls = Some(facts);
         self.change_strength(|strength| strength.tls = tls);
     }

@@ -53,6 +53,8 @@ pub struct PeerNames {
     pub sock_url: String,
     /// The client's host name as a reverse look-up gave it, in lower case; set once, if ever.
     pub domain: OnceLock<String>,
+    /// What is below LDAP knows who is there: the kernel or a client certificate (SASL EXTERNAL).
+    pub has_identity: bool,
 }
 
 impl PeerNames {

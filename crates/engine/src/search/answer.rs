@@ -38,7 +38,7 @@ impl Answer {
         out: &mut Vec<u8>,
         controls: &[ControlBuf],
     ) -> Result<bool, Fault> {
-        if !seen.allows_entry(Privilege::Read)? {
+        if !seen.is_shown()? {
             return Ok(false);
         }
         dn.clear();

@@ -20,6 +20,8 @@ pub struct Gate<'a> {
     pub subject: &'a Subject,
     pub search_all: bool,
     pub read_all: bool,
+    /// The search finds out who somebody is: filters ask for `auth`, and nothing is read.
+    pub identity: bool,
     /// None where rules are hardly asked, since everything is granted anyway.
     groups: Option<Rc<Groups>>,
 }
@@ -57,7 +59,7 @@ impl<'a> Gate<'a> {
     /// For another snapshot, with what was found before.
     pub fn again(policy: &'a AccessPolicy, subject: &'a Subject, search_all: bool, read_all: bool) -> Self {
         let groups = (!search_all || !read_all).then(Rc::default);
-        Self { policy, subject, search_all, read_all, groups }
+        Self { policy, subject, search_all, read_all, identity: false, groups }
     }
 }
 
@@ -74,6 +76,11 @@ pub struct Seen<'a, N> {
 impl<'a, N: Snapshot> Seen<'a, N> {
     pub fn new(view: &'a View<'a, N>, reader: EntryReader<'a, N>, gate: Gate<'a>) -> Self {
         Self { view, reader, gate, dn: OnceCell::new(), failed: Cell::new(false) }
+    }
+
+    /// Whether the entry may be told of at all.
+    pub fn is_shown(&self) -> Result<bool, Fault> {
+        Ok(self.gate.identity || self.allows_entry(Privilege::Read)?)
     }
 
     /// Whether the subject has the privilege on the entry as a whole.
@@ -190,7 +197,8 @@ impl<N: Snapshot> FilterContext for Seen<'_, N> {
     }
 
     fn may_search(&self, description: &AttributeDescription, value: Option<&[u8]>) -> Result<bool, Fault> {
-        self.allows(description, value, Privilege::Search)
+        let privilege = if self.gate.identity { Privilege::Auth } else { Privilege::Search };
+        self.allows(description, value, privilege)
     }
 
     fn normal_dn(&self) -> Result<NormalDn, Fault> {

@@ -69,6 +69,9 @@ pub struct SearchInput<'r> {
     pub default_referrals: Option<Arc<[String]>>,
     pub cookie_secret: [u8; COOKIE_SECRET_LENGTH],
     pub now: Monotonic,
+    /// To find out who somebody is: the filter's attributes need no more than the `auth` privilege, and entries are named
+    /// without being read.
+    pub identity: bool,
 }
 
 /// A search that is under way.
@@ -104,6 +107,7 @@ pub struct SearchTask {
 struct Whom {
     policy: Guard<Arc<AccessPolicy>>,
     subject: Arc<Subject>,
+    identity: bool,
     /// What is granted whatever the entry: search and read.
     granted: Option<(bool, bool)>,
 }
@@ -185,7 +189,12 @@ impl SearchTask {
             order,
             pages,
             controls,
-            whom: Some(Whom { policy: input.policy, subject: input.subject, granted: None }),
+            whom: Some(Whom {
+                policy: input.policy,
+                subject: input.subject,
+                identity: input.identity,
+                granted: None,
+            }),
             default_referrals: input.default_referrals,
             deadline: nanos.map(|nanos| Monotonic(input.now.0.saturating_add(nanos))),
             limits,
@@ -256,12 +265,13 @@ impl SearchTask {
         out: &mut Vec<u8>,
         budget: Budget<'_>,
     ) -> Result<Step, End> {
-        let Whom { policy, subject, granted } = whom;
+        let Whom { policy, subject, identity, granted } = whom;
         let (search_all, read_all) = *granted.get_or_insert_with(|| {
             let gate = Gate::new(policy, subject);
             (gate.search_all, gate.read_all)
         });
-        let gate = Gate::again(policy, subject, search_all, read_all);
+        let mut gate = Gate::again(policy, subject, search_all, read_all);
+        gate.identity = *identity;
         if self.is_plain_read() {
             return self.read_base(view, &gate, out);
         }

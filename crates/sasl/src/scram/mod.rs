@@ -9,7 +9,7 @@ mod verifier;
 pub use client::{Client, ClientBinding};
 pub use message::{BindingFlag, ClientFirst};
 pub use server::{Server, ServerBinding};
-pub use verifier::Verifier;
+pub use verifier::{Verifier, salt_for};
 
 use hmac::{Hmac, KeyInit, Mac};
 use sha1::Sha1;

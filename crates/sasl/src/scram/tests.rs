@@ -196,3 +196,14 @@ fn verifiers_as_text() {
     }
     assert_eq!(Verifier::parse(Hash::Sha1, &text), None);
 }
+
+#[test]
+fn nobody_looks_like_somebody() {
+    let nobody = |name: &str| Verifier::of_nobody(Hash::Sha256, b"secret", name, 10_000);
+    assert_eq!(nobody("a"), nobody("a"));
+    assert_ne!(nobody("a").salt, nobody("b").salt);
+    assert_eq!(nobody("a").salt, salt_for(Hash::Sha256, b"secret", "a"));
+    assert_ne!(nobody("a").salt, salt_for(Hash::Sha512, b"secret", "a"));
+    assert_eq!(nobody("a").salt.len(), SALT_BYTES);
+    assert!(Verifier::parse(Hash::Sha256, &nobody("a").to_text()).is_some());
+}

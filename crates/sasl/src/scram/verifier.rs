@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
-use super::{ClientKeys, Hash, ITERATIONS_MAX};
+use super::{ClientKeys, Hash, ITERATIONS_MAX, SALT_BYTES};
 
 /// Longest salt that is taken, in bytes.
 const SALT_MAX: usize = 256;
@@ -45,15 +45,15 @@ impl Verifier {
         }
     }
 
-    /// A verifier that no password fits: it has the shape of one, and its keys are as random as `keys`.
-    pub fn of_nobody(hash: Hash, salt: &[u8], iterations: u32, keys: [&[u8]; 2]) -> Self {
-        let [stored, server] = keys;
+    /// A verifier that no password fits, for a name that nobody has: the same name gets the same salt each time, as a
+    /// real user does. `secret` is the server's own.
+    pub fn of_nobody(hash: Hash, secret: &[u8], name: &str, iterations: u32) -> Self {
         Self {
             hash,
             iterations,
-            salt: salt.to_vec(),
-            stored_key: hash.hash(stored),
-            server_key: hash.hash(server),
+            salt: salt_for(hash, secret, name),
+            stored_key: hash.hmac(secret, &[b"stored key of nobody", name.as_bytes()]),
+            server_key: hash.hmac(secret, &[b"server key of nobody", name.as_bytes()]),
         }
     }
 
@@ -91,4 +91,12 @@ impl Verifier {
         let keys = ClientKeys::derive(self.hash, password, &self.salt, self.iterations);
         bool::from(keys.stored_key.ct_eq(&self.stored_key))
     }
+}
+
+/// The salt for a name whose verifier is not stored: made of the server's secret, so that it is always the same.
+pub fn salt_for(hash: Hash, secret: &[u8], name: &str) -> Vec<u8> {
+    let parts: [&[u8]; 3] = [b"salt", hash.mechanism().as_bytes(), name.as_bytes()];
+    let mut salt = Hash::Sha256.hmac(secret, &parts).to_vec();
+    salt.truncate(SALT_BYTES);
+    salt
 }

@@ -3,6 +3,7 @@
 mod client_limits;
 mod features;
 mod limits;
+mod sasl;
 mod security;
 
 pub use client_limits::{ClientLimits, Network, Rate};
@@ -10,7 +11,8 @@ pub use features::{Allowed, Disallowed, LogLevel, Requirements, Restrictions, Se
 pub use limits::{
     DnStyle, Hard, LimitRule, LimitSubject, PagedTotal, SearchLimits, SizeLimit, Soft, TimeLimit, Unchecked,
 };
-pub use security::{AuthzPolicy, AuthzRegexp, SaslSettings, TlsSettings, TlsVerify};
+pub use sasl::{ChannelBinding, Mechanism, SaslSettings, SecurityProperties};
+pub use security::{AuthzPolicy, AuthzRegexp, TlsSettings, TlsVerify};
 
 use std::fmt;
 

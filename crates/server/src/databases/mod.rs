@@ -17,7 +17,7 @@ use larix_engine::controls::RequestControls;
 use larix_engine::time::Monotonic;
 use larix_engine::write::{Completion, Origin, WriteOperation, WriteRequest, WriterStartError};
 use larix_engine::{Directory, Fault, Served};
-use larix_proto::{CompareRequest, LdapResult, ResultCode, SearchRequest, url::LdapUrl};
+use larix_proto::{CompareRequest, LdapResult, ResultCode, Scope, SearchRequest, url::LdapUrl};
 use larix_schema::{NormalDn, Schema};
 use larix_store::lmdb::LmdbStore;
 use larix_store::{OpenError as StoreError, Store};
@@ -272,10 +272,50 @@ impl Databases {
         }
     }
 
-    /// The DN of the one entry that an LDAP URL finds, as identity mapping needs it.
-    pub fn find_one(&self, server: &Server, subject: &Arc<Subject>, url: &str) -> Option<String> {
-        let url = LdapUrl::parse(url).ok()?;
-        search::find_one(self, server, subject, &url)
+    /// Up to `limit` entries that an LDAP URL finds, with the `auth` privilege on what its filter asks for.
+    pub fn identities(
+        &self,
+        server: &Server,
+        subject: &Arc<Subject>,
+        url: &LdapUrl,
+        limit: u32,
+    ) -> Vec<NormalDn> {
+        search::identities(self, server, subject, url, limit)
+    }
+
+    /// Whether this entry is among those that an LDAP URL finds.
+    pub fn identity_among(
+        &self,
+        server: &Server,
+        subject: &Arc<Subject>,
+        url: &LdapUrl,
+        entry: &NormalDn,
+    ) -> bool {
+        let Ok(base) = self.schema().parse_dn(&url.dn) else { return false };
+        let in_scope = match url.scope.unwrap_or(Scope::Base) {
+            Scope::Base => *entry == base,
+            Scope::OneLevel => entry.parent().is_some_and(|parent| parent == base),
+            Scope::Subtree => entry.is_within(&base),
+            Scope::Children => entry.is_descendant_of(&base),
+        };
+        let only = LdapUrl { dn: entry.as_str().to_owned(), scope: Some(Scope::Base), ..url.clone() };
+        in_scope && !search::identities(self, server, subject, &only, 1).is_empty()
+    }
+
+    /// Values of an attribute that this subject may use to authenticate.
+    pub fn authentication_values(&self, dn: &NormalDn, attribute: &str, subject: &Subject) -> Vec<Vec<u8>> {
+        // What cannot be read is not there: nobody is let in because of a damaged entry.
+        self.directory.authentication_values(dn, attribute, subject).unwrap_or_default()
+    }
+
+    /// Whether `who` is the root DN of the database that holds `dn`.
+    pub fn is_root_over(&self, who: &NormalDn, dn: &NormalDn) -> bool {
+        self.section(dn).is_some_and(|section| section.root_dn.as_ref() == Some(who))
+    }
+
+    /// A secret of this server that outlives it: the first database's.
+    pub fn secret(&self) -> Option<[u8; 32]> {
+        self.directory.databases().first().map(|served| *served.database().cookie_secret())
     }
 
     /// Lets the writers finish what waits. To be called when no more changes come.

@@ -167,7 +167,7 @@ pub(super) fn start(
         let Found { result, entries } = tree.search(&base, &request, &controls, at.0, out);
         return First::Done { result, controls: Vec::new(), entries };
     }
-    let new = New { databases, server, subject, request: &request, at };
+    let new = New { databases, server, subject, request: &request, at, identity: false };
     new.first_slice(controls, &base, out).unwrap_or_else(|end| First::ended(*end))
 }
 
@@ -180,6 +180,8 @@ struct New<'a> {
     request: &'a SearchRequest<'a>,
     /// The message and when it came.
     at: (MessageId, Monotonic),
+    /// To find out who somebody is.
+    identity: bool,
 }
 
 impl New<'_> {
@@ -292,6 +294,7 @@ impl New<'_> {
             default_referrals: (!referrals.is_empty()).then(|| referrals.clone()),
             cookie_secret: *database.cookie_secret(),
             now: self.at.1,
+            identity: self.identity,
         };
         SearchTask::new(view, input).map_err(Box::new)
     }
@@ -320,47 +323,49 @@ fn glued<'d>(
     found
 }
 
-/// Runs the search of an LDAP URL to its end; the DN of the entry if it finds exactly one.
-pub(super) fn find_one(
+/// Runs the search of an LDAP URL to its end: who it finds, up to `limit`.
+pub(super) fn identities(
     databases: &Databases,
     server: &Server,
     subject: &Arc<Subject>,
     url: &LdapUrl,
-) -> Option<String> {
+    limit: u32,
+) -> Vec<NormalDn> {
+    let (Ok(any), Ok(base)) = (FilterBuf::parse("(objectClass=*)"), databases.schema().parse_dn(&url.dn))
+    else {
+        return Vec::new();
+    };
     let scope = url.scope.unwrap_or(Scope::Base);
-    let any = FilterBuf::parse("(objectClass=*)").ok()?;
-    if scope == Scope::Base && url.filter.is_none() {
-        return Some(url.dn.clone());
-    }
     let request = SearchRequest {
         base: &url.dn,
         scope,
         deref: DerefAliases::Never,
-        size_limit: 2,
+        size_limit: limit,
         time_limit: 0,
         types_only: true,
         filter: url.filter.as_ref().unwrap_or(&any).as_filter(),
         attributes: Strings::default(),
     };
-    let mut out = Vec::new();
     let at = (MessageId(1), server.clock.monotonic());
-    let entries = match start(databases, server, subject, RequestControls::default(), &request, at, &mut out)
-    {
-        First::Done { entries, .. } => entries,
-        First::Running(mut search) => {
-            while search.step(server, &mut out).is_none() {
-                if out.len() > OUTPUT_HIGH {
-                    return None;
-                }
+    let new = New { databases, server, subject, request: &request, at, identity: true };
+    let mut out = Vec::new();
+    if let Ok(First::Running(mut search)) = new.first_slice(RequestControls::default(), &base, &mut out) {
+        while search.step(server, &mut out).is_none() {
+            if out.len() > OUTPUT_HIGH {
+                return Vec::new();
             }
-            search.entries()
         }
-    };
-    if entries != 1 {
-        return None;
     }
-    match larix_proto::Response::decode_message(&out).ok()?.response {
-        larix_proto::Response::Entry(entry) => Some(entry.dn.to_owned()),
-        _ => None,
+    let mut found = Vec::new();
+    let mut rest = out.as_slice();
+    while let Ok(larix_proto::Frame::Complete { len }) = larix_proto::frame(rest, usize::MAX) {
+        let Some((message, next)) = rest.split_at_checked(len) else { break };
+        rest = next;
+        if let Ok(decoded) = larix_proto::Response::decode_message(message)
+            && let larix_proto::Response::Entry(entry) = decoded.response
+        {
+            found.extend(databases.schema().parse_dn(entry.dn));
+        }
     }
+    found
 }

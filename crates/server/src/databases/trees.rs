@@ -9,7 +9,7 @@ use larix_store::Statistics;
 
 use super::{Databases, SectionKind};
 use crate::config;
-use crate::sasl::external;
+use crate::sasl::offer::{self, Ground};
 use crate::server::Server;
 use crate::virtual_entries::monitor::{self, Monitor, StoreFigures};
 use crate::virtual_entries::root_dse::RootDse;
@@ -28,8 +28,7 @@ impl Databases {
     ) -> Option<VirtualTree<'a>> {
         let tree = |entries, policy| VirtualTree { schema: self.schema(), policy, subject, entries };
         if dn.is_root() && entry {
-            let local = subject.peer.peer_name.starts_with("PATH=");
-            return Some(tree(vec![self.root_dse(server, local)], &*self.frontend_policy));
+            return Some(tree(vec![self.root_dse(server, subject)], &*self.frontend_policy));
         }
         if entry && *dn == self.directory.frontend().subschema {
             let subentry = subschema::entry(self.schema(), self.subschema_dn(), server.statistics.started);
@@ -45,8 +44,9 @@ impl Databases {
         Some(tree(entries, &*section.policy))
     }
 
-    fn root_dse(&self, server: &Server, local: bool) -> Entry {
+    fn root_dse(&self, server: &Server, subject: &Subject) -> Entry {
         let config = server.config();
+        let sasl = &config.global.sasl;
         let has = |kind| self.sections.iter().any(|section| section.kind == kind);
         RootDse {
             naming_contexts: self.directory.naming_contexts(),
@@ -54,7 +54,7 @@ impl Databases {
             config_context: has(SectionKind::Config).then(|| "cn=config".to_owned()),
             subschema_dn: self.subschema_text.clone(),
             start_tls: server.tls.is_available(),
-            sasl_mechanisms: if local { vec![external::MECHANISM] } else { Vec::new() },
+            sasl_mechanisms: offer::offered(sasl, Ground::of_subject(subject, sasl)),
             referrals: config.global.referrals.clone(),
             extra: self.root_dse_extra.clone(),
         }

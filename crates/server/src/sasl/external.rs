@@ -1,11 +1,21 @@
-//! SASL EXTERNAL (RFC 4422 appendix A) over a Unix socket: the kernel says who is there.
+//! SASL EXTERNAL (RFC 4422 appendix A): what is below LDAP says who is there. The kernel for a Unix socket, the verified
+//! client certificate for TLS.
 
-use crate::session::PeerCredentials;
+use larix_proto::Dn;
+use larix_schema::Schema;
 
-/// The mechanism's name.
-pub const MECHANISM: &str = "EXTERNAL";
+use crate::session::{PeerCredentials, Session};
 
 /// The authentication identity of a local process, as OpenLDAP forms it.
-pub fn identity(peer: PeerCredentials) -> String {
+pub fn local_identity(peer: PeerCredentials) -> String {
     format!("gidNumber={}+uidNumber={},cn=peercred,cn=external,cn=auth", peer.gid, peer.uid)
+}
+
+/// Who is at the other end, if anything below LDAP knows: the certificate before the process.
+pub(super) fn identity(session: &Session, schema: &Schema) -> Option<String> {
+    let certificate = session.tls.as_ref().and_then(|tls| tls.peer_dn.as_deref()).map(|subject| {
+        let normal = Dn::parse(subject).ok().and_then(|dn| schema.normalize_dn(&dn).ok());
+        normal.map_or_else(|| subject.to_owned(), |dn| dn.as_str().to_owned())
+    });
+    certificate.or_else(|| session.credentials.map(local_identity))
 }

@@ -1,98 +1,145 @@
-//! From an authentication identity to the directory's name for it.
+//! From an authentication or authorization identity to the directory's name for it: `u:` names become
+//! `uid=NAME,cn=REALM,cn=MECHANISM,cn=auth`, and `authz-regexp` leads from there to an entry.
 
-use larix_proto::{LdapResult, ResultCode};
+use larix_proto::url::{LdapUrl, UrlScheme};
+use larix_proto::{Dn, ResultCode, Scope, dn::write_escaped};
+use larix_schema::{NormalDn, Schema};
 
 use crate::config::values::AuthzRegexp;
 
-/// Where `authz-regexp` leads.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Mapped {
-    /// This DN.
-    Dn(String),
-    /// The one entry that this search finds.
-    Search(String),
+/// What identities are looked up in. Searches need the `auth` privilege on what they ask for, no more.
+pub trait Lookups {
+    fn schema(&self) -> &Schema;
+    /// The one entry that a search of `who` finds; none if there are several.
+    fn find_one(&self, who: Option<&NormalDn>, url: &LdapUrl) -> Option<NormalDn>;
+    /// Whether a search of `who` finds this entry.
+    fn finds(&self, who: Option<&NormalDn>, url: &LdapUrl, entry: &NormalDn) -> bool;
+    /// Values of an attribute that may be used for authentication.
+    fn values(&self, entry: &NormalDn, attribute: &str) -> Vec<Vec<u8>>;
+    /// Whether `who` is the root DN of the database that holds `entry`.
+    fn is_root_over(&self, who: &NormalDn, entry: &NormalDn) -> bool;
 }
 
-/// Maps an authentication identity by the first rule that matches; without one it stays what it is.
-pub fn map(identity: &str, rules: &[AuthzRegexp]) -> Mapped {
-    for rule in rules {
-        let Some(captures) = rule.regex.captures(identity) else { continue };
-        let mut mapped = String::new();
-        let mut rest = rule.replacement.chars().peekable();
-        while let Some(c) = rest.next() {
-            match (c, rest.peek().and_then(|next| next.to_digit(10))) {
-                ('$', Some(group)) => {
-                    rest.next();
-                    let group = usize::try_from(group).unwrap_or(0);
-                    mapped.push_str(captures.get(group).map_or("", |m| m.as_str()));
-                }
-                _ => mapped.push(c),
+/// Why an identity means nothing here.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum IdentityFault {
+    /// Neither `dn:` nor `u:`.
+    Form,
+    /// What should be a DN is none.
+    Dn,
+}
+
+impl IdentityFault {
+    /// OpenLDAP's code for it.
+    pub const fn code(self) -> ResultCode {
+        match self {
+            Self::Form => ResultCode::INAPPROPRIATE_AUTHENTICATION,
+            Self::Dn => ResultCode::INVALID_ATTRIBUTE_SYNTAX,
+        }
+    }
+
+    /// OpenLDAP's words for it.
+    pub const fn text(self) -> &'static str {
+        match self {
+            Self::Form => "Inappropriate authentication",
+            Self::Dn => "Invalid syntax",
+        }
+    }
+}
+
+/// How identities are mapped.
+pub struct Mapper<'a> {
+    pub lookups: &'a dyn Lookups,
+    pub rules: &'a [AuthzRegexp],
+    /// Who searches.
+    pub who: Option<&'a NormalDn>,
+}
+
+impl std::fmt::Debug for Mapper<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Mapper").field("rules", &self.rules).field("who", &self.who).finish_non_exhaustive()
+    }
+}
+
+impl Mapper<'_> {
+    /// The DN of an authorization identity (RFC 4513 section 5.2.1.8): `dn:DN`, or `u:NAME` under this mechanism. The
+    /// empty DN for `anonymous`.
+    ///
+    /// # Errors
+    /// If it has neither form, or is not a DN.
+    pub fn authorization(&self, identity: &str, mechanism: &str) -> Result<NormalDn, IdentityFault> {
+        if identity.eq_ignore_ascii_case("anonymous") {
+            return Ok(NormalDn::root());
+        }
+        match identity.split_at_checked(identity.find(':').map_or(0, |at| at + 1)) {
+            Some((prefix, name)) if prefix.eq_ignore_ascii_case("u:") => {
+                self.name(&user_name(name, "", mechanism)).ok_or(IdentityFault::Dn)
             }
+            Some((prefix, dn)) if prefix.eq_ignore_ascii_case("dn:") => {
+                let normal = self.lookups.schema().parse_dn(dn).map_err(|_| IdentityFault::Dn)?;
+                Ok(self.mapped(normal.as_str()).unwrap_or(normal))
+            }
+            _ => Err(IdentityFault::Form),
         }
-        let scheme = mapped.get(..5).unwrap_or("").to_ascii_lowercase();
-        return if scheme.starts_with("ldap:") || scheme.starts_with("ldapi") {
-            Mapped::Search(mapped)
-        } else {
-            Mapped::Dn(mapped.strip_prefix("dn:").map(str::to_owned).unwrap_or(mapped))
+    }
+
+    /// The DN of an identity that is a DN already: a mechanism's name of somebody, or a certificate's subject. None if it
+    /// is not a DN.
+    pub fn name(&self, identity: &str) -> Option<NormalDn> {
+        let normal = self.lookups.schema().parse_dn(identity).ok();
+        let text = normal.as_ref().map_or(identity, NormalDn::as_str);
+        self.mapped(text).or(normal)
+    }
+
+    /// Where the rules lead; none if none matches, or the one that does leads nowhere.
+    fn mapped(&self, name: &str) -> Option<NormalDn> {
+        let target = self.rules.iter().find_map(|rule| rule.map(name))?;
+        if let Ok(url) = LdapUrl::parse(&target) {
+            return self.search(&url);
+        }
+        let dn = match target.get(..3) {
+            Some(prefix) if prefix.eq_ignore_ascii_case("dn:") => target.get(3..).unwrap_or_default(),
+            _ => &target,
         };
+        self.lookups.schema().parse_dn(dn).ok()
     }
-    Mapped::Dn(identity.to_owned())
+
+    fn search(&self, url: &LdapUrl) -> Option<NormalDn> {
+        // A host would be another server's affair.
+        if url.scheme != UrlScheme::Ldap || !url.host.is_empty() {
+            return None;
+        }
+        if url.filter.is_none() {
+            let base = matches!(url.scope, None | Some(Scope::Base));
+            return base.then(|| self.lookups.schema().parse_dn(&url.dn).ok()).flatten();
+        }
+        self.lookups.find_one(self.who, url)
+    }
 }
 
-/// Whether the authorization identity asked for (`credentials` of the bind) is the authentication identity's own.
-/// Another one is refused: no rule that would grant it is in force yet.
-pub fn check_authorization(credentials: Option<&[u8]>, identity: &str) -> Result<(), LdapResult> {
-    let asked = match credentials {
-        None => return Ok(()),
-        Some(bytes) => std::str::from_utf8(bytes).unwrap_or("?"),
-    };
-    let own =
-        asked.is_empty() || asked.strip_prefix("dn:").is_some_and(|dn| dn.eq_ignore_ascii_case(identity));
-    if own {
-        return Ok(());
+/// `uid=NAME,cn=REALM,cn=MECHANISM,cn=auth`; without what is empty.
+pub fn user_name(user: &str, realm: &str, mechanism: &str) -> String {
+    let mut name = String::from("uid=");
+    // Writing to a string cannot fail.
+    let _ = write_escaped(&mut name, user.as_bytes());
+    for part in [realm, mechanism].into_iter().filter(|part| !part.is_empty()) {
+        name.push_str(",cn=");
+        let _ = write_escaped(&mut name, part.as_bytes());
     }
-    let text = "SASL(-14): authorization failure: not authorized";
-    Err(LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text))
+    name.push_str(",cn=auth");
+    name
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::sasl::external;
-    use crate::session::PeerCredentials;
+/// A search of this server, with nothing that rules cannot use.
+pub(super) fn is_plain_search(url: &LdapUrl) -> bool {
+    url.scheme == UrlScheme::Ldap
+        && url.host.is_empty()
+        && url.attributes.is_empty()
+        && url.extensions.is_empty()
+}
 
-    fn rule(pattern: &str, replacement: &str) -> AuthzRegexp {
-        let regex = regex::RegexBuilder::new(pattern).case_insensitive(true).build().unwrap();
-        AuthzRegexp { pattern: pattern.to_owned(), replacement: replacement.to_owned(), regex }
-    }
-
-    #[test]
-    fn identities_are_mapped_by_the_first_rule() {
-        let rules = [
-            rule(r"^gidNumber=0\+uidNumber=0,cn=peercred,cn=external,cn=auth$", "cn=root,dc=x"),
-            rule(r"uidNumber=(\d+),cn=peercred", "ldap:///dc=x??sub?(uidNumber=$1)"),
-            rule(r"uid=([^,]*),cn=digest-md5", "dn:uid=$1,ou=people,dc=$9x"),
-        ];
-        let root = external::identity(PeerCredentials { uid: 0, gid: 0 });
-        for (name, expected) in [
-            (root.as_str(), Mapped::Dn("cn=root,dc=x".to_owned())),
-            (
-                "gidNumber=5+uidNumber=7,cn=peercred,cn=external,cn=auth",
-                Mapped::Search("ldap:///dc=x??sub?(uidNumber=7)".to_owned()),
-            ),
-            ("uid=joe,cn=digest-md5,cn=auth", Mapped::Dn("uid=joe,ou=people,dc=x".to_owned())),
-            ("cn=other", Mapped::Dn("cn=other".to_owned())),
-        ] {
-            assert_eq!(map(name, &rules), expected, "{name}");
-        }
-    }
-
-    #[test]
-    fn nobody_acts_for_another() {
-        for (asked, allowed) in
-            [(None, true), (Some(""), true), (Some("dn:CN=me"), true), (Some("dn:cn=you"), false)]
-        {
-            assert_eq!(check_authorization(asked.map(str::as_bytes), "cn=me").is_ok(), allowed, "{asked:?}");
-        }
-    }
+/// As normal as it can be: for names that only serve to tell users apart.
+pub(super) fn normal_text(schema: &Schema, name: &str) -> String {
+    let normal = Dn::parse(name).ok().and_then(|dn| schema.normalize_dn(&dn).ok());
+    normal.map_or_else(|| name.to_lowercase(), |dn| dn.as_str().to_owned())
 }

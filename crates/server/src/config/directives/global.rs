@@ -3,7 +3,8 @@
 use super::super::builder::Builder;
 use super::super::call::{Call, Fault, c_integer};
 use super::super::values::{
-    Allowed, AuthzPolicy, AuthzRegexp, ClientLimits, Disallowed, LogLevel, ServerId, TcpBuffer, TlsVerify,
+    Allowed, AuthzPolicy, AuthzRegexp, ChannelBinding, ClientLimits, Disallowed, LogLevel, Mechanism,
+    SecurityProperties, ServerId, TcpBuffer, TlsVerify,
 };
 use super::{Directive, Form, MANY, Scope, keep};
 use crate::http;
@@ -114,8 +115,7 @@ pub(super) static TABLE: &[Directive] = &[
         )?;
         Ok(())
     })
-    .alias(&["sasl-authz-policy"])
-    .noted("nobody but a rootdn may act for others yet: authzTo and authzFrom are not looked at"),
+    .alias(&["sasl-authz-policy"]),
     Directive::new("authz-regexp", "olcAuthzRegexp", Scope::Global, Form::Words, authz_regexp)
         .arguments(2, 2)
         .alias(&["sasl-regexp", "saslRegexp"])
@@ -189,10 +189,19 @@ pub(super) static TABLE: &[Directive] = &[
     }),
     Directive::new("sasl-secprops", "olcSaslSecProps", Scope::Global, Form::Whole, sasl_secprops),
     Directive::new("sasl-cbinding", "olcSaslCBinding", Scope::Global, Form::Whole, |b, c| {
-        c.choice(0, &[("none", ()), ("tls-unique", ()), ("tls-endpoint", ())])?;
-        b.global.sasl.channel_binding = Some(c.argument(0)?.to_owned());
+        b.global.sasl.channel_binding = c.choice(
+            0,
+            &[
+                ("none", ChannelBinding::None),
+                ("tls-unique", ChannelBinding::TlsUnique),
+                ("tls-endpoint", ChannelBinding::TlsEndpoint),
+                ("tls-exporter", ChannelBinding::TlsExporter),
+            ],
+        )?;
         Ok(())
     }),
+    Directive::new("sasl-mechanisms", "olcLarixSaslMechanisms", Scope::Global, Form::Each, sasl_mechanisms)
+        .many(),
     Directive::new("sasl-auxprops", "olcSaslAuxprops", Scope::Global, Form::Words, keep).noted(NO_CYRUS),
     Directive::new(
         "sasl-auxprops-dontusecopy",
@@ -470,20 +479,24 @@ fn tcp_buffer(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
 }
 
 fn sasl_secprops(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
-    let text = call.argument(0)?;
-    for property in text.split(',') {
-        let flags = ["none", "noplain", "noactive", "nodict", "noanonymous", "forwardsec", "passcred"];
-        let known = flags.contains(&property.to_ascii_lowercase().as_str());
-        let number = property.split_once('=').is_some_and(|(name, value)| {
-            matches!(name.to_ascii_lowercase().as_str(), "minssf" | "maxssf" | "maxbufsize")
-                && value.parse::<u32>().is_ok()
-        });
-        if !known && !number {
-            return Err(Fault::argument(0, format!("no SASL security property `{property}`"))
-                .with_help(format!("some of {}, minssf=, maxssf=, maxbufsize=", flags.join(", "))));
-        }
+    builder.global.sasl.properties =
+        SecurityProperties::parse(call.argument(0)?).map_err(|(property, known)| {
+            Fault::argument(0, format!("no SASL security property `{property}`"))
+                .with_help(format!("some of {known}"))
+        })?;
+    Ok(())
+}
+
+fn sasl_mechanisms(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let chosen = builder.global.sasl.mechanisms.get_or_insert_default();
+    for (number, name) in call.arguments.iter().enumerate() {
+        let known = || Mechanism::ALL.iter().map(|mechanism| mechanism.name()).collect::<Vec<_>>().join(", ");
+        let mechanism = Mechanism::from_name(name).ok_or_else(|| {
+            Fault::argument(number, format!("no SASL mechanism `{name}`"))
+                .with_help(format!("some of {}", known()))
+        })?;
+        chosen.push(mechanism);
     }
-    builder.global.sasl.secprops = Some(text.to_owned());
     Ok(())
 }
 

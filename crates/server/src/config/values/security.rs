@@ -1,4 +1,4 @@
-//! Identity mapping, TLS and SASL settings.
+//! Identity mapping and TLS settings.
 
 use std::path::PathBuf;
 
@@ -84,14 +84,4 @@ pub enum TlsVerify {
     Allow,
     Try,
     Demand,
-}
-
-/// The `sasl-*` directives.
-#[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct SaslSettings {
-    pub host: Option<String>,
-    pub realm: Option<String>,
-    /// As written; none: `noplain,noanonymous`.
-    pub secprops: Option<String>,
-    pub channel_binding: Option<String>,
 }

@@ -1,0 +1,204 @@
+//! Who may act for whom (RFC 4513 section 5.2.1.8, RFC 4370): one judgement for authorization identities in SASL binds
+//! and for the proxied authorization control, by `authz-policy` and the rules in `authzTo` and `authzFrom`.
+
+use larix_proto::FilterBuf;
+use larix_proto::url::LdapUrl;
+use larix_schema::NormalDn;
+
+use super::identity::{Lookups, Mapper, is_plain_search, user_name};
+use crate::config::values::{AuthzPolicy, AuthzRegexp};
+
+/// Longest regular expression that a rule may hold, in bytes of its compiled form.
+const REGEX_BYTES_MAX: usize = 1 << 18;
+
+/// What decides.
+pub struct Authorizer<'a> {
+    pub lookups: &'a dyn Lookups,
+    pub policy: AuthzPolicy,
+    pub rules: &'a [AuthzRegexp],
+}
+
+impl std::fmt::Debug for Authorizer<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Authorizer").field("policy", &self.policy).finish_non_exhaustive()
+    }
+}
+
+impl Authorizer<'_> {
+    /// Whether `who` may act as `whom`. Everybody may become anonymous, or stay himself.
+    pub fn allows(&self, who: Option<&NormalDn>, whom: &NormalDn) -> bool {
+        if whom.is_root() {
+            return true;
+        }
+        let Some(who) = who else { return false };
+        if who == whom || self.lookups.is_root_over(who, whom) {
+            return true;
+        }
+        let to = || self.says(who, "authzTo", whom, who);
+        let from = || self.says(whom, "authzFrom", who, who);
+        match self.policy {
+            AuthzPolicy::None => false,
+            AuthzPolicy::To => to(),
+            AuthzPolicy::From => from(),
+            AuthzPolicy::Any => to() || from(),
+            AuthzPolicy::All => to() && from(),
+        }
+    }
+
+    /// Whether a rule in `holder`'s attribute matches `other`. `who` authenticated, and searches.
+    fn says(&self, holder: &NormalDn, attribute: &str, other: &NormalDn, who: &NormalDn) -> bool {
+        let values = self.lookups.values(holder, attribute);
+        values.iter().filter_map(|value| std::str::from_utf8(value).ok()).any(|value| {
+            let text = without_number(value);
+            Rule::parse(text).is_some_and(|rule| self.matches(&rule, other, who))
+        })
+    }
+
+    fn matches(&self, rule: &Rule<'_>, other: &NormalDn, who: &NormalDn) -> bool {
+        let parse = |dn: &str| self.lookups.schema().parse_dn(dn).ok();
+        match rule {
+            Rule::Anybody => true,
+            Rule::Exact(dn) => parse(dn).is_some_and(|dn| dn == *other),
+            Rule::Children(dn) => parse(dn).is_some_and(|dn| other.is_descendant_of(&dn)),
+            Rule::Subtree(dn) => parse(dn).is_some_and(|dn| other.is_within(&dn)),
+            Rule::OneLevel(dn) => {
+                parse(dn).is_some_and(|dn| other.parent().is_some_and(|parent| parent == dn))
+            }
+            Rule::Regex(pattern) => regex::RegexBuilder::new(pattern)
+                .case_insensitive(true)
+                .size_limit(REGEX_BYTES_MAX)
+                .build()
+                .is_ok_and(|regex| regex.is_match(other.as_str())),
+            Rule::User { name, realm, mechanism } => {
+                let mapper = Mapper { lookups: self.lookups, rules: self.rules, who: Some(who) };
+                mapper.name(&user_name(name, realm, mechanism)).is_some_and(|dn| dn == *other)
+            }
+            Rule::Group { dn, class, attribute } => {
+                let filter = format!("(&(objectClass={class})({attribute}={}))", filter_text(other.as_str()));
+                let (Some(group), Ok(filter)) = (parse(dn), FilterBuf::parse(&filter)) else { return false };
+                let url = LdapUrl {
+                    dn: (*dn).to_owned(),
+                    filter: Some(filter),
+                    ..LdapUrl::server(larix_proto::url::UrlScheme::Ldap, "", None)
+                };
+                self.lookups.finds(Some(who), &url, &group)
+            }
+            Rule::Search(url) => url.filter.is_some() && self.lookups.finds(Some(who), url, other),
+        }
+    }
+}
+
+/// One value of authzTo or authzFrom.
+#[derive(Debug, Clone, PartialEq)]
+enum Rule<'a> {
+    /// `dn:*`
+    Anybody,
+    /// A DN, `dn:` or `dn.exact:`
+    Exact(&'a str),
+    Children(&'a str),
+    Subtree(&'a str),
+    OneLevel(&'a str),
+    Regex(&'a str),
+    /// `u[.mechanism[/realm]]:name`
+    User {
+        name: &'a str,
+        realm: &'a str,
+        mechanism: &'a str,
+    },
+    /// `group[/class[/attribute]]:DN`
+    Group {
+        dn: &'a str,
+        class: &'a str,
+        attribute: &'a str,
+    },
+    Search(Box<LdapUrl>),
+}
+
+impl<'a> Rule<'a> {
+    fn parse(text: &'a str) -> Option<Self> {
+        if text == "*" {
+            return Some(Self::Anybody);
+        }
+        let (keyword, rest) = match text.find([':', '.', '/']) {
+            Some(at) => text.split_at_checked(at)?,
+            None => return Some(Self::Exact(text)),
+        };
+        match keyword.to_ascii_lowercase().as_str() {
+            "dn" => Self::parse_dn(rest),
+            "u" => Self::parse_user(rest),
+            "group" => Self::parse_group(rest),
+            "ldap" => {
+                let url = LdapUrl::parse(text).ok().filter(is_plain_search)?;
+                Some(Self::Search(Box::new(url)))
+            }
+            // Other URLs are refused; what is none is a DN.
+            _ if rest.starts_with("://") => None,
+            _ => Some(Self::Exact(text)),
+        }
+    }
+
+    fn parse_dn(rest: &'a str) -> Option<Self> {
+        let (style, dn) = rest.split_once(':')?;
+        let dn = dn.trim_start_matches(' ');
+        if dn == "*" {
+            return Some(Self::Anybody);
+        }
+        Some(match style.to_ascii_lowercase().as_str() {
+            "" | ".exact" => Self::Exact(dn),
+            ".regex" => Self::Regex(dn),
+            ".children" => Self::Children(dn),
+            ".subtree" => Self::Subtree(dn),
+            ".onelevel" => Self::OneLevel(dn),
+            _ => return None,
+        })
+    }
+
+    fn parse_user(rest: &'a str) -> Option<Self> {
+        let (way, name) = rest.split_once(':')?;
+        let (mechanism, realm) = match way.strip_prefix('.') {
+            Some(way) => way.split_once('/').unwrap_or((way, "")),
+            None if way.is_empty() => ("AUTHZ", ""),
+            None => return None,
+        };
+        Some(Self::User { name, realm, mechanism })
+    }
+
+    fn parse_group(rest: &'a str) -> Option<Self> {
+        let (way, dn) = rest.split_once(':')?;
+        let (class, attribute) = match way.strip_prefix('/') {
+            Some(way) => way.split_once('/').unwrap_or((way, "member")),
+            None if way.is_empty() => ("groupOfNames", "member"),
+            None => return None,
+        };
+        Some(Self::Group { dn, class, attribute })
+    }
+}
+
+/// A value without the `{n}` that orders it.
+fn without_number(value: &str) -> &str {
+    let number = value.strip_prefix('{').and_then(|rest| rest.split_once('}'));
+    match number {
+        Some((digits, rest)) if !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit()) => rest,
+        _ => value,
+    }
+}
+
+/// A value as it stands in a filter (RFC 4515).
+fn filter_text(value: &str) -> String {
+    let mut text = String::with_capacity(value.len());
+    for c in value.chars() {
+        match c {
+            '*' => text.push_str("\\2a"),
+            '(' => text.push_str("\\28"),
+            ')' => text.push_str("\\29"),
+            '\\' => text.push_str("\\5c"),
+            '\0' => text.push_str("\\00"),
+            _ => text.push(c),
+        }
+    }
+    text
+}
+
+#[cfg(test)]
+#[path = "authorize_tests.rs"]
+mod tests;
