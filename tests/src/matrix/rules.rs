@@ -348,12 +348,9 @@ fn who(random: &mut Random, grammar: Grammar, expands: bool) -> String {
     }
 }
 
+/// Not `realself` in front: slapd applies such a clause to all values, which is not what it promises.
 fn access(random: &mut Random) -> String {
-    let own = match random.below(30) {
-        0 => "self",
-        1 => "realself",
-        _ => "",
-    };
+    let own = if random.percent(4) { "self" } else { "" };
     if random.percent(70) {
         return format!("{own}{}", random.pick(&LEVELS));
     }

@@ -1,4 +1,6 @@
-//! `slapacl`: what the access rules allow somebody.
+//! `slapacl`: what the access rules allow somebody; and why (`larix acl explain`).
+
+mod explain;
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -12,16 +14,20 @@ use larix_engine::access::{
 use larix_engine::search::entry::{Gate, Seen};
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
 use larix_server::config::{self, Config, DatabaseKind};
+use larix_server::sasl::identity::{self, Mapped};
 use larix_store::Store;
 
 use super::common::{self, Access, ConfigArgs};
+use explain::Explained;
 
 /// Ask what the access rules allow
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
 #[command(after_help = "\
 Options of -o: authzDN, peername, sockname, sockurl, ssf, transport_ssf, tls_ssf and sasl_ssf, each with =VALUE.
-Without a question, everything about the entry is listed.")]
+Without a question, everything about the entry is listed.
+`explain` as the first argument tells which rule decides, and why the others do not; a question is for `read` there
+unless it names another access.")]
 struct AclArgs {
     #[command(flatten)]
     config: ConfigArgs,
@@ -31,6 +37,15 @@ struct AclArgs {
     /// Who asks; anonymous otherwise
     #[arg(short = 'D', value_name = "DN")]
     bind_dn: Option<String>,
+    /// Who asks, by the name that SASL knows; authz-regexp maps it
+    #[arg(short = 'U', value_name = "ID", conflicts_with = "bind_dn")]
+    authentication_id: Option<String>,
+    /// Whom the request is made for: `dn:DN` or `u:ID`; also -o authzDN=DN
+    #[arg(short = 'X', value_name = "ID")]
+    authorization_id: Option<String>,
+    /// Explanations as JSON
+    #[arg(long)]
+    json: bool,
     /// Do not read the entry: rules that depend on what is in it do not match
     #[arg(short = 'u')]
     dry_run: bool,
@@ -43,8 +58,12 @@ struct AclArgs {
 }
 
 pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
+    let (explains, arguments) = match arguments.split_first() {
+        Some((first, rest)) if first == "explain" => (true, rest),
+        _ => (false, arguments),
+    };
     let args: AclArgs = common::parse(name, arguments);
-    match acl(&args) {
+    match acl(&args, explains) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{name}: {error:#}");
@@ -53,17 +72,13 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     }
 }
 
-fn acl(args: &AclArgs) -> anyhow::Result<()> {
+fn acl(args: &AclArgs, explains: bool) -> anyhow::Result<()> {
     let config = args.config.read()?;
     let schema = &config.schema;
-    let parse = |text: &str| schema.parse_dn(text).map_err(|error| anyhow::anyhow!("DN {text:?}: {error}"));
-    let dn = parse(&args.base)?;
+    let dn = dn(schema, &args.base)?;
     let subject = subject(args, &config)?;
-    if let Some(authentication) = subject.authentication_dn() {
-        println!("authcDN: \"{authentication}\"");
-    }
-    if let (Some(_), Some(authorization)) = (&subject.real_dn, &subject.dn) {
-        println!("authzDN: \"{authorization}\"");
+    if !explains {
+        show_subject(args, &subject);
     }
     let section = section_of(&config, &dn);
     let policy = config.access_policy(section).map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -72,9 +87,12 @@ fn acl(args: &AclArgs) -> anyhow::Result<()> {
         .iter()
         .map(|text| Question::parse(schema, text))
         .collect::<anyhow::Result<Vec<_>>>()?;
+    let answer = |target: &AccessTarget<'_>, questions: &[Question]| {
+        let asked = Asked { policy: &policy, subject: &subject, target, schema };
+        if explains { asked.explain(&args.base, questions, args.json) } else { asked.answer(questions) }
+    };
     if args.dry_run {
-        let target = AccessTarget { dn: &dn, entry: &Nothing };
-        answer(&policy, &subject, &target, schema, &questions);
+        answer(&AccessTarget { dn: &dn, entry: &Nothing }, &questions);
         return Ok(());
     }
     let section =
@@ -88,17 +106,32 @@ fn acl(args: &AclArgs) -> anyhow::Result<()> {
     let record = view.record(id).map_err(fault)?.with_context(missing)?;
     let reader = view.reader(id, &record).map_err(fault)?;
     let questions = if questions.is_empty() {
-        everything(&reader.to_owned(args.base.clone(), true).map_err(fault)?)
+        everything(&reader.to_owned(args.base.clone(), true).map_err(fault)?, explains)
     } else {
         questions
     };
     let seen = Seen::new(&view, reader, Gate::new(&policy, &subject));
-    let target = AccessTarget { dn: &dn, entry: &seen };
-    answer(&policy, &subject, &target, schema, &questions);
+    answer(&AccessTarget { dn: &dn, entry: &seen }, &questions);
     if seen.failed() {
         bail!("the entry, or a group that a rule names, could not be read");
     }
     Ok(())
+}
+
+fn dn(schema: &Schema, text: &str) -> anyhow::Result<NormalDn> {
+    schema.parse_dn(text).map_err(|error| anyhow::anyhow!("DN {text:?}: {error}"))
+}
+
+/// Who asks, as slapacl shows it.
+fn show_subject(args: &AclArgs, subject: &Subject) {
+    let names_authentication = args.bind_dn.is_some() || args.authentication_id.is_some();
+    if let Some(authentication) = subject.authentication_dn().filter(|_| names_authentication) {
+        eprintln!("authcDN: \"{authentication}\"");
+    }
+    let names_authorization = args.authorization_id.is_some() || args.config.option("authzDN").is_some();
+    if let Some(authorization) = subject.dn.as_ref().filter(|_| names_authorization) {
+        eprintln!("authzDN: \"{authorization}\"");
+    }
 }
 
 /// The database with the longest suffix above the DN.
@@ -141,19 +174,37 @@ fn subject(args: &AclArgs, config: &Config) -> anyhow::Result<Subject> {
         ..PeerNames::default()
     };
     let mut subject = Subject::anonymous(peer.into(), strength);
-    let parse =
-        |text: &str| config.schema.parse_dn(text).map_err(|error| anyhow::anyhow!("DN {text:?}: {error}"));
-    if let Some(dn) = &args.bind_dn {
-        subject = subject.bound_as(parse(dn)?, dn);
+    let authentication = match (&args.authentication_id, &args.bind_dn) {
+        (Some(id), _) => Some(mapped(config, id)?),
+        (None, given) => given.clone(),
+    };
+    if let Some(text) = &authentication {
+        subject = subject.bound_as(dn(&config.schema, text)?, text);
     }
-    if let Some(dn) = option("authzDN") {
-        subject = if subject.is_anonymous() {
-            subject.bound_as(parse(dn)?, dn)
-        } else {
-            subject.acting_as(parse(dn)?, dn)
-        };
+    let authorization = match (&args.authorization_id, option("authzDN")) {
+        (Some(_), Some(_)) => bail!("-X and -o authzDN: one of them"),
+        (Some(id), None) => match id.strip_prefix("dn:") {
+            Some(dn) => Some(dn.to_owned()),
+            None => Some(mapped(config, id.strip_prefix("u:").unwrap_or(id))?),
+        },
+        (None, given) => given.map(str::to_owned),
+    };
+    if let Some(text) = &authorization {
+        let dn = dn(&config.schema, text)?;
+        subject =
+            if subject.is_anonymous() { subject.bound_as(dn, text) } else { subject.acting_as(dn, text) };
     }
     Ok(subject)
+}
+
+/// The DN of a name that SASL knows.
+fn mapped(config: &Config, id: &str) -> anyhow::Result<String> {
+    let escaped: String =
+        id.chars().map(|c| if ",+\"\\<>;=".contains(c) { format!("\\{c}") } else { c.to_string() }).collect();
+    match identity::map(&format!("uid={escaped},cn=auth"), &config.global.authz_regexps) {
+        Mapped::Dn(dn) => Ok(dn),
+        Mapped::Search(url) => bail!("{id:?} is looked up by {url}, which only the server does; name the DN"),
+    }
 }
 
 /// What is asked about.
@@ -194,6 +245,14 @@ impl Question {
         Ok(Self { about, privilege, value })
     }
 
+    fn item(&self) -> Item<'_> {
+        match &self.about {
+            About::Entry => Item::Entry,
+            About::Children => Item::Children,
+            About::Attribute(description) => Item::Attribute { description, value: self.value.as_deref() },
+        }
+    }
+
     fn shown(&self, schema: &Schema) -> String {
         let name = match &self.about {
             About::Entry => "entry".to_owned(),
@@ -225,41 +284,57 @@ fn privilege(name: &str) -> anyhow::Result<Privilege> {
     })
 }
 
-/// The entry, its place as a superior, and each of its values.
-fn everything(entry: &larix_engine::Entry) -> Vec<Question> {
-    let about = |about| Question { about, privilege: None, value: None };
-    let mut questions = vec![about(About::Entry), about(About::Children)];
+/// The entry, its place as a superior, and each of its values; or each attribute only once.
+fn everything(entry: &larix_engine::Entry, once: bool) -> Vec<Question> {
+    let about = |about, value| Question { about, privilege: None, value };
+    let mut questions = vec![about(About::Entry, None), about(About::Children, None)];
     for attribute in &entry.attributes {
-        for value in &attribute.values {
-            let about = About::Attribute(attribute.description.clone());
-            questions.push(Question { about, privilege: None, value: Some(value.clone()) });
+        let named = || About::Attribute(attribute.description.clone());
+        if once {
+            questions.push(about(named(), None));
+        } else {
+            questions.extend(attribute.values.iter().map(|value| about(named(), Some(value.clone()))));
         }
     }
     questions
 }
 
-fn answer(
-    policy: &AccessPolicy,
-    subject: &Subject,
-    target: &AccessTarget<'_>,
-    schema: &Schema,
-    questions: &[Question],
-) {
-    for question in questions {
-        let item = match &question.about {
-            About::Entry => Item::Entry,
-            About::Children => Item::Children,
-            About::Attribute(description) => {
-                Item::Attribute { description, value: question.value.as_deref() }
+/// Whom and what the questions are about.
+struct Asked<'a> {
+    policy: &'a AccessPolicy,
+    subject: &'a Subject,
+    target: &'a AccessTarget<'a>,
+    schema: &'a Schema,
+}
+
+impl Asked<'_> {
+    /// On the standard error, where slapacl answers.
+    fn answer(&self, questions: &[Question]) {
+        for question in questions {
+            let (item, shown) = (question.item(), question.shown(self.schema));
+            match &question.privilege {
+                None => eprintln!("{shown}: {}", self.policy.collected(self.subject, self.target, item)),
+                Some((name, privilege)) => {
+                    let allowed = self.policy.check(self.subject, self.target, item, *privilege);
+                    eprintln!("{name} access to {shown}: {}", if allowed { "ALLOWED" } else { "DENIED" });
+                }
             }
-        };
-        let shown = question.shown(schema);
-        match &question.privilege {
-            None => println!("{shown}: {}", policy.collected(subject, target, item)),
-            Some((name, privilege)) => {
-                let allowed = policy.check(subject, target, item, *privilege);
-                println!("{name} access to {shown}: {}", if allowed { "ALLOWED" } else { "DENIED" });
-            }
+        }
+    }
+
+    fn explain(&self, entry: &str, questions: &[Question], as_json: bool) {
+        let explained: Vec<Explained> = questions
+            .iter()
+            .map(|question| {
+                let privilege = question.privilege.as_ref().map_or(Privilege::Read, |(_, asked)| *asked);
+                let explanation = self.policy.explain(self.subject, self.target, question.item(), privilege);
+                Explained { about: question.shown(self.schema), explanation }
+            })
+            .collect();
+        if as_json {
+            println!("{:#}", explain::json(entry, &explained));
+        } else {
+            print!("{}", explain::text(entry, &explained));
         }
     }
 }

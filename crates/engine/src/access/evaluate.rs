@@ -484,13 +484,17 @@ enum Flow {
     Break(Privileges),
 }
 
+/// What a pattern captured. As in OpenLDAP a group that it has not is empty, rather than one that nothing fits.
 fn submatches<'t>(regex: &Regex, text: &'t str) -> impl Iterator<Item = &'t str> {
     let captures = regex.captures(text);
-    let count = captures.as_ref().map_or(0, regex::Captures::len);
+    let count = captures.as_ref().map_or(0, |captures| captures.len().max(SINGLE_DIGITS));
     (0..count).map(move |number| {
         captures.as_ref().and_then(|captures| captures.get(number)).map_or("", |found| found.as_str())
     })
 }
+
+/// `$0` to `$9`.
+const SINGLE_DIGITS: usize = 10;
 
 fn in_scope(dn: &NormalDn, scope: DnScope, pattern: &NormalDn) -> bool {
     match scope {
