@@ -33,6 +33,7 @@ pub fn control(word: &str, cookie: &[u8]) -> ControlBuf {
         "postread" => (oid::POST_READ, Some(strings(text))),
         "preread" => (oid::PRE_READ, Some(strings(text))),
         "relax" => (oid::RELAX, None),
+        "rights" => (oid::EFFECTIVE_RIGHTS, value.map(|text| text.as_bytes().to_vec())),
         "sort" => (oid::SORT_REQUEST, sort(text)),
         "subentries" => (oid::SUBENTRIES, Subentries { visible: text == "true" }.encode()),
         "txn" => (oid::TRANSACTION_SPECIFICATION, Some(text.as_bytes().to_vec())),

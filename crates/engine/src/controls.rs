@@ -62,6 +62,8 @@ pub struct RequestControls {
     pub password_policy: bool,
     /// Say of each entry whether it could authenticate.
     pub account_usability: bool,
+    /// Say of each entry what somebody may do with it.
+    pub effective_rights: Option<EffectiveRights>,
 }
 
 /// The attributes that a pre-read or post-read control wants back.
@@ -101,6 +103,16 @@ pub struct ProxiedAuthorization {
     pub authzid: String,
 }
 
+/// The Get Effective Rights control.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EffectiveRights {
+    pub critical: bool,
+    /// Whose: `dn:...`, or empty for anonymous; `None` is the requester.
+    pub authzid: Option<String>,
+    /// Attributes to be told about, whether an entry has them or not.
+    pub attributes: Vec<String>,
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SessionTracking {
     pub source_ip: String,
@@ -132,7 +144,7 @@ const ACCESS: u8 = UPDATE | COMPARE | SEARCH;
 const IDENTITY_EXTENSIONS: &[&str] = &[oid::PASSWORD_MODIFY, oid::WHO_AM_I, oid::REFRESH];
 
 /// Every control that is understood. Those that OpenLDAP supports without listing them are not listed here either;
-/// sorting and tree delete, which its embedded database lacks, are.
+/// sorting, tree delete and effective rights, which its embedded database lacks, are.
 pub const SUPPORTED: &[SupportedControl] = &[
     supported(oid::PROXIED_AUTHORIZATION, true, ACCESS, IDENTITY_EXTENSIONS),
     supported(oid::MANAGE_DSA_IT, true, ACCESS | BIND, &[oid::REFRESH]),
@@ -155,6 +167,7 @@ pub const SUPPORTED: &[SupportedControl] = &[
     supported(oid::TRANSACTION_SPECIFICATION, false, UPDATE, &[oid::PASSWORD_MODIFY]),
     supported(oid::PASSWORD_POLICY, false, BIND | ACCESS, &[oid::PASSWORD_MODIFY]),
     supported(oid::ACCOUNT_USABILITY, false, SEARCH, &[]),
+    supported(oid::EFFECTIVE_RIGHTS, true, SEARCH, &[]),
 ];
 
 const fn supported(
@@ -249,6 +262,7 @@ impl RequestControls {
                 }
                 self.transaction = Some(value.to_vec());
             }
+            oid::EFFECTIVE_RIGHTS => self.effective_rights = Some(effective_rights(control, name)?),
             oid::SEARCH_OPTIONS => self.search_options(control, name)?,
             // Some clients send an empty value with this one.
             oid::DOMAIN_SCOPE if control.value.is_none_or(<[u8]>::is_empty) => self.domain_scope = true,
@@ -321,6 +335,7 @@ fn name_of(control: &str) -> &'static str {
         oid::TRANSACTION_SPECIFICATION => "transaction specification",
         oid::PASSWORD_POLICY => "passwordPolicyRequest",
         oid::ACCOUNT_USABILITY => "account usability",
+        oid::EFFECTIVE_RIGHTS => "effective rights",
         _ => "lazy commit",
     }
 }
@@ -335,6 +350,41 @@ fn present<'a>(control: &Control<'a>, name: &str) -> Result<&'a [u8], LdapResult
         Some([]) => Err(protocol_error(format!("{name} control value is empty"))),
         Some(value) => Ok(value),
     }
+}
+
+/// Without a value, the requester's rights. Else a sequence of the authorization identity and a list of attributes
+/// (OpenDJ), or the identity alone, in BER or bare (389 Directory Server).
+fn effective_rights(control: &Control<'_>, name: &str) -> Result<EffectiveRights, LdapResult> {
+    let critical = control.critical;
+    let Some(value) = control.value.filter(|value| !value.is_empty()) else {
+        return Ok(EffectiveRights { critical, ..EffectiveRights::default() });
+    };
+    if value.get(..3).is_some_and(|head| head.eq_ignore_ascii_case(b"dn:")) {
+        let authzid = std::str::from_utf8(value).map_err(|_| protocol_error(format!("{name}: not UTF-8")))?;
+        return Ok(EffectiveRights {
+            critical,
+            authzid: Some(authzid.to_owned()),
+            ..EffectiveRights::default()
+        });
+    }
+    let decode = || {
+        let mut outer = Reader::new(value);
+        let mut attributes = Vec::new();
+        if value.first() != Some(&0x30) {
+            return Ok((outer.string("authzId")?.to_owned(), attributes));
+        }
+        let mut reader = outer.sequence("GetEffectiveRights")?;
+        let authzid = reader.string("authzId")?.to_owned();
+        if !reader.is_empty() {
+            let mut list = reader.sequence("attributes")?;
+            while !list.is_empty() {
+                attributes.push(list.string("attribute")?.to_owned());
+            }
+        }
+        Ok::<_, DecodeError>((authzid, attributes))
+    };
+    let (authzid, attributes) = decode().map_err(|error| malformed(name, &error))?;
+    Ok(EffectiveRights { critical, authzid: Some(authzid), attributes })
 }
 
 fn read_attributes(control: &Control<'_>, name: &str) -> Result<ReadAttributes, LdapResult> {

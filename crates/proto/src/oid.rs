@@ -66,6 +66,8 @@ oids! {
     PASSWORD_EXPIRING = "2.16.840.1.113730.3.4.5";
     /// Sun's account usability, both ways.
     ACCOUNT_USABILITY = "1.3.6.1.4.1.42.2.27.9.5.8";
+    /// draft-ietf-ldapext-acl-model, as Sun's server, OpenDJ and 389 Directory Server have it.
+    EFFECTIVE_RIGHTS = "1.3.6.1.4.1.42.2.27.9.5.2";
     /// RFC 5805.
     TRANSACTION_SPECIFICATION = "1.3.6.1.1.21.2";
     /// OpenLDAP's value sort override.

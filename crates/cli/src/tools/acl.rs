@@ -14,7 +14,6 @@ use larix_engine::access::{
 use larix_engine::search::entry::{Gate, Seen};
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
 use larix_server::config::{self, Config, DatabaseKind};
-use larix_server::sasl::identity::{self, Mapped};
 use larix_store::Store;
 
 use super::common::{self, Access, ConfigArgs};
@@ -37,7 +36,7 @@ struct AclArgs {
     /// Who asks; anonymous otherwise
     #[arg(short = 'D', value_name = "DN")]
     bind_dn: Option<String>,
-    /// Who asks, by the name that SASL knows; authz-regexp maps it
+    /// Who asks, by the name that SASL knows
     #[arg(short = 'U', value_name = "ID", conflicts_with = "bind_dn")]
     authentication_id: Option<String>,
     /// Whom the request is made for: `dn:DN` or `u:ID`; also -o authzDN=DN
@@ -197,14 +196,13 @@ fn subject(args: &AclArgs, config: &Config) -> anyhow::Result<Subject> {
     Ok(subject)
 }
 
-/// The DN of a name that SASL knows.
+/// The DN of a name that SASL knows, where no rule maps it.
 fn mapped(config: &Config, id: &str) -> anyhow::Result<String> {
-    let escaped: String =
-        id.chars().map(|c| if ",+\"\\<>;=".contains(c) { format!("\\{c}") } else { c.to_string() }).collect();
-    match identity::map(&format!("uid={escaped},cn=auth"), &config.global.authz_regexps) {
-        Mapped::Dn(dn) => Ok(dn),
-        Mapped::Search(url) => bail!("{id:?} is looked up by {url}, which only the server does; name the DN"),
+    if !config.global.authz_regexps.is_empty() {
+        bail!("{id:?}: authz-regexp maps names, which only the server does; name the DN");
     }
+    let escape = |c: char| if ",+\"\\<>;=".contains(c) { format!("\\{c}") } else { c.to_string() };
+    Ok(format!("uid={},cn=auth", id.chars().map(escape).collect::<String>()))
 }
 
 /// What is asked about.

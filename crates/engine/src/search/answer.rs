@@ -7,6 +7,7 @@ use larix_store::Snapshot;
 use smallvec::{SmallVec, smallvec};
 
 use super::entry::Seen;
+use super::rights::Rights;
 use super::selection::{Computed, Selection};
 use crate::access::{Privilege, Verdict};
 use crate::catalog::CatalogRow;
@@ -26,6 +27,8 @@ pub struct Answer {
     pub selection: Selection,
     /// RFC 3876: values that match none of these are left out.
     pub matched_values: Option<Vec<BoundFilter>>,
+    /// Whose rights are told with each entry.
+    pub rights: Option<Box<Rights>>,
 }
 
 impl Answer {
@@ -53,6 +56,9 @@ impl Answer {
         }
         for computed in self.selection.computed() {
             self.computed(seen, *computed, dn, &mut encoder)?;
+        }
+        if let Some(rights) = &self.rights {
+            rights.append(seen, seen.policy(), &self.selection, &mut encoder)?;
         }
         encoder.finish(controls);
         Ok(true)
@@ -152,6 +158,13 @@ impl Answer {
         let Ok(description) = seen.view.schema.describe(computed.name()) else { return Ok(()) };
         if !seen.allows(&description, None, Privilege::Read)? {
             return Ok(());
+        }
+        // Rules written for a server that has no counts speak of subordinates by the other name.
+        if computed == Computed::NumSubordinates {
+            let other = seen.view.schema.describe(Computed::HasSubordinates.name());
+            if !other.is_ok_and(|other| seen.allows(&other, None, Privilege::Read).unwrap_or(false)) {
+                return Ok(());
+            }
         }
         let values = computed_values(seen, computed, dn)?;
         if values.is_empty() {

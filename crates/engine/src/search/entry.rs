@@ -99,6 +99,16 @@ impl<'a, N: Snapshot> Seen<'a, N> {
         Ok(collected.privileges.contains(Privilege::Disclose.required()) && !self.failed())
     }
 
+    /// Whether the subject has the privilege on the entry's place as a superior.
+    pub fn allows_children(&self, privilege: Privilege) -> Result<bool, Fault> {
+        Ok(self.gate.policy.check(self.gate.subject, &self.target()?, Item::Children, privilege))
+    }
+
+    /// The rules that it is seen under.
+    pub fn policy(&self) -> &'a AccessPolicy {
+        self.gate.policy
+    }
+
     /// Whether the subject has the privilege on an attribute or a value.
     pub fn allows(
         &self,
@@ -120,6 +130,42 @@ impl<'a, N: Snapshot> Seen<'a, N> {
         }
         let target = self.target()?;
         Ok(self.gate.policy.attribute_verdict(self.gate.subject, &target, description, Privilege::Read))
+    }
+
+    /// Calls `visit` with each value of what the target covers that may be read.
+    pub fn visit_readable(&self, target: &Target, visit: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Fault> {
+        let Some(asked) = target.description().filter(|_| !self.gate.read_all) else {
+            return self.reader.visit(target, visit);
+        };
+        let mut covered = Vec::new();
+        self.reader.descriptions(&mut |description| {
+            if description.is_subdescription_of(&self.view.schema, asked) {
+                covered.push(description.clone());
+            }
+        })?;
+        for description in covered {
+            let verdict = self.readable(&description)?;
+            if verdict == Verdict::Denied {
+                continue;
+            }
+            let mut fault = None;
+            self.reader.visit_exact(&description, &mut |value| {
+                if verdict == Verdict::Granted {
+                    return visit(value);
+                }
+                match self.allows(&description, Some(value), Privilege::Read) {
+                    Ok(allowed) => !allowed || visit(value),
+                    Err(error) => {
+                        fault = Some(error);
+                        false
+                    }
+                }
+            })?;
+            if let Some(fault) = fault {
+                return Err(fault);
+            }
+        }
+        Ok(())
     }
 
     /// The normalized DN.

@@ -9,6 +9,7 @@ pub mod limits;
 mod pace;
 pub mod pages;
 pub mod referral;
+pub mod rights;
 mod run;
 pub mod scope;
 pub mod selection;

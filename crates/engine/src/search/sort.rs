@@ -6,10 +6,13 @@
 use larix_proto::ResultCode;
 use larix_schema::{MatchingRule, Schema};
 
+use larix_store::Snapshot;
+
 use super::cookie::SORT_KEY_LIMIT;
+use super::entry::Seen;
 use crate::catalog::Catalog;
 use crate::controls;
-use crate::entry::{EntrySource, Target};
+use crate::entry::Target;
 use crate::fault::Fault;
 
 const PRESENT: u8 = 0;
@@ -58,13 +61,14 @@ impl Order {
         self.keys.iter_mut().for_each(|key| key.target.renumber(schema, catalog));
     }
 
-    /// The key in whose byte order the entry comes.
-    pub fn key(&self, schema: &Schema, entry: &dyn EntrySource) -> Result<Vec<u8>, Fault> {
+    /// The key in whose byte order the entry comes. What the subject may not read is as if it were absent: an order tells
+    /// much about what it is made from.
+    pub fn key<N: Snapshot>(&self, schema: &Schema, seen: &Seen<'_, N>) -> Result<Vec<u8>, Fault> {
         let mut out = Vec::new();
         for key in &self.keys {
             let mut least: Option<Vec<u8>> = None;
             let mut normal = Vec::new();
-            entry.visit(&key.target, &mut |value| {
+            seen.visit_readable(&key.target, &mut |value| {
                 normal.clear();
                 if key.rule.normalize_value(schema, value, &mut normal).is_ok()
                     && least.as_ref().is_none_or(|least| normal < *least)

@@ -30,7 +30,7 @@ pub(super) fn run<N: Snapshot>(
                 SeenOrReference::Reference(seen) => task.reference(seen, out)?,
                 SeenOrReference::Match(seen) => {
                     let Some(order) = &task.order else { return Ok(None) };
-                    let key = order.key(&view.schema, &seen.reader)?;
+                    let key = order.key(&view.schema, seen)?;
                     if progress.sorted.len() >= SORT_LIMIT {
                         return Err(ResultCode::ADMIN_LIMIT_EXCEEDED.into());
                     }

@@ -17,6 +17,7 @@ use super::entry::{Gate, Seen};
 use super::filter::Filter;
 use super::limits::{self, Effective};
 use super::pages::Pages;
+use super::rights::Rights;
 use super::run::{Looked, State};
 use super::scope::{self, Base};
 use super::selection::Selection;
@@ -171,12 +172,16 @@ impl SearchTask {
         let asked = limits::Asked { page, ..asked };
         let limits = limits::effective(input.limits.as_ref(), asked).map_err(fail)?;
         let matched = controls.matched_values.as_ref();
+        let asked = controls.effective_rights.as_ref();
+        let rights = asked.map(|asked| Rights::new(schema, &input.subject, asked)).transpose();
+        let rights = rights.map_err(fail)?;
         let answer = Answer {
             message: input.message,
             types_only: request.types_only,
             selection: Selection::new(schema, &view.catalog, request.attributes),
             matched_values: matched
                 .map(|filters| filters.iter().map(|f| schema.bind_filter(f.as_filter())).collect()),
+            rights: rights.map(Box::new),
         };
         let nanos = limits.time.map(|seconds| u64::from(seconds) * 1_000_000_000);
         Ok(Self {

@@ -120,6 +120,7 @@ impl<V: Snapshot> Operator<'_, V> {
             types_only: false,
             selection: Selection::from_names(&view.schema, &view.catalog, names),
             matched_values: None,
+            rights: None,
         };
         let mut message = Vec::new();
         if !answer.append(&seen, &mut String::new(), &mut message, &[])? {

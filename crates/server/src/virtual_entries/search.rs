@@ -58,6 +58,21 @@ impl VirtualTree<'_> {
         let Some(seen) = self.seen().find(|seen| seen.dn == *dn) else {
             return LdapResult::new(ResultCode::NO_SUCH_OBJECT);
         };
+        let result = self.compare_entry(&seen, request, controls);
+        // An error tells that there is such an entry.
+        let told = matches!(result.code, ResultCode::COMPARE_TRUE | ResultCode::COMPARE_FALSE);
+        if !told && !seen.allows(Item::Entry, Privilege::Disclose) {
+            return LdapResult::new(ResultCode::NO_SUCH_OBJECT);
+        }
+        result
+    }
+
+    fn compare_entry(
+        &self,
+        seen: &Seen<'_>,
+        request: &CompareRequest<'_>,
+        controls: &RequestControls,
+    ) -> LdapResult {
         if !seen.is_as_asserted(controls) {
             return LdapResult::new(ResultCode::ASSERTION_FAILED);
         }
@@ -100,11 +115,18 @@ impl VirtualTree<'_> {
         id: MessageId,
         out: &mut Vec<u8>,
     ) -> Result<Found, Fault> {
+        if controls.effective_rights.as_ref().is_some_and(|asked| asked.critical) {
+            let text = "effective rights are told of stored entries only";
+            let result = LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text);
+            return Ok(Found { result, entries: 0 });
+        }
         let all: Vec<Seen<'_>> = self.seen().collect();
         let Some(first) = all.iter().find(|seen| seen.dn == *base) else {
             return Ok(Found { result: self.missing(&all, base), entries: 0 });
         };
-        if !first.allows(Item::Entry, Privilege::Search) {
+        // Everybody knows of an entry that stands alone, the root DSE or the subschema: it may be searched, as in OpenLDAP,
+        // and what comes of it is for the rules to say.
+        if all.len() > 1 && !first.allows(Item::Entry, Privilege::Search) {
             let disclosed = first.allows(Item::Entry, Privilege::Disclose);
             let code =
                 if disclosed { ResultCode::INSUFFICIENT_ACCESS_RIGHTS } else { ResultCode::NO_SUCH_OBJECT };
@@ -143,6 +165,9 @@ impl VirtualTree<'_> {
         let mut superior = base.parent();
         while let Some(dn) = superior {
             if let Some(seen) = all.iter().find(|seen| seen.dn == dn) {
+                if !seen.allows(Item::Entry, Privilege::Disclose) {
+                    break;
+                }
                 return LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(seen.entry.dn.clone());
             }
             superior = dn.parent();
@@ -202,23 +227,19 @@ impl Seen<'_> {
         let mut encoder = EntryEncoder::begin(out, id, &self.entry.dn);
         for attribute in self.entry.attributes.iter().filter(|a| selection.has(schema, a)) {
             let description = &attribute.description;
-            if !self.allows(Item::Attribute { description, value: None }, Privilege::Read) {
-                continue;
-            }
+            let may_read =
+                |value: Option<&[u8]>| self.allows(Item::Attribute { description, value }, Privilege::Read);
             let wanted = |value: &&Vec<u8>| {
                 matched.is_none_or(|filters| is_matched(schema, description, filters, value))
+                    && (types_only || may_read(Some(value)))
             };
             let mut values = attribute.values.iter().filter(wanted).peekable();
-            if matched.is_some() && values.peek().is_none() {
+            if values.peek().is_none() || (types_only && !may_read(None)) {
                 continue;
             }
             encoder.begin_attribute(&description.to_text(schema));
             if !types_only {
-                for value in values {
-                    if self.allows(Item::Attribute { description, value: Some(value) }, Privilege::Read) {
-                        encoder.value(value);
-                    }
-                }
+                values.for_each(|value| encoder.value(value));
             }
             encoder.end_attribute();
         }
