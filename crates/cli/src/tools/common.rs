@@ -142,6 +142,11 @@ pub(crate) enum Chosen<'c> {
 }
 
 impl DatabaseArgs {
+    /// Whether no database is named.
+    pub(crate) fn is_unset(&self) -> bool {
+        self.number.is_none() && self.suffix.is_none()
+    }
+
     /// Whether `-n 0` or the suffix of cn=config is asked for, which needs no readable configuration yet.
     pub(crate) fn is_configuration(&self) -> bool {
         self.number == Some(0) || self.suffix.as_deref().is_some_and(|s| s.eq_ignore_ascii_case("cn=config"))

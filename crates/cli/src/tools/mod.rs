@@ -2,6 +2,7 @@
 
 mod acl;
 mod add;
+mod backup;
 mod cat;
 mod check;
 mod common;
@@ -35,10 +36,12 @@ pub(crate) enum Tool {
     Schema,
     /// Larix's own.
     Check,
+    Backup,
+    Restore,
 }
 
 /// The tool, its letter or short name after `-T`, slapd's name for it, and Larix's subcommand.
-const TOOLS: [(Tool, &str, &str, &str); 12] = [
+const TOOLS: [(Tool, &str, &str, &str); 14] = [
     (Tool::Add, "add", "slapadd", "add"),
     (Tool::Cat, "cat", "slapcat", "cat"),
     (Tool::Index, "index", "slapindex", "index"),
@@ -51,6 +54,8 @@ const TOOLS: [(Tool, &str, &str, &str); 12] = [
     (Tool::Dn, "dn", "slapdn", "dn"),
     (Tool::Schema, "schema", "slapschema", "schema"),
     (Tool::Check, "check", "slapcheck", "check"),
+    (Tool::Backup, "backup", "slapbackup", "backup"),
+    (Tool::Restore, "restore", "slaprestore", "restore"),
 ];
 
 impl Tool {
@@ -105,6 +110,7 @@ pub(crate) fn run(tool: Tool, name: &str, arguments: &[OsString]) -> ExitCode {
     match tool {
         Tool::Acl => acl::main(name, arguments),
         Tool::Add => add::main(name, arguments),
+        Tool::Backup => backup::take(name, arguments),
         Tool::Cat => cat::main(name, arguments),
         Tool::Check => check::main(name, arguments),
         Tool::Delete => delete::main(name, arguments),
@@ -112,6 +118,7 @@ pub(crate) fn run(tool: Tool, name: &str, arguments: &[OsString]) -> ExitCode {
         Tool::Dn => dn::main(name, arguments),
         Tool::Modify => modify::main(name, arguments),
         Tool::Passwd => passwd::main(name, arguments),
+        Tool::Restore => backup::restore(name, arguments),
         Tool::Schema => schema::main(name, arguments),
         Tool::Test => test::main(name, arguments),
         // The tools join here one by one as they are written.
