@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use larix_proto::client::{self, ClientAttribute, ClientChange};
-use larix_proto::{ControlBuf, MessageId, ModifyOperation, Scope};
+use larix_proto::{ControlBuf, FilterBuf, MessageId, ModifyOperation, Scope, oid};
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::raw::{Answer, Raw, bind, search};
 
@@ -295,7 +295,7 @@ fn bombs_in_filters_and_rules_cost_what_their_length_costs() {
     let stars = format!("(cn=*{}*)", "a*".repeat(5_000).trim_end_matches('*'));
     for (name, request) in [
         ("a name for a rule's pattern", search(1, &format!("cn={long},{SUFFIX}"), Scope::Base, "(cn=x)")),
-        ("a filter 900 deep", search(1, SUFFIX, Scope::Subtree, &deep(900))),
+        ("a filter 990 deep", search(1, SUFFIX, Scope::Subtree, &deep(990))),
         ("a filter of 5,000 terms", search(1, SUFFIX, Scope::Subtree, &wide)),
         ("a substring in 5,000 parts", search(1, SUFFIX, Scope::Subtree, &stars)),
         ("an assertion of 20,000 letters", search(1, SUFFIX, Scope::Subtree, &format!("(sn={long})"))),
@@ -304,6 +304,16 @@ fn bombs_in_filters_and_rules_cost_what_their_length_costs() {
         let answer = client.ask(&request).unwrap();
         println!("bomb: {name} of {} bytes: {} after {:?}", request.len(), answer.code, begin.elapsed());
     }
+    // The writer's thread looks at filters, too.
+    let mut bomb = Vec::new();
+    let filter = FilterBuf::parse(&deep(990)).unwrap();
+    let value = Some(filter.as_filter().as_ber().to_vec());
+    let assertion = ControlBuf { oid: oid::ASSERTION.into(), critical: true, value };
+    assert_eq!(client.ask(&bind(2, ADMIN, "secret")).unwrap().code, 0);
+    client::delete(&mut bomb, MessageId(1), &format!("cn=user9,{SUFFIX}"), &[assertion]);
+    let begin = Instant::now();
+    let answer = client.ask(&bomb).unwrap();
+    println!("bomb: an assertion control 990 deep: {} after {:?}", answer.code, begin.elapsed());
     let mut bomb = Vec::new();
     let controls = vec![ControlBuf { oid: "1.2.3.4".into(), critical: false, value: None }; 10_000];
     client::delete(&mut bomb, MessageId(1), "cn=x", &controls);

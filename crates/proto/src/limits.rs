@@ -13,8 +13,12 @@ pub const PDU_CEILING: usize = 1 << 30;
 pub const FILTER_DEPTH: usize = 1000;
 
 /// `maxfilterdepth` has no effect above this: bound filters are walked by recursive functions, and this many
-/// frames of them must fit a thread's stack of 2 MB.
+/// frames of them must fit [`FILTER_STACK`].
 pub const FILTER_DEPTH_CEILING: usize = 1000;
+
+/// Bytes of stack for a thread that looks at filters. An unoptimised build takes some 4 KB a level; what is not used is
+/// not there.
+pub const FILTER_STACK: usize = 16 << 20;
 
 /// Controls on one message.
 pub const CONTROLS: usize = 64;
@@ -29,4 +33,5 @@ const _: () = assert!(PDU_ANONYMOUS <= PDU_AUTHENTICATED && PDU_AUTHENTICATED <=
 const _: () = assert!(FILTER_DEPTH <= FILTER_DEPTH_CEILING);
 // Each level of a filter takes at least two octets: an anonymous peer can reach the depth limit, so it must hold.
 const _: () = assert!(FILTER_DEPTH_CEILING * 2 < PDU_ANONYMOUS);
+const _: () = assert!(FILTER_DEPTH_CEILING * 8192 < FILTER_STACK);
 const _: () = assert!(LDIF_RECORD > PDU_AUTHENTICATED);

@@ -123,7 +123,8 @@ impl Worker {
             // All that was ready is served: a batch is over, and nothing may keep its pages while the loop waits.
             .on_thread_park(lmdb::release_snapshots)
             .build()?;
-        let thread = std::thread::Builder::new().name(format!("worker-{index}")).spawn(move || {
+        let builder = std::thread::Builder::new().name(format!("worker-{index}"));
+        let thread = builder.stack_size(larix_proto::limits::FILTER_STACK).spawn(move || {
             lmdb::keep_snapshots();
             let counters = server.statistics.worker(index);
             let core = Rc::new(Core {

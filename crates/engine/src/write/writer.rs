@@ -112,6 +112,7 @@ impl Writer {
         let jobs = Arc::clone(&queue);
         let thread = thread::Builder::new()
             .name("writer".to_owned())
+            .stack_size(larix_proto::limits::FILTER_STACK)
             .spawn(move || core.run(&jobs))
             .map_err(WriterStartError::Thread)?;
         Ok(Self { queue, thread: Some(thread) })
