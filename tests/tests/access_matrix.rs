@@ -336,6 +336,10 @@ fn lacks_reading(case: &Case, answer: &str) -> bool {
     lacks("preread=", "   before:") || lacks("postread=", "   after:")
 }
 
+fn is_change(case: &Case) -> bool {
+    ["add ", "modify ", "delete ", "modrdn "].iter().any(|verb| case.request.starts_with(verb))
+}
+
 /// Why the answers differ, where that is meant to be.
 fn on_purpose(case: &Case, theirs: &str, ours: &str) -> Option<&'static str> {
     if result_code(theirs) == "0" && lacks_reading(case, theirs) {
@@ -347,6 +351,9 @@ fn on_purpose(case: &Case, theirs: &str, ours: &str) -> Option<&'static str> {
         return Some("slapd answers an entry once for each alias that leads to it");
     }
     match (result_code(theirs), result_code(ours)) {
+        ("50" | "122" | "32", "32") if is_change(case) => {
+            Some("what may not be disclosed looks missing to changes, too")
+        }
         (_, "8") => Some("anonymous changes are refused before their values are looked at"),
         _ => None,
     }

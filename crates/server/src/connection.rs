@@ -8,8 +8,9 @@ use std::collections::VecDeque;
 
 use larix_proto::{
     DecodeLimits, Frame, LdapResult, Message, MessageError, MessageId, Request, ResponseOp, ResultCode,
-    encode, frame,
+    encode, frame, oid,
 };
+use zeroize::Zeroize;
 
 /// Requests started in one turn, so that a long pipeline leaves room for others.
 pub const REQUESTS_PER_TURN: usize = 64;
@@ -132,6 +133,8 @@ pub struct Connection<S: Service> {
     searches: VecDeque<(Operation, S::Search)>,
     waiting: Vec<Waiting>,
     phase: Phase,
+    /// A password was among the bytes taken since the last question.
+    had_secrets: bool,
 }
 
 #[derive(Copy, Clone, Debug)]
@@ -164,6 +167,7 @@ impl<S: Service> Connection<S> {
             searches: VecDeque::new(),
             waiting: Vec::new(),
             phase: Phase::Open,
+            had_secrets: false,
         }
     }
 
@@ -275,6 +279,11 @@ impl<S: Service> Connection<S> {
         self.searches.len() + self.waiting.len()
     }
 
+    /// Whether what was received since the last question held a password: its bytes are to be overwritten.
+    pub fn take_had_secrets(&mut self) -> bool {
+        std::mem::take(&mut self.had_secrets)
+    }
+
     /// The number of the request of which a part has come, if the next one has not come whole.
     pub fn unfinished_request(&self) -> Option<u64> {
         let is_part = || matches!(frame(&self.input, self.limits.pdu), Ok(Frame::Incomplete { .. }));
@@ -305,6 +314,9 @@ impl<S: Service> Connection<S> {
         }
         let mut input = std::mem::take(&mut self.input);
         let used = self.start_requests(&input);
+        if self.had_secrets {
+            input.get_mut(..used).unwrap_or(&mut []).zeroize();
+        }
         if used == input.len() || self.phase == Phase::Closing {
             // Dropped, not kept: an idle connection holds no buffer.
             return;
@@ -355,6 +367,11 @@ impl<S: Service> Connection<S> {
     fn start_message(&mut self, message: &Message<'_>) {
         let operation = Operation { serial: self.next_serial, id: message.id };
         self.next_serial += 1;
+        self.had_secrets |= match message.request {
+            Request::Bind(_) => true,
+            Request::Extended(request) => request.name == oid::PASSWORD_MODIFY,
+            _ => false,
+        };
         match message.request {
             Request::Unbind => {
                 self.service.event(Event::Unbind(operation));

@@ -18,6 +18,7 @@ use larix_engine::time::{Clock, Monotonic};
 use larix_store::lmdb;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
+use zeroize::Zeroize;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
 use crate::config::values::LogLevel;
@@ -513,8 +514,13 @@ impl Task<'_> {
         self.handle.last_activity.set(self.connection.service().last_activity());
         match &self.layers {
             None => {
-                let buffer = self.core.read_buffer.borrow();
-                Ok(self.connection.receive(buffer.get(..count).unwrap_or(&[])))
+                let mut buffer = self.core.read_buffer.borrow_mut();
+                let bytes = buffer.get_mut(..count).unwrap_or(&mut []);
+                let turn = self.connection.receive(bytes);
+                if self.connection.take_had_secrets() {
+                    bytes.zeroize();
+                }
+                Ok(turn)
             }
             Some(layers) if layers.is_handshaking() => self.take_handshake(count).await,
             Some(_) => self.take_protected(count),
@@ -532,6 +538,9 @@ impl Task<'_> {
             };
             if received.closed { self.input_closed() } else { turn }
         });
+        if self.connection.take_had_secrets() {
+            plain.zeroize();
+        }
         plain.clear();
         if plain.capacity() <= PLAIN_BUFFER_BYTES {
             self.core.plain.replace(plain);
@@ -548,7 +557,7 @@ impl Task<'_> {
             let received = layers.receive(&bytes, &mut plain);
             (layers, plain, received)
         });
-        let Ok((layers, plain, received)) = step.await else { return Err(Ended::Lost) };
+        let Ok((layers, mut plain, received)) = step.await else { return Err(Ended::Lost) };
         self.layers = Some(layers);
         let received = received.map_err(|error| {
             self.core.server.tls.count(None);
@@ -563,6 +572,9 @@ impl Task<'_> {
             true => self.connection.resume(),
             false => self.connection.receive(&plain),
         };
+        if self.connection.take_had_secrets() {
+            plain.zeroize();
+        }
         Ok(if received.closed { self.input_closed() } else { turn })
     }
 

@@ -23,6 +23,7 @@ mod request;
 pub mod schema_check;
 mod training;
 mod values;
+mod veil;
 pub mod writer;
 
 pub use failure::Failure;

@@ -23,7 +23,7 @@ use super::operator::{Counters, Done, Envelope, Ground, Operator};
 use super::prepare::{self, Latitude, Prepared};
 use super::queue::{Queue, QueueError, Waited};
 use super::request::{Completion, WriteOperation, WriteOutcome};
-use super::{add, delete, modify, modify_dn, training};
+use super::{add, delete, modify, modify_dn, training, veil};
 use crate::access::{AccessPolicy, Subject};
 use crate::catalog::CatalogEdit;
 use crate::controls::RequestControls;
@@ -658,13 +658,17 @@ impl<'a, S: Store> Group<'a, S> {
             set: WriteSet::new(),
             controls: Vec::new(),
         };
-        match &task.operation {
-            Prepared::Add { dn, entry, mods } => add::add(&mut operator, dn, entry.clone(), mods)?,
-            Prepared::Modify { dn, mods } => modify::modify(&mut operator, dn, mods)?,
-            Prepared::Delete { dn } => delete::delete(&mut operator, dn)?,
-            Prepared::ModifyDn(rename) => modify_dn::modify_dn(&mut operator, rename)?,
+        let (dn, carried_out) = match &task.operation {
+            Prepared::Add { dn, entry, mods } => (dn, add::add(&mut operator, dn, entry.clone(), mods)),
+            Prepared::Modify { dn, mods } => (dn, modify::modify(&mut operator, dn, mods)),
+            Prepared::Delete { dn } => (dn, delete::delete(&mut operator, dn)),
+            Prepared::ModifyDn(rename) => (&rename.dn, modify_dn::modify_dn(&mut operator, rename)),
             // Its changes come here as a modify.
-            Prepared::Authenticate(_) => {}
+            Prepared::Authenticate(authentication) => (&authentication.dn, Ok(())),
+        };
+        match carried_out {
+            Err(Failure::Refused(refused)) => return Err(veil::veiled(&operator, dn, refused)?.into()),
+            other => other?,
         }
         let done = operator.finish();
         self.counters.csn = Some(done.csn);

@@ -1,0 +1,61 @@
+//! What is told of a change that was refused. Entries that the requester may not know of look as if they were not there:
+//! OpenLDAP asks for `disclose` when it reads, and tells whoever tries to write.
+
+use larix_proto::{LdapResult, ResultCode};
+use larix_schema::NormalDn;
+use larix_store::Snapshot;
+
+use super::operator::Operator;
+use crate::access::Privilege;
+use crate::entry::EntryId;
+use crate::fault::Fault;
+
+/// The answer to a refused change of the entry `dn`.
+pub(crate) fn veiled<V: Snapshot>(
+    operator: &Operator<'_, V>,
+    dn: &NormalDn,
+    refused: LdapResult,
+) -> Result<LdapResult, Fault> {
+    let tells = [
+        ResultCode::INSUFFICIENT_ACCESS_RIGHTS,
+        ResultCode::NO_SUCH_OBJECT,
+        // An assertion is looked at before the rights.
+        ResultCode::ASSERTION_FAILED,
+    ];
+    if operator.is_root() || !tells.contains(&refused.code) {
+        return Ok(refused);
+    }
+    let resolved = operator.resolve(dn)?;
+    let nearest = resolved.id.unwrap_or(resolved.nearest);
+    if nearest == EntryId::ROOT {
+        return Ok(refused);
+    }
+    let mut name = dn.clone();
+    for _ in 0..resolved.missing {
+        name = name.parent().unwrap_or_else(NormalDn::root);
+    }
+    if matched(operator, &name, nearest)?.is_some() {
+        return Ok(refused);
+    }
+    let missing = LdapResult::new(ResultCode::NO_SUCH_OBJECT);
+    let superior = name.parent().filter(|_| resolved.id.is_some() && !operator.is_suffix(&name));
+    let Some(superior) = superior else { return Ok(missing) };
+    let Some(id) = operator.resolve(&superior)?.id else { return Ok(missing) };
+    Ok(match matched(operator, &superior, id)? {
+        Some(text) => missing.matched(text),
+        None => missing,
+    })
+}
+
+/// The DN of an entry as it is shown, if the requester may know of it.
+fn matched<V: Snapshot>(
+    operator: &Operator<'_, V>,
+    dn: &NormalDn,
+    id: EntryId,
+) -> Result<Option<String>, Fault> {
+    let held = operator.hold(id)?;
+    if !operator.may_change_entry(dn, &operator.reader(&held)?, Privilege::Disclose)? {
+        return Ok(None);
+    }
+    operator.view.dn(&held.view()?).map(Some)
+}
