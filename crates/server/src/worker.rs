@@ -18,8 +18,8 @@ use larix_engine::time::{Clock, Monotonic};
 use larix_store::lmdb;
 use tokio::io::{AsyncRead, ReadBuf};
 use tokio::net::{TcpStream, UnixStream};
-use zeroize::Zeroize;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use zeroize::Zeroize;
 
 use crate::config::values::LogLevel;
 use crate::connection::{Connection, Turn};
