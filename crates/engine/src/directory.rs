@@ -9,11 +9,12 @@ use larix_proto::{Dn, LdapResult, ResultCode, Scope};
 use larix_schema::{NormalDn, Schema};
 use larix_store::Store;
 
-use crate::access::{AccessTarget, Item, Privilege, Subject};
+use crate::access::{AccessTarget, Item, OtherEntries, Privilege, Subject};
 use crate::database::Database;
 use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
+use crate::neighbours::Neighbours;
 use crate::plugins::{BindAttempt, BindConclusion, PasswordWork, PendingChange};
 use crate::search::entry::{Gate, Seen};
 use crate::search::referral;
@@ -119,6 +120,9 @@ impl<S: Store> Directory<S> {
         databases: Vec<Arc<Served<S>>>,
     ) -> Result<Self, crate::write::known::MissingElement> {
         let known = KnownSchema::of(&frontend.schema)?;
+        let others = databases.iter().map(|served| Arc::downgrade(&served.database)).collect();
+        let others: Arc<dyn OtherEntries> = Arc::new(Neighbours(others));
+        databases.iter().for_each(|served| served.database.policy().see_others(Arc::clone(&others)));
         Ok(Self { frontend, known, databases })
     }
 

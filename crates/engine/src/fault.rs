@@ -18,6 +18,8 @@ pub enum Fault {
         entry: EntryId,
         what: &'static str,
     },
+    /// Work on behalf of the configuration that went beyond its limit.
+    TooMuch(&'static str),
     /// A stored item has the wrong length or content.
     Damaged {
         what: &'static str,
@@ -31,6 +33,7 @@ impl fmt::Display for Fault {
             Self::Record(error) => error.fmt(f),
             Self::Catalog(error) => error.fmt(f),
             Self::Missing { entry, what } => write!(f, "{what} of entry {entry} is missing"),
+            Self::TooMuch(what) => write!(f, "{what} met its limit"),
             Self::Damaged { what } => write!(f, "{what} is damaged"),
         }
     }

@@ -20,6 +20,7 @@ pub(crate) mod fixture;
 pub mod index;
 pub mod load;
 pub mod log;
+mod neighbours;
 pub mod order;
 pub mod password;
 pub mod plan;

@@ -15,7 +15,7 @@ use crate::model::{
 };
 use crate::rule::{self, MatchingRule, RuleUse};
 use crate::schema::Schema;
-use crate::syntax::{Syntax, SyntaxKind, is_descriptor, is_numeric_oid, is_system_syntax, system_syntaxes};
+use crate::syntax::{Syntax, SyntaxKind, is_descriptor, is_system_syntax, system_syntaxes};
 use crate::table::Fnv;
 
 /// Marks definitions of the system schema that cn=Subschema does not list.
@@ -224,22 +224,8 @@ impl SchemaBuilder {
 
     /// A numeric OID as it is; `Macro` and `Macro:1.2` expanded.
     fn expand_oid(&self, oid: &str) -> Result<String, SchemaError> {
-        let (name, suffix) = match oid.split_once(':') {
-            Some((name, suffix)) => (name, Some(suffix)),
-            None => (oid, None),
-        };
-        if suffix.is_none() && is_numeric_oid(oid.as_bytes()) {
-            return Ok(oid.to_owned());
-        }
         // A name that stands for an element's OID is taken as a macro, too.
-        let base = match self.schema.oid_macros.get(name) {
-            Some(oid) => &**oid,
-            None => self.schema.oid_of_name(name).ok_or_else(|| Fault::UnknownOidMacro(oid.to_owned()))?,
-        };
-        Ok(match suffix {
-            Some(suffix) => format!("{base}.{suffix}"),
-            None => base.to_owned(),
-        })
+        self.schema.resolve_oid(oid).ok_or_else(|| Fault::UnknownOidMacro(oid.to_owned()).into())
     }
 
     fn attribute_ids(&self, names: &[String]) -> Result<Vec<AttributeTypeId>, SchemaError> {

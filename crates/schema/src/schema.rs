@@ -124,6 +124,19 @@ impl Schema {
     }
 
     /// The OID behind a name of any kind of element.
+    /// The OID that a text stands for: itself, that of an OID macro (`Macro`, `Macro:1.2`), or of what has the name.
+    pub fn resolve_oid(&self, text: &str) -> Option<String> {
+        let (name, suffix) = match text.split_once(':') {
+            Some((name, suffix)) => (name, Some(suffix)),
+            None => (text, None),
+        };
+        if suffix.is_none() && crate::syntax::is_numeric_oid(text.as_bytes()) {
+            return Some(text.to_owned());
+        }
+        let base = self.oid_macros.get(name).map(|oid| &**oid).or_else(|| self.oid_of_name(name))?;
+        Some(suffix.map_or_else(|| base.to_owned(), |suffix| format!("{base}.{suffix}")))
+    }
+
     pub(crate) fn oid_of_name(&self, name: &str) -> Option<&str> {
         self.object_class(name)
             .map(|class| class.oid.as_str())

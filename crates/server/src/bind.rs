@@ -1,8 +1,11 @@
 //! Bind requests (RFC 4511 section 4.2, RFC 4513), with OpenLDAP's codes and texts.
 
+use std::sync::Arc;
+
+use larix_engine::access::Operation;
 use larix_engine::controls::{self, RequestControls};
 use larix_engine::password::{self, Cost};
-use larix_proto::{Authentication, BindRequest, Dn, LdapResult, Message, ResultCode, encode};
+use larix_proto::{Authentication, BindRequest, Controls, Dn, LdapResult, Message, ResultCode, encode};
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
@@ -187,7 +190,9 @@ impl Dispatcher {
         mut login: Login,
         password: &[u8],
     ) -> Result<BindStep, LdapResult> {
-        let stored = match self.server.databases.credentials(self.session.anonymous(), &login.dn) {
+        let anonymous = Arc::clone(self.session.anonymous());
+        let subject = self.in_request(anonymous, || Operation::Bind, Controls::default());
+        let stored = match self.server.databases.credentials(&subject, &login.dn) {
             Ok(Credentials::Stored { passwords, shown }) => {
                 login.shown = shown.unwrap_or(login.shown);
                 passwords

@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use larix_engine::access::Subject;
+use larix_engine::access::{self, Subject};
 use larix_engine::controls::{self, RequestControls};
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest};
@@ -320,6 +320,7 @@ impl Dispatcher {
             Ok(subject) => subject,
             Err(result) => return self.refuse(&begun, &result, out),
         };
+        let subject = self.in_request(subject, || access::Operation::Search, message.controls);
         let at = (begun.operation.id, begun.started);
         let databases = &self.server.databases;
         match databases.search(&self.server, &subject, controls, request, at, out) {
@@ -374,6 +375,7 @@ impl Dispatcher {
                 self.check_criticality(message, &controls)?;
                 let subject = self.subject_for(&controls)?;
                 self.may_read(&subject, request.entry, Restricted::Compare)?;
+                let subject = self.in_request(subject, || access::Operation::Compare, message.controls);
                 Ok(self.server.databases.compare(&self.server, &subject, &controls, request))
             })
             .unwrap_or_else(|refused| refused);
@@ -403,7 +405,13 @@ impl Dispatcher {
             self.permitted_as(&subject, operation.target(), restricted).or_else(|refused| {
                 if self.server.databases.hold(operation.target()) { Err(refused) } else { Ok(()) }
             })?;
-            Ok((controls, subject))
+            let kind = || match restricted {
+                Restricted::Add => access::Operation::Add,
+                Restricted::Delete => access::Operation::Delete,
+                Restricted::Rename => access::Operation::Rename,
+                _ => access::Operation::Modify,
+            };
+            Ok((controls, self.in_request(subject, kind, message.controls)))
         });
         match prepared {
             Ok((mut controls, subject)) => {

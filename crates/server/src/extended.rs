@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
-use larix_engine::access::Subject;
+use larix_engine::access::{self, Subject};
 use larix_engine::controls::{self, RequestControls};
 use larix_engine::password::{self, Argon2Cost, CryptMethod, Hasher, Scheme};
 use larix_engine::time::RandomSource;
 use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::extended::{Cancel, ExtendedValue, PasswordModify, PasswordModifyResponse};
-use larix_proto::{ExtendedRequest, LdapResult, Message, ModifyOperation, ResultCode, encode, oid};
+use larix_proto::{Controls, ExtendedRequest, LdapResult, Message, ModifyOperation, ResultCode, encode, oid};
 use zeroize::Zeroizing;
 
 use crate::clock::SystemRandom;
@@ -50,7 +50,7 @@ impl Dispatcher {
             RequestControls::parse(message.controls, controls::OperationKind::Extended(request.name))
                 .and_then(|controls| match request.name {
                     oid::WHO_AM_I => self.who_am_i(&begun, &controls, out),
-                    oid::PASSWORD_MODIFY => self.password_modify(begun, request, &controls),
+                    oid::PASSWORD_MODIFY => self.password_modify(begun, request, &controls, message.controls),
                     oid::CANCEL => self.cancel(begun, request),
                     oid::START_TRANSACTION => self.start_transaction(&begun, request, out),
                     oid::END_TRANSACTION => self.end_transaction(begun, request, out),
@@ -170,9 +170,11 @@ impl Dispatcher {
         begun: Begun,
         request: &ExtendedRequest<'_>,
         controls: &RequestControls,
+        sent: Controls<'_>,
     ) -> Result<Started<Running>, LdapResult> {
         let refuse = |code, text: &str| Err(LdapResult::with(code, text));
-        let subject = self.subject_for(controls)?;
+        let kind = || access::Operation::Extended(oid::PASSWORD_MODIFY.to_owned());
+        let subject = self.in_request(self.subject_for(controls)?, kind, sent);
         if subject.is_anonymous() {
             self.log_operation(&begun, format_args!("PASSMOD"));
             let text = "only authenticated users may change passwords";

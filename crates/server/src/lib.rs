@@ -20,6 +20,7 @@ mod layers;
 pub mod listener;
 pub mod local;
 pub mod password_pool;
+mod request_facts;
 pub mod restrictions;
 pub mod sasl;
 pub mod security_layer;

@@ -8,8 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Parser;
 use larix_engine::access::{
-    AccessLevel, AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, PeerNames, Privilege, Strength,
-    Subject,
+    AccessLevel, AccessPolicy, AccessTarget, EntryFacts, Item, PeerNames, Privilege, Strength, Subject,
 };
 use larix_engine::search::entry::{Gate, Seen};
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
@@ -345,9 +344,5 @@ impl EntryFacts for Nothing {
 
     fn matches(&self, _: &BoundFilter) -> Match {
         Match::Undefined
-    }
-
-    fn is_member(&self, _: &GroupQuery<'_>, _: &NormalDn) -> bool {
-        false
     }
 }

@@ -1,21 +1,22 @@
 //! Looking the names of a rule up in a schema, once, when a policy is put in force.
 
-use std::fmt;
-
 use larix_proto::FilterBuf;
-use larix_schema::{
-    AttributeDescription, AttributeTypeId, BoundFilter, MatchingRule, NormalDn, ObjectClassId, Schema,
-};
+use larix_schema::{AttributeDescription, BoundFilter, MatchingRule, NormalDn, ObjectClassId, Schema};
 use regex::Regex;
 
+use super::aci::{ACI_ATTRIBUTE, ACI_SYNTAX};
 use super::expand::Template;
-use super::policy::ItemKind;
+use super::fault::{AccessPolicyError, AccessPolicyFault};
+use super::items::{ItemSet, Selector, selector};
+use super::lookup;
+use super::memo::MEMO_CONDITIONS;
 use super::posix;
 use super::privilege::Grant;
 use super::rule::{
-    AccessRule, AttributeSelector, DnPattern, DnScope, FlowControl, Identity, PeerPattern, StrengthLayer,
-    TargetDn, TextPattern, ValuePattern, ValueStyle, Who,
+    AccessRule, AttributeSelector, DnPattern, DnScope, DomainPattern, FlowControl, Identity,
+    OperationPattern, PeerPattern, StrengthLayer, TargetDn, TextPattern, ValuePattern, ValueStyle, Who,
 };
+use super::sets::Set;
 
 const DN_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.12";
 const NAME_AND_UID_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.34";
@@ -26,6 +27,9 @@ pub(super) struct CompiledRule {
     pub(super) filter: Option<BoundFilter>,
     pub(super) items: Option<ItemSet>,
     pub(super) value: Option<CompiledValue>,
+    pub(super) operation: Option<OperationPattern>,
+    /// An OID.
+    pub(super) control: Option<String>,
     pub(super) by: Box<[CompiledClause]>,
     /// Whether a clause uses what the DN or value pattern captured.
     pub(super) captures: bool,
@@ -54,10 +58,26 @@ pub(super) enum CompiledValue {
 
 #[derive(Debug)]
 pub(super) struct CompiledClause {
-    pub(super) who: Box<[CompiledWho]>,
+    pub(super) who: Box<[CompiledCondition]>,
     pub(super) own_value: Option<Identity>,
     pub(super) grant: Grant,
     pub(super) control: FlowControl,
+    /// The attribute whose values say what is granted (`aci`); the clause's own access is the most there can be.
+    pub(super) aci: Option<AttributeDescription>,
+}
+
+impl CompiledClause {
+    /// Whether what it says may be another for each attribute.
+    pub(super) const fn looks_at_attribute(&self) -> bool {
+        self.own_value.is_some() || self.aci.is_some()
+    }
+}
+
+#[derive(Debug)]
+pub(super) struct CompiledCondition {
+    pub(super) who: CompiledWho,
+    /// Its place in a [`Memo`](super::Memo), if it is worth remembering and does not depend on the entry.
+    pub(super) memo: Option<u32>,
 }
 
 #[derive(Debug)]
@@ -75,7 +95,25 @@ pub(super) enum CompiledWho {
     PeerName(CompiledPeer),
     SockName(CompiledText),
     SockUrl(CompiledText),
+    Domain(CompiledDomain),
+    Set(CompiledSet),
     StrengthFactor { layer: StrengthLayer, minimum: u32 },
+    Aci,
+}
+
+#[derive(Debug)]
+pub(super) enum CompiledDomain {
+    Text(CompiledText),
+    Subtree(String),
+    SubtreeExpanded(Template),
+}
+
+#[derive(Debug)]
+pub(super) enum CompiledSet {
+    Fixed(Set),
+    Expanded(Template),
+    /// It cannot be understood: as in OpenLDAP, it matches nobody.
+    Never,
 }
 
 #[derive(Debug)]
@@ -100,177 +138,74 @@ pub(super) enum CompiledText {
     RegexExpanded(Template),
 }
 
-/// The attributes, and pseudo-attributes, that a rule is about.
-#[derive(Debug)]
-pub(super) struct ItemSet(Vec<Selector>);
+pub(super) type Outcome<T> = Result<T, AccessPolicyFault>;
 
-#[derive(Debug)]
-enum Selector {
-    Entry,
-    Children,
-    Description(AttributeDescription),
-    Exactly(AttributeDescription),
-    Everything,
-    /// Types a class requires or allows; their subtypes count.
-    Class(Vec<AttributeTypeId>),
-    NotClass(Vec<AttributeTypeId>),
+/// Compiles a rule; `memos` counts the conditions that a [`Memo`](super::Memo) has places for.
+pub(super) fn rule(
+    schema: &Schema,
+    rule: &AccessRule,
+    memos: &mut u32,
+) -> Result<CompiledRule, AccessPolicyError> {
+    compiled(schema, rule, memos).map_err(|fault| AccessPolicyError { rule: rule.text.clone(), fault })
 }
 
-impl ItemSet {
-    /// Elements are tried in order; one that excludes ends the search.
-    pub(super) fn contains(&self, schema: &Schema, item: ItemKind<'_>) -> bool {
-        for selector in &self.0 {
-            let found = match (selector, item) {
-                (Selector::Entry, ItemKind::Entry) | (Selector::Children, ItemKind::Children) => true,
-                (Selector::Everything, _) => true,
-                (Selector::Description(wanted), ItemKind::Attribute(description)) => {
-                    description == wanted || description.is_subdescription_of(schema, wanted)
-                }
-                (Selector::Exactly(wanted), ItemKind::Attribute(description)) => description == wanted,
-                (Selector::Class(types), ItemKind::Attribute(description)) => {
-                    covers(schema, types, description)
-                }
-                (Selector::NotClass(types), ItemKind::Attribute(description)) => {
-                    return !covers(schema, types, description);
-                }
-                (Selector::NotClass(_), _) => return true,
-                _ => false,
-            };
-            if found {
-                return true;
-            }
-        }
-        false
-    }
-}
-
-fn covers(schema: &Schema, types: &[AttributeTypeId], description: &AttributeDescription) -> bool {
-    types
-        .iter()
-        .any(|&wanted| description.attribute == wanted || schema.is_subtype(description.attribute, wanted))
-}
-
-/// A rule that cannot be put in force.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct AccessPolicyError {
-    /// The rule, as written.
-    pub rule: String,
-    pub fault: AccessPolicyFault,
-}
-
-impl AccessPolicyError {
-    /// Where in the rule's text the fault is, in bytes from 1, if the value at fault stands there as it is.
-    pub fn column(&self) -> Option<usize> {
-        let value = self.fault.value()?;
-        self.rule.find(value).map(|at| at + 1)
-    }
-}
-
-impl fmt::Display for AccessPolicyError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "access rule `{}`: {}", self.rule, self.fault)
-    }
-}
-
-impl std::error::Error for AccessPolicyError {}
-
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum AccessPolicyFault {
-    UnknownAttribute { name: String, why: String },
-    UnknownClass(String),
-    UnknownMatchingRule(String),
-    MatchingRuleNotForAttribute { rule: String, attribute: String },
-    BadDn { dn: String, why: String },
-    BadFilter { filter: String, why: String },
-    BadRegex { pattern: String, why: String },
-    BadValue { value: String, attribute: String },
-    NotDnSyntax(String),
-    ValueOfPseudoAttribute(String),
-    NoEqualityRule(String),
-    GroupAttributeNotAllowed { class: String, attribute: String },
-    Unenforceable(String),
-}
-
-impl AccessPolicyFault {
-    fn value(&self) -> Option<&str> {
-        match self {
-            Self::UnknownAttribute { name: value, .. }
-            | Self::UnknownClass(value)
-            | Self::UnknownMatchingRule(value)
-            | Self::MatchingRuleNotForAttribute { rule: value, .. }
-            | Self::BadDn { dn: value, .. }
-            | Self::BadFilter { filter: value, .. }
-            | Self::BadRegex { pattern: value, .. }
-            | Self::BadValue { value, .. }
-            | Self::NotDnSyntax(value)
-            | Self::ValueOfPseudoAttribute(value)
-            | Self::NoEqualityRule(value)
-            | Self::GroupAttributeNotAllowed { attribute: value, .. } => Some(value),
-            Self::Unenforceable(_) => None,
-        }
-    }
-}
-
-impl fmt::Display for AccessPolicyFault {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::UnknownAttribute { name, why } => write!(f, "attribute `{name}`: {why}"),
-            Self::UnknownClass(name) => write!(f, "object class `{name}` is not defined"),
-            Self::UnknownMatchingRule(name) => write!(f, "matching rule `{name}` is not defined"),
-            Self::MatchingRuleNotForAttribute { rule, attribute } => {
-                write!(f, "matching rule `{rule}` does not apply to `{attribute}`")
-            }
-            Self::BadDn { dn, why } => write!(f, "bad DN `{dn}`: {why}"),
-            Self::BadFilter { filter, why } => write!(f, "bad filter `{filter}`: {why}"),
-            Self::BadRegex { pattern, why } => write!(f, "bad regular expression `{pattern}`: {why}"),
-            Self::BadValue { value, attribute } => write!(f, "`{value}` is no value of `{attribute}`"),
-            Self::NotDnSyntax(name) => write!(f, "the values of `{name}` are not DNs"),
-            Self::ValueOfPseudoAttribute(name) => write!(f, "`{name}` has no values"),
-            Self::NoEqualityRule(name) => write!(f, "attribute `{name}` has no equality rule"),
-            Self::GroupAttributeNotAllowed { class, attribute } => {
-                write!(f, "object class `{class}` does not allow `{attribute}`")
-            }
-            Self::Unenforceable(why) => f.write_str(why),
-        }
-    }
-}
-
-type Outcome<T> = Result<T, AccessPolicyFault>;
-
-pub(super) fn rule(schema: &Schema, rule: &AccessRule) -> Result<CompiledRule, AccessPolicyError> {
-    compiled(schema, rule).map_err(|fault| AccessPolicyError { rule: rule.text.clone(), fault })
-}
-
-fn compiled(schema: &Schema, rule: &AccessRule) -> Outcome<CompiledRule> {
-    if let Some(why) = rule.unenforceable() {
-        return Err(AccessPolicyFault::Unenforceable(why));
-    }
+fn compiled(schema: &Schema, rule: &AccessRule, memos: &mut u32) -> Outcome<CompiledRule> {
     let what = &rule.what;
     let selectors = what.attributes.iter().map(|name| selector(schema, name)).collect::<Outcome<Vec<_>>>()?;
     let value = match (&what.value, selectors.as_slice()) {
         (Some(pattern), [selector]) => Some(value(schema, pattern, selector, &what.attributes)?),
         _ => None,
     };
-    let by = rule
-        .by
-        .iter()
-        .map(|clause| {
-            Ok(CompiledClause {
-                who: clause.who.iter().map(|condition| who(schema, condition)).collect::<Outcome<_>>()?,
-                own_value: clause.own_value,
-                grant: clause.grant,
-                control: clause.control,
-            })
-        })
-        .collect::<Outcome<Box<[_]>>>()?;
+    let mut condition = |condition: &Who| {
+        let who = who(schema, condition)?;
+        let memo = (who.is_worth_remembering() && *memos < MEMO_CONDITIONS).then(|| {
+            *memos += 1;
+            *memos - 1
+        });
+        Ok(CompiledCondition { who, memo })
+    };
+    let mut by = Vec::with_capacity(rule.by.len());
+    for clause in &rule.by {
+        by.push(CompiledClause {
+            who: clause.who.iter().map(&mut condition).collect::<Outcome<_>>()?,
+            own_value: clause.own_value,
+            grant: clause.grant,
+            control: clause.control,
+            aci: clause.who.iter().find_map(|who| aci(schema, who)).transpose()?,
+        });
+    }
+    let is_expanded = |clause: &CompiledClause| {
+        clause.aci.is_some() || clause.who.iter().any(|condition| condition.who.is_expanded())
+    };
+    let oid =
+        |name: &String| schema.resolve_oid(name).ok_or_else(|| AccessPolicyFault::UnknownOid(name.clone()));
+    let operation = match &what.operation {
+        Some(OperationPattern::Extended(name)) => Some(OperationPattern::Extended(oid(name)?)),
+        other => other.clone(),
+    };
     Ok(CompiledRule {
         dn: target(schema, &what.dn)?,
         filter: what.filter.as_deref().map(|text| filter(schema, text)).transpose()?,
         items: (!selectors.is_empty()).then_some(ItemSet(selectors)),
         value,
-        captures: by.iter().flat_map(|clause| &clause.who).any(CompiledWho::is_expanded),
-        by,
+        operation,
+        control: what.control.as_ref().map(oid).transpose()?,
+        captures: by.iter().any(is_expanded),
+        by: by.into(),
     })
+}
+
+/// The attribute of an `aci` condition.
+fn aci(schema: &Schema, who: &Who) -> Option<Outcome<AttributeDescription>> {
+    let Who::Dynamic { pattern, .. } = who else { return None };
+    let name = pattern.as_deref().filter(|name| !name.is_empty()).unwrap_or(ACI_ATTRIBUTE);
+    Some(description(schema, name).and_then(|description| {
+        if schema.attribute(description.attribute).syntax.oid == ACI_SYNTAX {
+            Ok(description)
+        } else {
+            Err(AccessPolicyFault::NotAciSyntax(name.to_owned()))
+        }
+    }))
 }
 
 fn target(schema: &Schema, dn: &TargetDn) -> Outcome<CompiledTarget> {
@@ -299,43 +234,11 @@ fn filter(schema: &Schema, text: &str) -> Outcome<BoundFilter> {
     Ok(schema.bind_filter(parsed.as_filter()))
 }
 
-fn description(schema: &Schema, name: &str) -> Outcome<AttributeDescription> {
+pub(super) fn description(schema: &Schema, name: &str) -> Outcome<AttributeDescription> {
     schema.describe(name).map_err(|error| AccessPolicyFault::UnknownAttribute {
         name: name.to_owned(),
         why: error.to_string(),
     })
-}
-
-fn selector(schema: &Schema, selector: &AttributeSelector) -> Outcome<Selector> {
-    Ok(match selector {
-        AttributeSelector::Named(name) if name.eq_ignore_ascii_case("entry") => Selector::Entry,
-        AttributeSelector::Named(name) if name.eq_ignore_ascii_case("children") => Selector::Children,
-        AttributeSelector::Named(name) => match description(schema, name) {
-            Ok(description) => Selector::Description(description),
-            // The old way to name a class.
-            Err(fault) => {
-                class_types(schema, name).map_err(|_| fault)?.map_or(Selector::Everything, Selector::Class)
-            }
-        },
-        AttributeSelector::Exactly(name) => Selector::Exactly(description(schema, name)?),
-        AttributeSelector::Class(name) => {
-            class_types(schema, name)?.map_or(Selector::Everything, Selector::Class)
-        }
-        AttributeSelector::NotClass(name) => match class_types(schema, name)? {
-            Some(types) => Selector::NotClass(types),
-            // extensibleObject allows everything: nothing is outside of it.
-            None => Selector::Class(Vec::new()),
-        },
-    })
-}
-
-/// What a class requires or allows; `None` for extensibleObject, which allows everything.
-fn class_types(schema: &Schema, name: &str) -> Outcome<Option<Vec<AttributeTypeId>>> {
-    let class = schema.object_class(name).ok_or_else(|| AccessPolicyFault::UnknownClass(name.to_owned()))?;
-    if class.name().eq_ignore_ascii_case("extensibleObject") {
-        return Ok(None);
-    }
-    Ok(Some(class.all_must().iter().chain(class.all_may()).copied().collect()))
 }
 
 fn value(
@@ -410,9 +313,15 @@ fn who(schema: &Schema, who: &Who) -> Outcome<CompiledWho> {
         Who::StrengthFactor { layer, minimum } => {
             CompiledWho::StrengthFactor { layer: *layer, minimum: *minimum }
         }
-        Who::Domain(_) | Who::Set { .. } | Who::Dynamic { .. } => {
-            return Err(AccessPolicyFault::Unenforceable(format!("`{who}` is not enforced")));
+        Who::Domain(pattern) => CompiledWho::Domain(domain(pattern)?),
+        Who::Set { expand: true, pattern } => {
+            CompiledWho::Set(CompiledSet::Expanded(Template::parse(pattern)))
         }
+        Who::Set { expand: false, pattern } => {
+            CompiledWho::Set(Set::parse(schema, pattern).map_or(CompiledSet::Never, CompiledSet::Fixed))
+        }
+        Who::Dynamic { name, .. } if name.eq_ignore_ascii_case("aci") => CompiledWho::Aci,
+        Who::Dynamic { name, .. } => return Err(AccessPolicyFault::UnknownDynamic(name.clone())),
     })
 }
 
@@ -445,12 +354,9 @@ fn group_of(
         schema.object_class(class).ok_or_else(|| AccessPolicyFault::UnknownClass(class.to_owned()))?;
     let attribute = description(schema, attribute)?;
     let name = schema.attribute(attribute.attribute).name().to_owned();
-    if schema.attribute_type_id("labeledURI").is_some_and(|url| schema.is_subtype(attribute.attribute, url)) {
-        return Err(AccessPolicyFault::Unenforceable(format!(
-            "groups by URL (`{name}`) are not enforced yet"
-        )));
+    if !lookup::is_url_attribute(schema, &attribute) {
+        require_dn_syntax(schema, &attribute)?;
     }
-    require_dn_syntax(schema, &attribute)?;
     if !class.allows(attribute.attribute) {
         return Err(AccessPolicyFault::GroupAttributeNotAllowed {
             class: class.name().to_owned(),
@@ -494,13 +400,37 @@ fn text(pattern: &TextPattern) -> Outcome<CompiledText> {
     })
 }
 
+fn domain(pattern: &DomainPattern) -> Outcome<CompiledDomain> {
+    Ok(match pattern {
+        DomainPattern::Text(pattern) => CompiledDomain::Text(text(pattern)?),
+        DomainPattern::Subtree { domain, expand: false } => CompiledDomain::Subtree(domain.clone()),
+        DomainPattern::Subtree { domain, expand: true } => {
+            CompiledDomain::SubtreeExpanded(Template::parse(domain))
+        }
+    })
+}
+
 impl CompiledWho {
+    /// Whether it costs more than a glance and is the same for every entry.
+    fn is_worth_remembering(&self) -> bool {
+        match self {
+            Self::Group { group: GroupName::Fixed(_), .. } | Self::DnRegex { .. } => true,
+            Self::Set(CompiledSet::Fixed(set)) => !set.mentions_entry(),
+            _ => false,
+        }
+    }
+
     const fn is_expanded(&self) -> bool {
         matches!(
             self,
             Self::DnExpanded { .. }
                 | Self::DnRegexExpanded { .. }
                 | Self::Group { group: GroupName::Expanded(_), .. }
+                | Self::Set(CompiledSet::Expanded(_))
+                | Self::Domain(
+                    CompiledDomain::SubtreeExpanded(_)
+                        | CompiledDomain::Text(CompiledText::Expanded(_) | CompiledText::RegexExpanded(_))
+                )
                 | Self::PeerName(CompiledPeer::Text(
                     CompiledText::Expanded(_) | CompiledText::RegexExpanded(_)
                 ))

@@ -40,6 +40,12 @@ impl Display for What {
             };
             parts.push(format!("val{rule}.{style}=\"{}\"", value.text));
         }
+        if let Some(operation) = &self.operation {
+            parts.push(format!("op={}", operation.text()));
+        }
+        if let Some(control) = &self.control {
+            parts.push(format!("control={control}"));
+        }
         if parts.is_empty() {
             parts.push("*".to_owned());
         }

@@ -1,23 +1,20 @@
 //! Applying rules to a question. Where the entry or the value is not known, all that could be is followed, so that a
 //! question about many can be answered once.
 
-use std::cell::RefCell;
-use std::collections::HashMap;
+use std::cell::Cell;
 
 use larix_schema::{Match, NormalDn, Schema};
 use regex::Regex;
 
-use super::compile::{
-    self, CompiledClause, CompiledPeer, CompiledRule, CompiledTarget, CompiledText, CompiledValue,
-    CompiledWho, GroupName,
-};
-use super::expand::{Captures, Template};
+use super::aci::{Aci, Rights};
+use super::compile::{CompiledClause, CompiledRule, CompiledTarget, CompiledValue};
+use super::expand::Captures;
 use super::explain::UnmatchedWhat;
-use super::policy::{AccessTarget, GroupQuery, ItemKind, Verdict};
-use super::posix;
-use super::privilege::{Collected, Privileges};
-use super::rule::{DnScope, FlowControl, Identity, PeerPattern, StrengthLayer};
-use super::subject::{PeerNames, Subject};
+use super::lookup::Lookup;
+use super::policy::{AccessPolicy, AccessTarget, ItemKind, Verdict};
+use super::privilege::{Collected, Grant, Privileges};
+use super::rule::{DnScope, FlowControl};
+use super::subject::Subject;
 
 /// A question, as far as it is known.
 #[derive(Debug)]
@@ -86,12 +83,12 @@ pub(super) enum Holds {
 }
 
 impl Holds {
-    const fn of(holds: bool) -> Self {
+    pub(super) const fn of(holds: bool) -> Self {
         if holds { Self::Yes } else { Self::No }
     }
 
     /// Both; the second is asked only if it matters.
-    fn and(self, other: impl FnOnce() -> Self) -> Self {
+    pub(super) fn and(self, other: impl FnOnce() -> Self) -> Self {
         match self {
             Self::No => Self::No,
             Self::Yes => other(),
@@ -108,30 +105,53 @@ impl Holds {
 const STEPS_MAX: u32 = 512;
 
 pub(super) struct Evaluation<'a> {
-    schema: &'a Schema,
-    ask: &'a Ask<'a>,
+    pub(super) policy: &'a AccessPolicy,
+    pub(super) ask: &'a Ask<'a>,
     required: Privileges,
     steps: u32,
+    /// Whether the rules gone through were chosen for the item: then it is not asked about again.
+    chosen: bool,
+    /// Whether something could not be looked up.
+    failed: Cell<bool>,
 }
 
 impl<'a> Evaluation<'a> {
-    pub(super) const fn new(schema: &'a Schema, ask: &'a Ask<'a>, required: Privileges) -> Self {
-        Self { schema, ask, required, steps: 0 }
+    pub(super) const fn new(policy: &'a AccessPolicy, ask: &'a Ask<'a>, required: Privileges) -> Self {
+        Self { policy, ask, required, steps: 0, chosen: false, failed: Cell::new(false) }
     }
 
-    pub(super) fn run(mut self, rules: &[CompiledRule]) -> Answer {
-        self.rules(rules, Privileges::NONE)
+    /// For rules that are known to speak about the item, or about the class of it.
+    pub(super) const fn of_chosen(self) -> Self {
+        Self { chosen: true, ..self }
+    }
+
+    pub(super) fn schema(&self) -> &'a Schema {
+        self.policy.schema()
+    }
+
+    pub(super) fn has_failed(&self) -> bool {
+        self.failed.get() || self.ask.target.is_some_and(|target| target.entry.failed())
+    }
+
+    /// Goes through the rules of these numbers.
+    pub(super) fn run(mut self, rules: &[u32]) -> Answer {
+        let answer = self.rules(rules, Privileges::NONE);
+        if self.has_failed() { Answer::Denied } else { answer }
     }
 
     /// What the rules collect for a target that is known; also where the list ends without a decision.
-    pub(super) fn collect(&self, rules: &[CompiledRule]) -> Collected {
+    pub(super) fn collect(&self) -> Collected {
         let mut collected = Collected::default();
-        'rules: for rule in rules.iter().filter(|rule| self.concerns(rule) == Holds::Yes) {
+        'rules: for rule in self.policy.rules.iter().filter(|rule| self.concerns(rule) == Holds::Yes) {
             let captures = self.captures(rule);
             for clause in
                 rule.by.iter().filter(|clause| self.applies(clause, captures.as_ref()) == Holds::Yes)
             {
-                collected = collected.after(clause.grant);
+                match self.granted(clause, captures.as_ref()) {
+                    Granted::By(grant) => collected = collected.after(grant),
+                    Granted::Unknown => {}
+                    Granted::Nothing => continue,
+                }
                 match clause.control {
                     FlowControl::Stop => return collected,
                     FlowControl::Break => continue 'rules,
@@ -143,9 +163,10 @@ impl<'a> Evaluation<'a> {
         collected
     }
 
-    fn rules(&mut self, mut rules: &[CompiledRule], mut granted: Privileges) -> Answer {
-        while let Some((rule, rest)) = rules.split_first() {
+    fn rules(&mut self, mut rules: &[u32], mut granted: Privileges) -> Answer {
+        while let Some((number, rest)) = rules.split_first() {
             rules = rest;
+            let Some(rule) = self.policy.rules.get(*number as usize) else { continue };
             match self.concerns(rule) {
                 Holds::No => {}
                 Holds::Yes => match self.clauses(rule, &rule.by, rest, granted) {
@@ -170,7 +191,7 @@ impl<'a> Evaluation<'a> {
         &mut self,
         rule: &CompiledRule,
         mut clauses: &[CompiledClause],
-        later: &[CompiledRule],
+        later: &[u32],
         mut granted: Privileges,
     ) -> Flow {
         let captures = self.captures(rule);
@@ -180,8 +201,16 @@ impl<'a> Evaluation<'a> {
             if self.steps > STEPS_MAX && self.ask.target.is_none() {
                 return Flow::Answer(Answer::Unknown(Missing::Value));
             }
-            let applied = clause.grant.apply(granted);
-            match self.applies(clause, captures.as_ref()) {
+            let applies = self.applies(clause, captures.as_ref());
+            if applies == Holds::No {
+                continue;
+            }
+            let applied = match self.granted(clause, captures.as_ref()) {
+                Granted::By(grant) => grant.apply(granted),
+                Granted::Unknown => return Flow::Answer(Answer::Unknown(Missing::Value)),
+                Granted::Nothing => continue,
+            };
+            match applies {
                 Holds::No => {}
                 Holds::Yes => match clause.control {
                     FlowControl::Stop => return Flow::Answer(self.decide(applied)),
@@ -207,7 +236,7 @@ impl<'a> Evaluation<'a> {
         &mut self,
         rule: &CompiledRule,
         clauses: &[CompiledClause],
-        later: &[CompiledRule],
+        later: &[u32],
         granted: Privileges,
     ) -> Answer {
         match self.clauses(rule, clauses, later, granted) {
@@ -220,11 +249,34 @@ impl<'a> Evaluation<'a> {
         Answer::of(granted.contains(self.required))
     }
 
+    /// What a clause that applies grants: as it is written, or what the entries say within it (`aci`).
+    pub(super) fn granted(&self, clause: &CompiledClause, captures: Option<&Captures<'_>>) -> Granted {
+        let Some(attribute) = &clause.aci else { return Granted::By(clause.grant) };
+        let allowed = clause.grant.apply(Privileges::NONE);
+        if !allowed.contains(self.required) {
+            return Granted::Nothing;
+        }
+        let Some(lookup) = self.lookup() else { return Granted::Unknown };
+        // The root DSE has no ACIs.
+        if lookup.target.dn.is_root() {
+            return Granted::Nothing;
+        }
+        let Rights { granted, denied } = Aci { ask: self.ask, lookup, captures }.rights(attribute);
+        let kept = allowed.intersection(granted).without(denied);
+        Granted::By(Grant::Add(kept))
+    }
+
+    /// What other entries can be asked with; `None` where the target is not known.
+    pub(super) fn lookup(&self) -> Option<Lookup<'_>> {
+        Some(Lookup { policy: self.policy, target: self.ask.target?, failed: &self.failed })
+    }
+
     /// Whether the rule's `<what>` matches.
     fn concerns(&self, rule: &CompiledRule) -> Holds {
-        self.concerns_item(rule)
-            .and(|| self.concerns_dn(&rule.dn))
+        let item = if self.chosen { Holds::Yes } else { self.concerns_item(rule) };
+        item.and(|| self.concerns_dn(&rule.dn))
             .and(|| self.concerns_value(rule))
+            .and(|| Holds::of(self.concerns_operation(rule) && self.concerns_control(rule)))
             .and(|| self.concerns_filter(rule))
     }
 
@@ -235,15 +287,27 @@ impl<'a> Evaluation<'a> {
             () if no(self.concerns_dn(&rule.dn)) => UnmatchedWhat::Dn,
             () if no(self.concerns_item(rule)) => UnmatchedWhat::Attributes,
             () if no(self.concerns_value(rule)) => UnmatchedWhat::Value,
+            () if !self.concerns_operation(rule) => UnmatchedWhat::Operation,
+            () if !self.concerns_control(rule) => UnmatchedWhat::Control,
             () if no(self.concerns_filter(rule)) => UnmatchedWhat::Filter,
             () => return None,
         })
     }
 
+    fn concerns_operation(&self, rule: &CompiledRule) -> bool {
+        let Some(wanted) = &rule.operation else { return true };
+        self.ask.subject.request.as_ref().is_some_and(|request| wanted.is(&request.operation))
+    }
+
+    fn concerns_control(&self, rule: &CompiledRule) -> bool {
+        let Some(wanted) = &rule.control else { return true };
+        self.ask.subject.request.as_ref().is_some_and(|request| request.controls.contains(wanted))
+    }
+
     fn concerns_item(&self, rule: &CompiledRule) -> Holds {
         match (&rule.items, self.ask.item) {
             (None, _) => Holds::Yes,
-            (Some(items), Some(item)) => Holds::of(items.contains(self.schema, item)),
+            (Some(items), Some(item)) => Holds::of(items.contains(self.schema(), item)),
             (Some(_), None) => Holds::Unknown(Missing::Value),
         }
     }
@@ -289,8 +353,8 @@ impl<'a> Evaluation<'a> {
         Holds::of(match pattern {
             CompiledValue::Equal { rule, key } => {
                 let mut own = Vec::with_capacity(key.len());
-                rule.normalize_value(self.schema, value, &mut own).is_ok()
-                    && rule.compare_keys(self.schema, &own, key) == Match::True
+                rule.normalize_value(self.schema(), value, &mut own).is_ok()
+                    && rule.compare_keys(self.schema(), &own, key) == Match::True
             }
             CompiledValue::Regex(regex) => std::str::from_utf8(value).is_ok_and(|text| regex.is_match(text)),
             CompiledValue::Dn { scope, dn } => {
@@ -299,8 +363,8 @@ impl<'a> Evaluation<'a> {
         })
     }
 
-    fn value_dn(&self, value: &[u8]) -> Option<NormalDn> {
-        self.schema.parse_dn(std::str::from_utf8(value).ok()?).ok()
+    pub(super) fn value_dn(&self, value: &[u8]) -> Option<NormalDn> {
+        self.schema().parse_dn(std::str::from_utf8(value).ok()?).ok()
     }
 
     /// What the patterns of `<what>` captured; `None` if the target is not known or nobody asks.
@@ -326,7 +390,7 @@ impl<'a> Evaluation<'a> {
         Some(captures)
     }
 
-    fn applies(&self, clause: &CompiledClause, captures: Option<&Captures<'_>>) -> Holds {
+    pub(super) fn applies(&self, clause: &CompiledClause, captures: Option<&Captures<'_>>) -> Holds {
         let own = match clause.own_value {
             None => Holds::Yes,
             Some(identity) => self.is_own_value(identity),
@@ -336,145 +400,16 @@ impl<'a> Evaluation<'a> {
             .iter()
             .fold(own, |holds, who| holds.and(|| self.is(who, captures, clause.own_value.is_some())))
     }
+}
 
-    fn dn_of(&self, identity: Identity) -> Option<&'a NormalDn> {
-        match identity {
-            Identity::Authorization => self.ask.subject.dn.as_ref(),
-            Identity::Authentication => self.ask.subject.authentication_dn(),
-        }
-    }
-
-    /// Whether the value is the requester's own name.
-    pub(super) fn is_own_value(&self, identity: Identity) -> Holds {
-        let Some(own) = self.dn_of(identity) else { return Holds::No };
-        match self.ask.item {
-            Some(ItemKind::Attribute(description)) if compile::has_dn_syntax(self.schema, description) => {}
-            Some(_) => return Holds::No,
-            None => return Holds::Unknown(Missing::Value),
-        }
-        match self.ask.value {
-            Value::Unknown => Holds::Unknown(Missing::Value),
-            Value::Whole => Holds::No,
-            Value::Is(value) => Holds::of(self.value_dn(value).is_some_and(|value| value == *own)),
-        }
-    }
-
-    /// Whether the requester meets one condition.
-    pub(super) fn is(&self, who: &CompiledWho, captures: Option<&Captures<'_>>, own_value: bool) -> Holds {
-        let subject = self.ask.subject;
-        match who {
-            CompiledWho::Anyone => Holds::Yes,
-            CompiledWho::Anonymous(identity) => Holds::of(self.dn_of(*identity).is_none()),
-            CompiledWho::Users(identity) => Holds::of(self.dn_of(*identity).is_some()),
-            CompiledWho::SelfEntry { identity, level } => self.is_self(*identity, *level),
-            CompiledWho::Dn { identity, scope, dn } => Holds::of(match self.dn_of(*identity) {
-                Some(own) => in_scope(own, *scope, dn),
-                None => in_scope(&NormalDn::root(), *scope, dn),
-            }),
-            CompiledWho::DnExpanded { identity, scope, dn } => {
-                self.expanded(captures, dn, str::to_owned, |text| {
-                    let own = self.dn_of(*identity).cloned().unwrap_or_else(NormalDn::root);
-                    self.schema.parse_dn(text).is_ok_and(|dn| in_scope(&own, *scope, &dn))
-                })
-            }
-            CompiledWho::DnRegex { identity, regex } => Holds::of(regex.is_match(self.text_of(*identity))),
-            CompiledWho::DnRegexExpanded { identity, regex } => {
-                self.expanded(captures, regex, regex::escape, |pattern| {
-                    matches(pattern, self.text_of(*identity))
-                })
-            }
-            CompiledWho::DnAttribute { identity, attribute } => {
-                let Some(own) = self.dn_of(*identity) else { return Holds::No };
-                // With `self`, being the value is enough.
-                if own_value {
-                    return Holds::Yes;
-                }
-                let Some(target) = self.ask.target else { return Holds::Unknown(Missing::Entry) };
-                let mut found = false;
-                target.entry.visit(attribute, &mut |value| {
-                    found = self.value_dn(value).is_some_and(|value| value == *own);
-                    !found
-                });
-                Holds::of(found)
-            }
-            CompiledWho::Group { group, class, attribute } => {
-                let Some(member) = self.dn_of(Identity::Authorization) else { return Holds::No };
-                let Some(target) = self.ask.target else { return Holds::Unknown(Missing::Entry) };
-                let is_member = |group: &NormalDn| {
-                    target.entry.is_member(&GroupQuery { group, class: *class, attribute }, member)
-                };
-                match group {
-                    GroupName::Fixed(group) => Holds::of(is_member(group)),
-                    GroupName::Expanded(group) => self.expanded(captures, group, str::to_owned, |text| {
-                        self.schema.parse_dn(text).is_ok_and(|group| is_member(&group))
-                    }),
-                }
-            }
-            CompiledWho::PeerName(CompiledPeer::Parsed(pattern)) => {
-                Holds::of(is_peer(pattern, &subject.peer))
-            }
-            CompiledWho::PeerName(CompiledPeer::Text(text)) => {
-                self.is_text(text, &subject.peer.peer_name, captures)
-            }
-            CompiledWho::SockName(text) => self.is_text(text, &subject.peer.sock_name, captures),
-            CompiledWho::SockUrl(text) => self.is_text(text, &subject.peer.sock_url, captures),
-            CompiledWho::StrengthFactor { layer, minimum } => Holds::of(
-                *minimum
-                    <= match layer {
-                        StrengthLayer::Overall => subject.strength.overall,
-                        StrengthLayer::Transport => subject.strength.transport,
-                        StrengthLayer::Tls => subject.strength.tls,
-                        StrengthLayer::Sasl => subject.strength.sasl,
-                    },
-            ),
-        }
-    }
-
-    fn text_of(&self, identity: Identity) -> &'a str {
-        self.dn_of(identity).map_or("", NormalDn::as_str)
-    }
-
-    fn is_self(&self, identity: Identity, level: i32) -> Holds {
-        let Some(own) = self.dn_of(identity) else { return Holds::No };
-        let levels = level.unsigned_abs() as usize;
-        let Some(target) = self.ask.target else {
-            // Nobody is an entry of a subtree that he is not in.
-            return match self.ask.within {
-                Some(within) if level == 0 && !own.is_within(within) => Holds::No,
-                _ => Holds::Unknown(Missing::Entry),
-            };
-        };
-        let (lower, upper) = if level < 0 { (target.dn, own) } else { (own, target.dn) };
-        Holds::of(lower.ancestor(levels).is_some_and(|ancestor| !ancestor.is_root() && ancestor == *upper))
-    }
-
-    fn is_text(&self, pattern: &CompiledText, name: &str, captures: Option<&Captures<'_>>) -> Holds {
-        match pattern {
-            CompiledText::Any => Holds::of(!name.is_empty()),
-            CompiledText::Exact(text) => Holds::of(text.eq_ignore_ascii_case(name)),
-            CompiledText::Regex(regex) => Holds::of(!name.is_empty() && regex.is_match(name)),
-            CompiledText::Expanded(template) => {
-                self.expanded(captures, template, str::to_owned, |text| text.eq_ignore_ascii_case(name))
-            }
-            CompiledText::RegexExpanded(template) => {
-                self.expanded(captures, template, regex::escape, |pattern| matches(pattern, name))
-            }
-        }
-    }
-
-    /// Fills a template in and asks about the result. What was captured stands for itself, also in a regular expression.
-    fn expanded(
-        &self,
-        captures: Option<&Captures<'_>>,
-        template: &Template,
-        quote: fn(&str) -> String,
-        test: impl FnOnce(&str) -> bool,
-    ) -> Holds {
-        match captures {
-            Some(captures) => Holds::of(template.expand(captures, quote).is_some_and(|text| test(&text))),
-            None => Holds::Unknown(Missing::Entry),
-        }
-    }
+/// What a clause that applies does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Granted {
+    By(Grant),
+    /// It depends on the entry.
+    Unknown,
+    /// The clause is passed over after all.
+    Nothing,
 }
 
 /// How a list of clauses was left.
@@ -496,7 +431,7 @@ fn submatches<'t>(regex: &Regex, text: &'t str) -> impl Iterator<Item = &'t str>
 /// `$0` to `$9`.
 const SINGLE_DIGITS: usize = 10;
 
-fn in_scope(dn: &NormalDn, scope: DnScope, pattern: &NormalDn) -> bool {
+pub(super) fn in_scope(dn: &NormalDn, scope: DnScope, pattern: &NormalDn) -> bool {
     match scope {
         DnScope::Base => dn == pattern,
         DnScope::OneLevel => dn.depth() == pattern.depth() + 1 && dn.is_within(pattern),
@@ -504,55 +439,4 @@ fn in_scope(dn: &NormalDn, scope: DnScope, pattern: &NormalDn) -> bool {
         DnScope::Children => dn.is_descendant_of(pattern),
         DnScope::Level(level) => dn.depth() == pattern.depth() + level as usize && dn.is_within(pattern),
     }
-}
-
-fn is_peer(pattern: &PeerPattern, peer: &PeerNames) -> bool {
-    let name = peer.peer_name.as_str();
-    match pattern {
-        PeerPattern::Text(_) => false,
-        PeerPattern::Path(path) => name.strip_prefix("PATH=") == Some(path),
-        PeerPattern::Ipv4 { address, mask, port } => {
-            let Some(rest) = name.strip_prefix("IP=") else { return false };
-            let (own, own_port) = rest.rsplit_once(':').unwrap_or((rest, ""));
-            port_fits(*port, own_port)
-                && own
-                    .parse::<std::net::Ipv4Addr>()
-                    .is_ok_and(|own| own.to_bits() & mask.to_bits() == address.to_bits())
-        }
-        PeerPattern::Ipv6 { address, mask, port } => {
-            let Some((own, own_port)) = name.strip_prefix("IP=[").and_then(|rest| rest.rsplit_once(']'))
-            else {
-                return false;
-            };
-            port_fits(*port, own_port.strip_prefix(':').unwrap_or_default())
-                && own
-                    .parse::<std::net::Ipv6Addr>()
-                    .is_ok_and(|own| own.to_bits() & mask.to_bits() == address.to_bits())
-        }
-    }
-}
-
-fn port_fits(wanted: Option<u16>, port: &str) -> bool {
-    wanted.is_none_or(|wanted| port.parse() == Ok(wanted))
-}
-
-thread_local! {
-    /// Expressions whose references were filled in: compiling costs far more than matching.
-    static EXPANDED: RefCell<HashMap<String, Option<Regex>>> = RefCell::default();
-}
-const EXPANDED_MAX: usize = 256;
-
-fn matches(pattern: &str, text: &str) -> bool {
-    EXPANDED.with_borrow_mut(|cache| {
-        if let Some(known) = cache.get(pattern) {
-            return known.as_ref().is_some_and(|regex| regex.is_match(text));
-        }
-        if cache.len() >= EXPANDED_MAX {
-            cache.clear();
-        }
-        let compiled = posix::compile(pattern).ok();
-        let found = compiled.as_ref().is_some_and(|regex| regex.is_match(text));
-        cache.insert(pattern.to_owned(), compiled);
-        found
-    })
 }

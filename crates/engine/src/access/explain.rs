@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::evaluate::{Ask, Evaluation, Holds};
+use super::evaluate::{Ask, Evaluation, Granted, Holds};
 use super::policy::{AccessPolicy, AccessTarget, Item, ItemKind};
 use super::privilege::{AccessLevel, Collected, Grant, Privilege, Privileges};
 use super::rule::{AccessRule, ByClause, FlowControl};
@@ -121,11 +121,11 @@ impl AccessPolicy {
             return explanation;
         }
         let ask = Ask { subject, item: Some(kind), value, target: Some(target), within: None };
-        let evaluation = Evaluation::new(&self.schema, &ask, privilege.required());
+        let evaluation = Evaluation::new(self, &ask, privilege.required());
         self.go_through(&evaluation, &mut explanation);
         let granted = explanation.collected.privileges.contains(privilege.required());
         explanation.granted = granted && !matches!(explanation.decided_by, Decision::EndOfRules);
-        if target.entry.failed() {
+        if evaluation.has_failed() {
             (explanation.granted, explanation.decided_by) = (false, Decision::Failed);
         }
         explanation
@@ -178,9 +178,14 @@ impl AccessPolicy {
                     clauses.push(ClauseStep { index, text, outcome });
                     continue;
                 }
-                let collected = explanation.collected.after(clause.grant);
+                let Granted::By(grant) = evaluation.granted(clause, captures.as_ref()) else {
+                    let outcome = ClauseOutcome::PassedOver { condition: "aci".to_owned() };
+                    clauses.push(ClauseStep { index, text, outcome });
+                    continue;
+                };
+                let collected = explanation.collected.after(grant);
                 explanation.collected = collected;
-                let (grant, control) = (clause.grant, clause.control);
+                let control = clause.control;
                 let outcome = ClauseOutcome::Applied { grant, control, collected };
                 clauses.push(ClauseStep { index, text: text.clone(), outcome });
                 match control {
@@ -228,7 +233,8 @@ impl UnmatchedWhat {
             Self::Attributes => What { attributes: what.attributes.clone(), ..What::default() },
             Self::Value => What { value: what.value.clone(), ..What::default() },
             Self::Filter => What { filter: what.filter.clone(), ..What::default() },
-            Self::Operation | Self::Control => what.clone(),
+            Self::Operation => What { operation: what.operation.clone(), ..What::default() },
+            Self::Control => What { control: what.control.clone(), ..What::default() },
         };
         part.to_string()
     }

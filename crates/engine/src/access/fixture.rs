@@ -45,11 +45,24 @@ dn: cn=staff,dc=example,dc=com
 objectClass: groupOfNames
 cn: staff
 member: uid=bob,ou=people,dc=example,dc=com
+
+dn: cn=all,dc=example,dc=com
+objectClass: groupOfNames
+cn: all
+owner: uid=ann,ou=people,dc=example,dc=com
+member: cn=staff,dc=example,dc=com
+member: cn=all,dc=example,dc=com
+
+dn: cn=found,dc=example,dc=com
+objectClass: groupOfURLs
+cn: found
+memberURL: ldap:///ou=people,dc=example,dc=com??one?(sn=B)
+memberURL: ldap:///ou=people,dc=example,dc=com??sub
 ";
 
 pub(super) fn schema() -> Arc<Schema> {
     let mut builder = SchemaBuilder::system();
-    for name in ["core", "cosine", "inetorgperson"] {
+    for name in ["core", "cosine", "inetorgperson", "dyngroup"] {
         builder.add_bundled(name).expect(name);
     }
     Arc::new(builder.build())
@@ -105,6 +118,13 @@ impl Fixture {
 
     pub(super) fn find(&self, dn: &NormalDn) -> Option<&FixtureEntry> {
         self.entries.iter().find(|entry| entry.dn == *dn)
+    }
+
+    pub(super) fn add_values(&mut self, dn: &str, attribute: &str, values: &[&str]) {
+        let (dn, description) = (self.dn(dn), self.describe(attribute));
+        let entry = self.entries.iter_mut().find(|entry| entry.dn == dn).expect("an entry");
+        let values = values.iter().map(|value| (description.clone(), value.as_bytes().to_vec()));
+        entry.attributes.extend(values);
     }
 
     pub(super) fn facts<'a>(&'a self, entry: &'a FixtureEntry) -> Facts<'a> {
@@ -166,24 +186,42 @@ impl EntryFacts for Facts<'_> {
         }
     }
 
-    fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> bool {
-        let Some(entry) = self.fixture.find(group.group) else { return false };
-        let schema = &self.fixture.schema;
-        let mut of_class = false;
-        let facts = self.fixture.facts(entry);
-        facts.visit(&self.fixture.describe("objectClass"), &mut |value| {
-            of_class |= std::str::from_utf8(value)
-                .ok()
-                .and_then(|name| schema.object_class(name))
-                .is_some_and(|class| class.id == group.class || schema.is_subclass(class.id, group.class));
-            true
-        });
-        let mut found = false;
-        facts.visit(group.attribute, &mut |value| {
-            found |= std::str::from_utf8(value)
-                .is_ok_and(|text| schema.parse_dn(text).is_ok_and(|dn| dn == *member));
-            true
-        });
-        of_class && found
+    fn with_entry(&self, dn: &NormalDn, read: &mut dyn FnMut(&dyn EntryFacts)) -> Reach {
+        match self.fixture.find(dn) {
+            Some(entry) => {
+                read(&self.fixture.facts(entry));
+                Reach::Found
+            }
+            None => Reach::Absent { suffix_depth: 2 },
+        }
+    }
+
+    fn search(
+        &self,
+        search: &EntrySearch<'_>,
+        visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
+    ) -> Reach {
+        let filter = search.filter.map(|filter| self.fixture.schema.bind_filter(filter));
+        for entry in self.fixture.entries.iter().filter(|entry| entry.dn.is_within(search.base)) {
+            let facts = self.fixture.facts(entry);
+            if filter.as_ref().is_some_and(|filter| facts.matches(filter) != Match::True) {
+                continue;
+            }
+            for attribute in search.wanted {
+                if attribute.to_text(&self.fixture.schema) == "entryDN" {
+                    visit(attribute, entry.dn.as_str().as_bytes());
+                }
+                facts.visit_exact(attribute, &mut |value| visit(attribute, value));
+            }
+        }
+        Reach::Found
+    }
+
+    fn visit_exact(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
+        for (description, value) in &self.entry.attributes {
+            if description == attribute && !visit(value) {
+                return;
+            }
+        }
     }
 }

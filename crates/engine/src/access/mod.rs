@@ -5,32 +5,46 @@
 //!
 //! Source of the rules' meaning: slapd.access(5).
 
+mod aci;
 mod compile;
+mod decisions;
 mod display;
 mod error;
 mod evaluate;
 mod expand;
 mod explain;
+mod fault;
+mod items;
+mod lookup;
+mod memo;
 mod parse;
 mod parse_who;
 mod policy;
 mod posix;
 mod privilege;
 mod rule;
+mod sets;
 mod subject;
 mod tokens;
+mod who;
 
-pub use compile::{AccessPolicyError, AccessPolicyFault};
+pub use decisions::{Decided, Decisions};
 pub use error::{AccessFault, AccessSyntaxError};
 pub use explain::{
     ClauseOutcome, ClauseStep, Decision, Explanation, RuleList, RuleName, RuleOutcome, RuleStep,
     UnmatchedWhat,
 };
-pub use policy::{AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, ItemKind, Verdict};
+pub use fault::{AccessPolicyError, AccessPolicyFault};
+pub use items::ItemClass;
+pub use lookup::EntrySearch;
+pub use memo::Memo;
+pub use policy::{
+    AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, ItemKind, OtherEntries, Reach, Verdict,
+};
 pub use privilege::{AccessLevel, Collected, Grant, Privilege, Privileges};
 pub use rule::{
     AccessRule, AttributeSelector, ByClause, DnPattern, DnScope, DomainPattern, FlowControl, Identity,
-    PeerPattern, StrengthLayer, TargetDn, TextPattern, ValuePattern, ValueStyle, What, Who,
+    OperationPattern, PeerPattern, StrengthLayer, TargetDn, TextPattern, ValuePattern, ValueStyle, What, Who,
 };
 pub use subject::{Operation, PeerNames, RequestFacts, Strength, Subject};
 pub use tokens::Quoting;

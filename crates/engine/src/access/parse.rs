@@ -5,8 +5,8 @@ use super::parse_who::{self, Pieces};
 use super::posix;
 use super::privilege::Grant;
 use super::rule::{
-    AccessRule, AttributeSelector, ByClause, DnScope, FlowControl, Identity, TargetDn, ValuePattern,
-    ValueStyle, What,
+    AccessRule, AttributeSelector, ByClause, DnScope, FlowControl, Identity, OperationPattern, TargetDn,
+    ValuePattern, ValueStyle, What,
 };
 use super::tokens::{self, Quoting, Word};
 
@@ -169,6 +169,8 @@ fn what(words: &mut Words) -> Result<What, AccessSyntaxError> {
                         .map_err(|fault| AccessSyntaxError::at(word.column, fault))?,
                 );
             }
+            "op" => what.operation = Some(OperationPattern::parse(value)),
+            "control" => what.control = Some(value.to_owned()),
             _ => return fail(AccessFault::UnknownWhat(pieces.keyword.to_owned())),
         }
     }

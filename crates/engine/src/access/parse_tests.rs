@@ -41,6 +41,13 @@ fn what_clauses() {
         "access to attrs=@person,!device,-name,+account by * none",
         "to attrs=@person,!device,-name,@account by * none",
     );
+    check("access to op=search by * none", "to op=search by * none");
+    check("access to op=ModRDN attrs=cn by * none", "to attrs=cn op=rename by * none");
+    check("access to op=1.3.6.1.4.1.4203.1.11.1 by * none", "to op=1.3.6.1.4.1.4203.1.11.1 by * none");
+    check(
+        "access to dn.base=\"dc=b\" control=1.3.6.1.1.12 by * none",
+        "to dn.base=\"dc=b\" control=1.3.6.1.1.12 by * none",
+    );
     check("access to attrs=cn val=x by * none", "to attrs=cn val.exact=\"x\" by * none");
     check(
         "access to attrs=cn val/caseExactMatch.exact=\"x y\" by * none",
@@ -160,17 +167,4 @@ fn faults_name_the_column() {
     check("access to * by ssf=0 read", 16, "`0` is not a strength factor");
     check("access to dn=\"a by * read", 11, "a quotation mark is not closed");
     check("{0}to * by * raed", 14, "`raed` is not an access");
-}
-
-#[test]
-fn unenforceable_rules_say_so() {
-    let check = |line: &str, refused: bool| {
-        let rule = AccessRule::parse(line).expect(line);
-        assert_eq!(rule.unenforceable().is_some(), refused, "{line}");
-    };
-    check("to * by * read", false);
-    check("to dn.regex=a by group=cn=g write by * none", false);
-    check("to * by users read by set=\"this/a\" write", true);
-    check("to * by domain=example.com read", true);
-    check("to * by dynacl/aci write", true);
 }

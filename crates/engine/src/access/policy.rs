@@ -1,34 +1,112 @@
 //! The rules that hold for a database, and the questions they answer.
 
-use std::sync::Arc;
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use larix_schema::{
     AttributeDescription, AttributeTypeId, BoundFilter, Match, NormalDn, ObjectClassId, Schema,
 };
 
-use super::compile::{self, AccessPolicyError, CompiledRule};
+use super::compile::{self, CompiledRule};
+use super::decisions::Decisions;
 use super::evaluate::{Answer, Ask, Evaluation, Value};
+use super::fault::AccessPolicyError;
+use super::items::{ItemClass, ItemClasses};
+use super::lookup::{EntrySearch, Lookup};
+use super::memo::Memo;
 use super::privilege::{AccessLevel, Collected, Privilege, Privileges};
 use super::rule::AccessRule;
 use super::subject::Subject;
+use crate::fault::Fault;
 
-/// What rules may ask about the entry they protect, and about others.
+/// What rules may ask about the entry they protect, and about others of its database.
 ///
 /// A fault while reading is answered as if nothing was found there, with [`EntryFacts::failed`] true afterwards.
 pub trait EntryFacts {
     /// Calls `visit` with each value of the attribute and its subtypes until it answers false.
     fn visit(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool);
 
+    /// As [`Self::visit`], without subtypes.
+    fn visit_exact(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
+        self.visit(attribute, visit);
+    }
+
     /// Whether a filter matches the entry; without regard to access.
     fn matches(&self, filter: &BoundFilter) -> Match;
 
-    /// Whether another entry, of the class, has the member among the values of the attribute.
-    fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> bool;
+    /// Whether the DN is a value of the attribute, without subtypes.
+    fn has_dn(&self, schema: &Schema, attribute: &AttributeDescription, dn: &NormalDn) -> bool {
+        let mut found = false;
+        self.visit_exact(attribute, &mut |value| {
+            let value = std::str::from_utf8(value).unwrap_or_default();
+            found = value == dn.as_str() || schema.parse_dn(value).is_ok_and(|value| value == *dn);
+            !found
+        });
+        found
+    }
+
+    /// Hands another entry of the same database, as it is in the same state, to `read`.
+    fn with_entry(&self, _dn: &NormalDn, _read: &mut dyn FnMut(&dyn EntryFacts)) -> Reach {
+        Reach::Elsewhere
+    }
+
+    /// Calls `visit` with the wanted values of what a search of the same database finds, until it answers false.
+    fn search(
+        &self,
+        _search: &EntrySearch<'_>,
+        _visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
+    ) -> Reach {
+        Reach::Elsewhere
+    }
+
+    /// Where answers that hold for all entries are kept.
+    fn memo(&self) -> Option<&Memo> {
+        None
+    }
 
     /// Whether an answer was not to be had. The check is then denied.
     fn failed(&self) -> bool {
         false
     }
+}
+
+/// Whether a database has an entry.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Reach {
+    Found,
+    /// The name is below a suffix of this database, of so many RDNs, but there is no such entry.
+    Absent {
+        suffix_depth: usize,
+    },
+    /// No suffix of this database is at or above the name.
+    Elsewhere,
+}
+
+/// The entries of all databases of a server.
+pub trait OtherEntries: fmt::Debug + Send + Sync {
+    /// Hands an entry to `read`, if it is in a database whose suffix has more RDNs than `beyond`. Answers whether there
+    /// is one.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn with_entry(
+        &self,
+        dn: &NormalDn,
+        beyond: usize,
+        read: &mut dyn FnMut(&dyn EntryFacts),
+    ) -> Result<bool, Fault>;
+
+    /// As [`EntryFacts::search`], under the same condition.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn search(
+        &self,
+        search: &EntrySearch<'_>,
+        beyond: usize,
+        visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
+    ) -> Result<bool, Fault>;
 }
 
 /// A group a rule names.
@@ -46,8 +124,8 @@ pub struct AccessTarget<'a> {
     pub entry: &'a dyn EntryFacts,
 }
 
-impl std::fmt::Debug for AccessTarget<'_> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+impl fmt::Debug for AccessTarget<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("AccessTarget").field("dn", &self.dn).finish_non_exhaustive()
     }
 }
@@ -105,6 +183,12 @@ pub struct AccessPolicy {
     /// What holds where there are no rules at all.
     pub(super) default_level: AccessLevel,
     pub(super) schema: Arc<Schema>,
+    pub(super) classes: Arc<ItemClasses>,
+    /// The numbers of all rules.
+    every: Arc<[u32]>,
+    /// Tells policies of this process apart.
+    pub(super) instance: u64,
+    others: Arc<OnceLock<Arc<dyn OtherEntries>>>,
 }
 
 impl AccessPolicy {
@@ -120,14 +204,19 @@ impl AccessPolicy {
         frontend: &[AccessRule],
     ) -> Result<Self, AccessPolicyError> {
         let written: Vec<AccessRule> = database.iter().chain(frontend).cloned().collect();
-        let rules = written.iter().map(|rule| compile::rule(&schema, rule)).collect::<Result<Vec<_>, _>>()?;
+        let mut memos = 0;
+        let rules = written
+            .iter()
+            .map(|rule| compile::rule(&schema, rule, &mut memos))
+            .collect::<Result<Vec<_>, _>>()?;
+        let classes = ItemClasses::of(&schema, &rules);
         Ok(Self {
+            every: (0u32..).take(rules.len()).collect(),
             rules: rules.into(),
             written: written.into(),
             frontend_from: database.len(),
-            root_dn,
-            default_level: AccessLevel::Read,
-            schema,
+            classes: Arc::new(classes),
+            ..Self::open(schema, root_dn)
         })
     }
 
@@ -140,13 +229,45 @@ impl AccessPolicy {
             root_dn,
             default_level: AccessLevel::Read,
             schema,
+            classes: Arc::default(),
+            every: Arc::new([]),
+            instance: next_instance(),
+            others: Arc::default(),
         }
+    }
+
+    /// Lets the rules see the entries of the server's other databases: groups and sets may be there. Once; what comes
+    /// later is passed over.
+    pub fn see_others(&self, others: Arc<dyn OtherEntries>) {
+        let _ = self.others.set(others);
+    }
+
+    pub(super) fn others(&self) -> Option<&Arc<dyn OtherEntries>> {
+        self.others.get()
+    }
+
+    pub(super) fn schema(&self) -> &Schema {
+        &self.schema
+    }
+
+    /// Whether a rule speaks about the kind of request or its controls (`op=`, `control=`): then subjects are to carry
+    /// them.
+    pub fn asks_about_request(&self) -> bool {
+        self.rules.iter().any(|rule| rule.operation.is_some() || rule.control.is_some())
+    }
+
+    /// Whether a rule asks for the client's host name (`domain=`), which is then to be looked up.
+    pub fn asks_about_domain(&self) -> bool {
+        let mut clauses = self.rules.iter().flat_map(|rule| &rule.by);
+        clauses.any(|clause| {
+            clause.who.iter().any(|condition| matches!(condition.who, compile::CompiledWho::Domain(_)))
+        })
     }
 
     /// The same with another level for where there are no rules at all (`defaultaccess`).
     #[must_use]
     pub fn with_default_level(self, default_level: AccessLevel) -> Self {
-        Self { default_level, ..self }
+        Self { default_level, instance: next_instance(), ..self }
     }
 
     /// Whether the subject is this database's root, to whom no rule applies.
@@ -167,7 +288,51 @@ impl AccessPolicy {
     ) -> bool {
         let (item, value) = item.split();
         let ask = Ask { subject, item: Some(item), value, target: Some(target), within: None };
-        self.answer(&ask, privilege) == Answer::Granted && !target.entry.failed()
+        self.answer(&ask, privilege) == Answer::Granted
+    }
+
+    /// Whether the member is in the group, which may be in any database of the server: by name, or found by one of the
+    /// group's URLs (OpenLDAP's dynamic groups).
+    ///
+    /// `None`: it could not be told.
+    pub fn is_member(
+        &self,
+        asked_by: &AccessTarget<'_>,
+        group: &GroupQuery<'_>,
+        member: &NormalDn,
+    ) -> Option<bool> {
+        let failed = std::cell::Cell::new(false);
+        let lookup = Lookup { policy: self, target: asked_by, failed: &failed };
+        let found = lookup.is_member(group, member);
+        (!failed.get() && !asked_by.entry.failed()).then_some(found)
+    }
+
+    /// What every item of a class has in common; `None` if nothing can be said of its class.
+    pub fn class_of(&self, item: ItemKind<'_>) -> Option<ItemClass> {
+        let class = self.classes.class(item)?;
+        self.classes.list(class).is_some_and(|list| !list.individual).then_some(class)
+    }
+
+    /// What can be said of all items of a class: of every entry (`None`), or of one. For privileges that do not write.
+    pub fn class_verdict(
+        &self,
+        subject: &Subject,
+        target: Option<&AccessTarget<'_>>,
+        class: ItemClass,
+        privilege: Privilege,
+    ) -> Verdict {
+        if self.is_root(subject) {
+            return Verdict::Granted;
+        }
+        let Some(list) = self.classes.list(class) else { return Verdict::PerValue };
+        let value = if list.by_value { Value::Unknown } else { Value::Whole };
+        let ask = Ask { subject, item: None, value, target, within: None };
+        Evaluation::new(self, &ask, privilege.required()).of_chosen().run(&list.rules).verdict()
+    }
+
+    /// What holds for the subject whatever the entry, found out once for it.
+    pub fn decisions<'s>(&self, subject: &'s Subject) -> Option<&'s Decisions> {
+        subject.decisions.of(self, subject)
     }
 
     /// What the rules grant the subject, to be shown; [`Self::check`] decides.
@@ -180,7 +345,7 @@ impl AccessPolicy {
         }
         let (item, value) = item.split();
         let ask = Ask { subject, item: Some(item), value, target: Some(target), within: None };
-        Evaluation::new(&self.schema, &ask, Privileges::NONE).collect(&self.rules)
+        Evaluation::new(self, &ask, Privileges::NONE).collect()
     }
 
     /// What can be said of an item of all entries at or below `within` (or, with `None`, of the database).
@@ -206,7 +371,6 @@ impl AccessPolicy {
         let item = Some(ItemKind::Attribute(description));
         let ask = Ask { subject, item, value: Value::Unknown, target: Some(target), within: None };
         match self.answer(&ask, privilege) {
-            _ if target.entry.failed() => Verdict::Denied,
             Answer::Granted => Verdict::Granted,
             Answer::Denied => Verdict::Denied,
             Answer::Unknown(_) => Verdict::PerValue,
@@ -234,10 +398,19 @@ impl AccessPolicy {
         if self.rules.is_empty() {
             return Answer::of(self.default_level.privileges().contains(required));
         }
-        Evaluation::new(&self.schema, ask, required).run(&self.rules)
+        let evaluation = Evaluation::new(self, ask, required);
+        match ask.item.and_then(|item| self.classes.class(item)).and_then(|class| self.classes.list(class)) {
+            Some(list) => evaluation.of_chosen().run(&list.rules),
+            None => evaluation.run(&self.every),
+        }
     }
 
     pub(super) fn is_no_user_modification(&self, attribute: AttributeTypeId) -> bool {
         self.schema.get_attribute(attribute).is_some_and(|attribute| attribute.no_user_modification)
     }
+}
+
+fn next_instance() -> u64 {
+    static INSTANCES: AtomicU64 = AtomicU64::new(1);
+    INSTANCES.fetch_add(1, Ordering::Relaxed)
 }

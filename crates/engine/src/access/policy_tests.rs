@@ -153,6 +153,140 @@ fn groups_and_values() {
 }
 
 #[test]
+fn sets_by_url() {
+    // slapacl answers the first question of a run so, and no other: its offline database is searched once.
+    table(
+        "access to * by set=\"[ldap:///ou=people,dc=example,dc=com??one?(sn=B)]/entryDN & user\" write by * read",
+        &[(BOB, ANN, "cn/write", true), (ANN, ANN, "cn/write", false), ("", ANN, "cn/read", true)],
+    );
+    table(
+        "access to * by set=\"[ldap:///dc=example,dc=com?member?sub?(cn=staff)]/owner & user\" write by * read",
+        &[(BOB, ANN, "cn/write", true), (ANN, ANN, "cn/write", false)],
+    );
+    table(
+        "access to * by set=\"[ldap://other/dc=example,dc=com?member?sub?(cn=staff)]/owner & user\" write by * read",
+        &[(BOB, ANN, "cn/write", false), (BOB, ANN, "cn/read", true)],
+    );
+}
+
+#[test]
+fn sets_that_are_too_large_deny() {
+    let fixture = Fixture::new();
+    // Each step doubles the values.
+    let doubled = "this/-* + this/-* + ".repeat(12) + "[x]";
+    let policy = fixture.policy(&format!("access to * by set=\"{doubled}\" none by * write"));
+    let book = "ou=book,uid=ann,ou=people,dc=example,dc=com";
+    assert!(!check(&fixture, &policy, BOB, book, "ou/read"));
+}
+
+#[test]
+fn rules_by_domain() {
+    let fixture = Fixture::new();
+    let rule = |who: &str| fixture.policy(&format!("access to * by {who} write by * none"));
+    let check = |who: &str, host: Option<&str>, expected: bool| {
+        let subject = fixture.subject(BOB);
+        if let Some(host) = host {
+            subject.peer.domain.set(host.to_owned()).expect("once");
+        }
+        let entry = fixture.find(&fixture.dn(ANN)).expect("ann");
+        let facts = fixture.facts(entry);
+        let target = AccessTarget { dn: &entry.dn, entry: &facts };
+        let policy = rule(who);
+        assert!(policy.asks_about_domain());
+        assert_eq!(
+            policy.check(&subject, &target, Item::Entry, Privilege::Read),
+            expected,
+            "{who} from {host:?}"
+        );
+    };
+    check("domain=www.example.com", Some("www.example.com"), true);
+    check("domain=WWW.example.com", Some("www.example.com"), true);
+    check("domain=example.com", Some("www.example.com"), false);
+    check("domain.subtree=example.com", Some("www.example.com"), true);
+    check("domain.subtree=example.com", Some("example.com"), true);
+    check("domain.subtree=example.com", Some("badexample.com"), false);
+    check("domain.subtree=example.com", Some(".example.com"), false);
+    check("domain.regex=^www[0-9]*\\\\.", Some("www7.example.com"), true);
+    check("domain=*", None, true);
+    check("domain=unknown", None, true);
+    check("domain.subtree=example.com", None, false);
+}
+
+#[test]
+fn rules_by_request() {
+    let fixture = Fixture::new();
+    let check = |what: &str, operation: Operation, controls: &[&str], expected: bool| {
+        let policy = fixture.policy(&format!("access to {what} by * write"));
+        assert!(policy.asks_about_request());
+        let controls = controls.iter().map(|oid| (*oid).to_owned()).collect();
+        let subject = fixture.subject(BOB).in_request(RequestFacts { operation, controls });
+        let entry = fixture.find(&fixture.dn(ANN)).expect("ann");
+        let facts = fixture.facts(entry);
+        let target = AccessTarget { dn: &entry.dn, entry: &facts };
+        assert_eq!(policy.check(&subject, &target, Item::Entry, Privilege::Read), expected, "{what}");
+        assert!(!policy.check(&fixture.subject(BOB), &target, Item::Entry, Privilege::Read), "{what}");
+    };
+    check("op=search", Operation::Search, &[], true);
+    check("op=search", Operation::Compare, &[], false);
+    check("op=read", Operation::Compare, &[], true);
+    check("op=write", Operation::Rename, &[], true);
+    check("op=modrdn", Operation::Rename, &[], true);
+    check("op=write", Operation::Search, &[], false);
+    check("op=all", Operation::Bind, &[], true);
+    check("op=extended", Operation::Extended("1.2".to_owned()), &[], true);
+    check("op=1.2", Operation::Extended("1.2".to_owned()), &[], true);
+    check("op=1.2", Operation::Extended("1.3".to_owned()), &[], false);
+    check("control=1.3.6.1.1.12", Operation::Search, &["1.3.6.1.1.12"], true);
+    check("control=1.3.6.1.1.12", Operation::Search, &["1.2"], false);
+    check("op=search control=1.2", Operation::Search, &["1.2"], true);
+    check("op=search control=1.2", Operation::Compare, &["1.2"], false);
+}
+
+#[test]
+fn rights_in_the_entries() {
+    let mut fixture = Fixture::new();
+    fixture.add_values(
+        "dc=example,dc=com",
+        "OpenLDAPaci",
+        &["0#subtree#grant;d,c,s,r;[all]#group#cn=staff,dc=example,dc=com", "1#entry#grant;d;[all]#public#"],
+    );
+    fixture.add_values(
+        "ou=people,dc=example,dc=com",
+        "OpenLDAPaci",
+        &[
+            "0#subtree#grant;x;userPassword#public#",
+            "1#subtree#grant;w;userPassword#self#",
+            "2#children#grant;r,s;cn,entry$deny;s;cn#users#",
+        ],
+    );
+    let policy = fixture.policy("access to * by dynacl/aci write");
+    for (who, entry, question, expected) in [
+        ("", ANN, "userPassword/auth", true),
+        ("", ANN, "userPassword/read", false),
+        (ANN, ANN, "userPassword/write", true),
+        (BOB, ANN, "userPassword/write", false),
+        // What ou=people says about it ends the climb, although dc=example would grant more.
+        (BOB, ANN, "cn/read", true),
+        (BOB, ANN, "cn/search", false),
+        (ANN, ANN, "entry/search", true),
+        (BOB, ANN, "sn/read", true),
+        (ANN, ANN, "sn/read", false),
+        ("", "dc=example,dc=com", "entry/disclose", true),
+        ("", "dc=example,dc=com", "entry/search", false),
+        (BOB, STAFF, "member/read", true),
+        (ANN, STAFF, "member/read", false),
+        (BOB, STAFF, "member/manage", false),
+    ] {
+        assert_eq!(check(&fixture, &policy, who, entry, question), expected, "{who} {question} of {entry}");
+    }
+    let narrow = fixture.policy("access to * by aci =c by * read");
+    // The clause has no `read` to give: it is passed over.
+    assert!(check(&fixture, &narrow, ANN, STAFF, "cn/read"));
+    assert!(check(&fixture, &narrow, BOB, STAFF, "cn/compare"));
+    assert!(!check(&fixture, &narrow, ANN, STAFF, "cn/compare"));
+}
+
+#[test]
 fn proxied_requests_have_two_identities() {
     let fixture = Fixture::new();
     let policy = fixture.policy("access to * by realself read by realdn.exact=uid=bob,ou=people,dc=example,dc=com write by self compare");
@@ -224,7 +358,13 @@ fn policies_refuse_what_the_schema_does_not_have() {
         Some(28),
         "object class `groupOfNames` does not allow `manager`",
     );
-    check("access to * by users set=\"this\" read", None, "`set` clauses are not enforced yet");
+    check(
+        "access to * by dynacl/foo read",
+        Some(16),
+        "dynamic access control `foo` is not known; there is `aci`",
+    );
+    check("access to * by aci=cn read", Some(13), "the values of `cn` are not ACIs");
+    check("access to control=nosuch by * read", Some(12), "`nosuch` is neither an OID nor a name of one");
     let parse = |line: &str| AccessRule::parse(line).expect(line);
     let bad_dn = AccessPolicy::new(fixture.schema.clone(), None, &[parse("to dn=foo=a by * read")], &[]);
     assert!(matches!(bad_dn.expect_err("bad DN").fault, AccessPolicyFault::BadDn { .. }));

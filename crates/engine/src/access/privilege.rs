@@ -76,6 +76,11 @@ impl Privileges {
     }
 
     #[must_use]
+    pub const fn intersection(self, other: Self) -> Self {
+        Self(self.0 & other.0)
+    }
+
+    #[must_use]
     pub const fn without(self, less: Self) -> Self {
         Self(self.0 & !less.0)
     }

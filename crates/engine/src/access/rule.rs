@@ -6,6 +6,7 @@
 use std::net::{Ipv4Addr, Ipv6Addr};
 
 use super::privilege::Grant;
+use super::subject::Operation;
 
 /// One access directive.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -29,6 +30,80 @@ pub struct What {
     pub attributes: Vec<AttributeSelector>,
     /// Only with exactly one attribute.
     pub value: Option<ValuePattern>,
+    /// `op=` (OpenLDAP 2.7)
+    pub operation: Option<OperationPattern>,
+    /// `control=` (OpenLDAP 2.7): an OID, or a macro for one.
+    pub control: Option<String>,
+}
+
+/// The kind of request a rule speaks about.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OperationPattern {
+    Add,
+    Bind,
+    Compare,
+    Delete,
+    /// Any extended operation.
+    AnyExtended,
+    Modify,
+    Rename,
+    Search,
+    /// `read`: search and compare.
+    Read,
+    /// `write`: add, delete, modify and rename.
+    Write,
+    /// Everything.
+    All,
+    /// An extended operation, by its OID or a macro for it.
+    Extended(String),
+}
+
+impl OperationPattern {
+    const NAMES: [(&'static str, Self); 12] = [
+        ("add", Self::Add),
+        ("bind", Self::Bind),
+        ("compare", Self::Compare),
+        ("delete", Self::Delete),
+        ("extended", Self::AnyExtended),
+        ("modify", Self::Modify),
+        ("rename", Self::Rename),
+        ("modrdn", Self::Rename),
+        ("search", Self::Search),
+        ("read", Self::Read),
+        ("write", Self::Write),
+        ("all", Self::All),
+    ];
+
+    /// A name as `restrict` has them, or else an OID.
+    pub(super) fn parse(text: &str) -> Self {
+        let named = Self::NAMES.iter().find(|(name, _)| name.eq_ignore_ascii_case(text));
+        named.map_or_else(|| Self::Extended(text.to_owned()), |(_, pattern)| pattern.clone())
+    }
+
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Self::Extended(oid) => oid,
+            _ => Self::NAMES.iter().find(|(_, pattern)| pattern == self).map_or("", |(name, _)| name),
+        }
+    }
+
+    pub(super) fn is(&self, operation: &Operation) -> bool {
+        match operation {
+            _ if *self == Self::All => true,
+            Operation::Bind => *self == Self::Bind,
+            Operation::Add => matches!(self, Self::Add | Self::Write),
+            Operation::Delete => matches!(self, Self::Delete | Self::Write),
+            Operation::Modify => matches!(self, Self::Modify | Self::Write),
+            Operation::Rename => matches!(self, Self::Rename | Self::Write),
+            Operation::Search => matches!(self, Self::Search | Self::Read),
+            Operation::Compare => matches!(self, Self::Compare | Self::Read),
+            Operation::Extended(oid) => match self {
+                Self::AnyExtended => true,
+                Self::Extended(wanted) => wanted == oid,
+                _ => false,
+            },
+        }
+    }
 }
 
 /// Which entries a rule speaks about.
@@ -216,20 +291,5 @@ impl StrengthLayer {
             Self::Tls => "tls_ssf",
             Self::Sasl => "sasl_ssf",
         }
-    }
-}
-
-impl AccessRule {
-    /// Why this server cannot enforce the rule, if so: it refuses to start on it rather than be more open than its
-    /// configuration says.
-    pub fn unenforceable(&self) -> Option<String> {
-        self.by.iter().flat_map(|clause| &clause.who).find_map(|who| match who {
-            Who::Set { .. } => Some("`set` clauses are not enforced yet".to_owned()),
-            Who::Domain(_) => Some(
-                "`domain` clauses need reverse name look-ups, which are not made; use peername.ip".to_owned(),
-            ),
-            Who::Dynamic { name, .. } => Some(format!("dynamic access control `{name}` is not enforced yet")),
-            _ => None,
-        })
     }
 }

@@ -50,6 +50,19 @@ const RULES: &[&str] = &[
     "access to * by ssf=56 users write by transport_ssf=57 read by ssf=1 search",
     "access to * by tls_ssf=1 read by sasl_ssf=1 write by * auth",
     "access to * by dn.subtree=dc=com write",
+    "access to * by group/groupOfURLs/memberURL=\"cn=found,dc=example,dc=com\" write by users read",
+    "access to * by set=\"this/manager & user\" write by set=\"this & user\" read by * search",
+    "access to * by set=\"[cn=staff,dc=example,dc=com]/member & user\" write by * compare",
+    "access to * by set=\"[cn=all,dc=example,dc=com]/member* & user\" write by * compare",
+    "access to * by set=\"[cn=all,dc=example,dc=com]/member & user\" write by * auth",
+    "access to * by set=\"user/sn & [b]\" write by set=\"user/sn & [B]\" read",
+    "access to * by set=\"this/-1 & user/-1\" write by set=\"this/-* & user/-*\" read",
+    "access to * by set=\"[uid=] + user/uid + [,ou=people,dc=example,dc=com] & user\" write by * none",
+    "access to * by set=\"(this | [x]) & ([x] | user)\" write",
+    "access to * by set=\"this/name\" write by set=\"this->cn\" read",
+    "access to * by set=\"this/nosuch\" write by set=\"(this\" read by * search",
+    "access to dn.regex=\"^(.*,)?uid=([^,]+),(.*)$\" by set.expand=\"[uid=$2,$3]/manager & user\" write by * read",
+    "access to * by set=\"this/objectClass & [person]\" write by set=\"[y]\" read",
     "access to dn.subtree=\"\" by anonymous read by dn.regex=\"^uid=[ab]\" write",
 ];
 
@@ -139,7 +152,7 @@ fn answers_are_those_of_slapacl() {
 fn configuration(directory: &Path) -> String {
     let path = directory.display();
     fs::create_dir(directory.join("db")).expect("a directory for the database");
-    ["core", "cosine", "inetorgperson"]
+    ["core", "cosine", "inetorgperson", "dyngroup"]
         .map(|schema| format!("include /etc/ldap/schema/{schema}.schema\n"))
         .concat()
         + &format!(

@@ -4,6 +4,8 @@ use std::sync::{Arc, OnceLock};
 
 use larix_schema::NormalDn;
 
+use super::decisions::Decided;
+
 /// The identity of a request and what its connection is known by. Cheap to clone.
 #[derive(Debug, Clone, Default)]
 pub struct Subject {
@@ -18,6 +20,8 @@ pub struct Subject {
     pub strength: Strength,
     /// The request itself, where rules ask about it (`op=`, `control=`); they match nothing with `None`.
     pub request: Option<Arc<RequestFacts>>,
+    /// What rules were found to say to this subject; a copy starts without.
+    pub decisions: Decided,
 }
 
 /// What a rule can know of a request beside its identity.

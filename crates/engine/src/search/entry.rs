@@ -1,16 +1,20 @@
 //! An entry as one subject sees it.
 
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::rc::Rc;
 
-use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, ObjectClassId, Schema};
+use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
 use larix_store::Snapshot;
 
 use super::filter::{Filter, FilterContext};
-use crate::access::{AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, Privilege, Subject, Verdict};
+use crate::access::{
+    AccessPolicy, AccessTarget, Decisions, EntryFacts, EntrySearch, Item, ItemClass, ItemKind, Memo,
+    Privilege, Reach, Subject, Verdict,
+};
 use crate::database::View;
 use crate::entry::{EntryReader, EntrySource, Target};
 use crate::fault::Fault;
+use crate::neighbours;
 use crate::tree;
 
 /// What access rules say, with what can be said once for all entries. For one snapshot.
@@ -22,44 +26,65 @@ pub struct Gate<'a> {
     pub read_all: bool,
     /// The search finds out who somebody is: filters ask for `auth`, and nothing is read.
     pub identity: bool,
+    /// What holds whatever the entry, by class of attributes.
+    decisions: Option<&'a Decisions>,
     /// None where rules are hardly asked, since everything is granted anyway.
-    groups: Option<Rc<Groups>>,
+    memo: Option<Rc<Memo>>,
 }
-
-/// The groups rules asked about in one snapshot, and whether the subject is a member: the same for every entry.
-#[derive(Debug, Default)]
-struct Groups(RefCell<Vec<(NormalDn, ObjectClassId, AttributeDescription, bool)>>);
-
-impl Groups {
-    fn known(&self, query: &GroupQuery<'_>) -> Option<bool> {
-        let same = |(group, class, attribute, _): &&(NormalDn, ObjectClassId, AttributeDescription, bool)| {
-            group == query.group && *class == query.class && attribute == query.attribute
-        };
-        self.0.borrow().iter().find(same).map(|(.., member)| *member)
-    }
-
-    fn note(&self, query: &GroupQuery<'_>, member: bool) {
-        let mut known = self.0.borrow_mut();
-        // Rules with `expand` may name a group an entry.
-        if known.len() >= GROUPS_KNOWN_MAX {
-            known.clear();
-        }
-        known.push((query.group.clone(), query.class, query.attribute.clone(), member));
-    }
-}
-
-const GROUPS_KNOWN_MAX: usize = 32;
 
 impl<'a> Gate<'a> {
     pub fn new(policy: &'a AccessPolicy, subject: &'a Subject) -> Self {
-        let all = |privilege| policy.grants_all(subject, privilege);
-        Self::again(policy, subject, all(Privilege::Search), all(Privilege::Read))
+        let decisions = policy.decisions(subject);
+        let (search_all, read_all) = match decisions {
+            Some(decisions) => (decisions.search_all, decisions.read_all),
+            None => {
+                (policy.grants_all(subject, Privilege::Search), policy.grants_all(subject, Privilege::Read))
+            }
+        };
+        Self::again(policy, subject, search_all, read_all)
     }
 
     /// For another snapshot, with what was found before.
     pub fn again(policy: &'a AccessPolicy, subject: &'a Subject, search_all: bool, read_all: bool) -> Self {
-        let groups = (!search_all || !read_all).then(Rc::default);
-        Self { policy, subject, search_all, read_all, identity: false, groups }
+        let memo = (!search_all || !read_all).then(Rc::default);
+        Self {
+            policy,
+            subject,
+            search_all,
+            read_all,
+            identity: false,
+            decisions: policy.decisions(subject),
+            memo,
+        }
+    }
+}
+
+/// What was found out about one entry, by class of attributes: two bits each.
+#[derive(Debug, Default)]
+struct Verdicts(Cell<u64>);
+
+impl Verdicts {
+    fn place(class: ItemClass) -> Option<u32> {
+        (class.number() < 32).then(|| class.number() * 2)
+    }
+
+    fn get(&self, class: ItemClass) -> Option<Verdict> {
+        match self.0.get() >> Self::place(class)? & 3 {
+            1 => Some(Verdict::Granted),
+            2 => Some(Verdict::Denied),
+            3 => Some(Verdict::PerValue),
+            _ => None,
+        }
+    }
+
+    fn note(&self, class: ItemClass, verdict: Verdict) {
+        let Some(place) = Self::place(class) else { return };
+        let bits = match verdict {
+            Verdict::Granted => 1,
+            Verdict::Denied => 2,
+            Verdict::PerEntry | Verdict::PerValue => 3,
+        };
+        self.0.set(self.0.get() | bits << place);
     }
 }
 
@@ -71,11 +96,21 @@ pub struct Seen<'a, N> {
     gate: Gate<'a>,
     dn: OnceCell<NormalDn>,
     failed: Cell<bool>,
+    searchable: Verdicts,
+    readable: Verdicts,
 }
 
 impl<'a, N: Snapshot> Seen<'a, N> {
     pub fn new(view: &'a View<'a, N>, reader: EntryReader<'a, N>, gate: Gate<'a>) -> Self {
-        Self { view, reader, gate, dn: OnceCell::new(), failed: Cell::new(false) }
+        Self {
+            view,
+            reader,
+            gate,
+            dn: OnceCell::new(),
+            failed: Cell::new(false),
+            searchable: Verdicts::default(),
+            readable: Verdicts::default(),
+        }
     }
 
     /// Whether the entry may be told of at all.
@@ -88,7 +123,11 @@ impl<'a, N: Snapshot> Seen<'a, N> {
         if self.is_open(privilege) {
             return Ok(true);
         }
-        Ok(self.gate.policy.check(self.gate.subject, &self.target()?, Item::Entry, privilege))
+        match self.verdict(ItemKind::Entry, privilege)? {
+            Some(Verdict::Granted) => Ok(true),
+            Some(Verdict::Denied) => Ok(false),
+            _ => Ok(self.gate.policy.check(self.gate.subject, &self.target()?, Item::Entry, privilege)),
+        }
     }
 
     /// Whether one who may not search here may know it: insufficientAccessRights tells that there is an entry.
@@ -119,6 +158,11 @@ impl<'a, N: Snapshot> Seen<'a, N> {
         if self.is_open(privilege) {
             return Ok(true);
         }
+        match self.verdict(ItemKind::Attribute(description), privilege)? {
+            Some(Verdict::Granted) => return Ok(true),
+            Some(Verdict::Denied) => return Ok(false),
+            _ => {}
+        }
         let item = Item::Attribute { description, value };
         Ok(self.gate.policy.check(self.gate.subject, &self.target()?, item, privilege))
     }
@@ -127,6 +171,9 @@ impl<'a, N: Snapshot> Seen<'a, N> {
     pub fn readable(&self, description: &AttributeDescription) -> Result<Verdict, Fault> {
         if self.gate.read_all {
             return Ok(Verdict::Granted);
+        }
+        if let Some(verdict) = self.verdict(ItemKind::Attribute(description), Privilege::Read)? {
+            return Ok(verdict);
         }
         let target = self.target()?;
         Ok(self.gate.policy.attribute_verdict(self.gate.subject, &target, description, Privilege::Read))
@@ -168,6 +215,27 @@ impl<'a, N: Snapshot> Seen<'a, N> {
         Ok(())
     }
 
+    /// What the rules say of all items of the same class in this entry, found out once; `None`: ask for the item itself.
+    fn verdict(&self, item: ItemKind<'_>, privilege: Privilege) -> Result<Option<Verdict>, Fault> {
+        let found = match privilege {
+            Privilege::Read => &self.readable,
+            Privilege::Search => &self.searchable,
+            _ => return Ok(None),
+        };
+        let Some(class) = self.gate.policy.class_of(item) else { return Ok(None) };
+        let general = self.gate.decisions.and_then(|decisions| decisions.general(class, privilege));
+        if let Some(granted) = general {
+            return Ok(Some(if granted { Verdict::Granted } else { Verdict::Denied }));
+        }
+        if let Some(verdict) = found.get(class) {
+            return Ok(Some(verdict));
+        }
+        let target = self.target()?;
+        let verdict = self.gate.policy.class_verdict(self.gate.subject, Some(&target), class, privilege);
+        found.note(class, verdict);
+        Ok(Some(verdict))
+    }
+
     /// The normalized DN.
     pub fn name(&self) -> Result<&NormalDn, Fault> {
         if let Some(dn) = self.dn.get() {
@@ -197,44 +265,6 @@ impl<'a, N: Snapshot> Seen<'a, N> {
             none
         })
     }
-
-    fn has_member(&self, query: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Fault> {
-        let Some(id) = self.view.resolve(query.group)?.and_then(|resolved| resolved.id) else {
-            return Ok(false);
-        };
-        let Some(record) = self.view.record(id)? else { return Ok(false) };
-        let group = self.view.reader(id, &record)?;
-        Ok(is_of_class(&group, query)? && has_dn(&group, query.attribute, member)?)
-    }
-}
-
-fn is_of_class<N: Snapshot>(entry: &EntryReader<'_, N>, query: &GroupQuery<'_>) -> Result<bool, Fault> {
-    let Ok(object_class) = entry.schema.describe("objectClass") else { return Ok(false) };
-    let mut found = false;
-    entry.visit_exact(&object_class, &mut |value| {
-        let class = std::str::from_utf8(value).ok().and_then(|name| entry.schema.object_class_id(name));
-        found = class.is_some_and(|class| entry.schema.is_subclass(class, query.class));
-        !found
-    })?;
-    Ok(found)
-}
-
-fn has_dn<N: Snapshot>(
-    entry: &EntryReader<'_, N>,
-    attribute: &AttributeDescription,
-    dn: &NormalDn,
-) -> Result<bool, Fault> {
-    let target = Target::new(entry.schema, entry.catalog, attribute.clone());
-    if let Some(member) = entry.large_member(&target, dn.as_str().as_bytes())? {
-        return Ok(member);
-    }
-    let mut found = false;
-    entry.visit(&target, &mut |value| {
-        let value = std::str::from_utf8(value).unwrap_or_default();
-        found = value == dn.as_str() || entry.schema.parse_dn(value).is_ok_and(|value| value == *dn);
-        !found
-    })?;
-    Ok(found)
 }
 
 impl<N: Snapshot> FilterContext for Seen<'_, N> {
@@ -304,16 +334,28 @@ impl<N: Snapshot> EntryFacts for Seen<'_, N> {
         self.noting(filter.matches(&Unguarded(self), &self.reader), Match::Undefined)
     }
 
-    fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> bool {
-        let groups = self.gate.groups.as_deref();
-        if let Some(known) = groups.and_then(|groups| groups.known(group)) {
-            return known;
-        }
-        let answer = self.has_member(group, member);
-        if let (Ok(member), Some(groups)) = (&answer, groups) {
-            groups.note(group, *member);
-        }
-        self.noting(answer, false)
+    fn visit_exact(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
+        self.noting(self.reader.visit_exact(attribute, visit), ());
+    }
+
+    fn has_dn(&self, schema: &Schema, attribute: &AttributeDescription, dn: &NormalDn) -> bool {
+        self.noting(neighbours::has_dn(self.view, &self.reader, schema, attribute, dn), false)
+    }
+
+    fn with_entry(&self, dn: &NormalDn, read: &mut dyn FnMut(&dyn EntryFacts)) -> Reach {
+        self.noting(neighbours::with_entry(self.view, dn, read), Reach::Elsewhere)
+    }
+
+    fn search(
+        &self,
+        asked: &EntrySearch<'_>,
+        visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
+    ) -> Reach {
+        self.noting(neighbours::search(self.view, asked, visit), Reach::Elsewhere)
+    }
+
+    fn memo(&self) -> Option<&Memo> {
+        self.gate.memo.as_deref()
     }
 
     fn failed(&self) -> bool {

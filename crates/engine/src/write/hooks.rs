@@ -5,12 +5,12 @@ use std::sync::Arc;
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use larix_store::Snapshot;
 
-use super::authority::Facts;
 use super::failure::Failure;
 use crate::access::{AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, Privilege, Subject};
 use crate::database::View;
 use crate::entry::Entry;
 use crate::entry::reader::OwnedSource;
+use crate::neighbours::Facts;
 use crate::plugins::{BindAttempt, Entries, Judgement, PendingBind, Plugin};
 use crate::time::Timestamp;
 
@@ -58,9 +58,8 @@ impl<V: Snapshot> Entries for Present<'_, V> {
     }
 
     fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Failure> {
-        let nothing = Entry::default();
-        let source = OwnedSource { schema: &self.view.schema, entry: &nothing };
-        Ok(Facts::new(&self.view, member, &source).is_member(group, member))
+        // What cannot be told is no membership.
+        Ok(self.policy.is_member_seen(&self.view, group, member).unwrap_or(false))
     }
 }
 

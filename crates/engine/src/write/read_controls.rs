@@ -7,7 +7,6 @@ use larix_proto::{ControlBuf, LdapResult, MessageId, ResultCode, oid};
 use larix_schema::{AttributeDescription, Match, NormalDn, Schema};
 use larix_store::{Overlay, Snapshot};
 
-use super::authority::Facts;
 use super::failure::Failure;
 use super::operator::{Held, Operator};
 use crate::access::{AccessTarget, Item, Privilege};
@@ -15,6 +14,7 @@ use crate::controls::ReadAttributes;
 use crate::database::View;
 use crate::entry::{Entry, EntryId, EntrySource};
 use crate::fault::Fault;
+use crate::neighbours::Facts;
 use crate::search::answer::Answer;
 use crate::search::entry::{Gate, Seen};
 use crate::search::filter::{Filter, FilterContext};

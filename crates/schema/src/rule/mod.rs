@@ -99,7 +99,10 @@ impl MatchingRule {
     }
 
     /// The normal form as text, as it stands in normalised DNs; where OpenLDAP knows one it is OpenLDAP's.
-    pub(crate) fn normalize_text(
+    ///
+    /// # Errors
+    /// A value that is none of the rule's syntax.
+    pub fn normalize_text(
         &self,
         schema: &Schema,
         value: &[u8],

@@ -9,15 +9,16 @@ use crate::filter::Match;
 use crate::prep::{Position, prepare};
 use crate::schema::Schema;
 use crate::syntax::{
-    attribute_certificate_issuer_and_serial, certificate_issuer_and_serial, is_bit_string, is_descriptor,
-    is_numeric_oid, is_oid, issuer_and_this_update, list_issuer_and_this_update, serial_and_issuer,
-    serial_and_issuer_serial,
+    attribute_certificate_issuer_and_serial, canonical_aci, certificate_issuer_and_serial, is_bit_string,
+    is_descriptor, is_numeric_oid, is_oid, issuer_and_this_update, list_issuer_and_this_update,
+    serial_and_issuer, serial_and_issuer_serial,
 };
 use crate::time::GeneralizedTime;
 
 /// How a rule makes keys.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub(crate) enum Normal {
+    Aci,
     Approximate,
     AttributeCertificateExact,
     Authz,
@@ -173,6 +174,12 @@ impl Normal {
     /// The normal form as text.
     pub(super) fn text(self, schema: &Schema, value: &[u8], out: &mut Vec<u8>) -> Result<(), InvalidValue> {
         match self {
+            Self::Aci => {
+                let normal = canonical_aci(schema, text_of(value)?, |dn| {
+                    schema.parse_dn(dn).map(|dn| dn.as_str().to_owned()).map_err(|_| InvalidValue)
+                })?;
+                out.extend_from_slice(normal.as_bytes());
+            }
             Self::CaseExact => prepare(text_of(value)?, false, Position::Whole, out),
             Self::CaseIgnore | Self::Keyword | Self::StringFirstComponent | Self::Word => {
                 prepare(text_of(value)?, true, Position::Whole, out);

@@ -104,7 +104,7 @@ pub static ALL_RULES: &[MatchingRule] = &[
     rule("1.3.6.1.4.1.4203.666.4.9", "dnSubtreeMatch", DN, Extensible, N::DnSubtree, X | H, &[]),
     rule("1.3.6.1.4.1.4203.666.4.10", "dnSubordinateMatch", DN, Extensible, N::DnSubordinate, X | H, &[]),
     rule("1.3.6.1.4.1.4203.666.4.11", "dnSuperiorMatch", DN, Extensible, N::DnSuperior, X | H, &[]),
-    rule("1.3.6.1.4.1.4203.666.4.2", "OpenLDAPaciMatch", "1.3.6.1.4.1.4203.666.2.1", Equality, N::OctetString, H, &[]),
+    rule("1.3.6.1.4.1.4203.666.4.2", "OpenLDAPaciMatch", "1.3.6.1.4.1.4203.666.2.1", Equality, N::Aci, H, &[]),
     rule("1.3.6.1.4.1.4203.666.4.12", "authzMatch", "1.3.6.1.4.1.4203.666.2.7", Equality, N::Authz, H, &[]),
     rule("1.3.6.1.4.1.4203.666.4.13", "privateKeyMatch", "1.2.840.113549.1.8.1.1", Equality, N::OctetString, H, &[]),
 ];

@@ -1,5 +1,6 @@
 //! Syntaxes: which octet strings are values, and how they are written prettily (RFC 4517 §3, and OpenLDAP's own).
 
+mod aci;
 mod guide;
 mod table;
 mod text;
@@ -14,6 +15,7 @@ use crate::model::{Extensions, write_description, write_extensions};
 use crate::schema::Schema;
 use crate::{csn, time};
 
+pub(crate) use aci::canonical as canonical_aci;
 pub(crate) use table::{is_system_syntax, system_syntaxes};
 pub(crate) use text::{is_bit_string, is_descriptor, is_numeric_oid, is_oid};
 pub(crate) use x509::{
@@ -24,6 +26,8 @@ pub(crate) use x509::{
 /// How values of a syntax are checked and written.
 #[derive(Copy, Clone, Debug, Eq, PartialEq)]
 pub enum SyntaxKind {
+    /// OpenLDAP's experimental ACI.
+    Aci,
     AttributeCertificate,
     AttributeCertificateExactAssertion,
     Authz,
@@ -125,7 +129,8 @@ impl Syntax {
             SyntaxKind::UtcTime => time::is_utc_time(value),
             SyntaxKind::Utf8String => std::str::from_utf8(value).is_ok(),
             SyntaxKind::Uuid => text::is_uuid(value),
-            SyntaxKind::AttributeCertificateExactAssertion
+            SyntaxKind::Aci
+            | SyntaxKind::AttributeCertificateExactAssertion
             | SyntaxKind::Authz
             | SyntaxKind::CertificateExactAssertion
             | SyntaxKind::CertificateListExactAssertion
@@ -163,6 +168,7 @@ impl Syntax {
             SyntaxKind::Uuid if text::is_uuid(value) => text(value)?.to_ascii_lowercase(),
             SyntaxKind::Csn => csn::normalize(value).ok_or(InvalidValue)?,
             SyntaxKind::CsnSid if csn::is_sid(value) => text(value)?.to_ascii_lowercase(),
+            SyntaxKind::Aci => aci::canonical(schema, text(value)?, |dn| pretty_dn_text(schema, dn))?,
             SyntaxKind::Authz => text::pretty_authz(schema, text(value)?)?,
             SyntaxKind::CertificateExactAssertion => serial_and_issuer(schema, value, false)?,
             SyntaxKind::CertificateListExactAssertion => issuer_and_this_update(schema, value, false)?,

@@ -89,7 +89,7 @@ const OTHERS: &[(&str, &str, Kind, u8)] = &[
     ("1.3.6.1.4.1.4203.666.11.2.1", "CSN", Kind::Csn, H),
     ("1.3.6.1.4.1.4203.666.11.2.4", "CSN SID", Kind::CsnSid, H),
     ("1.3.6.1.4.1.4203.1.1.1", "OpenLDAP void", Kind::Nothing, H),
-    ("1.3.6.1.4.1.4203.666.2.1", "OpenLDAP Experimental ACI", Kind::Utf8String, H),
+    ("1.3.6.1.4.1.4203.666.2.1", "OpenLDAP Experimental ACI", Kind::Aci, H),
     ("1.3.6.1.4.1.4203.666.2.7", "OpenLDAP authz", Kind::Authz, H),
     ("1.2.840.113549.1.8.1.1", "PKCS#8 PrivateKeyInfo", Kind::PrivateKey, B),
 ];

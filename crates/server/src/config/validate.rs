@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use larix_engine::access::{AccessPolicy, Who};
+use larix_engine::access::AccessPolicy;
 use larix_schema::NormalDn;
 
 use super::diagnostic::{ConfigError, Origin};
@@ -33,11 +33,10 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
-/// Names in access rules are defined; what cannot be enforced is no matter before the server starts.
+/// Names in access rules are defined.
 fn access(config: &Config) -> Result<(), ConfigError> {
     let check = |lines: &[AccessLine]| {
-        let mut enforceable = lines.iter().filter(|line| line.rule.unenforceable().is_none());
-        enforceable.try_for_each(|line| {
+        lines.iter().try_for_each(|line| {
             AccessPolicy::new(Arc::clone(&config.schema), None, std::slice::from_ref(&line.rule), &[])
                 .map(|_| ())
                 .map_err(|error| {
@@ -164,7 +163,6 @@ impl Config {
     pub fn refusals(&self) -> Vec<ConfigError> {
         let mut found = Vec::new();
         self.frontend.overlays.iter().for_each(|overlay| refuse_overlay(overlay, &mut found));
-        self.frontend.access.iter().for_each(|line| refuse_access(line, &mut found));
         if self.backends.iter().any(|backend| backend.name == "lload") {
             found.push(ConfigError::new(Origin::BuiltIn, "`backend lload`: balancing load is not supported"));
         }
@@ -178,14 +176,6 @@ impl Config {
                 found.push(ConfigError::new(database.origin.clone(), message));
             }
             database.overlays.iter().for_each(|overlay| refuse_overlay(overlay, &mut found));
-            for line in &database.access {
-                refuse_access(line, &mut found);
-                self.refuse_groups_elsewhere(line, database, &mut found);
-            }
-            if matches!(database.kind, DatabaseKind::Mdb(_)) {
-                let frontend = self.frontend.access.iter();
-                frontend.for_each(|line| self.refuse_groups_elsewhere(line, database, &mut found));
-            }
         }
         found
     }
@@ -222,38 +212,10 @@ impl Config {
     }
 }
 
-impl Config {
-    /// A group is looked up in the database of the entry that is asked for. One that is elsewhere would have no members,
-    /// and a rule that takes something from it would leave it.
-    fn refuse_groups_elsewhere(&self, line: &AccessLine, database: &Database, found: &mut Vec<ConfigError>) {
-        for who in line.rule.by.iter().flat_map(|clause| &clause.who) {
-            let Who::Group { expand: false, group, .. } = who else { continue };
-            let Ok(dn) = self.schema.parse_dn(group) else { continue };
-            if !database.suffixes.iter().any(|suffix| dn.is_within(&suffix.normal)) {
-                let message = format!(
-                    "this access rule cannot be enforced: the group `{group}` is in another database"
-                );
-                found.push(ConfigError::new(line.origin.clone(), message).with_help(
-                    "name a group below the database's own suffix; put rules by group into databases",
-                ));
-            }
-        }
-    }
-}
-
 fn refuse_overlay(overlay: &Overlay, found: &mut Vec<ConfigError>) {
     let handling = overlay_kind(&overlay.name).map(|kind| kind.handling);
     if let (false, Some(OverlayHandling::Refused(why))) = (overlay.disabled, handling) {
         let message = format!("the overlay {} is not supported yet: {why}", overlay.name);
         found.push(ConfigError::new(overlay.origin.clone(), message));
-    }
-}
-
-fn refuse_access(line: &AccessLine, found: &mut Vec<ConfigError>) {
-    if let Some(why) = line.rule.unenforceable() {
-        found.push(ConfigError::new(
-            line.origin.clone(),
-            format!("this access rule cannot be enforced: {why}"),
-        ));
     }
 }

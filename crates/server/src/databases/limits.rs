@@ -1,7 +1,6 @@
 //! Which limits a search is under: the first `limits` line that is for the client, or the section's own.
 
-use larix_engine::access::{EntryFacts, GroupQuery, Subject};
-use larix_engine::search::{Gate, Seen};
+use larix_engine::access::{GroupQuery, Subject};
 use larix_engine::{Fault, Limits, View};
 use larix_schema::NormalDn;
 use larix_store::Snapshot;
@@ -42,7 +41,7 @@ fn applies<N: Snapshot>(
             who(*this).is_some_and(|name| regex.is_match(name.as_str()))
         }
         LimitSubject::Group { class, attribute, dn } => match &subject.dn {
-            Some(member) => is_member(view, &dn.normal, (class, attribute), subject, member)?,
+            Some(member) => is_member(view, &dn.normal, (class, attribute), member)?,
             None => false,
         },
     })
@@ -61,19 +60,16 @@ fn is_member<N: Snapshot>(
     view: &View<'_, N>,
     group: &NormalDn,
     (class, attribute): (&str, &str),
-    subject: &Subject,
     member: &NormalDn,
 ) -> Result<bool, Fault> {
     let (Some(class), Ok(attribute)) = (view.schema.object_class_id(class), view.schema.describe(attribute))
     else {
         return Ok(false);
     };
-    let Some(id) = view.resolve(group)?.and_then(|resolved| resolved.id) else { return Ok(false) };
-    let Some(record) = view.record(id)? else { return Ok(false) };
-    let policy = view.settings.policy.clone();
-    let Some(policy) = policy else { return Ok(false) };
-    let seen = Seen::new(view, view.reader(id, &record)?, Gate::new(&policy, subject));
-    Ok(EntryFacts::is_member(&seen, &GroupQuery { group, class, attribute: &attribute }, member))
+    let Some(policy) = view.settings.policy.clone() else { return Ok(false) };
+    let query = GroupQuery { group, class, attribute: &attribute };
+    let found = policy.is_member_seen(view, &query, member);
+    found.ok_or(Fault::TooMuch("a group of a `limits` line"))
 }
 
 #[cfg(test)]

@@ -149,6 +149,8 @@ pub struct Databases {
     /// Whether every section is under the frontend's rules.
     same_rules: bool,
     frontend_policy: Arc<AccessPolicy>,
+    /// Whether a rule anywhere asks about the kind of request or its controls.
+    asks_about_request: bool,
     subschema_text: String,
     /// URLs of the `referral` directive.
     default_referrals: Arc<[String]>,
@@ -163,6 +165,11 @@ impl Databases {
 
     pub fn directory(&self) -> &Directory<LmdbStore> {
         &self.directory
+    }
+
+    /// Whether access rules ask for more of a request than whom it acts as.
+    pub fn ask_about_request(&self) -> bool {
+        self.asks_about_request
     }
 
     /// The subschema subentry's DN as it is shown.

@@ -66,12 +66,18 @@ impl Databases {
             referrals: config.global.referrals.clone(),
         };
         let frontend_rules = Rules::new(&config.frontend.shared, None, updates);
+        let frontend_policy = Arc::new(config.access_policy(None)?);
+        let stored = served.iter().map(|served| served.database().policy());
+        let virtual_trees = sections.iter().map(|section: &Section| Arc::clone(&section.policy));
+        let mut policies = stored.chain(virtual_trees).chain([Arc::clone(&frontend_policy)]);
+        let asks_about_request = policies.any(|policy| policy.asks_about_request());
         Ok(Self {
+            asks_about_request,
             same_rules: sections.iter().all(|section: &Section| section.rules == frontend_rules),
             directory: Directory::new(frontend, served).map_err(OpenError::Schema)?,
             sections,
             frontend_rules,
-            frontend_policy: Arc::new(config.access_policy(None)?),
+            frontend_policy,
             subschema_text,
             default_referrals: config.global.referrals.clone().into(),
             root_dse_extra: root_dse_files(config)?,

@@ -1,6 +1,6 @@
 //! Searches and compares over a handful of entries that no database stores: one pass over a list.
 
-use larix_engine::access::{AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, Privilege, Subject};
+use larix_engine::access::{AccessPolicy, AccessTarget, EntryFacts, Item, Privilege, Subject};
 use larix_engine::catalog::Catalog;
 use larix_engine::controls::RequestControls;
 use larix_engine::entry::{Entry, EntryAttribute, OwnedSource};
@@ -263,11 +263,6 @@ impl EntryFacts for Seen<'_> {
         let filter = Filter::new(self.tree.schema, &Catalog::default(), filter.clone());
         let source = OwnedSource { schema: self.tree.schema, entry: self.entry };
         filter.matches(&Unguarded(self), &source).unwrap_or(Match::Undefined)
-    }
-
-    fn is_member(&self, _: &GroupQuery<'_>, _: &NormalDn) -> bool {
-        // Groups live in databases; these entries' rules cannot see them.
-        false
     }
 }
 

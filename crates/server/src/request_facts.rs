@@ -1,0 +1,24 @@
+//! What access rules may ask about a request beside its identity: its kind and its controls (`op=`, `control=`).
+
+use std::sync::Arc;
+
+use larix_engine::access::{Operation, RequestFacts, Subject};
+use larix_proto::Controls;
+
+use crate::dispatch::Dispatcher;
+
+impl Dispatcher {
+    /// The subject as the rules are to see it in this request. It is the same one unless some rule asks.
+    pub(crate) fn in_request(
+        &self,
+        subject: Arc<Subject>,
+        operation: impl FnOnce() -> Operation,
+        controls: Controls<'_>,
+    ) -> Arc<Subject> {
+        if !self.server.databases.ask_about_request() {
+            return subject;
+        }
+        let controls = controls.iter().map(|control| control.oid.to_owned()).collect();
+        Arc::new(subject.in_request(RequestFacts { operation: operation(), controls }))
+    }
+}
