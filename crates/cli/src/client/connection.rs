@@ -9,6 +9,7 @@ use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_proto::{Frame, MessageId, Response, ResponseMessage, frame, limits};
 
 use super::error::ClientError;
+use super::tls::{TlsOptions, TlsStream};
 
 /// Where `ldapi:///` leads.
 const DEFAULT_SOCKET: &str = "/var/run/slapd/ldapi";
@@ -16,6 +17,8 @@ const READ_SIZE: usize = 64 * 1024;
 
 pub(super) struct Connection {
     stream: Stream,
+    /// The name that the server's certificate must have.
+    host: String,
     buffer: Vec<u8>,
     /// Where in the buffer the next response starts.
     start: usize,
@@ -25,19 +28,46 @@ pub(super) struct Connection {
 enum Stream {
     Tcp(TcpStream),
     Unix(UnixStream),
+    Tls(Box<TlsStream>),
+    /// Between a socket and the TLS over it.
+    Lost,
 }
 
 impl Connection {
     /// Connects to the first of some servers that answers.
-    pub(super) fn open(urls: &[LdapUrl], timeout: Option<Duration>) -> Result<Self, ClientError> {
+    pub(super) fn open(
+        urls: &[LdapUrl],
+        timeout: Option<Duration>,
+        tls: &TlsOptions,
+    ) -> Result<Self, ClientError> {
         let mut last = ClientError::Usage("no server is given".to_owned());
         for url in urls {
-            match connect(url, timeout) {
-                Ok(stream) => return Ok(Self { stream, buffer: Vec::new(), start: 0, last_id: 0 }),
+            match connect(url, timeout, tls) {
+                Ok(stream) => {
+                    let host = host(url).to_owned();
+                    return Ok(Self { stream, host, buffer: Vec::new(), start: 0, last_id: 0 });
+                }
                 Err(error) => last = error,
             }
         }
         Err(last)
+    }
+
+    /// TLS from here on: StartTLS was answered with success.
+    pub(super) fn secure(&mut self, tls: &TlsOptions) -> Result<(), ClientError> {
+        if self.start < self.buffer.len() {
+            // Somebody may have put them there, for us to take them for protected ones.
+            return Err(ClientError::Unexpected("bytes behind the answer to StartTLS"));
+        }
+        self.stream = match std::mem::replace(&mut self.stream, Stream::Lost) {
+            Stream::Tcp(socket) => Stream::Tls(Box::new(tls.secure(socket, &self.host)?)),
+            other => other,
+        };
+        Ok(())
+    }
+
+    pub(super) fn is_secure(&self) -> bool {
+        matches!(self.stream, Stream::Tls(_))
     }
 
     pub(super) fn next_id(&mut self) -> MessageId {
@@ -49,6 +79,8 @@ impl Connection {
         match &mut self.stream {
             Stream::Tcp(stream) => stream.write_all(request),
             Stream::Unix(stream) => stream.write_all(request),
+            Stream::Tls(stream) => stream.write_all(request).and_then(|()| stream.flush()),
+            Stream::Lost => Err(io::ErrorKind::NotConnected.into()),
         }
         .map_err(ClientError::Io)
     }
@@ -85,6 +117,8 @@ impl Connection {
             let read = match &mut self.stream {
                 Stream::Tcp(stream) => stream.read(space),
                 Stream::Unix(stream) => stream.read(space),
+                Stream::Tls(stream) => stream.read(space),
+                Stream::Lost => Ok(0),
             };
             let count = match read {
                 Ok(count) => count,
@@ -100,35 +134,43 @@ impl Connection {
     }
 }
 
-fn connect(url: &LdapUrl, timeout: Option<Duration>) -> Result<Stream, ClientError> {
+fn host(url: &LdapUrl) -> &str {
+    if url.host.is_empty() { "localhost" } else { &url.host }
+}
+
+fn connect(url: &LdapUrl, timeout: Option<Duration>, tls: &TlsOptions) -> Result<Stream, ClientError> {
     let failed = |source| ClientError::Connect { url: url.to_string(), source };
     match url.scheme {
         UrlScheme::Ldapi => {
             let path = if url.host.is_empty() { DEFAULT_SOCKET } else { &url.host };
             UnixStream::connect(path).map(Stream::Unix).map_err(failed)
         }
-        UrlScheme::Ldap => {
-            let host = if url.host.is_empty() { "localhost" } else { &url.host };
-            let port = url.effective_port().unwrap_or(389);
-            let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
-            for address in (host, port).to_socket_addrs().map_err(failed)? {
-                let connected = match timeout {
-                    Some(timeout) => TcpStream::connect_timeout(&address, timeout),
-                    None => TcpStream::connect(address),
-                };
-                match connected {
-                    Ok(stream) => {
-                        stream.set_nodelay(true).map_err(failed)?;
-                        return Ok(Stream::Tcp(stream));
-                    }
-                    Err(error) => last = error,
-                }
-            }
-            Err(failed(last))
+        UrlScheme::Ldap => connect_tcp(url, 389, timeout).map(Stream::Tcp).map_err(failed),
+        UrlScheme::Ldaps => {
+            let socket = connect_tcp(url, 636, timeout).map_err(failed)?;
+            Ok(Stream::Tls(Box::new(tls.secure(socket, host(url))?)))
         }
-        UrlScheme::Ldaps => Err(ClientError::Usage(format!(
-            "{url}: TLS is not supported by this client yet; use ldap:// or ldapi://"
-        ))),
-        _ => Err(ClientError::Usage(format!("{url}: this client speaks ldap:// and ldapi:// only"))),
+        _ => {
+            Err(ClientError::Usage(format!("{url}: this client speaks ldap://, ldaps:// and ldapi:// only")))
+        }
     }
+}
+
+fn connect_tcp(url: &LdapUrl, port: u16, timeout: Option<Duration>) -> io::Result<TcpStream> {
+    let port = url.effective_port().unwrap_or(port);
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in (host(url), port).to_socket_addrs()? {
+        let connected = match timeout {
+            Some(timeout) => TcpStream::connect_timeout(&address, timeout),
+            None => TcpStream::connect(address),
+        };
+        match connected {
+            Ok(stream) => {
+                stream.set_nodelay(true)?;
+                return Ok(stream);
+            }
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
 }

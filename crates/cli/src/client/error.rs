@@ -16,6 +16,11 @@ pub(super) enum ClientError {
         source: io::Error,
     },
     Io(io::Error),
+    /// The handshake failed.
+    Tls {
+        host: String,
+        why: String,
+    },
     /// The server closed the connection.
     Closed,
     /// The server said that it closes the connection, and why.
@@ -62,6 +67,7 @@ impl fmt::Display for ClientError {
         match self {
             Self::Usage(text) => write!(f, "larix: {text}"),
             Self::Connect { url, source } => write!(f, "larix: cannot contact LDAP server {url}: {source}"),
+            Self::Tls { host, why } => write!(f, "larix: no TLS with {host}: {why}"),
             Self::Io(error) => write!(f, "larix: connection lost: {error}"),
             Self::Closed => f.write_str("larix: the server closed the connection"),
             Self::Disconnected(result) => write!(f, "larix: the server closed the connection: {result}"),

@@ -16,6 +16,7 @@ mod report;
 mod search;
 mod search_output;
 mod session;
+mod tls;
 mod whoami;
 
 use std::io;

@@ -11,7 +11,7 @@ use super::error::ClientError;
 
 #[derive(Args, Debug, Default)]
 pub(crate) struct CommonArgs {
-    /// Server, as URL: ldap://host:port or ldapi://%2Fpath; several are tried in turn [LDAPURI, ldap://localhost]
+    /// Server, as URL: ldap://host:port, ldaps://host or ldapi://%2Fpath; several are tried in turn [LDAPURI, ldap://localhost]
     #[arg(short = 'H', long = "uri", value_name = "URI")]
     pub(super) uri: Option<String>,
     /// Server's name; an old way to write -H ldap://HOST
@@ -34,7 +34,7 @@ pub(crate) struct CommonArgs {
     /// Read the password from a file; all of it, a final line end included
     #[arg(short = 'y', value_name = "FILE")]
     pub(super) password_file: Option<PathBuf>,
-    /// SASL mechanism; EXTERNAL, for ldapi, is the only one
+    /// SASL mechanism; EXTERNAL, for ldapi or with a certificate, is the only one
     #[arg(short = 'Y', value_name = "MECHANISM", conflicts_with = "simple")]
     pub(super) mechanism: Option<String>,
     /// SASL authorization identity: dn:<DN> or u:<user>
@@ -43,7 +43,7 @@ pub(crate) struct CommonArgs {
     /// Say nothing about SASL
     #[arg(short = 'Q')]
     pub(super) quiet: bool,
-    /// StartTLS; not supported yet
+    /// StartTLS; twice: the server must agree
     #[arg(short = 'Z', action = ArgAction::Count)]
     pub(super) start_tls: u8,
     /// A control, critical with !: assert=<filter>, authzid=<id>, manageDSAit, noop, postread[=<attributes>],
@@ -56,7 +56,8 @@ pub(crate) struct CommonArgs {
     /// Show what would be done, and do not do it
     #[arg(short = 'n')]
     pub(super) dry_run: bool,
-    /// ldif_wrap=<columns>|no, nettimeout=<seconds>
+    /// ldif_wrap=<columns>|no, nettimeout=<seconds>, tls_cacert=<file>, tls_cacertdir=<directory>, tls_cert=<file>,
+    /// tls_key=<file>, tls_reqcert=never|demand, tls_protocol_min=3.3|3.4
     #[arg(short = 'o', value_name = "OPTION=VALUE")]
     pub(super) settings: Vec<String>,
     /// Say more, to standard error

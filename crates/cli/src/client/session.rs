@@ -4,13 +4,14 @@ use std::fs;
 use std::io::{self, BufRead, IsTerminal, Write};
 
 use larix_proto::url::UrlScheme;
-use larix_proto::{ControlBuf, LdapResult, MessageId, Response, ResultCode, client};
+use larix_proto::{ControlBuf, LdapResult, MessageId, Response, ResultCode, client, oid};
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use super::connection::Connection;
 use super::controls;
 use super::error::ClientError;
 use super::options::CommonArgs;
+use super::tls::TlsOptions;
 
 pub(super) struct Session {
     pub(super) connection: Connection,
@@ -38,21 +39,41 @@ pub(super) enum Credentials {
 impl Session {
     /// Connects and binds.
     pub(super) fn open(args: &CommonArgs) -> Result<Self, ClientError> {
-        if args.start_tls > 0 {
-            return Err(ClientError::Usage("-Z: StartTLS is not supported by this client yet".to_owned()));
-        }
+        let tls = TlsOptions::gather(&args.settings);
         let urls = args.urls(std::env::var("LDAPURI").ok().as_deref())?;
         let local = urls.first().is_some_and(|url| url.scheme == UrlScheme::Ldapi);
         let bind_dn = args.bind_dn.clone().or_else(|| std::env::var("LDAPBINDDN").ok());
-        let credentials = credentials(args, bind_dn, local, &mut ask)?;
+        let credentials = credentials(args, bind_dn, local, tls.has_certificate(), &mut ask)?;
         let controls = controls::common(args)?;
-        let connection = Connection::open(&urls, args.connect_timeout()?)?;
+        let connection = Connection::open(&urls, args.connect_timeout()?, &tls)?;
         let mut session = Self { connection, controls, buffer: Vec::new() };
+        if args.start_tls > 0 {
+            session.start_tls(args.start_tls > 1, &tls)?;
+        }
         session.bind(&credentials)?;
         if args.verbose && !args.quiet {
             eprintln!("{}", credentials.describe());
         }
         Ok(session)
+    }
+
+    /// StartTLS (RFC 4511 section 4.14). Unless it must, the session goes on without it where the server refuses.
+    fn start_tls(&mut self, must: bool, tls: &TlsOptions) -> Result<(), ClientError> {
+        if self.connection.is_secure() {
+            return Err(ClientError::Usage(
+                "-Z is for ldap://: with ldaps:// TLS is there already".to_owned(),
+            ));
+        }
+        let reply = self.call(|out, id, _| client::extended(out, id, oid::START_TLS, None, &[]))?;
+        if reply.result.code == ResultCode::SUCCESS {
+            return self.connection.secure(tls);
+        }
+        let refused = ClientError::Refused { step: "ldap_start_tls", result: reply.result };
+        if must {
+            return Err(refused);
+        }
+        eprintln!("{refused}");
+        Ok(())
     }
 
     fn bind(&mut self, credentials: &Credentials) -> Result<(), ClientError> {
@@ -130,13 +151,15 @@ pub(super) fn credentials(
     args: &CommonArgs,
     bind_dn: Option<String>,
     local: bool,
+    certificate: bool,
     ask: &mut dyn FnMut(&str) -> Result<Vec<u8>, ClientError>,
 ) -> Result<Credentials, ClientError> {
     let external = match &args.mechanism {
-        Some(mechanism) if mechanism.eq_ignore_ascii_case("EXTERNAL") && local => true,
+        Some(mechanism) if mechanism.eq_ignore_ascii_case("EXTERNAL") && (local || certificate) => true,
         Some(mechanism) if mechanism.eq_ignore_ascii_case("EXTERNAL") => {
             return Err(ClientError::Usage(
-                "-Y EXTERNAL needs a local socket: -H ldapi://%2Fpath".to_owned(),
+                "-Y EXTERNAL needs a local socket (-H ldapi://%2Fpath) or a certificate (-o tls_cert=FILE)"
+                    .to_owned(),
             ));
         }
         Some(mechanism) => {

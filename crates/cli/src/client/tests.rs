@@ -99,7 +99,7 @@ fn how_to_bind() {
     let check = |line: &str, local: bool, expected: &str| {
         let common = search(line).common;
         let mut ask = |_: &str| Ok(b"asked".to_vec());
-        let shown = match credentials(&common, common.bind_dn.clone(), local, &mut ask) {
+        let shown = match credentials(&common, common.bind_dn.clone(), local, false, &mut ask) {
             Ok(Credentials::Simple { dn, password }) => {
                 format!("{dn}/{}", String::from_utf8_lossy(&password))
             }
@@ -112,7 +112,11 @@ fn how_to_bind() {
     check("search", true, "EXTERNAL ");
     check("search -x", true, "/");
     check("search -Y EXTERNAL -X dn:cn=a", true, "EXTERNAL dn:cn=a");
-    check("search -Y external", false, "larix: -Y EXTERNAL needs a local socket: -H ldapi://%2Fpath");
+    check(
+        "search -Y external",
+        false,
+        "larix: -Y EXTERNAL needs a local socket (-H ldapi://%2Fpath) or a certificate (-o tls_cert=FILE)",
+    );
     check("search -D cn=a -w b", false, "cn=a/b");
     check("search -D cn=a -W", true, "cn=a/asked");
     check("search -D cn=a -y /nowhere/x", false, "larix: /nowhere/x: No such file or directory (os error 2)");

@@ -269,3 +269,7 @@ fn client_rules(
         why: error.to_string(),
     })
 }
+
+#[cfg(test)]
+#[path = "setup_tests.rs"]
+mod tests;

@@ -1,0 +1,263 @@
+//! TLS of the clients: `ldaps://`, `-Z`, and the settings that OpenLDAP's clients know (ldap.conf(5)).
+
+use std::collections::HashMap;
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use rustls::client::WebPkiServerVerifier;
+use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
+use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName, UnixTime};
+use rustls::{
+    ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme, StreamOwned,
+    version,
+};
+
+use super::error::ClientError;
+
+/// Where distributions keep the authorities that the machine believes, when `TLS_CACERT` names none.
+const SYSTEM_AUTHORITIES: &[&str] = &[
+    "/etc/ssl/certs/ca-certificates.crt",
+    "/etc/pki/tls/certs/ca-bundle.crt",
+    "/etc/ssl/ca-bundle.pem",
+    "/etc/ssl/cert.pem",
+];
+/// The system's settings for LDAP clients.
+const SYSTEM_FILES: &[&str] = &["/etc/ldap/ldap.conf", "/etc/openldap/ldap.conf"];
+/// The settings looked at.
+const KNOWN: &[&str] =
+    &["TLS_CACERT", "TLS_CACERTDIR", "TLS_CERT", "TLS_KEY", "TLS_REQCERT", "TLS_PROTOCOL_MIN"];
+/// Those that only a user's own file may give.
+const OWN: &[&str] = &["TLS_CERT", "TLS_KEY"];
+
+pub(super) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
+
+/// What the command line, the environment and the files say about TLS, by the names of ldap.conf.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(super) struct TlsOptions(HashMap<&'static str, String>);
+
+impl TlsOptions {
+    /// From `-o tls_...=...`, then LDAPTLS_..., then the user's files, then the system's; LDAPNOINIT leaves out all but the
+    /// first.
+    pub(super) fn gather(settings: &[String]) -> Self {
+        let mut options = Self::default();
+        for setting in settings {
+            if let Some((name, value)) = setting.split_once('=') {
+                options.0.extend(known(name).map(|name| (name, value.to_owned())));
+            }
+        }
+        if std::env::var_os("LDAPNOINIT").is_some() {
+            return options;
+        }
+        for name in KNOWN {
+            if let Ok(value) = std::env::var(format!("LDAP{name}")) {
+                options.0.entry(name).or_insert(value);
+            }
+        }
+        let home = std::env::var_os("HOME").map(PathBuf::from);
+        let own =
+            [Some("ldaprc".into()), home.as_ref().map(|h| h.join(".ldaprc")), home.map(|h| h.join("ldaprc"))];
+        let own = own.into_iter().flatten();
+        let system = match std::env::var_os("LDAPCONF") {
+            Some(path) => vec![PathBuf::from(path)],
+            None => SYSTEM_FILES.iter().map(PathBuf::from).collect(),
+        };
+        let files = own.map(|path| (path, true)).chain(system.into_iter().map(|path| (path, false)));
+        for (path, is_own) in files {
+            // Files that are not there, or not ours to read, say nothing: as for OpenLDAP's clients.
+            options.add_file(&std::fs::read_to_string(path).unwrap_or_default(), is_own);
+        }
+        options
+    }
+
+    /// Takes what a file says of what is not yet said.
+    fn add_file(&mut self, text: &str, is_own: bool) {
+        for line in text.lines().filter(|line| !line.starts_with('#')) {
+            let mut words = line.split_ascii_whitespace();
+            let Some(name) = words.next().and_then(known) else { continue };
+            let Some(value) = words.next().filter(|_| is_own || !OWN.contains(&name)) else { continue };
+            self.0.entry(name).or_insert_with(|| value.to_owned());
+        }
+    }
+
+    fn get(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// Whether there is a certificate to prove one's identity with.
+    pub(super) fn has_certificate(&self) -> bool {
+        self.get("TLS_CERT").is_some()
+    }
+
+    fn configuration(&self) -> Result<ClientConfig, ClientError> {
+        let provider = Arc::new(ring::default_provider());
+        let versions: &[_] = match self.get("TLS_PROTOCOL_MIN") {
+            Some("3.4") => &[&version::TLS13],
+            _ => &[&version::TLS13, &version::TLS12],
+        };
+        let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(versions)
+            .map_err(|error| ClientError::Usage(format!("TLS: {error}")))?;
+        let strict = match self.get("TLS_REQCERT").map(str::to_ascii_lowercase).as_deref() {
+            Some("never" | "allow") => false,
+            None | Some("try" | "demand" | "hard") => true,
+            Some(other) => {
+                let text = format!("TLS_REQCERT {other}: never, allow, try, demand or hard");
+                return Err(ClientError::Usage(text));
+            }
+        };
+        let verifier: Arc<dyn ServerCertVerifier> = if strict {
+            let roots = Arc::new(self.authorities()?);
+            WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
+                .build()
+                .map_err(|error| ClientError::Usage(format!("TLS_CACERT: {error}")))?
+        } else {
+            Arc::new(AnyCertificate(provider))
+        };
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+        let Some(path) = self.get("TLS_CERT") else { return Ok(builder.with_no_client_auth()) };
+        let chain = certificates(Path::new(path))?;
+        let key_path = self.get("TLS_KEY").unwrap_or(path);
+        let key = PrivateKeyDer::from_pem_file(key_path)
+            .map_err(|error| unreadable(Path::new(key_path), &format!("no private key in it: {error}")))?;
+        builder
+            .with_client_auth_cert(chain, key)
+            .map_err(|error| unreadable(Path::new(path), &format!("TLS_CERT and TLS_KEY: {error}")))
+    }
+
+    fn authorities(&self) -> Result<RootCertStore, ClientError> {
+        let mut roots = RootCertStore::empty();
+        let (file, directory) = (self.get("TLS_CACERT"), self.get("TLS_CACERTDIR"));
+        if let Some(path) = file {
+            roots.add_parsable_certificates(certificates(Path::new(path))?);
+        }
+        if let Some(path) = directory {
+            let entries =
+                std::fs::read_dir(path).map_err(|error| unreadable(Path::new(path), &error.to_string()))?;
+            for entry in entries.flatten() {
+                roots.add_parsable_certificates(certificates(&entry.path()).unwrap_or_default());
+            }
+        }
+        if file.is_none() && directory.is_none() {
+            let found = SYSTEM_AUTHORITIES.iter().map(Path::new).find(|path| path.exists());
+            if let Some(path) = found {
+                roots.add_parsable_certificates(certificates(path)?);
+            }
+        }
+        if roots.is_empty() {
+            let text = "no authority is known to check the server's certificate: give -o tls_cacert=FILE, \
+                        or -o tls_reqcert=never to trust any";
+            return Err(ClientError::Usage(text.to_owned()));
+        }
+        Ok(roots)
+    }
+
+    /// Makes the handshake with `host`, whose name its certificate must have.
+    pub(super) fn secure(&self, mut socket: TcpStream, host: &str) -> Result<TlsStream, ClientError> {
+        let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
+        let name = ServerName::try_from(bare)
+            .map_err(|_| ClientError::Usage(format!("{host}: no certificate can have this name")))?;
+        let mut session = ClientConnection::new(Arc::new(self.configuration()?), name)
+            .map_err(|error| ClientError::Tls { host: host.to_owned(), why: error.to_string() })?;
+        while session.is_handshaking() {
+            session
+                .complete_io(&mut socket)
+                .map_err(|error| ClientError::Tls { host: host.to_owned(), why: error.to_string() })?;
+        }
+        Ok(StreamOwned::new(session, socket))
+    }
+}
+
+fn known(name: &str) -> Option<&'static str> {
+    KNOWN.iter().copied().find(|known| known.eq_ignore_ascii_case(name))
+}
+
+fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, ClientError> {
+    let found = CertificateDer::pem_file_iter(path)
+        .and_then(|certificates| certificates.collect::<Result<Vec<_>, _>>())
+        .map_err(|error| unreadable(path, &error.to_string()))?;
+    if found.is_empty() {
+        return Err(unreadable(path, "no certificate (PEM) in it"));
+    }
+    Ok(found)
+}
+
+fn unreadable(path: &Path, why: &str) -> ClientError {
+    ClientError::Input { name: path.display().to_string(), why: why.to_owned() }
+}
+
+/// `TLS_REQCERT never`: that the other side has the certificate's key is still proven, but not whose it is.
+#[derive(Debug)]
+struct AnyCertificate(Arc<CryptoProvider>);
+
+impl ServerCertVerifier for AnyCertificate {
+    fn verify_server_cert(
+        &self,
+        _: &CertificateDer<'_>,
+        _: &[CertificateDer<'_>],
+        _: &ServerName<'_>,
+        _: &[u8],
+        _: UnixTime,
+    ) -> Result<ServerCertVerified, rustls::Error> {
+        Ok(ServerCertVerified::assertion())
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        certificate: &CertificateDer<'_>,
+        signature: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.signature_verification_algorithms.supported_schemes()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_said_first_holds() {
+        let said = |text: &str, is_own: bool, expected: &[(&'static str, &str)]| {
+            let mut options = TlsOptions::default();
+            options.0.insert("TLS_CACERT", "/first".to_owned());
+            options.add_file(text, is_own);
+            let expected = expected.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+            assert_eq!(options, TlsOptions(expected), "{text}");
+        };
+        let first = ("TLS_CACERT", "/first");
+        said("", true, &[first]);
+        said("TLS_CACERT /second\nBASE dc=x", true, &[first]);
+        said("tls_reqcert never\n#TLS_CERT /c\n", false, &[first, ("TLS_REQCERT", "never")]);
+        said("TLS_CERT /c\nTLS_KEY /k", true, &[first, ("TLS_CERT", "/c"), ("TLS_KEY", "/k")]);
+        said("TLS_CERT /c\nTLS_KEY /k", false, &[first]);
+        said("TLS_REQCERT", true, &[first]);
+    }
+
+    #[test]
+    fn settings_that_cannot_be() {
+        for (name, value, expected) in [
+            ("TLS_REQCERT", "perhaps", "TLS_REQCERT perhaps: never, allow, try, demand or hard"),
+            ("TLS_CACERT", "/no/such/file", "/no/such/file: "),
+        ] {
+            let options = TlsOptions(HashMap::from([(name, value.to_owned())]));
+            let error = options.configuration().unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+}

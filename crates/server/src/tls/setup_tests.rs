@@ -1,0 +1,342 @@
+//! Settings and files, good and bad.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use larix_testkit::{Authority, Issued};
+use rcgen::{PKCS_ECDSA_P256_SHA256, PKCS_ECDSA_P384_SHA384, PKCS_ED25519, date_time_ymd};
+use rustls::pki_types::pem::PemObject as _;
+
+use super::*;
+
+const TODAY: i64 = 1_800_000_000;
+
+struct Files {
+    folder: tempfile::TempDir,
+    settings: TlsSettings,
+}
+
+impl Files {
+    /// `server.pem` and `server.key` of a new authority, and its `ca.pem`.
+    fn new() -> (Self, Authority) {
+        let folder = tempfile::tempdir().unwrap();
+        let authority = Authority::new("Root");
+        let mut files = Self { folder, settings: TlsSettings::default() };
+        files.use_server(&authority.server());
+        files.settings.ca_certificate_file = Some(files.write("ca.pem", &authority.certificate()));
+        (files, authority)
+    }
+
+    fn use_server(&mut self, issued: &Issued) {
+        self.settings.certificate_file = Some(self.write("server.pem", &issued.certificate));
+        self.settings.certificate_key_file = Some(self.write("server.key", &issued.key));
+    }
+
+    fn write(&self, name: &str, text: impl AsRef<[u8]>) -> PathBuf {
+        let path = self.folder.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(&path, text).unwrap();
+        path
+    }
+
+    fn load(&self) -> Result<Loaded, TlsError> {
+        TlsState::load(&self.settings, Timestamp::from_seconds(TODAY))
+    }
+
+    /// What is wrong, or the notes.
+    fn outcome(&self) -> String {
+        match self.load() {
+            Ok(loaded) if loaded.state.is_none() => "no TLS".to_owned(),
+            Ok(loaded) => format!("good; {}", loaded.notes.join("; ")),
+            Err(error) => error.to_string(),
+        }
+    }
+}
+
+/// Changes good settings and looks for `expected` in what comes of it.
+fn check(name: &str, change: impl FnOnce(&mut Files, &Authority), expected: &[&str]) {
+    let (mut files, authority) = Files::new();
+    change(&mut files, &authority);
+    let outcome = files.outcome();
+    for part in expected {
+        assert!(outcome.contains(part), "{name}: expected {part:?}, got {outcome:?}");
+    }
+}
+
+fn der(pem: &str) -> Vec<u8> {
+    CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec()
+}
+
+#[test]
+fn settings_that_serve() {
+    check("all files", |_, _| {}, &["good; "]);
+    check("nothing", |f, _| f.settings = TlsSettings::default(), &["no TLS"]);
+    for algorithm in [&PKCS_ECDSA_P256_SHA256, &PKCS_ECDSA_P384_SHA384, &PKCS_ED25519] {
+        check("kinds of keys", |f, a| f.use_server(&a.issue(algorithm, "localhost", |_| {})), &["good; "]);
+    }
+    check(
+        "text around the certificate, in Latin-1",
+        |f, a| {
+            let text = [b"subject: M\xfcller\n", a.server().certificate.as_bytes()].concat();
+            let issued = a.server();
+            f.settings.certificate_file =
+                Some(f.write("a.pem", [&text[..16], issued.certificate.as_bytes()].concat()));
+            f.settings.certificate_key_file = Some(f.write("a.key", &issued.key));
+        },
+        &["good; "],
+    );
+    check(
+        "the key in the certificate's file",
+        |f, a| {
+            let issued = a.server();
+            f.settings.certificate_key_file = None;
+            f.settings.certificate_file = Some(f.write("both.pem", issued.key + &issued.certificate));
+        },
+        &["good; "],
+    );
+    check(
+        "values of cn=config",
+        |f, a| {
+            let issued = a.server();
+            f.settings.certificate = Some(der(&issued.certificate));
+            let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
+            f.settings.certificate_key = Some(key.secret_der().to_vec());
+            f.settings.ca_certificate = Some(der(&a.certificate()));
+            (f.settings.certificate_file, f.settings.certificate_key_file) = (None, None);
+        },
+        &["good; "],
+    );
+    check(
+        "an expired certificate serves, with a warning",
+        |f, a| {
+            f.use_server(&a.issue(&PKCS_ECDSA_P256_SHA256, "localhost", |params| {
+                params.not_after = date_time_ymd(2024, 5, 6);
+            }));
+        },
+        &["good; ", "server.pem: the certificate expired on 2024-05-06"],
+    );
+    check(
+        "settings without effect are noted",
+        |f, _| {
+            f.settings.cipher_suite = Some("HIGH:@SECLEVEL=2".to_owned());
+            f.settings.protocol_min = Some("3.1".to_owned());
+        },
+        &["good; ", "@SECLEVEL=2", "nothing below TLS 1.2"],
+    );
+}
+
+#[test]
+fn files_that_do_not() {
+    let certificate = |f: &mut Files, path: &Path| f.settings.certificate_file = Some(path.to_owned());
+    check(
+        "no file",
+        |f, _| certificate(f, Path::new("/no/such.pem")),
+        &["TLSCertificateFile /no/such.pem: there is no such file"],
+    );
+    check("a directory", |f, _| certificate(f, Path::new("/")), &["TLSCertificateFile /: ", "directory"]);
+    check(
+        "empty",
+        |f, _| certificate(f, &f.write("e.pem", "")),
+        &["e.pem: there is no certificate (PEM) in it, but nothing at all"],
+    );
+    check(
+        "a key instead",
+        |f, a| certificate(f, &f.write("k.pem", a.server().key)),
+        &["k.pem: there is no certificate (PEM) in it, but a private key"],
+    );
+    check(
+        "DER",
+        |f, a| certificate(f, &f.write("d.pem", der(&a.certificate()))),
+        &["d.pem: there is no certificate (PEM) in it, but binary data", "openssl x509 -inform der"],
+    );
+    check(
+        "damaged base64",
+        |f, _| {
+            certificate(f, &f.write("b.pem", "-----BEGIN CERTIFICATE-----\n!!!\n-----END CERTIFICATE-----\n"))
+        },
+        &["b.pem: its PEM is damaged"],
+    );
+    check(
+        "not a certificate",
+        |f, _| {
+            certificate(
+                f,
+                &f.write("n.pem", "-----BEGIN CERTIFICATE-----\nMAA=\n-----END CERTIFICATE-----\n"),
+            )
+        },
+        &["n.pem: what stands there as a certificate is none"],
+    );
+    check(
+        "no key",
+        |f, _| f.settings.certificate_key_file = None,
+        &["TLSCertificateFile is given, TLSCertificateKeyFile is not"],
+    );
+    check(
+        "no certificate",
+        |f, _| f.settings.certificate_file = None,
+        &["TLSCertificateKeyFile is given, TLSCertificateFile is not"],
+    );
+    check(
+        "another key",
+        |f, a| f.settings.certificate_key_file = Some(f.write("other.key", a.server().key)),
+        &["other.key: the key belongs to no certificate in", "server.pem"],
+    );
+    check(
+        "a certificate as key",
+        |f, a| f.settings.certificate_key_file = Some(f.write("c.key", a.certificate())),
+        &["c.key: there is no private key (PEM) in it, but a certificate"],
+    );
+    for (name, header) in [
+        ("ENCRYPTED PRIVATE KEY", ""),
+        ("RSA PRIVATE KEY", "Proc-Type: 4,ENCRYPTED\nDEK-Info: AES-256-CBC,00\n\n"),
+    ] {
+        check(
+            "an encrypted key",
+            |f, _| {
+                let text = format!("-----BEGIN {name}-----\n{header}MAA=\n-----END {name}-----\n");
+                f.settings.certificate_key_file = Some(f.write("enc.key", text));
+            },
+            &["enc.key: the key is encrypted", "openssl pkey -in"],
+        );
+    }
+    check(
+        "no authorities",
+        |f, _| f.settings.ca_certificate_file = Some("/no/ca.pem".into()),
+        &["TLSCACertificateFile /no/ca.pem: there is no such file"],
+    );
+    check(
+        "no directory",
+        |f, _| f.settings.ca_certificate_path = Some("/no/certs".into()),
+        &["TLSCACertificatePath /no/certs: there is no such file"],
+    );
+    check(
+        "no list",
+        |f, a| f.settings.crl_file = Some(f.write("crl.pem", a.certificate())),
+        &["TLSCRLFile", "crl.pem: there is no revocation list (PEM) in it"],
+    );
+}
+
+#[test]
+fn settings_that_do_not_go_together() {
+    let text = |text: &str| Some(text.to_owned());
+    check(
+        "no cipher",
+        |f, _| f.settings.cipher_suite = text("RC4"),
+        &["TLSCipherSuite `RC4` leaves no cipher suite"],
+    );
+    check(
+        "no version",
+        |f, _| f.settings.protocol_min = text("3.9"),
+        &["TLSProtocolMin `3.9`: there is no such version"],
+    );
+    check(
+        "no group",
+        |f, _| f.settings.ec_name = text("secp521r1"),
+        &["TLSECName `secp521r1` names no group"],
+    );
+    check(
+        "nobody to believe",
+        |f, _| (f.settings.verify_client, f.settings.ca_certificate_file) = (TlsVerify::Demand, None),
+        &["TLSVerifyClient demand needs authorities to believe"],
+    );
+    check(
+        "no list to look at",
+        |f, _| (f.settings.verify_client, f.settings.crl_check) = (TlsVerify::Try, text("peer")),
+        &["TLSCRLCheck peer needs revocation lists"],
+    );
+}
+
+#[test]
+fn a_file_that_this_user_may_not_read_names_the_user() {
+    if rustix::process::geteuid().is_root() {
+        // Root reads everything: what it would be told is looked at alone.
+        let source = std::io::Error::from(std::io::ErrorKind::PermissionDenied);
+        let error = TlsError::Read { directive: KEY, path: "/k".into(), source };
+        assert_eq!(
+            error.to_string(),
+            "TLSCertificateKeyFile /k: user 0, as whom the server runs, may not read it"
+        );
+        return;
+    }
+    check(
+        "no permission",
+        |f, _| {
+            let path = f.settings.certificate_key_file.clone().unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0)).unwrap();
+        },
+        &["server.key: user ", "may not read it"],
+    );
+}
+
+#[test]
+fn chains_are_put_in_order_and_completed() {
+    let root = Authority::new("Root");
+    let (upper, lower) = (root.intermediate("Upper"), root.intermediate("Other"));
+    let lowest = upper.intermediate("Lowest");
+    let own = lowest.server();
+    let (own_pem, upper_pem, lowest_pem) =
+        (own.certificate.clone(), upper.certificate(), lowest.certificate());
+    for (name, file, authorities, expected) in [
+        ("leaf first", vec![&own_pem, &lowest_pem, &upper_pem], "", vec![&own_pem, &lowest_pem, &upper_pem]),
+        ("root first", vec![&upper_pem, &lowest_pem, &own_pem], "", vec![&own_pem, &lowest_pem, &upper_pem]),
+        ("another in between", vec![&own_pem, &upper_pem], "", vec![&own_pem]),
+        (
+            "completed",
+            vec![&own_pem],
+            &*(lowest_pem.clone() + &upper_pem + &root.certificate() + &lower.certificate()),
+            vec![&own_pem, &lowest_pem, &upper_pem],
+        ),
+    ] {
+        let (mut files, _) = Files::new();
+        files.settings.certificate_key_file = Some(files.write("own.key", &own.key));
+        let text: String = file.into_iter().map(String::as_str).collect();
+        files.settings.certificate_file = Some(files.write("own.pem", text));
+        files.settings.ca_certificate_file =
+            (!authorities.is_empty()).then(|| files.write("authorities.pem", authorities));
+        let authorities = Authorities::load(&files.settings).unwrap();
+        let (certificates, source) = own_certificates(&files.settings).unwrap().unwrap();
+        let (key, key_source) = own_key(&files.settings).unwrap();
+        let provider = ring::default_provider();
+        let chain = certified(certificates, &source, key, &key_source, &authorities, &provider).unwrap().cert;
+        let expected: Vec<Vec<u8>> = expected.into_iter().map(|pem| der(pem)).collect();
+        let chain: Vec<Vec<u8>> = chain.iter().map(|certificate| certificate.to_vec()).collect();
+        assert_eq!(chain, expected, "{name}");
+    }
+}
+
+#[test]
+fn clients_are_believed_or_not() {
+    let (mut files, authority) = Files::new();
+    let other = Authority::new("Root");
+    let good = authority.client("ann");
+    let revoked = authority.client("bob");
+    let expired = authority
+        .issue(&PKCS_ECDSA_P256_SHA256, "old", |params| params.not_after = date_time_ymd(2024, 1, 1));
+    let foreign = other.client("eve");
+    let directory = files.folder.path().join("authorities");
+    files.write("authorities/README", "not a certificate");
+    files.write("authorities/root.pem", authority.certificate());
+    std::os::unix::fs::symlink("root.pem", directory.join("0a1b2c3d.0")).unwrap();
+    files.settings.ca_certificate_file = None;
+    files.settings.ca_certificate_path = Some(directory);
+    files.write("authorities/root.r0", authority.revocations(&[&revoked], 2090));
+    let stale = files.write("stale.pem", authority.revocations(&[], 2024));
+    // good, revoked, expired, of another authority
+    for (check, list, expected) in [
+        (None, None, [true, true, false, false]),
+        (Some("peer"), None, [true, false, false, false]),
+        (Some("all"), None, [true, false, false, false]),
+        (None, Some(&stale), [true, false, false, false]),
+    ] {
+        files.settings.verify_client = TlsVerify::Try;
+        files.settings.crl_check = check.map(str::to_owned);
+        files.settings.crl_file = list.cloned();
+        let authorities = Authorities::load(&files.settings).unwrap();
+        assert_eq!(authorities.certificates.len(), 1, "a link is no second certificate");
+        let rules = client_rules(&files.settings, authorities, &Arc::new(ring::default_provider())).unwrap();
+        let now = rustls::pki_types::UnixTime::since_unix_epoch(std::time::Duration::from_secs(TODAY as u64));
+        let found = [&good, &revoked, &expired, &foreign]
+            .map(|issued| rules.believes(&[der(&issued.certificate).into()], now));
+        assert_eq!(found, expected, "TLSCRLCheck {check:?}, TLSCRLFile {list:?}");
+    }
+}
