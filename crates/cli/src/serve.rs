@@ -32,7 +32,7 @@ pub(crate) struct ServeArgs {
     /// Read this slapd.d directory
     #[arg(short = 'F', value_name = "DIRECTORY")]
     directory: Option<PathBuf>,
-    /// Listen on these URLs, separated by spaces: ldap://host:port/ ldapi://%2Fpath/????x-mod=0777
+    /// Listen on these URLs, separated by spaces: ldap://host:port/ ldaps://host ldapi://%2Fpath/????x-mod=0777
     #[arg(short = 'h', long = "listen", value_name = "URLS")]
     urls: Option<String>,
     /// Stay in the foreground and print these log levels: a number, names such as stats, or ? for a list
@@ -137,7 +137,7 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
         println!("config file testing succeeded");
         return Ok(ExitCode::SUCCESS);
     }
-    let quick = arguments.quick.prepare()?;
+    let quick = arguments.quick.prepare(arguments.urls.as_deref())?;
     let debug = levels(&arguments.debug)?;
     // The newcomer's server stays where it can be seen and stopped; slapd goes to the background.
     let foreground = debug.is_some() || (quick.is_some() && !arguments.background);

@@ -1,19 +1,20 @@
 //! Takes connections from the listeners and gives each to the worker that has the fewest.
 
 use std::io;
-use std::net::SocketAddr;
-use std::os::fd::AsRawFd;
+use std::net::{IpAddr, SocketAddr};
 use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
 use larix_engine::time::Clock;
 use larix_proto::encode;
-use tokio::net::{TcpListener, UnixListener};
+use tokio::net::{TcpListener, TcpStream, UnixListener};
+use tokio::sync::Semaphore;
 
 use crate::admission::Refusal;
 use crate::config::values::LogLevel;
 use crate::listener::{ListenSocket, Listener};
+use crate::proxy_header;
 use crate::server::Server;
 use crate::session::{Peer, PeerCredentials};
 use crate::statistics::{ConnectionRecord, ListenerInfo};
@@ -42,7 +43,7 @@ impl Acceptor {
         };
         let mut complained = false;
         loop {
-            match self.accept(&socket, &info).await {
+            match self.accept(&socket, &info, listener.proxied).await {
                 Ok(()) => complained = false,
                 Err(error) if is_per_connection(&error) => {}
                 Err(error) => {
@@ -58,16 +59,21 @@ impl Acceptor {
         }
     }
 
-    async fn accept(&self, socket: &Socket, info: &Arc<ListenerInfo>) -> io::Result<()> {
+    async fn accept(
+        self: &Rc<Self>,
+        socket: &Socket,
+        info: &Arc<ListenerInfo>,
+        proxied: bool,
+    ) -> io::Result<()> {
         match socket {
             Socket::Tcp(socket) => {
                 let (stream, address) = socket.accept().await?;
-                let stream = stream.into_std()?;
-                let name = format!("IP={}", plain(address));
                 // Without keep-alive a client that lost its network holds its connection for ever.
                 socket2::SockRef::from(&stream).set_keepalive(true)?;
-                let peer = Peer { name: name.clone(), credentials: None };
-                self.hand_over(stream.as_raw_fd(), AcceptedStream::Tcp(stream), name, peer, info);
+                match proxied {
+                    true => self.await_header(stream, address, info),
+                    false => self.take_tcp(stream, address, info)?,
+                }
             }
             Socket::Unix(socket) => {
                 let (stream, _) = socket.accept().await?;
@@ -77,15 +83,66 @@ impl Acceptor {
                 // A client's end of a Unix socket has no name: OpenLDAP shows the listener's.
                 let peer = Peer { name: info.name.clone(), credentials: Some(credentials) };
                 let name = info.name.clone();
-                self.hand_over(stream.as_raw_fd(), AcceptedStream::Unix(stream), name, peer, info);
+                self.hand_over(AcceptedStream::Unix(stream), None, name, peer, info);
             }
         }
         Ok(())
     }
 
-    fn hand_over(&self, fd: i32, stream: AcceptedStream, name: String, peer: Peer, info: &Arc<ListenerInfo>) {
+    fn take_tcp(&self, stream: TcpStream, address: SocketAddr, info: &Arc<ListenerInfo>) -> io::Result<()> {
+        let address = plain(address);
+        let name = format!("IP={address}");
+        let peer = Peer { name: name.clone(), credentials: None };
+        self.hand_over(AcceptedStream::Tcp(stream.into_std()?), Some(address.ip()), name, peer, info);
+        Ok(())
+    }
+
+    /// Reads the PROXY header of a connection beside the others; then it goes on as one from the client.
+    fn await_header(self: &Rc<Self>, mut stream: TcpStream, balancer: SocketAddr, info: &Arc<ListenerInfo>) {
+        static AWAITED: Semaphore = Semaphore::const_new(proxy_header::AWAITED_MAX);
+        let Ok(permit) = AWAITED.try_acquire() else {
+            self.refused(balancer, info, &"too many connections wait for their PROXY header");
+            return;
+        };
+        let (acceptor, info) = (self.clone(), info.clone());
+        tokio::task::spawn_local(async move {
+            let header = tokio::time::timeout(proxy_header::PATIENCE, proxy_header::read(&mut stream)).await;
+            drop(permit);
+            let taken = match header {
+                Ok(Ok(source)) => acceptor.take_tcp(stream, source.unwrap_or(balancer), &info),
+                Ok(Err(error)) => {
+                    acceptor.refused(balancer, &info, &error);
+                    return;
+                }
+                Err(_) => {
+                    acceptor.refused(balancer, &info, &"the PROXY header did not come in time");
+                    return;
+                }
+            };
+            if let Err(error) = taken {
+                acceptor.refused(balancer, &info, &error);
+            }
+        });
+    }
+
+    fn refused(&self, from: SocketAddr, info: &ListenerInfo, why: &dyn std::fmt::Display) {
+        let from = plain(from);
+        self.server
+            .log
+            .line(LogLevel::STATS, format_args!("daemon: refused IP={from} ({}): {why}", info.name));
+    }
+
+    fn hand_over(
+        &self,
+        stream: AcceptedStream,
+        address: Option<IpAddr>,
+        name: String,
+        peer: Peer,
+        info: &Arc<ListenerInfo>,
+    ) {
+        let fd = stream.as_raw_fd();
         let statistics = &self.server.statistics;
-        let admitted = match self.server.admission.admit(stream.address(), self.server.clock.monotonic()) {
+        let admitted = match self.server.admission.admit(address, self.server.clock.monotonic()) {
             Ok(admitted) => admitted,
             Err(refusal) => return self.turn_away(stream, &name, info, refusal),
         };

@@ -148,6 +148,8 @@ impl Dispatcher {
     pub(crate) fn tls_established(&mut self, facts: TlsFacts) {
         let (number, fd) = (self.record.number, self.record.descriptor);
         let (protocol, cipher, tls) = (facts.protocol, facts.cipher, facts.ssf);
+        // Set once: a connection that has TLS gets no other.
+        let _ = self.record.secured.set(format!("{protocol} {cipher}"));
         self.session.secured(Arc::new(facts));
         let ssf = self.session.standing().ssf;
         self.server.log.line(

@@ -20,6 +20,7 @@ mod layers;
 pub mod listener;
 pub mod local;
 pub mod password_pool;
+mod proxy_header;
 mod request_facts;
 pub mod restrictions;
 pub mod sasl;

@@ -4,7 +4,7 @@ pub mod latency;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use larix_engine::time::{Monotonic, Timestamp};
 
@@ -153,6 +153,7 @@ impl ConnectionRecord {
             reads: AtomicU64::new(0),
             writes: AtomicU64::new(0),
             identity: Mutex::new(String::new()),
+            secured: OnceLock::new(),
             admitted: None,
         }
     }

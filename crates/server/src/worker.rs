@@ -4,7 +4,8 @@
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
 use std::io::{self, Write as _};
-use std::net::{IpAddr, TcpStream as StdTcpStream};
+use std::net::TcpStream as StdTcpStream;
+use std::os::fd::AsRawFd as _;
 use std::os::unix::net::UnixStream as StdUnixStream;
 use std::pin::Pin;
 use std::rc::Rc;
@@ -70,11 +71,11 @@ pub(crate) enum AcceptedStream {
 }
 
 impl AcceptedStream {
-    /// The client's address; a Unix socket's has none.
-    pub(crate) fn address(&self) -> Option<IpAddr> {
+    /// The descriptor, as the log shows it.
+    pub(crate) fn as_raw_fd(&self) -> i32 {
         match self {
-            Self::Tcp(stream) => stream.peer_addr().ok().map(|address| address.ip()),
-            Self::Unix(_) => None,
+            Self::Tcp(stream) => stream.as_raw_fd(),
+            Self::Unix(stream) => stream.as_raw_fd(),
         }
     }
 

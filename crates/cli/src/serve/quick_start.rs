@@ -11,12 +11,16 @@ use larix_engine::password::{Hasher, Scheme};
 use larix_server::clock::SystemRandom;
 use larix_server::config::{Config, QuickStart};
 use larix_server::extended::generate_password;
+use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd};
 
 /// Where the newcomer's server listens: this machine alone, a port that needs no privilege.
 pub(super) const DEFAULT_URL: &str = "ldap://127.0.0.1:3890";
 const DEFAULT_DATA: &str = "larix-data";
 /// The administrator's password, hashed, in the data directory.
 const PASSWORD_FILE: &str = "admin.password";
+/// A certificate that the server signed itself, and its key.
+const CERTIFICATE_FILE: &str = "server.pem";
+const KEY_FILE: &str = "server.key";
 
 /// The flags of a server without a configuration file.
 #[derive(Args, Debug)]
@@ -30,6 +34,12 @@ pub(crate) struct QuickStartArgs {
     /// Take the administrator's password from this file's first line, instead of making one up
     #[arg(long, value_name = "FILE", requires = "suffix")]
     admin_password_file: Option<PathBuf>,
+    /// TLS with this certificate (PEM, with its chain), for StartTLS and ldaps://
+    #[arg(long, value_name = "FILE", requires = "suffix")]
+    tls_cert: Option<PathBuf>,
+    /// Its key, if that is not in the same file
+    #[arg(long, value_name = "FILE", requires = "tls_cert")]
+    tls_key: Option<PathBuf>,
 }
 
 /// A quick start, prepared: directories exist, the password is hashed.
@@ -40,11 +50,22 @@ pub(super) struct Prepared {
     hash: Vec<u8>,
     /// In clear, the one time that it is known.
     generated: Option<String>,
+    tls: Option<Pair>,
+    /// Nobody vouches for the certificate: clients have to be given it.
+    self_signed: bool,
+}
+
+/// Files of a certificate and its key.
+#[derive(Clone, Debug)]
+struct Pair {
+    certificate: PathBuf,
+    key: PathBuf,
 }
 
 impl QuickStartArgs {
-    /// `None` without `--suffix`.
-    pub(super) fn prepare(&self) -> anyhow::Result<Option<Prepared>> {
+    /// `None` without `--suffix`. `listen`: where the server is to listen; with an ldaps:// there and no certificate given,
+    /// one is made.
+    pub(super) fn prepare(&self, listen: Option<&str>) -> anyhow::Result<Option<Prepared>> {
         let Some(suffix) = &self.suffix else { return Ok(None) };
         let data = self.data.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_DATA));
         DirBuilder::new()
@@ -71,18 +92,51 @@ impl QuickStartArgs {
                 return Err(error).with_context(|| format!("cannot read {}", file.display()));
             }
         };
-        Ok(Some(Prepared { suffix: suffix.clone(), data, hash, generated }))
+        let asked = listen.is_some_and(|urls| urls.to_ascii_lowercase().contains("ldaps://"));
+        let (tls, self_signed) = match &self.tls_cert {
+            Some(certificate) => {
+                let key = self.tls_key.clone().unwrap_or_else(|| certificate.clone());
+                (Some(Pair { certificate: certificate.clone(), key }), false)
+            }
+            None if asked => (Some(self_signed(&data)?), true),
+            None => (None, false),
+        };
+        Ok(Some(Prepared { suffix: suffix.clone(), data, hash, generated, tls, self_signed }))
     }
+}
+
+/// A certificate that the server signs itself, for this machine's name and loopback, made once.
+fn self_signed(data: &Path) -> anyhow::Result<Pair> {
+    let pair = Pair { certificate: data.join(CERTIFICATE_FILE), key: data.join(KEY_FILE) };
+    if pair.certificate.exists() && pair.key.exists() {
+        return Ok(pair);
+    }
+    let machine = rustix::system::uname();
+    let mut names = vec!["localhost".to_owned(), "127.0.0.1".to_owned(), "::1".to_owned()];
+    names.extend(machine.nodename().to_str().ok().filter(|name| *name != "localhost").map(str::to_owned));
+    let mut params = CertificateParams::new(names).context("cannot make a certificate")?;
+    params.distinguished_name = DistinguishedName::new();
+    params.distinguished_name.push(DnType::CommonName, machine.nodename().to_string_lossy().into_owned());
+    (params.not_before, params.not_after) = (date_time_ymd(2020, 1, 1), date_time_ymd(2099, 1, 1));
+    let key = KeyPair::generate().context("cannot make a key")?;
+    let certificate = params.self_signed(&key).context("cannot make a certificate")?;
+    store(&pair.key, key.serialize_pem().as_bytes(), 0o600)?;
+    store(&pair.certificate, certificate.pem().as_bytes(), 0o644)?;
+    Ok(pair)
 }
 
 fn store_password(file: &Path, password: &[u8]) -> anyhow::Result<Vec<u8>> {
     let hash = Hasher::new(Scheme::Argon2).hash(password, &SystemRandom)?.to_vec();
-    let mut open = OpenOptions::new();
-    open.write(true).create(true).truncate(true).mode(0o600);
-    open.open(file)
-        .and_then(|mut opened| opened.write_all(&hash))
-        .with_context(|| format!("cannot write {}", file.display()))?;
+    store(file, &hash, 0o600)?;
     Ok(hash)
+}
+
+fn store(file: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
+    let mut open = OpenOptions::new();
+    open.write(true).create(true).truncate(true).mode(mode);
+    open.open(file)
+        .and_then(|mut opened| opened.write_all(bytes))
+        .with_context(|| format!("cannot write {}", file.display()))
 }
 
 impl Prepared {
@@ -92,6 +146,8 @@ impl Prepared {
             directory: self.data.clone(),
             root_dn: None,
             root_password: Some(self.hash.clone()),
+            tls_certificate: self.tls.as_ref().map(|pair| pair.certificate.clone()),
+            tls_key: self.tls.as_ref().map(|pair| pair.key.clone()),
         };
         Ok(Config::quick_start(&start)?)
     }
@@ -109,6 +165,15 @@ impl Prepared {
                 "  password       as set before (its hash is in {}/{PASSWORD_FILE})",
                 self.data.display()
             ),
+        }
+        match &self.tls {
+            Some(pair) if self.self_signed => println!(
+                "  TLS            a certificate that the server signed itself: give clients {} to trust it\n\
+                 \x20                (LDAPTLS_CACERT), or one of your authority here (--tls-cert, --tls-key)",
+                pair.certificate.display()
+            ),
+            Some(pair) => println!("  TLS            {}", pair.certificate.display()),
+            None => {}
         }
         println!();
         // Without indentation: these lines are copied into a shell, and LDIF takes a leading space for a folded line.

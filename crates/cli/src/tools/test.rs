@@ -4,7 +4,10 @@ use std::ffi::OsString;
 use std::process::ExitCode;
 
 use clap::Parser;
+use larix_engine::time::Clock as _;
+use larix_server::clock::SystemClock;
 use larix_server::config::{Config, ConfigError, Origin};
+use larix_server::tls::TlsState;
 
 use super::common::{self, ConfigArgs};
 
@@ -66,5 +69,7 @@ fn check(args: &TestArgs, config: &Config) -> Result<(), Vec<ConfigError>> {
     }
     let mut found = config.refusals();
     found.extend(config.check_directories().err());
+    let tls = TlsState::load(&config.global.tls, SystemClock::new().now());
+    found.extend(tls.err().map(|error| ConfigError::new(Origin::BuiltIn, error.to_string())));
     if found.is_empty() { Ok(()) } else { Err(found) }
 }

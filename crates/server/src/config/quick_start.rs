@@ -22,6 +22,13 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
     }
     run(&mut builder, "sizelimit", &["size.soft=1000", "size.hard=unlimited"])?;
     run(&mut builder, "password-hash", &["{ARGON2}"])?;
+    for (keyword, path) in
+        [("TLSCertificateFile", &start.tls_certificate), ("TLSCertificateKeyFile", &start.tls_key)]
+    {
+        if let Some(path) = path {
+            run(&mut builder, keyword, &[&path.to_string_lossy()])?;
+        }
+    }
     builder.start_database(DatabaseKind::Mdb(MdbSettings::default()), Origin::BuiltIn);
     run(&mut builder, "suffix", &[&start.suffix])?;
     let root = start.root_dn.clone().unwrap_or_else(|| match start.suffix.is_empty() {

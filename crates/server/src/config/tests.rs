@@ -86,6 +86,8 @@ fn quick_start_is_complete() {
         directory: "/nowhere".into(),
         root_dn: None,
         root_password: Some(b"{SSHA}x".to_vec()),
+        tls_certificate: None,
+        tls_key: None,
     };
     let config = Config::quick_start(&start).unwrap_or_else(|error| panic!("{error}"));
     assert_eq!(config.refusals(), []);

@@ -70,6 +70,7 @@ impl Databases {
             config: &config,
             statistics: &server.statistics,
             admission: &server.admission,
+            tls: &server.tls,
             now,
             monotonic,
             descriptors: server.descriptors,

@@ -11,6 +11,7 @@ use crate::admission::Admission;
 use crate::config::values::LogLevel;
 use crate::config::{Config, Database, DatabaseKind};
 use crate::statistics::{ConnectionRecord, OperationKind, Statistics};
+use crate::tls::TlsContext;
 
 /// The tree's suffix.
 pub const DN: &str = "cn=Monitor";
@@ -23,6 +24,7 @@ pub struct Monitor<'a> {
     pub config: &'a Config,
     pub statistics: &'a Statistics,
     pub admission: &'a Admission,
+    pub tls: &'a TlsContext,
     pub now: Timestamp,
     /// The same moment.
     pub monotonic: Monotonic,
@@ -59,7 +61,7 @@ impl Monitor<'_> {
         self.traffic(&mut out);
         self.threads(&mut out);
         self.time(&mut out);
-        out.push(self.container("TLS", "This subsystem contains information about TLS.", false).build());
+        self.tls(&mut out);
         self.waiters(&mut out);
         out
     }
@@ -134,6 +136,7 @@ impl Monitor<'_> {
         let completed = record.operations_completed.load(Ordering::Relaxed);
         let number = |n: u64| n.to_string();
         let idle = self.monotonic.0.saturating_sub(record.last_activity.load(Ordering::Relaxed)) / 1000;
+        let secured = record.secured.get().cloned();
         let activity = Timestamp(self.now.0.saturating_sub_unsigned(idle));
         self.child("Connections", &format!("Connection {}", record.number), "monitorConnection")
             .one("monitorConnectionNumber", number(record.number))
@@ -145,7 +148,8 @@ impl Monitor<'_> {
             .one("monitorConnectionGet", number(received))
             .one("monitorConnectionRead", number(record.reads.load(Ordering::Relaxed)))
             .one("monitorConnectionWrite", number(record.writes.load(Ordering::Relaxed)))
-            .one("monitorConnectionMask", "rx")
+            .one("monitorConnectionMask", if secured.is_some() { "rxt" } else { "rx" })
+            .add("monitoredInfo", secured)
             .add("monitorConnectionAuthzDN", Some(record.identity()).filter(|dn| !dn.is_empty()))
             .one("monitorConnectionListener", record.listener.url.clone())
             .one("monitorConnectionPeerDomain", "unknown")
@@ -154,6 +158,17 @@ impl Monitor<'_> {
             .one("monitorConnectionStartTime", record.started.generalized())
             .one("monitorConnectionActivityTime", activity.generalized())
             .build()
+    }
+
+    fn tls(&self, out: &mut Vec<Entry>) {
+        out.push(self.container("TLS", "This subsystem contains information about TLS.", true).build());
+        for (name, count) in [
+            ("Established", &self.tls.established),
+            ("Resumed", &self.tls.resumed),
+            ("Failed", &self.tls.failed),
+        ] {
+            out.push(self.counter("TLS", name, count.load(Ordering::Relaxed)));
+        }
     }
 
     fn databases(&self, out: &mut Vec<Entry>) {
