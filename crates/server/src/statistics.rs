@@ -128,6 +128,8 @@ pub struct ConnectionRecord {
     pub reads: AtomicU64,
     pub writes: AtomicU64,
     identity: Mutex<String>,
+    /// What TLS was agreed on: `TLSv1.3 TLS_AES_256_GCM_SHA384`.
+    pub secured: OnceLock<String>,
     /// Its place among the connections; none in a server without sockets.
     pub admitted: Option<Admitted>,
 }
