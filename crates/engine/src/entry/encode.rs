@@ -1,10 +1,10 @@
 //! From an owned entry to a write set: record, blobs, large sets. The tree and the indexes are the caller's.
 
-use larix_schema::Schema;
+use larix_schema::{AttributeDescription, Schema};
 use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
 
 use super::record::{
-    DIGEST_LENGTH, EntryView, Form, INLINE_COUNT_LIMIT, RecordFlags, RecordWriter, StoredValue,
+    DIGEST_LENGTH, EntryView, Form, INLINE_COUNT_LIMIT, RecordFlags, RecordWriter, StoredValue, ValuesView,
 };
 use super::{AttributeNumber, Entry, EntryAttribute, EntryId, LargeValues, values};
 use crate::catalog::{Catalog, CatalogEdit};
@@ -32,7 +32,8 @@ pub fn store<S: Snapshot>(
     old: Option<&EntryView<'_>>,
     entry: &Entry,
 ) -> Result<(), Fault> {
-    let mut writer = RecordWriter::new(place.parent, place.rdn, place.normal_rdn, flags(schema, entry));
+    let flags = flags(schema, catalog.catalog(), old, entry);
+    let mut writer = RecordWriter::new(place.parent, place.rdn, place.normal_rdn, flags);
     let mut blobs: Vec<([u8; DIGEST_LENGTH], &[u8])> = Vec::new();
     // Only what has something outside has large sets: of most entries no attribute is looked for in the old record.
     let outside = old.filter(|old| old.flags().has(RecordFlags::OUTSIDE));
@@ -85,10 +86,17 @@ pub fn remove<S: Snapshot>(set: &mut WriteSet, snapshot: &S, old: &EntryView<'_>
     Ok(())
 }
 
-/// What the object classes say about the entry as a whole.
-fn flags(schema: &Schema, entry: &Entry) -> RecordFlags {
+/// What the object classes say about the entry as a whole. As long as they are the same, so is that.
+fn flags(schema: &Schema, catalog: &Catalog, old: Option<&EntryView<'_>>, entry: &Entry) -> RecordFlags {
     let mut flags = RecordFlags::default();
     let Some(object_class) = schema.attribute_type("objectClass") else { return flags };
+    if let Some(old) = old
+        && let Some(number) = catalog.number(&AttributeDescription::plain(object_class.id))
+        && let Ok(Some(stored)) = old.get(number)
+        && are_same(&stored, entry.values(object_class.id))
+    {
+        return RecordFlags(old.flags().0 & RecordFlags::OF_CLASSES);
+    }
     let general = [
         ("alias", RecordFlags::ALIAS),
         ("referral", RecordFlags::REFERRAL),
@@ -107,6 +115,13 @@ fn flags(schema: &Schema, entry: &Entry) -> RecordFlags {
         }
     }
     flags
+}
+
+fn are_same(stored: &ValuesView<'_>, values: &[Vec<u8>]) -> bool {
+    let same = |(stored, value): (Result<StoredValue<'_>, _>, &Vec<u8>)| matches!(stored, Ok(StoredValue::Inline(stored)) if stored == value.as_slice());
+    stored.form() == Form::Inline
+        && stored.len() == values.len() as u64
+        && stored.iter().zip(values).all(same)
 }
 
 type Members<'e> = Vec<(Vec<u8>, &'e [u8])>;

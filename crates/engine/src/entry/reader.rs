@@ -37,6 +37,11 @@ impl Target {
     }
 }
 
+/// Attributes that an entry is given room for.
+const USUAL_ATTRIBUTES: usize = 48;
+/// Values that an attribute is given room for at once, whatever a record, which may be damaged, says.
+const VALUES_RESERVED: u64 = 64;
+
 /// An entry whose values can be asked for: stored, or about to be.
 pub trait EntrySource {
     /// Calls `visit` with each value of what the target covers, until it answers false.
@@ -159,6 +164,7 @@ impl<'a, S: Snapshot> EntryReader<'a, S> {
     /// know any more are left out.
     pub fn to_owned(&self, dn: String, whole: bool) -> Result<Entry, Fault> {
         let mut entry = Entry::new(dn);
+        entry.attributes.reserve(USUAL_ATTRIBUTES);
         for attribute in self.view.attributes() {
             let (number, stored) = attribute?;
             let Some(description) = self.catalog.row(number).and_then(|row| row.description.clone()) else {
@@ -168,6 +174,7 @@ impl<'a, S: Snapshot> EntryReader<'a, S> {
             if stored.form() == Form::Large && !whole {
                 attribute.large = Some(LargeValues { stored: stored.len(), ..LargeValues::default() });
             } else {
+                attribute.values.reserve_exact(stored.len().min(VALUES_RESERVED) as usize);
                 self.visit_values(number, &stored, &mut |value| {
                     attribute.values.push(value.to_vec());
                     true

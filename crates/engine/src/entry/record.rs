@@ -36,6 +36,8 @@ impl RecordFlags {
     pub const OUTSIDE: u8 = 16;
     /// An attribute is collective or otherwise needs more than copying: reserved.
     pub const RESERVED: u8 = 32;
+    /// Those that the object classes decide.
+    pub const OF_CLASSES: u8 = Self::ALIAS | Self::REFERRAL | Self::SUBENTRY | Self::GLUE;
 
     pub fn has(self, flag: u8) -> bool {
         self.0 & flag != 0

@@ -104,15 +104,32 @@ pub fn stored_attribute_keys<S: Snapshot>(
     Ok(keys)
 }
 
-/// Calls `emit` with the kind and the normalized value of each key of an attribute of a new entry; a key that several
+/// Who takes the keys of values. A closure takes them one by one.
+pub trait KeySink {
+    /// The kind and the normalized value of one key.
+    fn key(&mut self, kind: KeyKind, value: &[u8]);
+
+    /// A normalized value whose grams are keys of the kind [`KeyKind::Any`].
+    fn grams(&mut self, normal: &[u8]) {
+        substrings::grams(normal).for_each(|gram| self.key(KeyKind::Any, gram));
+    }
+}
+
+impl<F: FnMut(KeyKind, &[u8])> KeySink for F {
+    fn key(&mut self, kind: KeyKind, value: &[u8]) {
+        self(kind, value);
+    }
+}
+
+/// Gives `sink` the kind and the normalized value of each key of an attribute of a new entry; a key that several
 /// values share comes several times.
 pub fn visit_attribute_keys(
     schema: &Schema,
     row: &CatalogRow,
     attribute: &EntryAttribute,
-    emit: &mut dyn FnMut(KeyKind, &[u8]),
+    sink: &mut dyn KeySink,
 ) {
-    let mut maker = KeyMaker::new(schema, row, row.wanted, emit);
+    let mut maker = KeyMaker::new(schema, row, row.wanted, sink);
     if attribute.count() > 0 {
         maker.presence();
     }
@@ -167,7 +184,7 @@ fn change_large(schema: &Schema, row: &CatalogRow, large: &LargeValues, changes:
 /// The keys of an attribute of a new entry, ascending.
 fn attribute_keys(schema: &Schema, row: &CatalogRow, attribute: &EntryAttribute) -> Vec<Vec<u8>> {
     let mut keys = Vec::new();
-    visit_attribute_keys(schema, row, attribute, &mut |kind, value| {
+    visit_attribute_keys(schema, row, attribute, &mut |kind: KeyKind, value: &[u8]| {
         keys.push(key::make(row.number, kind, value));
     });
     keys.sort_unstable();
@@ -200,18 +217,13 @@ struct KeyMaker<'a> {
     schema: &'a Schema,
     row: &'a CatalogRow,
     kinds: Kinds,
-    emit: &'a mut dyn FnMut(KeyKind, &[u8]),
+    sink: &'a mut dyn KeySink,
     normal: Vec<u8>,
 }
 
 impl<'a> KeyMaker<'a> {
-    fn new(
-        schema: &'a Schema,
-        row: &'a CatalogRow,
-        kinds: Kinds,
-        emit: &'a mut dyn FnMut(KeyKind, &[u8]),
-    ) -> Self {
-        Self { schema, row, kinds, emit, normal: Vec::new() }
+    fn new(schema: &'a Schema, row: &'a CatalogRow, kinds: Kinds, sink: &'a mut dyn KeySink) -> Self {
+        Self { schema, row, kinds, sink, normal: Vec::new() }
     }
 
     fn presence(&mut self) {
@@ -225,9 +237,9 @@ impl<'a> KeyMaker<'a> {
         if self.kinds.has(Kinds::EQUALITY)
             && let Some(rule) = self.row.equality
         {
-            let emit = &mut *self.emit;
-            // A value that is not valid emits nothing.
-            let _ = rule.index_keys(self.schema, value, &mut |normal| emit(KeyKind::Equality, normal));
+            let sink = &mut *self.sink;
+            // A value that is not valid has no keys.
+            let _ = rule.index_keys(self.schema, value, &mut |normal| sink.key(KeyKind::Equality, normal));
         }
         if self.kinds.intersects(Kinds::SUBSTRINGS) && self.normalize(self.row.substring, value) {
             let normal = std::mem::take(&mut self.normal);
@@ -251,7 +263,7 @@ impl<'a> KeyMaker<'a> {
             self.put(KeyKind::Final, tail.get(..length).unwrap_or_default());
         }
         if self.kinds.has(Kinds::ANY) {
-            substrings::grams(normal).for_each(|gram| self.put(KeyKind::Any, gram));
+            self.sink.grams(normal);
         }
     }
 
@@ -261,6 +273,6 @@ impl<'a> KeyMaker<'a> {
     }
 
     fn put(&mut self, kind: KeyKind, value: &[u8]) {
-        (self.emit)(kind, value);
+        self.sink.key(kind, value);
     }
 }

@@ -277,7 +277,7 @@ impl<'a, L: Loader> InOrder<'a, L> {
             bytes,
             ids: Names::new(),
             parked: Parked::new(checker.options.memory_bytes),
-            tree: Sorter::default(),
+            tree: Sorter::for_single_keys(checker.options.memory_bytes / TREE_SHARE),
             tree_runs: Vec::new(),
             numbers: Numbers::default(),
             progress: Progress::default(),

@@ -118,8 +118,10 @@ pub(super) struct RunWriter {
 }
 
 impl RunWriter {
-    pub(super) fn to_memory() -> Self {
-        Self { file: None, begin: 0, at: 0, out: Vec::new(), key: Vec::new(), shared: 0, ids: 0 }
+    /// With room for about so many bytes.
+    pub(super) fn to_memory(bytes: usize) -> Self {
+        let out = Vec::with_capacity(bytes);
+        Self { file: None, begin: 0, at: 0, out, key: Vec::new(), shared: 0, ids: 0 }
     }
 
     /// Behind the runs that the file has already.
@@ -131,7 +133,7 @@ impl RunWriter {
 
     /// The next key; its list comes next.
     pub(super) fn key(&mut self, key: &[u8]) -> io::Result<()> {
-        self.shared = self.key.iter().zip(key).take_while(|(a, b)| a == b).count();
+        self.shared = equal_bytes(&self.key, key);
         self.key.truncate(self.shared);
         self.key.extend_from_slice(key.get(self.shared..).unwrap_or_default());
         Ok(())
@@ -405,6 +407,14 @@ impl Iterator for Lists<'_> {
         }
         Some(run)
     }
+}
+
+/// How many bytes two keys begin with alike.
+fn equal_bytes(a: &[u8], b: &[u8]) -> usize {
+    let words = a.as_chunks::<8>().0.iter().zip(b.as_chunks::<8>().0);
+    let whole = words.take_while(|(a, b)| a == b).count() * 8;
+    let rest = a.iter().zip(b).skip(whole);
+    whole + rest.take_while(|(a, b)| a == b).count()
 }
 
 fn push_varint(out: &mut Vec<u8>, mut value: u64) {

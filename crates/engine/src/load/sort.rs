@@ -14,7 +14,7 @@ use hashbrown::HashTable;
 
 use super::runs::{List, Run, RunFile, RunWriter, significant};
 use crate::entry::AttributeNumber;
-use crate::index::{KeyKind, key};
+use crate::index::{KeyKind, key, substrings};
 
 /// Bits of a number that hold the distance of the id from the first one of the run.
 const DISTANCE_BITS: u32 = 28;
@@ -30,6 +30,8 @@ const WORDS_MAX: usize = 1 << 20;
 const TRIAL_KEYS: u32 = 512;
 /// Attributes with higher numbers are not tried.
 const SLOTS_MAX: u32 = 1 << 16;
+/// A run in memory takes about so much less than what it is made of.
+const RUN_SHARE: usize = 4;
 /// What a key in the dictionary costs beside its bytes.
 const WORD_BYTES: usize = 40;
 
@@ -84,6 +86,23 @@ struct Words {
 }
 
 impl Sorter {
+    /// With room for what `bytes` usually hold: three grams in four bytes, the rest keys of all kinds. Room costs nothing
+    /// until it is used; growing would copy, and touch memory that is given back at once.
+    pub(super) fn with_room(bytes: usize) -> Self {
+        Self {
+            grams: Vec::with_capacity(bytes / 2 / size_of::<u64>()),
+            items: Vec::with_capacity(bytes / 4 / size_of::<Item>()),
+            arena: Vec::with_capacity(bytes / 4),
+            ..Self::default()
+        }
+    }
+
+    /// With room for `bytes` of keys that are not likely to repeat.
+    pub(super) fn for_single_keys(bytes: usize) -> Self {
+        let (items, arena) = (Vec::with_capacity(bytes / size_of::<Item>()), Vec::with_capacity(bytes));
+        Self { items, arena, ..Self::default() }
+    }
+
     /// About how much memory is used, what sorting takes included.
     pub(super) fn bytes(&self) -> usize {
         (self.grams.len() + self.word_items.len()) * 2 * size_of::<u64>()
@@ -97,6 +116,7 @@ impl Sorter {
     pub(super) fn is_full(&self, id: u64) -> bool {
         // What one entry adds to the arenas stays below the other half of their 32 bits: a record is limited.
         self.base.is_some_and(|base| id.saturating_sub(base) >= DISTANCE_END)
+            || self.grams.len().max(self.word_items.len()) > (u32::MAX / 2) as usize
             || self.arena.len() > (u32::MAX / 2) as usize
             || self.words.arena.len() > (u32::MAX / 2) as usize
     }
@@ -128,6 +148,20 @@ impl Sorter {
             self.add(&key, id);
         }
         self.key = key;
+    }
+
+    /// Takes the grams of a normalized value and an id.
+    pub(super) fn add_grams(&mut self, number: AttributeNumber, normal: &[u8], id: u64) {
+        if number.0 >> NUMBER_BITS != 0 || normal.contains(&0) {
+            return substrings::grams(normal)
+                .for_each(|gram| self.add_index_key(number, KeyKind::Any, gram, id));
+        }
+        let mut grams = normal.array_windows().map(|&[a, b, c]| u32::from_be_bytes([0, a, b, c])).peekable();
+        if grams.peek().is_some() {
+            let distance = self.distance(id);
+            let number = u64::from(number.0) << GRAM_BITS;
+            self.grams.extend(grams.map(|gram| (number | u64::from(gram)) << DISTANCE_BITS | distance));
+        }
     }
 
     /// Takes a pair whose key is not likely to come again.
@@ -181,7 +215,7 @@ impl Sorter {
 
     /// A sorted run in memory; the pairs are forgotten.
     pub(super) fn run(&mut self) -> io::Result<Run> {
-        let mut out = RunWriter::to_memory();
+        let mut out = RunWriter::to_memory(self.bytes() / RUN_SHARE);
         self.write(&mut out)?;
         // A run in memory is the last one.
         *self = Self::default();
@@ -352,32 +386,34 @@ fn gram_key(number: Option<&u64>) -> Option<Vec<u8>> {
 
 /// Sorts by the bits from `low` to `high`, the order of equal ones kept: least digit first.
 fn sort_by_digits(numbers: &mut Vec<u64>, scratch: &mut Vec<u64>, low: u32, high: u32) {
-    let mut shift = low;
-    while shift < high {
-        let mask = (1_u64 << DIGIT_BITS.min(high - shift)) - 1;
-        let mut places = vec![0_usize; 1 << DIGIT_BITS];
+    let shifts = || (low..high).step_by(DIGIT_BITS as usize);
+    let digit =
+        |number: u64, shift: u32| (number >> shift & ((1_u64 << DIGIT_BITS.min(high - shift)) - 1)) as usize;
+    // How often each digit comes, for all places of the number in one pass.
+    let mut counts = vec![[0_u32; 1 << DIGIT_BITS]; shifts().count()];
+    for number in numbers.iter() {
+        for (shift, counts) in shifts().zip(&mut counts) {
+            counts[digit(*number, shift)] += 1;
+        }
+    }
+    for (shift, counts) in shifts().zip(&mut counts) {
+        if counts.contains(&(numbers.len() as u32)) {
+            continue;
+        }
+        let mut next = 0;
+        for place in counts.iter_mut() {
+            next += std::mem::replace(place, next);
+        }
+        // What it had is overwritten.
+        scratch.resize(numbers.len(), 0);
         for number in numbers.iter() {
-            if let Some(count) = places.get_mut((number >> shift & mask) as usize) {
-                *count += 1;
+            let place = &mut counts[digit(*number, shift)];
+            if let Some(slot) = scratch.get_mut(*place as usize) {
+                *slot = *number;
             }
+            *place += 1;
         }
-        if !places.contains(&numbers.len()) {
-            let mut next = 0;
-            for place in &mut places {
-                next += std::mem::replace(place, next);
-            }
-            // What it had is overwritten.
-            scratch.resize(numbers.len(), 0);
-            for number in numbers.iter() {
-                let Some(place) = places.get_mut((number >> shift & mask) as usize) else { continue };
-                if let Some(slot) = scratch.get_mut(*place) {
-                    *slot = *number;
-                }
-                *place += 1;
-            }
-            std::mem::swap(numbers, scratch);
-        }
-        shift += DIGIT_BITS;
+        std::mem::swap(numbers, scratch);
     }
 }
 

@@ -18,8 +18,9 @@ use super::runs::Run;
 use super::sort::Sorter;
 use crate::csn::Csn;
 use crate::entry::encode::{self, Placement};
-use crate::entry::{Entry, EntryId};
-use crate::index::keys;
+use crate::entry::{AttributeNumber, Entry, EntryId};
+use crate::index::KeyKind;
+use crate::index::keys::{self, KeySink};
 use crate::tables::{BLOBS, ENTRIES, VALUES};
 
 /// Records in the order of the file, or what came instead of them.
@@ -169,6 +170,23 @@ pub(super) fn records(chunk: &Chunk, options: &LoadOptions) -> Vec<Result<Record
     }
 }
 
+/// Gathers the keys of one attribute of an entry.
+struct Gathering<'s> {
+    sorter: &'s mut Sorter,
+    number: AttributeNumber,
+    id: EntryId,
+}
+
+impl KeySink for Gathering<'_> {
+    fn key(&mut self, kind: KeyKind, value: &[u8]) {
+        self.sorter.add_index_key(self.number, kind, value, self.id.0);
+    }
+
+    fn grams(&mut self, normal: &[u8]) {
+        self.sorter.add_grams(self.number, normal, self.id.0);
+    }
+}
+
 /// Checks and encodes entries and gathers their postings.
 pub(super) struct Worker<'a, 'c> {
     checker: &'a Checker<'c>,
@@ -191,15 +209,16 @@ impl<'a, 'c> Worker<'a, 'c> {
         empty: &'a MemoryStore,
         scratch: &'a Path,
     ) -> Result<Self, LoadError> {
+        let limit = checker.options.memory_bytes / checker.options.threads.max(1);
         Ok(Self {
             checker,
             packing,
             local: checker.local(),
             empty: empty.snapshot()?,
             scratch,
-            sorter: Sorter::default(),
+            sorter: Sorter::with_room(limit),
             spilled: Vec::new(),
-            limit: checker.options.memory_bytes / checker.options.threads.max(1),
+            limit,
             superior: (String::new(), Fingerprint::of("")),
         })
     }
@@ -324,9 +343,8 @@ impl<'a, 'c> Worker<'a, 'c> {
         for attribute in &entry.attributes {
             let row = catalog.number(&attribute.description).and_then(|number| catalog.row(number));
             let Some(row) = row.filter(|row| !row.wanted.is_empty()) else { continue };
-            keys::visit_attribute_keys(checker.schema(), row, attribute, &mut |kind, value| {
-                sorter.add_index_key(row.number, kind, value, id.0);
-            });
+            let mut sink = Gathering { sorter, number: row.number, id };
+            keys::visit_attribute_keys(checker.schema(), row, attribute, &mut sink);
         }
     }
 }

@@ -262,8 +262,9 @@ fn control<R: BufRead>(lines: &mut Lines<'_, R>, line: Line<'_>) -> Result<Contr
 
 /// Whether the text can be an attribute description; which ones there are, the schema knows.
 fn is_name(text: &str) -> bool {
+    // All bytes are looked at, several at once: nearly every name is one.
     text.starts_with(|first: char| first.is_ascii_alphanumeric())
-        && text.bytes().all(|byte| byte.is_ascii_graphic())
+        && text.bytes().fold(true, |so_far, byte| so_far & byte.is_ascii_graphic())
 }
 
 /// One logical line, its value decoded.
