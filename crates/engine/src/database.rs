@@ -194,6 +194,8 @@ pub struct Database<S> {
     catalog: ArcSwap<Catalog>,
     settings: ArcSwap<DatabaseSettings>,
     policy: ArcSwap<AccessPolicy>,
+    /// How often schema, catalog or settings were published: counted after it was done, read before they are.
+    configuration: AtomicU64,
     cookie_secret: [u8; COOKIE_SECRET_LENGTH],
 }
 
@@ -232,6 +234,7 @@ impl<S: Store> Database<S> {
             schema: ArcSwap::new(schema),
             catalog: ArcSwap::from_pointee(catalog),
             settings: ArcSwap::from_pointee(settings),
+            configuration: AtomicU64::new(0),
             cookie_secret,
         })
     }
@@ -264,6 +267,11 @@ impl<S: Store> Database<S> {
     /// Publishes a catalog that has more numbers: before the commit that stores the first entry with them.
     pub fn publish_catalog(&self, catalog: Arc<Catalog>) {
         self.catalog.store(catalog);
+        self.count_configuration();
+    }
+
+    fn count_configuration(&self) {
+        self.configuration.fetch_add(1, Ordering::Release);
     }
 
     /// Publishes an extended schema. The writer must not be in the middle of a group.
@@ -271,6 +279,7 @@ impl<S: Store> Database<S> {
         let catalog = self.catalog().rebound(&schema, self.settings().index.clone());
         self.schema.store(schema);
         self.catalog.store(Arc::new(catalog));
+        self.count_configuration();
     }
 
     /// As [`Self::settings`], to look at for a moment.
@@ -300,6 +309,7 @@ impl<S: Store> Database<S> {
         }
         self.settings.store(Arc::new(settings));
         self.catalog.store(Arc::new(catalog));
+        self.count_configuration();
         Ok(())
     }
 
@@ -312,8 +322,9 @@ impl<S: Store> Database<S> {
     /// A consistent view with everything that reading takes.
     pub fn view<'s, N: Snapshot>(&self, snapshot: &'s N) -> Result<View<'s, N>, Fault> {
         // The snapshot was taken before the catalog, which therefore knows every number in there.
+        let numbers = (self.instance, self.configuration.load(Ordering::Acquire));
         let (schema, catalog, settings) = (self.schema.load(), self.catalog.load(), self.settings.load());
-        let facts = Facts::of(snapshot, self.instance, &catalog, &settings)?;
+        let facts = Facts::of(snapshot, numbers, &catalog, &settings)?;
         let names = Names::of_generation(snapshot, self.instance, facts.generation);
         Ok(View { names, snapshot, schema, catalog, settings, facts: Some(facts) })
     }

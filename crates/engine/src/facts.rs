@@ -26,8 +26,9 @@ pub(crate) struct Facts {
     /// Tells databases of this process apart.
     instance: u64,
     commit: u64,
-    /// Where the catalog and the settings lie that this was found with: others may say otherwise.
-    made_with: (usize, usize),
+    /// Which configuration of the database this was found with, and where its catalog and settings lie: others may say
+    /// otherwise.
+    made_with: (u64, usize, usize),
     pub(crate) generation: u64,
     /// The suffix entry, when there is but one suffix: every entry is below it.
     pub(crate) only_suffix: Option<EntryId>,
@@ -45,15 +46,18 @@ thread_local! {
 }
 
 impl Facts {
-    /// The facts of the commit that `snapshot` shows; nothing uncommitted may be laid over it.
+    /// The facts of the commit that `snapshot` shows; nothing uncommitted may be laid over it. `instance` and
+    /// `configuration` are the database's numbers, the second one read before `catalog` and `settings`.
     pub(crate) fn of<N: Snapshot>(
         snapshot: &N,
-        instance: u64,
+        (instance, configuration): (u64, u64),
         catalog: &Catalog,
         settings: &DatabaseSettings,
     ) -> Result<Self, Fault> {
         let commit = snapshot.commit_counter();
-        let made_with = (std::ptr::from_ref(catalog).addr(), std::ptr::from_ref(settings).addr());
+        let (at_catalog, at_settings) =
+            (std::ptr::from_ref(catalog).addr(), std::ptr::from_ref(settings).addr());
+        let made_with = (configuration, at_catalog, at_settings);
         let known = KNOWN.with_borrow(|all| {
             let known = all.iter().find(|known| known.facts.instance == instance)?;
             ((known.facts.commit, known.facts.made_with) == (commit, made_with)).then_some(known.facts)
@@ -116,4 +120,74 @@ fn has_referrals<N: Snapshot>(snapshot: &N, catalog: &Catalog) -> Result<bool, R
     }
     let key = key::make(row.number, KeyKind::Equality, REFERRAL_CLASS.as_bytes());
     Ok(snapshot.posting_estimate(INDEX, &key)? > 0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::database::Suffix;
+    use crate::fixture::{Fixture, SUFFIX, index, schema, settings};
+    use larix_store::Store;
+
+    const ROOT: &str = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n";
+    const REFERRAL: &str = "dn: ou=far,dc=example,dc=com\nobjectClass: referral\nobjectClass: extensibleObject\n\
+        ou: far\nref: ldap://far.example.com/\n";
+
+    fn facts<S: Store>(fixture: &Fixture<S>) -> Facts {
+        let snapshot = fixture.database.store().snapshot().expect("a snapshot");
+        fixture.database.view(&snapshot).expect("a view").facts.expect("facts")
+    }
+
+    fn dn(rdn: &str) -> NormalDn {
+        schema().parse_dn(&format!("{rdn},{SUFFIX}")).expect(rdn)
+    }
+
+    #[test]
+    fn bases_are_known_until_the_next_commit() {
+        let fixture = Fixture::memory(&[("objectClass", "eq")], ROOT);
+        let before = facts(&fixture);
+        let at = |number: usize| dn(&format!("ou=b{number}"));
+        for number in 0..BASES_MAX {
+            before.remember_base(&at(number), EntryId(number as u64), RecordFlags(0));
+        }
+        let known =
+            |facts: &Facts| (0..=BASES_MAX).filter(|number| facts.base(&at(*number)).is_some()).count();
+        assert_eq!(known(&before), BASES_MAX);
+        assert_eq!(before.base(&at(2)).map(|(id, _)| id), Some(EntryId(2)));
+        before.remember_base(&at(BASES_MAX), EntryId(9), RecordFlags(0));
+        assert_eq!(known(&before), 1, "a full list is begun anew");
+        fixture.load("dn: ou=x,dc=example,dc=com\nobjectClass: organizationalUnit\nou: x\n");
+        let after = facts(&fixture);
+        assert_eq!((known(&before), known(&after)), (0, 0));
+        before.remember_base(&at(0), EntryId(1), RecordFlags(0));
+        assert_eq!(known(&after), 0, "what an older snapshot found is not taken");
+    }
+
+    #[test]
+    fn referrals_are_known_by_the_index_alone() {
+        let check = |lines: &[(&str, &str)], ldif: &str, want: bool| {
+            assert_eq!(facts(&Fixture::memory(lines, ldif)).referrals, want, "{lines:?} {ldif}");
+        };
+        let both = format!("{ROOT}\n{REFERRAL}");
+        check(&[("objectClass", "eq")], ROOT, false);
+        check(&[("objectClass", "eq")], &both, true);
+        let fixture = Fixture::memory(&[("objectClass", "eq")], ROOT);
+        assert!(!facts(&fixture).referrals);
+        fixture.load(REFERRAL);
+        assert!(facts(&fixture).referrals);
+    }
+
+    #[test]
+    fn other_settings_are_seen_without_a_commit() {
+        let fixture = Fixture::memory(&[("objectClass", "eq")], ROOT);
+        assert!(facts(&fixture).only_suffix.is_some());
+        let lines = || index(&[("objectClass", "eq")]);
+        let mut two = settings(SUFFIX, lines());
+        let text = "dc=other".to_owned();
+        two.suffixes.push(Suffix { normal: schema().parse_dn(&text).expect("a DN"), text });
+        fixture.database.publish_settings(two).expect("settings");
+        assert_eq!(facts(&fixture).only_suffix, None);
+        fixture.database.publish_settings(settings(SUFFIX, lines())).expect("settings");
+        assert!(facts(&fixture).only_suffix.is_some());
+    }
 }

@@ -50,3 +50,9 @@ pub(super) fn keep(store: u64, txn: &ReadTransaction) {
         PARKED.with_borrow_mut(|parked| parked.push((store, Rc::clone(txn))));
     }
 }
+
+/// Transactions that this thread keeps.
+#[cfg(test)]
+pub(super) fn count() -> usize {
+    PARKED.with_borrow(Vec::len)
+}

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use super::{LmdbOptions, LmdbStore};
+use super::{LmdbOptions, LmdbStore, keep_snapshots, release_snapshots};
 use crate::contract::{INTEGER, ORDERED, POSTINGS, TABLES};
 use crate::error::{CommitError, OpenError, ReadError};
 use crate::store::{Durability, Snapshot, Store, Transaction};
@@ -226,4 +226,43 @@ fn a_copy_is_a_store() {
         drop(file);
         assert!(has(&open(copy.path()).expect("open"), b"a"));
     }
+}
+
+/// Read transactions of a thread that keeps them, by the readers that LMDB counts and by what they see.
+#[test]
+fn a_thread_that_keeps_snapshots_shares_one_until_a_commit() {
+    let (root, other) = (directory(), directory());
+    let (store, second) = (open(root.path()).expect("open"), open(other.path()).expect("open"));
+    put(&store, b"a", vec![1], Durability::Sync).expect("put");
+    put(&second, b"a", vec![1], Durability::Sync).expect("put");
+    std::thread::scope(|scope| {
+        let run = || {
+            let version = |store: &LmdbStore| store.snapshot().expect("snapshot").commit_counter();
+            let kept = || super::parked::count();
+            assert!(has(&store, b"a"));
+            assert_eq!(kept(), 0, "nobody asked for it");
+            keep_snapshots();
+            let first = version(&store);
+            assert_eq!((kept(), version(&store)), (1, first));
+            assert_eq!(kept(), 1, "taken up, not begun anew");
+            assert!(has(&second, b"a"));
+            assert_eq!(kept(), 2, "one for each store");
+            put(&store, b"b", vec![2], Durability::Sync).expect("put");
+            assert!(has(&store, b"b"), "what was committed is seen");
+            assert!(version(&store) > first);
+            assert_eq!(kept(), 2, "the old one has ended");
+            let held = store.snapshot().expect("snapshot");
+            release_snapshots();
+            assert_eq!(kept(), 0);
+            put(&store, b"c", vec![3], Durability::Sync).expect("put");
+            assert!(
+                held.get(ORDERED, b"c").expect("get").is_none(),
+                "a snapshot that is held stays as it was"
+            );
+            drop(held);
+            assert!(has(&store, b"c"));
+            release_snapshots();
+        };
+        scope.spawn(run).join().expect("the thread");
+    });
 }
