@@ -49,7 +49,7 @@ public class Sdk {
         }
         bind(ldaps, "simple bind over ldaps", password -> new SimpleBindRequest(ANN, password));
         bind(started, "simple bind over StartTLS", password -> new SimpleBindRequest(ANN, password));
-        bind(started, "SASL PLAIN", password -> new PLAINBindRequest("u:ann", password));
+        bind(started, "SASL PLAIN", password -> new PLAINBindRequest("ann", password));
         bind(started, "SASL SCRAM-SHA-1", password -> new SCRAMSHA1BindRequest("ann", password));
         bind(started, "SASL SCRAM-SHA-256", password -> new SCRAMSHA256BindRequest("ann", password));
         bind(ldaps, "SASL SCRAM-SHA-512", password -> new SCRAMSHA512BindRequest("ann", password));

@@ -109,6 +109,9 @@ mod tests {
         check(&hard, size(AS_MANY_AS_ALLOWED), Ok((Some(1000), Some(3600))));
         check(&open, size(7000), Ok((Some(7000), Some(3600))));
         check(&plain, Asked { time: 5, ..size(0) }, Ok((Some(500), Some(5))));
+        let nothing = Limits { size_soft: Some(0), ..plain };
+        check(&nothing, size(0), Ok((Some(0), Some(3600))));
+        check(&nothing, size(3), Ok((Some(3), Some(3600))));
     }
 
     #[test]
@@ -121,6 +124,9 @@ mod tests {
         check(&plain, page(501, 100, 100), Ok((Some(400), Some(3600))));
         let small = Limits { size_page: Some(50), ..plain };
         check(&small, page(0, 51, 0), Err("illegal pagedResults page size"));
+        check(&small, page(51, 50, 0), Ok((Some(51), Some(3600))));
+        check(&small, page(52, 50, 0), Err(""));
+        check(&small, page(52, 50, 1), Ok((Some(51), Some(3600))));
         let none = Limits { size_total: PagedTotal::Disabled, ..plain };
         check(&none, page(0, 1, 0), Err("pagedResults control not allowed"));
         let all = Limits { size_total: PagedTotal::Unlimited, ..plain };
