@@ -351,7 +351,7 @@ fn on_purpose(case: &Case, theirs: &str, ours: &str) -> Option<&'static str> {
         return Some("slapd answers an entry once for each alias that leads to it");
     }
     match (result_code(theirs), result_code(ours)) {
-        ("50" | "122" | "32", "32") if is_change(case) => {
+        ("50" | "122" | "32", "32") | ("68", "32" | "50") if is_change(case) => {
             Some("what may not be disclosed looks missing to changes, too")
         }
         (_, "8") => Some("anonymous changes are refused before their values are looked at"),

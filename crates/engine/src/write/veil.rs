@@ -19,6 +19,7 @@ pub(crate) fn veiled<V: Snapshot>(
     let tells = [
         ResultCode::INSUFFICIENT_ACCESS_RIGHTS,
         ResultCode::NO_SUCH_OBJECT,
+        ResultCode::ENTRY_ALREADY_EXISTS,
         // An assertion is looked at before the rights.
         ResultCode::ASSERTION_FAILED,
     ];
@@ -26,6 +27,9 @@ pub(crate) fn veiled<V: Snapshot>(
         return Ok(refused);
     }
     let resolved = operator.resolve(dn)?;
+    if refused.code == ResultCode::ENTRY_ALREADY_EXISTS {
+        return taken(operator, dn, refused);
+    }
     let nearest = resolved.id.unwrap_or(resolved.nearest);
     if nearest == EntryId::ROOT {
         return Ok(refused);
@@ -44,6 +48,28 @@ pub(crate) fn veiled<V: Snapshot>(
     Ok(match matched(operator, &superior, id)? {
         Some(text) => missing.matched(text),
         None => missing,
+    })
+}
+
+/// The answer to the adding of an entry that is there. Who may not add beside it, nor know of it, is answered as if it
+/// were not.
+fn taken<V: Snapshot>(
+    operator: &Operator<'_, V>,
+    dn: &NormalDn,
+    refused: LdapResult,
+) -> Result<LdapResult, Fault> {
+    let Some(superior) = dn.parent().filter(|_| !operator.is_suffix(dn)) else { return Ok(refused) };
+    let resolved = (operator.resolve(dn)?.id, operator.resolve(&superior)?.id);
+    let (Some(id), Some(superior_id)) = resolved else { return Ok(refused) };
+    let held = operator.hold(superior_id)?;
+    if operator.may_change_children(&superior, Some(&held), Privilege::Add)?
+        || matched(operator, dn, id)?.is_some()
+    {
+        return Ok(refused);
+    }
+    Ok(match matched(operator, &superior, superior_id)? {
+        Some(_) => LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, "no write access to parent"),
+        None => LdapResult::new(ResultCode::NO_SUCH_OBJECT),
     })
 }
 
