@@ -17,7 +17,7 @@ const DATABASES: usize = 20;
 const CASES_OF_DATABASE: usize = 20;
 const DEFAULT_CASES: usize = 400;
 /// What of the grammar is used.
-const GRAMMAR: Grammar = Grammar { sets: false, groups_by_url: false };
+const GRAMMAR: Grammar = Grammar::WHOLE;
 /// Differences shown in full.
 const SHOWN_MAX: usize = 90;
 

@@ -50,7 +50,12 @@ pub fn check_entry(
         if recorded.values.is_empty() {
             recorded.values.push(list.structural().to_vec());
         }
-        return check_naming(schema, entry, mode, sets);
+        let before = entry.attributes.len();
+        check_naming(schema, entry, mode, sets)?;
+        // The name may have brought an attribute that the list has not seen.
+        if entry.attributes.len() == before || list.covers(known, entry, mode) {
+            return Ok(());
+        }
     }
     let classes = class_facts(schema, known, entry);
     check_attributes(schema, known, entry, &classes)?;
