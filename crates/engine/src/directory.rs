@@ -15,12 +15,12 @@ use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
 use crate::neighbours::Neighbours;
-use crate::plugins::{BindAttempt, BindConclusion, PasswordWork, PendingChange};
+use crate::plugins::{BindAttempt, BindConclusion, PasswordWork, PendingChange, Purpose};
 use crate::search::entry::{Gate, Seen};
 use crate::search::referral;
 use crate::time::{Clock, RandomSource};
 use crate::write::hooks::{Present, judge};
-use crate::write::prepare::{self, Latitude, Prepared, refuse};
+use crate::write::prepare::{self, ChangeKind, Latitude, Prepared, refuse};
 use crate::write::writer::{Job, Task};
 use crate::write::{
     Completion, KnownSchema, Origin, WriteOperation, WriteOutcome, WriteRequest, Writer, WriterEnvironment,
@@ -380,16 +380,13 @@ impl<S: Store> Directory<S> {
     /// state, is made by the writer and is durable before `done`: of any number of guesses at the same time no more
     /// are judged than the policy allows.
     pub fn conclude_bind(&self, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>) {
-        let outright = |matched: bool| {
-            let code = if matched { ResultCode::SUCCESS } else { ResultCode::INVALID_CREDENTIALS };
-            let result = LdapResult::new(code);
-            BindConclusion { result, controls: Vec::new(), must_change_password: false }
+        let Some(served) = self.select(&attempt.dn) else {
+            return done(BindConclusion::outright(attempt.matched));
         };
-        let Some(served) = self.select(&attempt.dn) else { return done(outright(attempt.matched)) };
         match self.judge_at_once(served, &attempt) {
             Err(failure) => {
                 let result = failure.into_result();
-                done(BindConclusion { result, controls: Vec::new(), must_change_password: false });
+                done(BindConclusion { result, ..BindConclusion::outright(false) });
             }
             Ok(Some(conclusion)) => done(conclusion),
             Ok(None) => {
@@ -401,8 +398,8 @@ impl<S: Store> Directory<S> {
                     passwords: None,
                 };
                 let done = |outcome: WriteOutcome| {
-                    let WriteOutcome { result, controls, must_change_password, .. } = outcome;
-                    done(BindConclusion { result, controls, must_change_password });
+                    let WriteOutcome { result, controls, must_change_password, rehash, .. } = outcome;
+                    done(BindConclusion { result, controls, must_change_password, rehash });
                 };
                 served.writer.submit(Job { tasks: vec![task], done: Box::new(done) });
             }
@@ -430,7 +427,32 @@ impl<S: Store> Directory<S> {
             result: LdapResult::new(code),
             controls: judged.controls,
             must_change_password: judged.must_change_password && succeeds,
+            rehash: judged.rehash.filter(|_| succeeds),
         }))
+    }
+
+    /// Stores the same password under another value, unless it was changed meanwhile. No policy has a say in it, and
+    /// nobody waits for it.
+    pub fn rehash(&self, dn: &NormalDn, old: &[u8], new: &[u8]) {
+        let Some(served) = self.select(dn) else { return };
+        let schema = &self.frontend.schema;
+        let change =
+            |kind, value: &[u8]| prepare::internal_change(schema, kind, "userPassword", vec![value.to_vec()]);
+        let mods =
+            change(ChangeKind::Delete, old).and_then(|old| Ok(vec![old, change(ChangeKind::Add, new)?]));
+        let settings = served.database.current_settings();
+        let Some(mods) = mods.ok().filter(|_| !settings.read_only && settings.update_referrals.is_empty())
+        else {
+            return;
+        };
+        let task = Task {
+            target: dn.as_str().to_owned(),
+            operation: Prepared::Modify { dn: dn.clone(), mods },
+            subject: served.root_subject(),
+            controls: crate::controls::RequestControls::default(),
+            passwords: Some(Arc::new(PasswordWork::of(Purpose::Rehash, None, None))),
+        };
+        served.writer.submit(Job { tasks: vec![task], done: Box::new(|_| {}) });
     }
 
     /// Whether a change sets a password that somebody has work with: then [`Self::work_on_passwords`] is worth a call, on

@@ -58,7 +58,7 @@ fn conclude(fixture: &Fixture<MemoryStore>, matched: bool) -> BindConclusion {
 
 /// What a bind with the right or a wrong password is answered: code, warning, error.
 fn bind(fixture: &Fixture<MemoryStore>, matched: bool) -> String {
-    let BindConclusion { result, controls, must_change_password } = conclude(fixture, matched);
+    let BindConclusion { result, controls, must_change_password, .. } = conclude(fixture, matched);
     let mut text = result.code.0.to_string();
     for control in controls {
         assert_eq!(control.oid, oid::PASSWORD_POLICY);

@@ -5,13 +5,18 @@ use std::sync::Arc;
 use larix_engine::access::Operation;
 use larix_engine::controls::{self, RequestControls};
 use larix_engine::password::{self, Cost};
-use larix_proto::{Authentication, BindRequest, Controls, Dn, LdapResult, Message, ResultCode, encode};
+use larix_engine::plugins::BindConclusion;
+use larix_proto::{
+    Authentication, BindRequest, ControlBuf, Controls, Dn, LdapResult, Message, ResultCode, encode,
+};
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
 use crate::connection::Started;
 use crate::databases::Credentials;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
+use crate::password_check::PasswordCheck;
+use crate::password_pool::JobSource;
 use crate::restrictions::Restricted;
 use crate::sasl::SaslLogin;
 use crate::sasl::exchange::Exchange;
@@ -21,7 +26,7 @@ use crate::stats_log::printable;
 /// A password that was compared off the loop.
 #[derive(Debug)]
 pub struct BindOutcome {
-    matched: bool,
+    verdict: BindConclusion,
     login: Login,
 }
 
@@ -76,9 +81,15 @@ impl Dispatcher {
 
     /// The password was compared elsewhere.
     pub(crate) fn bind_verified(&mut self, begun: &Begun, outcome: BindOutcome, out: &mut Vec<u8>) {
-        let BindOutcome { matched, login } = outcome;
-        let step = self.conclude_login(begun, login, matched);
-        self.answer_step(begun, step, out);
+        let BindOutcome { verdict, login } = outcome;
+        let BindConclusion { result, controls, must_change_password, .. } = verdict;
+        let step = match result.code {
+            ResultCode::SUCCESS => self.conclude_login(begun, login, true),
+            ResultCode::INVALID_CREDENTIALS => self.conclude_login(begun, login, false),
+            _ => Err(result),
+        };
+        self.session.must_change_password = must_change_password && step.is_ok();
+        self.answer_step_with(begun, step, &controls, out);
     }
 
     /// Answers what can be answered.
@@ -86,6 +97,16 @@ impl Dispatcher {
         &mut self,
         begun: &Begun,
         step: Result<BindStep, LdapResult>,
+        out: &mut Vec<u8>,
+    ) -> Started<Running> {
+        self.answer_step_with(begun, step, &[], out)
+    }
+
+    fn answer_step_with(
+        &mut self,
+        begun: &Begun,
+        step: Result<BindStep, LdapResult>,
+        controls: &[ControlBuf],
         out: &mut Vec<u8>,
     ) -> Started<Running> {
         let (result, credentials) = match step {
@@ -97,7 +118,7 @@ impl Dispatcher {
             }
             Err(result) => (result, None),
         };
-        encode::bind_result(out, begun.operation.id, &result, credentials.as_deref(), &[]);
+        encode::bind_result(out, begun.operation.id, &result, credentials.as_deref(), controls);
         self.finish(begun, &result, None);
         Started::Answered
     }
@@ -111,6 +132,7 @@ impl Dispatcher {
     ) -> Result<BindStep, LdapResult> {
         let refuse = |code, text: &str| Err(LdapResult::with(code, text));
         let controls = RequestControls::parse(message.controls, controls::OperationKind::Bind)?;
+        self.session.asks_password_policy = controls.password_policy;
         let invalid = |_| LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN");
         let parsed = Dn::parse(request.name).map_err(|_| invalid(()))?;
         let schema = self.server.databases.schema();
@@ -192,7 +214,7 @@ impl Dispatcher {
     ) -> Result<BindStep, LdapResult> {
         let anonymous = Arc::clone(self.session.anonymous());
         let subject = self.in_request(anonymous, || Operation::Bind, Controls::default());
-        let stored = match self.server.databases.credentials(&subject, &login.dn) {
+        let mut stored = match self.server.databases.credentials(&subject, &login.dn) {
             Ok(Credentials::Stored { passwords, shown }) => {
                 login.shown = shown.unwrap_or(login.shown);
                 passwords
@@ -202,25 +224,48 @@ impl Dispatcher {
             // A name that leads to no database is nobody's, like any other.
             Err(_) => Vec::new(),
         };
-        let (light, heavy): (Vec<_>, Vec<_>) =
-            stored.into_iter().partition(|value| password::cost(value) == Cost::Light);
-        if light.iter().any(|value| password::verify(value, password).is_match()) {
-            return self.conclude_login(&begun, login, true);
+        match stored.first() {
+            Some(first) => self.server.decoy.learn(first),
+            // Nobody learns from the time it takes that there is no such account, or that it has no password.
+            None => stored.push(self.server.decoy.get()),
         }
-        if heavy.is_empty() {
-            return self.conclude_login(&begun, login, false);
+        let judged = self.server.databases.directory().judges_binds(&login.dn);
+        let heavy = stored.iter().any(|value| password::cost(value) == Cost::Heavy);
+        let source = self.job_source(&login.dn);
+        let rehasher = {
+            let config = self.server.config();
+            config.frontend.password_costs.rehash.then(|| config.hasher())
+        };
+        let check = PasswordCheck { stored, password: Zeroizing::new(password.to_vec()), rehasher };
+        if !heavy && !judged {
+            let (verdict, rehash) = (check.outright(), check.rehash(None));
+            if let Some(rehash) = rehash {
+                rehash.submit(&self.server, login.dn.clone(), source);
+            }
+            return self.conclude_login(&begun, login, verdict.result.is_success());
         }
         let completer = self.completer(&begun);
-        let password = Zeroizing::new(password.to_vec());
+        let server = self.server.clone();
+        let policy_control = self.session.asks_password_policy;
         let job = move || {
-            let matched = heavy.iter().any(|value| password::verify(value, &password).is_match());
-            completer.complete(Completion::Bind(Box::new(BindOutcome { matched, login })));
+            check.conclude(server, source, (login.dn.clone(), judged, policy_control), |verdict| {
+                completer.complete(Completion::Bind(Box::new(BindOutcome { verdict, login })));
+            });
         };
-        self.server.passwords.submit(job).map_err(|_| {
-            LdapResult::with(ResultCode::BUSY, "too many binds wait for their password check")
-        })?;
+        if heavy {
+            self.server.passwords.submit(source, job).map_err(|_| {
+                LdapResult::with(ResultCode::BUSY, "too many binds wait for their password check")
+            })?;
+        } else {
+            job();
+        }
         self.wait_for(begun);
         Ok(BindStep::Waiting)
+    }
+
+    /// Whom the work on a password is done for.
+    pub(crate) fn job_source(&self, account: &NormalDn) -> JobSource {
+        self.server.passwords.source(&self.session.anonymous().peer.peer_name, account.as_str())
     }
 
     /// A password, or whatever the mechanism asks for, was judged.

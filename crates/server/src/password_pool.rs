@@ -1,14 +1,22 @@
-//! Costly password hashes are computed off the event loops, by a few threads, in the order of arrival.
+//! Costly password hashes are computed off the event loops, by a few threads that give way to them.
 //!
-//! A connection waits for its bind before it sends another, so that one that hammers the server holds one place in
-//! the queue: first come, first served is fair between connections.
+//! **Fair between sources.** Jobs wait by the address that they come from, and within one address by the account that
+//! they are about. Addresses have turns, and so have the accounts of an address: whoever floods the server with guesses
+//! waits behind himself, and of users behind one gateway none waits for another's account.
+//!
+//! The threads leave a core to the event loops where there are two, and run at a lower priority: a flood of binds takes
+//! what time searches leave.
 
 use std::collections::VecDeque;
 use std::fmt;
+use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 /// Jobs that may wait; the next is refused with "busy".
 pub const QUEUE: usize = 1024;
+
+/// How much nicer the threads are than the others.
+const NICENESS: i32 = 10;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -16,6 +24,15 @@ type Job = Box<dyn FnOnce() + Send>;
 pub struct PasswordPool {
     shared: Arc<Shared>,
     threads: usize,
+    /// Sources are told apart by keyed hashes: nobody can choose two that fall together.
+    keys: RandomState,
+}
+
+/// On whose behalf a job runs.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct JobSource {
+    address: u64,
+    account: u64,
 }
 
 struct Shared {
@@ -24,7 +41,7 @@ struct Shared {
 }
 
 struct State {
-    jobs: VecDeque<Job>,
+    jobs: Waiting,
     started: usize,
     idle: usize,
     ended: bool,
@@ -37,17 +54,32 @@ pub struct Busy;
 impl PasswordPool {
     /// A pool of up to `threads` threads.
     pub fn new(threads: usize) -> Self {
-        let state = State { jobs: VecDeque::new(), started: 0, idle: 0, ended: false };
+        let state = State { jobs: Waiting::default(), started: 0, idle: 0, ended: false };
         Self {
             shared: Arc::new(Shared { state: Mutex::new(state), ready: Condvar::new() }),
             threads: threads.max(1),
+            keys: RandomState::new(),
         }
     }
 
+    /// For a machine with so many cores: one is left to the event loops.
+    pub fn for_cores(cores: usize) -> Self {
+        Self::new(cores.saturating_sub(1))
+    }
+
+    /// The source of a request: the peer as its connection knows it (`IP=192.0.2.1:40000`), and the account.
+    pub fn source(&self, peer: &str, account: &str) -> JobSource {
+        let address = peer.rsplit_once(':').map_or(peer, |(address, _)| address);
+        JobSource { address: self.keys.hash_one(address), account: self.keys.hash_one(account) }
+    }
+
     /// Queues a job.
-    pub fn submit(&self, job: impl FnOnce() + Send + 'static) -> Result<(), Busy> {
+    ///
+    /// # Errors
+    /// [`Busy`] when [`QUEUE`] jobs wait, or no thread is to be had.
+    pub fn submit(&self, source: JobSource, job: impl FnOnce() + Send + 'static) -> Result<(), Busy> {
         let mut state = self.shared.lock();
-        if state.jobs.len() >= QUEUE {
+        if state.jobs.len >= QUEUE {
             return Err(Busy);
         }
         if state.idle == 0 && state.started < self.threads {
@@ -59,11 +91,59 @@ impl PasswordPool {
                 Err(_) => {}
             }
         }
-        state.jobs.push_back(Box::new(job));
+        state.jobs.push(source, Box::new(job));
         drop(state);
         self.shared.ready.notify_one();
         Ok(())
     }
+
+    /// Jobs that wait.
+    pub fn waiting(&self) -> usize {
+        self.shared.lock().jobs.len
+    }
+}
+
+/// Jobs by address and account, the next in turn first. There are never more than [`QUEUE`]: looking through them costs
+/// less than one step of any hash.
+#[derive(Default)]
+struct Waiting {
+    len: usize,
+    addresses: VecDeque<(u64, Accounts)>,
+}
+
+type Accounts = VecDeque<(u64, VecDeque<Job>)>;
+
+impl Waiting {
+    fn push(&mut self, source: JobSource, job: Job) {
+        self.len += 1;
+        let accounts = entry(&mut self.addresses, source.address);
+        entry(accounts, source.account).push_back(job);
+    }
+
+    /// The next job. Its address and its account go to the end of their queues.
+    fn pop(&mut self) -> Option<Job> {
+        let (address, mut accounts) = self.addresses.pop_front()?;
+        let (account, mut jobs) = accounts.pop_front()?;
+        let job = jobs.pop_front()?;
+        self.len -= 1;
+        if !jobs.is_empty() {
+            accounts.push_back((account, jobs));
+        }
+        if !accounts.is_empty() {
+            self.addresses.push_back((address, accounts));
+        }
+        Some(job)
+    }
+}
+
+fn entry<T: Default>(queue: &mut VecDeque<(u64, T)>, key: u64) -> &mut T {
+    let at = queue.iter().position(|(known, _)| *known == key).unwrap_or_else(|| {
+        queue.push_back((key, T::default()));
+        queue.len() - 1
+    });
+    // The position was just found, or made.
+    #[allow(clippy::indexing_slicing)]
+    &mut queue[at].1
 }
 
 impl Shared {
@@ -73,9 +153,11 @@ impl Shared {
     }
 
     fn work(&self) {
+        // Linux: of the calling thread alone. Refused it may be; then the threads are like others.
+        let _ = rustix::process::nice(NICENESS);
         let mut state = self.lock();
         loop {
-            if let Some(job) = state.jobs.pop_front() {
+            if let Some(job) = state.jobs.pop() {
                 drop(state);
                 job();
                 state = self.lock();
@@ -110,24 +192,34 @@ mod tests {
     use super::*;
 
     #[test]
-    fn jobs_run_in_order_and_a_full_queue_says_so() {
+    fn sources_have_turns_and_a_full_queue_says_so() {
         let pool = PasswordPool::new(1);
         let (go, gate) = channel::<()>();
         let (done, results) = channel();
         let (entered, inside) = channel();
-        pool.submit(move || {
+        let gatekeeper = pool.source("IP=192.0.2.9:1", "");
+        pool.submit(gatekeeper, move || {
             entered.send(()).unwrap();
             gate.recv().unwrap();
         })
         .unwrap();
         inside.recv().unwrap();
-        for n in 0..QUEUE {
+        let flood = (0..4).map(|n| ("IP=192.0.2.1:1", "cn=a", format!("flood {n}")));
+        let others = [
+            ("IP=192.0.2.2:1", "cn=b", "other".to_owned()),
+            ("IP=192.0.2.1:2", "cn=c", "neighbour".to_owned()),
+        ];
+        for (peer, account, name) in flood.chain(others) {
             let done = done.clone();
-            pool.submit(move || done.send(n).unwrap()).unwrap();
+            pool.submit(pool.source(peer, account), move || done.send(name).unwrap()).unwrap();
         }
-        assert_eq!(pool.submit(|| {}), Err(Busy));
+        for _ in pool.waiting()..QUEUE {
+            pool.submit(gatekeeper, || {}).unwrap();
+        }
+        assert_eq!(pool.submit(gatekeeper, || {}), Err(Busy));
         go.send(()).unwrap();
         drop(done);
-        assert_eq!(results.iter().collect::<Vec<_>>(), (0..QUEUE).collect::<Vec<_>>());
+        let order: Vec<String> = results.iter().collect();
+        assert_eq!(order, ["flood 0", "other", "neighbour", "flood 1", "flood 2", "flood 3"]);
     }
 }

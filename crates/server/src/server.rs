@@ -19,6 +19,7 @@ use crate::config::values::LogLevel;
 use crate::config::{Config, ConfigError};
 use crate::daemon::{DaemonError, Privileges, ProcessFiles, Readiness};
 use crate::databases::{Databases, OpenError};
+use crate::decoy::Decoy;
 use crate::hardening;
 use crate::http::{self, HttpListenError, HttpListener};
 use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket, ListenUrl, Listener};
@@ -132,6 +133,7 @@ pub struct Server {
     pub log: Log,
     pub statistics: Statistics,
     pub passwords: PasswordPool,
+    pub decoy: Decoy,
     pub tls: TlsContext,
     pub clock: Arc<SystemClock>,
     /// The limit of open files.
@@ -159,11 +161,12 @@ impl Server {
         Self {
             sasl_secret,
             admission: Admission::new(config.global.client_limits.clone(), descriptors),
+            decoy: Decoy::new(&config.hasher()),
             config: ArcSwap::from_pointee(config),
             databases,
             log,
             statistics: Statistics::new(clock.now(), listeners, workers),
-            passwords: PasswordPool::new(cores()),
+            passwords: PasswordPool::for_cores(cores()),
             tls: TlsContext::default(),
             clock,
             descriptors,

@@ -41,6 +41,10 @@ pub struct Session {
     pub credentials: Option<PeerCredentials>,
     /// Once TLS is established.
     pub tls: Option<Arc<TlsFacts>>,
+    /// The password was set by somebody else: until it is changed nothing else is done.
+    pub must_change_password: bool,
+    /// The bind that is under way came with the password policy control.
+    pub asks_password_policy: bool,
     method: Method,
     /// The SASL mechanism of the last bind that succeeded; empty for a simple one.
     mechanism: &'static str,
@@ -66,6 +70,8 @@ impl Session {
             anonymous,
             credentials: peer.credentials,
             tls: None,
+            must_change_password: false,
+            asks_password_policy: false,
             method: Method::None,
             mechanism: "",
             version: 3,
@@ -91,6 +97,8 @@ impl Session {
     pub fn reset(&mut self, version: Option<u8>) {
         self.subject = self.anonymous.clone();
         self.method = Method::None;
+        self.must_change_password = false;
+        self.asks_password_policy = false;
         if let Some(version) = version {
             self.version = version;
             self.bound = true;

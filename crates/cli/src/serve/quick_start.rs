@@ -10,7 +10,7 @@ use clap::Args;
 use larix_engine::password::{Hasher, Scheme};
 use larix_server::clock::SystemRandom;
 use larix_server::config::{Config, QuickStart};
-use larix_server::extended::generate_password;
+use larix_server::password_modify::generate_password;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd};
 
 /// Where the newcomer's server listens: this machine alone, a port that needs no privilege.

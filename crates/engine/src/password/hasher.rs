@@ -89,6 +89,15 @@ impl Hasher {
         }
     }
 
+    /// Whether Argon2 can be computed, and verified here, at this cost.
+    pub fn is_possible(&self) -> bool {
+        let Argon2Cost { memory_kib, passes, lanes } = self.argon2;
+        argon2::Params::new(memory_kib, passes, lanes, None).is_ok()
+            && memory_kib <= super::cost_limits::ARGON2_MEMORY_MAX
+            && passes <= super::cost_limits::ARGON2_PASSES_MAX
+            && lanes <= super::cost_limits::ARGON2_LANES_MAX
+    }
+
     /// The value to store: `{SCHEME}...`, or the password itself for `{CLEARTEXT}`.
     ///
     /// # Errors

@@ -16,6 +16,7 @@ mod pbkdf2_scheme;
 mod scheme;
 mod scram_scheme;
 mod sha_crypt_text;
+mod strength;
 mod yescrypt_text;
 
 use std::fmt;
@@ -25,6 +26,7 @@ use subtle::ConstantTimeEq;
 pub use hasher::{Argon2Cost, CryptMethod, HashError, Hasher};
 pub use scheme::{Algorithm, Scheme};
 pub use scram_scheme::{ScramSecret, scram_secret};
+pub use strength::{decoy, is_weaker, settings_of};
 
 /// Longest password that is looked at, in bytes; longer ones match nothing and are refused for hashing.
 pub const PASSWORD_MAX: usize = 4096;

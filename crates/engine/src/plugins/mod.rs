@@ -16,12 +16,13 @@ mod password_work;
 
 use std::fmt::Debug;
 
-use larix_proto::{ControlBuf, LdapResult};
+use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
 use crate::access::{GroupQuery, Privilege, Subject};
 use crate::controls::RequestControls;
 use crate::entry::Entry;
+use crate::password::Scheme;
 use crate::time::{RandomSource, Timestamp};
 use crate::write::prepare::{Change, Prepared};
 use crate::write::{Failure, WriteOperation};
@@ -55,7 +56,7 @@ pub trait Plugin: Debug + Send + Sync {
         None
     }
 
-    /// The hook on answered entries.
+        /// The hook on answered entries.
     fn answering(&self) -> Option<&dyn Answering> {
         None
     }
@@ -188,6 +189,8 @@ pub struct Judgement {
     pub changes: Vec<Change>,
     /// Until the password is changed the session may do nothing else.
     pub must_change_password: bool,
+    /// The password is to be stored anew by this scheme (pwdRehashOnBind).
+    pub rehash: Option<Scheme>,
     /// Whether other attempts at the same time may change the judgement: then it stands only on the writer's thread.
     pub ordered: bool,
 }
@@ -199,6 +202,7 @@ impl Judgement {
         self.controls.extend(next.controls);
         self.changes.extend(next.changes);
         self.must_change_password |= next.must_change_password;
+        self.rehash = self.rehash.or(next.rehash);
         self.ordered |= next.ordered;
     }
 }
@@ -210,6 +214,21 @@ pub struct BindConclusion {
     pub controls: Vec<ControlBuf>,
     /// Until the password is changed the session may do nothing else.
     pub must_change_password: bool,
+    /// The password is to be stored anew by this scheme.
+    pub rehash: Option<Scheme>,
+}
+
+impl BindConclusion {
+    /// Where nobody but the password has a say.
+    pub fn outright(matched: bool) -> Self {
+        let code = if matched { ResultCode::SUCCESS } else { ResultCode::INVALID_CREDENTIALS };
+        Self {
+            result: LdapResult::new(code),
+            controls: Vec::new(),
+            must_change_password: false,
+            rehash: None,
+        }
+    }
 }
 
 /// The hook on answered entries.

@@ -8,6 +8,7 @@ use larix_proto::{
 
 use crate::access::Subject;
 use crate::controls::RequestControls;
+use crate::password::Scheme;
 use crate::plugins::PasswordWork;
 
 /// A change of the directory, as requested: nothing of it has been checked.
@@ -63,6 +64,8 @@ pub struct WriteOutcome {
     pub refused: Option<usize>,
     /// Of a bind: until the password is changed the session may do nothing else.
     pub must_change_password: bool,
+    /// Of a bind: the password is to be stored anew by this scheme.
+    pub rehash: Option<Scheme>,
     /// Of a bind: the result was judged, and stands only once the account's state is committed.
     pub judged: bool,
 }
@@ -73,7 +76,14 @@ pub type Completion = Box<dyn FnOnce(WriteOutcome) + Send>;
 
 impl From<LdapResult> for WriteOutcome {
     fn from(result: LdapResult) -> Self {
-        Self { result, controls: Vec::new(), refused: None, must_change_password: false, judged: false }
+        Self {
+            result,
+            controls: Vec::new(),
+            refused: None,
+            must_change_password: false,
+            rehash: None,
+            judged: false,
+        }
     }
 }
 

@@ -589,9 +589,10 @@ impl<'a, S: Store> Group<'a, S> {
             let now = self.environment.clock.now();
             judge(&self.settings.plugins, attempt, &entries, &self.schema, now)?
         };
-        let Judgement { refused, controls, changes, must_change_password, .. } = judgement;
+        let Judgement { refused, controls, changes, must_change_password, rehash, .. } = judgement;
         outcome.controls = controls;
         outcome.must_change_password = must_change_password;
+        outcome.rehash = rehash;
         if !attempt.matched || refused {
             outcome.result = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
         }

@@ -73,7 +73,7 @@ impl Config {
             durability_relaxed: relaxed,
             log: true,
             add_content_acl: database.shared.add_content_acl,
-            plugins: Vec::new(),
+            plugins: self.plugins(database)?,
             policy: Some(Arc::new(self.access_policy(Some(database))?)),
         })
     }

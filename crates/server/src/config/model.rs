@@ -13,6 +13,7 @@ use larix_schema::Schema;
 
 use super::diagnostic::{ConfigError, Notes, Origin};
 use super::entries::ConfigEntry;
+use super::passwords::PasswordCosts;
 use super::settings::Settings;
 use super::values::{
     Allowed, AuthzPolicy, AuthzRegexp, ClientLimits, ConfigDn, Disallowed, EnvFlags, IndexLine, LimitRule,
@@ -153,6 +154,7 @@ pub struct Frontend {
     pub default_search_base: Option<ConfigDn>,
     /// Schemes for new passwords, with braces, as given (`{SSHA}`). Empty: the server's own default.
     pub password_hash: Vec<String>,
+    pub password_costs: PasswordCosts,
     /// Default `cn=Subschema`.
     pub schema_dn: Option<ConfigDn>,
     pub sort_values: Vec<String>,

@@ -22,6 +22,7 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
     }
     run(&mut builder, "sizelimit", &["size.soft=1000", "size.hard=unlimited"])?;
     run(&mut builder, "password-hash", &["{ARGON2}"])?;
+    run(&mut builder, "password-rehash", &["on"])?;
     for (keyword, path) in
         [("TLSCertificateFile", &start.tls_certificate), ("TLSCertificateKeyFile", &start.tls_key)]
     {

@@ -258,15 +258,18 @@ impl Databases {
         controls: RequestControls,
         done: Completion,
     ) {
-        let target = self.schema().parse_dn(operation.target()).ok();
+        let origin = Origin::Client;
+        self.submit_request(WriteRequest { operation, subject, controls, origin, passwords: None }, done);
+    }
+
+    /// The same for a change with all that belongs to it.
+    pub fn submit_request(&self, request: WriteRequest, done: Completion) {
+        let target = self.schema().parse_dn(request.operation.target()).ok();
         let section = target.as_ref().and_then(|dn| self.section(dn));
-        if let Some(refused) = section.and_then(Section::refuses_changes) {
-            return done(refused.into());
+        match section.and_then(Section::refuses_changes) {
+            Some(refused) => done(refused.into()),
+            None => self.directory.submit(request, done),
         }
-        self.directory.submit(
-            WriteRequest { operation, subject, controls, origin: Origin::Client, passwords: None },
-            done,
-        );
     }
 
     /// Hands changes that belong together to the writer of their database: all or none.

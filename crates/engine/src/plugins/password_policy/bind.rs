@@ -46,6 +46,9 @@ pub(super) fn judge(
         controls: said.controls(settings, bind.attempt.policy_control),
         changes: judge.changes,
         must_change_password: said.error == Some(PasswordError::ChangeAfterReset),
+        rehash: policy
+            .default_hash
+            .filter(|_| policy.rehash_on_bind && bind.matched && !said.refused && said.error.is_none()),
         ordered: policy.lockout && policy.max_recorded_failure > 0 && !settings.disable_write,
     })
 }

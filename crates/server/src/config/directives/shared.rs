@@ -14,6 +14,15 @@ pub(super) static TABLE: &[Directive] = &[
         Ok(())
     }),
     Directive::new("password-hash", "olcPasswordHash", Scope::Frontend, Form::Each, password_hash).many(),
+    Directive::new("password-cost", "olcLarixPasswordCost", Scope::Frontend, Form::Each, |b, c| {
+        b.frontend.password_costs.read(c, 0)
+    })
+    .many(),
+    Directive::new("password-rehash", "olcLarixPasswordRehash", Scope::Frontend, Form::Switch, |b, c| {
+        b.frontend.password_costs.rehash = c.switch()?;
+        Ok(())
+    })
+    .arguments(0, 1),
     Directive::new("sortvals", "olcSortVals", Scope::Frontend, Form::Each, |b, c| {
         b.frontend.sort_values.extend_from_slice(c.arguments);
         Ok(())

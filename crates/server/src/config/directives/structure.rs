@@ -111,6 +111,12 @@ fn module(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
                 || matches!(name, "argon2" | "pw-sha2" | "pw-pbkdf2" | "pw-argon2" | "lload")
         }
     };
+    // The modules' own arguments: what a new value costs.
+    if name == "argon2" || name == "pw-argon2" {
+        builder.frontend.password_costs.read(call, 1)?;
+    } else if let ("pw-pbkdf2", Some(_)) = (name, call.arguments.get(1)) {
+        builder.frontend.password_costs.pbkdf2_rounds = call.positive(1)?;
+    }
     let text = if known {
         format!("`moduleload {name}` has no effect: what is supported of it is built in")
     } else {

@@ -1,0 +1,141 @@
+//! What a stored value tells without a password: what comparing with it costs, and whether it should be stored anew.
+
+use zeroize::Zeroizing;
+
+use super::hasher::Hasher;
+use super::scheme::{Algorithm, Scheme};
+
+/// What of a stored value says how it is computed: its scheme and costs, without salt and hash.
+pub fn settings_of(stored: &[u8]) -> &[u8] {
+    let scheme_len = match Scheme::split(stored) {
+        Some((_, rest)) => stored.len() - rest.len(),
+        None => return &[],
+    };
+    if let Some((Some(Scheme::Scram(_)), rest)) = Scheme::split(stored) {
+        let rounds = rest.iter().position(|byte| *byte == b':').map_or(0, |colon| colon + 1);
+        return stored.get(..scheme_len + rounds).unwrap_or_default();
+    }
+    let dollars: Vec<usize> = stored
+        .iter()
+        .enumerate()
+        .filter(|(at, byte)| *at >= scheme_len && **byte == b'$')
+        .map(|(at, _)| at)
+        .collect();
+    // bcrypt writes salt and hash in one piece.
+    let pieces = if is_bcrypt(stored.get(scheme_len..).unwrap_or_default()) { 1 } else { 2 };
+    let end = dollars.len().checked_sub(pieces).and_then(|last| dollars.get(last));
+    stored.get(..end.map_or(scheme_len, |end| end + 1)).unwrap_or_default()
+}
+
+fn is_bcrypt(crypt: &[u8]) -> bool {
+    crypt.starts_with(b"$2")
+}
+
+/// A value that costs as much to compare with as this one, and that no password matches: what is compared with where
+/// there is no account, so that nobody learns that from the time it takes.
+pub fn decoy(stored: &[u8]) -> Zeroizing<Vec<u8>> {
+    let settings = settings_of(stored);
+    if settings.is_empty() {
+        return Zeroizing::new(b"{CLEARTEXT}".to_vec());
+    }
+    // Zero in each one's base 64, so that it stays well formed whatever its length.
+    let zero = match Scheme::split(stored) {
+        Some((Some(Scheme::Crypt), _)) => b'.',
+        _ => b'A',
+    };
+    let rest = stored.get(settings.len()..).unwrap_or_default();
+    let blank = rest.iter().map(|byte| if matches!(byte, b'$' | b'=' | b':' | b',') { *byte } else { zero });
+    Zeroizing::new(settings.iter().copied().chain(blank).collect())
+}
+
+/// Whether a stored value resists guessing less than one that this hasher makes.
+pub fn is_weaker(stored: &[u8], than: &Hasher) -> bool {
+    let scheme = match Scheme::split(stored) {
+        Some((Some(scheme), _)) => scheme,
+        // Nothing is known of it.
+        Some((None, _)) => return false,
+        None => Scheme::Cleartext,
+    };
+    if scheme != than.scheme {
+        return rank(scheme, stored) < rank(than.scheme, b"");
+    }
+    let number = |name: &str| number_in(settings_of(stored), name);
+    match scheme {
+        Scheme::Argon2 => {
+            let cost = |memory: Option<u64>, passes: Option<u64>| memory.unwrap_or(0) * passes.unwrap_or(0);
+            let wanted = cost(Some(than.argon2.memory_kib.into()), Some(than.argon2.passes.into()));
+            cost(number("m="), number("t=")) < wanted
+        }
+        Scheme::Pbkdf2(_) => number("}").unwrap_or(0) < than.pbkdf2_rounds.into(),
+        _ => false,
+    }
+}
+
+/// The number that follows a mark.
+fn number_in(text: &[u8], mark: &str) -> Option<u64> {
+    let text = std::str::from_utf8(text).ok()?;
+    let digits = text.split_once(mark)?.1;
+    let end = digits.find(|c: char| !c.is_ascii_digit()).unwrap_or(digits.len());
+    digits.get(..end)?.parse().ok()
+}
+
+/// How schemes stand to each other: the clear text, what is hashed once, and what takes long on purpose.
+fn rank(scheme: Scheme, stored: &[u8]) -> u8 {
+    match scheme {
+        Scheme::Cleartext => 0,
+        Scheme::Digest { salted: false, .. } => 1,
+        Scheme::Digest { salted: true, algorithm: Algorithm::Md5 | Algorithm::Sha1 } => 2,
+        Scheme::Digest { salted: true, .. } => 3,
+        Scheme::Crypt if stored.get(7) != Some(&b'$') && !stored.is_empty() => 1,
+        Scheme::Crypt if stored.starts_with(b"{CRYPT}$1$") => 3,
+        Scheme::Pbkdf2(_) | Scheme::Scram(_) => 4,
+        Scheme::Crypt => 5,
+        Scheme::Argon2 => 6,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::password::{Argon2Cost, CryptMethod, Verification, verify};
+    use crate::time::SeededRandom;
+
+    #[test]
+    fn decoys_are_as_good_as_what_they_stand_for() {
+        let random = SeededRandom::new(5);
+        let small = Argon2Cost { memory_kib: 64, passes: 1, lanes: 1 };
+        for name in ["{SSHA}", "{SSHA512}", "{PBKDF2-SHA256}", "{ARGON2}", "{CRYPT}", "{SCRAM-SHA-256}"] {
+            let scheme = Scheme::from_name(name).unwrap();
+            for crypt in [CryptMethod::Sha512 { rounds: None }, CryptMethod::Bcrypt { cost: 4 }] {
+                let hasher = Hasher { argon2: small, crypt, pbkdf2_rounds: 10, ..Hasher::new(scheme) };
+                let stored = hasher.hash(b"secret", &random).unwrap();
+                let decoy = decoy(&stored);
+                assert_eq!((decoy.len(), settings_of(&decoy)), (stored.len(), settings_of(&stored)));
+                // Well formed: it was computed, and differs.
+                let text = String::from_utf8_lossy(&decoy).into_owned();
+                assert_eq!(verify(&decoy, b"secret"), Verification::Mismatch, "{text}");
+            }
+        }
+        assert_eq!(verify(&decoy(b"clear"), b"clear"), Verification::Mismatch);
+    }
+
+    #[test]
+    fn weaker_is_what_is_cheaper_to_guess() {
+        let argon = Hasher::new(Scheme::Argon2);
+        let pbkdf2 = Hasher::new(Scheme::from_name("{PBKDF2-SHA256}").unwrap());
+        for (stored, hasher, expected) in [
+            ("clear", &argon, true),
+            ("{SSHA}AAAA", &argon, true),
+            ("{SSHA}AAAA", &Hasher::new(Scheme::SSHA), false),
+            ("{ARGON2}$argon2id$v=19$m=4096,t=3,p=1$AAAA$AAAA", &argon, true),
+            ("{ARGON2}$argon2id$v=19$m=65536,t=2,p=1$AAAA$AAAA", &argon, false),
+            ("{ARGON2}$argon2id$v=19$m=4096,t=3,p=1$AAAA$AAAA", &pbkdf2, false),
+            ("{PBKDF2-SHA256}5000$AAAA$AAAA", &pbkdf2, true),
+            ("{PBKDF2-SHA256}20000$AAAA$AAAA", &pbkdf2, false),
+            ("{CRYPT}$1$AAAA$AAAA", &pbkdf2, true),
+            ("{UNHEARD}AAAA", &argon, false),
+        ] {
+            assert_eq!(is_weaker(stored.as_bytes(), hasher), expected, "{stored}");
+        }
+    }
+}

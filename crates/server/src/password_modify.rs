@@ -1,0 +1,242 @@
+//! Password modify (RFC 3062): one's own or another's password, given or made up.
+
+use std::sync::Arc;
+
+use larix_engine::access::{self, Subject};
+use larix_engine::controls::RequestControls;
+use larix_engine::plugins::{PasswordWork, Purpose};
+use larix_engine::time::RandomSource;
+use larix_engine::write::{
+    AttributeValues, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,
+};
+use larix_proto::extended::{ExtendedValue, PasswordModify, PasswordModifyResponse};
+use larix_proto::{ControlBuf, Controls, ExtendedRequest, LdapResult, ModifyOperation, ResultCode, oid};
+use larix_schema::NormalDn;
+use zeroize::Zeroizing;
+
+use crate::clock::SystemRandom;
+use crate::connection::Started;
+use crate::databases::Credentials;
+use crate::dispatch::{Begun, Completion, Dispatcher, Running};
+use crate::restrictions::Restricted;
+use crate::server::Server;
+use crate::stats_log::printable;
+
+/// Characters of a password that the server makes up.
+const GENERATED_LENGTH: usize = 20;
+/// Letters and digits that are not taken for one another.
+const GENERATED_FROM: &[u8] = b"abcdefghijkmnopqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
+
+/// A password was changed, or was not.
+#[derive(Debug)]
+pub struct PasswordOutcome {
+    result: LdapResult,
+    controls: Vec<ControlBuf>,
+    generated: Option<Secret>,
+    /// It was the session's own.
+    own: bool,
+}
+
+type Secret = Zeroizing<Vec<u8>>;
+
+impl Dispatcher {
+    /// A password change has ended.
+    pub(crate) fn password_modified(&mut self, begun: &Begun, outcome: PasswordOutcome, out: &mut Vec<u8>) {
+        let PasswordOutcome { result, controls, generated, own } = outcome;
+        if own && result.is_success() {
+            self.session.must_change_password = false;
+        }
+        let generated = generated.as_ref().filter(|_| result.is_success());
+        let value = PasswordModifyResponse { generated: generated.map(|g| g.as_slice()) }.encode();
+        self.answer_extended_with(begun, &result, value.as_deref(), &controls, out);
+    }
+
+    pub(crate) fn password_modify(
+        &mut self,
+        begun: Begun,
+        request: &ExtendedRequest<'_>,
+        controls: RequestControls,
+        sent: Controls<'_>,
+    ) -> Result<Started<Running>, LdapResult> {
+        let refuse = |code, text: &str| Err(LdapResult::with(code, text));
+        let kind = || access::Operation::Extended(oid::PASSWORD_MODIFY.to_owned());
+        let subject = self.in_request(self.subject_for(&controls)?, kind, sent);
+        if subject.is_anonymous() {
+            self.log_operation(&begun, format_args!("PASSMOD"));
+            let text = "only authenticated users may change passwords";
+            return refuse(ResultCode::STRONGER_AUTH_REQUIRED, text);
+        }
+        let asked = PasswordModify::decode(request.value)
+            .map_err(|error| LdapResult::with(ResultCode::PROTOCOL_ERROR, error.to_string()))?;
+        if asked.new.is_some_and(<[u8]>::is_empty) {
+            return refuse(ResultCode::UNWILLING_TO_PERFORM, "new password value is empty");
+        }
+        let user = asked.user.map(String::from_utf8_lossy).filter(|user| !user.is_empty());
+        self.log_password_modify(&begun, user.as_deref(), &asked);
+        let target = match &user {
+            Some(user) => user.strip_prefix("dn:").unwrap_or(user).to_owned(),
+            None => subject.shown_dn().to_owned(),
+        };
+        let databases = &self.server.databases;
+        let dn = databases
+            .schema()
+            .parse_dn(&target)
+            .map_err(|_| LdapResult::with(ResultCode::INVALID_ATTRIBUTE_SYNTAX, "Invalid DN"))?;
+        if dn.is_root() {
+            return refuse(ResultCode::UNWILLING_TO_PERFORM, "no password is associated with the Root DSE");
+        }
+        self.permitted(dn.as_str(), Restricted::Extended(oid::PASSWORD_MODIFY))?;
+        let stored = match asked.old {
+            None => None,
+            Some(_) => match databases.credentials(&subject, &dn) {
+                Ok(Credentials::Stored { passwords, .. }) => Some(passwords),
+                _ => return refuse(ResultCode::UNWILLING_TO_PERFORM, "unwilling to verify old password"),
+            },
+        };
+        let generated = asked.new.is_none().then(|| generate_password(&SystemRandom));
+        let new = match (asked.new, &generated) {
+            (Some(new), _) => Zeroizing::new(new.to_vec()),
+            (None, Some(generated)) => generated.clone(),
+            (None, None) => return refuse(ResultCode::OTHER, "password generation failed"),
+        };
+        let change = PasswordChange {
+            own: self.session.subject().dn.as_ref() == Some(&dn),
+            target,
+            controls,
+            subject,
+            old: asked.old.map(|old| Zeroizing::new(old.to_vec())),
+            stored,
+            new,
+            generated,
+        };
+        self.hash_and_submit(begun, &dn, change)
+    }
+
+    fn hash_and_submit(
+        &mut self,
+        begun: Begun,
+        dn: &NormalDn,
+        change: PasswordChange,
+    ) -> Result<Started<Running>, LdapResult> {
+        let completer = self.completer(&begun);
+        let server = self.server.clone();
+        let job = move || {
+            change.carry_out(&server, move |outcome| {
+                completer.complete(Completion::Password(Box::new(outcome)))
+            });
+        };
+        self.server
+            .passwords
+            .submit(self.job_source(dn), job)
+            .map_err(|_| LdapResult::with(ResultCode::BUSY, "too many passwords wait to be hashed"))?;
+        self.wait_for(begun);
+        Ok(Started::Waiting)
+    }
+
+    fn log_password_modify(&self, begun: &Begun, user: Option<&str>, asked: &PasswordModify<'_>) {
+        let old = if asked.old.is_some() { " old" } else { "" };
+        let new = if asked.new.is_some() { " new" } else { "" };
+        match user {
+            Some(user) => {
+                self.log_operation(begun, format_args!("PASSMOD id=\"{}\"{old}{new}", printable(user)))
+            }
+            None => self.log_operation(begun, format_args!("PASSMOD{old}{new}")),
+        }
+    }
+}
+
+/// A password change on its way: on the pool, since verifying and hashing take long.
+struct PasswordChange {
+    target: String,
+    controls: RequestControls,
+    subject: Arc<Subject>,
+    own: bool,
+    /// The old password as given; one of the stored values must match it.
+    old: Option<Secret>,
+    stored: Option<Vec<Secret>>,
+    new: Secret,
+    generated: Option<Secret>,
+}
+
+impl PasswordChange {
+    fn carry_out(self, server: &Server, done: impl FnOnce(PasswordOutcome) + Send + 'static) {
+        let Self { target, controls, subject, own, old, stored, new, generated } = self;
+        let failed = |code, text: &str| PasswordOutcome {
+            result: LdapResult::with(code, text),
+            controls: Vec::new(),
+            generated: None,
+            own,
+        };
+        let hashers = server.config().hashers();
+        let work = PasswordWork::of(Purpose::PasswordModify, old, Some(new));
+        if let (Some(old), Some(stored)) = (&work.old, stored)
+            && !stored.iter().any(|value| work.matches(value, old))
+        {
+            return done(failed(ResultCode::UNWILLING_TO_PERFORM, "unwilling to verify old password"));
+        }
+        let mut values = Vec::with_capacity(hashers.len());
+        for hasher in &hashers {
+            match work.hash(hasher, work.new.as_deref().map_or(&[], Vec::as_slice), &SystemRandom) {
+                Ok(hash) => values.push(hash.to_vec()),
+                Err(error) => {
+                    return done(failed(ResultCode::OTHER, &format!("password hash failed: {error}")));
+                }
+            }
+        }
+        let change = Modification {
+            operation: ModifyOperation::Replace,
+            attribute: AttributeValues { description: "userPassword".to_owned(), values },
+        };
+        let finished = move |outcome: WriteOutcome| {
+            // Which of the entries above exist is not told here.
+            let result = LdapResult { matched_dn: String::new(), ..outcome.result };
+            done(PasswordOutcome { result, controls: outcome.controls, generated, own });
+        };
+        let mut request = WriteRequest {
+            operation: WriteOperation::Modify { object: target, changes: vec![change] },
+            subject,
+            controls: RequestControls {
+                password_policy: controls.password_policy,
+                ..RequestControls::default()
+            },
+            origin: Origin::Client,
+            passwords: Some(Arc::new(work)),
+        };
+        let directory = server.databases.directory();
+        if directory.has_password_work(&request.operation) {
+            directory.work_on_passwords(&mut request);
+        }
+        server.databases.submit_request(request, Box::new(finished));
+    }
+}
+
+/// A password that can be read out over the telephone.
+pub fn generate_password(random: &dyn RandomSource) -> Zeroizing<Vec<u8>> {
+    let mut password = Zeroizing::new(Vec::with_capacity(GENERATED_LENGTH));
+    let limit = u8::try_from(256 - 256 % GENERATED_FROM.len()).unwrap_or(u8::MAX);
+    let mut bytes = Zeroizing::new([0; 32]);
+    while password.len() < GENERATED_LENGTH {
+        random.fill(&mut bytes[..]);
+        // Bytes above a multiple of the alphabet's size would favour its first letters.
+        let usable = bytes.iter().filter(|byte| **byte < limit);
+        let letters = usable.filter_map(|byte| GENERATED_FROM.get(usize::from(*byte) % GENERATED_FROM.len()));
+        let missing = GENERATED_LENGTH - password.len();
+        password.extend(letters.take(missing).copied());
+    }
+    password
+}
+
+#[cfg(test)]
+mod tests {
+    use larix_engine::time::SeededRandom;
+
+    use super::*;
+
+    #[test]
+    fn generated_passwords_are_long_and_readable() {
+        let password = generate_password(&SeededRandom::new(1));
+        assert_eq!(password.len(), GENERATED_LENGTH);
+        assert!(password.iter().all(|byte| GENERATED_FROM.contains(byte)));
+        assert_ne!(*password, *generate_password(&SeededRandom::new(2)));
+    }
+}
