@@ -415,7 +415,8 @@ impl<S: Store> Directory<S> {
         let database = &served.database;
         let (settings, policy) = (database.settings(), database.policy());
         let snapshot = database.store().snapshot()?;
-        let entries = Present { view: database.view(&snapshot)?, policy: &policy };
+        let view = database.view(&snapshot)?;
+        let entries = Present { view: &view, policy: &policy };
         let schema = &self.frontend.schema;
         let judged = judge(&settings.plugins, attempt, &entries, schema, served.clock.now())?;
         if judged.ordered || !judged.changes.is_empty() && !settings.read_only {
@@ -487,7 +488,7 @@ impl<S: Store> Directory<S> {
         let (settings, policy) = (database.settings(), database.policy());
         let Ok(snapshot) = database.store().snapshot() else { return };
         let Ok(view) = database.view(&snapshot) else { return };
-        let entries = Present { view, policy: &policy };
+        let entries = Present { view: &view, policy: &policy };
         for plugin in settings.plugins.iter().filter(|plugin| plugin.works_on_passwords()) {
             let _ = plugin.before(&PendingChange {
                 operation: &task.operation,

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larix_engine::access::Operation;
 use larix_engine::controls::{self, RequestControls};
 use larix_engine::password::{self, Cost};
-use larix_engine::plugins::BindConclusion;
+use larix_engine::plugins::{BindAttempt, BindConclusion};
 use larix_proto::{
     Authentication, BindRequest, ControlBuf, Controls, Dn, LdapResult, Message, ResultCode, encode,
 };
@@ -260,6 +260,28 @@ impl Dispatcher {
             job();
         }
         self.wait_for(begun);
+        Ok(BindStep::Waiting)
+    }
+
+    /// Lets whoever has a say in binds judge one whose proof is no password to compare.
+    pub(crate) fn judge_login(
+        &mut self,
+        begun: &Begun,
+        login: Login,
+        matched: bool,
+    ) -> Result<BindStep, LdapResult> {
+        let directory = self.server.databases.directory();
+        if !directory.judges_binds(&login.dn) {
+            return self.conclude_login(begun, login, matched);
+        }
+        let policy_control = self.session.asks_password_policy;
+        let attempt = BindAttempt { dn: login.dn.clone(), matched, policy_control };
+        let completer = self.completer(begun);
+        let done = move |verdict| {
+            completer.complete(Completion::Bind(Box::new(BindOutcome { verdict, login })));
+        };
+        directory.conclude_bind(attempt, Box::new(done));
+        self.wait_for(*begun);
         Ok(BindStep::Waiting)
     }
 

@@ -19,6 +19,7 @@ use crate::config::values::LogLevel;
 use crate::connection::{Event, Limits, Operation, Service, Started};
 use crate::databases::{First, Search};
 use crate::layers::LayersError;
+use crate::password_change::password_first;
 use crate::password_modify::PasswordOutcome;
 use crate::restrictions::{Restricted, Standing};
 use crate::sasl::SaslOutcome;
@@ -81,6 +82,8 @@ pub struct Dispatcher {
     events: UnboundedSender<ConnectionEvent>,
     waiting: Vec<Begun>,
     pub(crate) transaction: Option<Transaction>,
+    /// The request that changes the password which has to be changed.
+    pub(crate) password_change: Option<u64>,
     pub(crate) layer_change: Option<LayerChange>,
     /// A SASL bind that waits for its next request.
     pub(crate) sasl: Option<Box<Exchange>>,
@@ -123,6 +126,7 @@ impl Dispatcher {
             events,
             waiting: Vec::new(),
             transaction: None,
+            password_change: None,
             layer_change: None,
             sasl: None,
             arrived,
@@ -314,6 +318,9 @@ impl Dispatcher {
         if self.logs_stats() {
             self.log_search(&begun, request);
         }
+        if self.session.must_change_password {
+            return self.refuse_until_changed(&begun, &controls, out);
+        }
         let allowed = self
             .check_criticality(message, &controls)
             .and_then(|()| self.subject_for(&controls))
@@ -375,6 +382,9 @@ impl Dispatcher {
         let result = RequestControls::parse(message.controls, controls::OperationKind::Compare)
             .and_then(|controls| {
                 self.check_criticality(message, &controls)?;
+                if self.session.must_change_password {
+                    return Err(password_first());
+                }
                 let subject = self.subject_for(&controls)?;
                 self.may_read(&subject, request.entry, Restricted::Compare)?;
                 let subject = self.in_request(subject, || access::Operation::Compare, message.controls);
@@ -428,11 +438,18 @@ impl Dispatcher {
                     let result = self.keep_update(&begun, request, &identifier);
                     return self.refuse(&begun, &result, out);
                 }
-                let completer = self.completer(&begun);
-                let done = move |outcome| completer.complete(Completion::Write(outcome));
-                self.server.databases.submit(operation, subject, controls, Box::new(done));
-                self.wait_for(begun);
-                Started::Waiting
+                if self.session.must_change_password && !self.changes_password_alone(&operation) {
+                    return self.refuse_until_changed(&begun, &controls, out);
+                }
+                let origin = Origin::Client;
+                let request = WriteRequest { operation, subject, controls, origin, passwords: None };
+                match self.submit_change(&begun, request) {
+                    Ok(()) => {
+                        self.wait_for(begun);
+                        Started::Waiting
+                    }
+                    Err(result) => self.refuse(&begun, &result, out),
+                }
             }
             Err(result) => self.refuse(&begun, &result, out),
         }
@@ -518,7 +535,13 @@ impl Service for Dispatcher {
     fn complete(&mut self, operation: Operation, completion: Completion, out: &mut Vec<u8>) {
         let Some(begun) = self.take_waiting(operation) else { return };
         match completion {
-            Completion::Write(outcome) => self.answer(&begun, &outcome.result, &outcome.controls, out),
+            Completion::Write(outcome) => {
+                let changed = self.password_change.take_if(|serial| *serial == begun.operation.serial);
+                if changed.is_some() && outcome.result.is_success() {
+                    self.session.must_change_password = false;
+                }
+                self.answer(&begun, &outcome.result, &outcome.controls, out);
+            }
             Completion::Bind(outcome) => self.bind_verified(&begun, *outcome, out),
             Completion::Sasl(outcome) => {
                 let step = self.sasl_prepared(*outcome);

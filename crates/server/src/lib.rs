@@ -20,6 +20,7 @@ pub mod http;
 mod layers;
 pub mod listener;
 pub mod local;
+mod password_change;
 mod password_check;
 pub mod password_modify;
 pub mod password_pool;

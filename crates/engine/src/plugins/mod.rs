@@ -56,7 +56,7 @@ pub trait Plugin: Debug + Send + Sync {
         None
     }
 
-        /// The hook on answered entries.
+    /// The hook on answered entries.
     fn answering(&self) -> Option<&dyn Answering> {
         None
     }

@@ -236,6 +236,10 @@ impl<'a, N: Snapshot> Seen<'a, N> {
         Ok(Some(verdict))
     }
 
+    pub(crate) fn subject(&self) -> &'a Subject {
+        self.gate.subject
+    }
+
     /// The normalized DN.
     pub fn name(&self) -> Result<&NormalDn, Fault> {
         if let Some(dn) = self.dn.get() {

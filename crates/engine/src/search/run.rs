@@ -14,8 +14,10 @@ use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, EntryView};
 use crate::fault::Fault;
 use crate::plan::{Candidates, IdSet, Owed, Plan};
+use crate::plugins::AnsweredEntry;
 use crate::tables::ENTRIES;
 use crate::tree;
+use crate::write::hooks::Present;
 
 /// Below this many candidates the scope is not looked at first.
 const FEW: u64 = 16;
@@ -313,8 +315,9 @@ impl SearchTask {
     /// sizeLimitExceeded instead of one entry too many.
     pub(super) fn send<N: Snapshot>(&mut self, seen: &Seen<'_, N>, out: &mut Vec<u8>) -> Result<bool, End> {
         let before = out.len();
+        let controls = if self.controls.account_usability { self.entry_controls(seen)? } else { Vec::new() };
         let mut dn = std::mem::take(&mut self.scratch);
-        let sent = self.answer.append(seen, &mut dn, out, &[]);
+        let sent = self.answer.append(seen, &mut dn, out, &controls);
         self.scratch = dn;
         if !sent? {
             return Ok(false);
@@ -325,6 +328,31 @@ impl SearchTask {
         }
         self.entries += 1;
         Ok(true)
+    }
+
+    /// What plugins have to say of an entry.
+    fn entry_controls<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<Vec<ControlBuf>, End> {
+        let plugins = seen.view.settings.plugins.iter().filter_map(|plugin| plugin.answering());
+        let mut plugins = plugins.filter(|plugin| plugin.wants(&self.controls)).peekable();
+        if plugins.peek().is_none() {
+            return Ok(Vec::new());
+        }
+        let entry = seen.reader.to_owned(seen.view.dn(&seen.reader.view)?, false)?;
+        let entries = Present { view: seen.view, policy: seen.policy() };
+        let answered = AnsweredEntry {
+            dn: seen.name()?,
+            entry: &entry,
+            subject: seen.subject(),
+            schema: &seen.view.schema,
+            entries: &entries,
+            now: self.now,
+        };
+        let mut controls = Vec::new();
+        for plugin in plugins {
+            let said = plugin.controls(&answered);
+            controls.extend(said.map_err(|failure| End::Result(failure.into_result()))?);
+        }
+        Ok(controls)
     }
 
     /// Answers a continuation reference (RFC 3296 section 5.2).

@@ -29,7 +29,7 @@ use crate::database::{COOKIE_SECRET_LENGTH, Limits, View};
 use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
-use crate::time::{Clock, Monotonic};
+use crate::time::{Clock, Monotonic, Timestamp};
 
 /// How far one slice may go.
 #[derive(Copy, Clone, Debug)]
@@ -101,6 +101,8 @@ pub struct SearchTask {
     pub(super) references: u32,
     pub(super) response_controls: Vec<ControlBuf>,
     pub(super) scratch: String,
+    /// The time of day, for plugins that have something to say of entries.
+    pub(super) now: Timestamp,
 }
 
 /// Who searches, under which rules.
@@ -210,6 +212,7 @@ impl SearchTask {
             references: 0,
             response_controls,
             scratch: String::new(),
+            now: Timestamp::default(),
         })
     }
 
@@ -256,6 +259,9 @@ impl SearchTask {
         budget: Budget<'_>,
     ) -> Result<Step, End> {
         self.renumber(view);
+        if self.controls.account_usability {
+            self.now = budget.clock.now();
+        }
         // A task that panicked in a slice is not asked again.
         let Some(mut whom) = self.whom.take() else { return Err(ResultCode::OTHER.into()) };
         let step = self.slice_for(&mut whom, view, out, budget);

@@ -15,18 +15,18 @@ use crate::plugins::{BindAttempt, Entries, Judgement, PendingBind, Plugin};
 use crate::time::Timestamp;
 
 /// The entries that a plugin may look at.
-pub(crate) struct Present<'s, V> {
-    pub(crate) view: View<'s, V>,
-    pub(crate) policy: &'s AccessPolicy,
+pub(crate) struct Present<'p, 's, V> {
+    pub(crate) view: &'p View<'s, V>,
+    pub(crate) policy: &'p AccessPolicy,
 }
 
-impl<V> std::fmt::Debug for Present<'_, V> {
+impl<V> std::fmt::Debug for Present<'_, '_, V> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Present").finish_non_exhaustive()
     }
 }
 
-impl<V: Snapshot> Entries for Present<'_, V> {
+impl<V: Snapshot> Entries for Present<'_, '_, V> {
     fn entry(&self, dn: &NormalDn) -> Result<Option<Entry>, Failure> {
         let Some(id) = self.view.resolve(dn)?.and_then(|resolved| resolved.id) else { return Ok(None) };
         let Some(record) = self.view.record(id)? else { return Ok(None) };
@@ -46,7 +46,7 @@ impl<V: Snapshot> Entries for Present<'_, V> {
             return Ok(true);
         }
         let source = OwnedSource { schema: &self.view.schema, entry };
-        let facts = Facts::new(&self.view, dn, &source);
+        let facts = Facts::new(self.view, dn, &source);
         let target = AccessTarget { dn, entry: &facts };
         let item = Item::Attribute { description: attribute, value: None };
         Ok(self.policy.check(subject, &target, item, privilege))
@@ -54,12 +54,12 @@ impl<V: Snapshot> Entries for Present<'_, V> {
 
     fn matches(&self, dn: &NormalDn, entry: &Entry, filter: &BoundFilter) -> Result<bool, Failure> {
         let source = OwnedSource { schema: &self.view.schema, entry };
-        Ok(Facts::new(&self.view, dn, &source).matches(filter).is_true())
+        Ok(Facts::new(self.view, dn, &source).matches(filter).is_true())
     }
 
     fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Failure> {
         // What cannot be told is no membership.
-        Ok(self.policy.is_member_seen(&self.view, group, member).unwrap_or(false))
+        Ok(self.policy.is_member_seen(self.view, group, member).unwrap_or(false))
     }
 }
 

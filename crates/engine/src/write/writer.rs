@@ -542,7 +542,8 @@ impl<'a, S: Store> Group<'a, S> {
     ) -> Result<(Option<Prepared>, Vec<Task>), Failure> {
         let before = Overlay::new(transaction, &self.set);
         let snapshot = Overlay::new(&before, unit);
-        let entries = Present { view: self.view(&snapshot)?, policy: &self.policy };
+        let view = self.view(&snapshot)?;
+        let entries = Present { view: &view, policy: &self.policy };
         let nothing_known = PasswordWork::default();
         let asked = plugin.before(&PendingChange {
             operation: &task.operation,
@@ -585,7 +586,8 @@ impl<'a, S: Store> Group<'a, S> {
         let judgement = {
             let before = Overlay::new(transaction, &self.set);
             let snapshot = Overlay::new(&before, &*unit);
-            let entries = Present { view: self.view(&snapshot)?, policy: &self.policy };
+            let view = self.view(&snapshot)?;
+            let entries = Present { view: &view, policy: &self.policy };
             let now = self.environment.clock.now();
             judge(&self.settings.plugins, attempt, &entries, &self.schema, now)?
         };

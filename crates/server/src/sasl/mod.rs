@@ -188,6 +188,7 @@ impl Dispatcher {
         let first = ClientFirst::parse(message).map_err(|fault| faulty(&fault))?;
         let claim = self.claim(Mechanism::Scram { hash, plus }, &first.authcid, "", &first.authzid)?;
         let secret = self.secret_of(&claim.dn, Some(hash));
+        let source = self.job_source(&claim.dn);
         let server_secret = self.server.sasl_secret;
         let mut start = ScramStart { first, hash, plus, claim, secret, server_secret };
         let completer = self.completer(&begun);
@@ -195,7 +196,7 @@ impl Dispatcher {
             let verifier = start.verifier();
             completer.complete(Completion::Sasl(Box::new(SaslOutcome { start, verifier })));
         };
-        self.server.passwords.submit(job).map_err(|_| {
+        self.server.passwords.submit(source, job).map_err(|_| {
             LdapResult::with(ResultCode::BUSY, "too many binds wait for their password check")
         })?;
         self.wait_for(begun);
@@ -313,7 +314,7 @@ impl Dispatcher {
         let Claim { authcid, authzid, dn, .. } = claim;
         let login = SaslLogin { mechanism, authcid, authzid, answer, layer };
         let shown = dn.as_str().to_owned();
-        self.conclude_login(begun, Login { dn, shown, way: Way::Sasl(Box::new(login)) }, matched)
+        self.judge_login(begun, Login { dn, shown, way: Way::Sasl(Box::new(login)) }, matched)
     }
 
     /// The mechanism has said who is there, and nothing speaks against him: he becomes who he wants to be, if he may.
