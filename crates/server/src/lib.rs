@@ -16,6 +16,7 @@ mod decoy;
 pub mod dispatch;
 pub mod extended;
 pub mod hardening;
+mod host_names;
 pub mod http;
 mod layers;
 pub mod listener;

@@ -2,12 +2,17 @@
 
 use std::sync::Arc;
 
-use larix_engine::access::{Operation, RequestFacts, Subject};
+use larix_engine::access::{Operation, PeerNames, RequestFacts, Subject};
 use larix_proto::Controls;
 
 use crate::dispatch::Dispatcher;
 
 impl Dispatcher {
+    /// What the connection is known by.
+    pub(crate) fn peer_names(&self) -> &PeerNames {
+        &self.session.subject().peer
+    }
+
     /// The subject as the rules are to see it in this request. It is the same one unless some rule asks.
     pub(crate) fn in_request(
         &self,

@@ -25,6 +25,7 @@ use zeroize::Zeroize;
 use crate::config::values::LogLevel;
 use crate::connection::{Connection, Turn};
 use crate::dispatch::{Completion, Dispatcher, LayerChange};
+use crate::host_names;
 use crate::layers::{Layers, LayersError};
 use crate::server::Server;
 use crate::session::Peer;
@@ -242,6 +243,7 @@ impl Core {
         );
         let core = self.clone();
         tokio::task::spawn_local(async move {
+            host_names::look_up(&core.server, dispatcher.peer_names()).await;
             let connection = Connection::new(dispatcher);
             let mut task =
                 Task { core: &core, stream, layers: None, handshake_until: None, connection, events, handle };

@@ -100,7 +100,6 @@ impl ItemSet {
     }
 
     /// Whether nothing at all is selected: a class without attributes.
-    #[cfg(test)]
     pub(super) fn is_empty(&self) -> bool {
         self.0.iter().all(|selector| matches!(selector, Selector::Class(types) if types.is_empty()))
     }

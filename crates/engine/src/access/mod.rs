@@ -7,6 +7,7 @@
 
 mod aci;
 mod compile;
+mod coverage;
 mod decisions;
 mod display;
 mod error;
@@ -28,6 +29,7 @@ mod subject;
 mod tokens;
 mod who;
 
+pub use coverage::{Because, NeverMatches};
 pub use decisions::{Decided, Decisions};
 pub use error::{AccessFault, AccessSyntaxError};
 pub use explain::{

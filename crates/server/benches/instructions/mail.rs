@@ -29,6 +29,12 @@ pub(crate) fn prepare(folder: &Path) {
         std::fs::write(schema.join(format!("{name}.schema")), text).expect("a schema file");
     }
     let made = generate::write_directory(Kind::Mail, ENTRIES, 1, folder, &schema).expect("a directory");
+    let ldif = std::fs::read_to_string(&made.ldif).expect("the generated LDIF");
+    let account = ldif.split("\n\n").find(|entry| entry.contains("uid=user.1,")).expect("an account");
+    let password = account.lines().find_map(|line| line.strip_prefix("userPassword: ")).expect("a password");
+    std::fs::write(folder.join(PASSWORD), password).expect("the password of an account");
+    let ruled = std::fs::read_to_string(&made.configuration).expect("the generated configuration") + RULES;
+    std::fs::write(folder.join(RULED), ruled).expect("the configuration with rules");
     let config = Config::from_slapd_conf(&made.configuration).expect("the generated configuration");
     let section = config.databases.iter().find(|d| matches!(d.kind, DatabaseKind::Mdb(_)));
     let settings = config.engine_settings(section.expect("a database")).expect("its settings");
@@ -50,13 +56,51 @@ impl LoadObserver for Quiet {
     }
 }
 
+/// The password of the account that asks under rules.
+const PASSWORD: &str = "password";
+/// The configuration with [`RULES`].
+const RULED: &str = "slapd-ruled.conf";
+
+/// Rules as most directories have them.
+const RULES: &str = "
+access to attrs=userPassword by self write by anonymous auth by * none
+access to * by self write by group.exact=\"cn=admins,dc=com\" write by users read by * none
+";
+
 /// Opens what [`prepare`] loaded.
 ///
 /// # Panics
 /// When it cannot be opened.
 pub(crate) fn open(folder: &Path) -> LocalServer {
-    let config = Config::from_slapd_conf(&folder.join("slapd.conf")).expect("the generated configuration");
+    open_under(&folder.join("slapd.conf"))
+}
+
+/// The same under rules that ask about the entry, the requester and a group.
+///
+/// # Panics
+/// When it cannot be opened.
+#[allow(dead_code, reason = "the test of allocations has no use for it")]
+pub(crate) fn open_ruled(folder: &Path) -> LocalServer {
+    open_under(&folder.join(RULED))
+}
+
+fn open_under(configuration: &Path) -> LocalServer {
+    let config = Config::from_slapd_conf(configuration).expect("the generated configuration");
     LocalServer::open(config).expect("the generated database")
+}
+
+/// Binds a connection as one of the accounts.
+///
+/// # Panics
+/// When that is refused.
+#[allow(dead_code, reason = "the test of allocations has no use for it")]
+pub(crate) fn bind_as_user(connection: &mut LocalConnection, folder: &Path) {
+    let (mut request, mut out) = (Vec::new(), Vec::new());
+    let dn = format!("uid=user.1,{PEOPLE}");
+    let password = std::fs::read_to_string(folder.join(PASSWORD)).expect("a password");
+    client::simple_bind(&mut request, MessageId(1), &dn, password.as_bytes(), &[]);
+    connection.request(&request, &mut out);
+    check(What::Bind, &out);
 }
 
 /// Binds a connection as the root DN.
@@ -88,6 +132,10 @@ pub(crate) enum What {
 }
 
 impl What {
+    /// What is measured under rules, too, as a user.
+    #[allow(dead_code, reason = "the test of allocations has no use for it")]
+    pub(crate) const RULED: [Self; 3] = [Self::Search, Self::Read, Self::Compare];
+
     pub(crate) const ALL: [Self; 7] =
         [Self::Search, Self::SearchSelected, Self::Read, Self::Compare, Self::Bind, Self::Modify, Self::Add];
 

@@ -23,23 +23,34 @@ fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["prepare", folder] => mail::prepare(Path::new(folder)),
-        ["kinds"] => What::ALL.iter().for_each(|what| println!("{}", what.name())),
+        ["kinds"] => {
+            What::ALL.iter().for_each(|what| println!("{}", what.name()));
+            What::RULED.iter().for_each(|what| println!("{}-ruled", what.name()));
+        }
         ["run", folder, operations] => run(Path::new(folder), operations.parse().expect("a number")),
         _ => println!("run by `cargo xtask instructions`"),
     }
 }
 
 fn run(folder: &Path, operations: u64) {
-    let server = mail::open(folder);
-    let mut connection = server.connect();
-    mail::bind_as_root(&mut connection);
-    for what in What::ALL {
-        let (counted, mut out) = mail::warm(&mut connection, what, WARM_UP, operations);
-        phase_ends();
-        send(&mut connection, &counted, &mut out);
-        phase_ends();
-        mail::check(what, &out);
+    {
+        let server = mail::open(folder);
+        let mut connection = server.connect();
+        mail::bind_as_root(&mut connection);
+        What::ALL.into_iter().for_each(|what| measure(&mut connection, what, operations));
     }
+    let server = mail::open_ruled(folder);
+    let mut connection = server.connect();
+    mail::bind_as_user(&mut connection, folder);
+    What::RULED.into_iter().for_each(|what| measure(&mut connection, what, operations));
+}
+
+fn measure(connection: &mut LocalConnection, what: What, operations: u64) {
+    let (counted, mut out) = mail::warm(connection, what, WARM_UP, operations);
+    phase_ends();
+    send(connection, &counted, &mut out);
+    phase_ends();
+    mail::check(what, &out);
 }
 
 fn send(connection: &mut LocalConnection, requests: &[Vec<u8>], out: &mut Vec<u8>) {

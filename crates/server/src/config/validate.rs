@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use larix_engine::access::AccessPolicy;
-use larix_schema::NormalDn;
+use larix_engine::access::{AccessPolicy, AccessRule, Because, ItemKind, Privilege, Subject, Verdict, Who};
+use larix_schema::{AttributeDescription, NormalDn};
 
 use super::diagnostic::{ConfigError, Origin};
 use super::directives::{OverlayHandling, overlay_kind};
@@ -25,6 +25,7 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
         superior(database, &config)?;
     }
     access(&config)?;
+    access_notes(&mut config);
     for database in &config.databases {
         if matches!(database.kind, DatabaseKind::Mdb(_)) && database.suffixes.is_empty() {
             config.notes.push(database.origin.clone(), "this database has no suffix, so nothing reaches it");
@@ -50,6 +51,109 @@ fn access(config: &Config) -> Result<(), ConfigError> {
     }
     check(&config.frontend.access)?;
     config.databases.iter().try_for_each(|database| check(&database.access))
+}
+
+/// What the access rules say without effect, and passwords that they leave open.
+fn access_notes(config: &mut Config) {
+    if config.read_entries.is_some() && config.schema_sections.is_empty() {
+        return;
+    }
+    let mut notes = Vec::new();
+    never_matching(config, &config.frontend.access, &[], &mut notes);
+    for database in config.databases.iter().filter(|database| !database.disabled) {
+        let stored = matches!(database.kind, DatabaseKind::Mdb(_));
+        let own = database.suffixes.iter().filter(|_| stored).map(|suffix| suffix.normal.clone());
+        let suffixes: Vec<NormalDn> = own.collect();
+        never_matching(config, &database.access, &suffixes, &mut notes);
+        if stored {
+            open_passwords(config, database, &suffixes, &mut notes);
+        }
+    }
+    notes.into_iter().for_each(|(origin, text)| config.notes.push(origin, text));
+}
+
+fn never_matching(
+    config: &Config,
+    lines: &[AccessLine],
+    suffixes: &[NormalDn],
+    notes: &mut Vec<(Origin, String)>,
+) {
+    let rules: Vec<AccessRule> = lines.iter().map(|line| line.rule.clone()).collect();
+    let Ok(policy) = AccessPolicy::new(Arc::clone(&config.schema), None, &rules, &[]) else { return };
+    if policy.asks_about_domain()
+        && !config.global.reverse_lookup
+        && let Some(line) = lines.iter().find(|line| asks_about_domain(&line.rule))
+    {
+        let text = "this access rule asks for host names, which are not looked up: every client is `unknown`; \
+                    add `reverse-lookup on`";
+        notes.push((line.origin.clone(), text.to_owned()));
+    }
+    for never in policy.never_matching(suffixes) {
+        let Some(line) = lines.get(never.rule) else { continue };
+        let clause = never.clause.and_then(|clause| line.rule.by.get(clause));
+        let what = match clause {
+            Some(clause) => format!("`{clause}` of this access rule never applies"),
+            None => "this access rule never applies".to_owned(),
+        };
+        let why = match never.because {
+            Because::CoveredByRule(by) => match lines.get(by) {
+                Some(by) => format!("the one at {} speaks about all of it and comes first", by.origin),
+                None => continue,
+            },
+            Because::CoveredByClause(_, by) => format!("`{by}` is for the same requesters and comes first"),
+            Because::NoAttributes => "its list selects no attribute".to_owned(),
+            Because::OutsideOfDatabase => "no entry of this database is there".to_owned(),
+            Because::BadSet(why) => format!("its set is not understood, {why}"),
+        };
+        notes.push((line.origin.clone(), format!("{what}: {why}")));
+    }
+}
+
+fn asks_about_domain(rule: &AccessRule) -> bool {
+    rule.by.iter().flat_map(|clause| &clause.who).any(|who| matches!(who, Who::Domain(_)))
+}
+
+/// Attributes that hold passwords, or what is as good as one.
+const PASSWORDS: [&str; 7] = [
+    "userPassword",
+    "authPassword",
+    "sambaNTPassword",
+    "sambaLMPassword",
+    "krbPrincipalKey",
+    "pwdHistory",
+    "nisSecretKey",
+];
+
+fn open_passwords(
+    config: &Config,
+    database: &Database,
+    suffixes: &[NormalDn],
+    notes: &mut Vec<(Origin, String)>,
+) {
+    let Ok(policy) = config.access_policy(Some(database)) else { return };
+    let nobody = Subject::default();
+    let user = nobody.bound_as(NormalDn::from_normal("cn=some other user"), "cn=some other user");
+    let readers = [("everybody, also without a bind,", &nobody), ("every user", &user)];
+    for (reader, subject) in readers {
+        let readable = |description: &AttributeDescription| {
+            suffixes.iter().any(|suffix| {
+                let item = ItemKind::Attribute(description);
+                policy.verdict(subject, Some(suffix), item, Privilege::Read) == Verdict::Granted
+            })
+        };
+        let known = PASSWORDS.iter().filter_map(|name| Some((*name, config.schema.describe(name).ok()?)));
+        let open: Vec<&str> =
+            known.filter(|(_, description)| readable(description)).map(|(name, _)| name).collect();
+        if !open.is_empty() {
+            let text = format!(
+                "warning: {reader} may read {}; put a rule first: \
+                 access to attrs={} by self =xw by anonymous auth by * none",
+                open.join(", "),
+                open.join(",")
+            );
+            return notes.push((database.origin.clone(), text));
+        }
+    }
 }
 
 fn suffixes(

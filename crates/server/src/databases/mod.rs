@@ -151,6 +151,8 @@ pub struct Databases {
     frontend_policy: Arc<AccessPolicy>,
     /// Whether a rule anywhere asks about the kind of request or its controls.
     asks_about_request: bool,
+    /// Whether a rule anywhere asks for the client's host name.
+    asks_about_domain: bool,
     subschema_text: String,
     /// URLs of the `referral` directive.
     default_referrals: Arc<[String]>,
@@ -170,6 +172,11 @@ impl Databases {
     /// Whether access rules ask for more of a request than whom it acts as.
     pub fn ask_about_request(&self) -> bool {
         self.asks_about_request
+    }
+
+    /// Whether access rules ask for clients' host names.
+    pub fn ask_about_domain(&self) -> bool {
+        self.asks_about_domain
     }
 
     /// The subschema subentry's DN as it is shown.

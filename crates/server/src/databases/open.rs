@@ -69,9 +69,14 @@ impl Databases {
         let frontend_policy = Arc::new(config.access_policy(None)?);
         let stored = served.iter().map(|served| served.database().policy());
         let virtual_trees = sections.iter().map(|section: &Section| Arc::clone(&section.policy));
-        let mut policies = stored.chain(virtual_trees).chain([Arc::clone(&frontend_policy)]);
-        let asks_about_request = policies.any(|policy| policy.asks_about_request());
+        let policies: Vec<Arc<AccessPolicy>> =
+            stored.chain(virtual_trees).chain([Arc::clone(&frontend_policy)]).collect();
+        let (asks_about_request, asks_about_domain) = (
+            policies.iter().any(|policy| policy.asks_about_request()),
+            policies.iter().any(|policy| policy.asks_about_domain()),
+        );
         Ok(Self {
+            asks_about_domain,
             asks_about_request,
             same_rules: sections.iter().all(|section: &Section| section.rules == frontend_rules),
             directory: Directory::new(frontend, served).map_err(OpenError::Schema)?,

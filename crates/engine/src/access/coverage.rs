@@ -1,0 +1,259 @@
+//! Rules and clauses that can never match, found by comparing them with those before. What is told is so; not all that
+//! is so is told.
+
+use larix_schema::NormalDn;
+
+use super::compile::{
+    CompiledClause, CompiledCondition, CompiledRule, CompiledSet, CompiledTarget, CompiledWho,
+};
+use super::policy::AccessPolicy;
+use super::rule::{AccessRule, DnScope, FlowControl, Identity, What, Who};
+use super::sets::Set;
+
+/// Something that can never match. Rules and clauses are counted from 0, frontend rules behind the database's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NeverMatches {
+    pub rule: usize,
+    /// `None`: the whole rule.
+    pub clause: Option<usize>,
+    pub because: Because,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Because {
+    /// The rule of this number speaks about all of it, and ends there.
+    CoveredByRule(usize),
+    /// The clause of this number, as written, is for everybody it is for, and ends there.
+    CoveredByClause(usize, String),
+    /// No attribute is selected.
+    NoAttributes,
+    /// The entry, or subtree, is in no suffix of the database.
+    OutsideOfDatabase,
+    /// The set cannot be understood.
+    BadSet(String),
+}
+
+impl AccessPolicy {
+    /// What of the rules can never match. `suffixes` are those of the database that the rules are for, or none.
+    pub fn never_matching(&self, suffixes: &[NormalDn]) -> Vec<NeverMatches> {
+        let mut found = Vec::new();
+        for (number, (rule, written)) in self.rules.iter().zip(&*self.written).enumerate() {
+            let because = self.why_never(number, rule, written, suffixes);
+            if let Some(because) = because {
+                found.push(NeverMatches { rule: number, clause: None, because });
+                continue;
+            }
+            self.clauses_never(number, rule, written, &mut found);
+        }
+        found
+    }
+
+    fn why_never(
+        &self,
+        number: usize,
+        rule: &CompiledRule,
+        written: &AccessRule,
+        suffixes: &[NormalDn],
+    ) -> Option<Because> {
+        if rule.items.as_ref().is_some_and(super::items::ItemSet::is_empty) {
+            return Some(Because::NoAttributes);
+        }
+        if is_outside(&rule.dn, suffixes) {
+            return Some(Because::OutsideOfDatabase);
+        }
+        // Those of the frontend are covered in this database perhaps, and not in another.
+        let start = if number < self.frontend_from { 0 } else { self.frontend_from };
+        let earlier = self.rules.iter().zip(&*self.written).enumerate().take(number).skip(start);
+        let mut covering = earlier.filter(|(_, (earlier, text))| {
+            earlier.by.iter().all(|clause| clause.control != FlowControl::Break)
+                && covers_target(&earlier.dn, &rule.dn)
+                && covers_rest(&text.what, &written.what)
+        });
+        covering.next().map(|(by, _)| Because::CoveredByRule(by))
+    }
+
+    fn clauses_never(
+        &self,
+        number: usize,
+        rule: &CompiledRule,
+        written: &AccessRule,
+        found: &mut Vec<NeverMatches>,
+    ) {
+        for (index, clause) in rule.by.iter().enumerate() {
+            let covering = rule.by.iter().take(index).position(|earlier| covers_clause(earlier, clause));
+            let because = match covering {
+                Some(by) => {
+                    let text = written.by.get(by).map(ToString::to_string).unwrap_or_default();
+                    Some(Because::CoveredByClause(by, text))
+                }
+                None => written.by.get(index).and_then(|text| self.bad_set(clause, &text.who)),
+            };
+            if let Some(because) = because {
+                found.push(NeverMatches { rule: number, clause: Some(index), because });
+            }
+        }
+    }
+
+    fn bad_set(&self, clause: &CompiledClause, written: &[Who]) -> Option<Because> {
+        let bad =
+            |condition: &CompiledCondition| matches!(condition.who, CompiledWho::Set(CompiledSet::Never));
+        let position = clause.who.iter().position(bad)?;
+        let Some(Who::Set { pattern, .. }) = written.get(position) else { return None };
+        let fault = Set::parse(&self.schema, pattern).err()?;
+        Some(Because::BadSet(format!("at byte {} of `{pattern}`: {}", fault.at + 1, fault.why)))
+    }
+}
+
+/// Whether the pattern can match no name below a suffix. The name above all suffixes stands for the place where a suffix
+/// is added.
+fn is_outside(target: &CompiledTarget, suffixes: &[NormalDn]) -> bool {
+    let CompiledTarget::Scoped { dn, .. } = target else { return false };
+    let touches = |suffix: &NormalDn| dn.is_within(suffix) || suffix.is_within(dn);
+    !suffixes.is_empty() && !dn.is_root() && !suffixes.iter().any(touches)
+}
+
+fn covers_target(wide: &CompiledTarget, narrow: &CompiledTarget) -> bool {
+    match (wide, narrow) {
+        (CompiledTarget::Any, _) => true,
+        (CompiledTarget::Scoped { scope, dn }, CompiledTarget::Scoped { scope: inner, dn: below }) => {
+            covers_scope((*scope, dn), (*inner, below))
+        }
+        (CompiledTarget::Regex(wide), CompiledTarget::Regex(narrow)) => wide.as_str() == narrow.as_str(),
+        _ => false,
+    }
+}
+
+/// Whether every name in the second scope is in the first.
+fn covers_scope(wide: (DnScope, &NormalDn), narrow: (DnScope, &NormalDn)) -> bool {
+    let (scope, dn) = wide;
+    let (inner, below) = narrow;
+    if wide == narrow {
+        return true;
+    }
+    match scope {
+        DnScope::Subtree => below.is_within(dn),
+        DnScope::Children => {
+            below.is_descendant_of(dn)
+                || below == dn && matches!(inner, DnScope::OneLevel | DnScope::Children)
+        }
+        DnScope::OneLevel => inner == DnScope::Base && below.parent().is_some_and(|parent| parent == *dn),
+        DnScope::Base | DnScope::Level(_) => false,
+    }
+}
+
+fn covers_rest(wide: &What, narrow: &What) -> bool {
+    let same_or_any = |same: bool, any: bool| same || any;
+    same_or_any(wide.filter == narrow.filter, wide.filter.is_none())
+        && same_or_any(wide.attributes == narrow.attributes, wide.attributes.is_empty())
+        && same_or_any(wide.value == narrow.value, wide.value.is_none())
+        && same_or_any(wide.operation == narrow.operation, wide.operation.is_none())
+        && same_or_any(wide.control == narrow.control, wide.control.is_none())
+}
+
+fn covers_clause(earlier: &CompiledClause, later: &CompiledClause) -> bool {
+    earlier.control != FlowControl::Continue
+        && earlier.own_value.is_none()
+        && earlier.aci.is_none()
+        && earlier.who.iter().all(|wide| later.who.iter().any(|narrow| implies(&narrow.who, &wide.who)))
+}
+
+/// Whether whoever meets the first condition meets the second.
+fn implies(narrow: &CompiledWho, wide: &CompiledWho) -> bool {
+    match (wide, narrow) {
+        (CompiledWho::Anyone, _) => true,
+        (
+            CompiledWho::Users(of),
+            CompiledWho::Users(also) | CompiledWho::SelfEntry { identity: also, .. },
+        )
+        | (CompiledWho::Users(of), CompiledWho::DnAttribute { identity: also, .. })
+        | (CompiledWho::Anonymous(of), CompiledWho::Anonymous(also)) => of == also,
+        (CompiledWho::Users(of), CompiledWho::Dn { identity, dn, .. }) => of == identity && !dn.is_root(),
+        (CompiledWho::Users(of), CompiledWho::Group { .. }) => *of == Identity::Authorization,
+        (
+            CompiledWho::SelfEntry { identity: of, level },
+            CompiledWho::SelfEntry { identity: also, level: same },
+        ) => of == also && level == same,
+        (
+            CompiledWho::Dn { identity: of, scope, dn },
+            CompiledWho::Dn { identity: also, scope: inner, dn: below },
+        ) => of == also && covers_scope((*scope, dn), (*inner, below)),
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+
+    use crate::access::fixture::Fixture;
+
+    #[test]
+    fn what_can_never_match_is_told() {
+        let fixture = Fixture::new();
+        let suffix = [fixture.dn("dc=example,dc=com")];
+        let check = |rules: &str, expected: &[(usize, Option<usize>, &str)]| {
+            let found = fixture.policy(rules).never_matching(&suffix);
+            let shown: Vec<(usize, Option<usize>, String)> = found
+                .iter()
+                .map(|never| (never.rule, never.clause, format!("{:?}", never.because)))
+                .collect();
+            let expected: Vec<(usize, Option<usize>, String)> =
+                expected.iter().map(|(rule, clause, why)| (*rule, *clause, (*why).to_owned())).collect();
+            assert_eq!(shown, expected, "{rules}");
+        };
+        check(
+            "to attrs=userPassword by self write by anonymous auth by * none\nto * by self write by * read",
+            &[],
+        );
+        check("to * by * read\nto attrs=cn by * none", &[(1, None, "CoveredByRule(0)")]);
+        check("to * by users read by * break\nto attrs=cn by * none", &[]);
+        check(
+            "to * by users read continue by * none\nto attrs=cn by * none",
+            &[(1, None, "CoveredByRule(0)")],
+        );
+        check(
+            "to attrs=cn by * read\nto attrs=cn,sn by * none\nto attrs=cn by self write",
+            &[(2, None, "CoveredByRule(0)")],
+        );
+        check("to filter=(cn=a) by * read\nto * by * none", &[]);
+        check("to op=search by * read\nto attrs=cn by * none", &[]);
+        check("to attrs=cn val=a by * read\nto attrs=cn by * none", &[]);
+        check("to attrs=cn by * read\nto attrs=cn val=a by * none", &[(1, None, "CoveredByRule(0)")]);
+        check(
+            "to dn.subtree=ou=people,dc=example,dc=com by * read\nto dn.base=uid=a,ou=people,dc=example,dc=com by * none",
+            &[(1, None, "CoveredByRule(0)")],
+        );
+        check(
+            "to dn.children=ou=people,dc=example,dc=com by * read\nto dn.base=ou=people,dc=example,dc=com by * none",
+            &[],
+        );
+        check("to dn.one=dc=example,dc=com by * read\nto dn.children=dc=example,dc=com by * none", &[]);
+        check("to dn.subtree=dc=org by * read", &[(0, None, "OutsideOfDatabase")]);
+        check("to dn.base=\"\" by * read\nto dn.subtree=dc=com by * none", &[]);
+        check("to attrs=!extensibleObject by * read", &[(0, None, "NoAttributes")]);
+        check("to * by * read by users write", &[(0, Some(1), "CoveredByClause(0, \"by * read\")")]);
+        check(
+            "to * by users read by dn.base=cn=a write",
+            &[(0, Some(1), "CoveredByClause(0, \"by users read\")")],
+        );
+        check("to * by users read continue by self write by * none", &[]);
+        check("to * by users ssf=128 read by self write", &[]);
+        check(
+            "to * by users read by users ssf=128 write",
+            &[(0, Some(1), "CoveredByClause(0, \"by users read\")")],
+        );
+        check("to attrs=member by users selfwrite by self read", &[]);
+        check("to * by users read by anonymous auth by * none", &[]);
+        check(
+            "to * by aci write by * read by users write",
+            &[(0, Some(2), "CoveredByClause(1, \"by * read\")")],
+        );
+        check(
+            "to * by set=\"this/nosuch\" write by * read",
+            &[(
+                0,
+                Some(0),
+                "BadSet(\"at byte 6 of `this/nosuch`: attribute `nosuch`: attribute type undefined\")",
+            )],
+        );
+    }
+}

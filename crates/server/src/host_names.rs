@@ -1,0 +1,64 @@
+//! The client's host name, for access rules by `domain`: looked up by its address before anything of a new connection is
+//! read, off the event loop.
+
+use std::net::SocketAddr;
+use std::sync::LazyLock;
+use std::time::Duration;
+
+use larix_engine::access::PeerNames;
+use tokio::sync::Semaphore;
+
+use crate::server::Server;
+
+/// A connection waits so long for its client's name; then there is none.
+const WAIT: Duration = Duration::from_secs(5);
+/// Names that are looked up at the same time, each on a thread of its own; who comes later waits, too.
+const LOOKUPS: usize = 32;
+
+static PERMITS: LazyLock<std::sync::Arc<Semaphore>> =
+    LazyLock::new(|| std::sync::Arc::new(Semaphore::new(LOOKUPS)));
+
+/// Notes the name, where the configuration has `reverse-lookup on` and a rule asks for it. Without an answer in time the
+/// name stays unknown, as without the directive.
+pub(crate) async fn look_up(server: &Server, peer: &PeerNames) {
+    if !server.config().global.reverse_lookup || !server.databases.ask_about_domain() {
+        return;
+    }
+    let Some(address) = address(&peer.peer_name) else { return };
+    let asked = async {
+        let permit = PERMITS.clone().acquire_owned().await.ok()?;
+        let found = tokio::task::spawn_blocking(move || {
+            let found = dns_lookup::lookup_addr(&address.ip());
+            drop(permit);
+            found
+        });
+        found.await.ok()?.ok()
+    };
+    if let Ok(Some(name)) = tokio::time::timeout(WAIT, asked).await {
+        // Nobody else sets it.
+        let _ = peer.domain.set(name.to_ascii_lowercase());
+    }
+}
+
+/// The address in `IP=192.0.2.1:40000`.
+fn address(name: &str) -> Option<SocketAddr> {
+    name.strip_prefix("IP=")?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses() {
+        for (name, expected) in [
+            ("IP=192.0.2.1:40000", Some("192.0.2.1:40000")),
+            ("IP=[2001:db8::1]:40000", Some("[2001:db8::1]:40000")),
+            ("PATH=/run/ldapi", None),
+            ("", None),
+        ] {
+            let expected = expected.map(|text| text.parse().expect("an address"));
+            assert_eq!(address(name), expected, "{name}");
+        }
+    }
+}
