@@ -544,7 +544,7 @@ impl Service for Dispatcher {
             }
             Completion::Bind(outcome) => self.bind_verified(&begun, *outcome, out),
             Completion::Sasl(outcome) => {
-                let step = self.sasl_prepared(*outcome);
+                let step = self.sasl_prepared(&begun, *outcome);
                 self.answer_step(&begun, step, out);
             }
             Completion::Password(outcome) => self.password_modified(&begun, *outcome, out),

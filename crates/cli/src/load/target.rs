@@ -9,6 +9,7 @@ use larix_load::drive::{
     Address, Identity, LagOptions, Options, Security, Server, Trust, listening_process, resolve,
 };
 use larix_proto::url::{LdapUrl, UrlScheme};
+use larix_sasl::scram::Hash;
 
 /// Where Debian and others keep the certificates of all known authorities.
 const AUTHORITIES: &str = "/etc/ssl/certs/ca-certificates.crt";
@@ -38,10 +39,10 @@ pub(super) struct TargetArgs {
     /// A file with the password
     #[arg(long, short = 'y')]
     password_file: Option<PathBuf>,
-    /// A SASL bind instead; PLAIN takes --user and the password
+    /// A SASL bind instead; all but EXTERNAL take --user and the password
     #[arg(long, value_enum, conflicts_with = "bind_dn")]
     sasl: Option<Mechanism>,
-    /// The user of SASL PLAIN
+    /// The user of the SASL bind
     #[arg(long, short = 'U', requires = "sasl")]
     user: Option<String>,
     /// Requests in flight on each connection
@@ -82,6 +83,12 @@ pub(super) struct TargetArgs {
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum Mechanism {
     Plain,
+    #[value(name = "scram-sha-1")]
+    ScramSha1,
+    #[value(name = "scram-sha-256")]
+    ScramSha256,
+    #[value(name = "scram-sha-512")]
+    ScramSha512,
     External,
 }
 
@@ -119,12 +126,14 @@ impl TargetArgs {
     }
 
     fn identity(&self, usual: Option<(String, String)>) -> anyhow::Result<Identity> {
+        let user = || self.user.clone().context("this SASL mechanism needs --user");
+        let scram = |hash| anyhow::Ok(Identity::Scram { hash, user: user()?, password: self.password()? });
         match (&self.bind_dn, self.sasl) {
             (_, Some(Mechanism::External)) => Ok(Identity::External),
-            (_, Some(Mechanism::Plain)) => {
-                let user = self.user.clone().context("SASL PLAIN needs --user")?;
-                Ok(Identity::Plain { user, password: self.password()? })
-            }
+            (_, Some(Mechanism::Plain)) => Ok(Identity::Plain { user: user()?, password: self.password()? }),
+            (_, Some(Mechanism::ScramSha1)) => scram(Hash::Sha1),
+            (_, Some(Mechanism::ScramSha256)) => scram(Hash::Sha256),
+            (_, Some(Mechanism::ScramSha512)) => scram(Hash::Sha512),
             (Some(dn), None) => Ok((dn.clone(), self.password()?).into()),
             (None, None) => Ok(usual.map_or(Identity::Anonymous, Identity::from)),
         }

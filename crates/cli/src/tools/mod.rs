@@ -2,6 +2,7 @@
 
 mod acl;
 mod add;
+mod auth;
 mod backup;
 mod cat;
 mod check;
@@ -121,11 +122,7 @@ pub(crate) fn run(tool: Tool, name: &str, arguments: &[OsString]) -> ExitCode {
         Tool::Restore => backup::restore(name, arguments),
         Tool::Schema => schema::main(name, arguments),
         Tool::Test => test::main(name, arguments),
-        // The tools join here one by one as they are written.
-        Tool::Auth => {
-            eprintln!("{name}: the tool {} is not available in this version yet", tool.program_name());
-            ExitCode::FAILURE
-        }
+        Tool::Auth => auth::main(name, arguments),
     }
 }
 

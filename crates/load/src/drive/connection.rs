@@ -2,9 +2,11 @@
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use anyhow::{Context, bail};
 use larix_proto::{Frame, MessageId, Response, ResultCode, client, frame};
+use larix_sasl::scram::{self, ClientBinding};
 
 use super::answer::{self, Answer};
 use super::placeholder::MESSAGE_ID_MIN;
@@ -33,6 +35,10 @@ pub(super) struct Connection {
     places: Vec<Option<Outstanding>>,
     free: Vec<u32>,
 }
+
+/// Makes nonces that are used once. They can be guessed, which would help a false server alone: what is measured is no
+/// secret.
+static NONCES: AtomicU64 = AtomicU64::new(0);
 
 /// A request that has no result yet.
 #[derive(Clone, Copy, Debug)]
@@ -64,6 +70,11 @@ impl Connection {
                 ask(&mut transport, &format!("SASL PLAIN as {user:?}"), |out, id| {
                     client::sasl_bind(out, id, "", "PLAIN", Some(credentials.as_bytes()), &[]);
                 })?;
+            }
+            Identity::Scram { hash, user, password } => {
+                let nonce = NONCES.fetch_add(1, Ordering::Relaxed);
+                let nonce = format!("{}x{nonce}", std::process::id());
+                scram(&mut transport, *hash, user, password, &nonce)?;
             }
             Identity::External => ask(&mut transport, "SASL EXTERNAL", |out, id| {
                 client::sasl_bind(out, id, "", "EXTERNAL", Some(b""), &[]);
@@ -261,6 +272,36 @@ pub(super) fn ask(
     exchange(transport, what, append, |_| Ok(()))
 }
 
+/// Binds by SCRAM and makes sure that the server knows the password's verifier.
+fn scram(
+    transport: &mut Transport,
+    hash: scram::Hash,
+    user: &str,
+    password: &str,
+    nonce: &str,
+) -> anyhow::Result<()> {
+    let what = format!("SASL {} as {user:?}", hash.mechanism());
+    let mut step = |message: &str| {
+        let mut answer = Vec::new();
+        exchange(
+            transport,
+            &what,
+            |out, id| client::sasl_bind(out, id, "", hash.mechanism(), Some(message.as_bytes()), &[]),
+            |response| {
+                if let Response::Bind { server_sasl, .. } = response {
+                    answer = server_sasl.unwrap_or_default().to_vec();
+                }
+                Ok(())
+            },
+        )?;
+        anyhow::Ok(answer)
+    };
+    let mut client = scram::Client::new(hash, user, "", nonce, ClientBinding::Unsupported);
+    let challenge = step(&client.first())?;
+    let proof = client.respond(&challenge, password.as_bytes()).with_context(|| what.clone())?;
+    client.verify(&step(&proof)?).with_context(|| what.clone())
+}
+
 /// The same for an operation that gives entries; `each` is shown every answer.
 pub(super) fn exchange(
     transport: &mut Transport,
@@ -281,7 +322,7 @@ pub(super) fn exchange(
             let message = Response::decode_message(input.get(..len).unwrap_or_default())?;
             each(&message.response)?;
             if let Some((_, result)) = message.response.result() {
-                if result.code != ResultCode::SUCCESS {
+                if ![ResultCode::SUCCESS, ResultCode::SASL_BIND_IN_PROGRESS].contains(&result.code) {
                     bail!("{what} was refused: {:?} {}", result.code, result.diagnostic);
                 }
                 return Ok(());

@@ -63,6 +63,12 @@ pub enum Identity {
         user: String,
         password: String,
     },
+    /// SASL SCRAM (RFC 5802, RFC 7677), without a channel binding.
+    Scram {
+        hash: larix_sasl::scram::Hash,
+        user: String,
+        password: String,
+    },
     /// SASL EXTERNAL (RFC 4422 appendix A): the user of the process on `ldapi://`.
     External,
 }

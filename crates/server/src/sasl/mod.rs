@@ -6,6 +6,8 @@
 pub mod authorize;
 pub(crate) mod exchange;
 pub mod external;
+#[cfg(feature = "gssapi")]
+mod gssapi;
 pub mod identity;
 pub(crate) mod offer;
 pub(crate) mod online;
@@ -70,11 +72,16 @@ impl SaslLogin {
     }
 }
 
-/// A SCRAM exchange whose verifier is made.
+/// What of a SASL bind was done off the loop.
 #[derive(Debug)]
-pub struct SaslOutcome {
-    start: ScramStart,
-    verifier: scram::Verifier,
+pub struct SaslOutcome(Prepared);
+
+#[derive(Debug)]
+enum Prepared {
+    /// The verifier of a SCRAM exchange is made.
+    Scram(Box<ScramStart>, scram::Verifier),
+    #[cfg(feature = "gssapi")]
+    Gssapi(Box<gssapi::Acceptor>, gssapi::Step),
 }
 
 impl Dispatcher {
@@ -126,7 +133,7 @@ impl Dispatcher {
                 Ok(self.challenge(mechanism, State::CramMd5 { challenge }, sent))
             }
             #[cfg(feature = "gssapi")]
-            (Mechanism::Gssapi, credentials) => self.gssapi_begin(&begun, credentials.unwrap_or_default()),
+            (Mechanism::Gssapi, credentials) => self.gssapi_begin(begun, credentials.unwrap_or_default()),
             // The client's to begin: it is asked to.
             (_, None | Some([])) => Ok(self.challenge(mechanism, State::Begin, Vec::new())),
             (Mechanism::Plain, Some(message)) => self.plain(begun, message),
@@ -148,7 +155,7 @@ impl Dispatcher {
             State::DigestMd5(server) => self.digest_response(&begun, &server, message),
             State::CramMd5 { challenge } => self.cram_response(&begun, &challenge, message),
             #[cfg(feature = "gssapi")]
-            State::Gssapi(acceptor) => self.gssapi_continue(&begun, acceptor, message),
+            State::Gssapi(acceptor) => self.gssapi_continue(begun, acceptor, message),
         }
     }
 
@@ -194,7 +201,10 @@ impl Dispatcher {
         let completer = self.completer(&begun);
         let job = move || {
             let verifier = start.verifier();
-            completer.complete(Completion::Sasl(Box::new(SaslOutcome { start, verifier })));
+            completer.complete(Completion::Sasl(Box::new(SaslOutcome(Prepared::Scram(
+                Box::new(start),
+                verifier,
+            )))));
         };
         self.server.passwords.submit(source, job).map_err(|_| {
             LdapResult::with(ResultCode::BUSY, "too many binds wait for their password check")
@@ -203,9 +213,27 @@ impl Dispatcher {
         Ok(BindStep::Waiting)
     }
 
+    /// What takes long is done.
+    pub(crate) fn sasl_prepared(
+        &mut self,
+        begun: &Begun,
+        outcome: SaslOutcome,
+    ) -> Result<BindStep, LdapResult> {
+        // Only Kerberos may end here.
+        let _ = begun;
+        match outcome.0 {
+            Prepared::Scram(start, verifier) => self.scram_challenge(*start, verifier),
+            #[cfg(feature = "gssapi")]
+            Prepared::Gssapi(acceptor, step) => self.gssapi_stepped(begun, acceptor, step),
+        }
+    }
+
     /// The verifier is there: the client is challenged.
-    pub(crate) fn sasl_prepared(&mut self, outcome: SaslOutcome) -> Result<BindStep, LdapResult> {
-        let SaslOutcome { start, verifier } = outcome;
+    fn scram_challenge(
+        &mut self,
+        start: ScramStart,
+        verifier: scram::Verifier,
+    ) -> Result<BindStep, LdapResult> {
         let ScramStart { first, hash, plus, claim, .. } = start;
         let configured = self.server.config().global.sasl.channel_binding;
         let channels = self.session.tls.as_deref().map(|tls| offer::channels(tls, configured));

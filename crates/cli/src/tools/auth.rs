@@ -1,0 +1,265 @@
+//! `slapauth`: what identities are called in the directory, and who may act for whom.
+
+use std::ffi::OsString;
+use std::process::ExitCode;
+use std::sync::Arc;
+
+use clap::Parser;
+use larix_engine::access::{PeerNames, Strength, Subject};
+use larix_engine::controls::RequestControls;
+use larix_engine::search::{Budget, Gate, SearchInput, SearchTask, Seen, Step};
+use larix_engine::time::Clock;
+use larix_engine::{Database, EntrySource};
+use larix_proto::url::LdapUrl;
+use larix_proto::{
+    DerefAliases, FilterBuf, Frame, MessageId, Response, Scope, SearchRequest, Strings, frame,
+};
+use larix_schema::{NormalDn, Schema};
+use larix_server::clock::SystemClock;
+use larix_server::config::{Config, DatabaseKind};
+use larix_server::sasl::authorize::Authorizer;
+use larix_server::sasl::identity::{IdentityFault, Lookups, Mapper, user_name};
+use larix_store::Store;
+use larix_store::lmdb::LmdbStore;
+
+use super::common::{self, Access, ConfigArgs};
+
+/// Candidates a slice, and bytes of output: as good as all of them.
+const SLICE: (u32, usize) = (1 << 16, 1 << 20);
+const SLICE_NANOS: u64 = 1_000_000_000;
+
+/// Check what SASL identities are mapped to
+#[derive(Debug, Parser)]
+#[command(disable_help_flag = true)]
+struct AuthArgs {
+    #[command(flatten)]
+    config: ConfigArgs,
+    /// Mechanism
+    #[arg(short = 'M', value_name = "MECHANISM", default_value = "")]
+    mechanism: String,
+    /// Realm
+    #[arg(short = 'R', value_name = "REALM", default_value = "")]
+    realm: String,
+    /// Who authenticates; what else is given is whom he wants to act as
+    #[arg(short = 'U', value_name = "ID")]
+    user: Option<String>,
+    /// Whom everybody else wants to act as
+    #[arg(short = 'X', value_name = "ID")]
+    authorization: Option<String>,
+    /// Go on after an identity that is wrong
+    #[arg(short = 'c')]
+    go_on: bool,
+    #[arg(value_name = "ID")]
+    identities: Vec<String>,
+    /// Print help
+    #[arg(long, action = clap::ArgAction::Help)]
+    help: Option<bool>,
+}
+
+pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
+    let args: AuthArgs = common::parse(name, arguments);
+    match run(&args) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("{name}: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether every identity could be mapped.
+fn run(args: &AuthArgs) -> anyhow::Result<bool> {
+    let config = args.config.read()?;
+    let check = Check { args, config: &config, lookups: Offline::open(&config) };
+    let whom = args.authorization.as_deref();
+    let mut all = true;
+    let pairs: Vec<(&str, Option<&str>)> = match &args.user {
+        Some(user) if whom.is_some() || args.identities.is_empty() => vec![(user, whom)],
+        Some(user) => args.identities.iter().map(|whom| (user.as_str(), Some(whom.as_str()))).collect(),
+        None => args.identities.iter().map(|who| (who.as_str(), whom)).collect(),
+    };
+    for (who, whom) in pairs {
+        if !check.one(who, whom) {
+            all = false;
+            if !args.go_on {
+                break;
+            }
+        }
+    }
+    Ok(all)
+}
+
+struct Check<'a> {
+    args: &'a AuthArgs,
+    config: &'a Config,
+    lookups: Offline<'a>,
+}
+
+impl Check<'_> {
+    fn one(&self, who: &str, whom: Option<&str>) -> bool {
+        let global = &self.config.global;
+        let mapper = Mapper { lookups: &self.lookups, rules: &global.authz_regexps, who: None };
+        let external = self.args.mechanism.eq_ignore_ascii_case("EXTERNAL");
+        let name = match external {
+            true => who.to_owned(),
+            false => user_name(who, &self.args.realm, &self.args.mechanism),
+        };
+        let Some(dn) = mapper.name(&name) else { return failed("ID", who, IdentityFault::Dn) };
+        let Some(whom) = whom else {
+            eprintln!("ID: <{who}> check succeeded\nauthcID:     <{dn}>");
+            return true;
+        };
+        let target = match mapper.authorization(whom, &self.args.mechanism) {
+            Ok(target) => target,
+            Err(fault) => return failed("authzID", whom, fault),
+        };
+        let authorizer =
+            Authorizer { lookups: &self.lookups, policy: global.authz_policy, rules: &global.authz_regexps };
+        let verdict = if authorizer.allows(Some(&dn), &target) { "OK" } else { "failed" };
+        eprintln!("ID:      <{who}>\nauthcDN: <{dn}>\nauthzDN: <{target}>\nauthorization {verdict}");
+        true
+    }
+}
+
+fn failed(what: &str, identity: &str, fault: IdentityFault) -> bool {
+    eprintln!("{what}: <{identity}> check failed {} ({})", fault.code().0, fault.text());
+    false
+}
+
+/// The databases of a configuration, read beside a server or without one.
+struct Offline<'c> {
+    config: &'c Config,
+    opened: Vec<(&'c larix_server::config::Database, Database<LmdbStore>)>,
+    clock: SystemClock,
+}
+
+impl<'c> Offline<'c> {
+    /// What cannot be opened holds nobody.
+    fn open(config: &'c Config) -> Self {
+        let stored = config.databases.iter().filter(|database| matches!(database.kind, DatabaseKind::Mdb(_)));
+        let opened = stored.filter_map(|section| match common::open(config, section, Access::Read) {
+            Ok(database) => Some((section, database)),
+            Err(error) => {
+                eprintln!("note: not searched: {error:#}");
+                None
+            }
+        });
+        Self { config, opened: opened.collect(), clock: SystemClock::new() }
+    }
+
+    fn holder(&self, dn: &NormalDn) -> Option<&Database<LmdbStore>> {
+        let depth = |section: &larix_server::config::Database| {
+            let above = section.suffixes.iter().filter(|suffix| dn.is_within(&suffix.normal));
+            above.map(|suffix| suffix.normal.depth()).max()
+        };
+        let held = self.opened.iter().filter_map(|(section, database)| Some((depth(section)?, database)));
+        held.max_by_key(|(depth, _)| *depth).map(|(_, database)| database)
+    }
+
+    fn subject(who: Option<&NormalDn>) -> Arc<Subject> {
+        let anonymous = Subject::anonymous(Arc::new(PeerNames::default()), Strength::default());
+        Arc::new(match who {
+            Some(dn) => anonymous.bound_as(dn.clone(), dn.as_str()),
+            None => anonymous,
+        })
+    }
+
+    fn search(&self, who: Option<&NormalDn>, url: &LdapUrl) -> Option<Vec<NormalDn>> {
+        let base = self.config.schema.parse_dn(&url.dn).ok()?;
+        let database = self.holder(&base)?;
+        let any = FilterBuf::parse("(objectClass=*)").ok()?;
+        let snapshot = database.store().snapshot().ok()?;
+        let view = database.view(&snapshot).ok()?;
+        let input = SearchInput {
+            message: MessageId(1),
+            request: SearchRequest {
+                base: &url.dn,
+                scope: url.scope.unwrap_or(Scope::Base),
+                deref: DerefAliases::Never,
+                size_limit: 2,
+                time_limit: 0,
+                types_only: true,
+                filter: url.filter.as_ref().unwrap_or(&any).as_filter(),
+                attributes: Strings::default(),
+            },
+            base,
+            controls: RequestControls::default(),
+            subject: Self::subject(who),
+            policy: database.current_policy(),
+            limits: None,
+            default_referrals: None,
+            cookie_secret: *database.cookie_secret(),
+            now: self.clock.monotonic(),
+            identity: true,
+        };
+        let mut task = SearchTask::new(&view, input).ok()?;
+        let mut out = Vec::new();
+        let (candidates, bytes) = SLICE;
+        let budget = || Budget { candidates, nanos: SLICE_NANOS, bytes, clock: &self.clock };
+        while !matches!(task.step(&view, &mut out, budget()), Step::Done(..)) {}
+        let mut found = Vec::new();
+        let mut rest = out.as_slice();
+        while let Ok(Frame::Complete { len }) = frame(rest, usize::MAX) {
+            let Some((message, next)) = rest.split_at_checked(len) else { break };
+            rest = next;
+            if let Ok(decoded) = Response::decode_message(message)
+                && let Response::Entry(entry) = decoded.response
+            {
+                found.extend(self.config.schema.parse_dn(entry.dn));
+            }
+        }
+        Some(found)
+    }
+
+    fn attribute(&self, entry: &NormalDn, attribute: &str) -> Option<Vec<Vec<u8>>> {
+        let database = self.holder(entry)?;
+        let description = self.config.schema.describe(attribute).ok()?;
+        let snapshot = database.store().snapshot().ok()?;
+        let view = database.view(&snapshot).ok()?;
+        let id = view.resolve(entry).ok()?.and_then(|resolved| resolved.id)?;
+        let record = view.record(id).ok()??;
+        let (policy, subject) = (database.current_policy(), Self::subject(None));
+        let seen = Seen::new(&view, view.reader(id, &record).ok()?, Gate::new(&policy, &subject));
+        let mut values = Vec::new();
+        let visited = seen.reader.visit_description(&description, &mut |value| {
+            values.push(value.to_vec());
+            true
+        });
+        visited.ok().map(|_| values)
+    }
+}
+
+impl Lookups for Offline<'_> {
+    fn schema(&self) -> &Schema {
+        &self.config.schema
+    }
+
+    fn find_one(&self, who: Option<&NormalDn>, url: &LdapUrl) -> Option<NormalDn> {
+        self.search(who, url).filter(|found| found.len() == 1).and_then(|mut found| found.pop())
+    }
+
+    fn finds(&self, who: Option<&NormalDn>, url: &LdapUrl, entry: &NormalDn) -> bool {
+        let Ok(base) = self.config.schema.parse_dn(&url.dn) else { return false };
+        let in_scope = match url.scope.unwrap_or(Scope::Base) {
+            Scope::Base => *entry == base,
+            Scope::OneLevel => entry.parent().is_some_and(|parent| parent == base),
+            Scope::Subtree => entry.is_within(&base),
+            Scope::Children => entry.is_descendant_of(&base),
+        };
+        let only = LdapUrl { dn: entry.as_str().to_owned(), scope: Some(Scope::Base), ..url.clone() };
+        in_scope && self.search(who, &only).is_some_and(|found| !found.is_empty())
+    }
+
+    fn values(&self, entry: &NormalDn, attribute: &str) -> Vec<Vec<u8>> {
+        self.attribute(entry, attribute).unwrap_or_default()
+    }
+
+    fn is_root_over(&self, who: &NormalDn, entry: &NormalDn) -> bool {
+        let holder = self
+            .opened
+            .iter()
+            .filter(|(section, _)| section.suffixes.iter().any(|suffix| entry.is_within(&suffix.normal)));
+        holder.last().is_some_and(|(section, _)| section.effective_root().as_ref() == Some(who))
+    }
+}
