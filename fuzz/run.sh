@@ -5,7 +5,7 @@ set -u
 cd "$(dirname "$0")" || exit 1
 runs=${1:?usage: run.sh RUNS [TARGET...]}
 shift
-[ $# -gt 0 ] || set -- message response filter dn url ldif control record access
+[ $# -gt 0 ] || set -- message response filter dn url ldif control record access sasl
 host=$(rustc -vV | sed -n 's/^host: //p')
 export RUSTFLAGS="-Cpasses=sancov-module -Cllvm-args=-sanitizer-coverage-level=4 \
 -Cllvm-args=-sanitizer-coverage-inline-8bit-counters -Cllvm-args=-sanitizer-coverage-pc-table \

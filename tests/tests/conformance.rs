@@ -197,6 +197,7 @@ scenarios! {
     rfc4511_write: "rfc4511-write.txt",
     rfc4512_root_dse_and_subschema: "rfc4512-root-dse.txt",
     rfc4512_schema_rules: "rfc4512-schema-rules.txt",
+    rfc4513_authorization_identities: "rfc4513-authorization-identities.txt",
     rfc4514_names: "rfc4514-names.txt",
     rfc4517_matching_rules: "rfc4517-matching-rules.txt",
     rfc4525_increment: "rfc4525-increment.txt",

@@ -82,11 +82,7 @@ pub(crate) fn check(mechanism: Mechanism, settings: &SaslSettings, ground: Groun
     };
     let name = mechanism.name();
     if !chosen || !possible {
-        let text = match mechanism {
-            Mechanism::External if chosen => "SASL(-4): no mechanism available: ".to_owned(),
-            _ => not_found(name),
-        };
-        return Err(LdapResult::with(ResultCode::AUTH_METHOD_NOT_SUPPORTED, text));
+        return Err(LdapResult::with(ResultCode::AUTH_METHOD_NOT_SUPPORTED, not_found(name)));
     }
     if is_strong_enough(&worth(mechanism), &settings.properties, ground.external_ssf) {
         return Ok(());

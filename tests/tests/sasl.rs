@@ -1,0 +1,160 @@
+//! SASL with the clients of others: OpenLDAP's tools with Cyrus SASL ask Larix and a real slapd, which must agree about who is
+//! let in and as whom.
+
+use std::path::Path;
+use std::process::Command;
+
+use larix_testkit::{Kind, Server, Site};
+
+const CLIENT: &str = "/usr/bin/ldapwhoami";
+
+const CONFIGURATION: &str = "\
+authz-policy to
+authz-regexp \"^uid=([^,]+),cn=[^,]+,cn=auth$\" \"ldap:///dc=example,dc=com??sub?(uid=$1)\"
+sasl-host localhost
+sasl-secprops none
+access to attrs=userPassword,authzTo by * auth
+access to * by * read
+database mdb
+suffix dc=example,dc=com
+rootdn cn=admin,dc=example,dc=com
+rootpw secret
+directory @DATA@
+";
+
+const ENTRIES: &str = "\
+dn: dc=example,dc=com
+objectClass: dcObject
+objectClass: organization
+dc: example
+o: example
+
+dn: uid=ann,dc=example,dc=com
+objectClass: inetOrgPerson
+uid: ann
+cn: Ann
+sn: A
+userPassword: annpw
+
+dn: uid=bob,dc=example,dc=com
+objectClass: inetOrgPerson
+uid: bob
+cn: Bob
+sn: B
+userPassword: b,o=b\u{20ac}
+authzTo: dn:uid=ann,dc=example,dc=com
+
+dn: uid=hashed,dc=example,dc=com
+objectClass: inetOrgPerson
+uid: hashed
+cn: Hashed
+sn: H
+userPassword: {SSHA}1G904nLkTkGWjKNnQuB/hpWXC/hzYWx0c2FsdA==
+";
+
+/// A verifier of the password `secret`, made by another implementation.
+const VERIFIER: &str = "
+dn: uid=verified,dc=example,dc=com
+objectClass: inetOrgPerson
+uid: verified
+cn: Verified
+sn: V
+userPassword: {SCRAM-SHA-256}4096:MDEyMzQ1Njc4OWFiY2RlZg==$bpSY5Ze9NUH+I35LC3gVq+DpBfK46iXBxvhAKqVu9pE=:VpYlBuxyzeCI1KnctrefdljpB1mk3Gp7sBI/t11+NkQ=
+";
+
+const MECHANISMS: [&str; 6] =
+    ["SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1", "DIGEST-MD5", "CRAM-MD5", "PLAIN"];
+
+fn start(kind: Kind) -> (Site, Server) {
+    let own = match kind {
+        Kind::Larix => format!("sasl-mechanisms {}\n", MECHANISMS.join(" ")),
+        Kind::Slapd => String::new(),
+    };
+    let site = Site::new(kind, &format!("{own}{CONFIGURATION}"));
+    let verifier = if kind == Kind::Larix { VERIFIER } else { "" };
+    site.load(&format!("{ENTRIES}{verifier}"));
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    (site, server)
+}
+
+/// What the client says: who he is, or the code he was refused with.
+fn whoami(server: &Server, mechanism: &str, user: &str, password: &str, more: &[&str]) -> String {
+    let output = Command::new(CLIENT)
+        .env("LDAPNOINIT", "1")
+        .args(["-H", &format!("ldap://{}", server.address), "-Q", "-N", "-Y", mechanism])
+        .args(["-U", user, "-w", password])
+        .args(more)
+        .output()
+        .expect("ldapwhoami");
+    match output.status.code() {
+        Some(0) => String::from_utf8_lossy(&output.stdout).trim().to_owned(),
+        Some(code) => code.to_string(),
+        None => "killed".to_owned(),
+    }
+}
+
+/// The same question to Larix and, where it is installed, to slapd.
+struct Both {
+    larix: (Site, Server),
+    slapd: Option<(Site, Server)>,
+}
+
+impl Both {
+    fn check(&self, mechanism: &str, user: &str, password: &str, more: &[&str], expected: &str) {
+        let asked = format!("{mechanism} {user} {password} {more:?}");
+        if let Some((_, slapd)) = &self.slapd {
+            assert_eq!(whoami(slapd, mechanism, user, password, more), expected, "slapd: {asked}");
+        }
+        assert_eq!(whoami(&self.larix.1, mechanism, user, password, more), expected, "Larix: {asked}");
+    }
+
+    fn check_larix(&self, mechanism: &str, user: &str, password: &str, more: &[&str], expected: &str) {
+        let found = whoami(&self.larix.1, mechanism, user, password, more);
+        assert_eq!(found, expected, "{mechanism} {user} {password} {more:?}");
+    }
+}
+
+#[test]
+fn cyrus_clients_are_let_in_as_slapd_lets_them() {
+    if !Path::new(CLIENT).exists() {
+        println!("{CLIENT} is not installed: nothing is compared");
+        return;
+    }
+    let slapd = Kind::Slapd.program().map(|_| start(Kind::Slapd));
+    let both = Both { larix: start(Kind::Larix), slapd };
+    let plain = ["-O", "none"];
+    for mechanism in MECHANISMS {
+        for (user, password, expected) in [
+            ("ann", "annpw", "dn:uid=ann,dc=example,dc=com"),
+            ("ANN", "annpw", "dn:uid=ann,dc=example,dc=com"),
+            ("ann", "wrong", "49"),
+            ("nobody", "annpw", "49"),
+            ("bob", "b,o=b\u{20ac}", "dn:uid=bob,dc=example,dc=com"),
+        ] {
+            both.check(mechanism, user, password, &plain, expected);
+        }
+        let as_ann = ["-O", "none", "-X", "u:ann"];
+        if mechanism != "CRAM-MD5" {
+            both.check(mechanism, "bob", "b,o=b\u{20ac}", &as_ann, "dn:uid=ann,dc=example,dc=com");
+            both.check(mechanism, "ann", "annpw", &["-O", "none", "-X", "u:bob"], "50");
+            both.check(mechanism, "ann", "annpw", &["-O", "none", "-X", "nonsense"], "50");
+        }
+    }
+    // A layer of each strength.
+    for properties in ["none", "maxssf=1", "maxssf=0"] {
+        both.check("DIGEST-MD5", "ann", "annpw", &["-O", properties], "dn:uid=ann,dc=example,dc=com");
+    }
+    both.check("DIGEST-MD5", "ann", "annpw", &["-O", "minssf=128"], "dn:uid=ann,dc=example,dc=com");
+    // What slapd with Cyrus SASL cannot do: other hashes than clear passwords.
+    both.check_larix("PLAIN", "hashed", "secret", &plain, "dn:uid=hashed,dc=example,dc=com");
+    both.check_larix("SCRAM-SHA-256", "hashed", "secret", &plain, "49");
+    for (mechanism, expected) in [
+        ("SCRAM-SHA-256", "dn:uid=verified,dc=example,dc=com"),
+        ("SCRAM-SHA-512", "49"),
+        ("PLAIN", "dn:uid=verified,dc=example,dc=com"),
+        ("DIGEST-MD5", "49"),
+    ] {
+        both.check_larix(mechanism, "verified", "secret", &plain, expected);
+    }
+    assert!(both.larix.1.stop(), "Larix did not stop cleanly");
+}
