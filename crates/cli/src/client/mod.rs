@@ -13,6 +13,7 @@ mod modify;
 mod options;
 mod passwd;
 mod report;
+mod sasl;
 mod search;
 mod search_output;
 mod session;

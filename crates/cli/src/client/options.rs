@@ -34,12 +34,28 @@ pub(crate) struct CommonArgs {
     /// Read the password from a file; all of it, a final line end included
     #[arg(short = 'y', value_name = "FILE")]
     pub(super) password_file: Option<PathBuf>,
-    /// SASL mechanism; EXTERNAL, for ldapi or with a certificate, is the only one
+    /// SASL mechanism: EXTERNAL (ldapi, or a certificate), SCRAM-SHA-512, SCRAM-SHA-256, SCRAM-SHA-1 or PLAIN, which
+    /// take -U and a password
     #[arg(short = 'Y', value_name = "MECHANISM", conflicts_with = "simple")]
     pub(super) mechanism: Option<String>,
     /// SASL authorization identity: dn:<DN> or u:<user>
     #[arg(short = 'X', value_name = "AUTHZID")]
     pub(super) authorization: Option<String>,
+    /// SASL user
+    #[arg(short = 'U', value_name = "AUTHCID")]
+    pub(super) user: Option<String>,
+    /// SASL realm; no mechanism here has one
+    #[arg(short = 'R', value_name = "REALM", hide = true)]
+    pub(super) realm: Option<String>,
+    /// SASL security properties; accepted and ignored, as this client puts on no layer
+    #[arg(short = 'O', value_name = "PROPERTIES", hide = true)]
+    pub(super) security_properties: Option<String>,
+    /// Ask for what is needed; accepted: nothing else is ever asked
+    #[arg(short = 'I', hide = true)]
+    pub(super) interactive: bool,
+    /// Take the server's name as it is; accepted: it always is
+    #[arg(short = 'N', hide = true)]
+    pub(super) no_canonical_name: bool,
     /// Say nothing about SASL
     #[arg(short = 'Q')]
     pub(super) quiet: bool,

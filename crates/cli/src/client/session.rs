@@ -11,6 +11,7 @@ use super::connection::Connection;
 use super::controls;
 use super::error::ClientError;
 use super::options::CommonArgs;
+use super::sasl::{self, SaslPassword};
 use super::tls::TlsOptions;
 
 pub(super) struct Session {
@@ -24,7 +25,7 @@ pub(super) struct Session {
 #[derive(Debug)]
 pub(super) struct Reply {
     pub(super) result: LdapResult,
-    /// Of an extended response.
+    /// Of an extended response; a SASL bind's server credentials.
     pub(super) value: Option<Vec<u8>>,
     pub(super) controls: Vec<ControlBuf>,
 }
@@ -34,6 +35,7 @@ pub(super) struct Reply {
 pub(super) enum Credentials {
     Simple { dn: String, password: Vec<u8> },
     External { authorization: String },
+    Sasl(SaslPassword),
 }
 
 impl Session {
@@ -87,6 +89,7 @@ impl Session {
                     client::sasl_bind(out, id, "", "EXTERNAL", Some(authorization.as_bytes()), &[]);
                 })?,
             ),
+            Credentials::Sasl(sasl) => ("ldap_sasl_bind", sasl.bind(self)?),
         };
         if reply.result.code == ResultCode::SUCCESS {
             return Ok(());
@@ -108,6 +111,7 @@ impl Session {
             if let Some((_, result)) = message.response.result() {
                 let value = match message.response {
                     Response::Extended { value, .. } => value.map(<[u8]>::to_vec),
+                    Response::Bind { server_sasl, .. } => server_sasl.map(<[u8]>::to_vec),
                     _ => None,
                 };
                 let controls = message.controls.iter().map(|control| control.to_owned()).collect();
@@ -140,6 +144,7 @@ impl Credentials {
     fn describe(&self) -> String {
         match self {
             Self::External { .. } => "bound by SASL EXTERNAL".to_owned(),
+            Self::Sasl(sasl) => format!("bound by SASL {} as {}", sasl.mechanism.name(), sasl.user),
             Self::Simple { dn, .. } if dn.is_empty() => "anonymous".to_owned(),
             Self::Simple { dn, .. } => format!("bound as {dn}"),
         }
@@ -163,25 +168,40 @@ pub(super) fn credentials(
             ));
         }
         Some(mechanism) => {
-            return Err(ClientError::Usage(format!(
-                "-Y {mechanism}: only EXTERNAL is supported; for a password use -x -D DN -W"
-            )));
+            let mechanism = sasl::Mechanism::from_name(mechanism)?;
+            let user = args
+                .user
+                .clone()
+                .ok_or_else(|| ClientError::Usage(format!("-Y {}: -U names the user", mechanism.name())))?;
+            let authorization = args.authorization.clone().unwrap_or_default();
+            let password = match password(args, ask)? {
+                Some(password) => password,
+                None => ask("Please enter your password: ")?,
+            };
+            return Ok(Credentials::Sasl(SaslPassword { mechanism, user, authorization, password }));
         }
         None => local && !args.simple && bind_dn.is_none(),
     };
     if external {
         return Ok(Credentials::External { authorization: args.authorization.clone().unwrap_or_default() });
     }
-    let password = match (&args.password, &args.password_file) {
-        (Some(password), _) => password.clone().into_bytes(),
-        (None, Some(path)) => fs::read(path).map_err(|error| ClientError::Input {
-            name: path.display().to_string(),
-            why: error.to_string(),
-        })?,
-        (None, None) if args.prompt => ask("Enter LDAP Password: ")?,
-        (None, None) => Vec::new(),
-    };
+    let password = password(args, ask)?.unwrap_or_default();
     Ok(Credentials::Simple { dn: bind_dn.unwrap_or_default(), password })
+}
+
+/// The password that the flags give, or have asked for.
+fn password(
+    args: &CommonArgs,
+    ask: &mut dyn FnMut(&str) -> Result<Vec<u8>, ClientError>,
+) -> Result<Option<Vec<u8>>, ClientError> {
+    match (&args.password, &args.password_file) {
+        (Some(password), _) => Ok(Some(password.clone().into_bytes())),
+        (None, Some(path)) => fs::read(path)
+            .map(Some)
+            .map_err(|error| ClientError::Input { name: path.display().to_string(), why: error.to_string() }),
+        (None, None) if args.prompt => ask("Enter LDAP Password: ").map(Some),
+        (None, None) => Ok(None),
+    }
 }
 
 /// Asks for a secret: on the terminal without echo, or by a line of standard input.

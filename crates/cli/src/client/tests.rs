@@ -104,6 +104,10 @@ fn how_to_bind() {
                 format!("{dn}/{}", String::from_utf8_lossy(&password))
             }
             Ok(Credentials::External { authorization }) => format!("EXTERNAL {authorization}"),
+            Ok(Credentials::Sasl(sasl)) => {
+                let password = String::from_utf8_lossy(&sasl.password);
+                format!("{} {}/{}/{password}", sasl.mechanism.name(), sasl.user, sasl.authorization)
+            }
             Err(error) => error.to_string(),
         };
         assert_eq!(shown, expected, "{line}");
@@ -120,10 +124,13 @@ fn how_to_bind() {
     check("search -D cn=a -w b", false, "cn=a/b");
     check("search -D cn=a -W", true, "cn=a/asked");
     check("search -D cn=a -y /nowhere/x", false, "larix: /nowhere/x: No such file or directory (os error 2)");
+    check("search -Y scram-sha-256 -U ann -w b", false, "SCRAM-SHA-256 ann//b");
+    check("search -Y PLAIN -U ann -X u:bob", false, "PLAIN ann/u:bob/asked");
+    check("search -Y PLAIN -w b", false, "larix: -Y PLAIN: -U names the user");
     check(
         "search -Y GSSAPI",
         false,
-        "larix: -Y GSSAPI: only EXTERNAL is supported; for a password use -x -D DN -W",
+        "larix: -Y GSSAPI: EXTERNAL, SCRAM-SHA-512, SCRAM-SHA-256, SCRAM-SHA-1 and PLAIN are supported",
     );
 }
 

@@ -1,0 +1,103 @@
+//! SASL binds with a password.
+
+use std::fmt;
+
+use base64::Engine;
+use larix_engine::time::RandomSource;
+use larix_proto::{ResultCode, client};
+use larix_sasl::plain::Plain;
+use larix_sasl::scram::{Client, ClientBinding, Hash};
+use larix_server::clock::SystemRandom;
+
+use super::error::ClientError;
+use super::session::{Reply, Session};
+
+/// Random bytes in a nonce.
+const NONCE_BYTES: usize = 18;
+
+/// A mechanism that takes a password.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Mechanism {
+    Plain,
+    Scram(Hash),
+}
+
+impl Mechanism {
+    pub(super) fn from_name(name: &str) -> Result<Self, ClientError> {
+        if name.eq_ignore_ascii_case(larix_sasl::plain::NAME) {
+            return Ok(Self::Plain);
+        }
+        let hash = Hash::ALL.into_iter().find(|hash| hash.mechanism().eq_ignore_ascii_case(name));
+        hash.map(Self::Scram).ok_or_else(|| {
+            ClientError::Usage(format!(
+                "-Y {name}: EXTERNAL, SCRAM-SHA-512, SCRAM-SHA-256, SCRAM-SHA-1 and PLAIN are supported"
+            ))
+        })
+    }
+
+    pub(super) const fn name(self) -> &'static str {
+        match self {
+            Self::Plain => larix_sasl::plain::NAME,
+            Self::Scram(hash) => hash.mechanism(),
+        }
+    }
+}
+
+/// Who binds, as whom, and with what.
+#[derive(PartialEq, Eq)]
+pub(super) struct SaslPassword {
+    pub(super) mechanism: Mechanism,
+    pub(super) user: String,
+    pub(super) authorization: String,
+    pub(super) password: Vec<u8>,
+}
+
+/// Passwords stay out of messages.
+impl fmt::Debug for SaslPassword {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SaslPassword")
+            .field("mechanism", &self.mechanism)
+            .field("user", &self.user)
+            .finish_non_exhaustive()
+    }
+}
+
+impl SaslPassword {
+    /// Binds; the last answer. A server that cannot prove that it knows the user is an error.
+    pub(super) fn bind(&self, session: &mut Session) -> Result<Reply, ClientError> {
+        match self.mechanism {
+            Mechanism::Plain => {
+                let password = std::str::from_utf8(&self.password)
+                    .map_err(|_| ClientError::Usage("-Y PLAIN: the password is not UTF-8".to_owned()))?;
+                let plain = Plain { authzid: &self.authorization, authcid: &self.user, password };
+                self.step(session, &plain.encode())
+            }
+            Mechanism::Scram(hash) => self.scram(session, hash),
+        }
+    }
+
+    fn scram(&self, session: &mut Session, hash: Hash) -> Result<Reply, ClientError> {
+        let mut bytes = [0; NONCE_BYTES];
+        SystemRandom.fill(&mut bytes);
+        let nonce = base64::engine::general_purpose::STANDARD.encode(bytes);
+        let mut client =
+            Client::new(hash, &self.user, &self.authorization, &nonce, ClientBinding::Unsupported);
+        let fault = |fault| ClientError::Input { name: hash.mechanism().to_owned(), why: format!("{fault}") };
+        let challenge = self.step(session, client.first().as_bytes())?;
+        if challenge.result.code != ResultCode::SASL_BIND_IN_PROGRESS {
+            return Ok(challenge);
+        }
+        let server_first = challenge.value.unwrap_or_default();
+        let proof = client.respond(&server_first, &self.password).map_err(fault)?;
+        let last = self.step(session, proof.as_bytes())?;
+        if last.result.code == ResultCode::SUCCESS {
+            client.verify(last.value.as_deref().unwrap_or_default()).map_err(fault)?;
+        }
+        Ok(last)
+    }
+
+    fn step(&self, session: &mut Session, message: &[u8]) -> Result<Reply, ClientError> {
+        let name = self.mechanism.name();
+        session.call(|out, id, _| client::sasl_bind(out, id, "", name, Some(message), &[]))
+    }
+}
