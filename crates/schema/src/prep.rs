@@ -31,11 +31,7 @@ pub fn prepare(text: &str, fold_case: bool, position: Position, out: &mut Vec<u8
         return;
     }
     let start = out.len();
-    if is_tidy(text.as_bytes()) {
-        out.extend_from_slice(text.as_bytes());
-        if fold_case && let Some(written) = out.get_mut(start..) {
-            written.make_ascii_lowercase();
-        }
+    if prepare_tidy(text.as_bytes(), fold_case, out) {
         return;
     }
     let mut spaces = Spaces::new(position);
@@ -57,6 +53,19 @@ pub fn prepare(text: &str, fold_case: bool, position: Position, out: &mut Vec<u8
     if out.len() == start {
         out.push(b' ');
     }
+}
+
+/// As [`prepare`], of bytes that are text if this answers true; else nothing is done.
+pub(crate) fn prepare_tidy(text: &[u8], fold_case: bool, out: &mut Vec<u8>) -> bool {
+    if !is_tidy(text) {
+        return false;
+    }
+    let start = out.len();
+    out.extend_from_slice(text);
+    if fold_case && let Some(written) = out.get_mut(start..) {
+        written.make_ascii_lowercase();
+    }
+    true
 }
 
 /// Compares a prepared `key` with an unprepared value, without memory. `None` when only [`prepare`] can tell.
@@ -84,15 +93,13 @@ fn differs_at(value: &[u8], place: usize) -> Option<bool> {
     stays.then_some(false)
 }
 
-/// Whether an ASCII text has nothing that preparation takes away or changes, but for case.
+/// Whether a text is of ASCII and has nothing that preparation takes away or changes, but for case. All bytes are looked
+/// at, many at once: nearly every text is tidy.
 fn is_tidy(text: &[u8]) -> bool {
-    let mut last = b' ';
-    let tidy = text.iter().all(|&byte| {
-        let kept = matches!(byte, b'!'..=b'~') || (byte == b' ' && last != b' ');
-        last = byte;
-        kept
-    });
-    tidy && last != b' '
+    let ([first, rest @ ..], [.., last]) = (text, text) else { return false };
+    let shown = text.iter().fold(true, |so_far, byte| so_far & matches!(byte, b' '..=b'~'));
+    let doubled = text.iter().zip(rest).fold(false, |so_far, (a, b)| so_far | ((*a == b' ') & (*b == b' ')));
+    shown && !doubled && *first != b' ' && *last != b' '
 }
 
 fn prepare_unicode(text: &str, fold_case: bool, spaces: &mut Spaces, out: &mut Vec<u8>) {

@@ -6,7 +6,7 @@ use crate::csn;
 use crate::dn::{parse_name_and_uid, rdn_key};
 use crate::error::InvalidValue;
 use crate::filter::Match;
-use crate::prep::{Position, prepare};
+use crate::prep::{Position, prepare, prepare_tidy};
 use crate::schema::Schema;
 use crate::syntax::{
     attribute_certificate_issuer_and_serial, canonical_aci, certificate_issuer_and_serial, is_bit_string,
@@ -180,9 +180,9 @@ impl Normal {
                 })?;
                 out.extend_from_slice(normal.as_bytes());
             }
-            Self::CaseExact => prepare(text_of(value)?, false, Position::Whole, out),
+            Self::CaseExact => prepare_whole(value, false, out)?,
             Self::CaseIgnore | Self::Keyword | Self::StringFirstComponent | Self::Word => {
-                prepare(text_of(value)?, true, Position::Whole, out);
+                prepare_whole(value, true, out)?;
             }
             Self::CaseIgnoreList => lines(value, Position::Whole, out)?,
             Self::Approximate => approximate_key(text_of(value)?, out),
@@ -276,6 +276,13 @@ pub(super) fn is_like_name_and_uid(a: &[u8], b: &[u8]) -> bool {
 
 fn text_of(value: &[u8]) -> Result<&str, InvalidValue> {
     std::str::from_utf8(value).map_err(|_| InvalidValue)
+}
+
+fn prepare_whole(value: &[u8], fold_case: bool, out: &mut Vec<u8>) -> Result<(), InvalidValue> {
+    if !prepare_tidy(value, fold_case, out) {
+        prepare(text_of(value)?, fold_case, Position::Whole, out);
+    }
+    Ok(())
 }
 
 fn push(out: &mut Vec<u8>, text: Option<String>) -> Result<(), InvalidValue> {
