@@ -29,6 +29,7 @@ struct Secure {
     site: Site,
     folder: tempfile::TempDir,
     secure_port: u16,
+    proxied_port: u16,
 }
 
 impl Secure {
@@ -41,14 +42,18 @@ impl Secure {
         let body = format!(
             "TLSCertificateFile {path}/server.pem\nTLSCertificateKeyFile {path}/server.key\n\
              TLSCACertificateFile {path}/ca.pem\n{settings}\ndatabase mdb\nsuffix dc=example,dc=com\n\
-             rootdn cn=admin,dc=example,dc=com\nrootpw secret\ndirectory @DATA@\n"
+             rootdn cn=admin,dc=example,dc=com\nrootpw secret\ndirectory @DATA@\ndatabase monitor\n"
         );
         let site = Site::new(kind, &body);
         let (port, secure_port) = (free_port(), free_port());
-        let urls = format!("ldap://127.0.0.1:{port}/ ldaps://127.0.0.1:{secure_port}/");
-        let server = Server::start_at(kind, &site.configuration(), port, &["-h", &urls])
+        let proxied_port = free_port();
+        let mut urls = format!("ldap://127.0.0.1:{port}/ ldaps://127.0.0.1:{secure_port}/");
+        if kind == Kind::Larix {
+            urls += &format!(" pldap://127.0.0.1:{proxied_port}/");
+        }
+        let server = Server::start_at(kind, &site.configuration(), port, &["-h", &urls, "-d", "256"])
             .unwrap_or_else(|error| panic!("{error}"));
-        Self { server, authority, site, folder, secure_port }
+        Self { server, authority, site, folder, secure_port, proxied_port }
     }
 
     fn path(&self, name: &str) -> PathBuf {
@@ -196,7 +201,81 @@ fn clients_of_all_libraries() {
         let shown = String::from_utf8_lossy(&shown);
         assert!(shown.contains(expected), "{program} {arguments:?}: {shown}");
     }
+    let output = larix(&[
+        "search",
+        "-x",
+        "-LLL",
+        "-ZZ",
+        "-H",
+        &secure.url(),
+        "-s",
+        "base",
+        "-b",
+        "cn=Established,cn=TLS,cn=Monitor",
+        "monitorCounter",
+    ]);
+    let shown = String::from_utf8_lossy(&output.stdout);
+    let count = shown.lines().find_map(|line| line.strip_prefix("monitorCounter: "));
+    assert!(count.is_some_and(|count| count.parse::<u64>().unwrap() >= 3), "{output:?}");
+    let log = secure.server.log();
+    let line = "TLS established tls_ssf=256 ssf=256 tls_proto=TLSv1.3 tls_cipher=TLS_AES_256_GCM_SHA384";
+    assert!(log.contains(line), "{log}");
     assert!(secure.server.stop(), "a clean stop");
+}
+
+#[test]
+fn a_balancer_says_who_the_client_is() {
+    let secure = Secure::start(Kind::Larix, "");
+    let connect = || {
+        let socket = TcpStream::connect(("127.0.0.1", secure.proxied_port)).unwrap();
+        socket.set_read_timeout(Some(PATIENCE)).unwrap();
+        socket
+    };
+    let mut socket = connect();
+    let header = b"PROXY TCP4 192.0.2.1 127.0.0.1 4711 389\r\n";
+    assert_eq!(ask(&mut socket, &[&header[..], &whoami(1)].concat()), ["1:0"]);
+    assert_eq!(ask(&mut socket, &start_tls(2)), ["2:0"]);
+    assert_eq!(ask(&mut secure.handshake(socket), &whoami(3)), ["3:0"]);
+    let mut bare = connect();
+    bare.write_all(&whoami(1)).unwrap();
+    assert_eq!(rest(&mut bare), b"", "nothing is said to whoever does not say who he is");
+    let server = secure.server;
+    let site = secure.site;
+    assert!(server.stop(), "a clean stop");
+    let log = std::fs::read_to_string(site.configuration().with_extension("Larix.log")).unwrap();
+    assert!(log.contains("ACCEPT from IP=192.0.2.1:4711") && log.contains("no PROXY header"), "{log}");
+}
+
+#[test]
+fn a_newcomer_gets_a_certificate_and_is_told() {
+    let folder = tempfile::tempdir().unwrap();
+    let (data, ports) = (folder.path().join("data"), folder.path().join("ports"));
+    let shown = folder.path().join("shown");
+    let program = Kind::Larix.program().unwrap();
+    let mut child = Command::new(&program)
+        .args(["serve", "--suffix", "dc=example,dc=com", "-h", "ldaps://127.0.0.1:0", "--data"])
+        .arg(&data)
+        .arg("--port-file")
+        .arg(&ports)
+        .stdout(std::fs::File::create(&shown).unwrap())
+        .spawn()
+        .unwrap();
+    let port = loop {
+        if let Ok(port) = std::fs::read_to_string(&ports) {
+            break port.trim().to_owned();
+        }
+        assert!(child.try_wait().unwrap().is_none(), "it ended");
+        std::thread::yield_now();
+    };
+    let authority = format!("tls_cacert={}", data.join("server.pem").display());
+    let url = format!("ldaps://127.0.0.1:{port}");
+    let output =
+        Command::new(&program).args(["whoami", "-x", "-o", &authority, "-H", &url]).output().unwrap();
+    child.kill().unwrap();
+    child.wait().unwrap();
+    assert_eq!(String::from_utf8_lossy(&output.stdout), "anonymous\n", "{output:?}");
+    let shown = std::fs::read_to_string(shown).unwrap();
+    assert!(shown.contains("signed itself") && shown.contains("server.pem"), "{shown}");
 }
 
 #[test]
@@ -326,6 +405,15 @@ fn outcome(secure: &Secure, certificate: Option<&str>) -> Option<&'static str> {
     Some(if output.status.success() { "connected" } else { "refused" })
 }
 
+/// Who a client is by SASL EXTERNAL; empty if it is nobody.
+fn identity(secure: &Secure, certificate: &str) -> String {
+    let (pem, key) = (secure.path(&format!("{certificate}.pem")), secure.path(&format!("{certificate}.key")));
+    let environment: &[(&str, &Path)] = &[("LDAPTLS_CERT", &pem), ("LDAPTLS_KEY", &key)];
+    let output =
+        secure.tool("ldapwhoami", &["-Q", "-Y", "EXTERNAL", "-H", &secure.secure_url()], environment);
+    output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned()).unwrap_or_default()
+}
+
 #[test]
 fn certificates_of_clients_beside_slapd() {
     let kinds = match Kind::Slapd.program() {
@@ -333,7 +421,7 @@ fn certificates_of_clients_beside_slapd() {
         None => vec![Kind::Larix],
     };
     for verify in ["never", "allow", "try", "demand"] {
-        let mut answers = Vec::new();
+        let (mut answers, mut identities) = (Vec::new(), Vec::new());
         for kind in &kinds {
             let secure = Secure::start(*kind, &format!("TLSVerifyClient {verify}"));
             let folder = secure.folder.path();
@@ -347,6 +435,7 @@ fn certificates_of_clients_beside_slapd() {
                 return;
             }
             answers.push((*kind, found.map(Option::unwrap_or_default)));
+            identities.push([identity(&secure, "valid"), identity(&secure, "foreign")]);
         }
         let (c, r) = ("connected", "refused");
         let expected = match verify {
@@ -356,6 +445,12 @@ fn certificates_of_clients_beside_slapd() {
         };
         for (kind, found) in answers {
             assert_eq!(found, expected, "{kind:?}, TLSVerifyClient {verify}: none, valid, foreign, expired");
+        }
+        let [valid, foreign] = &identities[0];
+        let known = if verify == "never" { "" } else { "dn:cn=ann,o=larix tests\n" };
+        assert_eq!((valid.as_str(), foreign.as_str()), (known, ""), "Larix, TLSVerifyClient {verify}");
+        if let Some([theirs, _]) = identities.get(1) {
+            assert_eq!(valid, theirs, "beside slapd, TLSVerifyClient {verify}");
         }
     }
 }

@@ -18,7 +18,8 @@ use crate::proxy_header;
 use crate::server::Server;
 use crate::session::{Peer, PeerCredentials};
 use crate::statistics::{ConnectionRecord, ListenerInfo};
-use crate::worker::{Accepted, AcceptedStream, Worker};
+use crate::stream::AcceptedStream;
+use crate::worker::{Accepted, Worker};
 
 /// How long to wait when the process has no descriptor left, before trying again.
 const EXHAUSTED_PAUSE: Duration = Duration::from_millis(100);

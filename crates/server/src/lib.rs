@@ -34,6 +34,7 @@ pub mod server;
 pub mod session;
 pub mod statistics;
 pub mod stats_log;
+mod stream;
 pub mod tls;
 pub mod transaction;
 pub mod virtual_entries;

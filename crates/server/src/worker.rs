@@ -3,11 +3,7 @@
 
 use std::cell::{Cell, RefCell};
 use std::collections::HashMap;
-use std::io::{self, Write as _};
-use std::net::TcpStream as StdTcpStream;
-use std::os::fd::AsRawFd as _;
-use std::os::unix::net::UnixStream as StdUnixStream;
-use std::pin::Pin;
+use std::io;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -17,8 +13,7 @@ use std::time::{Duration, Instant};
 
 use larix_engine::time::{Clock, Monotonic};
 use larix_store::lmdb;
-use tokio::io::{AsyncRead, ReadBuf};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::io::ReadBuf;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 use zeroize::Zeroize;
 
@@ -30,6 +25,7 @@ use crate::layers::{Layers, LayersError};
 use crate::server::Server;
 use crate::session::Peer;
 use crate::statistics::{ConnectionRecord, Counters, add};
+use crate::stream::{AcceptedStream, Stream, Writer};
 use crate::tls::TlsSession;
 
 /// Bytes read at once, into a buffer that all connections of a worker share.
@@ -62,31 +58,6 @@ pub(crate) struct Accepted {
     pub(crate) stream: AcceptedStream,
     pub(crate) record: Arc<ConnectionRecord>,
     pub(crate) peer: Peer,
-}
-
-/// Its socket, not yet registered with a loop.
-#[derive(Debug)]
-pub(crate) enum AcceptedStream {
-    Tcp(StdTcpStream),
-    Unix(StdUnixStream),
-}
-
-impl AcceptedStream {
-    /// The descriptor, as the log shows it.
-    pub(crate) fn as_raw_fd(&self) -> i32 {
-        match self {
-            Self::Tcp(stream) => stream.as_raw_fd(),
-            Self::Unix(stream) => stream.as_raw_fd(),
-        }
-    }
-
-    /// Sends what fits the socket's buffer at once, and closes. A client that is gone does not hear it.
-    pub(crate) fn say_goodbye(self, notice: &[u8]) {
-        let _ = match self {
-            Self::Tcp(mut stream) => stream.write(notice),
-            Self::Unix(mut stream) => stream.write(notice),
-        };
-    }
 }
 
 /// What the rest of the server tells a connection.
@@ -700,80 +671,6 @@ impl Task<'_> {
     fn lend(&mut self) {
         if self.connection.needs_output() {
             self.connection.lend_output(self.core.take_buffer());
-        }
-    }
-}
-
-/// A socket to write to as long as it takes something.
-struct Writer<'s>(&'s Stream);
-
-impl io::Write for Writer<'_> {
-    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        self.0.try_write(bytes)
-    }
-
-    fn write_vectored(&mut self, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        self.0.try_write_vectored(parts)
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-/// A registered socket of either kind.
-enum Stream {
-    Tcp(TcpStream),
-    Unix(UnixStream),
-}
-
-impl Stream {
-    fn register(stream: AcceptedStream) -> io::Result<Self> {
-        match stream {
-            AcceptedStream::Tcp(stream) => {
-                stream.set_nonblocking(true)?;
-                stream.set_nodelay(true)?;
-                TcpStream::from_std(stream).map(Self::Tcp)
-            }
-            AcceptedStream::Unix(stream) => {
-                stream.set_nonblocking(true)?;
-                UnixStream::from_std(stream).map(Self::Unix)
-            }
-        }
-    }
-
-    fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.try_read(buffer),
-            Self::Unix(stream) => stream.try_read(buffer),
-        }
-    }
-
-    fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.try_write(bytes),
-            Self::Unix(stream) => stream.try_write(bytes),
-        }
-    }
-
-    fn try_write_vectored(&self, parts: &[io::IoSlice<'_>]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.try_write_vectored(parts),
-            Self::Unix(stream) => stream.try_write_vectored(parts),
-        }
-    }
-
-    fn poll_read(&mut self, context: &mut Context<'_>, buffer: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Self::Tcp(stream) => Pin::new(stream).poll_read(context, buffer),
-            Self::Unix(stream) => Pin::new(stream).poll_read(context, buffer),
-        }
-    }
-
-    fn poll_write_ready(&self, context: &mut Context<'_>) -> Poll<io::Result<()>> {
-        match self {
-            Self::Tcp(stream) => stream.poll_write_ready(context),
-            Self::Unix(stream) => stream.poll_write_ready(context),
         }
     }
 }

@@ -333,4 +333,29 @@ mod tests {
             assert_eq!(time(tag, text).as_deref(), expected, "{text}");
         }
     }
+
+    #[test]
+    fn damaged_certificates_are_read_or_refused() {
+        use rustls::pki_types::CertificateDer;
+        use rustls::pki_types::pem::PemObject as _;
+        let pem = larix_testkit::Authority::new("Root").client("ann").certificate;
+        let der = CertificateDer::from_pem_slice(pem.as_bytes()).unwrap().to_vec();
+        let whole = Certificate::parse(&der).unwrap();
+        assert_eq!(name_to_dn(whole.subject).as_deref(), Some("cn=ann,o=Larix tests"));
+        assert_eq!(whole.signature_hash(), Some(SignatureHash::Sha256));
+        assert_eq!(whole.not_before.generalized(), "20200101000000Z");
+        let look = |bytes: &[u8]| {
+            if let Some(read) = Certificate::parse(bytes) {
+                let _ = (name_to_dn(read.subject), name_to_dn(read.issuer), read.signature_hash());
+            }
+        };
+        (0..der.len()).for_each(|length| look(&der[..length]));
+        for at in 0..der.len() {
+            for value in [0, 1, 0x7f, 0x80, 0x84, 0xff, der[at] ^ 1, der[at] ^ 0x20] {
+                let mut damaged = der.clone();
+                damaged[at] = value;
+                look(&damaged);
+            }
+        }
+    }
 }
