@@ -120,7 +120,7 @@ impl Round {
         let schema = larix_testkit::site::schema_directory();
         let mut text = format!("include {}/dyngroup.schema\n", schema.display());
         // Otherwise most of what anonymous asks for is refused before the rules are.
-        if self.seed % 4 != 0 {
+        if !self.seed.is_multiple_of(4) {
             text += "allow update_anon\n";
         }
         self.frontend.iter().for_each(|rule| text += &format!("{rule}\n"));

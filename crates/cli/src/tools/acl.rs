@@ -22,7 +22,7 @@ use explain::Explained;
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
 #[command(after_help = "\
-Options of -o: authzDN, peername, sockname, sockurl, ssf, transport_ssf, tls_ssf and sasl_ssf, each with =VALUE.
+Options of -o: authzDN, domain, peername, sockname, sockurl, ssf, transport_ssf, tls_ssf and sasl_ssf, each with =VALUE.
 Without a question, everything about the entry is listed.
 `explain` as the first argument tells which rule decides, and why the others do not; a question is for `read` there
 unless it names another access.")]
@@ -162,13 +162,11 @@ fn subject(args: &AclArgs, config: &Config) -> anyhow::Result<Subject> {
         tls: number("tls_ssf")?,
         sasl: number("sasl_ssf")?,
     };
-    if option("domain").is_some() {
-        bail!("-o domain: rules by domain are not enforced");
-    }
     let peer = PeerNames {
         peer_name: text("peername"),
         sock_name: text("sockname"),
         sock_url: text("sockurl"),
+        domain: option("domain").map(|name| name.to_ascii_lowercase().into()).unwrap_or_default(),
         ..PeerNames::default()
     };
     let mut subject = Subject::anonymous(peer.into(), strength);

@@ -172,9 +172,11 @@ impl Answer {
         }
         encoder.begin_attribute(computed.name());
         let schema = &seen.view.schema;
-        let wanted = |value: &[u8]| match &self.matched_values {
-            Some(filters) => is_matched(schema, &description, filters, value),
-            None => true,
+        // One's own name is a value, too: rules about values hold for what is computed.
+        let wanted = |value: &[u8]| {
+            let matched = |filters: &Vec<BoundFilter>| is_matched(schema, &description, filters, value);
+            self.matched_values.as_ref().is_none_or(matched)
+                && seen.allows(&description, Some(value), Privilege::Read).unwrap_or(false)
         };
         if !self.types_only {
             values.iter().filter(|v| wanted(v.as_bytes())).for_each(|v| encoder.value(v.as_bytes()));

@@ -46,7 +46,8 @@ pub(crate) fn modify_dn<V: Snapshot>(
             &operator.stamp,
         ));
     }
-    if !operator.may_modify(&rename.dn, &operator.reader(&held)?, &changes)? {
+    // The values of the name change in the entry as it will be called: as in OpenLDAP its new place's rules decide.
+    if !operator.may_modify(&rename.target(), &operator.reader(&held)?, &changes)? {
         return Err(insufficient("").into());
     }
     let old_shown = operator.view.dn(&held.view()?)?;
