@@ -193,17 +193,40 @@ fn foreign_files() {
     }
 }
 
-/// A rule by a group that this database cannot see would be more open than it says.
+/// What access rules say without effect, and what they leave open, is noted with its place.
 #[test]
-fn groups_of_another_database_are_refused() {
-    for (rule, refused) in [
-        ("access to * by group=cn=g,dc=a write by * read", false),
-        ("access to * by group=cn=g,dc=b none by * read", true),
-    ] {
-        let text = format!("include $D/core.schema\ndatabase null\nsuffix dc=a\n{rule}\n");
+fn access_rules_are_looked_at() {
+    const CLOSED: &str = "access to attrs=userPassword by self =xw by anonymous auth by * none";
+    let check = |rules: &str, expected: &[&str]| {
+        let text = format!(
+            "include $D/core.schema\nreverse-lookup off\ndatabase mdb\nsuffix dc=a\ndirectory /nowhere\n{rules}\n"
+        );
         let core = larix_schema::bundled("core").unwrap();
         let (_folder, config) = read(&[("slapd.conf", &text), ("core.schema", core)]);
-        let refusals = config.unwrap_or_else(|error| panic!("{error}")).refusals();
-        assert_eq!(refusals.len(), usize::from(refused), "{rule}: {refusals:?}");
-    }
+        let config = config.unwrap_or_else(|error| panic!("{error}"));
+        assert!(config.refusals().is_empty(), "{rules}: {:?}", config.refusals());
+        let texts: Vec<&str> = config.notes.iter().map(|note| note.text.as_str()).collect();
+        for wanted in expected {
+            assert!(texts.iter().any(|text| text.contains(wanted)), "{wanted} of {rules}: {texts:?}");
+        }
+        let about = |text: &&&str| text.contains("access rule") || text.starts_with("warning");
+        assert_eq!(texts.iter().filter(about).count(), expected.len(), "{rules}: {texts:?}");
+    };
+    check("", &["warning: everybody, also without a bind, may read userPassword"]);
+    check("access to * by users read", &["warning: every user may read userPassword"]);
+    check(&format!("{CLOSED}\naccess to * by * read"), &[]);
+    check(
+        &format!("access to * by self write by * none\n{CLOSED}"),
+        &["this access rule never applies: the one at"],
+    );
+    check(
+        &format!("{CLOSED}\naccess to * by * read by users write"),
+        &["`by users write` of this access rule never applies: `by * read` is for the same requesters"],
+    );
+    check(
+        &format!("{CLOSED}\naccess to dn.subtree=dc=b by * read\naccess to * by set=\"this/\" read"),
+        &["no entry of this database is there", "its set is not understood"],
+    );
+    check(&format!("{CLOSED}\naccess to * by domain=b.c read"), &["add `reverse-lookup on`"]);
+    check(&format!("{CLOSED}\naccess to * by group=cn=g,dc=b read by aci read"), &[]);
 }
