@@ -141,7 +141,10 @@ fn open_passwords(
                 policy.verdict(subject, Some(suffix), item, Privilege::Read) == Verdict::Granted
             })
         };
-        let known = PASSWORDS.iter().filter_map(|name| Some((*name, config.schema.describe(name).ok()?)));
+        // Old passwords are kept where a password policy says so.
+        let policed = database.overlays.iter().any(|overlay| overlay.name == "ppolicy");
+        let names = PASSWORDS.iter().filter(|name| policed || **name != "pwdHistory");
+        let known = names.filter_map(|name| Some((*name, config.schema.describe(name).ok()?)));
         let open: Vec<&str> =
             known.filter(|(_, description)| readable(description)).map(|(name, _)| name).collect();
         if !open.is_empty() {

@@ -149,8 +149,7 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("reverse-lookup", "olcReverseLookup", Scope::Global, Form::Switch, |b, c| {
         b.global.reverse_lookup = c.switch()?;
         Ok(())
-    })
-    .noted("peers are known by their address"),
+    }),
     Directive::new("threads", "olcThreads", Scope::Global, Form::Whole, |b, c| {
         b.global.threads = Some(c.positive(0)?);
         Ok(())
