@@ -4,6 +4,7 @@
 //! and the replay cache touch the disk: each step of an exchange runs on the password pool.
 
 use larix_proto::{LdapResult, ResultCode};
+use larix_schema::NormalDn;
 use libgssapi::context::{CtxFlags, SecurityContext, ServerCtx};
 use libgssapi::credential::{Cred, CredUsage};
 use libgssapi::name::Name;
@@ -215,7 +216,9 @@ impl Dispatcher {
             let step = acceptor.step(&token);
             completer.complete(Completion::Sasl(Box::new(SaslOutcome(Prepared::Gssapi(acceptor, step)))));
         };
-        self.server.passwords.submit(job).map_err(|_| {
+        // Nobody knows yet whose ticket it is: the peer stands for him.
+        let source = self.job_source(&NormalDn::root());
+        self.server.passwords.submit(source, job).map_err(|_| {
             LdapResult::with(ResultCode::BUSY, "too many binds wait for their tickets' check")
         })?;
         self.wait_for(begun);
