@@ -59,7 +59,8 @@ objectClass: inetOrgPerson
 uid: verified
 cn: Verified
 sn: V
-userPassword: {SCRAM-SHA-256}4096:MDEyMzQ1Njc4OWFiY2RlZg==$bpSY5Ze9NUH+I35LC3gVq+DpBfK46iXBxvhAKqVu9pE=:VpYlBuxyzeCI1KnctrefdljpB1mk3Gp7sBI/t11+NkQ=
+userPassword: {SCRAM-SHA-256}4096:MDEyMzQ1Njc4OWFiY2RlZg==$b\
+pSY5Ze9NUH+I35LC3gVq+DpBfK46iXBxvhAKqVu9pE=:VpYlBuxyzeCI1KnctrefdljpB1mk3Gp7sBI/t11+NkQ=
 ";
 
 const MECHANISMS: [&str; 6] =
