@@ -181,7 +181,7 @@ impl Rules {
                 if has_flag(oid) { restricted.extended } else { restricted.modify }
             }
         };
-        if !by_kind && !extended && !(self.read_only && operation.is_update()) {
+        if !(by_kind || extended || self.read_only && operation.is_update()) {
             return Ok(());
         }
         let text = match () {

@@ -33,7 +33,7 @@ impl Service for Script {
                 Some(steps) => Started::Searching(Search { left: steps.parse().unwrap() }),
                 None => answer(out, operation, ResponseOp::SearchDone),
             },
-            Request::Extended(extended) if extended.name == larix_proto::oid::START_TLS => Started::Securing,
+            Request::Extended(extended) if extended.name == oid::START_TLS => Started::Securing,
             Request::Extended(extended) => Started::Cancel(MessageId(extended.name.parse().unwrap())),
             _ => answer(out, operation, ResponseOp::Delete),
         }
@@ -234,7 +234,7 @@ fn a_bind_is_a_barrier() {
 }
 
 fn start_tls(id: u8) -> Vec<u8> {
-    request(id, 0x77, &[tlv(0x80, larix_proto::oid::START_TLS.as_bytes())])
+    request(id, 0x77, &[tlv(0x80, oid::START_TLS.as_bytes())])
 }
 
 #[test]
