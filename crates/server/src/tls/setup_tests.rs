@@ -262,7 +262,7 @@ fn a_file_that_this_user_may_not_read_names_the_user() {
         "no permission",
         |f, _| {
             let path = f.settings.certificate_key_file.clone().unwrap();
-            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0)).unwrap();
+            std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o0)).unwrap();
         },
         &["server.key: user ", "may not read it"],
     );
