@@ -204,13 +204,15 @@ impl Tried<'_> {
                 self.differ(report, "", &theirs, &ours);
             }
         }
-        let changed = (code == "0" && !lacks_reading(case, &theirs), result_code(&ours) == "0");
+        // Then nobody knows: 2.5 has changed nothing, 2.7 has.
+        let unsure = code == "0" && lacks_reading(case, &theirs);
+        let changed = (code == "0", result_code(&ours) == "0");
         if case.undo.is_empty() || changed == (false, false) {
             return true;
         }
         let root = Identity::root(&database.tree);
         let whole = format!("search \"{}\" sub (objectClass=*) with manageDSAit\n", database.tree.suffix);
-        if changed == (true, true) {
+        if changed == (true, true) && !unsure {
             let (theirs, ours) = (slapd.ask(&root, &whole), larix.ask(&root, &whole));
             if theirs != ours {
                 let (theirs, ours) = (lines_without(&theirs, &ours), lines_without(&ours, &theirs));
@@ -220,7 +222,7 @@ impl Tried<'_> {
         for undo in &case.undo {
             for (peer, _) in [(&mut *slapd, changed.0), (larix, changed.1)].into_iter().filter(|(_, c)| *c) {
                 let answer = peer.ask(&root, undo);
-                if result_code(&answer) != "0" {
+                if result_code(&answer) != "0" && !(unsure && peer.server.kind == Kind::Slapd) {
                     println!("{:?} of seed {}: {undo}{answer}", peer.server.kind, self.round.seed);
                     return false;
                 }
