@@ -43,7 +43,8 @@ impl Server {
         binding: &ServerBinding<'_>,
     ) -> Result<(Self, String), Fault> {
         let channel: &[u8] = match &first.binding {
-            BindingFlag::Used(_) if !binding.plus => {
+            // Cyrus SASL's clients bind and leave -PLUS out of the name: what binds is as good under either.
+            BindingFlag::Used(_) if !binding.plus && !binding.offered => {
                 return Err(Fault::ChannelBinding("the mechanism has none"));
             }
             BindingFlag::Used(name) => {
