@@ -94,7 +94,7 @@ impl Dispatcher {
 
     /// Answers what can be answered.
     pub(crate) fn answer_step(
-        &mut self,
+        &self,
         begun: &Begun,
         step: Result<BindStep, LdapResult>,
         out: &mut Vec<u8>,
@@ -103,7 +103,7 @@ impl Dispatcher {
     }
 
     fn answer_step_with(
-        &mut self,
+        &self,
         begun: &Begun,
         step: Result<BindStep, LdapResult>,
         controls: &[ControlBuf],
