@@ -46,6 +46,7 @@ impl Decisions {
     }
 
     /// What holds for every entry and value: granted or denied; `None` if that depends.
+    #[inline]
     pub fn general(&self, class: ItemClass, privilege: Privilege) -> Option<bool> {
         match privilege {
             Privilege::Search => self.search.get(class),
@@ -72,6 +73,7 @@ impl Verdicts {
         }
     }
 
+    #[inline]
     fn get(self, class: ItemClass) -> Option<bool> {
         let bit = 1u32.checked_shl(u32::from(class.0))?;
         (self.known & bit != 0).then_some(self.granted & bit != 0)

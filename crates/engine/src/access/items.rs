@@ -121,6 +121,8 @@ impl ItemClass {
 pub(super) struct ItemClasses {
     /// By the numbers of the schema.
     attributes: Box<[u16]>,
+    /// The same without classes of which nothing can be said.
+    decidable: Box<[u16]>,
     entry: u16,
     children: u16,
     pub(super) lists: Vec<SpeakingRules>,
@@ -160,8 +162,22 @@ impl ItemClasses {
                 *place = class;
             }
         }
+        let individual =
+            |class: u16| classes.lists.get(usize::from(class)).is_none_or(|list| list.individual);
+        let decidable = table.iter().map(|&class| if individual(class) { UNKNOWN } else { class });
+        classes.decidable = decidable.collect();
         classes.attributes = table.into();
         classes
+    }
+
+    /// The class of an attribute, if something can be said of all of its class.
+    #[inline]
+    pub(super) fn decidable(&self, description: &AttributeDescription) -> Option<ItemClass> {
+        if self.asks_about_options && !description.options().is_empty() {
+            return None;
+        }
+        let number = *self.decidable.get(description.attribute.0 as usize)?;
+        (number != UNKNOWN).then_some(ItemClass(number))
     }
 
     /// The class of an item; `None` if there is none: all rules have to be asked.

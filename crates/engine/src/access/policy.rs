@@ -308,7 +308,11 @@ impl AccessPolicy {
     }
 
     /// What every item of a class has in common; `None` if nothing can be said of its class.
+    #[inline]
     pub fn class_of(&self, item: ItemKind<'_>) -> Option<ItemClass> {
+        if let ItemKind::Attribute(description) = item {
+            return self.classes.decidable(description);
+        }
         let class = self.classes.class(item)?;
         self.classes.list(class).is_some_and(|list| !list.individual).then_some(class)
     }

@@ -64,10 +64,12 @@ impl<'a> Gate<'a> {
 struct Verdicts(Cell<u64>);
 
 impl Verdicts {
+    #[inline]
     fn place(class: ItemClass) -> Option<u32> {
         (class.number() < 32).then(|| class.number() * 2)
     }
 
+    #[inline]
     fn get(&self, class: ItemClass) -> Option<Verdict> {
         match self.0.get() >> Self::place(class)? & 3 {
             1 => Some(Verdict::Granted),
@@ -116,6 +118,16 @@ impl<'a, N: Snapshot> Seen<'a, N> {
     /// Whether the entry may be told of at all.
     pub fn is_shown(&self) -> Result<bool, Fault> {
         Ok(self.gate.identity || self.allows_entry(Privilege::Read)?)
+    }
+
+    /// The same entry, whose normalized DN is known already.
+    #[must_use]
+    pub fn named(self, dn: &NormalDn) -> Self {
+        if !self.gate.read_all || !self.gate.search_all {
+            // It has none yet.
+            let _ = self.dn.set(dn.clone());
+        }
+        self
     }
 
     /// Whether the subject has the privilege on the entry as a whole.

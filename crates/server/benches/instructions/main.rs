@@ -24,8 +24,8 @@ fn main() {
     match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["prepare", folder] => mail::prepare(Path::new(folder)),
         ["kinds"] => {
-            What::ALL.iter().for_each(|what| println!("{}", what.name()));
             What::RULED.iter().for_each(|what| println!("{}-ruled", what.name()));
+            What::ALL.iter().for_each(|what| println!("{}", what.name()));
         }
         ["run", folder, operations] => run(Path::new(folder), operations.parse().expect("a number")),
         _ => println!("run by `cargo xtask instructions`"),
@@ -33,16 +33,17 @@ fn main() {
 }
 
 fn run(folder: &Path, operations: u64) {
+    // Before changes, after which the writer has work of its own.
     {
-        let server = mail::open(folder);
+        let server = mail::open_ruled(folder);
         let mut connection = server.connect();
-        mail::bind_as_root(&mut connection);
-        What::ALL.into_iter().for_each(|what| measure(&mut connection, what, operations));
+        mail::bind_as_user(&mut connection, folder);
+        What::RULED.into_iter().for_each(|what| measure(&mut connection, what, operations));
     }
-    let server = mail::open_ruled(folder);
+    let server = mail::open(folder);
     let mut connection = server.connect();
-    mail::bind_as_user(&mut connection, folder);
-    What::RULED.into_iter().for_each(|what| measure(&mut connection, what, operations));
+    mail::bind_as_root(&mut connection);
+    What::ALL.into_iter().for_each(|what| measure(&mut connection, what, operations));
 }
 
 fn measure(connection: &mut LocalConnection, what: What, operations: u64) {
