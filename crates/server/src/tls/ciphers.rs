@@ -166,8 +166,10 @@ const NO_WORDS: &[&str] = &[
     "FZA",
     "aFZA",
 ];
+/// Whether a keyword leaves a suite.
+type Selects = fn(&Suite) -> bool;
 /// Keywords that GnuTLS' strings begin with, and whether they are about 256 bits alone.
-const PRIORITY_KEYWORDS: &[(&str, fn(&Suite) -> bool)] = &[
+const PRIORITY_KEYWORDS: &[(&str, Selects)] = &[
     ("NORMAL", |_| true),
     ("LEGACY", |_| true),
     ("PERFORMANCE", |_| true),

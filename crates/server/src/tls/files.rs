@@ -132,10 +132,10 @@ impl Sections {
             match kind {
                 SectionKind::Certificate => sections.certificates.push(der.into()),
                 SectionKind::Crl => sections.lists.push(der.into()),
-                SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey => {
-                    if sections.key.is_none() {
-                        sections.key = PrivateKeyDer::from_pem(kind, der);
-                    }
+                SectionKind::PrivateKey | SectionKind::RsaPrivateKey | SectionKind::EcPrivateKey
+                    if sections.key.is_none() =>
+                {
+                    sections.key = PrivateKeyDer::from_pem(kind, der);
                 }
                 _ => {}
             }

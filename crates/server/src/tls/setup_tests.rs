@@ -23,7 +23,7 @@ impl Files {
         let authority = Authority::new("Root");
         let mut files = Self { folder, settings: TlsSettings::default() };
         files.use_server(&authority.server());
-        files.settings.ca_certificate_file = Some(files.write("ca.pem", &authority.certificate()));
+        files.settings.ca_certificate_file = Some(files.write("ca.pem", authority.certificate()));
         (files, authority)
     }
 
