@@ -1,5 +1,7 @@
 //! The password policy under a clock that stands still until it is moved.
 
+#![allow(clippy::unwrap_used, reason = "all of this file is a test")]
+
 mod common;
 
 use std::sync::Arc;

@@ -56,6 +56,10 @@ impl Databases {
             start_tls: server.tls.is_available(),
             sasl_mechanisms: offer::offered(sasl, Ground::of_subject(subject, sasl)),
             referrals: config.global.referrals.clone(),
+            password_policy: self.directory.databases().iter().any(|served| {
+                let settings = served.database().settings();
+                settings.plugins.iter().any(|plugin| plugin.name() == "ppolicy")
+            }),
             extra: self.root_dse_extra.clone(),
         }
         .entry(self.schema())

@@ -35,6 +35,8 @@ pub struct RootDse {
     pub sasl_mechanisms: Vec<&'static str>,
     /// URLs of the `referral` directive.
     pub referrals: Vec<String>,
+    /// A database has the password policy overlay: its controls are listed.
+    pub password_policy: bool,
     /// Attributes of the `rootDSE` files.
     pub extra: Vec<(String, Vec<Vec<u8>>)>,
 }
@@ -49,6 +51,13 @@ impl RootDse {
             .add("namingContexts", self.naming_contexts.clone())
             .add("monitorContext", self.monitor_context.clone())
             .add("supportedControl", listed)
+            .add(
+                "supportedControl",
+                self.password_policy
+                    .then_some([oid::ACCOUNT_USABILITY, oid::PASSWORD_POLICY])
+                    .into_iter()
+                    .flatten(),
+            )
             .add("supportedExtension", self.start_tls.then(|| oid::START_TLS.to_owned()))
             .add("supportedExtension", text(EXTENSIONS))
             .add("supportedFeatures", text(FEATURES))

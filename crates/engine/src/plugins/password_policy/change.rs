@@ -91,11 +91,12 @@ fn add(
         entry.attribute_or_insert(password).values = vec![hash];
     }
     let ages = policy.max_age > 0 || policy.min_age > 0;
-    if ages && let Ok(changed) = change.schema.describe("pwdChangedTime") {
-        if entry.attribute(&changed).is_none() {
-            let now = change.now.generalized().into_bytes();
-            entry.attributes.push(EntryAttribute::new(changed, vec![now]));
-        }
+    if ages
+        && let Ok(changed) = change.schema.describe("pwdChangedTime")
+        && entry.attribute(&changed).is_none()
+    {
+        let now = change.now.generalized().into_bytes();
+        entry.attributes.push(EntryAttribute::new(changed, vec![now]));
     }
     Ok(entry)
 }

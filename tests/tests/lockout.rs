@@ -1,0 +1,66 @@
+//! Guessing passwords against a real server under a password policy.
+
+#![allow(clippy::unwrap_used, reason = "all of this file is a test")]
+
+use larix_proto::Scope;
+use larix_testkit::{Kind, Server, Site};
+use larix_tests::raw::{Raw, bind, search};
+
+const SUFFIX: &str = "dc=example,dc=com";
+const ADMIN: &str = "cn=admin,dc=example,dc=com";
+const MAX_FAILURE: usize = 5;
+
+fn site() -> Site {
+    let site = Site::new(
+        Kind::Larix,
+        &format!(
+            "database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\n\
+             overlay ppolicy\nppolicy_default cn=policy,{SUFFIX}\n"
+        ),
+    );
+    site.load(&format!(
+        "dn: {SUFFIX}\nobjectClass: organization\nobjectClass: dcObject\no: x\ndc: example\n\n\
+         dn: cn=policy,{SUFFIX}\nobjectClass: applicationProcess\nobjectClass: pwdPolicy\ncn: policy\n\
+         pwdAttribute: userPassword\npwdLockout: TRUE\npwdMaxFailure: {MAX_FAILURE}\n\n\
+         dn: cn=ann,{SUFFIX}\nobjectClass: person\ncn: ann\nsn: a\nuserPassword: right\n\n\
+         dn: cn=bob,{SUFFIX}\nobjectClass: person\ncn: bob\nsn: b\nuserPassword: right\n"
+    ));
+    site
+}
+
+fn ask(server: &Server, name: &str, password: &str) -> u32 {
+    let mut connection = Raw::connect(server.address).unwrap();
+    connection.ask(&bind(1, &format!("cn={name},{SUFFIX}"), password)).unwrap().code
+}
+
+#[test]
+fn a_counted_guess_outlives_the_server() {
+    let site = site();
+    let server = site.start().unwrap();
+    for _ in 1..MAX_FAILURE {
+        assert_eq!(ask(&server, "ann", "wrong"), 49);
+    }
+    server.kill();
+    let server = site.start().unwrap();
+    // The last one that the policy allows.
+    assert_eq!(ask(&server, "ann", "wrong"), 49);
+    assert_eq!(ask(&server, "ann", "right"), 49);
+    assert_eq!(ask(&server, "bob", "right"), 0);
+}
+
+#[test]
+fn guesses_on_many_connections_lock_the_account() {
+    let site = site();
+    let server = site.start().unwrap();
+    std::thread::scope(|scope| {
+        for _ in 0..64 {
+            scope.spawn(|| assert_eq!(ask(&server, "ann", "wrong"), 49));
+        }
+    });
+    assert_eq!(ask(&server, "ann", "right"), 49);
+    // No more were counted than it took.
+    let mut admin = Raw::connect(server.address).unwrap();
+    assert_eq!(admin.ask(&bind(1, ADMIN, "secret")).unwrap().code, 0);
+    let locked = search(2, &format!("cn=ann,{SUFFIX}"), Scope::Base, "(pwdAccountLockedTime=*)");
+    assert_eq!(admin.ask(&locked).unwrap().entries, 1);
+}
