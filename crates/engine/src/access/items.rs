@@ -170,6 +170,10 @@ impl ItemClasses {
         classes
     }
 
+    pub(super) const fn treats_options_alike(&self) -> bool {
+        !self.asks_about_options
+    }
+
     /// The class of an attribute, if something can be said of all of its class.
     #[inline]
     pub(super) fn decidable(&self, description: &AttributeDescription) -> Option<ItemClass> {

@@ -279,7 +279,7 @@ impl Gathering<'_> {
     }
 
     fn gather_by_url(
-        &mut self,
+        &self,
         url: &str,
         attribute: &AttributeDescription,
         found: &mut Values,

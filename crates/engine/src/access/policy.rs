@@ -317,6 +317,11 @@ impl AccessPolicy {
         self.classes.list(class).is_some_and(|list| !list.individual).then_some(class)
     }
 
+    /// Whether no rule tells an attribute with options from the same without.
+    pub fn treats_options_alike(&self) -> bool {
+        self.classes.treats_options_alike()
+    }
+
     /// What can be said of all items of a class: of every entry (`None`), or of one. For privileges that do not write.
     pub fn class_verdict(
         &self,

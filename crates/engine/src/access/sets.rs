@@ -22,16 +22,16 @@ pub(super) enum Set {
     /// `[...]`
     Literal(String),
     /// `/-1`: the n-th ancestors.
-    Ancestor(Box<Set>, u32),
+    Ancestor(Box<Self>, u32),
     /// `/-*`: the DNs themselves and all their ancestors.
-    Ancestors(Box<Set>),
+    Ancestors(Box<Self>),
     /// `/attribute`, `->attribute`; with `*` what is found is looked up in turn.
     Values {
-        of: Box<Set>,
+        of: Box<Self>,
         attribute: AttributeDescription,
         closure: bool,
     },
-    Join(Join, Box<Set>, Box<Set>),
+    Join(Join, Box<Self>, Box<Self>),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

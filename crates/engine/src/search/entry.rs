@@ -59,6 +59,27 @@ impl<'a> Gate<'a> {
     }
 }
 
+impl Gate<'_> {
+    /// Whether the subject may search for all that the filter names, whatever the entry and value.
+    pub fn searches_freely(&self, schema: &Schema, filter: &Filter) -> bool {
+        if self.search_all {
+            return true;
+        }
+        let Some(decisions) = self.decisions.filter(|_| !self.identity) else { return false };
+        let granted = |description: &AttributeDescription| {
+            let class = self.policy.class_of(ItemKind::Attribute(description));
+            class.and_then(|class| decisions.general(class, Privilege::Search)) == Some(true)
+        };
+        // Subtypes, and descriptions with more options, are asked about by themselves.
+        filter.asks_only(&|description| {
+            let mut subtypes = schema.subtypes(description.attribute).iter();
+            self.policy.treats_options_alike()
+                && granted(description)
+                && subtypes.all(|&subtype| granted(&AttributeDescription::plain(subtype)))
+        })
+    }
+}
+
 /// What was found out about one entry, by class of attributes: two bits each.
 #[derive(Debug, Default)]
 struct Verdicts(Cell<u64>);

@@ -143,6 +143,21 @@ impl Filter {
     }
 }
 
+impl Filter {
+    /// Whether every attribute that the filter names passes `test`; never true of one that asks about all attributes.
+    pub fn asks_only(&self, test: &dyn Fn(&AttributeDescription) -> bool) -> bool {
+        match self {
+            Self::Constant(_) => true,
+            Self::And(list) | Self::Or(list) => list.iter().all(|part| part.asks_only(test)),
+            Self::Not(inner) => inner.asks_only(test),
+            Self::Test(asked) => {
+                !matches!(asked.assertion, Assertion::Extensible(_))
+                    && asked.target.description().is_some_and(test)
+            }
+        }
+    }
+}
+
 impl Test {
     fn matches(&self, context: &dyn FilterContext, entry: &dyn EntrySource) -> Result<Match, Fault> {
         if let Some(description) = self.target.description()

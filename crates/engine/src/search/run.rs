@@ -178,7 +178,7 @@ impl SearchTask {
         answer: &mut OnFound<'_, N>,
     ) -> Result<Option<Step>, End> {
         let exact = progress.candidates.owed == Owed::Exact
-            && gate.search_all
+            && gate.searches_freely(&view.schema, &self.filter)
             && progress.commit == view.snapshot.commit_counter();
         if matches!(progress.candidates.ids, IdSet::Everything) {
             let start = progress.last.0.saturating_add(1).to_be_bytes();
