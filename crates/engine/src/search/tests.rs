@@ -239,8 +239,8 @@ fn aliases_and_referrals() {
         for (base, scope, deref, expected) in [
             (boss, Scope::Base, DerefAliases::Never, "boss"),
             (boss, Scope::Base, DerefAliases::FindingBase, "Zoe"),
-            // Not followed to find the base, and so answered; but followed to search.
-            (boss, Scope::Subtree, DerefAliases::InSearching, "Zoe,boss"),
+            // Not followed to find the base, and so answered; only aliases below the base are followed to search.
+            (boss, Scope::Subtree, DerefAliases::InSearching, "boss"),
             (groups, Scope::Subtree, DerefAliases::Never, "Groups,staff,boss"),
             (groups, Scope::Subtree, DerefAliases::Always, "Zoe,Groups,staff"),
             (groups, Scope::OneLevel, DerefAliases::InSearching, "Zoe,staff"),
