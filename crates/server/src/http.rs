@@ -43,8 +43,9 @@ pub fn address(url: &str) -> Result<SocketAddr, String> {
         return Err(format!("`{url}` does not start with http://"));
     };
     let address = rest.strip_suffix('/').unwrap_or(rest);
-    let address =
-        address.strip_prefix("localhost:").map_or(address.to_owned(), |port| format!("127.0.0.1:{port}"));
+    let address = address
+        .strip_prefix("localhost:")
+        .map_or_else(|| address.to_owned(), |port| format!("127.0.0.1:{port}"));
     address.parse().map_err(|_| format!("`{url}` is not http:// with a numeric address and a port"))
 }
 

@@ -116,7 +116,7 @@ fn put_back(from: &Path, target: &Target<'_>, replace: bool) -> anyhow::Result<(
     let directory = &target.mdb.directory;
     let (file, part) = (directory.join(DATA_FILE), directory.join(format!("{DATA_FILE}.part")));
     let failed = || format!("cannot write {}", part.display());
-    let mode = target.mdb.mode.unwrap_or(LmdbOptions::default().file_mode);
+    let mode = target.mdb.mode.unwrap_or_else(|| LmdbOptions::default().file_mode);
     let mut options = OpenOptions::new();
     let mut copy =
         options.write(true).create(true).truncate(true).mode(mode).open(&part).with_context(failed)?;

@@ -80,7 +80,8 @@ fn backup(args: &BackupArgs, directory: &Path) -> anyhow::Result<()> {
     if directory.symlink_metadata().is_ok() {
         bail!("{} exists: a backup makes its directory", directory.display());
     }
-    let parent = directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let parent =
+        directory.parent().filter(|parent| !parent.as_os_str().is_empty()).unwrap_or_else(|| Path::new("."));
     let mut beside = directory.as_os_str().to_owned();
     beside.push(".part");
     let beside = PathBuf::from(beside);
