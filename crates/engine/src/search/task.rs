@@ -371,7 +371,7 @@ impl SearchTask {
         let facts = view.facts.filter(|_| !scope::finds(self.deref))?;
         let (id, flags) = facts.base(&self.base)?;
         let is_checked = self.base_id.is_some()
-            || (gate.search_all
+            || (gate.enters_freely()
                 && self.controls.assertion.is_none()
                 && (self.controls.manage_dsa_it || !flags.has(RecordFlags::REFERRAL)));
         is_checked.then_some(id)
