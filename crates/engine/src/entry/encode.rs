@@ -118,10 +118,16 @@ fn flags(schema: &Schema, catalog: &Catalog, old: Option<&EntryView<'_>>, entry:
 }
 
 fn are_same(stored: &ValuesView<'_>, values: &[Vec<u8>]) -> bool {
-    let same = |(stored, value): (Result<StoredValue<'_>, _>, &Vec<u8>)| matches!(stored, Ok(StoredValue::Inline(stored)) if stored == value.as_slice());
+    let is_inline = |stored: StoredValue<'_>, value: &[u8]| match stored {
+        StoredValue::Inline(stored) => stored == value,
+        StoredValue::Blob { .. } => false,
+    };
     stored.form() == Form::Inline
         && stored.len() == values.len() as u64
-        && stored.iter().zip(values).all(same)
+        && stored
+            .iter()
+            .zip(values)
+            .all(|(stored, value)| stored.is_ok_and(|stored| is_inline(stored, value)))
 }
 
 type Members<'e> = Vec<(Vec<u8>, &'e [u8])>;
