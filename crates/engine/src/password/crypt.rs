@@ -2,7 +2,7 @@
 
 use super::scheme::Scheme;
 use super::sha_crypt_text::{self, ShaCrypt};
-use super::{Unusable, Verification, cost_limits, md5_crypt, too_costly, yescrypt_text};
+use super::{Unusable, Verification, cost_limits, des_crypt, md5_crypt, too_costly, yescrypt_text};
 
 /// The 64 characters of crypt(3), six bits each.
 pub(super) const ALPHABET: &[u8; 64] = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
@@ -24,7 +24,10 @@ pub(super) fn verify(stored: &[u8], password: &[u8]) -> Option<Verification> {
         Some("6") => sha_crypt_text::verify(ShaCrypt::Sha512, text, password),
         Some("y") => yescrypt_text::verify(text, password),
         Some("2a" | "2b" | "2x" | "2y") => bcrypt(text, password),
-        _ => Some(Verification::Unusable(Unusable::UnsupportedCrypt)),
+        Some(_) => Some(Verification::Unusable(Unusable::UnsupportedCrypt)),
+        None => Some(
+            des_crypt::verify(text, password).unwrap_or(Verification::Unusable(Unusable::UnsupportedCrypt)),
+        ),
     }
 }
 

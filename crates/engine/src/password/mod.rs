@@ -2,13 +2,14 @@
 //!
 //! **Understood:** `{SSHA} {SHA} {SMD5} {MD5}`, the same for SHA-256, 384 and 512, `{PBKDF2}` and its `-SHA1 -SHA256
 //! -SHA512`, `{ARGON2}` (i, d and id), `{SCRAM-SHA-1}` and its -256 and -512 (RFC 5803), `{CLEARTEXT}` and values without a scheme, and `{CRYPT}` with MD5 (`$1$`), bcrypt
-//! (`$2a$ $2b$ $2x$ $2y$`), SHA-256 (`$5$`), SHA-512 (`$6$`) and yescrypt (`$y$`, verified only). Traditional DES crypt and
-//! schemes that ask somebody else (`{SASL}`, `{KERBEROS}`) are not: such a value never matches, and [`Verification::Unusable`] says so.
+//! (`$2a$ $2b$ $2x$ $2y$`), SHA-256 (`$5$`), SHA-512 (`$6$`), and, verified only, yescrypt (`$y$`) and DES (the traditional
+//! and BSDi's). Schemes that ask somebody else (`{SASL}`, `{KERBEROS}`) are not understood: such a value never matches, and [`Verification::Unusable`] says so.
 //!
 //! Comparisons take the same time whatever the bytes; what was computed is wiped.
 
 mod argon2id;
 mod crypt;
+mod des_crypt;
 mod digest;
 mod hasher;
 mod md5_crypt;
@@ -40,6 +41,8 @@ pub(crate) mod cost_limits {
     pub(crate) const PBKDF2_ROUNDS_MAX: u32 = 10_000_000;
     pub(crate) const SHA_CRYPT_ROUNDS_MAX: u32 = 10_000_000;
     pub(crate) const BCRYPT_COST_MAX: u32 = 17;
+    /// Encryptions by DES; BSDi's own count is 725. Under a second.
+    pub(crate) const BSDI_COUNT_MAX: u32 = 1 << 20;
     /// With the block size, 1 GiB.
     pub(crate) const YESCRYPT_BLOCKS_LOG2_MAX: u32 = 18;
     /// In units of 128 bytes.

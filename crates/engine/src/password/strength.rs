@@ -15,6 +15,10 @@ pub fn settings_of(stored: &[u8]) -> &[u8] {
         let rounds = rest.iter().position(|byte| *byte == b':').map_or(0, |colon| colon + 1);
         return stored.get(..scheme_len + rounds).unwrap_or_default();
     }
+    if stored.get(scheme_len) == Some(&b'_') {
+        // BSDi's crypt: the count is in four characters.
+        return stored.get(..scheme_len + 5).unwrap_or_default();
+    }
     let dollars: Vec<usize> = stored
         .iter()
         .enumerate()
@@ -67,6 +71,8 @@ pub fn is_weaker(stored: &[u8], than: &Hasher) -> bool {
             cost(number("m="), number("t=")) < wanted
         }
         Scheme::Pbkdf2(_) => number("}").unwrap_or(0) < than.pbkdf2_rounds.into(),
+        // DES, which is never made anew.
+        Scheme::Crypt => rank(scheme, stored) == 1,
         _ => false,
     }
 }
@@ -116,6 +122,11 @@ mod tests {
                 assert_eq!(verify(&decoy, b"secret"), Verification::Mismatch, "{text}");
             }
         }
+        for stored in [&b"{CRYPT}abNANd1rDfiNc"[..], b"{CRYPT}_J9..rasmz0.F/jqjWck"] {
+            let decoy = decoy(stored);
+            assert_eq!((decoy.len(), settings_of(&decoy)), (stored.len(), settings_of(stored)));
+            assert_eq!(verify(&decoy, b"secret"), Verification::Mismatch);
+        }
         assert_eq!(verify(&decoy(b"clear"), b"clear"), Verification::Mismatch);
     }
 
@@ -133,6 +144,9 @@ mod tests {
             ("{PBKDF2-SHA256}5000$AAAA$AAAA", &pbkdf2, true),
             ("{PBKDF2-SHA256}20000$AAAA$AAAA", &pbkdf2, false),
             ("{CRYPT}$1$AAAA$AAAA", &pbkdf2, true),
+            ("{CRYPT}abNANd1rDfiNc", &argon, true),
+            ("{CRYPT}abNANd1rDfiNc", &Hasher::new(Scheme::Crypt), true),
+            ("{CRYPT}$1$AAAA$AAAA", &Hasher::new(Scheme::Crypt), false),
             ("{UNHEARD}AAAA", &argon, false),
         ] {
             assert_eq!(is_weaker(stored.as_bytes(), hasher), expected, "{stored}");
