@@ -23,7 +23,7 @@ pub(crate) struct PasswdArgs {
     pub(super) common: CommonArgs,
     /// Whose password: commonly a DN; without it, one's own
     #[arg(value_name = "USER")]
-    user: Option<String>,
+    account: Option<String>,
     /// Old password
     #[arg(short = 'a', value_name = "PASSWORD", allow_hyphen_values = true)]
     old: Option<String>,
@@ -57,7 +57,7 @@ pub(super) fn run(args: &PasswdArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
     let mut session = Session::open(&args.common)?;
     session.controls.extend(extensions);
     let request = PasswordModify {
-        user: args.user.as_deref().map(str::as_bytes),
+        user: args.account.as_deref().map(str::as_bytes),
         old: old.as_deref(),
         new: new.as_deref(),
     };
