@@ -255,6 +255,8 @@ fn servers_that_cannot_start_say_why() {
     let binary = write("binary.conf", "include /bin/true\n");
     let circular = write("circular.conf", &format!("include {}\n", folder.join("circular.conf").display()));
     let unknown = write("unknown.conf", "database mdb\nsufix cn=x\n");
+    let certificate =
+        write("tls.conf", "TLSCertificateFile /no/such/cert.pem\nTLSCertificateKeyFile /no/such/key.pem\n");
     let bad_rule = write("rule.conf", "access to * by nobody read\n");
     for (name, arguments, expected) in [
         ("a port in use", ["-f", configuration, "-h", &taken], "in use"),
@@ -268,7 +270,7 @@ fn servers_that_cannot_start_say_why() {
         ("an unknown directive", ["-f", &unknown, "-h", free], "did you mean `suffix`"),
         ("an access rule of nobody", ["-f", &bad_rule, "-h", free], "rule.conf:1"),
         ("a missing configuration", ["-f", "/no/such/slapd.conf", "-h", free], "/no/such/slapd.conf"),
-        ("ldaps", ["-f", configuration, "-h", "ldaps://:0"], "not available yet"),
+        ("a certificate that is not there", ["-f", &certificate, "-h", free], "/no/such/cert.pem"),
     ] {
         let output = slapd(&[&arguments[..], &["-d", "0"]].concat());
         let text = String::from_utf8_lossy(&output.stderr).into_owned();
