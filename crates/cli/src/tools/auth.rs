@@ -99,7 +99,8 @@ struct Check<'a> {
 impl Check<'_> {
     fn one(&self, who: &str, whom: Option<&str>) -> bool {
         let global = &self.config.global;
-        let mapper = Mapper { lookups: &self.lookups, rules: &global.authz_regexps, who: None };
+        let (rules, rewrite) = (&global.authz_regexps, &global.authid_rewrite);
+        let mapper = Mapper { lookups: &self.lookups, rules, rewrite, who: None };
         let external = self.args.mechanism.eq_ignore_ascii_case("EXTERNAL");
         let name = match external {
             true => who.to_owned(),
@@ -114,8 +115,8 @@ impl Check<'_> {
             Ok(target) => target,
             Err(fault) => return failed("authzID", whom, fault),
         };
-        let authorizer =
-            Authorizer { lookups: &self.lookups, policy: global.authz_policy, rules: &global.authz_regexps };
+        let policy = global.authz_policy;
+        let authorizer = Authorizer { lookups: &self.lookups, policy, rules, rewrite };
         let verdict = if authorizer.allows(Some(&dn), &target) { "OK" } else { "failed" };
         eprintln!("ID:      <{who}>\nauthcDN: <{dn}>\nauthzDN: <{target}>\nauthorization {verdict}");
         true

@@ -204,6 +204,7 @@ impl Builder {
         }
         let values: Vec<Vec<u8>> = match directive.form {
             Form::Words => vec![line::join(call.arguments.iter().map(String::as_str)).into_bytes()],
+            Form::Command => vec![line::join_command(call.arguments).into_bytes()],
             Form::Whole => vec![call.arguments.concat().into_bytes()],
             Form::Dn => {
                 let text = call.arguments.concat();

@@ -85,6 +85,8 @@ pub(super) enum Cardinality {
 pub(super) enum Form {
     /// Words; the value is cut at white space unless quoted.
     Words,
+    /// Words, the first of which is the keyword itself: it stands in the value, too.
+    Command,
     /// One argument, which is the value as it stands.
     Whole,
     /// One argument, a DN.
@@ -120,7 +122,7 @@ impl Directive {
         apply: Apply,
     ) -> Self {
         let arguments = match form {
-            Form::Words | Form::Each | Form::Rest | Form::Own => (1, MANY),
+            Form::Words | Form::Command | Form::Each | Form::Rest | Form::Own => (1, MANY),
             Form::Whole | Form::Dn | Form::Secret | Form::Switch => (1, 1),
         };
         Self {

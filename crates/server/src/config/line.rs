@@ -197,6 +197,18 @@ pub(super) fn join<'a>(words: impl IntoIterator<Item = &'a str>) -> String {
     value
 }
 
+/// A command as one olc value: its name, and its arguments in quotes.
+pub(super) fn join_command(words: &[String]) -> String {
+    let mut value = String::new();
+    for (number, word) in words.iter().enumerate() {
+        match number {
+            0 => value.push_str(word),
+            _ => value.push_str(&format!(" \"{word}\"")),
+        }
+    }
+    value
+}
+
 /// A schema definition on one line: runs of white space outside of quoted strings become one blank.
 pub(super) fn collapse(definition: &str) -> String {
     let mut out = String::with_capacity(definition.len());

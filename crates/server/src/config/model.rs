@@ -20,6 +20,7 @@ use super::values::{
     LogLevel, Requirements, Restrictions, SaslSettings, SearchLimits, SecurityFactors, ServerId, Subordinate,
     TcpBuffer, TlsSettings,
 };
+use crate::sasl::rewrite::Rewrite;
 
 /// The whole configuration of one server. Immutable once published.
 #[derive(Debug, Clone)]
@@ -90,6 +91,7 @@ pub struct Global {
     pub disallow: Disallowed,
     pub authz_policy: AuthzPolicy,
     pub authz_regexps: Vec<AuthzRegexp>,
+    pub authid_rewrite: Rewrite,
     /// Tagging options (`lang-` is a prefix, `x-hidden` a whole option). Default: `lang-`.
     pub attribute_options: Vec<String>,
     /// printf format of a crypt(3) salt.
@@ -133,6 +135,7 @@ impl Default for Global {
             disallow: Disallowed::default(),
             authz_policy: AuthzPolicy::None,
             authz_regexps: Vec::new(),
+            authid_rewrite: Rewrite::default(),
             attribute_options: vec!["lang-".to_owned()],
             password_crypt_salt_format: None,
             tls: TlsSettings::default(),

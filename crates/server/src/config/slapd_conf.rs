@@ -73,6 +73,7 @@ impl Reader {
 
     fn line(&mut self, file: &FileText, logical: &LogicalLine) -> Result<(), ConfigError> {
         let (words, unterminated) = line::words(&logical.text);
+        let all = &words;
         let Some((keyword, words)) = words.split_first() else { return Ok(()) };
         let Some(directive) = directives::by_keyword(&keyword.text, &self.builder.place()) else {
             return Err(self.unknown(file, logical, keyword));
@@ -84,6 +85,7 @@ impl Reader {
         if directive.scope == Scope::Structure && directive.keyword == "include" {
             return self.include(file, logical, words, keyword);
         }
+        let words = if directive.form == Form::Command { all } else { words };
         let arguments: Vec<String> = words.iter().map(|word| word.text.clone()).collect();
         let (text, text_start) = rest(logical, keyword);
         let bytes = arguments.first().map(|word| word.as_bytes().to_vec()).unwrap_or_default();

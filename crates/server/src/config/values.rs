@@ -62,10 +62,10 @@ impl fmt::Display for ConfigDn {
     }
 }
 
-/// Compiles a POSIX extended regular expression; letters match in either case.
-fn posix_regex(pattern: &str) -> Result<regex::Regex, String> {
+/// Compiles a POSIX extended regular expression; letters match in either case if asked for.
+pub(crate) fn posix_regex(pattern: &str, any_case: bool) -> Result<regex::Regex, String> {
     regex::RegexBuilder::new(pattern)
-        .case_insensitive(true)
+        .case_insensitive(any_case)
         .size_limit(1 << 20)
         .build()
         .map_err(|error| format!("not a regular expression: {error}"))

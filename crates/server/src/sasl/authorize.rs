@@ -6,6 +6,7 @@ use larix_proto::url::LdapUrl;
 use larix_schema::NormalDn;
 
 use super::identity::{Lookups, Mapper, is_plain_search, user_name};
+use super::rewrite::Rewrite;
 use crate::config::values::{AuthzPolicy, AuthzRegexp};
 
 /// Longest regular expression that a rule may hold, in bytes of its compiled form.
@@ -16,6 +17,7 @@ pub struct Authorizer<'a> {
     pub lookups: &'a dyn Lookups,
     pub policy: AuthzPolicy,
     pub rules: &'a [AuthzRegexp],
+    pub rewrite: &'a Rewrite,
 }
 
 impl std::fmt::Debug for Authorizer<'_> {
@@ -70,7 +72,8 @@ impl Authorizer<'_> {
                 .build()
                 .is_ok_and(|regex| regex.is_match(other.as_str())),
             Rule::User { name, realm, mechanism } => {
-                let mapper = Mapper { lookups: self.lookups, rules: self.rules, who: Some(who) };
+                let (rules, rewrite) = (self.rules, self.rewrite);
+                let mapper = Mapper { lookups: self.lookups, rules, rewrite, who: Some(who) };
                 mapper.name(&user_name(name, realm, mechanism)).is_some_and(|dn| dn == *other)
             }
             Rule::Group { dn, class, attribute } => {

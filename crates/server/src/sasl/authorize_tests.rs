@@ -76,7 +76,7 @@ fn check(policy: AuthzPolicy, to: &str, from: &str, expected: bool) {
         regexp("^uid=([^,]+),cn=realm,cn=m,cn=auth$", "uid=$1,ou=people,dc=x"),
         regexp("^uid=([^,]+),cn=authz,cn=auth$", "ldap:///dc=x??sub?(uid=$1)"),
     ];
-    let authorizer = Authorizer { lookups: &names, policy, rules: &rules };
+    let authorizer = Authorizer { lookups: &names, policy, rules: &rules, rewrite: &Rewrite::default() };
     assert_eq!(authorizer.allows(Some(&dn(BOB)), &dn(ANN)), expected, "{policy:?} to {to:?} from {from:?}");
 }
 
@@ -146,7 +146,8 @@ fn rules() {
 #[test]
 fn who_needs_no_rule() {
     let names = Names::default();
-    let authorizer = Authorizer { lookups: &names, policy: AuthzPolicy::None, rules: &[] };
+    let authorizer =
+        Authorizer { lookups: &names, policy: AuthzPolicy::None, rules: &[], rewrite: &Rewrite::default() };
     for (who, whom, expected) in [
         (Some(BOB), BOB, true),
         (Some(BOB), "", true),
@@ -172,7 +173,7 @@ fn identities() {
         AuthzRegexp::new("^uid=([^,]+),cn=base,cn=auth$", "ldap:///uid=$1,dc=x").unwrap(),
         AuthzRegexp::new("^uid=([^,]+),cn=bad,cn=auth$", "no dn").unwrap(),
     ];
-    let mapper = Mapper { lookups: &names, rules: &rules, who: None };
+    let mapper = Mapper { lookups: &names, rules: &rules, rewrite: &Rewrite::default(), who: None };
     for (identity, mechanism, expected) in [
         ("u:ann", "PLAIN", Ok(ANN)),
         // Found by none or by several: the name stays what it is.

@@ -1,10 +1,11 @@
 //! From an authentication or authorization identity to the directory's name for it: `u:` names become
-//! `uid=NAME,cn=REALM,cn=MECHANISM,cn=auth`, and `authz-regexp` leads from there to an entry.
+//! `uid=NAME,cn=REALM,cn=MECHANISM,cn=auth`, and `authz-regexp` or `authid-rewrite` leads from there to an entry.
 
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_proto::{Dn, ResultCode, Scope, dn::write_escaped};
 use larix_schema::{NormalDn, Schema};
 
+use super::rewrite::Rewrite;
 use crate::config::values::AuthzRegexp;
 
 /// What identities are looked up in. Searches need the `auth` privilege on what they ask for, no more.
@@ -51,6 +52,8 @@ impl IdentityFault {
 pub struct Mapper<'a> {
     pub lookups: &'a dyn Lookups,
     pub rules: &'a [AuthzRegexp],
+    /// For names that no rule matches.
+    pub rewrite: &'a Rewrite,
     /// Who searches.
     pub who: Option<&'a NormalDn>,
 }
@@ -93,7 +96,8 @@ impl Mapper<'_> {
 
     /// Where the rules lead; none if none matches, or the one that does leads nowhere.
     fn mapped(&self, name: &str) -> Option<NormalDn> {
-        let target = self.rules.iter().find_map(|rule| rule.map(name))?;
+        let mapped = self.rules.iter().find_map(|rule| rule.map(name));
+        let target = mapped.or_else(|| self.rewrite.apply(name, !self.rules.is_empty()))?;
         if let Ok(url) = LdapUrl::parse(&target) {
             return self.search(&url);
         }

@@ -11,6 +11,7 @@ mod gssapi;
 pub mod identity;
 pub(crate) mod offer;
 pub(crate) mod online;
+pub mod rewrite;
 
 use std::sync::Arc;
 
@@ -473,20 +474,21 @@ impl Asked<'_> {
 
     fn name(&self, identity: &str) -> Option<NormalDn> {
         let (online, config) = (self.online(), self.server.config());
-        Mapper { lookups: &online, rules: &config.global.authz_regexps, who: self.who }.name(identity)
+        let (rules, rewrite) = (&config.global.authz_regexps, &config.global.authid_rewrite);
+        Mapper { lookups: &online, rules, rewrite, who: self.who }.name(identity)
     }
 
     fn authorization(&self, identity: &str, mechanism: &str) -> Result<NormalDn, identity::IdentityFault> {
         let (online, config) = (self.online(), self.server.config());
-        Mapper { lookups: &online, rules: &config.global.authz_regexps, who: self.who }
-            .authorization(identity, mechanism)
+        let (rules, rewrite) = (&config.global.authz_regexps, &config.global.authid_rewrite);
+        Mapper { lookups: &online, rules, rewrite, who: self.who }.authorization(identity, mechanism)
     }
 
     fn allows(&self, who: Option<&NormalDn>, whom: &NormalDn) -> bool {
         let (online, config) = (self.online(), self.server.config());
         let global = &config.global;
-        Authorizer { lookups: &online, policy: global.authz_policy, rules: &global.authz_regexps }
-            .allows(who, whom)
+        let (rules, rewrite) = (&global.authz_regexps, &global.authid_rewrite);
+        Authorizer { lookups: &online, policy: global.authz_policy, rules, rewrite }.allows(who, whom)
     }
 }
 

@@ -120,10 +120,9 @@ pub(super) static TABLE: &[Directive] = &[
         .arguments(2, 2)
         .alias(&["sasl-regexp", "saslRegexp"])
         .ordered(),
-    Directive::new("authid-rewrite", "olcAuthIDRewrite", Scope::Global, Form::Words, keep)
+    Directive::new("authid-rewrite", "olcAuthIDRewrite", Scope::Global, Form::Command, authid_rewrite)
         .prefix(14)
-        .ordered()
-        .refused("map names with authz-regexp"),
+        .ordered(),
     Directive::new("attributeoptions", "olcAttributeOptions", Scope::Global, Form::Each, attribute_options)
         .arguments(0, MANY)
         .many(),
@@ -438,6 +437,15 @@ fn authz_regexp(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         AuthzRegexp::new(call.argument(0)?, call.argument(1)?).map_err(|error| Fault::argument(0, error))?;
     builder.global.authz_regexps.push(rule);
     Ok(())
+}
+
+fn authid_rewrite(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let words: Vec<&str> = call.arguments.iter().map(String::as_str).collect();
+    builder
+        .global
+        .authid_rewrite
+        .command(&words)
+        .map_err(|error| Fault::argument(error.word(), error.to_string()).with_help(error.help()))
 }
 
 fn attribute_options(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {

@@ -296,7 +296,7 @@ impl LimitSubject {
             _ if value == "*" => Ok(Self::Any),
             None if value == ".*" => Ok(Self::Any),
             None => {
-                let regex = posix_regex(value)?;
+                let regex = posix_regex(value, true)?;
                 Ok(Self::DnRegex { this, pattern: value.to_owned(), regex })
             }
             Some(style) => {

@@ -25,7 +25,7 @@ pub struct AuthzRegexp {
 
 impl AuthzRegexp {
     pub(crate) fn new(pattern: &str, replacement: &str) -> Result<Self, String> {
-        let regex = super::posix_regex(pattern)?;
+        let regex = super::posix_regex(pattern, true)?;
         Ok(Self { pattern: pattern.to_owned(), replacement: replacement.to_owned(), regex })
     }
 

@@ -1,0 +1,140 @@
+//! What rules make of names: OpenLDAP's slapauth says the same of every case without a remark.
+
+use super::*;
+
+fn rewrite(commands: &[&[&str]]) -> Rewrite {
+    let mut rewrite = Rewrite::default();
+    for command in commands {
+        rewrite.command(command).unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    }
+    rewrite
+}
+
+/// One case: rules (pattern, substitution, flags), a name, and where it leads.
+fn check(rules: &[(&str, &str, &str)], name: &str, expected: &str) {
+    let mut all = rewrite(&[&["authid-rewriteEngine", "on"], &["authid-rewriteContext", "authid"]]);
+    for (pattern, substitution, flags) in rules {
+        all.command(&["authid-rewriteRule", pattern, substitution, flags]).expect(pattern);
+    }
+    assert_eq!(all.apply(name, false).as_deref().unwrap_or(name), expected, "{rules:?} {name}");
+}
+
+#[test]
+fn names_are_rewritten() {
+    let ann = "uid=ann,cn=m,cn=auth";
+    let bob = "uid=bob,cn=m,cn=auth";
+    let many = format!("uid={}ann,cn=m,cn=auth", "q".repeat(100));
+    type Case<'a> = (&'a [(&'a str, &'a str, &'a str)], &'a str, &'a str);
+    let cases: &[Case<'_>] = &[
+        (&[(r"^uid=([^,]+),.*$", "uid=$1,dc=x", ":")], ann, "uid=ann,dc=x"),
+        (&[(r"^UID=([^,]+),.*$", "uid=%1,dc=x", ":")], ann, "uid=ann,dc=x"),
+        (&[(r"^UID=([^,]+),.*$", "uid=%1,dc=x", ":C")], ann, ann),
+        (&[(r"^uid=ann,.*$", "dc=x,dc=y", ":"), (r"^dc=x,(.*)", "ou=z,$1", ":")], ann, "ou=z,dc=y"),
+        (&[(r"^uid=ann,.*$", "dc=x,dc=y", ":@"), (r"^dc=x,(.*)", "ou=z,$1", ":")], ann, "dc=x,dc=y"),
+        (&[(r"^uid=ann,.*$", "dc=x,dc=y", ":"), (r"none", "dc=n", ":")], ann, "dc=x,dc=y"),
+        (&[(r"^uid=ann,.*$", "dc=x,dc=y", "#"), (r".*", "dc=all", ":@")], ann, ann),
+        (&[(r"^uid=ann,.*$", "dc=x,dc=y", "#"), (r".*", "dc=all", ":@")], bob, "dc=all"),
+        (&[(r"^uid=ann,.*$", "dc=x,dc=y", ":U{30}")], ann, ann),
+        (&[(r"^uid=ann,.*$", "dc=x,dc=y", ":U{0}"), (r".*", "dc=all", ":")], ann, "dc=x,dc=y"),
+        (&[(r"^uid=ann,.*$", "dc=x,dc=y", ":G{1}"), (r".*", "dc=one", ":")], ann, "dc=one"),
+        (
+            &[(r"^uid=ann,.*$", "dc=x,dc=y", ":G{2}"), (r".*", "dc=one", ":"), (r"dc=y", "dc=two", ":")],
+            ann,
+            "dc=two",
+        ),
+        (&[(r"^uid=ann,.*$", "dc=x,dc=y", ":G{2}")], ann, ann),
+        (&[(r"^uid=ann,.*$", "dc=x,dc=y", ":G{3}"), (r".*", "dc=one", ":")], ann, ann),
+        (
+            &[(r"^uid=a+(n+),(.*)$", "uid=$1,$2", ":G{0}"), (r"^uid=n(.*)", "uid=m$1", ":")],
+            ann,
+            "uid=mn,cn=m,cn=auth",
+        ),
+        (
+            &[(r"^uid=(a*)n(.*)$", "uid=$1m$2", ":G{0}"), (r"^uid=(a*)m(.*)", "uid=b$1$2", ":G{-1}")],
+            ann,
+            "uid=ban,cn=m,cn=auth",
+        ),
+        (&[(r"^uid=ann,.*$", "dc=x", ":G{-1}")], ann, ann),
+        (&[(r"^uid=(.*)$", "uid=q$1", "M{3}")], ann, "uid=qqqann,cn=m,cn=auth"),
+        (&[(r"^uid=(.*)$", "uid=q$1", "")], ann, &many),
+        (&[(r"^uid=(.*)$", "uid=q$1", "M{200}")], ann, &many),
+        (&[(r"^uid=(.*)$", "uid=q$1", "M{3}:")], ann, "uid=qann,cn=m,cn=auth"),
+        (&[(r"^uid=(.*)$", "uid=q$1", "I:")], ann, "uid=qann,cn=m,cn=auth"),
+        (&[(r"^uid=\([^,]*\),cn=\(.*\)$", "uid=$1,dc=$2", ":R")], ann, "uid=ann,dc=m,cn=auth"),
+        (&[(r"^uid=(ann),.*$", "dc=x", ":R")], ann, ann),
+        (&[(r"^uid=an\{2\},.*$", "dc=x", ":R")], ann, "dc=x"),
+        (&[(r"^uid=a[n]*,.*$", "dc=x", ":R")], ann, "dc=x"),
+        (&[(r"^uid=an+,.*$", "dc=x", ":R")], ann, ann),
+        (&[(r"^uid=ann,.*$", "cn=$$1%%2$%3,dc=x", ":")], ann, "cn=$1%2%3,dc=x"),
+        (&[(r"^uid=ann,.*$", "", ":")], ann, ""),
+        (&[(r"none", "dc=n", ":"), (r"^uid=b.*$", "dc=b", ":")], ann, ann),
+        (&[(r"^uid=ann,.*$", "dc=a", ":@"), (r"^uid=b.*$", "dc=b", ":@")], bob, "dc=b"),
+        (&[(r"^dc=a$", "dc=b", ":@"), (r"^uid=ann,.*$", "dc=a", ":G{-1}")], ann, "dc=b"),
+    ];
+    for (rules, name, expected) in cases {
+        check(rules, name, expected);
+    }
+    check(&[("uid=(.*)", "uid=$1$1", "")], ann, ann); // Larix's own: no name longer than the limit
+    check(&[("nothing", "$0", "")], bob, bob);
+}
+
+#[test]
+fn commands_that_change_what_rules_do() {
+    let rule: &[&str] = &["rewriteRule", "^uid=(.*)$", "uid=q$1"];
+    for (commands, by_default, expected) in [
+        (&[rule][..], false, None),
+        (&[rule, &["rewriteEngine", "on"], &["rewriteMaxPasses", "2"]], false, Some("uid=qqx")),
+        (&[&["rewriteMaxPasses", "50", "3"], rule], true, Some("uid=qqqx")),
+        (&[&["REWRITECONTEXT", "AuthID"], &["rewriteMaxPasses", "4"], rule], true, Some("uid=qqqqx")),
+        (&[rule, &["rewriteEngine", "off"]], true, None),
+    ] {
+        assert_eq!(rewrite(commands).apply("uid=x", by_default).as_deref(), expected, "{commands:?}");
+    }
+}
+
+#[test]
+fn what_is_not_understood_is_said() {
+    for (command, word, part) in [
+        (&["rewriteMap", "ldap", "x"][..], 0, "`rewriteMap`: maps, parameters and variables"),
+        (&["authid-rewriteParam", "a", "b"], 0, "not supported"),
+        (&["rewriteRule", "a", "${x($0)}"], 2, "not supported"),
+        (&["rewriteRule", "a", "$1{x}"], 2, "not supported"),
+        (&["rewriteRule", "a", "$x"], 2, "lone"),
+        (&["rewriteRule", "a", "x$"], 2, "lone"),
+        (&["rewriteRule", "(", "x"], 1, "not a regular expression"),
+        (&["rewriteRule", "\\(a\\)\\1", "x", "R"], 1, "not a regular expression"),
+        (&["rewriteRule", "a"], 0, "needs a pattern"),
+        (&["rewriteRule", "a", "b", ":", "c"], 4, "`c` is one word too many"),
+        (&["rewriteRule", "a", "b", "Z"], 3, "`Z` are no flags"),
+        (&["rewriteRule", "a", "b", "G1"], 3, "flags"),
+        (&["rewriteRule", "a", "b", "U{-1}"], 3, "flags"),
+        (&["rewriteRule", "a", "b", "M{10001}"], 3, "flags"),
+        (&["rewriteContext", "bindDN"], 1, "`bindDN` is no context"),
+        (&["rewriteContext", "authid", "alias", "x"], 2, "too many"),
+        (&["rewriteEngine", "maybe"], 1, "neither on nor off"),
+        (&["rewriteEngine"], 0, "needs on or off"),
+        (&["rewriteMaxPasses", "0"], 1, "no number of passes"),
+        (&["rewriteMaxPasses", "5", "x"], 2, "`x`"),
+        (&["rewrite"], 0, "no command"),
+        (&[], 0, "needs a command"),
+    ] {
+        let error = Rewrite::default().command(command).expect_err("a fault");
+        assert!(error.to_string().contains(part), "{command:?}: {error}");
+        assert_eq!(error.word(), word, "{command:?}");
+    }
+    let mut late = rewrite(&[&["rewriteRule", "a", "b"]]);
+    assert_eq!(late.command(&["rewriteContext", "authid"]), Err(RewriteError::ContextAfterRules));
+}
+
+#[test]
+fn basic_expressions_become_extended_ones() {
+    for (given, expected) in [
+        (r"^a\(b*\)c\{2\}$", r"^a(b*)c{2}$"),
+        (r"a+b?c|d(e){f}", r"a\+b\?c\|d\(e\)\{f\}"),
+        (r"*a\(*b\)\(^c$\)$d^e", r"\*a(\*b)(^c$)\$d\^e"),
+        (r"[]a][^]b][[:alpha:]_][a\&]", r"[\]a][^\]b][[:alpha:]_][a\\\&]"),
+        (r"a\.b\+", r"a\.b+"),
+    ] {
+        assert_eq!(basic::to_extended(given), expected, "{given}");
+    }
+}
