@@ -65,6 +65,10 @@ fn errors_point_at_the_word() {
             "$D/a.conf:2:13: `x` is not a number\n    | idletimeout x\n    |             ^\n    = included from $D/slapd.conf:1",
         ),
         (
+            &[("slapd.conf", "authid-rewriteEngine on\nauthid-rewriteRule a ${x}\n")],
+            "$D/slapd.conf:2:22: `${x}`: maps, parameters and variables are not supported\n    | authid-rewriteRule a ${x}\n    |                      ^^^^\n    = help: find entries with an LDAP URL as substitution, or by authz-regexp",
+        ),
+        (
             &[("slapd.conf", "include $D/none.conf\n")],
             "$D/slapd.conf:1:9: there is no file `$D/none.conf`\n    | include $D/none.conf\n    |         ^^^^^^^^^^^^\n    = help: a relative name starts at the working directory",
         ),
@@ -152,6 +156,25 @@ fn slapd_d_and_back() {
         entry("dn: olcOverlay=syncprov,olcDatabase={7}mdb,cn=config\nobjectClass: olcOverlayConfig\n");
     let error = add_entries(&fresh, vec![orphan], &stamp).expect_err("an orphan");
     assert!(error.to_string().contains("the entry above it is missing"), "{error}");
+}
+
+/// Rules that rewrite identities: from slapd.conf to entries, in OpenLDAP's form, and back.
+#[test]
+fn rewriting_rules_and_back() {
+    let text = "authid-rewriteEngine on\nauthid-rewriteRule \"^uid=(a b),.*\" uid=x$1 :\n";
+    let config = read(&[("slapd.conf", text)]).1.unwrap();
+    let entries = config.entries();
+    let values: Vec<String> = entries[0]
+        .values("olcAuthIDRewrite")
+        .iter()
+        .map(|value| String::from_utf8_lossy(value).into_owned())
+        .collect();
+    let expected =
+        ["{0}authid-rewriteEngine \"on\"", "{1}authid-rewriteRule \"^uid=(a b),.*\" \"uid=x$1\" \":\""];
+    assert_eq!(values, expected);
+    let again =
+        Config::from_entries(entries, super::Source::QuickStart).unwrap_or_else(|error| panic!("{error}"));
+    assert_eq!(again.global.authid_rewrite.apply("uid=a b,cn=auth", false).as_deref(), Some("uid=xa b"));
 }
 
 /// `OPENLDAP_CONF`: a directory of slapd.conf files; `OPENLDAP_CONFDIR`: a slapd.d. Not part of the repository.
