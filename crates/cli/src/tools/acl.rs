@@ -198,6 +198,9 @@ fn mapped(config: &Config, id: &str) -> anyhow::Result<String> {
     if !config.global.authz_regexps.is_empty() {
         bail!("{id:?}: authz-regexp maps names, which only the server does; name the DN");
     }
+    if config.global.authid_rewrite.is_in_force() {
+        bail!("{id:?}: authid-rewrite maps names, which only the server does; name the DN");
+    }
     let escape = |c: char| if ",+\"\\<>;=".contains(c) { format!("\\{c}") } else { c.to_string() };
     Ok(format!("uid={},cn=auth", id.chars().map(escape).collect::<String>()))
 }

@@ -53,6 +53,11 @@ impl Rewrite {
         }
     }
 
+    /// Whether there are rules that are applied without any `authz-regexp`.
+    pub fn is_in_force(&self) -> bool {
+        self.engine == Some(true) && !self.rules.is_empty()
+    }
+
     /// What becomes of a name. None: it stays what it is, because no rule matches or one says so.
     ///
     /// `on_by_default`: OpenLDAP's engine is on once there is an `authz-regexp`.
