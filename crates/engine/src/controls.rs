@@ -200,6 +200,16 @@ pub fn listed() -> impl Iterator<Item = &'static str> {
     SUPPORTED.iter().filter(|control| control.listed).map(|control| control.oid)
 }
 
+/// Whether there is a control with this OID, for some operation.
+pub fn is_known(oid: &str) -> bool {
+    SUPPORTED.iter().any(|known| known.oid == oid)
+}
+
+/// Whether a control with this OID means something to this kind of operation.
+pub fn applies(oid: &str, operation: OperationKind<'_>) -> bool {
+    SUPPORTED.iter().any(|known| known.oid == oid && known.goes_with(operation))
+}
+
 fn protocol_error(text: impl Into<String>) -> LdapResult {
     LdapResult::with(ResultCode::PROTOCOL_ERROR, text)
 }
@@ -208,9 +218,36 @@ impl RequestControls {
     /// # Errors
     /// unavailableCriticalExtension and protocolError, as the module says.
     pub fn parse(controls: Controls<'_>, operation: OperationKind<'_>) -> Result<Self, LdapResult> {
+        Self::parse_without(controls, operation, &[])
+    }
+
+    /// What was sent without the controls of these OIDs.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn forget(
+        &mut self,
+        dropped: &[String],
+        sent: Controls<'_>,
+        operation: OperationKind<'_>,
+    ) -> Result<(), LdapResult> {
+        if !dropped.is_empty() {
+            *self = Self::parse_without(sent, operation, dropped)?;
+        }
+        Ok(())
+    }
+
+    fn parse_without(
+        controls: Controls<'_>,
+        operation: OperationKind<'_>,
+        dropped: &[String],
+    ) -> Result<Self, LdapResult> {
         let mut parsed = Self::default();
         let mut seen: Vec<&str> = Vec::new();
         for control in controls {
+            if dropped.iter().any(|oid| oid == control.oid) {
+                continue;
+            }
             if control.oid.is_empty() {
                 return Err(protocol_error("OID field is empty"));
             }

@@ -9,7 +9,7 @@ use larix_proto::{Dn, LdapResult, ResultCode, Scope};
 use larix_schema::{NormalDn, Schema};
 use larix_store::Store;
 
-use crate::access::{AccessTarget, Item, OtherEntries, Privilege, Subject};
+use crate::access::{AccessPolicy, AccessTarget, Item, OtherEntries, Privilege, Subject};
 use crate::database::Database;
 use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
@@ -120,10 +120,16 @@ impl<S: Store> Directory<S> {
         databases: Vec<Arc<Served<S>>>,
     ) -> Result<Self, crate::write::known::MissingElement> {
         let known = KnownSchema::of(&frontend.schema)?;
-        let others = databases.iter().map(|served| Arc::downgrade(&served.database)).collect();
+        let directory = Self { frontend, known, databases };
+        directory.databases.iter().for_each(|served| directory.let_see(&served.database.policy()));
+        Ok(directory)
+    }
+
+    /// Lets a policy see the entries of all databases: groups may be there.
+    pub fn let_see(&self, policy: &AccessPolicy) {
+        let others = self.databases.iter().map(|served| Arc::downgrade(&served.database)).collect();
         let others: Arc<dyn OtherEntries> = Arc::new(Neighbours(others));
-        databases.iter().for_each(|served| served.database.policy().see_others(Arc::clone(&others)));
-        Ok(Self { frontend, known, databases })
+        policy.see_others(others);
     }
 
     pub fn frontend(&self) -> &Frontend {

@@ -7,7 +7,7 @@ use larix_engine::controls::{self, RequestControls};
 use larix_engine::password::{self, Cost};
 use larix_engine::plugins::{BindAttempt, BindConclusion};
 use larix_proto::{
-    Authentication, BindRequest, ControlBuf, Controls, Dn, LdapResult, Message, ResultCode, encode,
+    Authentication, BindRequest, ControlBuf, Controls, Dn, LdapResult, Message, ResultCode, encode, oid,
 };
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
@@ -157,13 +157,15 @@ impl Dispatcher {
             return refuse(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, "manageDSAit control inappropriate");
         }
         match request.authentication {
-            Authentication::Simple(password) => self.simple_bind(begun, dn, shown, password),
+            Authentication::Simple(password) => {
+                self.simple_bind(begun, dn, shown, password, message.controls)
+            }
             Authentication::Sasl { .. } if request.version < 3 => {
                 let text = "SASL bind requires LDAPv3";
                 Ok(BindStep::Disconnect(LdapResult::with(ResultCode::PROTOCOL_ERROR, text)))
             }
             Authentication::Sasl { mechanism, credentials } => {
-                self.sasl_bind(begun, mechanism, credentials, continued)
+                self.sasl_bind(begun, mechanism, credentials, continued, message.controls)
             }
             Authentication::Other(_) => {
                 refuse(ResultCode::AUTH_METHOD_NOT_SUPPORTED, "unknown authentication method")
@@ -177,6 +179,7 @@ impl Dispatcher {
         dn: NormalDn,
         shown: String,
         password: &[u8],
+        sent: Controls<'_>,
     ) -> Result<BindStep, LdapResult> {
         let (allow, disallow) = {
             let config = self.server.config();
@@ -194,15 +197,29 @@ impl Dispatcher {
             if disallow.bind_anon {
                 return refuse(ResultCode::INAPPROPRIATE_AUTHENTICATION, "anonymous bind disallowed");
             }
-            self.permitted("", Restricted::SimpleBind)?;
+            self.may_bind("", Restricted::SimpleBind, sent)?;
             return Ok(BindStep::Bound(None));
         }
         if disallow.bind_simple {
             let text = "unwilling to perform simple authentication";
             return refuse(ResultCode::UNWILLING_TO_PERFORM, text);
         }
-        self.permitted(dn.as_str(), Restricted::SimpleBind)?;
+        self.may_bind(dn.as_str(), Restricted::SimpleBind, sent)?;
         self.verify_password(begun, Login { dn, shown, way: Way::Simple }, password)
+    }
+
+    /// Whether the configuration lets this session bind there.
+    pub(crate) fn may_bind(
+        &mut self,
+        dn: &str,
+        operation: Restricted<'_>,
+        sent: Controls<'_>,
+    ) -> Result<(), LdapResult> {
+        let dropped = self.permitted(dn, operation, sent)?;
+        if dropped.iter().any(|control| control == oid::PASSWORD_POLICY) {
+            self.session.asks_password_policy = false;
+        }
+        Ok(())
     }
 
     /// Looks the stored passwords of a login up and compares: at once, or on the pool when one of them takes long.

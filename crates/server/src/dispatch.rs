@@ -9,8 +9,8 @@ use larix_engine::controls::{self, RequestControls};
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest};
 use larix_proto::{
-    CompareRequest, ControlBuf, Dn, LdapResult, Message, MessageId, Request, ResponseOp, ResultCode,
-    SearchRequest, encode, oid,
+    CompareRequest, ControlBuf, Controls, Dn, LdapResult, Message, MessageId, Request, ResponseOp,
+    ResultCode, SearchRequest, encode, oid,
 };
 use tokio::sync::mpsc::UnboundedSender;
 
@@ -258,9 +258,15 @@ impl Dispatcher {
     }
 
     /// Whether the configuration lets this identity read there. What no database holds is answered as that, whoever asks.
-    fn may_read(&self, subject: &Subject, dn: &str, operation: Restricted<'_>) -> Result<(), LdapResult> {
-        self.permitted_as(subject, dn, operation)
-            .or_else(|refused| if self.server.databases.serve(dn) { Err(refused) } else { Ok(()) })
+    fn may_read(
+        &self,
+        subject: &Subject,
+        dn: &str,
+        operation: Restricted<'_>,
+        sent: Controls<'_>,
+    ) -> Result<Vec<String>, LdapResult> {
+        self.permitted_as(subject, dn, operation, sent)
+            .or_else(|refused| if self.server.databases.serve(dn) { Err(refused) } else { Ok(Vec::new()) })
     }
 
     /// A control that the configuration wants marked critical (`disallow dontusecopy_non_critical`).
@@ -275,9 +281,21 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Whether the configuration lets this session do this to that DN.
-    pub(crate) fn permitted(&self, dn: &str, operation: Restricted<'_>) -> Result<(), LdapResult> {
-        self.server.databases.rules_for(dn).check(&self.session.standing(), operation)
+    /// Whether the configuration lets this session do this to that DN. Answers the OIDs of the controls that are to be
+    /// passed over.
+    pub(crate) fn permitted(
+        &self,
+        dn: &str,
+        operation: Restricted<'_>,
+        sent: Controls<'_>,
+    ) -> Result<Vec<String>, LdapResult> {
+        // Whoever binds is nobody until that is done.
+        let subject = match operation {
+            Restricted::SimpleBind | Restricted::SaslBind => self.session.anonymous(),
+            _ => self.session.subject(),
+        };
+        let rules = self.server.databases.rules_for(dn);
+        rules.check_request(&self.session.standing(), subject, operation, sent)
     }
 
     /// As [`Self::permitted`], for the identity that a request acts as.
@@ -286,9 +304,10 @@ impl Dispatcher {
         subject: &Subject,
         dn: &str,
         operation: Restricted<'_>,
-    ) -> Result<(), LdapResult> {
+        sent: Controls<'_>,
+    ) -> Result<Vec<String>, LdapResult> {
         let standing = Standing { authenticated: !subject.is_anonymous(), ..self.session.standing() };
-        self.server.databases.rules_for(dn).check(&standing, operation)
+        self.server.databases.rules_for(dn).check_request(&standing, subject, operation, sent)
     }
 
     fn begin(&self, operation: Operation, kind: OperationKind, response: ResponseOp) -> Begun {
@@ -311,7 +330,7 @@ impl Dispatcher {
         message: &Message<'_>,
         out: &mut Vec<u8>,
     ) -> Started<Running> {
-        let controls = match RequestControls::parse(message.controls, controls::OperationKind::Search) {
+        let mut controls = match RequestControls::parse(message.controls, controls::OperationKind::Search) {
             Ok(controls) => controls,
             Err(result) => return self.refuse(&begun, &result, out),
         };
@@ -324,7 +343,11 @@ impl Dispatcher {
         let allowed = self
             .check_criticality(message, &controls)
             .and_then(|()| self.subject_for(&controls))
-            .and_then(|subject| self.may_read(&subject, request.base, Restricted::Search).map(|()| subject));
+            .and_then(|subject| {
+                let dropped = self.may_read(&subject, request.base, Restricted::Search, message.controls)?;
+                controls.forget(&dropped, message.controls, controls::OperationKind::Search)?;
+                Ok(subject)
+            });
         let subject = match allowed {
             Ok(subject) => subject,
             Err(result) => return self.refuse(&begun, &result, out),
@@ -380,13 +403,15 @@ impl Dispatcher {
             self.log_operation(begun, format_args!("CMP dn=\"{dn}\" attr=\"{attribute}\""));
         }
         let result = RequestControls::parse(message.controls, controls::OperationKind::Compare)
-            .and_then(|controls| {
+            .and_then(|mut controls| {
                 self.check_criticality(message, &controls)?;
                 if self.session.must_change_password {
                     return Err(password_first());
                 }
                 let subject = self.subject_for(&controls)?;
-                self.may_read(&subject, request.entry, Restricted::Compare)?;
+                let dropped =
+                    self.may_read(&subject, request.entry, Restricted::Compare, message.controls)?;
+                controls.forget(&dropped, message.controls, controls::OperationKind::Compare)?;
                 let subject = self.in_request(subject, || access::Operation::Compare, message.controls);
                 Ok(self.server.databases.compare(&self.server, &subject, &controls, request))
             })
@@ -411,12 +436,14 @@ impl Dispatcher {
             Restricted::Rename => controls::OperationKind::ModifyDn,
             _ => controls::OperationKind::Modify,
         };
-        let prepared = RequestControls::parse(message.controls, kind).and_then(|controls| {
+        let prepared = RequestControls::parse(message.controls, kind).and_then(|mut controls| {
             let subject = self.subject_for(&controls)?;
             // What no database holds is refused or referred elsewhere whoever asks.
-            self.permitted_as(&subject, operation.target(), restricted).or_else(|refused| {
-                if self.server.databases.hold(operation.target()) { Err(refused) } else { Ok(()) }
+            let (target, sent) = (operation.target(), message.controls);
+            let dropped = self.permitted_as(&subject, target, restricted, sent).or_else(|refused| {
+                if self.server.databases.hold(target) { Err(refused) } else { Ok(Vec::new()) }
             })?;
+            controls.forget(&dropped, sent, kind)?;
             let kind = || match restricted {
                 Restricted::Add => access::Operation::Add,
                 Restricted::Delete => access::Operation::Delete,

@@ -2,7 +2,7 @@
 
 use larix_engine::controls::{self, RequestControls};
 use larix_proto::extended::{Cancel, ExtendedValue};
-use larix_proto::{ControlBuf, ExtendedRequest, LdapResult, Message, ResultCode, encode, oid};
+use larix_proto::{ControlBuf, Controls, ExtendedRequest, LdapResult, Message, ResultCode, encode, oid};
 
 use crate::connection::Started;
 use crate::dispatch::{Begun, Dispatcher, LayerChange, Running};
@@ -26,13 +26,13 @@ impl Dispatcher {
         let started =
             RequestControls::parse(message.controls, controls::OperationKind::Extended(request.name))
                 .and_then(|controls| match request.name {
-                    oid::WHO_AM_I => self.who_am_i(&begun, &controls, out),
+                    oid::WHO_AM_I => self.who_am_i(&begun, &controls, message.controls, out),
                     oid::PASSWORD_MODIFY => self.password_modify(begun, request, controls, message.controls),
-                    oid::CANCEL => self.cancel(begun, request),
+                    oid::CANCEL => self.cancel(begun, request, message.controls),
                     oid::START_TRANSACTION => self.start_transaction(&begun, request, out),
                     oid::END_TRANSACTION => self.end_transaction(begun, request, out),
                     oid::START_TLS if self.server.tls.is_available() => {
-                        self.start_tls_request(begun, request)
+                        self.start_tls_request(begun, request, message.controls)
                     }
                     _ => {
                         let text = "unsupported extended operation";
@@ -74,13 +74,14 @@ impl Dispatcher {
         &self,
         begun: &Begun,
         controls: &RequestControls,
+        sent: Controls<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Started<Running>, LdapResult> {
         self.log_operation(begun, format_args!("WHOAMI"));
         let subject = self.subject_for(controls)?;
         // The database of the session's own identity has a say.
         let own = self.session.subject().dn.as_ref().map_or("", |dn| dn.as_str());
-        self.permitted_as(&subject, own, Restricted::Extended(oid::WHO_AM_I))?;
+        self.permitted_as(&subject, own, Restricted::Extended(oid::WHO_AM_I), sent)?;
         let authz = subject.authz_text.clone();
         self.answer_extended(begun, &LdapResult::success(), Some(authz.as_bytes()), out);
         Ok(Started::Answered)
@@ -90,9 +91,10 @@ impl Dispatcher {
         &mut self,
         begun: Begun,
         request: &ExtendedRequest<'_>,
+        sent: Controls<'_>,
     ) -> Result<Started<Running>, LdapResult> {
         self.log_operation(&begun, format_args!("STARTTLS"));
-        self.permitted("", Restricted::Extended(oid::START_TLS))?;
+        self.permitted("", Restricted::Extended(oid::START_TLS), sent)?;
         if request.value.is_some() {
             return Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, "no request data expected"));
         }
@@ -132,6 +134,7 @@ impl Dispatcher {
         &mut self,
         begun: Begun,
         request: &ExtendedRequest<'_>,
+        sent: Controls<'_>,
     ) -> Result<Started<Running>, LdapResult> {
         let protocol = |text: &str| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
         match request.value {
@@ -141,7 +144,7 @@ impl Dispatcher {
         }
         let cancel = Cancel::decode(request.value).map_err(|_| protocol("message ID parse failed"))?;
         self.log_operation(&begun, format_args!("CANCEL msg={}", cancel.id));
-        self.permitted("", Restricted::Extended(oid::CANCEL))?;
+        self.permitted("", Restricted::Extended(oid::CANCEL), sent)?;
         self.wait_for(begun);
         Ok(Started::Cancel(cancel.id))
     }

@@ -21,6 +21,7 @@ pub mod http;
 mod layers;
 pub mod listener;
 pub mod local;
+pub mod operation_rules;
 mod password_change;
 mod password_check;
 pub mod password_modify;

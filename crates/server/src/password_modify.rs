@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larix_engine::access::{self, Subject};
-use larix_engine::controls::RequestControls;
+use larix_engine::controls::{OperationKind, RequestControls};
 use larix_engine::plugins::{PasswordWork, Purpose};
 use larix_engine::time::RandomSource;
 use larix_engine::write::{
@@ -55,7 +55,7 @@ impl Dispatcher {
         &mut self,
         begun: Begun,
         request: &ExtendedRequest<'_>,
-        controls: RequestControls,
+        mut controls: RequestControls,
         sent: Controls<'_>,
     ) -> Result<Started<Running>, LdapResult> {
         let refuse = |code, text: &str| Err(LdapResult::with(code, text));
@@ -85,7 +85,9 @@ impl Dispatcher {
         if dn.is_root() {
             return refuse(ResultCode::UNWILLING_TO_PERFORM, "no password is associated with the Root DSE");
         }
-        self.permitted(dn.as_str(), Restricted::Extended(oid::PASSWORD_MODIFY))?;
+        let operation = Restricted::Extended(oid::PASSWORD_MODIFY);
+        let dropped = self.permitted(dn.as_str(), operation, sent)?;
+        controls.forget(&dropped, sent, OperationKind::Extended(oid::PASSWORD_MODIFY))?;
         let stored = match asked.old {
             None => None,
             Some(_) => match databases.credentials(&subject, &dn) {

@@ -1,10 +1,14 @@
 //! What the configuration asks of a session before an operation: `require`, `restrict`, `readonly`, `security` and
 //! `allow update_anon`, with OpenLDAP's codes and texts and in its order.
 
-use larix_proto::{LdapResult, ResultCode, oid};
+use std::sync::Arc;
+
+use larix_engine::access::Subject;
+use larix_proto::{Controls, LdapResult, ResultCode, oid};
 
 use crate::config::Shared;
 use crate::config::values::{Requirements, Restrictions, SecurityFactors};
+use crate::operation_rules::OperationRules;
 
 /// The rules in force: the frontend's, tightened by those of the database that the operation is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -14,6 +18,7 @@ pub struct Rules {
     security: SecurityFactors,
     read_only: bool,
     anonymous_updates: bool,
+    operations: Option<Arc<OperationRules>>,
 }
 
 /// What of a session the rules look at.
@@ -57,11 +62,23 @@ impl Rules {
             security: frontend.security,
             read_only: frontend.read_only,
             anonymous_updates,
+            operations: None,
         };
         if let Some(database) = database {
             rules.tighten(database);
         }
         rules
+    }
+
+    /// With the `restrictop` rules that are in force there.
+    #[must_use]
+    pub fn with_operations(self, operations: Option<OperationRules>) -> Self {
+        Self { operations: operations.map(Arc::new), ..self }
+    }
+
+    /// The `restrictop` rules.
+    pub fn operations(&self) -> Option<&OperationRules> {
+        self.operations.as_deref()
     }
 
     /// Whether nothing at all is asked, as in most configurations.
@@ -70,9 +87,22 @@ impl Rules {
             && self.restrictions == Restrictions::default()
             && self.security == SecurityFactors::default()
             && !self.read_only
+            && self.operations.is_none()
     }
 
-    /// Checks one operation.
+    /// Checks one operation, its `restrictop` rules last. Answers the OIDs of the controls that are to be passed over.
+    pub fn check_request(
+        &self,
+        standing: &Standing,
+        subject: &Subject,
+        operation: Restricted<'_>,
+        sent: Controls<'_>,
+    ) -> Result<Vec<String>, LdapResult> {
+        self.check(standing, operation)?;
+        self.operations.as_ref().map_or(Ok(Vec::new()), |rules| rules.check(subject, operation, sent))
+    }
+
+    /// Checks one operation against all but the `restrictop` rules.
     pub fn check(&self, standing: &Standing, operation: Restricted<'_>) -> Result<(), LdapResult> {
         if operation != Restricted::Extended(oid::START_TLS) {
             self.check_security(standing, operation)?;

@@ -134,6 +134,8 @@ impl Builder {
     pub(super) fn start_database(&mut self, kind: DatabaseKind, origin: Origin) {
         let mut shared = self.frontend.shared.clone();
         shared.limits.clear();
+        // Rules of a database's own stand in for the frontend's.
+        shared.operation_rules.clear();
         self.databases.push(Database::new(kind, shared, origin));
         self.section = Section::Database(self.databases.len() - 1);
     }

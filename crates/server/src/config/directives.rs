@@ -6,6 +6,7 @@ mod database;
 mod foreign;
 mod global;
 mod mdb;
+mod operations;
 mod overlays;
 mod shared;
 mod structure;

@@ -7,6 +7,8 @@ use larix_engine::database::{DatabaseSettings, HardLimit, Limits, PagedTotal, Su
 use larix_engine::index::IndexConfig;
 use larix_schema::NormalDn;
 
+use crate::operation_rules::OperationRules;
+
 use super::diagnostic::{ConfigError, Origin};
 use super::model::{AccessLine, Config, Database, DatabaseKind};
 use super::values::{self, ConfigDn, Hard, SearchLimits, Soft, Unchecked};
@@ -95,6 +97,26 @@ impl Config {
         let root = database.and_then(Database::effective_root);
         AccessPolicy::new(self.schema.clone(), root, &own, &rules(&self.frontend.access))
             .map_err(|error| self.access_error(database, &error))
+    }
+
+    /// The `restrictop` rules in force in a database: its own, or else the frontend's.
+    ///
+    /// # Errors
+    /// As [`Config::access_policy`].
+    pub fn operation_rules(
+        &self,
+        database: Option<&Database>,
+    ) -> Result<Option<OperationRules>, ConfigError> {
+        let own = database.map(|database| database.shared.operation_rules.as_slice()).unwrap_or_default();
+        let rules = if own.is_empty() { &self.frontend.shared.operation_rules } else { own };
+        if rules.is_empty() {
+            return Ok(None);
+        }
+        let root = database.and_then(Database::effective_root);
+        OperationRules::new(&self.schema, root, rules).map(Some).map_err(|error| {
+            let origin = database.map_or(Origin::BuiltIn, |database| database.origin.clone());
+            ConfigError::new(origin, format!("restrictop `{}`: {}", error.rule, error.fault))
+        })
     }
 
     fn access_error(&self, database: Option<&Database>, error: &AccessPolicyError) -> ConfigError {

@@ -17,8 +17,8 @@ use super::passwords::PasswordCosts;
 use super::settings::Settings;
 use super::values::{
     Allowed, AuthzPolicy, AuthzRegexp, ClientLimits, ConfigDn, Disallowed, EnvFlags, IndexLine, LimitRule,
-    LogLevel, Requirements, Restrictions, SaslSettings, SearchLimits, SecurityFactors, ServerId, Subordinate,
-    TcpBuffer, TlsSettings,
+    LogLevel, OperationRule, Requirements, Restrictions, SaslSettings, SearchLimits, SecurityFactors,
+    ServerId, Subordinate, TcpBuffer, TlsSettings,
 };
 use crate::sasl::rewrite::Rewrite;
 
@@ -177,6 +177,8 @@ pub struct Shared {
     pub read_only: bool,
     pub requirements: Requirements,
     pub restrictions: Restrictions,
+    /// First match decides; without one of its own, a database is under the frontend's.
+    pub operation_rules: Vec<OperationRule>,
     pub security: SecurityFactors,
     pub add_content_acl: bool,
     /// Aliases followed one after another.
@@ -191,6 +193,7 @@ impl Default for Shared {
             read_only: false,
             requirements: Requirements::default(),
             restrictions: Restrictions::default(),
+            operation_rules: Vec::new(),
             security: SecurityFactors::default(),
             add_content_acl: false,
             max_deref_depth: 15,

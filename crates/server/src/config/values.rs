@@ -3,6 +3,7 @@
 mod client_limits;
 mod features;
 mod limits;
+mod operation_rule;
 mod sasl;
 mod security;
 
@@ -11,6 +12,7 @@ pub use features::{Allowed, Disallowed, LogLevel, Requirements, Restrictions, Se
 pub use limits::{
     DnStyle, Hard, LimitRule, LimitSubject, PagedTotal, SearchLimits, SizeLimit, Soft, TimeLimit, Unchecked,
 };
+pub use operation_rule::{OperationAction, OperationClause, OperationRule};
 pub use sasl::{ChannelBinding, Mechanism, SaslSettings, SecurityProperties};
 pub use security::{AuthzPolicy, AuthzRegexp, TlsSettings, TlsVerify};
 

@@ -15,6 +15,7 @@ use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 use super::{Databases, OpenError, Section, SectionKind, memory};
 use crate::clock::{SystemClock, SystemRandom};
 use crate::config::{Config, Database, DatabaseKind, MdbSettings};
+use crate::operation_rules::OperationRules;
 use crate::restrictions::Rules;
 use crate::virtual_entries::{monitor, subschema};
 
@@ -52,7 +53,9 @@ impl Databases {
                     .map_err(|source| OpenError::Writer { directory: mdb.directory.clone(), source })?;
                 served.push(Arc::new(writer));
             }
-            sections.push(section(config, database, kind, policy, updates));
+            let mut section = section(config, database, kind, policy, updates);
+            section.rules = section.rules.with_operations(config.operation_rules(Some(database))?);
+            sections.push(section);
         }
         let (subschema_text, subschema) = subschema_dn(config);
         let frontend = Frontend {
@@ -65,21 +68,27 @@ impl Databases {
                 .map(|dn| (dn.normal.clone(), dn.text.clone())),
             referrals: config.global.referrals.clone(),
         };
-        let frontend_rules = Rules::new(&config.frontend.shared, None, updates);
+        let frontend_rules =
+            Rules::new(&config.frontend.shared, None, updates).with_operations(config.operation_rules(None)?);
         let frontend_policy = Arc::new(config.access_policy(None)?);
         let stored = served.iter().map(|served| served.database().policy());
         let virtual_trees = sections.iter().map(|section: &Section| Arc::clone(&section.policy));
         let policies: Vec<Arc<AccessPolicy>> =
             stored.chain(virtual_trees).chain([Arc::clone(&frontend_policy)]).collect();
+        let directory = Directory::new(frontend, served).map_err(OpenError::Schema)?;
+        let all_rules = sections.iter().map(|section: &Section| &section.rules).chain([&frontend_rules]);
+        let requesters: Vec<&AccessPolicy> =
+            all_rules.filter_map(Rules::operations).flat_map(OperationRules::policies).collect();
+        requesters.iter().for_each(|policy| directory.let_see(policy));
         let (asks_about_request, asks_about_domain) = (
             policies.iter().any(|policy| policy.asks_about_request()),
-            policies.iter().any(|policy| policy.asks_about_domain()),
+            policies.iter().map(AsRef::as_ref).chain(requesters).any(AccessPolicy::asks_about_domain),
         );
         Ok(Self {
             asks_about_domain,
             asks_about_request,
             same_rules: sections.iter().all(|section: &Section| section.rules == frontend_rules),
-            directory: Directory::new(frontend, served).map_err(OpenError::Schema)?,
+            directory,
             sections,
             frontend_rules,
             frontend_policy,

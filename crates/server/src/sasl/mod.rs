@@ -19,7 +19,7 @@ use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
 use larix_engine::password::{ScramSecret, scram_secret};
 use larix_engine::time::RandomSource;
-use larix_proto::{LdapResult, ResultCode};
+use larix_proto::{Controls, LdapResult, ResultCode};
 use larix_sasl::digest_md5::{self, Quality};
 use larix_sasl::plain::Plain;
 use larix_sasl::scram::{self, ClientFirst, ServerBinding};
@@ -93,12 +93,13 @@ impl Dispatcher {
         mechanism: &str,
         credentials: Option<&[u8]>,
         continued: Option<Box<Exchange>>,
+        sent: Controls<'_>,
     ) -> Result<BindStep, LdapResult> {
         let unsupported = |text: &str| Err(LdapResult::with(ResultCode::AUTH_METHOD_NOT_SUPPORTED, text));
         if mechanism.is_empty() {
             return unsupported("no SASL mechanism provided");
         }
-        self.permitted("", Restricted::SaslBind)?;
+        self.may_bind("", Restricted::SaslBind, sent)?;
         let Some(known) = Mechanism::from_name(mechanism) else {
             return unsupported(&offer::not_found(&printable(mechanism)));
         };

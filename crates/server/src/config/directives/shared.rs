@@ -4,7 +4,8 @@ use super::super::builder::Builder;
 use super::super::call::{Call, Fault};
 use super::super::values::{Requirements, Restrictions, SearchLimits, SecurityFactors};
 use super::global::{Field, flags};
-use super::{Directive, Form, Scope, keep};
+use super::operations::restrict_operations;
+use super::{Directive, Form, Scope};
 
 pub(super) static TABLE: &[Directive] = &[
     // What sets the frontend.
@@ -44,9 +45,7 @@ pub(super) static TABLE: &[Directive] = &[
         .prefix(7)
         .many(),
     Directive::new("restrict", "olcRestrict", Scope::Shared, Form::Each, restrict).many(),
-    Directive::new("restrictop", "olcRestrictOp", Scope::Shared, Form::Words, keep)
-        .ordered()
-        .refused("restrict operations with `restrict`"),
+    Directive::new("restrictop", "olcRestrictOp", Scope::Shared, Form::Words, restrict_operations).ordered(),
     Directive::new("security", "olcSecurity", Scope::Shared, Form::Each, security).many(),
     Directive::new("sizelimit", "olcSizeLimit", Scope::Shared, Form::Words, |b, c| {
         limit_words(b, c, |limits, word| limits.apply_size_word(word))
@@ -90,19 +89,23 @@ fn require(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     Ok(())
 }
 
+/// The words of `restrict` and `restrictop`.
+pub(super) const RESTRICTABLE: &str =
+    "bind, add, modify, rename, delete, search, compare, read, write, extended, extended=<OID>, all";
+
 fn restrict(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     let set = &mut builder.shared().restrictions;
     for (number, word) in call.arguments.iter().enumerate() {
         if !restrict_word(set, &word.to_ascii_lowercase()) {
-            return Err(Fault::argument(number, format!("no operation `{word}`")).with_help(
-                "some of bind, add, modify, rename, delete, search, compare, read, write, extended, extended=<OID>, all",
-            ));
+            return Err(Fault::argument(number, format!("no operation `{word}`"))
+                .with_help(format!("some of {RESTRICTABLE}")));
         }
     }
     Ok(())
 }
 
-fn restrict_word(set: &mut Restrictions, word: &str) -> bool {
+/// Adds what the word names, in lower case; answers whether it names something.
+pub(super) fn restrict_word(set: &mut Restrictions, word: &str) -> bool {
     let (mut read, mut write) = (false, false);
     match word {
         "bind" => set.bind = true,

@@ -1,0 +1,36 @@
+//! `restrictop`: one rule, read.
+
+use larix_engine::access::{AccessRule, FlowControl};
+
+use super::Restrictions;
+
+/// One rule about operations, the controls that they come with, and who asks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperationRule {
+    /// The operations that it is about; never none.
+    pub operations: Restrictions,
+    /// OIDs; only requests with all of these.
+    pub controls: Vec<String>,
+    /// In order; never empty.
+    pub by: Vec<OperationClause>,
+}
+
+/// `by <who> <action> [<flow>]`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct OperationClause {
+    /// A rule of access that grants writing to whom the clause is for.
+    pub who: AccessRule,
+    pub action: OperationAction,
+    pub flow: FlowControl,
+}
+
+/// What a clause does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum OperationAction {
+    Allow,
+    Reject,
+    /// The control of this OID is passed over; a request where it is critical is refused.
+    Drop(String),
+    /// Leaves it to the rules that follow.
+    Nothing,
+}

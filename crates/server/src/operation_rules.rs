@@ -1,0 +1,203 @@
+//! `restrictop` (OpenLDAP 2.7): which operations are served, with which controls, and for whom.
+
+use std::sync::Arc;
+
+use larix_engine::access::{
+    AccessPolicy, AccessPolicyError, AccessRule, AccessTarget, EntryFacts, FlowControl, Item, Privilege,
+    Subject,
+};
+use larix_engine::controls::{self, OperationKind};
+use larix_proto::{Controls, LdapResult, ResultCode};
+use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
+
+use crate::config::values::{OperationAction, OperationRule};
+use crate::restrictions::Restricted;
+
+/// The rules that the requests for one database are under, looked up in the schema.
+#[derive(Clone, Debug)]
+pub struct OperationRules {
+    /// No rule holds for whoever is bound as this.
+    root: Option<NormalDn>,
+    written: Vec<OperationRule>,
+    /// For each rule what its clauses ask of the requester, in order.
+    requesters: Vec<Vec<AccessPolicy>>,
+}
+
+/// Rules are the same if they were written the same.
+impl PartialEq for OperationRules {
+    fn eq(&self, other: &Self) -> bool {
+        self.root == other.root && self.written == other.written
+    }
+}
+
+impl Eq for OperationRules {}
+
+impl OperationRules {
+    /// # Errors
+    /// A `<who>` that names what the schema does not define.
+    pub fn new(
+        schema: &Arc<Schema>,
+        root: Option<NormalDn>,
+        written: &[OperationRule],
+    ) -> Result<Self, AccessPolicyError> {
+        let requesters = written
+            .iter()
+            .map(|rule| rule.by.iter().map(|clause| requester(schema, &clause.who)).collect())
+            .collect::<Result<_, _>>()?;
+        Ok(Self { root, written: written.to_vec(), requesters })
+    }
+
+    /// What the rules ask of requesters, for those who let them see groups.
+    pub fn policies(&self) -> impl Iterator<Item = &AccessPolicy> {
+        self.requesters.iter().flatten()
+    }
+
+    /// Checks one operation. Answers the OIDs of the controls that are to be passed over (`drop`).
+    ///
+    /// # Errors
+    /// unwillingToPerform, without a text as OpenLDAP has none: a rule refuses the operation, or none allows it.
+    pub fn check(
+        &self,
+        subject: &Subject,
+        operation: Restricted<'_>,
+        sent: Controls<'_>,
+    ) -> Result<Vec<String>, LdapResult> {
+        if self.root.is_some() && self.root == subject.dn {
+            return Ok(Vec::new());
+        }
+        let mut request = Asked::new(operation, sent);
+        if self.allow(subject, &mut request) {
+            return Ok(request.dropped);
+        }
+        Err(LdapResult::new(ResultCode::UNWILLING_TO_PERFORM))
+    }
+
+    fn allow(&self, subject: &Subject, request: &mut Asked<'_>) -> bool {
+        let mut allowed = false;
+        for (rule, requesters) in self.written.iter().zip(&self.requesters) {
+            if !request.concerns(rule) {
+                continue;
+            }
+            // A rule that ends without a match is the last one, as with access rules.
+            let mut flow = FlowControl::Stop;
+            for (clause, requester) in rule.by.iter().zip(requesters) {
+                if !matches(requester, subject) {
+                    continue;
+                }
+                match &clause.action {
+                    OperationAction::Allow => return true,
+                    OperationAction::Reject => return false,
+                    OperationAction::Drop(oid) => match request.drop(oid) {
+                        Dropped::Critical => return false,
+                        Dropped::Done => allowed = true,
+                        Dropped::NotThere => {}
+                    },
+                    OperationAction::Nothing => {}
+                }
+                if clause.flow != FlowControl::Continue {
+                    flow = clause.flow;
+                    break;
+                }
+            }
+            if flow != FlowControl::Break {
+                break;
+            }
+        }
+        allowed
+    }
+}
+
+/// What a clause asks of the requester, as a rule of access that grants writing to whom it matches.
+///
+/// # Errors
+/// As [`OperationRules::new`].
+pub fn requester(schema: &Arc<Schema>, who: &AccessRule) -> Result<AccessPolicy, AccessPolicyError> {
+    AccessPolicy::new(Arc::clone(schema), None, std::slice::from_ref(who), &[])
+}
+
+fn matches(requester: &AccessPolicy, subject: &Subject) -> bool {
+    let root = NormalDn::root();
+    let target = AccessTarget { dn: &root, entry: &NoEntry };
+    requester.check(subject, &target, Item::Entry, Privilege::Write)
+}
+
+/// The request as the rules see it.
+struct Asked<'a> {
+    operation: Restricted<'a>,
+    /// The controls that it came with and that mean something to it: OIDs, and whether they are critical.
+    controls: Vec<(&'a str, bool)>,
+    dropped: Vec<String>,
+}
+
+enum Dropped {
+    Done,
+    Critical,
+    NotThere,
+}
+
+impl<'a> Asked<'a> {
+    fn new(operation: Restricted<'a>, sent: Controls<'a>) -> Self {
+        let kind = kind(operation);
+        let meant = sent.into_iter().filter(|control| controls::applies(control.oid, kind));
+        Self {
+            operation,
+            controls: meant.map(|control| (control.oid, control.critical)).collect(),
+            dropped: Vec::new(),
+        }
+    }
+
+    fn concerns(&self, rule: &OperationRule) -> bool {
+        let set = &rule.operations;
+        let by_kind = match self.operation {
+            Restricted::SimpleBind | Restricted::SaslBind => set.bind,
+            Restricted::Search => set.search,
+            Restricted::Compare => set.compare,
+            Restricted::Add => set.add,
+            Restricted::Delete => set.delete,
+            Restricted::Modify => set.modify,
+            Restricted::Rename => set.rename,
+            Restricted::Extended(oid) => set.extended || set.extended_oids.iter().any(|listed| listed == oid),
+        };
+        by_kind && rule.controls.iter().all(|wanted| self.controls.iter().any(|(oid, _)| oid == wanted))
+    }
+
+    fn drop(&mut self, oid: &str) -> Dropped {
+        match self.controls.iter().position(|(sent, _)| *sent == oid) {
+            None => Dropped::NotThere,
+            Some(at) if self.controls.get(at).is_some_and(|(_, critical)| *critical) => Dropped::Critical,
+            Some(at) => {
+                self.controls.remove(at);
+                self.dropped.push(oid.to_owned());
+                Dropped::Done
+            }
+        }
+    }
+}
+
+const fn kind(operation: Restricted<'_>) -> OperationKind<'_> {
+    match operation {
+        Restricted::SimpleBind | Restricted::SaslBind => OperationKind::Bind,
+        Restricted::Search => OperationKind::Search,
+        Restricted::Compare => OperationKind::Compare,
+        Restricted::Add => OperationKind::Add,
+        Restricted::Delete => OperationKind::Delete,
+        Restricted::Modify => OperationKind::Modify,
+        Restricted::Rename => OperationKind::ModifyDn,
+        Restricted::Extended(oid) => OperationKind::Extended(oid),
+    }
+}
+
+/// The rules are about no entry.
+struct NoEntry;
+
+impl EntryFacts for NoEntry {
+    fn visit(&self, _: &AttributeDescription, _: &mut dyn FnMut(&[u8]) -> bool) {}
+
+    fn matches(&self, _: &BoundFilter) -> Match {
+        Match::Undefined
+    }
+}
+
+#[cfg(test)]
+#[path = "operation_rules_tests.rs"]
+mod tests;
