@@ -3,6 +3,7 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io::{BufRead as _, IsTerminal as _, Write as _};
+use std::os::unix::ffi::OsStrExt as _;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
@@ -26,15 +27,15 @@ const FILE_MAX: u64 = 1 << 16;
 #[command(disable_help_flag = true)] // -h is the scheme
 struct PasswdArgs {
     /// Make a password
-    #[arg(short = 'g', conflicts_with_all = ["secret", "file", "scheme"])]
+    #[arg(short = 'g', conflicts_with_all = ["secret", "file"])]
     generate: bool,
     /// The password; without -s, -g and -T it is asked for
     #[arg(short = 's', value_name = "SECRET", conflicts_with = "file")]
-    secret: Option<String>,
+    secret: Option<OsString>,
     /// The password is the content of this file
     #[arg(short = 'T', value_name = "FILE")]
     file: Option<PathBuf>,
-    /// Scheme, such as {ARGON2}, {SSHA}, {SSHA512}, {PBKDF2-SHA256}, {CRYPT}, {CLEARTEXT}
+    /// Scheme of the value, not of a password made by -g; such as {ARGON2}, {SSHA}, {SSHA512}, {PBKDF2-SHA256}, {CRYPT}, {CLEARTEXT}
     #[arg(short = 'h', value_name = "SCHEME")]
     scheme: Option<String>,
     /// Salt format of {CRYPT}, such as $6$%.16s
@@ -49,8 +50,8 @@ struct PasswdArgs {
     /// Accepted, without effect
     #[arg(short = 'v', action = clap::ArgAction::Count)]
     verbose: u8,
-    /// Accepted, without effect: every scheme is built in
-    #[arg(short = 'o', value_name = "OPTION")]
+    /// module-load="argon2 m=KIB t=PASSES p=LANES" or "pw-pbkdf2 ROUNDS": costs (every scheme is built in); module-path=DIR: no effect
+    #[arg(short = 'o', value_name = "OPTION=VALUE")]
     options: Vec<String>,
     /// Accepted, without effect
     #[arg(short = 'd', value_name = "LEVEL", allow_hyphen_values = true)]
@@ -87,7 +88,7 @@ fn value(name: &str, args: &PasswdArgs) -> Result<Vec<u8>, String> {
     }
     let hasher = hasher(name, args)?;
     let password = match (&args.secret, &args.file) {
-        (Some(secret), _) => secret.clone().into_bytes(),
+        (Some(secret), _) => secret.as_bytes().to_vec(),
         (None, Some(file)) => read_file(file)?,
         (None, None) => ask()?,
     };
@@ -101,20 +102,71 @@ fn value(name: &str, args: &PasswdArgs) -> Result<Vec<u8>, String> {
 
 /// Under slapd's name the default is slapd's, so that the value works in either server.
 fn hasher(name: &str, args: &PasswdArgs) -> Result<Hasher, String> {
-    if let Some(format) = &args.salt_format {
-        let Some(crypt) = CryptMethod::from_salt_format(format) else {
-            return Err(format!("-c {format}: no crypt method has such a salt"));
-        };
-        let scheme = Scheme::from_name("{CRYPT}").ok_or("there is no scheme {CRYPT}")?;
-        return Ok(Hasher { crypt, ..Hasher::new(scheme) });
-    }
     let default = if name.ends_with("slappasswd") { "{SSHA}" } else { "{ARGON2}" };
-    let text = args.scheme.as_deref().unwrap_or(default);
+    let text = match &args.salt_format {
+        Some(_) => "{CRYPT}",
+        None => args.scheme.as_deref().unwrap_or(default),
+    };
     let Some(scheme) = Scheme::from_name(text) else {
         let names: Vec<&str> = Scheme::names().collect();
         return Err(format!("no password scheme {text}: one of {}", names.join(" ")));
     };
-    Ok(Hasher::new(scheme))
+    let mut hasher = Hasher::new(scheme);
+    if let Some(format) = &args.salt_format {
+        let methods =
+            "$1$%.8s, $2b$COST$%.22s, $5$%.16s and $6$%.16s, the last two with rounds=N$ before the salt";
+        hasher.crypt = CryptMethod::from_salt_format(format)
+            .ok_or_else(|| format!("-c {format}: no crypt method that new passwords have: {methods}"))?;
+    }
+    for option in &args.options {
+        set_option(&mut hasher, option)?;
+    }
+    Ok(hasher)
+}
+
+/// What the modules take as arguments is what a value costs; loading them is not needed.
+fn set_option(hasher: &mut Hasher, option: &str) -> Result<(), String> {
+    let refused = |why: &str| format!("-o {option}: {why}");
+    let (name, value) = option.split_once('=').unwrap_or((option, ""));
+    if name.eq_ignore_ascii_case("module-path") {
+        return Ok(());
+    }
+    if !name.eq_ignore_ascii_case("module-load") {
+        return Err(refused("one of module-load=NAME and module-path=DIRECTORY"));
+    }
+    let mut words = value.split_ascii_whitespace();
+    let file = words.next().unwrap_or_default();
+    let module = file.rsplit('/').next().unwrap_or(file);
+    let module = module.strip_suffix(".la").or_else(|| module.strip_suffix(".so")).unwrap_or(module);
+    let number = |text: &str| {
+        let number = text.parse::<u32>().ok().filter(|number| *number > 0);
+        number.ok_or_else(|| refused(&format!("`{text}` is not a number from 1 up")))
+    };
+    match module {
+        "argon2" | "pw-argon2" => {
+            for word in words {
+                match word.split_once('=') {
+                    Some(("m", value)) => hasher.argon2.memory_kib = number(value)?,
+                    Some(("t", value)) => hasher.argon2.passes = number(value)?,
+                    Some(("p", value)) => hasher.argon2.lanes = number(value)?,
+                    _ => return Err(refused(&format!("`{word}` is none of m=KIB, t=PASSES and p=LANES"))),
+                }
+            }
+            if hasher.is_possible() {
+                Ok(())
+            } else {
+                Err(refused("at least 8 KiB a lane; at most 1 GiB, 64 passes, 64 lanes"))
+            }
+        }
+        "pw-pbkdf2" => {
+            if let Some(rounds) = words.next() {
+                hasher.pbkdf2_rounds = number(rounds)?;
+            }
+            Ok(())
+        }
+        "pw-sha2" => Ok(()),
+        _ => Err(refused(&format!("no password module `{module}`: one of argon2, pw-pbkdf2, pw-sha2"))),
+    }
 }
 
 fn read_file(path: &Path) -> Result<Vec<u8>, String> {
@@ -176,30 +228,4 @@ fn generate(random: &dyn RandomSource) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn made_passwords_differ() {
-        let random = larix_engine::time::SeededRandom::new(1);
-        let (one, other) = (generate(&random), generate(&random));
-        assert_eq!(one.len(), MADE_LENGTH);
-        assert_ne!(one, other);
-    }
-
-    #[test]
-    fn schemes_by_name() {
-        for (name, arguments, expected) in [
-            ("slappasswd", vec!["-s", "x"], "{SSHA}"),
-            ("larix hash-password", vec!["-s", "x"], "{ARGON2}"),
-            ("slappasswd", vec!["-s", "x", "-h", "{SHA}"], "{SHA}"),
-            ("slappasswd", vec!["-s", "x", "-c", "$6$%.16s"], "{CRYPT}$6$"),
-            ("slappasswd", vec!["-s", "x", "-h", "{CLEARTEXT}"], "x"),
-        ] {
-            let arguments: Vec<OsString> = arguments.into_iter().map(OsString::from).collect();
-            let args: PasswdArgs = common::parse(name, &arguments);
-            let value = String::from_utf8(value(name, &args).unwrap()).unwrap();
-            assert!(value.starts_with(expected), "{value}");
-        }
-    }
-}
+mod tests;
