@@ -1,10 +1,11 @@
-//! crypt(3) as it was before `$`: the traditional one (`<2 salt><11 hash>`) and BSDi's (`_<4 count><4 salt><11 hash>`).
-//! Both encrypt a block of zeros again and again by DES (FIPS 46-3) with the password as key, whose expansion the salt
+//! crypt(3) as it was before `$`: the traditional one (`<2 salt><11 hash>`), the same in pieces (bigcrypt, `<2 salt>` and
+//! `<11 hash>` for each eight bytes: what OpenLDAP makes of a long password where libcrypt knows it), and BSDi's
+//! (`_<4 count><4 salt><11 hash>`). All encrypt a block of zeros again and again by DES (FIPS 46-3) with the password as key, whose expansion the salt
 //! changes; that change is why a plain DES cannot serve. For old values only: none is made.
 //!
 //! The traditional one looks at 8 bytes of a password and at 7 bits of each; BSDi's at all bytes, 7 bits of each.
 
-use subtle::ConstantTimeEq;
+use subtle::{Choice, ConstantTimeEq};
 use zeroize::Zeroizing;
 
 use super::scheme::Scheme;
@@ -12,40 +13,57 @@ use super::{Verification, cost_limits, crypt, too_costly};
 
 const TRADITIONAL_LEN: usize = 13;
 const TRADITIONAL_COUNT: u32 = 25;
+/// Of bigcrypt; more of a password is not looked at.
+const PIECES_MAX: usize = 16;
 const EXTENDED_LEN: usize = 20;
 /// Characters of a block in crypt(3)'s alphabet.
 const HASH_LEN: usize = 11;
 
-/// `None` for what is neither form.
+/// `None` for what is none of the forms.
 pub(super) fn verify(text: &str, password: &[u8]) -> Option<Verification> {
-    let (count, salt) = settings(text)?;
-    if count > cost_limits::BSDI_COUNT_MAX {
-        return Some(too_costly(Scheme::Crypt));
-    }
+    read_bits(text.strip_prefix('_').unwrap_or(text))?;
     // The key ends in NULs: with one more at its end a password would be equal to itself without.
-    if password.contains(&0) {
-        return Some(Verification::Mismatch);
-    }
-    let key = if text.starts_with('_') { folded_key(password) } else { first_key(password) };
-    let hash = Zeroizing::new(hash_text(Schedule::new(*key).encrypt(0, salt, count)));
-    let expected = text.get(text.len() - HASH_LEN..)?;
-    Some(Verification::of(hash.as_bytes().ct_eq(expected.as_bytes())))
+    let has_nul = password.contains(&0);
+    let matches = match text.len() {
+        EXTENDED_LEN if text.starts_with('_') => {
+            // None are one, as crypt(3) has it.
+            let count = read_bits(text.get(1..5)?)?.max(1);
+            if count > cost_limits::BSDI_COUNT_MAX {
+                return Some(too_costly(Scheme::Crypt));
+            }
+            is_hash_of(text.get(9..)?, folded_key(password), text.get(5..9)?, count)?
+        }
+        TRADITIONAL_LEN => {
+            is_hash_of(text.get(2..)?, first_key(password), text.get(..2)?, TRADITIONAL_COUNT)?
+        }
+        _ => in_pieces(text, password)?,
+    };
+    Some(if has_nul { Verification::Mismatch } else { Verification::of(matches) })
 }
 
-/// The number of encryptions and the salt, 24 bits.
-fn settings(text: &str) -> Option<(u32, u32)> {
-    match text.strip_prefix('_') {
-        Some(rest) if text.len() == EXTENDED_LEN => {
-            read_bits(rest.get(8..)?)?;
-            // None are one, as crypt(3) has it.
-            Some((read_bits(rest.get(..4)?)?.max(1), read_bits(rest.get(4..8)?)?))
-        }
-        None if text.len() == TRADITIONAL_LEN => {
-            read_bits(text.get(2..)?)?;
-            Some((TRADITIONAL_COUNT, read_bits(text.get(..2)?)?))
-        }
-        _ => None,
+/// Eight bytes of the password after eight, each hashed with the beginning of the hash before as salt.
+fn in_pieces(text: &str, password: &[u8]) -> Option<Choice> {
+    let pieces = text.len().checked_sub(2)? / HASH_LEN;
+    if text.len() != 2 + pieces * HASH_LEN || !(2..=PIECES_MAX).contains(&pieces) {
+        return None;
     }
+    let given = password.len().div_ceil(8).min(PIECES_MAX);
+    let mut matches = Choice::from(u8::from(given == pieces));
+    let mut salt = text.get(..2)?;
+    let mut keys = password.chunks(8);
+    for place in 0..pieces {
+        let begin = 2 + place * HASH_LEN;
+        let expected = text.get(begin..begin + HASH_LEN)?;
+        let key = first_key(keys.next().unwrap_or_default());
+        matches &= is_hash_of(expected, key, salt, TRADITIONAL_COUNT)?;
+        salt = expected.get(..2)?;
+    }
+    Some(matches)
+}
+
+fn is_hash_of(expected: &str, key: Zeroizing<u64>, salt: &str, count: u32) -> Option<Choice> {
+    let block = Schedule::new(*key).encrypt(0, read_bits(salt)?, count);
+    Some(Zeroizing::new(hash_text(block)).as_bytes().ct_eq(expected.as_bytes()))
 }
 
 /// The first 24 bits of a text, six a character, least significant first; `None` if any character is not of the alphabet.
@@ -254,6 +272,9 @@ mod tests {
             (b"secret", "_/....abclphgHcJxxhU"),
             (b"p\xc3\xa4ss", "_Q...1234W2AXUHsdbdA"),
             (b"x", "_....rasmj5zfJVs6CBM"),
+            (b"secret", "XVZZr4jc1Ojzg"),
+            (b"secretsecret", "XVlzmnvRk6J0sODKGqW4N0Cg"),
+            (b"secretsesecretse", "XVlzmnvRk6J0s.JXyTGwDPMk"),
         ] {
             let stored = format!("{{CRYPT}}{stored}");
             assert_eq!(verify(stored.as_bytes(), password), Verification::Match, "{stored}");
@@ -272,6 +293,7 @@ mod tests {
             ("!abNANd1rDfiNc", unsupported),
             ("abNANd1rDfiN", unsupported),
             ("abNANd1rDfiNcc", unsupported),
+            ("XVMDWqjNPI0NQ34EZGtr7ND", unsupported),
             ("a!NANd1rDfiNc", unsupported),
             ("abNANd1rDf:Nc", unsupported),
             ("abNANd1rDfi\u{e4}", unsupported),
