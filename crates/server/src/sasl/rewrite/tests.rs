@@ -1,4 +1,4 @@
-//! What rules make of names: OpenLDAP's slapauth says the same of every case without a remark.
+//! What rules make of names: the cases of `names_are_rewritten` are what OpenLDAP 2.5.13 tells of them.
 
 use super::*;
 
