@@ -1,4 +1,5 @@
 //! Values made by `slappasswd` of either make bind at the other's server.
+#![allow(clippy::unwrap_used)] // helpers of a test
 
 use larix_testkit::{Kind, Site};
 use larix_tests::raw::{Raw, bind};
