@@ -9,7 +9,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use larix_proto::dn::write_escaped;
-use larix_proto::{Dn, DnSyntaxError, Rdn, RdnAva};
+use larix_proto::{Dn, DnSyntaxError, Rdn, RdnAva, Scope};
 use smallvec::SmallVec;
 
 use crate::error::InvalidValue;
@@ -171,6 +171,16 @@ impl NormalDn {
         let Some(above) = own.len().checked_sub(base_starts.len()) else { return false };
         let start = own.get(above).map_or(self.whole.text.len(), |&start| start as usize);
         self.whole.text.get(start..) == Some(base.as_str())
+    }
+
+    /// Whether a search of this scope from `base` (RFC 4511 section 4.5.1.2) comes to the entry.
+    pub fn is_in_scope(&self, base: &Self, scope: Scope) -> bool {
+        match scope {
+            Scope::Base => self == base,
+            Scope::OneLevel => self.depth() == base.depth() + 1 && self.is_within(base),
+            Scope::Subtree => self.is_within(base),
+            Scope::Children => self.is_descendant_of(base),
+        }
     }
 
     fn starts(&self) -> &[u32] {

@@ -120,16 +120,7 @@ impl Rules {
         mine.authc |= theirs.authc;
         mine.sasl |= theirs.sasl;
         mine.strong |= theirs.strong;
-        let (mine, theirs) = (&mut self.restrictions, &other.restrictions);
-        mine.bind |= theirs.bind;
-        mine.search |= theirs.search;
-        mine.compare |= theirs.compare;
-        mine.add |= theirs.add;
-        mine.delete |= theirs.delete;
-        mine.modify |= theirs.modify;
-        mine.rename |= theirs.rename;
-        mine.extended |= theirs.extended;
-        mine.extended_oids.extend(theirs.extended_oids.iter().cloned());
+        self.restrictions.join(&other.restrictions);
         self.read_only |= other.read_only;
         let (mine, theirs) = (&mut self.security, &other.security);
         for (mine, theirs) in [

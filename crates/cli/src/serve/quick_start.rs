@@ -157,7 +157,8 @@ impl Prepared {
         let url = urls.first().map_or(DEFAULT_URL, String::as_str);
         let suffix = &self.suffix;
         let admin = if suffix.is_empty() { "cn=admin".to_owned() } else { format!("cn=admin,{suffix}") };
-        println!("Larix serves \"{suffix}\" from {} at {url}", self.data.display());
+        let all = if urls.is_empty() { url.to_owned() } else { urls.join(" ") };
+        println!("Larix serves \"{suffix}\" from {} at {all}", self.data.display());
         println!("  administrator  {admin}");
         match &self.generated {
             Some(password) => println!("  password       {password}   (shown once; only its hash is kept)"),

@@ -242,12 +242,7 @@ impl Lookups for Offline<'_> {
 
     fn finds(&self, who: Option<&NormalDn>, url: &LdapUrl, entry: &NormalDn) -> bool {
         let Ok(base) = self.config.schema.parse_dn(&url.dn) else { return false };
-        let in_scope = match url.scope.unwrap_or(Scope::Base) {
-            Scope::Base => *entry == base,
-            Scope::OneLevel => entry.parent().is_some_and(|parent| parent == base),
-            Scope::Subtree => entry.is_within(&base),
-            Scope::Children => entry.is_descendant_of(&base),
-        };
+        let in_scope = entry.is_in_scope(&base, url.scope.unwrap_or(Scope::Base));
         let only = LdapUrl { dn: entry.as_str().to_owned(), scope: Some(Scope::Base), ..url.clone() };
         in_scope && self.search(who, &only).is_some_and(|found| !found.is_empty())
     }

@@ -75,13 +75,7 @@ impl Selection {
     }
 
     pub(crate) fn holds_name(&self, dn: &NormalDn) -> bool {
-        let Some(base) = &self.base else { return true };
-        match self.scope {
-            Scope::Base => dn == base,
-            Scope::OneLevel => dn.parent().is_some_and(|parent| parent == *base),
-            Scope::Subtree => dn.is_within(base),
-            Scope::Children => dn.is_descendant_of(base),
-        }
+        self.base.as_ref().is_none_or(|base| dn.is_in_scope(base, self.scope))
     }
 
     /// The entry of a stored record as an unguarded reader sees it; it is handed over whether or not it is wanted.

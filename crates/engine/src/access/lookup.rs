@@ -73,7 +73,7 @@ impl Lookup<'_> {
     fn is_found_by(&self, url: &str, member: &NormalDn) -> Option<bool> {
         let Some(url) = local_url(url).filter(|url| url.attributes.is_empty()) else { return Some(false) };
         let Ok(base) = self.policy.schema.parse_dn(&url.dn) else { return Some(false) };
-        if !is_in_scope(member, &base, url.scope.unwrap_or(Scope::Base)) {
+        if !member.is_in_scope(&base, url.scope.unwrap_or(Scope::Base)) {
             return Some(false);
         }
         let Some(filter) = &url.filter else { return Some(false) };
@@ -129,15 +129,6 @@ fn local_url(text: &str) -> Option<LdapUrl> {
         .ok()
         .or_else(|| LdapUrl::parse(text).ok())?;
     (url.scheme == UrlScheme::Ldap && url.host.is_empty() && url.extensions.is_empty()).then_some(url)
-}
-
-fn is_in_scope(dn: &NormalDn, base: &NormalDn, scope: Scope) -> bool {
-    match scope {
-        Scope::Base => dn == base,
-        Scope::OneLevel => dn.depth() == base.depth() + 1 && dn.is_within(base),
-        Scope::Subtree => dn.is_within(base),
-        Scope::Children => dn.is_descendant_of(base),
-    }
 }
 
 /// Why a set has no answer.

@@ -19,6 +19,7 @@
 //! the driver makes 900,000 requests per second.
 
 mod answer;
+mod any_certificate;
 mod clock;
 mod connection;
 mod file;
@@ -37,6 +38,7 @@ mod transport;
 mod worker;
 mod workload;
 
+pub use any_certificate::AnyCertificate;
 pub use hdrhistogram::Histogram;
 pub use larix_proto::{ModifyOperation, Scope};
 pub use optimize::{GAIN_MIN, Growth, Optimum, STEPS_WITHOUT_GAIN, Steps, optimize, optimize_by};

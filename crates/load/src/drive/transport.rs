@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use anyhow::{Context, bail};
 use rustix::net::{AddressFamily, SocketFlags, SocketType};
-use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
-use rustls::crypto::{CryptoProvider, ring, verify_tls12_signature, verify_tls13_signature};
+use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
-use rustls::{ClientConfig, ClientConnection, DigitallySignedStruct, RootCertStore, SignatureScheme};
+use rustls::pki_types::{CertificateDer, ServerName};
+use rustls::{ClientConfig, ClientConnection, RootCertStore};
 
+use super::any_certificate::AnyCertificate;
 use super::{Address, Security, Server, Trust};
 
 /// How long connecting, a handshake and a bind may take.
@@ -138,7 +138,7 @@ fn configuration(trust: &Trust) -> anyhow::Result<ClientConfig> {
     let builder =
         ClientConfig::builder_with_provider(Arc::clone(&provider)).with_safe_default_protocol_versions()?;
     let Some(path) = &trust.authorities else {
-        let any = Arc::new(AnyCertificate(provider));
+        let any = Arc::new(AnyCertificate::new(provider));
         return Ok(builder.dangerous().with_custom_certificate_verifier(any).with_no_client_auth());
     };
     let mut roots = RootCertStore::empty();
@@ -151,45 +151,6 @@ fn configuration(trust: &Trust) -> anyhow::Result<ClientConfig> {
     }
     anyhow::ensure!(!roots.is_empty(), "{} holds no certificate of an authority", path.display());
     Ok(builder.with_root_certificates(roots).with_no_client_auth())
-}
-
-/// Takes every certificate: what is measured is the cost of TLS, nothing secret is sent.
-#[derive(Debug)]
-struct AnyCertificate(Arc<CryptoProvider>);
-
-impl ServerCertVerifier for AnyCertificate {
-    fn verify_server_cert(
-        &self,
-        _: &CertificateDer<'_>,
-        _: &[CertificateDer<'_>],
-        _: &ServerName<'_>,
-        _: &[u8],
-        _: UnixTime,
-    ) -> Result<ServerCertVerified, rustls::Error> {
-        Ok(ServerCertVerified::assertion())
-    }
-
-    fn verify_tls12_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls12_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn verify_tls13_signature(
-        &self,
-        message: &[u8],
-        certificate: &CertificateDer<'_>,
-        signature: &DigitallySignedStruct,
-    ) -> Result<HandshakeSignatureValid, rustls::Error> {
-        verify_tls13_signature(message, certificate, signature, &self.0.signature_verification_algorithms)
-    }
-
-    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
-        self.0.signature_verification_algorithms.supported_schemes()
-    }
 }
 
 impl Transport {

@@ -309,12 +309,7 @@ impl Databases {
         entry: &NormalDn,
     ) -> bool {
         let Ok(base) = self.schema().parse_dn(&url.dn) else { return false };
-        let in_scope = match url.scope.unwrap_or(Scope::Base) {
-            Scope::Base => *entry == base,
-            Scope::OneLevel => entry.parent().is_some_and(|parent| parent == base),
-            Scope::Subtree => entry.is_within(&base),
-            Scope::Children => entry.is_descendant_of(&base),
-        };
+        let in_scope = entry.is_in_scope(&base, url.scope.unwrap_or(Scope::Base));
         let only = LdapUrl { dn: entry.as_str().to_owned(), scope: Some(Scope::Base), ..url.clone() };
         in_scope && !search::identities(self, server, subject, &only, 1).is_empty()
     }

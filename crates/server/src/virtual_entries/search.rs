@@ -8,7 +8,7 @@ use larix_engine::fault::Fault;
 use larix_engine::search::answer::is_matched;
 use larix_engine::search::filter::{Filter, FilterContext};
 use larix_proto::encode::EntryEncoder;
-use larix_proto::{CompareRequest, LdapResult, MessageId, ResultCode, Scope, SearchRequest, Strings};
+use larix_proto::{CompareRequest, LdapResult, MessageId, ResultCode, SearchRequest, Strings};
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, ObjectClassId, Schema};
 
 /// Entries, and who may see what of them.
@@ -144,7 +144,7 @@ impl VirtualTree<'_> {
             .as_ref()
             .map(|filters| filters.iter().map(|f| self.schema.bind_filter(f.as_filter())).collect());
         let mut entries = 0;
-        for seen in all.iter().filter(|seen| in_scope(&seen.dn, base, request.scope)) {
+        for seen in all.iter().filter(|seen| seen.dn.is_in_scope(base, request.scope)) {
             let source = OwnedSource { schema: self.schema, entry: seen.entry };
             if controls.subentries == Some(true) || filter.matches(seen, &source)? != Match::True {
                 continue;
@@ -179,15 +179,6 @@ impl VirtualTree<'_> {
         self.entries
             .iter()
             .filter_map(|entry| Some(Seen { tree: self, entry, dn: self.schema.parse_dn(&entry.dn).ok()? }))
-    }
-}
-
-fn in_scope(dn: &NormalDn, base: &NormalDn, scope: Scope) -> bool {
-    match scope {
-        Scope::Base => dn == base,
-        Scope::OneLevel => dn.parent().is_some_and(|parent| parent == *base),
-        Scope::Subtree => dn.is_within(base),
-        Scope::Children => dn.is_descendant_of(base),
     }
 }
 

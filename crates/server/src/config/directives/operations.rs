@@ -60,16 +60,7 @@ fn operation(schema: &Schema, set: &mut Restrictions, number: usize, word: &str)
         let fault = Fault::argument(number, format!("`{word}` names an operation for the second time"));
         return Err(fault.with_help("name each operation once; one rule for each extended operation"));
     }
-    let (mine, theirs) = (set, named);
-    mine.bind |= theirs.bind;
-    mine.search |= theirs.search;
-    mine.compare |= theirs.compare;
-    mine.add |= theirs.add;
-    mine.delete |= theirs.delete;
-    mine.modify |= theirs.modify;
-    mine.rename |= theirs.rename;
-    mine.extended |= theirs.extended;
-    mine.extended_oids.extend(theirs.extended_oids);
+    set.join(&named);
     Ok(())
 }
 

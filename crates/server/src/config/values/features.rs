@@ -48,6 +48,19 @@ pub struct Restrictions {
 }
 
 impl Restrictions {
+    /// What either refuses.
+    pub fn join(&mut self, other: &Self) {
+        self.bind |= other.bind;
+        self.search |= other.search;
+        self.compare |= other.compare;
+        self.add |= other.add;
+        self.delete |= other.delete;
+        self.modify |= other.modify;
+        self.rename |= other.rename;
+        self.extended |= other.extended;
+        self.extended_oids.extend(other.extended_oids.iter().cloned());
+    }
+
     /// Reading is refused, and nothing else (but extended operations by OID).
     pub fn is_reads(&self) -> bool {
         let others = self.bind || self.add || self.delete || self.modify || self.rename || self.extended;
