@@ -135,7 +135,8 @@ impl Dispatcher {
         self.session.asks_password_policy = controls.password_policy;
         let invalid = |_| LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN");
         let parsed = Dn::parse(request.name).map_err(|_| invalid(()))?;
-        let schema = self.server.databases.schema();
+        let databases = self.server.databases();
+        let schema = databases.schema();
         let dn = schema.normalize_dn(&parsed).map_err(|_| invalid(()))?;
         let shown = schema.pretty_dn(&parsed).map_err(|_| invalid(()))?;
         let method = match request.authentication {
@@ -230,8 +231,9 @@ impl Dispatcher {
         password: &[u8],
     ) -> Result<BindStep, LdapResult> {
         let anonymous = Arc::clone(self.session.anonymous());
-        let subject = self.in_request(anonymous, || Operation::Bind, Controls::default());
-        let mut stored = match self.server.databases.credentials(&subject, &login.dn) {
+        let databases = self.server.databases();
+        let subject = self.in_request(&databases, anonymous, || Operation::Bind, Controls::default());
+        let mut stored = match databases.credentials(&subject, &login.dn) {
             Ok(Credentials::Stored { passwords, shown }) => {
                 login.shown = shown.unwrap_or(login.shown);
                 passwords
@@ -246,7 +248,7 @@ impl Dispatcher {
             // Nobody learns from the time it takes that there is no such account, or that it has no password.
             None => stored.push(self.server.decoy.get()),
         }
-        let judged = self.server.databases.directory().judges_binds(&login.dn);
+        let judged = databases.directory().judges_binds(&login.dn);
         let heavy = stored.iter().any(|value| password::cost(value) == Cost::Heavy);
         let source = self.job_source(&login.dn);
         let rehasher = {
@@ -287,7 +289,8 @@ impl Dispatcher {
         login: Login,
         matched: bool,
     ) -> Result<BindStep, LdapResult> {
-        let directory = self.server.databases.directory();
+        let databases = self.server.databases();
+        let directory = databases.directory();
         if !directory.judges_binds(&login.dn) {
             return self.conclude_login(begun, login, matched);
         }

@@ -15,9 +15,10 @@ use larix_proto::{
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::bind::BindOutcome;
+use crate::config::Config;
 use crate::config::values::LogLevel;
 use crate::connection::{Event, Limits, Operation, Service, Started};
-use crate::databases::{First, Search};
+use crate::databases::{Databases, First, Search};
 use crate::layers::LayersError;
 use crate::password_change::password_first;
 use crate::password_modify::PasswordOutcome;
@@ -260,19 +261,25 @@ impl Dispatcher {
     /// Whether the configuration lets this identity read there. What no database holds is answered as that, whoever asks.
     fn may_read(
         &self,
+        databases: &Databases,
         subject: &Subject,
         dn: &str,
         operation: Restricted<'_>,
         sent: Controls<'_>,
     ) -> Result<Vec<String>, LdapResult> {
-        self.permitted_as(subject, dn, operation, sent)
-            .or_else(|refused| if self.server.databases.serve(dn) { Err(refused) } else { Ok(Vec::new()) })
+        self.permitted_in(databases, subject, dn, operation, sent)
+            .or_else(|refused| if databases.serve(dn) { Err(refused) } else { Ok(Vec::new()) })
     }
 
     /// A control that the configuration wants marked critical (`disallow dontusecopy_non_critical`).
-    fn check_criticality(&self, message: &Message<'_>, controls: &RequestControls) -> Result<(), LdapResult> {
+    fn check_criticality(
+        &self,
+        config: &Config,
+        message: &Message<'_>,
+        controls: &RequestControls,
+    ) -> Result<(), LdapResult> {
         if controls.dont_use_copy
-            && self.server.config().global.disallow.dont_use_copy_non_critical
+            && config.global.disallow.dont_use_copy_non_critical
             && message.controls.iter().any(|control| control.oid == oid::DONT_USE_COPY && !control.critical)
         {
             let text = "dontUseCopy criticality of FALSE not allowed";
@@ -294,8 +301,8 @@ impl Dispatcher {
             Restricted::SimpleBind | Restricted::SaslBind => self.session.anonymous(),
             _ => self.session.subject(),
         };
-        let rules = self.server.databases.rules_for(dn);
-        rules.check_request(&self.session.standing(), subject, operation, sent)
+        let databases = self.server.databases();
+        databases.rules_for(dn).check_request(&self.session.standing(), subject, operation, sent)
     }
 
     /// As [`Self::permitted`], for the identity that a request acts as.
@@ -306,8 +313,19 @@ impl Dispatcher {
         operation: Restricted<'_>,
         sent: Controls<'_>,
     ) -> Result<Vec<String>, LdapResult> {
+        self.permitted_in(&self.server.databases(), subject, dn, operation, sent)
+    }
+
+    fn permitted_in(
+        &self,
+        databases: &Databases,
+        subject: &Subject,
+        dn: &str,
+        operation: Restricted<'_>,
+        sent: Controls<'_>,
+    ) -> Result<Vec<String>, LdapResult> {
         let standing = Standing { authenticated: !subject.is_anonymous(), ..self.session.standing() };
-        self.server.databases.rules_for(dn).check_request(&standing, subject, operation, sent)
+        databases.rules_for(dn).check_request(&standing, subject, operation, sent)
     }
 
     fn begin(&self, operation: Operation, kind: OperationKind, response: ResponseOp) -> Begun {
@@ -340,11 +358,14 @@ impl Dispatcher {
         if self.session.must_change_password {
             return self.refuse_until_changed(&begun, &controls, out);
         }
+        let generation = self.server.generation();
+        let databases = &generation.databases;
         let allowed = self
-            .check_criticality(message, &controls)
+            .check_criticality(&generation.config, message, &controls)
             .and_then(|()| self.subject_for(&controls))
             .and_then(|subject| {
-                let dropped = self.may_read(&subject, request.base, Restricted::Search, message.controls)?;
+                let (base, sent) = (request.base, message.controls);
+                let dropped = self.may_read(databases, &subject, base, Restricted::Search, sent)?;
                 controls.forget(&dropped, message.controls, controls::OperationKind::Search)?;
                 Ok(subject)
             });
@@ -352,9 +373,8 @@ impl Dispatcher {
             Ok(subject) => subject,
             Err(result) => return self.refuse(&begun, &result, out),
         };
-        let subject = self.in_request(subject, || access::Operation::Search, message.controls);
+        let subject = self.in_request(databases, subject, || access::Operation::Search, message.controls);
         let at = (begun.operation.id, begun.started);
-        let databases = &self.server.databases;
         match databases.search(&self.server, &subject, controls, request, at, out) {
             First::Done { result, controls, entries } => {
                 self.count_entries(entries);
@@ -402,18 +422,21 @@ impl Dispatcher {
             let attribute = printable(request.attribute);
             self.log_operation(begun, format_args!("CMP dn=\"{dn}\" attr=\"{attribute}\""));
         }
+        let generation = self.server.generation();
+        let databases = &generation.databases;
         let result = RequestControls::parse(message.controls, controls::OperationKind::Compare)
             .and_then(|mut controls| {
-                self.check_criticality(message, &controls)?;
+                self.check_criticality(&generation.config, message, &controls)?;
                 if self.session.must_change_password {
                     return Err(password_first());
                 }
                 let subject = self.subject_for(&controls)?;
-                let dropped =
-                    self.may_read(&subject, request.entry, Restricted::Compare, message.controls)?;
+                let (entry, sent) = (request.entry, message.controls);
+                let dropped = self.may_read(databases, &subject, entry, Restricted::Compare, sent)?;
                 controls.forget(&dropped, message.controls, controls::OperationKind::Compare)?;
-                let subject = self.in_request(subject, || access::Operation::Compare, message.controls);
-                Ok(self.server.databases.compare(&self.server, &subject, &controls, request))
+                let subject =
+                    self.in_request(databases, subject, || access::Operation::Compare, message.controls);
+                Ok(databases.compare(&self.server, &subject, &controls, request))
             })
             .unwrap_or_else(|refused| refused);
         self.refuse(begun, &result, out)
@@ -436,13 +459,15 @@ impl Dispatcher {
             Restricted::Rename => controls::OperationKind::ModifyDn,
             _ => controls::OperationKind::Modify,
         };
+        let generation = self.server.generation();
+        let databases = &generation.databases;
         let prepared = RequestControls::parse(message.controls, kind).and_then(|mut controls| {
             let subject = self.subject_for(&controls)?;
             // What no database holds is refused or referred elsewhere whoever asks.
             let (target, sent) = (operation.target(), message.controls);
-            let dropped = self.permitted_as(&subject, target, restricted, sent).or_else(|refused| {
-                if self.server.databases.hold(target) { Err(refused) } else { Ok(Vec::new()) }
-            })?;
+            let dropped =
+                self.permitted_in(databases, &subject, target, restricted, sent)
+                    .or_else(|refused| if databases.hold(target) { Err(refused) } else { Ok(Vec::new()) })?;
             controls.forget(&dropped, sent, kind)?;
             let kind = || match restricted {
                 Restricted::Add => access::Operation::Add,
@@ -450,8 +475,9 @@ impl Dispatcher {
                 Restricted::Rename => access::Operation::Rename,
                 _ => access::Operation::Modify,
             };
-            Ok((controls, self.in_request(subject, kind, message.controls)))
+            Ok((controls, self.in_request(databases, subject, kind, message.controls)))
         });
+        drop(generation);
         match prepared {
             Ok((mut controls, subject)) => {
                 if let Some(identifier) = controls.transaction.take() {
@@ -738,7 +764,8 @@ fn answered_by(request: &Request<'_>) -> Option<(OperationKind, ResponseOp)> {
 
 /// A DN as the log shows it: in its pretty form if it is one, as it came otherwise.
 pub(crate) fn shown_dn(server: &Server, dn: &str) -> String {
-    let pretty = Dn::parse(dn).ok().and_then(|parsed| server.databases.schema().pretty_dn(&parsed).ok());
+    let databases = server.databases();
+    let pretty = Dn::parse(dn).ok().and_then(|parsed| databases.schema().pretty_dn(&parsed).ok());
     match pretty {
         Some(pretty) => pretty,
         None => printable(dn).into_owned(),

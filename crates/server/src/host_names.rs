@@ -21,7 +21,7 @@ static PERMITS: LazyLock<std::sync::Arc<Semaphore>> =
 /// Notes the name, where the configuration has `reverse-lookup on` and a rule asks for it. Without an answer in time the
 /// name stays unknown, as without the directive.
 pub(crate) async fn look_up(server: &Server, peer: &PeerNames) {
-    if !server.config().global.reverse_lookup || !server.databases.ask_about_domain() {
+    if !server.config().global.reverse_lookup || !server.databases().ask_about_domain() {
         return;
     }
     let Some(address) = address(&peer.peer_name) else { return };

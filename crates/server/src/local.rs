@@ -37,9 +37,9 @@ impl LocalServer {
         let clock = Arc::new(SystemClock::new());
         let (log, thread) = Log::start(LogTargets::default())
             .map_err(|source| ServeError::Start { what: "the log's thread", source })?;
-        let databases = Databases::open(&config, &clock)?;
+        let databases = Databases::open(&Arc::new(config), &clock)?;
         let listener = Arc::new(ListenerInfo { url: "ldapi:///".to_owned(), name: NAME.to_owned() });
-        let server = Arc::new(Server::new(config, databases, log, clock, vec![listener.clone()], 1));
+        let server = Arc::new(Server::new(databases, log, clock, vec![listener.clone()], 1));
         Ok(Self { server, listener, _log: thread })
     }
 

@@ -31,7 +31,8 @@ impl Dispatcher {
     /// Whether a change is of passwords, and operational attributes, alone.
     pub(crate) fn changes_password_alone(&self, operation: &WriteOperation) -> bool {
         let WriteOperation::Modify { changes, .. } = operation else { return false };
-        let schema = self.server.databases.schema();
+        let databases = self.server.databases();
+        let schema = databases.schema();
         changes.iter().all(|change| {
             schema.describe(&change.attribute.description).is_ok_and(|description| {
                 let attribute = schema.attribute(description.attribute);
@@ -46,7 +47,8 @@ impl Dispatcher {
         begun: &Begun,
         mut request: WriteRequest,
     ) -> Result<(), LdapResult> {
-        let directory = self.server.databases.directory();
+        let databases = self.server.databases();
+        let directory = databases.directory();
         let with_work = directory.has_password_work(&request.operation);
         let completer = self.completer(begun);
         let done = move |outcome| completer.complete(Completion::Write(outcome));
@@ -57,17 +59,18 @@ impl Dispatcher {
             }
         }
         if !with_work {
-            self.server.databases.submit_request(request, Box::new(done));
+            databases.submit_request(request, Box::new(done));
             return Ok(());
         }
         let Ok(target) = directory.schema().parse_dn(request.operation.target()) else {
-            self.server.databases.submit_request(request, Box::new(done));
+            databases.submit_request(request, Box::new(done));
             return Ok(());
         };
         let server = self.server.clone();
         let job = move || {
-            server.databases.directory().work_on_passwords(&mut request);
-            server.databases.submit_request(request, Box::new(done));
+            let databases = server.databases();
+            databases.directory().work_on_passwords(&mut request);
+            databases.submit_request(request, Box::new(done));
         };
         self.server
             .passwords

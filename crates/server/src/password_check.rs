@@ -58,7 +58,7 @@ impl PasswordCheck {
             }
         };
         if judged {
-            directory.databases.directory().conclude_bind(attempt, Box::new(done));
+            directory.databases().directory().conclude_bind(attempt, Box::new(done));
         } else {
             done(BindConclusion::outright(attempt.matched));
         }
@@ -100,7 +100,7 @@ impl Rehash {
         let databases = server.clone();
         let _ = server.passwords.submit(source, move || {
             if let Ok(new) = self.hasher.hash(&self.password, &SystemRandom) {
-                databases.databases.directory().rehash(&dn, &self.old, &new);
+                databases.databases().directory().rehash(&dn, &self.old, &new);
             }
         });
     }

@@ -60,7 +60,8 @@ impl Dispatcher {
     ) -> Result<Started<Running>, LdapResult> {
         let refuse = |code, text: &str| Err(LdapResult::with(code, text));
         let kind = || access::Operation::Extended(oid::PASSWORD_MODIFY.to_owned());
-        let subject = self.in_request(self.subject_for(&controls)?, kind, sent);
+        let databases = self.server.databases();
+        let subject = self.in_request(&databases, self.subject_for(&controls)?, kind, sent);
         if subject.is_anonymous() {
             self.log_operation(&begun, format_args!("PASSMOD"));
             let text = "only authenticated users may change passwords";
@@ -77,7 +78,6 @@ impl Dispatcher {
             Some(user) => user.strip_prefix("dn:").unwrap_or(user).to_owned(),
             None => subject.shown_dn().to_owned(),
         };
-        let databases = &self.server.databases;
         let dn = databases
             .schema()
             .parse_dn(&target)
@@ -204,11 +204,12 @@ impl PasswordChange {
             origin: Origin::Client,
             passwords: Some(Arc::new(work)),
         };
-        let directory = server.databases.directory();
+        let databases = server.databases();
+        let directory = databases.directory();
         if directory.has_password_work(&request.operation) {
             directory.work_on_passwords(&mut request);
         }
-        server.databases.submit_request(request, Box::new(finished));
+        databases.submit_request(request, Box::new(finished));
     }
 }
 

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use larix_engine::access::{Operation, PeerNames, RequestFacts, Subject};
 use larix_proto::Controls;
 
+use crate::databases::Databases;
 use crate::dispatch::Dispatcher;
 
 impl Dispatcher {
@@ -16,11 +17,12 @@ impl Dispatcher {
     /// The subject as the rules are to see it in this request. It is the same one unless some rule asks.
     pub(crate) fn in_request(
         &self,
+        databases: &Databases,
         subject: Arc<Subject>,
         operation: impl FnOnce() -> Operation,
         controls: Controls<'_>,
     ) -> Arc<Subject> {
-        if !self.server.databases.ask_about_request() {
+        if !databases.ask_about_request() {
             return subject;
         }
         let controls = controls.iter().map(|control| control.oid.to_owned()).collect();

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -125,11 +126,37 @@ impl From<OpenError> for ServeError {
     }
 }
 
+/// One state of the server: a configuration and what was made of it. A change of the configuration publishes another.
+#[derive(Debug)]
+pub struct Generation {
+    pub config: Arc<Config>,
+    pub databases: Databases,
+}
+
+/// A part of the generation in force when it was asked for. Not to be kept beyond one request.
+pub struct Current<T> {
+    generation: Guard<Arc<Generation>>,
+    part: fn(&Generation) -> &T,
+}
+
+impl<T> fmt::Debug for Current<T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Current").finish_non_exhaustive()
+    }
+}
+
+impl<T> Deref for Current<T> {
+    type Target = T;
+
+    fn deref(&self) -> &T {
+        (self.part)(&self.generation)
+    }
+}
+
 /// What all connections share.
 #[derive(Debug)]
 pub struct Server {
-    config: ArcSwap<Config>,
-    pub databases: Databases,
+    generation: ArcSwap<Generation>,
     pub log: Log,
     pub statistics: Statistics,
     pub passwords: PasswordPool,
@@ -145,13 +172,13 @@ pub struct Server {
 
 impl Server {
     pub(crate) fn new(
-        config: Config,
         databases: Databases,
         log: Log,
         clock: Arc<SystemClock>,
         listeners: Vec<Arc<ListenerInfo>>,
         workers: usize,
     ) -> Self {
+        let config = Arc::clone(databases.config());
         let descriptors = raise_descriptor_limit();
         let sasl_secret = databases.secret().unwrap_or_else(|| {
             let mut secret = [0; 32];
@@ -162,8 +189,7 @@ impl Server {
             sasl_secret,
             admission: Admission::new(config.global.client_limits.clone(), descriptors),
             decoy: Decoy::new(&config.hasher()),
-            config: ArcSwap::from_pointee(config),
-            databases,
+            generation: ArcSwap::from_pointee(Generation { config, databases }),
             log,
             statistics: Statistics::new(clock.now(), listeners, workers),
             passwords: PasswordPool::for_cores(cores()),
@@ -174,8 +200,18 @@ impl Server {
     }
 
     /// The configuration in force.
-    pub fn config(&self) -> Guard<Arc<Config>> {
-        self.config.load()
+    pub fn config(&self) -> Current<Config> {
+        Current { generation: self.generation(), part: |generation| &generation.config }
+    }
+
+    /// The databases in force.
+    pub fn databases(&self) -> Current<Databases> {
+        Current { generation: self.generation(), part: |generation| &generation.databases }
+    }
+
+    /// Configuration and databases that belong together: what one request takes once and sees throughout.
+    pub fn generation(&self) -> Guard<Arc<Generation>> {
+        self.generation.load()
     }
 
     pub fn now(&self) -> Timestamp {
@@ -250,15 +286,16 @@ impl Bound {
         let http = self.options.http.iter().chain(&config.global.http_listeners);
         let http = http.map(|address| HttpListener::bind(*address)).collect::<Result<Vec<_>, _>>();
         let http = http.map_err(ServeError::Http)?;
+        let config = Arc::new(config);
         let databases = Databases::open(&config, &clock)?;
         let workers = self.options.workers.unwrap_or_else(cores).max(1);
         let infos: Vec<_> = self.listeners.iter().map(|l| Arc::new(ListenerInfo::from(l))).collect();
         let files =
             ProcessFiles::write(config.global.pid_file.as_deref(), config.global.args_file.as_deref())?;
-        let server = Arc::new(Server::new(config, databases, log, clock, infos.clone(), workers));
+        let server = Arc::new(Server::new(databases, log, clock, infos.clone(), workers));
         server.tls.replace(tls.state);
         let result = self.run(&server, workers, infos, http, readiness);
-        server.databases.close();
+        server.databases().close();
         server.log.line(LogLevel::STATS, format_args!("slapd stopped."));
         drop(files);
         log_thread.finish();

@@ -26,7 +26,7 @@ use zeroize::Zeroizing;
 pub use search::{First, Search};
 
 use crate::config::values::LimitRule;
-use crate::config::{ConfigError, Origin as ConfigOrigin};
+use crate::config::{Config, ConfigError, Origin as ConfigOrigin};
 use crate::restrictions::Rules;
 use crate::server::Server;
 use crate::virtual_entries::monitor::StoreFigures;
@@ -143,6 +143,8 @@ pub(crate) struct StoredFigures {
 /// All databases of the server.
 #[derive(Debug)]
 pub struct Databases {
+    /// What they were made from.
+    config: Arc<Config>,
     directory: Directory<LmdbStore>,
     sections: Vec<Section>,
     frontend_rules: Rules,
@@ -161,6 +163,11 @@ pub struct Databases {
 }
 
 impl Databases {
+    /// The configuration that they were made from.
+    pub fn config(&self) -> &Arc<Config> {
+        &self.config
+    }
+
     pub fn schema(&self) -> &Arc<Schema> {
         self.directory.schema()
     }

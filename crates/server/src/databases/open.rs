@@ -21,7 +21,7 @@ use crate::virtual_entries::{monitor, subschema};
 
 impl Databases {
     /// Opens every database of the configuration and starts its writer.
-    pub fn open(config: &Config, clock: &Arc<SystemClock>) -> Result<Self, OpenError> {
+    pub fn open(config: &Arc<Config>, clock: &Arc<SystemClock>) -> Result<Self, OpenError> {
         config.check_directories()?;
         let schema = &config.schema;
         let updates = config.global.allow.update_anon;
@@ -85,6 +85,7 @@ impl Databases {
             policies.iter().map(AsRef::as_ref).chain(requesters).any(AccessPolicy::asks_about_domain),
         );
         Ok(Self {
+            config: Arc::clone(config),
             asks_about_domain,
             asks_about_request,
             same_rules: sections.iter().all(|section: &Section| section.rules == frontend_rules),

@@ -37,7 +37,7 @@ impl Databases {
         let section = self.section(dn)?;
         let entries = match section.kind {
             SectionKind::Monitor => self.monitor(server),
-            SectionKind::Config => self.config_entries(server),
+            SectionKind::Config => self.config_entries(),
             SectionKind::Null { .. } => Vec::new(),
             SectionKind::Stored => return None,
         };
@@ -45,7 +45,7 @@ impl Databases {
     }
 
     fn root_dse(&self, server: &Server, subject: &Subject) -> Entry {
-        let config = server.config();
+        let config = &self.config;
         let sasl = &config.global.sasl;
         let has = |kind| self.sections.iter().any(|section| section.kind == kind);
         RootDse {
@@ -66,12 +66,12 @@ impl Databases {
     }
 
     fn monitor(&self, server: &Server) -> Vec<Entry> {
-        let config = server.config();
+        let config = &self.config;
         let (now, monotonic) = server.both_clocks();
         Monitor {
             schema: self.schema(),
             subschema_dn: self.subschema_dn(),
-            config: &config,
+            config,
             statistics: &server.statistics,
             admission: &server.admission,
             tls: &server.tls,
@@ -83,7 +83,7 @@ impl Databases {
         .entries()
     }
 
-    fn config_entries(&self, server: &Server) -> Vec<Entry> {
+    fn config_entries(&self) -> Vec<Entry> {
         let convert = |entry: config::ConfigEntry| {
             let mut built = Builder::new(self.schema(), entry.dn.clone());
             for attribute in entry.attributes {
@@ -96,7 +96,7 @@ impl Databases {
             }
             built.one("entryDN", entry.dn).one("subschemaSubentry", self.subschema_dn()).build()
         };
-        config::entries(&server.config()).into_iter().map(convert).collect()
+        config::entries(&self.config).into_iter().map(convert).collect()
     }
 }
 

@@ -12,7 +12,7 @@ pub(super) fn live() -> Answer {
 /// Not ready while a database takes no changes because a sync has failed: what it answers may be older than what the
 /// disk should hold, and only a restart finds out.
 pub(super) fn ready(server: &Server) -> Answer {
-    let failed = server.databases.with_failed_syncs();
+    let failed = server.databases().with_failed_syncs();
     if failed.is_empty() {
         return Answer::text(StatusCode::OK, "ready\n");
     }

@@ -121,7 +121,7 @@ impl Figures {
 
     fn databases(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         type Figure = fn(&StoredFigures) -> u64;
-        let databases = self.0.databases.stored_figures();
+        let databases = self.0.databases().stored_figures();
         let gauges: [(&str, &str, Figure); 6] = [
             ("database_entries", "Entries", |d| d.store.entries),
             ("database_pages_used", "Pages of the file that hold something or wait to be reused", |d| {

@@ -33,7 +33,7 @@ use crate::databases::Credentials;
 use crate::dispatch::{Begun, Completion, Dispatcher};
 use crate::restrictions::Restricted;
 use crate::security_layer::SecurityLayer;
-use crate::server::Server;
+use crate::server::{Generation, Server};
 use crate::session::Method;
 use crate::stats_log::printable;
 use authorize::Authorizer;
@@ -167,7 +167,8 @@ impl Dispatcher {
     }
 
     fn external(&mut self, begun: &Begun, authzid: &[u8]) -> Result<BindStep, LdapResult> {
-        let schema = self.server.databases.schema();
+        let databases = self.server.databases();
+        let schema = databases.schema();
         let not_there = || offer::not_found(Mechanism::External.name());
         let identity = external::identity(&self.session, schema)
             .ok_or_else(|| LdapResult::with(ResultCode::AUTH_METHOD_NOT_SUPPORTED, not_there()))?;
@@ -399,14 +400,14 @@ impl Dispatcher {
     ) -> Result<Claim, LdapResult> {
         let authcid = Claim::prepared(authcid);
         let name = user_name(&authcid, realm, base_name(mechanism));
-        let identity = normal_text(self.server.databases.schema(), &name);
+        let identity = normal_text(self.server.databases().schema(), &name);
         let (dn, _) = self.map_identity(&name)?;
         Ok(Claim { authcid, authzid: authzid.to_owned(), identity, dn })
     }
 
     /// What a challenge can be made of.
     fn secret_of(&self, dn: &NormalDn, hash: Option<scram::Hash>) -> Option<ScramSecret> {
-        let found = self.server.databases.credentials(self.session.anonymous(), dn).ok()?;
+        let found = self.server.databases().credentials(self.session.anonymous(), dn).ok()?;
         let Credentials::Stored { passwords, .. } = found else { return None };
         scram_secret(passwords.iter().map(|value| value.as_slice()), hash)
     }
@@ -417,7 +418,8 @@ impl Dispatcher {
         let asked = Asked { server: &self.server, anonymous, subject: anonymous, who: None };
         let dn = asked.name(identity).ok_or_else(|| LdapResult::new(ResultCode::INVALID_CREDENTIALS))?;
         // A mapped identity is known by its normal form, as OpenLDAP tells it.
-        let schema = self.server.databases.schema();
+        let databases = self.server.databases();
+        let schema = databases.schema();
         let own = larix_proto::Dn::parse(identity)
             .ok()
             .filter(|own| schema.normalize_dn(own).is_ok_and(|own| own == dn));
@@ -469,24 +471,27 @@ struct Asked<'a> {
 }
 
 impl Asked<'_> {
-    fn online(&self) -> Online<'_> {
-        Online { server: self.server, anonymous: self.anonymous, subject: self.subject }
+    fn online<'g>(&'g self, generation: &'g Generation) -> Online<'g> {
+        Online { server: self.server, generation, anonymous: self.anonymous, subject: self.subject }
     }
 
     fn name(&self, identity: &str) -> Option<NormalDn> {
-        let (online, config) = (self.online(), self.server.config());
+        let generation = self.server.generation();
+        let (online, config) = (self.online(&generation), &generation.config);
         let (rules, rewrite) = (&config.global.authz_regexps, &config.global.authid_rewrite);
         Mapper { lookups: &online, rules, rewrite, who: self.who }.name(identity)
     }
 
     fn authorization(&self, identity: &str, mechanism: &str) -> Result<NormalDn, identity::IdentityFault> {
-        let (online, config) = (self.online(), self.server.config());
+        let generation = self.server.generation();
+        let (online, config) = (self.online(&generation), &generation.config);
         let (rules, rewrite) = (&config.global.authz_regexps, &config.global.authid_rewrite);
         Mapper { lookups: &online, rules, rewrite, who: self.who }.authorization(identity, mechanism)
     }
 
     fn allows(&self, who: Option<&NormalDn>, whom: &NormalDn) -> bool {
-        let (online, config) = (self.online(), self.server.config());
+        let generation = self.server.generation();
+        let (online, config) = (self.online(&generation), &generation.config);
         let global = &config.global;
         let (rules, rewrite) = (&global.authz_regexps, &global.authid_rewrite);
         Authorizer { lookups: &online, policy: global.authz_policy, rules, rewrite }.allows(who, whom)
