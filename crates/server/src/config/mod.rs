@@ -5,6 +5,7 @@
 
 mod builder;
 mod call;
+mod change;
 mod diagnostic;
 mod directives;
 mod engine;
@@ -23,6 +24,7 @@ mod tests;
 mod validate;
 pub mod values;
 
+pub use change::{Changed, ConfigChange, ConfigRefusal, Requester};
 pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};
 pub use entries::{ConfigEntry, entries};
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};

