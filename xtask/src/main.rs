@@ -19,7 +19,8 @@ cargo xtask COMMAND
   fuzz [RUNS]     every fuzz target for RUNS executions (default 20000)
   instructions [update]
                   instructions a request under valgrind, against the baseline; or write the baseline anew
-  ci              check, test, instructions, a short fuzz run, and every scenario of the load generator in smoke size
+  kerberos        the build feature gssapi, with MIT's KDC
+  ci              check, test, kerberos, instructions, a short fuzz run, and every scenario of the load generator in smoke size
   engines [OPTIONS]
                   the store's workloads on LMDB beside other engines; --help lists the options
   bench [ENTRIES [FLAGS]]
@@ -32,6 +33,7 @@ fn main() -> ExitCode {
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["test", rest @ ..] => test(rest),
         ["check"] => check(),
+        ["kerberos"] => kerberos(),
         ["tidy"] => tidy::run(&root()),
         ["dependencies"] => dependencies::run(&root()),
         ["instructions"] => instructions::run(&root(), false),
@@ -42,6 +44,7 @@ fn main() -> ExitCode {
         ["bench", entries, flags @ ..] => bench(entries, flags),
         ["ci"] => check()
             .and_then(|()| test(&[]))
+            .and_then(|()| kerberos())
             .and_then(|()| instructions::run(&root(), false))
             .and_then(|()| fuzz("20000"))
             .and_then(|()| smoke()),
@@ -92,6 +95,14 @@ fn test(rest: &[&str]) -> anyhow::Result<()> {
     let mut arguments = vec!["test", "--workspace"];
     arguments.extend(rest);
     cargo(&arguments)
+}
+
+/// The build feature that needs the system's Kerberos library, with a KDC. What is missing is an error here.
+fn kerberos() -> anyhow::Result<()> {
+    let build = ["build", "--package", "larix", "--profile", "test", "--features", "gssapi"];
+    cargo(&build)?;
+    let test = ["test", "--package", "larix-tests", "--test", "gssapi"];
+    run(Command::new("cargo").args(test).env("LARIX_KERBEROS", "required").current_dir(root()))
 }
 
 fn fuzz(runs: &str) -> anyhow::Result<()> {

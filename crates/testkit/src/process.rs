@@ -89,7 +89,7 @@ impl Server {
         let port_file = configuration.with_extension("port");
         let _ = std::fs::remove_file(&port_file);
         let argument = port_file.display().to_string();
-        let mut server = Self::spawn(kind, configuration, 0, &["--port-file", &argument])?;
+        let mut server = Self::spawn(kind, configuration, 0, &["--port-file", &argument], &[])?;
         server.wait_for_port(&port_file)?;
         Ok(server)
     }
@@ -105,12 +105,32 @@ impl Server {
         port: u16,
         arguments: &[&str],
     ) -> Result<Self, StartError> {
-        let mut server = Self::spawn(kind, configuration, port, arguments)?;
+        Self::start_in(kind, configuration, port, arguments, &[])
+    }
+
+    /// As [`Server::start_at`], with more in its environment.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_in(
+        kind: Kind,
+        configuration: &Path,
+        port: u16,
+        arguments: &[&str],
+        environment: &[(&str, &Path)],
+    ) -> Result<Self, StartError> {
+        let mut server = Self::spawn(kind, configuration, port, arguments, environment)?;
         server.wait_until_it_accepts()?;
         Ok(server)
     }
 
-    fn spawn(kind: Kind, configuration: &Path, port: u16, arguments: &[&str]) -> Result<Self, StartError> {
+    fn spawn(
+        kind: Kind,
+        configuration: &Path,
+        port: u16,
+        arguments: &[&str],
+        environment: &[(&str, &Path)],
+    ) -> Result<Self, StartError> {
         let fail = |reason: String| StartError { reason, log: String::new() };
         let program = kind.program().ok_or_else(|| fail(format!("{kind:?} is not installed")))?;
         let log = configuration.with_extension(format!("{kind:?}.log"));
@@ -128,6 +148,7 @@ impl Server {
             .args(["-d", "0", "-f"])
             .arg(configuration)
             .args(arguments)
+            .envs(environment.iter().copied())
             .stdin(Stdio::null())
             .stdout(Stdio::null())
             .stderr(output)

@@ -190,12 +190,16 @@ impl Dispatcher {
             let layers = [(NO_LAYER, 0), (INTEGRITY, 1), (CONFIDENTIALITY, CONFIDENTIALITY_SSF)];
             let fits = |(_, ssf): &(u8, u32)| (least..=most).contains(ssf) && (*ssf == 0 || buffer > 0);
             let layers = layers.into_iter().filter(fits).fold(0, |all, (layer, _)| all | layer);
-            // A client that binds otherwise, or not at all, is refused: only where it was asked for.
+            // A client that binds otherwise is refused, one that does not bind at all is the library's affair (MIT's lets
+            // it in): only where it was asked for.
             let binding = match settings.channel_binding {
                 ChannelBinding::Any | ChannelBinding::None => None,
-                configured => self.session.tls.as_deref().and_then(|tls| {
-                    let (name, data) = offer::channels(tls, configured).into_iter().next()?;
-                    Some([format!("{name}:").as_bytes(), &data].concat())
+                configured => self.session.tls.as_deref().map(|tls| {
+                    match offer::channels(tls, configured).into_iter().next() {
+                        Some((name, data)) => [format!("{name}:").as_bytes(), &data].concat(),
+                        // The channel has no such data: nobody can be bound to it, so nobody is let in.
+                        None => b"none:".to_vec(),
+                    }
                 }),
             };
             let host = settings.host.clone();
