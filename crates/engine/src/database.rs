@@ -14,7 +14,9 @@ use crate::catalog::{Catalog, CatalogError};
 use crate::entry::{EntryId, EntryReader, EntryView, Record};
 use crate::facts::Facts;
 use crate::fault::Fault;
-use crate::index::IndexConfig;
+use crate::index::status::{IndexStatus, WorkBoard, WorkStatus};
+use crate::index::uses::IndexUses;
+use crate::index::{IndexConfig, Kinds};
 use crate::plugins::Plugin;
 use crate::tables::{ENTRIES, FORMAT, FORMAT_OLDEST, META, meta};
 use crate::time::RandomSource;
@@ -197,6 +199,8 @@ pub struct Database<S> {
     /// How often schema, catalog or settings were published: counted after it was done, read before they are.
     configuration: AtomicU64,
     cookie_secret: [u8; COOKIE_SECRET_LENGTH],
+    index_uses: IndexUses,
+    index_work: WorkBoard,
 }
 
 pub const COOKIE_SECRET_LENGTH: usize = 32;
@@ -236,6 +240,8 @@ impl<S: Store> Database<S> {
             settings: ArcSwap::from_pointee(settings),
             configuration: AtomicU64::new(0),
             cookie_secret,
+            index_uses: IndexUses::default(),
+            index_work: WorkBoard::default(),
         })
     }
 
@@ -319,14 +325,54 @@ impl<S: Store> Database<S> {
         settings.suffixes.iter().find(|s| s.normal == *dn || dn.is_descendant_of(&s.normal)).cloned()
     }
 
+    /// What searches use indexes for.
+    pub fn index_uses(&self) -> &IndexUses {
+        &self.index_uses
+    }
+
+    /// What is being done to the indexes.
+    pub fn index_work(&self) -> &WorkBoard {
+        &self.index_work
+    }
+
+    /// The indexes of each attribute description that has any, or should have: those that are complete, those that are
+    /// being built, and what they were used for.
+    pub fn index_status(&self) -> Vec<IndexStatus> {
+        let (catalog, work) = (self.catalog(), self.index_work.get());
+        let parts = work.as_ref().map(|work| work.parts.as_slice()).unwrap_or_default();
+        let mut all = Vec::new();
+        for row in catalog.rows() {
+            let working = parts.iter().find(|(number, _)| *number == row.number);
+            let working = working.map_or(Kinds::NONE, |(_, kinds)| *kinds);
+            if row.wanted.or(working).is_empty() {
+                continue;
+            }
+            let idle = WorkStatus::default();
+            let work = work.as_ref().filter(|_| !working.is_empty()).unwrap_or(&idle);
+            all.push(IndexStatus {
+                attribute: row.text.to_string(),
+                kinds: row.wanted,
+                complete: row.usable(),
+                working,
+                done: work.done,
+                total: work.total,
+                per_second: work.per_second(),
+                seconds_left: work.seconds_left(),
+                uses: self.index_uses.of(row.number),
+            });
+        }
+        all
+    }
+
     /// A consistent view with everything that reading takes.
-    pub fn view<'s, N: Snapshot>(&self, snapshot: &'s N) -> Result<View<'s, N>, Fault> {
+    pub fn view<'s, N: Snapshot>(&'s self, snapshot: &'s N) -> Result<View<'s, N>, Fault> {
         // The snapshot was taken before the catalog, which therefore knows every number in there.
         let numbers = (self.instance, self.configuration.load(Ordering::Acquire));
         let (schema, catalog, settings) = (self.schema.load(), self.catalog.load(), self.settings.load());
         let facts = Facts::of(snapshot, numbers, &catalog, &settings)?;
         let names = Names::of_generation(snapshot, self.instance, facts.generation);
-        Ok(View { names, snapshot, schema, catalog, settings, facts: Some(facts) })
+        let uses = Some((self.instance, &self.index_uses));
+        Ok(View { names, snapshot, schema, catalog, settings, facts: Some(facts), uses })
     }
 }
 
@@ -341,6 +387,8 @@ pub struct View<'s, N> {
     pub names: Names<'s, N>,
     /// What is known of the commit that is read; `None` where changes are laid over it.
     pub(crate) facts: Option<Facts>,
+    /// Where it is counted what indexes are used for; nobody counts for the writer. With the database's instance.
+    pub(crate) uses: Option<(u64, &'s IndexUses)>,
 }
 
 impl<N> Clone for View<'_, N> {
@@ -352,6 +400,7 @@ impl<N> Clone for View<'_, N> {
             settings: Guard::from_inner(Arc::clone(&self.settings)),
             names: self.names,
             facts: self.facts,
+            uses: self.uses,
         }
     }
 }
@@ -372,6 +421,7 @@ impl<'s, N: Snapshot> View<'s, N> {
             catalog: Guard::from_inner(catalog),
             settings: Guard::from_inner(settings),
             facts: None,
+            uses: None,
         })
     }
 

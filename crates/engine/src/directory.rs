@@ -14,6 +14,7 @@ use crate::database::Database;
 use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
+use crate::index::{IndexStatus, NotIndexed};
 use crate::neighbours::Neighbours;
 use crate::plugins::{BindAttempt, BindConclusion, PasswordWork, PendingChange, Purpose};
 use crate::search::entry::{Gate, Seen};
@@ -64,6 +65,21 @@ impl<S: Store> Served<S> {
             Some(root) => Subject::default().bound_as(root.clone(), &settings.root_dn_text),
             None => Subject::default(),
         })
+    }
+
+    /// The state of each index, how far a build is, and what indexes are used for.
+    pub fn index_status(&self) -> Vec<IndexStatus> {
+        self.database.index_status()
+    }
+
+    /// Searches that no index could serve, the most frequent shapes first.
+    pub fn not_indexed(&self) -> Vec<NotIndexed> {
+        self.database.index_uses().not_indexed()
+    }
+
+    /// How many searches no index could serve.
+    pub fn not_indexed_total(&self) -> u64 {
+        self.database.index_uses().not_indexed_total()
     }
 
     /// Changes that wait to be carried out.

@@ -8,8 +8,12 @@ pub mod merge;
 #[cfg(test)]
 mod merge_tests;
 pub mod pending;
+pub mod status;
 pub mod substrings;
+pub mod uses;
 
 pub use config::{IndexConfig, IndexConfigError, Kinds};
 pub use key::KeyKind;
 pub use keys::IndexChanges;
+pub use status::{IndexStatus, WorkPhase, WorkStatus};
+pub use uses::{IndexUse, NotIndexed};

@@ -119,6 +119,21 @@ impl Plan {
         Ok(found)
     }
 
+    /// Calls `visit` with each index that the plan reads and how many ids it expects of it.
+    pub fn visit_keys(&self, visit: &mut dyn FnMut(AttributeNumber, KeyKind, u64)) {
+        match &self.node {
+            Node::Key(key, _) | Node::Range(key, _) => {
+                if let Some((number, kind)) = key::parse_head(key) {
+                    visit(number, kind, self.estimate);
+                }
+            }
+            Node::Union(plans) | Node::Intersection(plans) => {
+                plans.iter().for_each(|plan| plan.visit_keys(visit));
+            }
+            Node::Everything | Node::Nothing | Node::Pending(_) => {}
+        }
+    }
+
     pub fn explain(&self, catalog: &Catalog) -> Explain {
         let (step, inner): (String, &[Self]) = match &self.node {
             Node::Everything => ("scan".to_owned(), &[]),

@@ -151,7 +151,17 @@ impl SearchTask {
         {
             return Ok(Candidates { ids: IdSet::List(ids), owed: Owed::All });
         }
+        self.count_uses(view, &plan);
         plan.read(view.snapshot)
+    }
+
+    /// Counts what the plan reads, or that it has to read everything.
+    fn count_uses<N: Snapshot>(&self, view: &View<'_, N>, plan: &Plan) {
+        let Some((instance, uses)) = view.uses else { return };
+        match plan.estimate() {
+            Some(_) => uses.count(instance, |put| plan.visit_keys(put)),
+            None => uses.count_not_indexed(instance, &view.schema, &self.filter, self.base.as_str()),
+        }
     }
 
     /// `size.unchecked`: a search that would have to look at too much is refused.
