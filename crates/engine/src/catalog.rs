@@ -12,6 +12,7 @@ use larix_schema::{AttributeDescription, AttributeTypeId, MatchingRule, Schema};
 use larix_store::{Direction, KeyRange, ReadError, Snapshot, WriteSet};
 use smallvec::SmallVec;
 
+use crate::database::DatabaseState;
 use crate::entry::AttributeNumber;
 use crate::entry::codec::{Dictionaries, Dictionary, DictionaryError};
 use crate::entry::record::digest;
@@ -270,6 +271,14 @@ impl CatalogEdit {
 
     pub fn catalog(&self) -> &Arc<Catalog> {
         &self.catalog
+    }
+
+    /// The state with what the group has numbered so far.
+    pub(crate) fn state(&self, state: &Arc<DatabaseState>) -> Arc<DatabaseState> {
+        if Arc::ptr_eq(&state.catalog, &self.catalog) {
+            return Arc::clone(state);
+        }
+        Arc::new(DatabaseState { catalog: Arc::clone(&self.catalog), ..DatabaseState::clone(state) })
     }
 
     /// The number of a description, given now if it has none. No entry has it yet, so its indexes are complete.

@@ -2,8 +2,9 @@
 
 use std::borrow::Cow;
 use std::fmt;
-use std::sync::Arc;
+use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use larix_schema::{NormalDn, Schema};
@@ -186,15 +187,36 @@ impl From<CatalogError> for DatabaseOpenError {
     }
 }
 
+/// What is needed to understand what a database stores, at one moment. Replaced as a whole, so that nobody ever sees a
+/// catalog with types that its schema does not have.
+#[derive(Clone, Debug)]
+pub struct DatabaseState {
+    pub schema: Arc<Schema>,
+    pub catalog: Arc<Catalog>,
+    pub settings: Arc<DatabaseSettings>,
+}
+
+/// The settings in force when they were asked for, to look at for a moment.
+#[derive(Debug)]
+pub struct CurrentSettings(Guard<Arc<DatabaseState>>);
+
+impl Deref for CurrentSettings {
+    type Target = DatabaseSettings;
+
+    fn deref(&self) -> &DatabaseSettings {
+        &self.0.settings
+    }
+}
+
 /// An open database.
 #[derive(Debug)]
 pub struct Database<S> {
     store: S,
     /// Tells databases of this process apart.
     instance: u64,
-    schema: ArcSwap<Schema>,
-    catalog: ArcSwap<Catalog>,
-    settings: ArcSwap<DatabaseSettings>,
+    state: ArcSwap<DatabaseState>,
+    /// Held by who publishes another state.
+    publishing: Mutex<()>,
     policy: ArcSwap<AccessPolicy>,
     /// How often schema, catalog or settings were published: counted after it was done, read before they are.
     configuration: AtomicU64,
@@ -235,9 +257,12 @@ impl<S: Store> Database<S> {
             policy: ArcSwap::new(settings.policy_or_open(&schema)),
             store,
             instance: next_instance(),
-            schema: ArcSwap::new(schema),
-            catalog: ArcSwap::from_pointee(catalog),
-            settings: ArcSwap::from_pointee(settings),
+            state: ArcSwap::from_pointee(DatabaseState {
+                schema,
+                catalog: Arc::new(catalog),
+                settings: Arc::new(settings),
+            }),
+            publishing: Mutex::default(),
             configuration: AtomicU64::new(0),
             cookie_secret,
             index_uses: IndexUses::default(),
@@ -254,16 +279,16 @@ impl<S: Store> Database<S> {
     }
 
     pub fn schema(&self) -> Arc<Schema> {
-        self.schema.load_full()
+        Arc::clone(&self.state.load().schema)
     }
 
     /// Take it after the snapshot: then it knows every number in there.
     pub fn catalog(&self) -> Arc<Catalog> {
-        self.catalog.load_full()
+        Arc::clone(&self.state.load().catalog)
     }
 
     pub fn settings(&self) -> Arc<DatabaseSettings> {
-        self.settings.load_full()
+        Arc::clone(&self.state.load().settings)
     }
 
     pub fn cookie_secret(&self) -> &[u8; COOKIE_SECRET_LENGTH] {
@@ -272,25 +297,37 @@ impl<S: Store> Database<S> {
 
     /// Publishes a catalog that has more numbers: before the commit that stores the first entry with them.
     pub fn publish_catalog(&self, catalog: Arc<Catalog>) {
-        self.catalog.store(catalog);
-        self.count_configuration();
+        if !Arc::ptr_eq(&self.state.load().catalog, &catalog) {
+            self.publish(|state| state.catalog = catalog);
+        }
     }
 
-    fn count_configuration(&self) {
+    fn publish(&self, change: impl FnOnce(&mut DatabaseState)) {
+        // Nothing is left half done by who panics here.
+        let _turn = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut next = DatabaseState::clone(&self.state.load());
+        change(&mut next);
+        self.state.store(Arc::new(next));
         self.configuration.fetch_add(1, Ordering::Release);
     }
 
-    /// Publishes an extended schema. The writer must not be in the middle of a group.
+    /// Publishes another schema, in which types and classes have the numbers that they had. The writer must not be in the
+    /// middle of a group.
     pub fn publish_schema(&self, schema: Arc<Schema>) {
-        let catalog = self.catalog().rebound(&schema, self.settings().index.clone());
-        self.schema.store(schema);
-        self.catalog.store(Arc::new(catalog));
-        self.count_configuration();
+        self.publish(|state| {
+            let catalog = state.catalog.rebound(&schema, state.settings.index.clone());
+            (state.schema, state.catalog) = (schema, Arc::new(catalog));
+        });
+    }
+
+    /// Schema, catalog and settings that belong together.
+    pub fn state(&self) -> Arc<DatabaseState> {
+        self.state.load_full()
     }
 
     /// As [`Self::settings`], to look at for a moment.
-    pub fn current_settings(&self) -> Guard<Arc<DatabaseSettings>> {
-        self.settings.load()
+    pub fn current_settings(&self) -> CurrentSettings {
+        CurrentSettings(self.state.load())
     }
 
     /// Who may do what.
@@ -313,15 +350,13 @@ impl<S: Store> Database<S> {
         if !set.is_empty() && !self.store.is_read_only() {
             self.store.transaction()?.commit(&set, Durability::Sync)?;
         }
-        self.settings.store(Arc::new(settings));
-        self.catalog.store(Arc::new(catalog));
-        self.count_configuration();
+        self.publish(|state| (state.settings, state.catalog) = (Arc::new(settings), Arc::new(catalog)));
         Ok(())
     }
 
     /// The suffix at or above the DN.
     pub fn suffix_of(&self, dn: &NormalDn) -> Option<Suffix> {
-        let settings = self.settings.load();
+        let settings = self.current_settings();
         settings.suffixes.iter().find(|s| s.normal == *dn || dn.is_descendant_of(&s.normal)).cloned()
     }
 
@@ -368,11 +403,11 @@ impl<S: Store> Database<S> {
     pub fn view<'s, N: Snapshot>(&'s self, snapshot: &'s N) -> Result<View<'s, N>, Fault> {
         // The snapshot was taken before the catalog, which therefore knows every number in there.
         let numbers = (self.instance, self.configuration.load(Ordering::Acquire));
-        let (schema, catalog, settings) = (self.schema.load(), self.catalog.load(), self.settings.load());
-        let facts = Facts::of(snapshot, numbers, &catalog, &settings)?;
+        let state = self.state.load();
+        let facts = Facts::of(snapshot, numbers, &state.catalog, &state.settings)?;
         let names = Names::of_generation(snapshot, self.instance, facts.generation);
         let uses = Some((self.instance, &self.index_uses));
-        Ok(View { names, snapshot, schema, catalog, settings, facts: Some(facts), uses })
+        Ok(View { names, snapshot, state, facts: Some(facts), uses })
     }
 }
 
@@ -380,10 +415,8 @@ impl<S: Store> Database<S> {
 #[derive(Debug)]
 pub struct View<'s, N> {
     pub snapshot: &'s N,
-    /// Guards rather than handles of their own: no count that all cores would write to.
-    pub schema: Guard<Arc<Schema>>,
-    pub catalog: Guard<Arc<Catalog>>,
-    pub settings: Guard<Arc<DatabaseSettings>>,
+    /// A guard rather than a handle of its own: no count that all cores would write to.
+    state: Guard<Arc<DatabaseState>>,
     pub names: Names<'s, N>,
     /// What is known of the commit that is read; `None` where changes are laid over it.
     pub(crate) facts: Option<Facts>,
@@ -395,9 +428,7 @@ impl<N> Clone for View<'_, N> {
     fn clone(&self) -> Self {
         Self {
             snapshot: self.snapshot,
-            schema: Guard::from_inner(Arc::clone(&self.schema)),
-            catalog: Guard::from_inner(Arc::clone(&self.catalog)),
-            settings: Guard::from_inner(Arc::clone(&self.settings)),
+            state: Guard::from_inner(Arc::clone(&self.state)),
             names: self.names,
             facts: self.facts,
             uses: self.uses,
@@ -405,21 +436,26 @@ impl<N> Clone for View<'_, N> {
     }
 }
 
+impl<N> Deref for View<'_, N> {
+    type Target = DatabaseState;
+
+    fn deref(&self) -> &DatabaseState {
+        &self.state
+    }
+}
+
 impl<'s, N: Snapshot> View<'s, N> {
+    /// The state that it is read with, to be kept.
+    pub(crate) fn state(&self) -> &Arc<DatabaseState> {
+        &self.state
+    }
+
     /// A view with changes laid over a commit.
-    pub fn over_changes(
-        snapshot: &'s N,
-        instance: u64,
-        schema: Arc<Schema>,
-        catalog: Arc<Catalog>,
-        settings: Arc<DatabaseSettings>,
-    ) -> Result<Self, Fault> {
+    pub fn over_changes(snapshot: &'s N, instance: u64, state: Arc<DatabaseState>) -> Result<Self, Fault> {
         Ok(View {
             names: Names::new(snapshot, instance)?,
             snapshot,
-            schema: Guard::from_inner(schema),
-            catalog: Guard::from_inner(catalog),
-            settings: Guard::from_inner(settings),
+            state: Guard::from_inner(state),
             facts: None,
             uses: None,
         })

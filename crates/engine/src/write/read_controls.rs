@@ -1,7 +1,5 @@
 //! Controls that look at the entry: assertion (RFC 4528), pre-read and post-read (RFC 4527).
 
-use std::sync::Arc;
-
 use larix_proto::ber::{DecodeError, Reader};
 use larix_proto::{ControlBuf, LdapResult, MessageId, ResultCode, oid};
 use larix_schema::{AttributeDescription, Match, NormalDn, Schema};
@@ -91,9 +89,8 @@ impl<V: Snapshot> Operator<'_, V> {
     pub(crate) fn post_read(&mut self, id: EntryId) -> Result<(), Failure> {
         let Some(wanted) = &self.envelope.controls.post_read else { return Ok(()) };
         let changed = Overlay::new(self.view.snapshot, &self.set);
-        let catalog = Arc::clone(self.catalog.catalog());
-        let (schema, settings) = (Arc::clone(&self.view.schema), Arc::clone(&self.view.settings));
-        let view = View::over_changes(&changed, self.instance, schema, catalog, settings)?;
+        let state = self.catalog.state(self.view.state());
+        let view = View::over_changes(&changed, self.instance, state)?;
         if let Some(entry) = self.encoded(&view, id, wanted)? {
             self.controls.push(ControlBuf {
                 oid: oid::POST_READ.into(),

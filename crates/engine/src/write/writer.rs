@@ -27,7 +27,7 @@ use super::{add, delete, modify, modify_dn, training, veil};
 use crate::access::{AccessPolicy, Subject};
 use crate::catalog::CatalogEdit;
 use crate::controls::RequestControls;
-use crate::database::{Database, DatabaseSettings, View, next_instance};
+use crate::database::{Database, DatabaseSettings, DatabaseState, View, next_instance};
 use crate::fault::Fault;
 use crate::index::merge::{IDLE_SLICE_KEYS, Merger, SLICE_KEYS};
 use crate::log;
@@ -427,8 +427,8 @@ struct Group<'a, S> {
     database: &'a Database<S>,
     environment: &'a WriterEnvironment,
     instance: u64,
-    schema: Arc<Schema>,
-    settings: Arc<DatabaseSettings>,
+    /// As the group began: what it numbers is in `catalog`.
+    state: Arc<DatabaseState>,
     policy: Arc<AccessPolicy>,
     known: Arc<KnownSchema>,
     catalog: CatalogEdit,
@@ -438,15 +438,15 @@ struct Group<'a, S> {
 
 impl<'a, S: Store> Group<'a, S> {
     fn new(core: &'a Core<S>, database: &'a Database<S>) -> Self {
+        let state = database.state();
         Self {
             database,
             environment: &core.environment,
             instance: core.instance,
-            schema: Arc::clone(&core.known.0),
             known: Arc::clone(&core.known.1),
-            settings: database.settings(),
             policy: database.policy(),
-            catalog: CatalogEdit::new(database.catalog()),
+            catalog: CatalogEdit::new(Arc::clone(&state.catalog)),
+            state,
             counters: core.counters.clone(),
             set: WriteSet::new(),
         }
@@ -491,7 +491,7 @@ impl<'a, S: Store> Group<'a, S> {
         outcome: &mut WriteOutcome,
         refusal_controls: &mut Vec<ControlBuf>,
     ) -> Result<(), Failure> {
-        let settings = Arc::clone(&self.settings);
+        let settings = Arc::clone(&self.state.settings);
         for (at, task) in tasks.iter().enumerate() {
             outcome.refused = Some(at);
             if let Prepared::Authenticate(attempt) = &task.operation {
@@ -549,7 +549,7 @@ impl<'a, S: Store> Group<'a, S> {
             operation: &task.operation,
             subject: &task.subject,
             controls: &task.controls,
-            schema: &self.schema,
+            schema: &self.state.schema,
             derived,
             entries: &entries,
             now: self.environment.clock.now(),
@@ -565,7 +565,7 @@ impl<'a, S: Store> Group<'a, S> {
         let prepare = |operation: WriteOperation| {
             let target = operation.target().to_owned();
             // The subschema subentry is in no database: the root stands in for it.
-            let operation = prepare::prepare(&self.schema, operation, &root, latitude)?;
+            let operation = prepare::prepare(&self.state.schema, operation, &root, latitude)?;
             let controls = RequestControls { manage_dsa_it: true, ..RequestControls::default() };
             Ok(Task { operation, target, subject: Arc::clone(&task.subject), controls, passwords: None })
         };
@@ -589,7 +589,7 @@ impl<'a, S: Store> Group<'a, S> {
             let view = self.view(&snapshot)?;
             let entries = Present { view: &view, policy: &self.policy };
             let now = self.environment.clock.now();
-            judge(&self.settings.plugins, attempt, &entries, &self.schema, now)?
+            judge(&self.state.settings.plugins, attempt, &entries, &self.state.schema, now)?
         };
         let Judgement { refused, controls, changes, must_change_password, rehash, .. } = judgement;
         outcome.controls = controls;
@@ -622,9 +622,7 @@ impl<'a, S: Store> Group<'a, S> {
     }
 
     fn view<'s, V: Snapshot>(&self, snapshot: &'s V) -> Result<View<'s, V>, Fault> {
-        let catalog = Arc::clone(self.catalog.catalog());
-        let (schema, settings) = (Arc::clone(&self.schema), Arc::clone(&self.settings));
-        View::over_changes(snapshot, self.instance, schema, catalog, settings)
+        View::over_changes(snapshot, self.instance, self.catalog.state(&self.state))
     }
 
     fn one<T: Snapshot>(
@@ -635,9 +633,9 @@ impl<'a, S: Store> Group<'a, S> {
         derived: bool,
     ) -> Result<Done, Failure> {
         let ground = Ground {
-            schema: &self.schema,
+            schema: &self.state.schema,
             known: &self.known,
-            settings: &self.settings,
+            settings: &self.state.settings,
             policy: &self.policy,
             random: &*self.environment.random,
             default_referrals: &self.environment.default_referrals,
@@ -689,7 +687,7 @@ impl<'a, S: Store> Group<'a, S> {
         self.catalog.write_new(&mut self.set);
         // Readers that see the commit must know every attribute number in it.
         self.database.publish_catalog(Arc::clone(self.catalog.catalog()));
-        Some(Ready { set: self.set, catalog: self.catalog, durability: durability(&self.settings) })
+        Some(Ready { set: self.set, catalog: self.catalog, durability: durability(&self.state.settings) })
     }
 }
 
