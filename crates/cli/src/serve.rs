@@ -16,7 +16,7 @@ use larix_server::config::values::LogLevel;
 use larix_server::config::{Config, Location};
 use larix_server::daemon::{Detached, Privileges, Readiness, detach};
 use larix_server::listener::{AddressFamily, parse_urls};
-use larix_server::stats_log::syslog_facility;
+use larix_server::log::syslog_facility;
 use larix_server::{Bound, ServeOptions};
 
 use self::quick_start::QuickStartArgs;

@@ -15,13 +15,13 @@ use zeroize::Zeroizing;
 use crate::connection::Started;
 use crate::databases::Credentials;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
+use crate::log::printable;
 use crate::password_check::PasswordCheck;
 use crate::password_pool::JobSource;
 use crate::restrictions::Restricted;
 use crate::sasl::SaslLogin;
 use crate::sasl::exchange::Exchange;
 use crate::session::Method;
-use crate::stats_log::printable;
 
 /// A password that was compared off the loop.
 #[derive(Debug)]

@@ -6,8 +6,8 @@ use larix_proto::{ControlBuf, Controls, ExtendedRequest, LdapResult, Message, Re
 
 use crate::connection::Started;
 use crate::dispatch::{Begun, Dispatcher, LayerChange, Running};
+use crate::log::printable;
 use crate::restrictions::Restricted;
-use crate::stats_log::printable;
 
 impl Dispatcher {
     pub(crate) fn extended(

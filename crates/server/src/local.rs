@@ -11,10 +11,10 @@ use crate::config::Config;
 use crate::connection::{Connection, Turn};
 use crate::databases::Databases;
 use crate::dispatch::Dispatcher;
+use crate::log::{Log, LogThread};
 use crate::server::{ServeError, Server};
 use crate::session::Peer;
 use crate::statistics::{ConnectionRecord, ListenerInfo};
-use crate::stats_log::{Log, LogTargets, LogThread};
 use crate::worker::ConnectionEvent;
 
 const NAME: &str = "PATH=local";
@@ -35,8 +35,8 @@ impl LocalServer {
     /// As [`crate::run`], but for what is about sockets and the process.
     pub fn open(config: Config) -> Result<Self, ServeError> {
         let clock = Arc::new(SystemClock::new());
-        let (log, thread) = Log::start(LogTargets::default())
-            .map_err(|source| ServeError::Start { what: "the log's thread", source })?;
+        let (log, thread) =
+            Log::silent().map_err(|source| ServeError::Start { what: "the log's thread", source })?;
         let databases = Databases::open(&Arc::new(config), &clock)?;
         let listener = Arc::new(ListenerInfo { url: "ldapi:///".to_owned(), name: NAME.to_owned() });
         let server = Arc::new(Server::new(databases, log, clock, vec![listener.clone()], 1));

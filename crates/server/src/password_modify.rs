@@ -18,9 +18,9 @@ use crate::clock::SystemRandom;
 use crate::connection::Started;
 use crate::databases::Credentials;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
+use crate::log::printable;
 use crate::restrictions::Restricted;
 use crate::server::Server;
-use crate::stats_log::printable;
 
 /// Characters of a password that the server makes up.
 const GENERATED_LENGTH: usize = 20;

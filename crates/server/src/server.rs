@@ -24,9 +24,9 @@ use crate::decoy::Decoy;
 use crate::hardening;
 use crate::http::{self, HttpListenError, HttpListener};
 use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket, ListenUrl, Listener};
+use crate::log::{Log, LogCall, LogFileError, LogSettings, LogThread};
 use crate::password_pool::PasswordPool;
 use crate::statistics::{ListenerInfo, Statistics};
-use crate::stats_log::{Log, LogTargets, SyslogTarget, open_log_file};
 use crate::tls::{self, TlsContext, TlsError, TlsState};
 use crate::worker::Worker;
 
@@ -65,10 +65,7 @@ pub enum ServeError {
     /// Certificate, key or another setting of TLS.
     Tls(TlsError),
     /// The log file cannot be opened.
-    LogFile {
-        path: PathBuf,
-        source: io::Error,
-    },
+    LogFile(LogFileError),
     PortFile {
         path: PathBuf,
         source: io::Error,
@@ -89,9 +86,7 @@ impl fmt::Display for ServeError {
             Self::Config(error) => error.fmt(f),
             Self::Open(error) => error.fmt(f),
             Self::Tls(error) => error.fmt(f),
-            Self::LogFile { path, source } => {
-                write!(f, "cannot open the log file {}: {source}", path.display())
-            }
+            Self::LogFile(error) => error.fmt(f),
             Self::PortFile { path, source } => {
                 write!(f, "cannot write the port file {}: {source}", path.display())
             }
@@ -302,25 +297,16 @@ impl Bound {
         result
     }
 
-    fn start_log(&self, config: &Config) -> Result<(Log, crate::stats_log::LogThread), ServeError> {
-        let configured = config.global.log_level.0;
-        let debug = self.options.debug.unwrap_or(0);
-        let file = match &config.global.log_file {
-            Some(path) => Some(
-                open_log_file(path).map_err(|source| ServeError::LogFile { path: path.clone(), source })?,
-            ),
-            None => None,
+    fn start_log(&self, config: &Config) -> Result<(Log, LogThread), ServeError> {
+        let settings = LogSettings::prepare(&config.global).map_err(ServeError::LogFile)?;
+        let call = LogCall {
+            debug: self.options.debug.unwrap_or(0),
+            syslog_levels: self.options.syslog_levels,
+            program: self.options.program.clone(),
+            facility: self.options.syslog_facility,
+            no_syslog: false,
         };
-        let only_file = config.global.log_file_only && file.is_some();
-        let levels = self.options.syslog_levels.unwrap_or(configured);
-        let syslog = if only_file || levels == 0 {
-            None
-        } else {
-            SyslogTarget::connect(levels, &self.options.program, self.options.syslog_facility)
-        };
-        let stderr = if only_file { 0 } else { debug };
-        let targets = LogTargets { stderr, syslog, file, file_levels: debug | levels };
-        Log::start(targets).map_err(|source| ServeError::Start { what: "the log's thread", source })
+        Log::start(settings, call).map_err(|source| ServeError::Start { what: "the log's thread", source })
     }
 
     fn run(
@@ -369,7 +355,7 @@ impl Bound {
             }
             server.log.notice(format_args!("{} starting", crate::version()));
             readiness.ready().map_err(start("the background process"))?;
-            let name = signals.next().await;
+            let name = signals.next(&server.log).await;
             hardening::notify("STOPPING=1\n");
             server.log.line(LogLevel::STATS, format_args!("daemon: shutdown requested by {name}"));
             Ok(())
@@ -428,6 +414,8 @@ struct Signals {
     hangup: tokio::signal::unix::Signal,
     interrupt: tokio::signal::unix::Signal,
     terminate: tokio::signal::unix::Signal,
+    /// Does not end it: the log file was moved away.
+    user1: tokio::signal::unix::Signal,
 }
 
 impl Signals {
@@ -436,14 +424,18 @@ impl Signals {
             hangup: signal(SignalKind::hangup())?,
             interrupt: signal(SignalKind::interrupt())?,
             terminate: signal(SignalKind::terminate())?,
+            user1: signal(SignalKind::user_defined1())?,
         })
     }
 
-    async fn next(&mut self) -> &'static str {
-        tokio::select! {
-            _ = self.hangup.recv() => "SIGHUP",
-            _ = self.interrupt.recv() => "SIGINT",
-            _ = self.terminate.recv() => "SIGTERM",
+    async fn next(&mut self, log: &Log) -> &'static str {
+        loop {
+            tokio::select! {
+                _ = self.hangup.recv() => return "SIGHUP",
+                _ = self.interrupt.recv() => return "SIGINT",
+                _ = self.terminate.recv() => return "SIGTERM",
+                _ = self.user1.recv() => log.reopen(),
+            }
         }
     }
 }

@@ -22,6 +22,7 @@ use crate::connection::{Connection, Turn};
 use crate::dispatch::{Completion, Dispatcher, LayerChange};
 use crate::host_names;
 use crate::layers::{Layers, LayersError};
+use crate::log;
 use crate::server::Server;
 use crate::session::Peer;
 use crate::statistics::{ConnectionRecord, Counters, add};
@@ -95,11 +96,15 @@ impl Worker {
             .enable_time()
             .max_blocking_threads(HANDSHAKE_THREADS)
             // All that was ready is served: a batch is over, and nothing may keep its pages while the loop waits.
-            .on_thread_park(lmdb::release_snapshots)
+            .on_thread_park(|| {
+                lmdb::release_snapshots();
+                log::hand_over();
+            })
             .build()?;
         let builder = std::thread::Builder::new().name(format!("worker-{index}"));
         let thread = builder.stack_size(larix_proto::limits::FILTER_STACK).spawn(move || {
             lmdb::keep_snapshots();
+            server.log.gather();
             let counters = server.statistics.worker(index);
             let core = Rc::new(Core {
                 server,
@@ -112,6 +117,7 @@ impl Worker {
                 spare: RefCell::default(),
             });
             tokio::task::LocalSet::new().block_on(&runtime, core.run(orders));
+            log::hand_over();
         })?;
         Ok(Self { commands, connections, thread })
     }
@@ -241,6 +247,8 @@ impl Core {
     }
 
     fn sweep(&self) {
+        // A loop that never rests still tells what it did.
+        log::hand_over();
         let config = self.server.config();
         let (idle, write) = (config.global.idle_timeout, config.global.write_timeout);
         let request = config.global.client_limits.request_seconds;

@@ -6,6 +6,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use larix_engine::access::AccessRule;
 use larix_engine::index::IndexConfig;
@@ -20,6 +21,7 @@ use super::values::{
     LogLevel, OperationRule, Requirements, Restrictions, SaslSettings, SearchLimits, SecurityFactors,
     ServerId, Subordinate, TcpBuffer, TlsSettings,
 };
+use crate::log::{LinePrefix, LogFormat, LogRotation};
 use crate::sasl::rewrite::Rewrite;
 
 /// The whole configuration of one server. Immutable once published.
@@ -61,6 +63,16 @@ pub struct Global {
     pub log_file: Option<PathBuf>,
     /// `logfile-only`: nothing goes to standard error or syslog once the log file is open.
     pub log_file_only: bool,
+    /// When the log file is put aside.
+    pub log_rotation: Option<LogRotation>,
+    /// What stands before a line in the log file.
+    pub log_prefix: LinePrefix,
+    /// OpenLDAP's lines, or JSON.
+    pub log_format: LogFormat,
+    /// journald's own protocol instead of syslog's.
+    pub log_journal: bool,
+    /// Operations that take so long are logged with what made them slow.
+    pub slow_operation: Option<Duration>,
     /// One without a URL, or one per peer: the own one is found by the listener's URL.
     pub server_ids: Vec<ServerId>,
     /// Seconds without a request after which a connection is closed; 0 = never.
@@ -118,6 +130,11 @@ impl Default for Global {
             log_level: LogLevel::default(),
             log_file: None,
             log_file_only: false,
+            log_rotation: None,
+            log_prefix: LinePrefix::default(),
+            log_format: LogFormat::default(),
+            log_journal: false,
+            slow_operation: None,
             server_ids: Vec::new(),
             idle_timeout: 0,
             write_timeout: 0,

@@ -1,5 +1,7 @@
 //! Directives of the server as a whole.
 
+use std::time::Duration;
+
 use super::super::builder::Builder;
 use super::super::call::{Call, Fault, c_integer};
 use super::super::values::{
@@ -8,6 +10,7 @@ use super::super::values::{
 };
 use super::{Directive, Form, MANY, Scope, keep};
 use crate::http;
+use crate::log::{LinePrefix, LogFormat, LogRotation};
 
 const NO_CYRUS: &str = "SASL is built in and does not use Cyrus SASL";
 const NO_KNOB: &str = "the server runs one event loop a core";
@@ -27,15 +30,38 @@ pub(super) static TABLE: &[Directive] = &[
         b.global.log_file = Some(c.path(0)?);
         Ok(())
     }),
-    Directive::new("logfile-format", "olcLogFileFormat", Scope::Global, Form::Whole, keep)
-        .noted("log lines have one format"),
+    Directive::new("logfile-format", "olcLogFileFormat", Scope::Global, Form::Whole, |b, c| {
+        // Lines of several machines are put in order by their times: one zone for all.
+        let (debug, syslog) = (LinePrefix::Debug, LinePrefix::Syslog);
+        b.global.log_prefix =
+            c.choice(0, &[("debug", debug), ("syslog-utc", syslog), ("syslog-localtime", syslog)])?;
+        Ok(())
+    }),
     Directive::new("logfile-only", "olcLogFileOnly", Scope::Global, Form::Switch, |b, c| {
         b.global.log_file_only = c.switch()?;
         Ok(())
     }),
-    Directive::new("logfile-rotate", "olcLogFileRotate", Scope::Global, Form::Words, keep)
-        .arguments(3, 3)
-        .noted("rotate with logrotate"),
+    Directive::new("logfile-rotate", "olcLogFileRotate", Scope::Global, Form::Words, |b, c| {
+        let (files, megabytes, hours) = (c.number(0)?, c.number(1)?, c.number(2)?);
+        let rotation = LogRotation::new(files, megabytes, hours)
+            .map_err(|(number, message)| Fault::argument(number, message))?;
+        b.global.log_rotation = Some(rotation);
+        Ok(())
+    })
+    .arguments(3, 3),
+    Directive::new("log-format", "olcLarixLogFormat", Scope::Global, Form::Whole, |b, c| {
+        b.global.log_format = c.choice(0, &[("stats", LogFormat::Stats), ("json", LogFormat::Json)])?;
+        Ok(())
+    }),
+    Directive::new("log-journal", "olcLarixLogJournal", Scope::Global, Form::Switch, |b, c| {
+        b.global.log_journal = c.switch()?;
+        Ok(())
+    }),
+    Directive::new("slow-operation", "olcLarixSlowOperation", Scope::Global, Form::Whole, |b, c| {
+        let milliseconds: u32 = c.number(0)?;
+        b.global.slow_operation = (milliseconds > 0).then(|| Duration::from_millis(milliseconds.into()));
+        Ok(())
+    }),
     Directive::new("serverID", "olcServerID", Scope::Global, Form::Words, server_id).arguments(1, 2).many(),
     Directive::new("idletimeout", "olcIdleTimeout", Scope::Global, Form::Whole, |b, c| {
         b.global.idle_timeout = c.number(0)?;

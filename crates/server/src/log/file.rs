@@ -1,0 +1,224 @@
+//! The log file: appended to, put aside when it is large or old, opened anew when somebody moved it, and never a
+//! reason for the server to stop.
+
+use std::fmt;
+use std::fs::{File, Metadata, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use super::settings::LogRotation;
+use super::time_of_day;
+
+/// How often it is looked for a file that was moved away.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+
+/// A log file that cannot be opened.
+#[derive(Debug)]
+pub struct LogFileError {
+    pub path: PathBuf,
+    pub source: io::Error,
+}
+
+impl fmt::Display for LogFileError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "cannot open the log file {}: {}", self.path.display(), self.source)
+    }
+}
+
+impl std::error::Error for LogFileError {}
+
+#[derive(Debug)]
+pub(super) struct LogFile {
+    path: PathBuf,
+    rotation: Option<LogRotation>,
+    open: Open,
+    /// When it was last looked at, by the time of day.
+    looked: Duration,
+    /// Putting it aside has failed: it is not tried with each line.
+    stuck: bool,
+}
+
+#[derive(Debug)]
+struct Open {
+    file: File,
+    device: u64,
+    inode: u64,
+    bytes: u64,
+    /// By the time of day.
+    since: Duration,
+    /// A line was cut short by an error: the next begins on a line of its own.
+    torn: bool,
+}
+
+impl Open {
+    fn new(path: &Path) -> io::Result<Self> {
+        let file = OpenOptions::new().create(true).append(true).open(path)?;
+        let metadata = file.metadata()?;
+        let (device, inode, bytes) = (metadata.dev(), metadata.ino(), metadata.len());
+        Ok(Self { file, device, inode, bytes, since: born(&metadata), torn: false })
+    }
+
+    fn is(&self, metadata: &Metadata) -> bool {
+        (self.device, self.inode) == (metadata.dev(), metadata.ino())
+    }
+}
+
+/// When a file was made; now where the file system does not tell.
+fn born(metadata: &Metadata) -> Duration {
+    let created = metadata.created().ok().filter(|_| metadata.len() > 0);
+    created.and_then(|at| at.duration_since(SystemTime::UNIX_EPOCH).ok()).unwrap_or_else(time_of_day)
+}
+
+impl LogFile {
+    /// # Errors
+    /// A file that cannot be opened for appending.
+    pub(super) fn open(path: &Path, rotation: Option<LogRotation>) -> Result<Self, LogFileError> {
+        let open = Open::new(path).map_err(|source| LogFileError { path: path.to_owned(), source })?;
+        Ok(Self { path: path.to_owned(), rotation, open, looked: time_of_day(), stuck: false })
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        &self.path
+    }
+
+    /// Appends whole lines.
+    ///
+    /// # Errors
+    /// When not all could be written: a full disk. What was not is lost; the next lines are tried again.
+    pub(super) fn append(&mut self, lines: &[u8]) -> io::Result<()> {
+        let now = time_of_day();
+        if now.saturating_sub(self.looked) >= LOOK_EVERY {
+            self.looked = now;
+            self.follow();
+        }
+        if self.is_full(lines.len(), now) {
+            self.put_aside();
+        }
+        let open = &mut self.open;
+        if open.torn {
+            open.file.write_all(b"\n")?;
+            open.bytes += 1;
+            open.torn = false;
+        }
+        let mut rest = lines;
+        while !rest.is_empty() {
+            match open.file.write(rest) {
+                Ok(0) => return Err(io::ErrorKind::WriteZero.into()),
+                Ok(count) => {
+                    open.bytes += count as u64;
+                    open.torn = rest.get(count.wrapping_sub(1)) != Some(&b'\n');
+                    rest = rest.get(count..).unwrap_or_default();
+                }
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(())
+    }
+
+    /// Goes on in the file of the configured name, if that is another by now.
+    pub(super) fn follow(&mut self) {
+        let moved = match std::fs::metadata(&self.path) {
+            Ok(metadata) => !self.open.is(&metadata),
+            Err(error) => error.kind() == io::ErrorKind::NotFound,
+        };
+        if moved {
+            self.reopen();
+        }
+    }
+
+    /// The old file stays in use if a new one cannot be had: better there than nowhere.
+    fn reopen(&mut self) {
+        if let Ok(open) = Open::new(&self.path) {
+            self.open = open;
+            self.stuck = false;
+        }
+    }
+
+    fn is_full(&self, more: usize, now: Duration) -> bool {
+        let Some(rotation) = self.rotation.filter(|_| !self.stuck && self.open.bytes > 0) else {
+            return false;
+        };
+        rotation.bytes.is_some_and(|most| self.open.bytes.saturating_add(more as u64) > most)
+            || rotation.age.is_some_and(|most| now.saturating_sub(self.open.since) >= most)
+    }
+
+    /// `log` becomes `log.01`, that `log.02`, and so on; the oldest goes.
+    fn put_aside(&mut self) {
+        let Some(rotation) = self.rotation else { return };
+        for number in (1..rotation.keep).rev() {
+            // The first files have nothing to make room for.
+            let _ = std::fs::rename(self.numbered(number), self.numbered(number + 1));
+        }
+        let (inode, aside) = (self.open.inode, std::fs::rename(&self.path, self.numbered(1)));
+        self.reopen();
+        self.stuck = aside.is_err() || self.open.inode == inode;
+    }
+
+    fn numbered(&self, number: u8) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(format!(".{number:02}"));
+        name.into()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(directory: &Path) -> Vec<String> {
+        let entries = std::fs::read_dir(directory).unwrap();
+        let mut names: Vec<_> = entries.map(|e| e.unwrap().file_name().into_string().unwrap()).collect();
+        names.sort();
+        names
+    }
+
+    #[test]
+    fn a_file_is_put_aside_when_it_is_large_and_the_oldest_goes() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let rotation = LogRotation { keep: 2, bytes: Some(10), age: None };
+        let mut file = LogFile::open(&path, Some(rotation)).unwrap();
+        for n in 0..5 {
+            file.append(format!("line {n}\n").as_bytes()).unwrap();
+        }
+        assert_eq!(names(directory.path()), ["log", "log.01", "log.02"]);
+        let read = |name| std::fs::read_to_string(directory.path().join(name)).unwrap();
+        assert_eq!((read("log"), read("log.01")), ("line 4\n".to_owned(), "line 3\n".to_owned()));
+        assert_eq!(read("log.02"), "line 2\n");
+    }
+
+    #[test]
+    fn a_file_is_put_aside_when_it_is_old() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let rotation = LogRotation { keep: 1, bytes: None, age: Some(Duration::ZERO) };
+        let mut file = LogFile::open(&path, Some(rotation)).unwrap();
+        file.append(b"one\n").unwrap();
+        file.append(b"two\n").unwrap();
+        assert_eq!(names(directory.path()), ["log", "log.01"]);
+    }
+
+    #[test]
+    fn a_file_that_was_moved_is_followed_by_a_new_one() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("log");
+        let mut file = LogFile::open(&path, None).unwrap();
+        file.append(b"one\n").unwrap();
+        std::fs::rename(&path, directory.path().join("old")).unwrap();
+        file.follow();
+        file.append(b"two\n").unwrap();
+        assert_eq!(std::fs::read_to_string(&path).unwrap(), "two\n");
+        assert_eq!(std::fs::read_to_string(directory.path().join("old")).unwrap(), "one\n");
+    }
+
+    #[test]
+    fn a_full_disk_is_told_and_outlived() {
+        let mut file = LogFile::open(Path::new("/dev/full"), None).unwrap();
+        let error = file.append(b"one\n").unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::StorageFull);
+        assert!(file.append(b"two\n").is_err());
+    }
+}

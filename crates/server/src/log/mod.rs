@@ -1,0 +1,432 @@
+//! The server's log: lines in OpenLDAP's format or as JSON, formatted by whoever has something to say, written by one
+//! thread of its own. A loop never waits for a disk, for syslog or for the journal: it gathers what it has to say and
+//! hands it over when it has nothing else to do; when too much waits, lines are counted and dropped.
+
+mod file;
+mod journal;
+pub mod json;
+mod settings;
+mod syslog;
+mod writer;
+
+use std::cell::RefCell;
+use std::fmt::{self, Write as _};
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+pub use file::LogFileError;
+pub use settings::{LinePrefix, LogCall, LogFormat, LogRotation, LogSettings};
+pub use syslog::syslog_facility;
+
+use crate::config::values::LogLevel;
+use writer::Outputs;
+
+/// Bytes of lines that may wait for the log's thread.
+pub const QUEUE_BYTES: usize = 16 * 1024 * 1024;
+/// Batches that may wait for it.
+const QUEUE_BATCHES: usize = 16_384;
+/// A loop hands over what it has gathered when it is so many bytes, though it has other work.
+const GATHERED_BYTES: usize = 16 * 1024;
+/// How long the server's end waits for a disk that does not take the last lines.
+const END_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How grave a line is, by syslog's numbers.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Severity {
+    Warning = 4,
+    Notice = 5,
+    Info = 6,
+    Debug = 7,
+}
+
+/// What a line's text is.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Kind {
+    Text,
+    /// Members of a JSON object, without its braces.
+    Members,
+}
+
+#[derive(Debug)]
+struct Line {
+    level: u32,
+    severity: Severity,
+    kind: Kind,
+    at: Duration,
+    thread: u64,
+    /// Where its text ends in the batch.
+    end: usize,
+}
+
+/// Lines of one thread, in their order.
+#[derive(Debug, Default)]
+struct Batch {
+    text: String,
+    lines: Vec<Line>,
+}
+
+impl Batch {
+    fn add(&mut self, (level, severity, kind): (u32, Severity, Kind), text: fmt::Arguments<'_>) {
+        // Writing into a string fails only where a value refuses to be shown; what it said so far stays.
+        let _ = self.text.write_fmt(text);
+        let end = self.text.len();
+        self.lines.push(Line { level, severity, kind, at: time_of_day(), thread: thread_number(), end });
+    }
+
+    /// Each line with its text.
+    fn iter(&self) -> impl Iterator<Item = (&Line, &str)> {
+        let mut begin = 0;
+        self.lines.iter().map(move |line| {
+            let text = self.text.get(begin..line.end).unwrap_or_default();
+            begin = line.end;
+            (line, text)
+        })
+    }
+}
+
+/// What the log's thread is told.
+#[derive(Debug)]
+enum Order {
+    Lines(Batch),
+    /// Other outputs from here on.
+    Outputs(Box<Outputs>),
+    /// The levels of syslog and journal, and of the file.
+    Levels(u32, u32),
+    /// The log file was moved away.
+    Reopen,
+    /// The server ends: write what is queued and return.
+    End,
+}
+
+/// What is shared by those who write lines and the thread that writes them out.
+#[derive(Debug)]
+struct Shared {
+    /// What any output wants.
+    levels: AtomicU32,
+    json: AtomicBool,
+    /// Operations that take longer, in nanoseconds, are logged; `u64::MAX`: none.
+    slow: AtomicU64,
+    /// Bytes of lines that wait.
+    waiting: AtomicUsize,
+    /// Lines dropped because too much waited.
+    lost: AtomicU64,
+    /// Lines that a file did not take.
+    unwritten: AtomicU64,
+    queue: SyncSender<Order>,
+}
+
+/// The handle everyone logs through. Cheap to ask, so that a line that nobody wants is never formatted.
+#[derive(Debug)]
+pub struct Log {
+    shared: Arc<Shared>,
+    /// What outputs there are, to find the levels that are wanted.
+    state: Mutex<State>,
+}
+
+#[derive(Debug)]
+struct State {
+    call: LogCall,
+    configured: u32,
+    has_file: bool,
+    file_only: bool,
+}
+
+impl State {
+    /// Levels of standard error, of syslog and journal, and of the file.
+    fn levels(&self) -> (u32, u32, u32) {
+        let levels = self.call.syslog_levels.unwrap_or(self.configured);
+        let others = |levels| if self.file_only && self.has_file { 0 } else { levels };
+        let file = if self.has_file { self.call.debug | levels } else { 0 };
+        (others(self.call.debug), others(levels), file)
+    }
+}
+
+/// The log's thread. [`finish`](Self::finish) writes out what is queued.
+#[derive(Debug)]
+pub struct LogThread {
+    ended: Receiver<()>,
+    queue: SyncSender<Order>,
+}
+
+impl Log {
+    /// A log that nobody reads.
+    ///
+    /// # Errors
+    /// No thread to be had.
+    pub fn silent() -> io::Result<(Self, LogThread)> {
+        Self::start(LogSettings::silent(), LogCall::default())
+    }
+
+    /// Starts the log's thread.
+    ///
+    /// # Errors
+    /// No thread to be had.
+    pub fn start(settings: LogSettings, call: LogCall) -> io::Result<(Self, LogThread)> {
+        let (queue, orders) = sync_channel(QUEUE_BATCHES);
+        let shared = Arc::new(Shared {
+            levels: AtomicU32::new(0),
+            json: AtomicBool::new(false),
+            slow: AtomicU64::new(u64::MAX),
+            waiting: AtomicUsize::new(0),
+            lost: AtomicU64::new(0),
+            unwritten: AtomicU64::new(0),
+            queue: queue.clone(),
+        });
+        let state = State { call, configured: 0, has_file: false, file_only: false };
+        let log = Self { shared: shared.clone(), state: Mutex::new(state) };
+        let outputs = log.outputs(settings);
+        let (done, ended) = sync_channel(1);
+        let run = move || {
+            writer::run(outputs, &orders, &shared);
+            // Nobody waits when the server does not end in order.
+            let _ = done.send(());
+        };
+        std::thread::Builder::new().name("log".to_owned()).spawn(run)?;
+        Ok((log, LogThread { ended, queue }))
+    }
+
+    /// Whether any output wants one of these levels.
+    #[inline]
+    pub fn wants(&self, levels: u32) -> bool {
+        self.shared.levels.load(Ordering::Relaxed) & levels != 0
+    }
+
+    /// Whether operations are to be told of in OpenLDAP's lines, several for each.
+    #[inline]
+    pub fn wants_stats_lines(&self) -> bool {
+        self.wants(LogLevel::STATS) && !self.shared.json.load(Ordering::Relaxed)
+    }
+
+    /// Whether operations are to be told of in one JSON object each.
+    #[inline]
+    pub fn wants_records(&self) -> bool {
+        self.shared.json.load(Ordering::Relaxed) && self.wants(LogLevel::STATS)
+    }
+
+    /// Whether what an operation asked may be needed at its end.
+    #[inline]
+    pub fn keeps_requests(&self) -> bool {
+        self.shared.slow.load(Ordering::Relaxed) != u64::MAX || self.wants_records()
+    }
+
+    /// Whether an operation that took so many nanoseconds is to be told of as slow.
+    #[inline]
+    pub fn is_slow(&self, nanoseconds: u64) -> bool {
+        nanoseconds >= self.shared.slow.load(Ordering::Relaxed)
+    }
+
+    /// Whether lines are JSON objects.
+    pub fn is_json(&self) -> bool {
+        self.shared.json.load(Ordering::Relaxed)
+    }
+
+    /// Logs one line, if any output wants its level.
+    pub fn line(&self, level: u32, text: fmt::Arguments<'_>) {
+        let severity = match level {
+            LogLevel::ANY => Severity::Notice,
+            LogLevel::STATS => Severity::Info,
+            _ => Severity::Debug,
+        };
+        self.add((level, severity, Kind::Text), text);
+    }
+
+    /// What an administrator must know whatever the levels: on standard error in the foreground, in syslog otherwise.
+    pub fn notice(&self, text: fmt::Arguments<'_>) {
+        self.line(LogLevel::ANY, text);
+    }
+
+    /// The same for what is wrong, or about to be.
+    pub fn warning(&self, text: fmt::Arguments<'_>) {
+        self.add((LogLevel::ANY, Severity::Warning, Kind::Text), text);
+    }
+
+    /// Logs the members of a JSON object that tells of an operation.
+    pub(crate) fn record(&self, level: u32, severity: Severity, members: fmt::Arguments<'_>) {
+        self.add((level, severity, Kind::Members), members);
+    }
+
+    /// Lines dropped because too much waited for the disk, syslog or the journal.
+    pub fn lost(&self) -> u64 {
+        self.shared.lost.load(Ordering::Relaxed)
+    }
+
+    /// Lines that the log file did not take, its disk being full for example.
+    pub fn unwritten(&self) -> u64 {
+        self.shared.unwritten.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of lines that wait for the log's thread.
+    pub fn waiting(&self) -> usize {
+        self.shared.waiting.load(Ordering::Relaxed)
+    }
+
+    /// The levels that were configured last.
+    pub fn configured_levels(&self) -> u32 {
+        self.state().configured
+    }
+
+    /// Changes the levels at once (`loglevel`). What `-s` and `-d` said on the command line stays.
+    pub fn set_levels(&self, configured: u32) {
+        let (_, others, file) = self.note(|state| state.configured = configured);
+        self.send(Order::Levels(others, file));
+    }
+
+    /// Changes all that the configuration says about the log. The file was opened when the settings were made, so that
+    /// nothing can fail here.
+    pub fn publish(&self, settings: LogSettings) {
+        let outputs = self.outputs(settings);
+        self.send(Order::Outputs(Box::new(outputs)));
+    }
+
+    /// Opens the log file anew: it was moved away. The log's thread finds that by itself within a second, too.
+    pub fn reopen(&self) {
+        self.send(Order::Reopen);
+    }
+
+    /// Has this thread gather its lines: [`hand_over`] is called when it has nothing else to do.
+    pub fn gather(&self) {
+        GATHERED.set(Some(Gathered { shared: self.shared.clone(), batch: Batch::default() }));
+    }
+
+    fn outputs(&self, settings: LogSettings) -> Outputs {
+        let (json, slow) = (settings.format == LogFormat::Json, settings.slow_nanoseconds());
+        let (stderr, others, file) = self.note(|state| {
+            state.configured = settings.levels;
+            state.has_file = settings.file.is_some();
+            state.file_only = settings.file_only;
+        });
+        self.shared.json.store(json, Ordering::Relaxed);
+        self.shared.slow.store(slow, Ordering::Relaxed);
+        Outputs::new(settings, &self.state().call, (stderr, others, file))
+    }
+
+    /// Changes what is known of the outputs, and with it what lines are wanted.
+    fn note(&self, change: impl FnOnce(&mut State)) -> (u32, u32, u32) {
+        let mut state = self.state();
+        change(&mut state);
+        let levels = state.levels();
+        self.shared.levels.store(levels.0 | levels.1 | levels.2, Ordering::Relaxed);
+        levels
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        // Plain values are whole after any panic.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn add(&self, about: (u32, Severity, Kind), text: fmt::Arguments<'_>) {
+        if !self.wants(about.0) {
+            return;
+        }
+        let gathers = GATHERED.with_borrow_mut(|gathered| match gathered {
+            Some(gathered) if Arc::ptr_eq(&gathered.shared, &self.shared) => {
+                gathered.batch.add(about, text);
+                if gathered.batch.text.len() >= GATHERED_BYTES {
+                    gathered.hand_over();
+                }
+                true
+            }
+            _ => false,
+        });
+        if !gathers {
+            let mut batch = Batch::default();
+            batch.add(about, text);
+            self.shared.queue(batch);
+        }
+    }
+
+    /// For orders that are rare: the server's configuration thread may wait for room.
+    fn send(&self, order: Order) {
+        // Without its thread the log is over.
+        let _ = self.shared.queue.send(order);
+    }
+}
+
+impl Shared {
+    fn queue(&self, batch: Batch) {
+        let (bytes, lines) = (batch.text.len(), batch.lines.len() as u64);
+        let waiting = self.waiting.fetch_add(bytes, Ordering::Relaxed);
+        if waiting.saturating_add(bytes) > QUEUE_BYTES || self.queue.try_send(Order::Lines(batch)).is_err() {
+            self.waiting.fetch_sub(bytes, Ordering::Relaxed);
+            self.lost.fetch_add(lines, Ordering::Relaxed);
+        }
+    }
+}
+
+/// What a loop has to say and has not handed over.
+struct Gathered {
+    shared: Arc<Shared>,
+    batch: Batch,
+}
+
+impl Gathered {
+    fn hand_over(&mut self) {
+        if !self.batch.lines.is_empty() {
+            self.shared.queue(std::mem::take(&mut self.batch));
+        }
+    }
+}
+
+impl Drop for Gathered {
+    fn drop(&mut self) {
+        self.hand_over();
+    }
+}
+
+thread_local! {
+    static GATHERED: RefCell<Option<Gathered>> = const { RefCell::new(None) };
+}
+
+/// Hands over what this thread has gathered. Costs next to nothing when that is nothing.
+pub(crate) fn hand_over() {
+    GATHERED.with_borrow_mut(|gathered| gathered.iter_mut().for_each(Gathered::hand_over));
+}
+
+impl LogThread {
+    /// Writes out what is queued and ends the thread. A disk that takes nothing is not waited for long.
+    pub fn finish(self) {
+        hand_over();
+        // A full queue means the thread lives and takes from it; one that hangs must not hang the server's end.
+        if self.queue.try_send(Order::End).is_ok() {
+            // What is not written by then is lost with the disk that hangs.
+            let _ = self.ended.recv_timeout(END_PATIENCE);
+        }
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "the server is where the ambient clock enters")]
+fn time_of_day() -> Duration {
+    SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default()
+}
+
+/// A small number for each thread that logs; OpenLDAP prints an address there.
+fn thread_number() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    thread_local! {
+        static NUMBER: u64 = NEXT.fetch_add(1, Ordering::Relaxed);
+    }
+    NUMBER.with(|number| *number)
+}
+
+/// Text for a log line: control characters and bytes that are no UTF-8 become `#HH`, so that a client cannot write
+/// lines of its own into the log.
+pub fn printable(text: &str) -> std::borrow::Cow<'_, str> {
+    if !text.chars().any(char::is_control) {
+        return text.into();
+    }
+    let mut safe = String::with_capacity(text.len() + 8);
+    for character in text.chars() {
+        if character.is_control() {
+            safe.push_str(&format!("#{:02X}", u32::from(character)));
+        } else {
+            safe.push(character);
+        }
+    }
+    safe.into()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,219 @@
+//! The log's thread: takes lines from the queue and writes them where they belong.
+
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::sync::atomic::Ordering;
+use std::sync::mpsc::Receiver;
+use std::time::Duration;
+
+use larix_engine::time::Timestamp;
+
+use super::file::LogFile;
+use super::journal::Journal;
+use super::settings::{LinePrefix, LogCall, LogFormat, LogSettings};
+use super::syslog::Syslog;
+use super::{Batch, Kind, Line, Order, Severity, Shared, json, thread_number, time_of_day};
+use crate::config::values::LogLevel;
+
+/// Bytes gathered for one write.
+const BATCH_BYTES: usize = 64 * 1024;
+
+/// Where lines go, and which.
+#[derive(Debug)]
+pub(super) struct Outputs {
+    format: LogFormat,
+    prefix: LinePrefix,
+    stderr_levels: u32,
+    /// Of syslog and journal.
+    levels: u32,
+    file_levels: u32,
+    syslog: Option<Syslog>,
+    journal: Option<Journal>,
+    file: Option<LogFile>,
+    /// `host program[process]: `.
+    origin: String,
+}
+
+impl Outputs {
+    pub(super) fn new(
+        settings: LogSettings,
+        call: &LogCall,
+        (stderr_levels, levels, file_levels): (u32, u32, u32),
+    ) -> Self {
+        let only_file = call.no_syslog || (settings.file_only && settings.file.is_some());
+        let (program, facility) = (call.program.as_str(), call.facility);
+        let journal = (settings.journal && !only_file).then(|| Journal::connect(program, facility)).flatten();
+        let syslog = (journal.is_none() && !only_file).then(|| Syslog::connect(program, facility)).flatten();
+        let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let origin = format!("{host} {program}[{}]: ", std::process::id());
+        let LogSettings { format, prefix, file, .. } = settings;
+        Self { format, prefix, stderr_levels, levels, file_levels, syslog, journal, file, origin }
+    }
+}
+
+/// What was formatted and is not written.
+#[derive(Debug, Default)]
+struct Formatted {
+    stderr: Vec<u8>,
+    file: Vec<u8>,
+    file_lines: u64,
+    line: String,
+}
+
+/// What was told of what was lost.
+#[derive(Debug, Default)]
+struct Told {
+    lost: u64,
+    /// Since when the file takes nothing, and what was lost before.
+    broken: Option<(io::ErrorKind, u64)>,
+}
+
+pub(super) fn run(mut outputs: Outputs, orders: &Receiver<Order>, shared: &Shared) {
+    let mut formatted = Formatted::default();
+    let mut told = Told::default();
+    while let Ok(first) = orders.recv() {
+        let mut next = Some(first);
+        let mut ended = false;
+        while let Some(order) = next {
+            match order {
+                Order::Lines(batch) => {
+                    shared.waiting.fetch_sub(batch.text.len(), Ordering::Relaxed);
+                    outputs.format(&batch, &mut formatted);
+                }
+                Order::Levels(others, file) => (outputs.levels, outputs.file_levels) = (others, file),
+                Order::Outputs(others) => {
+                    outputs.write(&mut formatted, shared, &mut told);
+                    outputs = *others;
+                }
+                Order::Reopen => {
+                    outputs.write(&mut formatted, shared, &mut told);
+                    outputs.file.iter_mut().for_each(LogFile::follow);
+                }
+                Order::End => ended = true,
+            }
+            if ended || formatted.stderr.len() + formatted.file.len() >= BATCH_BYTES {
+                break;
+            }
+            next = orders.try_recv().ok();
+        }
+        outputs.tell_losses(&mut formatted, shared, &mut told);
+        outputs.write(&mut formatted, shared, &mut told);
+        if ended {
+            return;
+        }
+    }
+}
+
+impl Outputs {
+    fn format(&self, batch: &Batch, out: &mut Formatted) {
+        for (line, text) in batch.iter() {
+            self.format_line(line, text.trim_end(), out);
+        }
+    }
+
+    fn format_line(&self, line: &Line, text: &str, out: &mut Formatted) {
+        let wants = |levels: u32| line.level & levels != 0;
+        let shown = match (self.format, line.kind) {
+            (LogFormat::Stats, Kind::Text) => text,
+            _ => {
+                out.line.clear();
+                json::line(&mut out.line, line.at, line.severity, line.kind == Kind::Members, text);
+                &out.line
+            }
+        };
+        let plain = self.format == LogFormat::Json;
+        if wants(self.stderr_levels) {
+            self.prefixed(&mut out.stderr, line, plain, LinePrefix::Debug, shown);
+        }
+        if wants(self.file_levels) && self.file.is_some() {
+            self.prefixed(&mut out.file, line, plain, self.prefix, shown);
+            out.file_lines += 1;
+        }
+        if wants(self.levels) {
+            self.syslog.iter().for_each(|syslog| syslog.send(shown));
+            self.journal.iter().for_each(|journal| journal.send(line.severity, shown));
+        }
+    }
+
+    /// JSON tells the time itself.
+    fn prefixed(&self, out: &mut Vec<u8>, line: &Line, plain: bool, prefix: LinePrefix, text: &str) {
+        let (seconds, nanoseconds) = (line.at.as_secs(), line.at.subsec_nanos());
+        // Writing to a Vec cannot fail.
+        let _ = match prefix {
+            _ if plain => writeln!(out, "{text}"),
+            LinePrefix::Debug => {
+                writeln!(out, "{seconds:08x}.{nanoseconds:08x} 0x{:012x} {text}", line.thread)
+            }
+            LinePrefix::Syslog => {
+                let mut time = String::with_capacity(32);
+                push_time(&mut time, line.at);
+                writeln!(out, "{time} {}{text}", self.origin)
+            }
+        };
+    }
+
+    fn write(&mut self, out: &mut Formatted, shared: &Shared, told: &mut Told) {
+        // The log cannot report on standard error that standard error failed.
+        let _ = io::stderr().write_all(&out.stderr);
+        out.stderr.clear();
+        if let Some(file) = &mut self.file
+            && !out.file.is_empty()
+        {
+            match file.append(&out.file) {
+                Ok(()) => told.broken = None,
+                Err(error) => {
+                    shared.unwritten.fetch_add(out.file_lines, Ordering::Relaxed);
+                    if told.broken.is_none() {
+                        told.broken = Some((error.kind(), shared.unwritten.load(Ordering::Relaxed)));
+                        let path = file.path().display().to_string();
+                        self.tell_others(&format!(
+                            "log: {path} takes no lines ({error}); they are lost until it does, and the server goes on"
+                        ));
+                    }
+                }
+            }
+        }
+        out.file.clear();
+        out.file_lines = 0;
+    }
+
+    fn tell_losses(&self, out: &mut Formatted, shared: &Shared, told: &mut Told) {
+        let lost = shared.lost.load(Ordering::Relaxed);
+        if lost != told.lost {
+            let more = lost.wrapping_sub(told.lost);
+            told.lost = lost;
+            self.own_line(&format!("log: {more} lines dropped, too many waited to be written"), out);
+        }
+    }
+
+    fn own_line(&self, text: &str, out: &mut Formatted) {
+        let line = Line {
+            level: LogLevel::ANY,
+            severity: Severity::Warning,
+            kind: Kind::Text,
+            at: time_of_day(),
+            thread: thread_number(),
+            end: text.len(),
+        };
+        self.format_line(&line, text, out);
+    }
+
+    /// On all outputs but the file, which failed.
+    fn tell_others(&self, text: &str) {
+        let mut out = Formatted::default();
+        self.own_line(text, &mut out);
+        let _ = io::stderr().write_all(&out.stderr);
+    }
+}
+
+/// RFC 3339 in UTC, to the microsecond.
+pub(super) fn push_time(out: &mut String, at: Duration) {
+    let micros = i64::try_from(at.as_micros()).unwrap_or(i64::MAX);
+    let t = Timestamp(micros).civil();
+    // Writing to a String cannot fail.
+    let _ = write!(
+        out,
+        "{:04}-{:02}-{:02}T{:02}:{:02}:{:02}.{:06}Z",
+        t.year, t.month, t.day, t.hour, t.minute, t.second, t.micros
+    );
+}
