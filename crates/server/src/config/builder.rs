@@ -326,7 +326,7 @@ impl Builder {
         let text =
             larix_schema::bundled(name).ok_or_else(|| fail("there is none of this name".to_owned()))?;
         self.schema_sections.push(SchemaSection { name: name.to_owned(), settings: Settings::default() });
-        self.schema_section = Some(self.schema_sections.len() - 1);
+        let outer = self.schema_section.replace(self.schema_sections.len() - 1);
         for line in line::logical_lines(text) {
             let (keyword, rest) = line.text.split_once([' ', '\t']).unwrap_or((&line.text, ""));
             let words: Vec<String> = line::words(rest).0.into_iter().map(|word| word.text).collect();
@@ -343,7 +343,7 @@ impl Builder {
             };
             self.apply(&call).map_err(|fault| fail(format!("line {}: {}", line.number, fault.message)))?;
         }
-        self.schema_section = None;
+        self.schema_section = outer;
         Ok(())
     }
 

@@ -9,6 +9,8 @@ use super::{Directive, Form, Scope, foreign_kind, keep, overlay_kind};
 pub(super) static TABLE: &[Directive] = &[
     // Read by the parser of slapd.conf itself, which knows the files.
     Directive::new("include", "olcInclude", Scope::Structure, Form::Whole, keep).many(),
+    // Our own: a schema that comes with the server, by name. It becomes an entry, as an included file does.
+    Directive::new("schema", "", Scope::Structure, Form::Each, schema),
     Directive::new("backend", "olcBackend", Scope::Structure, Form::Whole, backend),
     Directive::new("database", "olcDatabase", Scope::Structure, Form::Whole, database),
     Directive::new("overlay", "olcOverlay", Scope::Structure, Form::Whole, overlay),
@@ -25,6 +27,17 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("objectclass", "olcObjectClasses", Scope::Schema, Form::Rest, define).ordered(),
     Directive::new("ditcontentrule", "olcDitContentRules", Scope::Schema, Form::Rest, define).ordered(),
 ];
+
+fn schema(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    for (number, name) in call.arguments.iter().enumerate() {
+        if !larix_schema::BUNDLED.contains(&name.as_str()) {
+            return Err(Fault::argument(number, format!("no schema `{name}` comes with the server"))
+                .with_help(format!("one of {}, or `include` a file", larix_schema::BUNDLED.join(", "))));
+        }
+        builder.bundled(name).map_err(|error| Fault::argument(number, &*error.message))?;
+    }
+    Ok(())
+}
 
 fn backend(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     if matches!(builder.section, Section::Database(_)) && !builder.from_entries {

@@ -1,0 +1,286 @@
+//! A configuration as one readable file: slapd.conf, as [`super::slapd_conf`] reads it back.
+
+use std::fmt::Write as _;
+
+use super::builder::Place;
+use super::directives::{self, Directive, Form, Scope};
+use super::line;
+use super::model::{Config, DatabaseKind, Overlay, SchemaSection};
+use super::settings::{Setting, Settings};
+
+/// Columns after which a line goes on in the next one.
+const WIDTH: usize = 100;
+
+/// What separates words.
+const BLANKS: [char; 6] = [' ', '\t', '\n', '\r', '\x0b', '\x0c'];
+
+/// A configuration as text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Exported {
+    pub text: String,
+    /// What slapd.conf has no word for, as `attribute: value`; it stands in the text as comments.
+    pub unsaid: Vec<String>,
+}
+
+impl Config {
+    /// The configuration as slapd.conf. Read again it gives the same model; comments of a file it came from are lost.
+    ///
+    /// The text holds the passwords that the configuration holds.
+    pub fn to_slapd_conf(&self) -> Exported {
+        let mut file = File::default();
+        file.comment("Written by `larix config export`. It says all that differs from the defaults.");
+        for (number, list) in self.modules.iter().enumerate() {
+            file.section(if number == 0 { "Modules" } else { "More modules" });
+            file.settings(&list.settings, &[]);
+        }
+        file.section("The server as a whole");
+        file.settings(&self.global.settings, &[]);
+        if !self.schema_sections.is_empty() {
+            file.section("Schema");
+            self.schema_sections.iter().for_each(|section| file.schema(section));
+        }
+        for backend in &self.backends {
+            file.section(&format!("Every {} database", backend.name));
+            file.line("backend", &[&backend.name]);
+            file.settings(&backend.settings, &[]);
+        }
+        if !self.frontend.settings.is_empty() || !self.frontend.overlays.is_empty() {
+            file.section("All databases");
+            file.line("database", &["frontend"]);
+            file.settings(&self.frontend.settings, &[]);
+            file.overlays(&self.frontend.overlays);
+        }
+        for database in &self.databases {
+            let title = match (&database.kind, database.suffixes.first()) {
+                (DatabaseKind::Config, _) => "cn=config",
+                (DatabaseKind::Monitor, _) => "cn=Monitor",
+                (_, Some(suffix)) => suffix.text.as_str(),
+                (kind, None) => kind.name(),
+            };
+            file.section(title);
+            file.line("database", &[database.kind.name()]);
+            let overlays: Vec<&str> = database.overlays.iter().map(|overlay| overlay.name.as_str()).collect();
+            file.settings(&database.settings, &overlays);
+            file.overlays(&database.overlays);
+        }
+        Exported { text: file.text, unsaid: file.unsaid }
+    }
+}
+
+#[derive(Default)]
+struct File {
+    text: String,
+    unsaid: Vec<String>,
+}
+
+impl File {
+    fn comment(&mut self, text: &str) {
+        self.text.push_str("# ");
+        self.text.push_str(text);
+        self.text.push('\n');
+    }
+
+    fn section(&mut self, title: &str) {
+        self.text.push('\n');
+        self.comment(title);
+    }
+
+    fn line(&mut self, keyword: &str, arguments: &[&str]) {
+        let words = arguments.iter().map(|word| quoted(word));
+        self.wrapped(std::iter::once(keyword.to_owned()).chain(words));
+    }
+
+    /// Words with blanks between, in as many physical lines as it takes.
+    fn wrapped(&mut self, words: impl Iterator<Item = String>) {
+        let mut column = 0;
+        for (number, word) in words.enumerate() {
+            let width = word.chars().count();
+            if number > 0 && column + 1 + width > WIDTH {
+                self.text.push_str("\n   ");
+                column = 3;
+            }
+            if number > 0 {
+                self.text.push(' ');
+                column += 1;
+            }
+            self.text.push_str(&word);
+            column += width;
+        }
+        self.text.push('\n');
+    }
+
+    /// Those of one section, in the order of the table of directives: it is one in which they can be read.
+    fn settings(&mut self, settings: &Settings, overlays: &[&str]) {
+        let mut all: Vec<(usize, &Setting)> =
+            settings.iter().map(|setting| (rank(setting.attribute, overlays), setting)).collect();
+        all.sort_by_key(|(rank, _)| *rank);
+        for (_, setting) in all {
+            match directive(setting.attribute, overlays) {
+                Some(directive) => self.setting(directive, setting),
+                None => self.unsaid(setting),
+            }
+        }
+    }
+
+    fn setting(&mut self, directive: &Directive, setting: &Setting) {
+        if directive.form == Form::Each {
+            let words = setting.values.iter().map(|value| String::from_utf8_lossy(value).into_owned());
+            let words: Vec<String> = words.collect();
+            return self.line(directive.keyword, &words.iter().map(String::as_str).collect::<Vec<_>>());
+        }
+        for value in &setting.values {
+            let Ok(text) = std::str::from_utf8(value) else {
+                self.unsaid(setting);
+                continue;
+            };
+            self.value(directive, text);
+        }
+    }
+
+    fn value(&mut self, directive: &Directive, text: &str) {
+        let keyword = directive.keyword;
+        match directive.form {
+            Form::Whole | Form::Dn | Form::Secret | Form::Each => {
+                self.wrapped([keyword.to_owned(), quoted_whole(text)].into_iter());
+            }
+            Form::Switch => self.line(keyword, &[if text == "FALSE" { "off" } else { "on" }]),
+            // As written: only blanks between words may become line ends, none within quotes.
+            Form::Rest => {
+                self.wrapped(std::iter::once(keyword.to_owned()).chain(unquoted_words(text)));
+            }
+            Form::Words | Form::Command | Form::Own => {
+                let words = line::value_words(text).into_iter().map(|word| word.text);
+                // A command's name is the first word of its value.
+                let own = (directive.form != Form::Command).then(|| keyword.to_owned());
+                let own_words: Vec<String> = words.map(|word| quoted(&word)).collect();
+                if directive.attribute == "olcAccess" {
+                    self.access(keyword, &own_words);
+                } else {
+                    self.wrapped(own.into_iter().chain(own_words));
+                }
+            }
+        }
+    }
+
+    /// One line a `by`, as people write rules.
+    fn access(&mut self, keyword: &str, words: &[String]) {
+        self.text.push_str(keyword);
+        for word in words {
+            self.text.push_str(if word == "by" { "\n    by" } else { " " });
+            if word != "by" {
+                self.text.push_str(word);
+            }
+        }
+        self.text.push('\n');
+    }
+
+    fn schema(&mut self, section: &SchemaSection) {
+        if is_bundled(section) {
+            return self.line("schema", &[&section.name]);
+        }
+        self.comment(&format!("{}:", section.name));
+        self.settings(&section.settings, &[]);
+    }
+
+    fn overlays(&mut self, overlays: &[Overlay]) {
+        for overlay in overlays {
+            self.text.push('\n');
+            self.line("overlay", &[&overlay.name]);
+            self.settings(&overlay.settings, &[&overlay.name]);
+        }
+    }
+
+    fn unsaid(&mut self, setting: &Setting) {
+        for value in &setting.values {
+            let said = match std::str::from_utf8(value) {
+                Ok(text) => format!("{}: {}", setting.attribute, text.replace('\n', " ")),
+                Err(_) => format!("{}: {} bytes", setting.attribute, value.len()),
+            };
+            let _ = writeln!(self.text, "# no slapd.conf form: {said}");
+            self.unsaid.push(said);
+        }
+    }
+}
+
+/// The directive that says an attribute in slapd.conf, by preference one of the overlay's own.
+fn directive(attribute: &str, overlays: &[&str]) -> Option<&'static Directive> {
+    let is_near = |directive: &&Directive| match directive.scope {
+        Scope::Overlay(name) => overlays.iter().any(|overlay| overlay.eq_ignore_ascii_case(name)),
+        _ => true,
+    };
+    let all = || {
+        directives::all()
+            .filter(|directive| directive.attribute == attribute && !directive.keyword.is_empty())
+    };
+    all().find(is_near).or_else(|| all().next())
+}
+
+fn rank(attribute: &str, overlays: &[&str]) -> usize {
+    let found = directive(attribute, overlays);
+    found
+        .and_then(|found| directives::all().position(|other| std::ptr::eq(other, found)))
+        .unwrap_or(usize::MAX)
+}
+
+/// A word as slapd.conf's reader gives it back: in quotes if it must be, quotes and backslashes escaped.
+fn quoted_whole(word: &str) -> String {
+    let escaped = escaped(word);
+    if word.is_empty() || word.contains(BLANKS) || word.starts_with('#') {
+        return format!("\"{escaped}\"");
+    }
+    escaped
+}
+
+/// The same where `dn.exact="cn=a b"` reads better than quotes around the whole.
+fn quoted(word: &str) -> String {
+    match word.split_once('=') {
+        Some((key, rest))
+            if rest.contains(BLANKS)
+                && !key.contains(BLANKS)
+                && key.starts_with(|c: char| c.is_ascii_alphabetic()) =>
+        {
+            format!("{}=\"{}\"", escaped(key), escaped(rest))
+        }
+        _ => quoted_whole(word),
+    }
+}
+
+fn escaped(word: &str) -> String {
+    word.replace('\\', "\\\\").replace('"', "\\\"")
+}
+
+/// The pieces of a definition between blanks that stand outside of its quotes.
+fn unquoted_words(definition: &str) -> Vec<String> {
+    let mut words = vec![String::new()];
+    let mut in_quotes = false;
+    for c in definition.chars() {
+        in_quotes ^= c == '\'';
+        if c == ' ' && !in_quotes {
+            words.push(String::new());
+        } else if let Some(last) = words.last_mut() {
+            last.push(c);
+        }
+    }
+    words
+}
+
+/// Whether a section says what the bundled schema of its name says.
+fn is_bundled(section: &SchemaSection) -> bool {
+    let Some(text) = larix_schema::bundled(&section.name) else { return false };
+    let mut bundled = Settings::default();
+    for line in line::logical_lines(text) {
+        let (keyword, rest) = line.text.split_once([' ', '\t']).unwrap_or((&line.text, ""));
+        let Some(directive) = directives::by_keyword(keyword, &Place::default()) else { return false };
+        bundled.add(directive.attribute, line::collapse(rest).into_bytes());
+    }
+    let values = |settings: &Settings| {
+        let mut all: Vec<(&str, Vec<Vec<u8>>)> =
+            settings.iter().map(|setting| (setting.attribute, setting.values.clone())).collect();
+        all.sort_unstable();
+        all
+    };
+    values(&bundled) == values(&section.settings)
+}
+
+#[cfg(test)]
+mod tests;
