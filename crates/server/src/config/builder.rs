@@ -6,6 +6,7 @@ use larix_engine::access::Quoting;
 use larix_schema::{AttributeOptions, Schema, SchemaBuilder, SchemaErrorKind};
 
 use super::call::{Call, Fault};
+use super::defaults::is_default;
 use super::diagnostic::{ConfigError, Notes, Origin};
 use super::directives::{Cardinality, Directive, Form, Handling, Scope};
 use super::line;
@@ -164,7 +165,8 @@ impl Builder {
                     Fault::keyword(format!("`{}` is not supported", directive.keyword)).with_help(instead)
                 );
             }
-            Handling::Noted(_) if self.from_entries && is_default(directive.attribute, call.text) => {}
+            Handling::Noted(_)
+                if self.from_entries && is_default(directive.attribute, call.text.as_bytes()) => {}
             Handling::Noted(why) => {
                 self.notes.push(call.origin.clone(), format!("`{}` has no effect: {why}", directive.keyword));
             }
@@ -378,30 +380,6 @@ impl Builder {
             read_entries: None,
         }
     }
-}
-
-/// Whether a value is OpenLDAP's own default, which it writes into every slapd.d: nobody asked for it.
-fn is_default(attribute: &str, value: &str) -> bool {
-    const DEFAULTS: &[(&str, &[&str])] = &[
-        ("olcConcurrency", &["0"]),
-        ("olcDbMaxReaders", &["0"]),
-        ("olcDbMaxSize", &["10485760", "1073741824"]),
-        ("olcDbRtxnSize", &["10000"]),
-        ("olcDbSearchStack", &["16"]),
-        ("olcIndexHash64", &["FALSE", "TRUE"]),
-        ("olcIndexIntLen", &["4"]),
-        ("olcIndexSubstrAnyLen", &["4"]),
-        ("olcIndexSubstrAnyStep", &["2"]),
-        ("olcIndexSubstrIfMaxLen", &["4"]),
-        ("olcIndexSubstrIfMinLen", &["2"]),
-        ("olcListenerThreads", &["1"]),
-        ("olcReverseLookup", &["FALSE"]),
-        ("olcSaslAuxpropsDontUseCopyIgnore", &["FALSE"]),
-        ("olcThreadQueues", &["1"]),
-        ("olcThreads", &["16"]),
-        ("olcBkMdbIdlExp", &["16"]),
-    ];
-    DEFAULTS.iter().any(|(name, values)| *name == attribute && values.contains(&value))
 }
 
 fn check_arguments(call: &Call<'_>) -> Result<(), Fault> {

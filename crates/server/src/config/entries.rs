@@ -9,7 +9,7 @@ use super::directives::{self, Cardinality};
 use super::model::{Config, Database, DatabaseKind, Overlay};
 use super::settings::Settings;
 
-pub(super) use apply::from_entries;
+pub(super) use apply::{PLAIN, from_entries};
 pub(super) use names::{EntryName, Role, split_number};
 
 /// One entry under cn=config.
@@ -68,9 +68,15 @@ impl ConfigEntry {
 ///
 /// What was read from a slapd.d is given as it was read, operational attributes and all.
 pub fn entries(config: &Config) -> Vec<ConfigEntry> {
-    if let Some(read) = &config.read_entries {
-        return read.to_vec();
+    match &config.read_entries {
+        Some(read) => read.to_vec(),
+        None => made(config),
     }
+}
+
+/// The entries as they are made from the model, whatever it was read from: two configurations that say the same things
+/// in the same order have the same.
+pub(super) fn made(config: &Config) -> Vec<ConfigEntry> {
     let mut all = vec![global(config)];
     for (number, list) in config.modules.iter().enumerate() {
         let mut entry = ConfigEntry::new(format!("cn=module{{{number}}},cn=config"), &["olcModuleList"]);

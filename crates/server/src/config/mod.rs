@@ -6,7 +6,9 @@
 mod builder;
 mod call;
 mod change;
+mod defaults;
 mod diagnostic;
+mod difference;
 mod directives;
 mod engine;
 mod entries;
@@ -27,6 +29,7 @@ pub mod values;
 
 pub use change::{Changed, ConfigChange, ConfigRefusal, Requester};
 pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};
+pub use difference::{Difference, Step};
 pub use entries::{ConfigEntry, entries};
 pub use export::Exported;
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};

@@ -16,7 +16,7 @@ use super::ConfigEntry;
 use super::names::{EntryName, Role, split_number};
 
 /// Attributes that say nothing to a directive.
-const PLAIN: [&str; 14] = [
+pub(crate) const PLAIN: [&str; 14] = [
     "objectClass",
     "cn",
     "olcDatabase",

@@ -1,0 +1,445 @@
+//! What has to change for one configuration to become another: as requests that cn=config takes.
+
+use std::fmt;
+
+use larix_engine::write::{AttributeValues, Modification, WriteOperation};
+use larix_proto::ModifyOperation;
+
+use super::defaults::is_default;
+use super::directives::{self, Cardinality, Form};
+use super::entries::{ConfigEntry, EntryName, PLAIN, Role, split_number};
+use super::model::Config;
+
+/// Requests that make one configuration out of another, in an order in which each is valid after those before it.
+#[derive(Debug, Clone, Default)]
+pub struct Difference {
+    pub steps: Vec<Step>,
+}
+
+/// One request of a [`Difference`].
+#[derive(Debug, Clone)]
+pub struct Step {
+    pub operation: WriteOperation,
+    /// For people: the values that a modify takes away.
+    pub taken: Vec<AttributeValues>,
+}
+
+impl Config {
+    /// What has to change for this configuration to become `wanted`; nothing if both mean the same.
+    ///
+    /// Values that say what holds anyway count as missing. Databases are the same when kind and first suffix are, schema
+    /// sections when their names are, overlays when their names are.
+    pub fn difference(&self, wanted: &Self) -> Difference {
+        let (current, wanted) = (Tree::of(self), Tree::of(wanted));
+        let mut plan = Plan::default();
+        let mut databases = current.databases;
+        plan.remove("cn=config", DATABASE, &mut databases, &wanted.databases);
+        plan.attributes("cn=config", &current.global, &wanted.global);
+        plan.unordered("cn=config", MODULE, &current.modules, &wanted.modules);
+        plan.unordered(SCHEMA_DN, SCHEMA, &current.schema, &wanted.schema);
+        plan.unordered("cn=config", BACKEND, &current.backends, &wanted.backends);
+        for (current, wanted) in current.fixed.iter().zip(&wanted.fixed) {
+            plan.attributes(&wanted.dn, current, wanted);
+            let mut overlays = current.children.clone();
+            plan.ordered(&wanted.dn, OVERLAY, &mut overlays, &wanted.children);
+        }
+        plan.ordered("cn=config", DATABASE, &mut databases, &wanted.databases);
+        plan.take_away(SCHEMA_DN, SCHEMA, &current.schema, &wanted.schema);
+        plan.take_away("cn=config", MODULE, &current.modules, &wanted.modules);
+        plan.take_away("cn=config", BACKEND, &current.backends, &wanted.backends);
+        Difference { steps: plan.steps }
+    }
+}
+
+const SCHEMA_DN: &str = "cn=schema,cn=config";
+
+/// Entries that are numbered together.
+#[derive(Debug, Clone, Copy)]
+struct Group {
+    attribute: &'static str,
+    /// The number of the first.
+    first: usize,
+    /// `module{0}` rather than `{0}module`.
+    number_behind: bool,
+}
+
+const MODULE: Group = Group { attribute: "cn", first: 0, number_behind: true };
+const SCHEMA: Group = Group { attribute: "cn", first: 0, number_behind: false };
+const BACKEND: Group = Group { attribute: "olcBackend", first: 0, number_behind: false };
+/// The frontend and the config database have numbers of their own, -1 and 0.
+const DATABASE: Group = Group { attribute: "olcDatabase", first: 1, number_behind: false };
+const OVERLAY: Group = Group { attribute: "olcOverlay", first: 0, number_behind: false };
+
+impl Group {
+    fn leaf(self, name: &str, place: usize) -> String {
+        let number = place + self.first;
+        if self.number_behind { format!("{name}{{{number}}}") } else { format!("{{{number}}}{name}") }
+    }
+
+    fn dn(self, parent: &str, name: &str, place: usize) -> String {
+        format!("{}={},{parent}", self.attribute, self.leaf(name, place))
+    }
+}
+
+/// An entry with what is below it.
+#[derive(Debug, Clone, Default)]
+struct Node {
+    dn: String,
+    /// Without `{n}`.
+    name: String,
+    /// Tells it from its siblings, whatever their order.
+    key: String,
+    classes: Vec<Vec<u8>>,
+    /// What is set, without `{n}` and without defaults.
+    attributes: Vec<AttributeValues>,
+    children: Vec<Node>,
+}
+
+/// A configuration's entries by the part they play.
+#[derive(Debug, Default)]
+struct Tree {
+    global: Node,
+    modules: Vec<Node>,
+    schema: Vec<Node>,
+    backends: Vec<Node>,
+    /// The frontend and the config database.
+    fixed: Vec<Node>,
+    databases: Vec<Node>,
+}
+
+impl Tree {
+    fn of(config: &Config) -> Self {
+        let mut tree = Self::default();
+        for entry in super::entries::made(config) {
+            // What is made from a model has names that are known.
+            let Ok(name) = EntryName::parse(&entry.dn) else { continue };
+            let node = Node::of(&entry, &name.role);
+            let list = match &name.role {
+                Role::Global => {
+                    tree.global = node;
+                    continue;
+                }
+                Role::Module => &mut tree.modules,
+                Role::Schema(_) => &mut tree.schema,
+                Role::Backend(_) => &mut tree.backends,
+                Role::Database(kind) if kind == "frontend" || kind == "config" => &mut tree.fixed,
+                Role::Database(_) => &mut tree.databases,
+                Role::Overlay(_) => match tree.owner_of(&node.dn) {
+                    Some(owner) => &mut owner.children,
+                    None => continue,
+                },
+                Role::SchemaRoot | Role::Detail => continue,
+            };
+            push_with_key(list, node);
+        }
+        tree
+    }
+
+    fn owner_of(&mut self, dn: &str) -> Option<&mut Node> {
+        let above = dn.split_once(',').map(|(_, above)| above.to_owned())?;
+        self.fixed.iter_mut().chain(&mut self.databases).find(|node| node.dn == above)
+    }
+}
+
+/// Adds a node; of several alike, each has a key of its own.
+fn push_with_key(list: &mut Vec<Node>, mut node: Node) {
+    let same =
+        list.iter().filter(|other| other.name == node.name && other.key.starts_with(&node.key)).count();
+    node.key = format!("{} {same}", node.key);
+    list.push(node);
+}
+
+impl Node {
+    fn of(entry: &ConfigEntry, role: &Role) -> Self {
+        let leaf = entry.dn.split_once(',').map_or(entry.dn.as_str(), |(leaf, _)| leaf);
+        let leaf = leaf.split_once('=').map_or(leaf, |(_, value)| value);
+        let name = split_number(leaf).1;
+        let name = name.split_once('{').map_or(name, |(name, _)| name).to_owned();
+        let suffix =
+            entry.values("olcSuffix").first().map(|suffix| String::from_utf8_lossy(suffix).to_lowercase());
+        let attributes = entry.attributes.iter().filter(|attribute| {
+            !PLAIN.iter().any(|plain| plain.eq_ignore_ascii_case(&attribute.description))
+        });
+        let attributes = attributes.filter_map(|attribute| {
+            let ordered = is_ordered(&attribute.description);
+            let values = attribute.values.iter().map(|value| if ordered { unnumbered(value) } else { value });
+            let values: Vec<Vec<u8>> = values
+                .filter(|value| !is_default_here(role, &attribute.description, value))
+                .map(<[u8]>::to_vec)
+                .collect();
+            let description = attribute.description.clone();
+            (!values.is_empty()).then_some(AttributeValues { description, values })
+        });
+        Self {
+            dn: entry.dn.clone(),
+            key: format!("{} {}", name.to_ascii_lowercase(), suffix.unwrap_or_default()),
+            name,
+            classes: entry.values("objectClass").to_vec(),
+            attributes: attributes.collect(),
+            children: Vec::new(),
+        }
+    }
+
+    fn values(&self, description: &str) -> &[Vec<u8>] {
+        let found = self.attributes.iter().find(|attribute| attribute.description == description);
+        found.map_or(&[], |attribute| attribute.values.as_slice())
+    }
+}
+
+/// Defaults that hold in one kind of entry alone.
+fn is_default_here(role: &Role, attribute: &str, value: &[u8]) -> bool {
+    let kind = match role {
+        Role::Database(kind) => kind.as_str(),
+        _ => return is_default(attribute, value),
+    };
+    let special = match (kind, attribute) {
+        ("config", "olcRootDN") => value == b"cn=config",
+        ("config", "olcAddContentAcl") => value == b"TRUE",
+        ("config", "olcAccess") => value == b"to * by * none",
+        ("frontend", "olcMaxDerefDepth") => value == b"0",
+        ("mdb", "olcMonitoring") => value == b"TRUE",
+        (_, "olcMonitoring") => value == b"FALSE",
+        _ => false,
+    };
+    special || is_default(attribute, value)
+}
+
+fn is_ordered(attribute: &str) -> bool {
+    directives::all().any(|directive| {
+        directive.cardinality == Cardinality::Ordered && directive.attribute.eq_ignore_ascii_case(attribute)
+    })
+}
+
+fn is_secret(attribute: &str) -> bool {
+    directives::all().any(|directive| {
+        directive.form == Form::Secret && directive.attribute.eq_ignore_ascii_case(attribute)
+    })
+}
+
+fn unnumbered(value: &[u8]) -> &[u8] {
+    let end = value.iter().position(|byte| *byte == b'}').map_or(0, |at| at + 1);
+    let prefix = std::str::from_utf8(value.get(..end).unwrap_or_default()).unwrap_or_default();
+    match split_number(prefix) {
+        (Some(_), "") => value.get(end..).unwrap_or_default(),
+        _ => value,
+    }
+}
+
+fn numbered(values: &[Vec<u8>], first: usize) -> Vec<Vec<u8>> {
+    let number = |(at, value): (usize, &Vec<u8>)| {
+        let mut text = format!("{{{}}}", first + at).into_bytes();
+        text.extend_from_slice(value);
+        text
+    };
+    values.iter().enumerate().map(number).collect()
+}
+
+#[derive(Default)]
+struct Plan {
+    steps: Vec<Step>,
+}
+
+impl Plan {
+    fn push(&mut self, operation: WriteOperation) {
+        self.steps.push(Step { operation, taken: Vec::new() });
+    }
+
+    /// Deletes those that are not wanted, from the last to the first, so that the numbers of the others still hold.
+    fn remove(&mut self, parent: &str, group: Group, current: &mut Vec<Node>, wanted: &[Node]) {
+        for place in (0..current.len()).rev() {
+            let Some(node) = current.get(place) else { continue };
+            if wanted.iter().any(|other| other.key == node.key) {
+                continue;
+            }
+            let dn = group.dn(parent, &node.name, place);
+            for (below, overlay) in node.children.iter().enumerate().rev() {
+                self.push(WriteOperation::Delete { entry: OVERLAY.dn(&dn, &overlay.name, below) });
+            }
+            self.push(WriteOperation::Delete { entry: dn });
+            current.remove(place);
+        }
+    }
+
+    /// Entries whose order counts: what is not wanted goes, the others are moved or added to their places.
+    fn ordered(&mut self, parent: &str, group: Group, current: &mut Vec<Node>, wanted: &[Node]) {
+        self.remove(parent, group, current, wanted);
+        for (place, node) in wanted.iter().enumerate() {
+            let dn = group.dn(parent, &node.name, place);
+            match current.iter().position(|other| other.key == node.key) {
+                None => {
+                    self.add(&dn, group, node, place);
+                    current.insert(place.min(current.len()), node.clone());
+                }
+                Some(from) => {
+                    if from != place {
+                        self.push(WriteOperation::ModifyDn {
+                            entry: group.dn(parent, &node.name, from),
+                            new_rdn: format!("{}={}", group.attribute, group.leaf(&node.name, place)),
+                            delete_old_rdn: true,
+                            new_superior: None,
+                        });
+                        let moved = current.remove(from);
+                        current.insert(place.min(current.len()), moved);
+                    }
+                    let Some(mut own) = current.get(place).cloned() else { continue };
+                    self.attributes(&dn, &own, node);
+                    self.ordered(&dn, OVERLAY, &mut own.children, &node.children);
+                }
+            }
+        }
+    }
+
+    /// Entries whose order does not count: new ones come last. Those that are not wanted stay for now.
+    fn unordered(&mut self, parent: &str, group: Group, current: &[Node], wanted: &[Node]) {
+        let mut next = current.len();
+        for node in wanted {
+            match current.iter().position(|other| other.key == node.key) {
+                Some(place) => {
+                    let Some(own) = current.get(place) else { continue };
+                    self.attributes(&group.dn(parent, &own.name, place), own, node);
+                }
+                None => {
+                    self.add(&group.dn(parent, &node.name, next), group, node, next);
+                    next += 1;
+                }
+            }
+        }
+    }
+
+    /// Deletes the entries that [`Plan::unordered`] left.
+    fn take_away(&mut self, parent: &str, group: Group, current: &[Node], wanted: &[Node]) {
+        let mut all = current.to_vec();
+        self.remove(parent, group, &mut all, wanted);
+    }
+
+    fn add(&mut self, dn: &str, group: Group, node: &Node, place: usize) {
+        let one = |description: &str, values| AttributeValues { description: description.to_owned(), values };
+        let mut attributes = vec![
+            one("objectClass", node.classes.clone()),
+            one(group.attribute, vec![group.leaf(&node.name, place).into_bytes()]),
+        ];
+        attributes.extend(node.attributes.iter().map(|attribute| {
+            let ordered = is_ordered(&attribute.description);
+            let values = if ordered { numbered(&attribute.values, 0) } else { attribute.values.clone() };
+            one(&attribute.description, values)
+        }));
+        self.push(WriteOperation::Add { entry: dn.to_owned(), attributes });
+        for (below, overlay) in node.children.iter().enumerate() {
+            self.add(&OVERLAY.dn(dn, &overlay.name, below), OVERLAY, overlay, below);
+        }
+    }
+
+    /// What changes within an entry, in one request.
+    fn attributes(&mut self, dn: &str, current: &Node, wanted: &Node) {
+        let mut step = Step {
+            operation: WriteOperation::Modify { object: dn.to_owned(), changes: Vec::new() },
+            taken: Vec::new(),
+        };
+        let gone = current.attributes.iter().filter(|a| wanted.values(&a.description).is_empty());
+        for attribute in gone.chain(&wanted.attributes) {
+            let description = attribute.description.as_str();
+            let (old, new) = (current.values(description), wanted.values(description));
+            step.attribute(description, old, new);
+        }
+        if matches!(&step.operation, WriteOperation::Modify { changes, .. } if !changes.is_empty()) {
+            self.steps.push(step);
+        }
+    }
+}
+
+impl Step {
+    fn attribute(&mut self, description: &str, old: &[Vec<u8>], new: &[Vec<u8>]) {
+        let without = |all: &[Vec<u8>], others: &[Vec<u8>]| -> Vec<Vec<u8>> {
+            all.iter().filter(|value| !others.contains(value)).cloned().collect()
+        };
+        let ordered = is_ordered(description);
+        let (taken, added) = (without(old, new), without(new, old));
+        if taken.is_empty() && added.is_empty() && (!ordered || old == new) {
+            return;
+        }
+        if ordered && new.starts_with(old) {
+            let tail = numbered(new.get(old.len()..).unwrap_or_default(), old.len());
+            return self.modification(ModifyOperation::Add, description, tail);
+        }
+        let (taken, values) = if ordered {
+            (old.to_vec(), numbered(new, 0))
+        } else {
+            if !new.is_empty() && !old.is_empty() && !taken.is_empty() && old.len() > 1 {
+                self.modification(ModifyOperation::Delete, description, taken.clone());
+                if !added.is_empty() {
+                    self.modification(ModifyOperation::Add, description, added);
+                }
+                return;
+            }
+            (taken, new.to_vec())
+        };
+        match (old.is_empty(), new.is_empty()) {
+            (true, _) => self.modification(ModifyOperation::Add, description, values),
+            (_, true) => {
+                self.taken.push(AttributeValues { description: description.to_owned(), values: taken });
+                self.modification(ModifyOperation::Delete, description, Vec::new());
+            }
+            _ if !ordered && taken.is_empty() => {
+                self.modification(ModifyOperation::Add, description, without(new, old));
+            }
+            _ => {
+                self.taken.push(AttributeValues { description: description.to_owned(), values: taken });
+                self.modification(ModifyOperation::Replace, description, values);
+            }
+        }
+    }
+
+    fn modification(&mut self, operation: ModifyOperation, description: &str, values: Vec<Vec<u8>>) {
+        if let WriteOperation::Modify { changes, .. } = &mut self.operation {
+            let attribute = AttributeValues { description: description.to_owned(), values };
+            changes.push(Modification { operation, attribute });
+        }
+    }
+}
+
+impl Difference {
+    pub fn is_empty(&self) -> bool {
+        self.steps.is_empty()
+    }
+}
+
+/// For people: `+` comes, `-` goes, `~` moves. Passwords are not shown.
+impl fmt::Display for Difference {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.steps.iter().try_for_each(|step| step.fmt(f))
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let values = |f: &mut fmt::Formatter<'_>, sign: char, attribute: &AttributeValues| {
+            attribute.values.iter().try_for_each(|value| {
+                let text = match std::str::from_utf8(value) {
+                    _ if is_secret(&attribute.description) => "(not shown)".to_owned(),
+                    Ok(text) => text.replace('\n', " "),
+                    Err(_) => format!("({} bytes)", value.len()),
+                };
+                writeln!(f, "  {sign} {}: {text}", attribute.description)
+            })
+        };
+        match &self.operation {
+            WriteOperation::Add { entry, attributes } => {
+                writeln!(f, "+ {entry}")?;
+                attributes.iter().try_for_each(|attribute| values(f, '+', attribute))
+            }
+            WriteOperation::Delete { entry } => writeln!(f, "- {entry}"),
+            WriteOperation::ModifyDn { entry, new_rdn, .. } => writeln!(f, "~ {entry} becomes {new_rdn}"),
+            WriteOperation::Modify { object, changes } => {
+                writeln!(f, "  {object}")?;
+                self.taken.iter().try_for_each(|attribute| values(f, '-', attribute))?;
+                changes.iter().try_for_each(|change| {
+                    let sign = if change.operation == ModifyOperation::Delete { '-' } else { '+' };
+                    values(f, sign, &change.attribute)
+                })
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,84 @@
+//! What has to change, as people are told.
+
+use super::super::model::Config;
+
+const BASE: &str = "schema core\ndatabase mdb\nsuffix dc=a\ndirectory $D/a\n";
+
+fn config(directory: &std::path::Path, text: &str) -> Config {
+    let place = directory.display().to_string();
+    ["a", "b", "c"].iter().for_each(|name| std::fs::create_dir_all(directory.join(name)).unwrap());
+    let path = directory.join("slapd.conf");
+    std::fs::write(&path, text.replace("$D", &place)).unwrap();
+    Config::from_slapd_conf(&path).unwrap_or_else(|error| panic!("{error}\n{text}"))
+}
+
+fn check(name: &str, current: &str, wanted: &str, expected: &str) {
+    let directory = tempfile::tempdir().unwrap();
+    let (current, wanted) = (config(directory.path(), current), config(directory.path(), wanted));
+    let said = current.difference(&wanted).to_string();
+    let said = said.replace(&directory.path().display().to_string(), "$D");
+    assert_eq!(said, expected, "{name}");
+    assert!(wanted.difference(&wanted).is_empty(), "{name}");
+}
+
+#[test]
+fn what_has_to_change() {
+    let with = |more: &str| format!("{BASE}{more}");
+    check("nothing", BASE, &with("# a comment\nmaxderefdepth 15\n"), "");
+    check(
+        "single values",
+        &with("sizelimit 5\nrootdn cn=a,dc=a\nrootpw x\n"),
+        &with("sizelimit 6\nrootdn cn=a,dc=a\nrootpw y\nreadonly on\n"),
+        "  olcDatabase={1}mdb,cn=config\n  - olcSizeLimit: 5\n  - olcRootPW: (not shown)\n  + olcReadOnly: TRUE\n  \
+         + olcSizeLimit: 6\n  + olcRootPW: (not shown)\n",
+    );
+    check(
+        "some of several values",
+        &with("index cn eq\nindex sn eq\n"),
+        &with("index cn eq\nindex mail eq\nindex uid eq\n"),
+        "  olcDatabase={1}mdb,cn=config\n  - olcDbIndex: sn eq\n  + olcDbIndex: mail eq\n  + olcDbIndex: uid eq\n",
+    );
+    check(
+        "one ordered value more",
+        &with("access to * by self write\n"),
+        &with("access to * by self write\naccess to * by * read\n"),
+        "  olcDatabase={1}mdb,cn=config\n  + olcAccess: {1}to * by * read\n",
+    );
+    check(
+        "another order",
+        &with("access to dn.base=dc=a by * read\naccess to * by * read\n"),
+        &with("access to * by * read\naccess to dn.base=dc=a by * read\n"),
+        "  olcDatabase={1}mdb,cn=config\n  - olcAccess: to dn.base=\"dc=a\" by * read\n  - olcAccess: to * by * read\n  \
+         + olcAccess: {0}to * by * read\n  + olcAccess: {1}to dn.base=\"dc=a\" by * read\n",
+    );
+    let (b, c) = ("database mdb\nsuffix dc=b\ndirectory $D/b\n", "database null\nsuffix dc=c\n");
+    check(
+        "databases go, come and move",
+        &with(&format!("overlay ppolicy\n{b}")),
+        &format!("schema core\n{c}{b}"),
+        "- olcOverlay={0}ppolicy,olcDatabase={1}mdb,cn=config\n- olcDatabase={1}mdb,cn=config\n\
+         + olcDatabase={1}null,cn=config\n  + objectClass: olcDatabaseConfig\n  + objectClass: olcNullConfig\n  \
+         + olcDatabase: {1}null\n  + olcSuffix: dc=c\n",
+    );
+    check(
+        "a move",
+        &with(&format!("{b}{c}")),
+        &with(&format!("{c}{b}overlay ppolicy\n")),
+        "~ olcDatabase={3}null,cn=config becomes olcDatabase={2}null\n\
+         + olcOverlay={0}ppolicy,olcDatabase={3}mdb,cn=config\n  + objectClass: olcOverlayConfig\n  \
+         + objectClass: olcPPolicyConfig\n  + olcOverlay: {0}ppolicy\n",
+    );
+    check(
+        "the server and all databases",
+        &format!("loglevel stats\nsizelimit 5\n{BASE}"),
+        &format!("loglevel stats sync\nidletimeout 9\n{BASE}"),
+        "  cn=config\n  + olcLogLevel: sync\n  + olcIdleTimeout: 9\n  \
+         olcDatabase={-1}frontend,cn=config\n  - olcSizeLimit: 5\n",
+    );
+    check(
+        "definitions",
+        BASE,
+        &BASE.replace("database", "attributetype ( 1.2.3 NAME 'x' SUP name )\ndatabase"),
+        "  cn=config\n  + olcAttributeTypes: {0}( 1.2.3 NAME 'x' SUP name )\n",
+    );
+}
