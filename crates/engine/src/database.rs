@@ -18,6 +18,7 @@ use crate::fault::Fault;
 use crate::index::status::{IndexStatus, WorkBoard, WorkStatus};
 use crate::index::uses::IndexUses;
 use crate::index::{IndexConfig, Kinds};
+use crate::log::{self, LogRetention};
 use crate::plugins::Plugin;
 use crate::tables::{ENTRIES, FORMAT, FORMAT_OLDEST, META, meta};
 use crate::time::RandomSource;
@@ -56,6 +57,8 @@ pub struct DatabaseSettings {
     pub durability_relaxed: bool,
     /// Whether changes are written to the change log.
     pub log: bool,
+    /// How long they stay there.
+    pub log_retention: LogRetention,
     /// Whether an add needs access to each attribute (`add_content_acl`).
     pub add_content_acl: bool,
     /// Hooks on changes, in the order of the configuration.
@@ -145,8 +148,11 @@ pub enum DatabaseOpenError {
     Read(ReadError),
     Commit(CommitError),
     Catalog(CatalogError),
+    Fault(Fault),
     Format {
         found: Vec<u8>,
+        /// The version that wrote it, where it says so.
+        written_by: Option<String>,
     },
     /// Nothing was ever stored and the store cannot be written.
     Empty,
@@ -158,9 +164,18 @@ impl fmt::Display for DatabaseOpenError {
             Self::Read(error) => error.fmt(f),
             Self::Commit(error) => error.fmt(f),
             Self::Catalog(error) => error.fmt(f),
-            Self::Format { found } => {
+            Self::Fault(fault) => fault.fmt(f),
+            Self::Format { found, written_by } => {
                 let known = format!("from {FORMAT_OLDEST} to {FORMAT}");
-                write!(f, "disk format {found:?} is not {known}: load what slapcat of its own version writes")
+                match found.as_slice().try_into().map(u32::from_be_bytes) {
+                    Ok(number) => write!(f, "disk format {number}")?,
+                    Err(_) => write!(f, "disk format {found:?}")?,
+                }
+                if let Some(version) = written_by {
+                    write!(f, ", written by Larix {version},")?;
+                }
+                let mend = "use that version, or load what its `larix cat` writes";
+                write!(f, " is not one of those that Larix {VERSION} reads ({known}): {mend}")
             }
             Self::Empty => f.write_str("the database is empty and opened for reading only"),
         }
@@ -178,6 +193,12 @@ impl From<ReadError> for DatabaseOpenError {
 impl From<CommitError> for DatabaseOpenError {
     fn from(error: CommitError) -> Self {
         Self::Commit(error)
+    }
+}
+
+impl From<Fault> for DatabaseOpenError {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
     }
 }
 
@@ -226,6 +247,9 @@ pub struct Database<S> {
 }
 
 pub const COOKIE_SECRET_LENGTH: usize = 32;
+
+/// Of this program.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 static INSTANCES: AtomicU64 = AtomicU64::new(1);
 
@@ -503,7 +527,11 @@ fn check_format(snapshot: &impl Snapshot) -> Result<Option<u32>, DatabaseOpenErr
     let number = found.as_ref().try_into().ok().map(u32::from_be_bytes);
     match number.filter(|number| (FORMAT_OLDEST..=FORMAT).contains(number)) {
         Some(number) => Ok(Some(number)),
-        None => Err(DatabaseOpenError::Format { found: found.into_owned() }),
+        None => {
+            let version = snapshot.get(META, meta::WRITTEN_BY)?;
+            let written_by = version.map(|version| String::from_utf8_lossy(&version).into_owned());
+            Err(DatabaseOpenError::Format { found: found.into_owned(), written_by })
+        }
     }
 }
 
@@ -523,6 +551,10 @@ fn prepare<S: Store>(
     let mut set = WriteSet::new();
     if check_format(&transaction)? != Some(FORMAT) {
         set.put(META, meta::FORMAT, FORMAT.to_be_bytes());
+        set.put(META, meta::WRITTEN_BY, VERSION.as_bytes());
+    }
+    if settings.log && log::history(&transaction)?.is_none() {
+        log::put_history(&mut set, random);
     }
     let secret = match read_secret(&transaction)? {
         Some(secret) => secret,

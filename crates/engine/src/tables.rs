@@ -47,10 +47,14 @@ pub mod meta {
     pub const DICTIONARY: &[u8] = b"dictionary/";
     /// 32 random bytes: authenticates paged results cookies across restarts.
     pub const COOKIE_SECRET: &[u8] = b"cookie-secret";
+    /// 16 random bytes: which history the change log tells. Another one, or none, after changes that are not in the log.
+    pub const LOG_HISTORY: &[u8] = b"log-history";
+    /// Text: the version of Larix that last brought the store to its format.
+    pub const WRITTEN_BY: &[u8] = b"written-by";
 }
 
 /// The disk format that this code writes.
-pub const FORMAT: u32 = 3;
+pub const FORMAT: u32 = 4;
 /// The oldest disk format that this code reads; a store opened for writing becomes [`FORMAT`]. Before 2 there were no
-/// packed records, before 3 no table [`PENDING`].
+/// packed records, before 3 no table [`PENDING`], before 4 no history of the change log.
 pub const FORMAT_OLDEST: u32 = 1;

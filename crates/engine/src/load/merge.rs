@@ -193,6 +193,8 @@ impl Group {
     ) -> Result<(), LoadError> {
         self.set.put(META, meta::LAST_ENTRY_ID, self.last_id.to_be_bytes());
         self.csns.iter().for_each(|csn| log::put_context_csn(&mut self.set, csn));
+        // What is loaded is not in the change log.
+        log::end_history(&mut self.set);
         let catalog = local.catalog.catalog();
         local.catalog.write_new(&mut self.set);
         database.publish_catalog(catalog.clone());

@@ -4,14 +4,21 @@
 //! contend. A record says all that it takes to repeat the change: replication, audit and point-in-time restore read it.
 
 mod record;
+mod retention;
 
 use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
+use uuid::Uuid;
 
 use crate::csn::{Csn, SERVER_ID_MAX};
 use crate::fault::Fault;
-use crate::tables::{LOG, META};
+use crate::tables::{LOG, META, meta};
+use crate::time::RandomSource;
 
-pub use record::{LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
+pub use record::{
+    LogHead, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification,
+};
+
+pub use retention::{LogRetention, RECORDS_MIN, Trimmed, Trimmer};
 
 /// The place of a record.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -41,24 +48,59 @@ impl LogKey {
     }
 }
 
-/// Adds a record to the write set of its change.
-pub fn append(set: &mut WriteSet, key: LogKey, record: &LogRecord) {
-    set.put(LOG, &key.to_bytes(), record.encode());
+/// Adds a record to the write set of its change. Answers its length in bytes.
+pub fn append(set: &mut WriteSet, key: LogKey, record: &LogRecord) -> u64 {
+    let bytes = record.encode();
+    let length = bytes.len() as u64;
+    set.put(LOG, &key.to_bytes(), bytes);
+    length
 }
 
-/// Fewer records than this are never trimmed.
-pub const RECORDS_MIN: u64 = 16_384;
-
-/// How many records are kept when the last entry id is `last_entry_id`: a part of what the entries take, however long
-/// they are changed.
-pub fn records_kept(last_entry_id: u64) -> u64 {
-    RECORDS_MIN.max(last_entry_id / 4)
+/// Which history the log tells; `None` when changes were made that are not in it.
+pub fn history<S: Snapshot>(snapshot: &S) -> Result<Option<Uuid>, Fault> {
+    let damaged = || Fault::Damaged { what: "the history of the change log" };
+    let stored = snapshot.get(META, meta::LOG_HISTORY)?;
+    stored.map(|bytes| Uuid::from_slice(&bytes).map_err(|_| damaged())).transpose()
 }
 
-/// Removes the records of a server from `first` up to, not including, `end`.
-pub fn trim(set: &mut WriteSet, server_id: u16, first: u64, end: u64) {
-    for sequence in first..end {
-        set.delete(LOG, &LogKey { server_id, sequence }.to_bytes());
+/// Begins a new history: what was logged before does not lead to what is logged from now on.
+pub fn put_history(set: &mut WriteSet, random: &dyn RandomSource) {
+    let mut bytes = [0; 16];
+    random.fill(&mut bytes);
+    set.put(META, meta::LOG_HISTORY, bytes);
+}
+
+/// Ends the history: with changes that are not logged. The next to open the database for writing begins another.
+pub fn end_history(set: &mut WriteSet) {
+    set.delete(META, meta::LOG_HISTORY);
+}
+
+/// The last sequence of each server that has records.
+pub fn positions<S: Snapshot>(snapshot: &S) -> Result<Vec<LogKey>, Fault> {
+    let mut positions = Vec::new();
+    let mut next = Some(0);
+    while let Some(server_id) = next {
+        let start = LogKey { server_id, sequence: 0 }.to_bytes();
+        let row = snapshot.scan(LOG, KeyRange::at_least(&start), Direction::Forward)?.next().transpose()?;
+        let Some((key, _)) = row else { break };
+        let key = LogKey::from_bytes(&key).ok_or(Fault::Damaged { what: "a key of the change log" })?;
+        let sequence = last_sequence(snapshot, key.server_id)?;
+        positions.push(LogKey { server_id: key.server_id, sequence });
+        next = key.server_id.checked_add(1);
+    }
+    Ok(positions)
+}
+
+/// How many bytes of records a server has logged so far, those that were trimmed included.
+pub fn logged_bytes<S: Snapshot>(snapshot: &S, server_id: u16) -> Result<u64, Fault> {
+    let prefix = server_id.to_be_bytes();
+    match snapshot.scan(LOG, KeyRange::prefix(&prefix), Direction::Backward)?.next() {
+        None => Ok(0),
+        Some(row) => {
+            let (_, record) = row?;
+            let head = LogHead::of(&record).ok_or(Fault::Damaged { what: "a record of the change log" })?;
+            Ok(head.offset + record.len() as u64)
+        }
     }
 }
 

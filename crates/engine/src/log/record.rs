@@ -8,16 +8,26 @@ use std::fmt;
 use uuid::Uuid;
 
 use crate::csn::Csn;
+use crate::entry::EntryId;
 use crate::entry::record::{put_varint, take_varint};
 use crate::time::Timestamp;
 
-const VERSION: u8 = 1;
+const VERSION: u8 = 2;
+/// Without offset, entry id and superior.
+const VERSION_BEFORE: u8 = 1;
 const FLAG_LOCAL: u8 = 1;
+const FLAG_CONTINUES: u8 = 2;
 
 /// One changed entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
     pub csn: Csn,
+    /// How many bytes of records were logged before this one.
+    pub offset: u64,
+    /// The entry's id; [`EntryId::ROOT`] in records that older versions wrote.
+    pub entry: EntryId,
+    /// The id of the superior below which an add or a rename put the entry; otherwise [`EntryId::ROOT`].
+    pub superior: EntryId,
     pub entry_uuid: Uuid,
     /// The entry's DN before the change, as it is shown.
     pub dn: String,
@@ -25,6 +35,8 @@ pub struct LogRecord {
     pub requester: String,
     /// Derived on every server by itself: kept for restore, never sent.
     pub local: bool,
+    /// Happens together with the record before it, or not at all.
+    pub continues: bool,
     pub change: LoggedChange,
 }
 
@@ -92,8 +104,12 @@ impl LogRecord {
             LoggedChange::ModifyDn { .. } => 3,
         };
         let mut out = Vec::with_capacity(256);
-        out.extend_from_slice(&[VERSION, kind, if self.local { FLAG_LOCAL } else { 0 }]);
+        let flags = if self.local { FLAG_LOCAL } else { 0 } | if self.continues { FLAG_CONTINUES } else { 0 };
+        out.extend_from_slice(&[VERSION, kind, flags]);
         out.extend_from_slice(&self.csn.time.0.to_be_bytes());
+        put_varint(&mut out, self.offset);
+        put_varint(&mut out, self.entry.0);
+        put_varint(&mut out, self.superior.0);
         put_varint(&mut out, u64::from(self.csn.count));
         put_varint(&mut out, u64::from(self.csn.server_id));
         put_varint(&mut out, u64::from(self.csn.modification));
@@ -123,10 +139,28 @@ impl LogRecord {
     /// Anything that [`Self::encode`] did not write.
     pub fn decode(bytes: &[u8]) -> Result<Self, LogRecordError> {
         match bytes.first() {
-            Some(&VERSION) => Reader(bytes).record().ok_or(LogRecordError::Damaged),
+            Some(&(VERSION | VERSION_BEFORE)) => Reader(bytes).record().ok_or(LogRecordError::Damaged),
             Some(&version) => Err(LogRecordError::Version(version)),
             None => Err(LogRecordError::Damaged),
         }
+    }
+}
+
+/// What retention asks of a record.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct LogHead {
+    pub time: Timestamp,
+    pub offset: u64,
+}
+
+impl LogHead {
+    /// Reads no more of the record than that.
+    pub fn of(bytes: &[u8]) -> Option<Self> {
+        let mut reader = Reader(bytes);
+        let [version, ..] = *reader.array::<3>()?;
+        let time = Timestamp(i64::from_be_bytes(*reader.array::<8>()?));
+        let offset = if version == VERSION_BEFORE { 0 } else { reader.number()? };
+        Some(Self { time, offset })
     }
 }
 
@@ -153,9 +187,14 @@ struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
     fn record(&mut self) -> Option<LogRecord> {
-        let &[_, kind, flags] = self.array::<3>()?;
+        let &[version, kind, flags] = self.array::<3>()?;
+        let time = Timestamp(i64::from_be_bytes(*self.array::<8>()?));
+        let (offset, entry, superior) = match version {
+            VERSION_BEFORE => (0, EntryId::ROOT, EntryId::ROOT),
+            _ => (self.number()?, EntryId(self.number()?), EntryId(self.number()?)),
+        };
         let csn = Csn {
-            time: Timestamp(i64::from_be_bytes(*self.array::<8>()?)),
+            time,
             count: u32::try_from(self.number()?).ok()?,
             server_id: u16::try_from(self.number()?).ok()?,
             modification: u32::try_from(self.number()?).ok()?,
@@ -181,7 +220,10 @@ impl<'a> Reader<'a> {
             _ => return None,
         };
         let local = flags & FLAG_LOCAL != 0;
-        self.0.is_empty().then_some(LogRecord { csn, entry_uuid, dn, requester, local, change })
+        let continues = flags & FLAG_CONTINUES != 0;
+        let record =
+            LogRecord { csn, offset, entry, superior, entry_uuid, dn, requester, local, continues, change };
+        self.0.is_empty().then_some(record)
     }
 
     fn array<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
@@ -246,13 +288,18 @@ mod tests {
                 server_id: 0xfff,
                 modification: 0,
             },
+            offset: 1 << 33,
+            entry: EntryId(70_000),
+            superior: EntryId(1),
             entry_uuid: Uuid::from_u128(7),
             dn: "cn=a,dc=b".to_owned(),
             requester: "cn=anonymous".to_owned(),
             local: matches!(change, LoggedChange::Delete),
+            continues: matches!(change, LoggedChange::Modify(_)),
             change,
         };
         let bytes = record.encode();
+        assert_eq!(LogHead::of(&bytes), Some(LogHead { time: record.csn.time, offset: record.offset }));
         assert_eq!(LogRecord::decode(&bytes), Ok(record));
         for cut in 0..bytes.len() {
             assert!(LogRecord::decode(&bytes[..cut]).is_err(), "cut at {cut}");
@@ -286,14 +333,27 @@ mod tests {
     fn the_documented_record() {
         let record = LogRecord {
             csn: Csn { time: Timestamp(1_000_000), count: 0, server_id: 1, modification: 0 },
+            offset: 300,
+            entry: EntryId(7),
+            superior: EntryId::ROOT,
             entry_uuid: Uuid::nil(),
             dn: "cn=a".to_owned(),
             requester: "cn=b".to_owned(),
             local: false,
+            continues: false,
             change: LoggedChange::Delete,
         };
         let hex: String = record.encode().iter().map(|byte| format!("{byte:02x}")).collect();
         let uuid = "0".repeat(32);
-        assert_eq!(hex, format!("01020000000000000f4240000100{uuid}04636e3d6104636e3d62"));
+        assert_eq!(hex, format!("02020000000000000f4240ac020700000100{uuid}04636e3d6104636e3d62"));
+        // As format 3 and older ones had it.
+        let before = hex.replacen("0202", "0102", 1).replacen("ac020700", "", 1);
+        let bytes: Vec<u8> = before
+            .as_bytes()
+            .chunks(2)
+            .map(|pair| u8::from_str_radix(std::str::from_utf8(pair).unwrap(), 16).unwrap())
+            .collect();
+        let known = LogRecord { offset: 0, entry: EntryId::ROOT, ..record };
+        assert_eq!(LogRecord::decode(&bytes), Ok(known));
     }
 }

@@ -51,7 +51,7 @@ pub(crate) fn add<V: Snapshot>(
         .values(ground.known.entry_uuid)
         .first()
         .map_or(Uuid::nil(), |value| Uuid::try_parse_ascii(value).unwrap_or_default());
-    operator.log(uuid, &entry.dn, |schema| {
+    operator.log((id, parent.id()), uuid, &entry.dn, |schema| {
         let logged = |attribute: &crate::entry::EntryAttribute| LoggedAttribute {
             description: attribute.description.to_text(schema),
             values: attribute.values.clone(),
@@ -65,6 +65,15 @@ pub(crate) fn add<V: Snapshot>(
 enum Parent<'v> {
     Root,
     Entry(Held<'v>),
+}
+
+impl Parent<'_> {
+    fn id(&self) -> EntryId {
+        match self {
+            Self::Root => EntryId::ROOT,
+            Self::Entry(held) => held.id,
+        }
+    }
 }
 
 fn find_place<'v, V: Snapshot>(operator: &Operator<'v, V>, dn: &NormalDn) -> Result<Parent<'v>, Failure> {

@@ -105,6 +105,6 @@ fn remove<V: Snapshot>(
     encode::remove(&mut operator.set, snapshot, &view)?;
     tree::delete(&mut operator.set, view.parent(), view.normal_rdn());
     operator.bump_generation()?;
-    operator.log(uuid, &shown, |_| LoggedChange::Delete);
+    operator.log((held.id, EntryId::ROOT), uuid, &shown, |_| LoggedChange::Delete);
     Ok(())
 }

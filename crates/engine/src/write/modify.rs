@@ -1,16 +1,16 @@
 //! Modify (RFC 4511 section 4.6).
 
-use larix_schema::NormalDn;
+use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::Snapshot;
 
 use super::change;
 use super::failure::Failure;
 use super::operational;
 use super::operator::{Held, Operator, StoredSets, insufficient, logged};
-use super::prepare::Change;
+use super::prepare::{Change, ChangeKind, Standing};
 use super::schema_check::{CheckMode, check_entry};
-use crate::entry::Entry;
 use crate::entry::encode::{self, Placement};
+use crate::entry::{Entry, EntryId};
 use crate::index::keys;
 use crate::index::pending::{self, Writing};
 use crate::log::LoggedChange;
@@ -33,10 +33,16 @@ pub(crate) fn modify<V: Snapshot>(
     }
     let shown = operator.view.dn(&held.view()?)?;
     let entry = changed_entry(operator, &held, shown, &changes)?;
+    // The schema check may record another structural class: the log has to tell it, too.
+    if let Some(change) = structural_change(operator, &held, &entry, &changes)? {
+        changes.push(change);
+    }
     store(operator, &held, &entry)?;
     operator.post_read(held.id)?;
     let uuid = operator.entry_uuid(&held)?;
-    operator.log(uuid, &entry.dn, |schema| LoggedChange::Modify(logged(schema, &changes)));
+    operator.log((held.id, EntryId::ROOT), uuid, &entry.dn, |schema| {
+        LoggedChange::Modify(logged(schema, &changes))
+    });
     Ok(())
 }
 
@@ -59,6 +65,27 @@ pub(crate) fn changed_entry<V: Snapshot>(
         CheckMode { relax: controls.relax, add: false, auxiliary_needs_rule: ground.auxiliary_needs_rule };
     check_entry(ground.schema, ground.known, &mut entry, mode, &sets)?;
     Ok(entry)
+}
+
+/// What a change of the object classes (under the relax control) made of the recorded structural class.
+fn structural_change<V: Snapshot>(
+    operator: &Operator<'_, V>,
+    held: &Held<'_>,
+    entry: &Entry,
+    changes: &[Change],
+) -> Result<Option<Change>, Failure> {
+    let known = operator.ground.known;
+    if !changes.iter().any(|change| change.description.attribute == known.object_class) {
+        return Ok(None);
+    }
+    let description = AttributeDescription::plain(known.structural_object_class);
+    let after = entry.values(known.structural_object_class);
+    let before = operator.reader(held)?.to_owned(String::new(), false)?;
+    if before.values(known.structural_object_class) == after {
+        return Ok(None);
+    }
+    let (values, keys) = (after.to_vec(), after.to_vec());
+    Ok(Some(Change { kind: ChangeKind::Replace, description, values, keys, standing: Standing::Internal }))
 }
 
 /// Stores the changed entry in the place of the old one.

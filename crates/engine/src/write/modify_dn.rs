@@ -70,7 +70,7 @@ pub(crate) fn modify_dn<V: Snapshot>(
         Some(held) => Some(operator.view.dn(&held.view()?)?),
         None => (parent != old_parent).then(String::new),
     };
-    operator.log(uuid, &old_shown, |schema| LoggedChange::ModifyDn {
+    operator.log((held.id, parent), uuid, &old_shown, |schema| LoggedChange::ModifyDn {
         new_rdn: rename.new_rdn.clone(),
         delete_old_rdn: rename.delete_old_rdn,
         new_superior: superior_shown,

@@ -44,6 +44,8 @@ pub(crate) struct Ground<'a> {
 pub(crate) struct Counters {
     pub(crate) last_entry_id: u64,
     pub(crate) last_log_sequence: u64,
+    /// Bytes of records logged so far.
+    pub(crate) logged_bytes: u64,
     /// The latest CSN of the group.
     pub(crate) csn: Option<Csn>,
 }
@@ -81,6 +83,8 @@ pub(crate) struct Operator<'a, V: Snapshot> {
     pub(crate) stamp: Stamp,
     pub(crate) set: WriteSet,
     pub(crate) controls: Vec<ControlBuf>,
+    /// Something of what happens together with this change is in the log already.
+    pub(crate) continues: bool,
 }
 
 /// A stored entry, held while it is changed.
@@ -185,8 +189,14 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         EntryId(last)
     }
 
-    /// Writes the change into the log, if there is one.
-    pub(crate) fn log(&mut self, entry_uuid: Uuid, dn: &str, change: impl FnOnce(&Schema) -> LoggedChange) {
+    /// Writes the change of an entry into the log, if there is one. `superior`: below which an add or a rename put it.
+    pub(crate) fn log(
+        &mut self,
+        (entry, superior): (EntryId, EntryId),
+        entry_uuid: Uuid,
+        dn: &str,
+        change: impl FnOnce(&Schema) -> LoggedChange,
+    ) {
         if !self.ground.settings.log {
             return;
         }
@@ -194,13 +204,17 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         let key = LogKey { server_id: self.stamp.csn.server_id, sequence: self.counters.last_log_sequence };
         let record = LogRecord {
             csn: self.stamp.csn,
+            offset: self.counters.logged_bytes,
+            entry,
+            superior,
             entry_uuid,
             dn: dn.to_owned(),
             requester: self.stamp.name.clone(),
             local: self.envelope.derived,
+            continues: std::mem::replace(&mut self.continues, true),
             change: change(self.ground.schema),
         };
-        log::append(&mut self.set, key, &record);
+        self.counters.logged_bytes += log::append(&mut self.set, key, &record);
     }
 
     /// The entryUUID of a stored entry; nil for one that never got any (lastmod was off).

@@ -49,6 +49,8 @@ const CONFLICT_RETRIES: usize = 16;
 
 /// After so long without a change, what is pending is brought into the indexes.
 const QUIET: Duration = Duration::from_millis(250);
+/// Records of the log that are removed at once when nothing else is to be done.
+const LOG_SLICE: u64 = 1024;
 /// What a pending key takes in its row, about.
 const PENDING_KEY_BYTES: usize = 3;
 
@@ -184,8 +186,10 @@ struct Core<S> {
     merger: Merger,
     /// Nothing has come for [`QUIET`], and what is pending is being brought in.
     quiet: bool,
-    /// The oldest record of the change log.
-    first_logged: u64,
+    /// What of the change log has to go.
+    trimmer: log::Trimmer,
+    /// Whether the log tells a history.
+    has_history: bool,
     /// Under which this thread caches names: those of changes that are not committed are nobody else's business.
     instance: u64,
     /// The entry id from which on records are looked at for a new dictionary.
@@ -197,7 +201,8 @@ impl<S: Store> Core<S> {
         let snapshot = database.store().snapshot().map_err(Fault::from)?;
         let counters = read_counters(&snapshot, environment.order.server_id())?;
         let merger = Merger::new(&snapshot)?;
-        let first_logged = log::first_sequence(&snapshot, environment.order.server_id())?.max(1);
+        let trimmer = log::Trimmer::new(&snapshot, environment.order.server_id())?;
+        let has_history = log::history(&snapshot)?.is_some();
         for csn in log::context_csns(&snapshot)? {
             environment.order.observe(&csn);
         }
@@ -217,7 +222,8 @@ impl<S: Store> Core<S> {
             known,
             merger,
             quiet: false,
-            first_logged,
+            trimmer,
+            has_history,
             instance,
             next_training,
         })
@@ -227,32 +233,47 @@ impl<S: Store> Core<S> {
         let _closing = CloseAtEnd(queue);
         loop {
             // Once it is quiet what is pending is brought in, slice by slice.
-            let waited = if self.merger.is_pending() && !self.database.store().is_read_only() {
+            let waited = if self.is_behind() && !self.database.store().is_read_only() {
                 queue.wait_at_most(if self.quiet { Duration::ZERO } else { QUIET })
             } else {
                 queue.wait().map_or(Waited::Closed, Waited::Item)
             };
             match waited {
                 Waited::Item(first) => self.group(first, queue),
-                Waited::Nothing => self.merge(),
+                Waited::Nothing => self.catch_up(),
                 Waited::Closed => break,
             }
         }
     }
 
-    /// Brings a slice of what is pending into the indexes.
-    fn merge(&mut self) {
+    /// Whether there is something to do without any change.
+    fn is_behind(&self) -> bool {
+        self.merger.is_pending() || self.trimmer.is_behind()
+    }
+
+    /// Brings a slice of what is pending into the indexes, and removes a slice of what the log need not keep.
+    fn catch_up(&mut self) {
         let database = Arc::clone(&self.database);
-        let merged = (|| {
+        let done = (|| {
             let transaction = database.store().transaction().map_err(GroupError::Commit)?;
             let mut set = WriteSet::new();
-            let slice = self.merger.slice(&transaction, IDLE_SLICE_KEYS, true).map_err(GroupError::Fault)?;
-            slice.write(&mut set);
-            transaction.commit(&set, durability(&database.settings())).map_err(GroupError::Commit)
+            if self.merger.is_pending() {
+                let slice =
+                    self.merger.slice(&transaction, IDLE_SLICE_KEYS, true).map_err(GroupError::Fault)?;
+                slice.write(&mut set);
+            }
+            let trimmer = if self.trimmer.is_behind() {
+                self.trim_log(&transaction, &mut set, LOG_SLICE).map_err(GroupError::Fault)?
+            } else {
+                self.trimmer
+            };
+            transaction.commit(&set, durability(&database.settings())).map_err(GroupError::Commit)?;
+            Ok::<_, GroupError>(trimmer)
         })();
-        self.quiet = merged.is_ok();
-        if merged.is_err() {
-            self.forget_merge();
+        self.quiet = done.is_ok();
+        match done {
+            Ok(trimmer) => self.trimmer = trimmer,
+            Err(_) => self.forget_merge(),
         }
     }
 
@@ -338,9 +359,11 @@ impl<S: Store> Core<S> {
         self.counters = counters;
         let Some(mut ready) = ready else { return Ok(()) };
         self.merge_along(&transaction, &mut ready.set).map_err(GroupError::Fault)?;
-        let first_kept = self.trim_log(&mut ready.set, logged);
+        let trimmer = self.trim_log(&transaction, &mut ready.set, 2 * logged).map_err(GroupError::Fault)?;
+        let has_history = self.settle_history(&mut ready.set);
         transaction.commit(&ready.set, ready.durability).map_err(GroupError::Commit)?;
-        self.first_logged = first_kept;
+        self.trimmer = trimmer;
+        self.has_history = has_history;
         // Before, nothing of a dictionary was stored.
         self.next_training = self.next_training.max(training::next_after(last_entry_id));
         if let Some(catalog) = ready.catalog.committed() {
@@ -349,15 +372,35 @@ impl<S: Store> Core<S> {
         Ok(())
     }
 
-    /// Removes the oldest records of the log beyond those that are kept, twice as many at most as the group `logged`: so no
-    /// group pays for many before it. Answers which is the oldest then.
-    fn trim_log(&self, set: &mut WriteSet, logged: u64) -> u64 {
-        let Counters { last_entry_id, last_log_sequence, .. } = self.counters;
-        let kept = log::records_kept(last_entry_id);
-        let most = self.first_logged + 2 * logged;
-        let first_kept = (last_log_sequence + 1).saturating_sub(kept).clamp(self.first_logged, most);
-        log::trim(set, self.environment.order.server_id(), self.first_logged, first_kept);
-        first_kept
+    /// Removes the oldest records of the log beyond those that are kept, `limit` at most: twice as many as a group
+    /// logged, so that none pays for many before it.
+    fn trim_log<T: Snapshot>(
+        &self,
+        transaction: &T,
+        set: &mut WriteSet,
+        limit: u64,
+    ) -> Result<log::Trimmer, Fault> {
+        let settings = self.database.current_settings();
+        let now = log::Trimmed {
+            retention: if settings.log { settings.log_retention } else { log::LogRetention::NOTHING },
+            now: self.environment.clock.now(),
+            last_sequence: self.counters.last_log_sequence,
+            last_entry_id: self.counters.last_entry_id,
+            logged_bytes: self.counters.logged_bytes,
+        };
+        self.trimmer.slice(transaction, set, &now, limit)
+    }
+
+    /// A group that is not logged ends the history that the log tells; the first one that is begins another. Answers
+    /// whether there is one then.
+    fn settle_history(&self, set: &mut WriteSet) -> bool {
+        let logs = self.database.current_settings().log;
+        match (logs, self.has_history) {
+            (true, false) => log::put_history(set, &*self.environment.random),
+            (false, true) => log::end_history(set),
+            _ => {}
+        }
+        logs
     }
 
     /// Adds a slice of what is pending to a group's changes.
@@ -419,7 +462,9 @@ fn read_counters<V: Snapshot>(snapshot: &V, server_id: u16) -> Result<Counters, 
             u64::from_be_bytes(bytes.as_ref().try_into().map_err(|_| damaged)?)
         }
     };
-    Ok(Counters { last_entry_id, last_log_sequence: log::last_sequence(snapshot, server_id)?, csn: None })
+    let last_log_sequence = log::last_sequence(snapshot, server_id)?;
+    let logged_bytes = log::logged_bytes(snapshot, server_id)?;
+    Ok(Counters { last_entry_id, last_log_sequence, logged_bytes, csn: None })
 }
 
 /// A group while it gathers.
@@ -658,6 +703,7 @@ impl<'a, S: Store> Group<'a, S> {
             stamp: Stamp::new(csn, task.subject.shown_dn()),
             set: WriteSet::new(),
             controls: Vec::new(),
+            continues: !unit.is_empty(),
         };
         let (dn, carried_out) = match &task.operation {
             Prepared::Add { dn, entry, mods } => (dn, add::add(&mut operator, dn, entry.clone(), mods)),

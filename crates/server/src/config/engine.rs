@@ -5,13 +5,14 @@ use std::sync::Arc;
 use larix_engine::access::{AccessPolicy, AccessPolicyError, AccessRule};
 use larix_engine::database::{DatabaseSettings, HardLimit, Limits, PagedTotal, Suffix};
 use larix_engine::index::IndexConfig;
+use larix_engine::log::LogRetention;
 use larix_schema::NormalDn;
 
 use crate::operation_rules::OperationRules;
 
 use super::diagnostic::{ConfigError, Origin};
 use super::model::{AccessLine, Config, Database, DatabaseKind};
-use super::values::{self, ConfigDn, Hard, SearchLimits, Soft, Unchecked};
+use super::values::{self, ChangeLog, ConfigDn, Hard, SearchLimits, Soft, Unchecked};
 
 impl From<SearchLimits> for Limits {
     fn from(limits: SearchLimits) -> Self {
@@ -53,6 +54,10 @@ impl Config {
     /// As [`Config::access_policy`].
     pub fn engine_settings(&self, database: &Database) -> Result<DatabaseSettings, ConfigError> {
         let suffix = |dn: &ConfigDn| Suffix { normal: dn.normal.clone(), text: dn.text.clone() };
+        let change_log = match &database.kind {
+            DatabaseKind::Mdb(mdb) => mdb.change_log,
+            _ => ChangeLog::Off,
+        };
         let (index, relaxed) = match &database.kind {
             DatabaseKind::Mdb(mdb) => {
                 (mdb.index_config.clone(), mdb.no_sync || mdb.env_flags.no_sync || mdb.env_flags.no_meta_sync)
@@ -73,7 +78,11 @@ impl Config {
             update_referrals: database.update_refs.clone(),
             last_modified: database.last_mod,
             durability_relaxed: relaxed,
-            log: true,
+            log: change_log != ChangeLog::Off,
+            log_retention: match change_log {
+                ChangeLog::Kept(retention) => retention,
+                ChangeLog::Off => LogRetention::default(),
+            },
             add_content_acl: database.shared.add_content_acl,
             plugins: self.plugins(database)?,
             policy: Some(Arc::new(self.access_policy(Some(database))?)),

@@ -17,9 +17,9 @@ use super::entries::ConfigEntry;
 use super::passwords::PasswordCosts;
 use super::settings::Settings;
 use super::values::{
-    Allowed, AuthzPolicy, AuthzRegexp, ClientLimits, ConfigDn, Disallowed, EnvFlags, IndexLine, LimitRule,
-    LogLevel, OperationRule, Requirements, Restrictions, SaslSettings, SearchLimits, SecurityFactors,
-    ServerId, Subordinate, TcpBuffer, TlsSettings,
+    Allowed, AuthzPolicy, AuthzRegexp, ChangeLog, ClientLimits, ConfigDn, Disallowed, EnvFlags, IndexLine,
+    LimitRule, LogLevel, OperationRule, Requirements, Restrictions, SaslSettings, SearchLimits,
+    SecurityFactors, ServerId, Subordinate, TcpBuffer, TlsSettings,
 };
 use crate::log::{LinePrefix, LogFormat, LogRotation};
 use crate::sasl::rewrite::Rewrite;
@@ -362,6 +362,8 @@ pub struct MdbSettings {
     pub max_readers: Option<u32>,
     pub search_stack: Option<u32>,
     pub rtxn_size: Option<u32>,
+    /// `change-log`: how long changes stay in the change log; default: by their number.
+    pub change_log: ChangeLog,
 }
 
 /// `checkpoint <kbyte> <min>`.

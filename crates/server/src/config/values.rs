@@ -1,12 +1,15 @@
 //! The typed values of directives, each with the parser of its text.
 
+mod change_log;
 mod client_limits;
 mod features;
 mod limits;
 mod operation_rule;
+pub(crate) mod quantity;
 mod sasl;
 mod security;
 
+pub use change_log::ChangeLog;
 pub use client_limits::{ClientLimits, Network, Rate};
 pub use features::{Allowed, Disallowed, LogLevel, Requirements, Restrictions, SecurityFactors};
 pub use limits::{

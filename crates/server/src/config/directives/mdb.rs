@@ -6,7 +6,7 @@ use super::super::builder::Builder;
 use super::super::call::{Call, Fault, c_integer};
 use super::super::line;
 use super::super::model::{Checkpoint, DatabaseKind};
-use super::super::values::{EnvFlags, IndexLine};
+use super::super::values::{ChangeLog, EnvFlags, IndexLine};
 use super::{Directive, Form, MANY, Scope, keep};
 
 const NO_TUNING: &str = "the store needs no tuning";
@@ -64,6 +64,12 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("passphrase", "olcDbPassphrase", Scope::Kind("mdb"), Form::Secret, keep)
         .refused("encrypt the file system below the database"),
     Directive::new("idlexp", "olcBkMdbIdlExp", Scope::Backend, Form::Whole, keep).noted("indexes are exact"),
+    Directive::new("change-log", "olcLarixChangeLog", Scope::Kind("mdb"), Form::Words, |b, c| {
+        let log = ChangeLog::parse(c.arguments.iter().map(String::as_str));
+        b.mdb()?.change_log =
+            log.map_err(|(word, message)| Fault::argument(word, message).with_help(ChangeLog::WORDS))?;
+        Ok(())
+    }),
     retired("cachesize", "olcDbCacheSize"),
     retired("cachefree", "olcDbCacheFree"),
     retired("idlcachesize", "olcDbIDLcacheSize"),
