@@ -360,7 +360,7 @@ impl<S: Store> Core<S> {
         let Some(mut ready) = ready else { return Ok(()) };
         self.merge_along(&transaction, &mut ready.set).map_err(GroupError::Fault)?;
         let trimmer = self.trim_log(&transaction, &mut ready.set, 2 * logged).map_err(GroupError::Fault)?;
-        let has_history = self.settle_history(&mut ready.set);
+        let has_history = self.settle_history(&mut ready.set, ready.logs);
         transaction.commit(&ready.set, ready.durability).map_err(GroupError::Commit)?;
         self.trimmer = trimmer;
         self.has_history = has_history;
@@ -393,8 +393,7 @@ impl<S: Store> Core<S> {
 
     /// A group that is not logged ends the history that the log tells; the first one that is begins another. Answers
     /// whether there is one then.
-    fn settle_history(&self, set: &mut WriteSet) -> bool {
-        let logs = self.database.current_settings().log;
+    fn settle_history(&self, set: &mut WriteSet, logs: bool) -> bool {
         match (logs, self.has_history) {
             (true, false) => log::put_history(set, &*self.environment.random),
             (false, true) => log::end_history(set),
@@ -733,7 +732,8 @@ impl<'a, S: Store> Group<'a, S> {
         self.catalog.write_new(&mut self.set);
         // Readers that see the commit must know every attribute number in it.
         self.database.publish_catalog(Arc::clone(self.catalog.catalog()));
-        Some(Ready { set: self.set, catalog: self.catalog, durability: durability(&self.state.settings) })
+        let (durability, logs) = (durability(&self.state.settings), self.state.settings.log);
+        Some(Ready { set: self.set, catalog: self.catalog, durability, logs })
     }
 }
 
@@ -742,6 +742,8 @@ struct Ready {
     set: WriteSet,
     catalog: CatalogEdit,
     durability: Durability,
+    /// Whether the changes are in the change log.
+    logs: bool,
 }
 
 fn durability(settings: &DatabaseSettings) -> Durability {
