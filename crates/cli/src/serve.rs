@@ -10,6 +10,7 @@ use std::process::ExitCode;
 
 use anyhow::Context;
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
+use larix_server::admin::AdminAddress;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::config::slapd_d::Stamp;
 use larix_server::config::values::LogLevel;
@@ -80,6 +81,9 @@ pub(crate) struct ServeArgs {
     /// Answer /metrics, /health/live and /health/ready there, for example on http://127.0.0.1:9389/
     #[arg(long, value_name = "URL", value_parser = larix_server::http::address)]
     http: Vec<SocketAddr>,
+    /// Serve the admin page there, for example on 127.0.0.1:9390; with TLS if that is not loopback
+    #[arg(long, value_name = "ADDRESS", value_parser = AdminAddress::parse)]
+    admin: Vec<AdminAddress>,
     /// Write the bound ports here, one a line
     #[arg(long, value_name = "FILE")]
     port_file: Option<PathBuf>,
@@ -137,7 +141,9 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
         println!("config file testing succeeded");
         return Ok(ExitCode::SUCCESS);
     }
-    let quick = arguments.quick.prepare(arguments.urls.as_deref())?;
+    let quick = arguments
+        .quick
+        .prepare(arguments.urls.as_deref(), arguments.admin.iter().any(|address| address.tls))?;
     let debug = levels(&arguments.debug)?;
     // The newcomer's server stays where it can be seen and stopped; slapd goes to the background.
     let foreground = debug.is_some() || (quick.is_some() && !arguments.background);
@@ -168,7 +174,7 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
         eprintln!("{name}: {note}");
     }
     if let Some(quick) = &quick {
-        quick.print_next_steps(&bound.urls());
+        quick.print_next_steps(&bound.urls(), &bound.admin_urls());
     }
     bound.serve(config, readiness)?;
     Ok(ExitCode::SUCCESS)
@@ -199,6 +205,7 @@ fn options(
             .unwrap_or_else(|| if name == "larix" { "larix" } else { "slapd" }.to_owned()),
         workers: arguments.workers,
         http: arguments.http.clone(),
+        admin: arguments.admin.clone(),
         port_file: arguments.port_file.clone(),
     })
 }

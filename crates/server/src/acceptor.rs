@@ -154,9 +154,11 @@ impl Acceptor {
         let mut record = ConnectionRecord::new(number, fd, info.clone(), name, self.server.both_clocks());
         record.admitted = Some(admitted);
         let record = Arc::new(record);
-        let Some(worker) = self.workers.iter().min_by_key(|worker| worker.load()) else { return };
+        let Some(worker) = self.workers.iter().map(Worker::handle).min_by_key(|worker| worker.load()) else {
+            return;
+        };
         statistics.opened(record.clone());
-        worker.serve(Accepted { stream, record, peer });
+        worker.serve(Accepted { stream, record, peer, secured: None });
     }
 }
 

@@ -58,13 +58,14 @@ pub(crate) struct HttpListener {
 /// An address that cannot be listened on.
 #[derive(Debug)]
 pub struct HttpListenError {
-    pub address: SocketAddr,
+    /// The directive that names it, with its URL.
+    pub directive: String,
     pub source: io::Error,
 }
 
 impl fmt::Display for HttpListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "http-listener http://{}/: cannot listen there: {}", self.address, self.source)
+        write!(f, "{}: cannot listen there: {}", self.directive, self.source)
     }
 }
 
@@ -92,12 +93,11 @@ impl HttpListener {
     /// # Errors
     /// An address that is in use, that is not this machine's, or whose port is not allowed.
     pub(crate) fn bind(address: SocketAddr) -> Result<Self, HttpListenError> {
-        let bind = || {
-            let socket = std::net::TcpListener::bind(address)?;
-            socket.set_nonblocking(true)?;
-            Ok(Self { socket })
-        };
-        bind().map_err(|source| HttpListenError { address, source })
+        let socket = bind_socket(address).map_err(|source| {
+            let directive = format!("http-listener http://{address}/");
+            HttpListenError { directive, source }
+        })?;
+        Ok(Self { socket })
     }
 
     /// With the port that was really bound.
@@ -106,22 +106,44 @@ impl HttpListener {
     }
 
     async fn run(self, server: Arc<Server>) -> io::Result<()> {
-        let listener = TcpListener::from_std(self.socket)?;
-        let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
-        loop {
-            // Never closed.
-            let Ok(place) = room.clone().acquire_owned().await else { return Ok(()) };
-            let Ok((stream, _)) = listener.accept().await else {
-                tokio::time::sleep(ACCEPT_PAUSE).await;
-                continue;
-            };
-            let server = server.clone();
-            tokio::task::spawn_local(async move {
-                serve(stream, server).await;
-                drop(place);
-            });
-        }
+        accept_each(self.socket, |stream, _| serve(stream, server.clone())).await
     }
+}
+
+/// A socket that listens, ready for an event loop.
+pub(crate) fn bind_socket(address: SocketAddr) -> io::Result<std::net::TcpListener> {
+    let socket = std::net::TcpListener::bind(address)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// Serves each connection on a task of its own, [`CONNECTIONS_MAX`] of them at once.
+pub(crate) async fn accept_each<F: Future<Output = ()> + 'static>(
+    socket: std::net::TcpListener,
+    serve: impl Fn(TcpStream, SocketAddr) -> F,
+) -> io::Result<()> {
+    let listener = TcpListener::from_std(socket)?;
+    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    loop {
+        // Never closed.
+        let Ok(place) = room.clone().acquire_owned().await else { return Ok(()) };
+        let Ok((stream, peer)) = listener.accept().await else {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+            continue;
+        };
+        let served = serve(stream, peer);
+        tokio::task::spawn_local(async move {
+            served.await;
+            drop(place);
+        });
+    }
+}
+
+/// HTTP/1.1 with the limits that hold for every listener of ours.
+pub(crate) fn protocol() -> hyper::server::conn::http1::Builder {
+    let mut http = hyper::server::conn::http1::Builder::new();
+    http.timer(TokioTimer::new()).header_read_timeout(HEADERS_PATIENCE).max_buf_size(HEADERS_MAX);
+    http
 }
 
 async fn serve(stream: TcpStream, server: Arc<Server>) {
@@ -129,10 +151,8 @@ async fn serve(stream: TcpStream, server: Arc<Server>) {
         let response = respond(&server, request.method(), request.uri().path());
         async move { Ok::<_, Infallible>(response) }
     });
-    let mut http = hyper::server::conn::http1::Builder::new();
-    http.timer(TokioTimer::new()).header_read_timeout(HEADERS_PATIENCE).max_buf_size(HEADERS_MAX);
     // A client that breaks off, or speaks something else, is told by hyper as far as it can be told.
-    let _ = http.serve_connection(TokioIo::new(stream), service).await;
+    let _ = protocol().serve_connection(TokioIo::new(stream), service).await;
 }
 
 fn respond(server: &Arc<Server>, method: &Method, path: &str) -> Response<Full<Bytes>> {

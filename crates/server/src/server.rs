@@ -14,6 +14,7 @@ use larix_engine::time::{Clock, Monotonic, RandomSource, Timestamp};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::acceptor::Acceptor;
+use crate::admin::{self, AdminAddress, AdminListener};
 use crate::admission::Admission;
 use crate::clock::{SystemClock, SystemRandom};
 use crate::config::values::LogLevel;
@@ -49,7 +50,10 @@ pub struct ServeOptions {
     pub workers: Option<usize>,
     /// Where metrics and health are answered, beside the configuration's `http-listener`.
     pub http: Vec<SocketAddr>,
-    /// The ports that were bound are written here, one a line in the order of the URLs; those of HTTP come last.
+    /// Where the admin page is served, beside the configuration's `admin-listener`.
+    pub admin: Vec<AdminAddress>,
+    /// The ports that were bound are written here, one a line in the order of the URLs, then those of HTTP and of the
+    /// admin page.
     pub port_file: Option<PathBuf>,
 }
 
@@ -58,6 +62,8 @@ pub struct ServeOptions {
 pub enum ServeError {
     Listen(ListenError),
     Http(HttpListenError),
+    /// The admin page is to be reached from elsewhere, and there is no certificate.
+    AdminNeedsTls,
     Daemon(DaemonError),
     Config(ConfigError),
     /// A database cannot be opened.
@@ -82,6 +88,10 @@ impl fmt::Display for ServeError {
         match self {
             Self::Listen(error) => error.fmt(f),
             Self::Http(error) => error.fmt(f),
+            Self::AdminNeedsTls => f.write_str(
+                "admin-listener with https:// needs a certificate: TLSCertificateFile and TLSCertificateKeyFile (or \
+                 --tls-cert with --suffix)",
+            ),
             Self::Daemon(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
             Self::Open(error) => error.fmt(f),
@@ -227,6 +237,7 @@ fn cores() -> usize {
 #[derive(Debug)]
 pub struct Bound {
     listeners: Vec<Listener>,
+    admin: Vec<AdminListener>,
     options: ServeOptions,
     /// `-u` was given.
     other_user: bool,
@@ -240,16 +251,23 @@ impl Bound {
         for url in &options.urls {
             listeners.extend(url.bind(options.family, DEFAULT_BACKLOG)?);
         }
+        let admin = options.admin.iter().map(AdminListener::bind).collect::<Result<_, _>>();
+        let admin = admin.map_err(ServeError::Http)?;
         privileges.drop_to()?;
         hardening::forbid_new_privileges()
             .map_err(|source| ServeError::Start { what: "without new privileges", source })?;
         hardening::keep_files_private();
-        Ok(Self { listeners, options, other_user: privileges.change_user() })
+        Ok(Self { listeners, admin, options, other_user: privileges.change_user() })
     }
 
     /// The ports that were bound, in the order of the URLs.
     pub fn ports(&self) -> Vec<u16> {
         self.listeners.iter().filter_map(Listener::port).collect()
+    }
+
+    /// Where the admin page that the options ask for is found.
+    pub fn admin_urls(&self) -> Vec<String> {
+        self.admin.iter().map(|listener| listener.address().to_string()).collect()
     }
 
     /// URLs that reach the sockets, with the ports that were really bound.
@@ -265,7 +283,7 @@ impl Bound {
     }
 
     /// Opens the databases and serves until a signal ends it.
-    pub fn serve(self, config: Config, readiness: Readiness) -> Result<(), ServeError> {
+    pub fn serve(mut self, config: Config, readiness: Readiness) -> Result<(), ServeError> {
         if !config.global.core_dumps {
             let service = readiness.is_background() || self.other_user || hardening::is_managed();
             hardening::forbid_core_dumps(service)
@@ -281,6 +299,12 @@ impl Bound {
         let http = self.options.http.iter().chain(&config.global.http_listeners);
         let http = http.map(|address| HttpListener::bind(*address)).collect::<Result<Vec<_>, _>>();
         let http = http.map_err(ServeError::Http)?;
+        for address in &config.global.admin_listeners {
+            self.admin.push(AdminListener::bind(address).map_err(ServeError::Http)?);
+        }
+        if tls.state.is_none() && self.admin.iter().any(|listener| listener.address().tls) {
+            return Err(ServeError::AdminNeedsTls);
+        }
         let config = Arc::new(config);
         let databases = Databases::open(&config, &clock)?;
         let workers = self.options.workers.unwrap_or_else(cores).max(1);
@@ -350,6 +374,8 @@ impl Bound {
             }
             tokio::task::spawn_local(tls::watch(server.clone()));
             http.into_iter().for_each(|listener| http::start(listener, server.clone()));
+            let handles = workers.iter().map(|worker| worker.handle().clone()).collect();
+            let admin = admin::start(self.admin, server.clone(), handles).map_err(start("the admin page"))?;
             if rustix::process::geteuid().is_root() {
                 server.log.notice(format_args!("runs as root: -u and -g, or a service's User=, are safer"));
             }
@@ -358,6 +384,7 @@ impl Bound {
             let name = signals.next(&server.log).await;
             hardening::notify("STOPPING=1\n");
             server.log.line(LogLevel::STATS, format_args!("daemon: shutdown requested by {name}"));
+            admin.into_iter().for_each(admin::AdminThread::stop);
             Ok(())
         });
         // The listeners are closed with the tasks that held them; now the connections.
@@ -374,7 +401,9 @@ impl Bound {
     fn write_port_file(&self, http: &[HttpListener]) -> Result<(), ServeError> {
         let Some(path) = &self.options.port_file else { return Ok(()) };
         let http = http.iter().filter_map(|listener| Some(listener.address().ok()?.port()));
-        let ports: String = self.ports().into_iter().chain(http).map(|port| format!("{port}\n")).collect();
+        let admin = self.admin.iter().map(|listener| listener.address().address.port());
+        let ports: String =
+            self.ports().into_iter().chain(http).chain(admin).map(|port| format!("{port}\n")).collect();
         // Written beside and renamed: whoever waits for the file never reads half of it.
         let part = path.with_extension("part");
         std::fs::write(&part, ports)

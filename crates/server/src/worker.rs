@@ -27,7 +27,7 @@ use crate::server::Server;
 use crate::session::Peer;
 use crate::statistics::{ConnectionRecord, Counters, add};
 use crate::stream::{AcceptedStream, Stream, Writer};
-use crate::tls::TlsSession;
+use crate::tls::{TlsFacts, TlsSession};
 
 /// Bytes read at once, into a buffer that all connections of a worker share.
 const READ_BYTES: usize = 64 * 1024;
@@ -59,6 +59,8 @@ pub(crate) struct Accepted {
     pub(crate) stream: AcceptedStream,
     pub(crate) record: Arc<ConnectionRecord>,
     pub(crate) peer: Peer,
+    /// What carries the bytes to this process was secured before they came here.
+    pub(crate) secured: Option<TlsFacts>,
 }
 
 /// What the rest of the server tells a connection.
@@ -72,6 +74,7 @@ pub(crate) enum ConnectionEvent {
     Stop,
 }
 
+#[derive(Debug)]
 enum Command {
     Serve(Box<Accepted>),
     Stop,
@@ -80,9 +83,15 @@ enum Command {
 /// A worker as the acceptor sees it.
 #[derive(Debug)]
 pub(crate) struct Worker {
+    handle: WorkerHandle,
+    thread: JoinHandle<()>,
+}
+
+/// Gives connections to a worker, from any thread.
+#[derive(Clone, Debug)]
+pub(crate) struct WorkerHandle {
     commands: UnboundedSender<Command>,
     connections: Arc<AtomicUsize>,
-    thread: JoinHandle<()>,
 }
 
 impl Worker {
@@ -119,9 +128,26 @@ impl Worker {
             tokio::task::LocalSet::new().block_on(&runtime, core.run(orders));
             log::hand_over();
         })?;
-        Ok(Self { commands, connections, thread })
+        Ok(Self { handle: WorkerHandle { commands, connections }, thread })
     }
 
+    pub(crate) fn handle(&self) -> &WorkerHandle {
+        &self.handle
+    }
+
+    /// Lets it answer what was asked and close its connections; [`join`](Self::join) waits for that.
+    pub(crate) fn stop(&self) {
+        let _ = self.handle.commands.send(Command::Stop);
+    }
+
+    pub(crate) fn join(self) {
+        drop(self.handle);
+        // A worker that panicked has printed why; the others still end in order.
+        let _ = self.thread.join();
+    }
+}
+
+impl WorkerHandle {
     /// Connections it serves now.
     pub(crate) fn load(&self) -> usize {
         self.connections.load(Ordering::Relaxed)
@@ -132,17 +158,6 @@ impl Worker {
         self.connections.fetch_add(1, Ordering::Relaxed);
         // Fails when the worker has stopped: the connection is closed by being dropped.
         let _ = self.commands.send(Command::Serve(Box::new(accepted)));
-    }
-
-    /// Lets it answer what was asked and close its connections; [`join`](Self::join) waits for that.
-    pub(crate) fn stop(&self) {
-        let _ = self.commands.send(Command::Stop);
-    }
-
-    pub(crate) fn join(self) {
-        drop(self.commands);
-        // A worker that panicked has printed why; the others still end in order.
-        let _ = self.thread.join();
     }
 }
 
@@ -211,13 +226,14 @@ impl Core {
             unfinished: Cell::new(None),
         });
         self.open.borrow_mut().insert(record.number, handle.clone());
-        let dispatcher = Dispatcher::new(
+        let mut dispatcher = Dispatcher::new(
             self.server.clone(),
             self.counters.clone(),
             record.clone(),
             accepted.peer,
             sender,
         );
+        accepted.secured.into_iter().for_each(|facts| dispatcher.tls_established(facts));
         let core = self.clone();
         tokio::task::spawn_local(async move {
             host_names::look_up(&core.server, dispatcher.peer_names()).await;

@@ -64,8 +64,8 @@ struct Pair {
 
 impl QuickStartArgs {
     /// `None` without `--suffix`. `listen`: where the server is to listen; with an ldaps:// there and no certificate given,
-    /// one is made.
-    pub(super) fn prepare(&self, listen: Option<&str>) -> anyhow::Result<Option<Prepared>> {
+    /// one is made; so it is for the admin page over `https`.
+    pub(super) fn prepare(&self, listen: Option<&str>, https: bool) -> anyhow::Result<Option<Prepared>> {
         let Some(suffix) = &self.suffix else { return Ok(None) };
         let data = self.data.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_DATA));
         DirBuilder::new()
@@ -92,7 +92,7 @@ impl QuickStartArgs {
                 return Err(error).with_context(|| format!("cannot read {}", file.display()));
             }
         };
-        let asked = listen.is_some_and(|urls| urls.to_ascii_lowercase().contains("ldaps://"));
+        let asked = https || listen.is_some_and(|urls| urls.to_ascii_lowercase().contains("ldaps://"));
         let (tls, self_signed) = match &self.tls_cert {
             Some(certificate) => {
                 let key = self.tls_key.clone().unwrap_or_else(|| certificate.clone());
@@ -153,7 +153,7 @@ impl Prepared {
     }
 
     /// What to do now, with commands to copy.
-    pub(super) fn print_next_steps(&self, urls: &[String]) {
+    pub(super) fn print_next_steps(&self, urls: &[String], admin_urls: &[String]) {
         let url = urls.first().map_or(DEFAULT_URL, String::as_str);
         let suffix = &self.suffix;
         let admin = if suffix.is_empty() { "cn=admin".to_owned() } else { format!("cn=admin,{suffix}") };
@@ -175,6 +175,9 @@ impl Prepared {
             ),
             Some(pair) => println!("  TLS            {}", pair.certificate.display()),
             None => {}
+        }
+        for url in admin_urls {
+            println!("  admin page     {url}   (log in as admin)");
         }
         println!();
         // Without indentation: these lines are copied into a shell, and LDIF takes a leading space for a folded line.

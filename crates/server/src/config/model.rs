@@ -21,6 +21,7 @@ use super::values::{
     LimitRule, LogLevel, OperationRule, Requirements, Restrictions, SaslSettings, SearchLimits,
     SecurityFactors, ServerId, Subordinate, TcpBuffer, TlsSettings,
 };
+use crate::admin::AdminAddress;
 use crate::log::{LinePrefix, LogFormat, LogRotation};
 use crate::sasl::rewrite::Rewrite;
 
@@ -89,6 +90,8 @@ pub struct Global {
     pub client_limits: ClientLimits,
     /// `http-listener`: where metrics and health are answered.
     pub http_listeners: Vec<SocketAddr>,
+    /// `admin-listener`: where the admin page is served.
+    pub admin_listeners: Vec<AdminAddress>,
     /// Bytes in one message from an anonymous connection.
     pub sockbuf_max_incoming: u64,
     /// Bytes in one message from an authenticated connection.
@@ -143,6 +146,7 @@ impl Default for Global {
             core_dumps: false,
             client_limits: ClientLimits::default(),
             http_listeners: Vec::new(),
+            admin_listeners: Vec::new(),
             sockbuf_max_incoming: 262_143,
             sockbuf_max_incoming_auth: 16_777_215,
             max_filter_depth: 1000,

@@ -30,12 +30,15 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
             run(&mut builder, keyword, &[&path.to_string_lossy()])?;
         }
     }
-    builder.start_database(DatabaseKind::Mdb(MdbSettings::default()), Origin::BuiltIn);
-    run(&mut builder, "suffix", &[&start.suffix])?;
     let root = start.root_dn.clone().unwrap_or_else(|| match start.suffix.is_empty() {
         true => "cn=admin".to_owned(),
         false => format!("cn=admin,{}", start.suffix),
     });
+    // One administrator for all: cn=config knows the same name, whose password the database has.
+    run(&mut builder, "database", &["config"])?;
+    run(&mut builder, "rootdn", &[&root])?;
+    builder.start_database(DatabaseKind::Mdb(MdbSettings::default()), Origin::BuiltIn);
+    run(&mut builder, "suffix", &[&start.suffix])?;
     run(&mut builder, "rootdn", &[&root])?;
     run(&mut builder, "directory", &[&start.directory.to_string_lossy()])?;
     if let Some(password) = &start.root_password {

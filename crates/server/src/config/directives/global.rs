@@ -9,6 +9,7 @@ use super::super::values::{
     SecurityProperties, ServerId, TcpBuffer, TlsVerify,
 };
 use super::{Directive, Form, MANY, Scope, keep};
+use crate::admin::AdminAddress;
 use crate::http;
 use crate::log::{LinePrefix, LogFormat, LogRotation};
 
@@ -102,6 +103,14 @@ pub(super) static TABLE: &[Directive] = &[
         let address = http::address(c.argument(0)?)
             .map_err(|message| Fault::argument(0, message).with_help("for example http://127.0.0.1:9389/"))?;
         b.global.http_listeners.push(address);
+        Ok(())
+    })
+    .many(),
+    Directive::new("admin-listener", "olcLarixAdminListener", Scope::Global, Form::Words, |b, c| {
+        let mut address = AdminAddress::parse(c.argument(0)?)
+            .map_err(|message| Fault::argument(0, message).with_help("for example http://127.0.0.1:9390/"))?;
+        address.names = c.arguments.iter().skip(1).map(|name| (*name).to_owned()).collect();
+        b.global.admin_listeners.push(address);
         Ok(())
     })
     .many(),

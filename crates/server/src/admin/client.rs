@@ -1,0 +1,421 @@
+//! The page's own LDAP client: messages over a pair of sockets to a worker, which takes them for any other client's.
+//!
+//! So there is no second way into the directory: access rules, limits, password policy, log and counters see a connection
+//! that came from the browser's address.
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsRawFd as _;
+use std::os::unix::net::UnixStream as StdUnixStream;
+use std::sync::Arc;
+use std::time::Duration;
+
+use larix_engine::time::Clock as _;
+use larix_proto::client::{self, ClientAttribute, ClientChange, Search};
+use larix_proto::control::{ControlValue as _, PagedResults, PasswordPolicyRequest, PasswordPolicyResponse};
+use larix_proto::extended::{ExtendedValue as _, PasswordModify, PasswordModifyResponse};
+use larix_proto::{
+    ControlBuf, FilterBuf, Frame, LdapResult, MessageId, ModifyOperation, Response, ResultCode, Scope, frame,
+};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::UnixStream;
+use zeroize::{Zeroize as _, Zeroizing};
+
+use crate::config::values::LogLevel;
+use crate::server::Server;
+use crate::session::Peer;
+use crate::statistics::{ConnectionRecord, ListenerInfo};
+use crate::stream::AcceptedStream;
+use crate::tls::TlsFacts;
+use crate::worker::{Accepted, WorkerHandle};
+
+/// How long the page waits for one answer.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Bytes of one answer that are kept; a page is not the place for more.
+const ANSWER_MAX: usize = 16 * 1024 * 1024;
+const READ_BYTES: usize = 64 * 1024;
+
+/// One connection to a worker.
+#[derive(Debug)]
+pub(super) struct LdapClient {
+    stream: UnixStream,
+    input: Vec<u8>,
+    last_id: u32,
+    /// Nothing more comes from there.
+    gone: bool,
+}
+
+/// What was answered to one request.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    pub(super) entries: Vec<Found>,
+    pub(super) controls: Vec<ControlBuf>,
+    /// Of an extended response.
+    pub(super) value: Option<Vec<u8>>,
+}
+
+/// An entry as it was sent.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Found {
+    pub(super) dn: String,
+    pub(super) attributes: Vec<FoundAttribute>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct FoundAttribute {
+    /// With its options.
+    pub(super) name: String,
+    pub(super) values: Vec<Vec<u8>>,
+}
+
+/// A change of one attribute.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct AttributeChange {
+    pub(super) operation: ModifyOperation,
+    pub(super) name: String,
+    pub(super) values: Vec<Vec<u8>>,
+}
+
+/// A page of a search's answer.
+#[derive(Debug, Default)]
+pub(super) struct FoundPage {
+    pub(super) entries: Vec<Found>,
+    /// Empty when there is no more.
+    pub(super) cookie: Vec<u8>,
+}
+
+/// Who asks, and how they came here.
+#[derive(Debug)]
+pub(super) struct Caller<'a> {
+    pub(super) peer: SocketAddr,
+    pub(super) listener: &'a Arc<ListenerInfo>,
+    pub(super) secured: Option<&'a TlsFacts>,
+}
+
+impl LdapClient {
+    /// Opens a connection in the browser's name.
+    ///
+    /// # Errors
+    /// The answer of `client-limits`, or for want of descriptors.
+    pub(super) fn connect(
+        server: &Server,
+        workers: &[WorkerHandle],
+        caller: &Caller<'_>,
+    ) -> Result<Self, LdapResult> {
+        let unavailable = |error: io::Error| LdapResult::with(ResultCode::UNAVAILABLE, error.to_string());
+        let peer = SocketAddr::new(caller.peer.ip().to_canonical(), caller.peer.port());
+        let admitted = server
+            .admission
+            .admit(Some(peer.ip()), server.clock.monotonic())
+            .map_err(|refusal| refusal.result())?;
+        let (ours, theirs) = StdUnixStream::pair().map_err(unavailable)?;
+        ours.set_nonblocking(true).map_err(unavailable)?;
+        let stream = UnixStream::from_std(ours).map_err(unavailable)?;
+        let (name, fd) = (format!("IP={peer}"), theirs.as_raw_fd());
+        let number = server.statistics.next_connection();
+        server.log.line(
+            LogLevel::STATS,
+            format_args!("conn={number} fd={fd} ACCEPT from {name} ({})", caller.listener.name),
+        );
+        let mut record =
+            ConnectionRecord::new(number, fd, caller.listener.clone(), name.clone(), server.both_clocks());
+        record.admitted = Some(admitted);
+        let record = Arc::new(record);
+        let Some(worker) = workers.iter().min_by_key(|worker| worker.load()) else {
+            return Err(LdapResult::with(ResultCode::UNAVAILABLE, "the server stops"));
+        };
+        server.statistics.opened(record.clone());
+        worker.serve(Accepted {
+            stream: AcceptedStream::Unix(theirs),
+            record,
+            peer: Peer { name, credentials: None },
+            // What a browser shows of itself in TLS is no LDAP identity.
+            secured: caller.secured.map(|facts| TlsFacts { peer_dn: None, ..facts.clone() }),
+        });
+        Ok(Self { stream, input: Vec::new(), last_id: 0, gone: false })
+    }
+
+    /// Whether the server has ended the connection, as `idletimeout` does.
+    pub(super) fn is_gone(&self) -> bool {
+        self.gone
+    }
+
+    /// A simple bind, with what the password policy says to it.
+    ///
+    /// # Errors
+    /// As answered.
+    pub(super) async fn bind(
+        &mut self,
+        dn: &str,
+        password: &[u8],
+    ) -> (Result<(), LdapResult>, PasswordPolicyResponse) {
+        let control = [PasswordPolicyRequest.to_control(false)];
+        let (result, answer) =
+            self.exchange(|out, id| client::simple_bind(out, id, dn, password, &control)).await;
+        let policy = answer
+            .controls
+            .iter()
+            .find(|control| control.oid == PasswordPolicyResponse::OID)
+            .and_then(|control| PasswordPolicyResponse::decode(control.value.as_deref()).ok());
+        let result = if result.is_success() { Ok(()) } else { Err(result) };
+        (result, policy.unwrap_or_default())
+    }
+
+    /// # Errors
+    /// As answered.
+    pub(super) async fn who_am_i(&mut self) -> Result<String, LdapResult> {
+        let answer =
+            self.call(|out, id| client::extended(out, id, larix_proto::oid::WHO_AM_I, None, &[])).await?;
+        let text = String::from_utf8_lossy(&answer.value.unwrap_or_default()).into_owned();
+        Ok(text.strip_prefix("dn:").map_or(text.clone(), str::to_owned))
+    }
+
+    /// One entry; `None` where there is none to be seen.
+    ///
+    /// # Errors
+    /// As answered.
+    pub(super) async fn read(&mut self, dn: &str, attributes: &[&str]) -> Result<Option<Found>, LdapResult> {
+        let filter = FilterBuf::parse("(objectClass=*)").map_err(bad_filter)?;
+        let mut search = Search::new(dn, Scope::Base, filter.as_filter());
+        search.attributes = attributes;
+        let (result, answer) = self
+            .exchange(|out, id| {
+                client::search(out, id, &search, &[larix_proto::control::ManageDsaIt.to_control(false)]);
+            })
+            .await;
+        match result.code {
+            ResultCode::SUCCESS => Ok(answer.entries.into_iter().next()),
+            ResultCode::NO_SUCH_OBJECT => Ok(None),
+            _ => Err(result),
+        }
+    }
+
+    /// One page of a search. What a size or time limit left is given, as if it were all.
+    ///
+    /// # Errors
+    /// As answered, and for a filter that is none.
+    pub(super) async fn page(
+        &mut self,
+        base: &str,
+        scope: Scope,
+        filter: &str,
+        attributes: &[&str],
+        (size, cookie): (u32, &[u8]),
+    ) -> Result<FoundPage, LdapResult> {
+        let filter = FilterBuf::parse(filter).map_err(bad_filter)?;
+        let mut search = Search::new(base, scope, filter.as_filter());
+        search.attributes = attributes;
+        let controls = [
+            PagedResults { size, cookie }.to_control(true),
+            larix_proto::control::ManageDsaIt.to_control(false),
+        ];
+        let (result, answer) = self.exchange(|out, id| client::search(out, id, &search, &controls)).await;
+        let limited =
+            matches!(result.code, ResultCode::SIZE_LIMIT_EXCEEDED | ResultCode::TIME_LIMIT_EXCEEDED);
+        if !result.is_success() && !(limited && !answer.entries.is_empty()) {
+            return Err(result);
+        }
+        let cookie =
+            answer.controls.iter().find(|control| control.oid == PagedResults::OID).and_then(|control| {
+                Some(PagedResults::decode(control.value.as_deref()).ok()?.cookie.to_vec())
+            });
+        Ok(FoundPage { entries: answer.entries, cookie: cookie.unwrap_or_default() })
+    }
+
+    /// # Errors
+    /// As answered.
+    pub(super) async fn add(
+        &mut self,
+        dn: &str,
+        attributes: &[FoundAttribute],
+    ) -> Result<Answer, LdapResult> {
+        let list: Vec<_> = attributes
+            .iter()
+            .map(|attribute| ClientAttribute { description: &attribute.name, values: &attribute.values })
+            .collect();
+        self.call(|out, id| client::add(out, id, dn, &list, &[])).await
+    }
+
+    /// # Errors
+    /// As answered.
+    pub(super) async fn modify(
+        &mut self,
+        dn: &str,
+        changes: &[AttributeChange],
+        controls: &[ControlBuf],
+    ) -> Result<Answer, LdapResult> {
+        let list: Vec<_> = changes
+            .iter()
+            .map(|change| ClientChange {
+                operation: change.operation,
+                attribute: ClientAttribute { description: &change.name, values: &change.values },
+            })
+            .collect();
+        self.call(|out, id| client::modify(out, id, dn, &list, controls)).await
+    }
+
+    /// # Errors
+    /// As answered.
+    pub(super) async fn delete(&mut self, dn: &str, controls: &[ControlBuf]) -> Result<Answer, LdapResult> {
+        self.call(|out, id| client::delete(out, id, dn, controls)).await
+    }
+
+    /// # Errors
+    /// As answered.
+    pub(super) async fn rename(
+        &mut self,
+        dn: &str,
+        rdn: &str,
+        delete_old: bool,
+        superior: Option<&str>,
+    ) -> Result<Answer, LdapResult> {
+        self.call(|out, id| client::modify_dn(out, id, dn, rdn, delete_old, superior, &[])).await
+    }
+
+    /// Changes a password (RFC 3062). The generated one, if none was given.
+    ///
+    /// # Errors
+    /// As answered.
+    pub(super) async fn change_password(
+        &mut self,
+        request: PasswordModify<'_>,
+    ) -> Result<Option<Zeroizing<Vec<u8>>>, LdapResult> {
+        let value = request.encode().map(Zeroizing::new);
+        let value = value.as_deref().map(Vec::as_slice);
+        let answer = self.call(|out, id| client::extended(out, id, PasswordModify::OID, value, &[])).await?;
+        let value = answer.value.map(Zeroizing::new);
+        let response = PasswordModifyResponse::decode(value.as_deref().map(Vec::as_slice))
+            .map_err(|error| LdapResult::with(ResultCode::OTHER, error.to_string()))?;
+        Ok(response.generated.map(|password| Zeroizing::new(password.to_vec())))
+    }
+
+    /// # Errors
+    /// Any result but success.
+    async fn call(&mut self, encode: impl FnOnce(&mut Vec<u8>, MessageId)) -> Result<Answer, LdapResult> {
+        let (result, answer) = self.exchange(encode).await;
+        if result.is_success() { Ok(answer) } else { Err(result) }
+    }
+
+    /// Sends a request and collects what is answered.
+    async fn exchange(&mut self, encode: impl FnOnce(&mut Vec<u8>, MessageId)) -> (LdapResult, Answer) {
+        self.last_id += 1;
+        let id = MessageId(self.last_id);
+        let mut request = Zeroizing::new(Vec::new());
+        encode(&mut request, id);
+        let mut answer = Answer::default();
+        let exchanged = tokio::time::timeout(PATIENCE, self.converse(id, &request, &mut answer)).await;
+        let result = match exchanged {
+            Ok(Ok(result)) => result,
+            Ok(Err(result)) => {
+                self.gone = true;
+                result
+            }
+            Err(_) => {
+                request.zeroize();
+                request.clear();
+                client::abandon(&mut request, MessageId(id.0 + 1), id, &[]);
+                self.last_id += 1;
+                self.gone = self.stream.try_write(&request).is_err();
+                LdapResult::with(ResultCode::TIME_LIMIT_EXCEEDED, "no answer within 30 seconds: abandoned")
+            }
+        };
+        (result, answer)
+    }
+
+    async fn converse(
+        &mut self,
+        id: MessageId,
+        request: &[u8],
+        answer: &mut Answer,
+    ) -> Result<LdapResult, LdapResult> {
+        let lost = |_| LdapResult::with(ResultCode::UNAVAILABLE, "the server has ended this connection");
+        self.stream.write_all(request).await.map_err(lost)?;
+        let mut bytes = 0;
+        loop {
+            match frame(&self.input, ANSWER_MAX) {
+                Ok(Frame::Complete { len }) => {
+                    let pdu = Zeroizing::new(self.input.drain(..len).collect::<Vec<u8>>());
+                    bytes += len;
+                    if bytes > ANSWER_MAX {
+                        let text = "the answer is larger than 16 MiB: too much for a page";
+                        return Err(LdapResult::with(ResultCode::SIZE_LIMIT_EXCEEDED, text));
+                    }
+                    if let Some(result) = take(id, &pdu, answer)? {
+                        return Ok(result);
+                    }
+                }
+                Ok(Frame::Incomplete { .. }) => {
+                    self.input.reserve(READ_BYTES);
+                    if self.stream.read_buf(&mut self.input).await.map_err(lost)? == 0 {
+                        return Err(lost(io::ErrorKind::UnexpectedEof.into()));
+                    }
+                }
+                Err(error) => return Err(LdapResult::with(ResultCode::OTHER, error.to_string())),
+            }
+        }
+    }
+}
+
+impl Drop for LdapClient {
+    fn drop(&mut self) {
+        let mut goodbye = Vec::new();
+        client::unbind(&mut goodbye, MessageId(self.last_id + 1));
+        // Out of courtesy: the server sees the end of the connection as well.
+        let _ = self.stream.try_write(&goodbye);
+    }
+}
+
+/// Takes one message; the result, if it was the last of this request.
+fn take(id: MessageId, pdu: &[u8], answer: &mut Answer) -> Result<Option<LdapResult>, LdapResult> {
+    let message = Response::decode_message(pdu)
+        .map_err(|error| LdapResult::with(ResultCode::OTHER, error.to_string()))?;
+    if message.id == MessageId(0) {
+        let result = message.response.result().map(|(_, result)| result.to_owned());
+        return Err(result.unwrap_or_else(|| LdapResult::new(ResultCode::UNAVAILABLE)));
+    }
+    // Those of a request that was given up are passed over.
+    if message.id != id {
+        return Ok(None);
+    }
+    match message.response {
+        Response::Entry(entry) => {
+            let attributes = entry.attributes.iter().map(|attribute| FoundAttribute {
+                name: attribute.description.to_owned(),
+                values: attribute.values.iter().map(<[u8]>::to_vec).collect(),
+            });
+            answer.entries.push(Found { dn: entry.dn.to_owned(), attributes: attributes.collect() });
+        }
+        Response::Extended { value, .. } => answer.value = value.map(<[u8]>::to_vec),
+        _ => {}
+    }
+    let Some((_, result)) = message.response.result() else { return Ok(None) };
+    answer.controls = message.controls.iter().map(|control| control.to_owned()).collect();
+    Ok(Some(result.to_owned()))
+}
+
+fn bad_filter(error: larix_proto::FilterSyntaxError) -> LdapResult {
+    LdapResult::with(ResultCode::PROTOCOL_ERROR, format!("the filter cannot be read: {error}"))
+}
+
+impl Found {
+    /// The values of an attribute, by its name in any case.
+    pub(super) fn values(&self, name: &str) -> &[Vec<u8>] {
+        let found = self.attributes.iter().find(|attribute| attribute.name.eq_ignore_ascii_case(name));
+        found.map_or(&[], |attribute| &attribute.values)
+    }
+
+    /// Its first value that is text.
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        std::str::from_utf8(self.values(name).first()?).ok()
+    }
+
+    /// All its values that are text.
+    pub(super) fn texts(&self, name: &str) -> Vec<&str> {
+        self.values(name).iter().filter_map(|value| std::str::from_utf8(value).ok()).collect()
+    }
+
+    /// Whether it is of an object class, or of one that is called so.
+    pub(super) fn is_a(&self, class: &str) -> bool {
+        self.texts("objectClass").iter().any(|name| name.eq_ignore_ascii_case(class))
+    }
+}

@@ -1,0 +1,69 @@
+//! What a request must be before anything is done for it: from a browser that shows this page, and from nowhere else.
+
+use hyper::header::{self, HeaderMap, HeaderValue};
+
+use super::Way;
+
+/// No script or style but the files of this page, no frame around it, nothing from elsewhere.
+const CONTENT_SECURITY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; \
+                                connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+/// The name that the browser asked for.
+pub(super) fn host(headers: &HeaderMap) -> &str {
+    text(headers, header::HOST)
+}
+
+/// Whether the request comes from a page of this origin. Browsers send one of these headers with every form.
+pub(super) fn is_own_origin(headers: &HeaderMap, way: &Way) -> bool {
+    let site = headers.get("sec-fetch-site").and_then(|value| value.to_str().ok());
+    if site.is_some_and(|site| !matches!(site, "same-origin" | "none")) {
+        return false;
+    }
+    match headers.get(header::ORIGIN) {
+        None => true,
+        Some(origin) => {
+            let scheme = if way.address.tls { "https" } else { "http" };
+            origin.to_str().is_ok_and(|origin| origin == format!("{scheme}://{}", host(headers)))
+        }
+    }
+}
+
+/// A cookie's value.
+pub(super) fn cookie<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    let lines = headers.get_all(header::COOKIE).iter().filter_map(|value| value.to_str().ok());
+    lines.flat_map(|line| line.split(';')).find_map(|pair| pair.trim().strip_prefix(name)?.strip_prefix('='))
+}
+
+/// Cookies know no ports: servers side by side on one machine have names of their own.
+pub(super) fn cookie_name(way: &Way, what: &str) -> String {
+    let prefix = if way.address.tls { "__Host-" } else { "" };
+    format!("{prefix}larix-{what}-{}", way.address.address.port())
+}
+
+/// A cookie that no script sees and no other site's request carries, until the browser ends.
+pub(super) fn set_cookie(way: &Way, name: &str, value: &str) -> Option<HeaderValue> {
+    let secure = if way.address.tls { "; Secure" } else { "" };
+    let age = if value.is_empty() { "; Max-Age=0" } else { "" };
+    HeaderValue::from_str(&format!("{name}={value}; Path=/; HttpOnly; SameSite=Strict{secure}{age}")).ok()
+}
+
+/// What every answer says.
+pub(super) fn protect(headers: &mut HeaderMap, way: &Way) {
+    let mut set = |name, value| headers.insert(name, HeaderValue::from_static(value));
+    set(header::CONTENT_SECURITY_POLICY, CONTENT_SECURITY);
+    set(header::X_CONTENT_TYPE_OPTIONS, "nosniff");
+    set(header::X_FRAME_OPTIONS, "DENY");
+    set(header::REFERRER_POLICY, "same-origin");
+    set(header::HeaderName::from_static("cross-origin-opener-policy"), "same-origin");
+    set(header::HeaderName::from_static("cross-origin-resource-policy"), "same-origin");
+    if !headers.contains_key(header::CACHE_CONTROL) {
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    }
+    if way.address.tls {
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, HeaderValue::from_static("max-age=31536000"));
+    }
+}
+
+fn text(headers: &HeaderMap, name: header::HeaderName) -> &str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or("")
+}

@@ -1,0 +1,204 @@
+//! The admin page: HTML for an administrator's browser, on a listener of its own.
+//!
+//! Each session is an LDAP connection inside the process ([`client`]), so that whatever the page does is done by the
+//! identity that logged in and nothing else. Pages are written on the server ([`pages`]); the browser runs a few small
+//! modules for charts and the tree. The page has a thread of its own: the loops that serve LDAP do not wait for it.
+
+mod address;
+mod assets;
+mod client;
+mod figures;
+mod form;
+mod guard;
+mod pages;
+mod reply;
+mod respond;
+mod schema;
+mod sessions;
+mod tls_stream;
+
+use std::cell::RefCell;
+use std::io;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use hyper::service::service_fn;
+use hyper_util::rt::TokioIo;
+use larix_engine::time::Clock as _;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio::sync::oneshot;
+
+pub use address::AdminAddress;
+
+use crate::http::{self, HttpListenError};
+use crate::server::Server;
+use crate::statistics::ListenerInfo;
+use crate::tls::{TlsFacts, TlsSession};
+use crate::worker::WorkerHandle;
+use figures::Samples;
+use sessions::Sessions;
+use tls_stream::TlsStream;
+
+/// How long a browser may take for a TLS handshake.
+const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(15);
+/// A connection is closed after so long, once what is under way is answered: a browser opens another. So nobody holds a
+/// place for ever by reading slowly.
+const CONNECTION_AGE: Duration = Duration::from_secs(10 * 60);
+/// And so much later it is cut.
+const CONNECTION_GRACE: Duration = Duration::from_secs(60);
+/// Between two looks at the counters.
+const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
+
+/// A bound `admin-listener`.
+#[derive(Debug)]
+pub(crate) struct AdminListener {
+    socket: std::net::TcpListener,
+    address: AdminAddress,
+}
+
+/// The page's thread.
+#[derive(Debug)]
+pub(crate) struct AdminThread {
+    stop: oneshot::Sender<()>,
+    thread: JoinHandle<()>,
+}
+
+/// What all requests share.
+struct Admin {
+    server: Arc<Server>,
+    workers: Vec<WorkerHandle>,
+    sessions: RefCell<Sessions>,
+    samples: RefCell<Samples>,
+    /// The machine's own name.
+    machine: String,
+}
+
+/// How a request came.
+struct Way {
+    address: Rc<AdminAddress>,
+    listener: Arc<ListenerInfo>,
+    peer: SocketAddr,
+    secured: Option<TlsFacts>,
+}
+
+impl AdminListener {
+    /// # Errors
+    /// An address that is in use, that is not this machine's, or whose port is not allowed.
+    pub(crate) fn bind(address: &AdminAddress) -> Result<Self, HttpListenError> {
+        let bind = || {
+            let socket = http::bind_socket(address.address)?;
+            let bound = socket.local_addr()?;
+            Ok(Self { socket, address: address.bound(bound) })
+        };
+        bind().map_err(|source| HttpListenError { directive: format!("admin-listener {address}"), source })
+    }
+
+    /// With the port that was really bound.
+    pub(crate) fn address(&self) -> &AdminAddress {
+        &self.address
+    }
+}
+
+/// Serves on a thread of its own until it is stopped.
+///
+/// # Errors
+/// No event loop or thread can be had.
+pub(crate) fn start(
+    listeners: Vec<AdminListener>,
+    server: Arc<Server>,
+    workers: Vec<WorkerHandle>,
+) -> io::Result<Option<AdminThread>> {
+    if listeners.is_empty() {
+        return Ok(None);
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    let (stop, stopped) = oneshot::channel();
+    let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
+        let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let admin = Rc::new(Admin {
+            server,
+            workers,
+            sessions: RefCell::default(),
+            samples: RefCell::default(),
+            machine,
+        });
+        tokio::task::LocalSet::new().block_on(&runtime, async {
+            for listener in listeners {
+                tokio::task::spawn_local(serve_listener(admin.clone(), listener));
+            }
+            tokio::task::spawn_local(watch(admin));
+            // An error is the sender that is gone: stopped as well.
+            let _ = stopped.await;
+        });
+    })?;
+    Ok(Some(AdminThread { stop, thread }))
+}
+
+impl AdminThread {
+    /// Ends the page and its sessions.
+    pub(crate) fn stop(self) {
+        let _ = self.stop.send(());
+        // A thread that panicked has printed why.
+        let _ = self.thread.join();
+    }
+}
+
+/// Looks at the counters for the charts, and ends sessions whose time is over.
+async fn watch(admin: Rc<Admin>) {
+    let mut tick = tokio::time::interval(SAMPLE_INTERVAL);
+    tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        tick.tick().await;
+        admin.samples.borrow_mut().take(&admin.server);
+        admin.sessions.borrow_mut().sweep(admin.server.clock.monotonic());
+    }
+}
+
+async fn serve_listener(admin: Rc<Admin>, listener: AdminListener) {
+    let server = admin.server.clone();
+    let address = Rc::new(listener.address);
+    server.log.notice(format_args!("admin page on {address}"));
+    let name = format!("IP={}", address.address);
+    let info = Arc::new(ListenerInfo { url: address.to_string(), name });
+    let serving = http::accept_each(listener.socket, |stream, peer| {
+        let way = Way { address: address.clone(), listener: info.clone(), peer, secured: None };
+        serve(admin.clone(), stream, way)
+    });
+    if let Err(error) = serving.await {
+        server.log.notice(format_args!("daemon: cannot serve the admin page: {error}"));
+    }
+}
+
+async fn serve(admin: Rc<Admin>, stream: TcpStream, mut way: Way) {
+    // Small answers are not held back; a socket that cannot be told so is closed already.
+    let _ = stream.set_nodelay(true);
+    if !way.address.tls {
+        return speak(admin, stream, way).await;
+    }
+    let Some(state) = admin.server.tls.current() else { return };
+    let handshake = TlsStream::accept(stream, TlsSession::new(state));
+    match tokio::time::timeout(HANDSHAKE_PATIENCE, handshake).await {
+        Ok(Ok((stream, facts))) => {
+            admin.server.tls.count(Some(&facts));
+            way.secured = Some(facts);
+            speak(admin, stream, way).await;
+        }
+        Ok(Err(_)) | Err(_) => admin.server.tls.count(None),
+    }
+}
+
+async fn speak(admin: Rc<Admin>, stream: impl AsyncRead + AsyncWrite + Unpin, way: Way) {
+    let way = Rc::new(way);
+    let service = service_fn(move |request| respond::respond(admin.clone(), way.clone(), request));
+    let connection = http::protocol().serve_connection(TokioIo::new(stream), service);
+    let mut connection = std::pin::pin!(connection);
+    // A browser that breaks off, or speaks something else, is told by hyper as far as it can be told.
+    if tokio::time::timeout(CONNECTION_AGE, connection.as_mut()).await.is_err() {
+        connection.as_mut().graceful_shutdown();
+        let _ = tokio::time::timeout(CONNECTION_GRACE, connection).await;
+    }
+}

@@ -1,0 +1,122 @@
+//! What all pages have around them.
+
+use larix_proto::LdapResult;
+use maud::{DOCTYPE, Markup, html};
+
+use crate::admin::assets;
+use crate::admin::respond::Visit;
+use crate::admin::sessions::{Notice, NoticeKind};
+
+/// Which entry of the menu a page belongs to.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(in crate::admin) enum Place {
+    None,
+    Overview,
+    People,
+    Groups,
+    Browse,
+    Search,
+    Configuration,
+    About,
+}
+
+const MENU: [(Place, &str, &str); 7] = [
+    (Place::Overview, "/", "Overview"),
+    (Place::People, "/people", "People"),
+    (Place::Groups, "/groups", "Groups"),
+    (Place::Browse, "/browse", "Browse"),
+    (Place::Search, "/search", "Search"),
+    (Place::Configuration, "/config", "Configuration"),
+    (Place::About, "/about", "About"),
+];
+
+/// A page of somebody who is logged in.
+pub(in crate::admin) fn page(visit: &Visit<'_>, place: Place, title: &str, content: Markup) -> Markup {
+    let notices = visit.session.take_notices();
+    document(
+        title,
+        html! {
+            a.skip href="#main" { "Skip to the content" }
+            header.top {
+                a.brand href="/" { img src=(assets::url("larch.svg")) alt="" width="24" height="24"; "Larix" }
+                div.who {
+                    span.dn title="You are logged in as" { (visit.session.dn) }
+                    form method="post" action="/logout" {
+                        (csrf(visit))
+                        button.quiet type="submit" { "Log out" }
+                    }
+                }
+            }
+            nav.menu aria-label="Main" {
+                ul {
+                    @for (item, address, name) in MENU {
+                        li { a href=(address) aria-current=[(item == place).then_some("page")] { (name) } }
+                    }
+                }
+            }
+            main #main tabindex="-1" {
+                h1 { (title) }
+                @for notice in &notices { (show(notice)) }
+                (content)
+            }
+        },
+    )
+}
+
+/// A page without a menu.
+pub(in crate::admin) fn document(title: &str, body: Markup) -> Markup {
+    html! {
+        (DOCTYPE)
+        html lang="en" {
+            head {
+                meta charset="utf-8";
+                meta name="viewport" content="width=device-width, initial-scale=1";
+                meta name="color-scheme" content="light dark";
+                title { (title) " · Larix" }
+                link rel="icon" href=(assets::url("larch.svg")) type="image/svg+xml";
+                link rel="stylesheet" href=(assets::url("style.css"));
+                script type="module" src=(assets::url("app.js")) {}
+            }
+            body { (body) }
+        }
+    }
+}
+
+/// The field that every form has.
+pub(in crate::admin) fn csrf(visit: &Visit<'_>) -> Markup {
+    html! { input type="hidden" name="csrf" value=(visit.session.csrf); }
+}
+
+/// A result as the directory gave it.
+pub(in crate::admin) fn result(result: &LdapResult) -> Markup {
+    html! {
+        p.result {
+            "The server's answer: " code { (result.code.text()) " (" (result.code.0) ")" }
+            @if !result.diagnostic.is_empty() { " " q { (result.diagnostic) } }
+            @if !result.matched_dn.is_empty() { " The nearest entry that exists is " code { (result.matched_dn) } "." }
+        }
+    }
+}
+
+/// What went wrong, above a form that stays as it was filled in.
+pub(in crate::admin) fn alert(title: &str, body: Markup) -> Markup {
+    html! { div.problem role="alert" tabindex="-1" data-focus { h2 { (title) } (body) } }
+}
+
+fn show(notice: &Notice) -> Markup {
+    let class = match notice.kind {
+        NoticeKind::Done => "notice done",
+        NoticeKind::Warning => "notice warning",
+    };
+    html! {
+        div class=(class) role="status" {
+            p { (notice.text) }
+            @if let Some(secret) = &notice.secret {
+                p.secret {
+                    code #secret { (secret.as_str()) }
+                    button.quiet type="button" data-copy="secret" { "Copy" }
+                }
+            }
+        }
+    }
+}

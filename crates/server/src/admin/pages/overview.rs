@@ -1,0 +1,135 @@
+//! The first page: what the server does now.
+
+use maud::{Markup, html};
+
+use super::layout::{self, Place};
+use crate::admin::assets;
+use crate::admin::client::Found;
+use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
+use crate::admin::respond::Visit;
+
+/// Who may read this entry may see the figures.
+const WITNESS: &str = "cn=Operations,cn=Monitor";
+
+pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+    let may_see = may_see_figures(visit).await?;
+    let databases = databases(visit).await?;
+    let content = html! {
+        @if may_see { (charts()) } @else {
+            p.help { "Figures are shown to those who may read " code { "cn=Monitor" } "." }
+        }
+        section aria-labelledby="databases" {
+            h2 #databases { "Databases" }
+            @if databases.is_empty() {
+                p.help { "None that you may see in cn=Monitor." }
+            } @else {
+                div.scroll { table {
+                    thead { tr { th { "Suffix" } th { "Kind" } th.number { "Entries" } th.number { "File in use" } } }
+                    tbody { @for database in &databases { (row(database)) } }
+                } }
+            }
+        }
+    };
+    Ok(Reply::page(layout::page(visit, Place::Overview, "Overview", content)))
+}
+
+/// `/api/figures?since=N`.
+pub(super) async fn figures(visit: &Visit<'_>) -> Shown {
+    if !may_see_figures(visit).await? {
+        return Err(Problem::NotFound);
+    }
+    let since = visit.query.get("since").parse().unwrap_or(0);
+    Ok(Reply::json(&visit.admin.samples.borrow().to_json(since)))
+}
+
+async fn may_see_figures(visit: &Visit<'_>) -> Result<bool, Problem> {
+    let mut client = visit.session.client.lock().await;
+    let read = client.read(WITNESS, &["monitorOpInitiated"]).await;
+    if client.is_gone() {
+        return Err(Problem::LoggedOut);
+    }
+    Ok(read.is_ok_and(|entry| entry.is_some_and(|entry| entry.text("monitorOpInitiated").is_some())))
+}
+
+async fn databases(visit: &Visit<'_>) -> Result<Vec<Found>, Problem> {
+    let mut client = visit.session.client.lock().await;
+    let page = client
+        .page(
+            "cn=Databases,cn=Monitor",
+            larix_proto::Scope::OneLevel,
+            "(namingContexts=*)",
+            &["namingContexts", "monitoredInfo", "olmMDBEntries", "olmMDBPagesUsed", "readOnly"],
+            (100, b""),
+        )
+        .await;
+    match page {
+        Ok(page) => Ok(page.entries),
+        Err(_) if !client.is_gone() => Ok(Vec::new()),
+        Err(result) => Err(result).attempt("Reading the databases"),
+    }
+}
+
+fn row(database: &Found) -> Markup {
+    let suffix = database.text("namingContexts").unwrap_or("");
+    let pages: Option<u64> = database.text("olmMDBPagesUsed").and_then(|text| text.parse().ok());
+    html! {
+        @if database.text("monitoredInfo") != Some("frontend") {
+            tr {
+                td { a href=(crate::admin::form::url("/browse", &[("dn", suffix)])) { (suffix) } }
+                td {
+                    (database.text("monitoredInfo").unwrap_or(""))
+                    @if database.text("readOnly") == Some("TRUE") { " " span.tag { "read-only" } }
+                }
+                td.number { (database.text("olmMDBEntries").map_or_else(|| "–".to_owned(), thousands)) }
+                td.number { (pages.map_or_else(|| "–".to_owned(), |pages| bytes(pages * 4096))) }
+            }
+        }
+    }
+}
+
+fn charts() -> Markup {
+    let chart = |id: &str, title: &str, unit: &str| {
+        html! {
+            figure.chart #(id) data-unit=(unit) {
+                figcaption { span.title { (title) } " " span.now {} }
+                svg viewBox="0 0 600 180" role="img" aria-label=(title) {}
+                ul.legend {}
+            }
+        }
+    };
+    html! {
+        section.charts aria-label="What the server does now" data-charts="/api/figures" {
+            (chart("chart-operations", "Operations a second", "/s"))
+            (chart("chart-latency", "Time of an operation, 50 and 99 of 100", "ms"))
+            (chart("chart-connections", "Connections", ""))
+            (chart("chart-writes", "Changes that wait for the disk", ""))
+        }
+        p.help #charts-state role="status" { "The charts cover the last ten minutes." }
+        script type="module" src=(assets::url("charts.js")) {}
+    }
+}
+
+/// `1234567` as `1 234 567`.
+pub(in crate::admin) fn thousands(digits: &str) -> String {
+    let mut text = String::with_capacity(digits.len() * 2);
+    for (n, digit) in digits.chars().enumerate() {
+        if n > 0 && (digits.len() - n) % 3 == 0 {
+            text.push('\u{202f}');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// A size for people.
+pub(in crate::admin) fn bytes(count: u64) -> String {
+    const UNITS: [&str; 5] = ["B", "KiB", "MiB", "GiB", "TiB"];
+    let mut value = count as f64;
+    let mut unit = 0;
+    while value >= 1024.0 && unit + 1 < UNITS.len() {
+        value /= 1024.0;
+        unit += 1;
+    }
+    let name = UNITS.get(unit).copied().unwrap_or("B");
+    if unit == 0 { format!("{count} B") } else { format!("{value:.1} {name}") }
+}

@@ -1,0 +1,228 @@
+//! From a request to its answer: what may be asked at all, who asks, and which page that is.
+
+use std::convert::Infallible;
+use std::rc::Rc;
+use std::time::Duration;
+
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::{Bytes, Incoming};
+use hyper::header::{self, HeaderValue};
+use hyper::{Method, Request, Response, StatusCode};
+use larix_engine::time::Clock as _;
+use zeroize::Zeroizing;
+
+use super::form::Form;
+use super::reply::{Problem, Reply, Shown};
+use super::sessions::{self, Session};
+use super::{Admin, Way, assets, guard, pages};
+
+/// Bytes of a form.
+const BODY_MAX: usize = 4 * 1024 * 1024;
+/// How long a form may take to arrive.
+const BODY_PATIENCE: Duration = Duration::from_secs(20);
+/// How long a page may take.
+const PAGE_PATIENCE: Duration = Duration::from_secs(120);
+
+type Answer = Response<Full<Bytes>>;
+
+/// A request of somebody who is logged in.
+pub(super) struct Visit<'a> {
+    pub(super) admin: &'a Admin,
+    pub(super) session: &'a Session,
+    pub(super) path: &'a str,
+    pub(super) query: &'a Form,
+    /// Of a POST whose token was right.
+    pub(super) form: Option<&'a Form>,
+}
+
+/// Answers; what is wrong is an answer, too.
+pub(super) async fn respond(
+    admin: Rc<Admin>,
+    way: Rc<Way>,
+    request: Request<Incoming>,
+) -> Result<Answer, Infallible> {
+    let mut response = answer(&admin, &way, request).await;
+    guard::protect(response.headers_mut(), &way);
+    Ok(response)
+}
+
+async fn answer(admin: &Admin, way: &Way, request: Request<Incoming>) -> Answer {
+    let host = guard::host(request.headers());
+    if !way.address.answers_to(host, &admin.machine) {
+        let text = format!(
+            "This server does not answer to that name. Use {} or, for another name, add it to admin-listener.\n",
+            way.address
+        );
+        return plain(StatusCode::MISDIRECTED_REQUEST, &text);
+    }
+    if request.uri().path().starts_with("/assets/") {
+        return asset(&request);
+    }
+    match *request.method() {
+        Method::GET | Method::HEAD => get(admin, way, &request).await,
+        Method::POST => post(admin, way, request).await,
+        _ => {
+            let mut response = plain(StatusCode::METHOD_NOT_ALLOWED, "only GET, HEAD and POST\n");
+            response.headers_mut().insert(header::ALLOW, HeaderValue::from_static("GET, HEAD, POST"));
+            response
+        }
+    }
+}
+
+fn asset(request: &Request<Incoming>) -> Answer {
+    let path = request.uri().path().trim_start_matches("/assets/");
+    let Some(asset) = assets::find(path).filter(|_| matches!(*request.method(), Method::GET | Method::HEAD))
+    else {
+        return plain(StatusCode::NOT_FOUND, "no such file\n");
+    };
+    let mut response = Response::new(Full::new(Bytes::from_static(asset.text.as_bytes())));
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(asset.content_type));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("public, max-age=604800, immutable"));
+    response
+}
+
+async fn get(admin: &Admin, way: &Way, request: &Request<Incoming>) -> Answer {
+    let query = Form::parse(request.uri().query().unwrap_or("").as_bytes());
+    let path = request.uri().path();
+    let session = session(admin, way, request);
+    if path == "/login" {
+        return match session {
+            Some(_) => Reply::SeeOther("/".to_owned()).into_response(),
+            None => login_page(admin, way, StatusCode::OK, &pages::login::Attempted::at(query.get("next"))),
+        };
+    }
+    let Some(session) = session else {
+        if path.starts_with("/api/") {
+            return plain(StatusCode::UNAUTHORIZED, "not logged in\n");
+        }
+        let asked = request.uri().path_and_query().map_or("/", |asked| asked.as_str());
+        return Reply::SeeOther(super::form::url("/login", &[("next", asked)])).into_response();
+    };
+    if !path.starts_with("/api/") {
+        session.touch(admin.server.clock.monotonic());
+    }
+    show(&Visit { admin, session: &session, path, query: &query, form: None }).await
+}
+
+async fn post(admin: &Admin, way: &Way, request: Request<Incoming>) -> Answer {
+    if !guard::is_own_origin(request.headers(), way) {
+        return plain(StatusCode::FORBIDDEN, "this form was sent from another site\n");
+    }
+    let kind =
+        request.headers().get(header::CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or("");
+    if kind.split(';').next().unwrap_or("").trim() != "application/x-www-form-urlencoded" {
+        return plain(
+            StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            "forms are application/x-www-form-urlencoded here\n",
+        );
+    }
+    let (parts, body) = request.into_parts();
+    let request = Request::from_parts(parts, ());
+    let form = match tokio::time::timeout(BODY_PATIENCE, Limited::new(body, BODY_MAX).collect()).await {
+        Ok(Ok(body)) => Form::parse(&Zeroizing::new(body.to_bytes().to_vec())),
+        Ok(Err(_)) => return plain(StatusCode::PAYLOAD_TOO_LARGE, "a form has at most 4 MiB\n"),
+        Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the form did not come in time\n"),
+    };
+    let path = request.uri().path();
+    if path == "/login" {
+        return log_in(admin, way, &request, &form).await;
+    }
+    let Some(session) = session(admin, way, &request) else {
+        return Reply::SeeOther("/login".to_owned()).into_response();
+    };
+    if !sessions::same(form.get("csrf"), &session.csrf) {
+        return plain(StatusCode::FORBIDDEN, "this form is not one of this session's: load the page again\n");
+    }
+    session.touch(admin.server.clock.monotonic());
+    if path == "/logout" {
+        return log_out(admin, way, &request);
+    }
+    let query = Form::parse(request.uri().query().unwrap_or("").as_bytes());
+    show(&Visit { admin, session: &session, path, query: &query, form: Some(&form) }).await
+}
+
+async fn show(visit: &Visit<'_>) -> Answer {
+    let shown: Shown = match tokio::time::timeout(PAGE_PATIENCE, pages::route(visit)).await {
+        Ok(shown) => shown,
+        Err(_) => Err(Problem::Bad("the page took longer than two minutes".to_owned())),
+    };
+    match shown {
+        Ok(reply) => reply.into_response(),
+        Err(Problem::LoggedOut) => Reply::SeeOther("/login".to_owned()).into_response(),
+        Err(problem) => pages::problem(visit, &problem).into_response(),
+    }
+}
+
+fn session<B>(admin: &Admin, way: &Way, request: &Request<B>) -> Option<Rc<Session>> {
+    let token = guard::cookie(request.headers(), &guard::cookie_name(way, "session"))?;
+    admin.sessions.borrow_mut().get(token, admin.server.clock.monotonic())
+}
+
+/// The page to log in at. Its form carries what a cookie of its own holds: a form of another site could not.
+fn login_page(
+    admin: &Admin,
+    way: &Way,
+    status: StatusCode,
+    attempted: &pages::login::Attempted<'_>,
+) -> Answer {
+    let token = sessions::token(&crate::clock::SystemRandom);
+    let mut response = Reply::Page(status, pages::login::page(admin, &token, attempted)).into_response();
+    let cookie = guard::set_cookie(way, &guard::cookie_name(way, "login"), &token);
+    add_cookie(&mut response, cookie);
+    response
+}
+
+async fn log_in(admin: &Admin, way: &Way, request: &Request<()>, form: &Form) -> Answer {
+    let expected = guard::cookie(request.headers(), &guard::cookie_name(way, "login")).unwrap_or("");
+    let mut attempted = pages::login::Attempted::at(form.get("next"));
+    attempted.name = form.trimmed("name");
+    if !sessions::same(form.get("csrf"), expected) {
+        attempted.error = Some("This page was open for too long. Please try again.".to_owned());
+        return login_page(admin, way, StatusCode::FORBIDDEN, &attempted);
+    }
+    match pages::login::log_in(admin, way, form).await {
+        Ok(token) => {
+            let next = match attempted.next {
+                "" => "/",
+                next => next,
+            };
+            let mut response = Reply::SeeOther(next.to_owned()).into_response();
+            for (what, value) in [("session", token.as_str()), ("login", "")] {
+                let cookie = guard::set_cookie(way, &guard::cookie_name(way, what), value);
+                add_cookie(&mut response, cookie);
+            }
+            response
+        }
+        Err((status, error)) => {
+            attempted.error = Some(error);
+            login_page(admin, way, status, &attempted)
+        }
+    }
+}
+
+fn log_out(admin: &Admin, way: &Way, request: &Request<()>) -> Answer {
+    let name = guard::cookie_name(way, "session");
+    if let Some(token) = guard::cookie(request.headers(), &name) {
+        admin.sessions.borrow_mut().remove(token);
+    }
+    let mut response = Reply::SeeOther("/login".to_owned()).into_response();
+    let cookie = guard::set_cookie(way, &name, "");
+    add_cookie(&mut response, cookie);
+    response
+}
+
+fn add_cookie(response: &mut Answer, cookie: Option<HeaderValue>) {
+    if let Some(cookie) = cookie {
+        response.headers_mut().append(header::SET_COOKIE, cookie);
+    }
+}
+
+fn plain(status: StatusCode, text: &str) -> Answer {
+    let mut response = Response::new(Full::new(Bytes::from(text.to_owned())));
+    *response.status_mut() = status;
+    response
+        .headers_mut()
+        .insert(header::CONTENT_TYPE, HeaderValue::from_static("text/plain; charset=utf-8"));
+    response
+}

@@ -1,0 +1,1 @@
+//! What the schema says of an entry's attributes.
