@@ -27,6 +27,7 @@ mod tests;
 mod validate;
 pub mod values;
 
+pub(crate) use change::ordered_parts;
 pub use change::{Changed, ConfigChange, ConfigRefusal, Requester};
 pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};
 pub use difference::{Difference, Step};

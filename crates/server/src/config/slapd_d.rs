@@ -4,10 +4,12 @@
 //! `.ldif`. A file starts with two comment lines, the second with the CRC-32 of what follows; its `dn:` is the RDN alone.
 
 mod add;
+mod commit;
+#[cfg(test)]
+mod commit_tests;
+mod disk;
 
-use std::fs;
-use std::io::Write as _;
-use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use larix_engine::csn::CsnGenerator;
@@ -19,8 +21,11 @@ use super::entries::{ConfigEntry, EntryName, from_entries};
 use super::model::{Config, Source};
 
 pub use add::{add_entries, merge_entries};
+pub use commit::FileChanges;
 
 const HEADER: &str = "# AUTO-GENERATED FILE - DO NOT EDIT!! Use ldapmodify.\n# CRC32 ";
+/// The file of the topmost entry.
+const TOP: &str = "cn=config.ldif";
 /// Deeper than any entry under cn=config.
 const MAX_DEPTH: usize = 8;
 
@@ -46,14 +51,8 @@ pub(super) fn read(directory: &Path) -> Result<Config, ConfigError> {
 /// # Errors
 /// Names the file that cannot be read or parsed.
 pub fn read_entries(directory: &Path) -> Result<(Vec<ConfigEntry>, Notes), ConfigError> {
-    let mut all = Vec::new();
     let mut notes = Notes::default();
-    let listing = fs::read_dir(directory).map_err(|error| io_error("read", directory, &error))?;
-    drop(listing);
-    let top = directory.join("cn=config.ldif");
-    if top.exists() {
-        read_tree(&top, "", 0, &mut all, &mut notes)?;
-    }
+    let all = entries_of(directory, commit::files_of(directory)?, &mut notes)?;
     let mut named: Vec<(EntryName, ConfigEntry)> = Vec::with_capacity(all.len());
     for entry in all {
         let name = EntryName::parse(&entry.dn).map_err(|why| {
@@ -65,49 +64,47 @@ pub fn read_entries(directory: &Path) -> Result<(Vec<ConfigEntry>, Notes), Confi
     Ok((named.into_iter().map(|(_, entry)| entry).collect(), notes))
 }
 
-fn read_tree(
-    file: &Path,
-    parent: &str,
-    depth: usize,
-    all: &mut Vec<ConfigEntry>,
+/// The entries that files hold, superiors first. A file whose superior's is missing belongs to nothing.
+fn entries_of(
+    directory: &Path,
+    files: BTreeMap<PathBuf, Vec<u8>>,
     notes: &mut Notes,
-) -> Result<(), ConfigError> {
-    let dn = read_file(file, parent, all, notes)?;
-    let below = file.with_extension("");
-    if depth >= MAX_DEPTH || !below.is_dir() {
-        return Ok(());
+) -> Result<Vec<ConfigEntry>, ConfigError> {
+    let mut by_depth: Vec<(PathBuf, Vec<u8>)> = files.into_iter().collect();
+    by_depth.sort_by_key(|(path, _)| path.components().count());
+    let mut dns: BTreeMap<PathBuf, String> = BTreeMap::new();
+    let mut all = Vec::with_capacity(by_depth.len());
+    for (path, bytes) in by_depth {
+        let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+        let parent = match above {
+            None if path == Path::new(TOP) => "",
+            None => continue,
+            Some(above) => match dns.get(above) {
+                Some(dn) => dn,
+                None => continue,
+            },
+        };
+        let entry = entry_of(&directory.join(&path), &bytes, parent, notes)?;
+        dns.insert(path.with_extension(""), entry.dn.clone());
+        all.push(entry);
     }
-    let listing = fs::read_dir(&below).map_err(|error| io_error("read", &below, &error))?;
-    for child in listing {
-        let path = child.map_err(|error| io_error("read", &below, &error))?.path();
-        if path.extension().is_some_and(|extension| extension == "ldif") {
-            read_tree(&path, &dn, depth + 1, all, notes)?;
-        }
-    }
-    Ok(())
+    Ok(all)
 }
 
-/// Reads one file; gives the entry's DN.
-fn read_file(
-    file: &Path,
-    parent: &str,
-    all: &mut Vec<ConfigEntry>,
-    notes: &mut Notes,
-) -> Result<String, ConfigError> {
-    let bytes = fs::read(file).map_err(|error| io_error("read", file, &error))?;
+/// The entry in one file.
+fn entry_of(file: &Path, bytes: &[u8], parent: &str, notes: &mut Notes) -> Result<ConfigEntry, ConfigError> {
     let origin = Origin::Line { file: std::sync::Arc::new(file.to_owned()), line: 1 };
-    if !checksum_fits(&bytes) {
+    if !checksum_fits(bytes) {
         notes.push(origin.clone(), "was edited by hand: its checksum does not fit");
     }
-    let record = Reader::new(bytes.as_slice())
+    let record = Reader::new(bytes)
         .read_record()
         .map_err(|error| ConfigError::new(origin.clone(), error.to_string()))?;
     let Some(Record { dn: rdn, body: Body::Content(attributes), .. }) = record else {
         return Err(ConfigError::new(origin, "holds no entry"));
     };
     let dn = if parent.is_empty() { rdn } else { format!("{rdn},{parent}") };
-    all.push(ConfigEntry { dn: dn.clone(), attributes });
-    Ok(dn)
+    Ok(ConfigEntry { dn, attributes })
 }
 
 /// Whether the checksum in the second line is that of the rest; a file without one passes.
@@ -161,30 +158,26 @@ impl Stamp<'_> {
     }
 }
 
-/// Writes entries into a directory, which is made if need be. Files of entries that are not given stay.
+/// Writes entries into a directory, which is made if need be: all of them or none. Files of entries that are not given
+/// stay.
 ///
 /// # Errors
 /// Names the file or directory that cannot be written.
 pub fn write_entries(directory: &Path, all: &[ConfigEntry], stamp: &Stamp<'_>) -> Result<(), ConfigError> {
-    make_directory(directory)?;
-    for entry in all {
+    let complete = |entry: &ConfigEntry| {
         let mut entry = entry.clone();
         stamp.complete(&mut entry);
-        let (file, rdn) = file_of(directory, &entry.dn)?;
-        if let Some(parent) = file.parent() {
-            make_directory(parent)?;
-        }
-        write_file(&file, &rdn, &entry.attributes)?;
-    }
-    Ok(())
+        entry
+    };
+    FileChanges::adding(directory, &all.iter().map(complete).collect::<Vec<_>>())?.commit()
 }
 
-/// The file an entry lives in, and its RDN as written.
-fn file_of(directory: &Path, dn: &str) -> Result<(PathBuf, String), ConfigError> {
+/// The file an entry lives in, below the directory, and its RDN as written.
+fn file_of(dn: &str) -> Result<(PathBuf, String), ConfigError> {
     let bad =
         |why: String| ConfigError::new(Origin::BuiltIn, format!("`{dn}` has no place in a slapd.d: {why}"));
     let parsed = larix_proto::dn::Dn::parse(dn).map_err(|error| bad(error.to_string()))?;
-    let mut file = directory.to_owned();
+    let mut file = PathBuf::new();
     let mut rdns = Vec::new();
     for rdn in parsed.rdns().iter().rev() {
         let text = rdn.to_string();
@@ -199,8 +192,8 @@ fn file_of(directory: &Path, dn: &str) -> Result<(PathBuf, String), ConfigError>
     Ok((file, rdn))
 }
 
-/// Writes a file beside the old one and puts it in its place.
-fn write_file(file: &Path, rdn: &str, attributes: &[LdifAttribute]) -> Result<(), ConfigError> {
+/// What the file of an entry holds.
+fn file_bytes(rdn: &str, attributes: &[LdifAttribute]) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.always_base64("olcRootPW");
     writer.always_base64("userPassword");
@@ -209,27 +202,7 @@ fn write_file(file: &Path, rdn: &str, attributes: &[LdifAttribute]) -> Result<()
     writer.attributes(&mut body, attributes);
     let mut text = format!("{HEADER}{:08x}\n", crc32(&body)).into_bytes();
     text.append(&mut body);
-    let fresh = file.with_extension("ldif.new");
-    let written = fs::OpenOptions::new()
-        .write(true)
-        .create(true)
-        .truncate(true)
-        .mode(0o600)
-        .open(&fresh)
-        .and_then(|mut out| out.write_all(&text).and_then(|()| out.sync_all()))
-        .and_then(|()| fs::rename(&fresh, file));
-    written.map_err(|error| io_error("write", file, &error))
-}
-
-fn make_directory(directory: &Path) -> Result<(), ConfigError> {
-    if directory.is_dir() {
-        return Ok(());
-    }
-    fs::DirBuilder::new()
-        .recursive(true)
-        .mode(0o750)
-        .create(directory)
-        .map_err(|error| io_error("make", directory, &error))
+    text
 }
 
 fn io_error(what: &str, path: &Path, error: &std::io::Error) -> ConfigError {

@@ -1,5 +1,7 @@
 //! Searches and compares over a handful of entries that no database stores: one pass over a list.
 
+use std::borrow::Cow;
+
 use larix_engine::access::{AccessPolicy, AccessTarget, EntryFacts, Item, Privilege, Subject};
 use larix_engine::catalog::Catalog;
 use larix_engine::controls::RequestControls;
@@ -8,7 +10,7 @@ use larix_engine::fault::Fault;
 use larix_engine::search::answer::is_matched;
 use larix_engine::search::filter::{Filter, FilterContext};
 use larix_proto::encode::EntryEncoder;
-use larix_proto::{CompareRequest, LdapResult, MessageId, ResultCode, SearchRequest, Strings};
+use larix_proto::{CompareRequest, LdapResult, MessageId, ResultCode, SearchRequest};
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, ObjectClassId, Schema};
 
 /// Entries, and who may see what of them.
@@ -96,7 +98,8 @@ impl VirtualTree<'_> {
         if rule.normalize_assertion(self.schema, request.value, &mut asserted).is_err() {
             return LdapResult::with(ResultCode::INVALID_ATTRIBUTE_SYNTAX, "invalid assertion value");
         }
-        let attributes = seen.entry.attributes.iter();
+        let told = told_apart(self.schema, seen.entry);
+        let attributes = told.attributes.iter();
         let mut covered =
             attributes.filter(|a| a.description.is_subdescription_of(self.schema, &description)).peekable();
         if covered.peek().is_none() {
@@ -105,6 +108,32 @@ impl VirtualTree<'_> {
         let equal =
             covered.flat_map(|a| &a.values).any(|value| key(value).is_some_and(|key| key == asserted));
         LdapResult::new(if equal { ResultCode::COMPARE_TRUE } else { ResultCode::COMPARE_FALSE })
+    }
+
+    /// Whether the subject has a privilege on an entry, which need not be among the tree's.
+    pub(crate) fn allows(&self, dn: &NormalDn, entry: &Entry, item: Item<'_>, privilege: Privilege) -> bool {
+        Seen { tree: self, entry, dn: dn.clone() }.allows(item, privilege)
+    }
+
+    /// Whether the assertion control's filter, if there is one, is true of an entry as the subject sees it.
+    pub(crate) fn is_as_asserted(&self, dn: &NormalDn, entry: &Entry, controls: &RequestControls) -> bool {
+        Seen { tree: self, entry, dn: dn.clone() }.is_as_asserted(controls)
+    }
+
+    /// A SearchResultEntry message with what the subject may read of an entry; none when it may not read the entry.
+    pub(crate) fn read<'n>(
+        &self,
+        dn: &NormalDn,
+        entry: &Entry,
+        names: impl IntoIterator<Item = &'n str>,
+    ) -> Option<Vec<u8>> {
+        let seen = Seen { tree: self, entry, dn: dn.clone() };
+        seen.allows(Item::Entry, Privilege::Read).then(|| {
+            let mut message = Vec::new();
+            let selection = Selection::new(self.schema, names);
+            seen.encode(&selection, None, false, MessageId(0), &mut message);
+            message
+        })
     }
 
     fn try_search(
@@ -145,7 +174,8 @@ impl VirtualTree<'_> {
             .map(|filters| filters.iter().map(|f| self.schema.bind_filter(f.as_filter())).collect());
         let mut entries = 0;
         for seen in all.iter().filter(|seen| seen.dn.is_in_scope(base, request.scope)) {
-            let source = OwnedSource { schema: self.schema, entry: seen.entry };
+            let told = told_apart(self.schema, seen.entry);
+            let source = OwnedSource { schema: self.schema, entry: &told };
             if controls.subentries == Some(true) || filter.matches(seen, &source)? != Match::True {
                 continue;
             }
@@ -201,7 +231,8 @@ impl Seen<'_> {
         controls.assertion.as_ref().is_none_or(|asserted| {
             let schema = self.tree.schema;
             let filter = Filter::new(schema, &Catalog::default(), schema.bind_filter(asserted.as_filter()));
-            let source = OwnedSource { schema, entry: self.entry };
+            let told = told_apart(schema, self.entry);
+            let source = OwnedSource { schema, entry: &told };
             matches!(filter.matches(self, &source), Ok(Match::True))
         })
     }
@@ -252,7 +283,8 @@ impl EntryFacts for Seen<'_> {
 
     fn matches(&self, filter: &BoundFilter) -> Match {
         let filter = Filter::new(self.tree.schema, &Catalog::default(), filter.clone());
-        let source = OwnedSource { schema: self.tree.schema, entry: self.entry };
+        let told = told_apart(self.tree.schema, self.entry);
+        let source = OwnedSource { schema: self.tree.schema, entry: &told };
         filter.matches(&Unguarded(self), &source).unwrap_or(Match::Undefined)
     }
 }
@@ -296,6 +328,29 @@ impl FilterContext for Unguarded<'_> {
     }
 }
 
+/// The entry with three values for each `{n}value` of an ordered attribute: that one, `value` and `{n}`. An assertion may
+/// give the number, the value, or both (OpenLDAP's X-ORDERED).
+fn told_apart<'e>(schema: &Schema, entry: &'e Entry) -> Cow<'e, Entry> {
+    let is_ordered = |attribute: &EntryAttribute| {
+        let kind = schema.attribute(attribute.description.attribute);
+        kind.is_ordered_values() || kind.is_ordered_siblings()
+    };
+    if !entry.attributes.iter().any(is_ordered) {
+        return Cow::Borrowed(entry);
+    }
+    let mut told = entry.clone();
+    for attribute in told.attributes.iter_mut().filter(|attribute| is_ordered(attribute)) {
+        let parts: Vec<Vec<u8>> = attribute
+            .values
+            .iter()
+            .filter_map(|value| crate::config::ordered_parts(value))
+            .flat_map(|(number, value)| [number.to_vec(), value.to_vec()])
+            .collect();
+        attribute.values.extend(parts);
+    }
+    Cow::Owned(told)
+}
+
 /// Which attributes a request wants (RFC 4511 section 4.5.1.8, RFC 3673, RFC 4529).
 struct Selection {
     user: bool,
@@ -305,9 +360,10 @@ struct Selection {
 }
 
 impl Selection {
-    fn new(schema: &Schema, names: Strings<'_>) -> Self {
+    fn new<'n>(schema: &Schema, names: impl IntoIterator<Item = &'n str>) -> Self {
+        let mut names = names.into_iter().peekable();
         let mut selection = Self {
-            user: names.is_empty(),
+            user: names.peek().is_none(),
             operational: false,
             descriptions: Vec::new(),
             classes: Vec::new(),

@@ -3,18 +3,31 @@
 //! [`Config::changed`] is pure: it reads no file and writes none. What it gives is a complete, validated [`Config`] and
 //! what slapd.d must become for it; [`Changed::commit`] writes that.
 
+#[cfg(test)]
+pub(super) mod fixture;
+mod ordered;
+mod rights;
+#[cfg(test)]
+mod tests;
+mod transition;
+mod tree;
+mod usage;
+
 use std::fmt;
 use std::sync::Arc;
 
-use larix_engine::access::Subject;
+use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::controls::RequestControls;
 use larix_engine::write::{WriteOperation, WriteOutcome};
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 
-use super::diagnostic::ConfigError;
+use self::transition::{Effect, Transition};
+use super::diagnostic::{ConfigError, Excerpt, Origin};
 use super::entries::ConfigEntry;
-use super::model::Config;
-use super::slapd_d::Stamp;
+use super::model::{Config, Source};
+use super::slapd_d::{FileChanges, Stamp};
+
+pub(crate) use self::ordered::ordered_parts;
 
 /// A change of cn=config, as requested: nothing of it has been checked.
 #[derive(Debug, Clone)]
@@ -27,8 +40,8 @@ pub struct ConfigChange {
 /// Who asks for a change.
 #[derive(Debug, Clone)]
 pub enum Requester {
-    /// A client: the access rules of cn=config apply.
-    Client(Arc<Subject>),
+    /// A client: the access rules of cn=config apply, as the published generation has them.
+    Client { subject: Arc<Subject>, policy: Arc<AccessPolicy> },
     /// Whoever may write the files: no access rules, and operational attributes may be given.
     Offline,
 }
@@ -48,6 +61,8 @@ pub struct Changed {
     pub controls: Vec<ControlBuf>,
     /// The no-op control was given: neither commit nor publish it, answer `noOperation`.
     pub no_op: bool,
+    /// What slapd.d must become, if there is one.
+    files: Option<FileChanges>,
 }
 
 /// Why a change was refused, as the client is told. Nothing has changed.
@@ -70,9 +85,12 @@ impl From<LdapResult> for ConfigRefusal {
 impl From<ConfigError> for ConfigRefusal {
     fn from(error: ConfigError) -> Self {
         let mut text = match &error.origin {
-            super::diagnostic::Origin::BuiltIn => error.message.clone(),
+            Origin::BuiltIn => error.message.clone(),
             origin => format!("{origin}: {}", error.message),
         };
+        if let Some(Excerpt { text: value, column, .. }) = &error.excerpt {
+            text.push_str(&format!(" (at {column} of \"{value}\")"));
+        }
         if let Some(help) = &error.help {
             text.push_str("; ");
             text.push_str(help);
@@ -100,11 +118,55 @@ impl Config {
     ///
     /// # Errors
     /// The result that the client is told, with OpenLDAP's codes.
-    pub fn changed(&self, _change: &ConfigChange, _stamp: &Stamp<'_>) -> Result<Changed, ConfigRefusal> {
-        Err(ConfigRefusal::new(
-            ResultCode::UNWILLING_TO_PERFORM,
-            "changes of cn=config are not available yet",
-        ))
+    pub fn changed(&self, change: &ConfigChange, stamp: &Stamp<'_>) -> Result<Changed, ConfigRefusal> {
+        let mut entries = self.entries();
+        entries.iter_mut().for_each(|entry| stamp.complete(entry));
+        let transition = Transition::new(self, entries, change, stamp)?;
+        let Some(carried) = transition.run(self, change)? else { return Ok(self.unchanged(change)) };
+        let config = Config::from_entries(carried.entries, self.source.clone())?;
+        if !matches!(change.requester, Requester::Offline) {
+            self.check_served(&config)?;
+        }
+        usage::check(self, &config)?;
+        let files = match &self.source {
+            Source::Directory(directory) => Some(FileChanges::between(directory, self, &config)?),
+            Source::File(_) | Source::QuickStart => None,
+        };
+        let Effect { dn, before, after } = carried.effect;
+        Ok(Changed {
+            config,
+            dn,
+            before,
+            after,
+            controls: carried.answers,
+            no_op: change.controls.no_op,
+            files,
+        })
+    }
+
+    /// Of a change that is none.
+    fn unchanged(&self, change: &ConfigChange) -> Changed {
+        Changed {
+            config: self.clone(),
+            dn: change.operation.target().to_owned(),
+            before: None,
+            after: None,
+            controls: Vec::new(),
+            no_op: change.controls.no_op,
+            files: None,
+        }
+    }
+
+    /// What the server would refuse to start with, it does not take while it runs.
+    fn check_served(&self, next: &Self) -> Result<(), ConfigRefusal> {
+        let known = self.refusals();
+        match next.refusals().into_iter().find(|refusal| !known.contains(refusal)) {
+            Some(refusal) => {
+                let code = ResultCode::UNWILLING_TO_PERFORM;
+                Err(ConfigRefusal::new(code, ConfigRefusal::from(refusal).0.diagnostic))
+            }
+            None => Ok(()),
+        }
     }
 }
 
@@ -115,7 +177,10 @@ impl Changed {
     /// # Errors
     /// Names the file that could not be written; nothing has changed then.
     pub fn commit(&self) -> Result<(), ConfigError> {
-        Ok(())
+        match &self.files {
+            Some(files) if !self.no_op => files.commit(),
+            _ => Ok(()),
+        }
     }
 
     /// The answer to the client, once the change is committed and published.

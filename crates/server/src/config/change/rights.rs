@@ -1,0 +1,167 @@
+//! What the requester may, and what it is told of entries.
+
+use larix_engine::access::{AccessPolicy, Item, Privilege, Subject};
+use larix_engine::controls::{ReadAttributes, RequestControls};
+use larix_engine::entry::Entry;
+use larix_engine::write::prepare::{Change, ChangeKind, Standing};
+use larix_proto::ber::{DecodeError, Reader};
+use larix_proto::{ControlBuf, LdapResult, ResultCode, oid};
+use larix_schema::{NormalDn, Schema};
+
+use super::{ConfigRefusal, Requester};
+use crate::virtual_entries::search::VirtualTree;
+
+/// The requester before the access rules of cn=config.
+#[derive(Debug)]
+pub(super) struct Rights<'a> {
+    /// None: no rules apply.
+    ruled: Option<VirtualTree<'a>>,
+    root: bool,
+}
+
+impl<'a> Rights<'a> {
+    pub(super) fn new(schema: &'a Schema, requester: &'a Requester) -> Self {
+        let tree = |policy: &'a AccessPolicy, subject: &'a Subject| VirtualTree {
+            schema,
+            policy,
+            subject,
+            entries: Vec::new(),
+        };
+        match requester {
+            Requester::Client { subject, policy } => {
+                let root = policy.is_root(subject);
+                Self { ruled: Some(tree(policy, subject)), root }
+            }
+            Requester::Offline => Self { ruled: None, root: true },
+        }
+    }
+
+    pub(super) fn is_root(&self) -> bool {
+        self.root
+    }
+
+    /// # Errors
+    /// insufficientAccessRights with this text.
+    pub(super) fn demand(
+        &self,
+        dn: &NormalDn,
+        entry: &Entry,
+        item: Item<'_>,
+        privilege: Privilege,
+        text: &str,
+    ) -> Result<(), ConfigRefusal> {
+        if self.has(dn, entry, item, privilege) { Ok(()) } else { Err(insufficient(text)) }
+    }
+
+    pub(super) fn has(&self, dn: &NormalDn, entry: &Entry, item: Item<'_>, privilege: Privilege) -> bool {
+        self.root || self.ruled.as_ref().is_none_or(|tree| tree.allows(dn, entry, item, privilege))
+    }
+
+    /// Whether all of the changes may be made: each value that comes or goes, and the whole attribute where all of it
+    /// goes.
+    pub(super) fn demand_changes(
+        &self,
+        dn: &NormalDn,
+        entry: &Entry,
+        changes: &[Change],
+        text: &str,
+    ) -> Result<(), ConfigRefusal> {
+        let may = |change: &Change| {
+            let managing = match change.standing {
+                Standing::Internal => return true,
+                Standing::Managing => true,
+                Standing::User => false,
+            };
+            let check = |value: Option<&[u8]>, privilege: Privilege| {
+                let privilege = if managing { Privilege::Manage } else { privilege };
+                self.has(dn, entry, Item::Attribute { description: &change.description, value }, privilege)
+            };
+            let each = |privilege: Privilege| change.values.iter().all(|value| check(Some(value), privilege));
+            match change.kind {
+                ChangeKind::SoftAdd => true,
+                ChangeKind::Add => each(Privilege::Add),
+                ChangeKind::Delete if change.values.is_empty() => check(None, Privilege::Delete),
+                ChangeKind::Delete => each(Privilege::Delete),
+                ChangeKind::Replace | ChangeKind::Increment => {
+                    check(None, Privilege::Delete) && each(Privilege::Add)
+                }
+            }
+        };
+        if self.root || changes.iter().all(may) { Ok(()) } else { Err(insufficient(text)) }
+    }
+
+    /// # Errors
+    /// assertionFailed.
+    pub(super) fn check_assertion(
+        &self,
+        dn: &NormalDn,
+        entry: &Entry,
+        controls: &RequestControls,
+    ) -> Result<(), ConfigRefusal> {
+        match &self.ruled {
+            Some(tree) if !tree.is_as_asserted(dn, entry, controls) => {
+                Err(LdapResult::new(ResultCode::ASSERTION_FAILED).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// The answer to a pre-read or post-read control, as far as the requester may read the entry.
+    pub(super) fn read(
+        &self,
+        oid: &'static str,
+        wanted: Option<&ReadAttributes>,
+        dn: &NormalDn,
+        entry: &Entry,
+    ) -> Option<ControlBuf> {
+        let tree = self.ruled.as_ref()?;
+        let message = tree.read(dn, entry, wanted?.attributes.iter().map(String::as_str))?;
+        // The control's value is the bare protocolOp of the message.
+        let unwrap = || {
+            let mut reader = Reader::new(&message).sequence("LDAPMessage")?;
+            reader.integer("messageID")?;
+            reader.raw("protocolOp").map(<[u8]>::to_vec)
+        };
+        let unwrapped: Result<_, DecodeError> = unwrap();
+        Some(ControlBuf { oid: oid.into(), critical: false, value: unwrapped.ok() })
+    }
+
+    /// What is told of a refused change of `dn`: an entry that the requester may not know of looks as if it were not
+    /// there. `nearest` are the entries from the target or the nearest above it upwards.
+    pub(super) fn veiled(
+        &self,
+        refusal: ConfigRefusal,
+        dn: &NormalDn,
+        mut nearest: impl Iterator<Item = (NormalDn, Entry)>,
+    ) -> ConfigRefusal {
+        let tells = [
+            ResultCode::INSUFFICIENT_ACCESS_RIGHTS,
+            ResultCode::NO_SUCH_OBJECT,
+            ResultCode::ENTRY_ALREADY_EXISTS,
+            ResultCode::ASSERTION_FAILED,
+        ];
+        if self.root || !tells.contains(&refusal.0.code) {
+            return refusal;
+        }
+        let known =
+            |(normal, entry): &(NormalDn, Entry)| self.has(normal, entry, Item::Entry, Privilege::Disclose);
+        let Some(first) = nearest.next() else { return refusal };
+        if known(&first) {
+            return refusal;
+        }
+        let missing = LdapResult::new(ResultCode::NO_SUCH_OBJECT);
+        // As a search answers: the superior is told only where the entry itself would have been.
+        let superior = nearest.next().filter(|_| first.0 == *dn).filter(known);
+        match superior {
+            Some((_, entry)) => missing.matched(entry.dn).into(),
+            None => missing.into(),
+        }
+    }
+}
+
+pub(super) const PRE_READ: &str = oid::PRE_READ;
+pub(super) const POST_READ: &str = oid::POST_READ;
+
+fn insufficient(text: &str) -> ConfigRefusal {
+    ConfigRefusal::new(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text)
+}

@@ -1,0 +1,331 @@
+//! One change after another on the same start: what comes out, or why it is refused.
+
+use larix_engine::controls::RequestControls;
+
+use super::super::model::{Config, Source};
+use super::fixture::{Ground, operations, start};
+
+/// The DNs of the databases and overlays with what follows them, and the values of `shown` in the changed entry.
+fn outcome(ldif: &str, shown: &[&str], controls: &RequestControls) -> String {
+    let ground = Ground::new();
+    let mut config = start(Source::QuickStart);
+    let mut last = String::new();
+    for operation in operations(ldif) {
+        match ground.change(&config, operation, controls.clone()) {
+            Ok(changed) => {
+                last = changed.dn.clone();
+                if let Some(after) = &changed.after {
+                    for name in shown {
+                        let values = after.values(name);
+                        let text: Vec<_> = values.iter().map(|v| String::from_utf8_lossy(v)).collect();
+                        last.push_str(&format!(" {name}={}", text.join("|")));
+                    }
+                }
+                config = changed.config;
+            }
+            Err(refusal) => {
+                let result = refusal.0;
+                let matched = if result.matched_dn.is_empty() {
+                    String::new()
+                } else {
+                    format!(" [{}]", result.matched_dn)
+                };
+                return format!("{}{matched} {}", result.code.0, result.diagnostic).trim_end().to_owned();
+            }
+        }
+    }
+    last
+}
+
+fn check(cases: &[(&str, &[&str], &str)]) {
+    for (ldif, shown, expected) in cases {
+        assert_eq!(outcome(ldif, shown, &RequestControls::default()), *expected, "{ldif}");
+    }
+}
+
+fn names(config: &Config) -> Vec<String> {
+    config.entries().into_iter().map(|entry| entry.dn).filter(|dn| dn.contains("olc")).collect()
+}
+
+const NEW: &str = "objectClass: olcDatabaseConfig\nobjectClass: olcMdbConfig\nolcSuffix: dc=new\n\
+                   olcDbDirectory: /tmp/larix-test/new\n";
+
+#[test]
+fn new_entries_get_their_number() {
+    let database = |rdn: &str| {
+        let value = rdn.strip_prefix("olcDatabase=").unwrap();
+        format!("dn: {rdn},cn=config\nchangetype: add\n{NEW}olcDatabase: {value}\n")
+    };
+    let cases: &[(&str, &str)] = &[
+        ("olcDatabase=mdb", "olcDatabase={3}mdb,cn=config olcDatabase={3}mdb"),
+        ("olcDatabase={3}mdb", "olcDatabase={3}mdb,cn=config olcDatabase={3}mdb"),
+        ("olcDatabase={9}mdb", "olcDatabase={3}mdb,cn=config olcDatabase={3}mdb"),
+        ("olcDatabase={1}mdb", "olcDatabase={1}mdb,cn=config olcDatabase={1}mdb"),
+        ("olcDatabase={0}mdb", "65 {0} is the config database: the first other one is {1}"),
+        ("olcDatabase={-2}mdb", "64 the number must not be negative"),
+        ("olcDatabase={x}mdb", "64 `{x}mdb`: there must be a number between the braces"),
+        ("olcDatabase={}mdb", "64 `{}mdb`: there must be a number between the braces"),
+    ];
+    for (rdn, expected) in cases {
+        let controls = RequestControls::default();
+        assert_eq!(outcome(&database(rdn), &["olcDatabase"], &controls), *expected, "{rdn}");
+    }
+}
+
+#[test]
+fn an_inserted_database_moves_those_behind_it_with_all_below() {
+    let ground = Ground::new();
+    let config = start(Source::QuickStart);
+    let ldif = format!("dn: olcDatabase={{1}}mdb,cn=config\nchangetype: add\n{NEW}olcDatabase: {{1}}mdb\n");
+    let changed = ground.change(&config, operations(&ldif).remove(0), RequestControls::default()).unwrap();
+    assert_eq!(
+        names(&changed.config),
+        [
+            "olcDatabase={-1}frontend,cn=config",
+            "olcDatabase={0}config,cn=config",
+            "olcDatabase={1}mdb,cn=config",
+            "olcDatabase={2}mdb,cn=config",
+            "olcOverlay={0}seqmod,olcDatabase={2}mdb,cn=config",
+            "olcOverlay={1}ppolicy,olcDatabase={2}mdb,cn=config",
+            "olcOverlay={2}deref,olcDatabase={2}mdb,cn=config",
+            "olcDatabase={3}mdb,cn=config",
+            "olcOverlay={0}seqmod,olcDatabase={3}mdb,cn=config",
+        ]
+    );
+    assert_eq!(changed.config.databases[1].suffixes[0].text, "dc=new");
+    assert_eq!(changed.config.databases[2].suffixes[0].text, "dc=one");
+    let back = "dn: olcDatabase={1}mdb,cn=config\nchangetype: delete\n";
+    let back = ground.change(&changed.config, operations(back).remove(0), RequestControls::default());
+    assert_eq!(names(&back.unwrap().config), names(&config));
+}
+
+#[test]
+fn values_keep_their_place() {
+    let access = |lines: &str| format!("dn: olcDatabase={{1}}mdb,cn=config\nchangetype: modify\n{lines}\n");
+    let first = "to attrs=larch by * none";
+    let second = "to attrs=needle by * read";
+    let third = "to * by users read";
+    let cases: &[(&str, &str)] = &[
+        (
+            "add: olcAccess\nolcAccess: to attrs=cone by * none",
+            &format!("{{0}}{first}|{{1}}{second}|{{2}}{third}|{{3}}to attrs=cone by * none"),
+        ),
+        (
+            "add: olcAccess\nolcAccess: {1}to attrs=cone by * none",
+            &format!("{{0}}{first}|{{1}}to attrs=cone by * none|{{2}}{second}|{{3}}{third}"),
+        ),
+        (
+            "add: olcAccess\nolcAccess: {9}to attrs=cone by * none",
+            &format!("{{0}}{first}|{{1}}{second}|{{2}}{third}|{{3}}to attrs=cone by * none"),
+        ),
+        ("delete: olcAccess\nolcAccess: {1}", &format!("{{0}}{first}|{{1}}{third}")),
+        (&format!("delete: olcAccess\nolcAccess: {third}"), &format!("{{0}}{first}|{{1}}{second}")),
+        (&format!("delete: olcAccess\nolcAccess: {{2}}{third}"), &format!("{{0}}{first}|{{1}}{second}")),
+        (
+            "delete: olcAccess\nolcAccess: {1}\n-\nadd: olcAccess\nolcAccess: {1}to attrs=needle by * write",
+            &format!("{{0}}{first}|{{1}}to attrs=needle by * write|{{2}}{third}"),
+        ),
+        ("delete: olcAccess\nolcAccess: {0}\nolcAccess: {2}", &format!("{{0}}{second}")),
+        ("delete: olcAccess", ""),
+        (
+            "replace: olcAccess\nolcAccess: {1}to * by * read\nolcAccess: {0}to attrs=cone by * none",
+            "{0}to attrs=cone by * none|{1}to * by * read",
+        ),
+    ];
+    for (lines, expected) in cases {
+        let expected = format!("olcDatabase={{1}}mdb,cn=config olcAccess={expected}");
+        assert_eq!(outcome(&access(lines), &["olcAccess"], &RequestControls::default()), expected, "{lines}");
+    }
+}
+
+#[test]
+fn refusals_of_a_modify() {
+    let modify = |dn: &str, lines: &str| format!("dn: {dn}\nchangetype: modify\n{lines}\n");
+    let mdb = "olcDatabase={1}mdb,cn=config";
+    let cases: &[(&str, &str, &str)] = &[
+        ("olcDatabase={7}mdb,cn=config", "delete: olcAccess", "32 [cn=config]"),
+        (mdb, "delete: olcAccess\nolcAccess: {7}", "16 modify/delete: olcAccess: no such value"),
+        (
+            mdb,
+            "delete: olcAccess\nolcAccess: {1}to * by users read",
+            "16 modify/delete: olcAccess: no such value",
+        ),
+        (mdb, "delete: olcLimits", "16 modify/delete: olcLimits: no such attribute"),
+        (
+            mdb,
+            "add: olcAccess\nolcAccess: to * by users read",
+            "20 modify/add: olcAccess: value #0 already exists",
+        ),
+        (
+            mdb,
+            "add: olcDbIndex\nolcDbIndex: objectclass eq",
+            "20 modify/add: olcDbIndex: value #0 already exists",
+        ),
+        (mdb, "add: nosuch\nnosuch: 1", "17 nosuch: attribute type undefined"),
+        (mdb, "add: olcLogLevel\nolcLogLevel: 1", "65 attribute 'olcLogLevel' not allowed"),
+        (mdb, "add: olcDbMode\nolcDbMode: 1\nolcDbMode: 2", "19 olcDbMode: multiple values provided"),
+        (mdb, "replace: olcReadOnly\nolcReadOnly: maybe", "21 olcReadOnly: value #0 invalid per syntax"),
+        (mdb, "replace: olcDatabase\nolcDatabase: {2}mdb", "67 Use modrdn to change the entry name"),
+        (mdb, "delete: olcDatabase", "67 Use modrdn to change the entry name"),
+        (mdb, "add: objectClass\nobjectClass: olcFrontendConfig", "53 objectclass modification disallowed"),
+        (mdb, "delete: olcDbDirectory", "65 object class 'olcMdbConfig' requires attribute 'olcDbDirectory'"),
+        (
+            mdb,
+            "add: olcDbIndex\nolcDbIndex: nosuch eq",
+            "80 olcDatabase={1}mdb,cn=config: olcDbIndex: index attribute \"nosuch\" undefined (at 1 of \"nosuch eq\")",
+        ),
+        (
+            "cn=module{0},cn=config",
+            "delete: olcModuleLoad\nolcModuleLoad: {1}",
+            "53 the module ppolicy is in use: olcOverlay={1}ppolicy,olcDatabase={1}mdb,cn=config",
+        ),
+    ];
+    for (dn, lines, expected) in cases {
+        let text = outcome(&modify(dn, lines), &[], &RequestControls::default());
+        assert_eq!(text, *expected, "{dn}: {lines}");
+    }
+}
+
+#[test]
+fn deletes() {
+    check(&[
+        (
+            "dn: olcDatabase={1}mdb,cn=config\nchangetype: delete\n",
+            &[],
+            "66 there are entries below it: delete them first",
+        ),
+        (
+            "dn: olcDatabase={0}config,cn=config\nchangetype: delete\n",
+            &[],
+            "53 Cannot delete config or frontend database",
+        ),
+        (
+            "dn: olcDatabase={-1}frontend,cn=config\nchangetype: delete\n",
+            &[],
+            "53 Cannot delete config or frontend database",
+        ),
+        ("dn: cn=config\nchangetype: delete\n", &[], "53 cn=config: every configuration has this entry"),
+        ("dn: cn={1}two,cn=schema,cn=config\nchangetype: delete\n", &[], "cn={1}two,cn=schema,cn=config"),
+        (
+            "dn: cn=module{0},cn=config\nchangetype: delete\n",
+            &[],
+            "53 the module back_mdb is in use: olcDatabase={1}mdb,cn=config",
+        ),
+        (
+            "dn: olcOverlay={9}x,olcDatabase={1}mdb,cn=config\nchangetype: delete\n",
+            &[],
+            "32 [olcDatabase={1}mdb,cn=config]",
+        ),
+    ]);
+    let tree = RequestControls { tree_delete: true, ..RequestControls::default() };
+    let ldif = "dn: olcDatabase={1}mdb,cn=config\nchangetype: delete\n\n\
+                dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\nadd: olcSizeLimit\nolcSizeLimit: 5\n";
+    assert_eq!(outcome(ldif, &["olcSuffix"], &tree), "olcDatabase={1}mdb,cn=config olcSuffix=dc=two");
+}
+
+#[test]
+fn renames() {
+    let rename =
+        |dn: &str, rdn: &str| format!("dn: {dn}\nchangetype: modrdn\nnewrdn: {rdn}\ndeleteoldrdn: 1\n");
+    let overlay = "olcOverlay={0}seqmod,olcDatabase={1}mdb,cn=config";
+    let cases: &[(&str, &str, &str)] = &[
+        (overlay, "olcOverlay={2}seqmod", "olcOverlay={2}seqmod,olcDatabase={1}mdb,cn=config"),
+        (overlay, "olcOverlay={9}seqmod", "olcOverlay={2}seqmod,olcDatabase={1}mdb,cn=config"),
+        (overlay, "olcOverlay={0}seqmod", overlay),
+        (overlay, "olcOverlay=seqmod", "64 new ordering index is required"),
+        (overlay, "olcOverlay={1}deref", "53 changing database/overlay type not allowed"),
+        ("olcDatabase={2}mdb,cn=config", "olcDatabase={1}mdb", "olcDatabase={1}mdb,cn=config"),
+        ("olcDatabase={2}mdb,cn=config", "olcDatabase={0}mdb", "19 the config database is always {0}"),
+        ("olcDatabase={0}config,cn=config", "olcDatabase={1}config", "19 the config database is always {0}"),
+        ("cn={0}one,cn=schema,cn=config", "cn={0}uno", "cn={0}uno,cn=schema,cn=config"),
+        ("cn={0}one,cn=schema,cn=config", "cn={1}one", "53 schema reordering not supported"),
+        ("cn=schema,cn=config", "cn=scheme", "53 renaming not allowed for this entry"),
+        ("cn=module{0},cn=config", "cn=module{1}", "53 renaming not supported for this entry"),
+    ];
+    for (dn, rdn, expected) in cases {
+        assert_eq!(outcome(&rename(dn, rdn), &[], &RequestControls::default()), *expected, "{dn} -> {rdn}");
+    }
+    let ground = Ground::new();
+    let operation = operations(&rename(overlay, "olcOverlay={1}seqmod")).remove(0);
+    let changed = ground.change(&start(Source::QuickStart), operation, RequestControls::default()).unwrap();
+    let kinds: Vec<_> = changed.config.databases[1].overlays.iter().map(|o| o.name.clone()).collect();
+    assert_eq!(kinds, ["ppolicy", "seqmod", "deref"]);
+}
+
+#[test]
+fn adds_that_are_refused() {
+    check(&[
+        (
+            "dn: olcOverlay=seqmod,olcDatabase={5}mdb,cn=config\nchangetype: add\nobjectClass: olcOverlayConfig\nolcOverlay: seqmod\n",
+            &[],
+            "32 [cn=config]",
+        ),
+        (
+            "dn: olcOverlay=seqmod,cn=config\nchangetype: add\nobjectClass: olcOverlayConfig\nolcOverlay: seqmod\n",
+            &[],
+            "65 olcOverlay=seqmod,cn=config: entries of this kind are not known under cn=config",
+        ),
+        (
+            "dn: cn={0}more,cn=schema,cn=config\nchangetype: add\nobjectClass: olcSchemaConfig\ncn: {0}more\n",
+            &[],
+            "53 operation requires sibling renumbering",
+        ),
+        (
+            "dn: cn={0}one,cn=schema,cn=config\nchangetype: add\nobjectClass: olcSchemaConfig\ncn: {0}one\n",
+            &[],
+            "68",
+        ),
+        (
+            "dn: cn=schema,cn=config\nchangetype: add\nobjectClass: olcSchemaConfig\ncn: schema\n",
+            &[],
+            "cn=schema,cn=config",
+        ),
+        (
+            "dn: cn=module{0},cn=config\nchangetype: add\nobjectClass: olcModuleList\ncn: module{0}\n",
+            &[],
+            "64 a list of modules comes behind the others: leave its number out",
+        ),
+        (
+            "dn: cn=module,cn=config\nchangetype: add\nobjectClass: olcModuleList\ncn: module\nolcModuleLoad: unique\n",
+            &["cn", "olcModuleLoad"],
+            "cn=module{1},cn=config cn=module{1} olcModuleLoad={0}unique",
+        ),
+        (
+            "dn: olcDatabase=config,cn=config\nchangetype: add\nobjectClass: olcDatabaseConfig\nolcDatabase: config\n",
+            &[],
+            "68",
+        ),
+        (
+            "dn: olcOverlay=seqmod,olcDatabase={1}mdb,cn=config\nchangetype: add\nobjectClass: olcGlobal\nolcOverlay: seqmod\n",
+            &[],
+            "64 naming attribute 'olcOverlay' is not allowed",
+        ),
+    ]);
+}
+
+#[test]
+fn several_attributes_of_one_request_are_judged_together() {
+    // Rule and attribute type come with one another's help, whatever stands first.
+    check(&[(
+        "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\nreplace: olcRootPW\nolcRootPW: x\n-\nreplace: olcRootDN\nolcRootDN: cn=admin,dc=one\n",
+        &["olcRootDN"],
+        "olcDatabase={1}mdb,cn=config olcRootDN=cn=admin,dc=one",
+    )]);
+}
+
+#[test]
+fn operational_attributes_follow() {
+    let ground = Ground::new();
+    let config = start(Source::QuickStart);
+    let first = "dn: cn=config\nchangetype: modify\nreplace: olcIdleTimeout\nolcIdleTimeout: 5\n";
+    let one = ground.change(&config, operations(first).remove(0), RequestControls::default()).unwrap();
+    let two = ground.change(&one.config, operations(first).remove(0), RequestControls::default()).unwrap();
+    let (one, two) = (one.config.entries(), two.config.entries());
+    for name in ["entryCSN", "contextCSN", "entryUUID", "creatorsName", "modifiersName"] {
+        assert_eq!(one[0].values(name).len(), 1, "{name}");
+    }
+    assert!(one[0].values("entryCSN") < two[0].values("entryCSN"));
+    assert_eq!(two[0].values("entryCSN"), two[0].values("contextCSN"));
+    assert_eq!(one[0].values("entryUUID"), two[0].values("entryUUID"));
+    assert_eq!(one[1], two[1]);
+}

@@ -1,0 +1,543 @@
+//! One change carried out on the entries: what may be done, what becomes of names and values, and the entry's own
+//! schema. Whether the whole is a configuration is asked afterwards.
+
+use larix_engine::access::{Item, Privilege};
+use larix_engine::controls::RequestControls;
+use larix_engine::csn::{Csn, CsnGenerator};
+use larix_engine::entry::{Entry, EntryAttribute};
+use larix_engine::time::new_uuid;
+use larix_engine::write::change::{self as entry_change, NoLargeSets};
+use larix_engine::write::operational;
+use larix_engine::write::prepare::{self, Change, ChangeKind, Latitude, Prepared, PreparedModifyDn};
+use larix_engine::write::schema_check::{CheckMode, check_entry};
+use larix_engine::write::{Failure, KnownSchema};
+use larix_proto::ldif::LdifAttribute;
+use larix_proto::{ControlBuf, LdapResult, ResultCode};
+use larix_schema::{NormalDn, Schema};
+
+use super::super::entries::{ConfigEntry, Role};
+use super::super::model::Config;
+use super::super::slapd_d::Stamp;
+use super::ordered::{self, OrderedChange};
+use super::rights::{POST_READ, PRE_READ, Rights};
+use super::tree::{Node, Tree, leaf_of, numbered_leaf};
+use super::{ConfigChange, ConfigRefusal, Requester};
+
+/// What a change did to the entries.
+#[derive(Debug)]
+pub(super) struct Effect {
+    /// The DN of the entry after the change; of a deleted one the one it had.
+    pub(super) dn: String,
+    pub(super) before: Option<ConfigEntry>,
+    pub(super) after: Option<ConfigEntry>,
+}
+
+#[derive(Debug)]
+pub(super) struct Transition<'a> {
+    schema: &'a Schema,
+    known: KnownSchema,
+    rights: Rights<'a>,
+    controls: &'a RequestControls,
+    offline: bool,
+    stamp: operational::Stamp,
+    uuid: uuid::Uuid,
+    tree: Tree<'a>,
+    answers: Vec<ControlBuf>,
+}
+
+/// The entries after a change that did something, and answers to controls.
+#[derive(Debug)]
+pub(super) struct Carried {
+    pub(super) effect: Effect,
+    pub(super) entries: Vec<ConfigEntry>,
+    pub(super) answers: Vec<ControlBuf>,
+}
+
+impl<'a> Transition<'a> {
+    pub(super) fn new(
+        config: &'a Config,
+        entries: Vec<ConfigEntry>,
+        change: &'a ConfigChange,
+        stamp: &Stamp<'_>,
+    ) -> Result<Self, ConfigRefusal> {
+        let schema = &*config.schema;
+        let known = KnownSchema::of(schema)
+            .map_err(|error| ConfigRefusal::new(ResultCode::OTHER, error.to_string()))?;
+        let now = stamp.clock.now();
+        let name = match &change.requester {
+            Requester::Client { subject, .. } => subject.authz_text.to_string(),
+            Requester::Offline => "cn=config".to_owned(),
+        };
+        let csn = next_csn(config, &entries, stamp);
+        Ok(Self {
+            schema,
+            known,
+            rights: Rights::new(schema, &change.requester),
+            controls: &change.controls,
+            offline: matches!(change.requester, Requester::Offline),
+            stamp: operational::Stamp::new(csn, &name),
+            uuid: new_uuid(now, stamp.random),
+            tree: Tree::new(schema, entries)?,
+            answers: Vec::new(),
+        })
+    }
+
+    /// Carries the change out. `None`: there is nothing to do, and that is a success.
+    pub(super) fn run(
+        mut self,
+        config: &Config,
+        change: &ConfigChange,
+    ) -> Result<Option<Carried>, ConfigRefusal> {
+        let latitude = Latitude { relax: self.controls.relax, internal: self.offline };
+        let subschema = config.frontend.schema_dn.as_ref().map(|dn| dn.normal.clone());
+        let subschema = subschema.unwrap_or_else(|| NormalDn::from_normal("cn=subschema"));
+        let prepared = prepare::prepare(self.schema, change.operation.clone(), &subschema, latitude)?;
+        let dn = prepared.dn().clone();
+        let effect = match prepared {
+            Prepared::Add { dn, entry, mods } => self.add(&dn, entry, &mods),
+            Prepared::Modify { dn, mods } => self.modify(&dn, &mods),
+            Prepared::Delete { dn } => self.delete(&dn),
+            Prepared::ModifyDn(rename) => self.rename(&rename),
+            Prepared::Authenticate(_) => Err(unwilling("a bind is no change of cn=config")),
+        };
+        let effect = effect.map_err(|refusal| self.veiled(refusal, &dn))?;
+        let Some(effect) = effect else { return Ok(None) };
+        self.post_read(&effect);
+        self.keep_context_csn();
+        let Self { tree, answers, .. } = self;
+        Ok(Some(Carried { effect, entries: tree.into_entries(), answers }))
+    }
+
+    fn add(
+        &mut self,
+        dn: &NormalDn,
+        mut entry: Entry,
+        mods: &[Change],
+    ) -> Result<Option<Effect>, ConfigRefusal> {
+        self.rights.demand(dn, &entry, Item::Entry, Privilege::Add, "no write access to entry")?;
+        self.rights.demand_changes(dn, &entry, mods, "no write access to attribute")?;
+        self.check(&mut entry, true)?;
+        operational::complete_entry(&self.known, &mut entry, &self.stamp, self.uuid);
+        self.rights.check_assertion(dn, &entry, self.controls)?;
+        for attribute in &mut entry.attributes {
+            let kind = self.schema.attribute(attribute.description.attribute);
+            if kind.is_ordered_values() {
+                ordered::settle(kind.name(), &mut attribute.values)?;
+            }
+        }
+        let node = Node::new(self.schema, self.unmade(&entry, Vec::new()))?;
+        if self.check_free(&node)? == Free::NothingToDo {
+            return Ok(None);
+        }
+        self.check_parent(dn)?;
+        check_class(self.schema, &entry, &node)?;
+        let node = self.place(node)?;
+        let effect = Effect { dn: node.entry.dn.clone(), before: None, after: Some(node.entry.clone()) };
+        self.tree.push(node);
+        Ok(Some(effect))
+    }
+
+    fn check_free(&self, node: &Node) -> Result<Free, ConfigRefusal> {
+        let there = || Err(LdapResult::new(ResultCode::ENTRY_ALREADY_EXISTS).into());
+        let only_one = |kind: &str| matches!(kind, "config" | "frontend");
+        match &node.name.role {
+            // What is built in is built in; OpenLDAP, too, takes it as given.
+            Role::SchemaRoot if self.tree.find(&node.normal).is_some() => return Ok(Free::NothingToDo),
+            Role::Database(kind) if only_one(kind) => {
+                if self.tree.iter().any(|other| other.name.role == node.name.role) {
+                    return there();
+                }
+            }
+            // Their numbers say where they go.
+            Role::Database(_) | Role::Overlay(_) if !self.controls.manage_dsa_it => {}
+            // A list of modules is taken to be badly numbered.
+            Role::Module => {}
+            _ if self.tree.find(&node.normal).is_some() => return there(),
+            _ => {}
+        }
+        Ok(Free::Place)
+    }
+
+    fn check_parent(&self, dn: &NormalDn) -> Result<(), ConfigRefusal> {
+        let parent = dn.parent().unwrap_or_else(NormalDn::root);
+        let Some(at) = self.tree.find(&parent) else { return Err(self.missing(dn)) };
+        let Some(node) = self.tree.get(at) else { return Err(self.missing(dn)) };
+        let (entry, _) = self.made(&node.entry);
+        self.rights.demand(&parent, &entry, Item::Children, Privilege::Add, "no write access to parent")
+    }
+
+    /// Gives a new entry its number, and those behind it theirs.
+    fn place(&mut self, node: Node) -> Result<Node, ConfigRefusal> {
+        let counted = match &node.name.role {
+            Role::Global | Role::SchemaRoot => false,
+            Role::Detail => {
+                let (attribute, _) = leaf_of(&node.entry.dn)?;
+                self.schema.attribute_type(&attribute).is_some_and(|kind| kind.is_ordered_siblings())
+            }
+            _ => true,
+        };
+        if !counted {
+            return Ok(node);
+        }
+        let (_, leaf) = leaf_of(&node.entry.dn)?;
+        if node.name.number.is_none() && leaf.contains('{') {
+            return Err(naming(&format!("`{leaf}`: there must be a number between the braces")));
+        }
+        let siblings = i32::try_from(self.tree.siblings(&node.name)).unwrap_or(i32::MAX);
+        let number = match (&node.name.role, node.name.number) {
+            (Role::Database(kind), None | Some(-1)) if kind == "frontend" => -1,
+            (Role::Database(kind), Some(_)) if kind == "frontend" => {
+                return Err(naming("the frontend is always {-1}"));
+            }
+            (Role::Database(kind), None | Some(0)) if kind == "config" => 0,
+            (Role::Database(kind), Some(_)) if kind == "config" => {
+                return Err(naming("the config database is always {0}"));
+            }
+            (_, Some(number)) if number < 0 => return Err(naming("the number must not be negative")),
+            (Role::Database(_), Some(0)) => {
+                let text = "{0} is the config database: the first other one is {1}";
+                return Err(ConfigRefusal::new(ResultCode::OBJECT_CLASS_VIOLATION, text));
+            }
+            (_, Some(number)) if number < siblings => {
+                self.insert_at(&node, number)?;
+                number
+            }
+            _ => siblings,
+        };
+        let entry = super::tree::renamed(&node.entry, &numbered_leaf(&node.name, &leaf, number))?;
+        Node::new(self.schema, entry)
+    }
+
+    fn insert_at(&mut self, node: &Node, number: i32) -> Result<(), ConfigRefusal> {
+        match node.name.role {
+            Role::Database(_) | Role::Overlay(_) => self.tree.shift(&node.name, number, i32::MAX, 1),
+            Role::Module => Err(naming("a list of modules comes behind the others: leave its number out")),
+            _ => Err(unwilling("operation requires sibling renumbering")),
+        }
+    }
+
+    fn modify(&mut self, dn: &NormalDn, requested: &[Change]) -> Result<Option<Effect>, ConfigRefusal> {
+        let (at, before) = self.held(dn)?;
+        let (mut entry, unknown) = self.made(&before);
+        self.rights.check_assertion(dn, &entry, self.controls)?;
+        self.pre_read(dn, &entry);
+        self.rights.demand_changes(dn, &entry, requested, "")?;
+        let (naming, _) = leaf_of(&before.dn)?;
+        let naming = self.schema.attribute_type_id(&naming);
+        if requested.iter().any(|change| Some(change.description.attribute) == naming) {
+            let text = "Use modrdn to change the entry name";
+            return Err(ConfigRefusal::new(ResultCode::NOT_ALLOWED_ON_RDN, text));
+        }
+        self.check_classes_kept(&entry, requested)?;
+        for change in requested {
+            self.apply(&mut entry, change)?;
+        }
+        for change in operational::modification_changes(&self.known, requested, &self.stamp) {
+            self.apply(&mut entry, &change)?;
+        }
+        self.check(&mut entry, false)?;
+        let after = self.unmade(&entry, unknown);
+        self.tree.replace(at, after.clone());
+        Ok(Some(Effect { dn: after.dn.clone(), before: Some(before), after: Some(after) }))
+    }
+
+    fn apply(&self, entry: &mut Entry, change: &Change) -> Result<(), ConfigRefusal> {
+        let kind = self.schema.attribute(change.description.attribute);
+        let permissive = self.controls.permissive_modify;
+        if !kind.is_ordered_values() {
+            let applied = entry_change::apply(self.schema, entry, change, permissive, &NoLargeSets);
+            return applied.map_err(|failure| failure.into_result().into());
+        }
+        let name = change.description.to_text(self.schema);
+        let change_of = OrderedChange { schema: self.schema, kind, name: &name, change, permissive };
+        let present = entry.attribute(&change.description).map_or(&[][..], |a| a.values.as_slice());
+        let values = change_of.apply(present)?;
+        if values.is_empty() {
+            entry.remove(&change.description);
+        } else {
+            entry.attribute_or_insert(&change.description).values = values;
+        }
+        Ok(())
+    }
+
+    /// The classes say what an entry is: they stay as they are.
+    fn check_classes_kept(&self, entry: &Entry, requested: &[Change]) -> Result<(), ConfigRefusal> {
+        let ids = |values: &[Vec<u8>]| {
+            let class = |value: &Vec<u8>| self.schema.object_class_id(std::str::from_utf8(value).ok()?);
+            let mut ids: Vec<_> = values.iter().map(class).collect();
+            ids.sort();
+            ids
+        };
+        let present = ids(entry.values(self.known.object_class));
+        let kept = |change: &Change| change.kind == ChangeKind::Replace && ids(&change.values) == present;
+        let of_classes = |change: &&Change| change.description.attribute == self.known.object_class;
+        match requested.iter().filter(of_classes).all(kept) {
+            true => Ok(()),
+            false => Err(unwilling("objectclass modification disallowed")),
+        }
+    }
+
+    fn delete(&mut self, dn: &NormalDn) -> Result<Option<Effect>, ConfigRefusal> {
+        let (at, before) = self.held(dn)?;
+        let (entry, _) = self.made(&before);
+        self.rights.check_assertion(dn, &entry, self.controls)?;
+        self.pre_read(dn, &entry);
+        self.demand_of_parent(dn, Privilege::Delete)?;
+        self.rights.demand(dn, &entry, Item::Entry, Privilege::Delete, "no write access to entry")?;
+        let name = self.tree.get(at).map(|node| node.name.clone());
+        let Some(name) = name else { return Err(self.missing(dn)) };
+        match &name.role {
+            Role::Global | Role::SchemaRoot => {
+                return Err(unwilling(&format!("{}: every configuration has this entry", before.dn)));
+            }
+            Role::Database(kind) if kind == "frontend" || kind == "config" => {
+                return Err(unwilling("Cannot delete config or frontend database"));
+            }
+            _ => {}
+        }
+        if self.tree.has_children(dn) && !self.controls.tree_delete {
+            let text = "there are entries below it: delete them first";
+            return Err(ConfigRefusal::new(ResultCode::NOT_ALLOWED_ON_NON_LEAF, text));
+        }
+        self.tree.remove(dn);
+        if let Some(number) = name.number {
+            self.tree.shift(&name, number.saturating_add(1), i32::MAX, -1)?;
+        }
+        Ok(Some(Effect { dn: before.dn.clone(), before: Some(before), after: None }))
+    }
+
+    fn rename(&mut self, rename: &PreparedModifyDn) -> Result<Option<Effect>, ConfigRefusal> {
+        let dn = &rename.dn;
+        let (at, before) = self.held(dn)?;
+        let (entry, _) = self.made(&before);
+        self.rights.check_assertion(dn, &entry, self.controls)?;
+        self.pre_read(dn, &entry);
+        self.rights.demand(dn, &entry, Item::Entry, Privilege::Write, "no write access to old entry")?;
+        self.demand_of_parent(dn, Privilege::Write)?;
+        if rename.new_superior.is_some() {
+            return Err(unwilling("entries of the configuration stay below their superiors"));
+        }
+        if rename.target() == *dn {
+            return Ok(None);
+        }
+        let Some(node) = self.tree.get(at).cloned() else { return Err(self.missing(dn)) };
+        let (_, old_leaf) = leaf_of(&before.dn)?;
+        let (_, new_leaf) = leaf_of(&rename.new_rdn)?;
+        match node.name.role {
+            Role::Schema(_) => {
+                if number_text(&old_leaf) != number_text(&new_leaf) {
+                    return Err(unwilling("schema reordering not supported"));
+                }
+                self.tree.rename(at, &new_leaf)?;
+            }
+            Role::SchemaRoot => return Err(unwilling("renaming not allowed for this entry")),
+            Role::Database(_) | Role::Overlay(_) => self.renumber(at, &node, &old_leaf, &new_leaf)?,
+            _ => return Err(unwilling("renaming not supported for this entry")),
+        }
+        let Some(node) = self.tree.get(at) else { return Err(self.missing(dn)) };
+        let (mut entry, unknown) = self.made(&node.entry);
+        for change in operational::modification_changes(&self.known, &[], &self.stamp) {
+            self.apply(&mut entry, &change)?;
+        }
+        let after = self.unmade(&entry, unknown);
+        self.tree.replace(at, after.clone());
+        Ok(Some(Effect { dn: after.dn.clone(), before: Some(before), after: Some(after) }))
+    }
+
+    /// Moves a database or overlay to another place among its siblings.
+    fn renumber(
+        &mut self,
+        at: usize,
+        node: &Node,
+        old_leaf: &str,
+        new_leaf: &str,
+    ) -> Result<(), ConfigRefusal> {
+        let Some(new_number) = number_text(new_leaf) else {
+            return Err(naming("new ordering index is required"));
+        };
+        let kind = |leaf: &str| leaf.split_once('}').map(|(_, kind)| kind.to_ascii_lowercase());
+        if kind(old_leaf) != kind(new_leaf) {
+            return Err(unwilling("changing database/overlay type not allowed"));
+        }
+        let old = node.name.number.unwrap_or(-1);
+        let Ok(new) = new_number.parse::<i32>() else {
+            return Err(naming(&format!("`{{{new_number}}}` is not a number")));
+        };
+        if old < 0 || new < 0 {
+            return Err(naming("the frontend is always {-1}, and no other number is negative"));
+        }
+        if matches!(node.name.role, Role::Database(_)) && (old == 0 || new == 0) {
+            let text = "the config database is always {0}";
+            return Err(ConfigRefusal::new(ResultCode::CONSTRAINT_VIOLATION, text));
+        }
+        let last = i32::try_from(self.tree.siblings(&node.name)).unwrap_or(i32::MAX).saturating_sub(1);
+        let new = new.min(last);
+        // Out of the row first, so that no two have one number in between.
+        self.tree.set_number(at, i32::MAX)?;
+        if old < new {
+            self.tree.shift(&node.name, old + 1, new, -1)?;
+        } else {
+            self.tree.shift(&node.name, new, old - 1, 1)?;
+        }
+        self.tree.set_number(at, new)
+    }
+
+    fn demand_of_parent(&self, dn: &NormalDn, privilege: Privilege) -> Result<(), ConfigRefusal> {
+        let Some(parent) = dn.parent().filter(|parent| !parent.is_root()) else { return Ok(()) };
+        let Some(node) = self.tree.find(&parent).and_then(|at| self.tree.get(at)) else { return Ok(()) };
+        let (entry, _) = self.made(&node.entry);
+        let text = "no write access to parent's children";
+        self.rights.demand(&parent, &entry, Item::Children, privilege, text)
+    }
+
+    fn check(&self, entry: &mut Entry, add: bool) -> Result<(), ConfigRefusal> {
+        let mode = CheckMode { relax: self.controls.relax, add, auxiliary_needs_rule: false };
+        check_entry(self.schema, &self.known, entry, mode, &NoLargeSets)
+            .map_err(|failure: Failure| failure.into_result().into())
+    }
+
+    fn held(&self, dn: &NormalDn) -> Result<(usize, ConfigEntry), ConfigRefusal> {
+        let at = self.tree.find(dn);
+        let found = at.and_then(|at| Some((at, self.tree.get(at)?.entry.clone())));
+        found.ok_or_else(|| self.missing(dn))
+    }
+
+    fn missing(&self, dn: &NormalDn) -> ConfigRefusal {
+        let missing = LdapResult::new(ResultCode::NO_SUCH_OBJECT);
+        match self.tree.nearest(dn) {
+            Some(node) => missing.matched(node.entry.dn.clone()).into(),
+            None => missing.into(),
+        }
+    }
+
+    fn veiled(&self, refusal: ConfigRefusal, dn: &NormalDn) -> ConfigRefusal {
+        if self.rights.is_root() {
+            return refusal;
+        }
+        let mut at = Some(dn.clone());
+        let mut upwards = Vec::new();
+        while let Some(dn) = at {
+            if let Some(node) = self.tree.find(&dn).and_then(|at| self.tree.get(at)) {
+                upwards.push((dn.clone(), self.made(&node.entry).0));
+            }
+            at = dn.parent();
+        }
+        self.rights.veiled(refusal, dn, upwards.into_iter())
+    }
+
+    fn pre_read(&mut self, dn: &NormalDn, entry: &Entry) {
+        let wanted = self.controls.pre_read.as_ref();
+        self.answers.extend(self.rights.read(PRE_READ, wanted, dn, entry));
+    }
+
+    fn post_read(&mut self, effect: &Effect) {
+        let Some(after) = &effect.after else { return };
+        let Ok(dn) = self.schema.parse_dn(&after.dn) else { return };
+        let (entry, _) = self.made(after);
+        let wanted = self.controls.post_read.as_ref();
+        self.answers.extend(self.rights.read(POST_READ, wanted, &dn, &entry));
+    }
+
+    /// contextCSN says up to which change a replica that has this tree has followed, for each server.
+    fn keep_context_csn(&mut self) {
+        let Some(at) = self.tree.find(&NormalDn::from_normal("cn=config")) else { return };
+        let Some(mut entry) = self.tree.get(at).map(|node| node.entry.clone()) else { return };
+        let csn = self.stamp.csn;
+        let of_other = |value: &Vec<u8>| {
+            let csn_of = std::str::from_utf8(value).ok().and_then(|text| text.parse::<Csn>().ok());
+            csn_of.is_some_and(|other| other.server_id != csn.server_id)
+        };
+        let mut values: Vec<Vec<u8>> =
+            entry.values("contextCSN").iter().filter(|value| of_other(value)).cloned().collect();
+        values.push(csn.text().into_bytes());
+        values.sort();
+        match entry.attributes.iter_mut().find(|a| a.description.eq_ignore_ascii_case("contextCSN")) {
+            Some(attribute) => attribute.values = values,
+            None => entry.add("contextCSN", values),
+        }
+        self.tree.replace(at, entry);
+    }
+
+    /// The entry as the engine has it, and attributes that the schema does not define.
+    fn made(&self, entry: &ConfigEntry) -> (Entry, Vec<LdifAttribute>) {
+        let mut made = Entry::new(entry.dn.clone());
+        let mut unknown = Vec::new();
+        for attribute in &entry.attributes {
+            match self.schema.describe(&attribute.description) {
+                Ok(description) => {
+                    let values = &mut made.attribute_or_insert(&description).values;
+                    values.extend(attribute.values.iter().cloned());
+                }
+                Err(_) => unknown.push(attribute.clone()),
+            }
+        }
+        (made, unknown)
+    }
+
+    fn unmade(&self, entry: &Entry, unknown: Vec<LdifAttribute>) -> ConfigEntry {
+        let known = |attribute: &EntryAttribute| LdifAttribute {
+            description: attribute.description.to_text(self.schema),
+            values: attribute.values.clone(),
+        };
+        let attributes = entry.attributes.iter().map(known).chain(unknown).collect();
+        ConfigEntry { dn: entry.dn.clone(), attributes }
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Free {
+    Place,
+    NothingToDo,
+}
+
+/// The class of an entry and its place go together.
+fn check_class(schema: &Schema, entry: &Entry, node: &Node) -> Result<(), ConfigRefusal> {
+    let wanted = match node.name.role {
+        Role::Global => "olcGlobal",
+        Role::Module => "olcModuleList",
+        Role::SchemaRoot | Role::Schema(_) => "olcSchemaConfig",
+        Role::Backend(_) => "olcBackendConfig",
+        Role::Database(_) => "olcDatabaseConfig",
+        Role::Overlay(_) => "olcOverlayConfig",
+        Role::Detail => return Ok(()),
+    };
+    let Some(id) = schema.object_class_id(wanted) else { return Ok(()) };
+    let class_attribute = schema.attribute_type_id("objectClass");
+    let classes = class_attribute.map_or(&[][..], |id| entry.values(id));
+    let fits = classes
+        .iter()
+        .filter_map(|value| schema.object_class_id(std::str::from_utf8(value).ok()?))
+        .any(|class| schema.is_subclass(class, id));
+    if fits {
+        return Ok(());
+    }
+    let text = format!("an entry of this name is of the class {wanted}");
+    Err(ConfigRefusal::new(ResultCode::OBJECT_CLASS_VIOLATION, text))
+}
+
+/// What stands between the braces at the front of a naming value.
+fn number_text(leaf: &str) -> Option<&str> {
+    leaf.strip_prefix('{')?.split_once('}').map(|(number, _)| number)
+}
+
+/// A CSN above all that the entries have.
+fn next_csn(config: &Config, entries: &[ConfigEntry], stamp: &Stamp<'_>) -> Csn {
+    let own = config.global.server_ids.iter().find(|id| id.url.is_none()).map_or(0, |id| id.number);
+    let generator = CsnGenerator::new(own);
+    for value in
+        entries.iter().flat_map(|entry| entry.values("entryCSN").iter().chain(entry.values("contextCSN")))
+    {
+        if let Some(csn) = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok()) {
+            generator.observe(&csn);
+        }
+    }
+    generator.next(stamp.clock.now())
+}
+
+fn naming(text: &str) -> ConfigRefusal {
+    ConfigRefusal::new(ResultCode::NAMING_VIOLATION, text)
+}
+
+fn unwilling(text: &str) -> ConfigRefusal {
+    ConfigRefusal::new(ResultCode::UNWILLING_TO_PERFORM, text)
+}

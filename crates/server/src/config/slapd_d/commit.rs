@@ -1,0 +1,271 @@
+//! Changes of several files of a slapd.d, all or none of them: through a journal.
+//!
+//! The journal holds every file that comes, whole, and the name of every file that goes. Once it stands under its name
+//! the change has happened: whoever reads the directory reads it through the journal, and whoever writes next carries
+//! it out first. Readers write nothing, and keep writers out while they read.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+
+use super::super::diagnostic::{ConfigError, Origin};
+use super::super::entries::ConfigEntry;
+use super::super::model::Config;
+use super::disk::{Disk, RealDisk, make_directory, put, remove, sync_directory};
+use super::{MAX_DEPTH, crc32, file_bytes, file_of, io_error};
+
+const JOURNAL: &str = "larix.journal";
+const MAGIC: &str = "# Changes of this directory that are not carried out yet. Do not remove.\n";
+
+/// What becomes of the files of a slapd.d.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct FileChanges {
+    directory: PathBuf,
+    /// Below the directory; without content the file goes.
+    files: BTreeMap<PathBuf, Option<Vec<u8>>>,
+}
+
+impl FileChanges {
+    /// What makes the files of one configuration those of another.
+    pub(in super::super) fn between(
+        directory: &Path,
+        old: &Config,
+        new: &Config,
+    ) -> Result<Self, ConfigError> {
+        let (old, new) = (by_file(&old.entries())?, by_file(&new.entries())?);
+        let mut files = BTreeMap::new();
+        for (file, (rdn, entry)) in &new {
+            if old.get(file).is_none_or(|(_, before)| before.attributes != entry.attributes) {
+                files.insert(file.clone(), Some(file_bytes(rdn, &entry.attributes)));
+            }
+        }
+        files.extend(old.into_keys().filter(|file| !new.contains_key(file)).map(|file| (file, None)));
+        Ok(Self { directory: directory.to_owned(), files })
+    }
+
+    /// Files of entries that come; all others stay.
+    pub(super) fn adding(directory: &Path, entries: &[ConfigEntry]) -> Result<Self, ConfigError> {
+        let files = by_file(entries)?;
+        let file = |(file, (rdn, entry)): (PathBuf, (String, ConfigEntry))| {
+            (file, Some(file_bytes(&rdn, &entry.attributes)))
+        };
+        Ok(Self { directory: directory.to_owned(), files: files.into_iter().map(file).collect() })
+    }
+
+    /// Carries the changes out, durably: all or none, whenever the process is killed.
+    ///
+    /// # Errors
+    /// Names the file or directory that could not be written; then nothing has changed.
+    pub(in super::super) fn commit(&self) -> Result<(), ConfigError> {
+        self.commit_on(&mut RealDisk)
+    }
+
+    pub(super) fn commit_on(&self, disk: &mut dyn Disk) -> Result<(), ConfigError> {
+        if self.files.is_empty() {
+            return Ok(());
+        }
+        let directory = &self.directory;
+        make_directory(disk, directory).map_err(|error| io_error("make", directory, &error))?;
+        let _lock = Lock::exclusive(directory)?;
+        recover(disk, directory)?;
+        let journal = directory.join(JOURNAL);
+        let owner = fs::metadata(directory).map_err(|error| io_error("read", directory, &error))?;
+        if let [(file, Some(bytes))] = self.files.iter().collect::<Vec<_>>().as_slice()
+            && file.parent().is_some_and(|above| directory.join(above).is_dir())
+        {
+            // One file is put in its place in one step.
+            let path = directory.join(file);
+            put(disk, &path, bytes, &owner).map_err(|error| io_error("write", &path, &error))?;
+            let above = path.parent().unwrap_or(directory);
+            return sync_directory(disk, above).map_err(|error| io_error("sync", above, &error));
+        }
+        put(disk, &journal, &self.to_journal(), &owner)
+            .and_then(|()| sync_directory(disk, directory))
+            .map_err(|error| {
+                // It may stand under its name already, though not safely: then it must not be found there.
+                let _ = remove(disk, &journal);
+                io_error("write", &journal, &error)
+            })?;
+        // It has happened. What cannot be carried out now, readers find in the journal and the next change carries out.
+        let _ = self.carry_out(disk);
+        Ok(())
+    }
+
+    fn carry_out(&self, disk: &mut dyn Disk) -> io::Result<()> {
+        let directory = &self.directory;
+        let owner = fs::metadata(directory)?;
+        let mut touched = BTreeSet::new();
+        for (file, content) in &self.files {
+            let path = directory.join(file);
+            let above = path.parent().unwrap_or(directory).to_owned();
+            match content {
+                Some(bytes) => {
+                    make_directory(disk, &above)?;
+                    put(disk, &path, bytes, &owner)?;
+                }
+                None => remove(disk, &path)?,
+            }
+            touched.insert(above);
+        }
+        let goes = |(file, content): (&PathBuf, &Option<Vec<u8>>)| content.is_none().then(|| file.clone());
+        // The deepest first; those that are not empty stay.
+        for file in self.files.iter().rev().filter_map(goes) {
+            disk.step(&file)?;
+            let _ = fs::remove_dir(directory.join(file).with_extension(""));
+        }
+        for path in touched.iter().filter(|path| path.is_dir()) {
+            sync_directory(disk, path)?;
+        }
+        sync_directory(disk, directory)?;
+        remove(disk, &directory.join(JOURNAL))?;
+        sync_directory(disk, directory)
+    }
+
+    /// The magic line, the CRC-32 of what follows, and for each file `write LENGTH PATH` with its content, or
+    /// `remove PATH`.
+    fn to_journal(&self) -> Vec<u8> {
+        let mut body = Vec::new();
+        for (file, content) in &self.files {
+            let path = file.to_string_lossy();
+            match content {
+                Some(bytes) => {
+                    body.extend_from_slice(format!("write {} {path}\n", bytes.len()).as_bytes());
+                    body.extend_from_slice(bytes);
+                }
+                None => body.extend_from_slice(format!("remove {path}\n").as_bytes()),
+            }
+        }
+        let mut text = format!("{MAGIC}{:08x}\n", crc32(&body)).into_bytes();
+        text.append(&mut body);
+        text
+    }
+
+    /// `None`: not a whole journal.
+    fn from_journal(directory: &Path, text: &[u8]) -> Option<Self> {
+        let rest = text.strip_prefix(MAGIC.as_bytes())?;
+        let (checksum, mut rest) = split_line(rest)?;
+        if u32::from_str_radix(checksum, 16).ok()? != crc32(rest) {
+            return None;
+        }
+        let mut files = BTreeMap::new();
+        while !rest.is_empty() {
+            let (line, after) = split_line(rest)?;
+            rest = after;
+            if let Some(path) = line.strip_prefix("remove ") {
+                files.insert(PathBuf::from(path), None);
+                continue;
+            }
+            let (length, path) = line.strip_prefix("write ")?.split_once(' ')?;
+            let (content, after) = rest.split_at_checked(length.parse().ok()?)?;
+            rest = after;
+            files.insert(PathBuf::from(path), Some(content.to_vec()));
+        }
+        Some(Self { directory: directory.to_owned(), files })
+    }
+}
+
+fn split_line(text: &[u8]) -> Option<(&str, &[u8])> {
+    let end = text.iter().position(|byte| *byte == b'\n')?;
+    let (line, rest) = text.split_at_checked(end)?;
+    Some((std::str::from_utf8(line).ok()?, rest.get(1..)?))
+}
+
+fn by_file(entries: &[ConfigEntry]) -> Result<BTreeMap<PathBuf, (String, ConfigEntry)>, ConfigError> {
+    let file = |entry: &ConfigEntry| {
+        let (file, rdn) = file_of(&entry.dn)?;
+        Ok((file, (rdn, entry.clone())))
+    };
+    entries.iter().map(file).collect()
+}
+
+/// A change that has happened and was not carried out, if there is one.
+fn pending(directory: &Path) -> Result<Option<FileChanges>, ConfigError> {
+    let path = directory.join(JOURNAL);
+    match fs::read(&path) {
+        Ok(text) => match FileChanges::from_journal(directory, &text) {
+            Some(changes) => Ok(Some(changes)),
+            None => Err(ConfigError::new(
+                Origin::BuiltIn,
+                format!(
+                    "`{}` is damaged: changes of the configuration were half carried out",
+                    path.display()
+                ),
+            )
+            .with_help("restore the directory from a backup, or remove this file and check every entry")),
+        },
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(io_error("read", &path, &error)),
+    }
+}
+
+/// Carries out what happened before and was not carried out.
+fn recover(disk: &mut dyn Disk, directory: &Path) -> Result<(), ConfigError> {
+    match pending(directory)? {
+        Some(changes) => changes.carry_out(disk).map_err(|error| io_error("write", directory, &error)),
+        None => Ok(()),
+    }
+}
+
+/// The content of every file that is part of the configuration, by its path below the directory.
+pub(super) fn files_of(directory: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>, ConfigError> {
+    let _lock = Lock::shared(directory)?;
+    let mut files = BTreeMap::new();
+    collect(directory, Path::new(""), 0, &mut files)?;
+    if let Some(changes) = pending(directory)? {
+        for (file, content) in changes.files {
+            match content {
+                Some(bytes) => files.insert(file, bytes),
+                None => files.remove(&file),
+            };
+        }
+    }
+    Ok(files)
+}
+
+fn collect(
+    directory: &Path,
+    below: &Path,
+    depth: usize,
+    files: &mut BTreeMap<PathBuf, Vec<u8>>,
+) -> Result<(), ConfigError> {
+    let here = directory.join(below);
+    let listing = fs::read_dir(&here).map_err(|error| io_error("read", &here, &error))?;
+    for child in listing {
+        let name = child.map_err(|error| io_error("read", &here, &error))?.file_name();
+        let path = below.join(&name);
+        if path.extension().is_none_or(|extension| extension != "ldif") {
+            continue;
+        }
+        let full = directory.join(&path);
+        let bytes = fs::read(&full).map_err(|error| io_error("read", &full, &error))?;
+        let children = path.with_extension("");
+        files.insert(path, bytes);
+        if depth < MAX_DEPTH && directory.join(&children).is_dir() {
+            collect(directory, &children, depth + 1, files)?;
+        }
+    }
+    Ok(())
+}
+
+/// Keeps writers, or everybody, out of the directory until it is dropped.
+struct Lock {
+    _file: File,
+}
+
+impl Lock {
+    fn shared(directory: &Path) -> Result<Self, ConfigError> {
+        Self::take(directory, File::lock_shared)
+    }
+
+    fn exclusive(directory: &Path) -> Result<Self, ConfigError> {
+        Self::take(directory, File::lock)
+    }
+
+    fn take(directory: &Path, lock: impl Fn(&File) -> io::Result<()>) -> Result<Self, ConfigError> {
+        let file = File::open(directory).map_err(|error| io_error("read", directory, &error))?;
+        // A filesystem without locks has to do without.
+        let _ = lock(&file);
+        Ok(Self { _file: file })
+    }
+}

@@ -1,0 +1,86 @@
+//! The steps that writing takes, one by one: so that a test can end the world before each.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Write as _};
+use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, chown, fchown};
+use std::path::Path;
+
+/// Asked before each step that changes anything on the disk.
+pub(super) trait Disk {
+    /// # Errors
+    /// The step is not taken.
+    fn step(&mut self, what: &Path) -> io::Result<()>;
+}
+
+/// The disk as it is.
+#[derive(Debug)]
+pub(super) struct RealDisk;
+
+impl Disk for RealDisk {
+    fn step(&mut self, _: &Path) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+/// Writes a file beside its place and moves it there once it is safe.
+pub(super) fn put(disk: &mut dyn Disk, file: &Path, bytes: &[u8], owner: &fs::Metadata) -> io::Result<()> {
+    let fresh = file.with_extension("ldif.new");
+    let written = write(disk, &fresh, bytes, owner).and_then(|()| {
+        disk.step(file)?;
+        fs::rename(&fresh, file)
+    });
+    if written.is_err() && disk.step(&fresh).is_ok() {
+        // What could not be written whole is of no use; that it stays is no harm either.
+        let _ = fs::remove_file(&fresh);
+    }
+    written
+}
+
+fn write(disk: &mut dyn Disk, file: &Path, bytes: &[u8], owner: &fs::Metadata) -> io::Result<()> {
+    disk.step(file)?;
+    let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?;
+    if out.metadata()?.uid() != owner.uid() {
+        // A tool that root runs must not leave the server without access. Others cannot give files away.
+        let _ = fchown(&out, Some(owner.uid()), Some(owner.gid()));
+    }
+    let (first, second) = bytes.split_at(bytes.len() / 2);
+    for half in [first, second] {
+        disk.step(file)?;
+        out.write_all(half)?;
+    }
+    disk.step(file)?;
+    out.sync_all()
+}
+
+/// Makes a directory and those above it that are missing.
+pub(super) fn make_directory(disk: &mut dyn Disk, path: &Path) -> io::Result<()> {
+    if path.is_dir() {
+        return Ok(());
+    }
+    let above = path.parent().filter(|above| !above.as_os_str().is_empty());
+    if let Some(above) = above {
+        make_directory(disk, above)?;
+    }
+    disk.step(path)?;
+    DirBuilder::new().mode(0o750).create(path)?;
+    if let Some(Ok(owner)) = above.map(fs::metadata) {
+        // As for files.
+        let _ = chown(path, Some(owner.uid()), Some(owner.gid()));
+    }
+    Ok(())
+}
+
+/// Removes a file; that it is not there is as good.
+pub(super) fn remove(disk: &mut dyn Disk, file: &Path) -> io::Result<()> {
+    disk.step(file)?;
+    match fs::remove_file(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
+/// Makes names in a directory durable.
+pub(super) fn sync_directory(disk: &mut dyn Disk, path: &Path) -> io::Result<()> {
+    disk.step(path)?;
+    File::open(path)?.sync_all()
+}
