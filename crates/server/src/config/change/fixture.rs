@@ -54,7 +54,7 @@ dn: olcDatabase={1}mdb,cn=config
 objectClass: olcDatabaseConfig
 objectClass: olcMdbConfig
 olcDatabase: {1}mdb
-olcSuffix: dc=one
+olcSuffix: cn=one
 olcDbDirectory: /tmp/larix-test/one
 olcAccess: {0}to attrs=larch by * none
 olcAccess: {1}to attrs=needle by * read
@@ -79,7 +79,7 @@ dn: olcDatabase={2}mdb,cn=config
 objectClass: olcDatabaseConfig
 objectClass: olcMdbConfig
 olcDatabase: {2}mdb
-olcSuffix: dc=two
+olcSuffix: cn=two
 olcDbDirectory: /tmp/larix-test/two
 
 dn: olcOverlay={0}seqmod,olcDatabase={2}mdb,cn=config

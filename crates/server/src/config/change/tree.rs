@@ -104,7 +104,7 @@ impl<'s> Tree<'s> {
         to: i32,
         step: i32,
     ) -> Result<(), ConfigRefusal> {
-        let moved: Vec<(usize, i32)> = self
+        let mut moved: Vec<(usize, i32)> = self
             .nodes
             .iter()
             .enumerate()
@@ -112,6 +112,8 @@ impl<'s> Tree<'s> {
             .filter_map(|(at, node)| Some((at, node.name.number?)))
             .filter(|(_, number)| (from..=to).contains(number))
             .collect();
+        // In an order in which no two have one number in between.
+        moved.sort_by_key(|(_, number)| if step > 0 { i32::MAX - *number } else { *number });
         moved.into_iter().try_for_each(|(at, number)| self.set_number(at, number.saturating_add(step)))
     }
 

@@ -16,7 +16,7 @@ use super::ConfigEntry;
 use super::names::{EntryName, Role, split_number};
 
 /// Attributes that say nothing to a directive.
-pub(crate) const PLAIN: [&str; 14] = [
+pub(crate) const PLAIN: [&str; 15] = [
     "objectClass",
     "cn",
     "olcDatabase",
@@ -31,6 +31,7 @@ pub(crate) const PLAIN: [&str; 14] = [
     "entryCSN",
     "modifiersName",
     "modifyTimestamp",
+    "contextCSN",
 ];
 
 /// Builds and validates a configuration. The entries are kept as they are, in their order of effect.
