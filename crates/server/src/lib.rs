@@ -17,6 +17,7 @@ mod decoy;
 pub mod dispatch;
 pub mod extended;
 pub mod hardening;
+mod harness;
 mod host_names;
 pub mod http;
 mod layers;

@@ -23,6 +23,7 @@ use crate::daemon::{DaemonError, Privileges, ProcessFiles, Readiness};
 use crate::databases::{Databases, OpenError};
 use crate::decoy::Decoy;
 use crate::hardening;
+use crate::harness::{Harness, HarnessError};
 use crate::http::{self, HttpListenError, HttpListener};
 use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket, ListenUrl, Listener};
 use crate::log::{Log, LogCall, LogFileError, LogSettings, LogThread};
@@ -66,6 +67,8 @@ pub enum ServeError {
     AdminNeedsTls,
     Daemon(DaemonError),
     Config(ConfigError),
+    /// Whoever waits for the server cannot be told.
+    Harness(HarnessError),
     /// A database cannot be opened.
     Open(OpenError),
     /// Certificate, key or another setting of TLS.
@@ -94,6 +97,7 @@ impl fmt::Display for ServeError {
             ),
             Self::Daemon(error) => error.fmt(f),
             Self::Config(error) => error.fmt(f),
+            Self::Harness(error) => error.fmt(f),
             Self::Open(error) => error.fmt(f),
             Self::Tls(error) => error.fmt(f),
             Self::LogFile(error) => error.fmt(f),
@@ -357,7 +361,7 @@ impl Bound {
         let ended = tokio::task::LocalSet::new().block_on(&runtime, async {
             let mut signals = Signals::new().map_err(start("the signal handlers"))?;
             let acceptor = Rc::new(Acceptor { server: server.clone(), workers: workers.clone() });
-            for (listener, info) in self.listeners.into_iter().zip(infos) {
+            for (listener, info) in self.listeners.into_iter().zip(infos.iter().cloned()) {
                 server.log.notice(format_args!("listening on {} ({})", info.url, info.name));
                 if listener.tls && !server.tls.is_available() {
                     server.log.notice(format_args!(
@@ -380,9 +384,16 @@ impl Bound {
                 server.log.notice(format_args!("runs as root: -u and -g, or a service's User=, are safer"));
             }
             server.log.notice(format_args!("{} starting", crate::version()));
+            let listening = infos.iter().map(|info| (info.url.as_str(), info.name.as_str()));
+            let settings = server.generation();
+            let mut harness = Harness::greet(settings.config.global.harness.as_ref(), listening)
+                .map_err(ServeError::Harness)?;
+            drop(settings);
             readiness.ready().map_err(start("the background process"))?;
+            harness.ready();
             let name = signals.next(&server.log).await;
             hardening::notify("STOPPING=1\n");
+            harness.stopped();
             server.log.line(LogLevel::STATS, format_args!("daemon: shutdown requested by {name}"));
             admin.into_iter().for_each(admin::AdminThread::stop);
             Ok(())

@@ -11,8 +11,8 @@ use super::diagnostic::{ConfigError, Notes, Origin};
 use super::directives::{Cardinality, Directive, Form, Handling, Scope};
 use super::line;
 use super::model::{
-    Backend, Config, Database, DatabaseKind, Frontend, Global, MdbSettings, ModuleList, Overlay,
-    SchemaSection, Shared, Source,
+    Backend, Config, Database, DatabaseKind, Frontend, Global, HarnessSettings, MdbSettings, ModuleList,
+    Overlay, SchemaSection, Shared, Source,
 };
 use super::settings::Settings;
 use super::values::ConfigDn;
@@ -117,6 +117,16 @@ impl Builder {
         match &mut self.open_database()?.kind {
             DatabaseKind::Mdb(settings) => Ok(settings),
             other => Err(Fault::keyword(format!("not a setting of a {} database", other.name()))),
+        }
+    }
+
+    /// The settings of `backend harness`, if that is the open backend.
+    pub(super) fn harness(&mut self) -> Result<&mut HarnessSettings, Fault> {
+        match self.section {
+            Section::Backend(number) if self.backends.get(number).is_some_and(|b| b.name == "harness") => {
+                Ok(self.global.harness.get_or_insert_default())
+            }
+            _ => Err(Fault::keyword("only allowed after `backend harness`")),
         }
     }
 

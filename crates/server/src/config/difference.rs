@@ -92,7 +92,7 @@ struct Node {
     classes: Vec<Vec<u8>>,
     /// What is set, without `{n}` and without defaults.
     attributes: Vec<AttributeValues>,
-    children: Vec<Node>,
+    children: Vec<Self>,
 }
 
 /// A configuration's entries by the part they play.
@@ -365,7 +365,7 @@ impl Step {
             (old.to_vec(), numbered(new, 0))
         } else {
             if !new.is_empty() && !old.is_empty() && !taken.is_empty() && old.len() > 1 {
-                self.modification(ModifyOperation::Delete, description, taken.clone());
+                self.modification(ModifyOperation::Delete, description, taken);
                 if !added.is_empty() {
                     self.modification(ModifyOperation::Add, description, added);
                 }

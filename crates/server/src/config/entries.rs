@@ -97,9 +97,11 @@ pub(super) fn made(config: &Config) -> Vec<ConfigEntry> {
     for (number, backend) in config.backends.iter().enumerate() {
         let name = format!("{{{number}}}{}", backend.name);
         let mut classes = vec!["olcBackendConfig"];
-        if backend.name == "mdb" {
-            classes.push("olcMdbBkConfig");
-        }
+        classes.extend(match backend.name.as_str() {
+            "mdb" => Some("olcMdbBkConfig"),
+            "harness" => Some("olcBkHarnessConfig"),
+            _ => None,
+        });
         let mut entry = ConfigEntry::new(format!("olcBackend={name},cn=config"), &classes);
         entry.text("olcBackend", &name);
         entry.settings(&backend.settings);

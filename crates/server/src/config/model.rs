@@ -122,6 +122,8 @@ pub struct Global {
     pub threads: Option<u32>,
     pub tool_threads: u32,
     pub tcp_buffers: Vec<TcpBuffer>,
+    /// `backend harness`: whom to tell that the server runs.
+    pub harness: Option<HarnessSettings>,
     pub settings: Settings,
 }
 
@@ -167,9 +169,19 @@ impl Default for Global {
             threads: None,
             tool_threads: 1,
             tcp_buffers: Vec::new(),
+            harness: None,
             settings: Settings::default(),
         }
     }
+}
+
+/// Whom a server that is started for a test tells about itself (OpenLDAP's `mod_harness`).
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct HarnessSettings {
+    pub host: String,
+    pub port: u16,
+    /// What the server calls itself there.
+    pub identifier: String,
 }
 
 /// What holds for every database unless it says otherwise: `olcDatabase={-1}frontend,cn=config`.

@@ -6,6 +6,11 @@ use super::super::model::{Backend, DatabaseKind, MdbSettings, Overlay};
 use super::super::settings::Settings;
 use super::{Directive, Form, Scope, foreign_kind, keep, overlay_kind};
 
+/// A keyword of `backend harness`.
+const fn harness(keyword: &'static str, attribute: &'static str, apply: super::Apply) -> Directive {
+    Directive::new(keyword, attribute, Scope::Backend, Form::Whole, apply)
+}
+
 pub(super) static TABLE: &[Directive] = &[
     // Read by the parser of slapd.conf itself, which knows the files.
     Directive::new("include", "olcInclude", Scope::Structure, Form::Whole, keep).many(),
@@ -25,6 +30,19 @@ pub(super) static TABLE: &[Directive] = &[
         .prefix(9)
         .ordered(),
     Directive::new("objectclass", "olcObjectClasses", Scope::Schema, Form::Rest, define).ordered(),
+    // Whoever starts the server for a test and waits for it (OpenLDAP's `mod_harness`).
+    harness("host", "olcBkHarnessHost", |b, c| {
+        b.harness()?.host = c.argument(0)?.to_owned();
+        Ok(())
+    }),
+    harness("port", "olcBkHarnessPort", |b, c| {
+        b.harness()?.port = c.positive(0)?;
+        Ok(())
+    }),
+    harness("identifier", "olcBkHarnessIdentifier", |b, c| {
+        b.harness()?.identifier = c.argument(0)?.to_owned();
+        Ok(())
+    }),
     Directive::new("ditcontentrule", "olcDitContentRules", Scope::Schema, Form::Rest, define).ordered(),
 ];
 
@@ -44,7 +62,7 @@ fn backend(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         return Err(Fault::keyword("must come before the first database").with_help("move it up"));
     }
     let name = call.argument(0)?;
-    if database_kind(name).is_none() && !matches!(name, "lload" | "frontend") {
+    if database_kind(name).is_none() && !matches!(name, "lload" | "frontend" | "harness") {
         return Err(unknown_kind(name));
     }
     builder.backends.push(Backend { name: name.to_ascii_lowercase(), settings: Settings::default() });
@@ -121,7 +139,7 @@ fn module(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         Some(kind) => database_kind(kind).is_some(),
         None => {
             overlay_kind(name).is_some()
-                || matches!(name, "argon2" | "pw-sha2" | "pw-pbkdf2" | "pw-argon2" | "lload")
+                || matches!(name, "argon2" | "pw-sha2" | "pw-pbkdf2" | "pw-argon2" | "lload" | "mod_harness")
         }
     };
     // The modules' own arguments: what a new value costs.
