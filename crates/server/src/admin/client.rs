@@ -222,6 +222,23 @@ impl LdapClient {
         Ok(FoundPage { entries: answer.entries, cookie: cookie.unwrap_or_default() })
     }
 
+    /// The first number of an attribute in the order that `sort` asks for.
+    pub(super) async fn highest(
+        &mut self,
+        base: &str,
+        filter: &str,
+        attribute: &str,
+        sort: ControlBuf,
+    ) -> Option<u64> {
+        let filter = FilterBuf::parse(filter).ok()?;
+        let attributes = [attribute];
+        let mut search = Search::new(base, Scope::Subtree, filter.as_filter());
+        search.attributes = &attributes;
+        search.size_limit = 1;
+        let (_, answer) = self.exchange(|out, id| client::search(out, id, &search, &[sort])).await;
+        answer.entries.first()?.text(attribute)?.parse().ok()
+    }
+
     /// # Errors
     /// As answered.
     pub(super) async fn add(

@@ -6,10 +6,12 @@
 
 mod address;
 mod assets;
+mod changes;
 mod client;
 mod figures;
 mod form;
 mod guard;
+mod names;
 mod pages;
 mod reply;
 mod respond;

@@ -11,7 +11,7 @@ use crate::admin::client::{Caller, LdapClient};
 use crate::admin::form::Form;
 use crate::admin::reply::explain;
 use crate::admin::sessions::{NoticeKind, Session};
-use crate::admin::{Admin, Way, assets};
+use crate::admin::{Admin, Way, assets, names};
 use crate::clock::SystemRandom;
 
 /// What was tried before, to be shown again. The password is not.
@@ -128,17 +128,11 @@ async fn resolve(admin: &Admin, client: &mut LdapClient, name: &str) -> String {
         let config = admin.server.config();
         config.databases.iter().filter_map(|database| Some(database.root_dn.as_ref()?.to_string())).collect()
     };
-    let first_value = |dn: &str| {
-        let first = larix_proto::Dn::parse(dn).ok()?;
-        let ava = first.rdns().first()?.avas().first()?.value.clone();
-        Some(String::from_utf8_lossy(&ava).into_owned())
-    };
-    let is_called = |dn: &&String| first_value(dn).is_some_and(|value| value.eq_ignore_ascii_case(name));
-    if let Some(root) = roots.iter().find(is_called) {
+    if let Some(root) = roots.iter().find(|dn| names::called(dn).eq_ignore_ascii_case(name)) {
         return root.clone();
     }
     let mut found = Vec::new();
-    let filter = format!("(uid={})", escape(name));
+    let filter = format!("(uid={})", names::filter_value(name));
     for suffix in suffixes(admin) {
         // Only where anybody may look people up; else the whole DN is needed.
         if let Ok(page) = client.page(&suffix, Scope::Subtree, &filter, &["1.1"], (2, b"")).await {
@@ -147,7 +141,7 @@ async fn resolve(admin: &Admin, client: &mut LdapClient, name: &str) -> String {
     }
     match found.as_slice() {
         [one] => one.clone(),
-        _ => format!("uid={},{}", escape_dn(name), suffixes(admin).first().map_or("", String::as_str)),
+        _ => names::below(&names::rdn("uid", name), suffixes(admin).first().map_or("", String::as_str)),
     }
 }
 
@@ -158,40 +152,4 @@ pub(in crate::admin) fn suffixes(admin: &Admin) -> Vec<String> {
     let stored =
         config.databases.iter().filter(|d| !matches!(d.kind, DatabaseKind::Config | DatabaseKind::Monitor));
     stored.flat_map(|database| database.suffixes.iter().map(ToString::to_string)).collect()
-}
-
-/// A value in a filter (RFC 4515 section 3).
-pub(in crate::admin) fn escape(value: &str) -> String {
-    let mut text = String::with_capacity(value.len());
-    for character in value.chars() {
-        match character {
-            '*' => text.push_str("\\2a"),
-            '(' => text.push_str("\\28"),
-            ')' => text.push_str("\\29"),
-            '\\' => text.push_str("\\5c"),
-            '\0' => text.push_str("\\00"),
-            other => text.push(other),
-        }
-    }
-    text
-}
-
-/// A value in a DN (RFC 4514 section 2.4).
-pub(in crate::admin) fn escape_dn(value: &str) -> String {
-    let mut text = String::with_capacity(value.len());
-    let last = value.chars().count().saturating_sub(1);
-    for (n, character) in value.chars().enumerate() {
-        let special = matches!(character, ',' | '+' | '"' | '\\' | '<' | '>' | ';' | '=')
-            || (n == 0 && matches!(character, ' ' | '#'))
-            || (n == last && character == ' ');
-        if character == '\0' {
-            text.push_str("\\00");
-            continue;
-        }
-        if special {
-            text.push('\\');
-        }
-        text.push(character);
-    }
-    text
 }

@@ -1,14 +1,25 @@
 //! The pages: one module each. Markup is made by macros that escape every value.
 
 pub(super) mod about;
+pub(super) mod browse;
+pub(super) mod config;
+pub(super) mod create;
+pub(super) mod edit;
+pub(super) mod groups;
 pub(super) mod layout;
 pub(super) mod login;
 pub(super) mod overview;
+pub(super) mod people;
+pub(super) mod remove;
+pub(super) mod search;
+pub(super) mod values;
 
 use hyper::StatusCode;
-use maud::html;
+use maud::{Markup, html};
 
-use super::reply::{Problem, Reply, Shown, explain};
+use super::client::LdapClient;
+use super::names;
+use super::reply::{Attempt as _, Problem, Reply, Shown, explain};
 use super::respond::Visit;
 use layout::Place;
 
@@ -18,6 +29,25 @@ pub(super) async fn route(visit: &Visit<'_>) -> Shown {
         "/" => overview::page(visit).await,
         "/api/figures" => overview::figures(visit).await,
         "/about" => about::page(visit).await,
+        "/browse" => browse::page(visit).await,
+        "/api/children" => browse::api_children(visit).await,
+        "/entry/value" => browse::value(visit).await,
+        "/entry/edit" => edit::page(visit).await,
+        "/entry/new" => create::page(visit).await,
+        "/entry/delete" => remove::delete(visit).await,
+        "/entry/rename" => remove::rename(visit).await,
+        "/entry/ldif" => remove::ldif(visit).await,
+        "/search" => search::page(visit).await,
+        "/people" => people::list(visit).await,
+        "/people/one" => people::one(visit).await,
+        "/people/new" => people::new(visit).await,
+        "/people/password" => people::password(visit).await,
+        "/people/lock" => people::lock(visit).await,
+        "/groups" => groups::list(visit).await,
+        "/groups/one" => groups::one(visit).await,
+        "/groups/new" => groups::new(visit).await,
+        "/groups/member" => groups::member(visit).await,
+        "/config" => config::page(visit).await,
         _ => Err(Problem::NotFound),
     }
 }
@@ -61,4 +91,71 @@ pub(super) fn problem(visit: &Visit<'_>, problem: &Problem) -> Reply {
         },
     );
     Reply::Page(status, page)
+}
+
+/// Whether there is an entry to be seen.
+pub(super) async fn is_there(client: &mut LdapClient, dn: &str) -> Result<bool, Problem> {
+    let read = client.read(dn, &["1.1"]).await;
+    if client.is_gone() {
+        return Err(Problem::LoggedOut);
+    }
+    Ok(read.attempt(format!("Reading {dn}"))?.is_some())
+}
+
+/// Makes the suffix's own entry and a container in it, where they are not there yet.
+async fn prepare(client: &mut LdapClient, base: &str, parent: &str) -> Result<(), Problem> {
+    for dn in [base, parent] {
+        if is_there(client, dn).await? {
+            continue;
+        }
+        let first = names::first(dn);
+        let (attribute, _) = first.split_once('=').unwrap_or((first.as_str(), ""));
+        let value = names::called(dn);
+        let mut entry = people::Builder::default();
+        match attribute.to_ascii_lowercase().as_str() {
+            "dc" => {
+                entry.add("objectClass", "dcObject");
+                entry.add("objectClass", "organization");
+                entry.add("o", &value);
+            }
+            "o" => entry.add("objectClass", "organization"),
+            "ou" => entry.add("objectClass", "organizationalUnit"),
+            "c" => entry.add("objectClass", "country"),
+            _ => {
+                return Err(Problem::Bad(format!(
+                    "{dn} is not there, and of no kind that can be made by itself."
+                )));
+            }
+        }
+        entry.add(attribute, &value);
+        client.add(dn, &entry.0).await.attempt(format!("Making {dn}"))?;
+    }
+    Ok(())
+}
+
+/// The row above a list: a question, and what else can be done.
+fn search_row(
+    path: &str,
+    label: &str,
+    question: &str,
+    bases: &[String],
+    base: &str,
+    beside: Markup,
+) -> Markup {
+    html! {
+        form.row method="get" action=(path) role="search" {
+            div {
+                label for="q" { (label) }
+                input #q type="search" name="q" value=(question);
+            }
+            @if bases.len() > 1 {
+                div {
+                    label for="base" { "In" }
+                    select #base name="base" { @for own in bases { option value=(own) selected[own == base] { (own) } } }
+                }
+            }
+            button.fix type="submit" { "Search" }
+            div.fix { (beside) }
+        }
+    }
 }

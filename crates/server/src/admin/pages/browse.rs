@@ -1,0 +1,251 @@
+//! The tree, and one entry of it.
+
+use larix_proto::{Dn, ResultCode, Scope};
+use larix_schema::Schema;
+use maud::{Markup, html};
+use serde_json::json;
+
+use super::layout::{self, Place};
+use super::login::suffixes;
+use super::values::{self, entry_url};
+use crate::admin::client::{Found, FoundAttribute, LdapClient};
+use crate::admin::form::url;
+use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
+use crate::admin::respond::Visit;
+use crate::admin::{assets, names, schema};
+
+/// Subordinates listed at once.
+const CHILDREN_A_PAGE: u32 = 200;
+/// Values of one attribute listed at once.
+const VALUES_SHOWN: usize = 200;
+
+/// `/browse?dn=`.
+pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+    let dn = visit.query.get("dn");
+    if !dn.is_empty() {
+        Dn::parse(dn).map_err(|error| Problem::Bad(format!("{error}")))?;
+    }
+    let mut client = visit.session.client.lock().await;
+    let children = children(&mut client, visit, dn, visit.query.get("page")).await?;
+    let entry = match dn {
+        "" => None,
+        dn => client.read(dn, &["*", "+"]).await.attempt(format!("Reading {dn}"))?,
+    };
+    drop(client);
+    let schema = visit.admin.server.config().schema.clone();
+    let title = if dn.is_empty() { "Browse".to_owned() } else { names::first(dn) };
+    let content = html! {
+        (crumbs(dn))
+        div.browse {
+            nav.side aria-label="Tree" data-tree="/api/children" data-dn=(dn) { (listed(dn, &children)) }
+            div {
+                @match &entry {
+                    Some(entry) => (show(&schema, entry, &children)),
+                    None if dn.is_empty() => p.help { "Choose a naming context. Arrow keys open and close the tree." },
+                    None => (missing(visit, dn)),
+                }
+            }
+        }
+        script type="module" src=(assets::url("tree.js")) {}
+    };
+    Ok(Reply::page(layout::page(visit, Place::Browse, &title, content)))
+}
+
+/// `/api/children?dn=&page=`.
+pub(super) async fn api_children(visit: &Visit<'_>) -> Shown {
+    let dn = visit.query.get("dn");
+    let mut client = visit.session.client.lock().await;
+    let children = children(&mut client, visit, dn, visit.query.get("page")).await?;
+    let list: Vec<_> = children
+        .list
+        .iter()
+        .map(|child| json!({ "dn": child.dn, "name": shown_name(dn, &child.dn), "more": child.has_children }))
+        .collect();
+    Ok(Reply::json(&json!({ "children": list, "page": children.next })))
+}
+
+/// `/entry/value?dn=&attribute=&n=`: one value's bytes.
+pub(super) async fn value(visit: &Visit<'_>) -> Shown {
+    let (dn, attribute) = (visit.query.get("dn"), visit.query.get("attribute"));
+    let number: usize = visit.query.get("n").parse().map_err(|_| Problem::NotFound)?;
+    let schema = visit.admin.server.config().schema.clone();
+    let look = schema::look(&schema, attribute);
+    if look == schema::Look::Password {
+        return Err(Problem::NotFound);
+    }
+    let mut client = visit.session.client.lock().await;
+    let entry =
+        client.read(dn, &[attribute]).await.attempt(format!("Reading {dn}"))?.ok_or(Problem::NotFound)?;
+    let found = entry.attributes.iter().find(|a| a.name.eq_ignore_ascii_case(attribute));
+    let bytes = found.and_then(|a| a.values.get(number)).ok_or(Problem::NotFound)?.clone();
+    // Only what a browser does nothing but paint is shown by it; the rest is a file.
+    let jpeg = look == schema::Look::Jpeg && bytes.starts_with(&[0xff, 0xd8]);
+    let safe: String = attribute.chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+    Ok(Reply::Bytes {
+        content_type: if jpeg { "image/jpeg" } else { "application/octet-stream" },
+        file_name: (!jpeg).then(|| format!("{safe}.bin")),
+        bytes,
+    })
+}
+
+#[derive(Debug, Default)]
+struct Children {
+    list: Vec<Child>,
+    /// For the next page; empty without one.
+    next: String,
+}
+
+#[derive(Debug)]
+struct Child {
+    dn: String,
+    has_children: bool,
+}
+
+async fn children(
+    client: &mut LdapClient,
+    visit: &Visit<'_>,
+    dn: &str,
+    page: &str,
+) -> Result<Children, Problem> {
+    if dn.is_empty() {
+        let mut list: Vec<_> = suffixes(visit.admin);
+        for own in ["cn=config", "cn=Monitor"] {
+            if matches!(client.read(own, &["1.1"]).await, Ok(Some(_))) {
+                list.push(own.to_owned());
+            }
+        }
+        let list = list.into_iter().map(|dn| Child { dn, has_children: true }).collect();
+        return Ok(Children { list, next: String::new() });
+    }
+    let cookie = from_hex(page).ok_or_else(|| Problem::Bad("the page's number is damaged".to_owned()))?;
+    let found = client
+        .page(dn, Scope::OneLevel, "(objectClass=*)", &["hasSubordinates"], (CHILDREN_A_PAGE, &cookie))
+        .await;
+    let found = match found {
+        Err(result) if result.code == ResultCode::NO_SUCH_OBJECT => return Ok(Children::default()),
+        found => found.attempt(format!("Listing what is below {dn}"))?,
+    };
+    let mut list: Vec<_> = found
+        .entries
+        .into_iter()
+        .map(|entry| Child { has_children: entry.text("hasSubordinates") != Some("FALSE"), dn: entry.dn })
+        .collect();
+    if page.is_empty() && found.cookie.is_empty() {
+        list.sort_by_key(|child| child.dn.to_lowercase());
+    }
+    Ok(Children { list, next: hex(&found.cookie) })
+}
+
+fn shown_name(parent: &str, dn: &str) -> String {
+    if parent.is_empty() { dn.to_owned() } else { names::first(dn) }
+}
+
+fn listed(dn: &str, children: &Children) -> Markup {
+    html! {
+        h2 { @if dn.is_empty() { "Naming contexts" } @else { "Below this entry" } }
+        @if children.list.is_empty() { p.help { "Nothing is below it." } }
+        ul {
+            @for child in &children.list { li { a href=(entry_url(&child.dn)) { (shown_name(dn, &child.dn)) } } }
+        }
+        @if !children.next.is_empty() {
+            p { a href=(url("/browse", &[("dn", dn), ("page", &children.next)])) { "More" } }
+        }
+    }
+}
+
+fn crumbs(dn: &str) -> Markup {
+    let mut above = Vec::new();
+    let mut at = names::parent(dn);
+    while let Some(dn) = at {
+        at = names::parent(&dn);
+        above.push(dn);
+    }
+    html! {
+        @if !dn.is_empty() {
+            nav aria-label="Superiors" {
+                ol.crumbs {
+                    li { a href="/browse" { "All" } }
+                    @for dn in above.iter().rev() { li { a href=(entry_url(dn)) { (names::first(dn)) } } }
+                    li aria-current="page" { (names::first(dn)) }
+                }
+            }
+        }
+    }
+}
+
+fn missing(visit: &Visit<'_>, dn: &str) -> Markup {
+    let is_suffix = suffixes(visit.admin).iter().any(|suffix| names::same(suffix, dn));
+    html! {
+        div.empty {
+            @if is_suffix {
+                h2 { "This directory is empty" }
+                p { "Nothing is in it yet, not even " code { (dn) } " itself." }
+                p { a.button.primary href="/people/new" { "Make your first user" } }
+            } @else {
+                h2 { "Nothing to see here" }
+                p { "There is no entry " code { (dn) } ", or you may not see it." }
+            }
+        }
+    }
+}
+
+fn show(schema: &Schema, entry: &Found, children: &Children) -> Markup {
+    let dn = entry.dn.as_str();
+    let (operational, user): (Vec<_>, Vec<_>) =
+        entry.attributes.iter().partition(|a| schema::is_operational(schema, &a.name));
+    let link = |path: &str| url(path, &[("dn", dn)]);
+    html! {
+        div.actions {
+            a.button href=(link("/entry/edit")) { "Edit" }
+            a.button href=(url("/entry/new", &[("parent", dn)])) { "Add below" }
+            a.button href=(link("/entry/rename")) { "Rename or move" }
+            @if entry.is_a("person") || entry.is_a("posixAccount") { a.button href=(link("/people/one")) { "As a person" } }
+            @if is_group(entry) { a.button href=(link("/groups/one")) { "As a group" } }
+            a.button href=(link("/entry/ldif")) { "LDIF" }
+            @if !children.list.is_empty() {
+                a.button href=(url("/entry/ldif", &[("dn", dn), ("scope", "sub")])) { "LDIF of all below" }
+            }
+            a.button.danger href=(link("/entry/delete")) { "Delete" }
+        }
+        p { code #dn { (dn) } " " button.quiet type="button" data-copy="dn" { "Copy" } }
+        (table(schema, dn, &user))
+        details { summary { "Operational attributes (" (operational.len()) ")" } (table(schema, dn, &operational)) }
+    }
+}
+
+pub(super) fn is_group(entry: &Found) -> bool {
+    ["groupOfNames", "groupOfUniqueNames", "posixGroup"].iter().any(|class| entry.is_a(class))
+}
+
+fn table(schema: &Schema, dn: &str, attributes: &[&FoundAttribute]) -> Markup {
+    html! {
+        table.wide.stack { tbody {
+            @for attribute in attributes {
+                tr {
+                    th scope="row" title=[schema::description(schema, &attribute.name)] { (attribute.name) }
+                    td {
+                        ul.values {
+                            @for (n, value) in attribute.values.iter().take(VALUES_SHOWN).enumerate() {
+                                li { (values::show(schema, dn, &attribute.name, n, value)) }
+                            }
+                        }
+                        @if attribute.values.len() > VALUES_SHOWN {
+                            p.soft { "and " (attribute.values.len() - VALUES_SHOWN) " more: see the LDIF" }
+                        }
+                    }
+                }
+            }
+        } }
+    }
+}
+
+pub(super) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
+    if !text.len().is_multiple_of(2) || !text.is_ascii() {
+        return None;
+    }
+    (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
+}

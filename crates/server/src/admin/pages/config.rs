@@ -1,0 +1,195 @@
+//! The configuration: what is asked for most, each a change of cn=config that is reviewed first.
+
+use larix_proto::Scope;
+use maud::{Markup, html};
+
+use super::edit::edit_url;
+use super::layout::{self, Place};
+use super::values::entry_url;
+use crate::admin::changes::TEXT;
+use crate::admin::client::Found;
+use crate::admin::form::url;
+use crate::admin::reply::{Problem, Reply, Shown};
+use crate::admin::respond::Visit;
+use crate::config::Source;
+use crate::config::values::LogLevel;
+
+/// Entries of cn=config that are read for the page.
+const ENTRIES_MAX: u32 = 1_000;
+
+/// `/config`.
+pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+    let mut client = visit.session.client.lock().await;
+    let found = client.page("cn=config", Scope::Subtree, "(objectClass=*)", &["*"], (ENTRIES_MAX, b"")).await;
+    let builds = client
+        .page("cn=Monitor", Scope::Subtree, "(cn=*index*)", &["*", "+"], (ENTRIES_MAX, b""))
+        .await
+        .map(|page| page.entries)
+        .unwrap_or_default();
+    if client.is_gone() {
+        return Err(Problem::LoggedOut);
+    }
+    drop(client);
+    let entries = found.map(|page| page.entries).unwrap_or_default();
+    let Some(global) = entries.iter().find(|entry| entry.is_a("olcGlobal")) else {
+        let content = html! {
+            div.empty {
+                h2 { "You may not see the configuration" }
+                p { "It is shown to those who may read " code { "cn=config" } ": its " code { "olcRootDN" } ", or whom its access rules let in." }
+            }
+        };
+        return Ok(Reply::page(layout::page(visit, Place::Configuration, "Configuration", content)));
+    };
+    let content = html! {
+        (where_it_is_kept(visit))
+        div.actions {
+            a.button href=(entry_url("cn=config")) { "Browse cn=config" }
+            a.button href=(edit_url(&global.dn, "config")) { "Edit the global settings" }
+            a.button href=(url("/entry/ldif", &[("dn", "cn=config"), ("scope", "sub")])) { "All of it as LDIF" }
+        }
+        (databases(&entries))
+        @for database in entries.iter().filter(|entry| entry.is_a("olcMdbConfig")) { (indexes(visit, database, &builds)) }
+        (log_level(visit, global))
+        (schema(&entries))
+    };
+    Ok(Reply::page(layout::page(visit, Place::Configuration, "Configuration", content)))
+}
+
+fn where_it_is_kept(visit: &Visit<'_>) -> Markup {
+    let config = visit.admin.server.config();
+    html! {
+        @match &config.source {
+            Source::Directory(path) => p.help { "Kept in " code { (path.display()) } ". A change takes effect at once and stays." },
+            Source::File(path) => div.notice.warning { p {
+                "This server was started with " code { (path.display()) }
+                ". A change made here takes effect at once, but only the file counts at the next start."
+            } },
+            Source::QuickStart => div.notice.warning { p {
+                "This server was started with " code { "--suffix" } " and has no configuration of its own. A change made "
+                "here takes effect at once, and is forgotten at the next start."
+            } },
+        }
+    }
+}
+
+fn databases(entries: &[Found]) -> Markup {
+    html! {
+        section aria-labelledby="databases" {
+            h2 #databases { "Databases" }
+            div.scroll { table {
+                thead { tr { th { "Database" } th { "Suffix" } th { "Administrator" } th { "Overlays" } th {} } }
+                tbody { @for entry in entries.iter().filter(|entry| entry.is_a("olcDatabaseConfig")) { tr {
+                    th scope="row" { a href=(entry_url(&entry.dn)) { (entry.text("olcDatabase").unwrap_or("")) } }
+                    td { (entry.texts("olcSuffix").join(", ")) }
+                    td { (entry.text("olcRootDN").unwrap_or("")) }
+                    td { (overlays(entries, &entry.dn)) }
+                    td { a href=(edit_url(&entry.dn, "config")) aria-label={ "Edit " (entry.text("olcDatabase").unwrap_or("")) } { "Edit" } }
+                } } }
+            } }
+        }
+    }
+}
+
+fn overlays(entries: &[Found], database: &str) -> String {
+    let own = entries
+        .iter()
+        .filter(|entry| entry.is_a("olcOverlayConfig") && entry.dn.ends_with(&format!(",{database}")));
+    own.filter_map(|entry| entry.text("olcOverlay")).collect::<Vec<_>>().join(", ")
+}
+
+fn indexes(visit: &Visit<'_>, database: &Found, builds: &[Found]) -> Markup {
+    let lines = database.texts("olcDbIndex");
+    let id = format!("index-{}", database.text("olcDatabase").unwrap_or(""));
+    html! {
+        section aria-labelledby=(id) {
+            h2 id=(id) { "Indexes of " (database.text("olcSuffix").unwrap_or("")) }
+            @if lines.is_empty() { p.help { "None: every search but one for a DN looks at every entry." } }
+            @else {
+                table { thead { tr { th { "Attributes" } th { "Kinds" } th { "State" } } } tbody {
+                    @for line in &lines {
+                        @let (attributes, kinds) = line.split_once(' ').unwrap_or((line, ""));
+                        tr { td { (attributes.replace(',', ", ")) } td { (kinds.replace(',', ", ")) } td { (state(attributes, builds)) } }
+                    }
+                } }
+            }
+            form method="post" action="/entry/edit" {
+                (layout::csrf(visit))
+                input type="hidden" name="dn" value=(database.dn);
+                input type="hidden" name="csn" value=(database.text("entryCSN").unwrap_or(""));
+                input type="hidden" name="from" value="config";
+                @for line in &lines { input type="hidden" name={ (TEXT) "olcDbIndex" } value=(line); }
+                div.row {
+                    div {
+                        label for={ (id) "-new" } { "One more index" }
+                        input id={ (id) "-new" } name={ (TEXT) "olcDbIndex" } placeholder="employeeNumber eq" autocomplete="off" required;
+                    }
+                    button.fix type="submit" name="step" value="review" { "Review the change" }
+                }
+            }
+        }
+    }
+}
+
+/// What cn=Monitor says of an attribute's index.
+fn state(attributes: &str, builds: &[Found]) -> String {
+    let mut words = Vec::new();
+    for attribute in attributes.split(',') {
+        for entry in builds {
+            let about =
+                entry.attributes.iter().flat_map(|a| &a.values).filter_map(|v| std::str::from_utf8(v).ok());
+            for text in about
+                .filter(|text| text.split([' ', ':', '=']).any(|word| word.eq_ignore_ascii_case(attribute)))
+            {
+                if !words.contains(&text) {
+                    words.push(text);
+                }
+            }
+        }
+    }
+    words.truncate(4);
+    words.join("; ")
+}
+
+fn log_level(visit: &Visit<'_>, global: &Found) -> Markup {
+    let on: Vec<String> = global
+        .texts("olcLogLevel")
+        .iter()
+        .flat_map(|value| value.split([' ', ',']))
+        .map(str::to_ascii_lowercase)
+        .collect();
+    let names = LogLevel::NAMES.iter().filter(|(name, _)| !name.eq_ignore_ascii_case("any"));
+    html! {
+        section aria-labelledby="log" {
+            h2 #log { "What is logged" }
+            form method="post" action="/entry/edit" {
+                (layout::csrf(visit))
+                input type="hidden" name="dn" value=(global.dn);
+                input type="hidden" name="csn" value="";
+                input type="hidden" name="from" value="config";
+                @for (name, _) in names {
+                    label.inline {
+                        input type="checkbox" name={ (TEXT) "olcLogLevel" } value=(name.to_ascii_lowercase())
+                            checked[on.contains(&name.to_ascii_lowercase())];
+                        (name.to_ascii_lowercase())
+                    }
+                }
+                p.help { code { "stats" } " writes a line for every operation and its result; " code { "none" } " leaves what is important." }
+                button type="submit" name="step" value="review" { "Review the change" }
+            }
+        }
+    }
+}
+
+fn schema(entries: &[Found]) -> Markup {
+    html! {
+        section aria-labelledby="schema" {
+            h2 #schema { "Schema" }
+            ul.plain { @for entry in entries.iter().filter(|entry| entry.is_a("olcSchemaConfig")) {
+                li {
+                    a href=(entry_url(&entry.dn)) { (entry.text("cn").unwrap_or("cn=schema")) }
+                    " " span.soft { (entry.values("olcAttributeTypes").len()) " attribute types, " (entry.values("olcObjectClasses").len()) " object classes" }
+                }
+            } }
+        }
+    }
+}

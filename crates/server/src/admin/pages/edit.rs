@@ -1,0 +1,292 @@
+//! An entry's attributes changed: fields, then what that amounts to, then the change.
+
+use larix_proto::control::{Assertion, ControlValue as _};
+use larix_proto::ldif::{Modification, Writer};
+use larix_proto::{FilterBuf, LdapResult, ModifyOperation};
+use larix_schema::Schema;
+use maud::{Markup, html};
+
+use super::layout::{self, Place};
+use super::values::{self, Field, entry_url};
+use crate::admin::changes;
+use crate::admin::client::{AttributeChange, Found, FoundAttribute};
+use crate::admin::form::{Form, url};
+use crate::admin::reply::{Attempt as _, Problem, Reply, Shown, explain};
+use crate::admin::respond::Visit;
+use crate::admin::{names, schema};
+
+/// Values of one attribute that a form holds; more are for tools.
+const VALUES_MAX: usize = 500;
+
+/// `/entry/edit`: GET the form, POST `step` = `add`, `review`, `back` or `save`.
+pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+    let fields = visit.form.unwrap_or(visit.query);
+    let dn = fields.get("dn");
+    let entry = {
+        let mut client = visit.session.client.lock().await;
+        client
+            .read(dn, &["*", "entryCSN"])
+            .await
+            .attempt(format!("Reading {dn}"))?
+            .ok_or(Problem::NotFound)?
+    };
+    let schema = visit.admin.server.config().schema.clone();
+    let Some(form) = visit.form else {
+        let added = visit.query.all("add").filter(|name| !name.is_empty()).map(str::to_owned).collect();
+        return Ok(edit_page(visit, &schema, &entry, &as_stored(&schema, &entry), added, None));
+    };
+    let wanted = match changes::values(form) {
+        Ok(wanted) => wanted,
+        Err(why) => {
+            let shown = as_stored(&schema, &entry);
+            return Ok(edit_page(visit, &schema, &entry, &shown, Vec::new(), Some(Trouble::Text(why))));
+        }
+    };
+    let changes = changes::between(&schema, &entry, &wanted);
+    match form.get("step") {
+        "add" | "back" => {
+            let added = form.all("add").filter(|name| !name.is_empty()).map(str::to_owned).collect();
+            Ok(edit_page(visit, &schema, &entry, &wanted, added, None))
+        }
+        "save" => save(visit, &schema, &entry, form, wanted, &changes).await,
+        _ if changes.is_empty() => {
+            let none = Trouble::Text("Nothing is changed yet.".to_owned());
+            Ok(edit_page(visit, &schema, &entry, &wanted, Vec::new(), Some(none)))
+        }
+        _ => Ok(review_page(visit, &entry, form, &changes)),
+    }
+}
+
+async fn save(
+    visit: &Visit<'_>,
+    schema: &Schema,
+    entry: &Found,
+    form: &Form,
+    wanted: Vec<FoundAttribute>,
+    changes: &[AttributeChange],
+) -> Shown {
+    let dn = &entry.dn;
+    // What was reviewed is what is changed: nothing else may have come between.
+    let assertion = match form.get("csn") {
+        "" => None,
+        csn => FilterBuf::parse(&format!("(entryCSN={})", names::filter_value(csn))).ok(),
+    };
+    let control = assertion.as_ref().map(|filter| Assertion { filter: filter.as_filter() }.to_control(true));
+    let controls: Vec<_> = control.into_iter().collect();
+    let mut client = visit.session.client.lock().await;
+    let changed = match changes.is_empty() {
+        true => Ok(()),
+        false => client.modify(dn, changes, &controls).await.map(drop),
+    };
+    if client.is_gone() {
+        return Err(Problem::LoggedOut);
+    }
+    drop(client);
+    match changed {
+        Ok(()) => {
+            visit.session.notice(
+                crate::admin::sessions::NoticeKind::Done,
+                format!("{} is changed.", names::first(dn)),
+            );
+            Ok(Reply::SeeOther(back_to(form, dn)))
+        }
+        Err(result) => {
+            let trouble = Trouble::Refused(result);
+            Ok(edit_page(visit, schema, entry, &wanted, Vec::new(), Some(trouble)))
+        }
+    }
+}
+
+/// Where the form was begun, if that is a page of ours.
+fn back_to(form: &Form, dn: &str) -> String {
+    match form.get("from") {
+        "config" => "/config".to_owned(),
+        _ => entry_url(dn),
+    }
+}
+
+/// What to say above the form.
+enum Trouble {
+    Text(String),
+    Refused(LdapResult),
+}
+
+/// The attributes that a form may hold.
+fn as_stored(schema: &Schema, entry: &Found) -> Vec<FoundAttribute> {
+    let shown = |a: &&FoundAttribute| {
+        schema::is_editable(schema, &a.name)
+            && !schema::is_operational(schema, &a.name)
+            && a.values.len() <= VALUES_MAX
+    };
+    entry.attributes.iter().filter(shown).cloned().collect()
+}
+
+fn edit_page(
+    visit: &Visit<'_>,
+    schema: &Schema,
+    entry: &Found,
+    shown: &[FoundAttribute],
+    added: Vec<String>,
+    trouble: Option<Trouble>,
+) -> Reply {
+    let classes = shown.iter().find(|a| a.name.eq_ignore_ascii_case("objectClass"));
+    let classes: Vec<String> = classes.map_or_else(Vec::new, |a| {
+        a.values.iter().map(|value| String::from_utf8_lossy(value).into_owned()).collect()
+    });
+    let allowed = schema::allowed(schema, classes.iter().map(String::as_str));
+    let is_shown = |name: &str| shown.iter().any(|a| a.name.eq_ignore_ascii_case(name));
+    let mut blank: Vec<String> =
+        allowed.must.iter().chain(&added).filter(|name| !is_shown(name)).cloned().collect();
+    blank.dedup();
+    let fault = match &trouble {
+        Some(Trouble::Refused(result)) => result.diagnostic.to_ascii_lowercase(),
+        Some(Trouble::Text(text)) => text.to_ascii_lowercase(),
+        None => String::new(),
+    };
+    let hidden = entry.attributes.iter().filter(|a| a.values.len() > VALUES_MAX).map(|a| a.name.as_str());
+    let hidden: Vec<_> = hidden.collect();
+    let content = html! {
+        (trouble_shown(trouble.as_ref()))
+        p { code { (entry.dn) } }
+        form method="post" action="/entry/edit" {
+            (layout::csrf(visit))
+            input type="hidden" name="dn" value=(entry.dn);
+            input type="hidden" name="csn" value=(entry.text("entryCSN").unwrap_or(""));
+            @let from = visit.form.unwrap_or(visit.query).get("from");
+            input type="hidden" name="from" value=(from);
+            @for (name, values) in shown.iter().map(|a| (a.name.as_str(), a.values.as_slice()))
+                .chain(blank.iter().map(|name| (name.as_str(), &[] as &[Vec<u8>]))) {
+                (values::fields(&Field {
+                    schema,
+                    attribute: name,
+                    must: allowed.must.iter().any(|must| must.eq_ignore_ascii_case(name)),
+                    at_fault: names_attribute(&fault, name),
+                }, values))
+            }
+            @if !hidden.is_empty() {
+                p.help { "Too long for a form, and left as they are: " (hidden.join(", ")) "." }
+            }
+            fieldset {
+                legend { "One more attribute" }
+                div.row {
+                    div {
+                        label for="add" { "Attribute" }
+                        input #add name="add" list="attributes" autocomplete="off";
+                        datalist #attributes {
+                            @for name in allowed.may.iter().filter(|name| !is_shown(name)) { option value=(name) {} }
+                        }
+                    }
+                    button.fix type="submit" name="step" value="add" formnovalidate { "Add this attribute" }
+                }
+            }
+            div.actions {
+                button.primary type="submit" name="step" value="review" { "Review the change" }
+                a.button href=(entry_url(&entry.dn)) { "Cancel" }
+            }
+            p.help {
+                "Nothing is changed before you have seen what will be. Passwords are set on a person's page."
+            }
+        }
+    };
+    let status = match trouble {
+        Some(_) => hyper::StatusCode::UNPROCESSABLE_ENTITY,
+        None => hyper::StatusCode::OK,
+    };
+    Reply::Page(
+        status,
+        layout::page(visit, Place::Browse, &format!("Edit {}", names::first(&entry.dn)), content),
+    )
+}
+
+/// Whether the (lower-case) text names an attribute as a word of its own.
+fn names_attribute(text: &str, attribute: &str) -> bool {
+    let attribute = attribute.to_ascii_lowercase();
+    text.split(|c: char| !c.is_alphanumeric() && c != '-' && c != ';').any(|word| word == attribute)
+}
+
+fn trouble_shown(trouble: Option<&Trouble>) -> Markup {
+    match trouble {
+        None => html! {},
+        Some(Trouble::Text(text)) => layout::alert("Not yet", html! { p { (text) } }),
+        Some(Trouble::Refused(result)) => refused("This cannot be saved", result),
+    }
+}
+
+/// A refusal above the form that caused it.
+pub(super) fn refused(title: &str, result: &LdapResult) -> Markup {
+    layout::alert(title, html! { p { (explain(result)) } (layout::result(result)) })
+}
+
+fn review_page(visit: &Visit<'_>, entry: &Found, form: &Form, changes: &[AttributeChange]) -> Reply {
+    let content = html! {
+        p { "This will be changed in " code { (entry.dn) } ":" }
+        (difference(entry, changes))
+        details {
+            summary { "As LDIF" }
+            pre { (ldif(&entry.dn, changes)) }
+        }
+        form method="post" action="/entry/edit" {
+            (layout::csrf(visit))
+            @for (name, value) in form.iter().filter(|(name, _)| !matches!(*name, "step" | "csrf" | "add")) {
+                input type="hidden" name=(name) value=(value);
+            }
+            div.actions {
+                button.primary type="submit" name="step" value="save" autofocus { "Save" }
+                button type="submit" name="step" value="back" { "Back to the form" }
+                a.button href=(back_to(form, &entry.dn)) { "Cancel" }
+            }
+        }
+    };
+    Reply::page(layout::page(visit, Place::Browse, "Review the change", content))
+}
+
+fn difference(entry: &Found, changes: &[AttributeChange]) -> Markup {
+    let text = |value: &[u8]| match std::str::from_utf8(value) {
+        Ok(text) => text.to_owned(),
+        Err(_) => format!("({} bytes)", value.len()),
+    };
+    html! {
+        pre.ldif {
+            @for change in changes {
+                @let old = entry.values(&change.name);
+                @match change.operation {
+                    ModifyOperation::Add | ModifyOperation::Increment => {
+                        @for value in &change.values { span.plus { (change.name) ": " (text(value)) } }
+                    }
+                    ModifyOperation::Delete if !change.values.is_empty() => {
+                        @for value in &change.values { span.minus { (change.name) ": " (text(value)) } }
+                    }
+                    ModifyOperation::Delete => {
+                        @for value in old { span.minus { (change.name) ": " (text(value)) } }
+                    }
+                    ModifyOperation::Replace => {
+                        @for value in old.iter().filter(|value| !change.values.contains(value)) {
+                            span.minus { (change.name) ": " (text(value)) }
+                        }
+                        @for value in &change.values {
+                            @if old.contains(value) { span.same { (change.name) ": " (text(value)) } }
+                            @else { span.plus { (change.name) ": " (text(value)) } }
+                        }
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn ldif(dn: &str, changes: &[AttributeChange]) -> String {
+    let writer = Writer::new(Some(78));
+    let mut out = Vec::new();
+    writer.value(&mut out, "dn", dn.as_bytes());
+    out.extend_from_slice(b"changetype: modify\n");
+    for change in changes {
+        let (description, values) = (change.name.clone(), change.values.clone());
+        writer.modification(&mut out, &Modification { operation: change.operation, description, values });
+    }
+    String::from_utf8_lossy(&out).into_owned()
+}
+
+/// The review of a change that another page's form asks for.
+pub(super) fn edit_url(dn: &str, from: &str) -> String {
+    url("/entry/edit", &[("dn", dn), ("from", from)])
+}

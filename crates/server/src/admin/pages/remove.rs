@@ -1,0 +1,174 @@
+//! An entry deleted or renamed, and an entry as LDIF.
+
+use larix_proto::control::{ControlValue as _, TreeDelete};
+use larix_proto::ldif::{LdifAttribute, Writer};
+use larix_proto::{Rdn, Scope};
+use maud::html;
+
+use super::edit::refused;
+use super::layout::{self, Place};
+use super::values::entry_url;
+use crate::admin::client::Found;
+use crate::admin::names;
+use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
+use crate::admin::respond::Visit;
+use crate::admin::sessions::NoticeKind;
+
+/// Entries below one that are counted before they are deleted.
+const COUNTED_MAX: u32 = 1_000;
+/// Entries written as LDIF at once.
+const LDIF_PAGE: u32 = 500;
+/// Bytes of LDIF that a page gives; `larix cat` gives all.
+const LDIF_MAX: usize = 64 * 1024 * 1024;
+
+/// `/entry/delete`: asks, then deletes; what has entries below it asks twice.
+pub(super) async fn delete(visit: &Visit<'_>) -> Shown {
+    let fields = visit.form.unwrap_or(visit.query);
+    let dn = fields.get("dn");
+    let mut client = visit.session.client.lock().await;
+    if client.read(dn, &["1.1"]).await.attempt(format!("Reading {dn}"))?.is_none() {
+        return Err(Problem::NotFound);
+    }
+    let below = client
+        .page(dn, Scope::Children, "(objectClass=*)", &["1.1"], (COUNTED_MAX, b""))
+        .await
+        .attempt(format!("Looking below {dn}"))?;
+    let (count, more) = (below.entries.len(), !below.cookie.is_empty());
+    let name = names::first(dn);
+    let confirmed = fields.trimmed("name") == name;
+    let mut trouble = html! {};
+    if visit.form.is_some() && count > 0 && !confirmed {
+        trouble = layout::alert(
+            "Not deleted",
+            html! { p { "The name that was typed is not " code { (name) } "." } },
+        );
+    } else if visit.form.is_some() {
+        let controls: Vec<_> = (count > 0).then(|| TreeDelete.to_control(true)).into_iter().collect();
+        match client.delete(dn, &controls).await {
+            Ok(_) => {
+                visit.session.notice(NoticeKind::Done, format!("{name} is deleted."));
+                return Ok(Reply::SeeOther(
+                    names::parent(dn).map_or_else(|| "/browse".to_owned(), |up| entry_url(&up)),
+                ));
+            }
+            Err(result) => trouble = refused("This cannot be deleted", &result),
+        }
+    }
+    let content = html! {
+        (trouble)
+        p { "Delete " code { (dn) } "?" }
+        @if count > 0 {
+            p { strong {
+                @if more { "More than " (count) " entries" } @else if count == 1 { "1 entry" } @else { (count) " entries" }
+                " below it will be deleted with it."
+            } }
+            ul.plain { @for entry in below.entries.iter().take(5) { li { code { (entry.dn) } } } @if count > 5 { li { "…" } } }
+        }
+        form method="post" action="/entry/delete" {
+            (layout::csrf(visit))
+            input type="hidden" name="dn" value=(dn);
+            @if count > 0 {
+                label for="name" { "To make sure, type " code { (name) } }
+                input #name name="name" autocomplete="off" required;
+            }
+            div.actions {
+                button.danger type="submit" { @if count > 0 { "Delete all of it" } @else { "Delete" } }
+                a.button href=(entry_url(dn)) autofocus[count == 0] { "Keep it" }
+            }
+        }
+    };
+    Ok(Reply::page(layout::page(visit, Place::Browse, &format!("Delete {name}"), content)))
+}
+
+/// `/entry/rename`.
+pub(super) async fn rename(visit: &Visit<'_>) -> Shown {
+    let fields = visit.form.unwrap_or(visit.query);
+    let dn = fields.get("dn");
+    let parent = names::parent(dn).unwrap_or_default();
+    let (mut rdn, mut superior) = (names::first(dn), parent.clone());
+    let mut keep_old = false;
+    let mut trouble = html! {};
+    if let Some(form) = visit.form {
+        rdn = form.trimmed("rdn").to_owned();
+        superior = form.trimmed("superior").to_owned();
+        keep_old = form.has("keep");
+        let moved = (!names::same(&superior, &parent)).then_some(superior.as_str());
+        match Rdn::parse(&rdn) {
+            Err(error) => trouble = layout::alert("Not renamed", html! { p { (error) } }),
+            Ok(_) => {
+                let mut client = visit.session.client.lock().await;
+                match client.rename(dn, &rdn, !keep_old, moved).await {
+                    Ok(_) => {
+                        let new = names::below(&rdn, &superior);
+                        visit.session.notice(NoticeKind::Done, format!("{} is {new} now.", names::first(dn)));
+                        return Ok(Reply::SeeOther(entry_url(&new)));
+                    }
+                    Err(result) => trouble = refused("This cannot be renamed", &result),
+                }
+            }
+        }
+    }
+    let content = html! {
+        (trouble)
+        p { code { (dn) } }
+        form method="post" action="/entry/rename" {
+            (layout::csrf(visit))
+            input type="hidden" name="dn" value=(dn);
+            label for="rdn" { "Name" }
+            input #rdn name="rdn" value=(rdn) required autocomplete="off" aria-describedby="rdn-help";
+            p.help #rdn-help { "Attribute and value, such as " code { "cn=Ann Example" } "." }
+            label for="superior" { "Below" }
+            input #superior name="superior" value=(superior) autocomplete="off";
+            label.inline { input type="checkbox" name="keep" value="1" checked[keep_old]; "Keep the old name's value in the entry" }
+            div.actions {
+                button.primary type="submit" { "Rename" }
+                a.button href=(entry_url(dn)) { "Cancel" }
+            }
+            p.help { "Everything below it moves along." }
+        }
+    };
+    Ok(Reply::page(layout::page(visit, Place::Browse, &format!("Rename {}", names::first(dn)), content)))
+}
+
+/// `/entry/ldif?dn=&scope=sub`: a file.
+pub(super) async fn ldif(visit: &Visit<'_>) -> Shown {
+    let dn = visit.query.get("dn");
+    let scope = if visit.query.get("scope") == "sub" { Scope::Subtree } else { Scope::Base };
+    let writer = Writer::new(Some(78));
+    let mut out = Vec::new();
+    let mut cookie = Vec::new();
+    let mut client = visit.session.client.lock().await;
+    loop {
+        let page = client
+            .page(dn, scope, "(objectClass=*)", &["*", "+"], (LDIF_PAGE, &cookie))
+            .await
+            .attempt(format!("Reading {dn}"))?;
+        page.entries.iter().for_each(|entry| write(&writer, &mut out, entry));
+        if out.len() > LDIF_MAX {
+            return Err(Problem::Bad(
+                "This is more than 64 MiB of LDIF: larix cat writes it all.".to_owned(),
+            ));
+        }
+        cookie = page.cookie;
+        if cookie.is_empty() {
+            break;
+        }
+    }
+    let name: String = names::called(dn).chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect();
+    Ok(Reply::Bytes {
+        content_type: "text/plain; charset=utf-8",
+        file_name: Some(format!("{}.ldif", if name.is_empty() { "entry" } else { &name })),
+        bytes: out,
+    })
+}
+
+fn write(writer: &Writer, out: &mut Vec<u8>, entry: &Found) {
+    writer.value(out, "dn", entry.dn.as_bytes());
+    let attributes: Vec<_> = entry
+        .attributes
+        .iter()
+        .map(|a| LdifAttribute { description: a.name.clone(), values: a.values.clone() })
+        .collect();
+    writer.attributes(out, &attributes);
+    out.push(b'\n');
+}

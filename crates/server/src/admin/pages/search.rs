@@ -1,0 +1,191 @@
+//! Searching: base, scope, a filter put together from fields or typed, and what was found.
+
+use larix_proto::Scope;
+use maud::{Markup, html};
+
+use super::browse::{from_hex, hex};
+use super::layout::{self, Place};
+use super::login::suffixes;
+use super::values::entry_url;
+use crate::admin::client::Found;
+use crate::admin::form::url;
+use crate::admin::names;
+use crate::admin::reply::{Attempt as _, Reply, Shown};
+use crate::admin::respond::Visit;
+
+/// Entries shown at once.
+const PAGE: u32 = 100;
+/// Values of an attribute in a row.
+const VALUES_SHOWN: usize = 3;
+
+/// How a row of the filter builder compares, in words.
+const OPERATORS: [(&str, &str); 7] = [
+    ("is", "is"),
+    ("starts", "starts with"),
+    ("contains", "contains"),
+    ("present", "has any value"),
+    ("absent", "has no value"),
+    ("least", "is at least"),
+    ("most", "is at most"),
+];
+
+/// `/search?base=&scope=&filter=&attributes=&page=`; `attr`, `op` and `val` make or narrow the filter.
+pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+    let query = visit.query;
+    let all = suffixes(visit.admin);
+    let base = if query.has("base") { query.trimmed("base") } else { all.first().map_or("", String::as_str) };
+    let scope = match query.get("scope") {
+        "base" => Scope::Base,
+        "one" => Scope::OneLevel,
+        _ => Scope::Subtree,
+    };
+    let filter =
+        with_condition(query.trimmed("filter"), query.trimmed("attr"), query.get("op"), query.get("val"));
+    let wanted: Vec<&str> =
+        query.get("attributes").split([',', ' ']).filter(|name| !name.is_empty()).collect();
+    let columns = if wanted.is_empty() { vec!["cn", "objectClass"] } else { wanted };
+    let asked = query.has("filter") || query.has("attr");
+    let found = match asked {
+        false => None,
+        true => {
+            let cookie = from_hex(query.get("page")).unwrap_or_default();
+            let mut client = visit.session.client.lock().await;
+            let found = client.page(base, scope, &filter, &columns, (PAGE, &cookie)).await;
+            Some(found.attempt("The search")?)
+        }
+    };
+    let schema = visit.admin.server.config().schema.clone();
+    let content = html! {
+        (form(visit, &schema, base, scope, &filter))
+        @if let Some(found) = &found {
+            section aria-labelledby="found" {
+                h2 #found { (found.entries.len()) @if found.entries.len() == 1 { " entry" } @else { " entries" }
+                    @if !found.cookie.is_empty() { ", and more" } }
+                (plan(visit, base, scope, &filter))
+                (results(&found.entries, &columns))
+                @if !found.cookie.is_empty() {
+                    p { a.button href=(url("/search", &[
+                        ("base", base), ("scope", query.get("scope")), ("filter", &filter),
+                        ("attributes", query.get("attributes")), ("page", &hex(&found.cookie)),
+                    ])) { "More" } }
+                }
+            }
+        }
+    };
+    Ok(Reply::page(layout::page(visit, Place::Search, "Search", content)))
+}
+
+fn form(visit: &Visit<'_>, schema: &larix_schema::Schema, base: &str, scope: Scope, filter: &str) -> Markup {
+    html! {
+        form method="get" action="/search" {
+            div.row {
+                div { label for="base" { "Below" } input #base name="base" value=(base) list="bases" autocomplete="off";
+                    datalist #bases { @for suffix in suffixes(visit.admin) { option value=(suffix) {} } option value="cn=config" {} option value="cn=Monitor" {} } }
+                div {
+                    label for="scope" { "Scope" }
+                    select #scope name="scope" {
+                        @for (value, words, own) in [
+                            ("sub", "The whole subtree", Scope::Subtree), ("one", "One level below", Scope::OneLevel),
+                            ("base", "This entry alone", Scope::Base),
+                        ] { option value=(value) selected[scope == own] { (words) } }
+                    }
+                }
+            }
+            fieldset data-builder {
+                legend { "Condition" }
+                div.row {
+                    div { label for="attr" { "Attribute" } input #attr name="attr" list="attributes" autocomplete="off";
+                        datalist #attributes { @for kind in schema.attribute_types().filter(|kind| !kind.hidden) { option value=(kind.name()) {} } } }
+                    div { label for="op" { "Comparison" } select #op name="op" {
+                        @for (value, words) in OPERATORS { option value=(value) { (words) } } } }
+                    div { label for="val" { "Value" } input #val name="val" autocomplete="off"; }
+                    button.fix type="button" data-add-term { "Add to the filter" }
+                }
+            }
+            label for="filter" { "Filter" }
+            input #filter name="filter" value=(filter) spellcheck="false" autocomplete="off" aria-describedby="filter-help";
+            p.help #filter-help { "As in RFC 4515: " code { "(&(objectClass=person)(mail=*@example.com))" } "." }
+            label for="attributes-shown" { "Attributes to show" }
+            input #attributes-shown name="attributes" value=(visit.query.get("attributes")) autocomplete="off" placeholder="cn, objectClass";
+            div.actions { button.primary type="submit" { "Search" } }
+        }
+    }
+}
+
+/// What the server does to answer; for those who may read cn=Monitor's figures it is no secret.
+fn plan(visit: &Visit<'_>, base: &str, scope: Scope, filter: &str) -> Markup {
+    let _ = (visit, base, scope, filter);
+    html! {}
+}
+
+fn results(entries: &[Found], columns: &[&str]) -> Markup {
+    html! {
+        @if !entries.is_empty() {
+            div.scroll { table.wide.stack {
+                thead { tr { th { "Entry" } @for name in columns { th { (name) } } } }
+                tbody { @for entry in entries { tr {
+                    td { a href=(entry_url(&entry.dn)) { (if entry.dn.is_empty() { "(root)" } else { &entry.dn }) } }
+                    @for name in columns { td { (cell(entry, name)) } }
+                } } }
+            } }
+        }
+    }
+}
+
+fn cell(entry: &Found, name: &str) -> String {
+    let values = entry.values(name);
+    let mut text: Vec<String> = values
+        .iter()
+        .take(VALUES_SHOWN)
+        .map(|value| match std::str::from_utf8(value) {
+            _ if name.eq_ignore_ascii_case("userPassword") => "••••".to_owned(),
+            Ok(text) => text.chars().take(200).collect(),
+            Err(_) => format!("({} bytes)", value.len()),
+        })
+        .collect();
+    if values.len() > VALUES_SHOWN {
+        text.push(format!("and {} more", values.len() - VALUES_SHOWN));
+    }
+    text.join(", ")
+}
+
+/// The filter with one more condition from the builder's fields.
+pub(in crate::admin) fn with_condition(filter: &str, attribute: &str, operator: &str, value: &str) -> String {
+    let value = names::filter_value(value);
+    let condition = match operator {
+        _ if attribute.is_empty() => String::new(),
+        "present" => format!("({attribute}=*)"),
+        "absent" => format!("(!({attribute}=*))"),
+        _ if value.is_empty() => String::new(),
+        "starts" => format!("({attribute}={value}*)"),
+        "contains" => format!("({attribute}=*{value}*)"),
+        "least" => format!("({attribute}>={value})"),
+        "most" => format!("({attribute}<={value})"),
+        _ => format!("({attribute}={value})"),
+    };
+    match (filter, condition.as_str()) {
+        ("", "") => "(objectClass=*)".to_owned(),
+        ("" | "(objectClass=*)", condition) if !condition.is_empty() => condition.to_owned(),
+        (filter, "") => filter.to_owned(),
+        (filter, condition) => format!("(&{filter}{condition})"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::with_condition;
+
+    #[test]
+    fn conditions_narrow_the_filter() {
+        for (filter, attribute, operator, value, expected) in [
+            ("", "", "", "", "(objectClass=*)"),
+            ("(objectClass=*)", "cn", "is", "a*b", "(cn=a\\2ab)"),
+            ("(sn=x)", "cn", "starts", "a", "(&(sn=x)(cn=a*))"),
+            ("(sn=x)", "cn", "absent", "", "(&(sn=x)(!(cn=*)))"),
+            ("(sn=x)", "cn", "is", "", "(sn=x)"),
+            ("", "uidNumber", "least", "5", "(uidNumber>=5)"),
+        ] {
+            assert_eq!(with_condition(filter, attribute, operator, value), expected);
+        }
+    }
+}
