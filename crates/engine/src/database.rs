@@ -378,6 +378,18 @@ impl<S: Store> Database<S> {
         Ok(())
     }
 
+    /// Publishes what another configuration says. Indexes that are no longer wanted are known to the store as such already.
+    /// The writer must not be in the middle of a group.
+    pub(crate) fn publish_configuration(&self, schema: Arc<Schema>, settings: DatabaseSettings) {
+        let policy = settings.policy_or_open(&schema);
+        self.publish(|state| {
+            let mut catalog = state.catalog.rebound(&schema, settings.index.clone());
+            catalog.forget_unwanted(&mut WriteSet::new());
+            *state = DatabaseState { schema, catalog: Arc::new(catalog), settings: Arc::new(settings) };
+        });
+        self.policy.store(policy);
+    }
+
     /// The suffix at or above the DN.
     pub fn suffix_of(&self, dn: &NormalDn) -> Option<Suffix> {
         let settings = self.current_settings();

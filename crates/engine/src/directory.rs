@@ -7,25 +7,27 @@ use std::sync::Arc;
 
 use larix_proto::{Dn, LdapResult, ResultCode, Scope};
 use larix_schema::{NormalDn, Schema};
-use larix_store::Store;
+use larix_store::{CommitError, Store};
 
 use crate::access::{AccessPolicy, AccessTarget, Item, OtherEntries, Privilege, Subject};
 use crate::database::Database;
 use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
+use crate::index::IndexConfig;
 use crate::index::{IndexStatus, NotIndexed};
 use crate::neighbours::Neighbours;
 use crate::plugins::{BindAttempt, BindConclusion, PasswordWork, PendingChange, Purpose};
 use crate::search::entry::{Gate, Seen};
 use crate::search::referral;
 use crate::time::{Clock, RandomSource};
+use crate::write::errand::Errand;
 use crate::write::hooks::{Present, judge};
 use crate::write::prepare::{self, ChangeKind, Latitude, Prepared, refuse};
 use crate::write::writer::{Job, Task};
 use crate::write::{
-    Completion, KnownSchema, Origin, WriteOperation, WriteOutcome, WriteRequest, Writer, WriterEnvironment,
-    WriterStartError,
+    Completion, KnownSchema, Origin, Reconfiguration, Retiring, WriteOperation, WriteOutcome, WriteRequest,
+    Writer, WriterEnvironment, WriterStartError,
 };
 
 /// Why changes were refused, and which of them is at fault.
@@ -80,6 +82,36 @@ impl<S: Store> Served<S> {
     /// How many searches no index could serve.
     pub fn not_indexed_total(&self) -> u64 {
         self.database.index_uses().not_indexed_total()
+    }
+
+    /// From the answer on, no change brings these elements into an entry, until [`Self::reconfigure`] or another call of
+    /// this says otherwise.
+    pub fn retire_elements(&self, retiring: Retiring) {
+        // A writer that has ended changes nothing any more.
+        let _ = self.writer.send(|done| Errand::Retire(retiring, done));
+    }
+
+    /// Makes it durable that indexes which these lines do not want are not kept: before [`Self::reconfigure`].
+    ///
+    /// # Errors
+    /// A commit that failed; nothing has changed.
+    pub fn forget_indexes(&self, schema: Arc<Schema>, index: IndexConfig) -> Result<(), CommitError> {
+        self.writer.send(|done| Errand::ForgetIndexes(schema, index, done)).unwrap_or(Ok(()))
+    }
+
+    /// Has the database follow another configuration, between two groups of changes.
+    pub fn reconfigure(&self, next: Reconfiguration) {
+        let _ = self.writer.send(|done| Errand::Reconfigure(Box::new(next), done));
+    }
+
+    /// Carries out what waits and takes no more changes: the database has left the configuration.
+    pub fn retire(&self) {
+        self.writer.retire();
+    }
+
+    /// Whether the database has left the configuration: what is under way there ends.
+    pub fn is_retired(&self) -> bool {
+        self.writer.is_retired()
     }
 
     /// Changes that wait to be carried out.

@@ -25,6 +25,7 @@ pub mod order;
 pub mod password;
 pub mod plan;
 pub mod plugins;
+pub mod schema_use;
 pub mod search;
 pub mod tables;
 pub mod time;

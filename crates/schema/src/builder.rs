@@ -14,7 +14,7 @@ use crate::model::{
     OwnClauses, OwnReferences, Usage,
 };
 use crate::rule::{self, MatchingRule, RuleUse};
-use crate::schema::Schema;
+use crate::schema::{Gone, Schema};
 use crate::syntax::{Syntax, SyntaxKind, is_descriptor, is_system_syntax, system_syntaxes};
 use crate::table::Fnv;
 
@@ -29,13 +29,16 @@ pub struct SchemaBuilder {
     /// Attribute types and classes below these numbers are built in: an included definition of the same OID is
     /// passed over.
     built_in: (usize, usize),
+    /// Numbers that elements of earlier schemas had: whoever defines one again gives it its own.
+    given: Gone,
 }
 
 impl From<&Schema> for SchemaBuilder {
     /// Costs the same whatever the schema holds.
     fn from(schema: &Schema) -> Self {
         let system = Schema::system();
-        Self { schema: schema.clone(), built_in: (system.attributes.len(), system.classes.len()) }
+        let given = Gone::clone(&schema.gone);
+        Self { schema: schema.clone(), built_in: (system.attributes.len(), system.classes.len()), given }
     }
 }
 
@@ -45,8 +48,24 @@ impl SchemaBuilder {
         Self::from(Schema::system())
     }
 
+    /// A schema to be defined anew from the system schema on, in which what `earlier` had as well keeps its number. What
+    /// is not defined again is not in it, and its number is given to nothing else.
+    pub fn following(earlier: &Schema) -> Self {
+        let mut builder = Self::system();
+        builder.given = Gone::clone(&earlier.gone);
+        for attribute in earlier.attributes.iter().skip(builder.built_in.0) {
+            builder.given.attributes.insert(attribute.oid.clone(), attribute.id);
+            builder.schema.attributes.push(Arc::clone(attribute));
+        }
+        for class in earlier.classes.iter().skip(builder.built_in.1) {
+            builder.given.classes.insert(class.oid.clone(), class.id);
+            builder.schema.classes.push(Arc::clone(class));
+        }
+        builder
+    }
+
     pub fn build(self) -> Schema {
-        self.schema
+        Schema { gone: Arc::new(self.given), ..self.schema }
     }
 
     /// Adds the definitions of a `.schema` text. `origin` names it in errors.
@@ -321,19 +340,25 @@ impl SchemaBuilder {
     }
 
     fn insert_attribute(&mut self, mut attribute: AttributeType) -> AttributeTypeId {
-        let id = AttributeTypeId(self.schema.attributes.len() as u32);
+        let earlier = self.given.attributes.remove(&attribute.oid);
+        let id = earlier.unwrap_or(AttributeTypeId(self.schema.attributes.len() as u32));
         attribute.id = id;
         attribute.subtypes = vec![id];
         for superior in &attribute.superiors {
             if let Some(superior) = self.schema.attributes.get_mut(superior.0 as usize) {
-                Arc::make_mut(superior).subtypes.push(id);
+                let subtypes = &mut Arc::make_mut(superior).subtypes;
+                let at = subtypes.partition_point(|other| *other < id);
+                subtypes.insert(at, id);
             }
         }
         self.mix(&attribute_hash(&attribute));
         std::iter::once(&attribute.oid)
             .chain(&attribute.names)
             .for_each(|name| self.schema.attribute_names.insert(name, id));
-        self.schema.attributes.push(Arc::new(attribute));
+        match self.schema.attributes.get_mut(id.0 as usize).filter(|_| earlier.is_some()) {
+            Some(slot) => *slot = Arc::new(attribute),
+            None => self.schema.attributes.push(Arc::new(attribute)),
+        }
         id
     }
 
@@ -407,7 +432,8 @@ impl SchemaBuilder {
     }
 
     fn insert_class(&mut self, mut class: ObjectClass) -> ObjectClassId {
-        let id = ObjectClassId(self.schema.classes.len() as u32);
+        let earlier = self.given.classes.remove(&class.oid);
+        let id = earlier.unwrap_or(ObjectClassId(self.schema.classes.len() as u32));
         class.id = id;
         class.ancestry.push(id);
         class.ancestry.sort_unstable();
@@ -416,7 +442,10 @@ impl SchemaBuilder {
         std::iter::once(&class.oid)
             .chain(&class.names)
             .for_each(|name| self.schema.class_names.insert(name, id));
-        self.schema.classes.push(Arc::new(class));
+        match self.schema.classes.get_mut(id.0 as usize).filter(|_| earlier.is_some()) {
+            Some(slot) => *slot = Arc::new(class),
+            None => self.schema.classes.push(Arc::new(class)),
+        }
         id
     }
 
@@ -433,7 +462,7 @@ impl SchemaBuilder {
 
 /// Builds what [`Schema::system`] gives.
 pub(crate) fn system_schema() -> Schema {
-    let mut builder = SchemaBuilder { schema: Schema::default(), built_in: (0, 0) };
+    let mut builder = SchemaBuilder { schema: Schema::default(), built_in: (0, 0), given: Gone::default() };
     system_syntaxes().into_iter().for_each(|syntax| builder.insert_syntax(syntax));
     for (name, text) in SYSTEM {
         if let Err(error) = builder.add_schema_text(text, name) {

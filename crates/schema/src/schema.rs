@@ -1,5 +1,6 @@
 //! The schema: everything that is defined, by name and by number.
 
+use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
 
 use crate::description::AttributeOptions;
@@ -23,6 +24,15 @@ pub struct Schema {
     pub(crate) oid_macros: NameTable<Arc<str>>,
     pub(crate) options: Arc<AttributeOptions>,
     pub(crate) fingerprint: u64,
+    /// Numbers of what an earlier schema had and this one has not.
+    pub(crate) gone: Arc<Gone>,
+}
+
+/// Elements of earlier schemas, by OID. They keep their numbers: whoever still has one may look at what it was.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Gone {
+    pub(crate) attributes: HashMap<String, AttributeTypeId>,
+    pub(crate) classes: HashMap<String, ObjectClassId>,
 }
 
 impl Schema {
@@ -75,13 +85,68 @@ impl Schema {
         self.content_rule_names.get(&self.classes.get(class.0 as usize)?.oid).map(|rule| &**rule)
     }
 
-    /// All attribute types in the order of definition.
+    /// All attribute types by number, which is the order of definition but for those that came later.
     pub fn attribute_types(&self) -> impl Iterator<Item = &AttributeType> {
-        self.attributes.iter().map(|attribute| &**attribute)
+        let gone = &self.gone.attributes;
+        let there = move |attribute: &&AttributeType| gone.is_empty() || !gone.contains_key(&attribute.oid);
+        self.attributes.iter().map(|attribute| &**attribute).filter(there)
     }
 
     pub fn object_classes(&self) -> impl Iterator<Item = &ObjectClass> {
-        self.classes.iter().map(|class| &**class)
+        let gone = &self.gone.classes;
+        let there = move |class: &&ObjectClass| gone.is_empty() || !gone.contains_key(&class.oid);
+        self.classes.iter().map(|class| &**class).filter(there)
+    }
+
+    /// Attribute types and object classes of `earlier` that are not here any more, or that mean something else: to
+    /// entries that have them, this schema does not do. Both have the same numbers for what both have.
+    ///
+    /// A class that requires no more and allows no less than it did means the same to entries.
+    pub fn broken_since(&self, earlier: &Self) -> (Vec<AttributeTypeId>, Vec<ObjectClassId>) {
+        let keeps_names = |now: &[String], then: &[String]| {
+            // Entries are stored under the first name, and DNs with any.
+            now.first() == then.first()
+                && then.iter().all(|name| now.iter().any(|other| other.eq_ignore_ascii_case(name)))
+        };
+        let attributes = earlier.attributes.unshared_items(&self.attributes).filter(|then| {
+            let there = !earlier.gone.attributes.contains_key(&then.oid);
+            let now = self.attribute_type(&then.oid).filter(|now| now.id == then.id);
+            there
+                && now.is_none_or(|now| {
+                    !keeps_names(&now.names, &then.names)
+                        || now.syntax.oid != then.syntax.oid
+                        || (now.superior, now.equality, now.ordering, now.substring)
+                            != (then.superior, then.equality, then.ordering, then.substring)
+                        || now.single_value && !then.single_value
+                        || (now.collective, now.no_user_modification, now.usage)
+                            != (then.collective, then.no_user_modification, then.usage)
+                })
+        });
+        let classes = earlier.classes.unshared_items(&self.classes).filter(|then| {
+            let there = !earlier.gone.classes.contains_key(&then.oid);
+            let now = self.object_class(&then.oid).filter(|now| now.id == then.id);
+            there
+                && now.is_none_or(|now| {
+                    !keeps_names(&now.names, &then.names)
+                        || (now.kind, &now.superiors) != (then.kind, &then.superiors)
+                        || now.all_must.iter().any(|id| !then.all_must.contains(id))
+                        || then.all_must.iter().chain(&then.all_may).any(|id| !now.allows(*id))
+                })
+        });
+        let mut attributes: Vec<_> = attributes.map(|then| then.id).collect();
+        let mut classes: Vec<_> = classes.map(|then| then.id).collect();
+        let (now, then) = (&self.gone, &earlier.gone);
+        attributes.extend(
+            now.attributes.iter().filter(|(oid, _)| !then.attributes.contains_key(*oid)).map(|(_, id)| *id),
+        );
+        classes.extend(
+            now.classes.iter().filter(|(oid, _)| !then.classes.contains_key(*oid)).map(|(_, id)| *id),
+        );
+        attributes.sort_unstable();
+        attributes.dedup();
+        classes.sort_unstable();
+        classes.dedup();
+        (attributes, classes)
     }
 
     pub fn syntaxes(&self) -> impl Iterator<Item = &Syntax> {

@@ -48,6 +48,18 @@ impl<T: ?Sized> Chunks<T> {
         Arc::make_mut(self.chunks.get_mut(index / CHUNK)?).get_mut(index % CHUNK)
     }
 
+    /// Items of `self` that `other` does not share, without a look into blocks that it does.
+    pub(crate) fn unshared_items<'a>(&'a self, other: &'a Self) -> impl Iterator<Item = &'a Arc<T>> {
+        let blocks = self.chunks.iter().enumerate();
+        let differ =
+            blocks.filter(|(at, chunk)| !other.chunks.get(*at).is_some_and(|o| Arc::ptr_eq(o, chunk)));
+        differ.flat_map(move |(at, chunk)| {
+            let theirs = other.chunks.get(at).map_or(&[][..], |chunk| chunk.as_slice());
+            let shares = move |n: usize, item: &Arc<T>| theirs.get(n).is_some_and(|o| Arc::ptr_eq(o, item));
+            chunk.iter().enumerate().filter(move |(n, item)| !shares(*n, item)).map(|(_, item)| item)
+        })
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Arc<T>> {
         self.chunks.iter().flat_map(|chunk| chunk.iter())
     }

@@ -9,6 +9,7 @@ mod authority;
 pub mod change;
 mod checked_classes;
 mod delete;
+pub(crate) mod errand;
 mod failure;
 pub(crate) mod hooks;
 pub mod known;
@@ -26,6 +27,7 @@ mod values;
 mod veil;
 pub mod writer;
 
+pub use errand::{Reconfiguration, Retiring};
 pub use failure::Failure;
 pub use known::KnownSchema;
 pub use request::{

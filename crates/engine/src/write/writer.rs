@@ -7,7 +7,9 @@
 
 use std::borrow::Cow;
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
@@ -15,6 +17,7 @@ use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::{NormalDn, Schema};
 use larix_store::{CommitError, Durability, Overlay, Snapshot, Store, Transaction, WriteSet};
 
+use super::errand::{Errand, Retiring};
 use super::failure::{Failure, commit_failed};
 use super::hooks::{Present, judge};
 use super::known::{KnownSchema, MissingElement};
@@ -51,6 +54,10 @@ const CONFLICT_RETRIES: usize = 16;
 const QUIET: Duration = Duration::from_millis(250);
 /// Records of the log that are removed at once when nothing else is to be done.
 const LOG_SLICE: u64 = 1024;
+/// Between two attempts to have an errand taken by a queue that is full.
+const FULL_PAUSE: Duration = Duration::from_millis(1);
+/// The answer to changes of a database that is no longer there.
+pub const REMOVED: &str = "the database was removed from the configuration";
 /// What a pending key takes in its row, about.
 const PENDING_KEY_BYTES: usize = 3;
 
@@ -71,6 +78,14 @@ pub(crate) struct Task {
 pub(crate) struct Job {
     pub(crate) tasks: Vec<Task>,
     pub(crate) done: Completion,
+}
+
+/// What a writer's queue holds.
+#[derive(Debug)]
+pub(crate) enum Work {
+    Change(Job),
+    /// Ends the group that gathers, and is carried out behind it.
+    Errand(Errand),
 }
 
 impl std::fmt::Debug for Job {
@@ -96,8 +111,9 @@ type KnownOf = (Arc<Schema>, Arc<KnownSchema>);
 /// A handle of the writer's thread. Dropping it lets the changes that wait be carried out, then ends the thread.
 #[derive(Debug)]
 pub struct Writer {
-    queue: Arc<Queue<Job>>,
-    thread: Option<JoinHandle<()>>,
+    queue: Arc<Queue<Work>>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+    retired: AtomicBool,
 }
 
 impl Writer {
@@ -117,18 +133,55 @@ impl Writer {
             .stack_size(larix_proto::limits::FILTER_STACK)
             .spawn(move || core.run(&jobs))
             .map_err(WriterStartError::Thread)?;
-        Ok(Self { queue, thread: Some(thread) })
+        Ok(Self { queue, thread: Mutex::new(Some(thread)), retired: AtomicBool::new(false) })
     }
 
     pub(crate) fn submit(&self, job: Job) {
-        if let Err((error, job)) = self.queue.push(job) {
-            let result = match error {
-                QueueError::Full => LdapResult::with(ResultCode::BUSY, "too many changes are waiting"),
-                QueueError::Closed => {
-                    LdapResult::with(ResultCode::UNAVAILABLE, "the server is shutting down")
-                }
+        if let Err((error, Work::Change(job))) = self.queue.push(Work::Change(job)) {
+            let (code, text) = match error {
+                QueueError::Full => (ResultCode::BUSY, "too many changes are waiting"),
+                QueueError::Closed if self.is_retired() => (ResultCode::UNAVAILABLE, REMOVED),
+                QueueError::Closed => (ResultCode::UNAVAILABLE, "the server is shutting down"),
             };
-            (job.done)(result.into());
+            (job.done)(LdapResult::with(code, text).into());
+        }
+    }
+
+    /// Has an errand run behind what waits, and waits for it; `None` when the writer has ended.
+    pub(crate) fn send<A>(&self, errand: impl FnOnce(SyncSender<A>) -> Errand) -> Option<A> {
+        let (done, answer) = sync_channel(1);
+        let mut work = Work::Errand(errand(done));
+        // A queue that is full empties as fast as the disk allows.
+        while let Err((error, refused)) = self.queue.push(work) {
+            if error == QueueError::Closed {
+                return None;
+            }
+            work = refused;
+            thread::sleep(FULL_PAUSE);
+        }
+        answer.recv().ok()
+    }
+
+    /// Lets what waits be carried out and ends the writer: the database is no longer served.
+    pub fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+        self.end();
+    }
+
+    /// Whether the database was taken out of the configuration.
+    pub fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+
+    fn end(&self) {
+        self.queue.close();
+        // The handle is whole whoever panicked.
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A completion may own the last handle: a thread cannot wait for itself. A panic was reported already.
+            if thread.thread().id() != thread::current().id() {
+                let _ = thread.join();
+            }
         }
     }
 
@@ -140,13 +193,7 @@ impl Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        self.queue.close();
-        if let Some(thread) = self.thread.take() {
-            // A completion may own the last handle: a thread cannot wait for itself. A panic was reported already.
-            if thread.thread().id() != thread::current().id() {
-                let _ = thread.join();
-            }
-        }
+        self.end();
     }
 }
 
@@ -178,20 +225,22 @@ impl From<Fault> for WriterStartError {
 
 /// What the thread owns.
 #[derive(Debug)]
-struct Core<S> {
-    database: Arc<Database<S>>,
-    environment: WriterEnvironment,
-    counters: Counters,
+pub(super) struct Core<S> {
+    pub(super) database: Arc<Database<S>>,
+    pub(super) environment: WriterEnvironment,
+    pub(super) counters: Counters,
+    /// What no change may use any more, while it is found out whether it can leave the schema.
+    pub(super) retiring: Retiring,
     known: KnownOf,
     merger: Merger,
     /// Nothing has come for [`QUIET`], and what is pending is being brought in.
     quiet: bool,
     /// What of the change log has to go.
-    trimmer: log::Trimmer,
+    pub(super) trimmer: log::Trimmer,
     /// Whether the log tells a history.
-    has_history: bool,
+    pub(super) has_history: bool,
     /// Under which this thread caches names: those of changes that are not committed are nobody else's business.
-    instance: u64,
+    pub(super) instance: u64,
     /// The entry id from which on records are looked at for a new dictionary.
     next_training: u64,
 }
@@ -219,6 +268,7 @@ impl<S: Store> Core<S> {
             database,
             environment,
             counters,
+            retiring: Retiring::default(),
             known,
             merger,
             quiet: false,
@@ -229,9 +279,13 @@ impl<S: Store> Core<S> {
         })
     }
 
-    fn run(mut self, queue: &Queue<Job>) {
+    fn run(mut self, queue: &Queue<Work>) {
         let _closing = CloseAtEnd(queue);
+        let mut behind = None;
         loop {
+            if let Some(errand) = behind.take() {
+                self.carry_out(errand);
+            }
             // Once it is quiet what is pending is brought in, slice by slice.
             let waited = if self.is_behind() && !self.database.store().is_read_only() {
                 queue.wait_at_most(if self.quiet { Duration::ZERO } else { QUIET })
@@ -239,7 +293,8 @@ impl<S: Store> Core<S> {
                 queue.wait().map_or(Waited::Closed, Waited::Item)
             };
             match waited {
-                Waited::Item(first) => self.group(first, queue),
+                Waited::Item(Work::Change(first)) => behind = self.group(first, queue),
+                Waited::Item(Work::Errand(errand)) => self.carry_out(errand),
                 Waited::Nothing => self.catch_up(),
                 Waited::Closed => break,
             }
@@ -284,14 +339,16 @@ impl<S: Store> Core<S> {
         self.merger = known.unwrap_or_default();
     }
 
-    /// Carries out `first` and what waits behind it, commits, and answers.
-    fn group(&mut self, first: Job, queue: &Queue<Job>) {
+    /// Carries out `first` and the changes that wait behind it, commits, and answers. Gives back the errand that ended
+    /// the group.
+    fn group(&mut self, first: Job, queue: &Queue<Work>) -> Option<Errand> {
         let order = Arc::clone(&self.environment.order);
         self.quiet = false;
         let mut jobs = vec![first];
         let mut outcomes = Vec::new();
         let turn = order.turn();
-        let mut committed = self.attempt(&mut jobs, &mut outcomes, Some(queue));
+        let mut behind = None;
+        let mut committed = self.attempt(&mut jobs, &mut outcomes, Some((queue, &mut behind)));
         for _ in 0..CONFLICT_RETRIES {
             if !matches!(committed, Err(GroupError::Commit(CommitError::Conflict))) {
                 break;
@@ -321,6 +378,7 @@ impl<S: Store> Core<S> {
             };
             (job.done)(outcome);
         }
+        behind
     }
 
     /// Carries out the jobs, and with a queue those that wait there, and commits. There is an outcome for each job that
@@ -329,7 +387,7 @@ impl<S: Store> Core<S> {
         &mut self,
         jobs: &mut Vec<Job>,
         outcomes: &mut Vec<WriteOutcome>,
-        queue: Option<&Queue<Job>>,
+        mut queue: Option<(&Queue<Work>, &mut Option<Errand>)>,
     ) -> Result<(), GroupError> {
         let database = Arc::clone(&self.database);
         self.renew_known().map_err(GroupError::Schema)?;
@@ -343,9 +401,14 @@ impl<S: Store> Core<S> {
         loop {
             if outcomes.len() == jobs.len() {
                 let full = jobs.len() >= GROUP_LIMIT || group.set.byte_len() >= GROUP_BYTES;
-                match queue.filter(|_| !full).and_then(Queue::try_next) {
-                    Some(job) => jobs.push(job),
-                    None => break,
+                let next = queue.as_ref().filter(|_| !full).and_then(|(queue, _)| queue.try_next());
+                match (next, &mut queue) {
+                    (Some(Work::Change(job)), _) => jobs.push(job),
+                    (Some(Work::Errand(errand)), Some((_, behind))) => {
+                        **behind = Some(errand);
+                        break;
+                    }
+                    _ => break,
                 }
             }
             let Some(job) = jobs.get(outcomes.len()) else { break };
@@ -413,12 +476,14 @@ impl<S: Store> Core<S> {
 }
 
 /// Should the writer ever panic, nobody waits for it in vain.
-struct CloseAtEnd<'q>(&'q Queue<Job>);
+struct CloseAtEnd<'q>(&'q Queue<Work>);
 
 impl Drop for CloseAtEnd<'_> {
     fn drop(&mut self) {
         self.0.close();
-        while let Some(job) = self.0.try_next() {
+        // An errand that is dropped tells whoever waits for it that the writer has ended.
+        while let Some(work) = self.0.try_next() {
+            let Work::Change(job) = work else { continue };
             (job.done)(LdapResult::with(ResultCode::UNAVAILABLE, "the writer has stopped").into());
         }
     }
@@ -469,6 +534,7 @@ fn read_counters<V: Snapshot>(snapshot: &V, server_id: u16) -> Result<Counters, 
 /// A group while it gathers.
 struct Group<'a, S> {
     database: &'a Database<S>,
+    retiring: &'a Retiring,
     environment: &'a WriterEnvironment,
     instance: u64,
     /// As the group began: what it numbers is in `catalog`.
@@ -485,6 +551,7 @@ impl<'a, S: Store> Group<'a, S> {
         let state = database.state();
         Self {
             database,
+            retiring: &core.retiring,
             environment: &core.environment,
             instance: core.instance,
             known: Arc::clone(&core.known.1),
@@ -676,6 +743,7 @@ impl<'a, S: Store> Group<'a, S> {
         task: &Task,
         derived: bool,
     ) -> Result<Done, Failure> {
+        self.retiring.check(&task.operation, &self.state.schema)?;
         let ground = Ground {
             schema: &self.state.schema,
             known: &self.known,

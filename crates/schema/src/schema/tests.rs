@@ -1,4 +1,5 @@
 use super::*;
+use crate::definition::DirectiveKind;
 use crate::{DescriptionError, SchemaBuilder};
 
 fn schema() -> Schema {
@@ -95,5 +96,72 @@ fn inheritance_is_resolved() {
         schema.attribute_type("entryCSN").unwrap().to_string(),
         "( 1.3.6.1.4.1.4203.666.1.7 NAME 'entryCSN' EQUALITY CSNMatch ORDERING CSNOrderingMatch \
          SYNTAX 1.3.6.1.4.1.4203.666.11.2.1{64} SINGLE-VALUE NO-USER-MODIFICATION USAGE directoryOperation )"
+    );
+}
+
+/// Definitions on top of core, in which what `earlier` has keeps its number.
+fn following(earlier: &Schema, definitions: &[&str]) -> Schema {
+    let mut builder = SchemaBuilder::following(earlier);
+    builder.add_bundled("core").unwrap();
+    for text in definitions {
+        let kind = if text.contains("STRUCTURAL") || text.contains("AUXILIARY") {
+            DirectiveKind::ObjectClass
+        } else {
+            DirectiveKind::AttributeType
+        };
+        builder.add(kind, text).unwrap();
+    }
+    builder.build()
+}
+
+#[test]
+fn a_schema_defined_anew_keeps_numbers_and_knows_what_is_broken() {
+    const ONE: &str = "( 1.3.6.1.4.1.4203.666.1.1 NAME 'one' SUP name )";
+    const TWO: &str = "( 1.3.6.1.4.1.4203.666.1.2 NAME ( 'two' 'zwei' ) EQUALITY caseIgnoreMatch \
+        SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )";
+    const CLASS: &str = "( 1.3.6.1.4.1.4203.666.2.1 NAME 'first' SUP top AUXILIARY MAY ( two $ cn ) )";
+    let before = following(Schema::system(), &[ONE, TWO, CLASS]);
+    let id = |schema: &Schema, name: &str| schema.attribute_type(name).map(|attribute| attribute.id);
+    let check = |definitions: &[&str], attributes: &[&str], classes: &[&str]| {
+        let after = following(&before, definitions);
+        let (broken, broken_classes) = after.broken_since(&before);
+        let names: Vec<&str> = broken.iter().map(|id| before.attribute(*id).name()).collect();
+        assert_eq!(names, attributes, "{definitions:?}");
+        let names: Vec<&str> = broken_classes.iter().map(|id| before.class(*id).name()).collect();
+        assert_eq!(names, classes, "{definitions:?}");
+        for attribute in after.attribute_types() {
+            let earlier = before.attribute_type(&attribute.oid);
+            assert!(earlier.is_none_or(|earlier| earlier.id == attribute.id), "{}", attribute.name());
+            assert_eq!(after.attribute(attribute.id).oid, attribute.oid);
+        }
+        after
+    };
+    check(&[ONE, TWO, CLASS], &[], &[]);
+    // In another order; with more, in the middle.
+    let more = "( 1.3.6.1.4.1.4203.666.1.3 NAME 'three' SUP name )";
+    let after = check(&[TWO, more, CLASS, ONE], &[], &[]);
+    assert_eq!(id(&after, "one"), id(&before, "one"));
+    assert!(after.subtypes(id(&after, "name").unwrap()).is_sorted());
+    // Gone: no name leads there, its number is nobody else's, and whoever has it sees what it was.
+    let after = check(&[TWO, CLASS], &["one"], &[]);
+    assert_eq!((id(&after, "one"), id(&after, "1.3.6.1.4.1.4203.666.1.1")), (None, None));
+    assert!(after.attribute_types().all(|attribute| attribute.name() != "one"));
+    assert!(!after.subtypes(id(&after, "name").unwrap()).contains(&id(&before, "one").unwrap()));
+    let again = following(&after, &[more, TWO, CLASS, ONE]);
+    assert_eq!(id(&again, "one"), id(&before, "one"));
+    assert!(id(&again, "three") > id(&before, "two"));
+    check(&[ONE, TWO], &[], &["first"]);
+    check(&[], &["one", "two"], &["first"]);
+    // Changes that entries do not mind, and such as they do.
+    check(&[ONE, TWO, &CLASS.replace("two $ cn", "two $ cn $ sn")], &[], &[]);
+    check(&[ONE, TWO, &CLASS.replace("two $ cn", "two")], &[], &["first"]);
+    check(&[ONE, TWO, &CLASS.replace("MAY", "MUST")], &[], &["first"]);
+    check(&[ONE, &TWO.replace("'zwei' )", "'zwei' 'deux' )"), CLASS], &[], &[]);
+    check(&[ONE, &TWO.replace("'zwei' ", ""), CLASS], &["two"], &[]);
+    check(&[ONE, &TWO.replace("IgnoreMatch", "ExactMatch"), CLASS], &["two"], &[]);
+    check(
+        &[ONE, &TWO.replace(" )", " SINGLE-VALUE )").replace("'zwei' SINGLE-VALUE )", "'zwei' )"), CLASS],
+        &["two"],
+        &[],
     );
 }

@@ -77,6 +77,11 @@ impl Builder {
         }
     }
 
+    /// What `earlier` has as well keeps its number. To be called before anything is defined.
+    pub(super) fn follow(&mut self, earlier: &Schema) {
+        self.definitions = SchemaBuilder::following(earlier);
+    }
+
     pub(super) fn place(&self) -> Place<'_> {
         let frontend = self.frontend.overlays.iter().rev().map(|overlay| overlay.name.as_str());
         match self.section {

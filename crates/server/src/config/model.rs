@@ -445,7 +445,16 @@ impl Config {
     /// # Errors
     /// Names the entry, the attribute and the value.
     pub fn from_entries(all: Vec<ConfigEntry>, source: Source) -> Result<Self, ConfigError> {
-        super::entries::from_entries(all, source)
+        super::entries::from_entries(all, source, None)
+    }
+
+    /// The same for a configuration that takes this one's place: attribute types and object classes that both have keep
+    /// their numbers, so that what was begun under this one is still understood.
+    ///
+    /// # Errors
+    /// As [`Self::from_entries`].
+    pub fn followed_by(&self, all: Vec<ConfigEntry>) -> Result<Self, ConfigError> {
+        super::entries::from_entries(all, self.source.clone(), Some(&self.schema))
     }
 
     /// The entries under cn=config, parents before children.

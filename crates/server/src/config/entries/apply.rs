@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use larix_engine::access::Quoting;
 use larix_proto::ldif::LdifAttribute;
+use larix_schema::Schema;
 
 use super::super::builder::{Builder, Section};
 use super::super::call::{At, Call, Fault};
@@ -38,7 +39,11 @@ pub(crate) const PLAIN: [&str; 15] = [
 ///
 /// # Errors
 /// Names the entry, the attribute and the value.
-pub(crate) fn from_entries(mut all: Vec<ConfigEntry>, source: Source) -> Result<Config, ConfigError> {
+pub(crate) fn from_entries(
+    mut all: Vec<ConfigEntry>,
+    source: Source,
+    earlier: Option<&Schema>,
+) -> Result<Config, ConfigError> {
     let mut named = Vec::with_capacity(all.len());
     for entry in all.drain(..) {
         let name = EntryName::parse(&entry.dn).map_err(|message| fault_of_entry(&entry.dn, message))?;
@@ -52,6 +57,9 @@ pub(crate) fn from_entries(mut all: Vec<ConfigEntry>, source: Source) -> Result<
         );
     }
     let mut builder = Builder::new(true);
+    if let Some(earlier) = earlier {
+        builder.follow(earlier);
+    }
     for (name, entry) in &named {
         apply_entry(&mut builder, name, entry)?;
     }

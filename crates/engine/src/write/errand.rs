@@ -1,0 +1,139 @@
+//! What the configuration asks of a writer, carried out between two groups of changes: nothing of a group is ever made by
+//! two configurations.
+
+use std::sync::Arc;
+use std::sync::mpsc::SyncSender;
+
+use larix_proto::{LdapResult, ResultCode};
+use larix_schema::{AttributeTypeId, ObjectClassId, Schema};
+use larix_store::{CommitError, Durability, Store, Transaction, WriteSet};
+
+use super::prepare::Prepared;
+use super::writer::{Core, WriterEnvironment};
+use crate::database::DatabaseSettings;
+use crate::index::IndexConfig;
+use crate::log;
+use crate::tree;
+
+/// Types and classes that are about to leave the schema. From the moment the writer knows of them no change brings them
+/// into an entry, so that what is looked up behind that holds.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Retiring {
+    pub attributes: Vec<AttributeTypeId>,
+    pub classes: Vec<ObjectClassId>,
+}
+
+impl Retiring {
+    pub fn is_empty(&self) -> bool {
+        self.attributes.is_empty() && self.classes.is_empty()
+    }
+
+    /// The first of these elements that a change uses, by its name.
+    fn used_by(&self, operation: &Prepared, schema: &Schema) -> Option<String> {
+        let object_class = schema.attribute_type_id("objectClass");
+        let find = |attribute: AttributeTypeId, values: &[Vec<u8>]| {
+            if self.attributes.contains(&attribute) {
+                return Some(schema.attribute(attribute).name().to_owned());
+            }
+            if self.classes.is_empty() || Some(attribute) != object_class {
+                return None;
+            }
+            let mut classes = values.iter().filter_map(|value| {
+                let class = schema.object_class(std::str::from_utf8(value).ok()?)?;
+                self.classes.contains(&class.id).then(|| class.name().to_owned())
+            });
+            classes.next()
+        };
+        let (attributes, mods) = match operation {
+            Prepared::Add { entry, mods, .. } => (entry.attributes.as_slice(), mods.as_slice()),
+            Prepared::Modify { mods, .. } => (&[][..], mods.as_slice()),
+            Prepared::ModifyDn(rename) => (&[][..], rename.mods.as_slice()),
+            Prepared::Delete { .. } | Prepared::Authenticate(_) => return None,
+        };
+        let added = attributes.iter().find_map(|a| find(a.description.attribute, &a.values));
+        added.or_else(|| mods.iter().find_map(|change| find(change.description.attribute, &change.values)))
+    }
+
+    /// # Errors
+    /// Refuses a change that uses any of these elements.
+    pub(super) fn check(&self, operation: &Prepared, schema: &Schema) -> Result<(), LdapResult> {
+        if self.is_empty() {
+            return Ok(());
+        }
+        self.used_by(operation, schema).map_or(Ok(()), |name| {
+            let text = format!("{name}: is being removed from the schema");
+            Err(LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, text))
+        })
+    }
+}
+
+/// What another configuration says of a database that stays open.
+#[derive(Clone, Debug)]
+pub struct Reconfiguration {
+    /// Types and classes have the numbers that they had.
+    pub schema: Arc<Schema>,
+    pub settings: DatabaseSettings,
+    pub environment: WriterEnvironment,
+}
+
+/// One thing asked of a writer, and whom to tell that it is done.
+#[derive(Debug)]
+pub(crate) enum Errand {
+    Retire(Retiring, SyncSender<()>),
+    /// Forgets, durably, the indexes that these lines no longer want.
+    ForgetIndexes(Arc<Schema>, IndexConfig, SyncSender<Result<(), CommitError>>),
+    Reconfigure(Box<Reconfiguration>, SyncSender<()>),
+}
+
+impl<S: Store> Core<S> {
+    pub(super) fn carry_out(&mut self, errand: Errand) {
+        // Whoever asked and does not wait for the answer has no use for it.
+        match errand {
+            Errand::Retire(retiring, done) => {
+                self.retiring = retiring;
+                let _ = done.send(());
+            }
+            Errand::ForgetIndexes(schema, index, done) => {
+                let _ = done.send(self.forget_indexes(&schema, index));
+            }
+            Errand::Reconfigure(next, done) => {
+                self.reconfigure(*next);
+                let _ = done.send(());
+            }
+        }
+    }
+
+    fn forget_indexes(&self, schema: &Schema, index: IndexConfig) -> Result<(), CommitError> {
+        let mut catalog = self.database.catalog().rebound(schema, index);
+        let mut set = WriteSet::new();
+        catalog.forget_unwanted(&mut set);
+        if set.is_empty() || self.database.store().is_read_only() {
+            return Ok(());
+        }
+        self.database.store().transaction()?.commit(&set, Durability::Sync).map(|_| ())
+    }
+
+    fn reconfigure(&mut self, next: Reconfiguration) {
+        let Reconfiguration { schema, settings, environment } = next;
+        if !Arc::ptr_eq(&self.environment.order, &environment.order)
+            && let Ok(snapshot) = self.database.store().snapshot()
+        {
+            let server_id = environment.order.server_id();
+            if let Ok(csns) = log::context_csns(&snapshot) {
+                csns.iter().for_each(|csn| environment.order.observe(csn));
+            }
+            // Records are numbered for each server ID by itself. What cannot be read now fails the next group, too.
+            if server_id != self.environment.order.server_id()
+                && let (Ok(last), Ok(trimmer)) =
+                    (log::last_sequence(&snapshot, server_id), log::Trimmer::new(&snapshot, server_id))
+            {
+                self.counters.last_log_sequence = last;
+                self.trimmer = trimmer;
+            }
+        }
+        self.environment = environment;
+        self.retiring = Retiring::default();
+        self.database.publish_configuration(schema, settings);
+        tree::forget(self.instance);
+    }
+}
