@@ -39,7 +39,7 @@ pub(super) fn read(directory: &Path) -> Result<Config, ConfigError> {
         )
         .with_help("fill it with `slaptest -f slapd.conf -F` or `slapadd -n0 -F`"));
     }
-    let mut config = from_entries(all, Source::Directory(directory.to_owned()))?;
+    let mut config = from_entries(all, Source::Directory(directory.to_owned()), None)?;
     for note in &notes {
         config.notes.push(note.origin.clone(), note.text.clone());
     }

@@ -123,7 +123,7 @@ impl Config {
         entries.iter_mut().for_each(|entry| stamp.complete(entry));
         let transition = Transition::new(self, entries, change, stamp)?;
         let Some(carried) = transition.run(self, change)? else { return Ok(self.unchanged(change)) };
-        let config = Config::from_entries(carried.entries, self.source.clone())?;
+        let config = self.followed_by(carried.entries)?;
         if !matches!(change.requester, Requester::Offline) {
             self.check_served(&config)?;
         }
