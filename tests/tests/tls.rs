@@ -211,7 +211,7 @@ fn clients_of_all_libraries() {
         "-s",
         "base",
         "-b",
-        "cn=Established,cn=TLS,cn=Monitor",
+        "cn=Established,cn=TLS,cn=Larix,cn=Monitor",
         "monitorCounter",
     ]);
     let shown = String::from_utf8_lossy(&output.stdout);

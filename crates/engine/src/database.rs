@@ -23,6 +23,7 @@ use crate::plugins::Plugin;
 use crate::tables::{ENTRIES, FORMAT, FORMAT_OLDEST, META, meta};
 use crate::time::RandomSource;
 use crate::tree::{self, Names};
+use crate::write::figures::WriteBoard;
 
 /// A naming context of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -244,6 +245,7 @@ pub struct Database<S> {
     cookie_secret: [u8; COOKIE_SECRET_LENGTH],
     index_uses: IndexUses,
     index_work: WorkBoard,
+    writes: WriteBoard,
 }
 
 pub const COOKIE_SECRET_LENGTH: usize = 32;
@@ -291,6 +293,7 @@ impl<S: Store> Database<S> {
             cookie_secret,
             index_uses: IndexUses::default(),
             index_work: WorkBoard::default(),
+            writes: WriteBoard::default(),
         })
     }
 
@@ -399,6 +402,11 @@ impl<S: Store> Database<S> {
     /// What searches use indexes for.
     pub fn index_uses(&self) -> &IndexUses {
         &self.index_uses
+    }
+
+    /// Where the writer counts what it does.
+    pub fn writes(&self) -> &WriteBoard {
+        &self.writes
     }
 
     /// What is being done to the indexes.

@@ -17,6 +17,7 @@ mod facts;
 pub mod fault;
 #[cfg(test)]
 pub(crate) mod fixture;
+pub mod histogram;
 pub mod index;
 pub mod load;
 pub mod log;

@@ -1,6 +1,6 @@
 //! From a decoded request to the directory and back: what every request has in common, and where each kind goes.
 
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -18,9 +18,10 @@ use crate::bind::BindOutcome;
 use crate::config::Config;
 use crate::config::values::LogLevel;
 use crate::connection::{Event, Limits, Operation, Service, Started};
-use crate::databases::{Databases, First, Search};
+use crate::databases::{Databases, Effort, First, Search};
 use crate::layers::LayersError;
 use crate::log::printable;
+use crate::operation_log::{self, Asked, Ended, Seconds};
 use crate::password_change::password_first;
 use crate::password_modify::PasswordOutcome;
 use crate::restrictions::{Restricted, Standing};
@@ -29,7 +30,7 @@ use crate::sasl::exchange::Exchange;
 use crate::security_layer::SecurityLayer;
 use crate::server::Server;
 use crate::session::{Peer, Session};
-use crate::statistics::{ConnectionRecord, Counters, OperationKind, add};
+use crate::statistics::{ConnectionRecord, Counters, LimitReached, OperationKind, add, latency};
 use crate::tls::TlsFacts;
 use crate::transaction::{Transaction, TransactionOutcome};
 use crate::worker::ConnectionEvent;
@@ -53,6 +54,8 @@ pub(crate) struct Begun {
     /// When its bytes were read, and when it was started.
     arrived: Monotonic,
     started: Monotonic,
+    /// The instance of the database that it is in, once it waits; 0: none, or not known yet.
+    database: u64,
 }
 
 /// A search under way.
@@ -92,6 +95,8 @@ pub struct Dispatcher {
     close_reason: &'static str,
     /// A bind under way counts as failed until it is judged.
     bind_counted: Cell<bool>,
+    /// What requests asked that are not answered, by their numbers, when that may be needed at their end.
+    asked: RefCell<Vec<(u64, Asked)>>,
 }
 
 /// Sends the outcome of one request to the worker that has its connection.
@@ -133,6 +138,7 @@ impl Dispatcher {
             arrived,
             close_reason: "",
             bind_counted: Cell::new(false),
+            asked: RefCell::default(),
         }
     }
 
@@ -198,16 +204,19 @@ impl Dispatcher {
 
     /// Notes a request that is answered later.
     pub(crate) fn wait_for(&mut self, begun: Begun) {
-        self.waiting.push(begun);
+        self.waiting.push(Begun { database: latency::take_database(), ..begun });
     }
 
     pub(crate) fn log_operation(&self, begun: &Begun, text: std::fmt::Arguments<'_>) {
-        let (number, serial) = (self.record.number, begun.operation.serial);
-        self.server.log.line(LogLevel::STATS, format_args!("conn={number} op={serial} {text}"));
+        if self.logs_stats() {
+            let (number, serial) = (self.record.number, begun.operation.serial);
+            self.server.log.line(LogLevel::STATS, format_args!("conn={number} op={serial} {text}"));
+        }
     }
 
+    /// Whether OpenLDAP's lines are wanted.
     pub(crate) fn logs_stats(&self) -> bool {
-        self.server.log.wants(LogLevel::STATS)
+        self.server.log.wants_stats_lines()
     }
 
     /// Answers with a result and nothing else.
@@ -223,7 +232,7 @@ impl Dispatcher {
     }
 
     /// Counts and logs the end of an operation.
-    pub(crate) fn finish(&self, begun: &Begun, result: &LdapResult, entries: Option<u64>) {
+    pub(crate) fn finish(&self, begun: &Begun, result: &LdapResult, effort: Option<Effort>) {
         if begun.response == ResponseOp::Bind {
             self.bind_judged(result.code);
         }
@@ -231,18 +240,28 @@ impl Dispatcher {
         add(&self.counters.pdus_sent, 1);
         add(&self.record.operations_completed, 1);
         let now = self.server.clock.monotonic();
-        self.counters.took(begun.kind, now.0.saturating_sub(begun.arrived.0));
+        let here = latency::take_database();
+        let database = if begun.database == 0 { here } else { begun.database };
+        self.counters.took(begun.kind, database, now.0.saturating_sub(begun.arrived.0));
+        if !result.is_success() {
+            self.counters.ended_with(result.code);
+        }
+        let waited = begun.started.0.saturating_sub(begun.arrived.0);
+        let taken = now.0.saturating_sub(begun.started.0);
+        if let Some(asked) = self.take_asked(begun.operation.serial) {
+            let ended = Ended { serial: begun.operation.serial, result, waited, taken, effort };
+            operation_log::tell(&self.server.log, &self.server.databases(), &self.record, &asked, &ended);
+        }
         if !self.logs_stats() {
             return;
         }
-        let waited = Seconds(begun.started.0.saturating_sub(begun.arrived.0));
-        let taken = Seconds(now.0.saturating_sub(begun.started.0));
+        let (waited, taken) = (Seconds(waited), Seconds(taken));
         let code = result.code.0;
         let text = printable(&result.diagnostic);
         let times = format_args!("qtime={waited} etime={taken}");
-        match (begun.response, entries) {
-            (ResponseOp::SearchDone, entries) => {
-                let entries = entries.unwrap_or(0);
+        match (begun.response, effort) {
+            (ResponseOp::SearchDone, effort) => {
+                let entries = effort.unwrap_or_default().entries;
                 self.log_operation(
                     begun,
                     format_args!("SEARCH RESULT tag=101 err={code} {times} nentries={entries} text={text}"),
@@ -332,8 +351,25 @@ impl Dispatcher {
         self.counters.initiate(kind);
         add(&self.record.operations_received, 1);
         // Nobody but the log tells a request's waiting behind others of its turn from its work.
-        let started = if self.logs_stats() { self.server.clock.monotonic() } else { self.arrived };
-        Begun { operation, kind, response, arrived: self.arrived, started }
+        let log = &self.server.log;
+        let is_told = log.wants_stats_lines() || log.keeps_requests();
+        let started = if is_told { self.server.clock.monotonic() } else { self.arrived };
+        Begun { operation, kind, response, arrived: self.arrived, started, database: 0 }
+    }
+
+    /// Keeps what a request asks, if that may be needed at its end.
+    fn note_asked(&self, operation: Operation, message: &Message<'_>) {
+        if self.server.log.keeps_requests()
+            && let Some(asked) = Asked::of(message)
+        {
+            self.asked.borrow_mut().push((operation.serial, asked));
+        }
+    }
+
+    fn take_asked(&self, serial: u64) -> Option<Asked> {
+        let mut kept = self.asked.borrow_mut();
+        let at = kept.iter().position(|(other, _)| *other == serial)?;
+        Some(kept.swap_remove(at).1)
     }
 
     fn refuse(&self, begun: &Begun, result: &LdapResult, out: &mut Vec<u8>) -> Started<Running> {
@@ -376,15 +412,16 @@ impl Dispatcher {
         let subject = self.in_request(databases, subject, || access::Operation::Search, message.controls);
         let at = (begun.operation.id, begun.started);
         match databases.search(&self.server, &subject, controls, request, at, out) {
-            First::Done { result, controls, entries } => {
-                self.count_entries(entries);
+            First::Done { result, controls, effort } => {
+                self.count_entries(effort.entries);
                 encode::result(out, begun.operation.id, ResponseOp::SearchDone, &result, &controls);
-                self.finish(&begun, &result, Some(entries));
+                self.finish(&begun, &result, Some(effort));
                 Started::Answered
             }
             First::Running(search) => {
-                let counted = search.entries();
+                let counted = search.effort().entries;
                 self.count_entries(counted);
+                let begun = Begun { database: latency::take_database(), ..begun };
                 Started::Searching(Running { begun, search, counted })
             }
         }
@@ -534,6 +571,8 @@ impl Service for Dispatcher {
     type Completion = Completion;
 
     fn start(&mut self, operation: Operation, message: &Message<'_>, out: &mut Vec<u8>) -> Started<Running> {
+        latency::in_database(0);
+        self.note_asked(operation, message);
         if let Some(refused) = self.over_client_limits(operation, message, out) {
             return refused;
         }
@@ -609,10 +648,11 @@ impl Service for Dispatcher {
         let result = result.inspect(|result| {
             encode::result(out, running.begun.operation.id, ResponseOp::SearchDone, result, &[]);
         });
-        let entries = running.search.entries();
+        let effort = running.search.effort();
         match result {
-            Some(result) => self.finish(&running.begun, &result, Some(entries)),
+            Some(result) => self.finish(&running.begun, &result, Some(effort)),
             None => {
+                self.take_asked(running.begun.operation.serial);
                 self.counters.complete(OperationKind::Search);
                 add(&self.record.operations_completed, 1);
             }
@@ -645,6 +685,7 @@ impl Service for Dispatcher {
                 );
             }
             Event::Refused(why) => {
+                self.counters.reached(LimitReached::Message);
                 log.line(LogLevel::STATS, format_args!("conn={number} refused: {}", printable(why)));
                 self.close_because("protocol error");
             }
@@ -682,12 +723,12 @@ impl Dispatcher {
     /// One slice of a search; `false` when it is done.
     fn step(&self, operation: Operation, running: &mut Running, out: &mut Vec<u8>) -> bool {
         let done = running.search.step(&self.server, out);
-        let sent = running.search.entries().saturating_sub(running.counted);
+        let sent = running.search.effort().entries.saturating_sub(running.counted);
         running.counted += sent;
         self.count_entries(sent);
         let Some((result, controls)) = done else { return true };
         encode::result(out, operation.id, ResponseOp::SearchDone, &result, &controls);
-        self.finish(&running.begun, &result, Some(running.search.entries()));
+        self.finish(&running.begun, &result, Some(running.search.effort()));
         false
     }
 }
@@ -782,15 +823,5 @@ fn response_tag(response: ResponseOp) -> u32 {
         ResponseOp::ModifyDn => 109,
         ResponseOp::Compare => 111,
         ResponseOp::Extended => 120,
-    }
-}
-
-/// Nanoseconds, shown as seconds with six digits.
-struct Seconds(u64);
-
-impl std::fmt::Display for Seconds {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let micros = self.0 / 1000;
-        write!(f, "{}.{:06}", micros / 1_000_000, micros % 1_000_000)
     }
 }

@@ -24,6 +24,7 @@ mod layers;
 pub mod listener;
 pub mod local;
 pub mod log;
+mod operation_log;
 pub mod operation_rules;
 mod password_change;
 mod password_check;

@@ -48,6 +48,9 @@ impl Dispatcher {
         mut request: WriteRequest,
     ) -> Result<(), LdapResult> {
         let databases = self.server.databases();
+        if let Some(result) = databases.change_monitor(&self.server, &request.subject, &request.operation) {
+            return Err(result);
+        }
         let directory = databases.directory();
         let with_work = directory.has_password_work(&request.operation);
         let completer = self.completer(begun);

@@ -6,11 +6,13 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
+use larix_engine::histogram::Durations;
 use larix_engine::time::{Monotonic, Timestamp};
+use larix_proto::ResultCode;
 
 use crate::admission::Admitted;
 use crate::listener::Listener;
-use latency::{Latency, LatencyFigures};
+use latency::Latencies;
 
 /// The first connection's number; OpenLDAP counts from here.
 pub const FIRST_CONNECTION: u64 = 1000;
@@ -44,6 +46,44 @@ impl OperationKind {
         (Self::Abandon, "Abandon"),
         (Self::Extended, "Extended"),
     ];
+
+    /// Whether clients get an answer to it.
+    pub fn is_answered(self) -> bool {
+        !matches!(self, Self::Unbind | Self::Abandon)
+    }
+}
+
+/// Limits that end or refuse a request.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum LimitReached {
+    Size,
+    Time,
+    Administrative,
+    /// Too much waits, for the writer or for passwords to be hashed.
+    Busy,
+    /// A message that is too large, or no LDAP.
+    Message,
+}
+
+impl LimitReached {
+    /// All of them, with the name that cn=Limits gives each.
+    pub const ALL: [(Self, &'static str); 5] = [
+        (Self::Size, "Size"),
+        (Self::Time, "Time"),
+        (Self::Administrative, "Administrative"),
+        (Self::Busy, "Busy"),
+        (Self::Message, "Message"),
+    ];
+
+    fn of(code: ResultCode) -> Option<Self> {
+        match code {
+            ResultCode::SIZE_LIMIT_EXCEEDED => Some(Self::Size),
+            ResultCode::TIME_LIMIT_EXCEEDED => Some(Self::Time),
+            ResultCode::ADMIN_LIMIT_EXCEEDED => Some(Self::Administrative),
+            ResultCode::BUSY => Some(Self::Busy),
+            _ => None,
+        }
+    }
 }
 
 /// What one worker counts. Aligned so that no two workers write to one cache line.
@@ -52,7 +92,8 @@ impl OperationKind {
 pub struct Counters {
     initiated: [AtomicU64; OperationKind::ALL.len()],
     completed: [AtomicU64; OperationKind::ALL.len()],
-    latencies: [Latency; OperationKind::ALL.len()],
+    latencies: Latencies,
+    limits: [AtomicU64; LimitReached::ALL.len()],
     pub bytes_sent: AtomicU64,
     pub pdus_sent: AtomicU64,
     pub entries_sent: AtomicU64,
@@ -69,8 +110,20 @@ impl Counters {
     }
 
     /// How long an operation took from the arrival of its request, in nanoseconds.
-    pub fn took(&self, kind: OperationKind, nanoseconds: u64) {
-        self.latencies.get(kind as usize).into_iter().for_each(|latency| latency.record(nanoseconds));
+    /// `database`: the instance of the database that it was in, 0 for none.
+    pub fn took(&self, kind: OperationKind, database: u64, nanoseconds: u64) {
+        self.latencies.record(kind, database, nanoseconds);
+    }
+
+    /// Notes a result that tells of a limit.
+    pub fn ended_with(&self, code: ResultCode) {
+        if let Some(limit) = LimitReached::of(code) {
+            self.reached(limit);
+        }
+    }
+
+    pub fn reached(&self, limit: LimitReached) {
+        self.limits.get(limit as usize).into_iter().for_each(|counter| add(counter, 1));
     }
 
     fn initiated(&self, kind: OperationKind) -> u64 {
@@ -237,11 +290,23 @@ impl Statistics {
     }
 
     /// How long operations of a kind took, of all workers.
-    pub fn latency(&self, kind: OperationKind) -> LatencyFigures {
-        let mut figures = LatencyFigures::default();
-        let latencies = self.workers.iter().filter_map(|worker| worker.latencies.get(kind as usize));
-        latencies.for_each(|latency| latency.add_to(&mut figures));
-        figures
+    pub fn latency(&self, kind: OperationKind) -> Durations {
+        let mut sums = Durations::default();
+        self.workers.iter().for_each(|worker| worker.latencies.add_to(kind, &mut sums));
+        sums
+    }
+
+    /// The same of one database, by its instance.
+    pub fn latency_of_database(&self, instance: u64, kind: OperationKind) -> Durations {
+        let mut sums = Durations::default();
+        self.workers.iter().for_each(|worker| worker.latencies.add_database_to(instance, kind, &mut sums));
+        sums
+    }
+
+    /// How often a limit was reached.
+    pub fn limit_reached(&self, limit: LimitReached) -> u64 {
+        let counters = self.workers.iter().filter_map(|worker| worker.limits.get(limit as usize));
+        counters.map(|counter| counter.load(Ordering::Relaxed)).sum()
     }
 
     /// Sums one counter over the workers.

@@ -59,6 +59,11 @@ impl Trimmer {
         Ok(Self { server_id, first, head: None, behind: false })
     }
 
+    /// The sequence of the oldest record; beyond the last one when there is none.
+    pub fn first(&self) -> u64 {
+        self.first
+    }
+
     /// Whether a slice is due without any change.
     pub fn is_behind(&self) -> bool {
         self.behind

@@ -238,6 +238,7 @@ impl SearchTask {
         exact: bool,
         answer: &mut OnFound<'_, N>,
     ) -> Result<Option<Step>, End> {
+        self.looked += 1;
         let entry = EntryView::parse(id, stored).map_err(Fault::from)?;
         if !progress.area.contains(view, &entry)? {
             return Ok(None);

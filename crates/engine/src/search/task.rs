@@ -98,6 +98,8 @@ pub struct SearchTask {
     /// Numbers of the catalog that filter, selection and order know.
     numbers: usize,
     pub(super) entries: u32,
+    /// Entries looked at.
+    pub(super) looked: u64,
     pub(super) references: u32,
     pub(super) response_controls: Vec<ControlBuf>,
     pub(super) scratch: String,
@@ -209,6 +211,7 @@ impl SearchTask {
             base_id: None,
             numbers: view.catalog.rows().len(),
             entries: 0,
+            looked: 0,
             references: 0,
             response_controls,
             scratch: String::new(),
@@ -219,6 +222,11 @@ impl SearchTask {
     /// Entries answered so far.
     pub fn entries(&self) -> u32 {
         self.entries
+    }
+
+    /// Entries looked at so far.
+    pub fn looked_at(&self) -> u64 {
+        self.looked
     }
 
     /// The most entries that this search may answer, as the client and the limits have it.
@@ -342,6 +350,7 @@ impl SearchTask {
             seen = seen.named(&self.base);
         }
         self.check_base(&seen)?;
+        self.looked = 1;
         if matches!(self.look(&seen, id, false)?, Looked::Match) {
             self.send(&seen, out)?;
         }

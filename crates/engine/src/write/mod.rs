@@ -11,6 +11,7 @@ mod checked_classes;
 mod delete;
 pub(crate) mod errand;
 mod failure;
+pub mod figures;
 pub(crate) mod hooks;
 pub mod known;
 mod modify;
@@ -29,6 +30,7 @@ pub mod writer;
 
 pub use errand::{Reconfiguration, Retiring};
 pub use failure::Failure;
+pub use figures::WriteFigures;
 pub use known::KnownSchema;
 pub use request::{
     AttributeValues, Completion, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,

@@ -256,6 +256,7 @@ impl<S: Store> Core<S> {
             environment.order.observe(&csn);
         }
         drop(snapshot);
+        database.writes().log_extent(trimmer.first(), counters.last_log_sequence);
         let schema = database.schema();
         let known = Arc::new(KnownSchema::of(&schema).map_err(WriterStartError::Schema)?);
         let instance = next_instance();
@@ -424,8 +425,12 @@ impl<S: Store> Core<S> {
         self.merge_along(&transaction, &mut ready.set).map_err(GroupError::Fault)?;
         let trimmer = self.trim_log(&transaction, &mut ready.set, 2 * logged).map_err(GroupError::Fault)?;
         let has_history = self.settle_history(&mut ready.set, ready.logs);
+        let begun = self.environment.clock.monotonic();
         transaction.commit(&ready.set, ready.durability).map_err(GroupError::Commit)?;
+        let taken = self.environment.clock.monotonic().0.saturating_sub(begun.0);
+        database.writes().committed(outcomes.len(), taken);
         self.trimmer = trimmer;
+        database.writes().log_extent(trimmer.first(), self.counters.last_log_sequence);
         self.has_history = has_history;
         // Before, nothing of a dictionary was stored.
         self.next_training = self.next_training.max(training::next_after(last_entry_id));

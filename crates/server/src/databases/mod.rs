@@ -14,6 +14,9 @@ use std::sync::Arc;
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::compare::{self, CompareContext};
 use larix_engine::controls::RequestControls;
+use larix_engine::database::DatabaseSettings;
+use larix_engine::plan::{Explain, Plan};
+use larix_engine::search::filter::Filter;
 use larix_engine::time::Monotonic;
 use larix_engine::write::{Completion, Origin, WriteOperation, WriteRequest, WriterStartError};
 use larix_engine::{Directory, Fault, Served};
@@ -23,13 +26,15 @@ use larix_store::lmdb::LmdbStore;
 use larix_store::{OpenError as StoreError, Store};
 use zeroize::Zeroizing;
 
-pub use search::{First, Search};
+pub use search::{Effort, First, Search};
 
 use crate::config::values::LimitRule;
-use crate::config::{Config, ConfigError, Origin as ConfigOrigin};
+use crate::config::{Config, ConfigError, DatabaseKind, Origin as ConfigOrigin};
 use crate::restrictions::Rules;
 use crate::server::Server;
-use crate::virtual_entries::monitor::StoreFigures;
+use crate::statistics::latency::in_database;
+use crate::virtual_entries::monitor::DatabaseFigures;
+use crate::virtual_entries::monitor::change::{self, Wanted};
 
 /// A database that cannot be opened, and why.
 #[derive(Debug)]
@@ -129,17 +134,6 @@ enum SectionKind {
     Null { bind_allowed: bool },
 }
 
-/// What is known of a stored database while it is served.
-#[derive(Clone, Debug)]
-pub(crate) struct StoredFigures {
-    /// The first one, as configured.
-    pub(crate) suffix: String,
-    pub(crate) store: StoreFigures,
-    /// Changes that wait for the writer.
-    pub(crate) writes_waiting: u64,
-    pub(crate) sync_failed: bool,
-}
-
 /// All databases of the server.
 #[derive(Debug)]
 pub struct Databases {
@@ -230,6 +224,7 @@ impl Databases {
                 root.and_then(|_| section.root_password.clone()).map(Zeroizing::new).into_iter().collect();
             return Ok(Credentials::Stored { passwords, shown: None });
         }
+        self.note_database(dn);
         let found = self.directory.bind_lookup(dn.as_str(), subject)?;
         let passwords = found.secrets.into_iter().map(Zeroizing::new).collect();
         Ok(Credentials::Stored { passwords, shown: Some(found.shown) })
@@ -280,6 +275,7 @@ impl Databases {
     pub fn submit_request(&self, request: WriteRequest, done: Completion) {
         let target = self.schema().parse_dn(request.operation.target()).ok();
         let section = target.as_ref().and_then(|dn| self.section(dn));
+        target.iter().for_each(|dn| self.note_database(dn));
         match section.and_then(Section::refuses_changes) {
             Some(refused) => done(refused.into()),
             None => self.directory.submit(request, done),
@@ -337,6 +333,59 @@ impl Databases {
         self.directory.databases().first().map(|served| *served.database().cookie_secret())
     }
 
+    /// What the planner makes of a filter now, in the database that holds this name.
+    pub(crate) fn explain(&self, base: &str, filter: larix_proto::Filter<'_>) -> Option<Explain> {
+        let base = self.schema().parse_dn(base).ok()?;
+        let database = self.directory.select(&base)?.database();
+        let snapshot = database.store().snapshot().ok()?;
+        let view = database.view(&snapshot).ok()?;
+        let filter = Filter::new(&view.schema, &view.catalog, view.schema.bind_filter(filter));
+        let plan = Plan::new(view.snapshot, &view.catalog, &filter).ok()?;
+        Some(plan.explain(&view.catalog))
+    }
+
+    /// Carries out a change of cn=Monitor; none when it is not about that.
+    pub(crate) fn change_monitor(
+        &self,
+        server: &Server,
+        subject: &Arc<Subject>,
+        operation: &WriteOperation,
+    ) -> Option<LdapResult> {
+        let dn = self.schema().parse_dn(operation.target()).ok()?;
+        self.section(&dn).filter(|section| section.kind == SectionKind::Monitor)?;
+        let tree = self.tree(server, subject, &dn, true)?;
+        let judged = change::judge(&tree, server.log.configured_levels(), operation);
+        Some(match judged {
+            Err(refused) => refused,
+            Ok(Wanted::Levels(levels)) => {
+                server.log.set_levels(levels);
+                LdapResult::success()
+            }
+            Ok(Wanted::ReadOnly(number, value)) => self.make_read_only(number, value),
+        })
+    }
+
+    /// Until the configuration says otherwise.
+    fn make_read_only(&self, number: usize, value: bool) -> LdapResult {
+        let section = self.sections.get(number).filter(|section| section.kind == SectionKind::Stored);
+        let stored =
+            section.and_then(|section| section.suffixes.first()).and_then(|dn| self.directory.select(dn));
+        let Some(served) = stored else {
+            let text = "only a database that stores entries can be made read-only";
+            return LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text);
+        };
+        let settings = DatabaseSettings { read_only: value, ..(*served.database().settings()).clone() };
+        match served.database().publish_settings(settings) {
+            Ok(()) => LdapResult::success(),
+            Err(error) => LdapResult::with(ResultCode::OTHER, format!("internal error: {error}")),
+        }
+    }
+
+    /// Operations are counted by their database.
+    fn note_database(&self, dn: &NormalDn) {
+        self.directory.select(dn).into_iter().for_each(|served| in_database(served.database().instance()));
+    }
+
     /// Lets the writers finish what waits. To be called when no more changes come.
     pub fn close(&self) {
         for served in self.directory.databases() {
@@ -345,30 +394,24 @@ impl Databases {
         }
     }
 
-    /// For each section, what its store says.
-    fn store_figures(&self) -> Vec<Option<StoreFigures>> {
+    /// For each section, what its database says, where it stores anything.
+    fn monitored(&self) -> Vec<Option<DatabaseFigures>> {
         let mut stored = self.directory.databases().iter();
         let sections = self.sections.iter().map(|section| {
-            (section.kind == SectionKind::Stored).then(|| stored.next()).flatten().and_then(|served| {
-                let figures = served.database().store().statistics().ok()?;
-                Some(trees::figures(&figures))
-            })
+            (section.kind == SectionKind::Stored).then(|| stored.next()).flatten().and_then(|s| figures(s))
         });
         sections.collect()
     }
 
-    /// What the stored databases' stores and writers say, in the configuration's order.
-    pub(crate) fn stored_figures(&self) -> Vec<StoredFigures> {
-        let figures = |served: &Served<LmdbStore>| {
-            let database = served.database();
-            let statistics = database.store().statistics().ok()?;
-            Some(StoredFigures {
-                suffix: suffix_of(served),
-                store: trees::figures(&statistics),
-                writes_waiting: served.waiting_writes() as u64,
-                sync_failed: has_failed_sync(served),
-            })
-        };
+    /// The root DN of the monitor database: in whose name its entries are.
+    fn monitor_owner(&self) -> String {
+        let mut databases = self.config.databases.iter();
+        let monitor = databases.find(|database| matches!(database.kind, DatabaseKind::Monitor));
+        monitor.and_then(|database| database.root_dn.as_ref()).map(ToString::to_string).unwrap_or_default()
+    }
+
+    /// What the databases that store anything say of themselves, in the configuration's order.
+    pub(crate) fn stored_figures(&self) -> Vec<DatabaseFigures> {
         self.directory.databases().iter().filter_map(|served| figures(served)).collect()
     }
 
@@ -408,6 +451,7 @@ impl Databases {
             );
         };
         let database = served.database();
+        in_database(database.instance());
         let policy = database.current_policy();
         let default_referrals = &self.default_referrals;
         let context = CompareContext { controls, subject, policy: &policy, default_referrals };
@@ -418,6 +462,24 @@ impl Databases {
         };
         compared().unwrap_or_else(|fault| search::failure(server, &fault))
     }
+}
+
+/// None of a store that cannot be read.
+fn figures(served: &Served<LmdbStore>) -> Option<DatabaseFigures> {
+    let database = served.database();
+    let statistics = database.store().statistics().ok()?;
+    Some(DatabaseFigures {
+        suffix: suffix_of(served),
+        instance: database.instance(),
+        store: trees::figures(&statistics),
+        read_only: database.current_settings().read_only,
+        writes_waiting: served.waiting_writes() as u64,
+        sync_failed: has_failed_sync(served),
+        writes: database.writes().figures(),
+        indexes: served.index_status(),
+        not_indexed: served.not_indexed_total(),
+        not_indexed_shapes: served.not_indexed(),
+    })
 }
 
 fn suffix_of(served: &Served<LmdbStore>) -> String {

@@ -19,6 +19,7 @@ use super::glued_pages::{GluedPages, Next};
 use super::{Databases, limits};
 use crate::connection::OUTPUT_HIGH;
 use crate::server::Server;
+use crate::statistics::latency::in_database;
 use crate::virtual_entries::search::Found;
 
 /// Candidates that one slice looks at, which others may have to wait for. A new slice costs less than one candidate:
@@ -39,9 +40,31 @@ pub struct Search {
     later: Vec<Part>,
     /// With paged results over several databases.
     pages: Option<GluedPages>,
-    /// Entries answered by parts that are done, or all of a search that was answered whole.
-    entries: u64,
+    /// Of parts that are done.
+    done: Effort,
     end: Option<End>,
+}
+
+/// What a search took.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct Effort {
+    /// Entries answered.
+    pub entries: u64,
+    /// Entries looked at.
+    pub candidates: u64,
+}
+
+impl Effort {
+    fn of(task: &SearchTask) -> Self {
+        Self { entries: task.entries().into(), candidates: task.looked_at() }
+    }
+
+    fn plus(self, other: Self) -> Self {
+        Self {
+            entries: self.entries + other.entries,
+            candidates: self.candidates.saturating_add(other.candidates),
+        }
+    }
 }
 
 /// What became of a search in its first slice.
@@ -50,7 +73,7 @@ pub enum First {
     Done {
         result: LdapResult,
         controls: Vec<ControlBuf>,
-        entries: u64,
+        effort: Effort,
     },
     /// It goes on with [`Search::step`].
     Running(Search),
@@ -58,7 +81,7 @@ pub enum First {
 
 impl First {
     fn ended(end: End) -> Self {
-        Self::Done { result: end.0, controls: end.1, entries: 0 }
+        Self::Done { result: end.0, controls: end.1, effort: Effort::default() }
     }
 }
 
@@ -70,9 +93,9 @@ struct Part {
 }
 
 impl Search {
-    /// Entries answered so far.
-    pub fn entries(&self) -> u64 {
-        self.entries + self.part.as_ref().map_or(0, |part| u64::from(part.task.entries()))
+    /// What it has taken so far.
+    pub fn effort(&self) -> Effort {
+        self.part.as_ref().map_or(self.done, |part| self.done.plus(Effort::of(&part.task)))
     }
 
     /// Goes on for one slice; the result when the search is done.
@@ -83,7 +106,7 @@ impl Search {
                 Step::Done(result, controls) => (result, controls),
             };
             let (answered, limit) = (part.task.entries(), part.task.size_limit());
-            self.entries += u64::from(answered);
+            self.done = self.done.plus(Effort::of(&part.task));
             self.part = self.later.pop().map(Box::new);
             if let (Some(limit), Some(next)) = (limit, &mut self.part) {
                 next.task.limit_size(limit.saturating_sub(answered));
@@ -165,7 +188,8 @@ pub(super) fn start(
     }
     if let Some(tree) = databases.tree(server, subject, &base, request.scope == Scope::Base) {
         let Found { result, entries } = tree.search(&base, &request, &controls, at.0, out);
-        return First::Done { result, controls: Vec::new(), entries };
+        let effort = Effort { entries, candidates: entries };
+        return First::Done { result, controls: Vec::new(), effort };
     }
     let new = New { databases, server, subject, request: &request, at, identity: false };
     new.first_slice(controls, &base, out).unwrap_or_else(|end| First::ended(*end))
@@ -198,11 +222,12 @@ impl New<'_> {
             let elsewhere = directory.elsewhere(request.base, Some(request.scope), missing);
             return Err(Box::new((elsewhere, Vec::new())));
         };
+        in_database(served.database().instance());
         let glued = glued(databases, request.scope, base);
         if !glued.is_empty() {
             let mut search = self.over_several(served, glued, controls, base)?;
             return Ok(match search.step(server, out) {
-                Some((result, controls)) => First::Done { result, controls, entries: search.entries() },
+                Some((result, controls)) => First::Done { result, controls, effort: search.effort() },
                 None => First::Running(search),
             });
         }
@@ -213,12 +238,16 @@ impl New<'_> {
         let view = database.view(&snapshot).map_err(fail)?;
         let mut task = self.task(served, &view, controls, request.scope, base)?;
         Ok(match task.step(&view, out, budget(server)) {
-            Step::Done(result, controls) => {
-                First::Done { result, controls, entries: u64::from(task.entries()) }
-            }
+            Step::Done(result, controls) => First::Done { result, controls, effort: Effort::of(&task) },
             Step::More | Step::Blocked => {
                 let part = Some(Box::new(Part { served: served.clone(), task }));
-                First::Running(Search { part, later: Vec::new(), pages: None, entries: 0, end: None })
+                First::Running(Search {
+                    part,
+                    later: Vec::new(),
+                    pages: None,
+                    done: Effort::default(),
+                    end: None,
+                })
             }
         })
     }
@@ -247,7 +276,7 @@ impl New<'_> {
             later.push(self.part(served, controls, self.request.scope, base)?);
         }
         let first = later.pop().map(Box::new);
-        Ok(Search { part: first, later, pages, entries: 0, end: None })
+        Ok(Search { part: first, later, pages, done: Effort::default(), end: None })
     }
 
     fn part(

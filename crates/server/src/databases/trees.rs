@@ -26,7 +26,8 @@ impl Databases {
         dn: &NormalDn,
         entry: bool,
     ) -> Option<VirtualTree<'a>> {
-        let tree = |entries, policy| VirtualTree { schema: self.schema(), policy, subject, entries };
+        let tree =
+            |entries, policy| VirtualTree { schema: self.schema(), policy, subject, entries, counts: false };
         if dn.is_root() && entry {
             return Some(tree(vec![self.root_dse(server, subject)], &*self.frontend_policy));
         }
@@ -41,7 +42,8 @@ impl Databases {
             SectionKind::Null { .. } => Vec::new(),
             SectionKind::Stored => return None,
         };
-        Some(tree(entries, &*section.policy))
+        let counts = section.kind == SectionKind::Monitor;
+        Some(VirtualTree { counts, ..tree(entries, &*section.policy) })
     }
 
     fn root_dse(&self, server: &Server, subject: &Subject) -> Entry {
@@ -78,7 +80,10 @@ impl Databases {
             now,
             monotonic,
             descriptors: server.descriptors,
-            stores: self.store_figures(),
+            log: &server.log,
+            passwords_waiting: server.passwords.waiting(),
+            stored: self.monitored(),
+            owner: &self.monitor_owner(),
         }
         .entries()
     }

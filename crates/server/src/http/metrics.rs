@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::StatusCode;
+use larix_engine::histogram::Durations;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -13,10 +14,11 @@ use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
 use super::Answer;
-use crate::databases::StoredFigures;
 use crate::server::Server;
-use crate::statistics::latency::{BOUNDS, LatencyFigures};
-use crate::statistics::{Counters, OperationKind};
+use crate::statistics::latency::BOUNDS;
+use crate::statistics::{Counters, LimitReached, OperationKind};
+use crate::virtual_entries::monitor::DatabaseFigures;
+use crate::virtual_entries::monitor::own::kind_name;
 
 const CONTENT_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 /// In a second.
@@ -46,6 +48,8 @@ impl Collector for Figures {
         self.connections(out)?;
         self.operations(out)?;
         self.traffic(out)?;
+        self.limits(out)?;
+        self.queues(out)?;
         self.databases(out)
     }
 }
@@ -91,9 +95,7 @@ impl Figures {
         }
         let help = "From the arrival of a request to its answer; searches with all their entries";
         let mut metric = out.encode_descriptor("operation_seconds", help, None, MetricType::Histogram)?;
-        // Nothing is answered to the others.
-        let answered = |kind: &OperationKind| !matches!(kind, OperationKind::Unbind | OperationKind::Abandon);
-        for (kind, name) in OperationKind::ALL.iter().copied().filter(|(kind, _)| answered(kind)) {
+        for (kind, name) in OperationKind::ALL.into_iter().filter(|(kind, _)| kind.is_answered()) {
             let figures = statistics.latency(kind);
             let seconds = figures.nanoseconds as f64 / NANOSECONDS;
             metric.encode_family(&label(name))?.encode_histogram::<NoLabelSet>(
@@ -119,10 +121,28 @@ impl Figures {
             .try_for_each(|(name, help, figure)| counter(out, name, help, self.0.statistics.sum(figure)))
     }
 
+    fn limits(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let help = "Requests that a limit ended or refused";
+        let mut metric = out.encode_descriptor("limits_reached", help, None, MetricType::Counter)?;
+        for (limit, name) in LimitReached::ALL {
+            let count = ConstCounter::new(self.0.statistics.limit_reached(limit));
+            count.encode(metric.encode_family(&[("limit", name.to_ascii_lowercase())])?)?;
+        }
+        Ok(())
+    }
+
+    fn queues(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let (log, passwords) = (&self.0.log, self.0.passwords.waiting() as f64);
+        gauge(out, "passwords_waiting", "Passwords that wait to be hashed or compared", passwords)?;
+        gauge(out, "log_waiting_bytes", "Bytes of log lines that wait to be written", log.waiting() as f64)?;
+        counter(out, "log_lines_dropped", "Log lines dropped because too many waited", log.lost())?;
+        counter(out, "log_lines_not_written", "Log lines that the log file did not take", log.unwritten())
+    }
+
     fn databases(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
-        type Figure = fn(&StoredFigures) -> u64;
+        type Figure = fn(&DatabaseFigures) -> u64;
         let databases = self.0.databases().stored_figures();
-        let gauges: [(&str, &str, Figure); 6] = [
+        let gauges: [(&str, &str, Figure); 9] = [
             ("database_entries", "Entries", |d| d.store.entries),
             ("database_pages_used", "Pages of the file that hold something or wait to be reused", |d| {
                 d.store.pages_used
@@ -133,6 +153,11 @@ impl Figures {
             ("database_sync_failed", "1 after a sync that failed: no change is taken any more", |d| {
                 u64::from(d.sync_failed)
             }),
+            ("database_largest_group", "Changes in the largest group committed so far", |d| {
+                d.writes.largest_group
+            }),
+            ("change_log_first", "The oldest record of the change log; 0 for none", |d| d.writes.log_first),
+            ("change_log_last", "The newest record of the change log; 0 for none", |d| d.writes.log_last),
         ];
         for (name, help, figure) in gauges {
             let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -141,8 +166,63 @@ impl Figures {
                 value.encode(metric.encode_family(&[("suffix", database.suffix.as_str())])?)?;
             }
         }
-        Ok(())
+        let counters: [(&str, &str, Figure); 2] = [
+            ("database_changes", "Changes in groups that were committed, refused ones included", |d| {
+                d.writes.changes
+            }),
+            ("searches_not_indexed", "Searches that had to look at every entry", |d| d.not_indexed),
+        ];
+        for (name, help, figure) in counters {
+            let mut metric = out.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for database in &databases {
+                let value = ConstCounter::new(figure(database));
+                value.encode(metric.encode_family(&[("suffix", database.suffix.as_str())])?)?;
+            }
+        }
+        commits(out, &databases)?;
+        indexes(out, &databases)
     }
+}
+
+/// One commit a group of changes.
+fn commits(out: &mut DescriptorEncoder<'_>, databases: &[DatabaseFigures]) -> fmt::Result {
+    let help = "How long commits took, the sync to the disk included";
+    let mut metric = out.encode_descriptor("commit_seconds", help, None, MetricType::Histogram)?;
+    for database in databases {
+        let commits = &database.writes.commits;
+        let seconds = commits.nanoseconds as f64 / NANOSECONDS;
+        metric.encode_family(&[("suffix", database.suffix.as_str())])?.encode_histogram::<NoLabelSet>(
+            seconds,
+            commits.count(),
+            &buckets(commits),
+            None,
+        )?;
+    }
+    Ok(())
+}
+
+fn indexes(out: &mut DescriptorEncoder<'_>, databases: &[DatabaseFigures]) -> fmt::Result {
+    let help = "How often an index was read for a search";
+    let mut metric = out.encode_descriptor("index_searches", help, None, MetricType::Counter)?;
+    for database in databases {
+        for status in &database.indexes {
+            for used in &status.uses {
+                let (suffix, attribute) = (database.suffix.as_str(), status.attribute.as_str());
+                let labels = [("suffix", suffix), ("attribute", attribute), ("kind", kind_name(used.kind))];
+                ConstCounter::new(used.searches).encode(metric.encode_family(&labels)?)?;
+            }
+        }
+    }
+    let help = "How much of an index that is being built is done, from 0 to 1";
+    let mut metric = out.encode_descriptor("index_build_ratio", help, None, MetricType::Gauge)?;
+    for database in databases {
+        for status in database.indexes.iter().filter(|status| !status.working.is_empty()) {
+            let labels = [("suffix", database.suffix.as_str()), ("attribute", status.attribute.as_str())];
+            let ratio = status.done as f64 / status.total.max(1) as f64;
+            ConstGauge::new(ratio.min(1.0)).encode(metric.encode_family(&labels)?)?;
+        }
+    }
+    Ok(())
 }
 
 fn gauge(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> fmt::Result {
@@ -154,7 +234,7 @@ fn counter(out: &mut DescriptorEncoder<'_>, name: &str, help: &str, count: u64) 
 }
 
 /// Upper bounds in seconds, each with its own count.
-fn buckets(figures: &LatencyFigures) -> Vec<(f64, u64)> {
+fn buckets(figures: &Durations) -> Vec<(f64, u64)> {
     let bounds = BOUNDS.iter().map(|bound| *bound as f64 / NANOSECONDS).chain([f64::INFINITY]);
-    bounds.zip(figures.buckets).collect()
+    bounds.zip(figures.by_bounds(&BOUNDS)).collect()
 }

@@ -1,14 +1,18 @@
-//! How long operations take: counts by time, of one thread's making, that others only read.
+//! How long operations take: by kind, and by database.
 
+use std::cell::Cell;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::add;
+use larix_engine::histogram::{Durations, Histogram};
+
+use super::OperationKind;
 
 const MICROSECOND: u64 = 1_000;
 const MILLISECOND: u64 = 1_000 * MICROSECOND;
 const SECOND: u64 = 1_000 * MILLISECOND;
 
-/// The upper bounds of the buckets in nanoseconds, each included; what took longer is in one more bucket.
+/// Bounds in nanoseconds under which metrics tell how many operations there were.
 pub const BOUNDS: [u64; 19] = [
     10 * MICROSECOND,
     20 * MICROSECOND,
@@ -31,44 +35,77 @@ pub const BOUNDS: [u64; 19] = [
     10 * SECOND,
 ];
 
-/// Buckets with the one for what took longer than every bound.
-pub const BUCKETS: usize = BOUNDS.len() + 1;
+/// Databases that a worker tells apart; what others take is counted by operation alone.
+pub const DATABASES_MAX: usize = 32;
 
-/// A histogram of durations. One thread records.
+type ByKind = [OnceLock<Box<Histogram>>; OperationKind::ALL.len()];
+
+/// What one worker recorded.
 #[derive(Debug, Default)]
-pub struct Latency {
-    buckets: [AtomicU64; BUCKETS],
-    nanoseconds: AtomicU64,
+pub(super) struct Latencies {
+    all: ByKind,
+    databases: [OfDatabase; DATABASES_MAX],
 }
 
-/// A histogram at one moment; those of several threads add up.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct LatencyFigures {
-    /// How many took at most the bound of the same place and more than the one before.
-    pub buckets: [u64; BUCKETS],
-    /// All durations together.
-    pub nanoseconds: u64,
+#[derive(Debug, Default)]
+struct OfDatabase {
+    /// The database's instance; 0: nobody's yet.
+    instance: AtomicU64,
+    kinds: ByKind,
 }
 
-impl Latency {
-    pub(crate) fn record(&self, nanoseconds: u64) {
-        let place = BOUNDS.partition_point(|bound| *bound < nanoseconds);
-        self.buckets.get(place).into_iter().for_each(|bucket| add(bucket, 1));
-        add(&self.nanoseconds, nanoseconds);
-    }
-
-    pub(crate) fn add_to(&self, figures: &mut LatencyFigures) {
-        for (sum, bucket) in figures.buckets.iter_mut().zip(&self.buckets) {
-            *sum += bucket.load(Ordering::Relaxed);
+impl Latencies {
+    /// By the worker alone. `instance`: of the database that it was in; 0 for none.
+    pub(super) fn record(&self, kind: OperationKind, instance: u64, nanoseconds: u64) {
+        let record = |kinds: &ByKind| {
+            let histogram = kinds.get(kind as usize);
+            histogram.into_iter().for_each(|histogram| {
+                histogram.get_or_init(Box::default).record(nanoseconds);
+            });
+        };
+        record(&self.all);
+        if instance == 0 {
+            return;
         }
-        figures.nanoseconds = figures.nanoseconds.wrapping_add(self.nanoseconds.load(Ordering::Relaxed));
+        for slot in &self.databases {
+            match slot.instance.load(Ordering::Relaxed) {
+                0 => slot.instance.store(instance, Ordering::Relaxed),
+                other if other != instance => continue,
+                _ => {}
+            }
+            record(&slot.kinds);
+            return;
+        }
+    }
+
+    pub(super) fn add_to(&self, kind: OperationKind, sums: &mut Durations) {
+        add(&self.all, kind, sums);
+    }
+
+    pub(super) fn add_database_to(&self, instance: u64, kind: OperationKind, sums: &mut Durations) {
+        let slots = self.databases.iter();
+        let own = slots.filter(|slot| slot.instance.load(Ordering::Relaxed) == instance);
+        own.for_each(|slot| add(&slot.kinds, kind, sums));
     }
 }
 
-impl LatencyFigures {
-    pub fn count(&self) -> u64 {
-        self.buckets.iter().sum()
-    }
+fn add(kinds: &ByKind, kind: OperationKind, sums: &mut Durations) {
+    let histogram = kinds.get(kind as usize).and_then(OnceLock::get);
+    histogram.into_iter().for_each(|histogram| histogram.add_to(sums));
+}
+
+thread_local! {
+    static CURRENT: Cell<u64> = const { Cell::new(0) };
+}
+
+/// Notes which database the request at hand is in.
+pub(crate) fn in_database(instance: u64) {
+    CURRENT.set(instance);
+}
+
+/// The database that was noted last, and none from now on.
+pub(crate) fn take_database() -> u64 {
+    CURRENT.replace(0)
 }
 
 #[cfg(test)]
@@ -76,21 +113,33 @@ mod tests {
     use super::*;
 
     #[test]
-    fn durations_fall_into_the_bucket_of_the_next_bound() {
-        let check = |nanoseconds, place: usize| {
-            let latency = Latency::default();
-            latency.record(nanoseconds);
-            let mut figures = LatencyFigures::default();
-            latency.add_to(&mut figures);
-            assert_eq!(figures.buckets.iter().position(|count| *count == 1), Some(place), "{nanoseconds} ns");
-            assert_eq!((figures.count(), figures.nanoseconds), (1, nanoseconds));
+    fn operations_are_counted_by_kind_and_by_database() {
+        let latencies = Latencies::default();
+        latencies.record(OperationKind::Search, 0, 1_000);
+        latencies.record(OperationKind::Search, 7, 1_000);
+        latencies.record(OperationKind::Add, 8, 1_000);
+        let check = |kind, instance: Option<u64>, expected| {
+            let mut sums = Durations::default();
+            match instance {
+                Some(instance) => latencies.add_database_to(instance, kind, &mut sums),
+                None => latencies.add_to(kind, &mut sums),
+            }
+            assert_eq!(sums.count(), expected, "{kind:?} {instance:?}");
         };
-        check(0, 0);
-        check(10 * MICROSECOND, 0);
-        check(10 * MICROSECOND + 1, 1);
-        check(MILLISECOND, 6);
-        check(10 * SECOND, BUCKETS - 2);
-        check(u64::MAX, BUCKETS - 1);
+        check(OperationKind::Search, None, 2);
+        check(OperationKind::Search, Some(7), 1);
+        check(OperationKind::Search, Some(8), 0);
+        check(OperationKind::Add, Some(8), 1);
+        check(OperationKind::Delete, None, 0);
+    }
+
+    #[test]
+    fn a_database_too_many_is_counted_by_operation_alone() {
+        let latencies = Latencies::default();
+        (1..=DATABASES_MAX as u64 + 1).for_each(|n| latencies.record(OperationKind::Search, n, 1));
+        let mut sums = Durations::default();
+        latencies.add_to(OperationKind::Search, &mut sums);
+        assert_eq!(sums.count(), DATABASES_MAX as u64 + 1);
     }
 
     #[test]

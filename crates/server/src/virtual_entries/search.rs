@@ -13,6 +13,8 @@ use larix_proto::encode::EntryEncoder;
 use larix_proto::{CompareRequest, LdapResult, MessageId, ResultCode, SearchRequest};
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, ObjectClassId, Schema};
 
+use super::monitor;
+
 /// Entries, and who may see what of them.
 #[derive(Debug)]
 pub struct VirtualTree<'a> {
@@ -21,6 +23,8 @@ pub struct VirtualTree<'a> {
     pub subject: &'a Subject,
     /// Superiors first.
     pub entries: Vec<Entry>,
+    /// Some of them count what a search sends, this one's own entries too.
+    pub counts: bool,
 }
 
 /// What a search found.
@@ -136,6 +140,21 @@ impl VirtualTree<'_> {
         })
     }
 
+    /// An entry by its name, and it as access rules see it.
+    ///
+    /// # Errors
+    /// What to answer when there is none.
+    pub(crate) fn find(&self, dn: &NormalDn) -> Result<(&Entry, Box<dyn EntryFacts + '_>), LdapResult> {
+        let mut all: Vec<Seen<'_>> = self.seen().collect();
+        match all.iter().position(|seen| seen.dn == *dn) {
+            Some(at) => {
+                let seen = all.swap_remove(at);
+                Ok((seen.entry, Box::new(seen)))
+            }
+            None => Err(self.missing(&all, dn)),
+        }
+    }
+
     fn try_search(
         &self,
         base: &NormalDn,
@@ -173,7 +192,12 @@ impl VirtualTree<'_> {
             .as_ref()
             .map(|filters| filters.iter().map(|f| self.schema.bind_filter(f.as_filter())).collect());
         let mut entries = 0;
+        let before = out.len();
         for seen in all.iter().filter(|seen| seen.dn.is_in_scope(base, request.scope)) {
+            let sent = (out.len() - before) as u64;
+            let counted = self.counts.then(|| monitor::counted(seen.entry, entries, sent)).flatten();
+            let seen =
+                &Seen { tree: self, entry: counted.as_ref().unwrap_or(seen.entry), dn: seen.dn.clone() };
             let told = told_apart(self.schema, seen.entry);
             let source = OwnedSource { schema: self.schema, entry: &told };
             if controls.subentries == Some(true) || filter.matches(seen, &source)? != Match::True {

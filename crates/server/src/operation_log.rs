@@ -1,0 +1,286 @@
+//! Operations told of at their end: one JSON object each (`log-format json`), and those that took long with what made
+//! them slow (`slow-operation`).
+
+use std::fmt::{self, Write as _};
+
+use larix_engine::plan::Explain;
+use larix_proto::{Authentication, DerefAliases, FilterBuf, LdapResult, Message, Request, Scope};
+
+use crate::config::values::LogLevel;
+use crate::databases::{Databases, Effort};
+use crate::log::json::{List, Quoted};
+use crate::log::{Log, Severity, printable};
+use crate::statistics::ConnectionRecord;
+
+const NANOS_A_MICROSECOND: u64 = 1_000;
+
+/// What a request asked, without passwords and values: kept until its end when somebody may want it then.
+#[derive(Debug)]
+pub(crate) enum Asked {
+    Search { base: String, scope: Scope, deref: DerefAliases, filter: FilterBuf, attributes: Vec<String> },
+    Bind { dn: String, method: String },
+    Compare { dn: String, attribute: String },
+    Modify { dn: String, attributes: Vec<String> },
+    Add { dn: String },
+    Delete { dn: String },
+    Rename { dn: String, new_rdn: String, new_superior: Option<String> },
+    Extended { oid: String },
+}
+
+impl Asked {
+    /// None of requests that are not answered.
+    pub(crate) fn of(message: &Message<'_>) -> Option<Self> {
+        let owned = str::to_owned;
+        Some(match &message.request {
+            Request::Search(request) => Self::Search {
+                base: owned(request.base),
+                scope: request.scope,
+                deref: request.deref,
+                filter: request.filter.to_owned(),
+                attributes: request.attributes.iter().map(owned).collect(),
+            },
+            Request::Bind(request) => Self::Bind {
+                dn: owned(request.name),
+                method: match request.authentication {
+                    Authentication::Simple(_) => "simple".to_owned(),
+                    Authentication::Sasl { mechanism, .. } => owned(mechanism),
+                    Authentication::Other(number) => number.to_string(),
+                },
+            },
+            Request::Compare(request) => {
+                Self::Compare { dn: owned(request.entry), attribute: owned(request.attribute) }
+            }
+            Request::Modify(request) => Self::Modify {
+                dn: owned(request.object),
+                attributes: request
+                    .changes
+                    .iter()
+                    .map(|change| owned(change.attribute.description))
+                    .collect(),
+            },
+            Request::Add(request) => Self::Add { dn: owned(request.entry) },
+            Request::Delete(dn) => Self::Delete { dn: owned(dn) },
+            Request::ModifyDn(request) => Self::Rename {
+                dn: owned(request.entry),
+                new_rdn: owned(request.new_rdn),
+                new_superior: request.new_superior.map(owned),
+            },
+            Request::Extended(request) => Self::Extended { oid: owned(request.name) },
+            Request::Unbind | Request::Abandon(_) => return None,
+        })
+    }
+
+    /// The word that OpenLDAP's lines have for it.
+    fn word(&self) -> &'static str {
+        match self {
+            Self::Search { .. } => "SRCH",
+            Self::Bind { .. } => "BIND",
+            Self::Compare { .. } => "CMP",
+            Self::Modify { .. } => "MOD",
+            Self::Add { .. } => "ADD",
+            Self::Delete { .. } => "DEL",
+            Self::Rename { .. } => "MODRDN",
+            Self::Extended { .. } => "EXT",
+        }
+    }
+
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Search { .. } => "search",
+            Self::Bind { .. } => "bind",
+            Self::Compare { .. } => "compare",
+            Self::Modify { .. } => "modify",
+            Self::Add { .. } => "add",
+            Self::Delete { .. } => "delete",
+            Self::Rename { .. } => "modrdn",
+            Self::Extended { .. } => "extended",
+        }
+    }
+
+    /// As members of a JSON object, each with a comma before it.
+    fn members(&self, out: &mut String) -> fmt::Result {
+        let dn = |out: &mut String, dn: &str| write!(out, ",\"dn\":{}", Quoted(dn));
+        match self {
+            Self::Search { base, scope, deref, filter, attributes } => {
+                let scope = scope_name(*scope);
+                let filter = filter.to_string();
+                write!(out, ",\"base\":{},\"scope\":\"{scope}\"", Quoted(base))?;
+                write!(out, ",\"deref\":{},\"filter\":{}", *deref as u8, Quoted(&filter))?;
+                if !attributes.is_empty() {
+                    write!(out, ",\"attributes\":{}", List(attributes))?;
+                }
+                Ok(())
+            }
+            Self::Bind { dn: name, method } => {
+                dn(out, name)?;
+                write!(out, ",\"method\":{}", Quoted(method))
+            }
+            Self::Compare { dn: name, attribute } => {
+                dn(out, name)?;
+                write!(out, ",\"attribute\":{}", Quoted(attribute))
+            }
+            Self::Modify { dn: name, attributes } => {
+                dn(out, name)?;
+                write!(out, ",\"attributes\":{}", List(attributes))
+            }
+            Self::Add { dn: name } | Self::Delete { dn: name } => dn(out, name),
+            Self::Rename { dn: name, new_rdn, new_superior } => {
+                dn(out, name)?;
+                write!(out, ",\"new_rdn\":{}", Quoted(new_rdn))?;
+                match new_superior {
+                    Some(superior) => write!(out, ",\"new_superior\":{}", Quoted(superior)),
+                    None => Ok(()),
+                }
+            }
+            Self::Extended { oid } => write!(out, ",\"oid\":{}", Quoted(oid)),
+        }
+    }
+
+    /// As OpenLDAP's lines have it.
+    fn words(&self, out: &mut String) -> fmt::Result {
+        match self {
+            Self::Search { base, scope, deref, filter, .. } => {
+                let (scope, deref) = (*scope as u8, *deref as u8);
+                let filter = filter.to_string();
+                let (base, filter) = (printable(base), printable(&filter));
+                write!(out, " base=\"{base}\" scope={scope} deref={deref} filter=\"{filter}\"")
+            }
+            Self::Extended { oid } => write!(out, " oid={}", printable(oid)),
+            Self::Compare { dn, attribute } => {
+                write!(out, " dn=\"{}\" attr=\"{}\"", printable(dn), printable(attribute))
+            }
+            Self::Modify { dn, attributes } => {
+                write!(out, " dn=\"{}\" attr=\"{}\"", printable(dn), printable(&attributes.join(" ")))
+            }
+            Self::Bind { dn, .. } | Self::Add { dn } | Self::Delete { dn } | Self::Rename { dn, .. } => {
+                write!(out, " dn=\"{}\"", printable(dn))
+            }
+        }
+    }
+
+    /// What a search did, or would do again.
+    fn plan(&self, databases: &Databases) -> Option<Explain> {
+        match self {
+            Self::Search { scope: Scope::Base, .. } => None,
+            Self::Search { base, filter, .. } => databases.explain(base, filter.as_filter()),
+            _ => None,
+        }
+    }
+}
+
+/// What became of a request.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Ended<'a> {
+    pub(crate) serial: u64,
+    pub(crate) result: &'a LdapResult,
+    /// Nanoseconds from its arrival to its start, and from there to its end.
+    pub(crate) waited: u64,
+    pub(crate) taken: u64,
+    /// Of a search.
+    pub(crate) effort: Option<Effort>,
+}
+
+/// Logs an operation that has ended, if it is to be told of.
+pub(crate) fn tell(
+    log: &Log,
+    databases: &Databases,
+    record: &ConnectionRecord,
+    asked: &Asked,
+    ended: &Ended<'_>,
+) {
+    let slow = log.is_slow(ended.waited.saturating_add(ended.taken));
+    if !slow && !log.wants_records() {
+        return;
+    }
+    let plan = if slow { asked.plan(databases) } else { None };
+    let mut text = String::with_capacity(512);
+    // Writing into a string fails only where a value refuses to be shown; what it said so far stays.
+    if log.is_json() {
+        let _ = members(&mut text, record, asked, ended, slow, plan.as_ref());
+        let (level, severity) = match slow {
+            true => (LogLevel::ANY, Severity::Warning),
+            false => (LogLevel::STATS, Severity::Info),
+        };
+        log.record(level, severity, format_args!("{text}"));
+    } else {
+        let _ = words(&mut text, record, asked, ended, plan.as_ref());
+        log.warning(format_args!("{text}"));
+    }
+}
+
+fn members(
+    out: &mut String,
+    record: &ConnectionRecord,
+    asked: &Asked,
+    ended: &Ended<'_>,
+    slow: bool,
+    plan: Option<&Explain>,
+) -> fmt::Result {
+    write!(out, "\"operation\":\"{}\",\"conn\":{},\"op\":{}", asked.name(), record.number, ended.serial)?;
+    write!(out, ",\"peer\":{},\"identity\":{}", Quoted(&record.peer), Quoted(&record.identity()))?;
+    asked.members(out)?;
+    write!(out, ",\"result\":{}", ended.result.code.0)?;
+    for (name, text) in [("matched", &ended.result.matched_dn), ("text", &ended.result.diagnostic)] {
+        if !text.is_empty() {
+            write!(out, ",\"{name}\":{}", Quoted(text))?;
+        }
+    }
+    let micros = |nanoseconds: u64| nanoseconds / NANOS_A_MICROSECOND;
+    write!(out, ",\"wait_us\":{},\"time_us\":{}", micros(ended.waited), micros(ended.taken))?;
+    if let Some(effort) = ended.effort {
+        write!(out, ",\"entries\":{},\"candidates\":{}", effort.entries, effort.candidates)?;
+    }
+    if slow {
+        out.push_str(",\"slow\":true");
+    }
+    if let Some(plan) = plan {
+        let (indexed, plan) = (plan.estimate.is_some(), one_line(plan));
+        write!(out, ",\"indexed\":{indexed},\"plan\":{}", Quoted(&plan))?;
+    }
+    Ok(())
+}
+
+fn words(
+    out: &mut String,
+    record: &ConnectionRecord,
+    asked: &Asked,
+    ended: &Ended<'_>,
+    plan: Option<&Explain>,
+) -> fmt::Result {
+    write!(out, "conn={} op={} SLOW {}", record.number, ended.serial, asked.word())?;
+    asked.words(out)?;
+    let (waited, taken) = (Seconds(ended.waited), Seconds(ended.taken));
+    write!(out, " err={} qtime={waited} etime={taken}", ended.result.code.0)?;
+    if let Some(effort) = ended.effort {
+        write!(out, " nentries={} candidates={}", effort.entries, effort.candidates)?;
+    }
+    if let Some(plan) = plan {
+        let note = if plan.estimate.is_none() { " not indexed" } else { "" };
+        write!(out, " plan=\"{}\"{note}", one_line(plan))?;
+    }
+    Ok(())
+}
+
+fn one_line(plan: &Explain) -> String {
+    let text = plan.to_string();
+    text.lines().map(str::trim).collect::<Vec<_>>().join("; ")
+}
+
+fn scope_name(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Base => "base",
+        Scope::OneLevel => "one",
+        Scope::Subtree => "sub",
+        Scope::Children => "children",
+    }
+}
+
+/// Nanoseconds, shown as seconds with six digits.
+pub(crate) struct Seconds(pub(crate) u64);
+
+impl fmt::Display for Seconds {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let micros = self.0 / NANOS_A_MICROSECOND;
+        write!(f, "{}.{:06}", micros / 1_000_000, micros % 1_000_000)
+    }
+}

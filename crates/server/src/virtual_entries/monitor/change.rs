@@ -1,0 +1,162 @@
+//! The few things that can be changed under cn=Monitor, as in OpenLDAP: log levels, and whether a database is only read.
+//! A change lasts until the server ends or its configuration says otherwise.
+
+use std::collections::BTreeSet;
+
+use larix_engine::access::{AccessTarget, EntryFacts, Item, Privilege};
+use larix_engine::write::WriteOperation;
+use larix_proto::{LdapResult, ModifyOperation, ResultCode};
+
+use super::{DN, level_names};
+use crate::config::values::LogLevel;
+use crate::virtual_entries::search::VirtualTree;
+
+/// What a permitted change comes to.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Wanted {
+    Levels(u32),
+    /// Of the database with this number.
+    ReadOnly(usize, bool),
+}
+
+/// Judges a change: who asks, and what.
+///
+/// # Errors
+/// The answer, when nothing is to be done.
+pub(crate) fn judge(
+    tree: &VirtualTree<'_>,
+    levels: u32,
+    operation: &WriteOperation,
+) -> Result<Wanted, LdapResult> {
+    let WriteOperation::Modify { object, changes } = operation else {
+        return Err(unwilling("operation not supported within namingContext"));
+    };
+    let invalid = |_| LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN");
+    let dn = tree.schema.parse_dn(object).map_err(invalid)?;
+    let (entry, facts) = tree.find(&dn)?;
+    let target = AccessTarget { dn: &dn, entry: facts.as_ref() as &dyn EntryFacts };
+    let allows = |item: Item<'_>, privilege| tree.policy.check(tree.subject, &target, item, privilege);
+    let hidden = |result| match allows(Item::Entry, Privilege::Disclose) {
+        true => result,
+        false => LdapResult::new(ResultCode::NO_SUCH_OBJECT),
+    };
+    let mut wanted = None;
+    let mut now = level_names(levels).map(str::to_owned).collect::<BTreeSet<_>>();
+    for change in changes {
+        let name = &change.attribute.description;
+        let unknown = |error: larix_schema::DescriptionError| {
+            LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, error.to_string())
+        };
+        let description = tree.schema.describe(name).map_err(unknown)?;
+        let attribute = tree.schema.attribute(description.attribute);
+        if attribute.no_user_modification {
+            let text = format!("{name}: no user modification allowed");
+            return Err(LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text));
+        }
+        let values = change.attribute.values.iter().map(|value| Some(value.as_slice()));
+        let whole = change.attribute.values.is_empty() || change.operation == ModifyOperation::Replace;
+        for value in values.chain(whole.then_some(None)) {
+            if !allows(Item::Attribute { description: &description, value }, Privilege::Write) {
+                return Err(hidden(LdapResult::new(ResultCode::INSUFFICIENT_ACCESS_RIGHTS)));
+            }
+        }
+        wanted = Some(match (place(&entry.dn), attribute.name()) {
+            (Some(Place::Log), "managedInfo") => {
+                change_levels(&mut now, change.operation, &change.attribute.values).map_err(hidden)?;
+                let bits = now.iter().filter_map(|name| LogLevel::parse_word(name));
+                Wanted::Levels(bits.fold(0, |sum, level| sum | level.0))
+            }
+            (Some(Place::Database(number)), "readOnly") => {
+                let value = read_only(change.operation, &change.attribute.values)?;
+                Wanted::ReadOnly(number, value)
+            }
+            _ => {
+                return Err(hidden(unwilling(
+                    "only managedInfo of cn=Log and readOnly of a database can be changed",
+                )));
+            }
+        });
+    }
+    wanted.ok_or_else(|| LdapResult::with(ResultCode::PROTOCOL_ERROR, "no modifications specified"))
+}
+
+enum Place {
+    Log,
+    Database(usize),
+}
+
+fn place(dn: &str) -> Option<Place> {
+    let name = dn.strip_suffix(DN)?.strip_suffix(',')?;
+    if name == "cn=Log" {
+        return Some(Place::Log);
+    }
+    let number = name.strip_suffix(",cn=Databases")?.strip_prefix("cn=Database ")?;
+    number.parse().ok().map(Place::Database)
+}
+
+/// Changes a set of level names.
+fn change_levels(
+    now: &mut BTreeSet<String>,
+    operation: ModifyOperation,
+    values: &[Vec<u8>],
+) -> Result<(), LdapResult> {
+    let names = values.iter().map(|value| level(value)).collect::<Result<Vec<_>, _>>()?;
+    match operation {
+        ModifyOperation::Add => {
+            for name in names {
+                if !now.insert(name.to_owned()) {
+                    return Err(LdapResult::new(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS));
+                }
+            }
+        }
+        ModifyOperation::Delete if values.is_empty() => {
+            if std::mem::take(now).is_empty() {
+                return Err(LdapResult::new(ResultCode::NO_SUCH_ATTRIBUTE));
+            }
+        }
+        ModifyOperation::Delete => {
+            for name in names {
+                if !now.remove(name) {
+                    return Err(LdapResult::new(ResultCode::NO_SUCH_ATTRIBUTE));
+                }
+            }
+        }
+        ModifyOperation::Replace => *now = names.into_iter().map(str::to_owned).collect(),
+        ModifyOperation::Increment => {
+            return Err(LdapResult::new(ResultCode::CONSTRAINT_VIOLATION));
+        }
+    }
+    Ok(())
+}
+
+/// A name or a number that stands for one level.
+fn level(value: &[u8]) -> Result<&'static str, LdapResult> {
+    let word = std::str::from_utf8(value).ok();
+    let bits = word.and_then(LogLevel::parse_word);
+    let named = bits.and_then(|bits| LogLevel::NAMES.iter().find(|(_, named)| *named == bits.0));
+    named.map(|(name, _)| *name).ok_or_else(|| {
+        let text = format!("managedInfo: `{}` is no log level", String::from_utf8_lossy(value));
+        LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text)
+    })
+}
+
+fn read_only(operation: ModifyOperation, values: &[Vec<u8>]) -> Result<bool, LdapResult> {
+    match (operation, values) {
+        (ModifyOperation::Replace, [value]) => match value.as_slice() {
+            b"TRUE" => Ok(true),
+            b"FALSE" => Ok(false),
+            _ => {
+                let text = "readOnly: value #0 invalid per syntax";
+                Err(LdapResult::with(ResultCode::INVALID_ATTRIBUTE_SYNTAX, text))
+            }
+        },
+        _ => {
+            let text = "readOnly: it has one value, which can be replaced";
+            Err(LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text))
+        }
+    }
+}
+
+fn unwilling(text: &str) -> LdapResult {
+    LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)
+}

@@ -1,0 +1,132 @@
+//! cn=Databases: each with its overlays below it.
+
+use larix_engine::entry::Entry;
+use larix_engine::index::{IndexStatus, NotIndexed};
+use larix_engine::write::WriteFigures;
+
+use super::{DN, Monitor, truth};
+use crate::config::{Database, DatabaseKind};
+
+/// What a database that is only read refuses.
+const WRITES: [&str; 4] = ["add", "delete", "modify", "rename"];
+
+/// What is known of a database's store.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct StoreFigures {
+    pub pages_max: u64,
+    pub pages_used: u64,
+    pub pages_free: u64,
+    pub readers_max: u64,
+    pub readers_used: u64,
+    pub entries: u64,
+}
+
+/// What a database that stores entries says of itself.
+#[derive(Debug)]
+pub(crate) struct DatabaseFigures {
+    /// The first.
+    pub(crate) suffix: String,
+    /// What its operations are counted by.
+    pub(crate) instance: u64,
+    pub(crate) store: StoreFigures,
+    pub(crate) read_only: bool,
+    /// Changes that wait for the writer.
+    pub(crate) writes_waiting: u64,
+    pub(crate) sync_failed: bool,
+    pub(crate) writes: WriteFigures,
+    pub(crate) indexes: Vec<IndexStatus>,
+    /// Searches that no index could serve, and their shapes.
+    pub(crate) not_indexed: u64,
+    pub(crate) not_indexed_shapes: Vec<NotIndexed>,
+}
+
+impl Monitor<'_> {
+    pub(super) fn databases(&self, out: &mut Vec<Entry>) {
+        let shown = self.config.databases.iter().filter(|d| !matches!(d.kind, DatabaseKind::Monitor));
+        let contexts = shown.flat_map(suffixes).collect::<Vec<_>>();
+        let about = "This subsystem contains information about configured databases.";
+        out.push(
+            self.container("Databases", about, true)
+                .one("readOnly", "FALSE")
+                // The frontend's, which has all names, comes first.
+                .add("namingContexts", [String::new()].into_iter().chain(contexts))
+                .one("monitorContext", DN)
+                .build(),
+        );
+        out.push(
+            self.child("Databases", "Frontend", "monitoredObject")
+                .one("monitoredInfo", "frontend")
+                .one("monitorIsShadow", "FALSE")
+                .one("namingContexts", "")
+                .one("readOnly", truth(self.config.frontend.shared.read_only))
+                .build(),
+        );
+        for (n, database) in self.config.databases.iter().enumerate() {
+            out.push(self.database(n, database));
+            let overlays = database.overlays.iter().enumerate();
+            out.extend(overlays.map(|(at, overlay)| self.overlay((n, database), at, &overlay.name)));
+        }
+    }
+
+    fn database(&self, n: usize, database: &Database) -> Entry {
+        let kind = database.kind.name();
+        let backend = self.kinds().iter().position(|k| *k == kind).unwrap_or(0);
+        let (contexts, names) = contexts(database);
+        let figures = self.stored.get(n).and_then(Option::as_ref);
+        let read_only = figures.map_or(database.shared.read_only, |figures| figures.read_only);
+        let dn = format!("cn=Database {n},cn=Databases,{DN}");
+        let overlays = self.overlay_names();
+        let used = database.overlays.iter();
+        let numbers = used.clone().filter_map(|used| overlays.iter().position(|name| *name == used.name));
+        let mut built = self
+            .object(&dn, &format!("Database {n}"), "monitoredObject", !database.overlays.is_empty())
+            .one("monitoredInfo", kind)
+            .one("monitorIsShadow", truth(database.update_dn.is_some()))
+            .add(contexts, names)
+            .one("readOnly", truth(read_only))
+            .add("restrictedOperation", WRITES.iter().copied().filter(|_| read_only))
+            .add("monitorOverlay", used.map(|o| o.name.clone()))
+            .add("seeAlso", numbers.map(|number| format!("cn=Overlay {number},cn=Overlays,{DN}")))
+            .one("seeAlso", format!("cn=Backend {backend},cn=Backends,{DN}"));
+        if let DatabaseKind::Mdb(settings) = &database.kind
+            && let Some(store) = figures.map(|figures| figures.store)
+        {
+            built = built
+                .one("objectClass", "olmMDBDatabase")
+                .one("olmMDBPagesMax", store.pages_max.to_string())
+                .one("olmMDBPagesUsed", store.pages_used.to_string())
+                .one("olmMDBPagesFree", store.pages_free.to_string())
+                .one("olmMDBReadersMax", store.readers_max.to_string())
+                .one("olmMDBReadersUsed", store.readers_used.to_string())
+                .one("olmMDBEntries", store.entries.to_string())
+                .one("olmDbDirectory", settings.directory.display().to_string());
+        }
+        built.build()
+    }
+
+    fn overlay(&self, (n, database): (usize, &Database), at: usize, name: &str) -> Entry {
+        let dn = format!("cn=Overlay {at},cn=Database {n},cn=Databases,{DN}");
+        let number = self.overlay_names().iter().position(|other| *other == name).unwrap_or(0);
+        let (contexts, names) = contexts(database);
+        self.object(&dn, &format!("Overlay {at}"), "monitoredObject", false)
+            .one("monitoredInfo", name)
+            .one("seeAlso", format!("cn=Overlay {number},cn=Overlays,{DN}"))
+            .add(contexts, names)
+            .build()
+    }
+}
+
+/// The attribute that tells a database's suffixes, and they.
+fn contexts(database: &Database) -> (&'static str, Vec<String>) {
+    match database.kind {
+        DatabaseKind::Monitor => ("monitorContext", vec![DN.to_owned()]),
+        _ => ("namingContexts", suffixes(database)),
+    }
+}
+
+fn suffixes(database: &Database) -> Vec<String> {
+    if matches!(database.kind, DatabaseKind::Config) {
+        return vec!["cn=config".to_owned()];
+    }
+    database.suffixes.iter().map(ToString::to_string).collect()
+}

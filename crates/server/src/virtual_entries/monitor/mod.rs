@@ -1,0 +1,288 @@
+//! cn=Monitor: the server's counters and state as entries, in OpenLDAP's tree.
+
+pub(crate) mod change;
+mod connections;
+mod databases;
+pub(crate) mod own;
+mod threads;
+
+use larix_engine::entry::Entry;
+use larix_engine::time::{Monotonic, Timestamp};
+use larix_proto::oid;
+use larix_schema::Schema;
+
+use super::Builder;
+use crate::admission::Admission;
+use crate::config::values::LogLevel;
+use crate::config::{Config, Database};
+use crate::log::Log;
+use crate::statistics::{OperationKind, Statistics};
+use crate::tls::TlsContext;
+
+pub(crate) use databases::{DatabaseFigures, StoreFigures};
+
+/// The tree's suffix.
+pub const DN: &str = "cn=Monitor";
+
+/// What the tree is made from.
+#[derive(Debug)]
+pub(crate) struct Monitor<'a> {
+    pub schema: &'a Schema,
+    pub subschema_dn: &'a str,
+    pub config: &'a Config,
+    pub statistics: &'a Statistics,
+    pub admission: &'a Admission,
+    pub tls: &'a TlsContext,
+    pub now: Timestamp,
+    /// The same moment.
+    pub monotonic: Monotonic,
+    /// The limit of open files, which bounds the connections.
+    pub descriptors: u64,
+    pub log: &'a Log,
+    /// Passwords that wait to be hashed or compared.
+    pub passwords_waiting: usize,
+    /// For each database in the configuration's order: what it says itself, where it stores anything.
+    pub stored: Vec<Option<DatabaseFigures>>,
+    /// The DN in whose name the tree is: the monitor database's root DN.
+    pub owner: &'a str,
+}
+
+impl Monitor<'_> {
+    /// All entries, superiors first.
+    pub(crate) fn entries(&self) -> Vec<Entry> {
+        let mut out = Vec::with_capacity(64 + self.statistics.current_connections());
+        out.push(self.server());
+        self.backends(&mut out);
+        self.connections(&mut out);
+        self.databases(&mut out);
+        self.listeners(&mut out);
+        out.push(self.log());
+        self.operations(&mut out);
+        self.overlays(&mut out);
+        out.push(self.container("SASL", "This subsystem contains information about SASL.", false).build());
+        self.traffic(&mut out);
+        self.threads(&mut out);
+        self.time(&mut out);
+        out.push(self.container("TLS", "This subsystem contains information about TLS.", false).build());
+        self.waiters(&mut out);
+        self.own(&mut out);
+        out
+    }
+
+    fn server(&self) -> Entry {
+        self.object(DN, "Monitor", "monitorServer", true)
+            .add(
+                "description",
+                [
+                    "This subtree contains monitoring/managing objects.",
+                    "This object contains information about this server.",
+                    "Most of the information is held in operational attributes, which must be explicitly requested.",
+                ],
+            )
+            .one("monitoredInfo", crate::version())
+            .build()
+    }
+
+    fn backends(&self, out: &mut Vec<Entry>) {
+        let kinds = self.kinds();
+        let names = kinds.iter().map(|name| (*name).to_owned());
+        let about = "This subsystem contains information about available backends.";
+        out.push(self.container("Backends", about, true).add("monitoredInfo", names).build());
+        for (n, kind) in kinds.iter().enumerate() {
+            let databases = self.config.databases.iter().enumerate().filter(|(_, d)| d.kind.name() == *kind);
+            let see = databases.map(|(i, _)| format!("cn=Database {i},cn=Databases,{DN}"));
+            out.push(
+                self.child("Backends", &format!("Backend {n}"), "monitoredObject")
+                    .one("monitoredInfo", *kind)
+                    .one("monitorRuntimeConfig", "TRUE")
+                    .add("supportedControl", controls(kind).iter().copied())
+                    .add("seeAlso", see)
+                    .build(),
+            );
+        }
+    }
+
+    fn kinds(&self) -> Vec<&str> {
+        let mut kinds: Vec<&str> = Vec::new();
+        for database in &self.config.databases {
+            if !kinds.contains(&database.kind.name()) {
+                kinds.push(database.kind.name());
+            }
+        }
+        kinds
+    }
+
+    fn listeners(&self, out: &mut Vec<Entry>) {
+        let about = "This subsystem contains information about active listeners.";
+        out.push(self.container("Listeners", about, true).build());
+        for (n, listener) in self.statistics.listeners.iter().enumerate() {
+            out.push(
+                self.child("Listeners", &format!("Listener {n}"), "monitoredObject")
+                    .one("monitorConnectionLocalAddress", listener.name.clone())
+                    .one("labeledURI", listener.url.clone())
+                    .build(),
+            );
+        }
+    }
+
+    fn log(&self) -> Entry {
+        let level = self.log.configured_levels();
+        self.container("Log", "This subsystem contains information about logging.", false)
+            .one("description", "Set the attribute \"managedInfo\" to the desired log levels.")
+            .add("managedInfo", level_names(level))
+            .build()
+    }
+
+    fn operations(&self, out: &mut Vec<Entry>) {
+        let sum = |f: fn(&Statistics, OperationKind) -> u64| -> u64 {
+            OperationKind::ALL.iter().map(|(kind, _)| f(self.statistics, *kind)).sum()
+        };
+        let about = "This subsystem contains information about performed operations.";
+        out.push(
+            self.container("Operations", about, true)
+                .one("monitorOpInitiated", sum(Statistics::initiated).to_string())
+                .one("monitorOpCompleted", sum(Statistics::completed).to_string())
+                .build(),
+        );
+        for (kind, name) in OperationKind::ALL {
+            out.push(
+                self.child("Operations", name, "monitorOperation")
+                    .one("monitorOpInitiated", self.statistics.initiated(kind).to_string())
+                    .one("monitorOpCompleted", self.statistics.completed(kind).to_string())
+                    .build(),
+            );
+        }
+    }
+
+    fn overlays(&self, out: &mut Vec<Entry>) {
+        let names = self.overlay_names();
+        let about = "This subsystem contains information about available overlays.";
+        let listed = names.iter().map(|name| (*name).to_owned());
+        out.push(self.container("Overlays", about, !names.is_empty()).add("monitoredInfo", listed).build());
+        for (n, name) in names.iter().enumerate() {
+            let uses = |d: &&Database| d.overlays.iter().any(|overlay| overlay.name == *name);
+            let see = self.config.databases.iter().enumerate().filter(|(_, d)| uses(d));
+            let see = see.map(|(i, _)| format!("cn=Database {i},cn=Databases,{DN}"));
+            out.push(
+                self.child("Overlays", &format!("Overlay {n}"), "monitoredObject")
+                    .one("monitoredInfo", *name)
+                    .one("monitorRuntimeConfig", "TRUE")
+                    .add("seeAlso", see)
+                    .build(),
+            );
+        }
+    }
+
+    /// Each overlay that is used, once.
+    fn overlay_names(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = Vec::new();
+        let everywhere = self.config.databases.iter().flat_map(|d| &d.overlays);
+        for overlay in everywhere.chain(&self.config.frontend.overlays) {
+            if !names.contains(&overlay.name.as_str()) {
+                names.push(&overlay.name);
+            }
+        }
+        names
+    }
+
+    fn traffic(&self, out: &mut Vec<Entry>) {
+        out.push(self.container("Statistics", "This subsystem contains statistics.", true).build());
+        for (name, count) in [
+            ("Bytes", self.statistics.sum(|c| &c.bytes_sent)),
+            ("PDU", self.statistics.sum(|c| &c.pdus_sent)),
+            ("Entries", self.statistics.sum(|c| &c.entries_sent)),
+            ("Referrals", self.statistics.sum(|c| &c.references_sent)),
+        ] {
+            out.push(self.counter("Statistics", name, count));
+        }
+    }
+
+    fn time(&self, out: &mut Vec<Entry>) {
+        let started = self.statistics.started;
+        let uptime = (self.now.seconds() - started.seconds()).max(0).to_string();
+        out.push(self.container("Time", "This subsystem contains information about time.", true).build());
+        let child = |name: &str| self.child("Time", name, "monitoredObject");
+        out.push(child("Start").one("monitorTimestamp", started.generalized()).build());
+        out.push(child("Current").one("monitorTimestamp", self.now.generalized()).build());
+        out.push(child("Uptime").one("monitoredInfo", uptime).build());
+    }
+
+    fn counter(&self, parent: &str, name: &str, count: u64) -> Entry {
+        self.child(parent, name, "monitorCounterObject").one("monitorCounter", count.to_string()).build()
+    }
+
+    fn container(&self, name: &str, about: &str, subordinates: bool) -> Builder<'_> {
+        let dn = format!("cn={name},{DN}");
+        self.object(&dn, name, "monitorContainer", subordinates).one("description", about)
+    }
+
+    fn child(&self, parent: &str, name: &str, class: &str) -> Builder<'_> {
+        self.object(&format!("cn={name},cn={parent},{DN}"), name, class, false)
+    }
+
+    fn object(&self, dn: &str, name: &str, class: &str, subordinates: bool) -> Builder<'_> {
+        let started = self.statistics.started.generalized();
+        Builder::new(self.schema, dn)
+            .classes(&[class])
+            .one("cn", name)
+            .one("creatorsName", self.owner)
+            .one("modifiersName", self.owner)
+            .one("createTimestamp", started.clone())
+            .one("modifyTimestamp", started)
+            .computed("entryDN", dn)
+            .computed("subschemaSubentry", self.subschema_dn)
+            .computed("hasSubordinates", truth(subordinates))
+    }
+}
+
+/// The names of the levels that are on, as OpenLDAP spells them.
+fn level_names(levels: u32) -> impl Iterator<Item = &'static str> {
+    LogLevel::NAMES
+        .iter()
+        .filter(move |(_, bits)| match *bits {
+            LogLevel::ANY => levels == LogLevel::ANY,
+            bits => levels != LogLevel::ANY && levels & bits == bits,
+        })
+        .map(|(name, _)| *name)
+}
+
+/// Controls that the databases of a kind take beside those that are everywhere.
+fn controls(kind: &str) -> &'static [&'static str] {
+    const STORED: [&str; 9] = [
+        oid::ASSERTION,
+        oid::MANAGE_DSA_IT,
+        oid::NO_OP,
+        oid::PAGED_RESULTS,
+        oid::PRE_READ,
+        oid::POST_READ,
+        oid::SUBENTRIES,
+        oid::PERMISSIVE_MODIFY,
+        oid::TRANSACTION_SPECIFICATION,
+    ];
+    match kind {
+        "mdb" => &STORED,
+        _ => &[oid::MANAGE_DSA_IT],
+    }
+}
+
+/// The entry with what this very search has sent so far, where it counts that: OpenLDAP's counters are those of the
+/// moment in which an entry is sent.
+pub(crate) fn counted(entry: &Entry, entries: u64, bytes: u64) -> Option<Entry> {
+    let name = entry.dn.strip_suffix(",cn=Statistics,cn=Monitor")?;
+    let more = match name {
+        "cn=Bytes" => bytes,
+        "cn=PDU" | "cn=Entries" => entries,
+        _ => return None,
+    };
+    let mut entry = entry.clone();
+    let counter = entry.attributes.iter_mut().flat_map(|attribute| &mut attribute.values);
+    let value =
+        counter.into_iter().find(|value| value.iter().all(u8::is_ascii_digit) && !value.is_empty())?;
+    let count: u64 = std::str::from_utf8(value).ok()?.parse().ok()?;
+    *value = count.wrapping_add(more).to_string().into_bytes();
+    Some(entry)
+}
+
+fn truth(value: bool) -> &'static str {
+    if value { "TRUE" } else { "FALSE" }
+}
