@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::server::Server;
 use crate::statistics::OperationKind;
-use crate::statistics::latency::{BOUNDS, BUCKETS, LatencyFigures};
+use crate::statistics::latency::BOUNDS;
 
 /// Samples kept: ten minutes.
 const SAMPLES_MAX: usize = 300;
@@ -31,7 +31,7 @@ struct Sample {
     /// Milliseconds since 1970.
     at: i64,
     operations: Vec<u64>,
-    latencies: Vec<[u64; BUCKETS]>,
+    latencies: Vec<Vec<u64>>,
     connections: usize,
     waiting: u64,
     entries_sent: u64,
@@ -43,9 +43,9 @@ impl Samples {
     pub(super) fn take(&mut self, server: &Server) {
         let statistics = &server.statistics;
         let group = |kinds: &[OperationKind]| {
-            let mut sum = [0; BUCKETS];
-            for figures in kinds.iter().map(|kind| -> LatencyFigures { statistics.latency(*kind) }) {
-                sum.iter_mut().zip(figures.buckets).for_each(|(sum, count)| *sum += count);
+            let mut sum = vec![0; BOUNDS.len() + 1];
+            for durations in kinds.iter().map(|kind| statistics.latency(*kind)) {
+                sum.iter_mut().zip(durations.by_bounds(&BOUNDS)).for_each(|(sum, count)| *sum += count);
             }
             sum
         };
@@ -84,7 +84,7 @@ impl Sample {
         json!({
             "at": self.at,
             "operations": self.operations,
-            "latencies": self.latencies.iter().map(|buckets| buckets.to_vec()).collect::<Vec<_>>(),
+            "latencies": self.latencies,
             "connections": self.connections,
             "waiting": self.waiting,
             "entries": self.entries_sent,

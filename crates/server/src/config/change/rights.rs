@@ -26,6 +26,7 @@ impl<'a> Rights<'a> {
             policy,
             subject,
             entries: Vec::new(),
+            counts: false,
         };
         match requester {
             Requester::Client { subject, policy } => {
