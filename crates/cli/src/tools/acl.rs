@@ -13,9 +13,11 @@ use larix_engine::access::{
 use larix_engine::search::entry::{Gate, Seen};
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
 use larix_server::config::{self, Config, DatabaseKind};
+use larix_server::sasl::identity::{IdentityFault, Mapper, user_name};
 use larix_store::Store;
 
 use super::common::{self, Access, ConfigArgs};
+use super::identities::Offline;
 use explain::Explained;
 
 /// Ask what the access rules allow
@@ -170,39 +172,65 @@ fn subject(args: &AclArgs, config: &Config) -> anyhow::Result<Subject> {
         ..PeerNames::default()
     };
     let mut subject = Subject::anonymous(peer.into(), strength);
+    let shown = |dn: NormalDn| (dn.as_str().to_owned(), dn);
+    let given = |text: &str| Ok::<_, anyhow::Error>((text.to_owned(), dn(&config.schema, text)?));
     let authentication = match (&args.authentication_id, &args.bind_dn) {
-        (Some(id), _) => Some(mapped(config, id)?),
-        (None, given) => given.clone(),
+        (Some(id), _) => Some(shown(Names::new(config).of_user(id)?)),
+        (None, text) => text.as_deref().map(given).transpose()?,
     };
-    if let Some(text) = &authentication {
-        subject = subject.bound_as(dn(&config.schema, text)?, text);
+    if let Some((text, dn)) = authentication {
+        subject = subject.bound_as(dn, &text);
     }
     let authorization = match (&args.authorization_id, option("authzDN")) {
         (Some(_), Some(_)) => bail!("-X and -o authzDN: one of them"),
-        (Some(id), None) => match id.strip_prefix("dn:") {
-            Some(dn) => Some(dn.to_owned()),
-            None => Some(mapped(config, id.strip_prefix("u:").unwrap_or(id))?),
-        },
-        (None, given) => given.map(str::to_owned),
+        (Some(id), None) => Some(shown(Names::new(config).of_authorization(id)?)),
+        (None, text) => text.map(given).transpose()?,
     };
-    if let Some(text) = &authorization {
-        let dn = dn(&config.schema, text)?;
+    if let Some((text, dn)) = authorization {
         subject =
-            if subject.is_anonymous() { subject.bound_as(dn, text) } else { subject.acting_as(dn, text) };
+            if subject.is_anonymous() { subject.bound_as(dn, &text) } else { subject.acting_as(dn, &text) };
     }
     Ok(subject)
 }
 
-/// The DN of a name that SASL knows, where no rule maps it.
-fn mapped(config: &Config, id: &str) -> anyhow::Result<String> {
-    if !config.global.authz_regexps.is_empty() {
-        bail!("{id:?}: authz-regexp maps names, which only the server does; name the DN");
+/// What identities are called in the directory, as a server would say.
+struct Names<'c> {
+    config: &'c Config,
+    lookups: Offline<'c>,
+}
+
+impl<'c> Names<'c> {
+    fn new(config: &'c Config) -> Self {
+        let global = &config.global;
+        let searches = !global.authz_regexps.is_empty() || global.authid_rewrite.is_in_force();
+        let lookups = if searches { Offline::open(config) } else { Offline::closed(config) };
+        Self { config, lookups }
     }
-    if config.global.authid_rewrite.is_in_force() {
-        bail!("{id:?}: authid-rewrite maps names, which only the server does; name the DN");
+
+    fn mapper(&self) -> Mapper<'_> {
+        let global = &self.config.global;
+        let (rules, rewrite) = (&global.authz_regexps, &global.authid_rewrite);
+        Mapper { lookups: &self.lookups, rules, rewrite, who: None }
     }
-    let escape = |c: char| if ",+\"\\<>;=".contains(c) { format!("\\{c}") } else { c.to_string() };
-    Ok(format!("uid={},cn=auth", id.chars().map(escape).collect::<String>()))
+
+    /// The DN of a name that SASL knows.
+    fn of_user(&self, id: &str) -> anyhow::Result<NormalDn> {
+        self.mapper()
+            .name(&user_name(id, "", ""))
+            .with_context(|| format!("-U {id:?}: {}", IdentityFault::Dn.text()))
+    }
+
+    /// The DN of `dn:DN` or `u:NAME`; what has neither form is a name.
+    fn of_authorization(&self, id: &str) -> anyhow::Result<NormalDn> {
+        let has_form = ["dn:", "u:"]
+            .iter()
+            .any(|form| id.get(..form.len()).is_some_and(|prefix| prefix.eq_ignore_ascii_case(form)));
+        if !has_form {
+            return self.of_user(id);
+        }
+        let found = self.mapper().authorization(id, "");
+        found.map_err(|fault| anyhow::anyhow!("-X {id:?}: {}", fault.text()))
+    }
 }
 
 /// What is asked about.

@@ -9,6 +9,7 @@ mod check;
 mod common;
 mod delete;
 mod dn;
+mod identities;
 mod index;
 mod modify;
 mod passwd;

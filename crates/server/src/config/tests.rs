@@ -174,7 +174,10 @@ fn rewriting_rules_and_back() {
     assert_eq!(values, expected);
     let again =
         Config::from_entries(entries, super::Source::QuickStart).unwrap_or_else(|error| panic!("{error}"));
-    assert_eq!(again.global.authid_rewrite.apply("uid=a b,cn=auth", false).as_deref(), Some("uid=xa b"));
+    assert_eq!(
+        again.global.authid_rewrite.apply("uid=a b,cn=auth", false, &|_, _| None).as_deref(),
+        Some("uid=xa b")
+    );
 }
 
 /// `OPENLDAP_CONF`: a directory of slapd.conf files; `OPENLDAP_CONFDIR`: a slapd.d. Not part of the repository.

@@ -328,6 +328,11 @@ impl Databases {
         self.section(dn).is_some_and(|section| section.root_dn.as_ref() == Some(who))
     }
 
+    /// The root DN of the database that holds `dn`.
+    pub fn root_over(&self, dn: &NormalDn) -> Option<&NormalDn> {
+        self.section(dn)?.root_dn.as_ref()
+    }
+
     /// A secret of this server that outlives it: the first database's.
     pub fn secret(&self) -> Option<[u8; 32]> {
         self.directory.databases().first().map(|served| *served.database().cookie_secret())

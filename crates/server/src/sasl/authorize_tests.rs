@@ -45,6 +45,10 @@ impl Lookups for Names {
         in_scope && self.found.iter().any(|(known, name)| *known == filter && dn(name) == *entry)
     }
 
+    fn expand(&self, url: &LdapUrl, _: Option<&str>) -> Option<String> {
+        self.find_one(None, url).map(|entry| entry.as_str().to_owned())
+    }
+
     fn values(&self, entry: &NormalDn, attribute: &str) -> Vec<Vec<u8>> {
         let key = |known: &&(String, &'static str)| known.0 == entry.as_str() && known.1 == attribute;
         self.values.iter().find(|(known, _)| key(known)).map(|(_, values)| values.clone()).unwrap_or_default()

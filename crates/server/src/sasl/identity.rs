@@ -15,6 +15,9 @@ pub trait Lookups {
     fn find_one(&self, who: Option<&NormalDn>, url: &LdapUrl) -> Option<NormalDn>;
     /// Whether a search of `who` finds this entry.
     fn finds(&self, who: Option<&NormalDn>, url: &LdapUrl, entry: &NormalDn) -> bool;
+    /// What a map of `authid-rewrite` says: the DN of the one entry that the search of the database's own root DN finds, or
+    /// the first value of an attribute there.
+    fn expand(&self, url: &LdapUrl, attribute: Option<&str>) -> Option<String>;
     /// Values of an attribute that may be used for authentication.
     fn values(&self, entry: &NormalDn, attribute: &str) -> Vec<Vec<u8>>;
     /// Whether `who` is the root DN of the database that holds `entry`.
@@ -97,7 +100,10 @@ impl Mapper<'_> {
     /// Where the rules lead; none if none matches, or the one that does leads nowhere.
     fn mapped(&self, name: &str) -> Option<NormalDn> {
         let mapped = self.rules.iter().find_map(|rule| rule.map(name));
-        let target = mapped.or_else(|| self.rewrite.apply(name, !self.rules.is_empty()))?;
+        let target = mapped.or_else(|| {
+            let searches = |url: &LdapUrl, attribute: Option<&str>| self.lookups.expand(url, attribute);
+            self.rewrite.apply(name, !self.rules.is_empty(), &searches)
+        })?;
         if let Ok(url) = LdapUrl::parse(&target) {
             return self.search(&url);
         }

@@ -44,6 +44,21 @@ impl Lookups for Online<'_> {
         self.generation.databases.identity_among(self.server, &self.searcher(who), url, entry)
     }
 
+    fn expand(&self, url: &LdapUrl, attribute: Option<&str>) -> Option<String> {
+        let databases = &self.generation.databases;
+        let base = self.schema().parse_dn(&url.dn).ok()?;
+        let root = self.searcher(databases.root_over(&base));
+        let mut found = databases.identities(self.server, &root, url, 2);
+        let entry = found.pop().filter(|_| found.is_empty())?;
+        match attribute {
+            None => Some(entry.as_str().to_owned()),
+            Some(attribute) => {
+                let values = databases.authentication_values(&entry, attribute, &root);
+                String::from_utf8(values.into_iter().next()?).ok()
+            }
+        }
+    }
+
     fn values(&self, entry: &NormalDn, attribute: &str) -> Vec<Vec<u8>> {
         self.generation.databases.authentication_values(entry, attribute, self.subject)
     }

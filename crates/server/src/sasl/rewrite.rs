@@ -1,11 +1,18 @@
 //! The rules of `authid-rewrite` (slapd.conf(5), slapo-rwm(5)): what `authz-regexp` leaves as it is, they rewrite one after
-//! another. Maps, parameters and variables are not there.
+//! another, by contexts, variables, parameters and maps of their own. Variables of a session, commands and maps of other servers are
+//! not there.
 
 mod basic;
+mod substitution;
 
+use std::collections::BTreeMap;
 use std::fmt;
 
 use regex::Regex;
+
+use substitution::{Map, Substitution, legal};
+
+pub use substitution::Searches;
 
 /// Passes of a whole rewriting, unless `rewriteMaxPasses` says so: each try of a rule is one, and each step to the next.
 const PASSES: u32 = 100;
@@ -16,20 +23,48 @@ const NAME_MAX: usize = 16_384;
 /// Most rules of one configuration.
 const RULES_MAX: usize = 10_000;
 
+/// Contexts within contexts, at most.
+const DEPTH_MAX: u32 = 32;
+/// The context of rules that stand in none.
+const DEFAULT: &str = "default";
+/// The context that names of identities are rewritten in.
+const AUTHID: &str = "authid";
+
 /// The commands so far. Without `rewriteEngine` on, and without `authz-regexp`, rules have no effect.
 #[derive(Debug, Clone)]
 pub struct Rewrite {
     engine: Option<bool>,
-    /// Whether `rewriteContext authid` was there.
-    context: bool,
     passes: u32,
     passes_per_rule: u32,
+    /// The first is [`DEFAULT`].
+    contexts: Vec<Context>,
+    /// Where rules go.
+    current: usize,
+    maps: Vec<(String, Map)>,
+    parameters: BTreeMap<String, String>,
+}
+
+#[derive(Debug, Clone)]
+struct Context {
+    /// In lower case.
+    name: String,
+    /// The one that is meant instead.
+    alias: Option<usize>,
     rules: Vec<Rule>,
 }
 
 impl Default for Rewrite {
     fn default() -> Self {
-        Self { engine: None, context: false, passes: PASSES, passes_per_rule: PASSES, rules: Vec::new() }
+        let default = Context { name: DEFAULT.to_owned(), alias: None, rules: Vec::new() };
+        Self {
+            engine: None,
+            passes: PASSES,
+            passes_per_rule: PASSES,
+            contexts: vec![default],
+            current: 0,
+            maps: Vec::new(),
+            parameters: BTreeMap::new(),
+        }
     }
 }
 
@@ -48,54 +83,47 @@ impl Rewrite {
             "rewritecontext" => self.enter(arguments),
             "rewriterule" => self.add(arguments),
             "rewritemaxpasses" => self.bound(arguments),
-            "rewritemap" | "rewriteparam" => Err(RewriteError::Unsupported(0, keyword.to_owned())),
+            "rewritemap" => self.add_map(arguments),
+            "rewriteparam" => {
+                let [name, value] = exactly(arguments, ["a name", "a value"])?;
+                self.parameters.insert(name.to_ascii_lowercase(), value.to_owned());
+                Ok(())
+            }
             _ => Err(RewriteError::Command(keyword.to_owned())),
         }
     }
 
     /// Whether there are rules that are applied without any `authz-regexp`.
     pub fn is_in_force(&self) -> bool {
-        self.engine == Some(true) && !self.rules.is_empty()
+        self.engine == Some(true) && self.contexts.iter().any(|context| !context.rules.is_empty())
     }
 
-    /// What becomes of a name. None: it stays what it is, because no rule matches or one says so.
+    /// What becomes of a name. None: it stays what it is, because no rule matches, one says so, or one has failed.
     ///
-    /// `on_by_default`: OpenLDAP's engine is on once there is an `authz-regexp`.
-    pub fn apply(&self, name: &str, on_by_default: bool) -> Option<String> {
+    /// `on_by_default`: OpenLDAP's engine is on once there is an `authz-regexp`. `searches` serves the maps.
+    pub fn apply(&self, name: &str, on_by_default: bool, searches: Searches<'_>) -> Option<String> {
         if !self.engine.unwrap_or(on_by_default) {
             return None;
         }
-        let (mut current, mut changed) = (name.to_owned(), false);
-        let (mut at, mut passes) = (0_i64, 0_u32);
-        while let Some(rule) = usize::try_from(at).ok().and_then(|at| self.rules.get(at)) {
-            if passes >= self.passes {
-                // The limit counts as success, but for a rule that just did not match.
-                break;
-            }
-            let rewritten = rule.rewrite(&current, &mut passes, self.passes).ok()?;
-            let last = usize::try_from(at + 1) == Ok(self.rules.len());
-            changed = rewritten.is_some() || last;
-            if let Some(rewritten) = rewritten {
-                current = rewritten;
-                for action in &rule.actions {
-                    match *action {
-                        Action::Stop => return Some(current),
-                        Action::Leave => return None,
-                        Action::Go(distance) => at = self.step(at, distance)?,
-                    }
-                }
-            }
-            at += 1;
-            passes = passes.saturating_add(1);
-        }
-        changed.then_some(current)
+        let mut run = Run { rewrite: self, searches, passes: 0, depth: 0, variables: BTreeMap::new() };
+        run.context(self.context_called(AUTHID).unwrap_or(0), name).unwrap_or_default()
     }
 
-    /// One before the rule that a jump leads to, as the walk goes on from there. None: outside of the rules.
-    fn step(&self, at: i64, distance: i32) -> Option<i64> {
-        let to = at.checked_add(i64::from(distance))?.checked_sub(1)?;
-        let end = i64::try_from(self.rules.len()).ok()?;
-        (-1..end).contains(&to).then_some(to)
+    fn context_called(&self, name: &str) -> Option<usize> {
+        let at = self.contexts.iter().position(|context| context.name == name)?;
+        Some(self.contexts.get(at)?.alias.unwrap_or(at))
+    }
+
+    fn map_called(&self, name: &str) -> Option<usize> {
+        self.maps.iter().position(|(known, _)| known == name)
+    }
+
+    fn map(&self, at: usize) -> Option<&Map> {
+        self.maps.get(at).map(|(_, map)| map)
+    }
+
+    fn parameter(&self, name: &str) -> Option<&str> {
+        self.parameters.get(name).map(String::as_str)
     }
 
     fn switch(&mut self, arguments: &[&str]) -> Result<(), RewriteError> {
@@ -109,14 +137,56 @@ impl Rewrite {
     }
 
     fn enter(&mut self, arguments: &[&str]) -> Result<(), RewriteError> {
-        let [name] = exactly(arguments, ["a context"])?;
-        if !name.eq_ignore_ascii_case("authid") {
-            return Err(RewriteError::Context(name.to_owned()));
-        }
-        if !self.rules.is_empty() && !self.context {
+        let (name, other) = match arguments {
+            [name] => (name, None),
+            [name, alias, other] if alias.eq_ignore_ascii_case("alias") => (name, Some(other)),
+            [] => return Err(RewriteError::Missing("a context")),
+            [_, alias] if alias.eq_ignore_ascii_case("alias") => {
+                return Err(RewriteError::Missing("the context that is meant"));
+            }
+            [_, more] | [_, _, _, more, ..] | [_, more, _] => {
+                let word = if arguments.len() > 3 { 4 } else { 2 };
+                return Err(RewriteError::Extra(word, (*more).to_owned()));
+            }
+        };
+        let name = name.to_ascii_lowercase();
+        let has_rules = self.contexts.first().is_some_and(|default| !default.rules.is_empty());
+        if name == AUTHID && has_rules && self.contexts.len() == 1 {
             return Err(RewriteError::ContextAfterRules);
         }
-        self.context = true;
+        let other = match other {
+            None => None,
+            Some(other) => {
+                let lower = other.to_ascii_lowercase();
+                Some(self.context_called(&lower).ok_or_else(|| RewriteError::Context((*other).to_owned()))?)
+            }
+        };
+        let at = match self.context_called(&name) {
+            Some(at) => at,
+            None if self.contexts.len() >= RULES_MAX => return Err(RewriteError::TooMany),
+            None => {
+                self.contexts.push(Context { name, alias: None, rules: Vec::new() });
+                self.contexts.len() - 1
+            }
+        };
+        if let (Some(context), Some(_)) = (self.contexts.get_mut(at), other) {
+            context.alias = other;
+        }
+        self.current = other.unwrap_or(at);
+        Ok(())
+    }
+
+    fn add_map(&mut self, arguments: &[&str]) -> Result<(), RewriteError> {
+        let [kind, name, url] = exactly(arguments, ["a kind of map", "a name", "a URL"])?;
+        if !kind.eq_ignore_ascii_case("slapd") {
+            return Err(RewriteError::MapKind(kind.to_owned()));
+        }
+        let legal_name = legal(name).ok_or_else(|| RewriteError::MapName(name.to_owned()))?;
+        if self.map_called(&legal_name).is_some() {
+            return Err(RewriteError::MapName(name.to_owned()));
+        }
+        let map = Map::parse(url).ok_or_else(|| RewriteError::MapUrl(url.to_owned()))?;
+        self.maps.push((legal_name, map));
         Ok(())
     }
 
@@ -142,15 +212,18 @@ impl Rewrite {
             [] | [_] => return Err(RewriteError::Missing("a pattern and a substitution")),
             [_, _, _, more, ..] => return Err(RewriteError::Extra(4, (*more).to_owned())),
         };
-        if self.rules.len() >= RULES_MAX {
+        if self.contexts.iter().map(|context| context.rules.len()).sum::<usize>() >= RULES_MAX {
             return Err(RewriteError::TooMany);
         }
         let flags = Flags::parse(flags, self.passes_per_rule)?;
-        let parts = parse_substitution(substitution)?;
+        let substitution = Substitution::parse(substitution, self)?;
         let pattern = if flags.basic { basic::to_extended(pattern) } else { (*pattern).to_owned() };
         let regex =
             crate::config::values::posix_regex(&pattern, !flags.honor_case).map_err(RewriteError::Pattern)?;
-        self.rules.push(Rule { regex, parts, passes: flags.passes, actions: flags.actions });
+        let rule = Rule { regex, substitution, passes: flags.passes, actions: flags.actions };
+        if let Some(context) = self.contexts.get_mut(self.current) {
+            context.rules.push(rule);
+        }
         Ok(())
     }
 }
@@ -167,22 +240,102 @@ fn exactly<'a, const N: usize>(
     arguments.try_into().map_err(|_| RewriteError::Missing(missing))
 }
 
+/// One rewriting on its way.
+struct Run<'a> {
+    rewrite: &'a Rewrite,
+    searches: Searches<'a>,
+    passes: u32,
+    depth: u32,
+    /// By name in lower case; they end with the rewriting.
+    variables: BTreeMap<String, String>,
+}
+
+/// How a context ends other than with a name.
+enum End {
+    /// A rule says that the name stays what it was.
+    Left,
+    Failed,
+}
+
+/// A map, a variable or a context that led nowhere; or a name that grew beyond all measure.
+struct Failed;
+
+impl Run<'_> {
+    /// The rules of a context, one after another. None: none of them matched.
+    fn context(&mut self, context: usize, name: &str) -> Result<Option<String>, End> {
+        if self.depth >= DEPTH_MAX {
+            return Err(End::Failed);
+        }
+        self.depth += 1;
+        let rewrite = self.rewrite;
+        let rules = rewrite.contexts.get(context).map_or(&[][..], |context| &context.rules);
+        let ended = self.rules(rules, name);
+        self.depth -= 1;
+        ended
+    }
+
+    fn rules(&mut self, rules: &[Rule], name: &str) -> Result<Option<String>, End> {
+        let (mut current, mut changed) = (name.to_owned(), false);
+        let mut at = 0_i64;
+        while let Some(rule) = usize::try_from(at).ok().and_then(|at| rules.get(at)) {
+            if self.passes >= self.rewrite.passes {
+                // The limit counts as success, but for a rule that just did not match.
+                break;
+            }
+            match rule.rewrite(&current, self) {
+                Ok(rewritten) => {
+                    let last = usize::try_from(at + 1) == Ok(rules.len());
+                    changed = rewritten.is_some() || last;
+                    if let Some(rewritten) = rewritten {
+                        current = rewritten;
+                        for action in &rule.actions {
+                            match *action {
+                                Action::Stop => return Ok(Some(current)),
+                                Action::Leave => return Err(End::Left),
+                                Action::Go(distance) => at = step(rules, at, distance)?,
+                                Action::IgnoreErrors => {}
+                            }
+                        }
+                    }
+                }
+                Err(Failed) => {
+                    let mut ignored = false;
+                    for action in &rule.actions {
+                        match *action {
+                            Action::IgnoreErrors => ignored = true,
+                            // A jump that stands before it is for matches alone.
+                            Action::Go(distance) if ignored => at = step(rules, at, distance)?,
+                            _ => {}
+                        }
+                    }
+                    if !ignored {
+                        return Err(End::Failed);
+                    }
+                    changed = usize::try_from(at + 1) == Ok(rules.len());
+                }
+            }
+            at += 1;
+            self.passes = self.passes.saturating_add(1);
+        }
+        Ok(changed.then_some(current))
+    }
+}
+
+/// One before the rule that a jump leads to, as the walk goes on from there.
+fn step(rules: &[Rule], at: i64, distance: i32) -> Result<i64, End> {
+    let to = at.checked_add(i64::from(distance)).and_then(|to| to.checked_sub(1)).ok_or(End::Failed)?;
+    let end = i64::try_from(rules.len()).map_err(|_| End::Failed)?;
+    if (-1..end).contains(&to) { Ok(to) } else { Err(End::Failed) }
+}
+
 #[derive(Debug, Clone)]
 struct Rule {
     regex: Regex,
-    parts: Vec<Part>,
+    substitution: Substitution,
     /// How often the rule is applied to its own result.
     passes: u32,
     /// In the order of the flags.
     actions: Vec<Action>,
-}
-
-/// A part of a substitution.
-#[derive(Debug, Clone)]
-enum Part {
-    Text(String),
-    /// `$0` to `$9`; empty if it took no part in the match.
-    Group(usize),
 }
 
 /// What follows a match.
@@ -194,31 +347,20 @@ enum Action {
     Leave,
     /// `G{n}`
     Go(i32),
+    /// `I`: what fails has not matched.
+    IgnoreErrors,
 }
-
-/// The name grew beyond all measure.
-struct TooLong;
 
 impl Rule {
     /// The result of a match, or of several where the rule applies to its own result; None without one.
-    fn rewrite(&self, name: &str, passes: &mut u32, passes_max: u32) -> Result<Option<String>, TooLong> {
+    fn rewrite(&self, name: &str, run: &mut Run<'_>) -> Result<Option<String>, Failed> {
         let mut result: Option<String> = None;
         for _ in 0..self.passes {
-            *passes = passes.saturating_add(1);
+            run.passes = run.passes.saturating_add(1);
             let subject = result.as_deref().unwrap_or(name);
             let Some(found) = self.regex.captures(subject) else { break };
-            let mut next = String::new();
-            for part in &self.parts {
-                next.push_str(match part {
-                    Part::Text(text) => text,
-                    Part::Group(group) => found.get(*group).map_or("", |part| part.as_str()),
-                });
-                if next.len() > NAME_MAX {
-                    return Err(TooLong);
-                }
-            }
-            result = Some(next);
-            if *passes >= passes_max {
+            result = Some(self.substitution.fill(run, &found)?);
+            if run.passes >= run.rewrite.passes {
                 break;
             }
         }
@@ -256,8 +398,7 @@ impl Flags {
                     once = true;
                     flags.actions.push(Action::Leave);
                 }
-                // Only maps can fail while a rule is applied.
-                'I' => {}
+                'I' => flags.actions.push(Action::IgnoreErrors),
                 'G' => flags.actions.push(Action::Go(number()?)),
                 'U' => flags.actions.push(match number()? {
                     0 => Action::Stop,
@@ -278,34 +419,6 @@ impl Flags {
     }
 }
 
-fn parse_substitution(text: &str) -> Result<Vec<Part>, RewriteError> {
-    let fault = || RewriteError::Substitution(text.to_owned());
-    let (mut parts, mut literal) = (Vec::new(), String::new());
-    let mut rest = text.chars().peekable();
-    while let Some(c) = rest.next() {
-        if !matches!(c, '$' | '%') {
-            literal.push(c);
-            continue;
-        }
-        match rest.next() {
-            Some(doubled @ ('$' | '%')) => literal.push(doubled),
-            Some('{') => return Err(RewriteError::Unsupported(2, text.to_owned())),
-            Some(digit) => {
-                let group =
-                    digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok()).ok_or_else(fault)?;
-                if rest.peek() == Some(&'{') {
-                    return Err(RewriteError::Unsupported(2, text.to_owned()));
-                }
-                parts.push(Part::Text(std::mem::take(&mut literal)));
-                parts.push(Part::Group(group));
-            }
-            None => return Err(fault()),
-        }
-    }
-    parts.push(Part::Text(literal));
-    Ok(parts)
-}
-
 /// Why a command is not taken. Numbers count words, the command itself is word 0.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum RewriteError {
@@ -320,7 +433,13 @@ pub enum RewriteError {
     Pattern(String),
     Substitution(String),
     Flag(String),
-    /// A map, a parameter or a variable.
+    /// A context or a map that no line before says.
+    Unknown(String),
+    MapKind(String),
+    /// Not a legal name, or there already.
+    MapName(String),
+    MapUrl(String),
+    /// A map of the old kind, a command, a session's variable.
     Unsupported(usize, String),
     TooMany,
 }
@@ -330,9 +449,9 @@ impl RewriteError {
     pub const fn word(&self) -> usize {
         match self {
             Self::Command(_) | Self::Missing(_) | Self::ContextAfterRules | Self::TooMany => 0,
-            Self::State(_) | Self::Context(_) | Self::Pattern(_) => 1,
-            Self::Substitution(_) => 2,
-            Self::Flag(_) => 3,
+            Self::State(_) | Self::Pattern(_) | Self::MapKind(_) => 1,
+            Self::Substitution(_) | Self::Unknown(_) | Self::MapName(_) => 2,
+            Self::Flag(_) | Self::Context(_) | Self::MapUrl(_) => 3,
             Self::Extra(word, _) | Self::Passes(word, _) | Self::Unsupported(word, _) => *word,
         }
     }
@@ -341,17 +460,23 @@ impl RewriteError {
     pub const fn help(&self) -> &'static str {
         match self {
             Self::Command(_) | Self::Missing(_) | Self::Extra(..) => {
-                "rewriteEngine on|off, rewriteContext authid, rewriteRule PATTERN SUBSTITUTION [FLAGS], \
-                 rewriteMaxPasses TOTAL [PER_RULE]"
+                "rewriteEngine on|off, rewriteContext NAME [alias NAME], rewriteRule PATTERN SUBSTITUTION [FLAGS], \
+                 rewriteMaxPasses TOTAL [PER_RULE], rewriteParam NAME VALUE, rewriteMap slapd NAME URL"
             }
             Self::State(_) => "say on or off",
-            Self::Context(_) => "names are rewritten in the context authid alone",
+            Self::Context(_) => "put the context that is meant before its other name",
+            Self::Unknown(_) => "put the rewriteContext or the rewriteMap before the rule that uses it",
+            Self::MapKind(_) => "slapd, which searches this server; maps of other servers are not supported",
+            Self::MapName(_) => "a letter, then letters and digits, and not the name of a map before it",
+            Self::MapUrl(_) => "ldap:///BASE?ATTRIBUTE?SCOPE?FILTER with one attribute and no host",
             Self::ContextAfterRules => "put it before the first rule",
             Self::Passes(..) => "a number from 1 to 10000",
             Self::Pattern(_) => "a POSIX extended regular expression; a basic one with the flag R",
             Self::Substitution(_) => "$ or % followed by a digit; twice for itself",
             Self::Flag(_) => "flags are : @ # C R I G{n} U{n} M{n}",
-            Self::Unsupported(..) => "find entries with an LDAP URL as substitution, or by authz-regexp",
+            Self::Unsupported(..) => {
+                "find entries by a map of the kind slapd, an LDAP URL as substitution, or authz-regexp"
+            }
             Self::TooMany => "say with one pattern what many say",
         }
     }
@@ -364,14 +489,18 @@ impl fmt::Display for RewriteError {
             Self::Missing(what) => write!(f, "needs {what}"),
             Self::Extra(_, word) => write!(f, "`{word}` is one word too many"),
             Self::State(word) => write!(f, "`{word}` is neither on nor off"),
-            Self::Context(word) => write!(f, "`{word}` is no context of authentication identities"),
+            Self::Context(word) => write!(f, "there is no context `{word}` yet"),
+            Self::Unknown(word) => write!(f, "there is no context or map `{word}` yet"),
+            Self::MapKind(word) => write!(f, "maps of the kind `{word}` are not supported"),
+            Self::MapName(word) => write!(f, "`{word}` is no new name for a map"),
+            Self::MapUrl(word) => write!(f, "`{word}` is not what a map of this server can search"),
             Self::ContextAfterRules => f.write_str("rules before their context"),
             Self::Passes(_, word) => write!(f, "`{word}` is no number of passes"),
             Self::Pattern(why) => f.write_str(why),
             Self::Substitution(text) => write!(f, "`{text}`: a lone $ or %"),
             Self::Flag(text) => write!(f, "`{text}` are no flags"),
             Self::Unsupported(_, word) => {
-                write!(f, "`{word}`: maps, parameters and variables are not supported")
+                write!(f, "`{word}`: old maps, commands and variables of sessions are not supported")
             }
             Self::TooMany => write!(f, "more than {RULES_MAX} rules"),
         }

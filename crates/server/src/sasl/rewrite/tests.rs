@@ -1,5 +1,7 @@
 //! What rules make of names: the cases of `names_are_rewritten` are what OpenLDAP 2.5.13 tells of them.
 
+use larix_proto::url::LdapUrl;
+
 use super::*;
 
 fn rewrite(commands: &[&[&str]]) -> Rewrite {
@@ -10,13 +12,18 @@ fn rewrite(commands: &[&[&str]]) -> Rewrite {
     rewrite
 }
 
+/// A directory without entries.
+fn nothing(_: &LdapUrl, _: Option<&str>) -> Option<String> {
+    None
+}
+
 /// One case: rules (pattern, substitution, flags), a name, and where it leads.
 fn check(rules: &[(&str, &str, &str)], name: &str, expected: &str) {
     let mut all = rewrite(&[&["authid-rewriteEngine", "on"], &["authid-rewriteContext", "authid"]]);
     for (pattern, substitution, flags) in rules {
         all.command(&["authid-rewriteRule", pattern, substitution, flags]).expect(pattern);
     }
-    assert_eq!(all.apply(name, false).as_deref().unwrap_or(name), expected, "{rules:?} {name}");
+    assert_eq!(all.apply(name, false, &nothing).as_deref().unwrap_or(name), expected, "{rules:?} {name}");
 }
 
 #[test]
@@ -78,6 +85,70 @@ fn names_are_rewritten() {
     check(&[("nothing", "$0", "")], bob, bob);
 }
 
+/// One entry, and a search that finds it by its name.
+fn ann(url: &LdapUrl, attribute: Option<&str>) -> Option<String> {
+    let found = url.dn == "dc=x" && url.filter.as_ref()?.to_string() == "(cn=ann)";
+    let told = match attribute {
+        None => "uid=found,dc=x",
+        Some("mail") => "ann@x",
+        Some(_) => return None,
+    };
+    found.then(|| told.to_owned())
+}
+
+#[test]
+fn maps_variables_and_parameters() {
+    let name = "uid=ann,cn=m,cn=auth";
+    let before: &[&[&str]] = &[
+        &["rewriteEngine", "on"],
+        &["rewriteParam", "Base", "dc=x"],
+        &["rewriteMap", "slapd", "dnof", "ldap:///dc=x?dn?sub"],
+        &["rewriteMap", "slapd", "mailof", "ldap:///dc=x?mail?sub?(cn="],
+        &["rewriteMap", "slapd", "snof", "uri=ldap:///dc=x?sn?sub"],
+        &["rewriteContext", "upper"],
+        &["rewriteRule", "^ann$", "ANN", ":@"],
+        &["rewriteRule", "^none$", "${*nothing}", ":"],
+        &["rewriteRule", "^gone$", "x", "#"],
+        &["rewriteContext", "other", "alias", "upper"],
+        &["rewriteContext", "empty"],
+        &["rewriteContext", "loop"],
+        &["rewriteRule", "(.*)", "x${>loop($1)}", ":"],
+        &["rewriteContext", "authid"],
+    ];
+    for (rules, expected) in [
+        (&[("^uid=([^,]+),.*$", "uid=$1,${$base}", ":")][..], Some("uid=ann,dc=x")),
+        (&[("^uid=([^,]+),.*$", "uid=$1,${$other}", ":")], None),
+        (&[("^uid=([^,]+),.*$", "uid=$1,${$other}", ":I")], Some(name)),
+        (&[("^uid=([^,]+),.*$", "${$other}", ":I"), ("^uid=a", "uid=b", ":")], Some("uid=b")),
+        (&[("^uid=([^,]+),.*$", "${$o}", ":IG{2}"), (".*", "x", ":"), ("^uid=.*", "z", ":")], Some("z")),
+        (&[("^uid=([^,]+),.*$", "${$o}", ":G{2}I"), (".*", "x", ":"), ("^x", "z", ":")], Some("z")),
+        (&[("^uid=([^,]+),.*$", "${dnof((cn=$1))}", ":")], Some("uid=found,dc=x")),
+        (&[("^uid=([^,]+),.*$", "${mailof($1)%)}", ":")], None),
+        (&[("^uid=([^,]+),.*$", "m=${MAILof($1))}", ":")], Some("m=ann@x")),
+        (&[("^uid=([^,]+),.*$", "${snof((cn=$1))}", ":")], None),
+        (&[("^uid=([^,]+),.*$", "${dnof(cn)}", ":")], None),
+        (
+            &[("^uid=([^,]+),(.*)$", "cn=${&who($1)}$2", ":"), ("^(cn=)(.*)", "$1${*WHO},$2", ":")],
+            Some("cn=ann,cn=m,cn=auth"),
+        ),
+        (&[("^uid=([^,]+),.*$", "${&*who($1)}=${*who}", ":")], Some("ann=ann")),
+        (&[("^uid=.*$", "${*who}", ":")], None),
+        (&[("^uid=([^,]+),.*$", "uid=${>upper($1)}", ":")], Some("uid=ANN")),
+        (&[("^uid=([^,]+),.*$", "uid=${>Other(${>upper($1)})}", ":")], Some("uid=ANN")),
+        (&[("^uid=.*$", "uid=${>upper(gone)}", ":")], None),
+        (&[("^uid=.*$", "uid=${>upper(else)}", ":")], Some("uid=else")),
+        (&[("^uid=.*$", "uid=${>empty(else)}", ":")], Some("uid=")),
+        (&[("^uid=([^,]+),.*$", "uid=${>loop($1)}", ":")], None),
+        (&[("^uid=([^,]+),.*$", "uid=${>upper(${&x($1)}${*x})},$$$1", ":")], Some("uid=ANN,$ann")),
+    ] {
+        let mut all = rewrite(before);
+        for (pattern, substitution, flags) in rules {
+            all.command(&["rewriteRule", pattern, substitution, flags]).expect(pattern);
+        }
+        assert_eq!(all.apply(name, false, &ann).as_deref(), expected, "{rules:?}");
+    }
+}
+
 #[test]
 fn commands_that_change_what_rules_do() {
     let rule: &[&str] = &["rewriteRule", "^uid=(.*)$", "uid=q$1"];
@@ -88,16 +159,30 @@ fn commands_that_change_what_rules_do() {
         (&[&["REWRITECONTEXT", "AuthID"], &["rewriteMaxPasses", "4"], rule], true, Some("uid=qqqqx")),
         (&[rule, &["rewriteEngine", "off"]], true, None),
     ] {
-        assert_eq!(rewrite(commands).apply("uid=x", by_default).as_deref(), expected, "{commands:?}");
+        assert_eq!(
+            rewrite(commands).apply("uid=x", by_default, &nothing).as_deref(),
+            expected,
+            "{commands:?}"
+        );
     }
 }
 
 #[test]
 fn what_is_not_understood_is_said() {
     for (command, word, part) in [
-        (&["rewriteMap", "ldap", "x"][..], 0, "`rewriteMap`: maps, parameters and variables"),
-        (&["authid-rewriteParam", "a", "b"], 0, "not supported"),
-        (&["rewriteRule", "a", "${x($0)}"], 2, "not supported"),
+        (&["rewriteMap", "ldap", "x", "ldap://h/"][..], 1, "kind `ldap`"),
+        (&["rewriteMap", "slapd", "x"], 0, "needs a URL"),
+        (&["rewriteMap", "slapd", "1x", "ldap:///"], 2, "no new name"),
+        (&["rewriteMap", "slapd", "x", "ldap://h/"], 3, "can search"),
+        (&["rewriteMap", "slapd", "x", "ldap:///?a,b"], 3, "can search"),
+        (&["authid-rewriteParam", "a"], 0, "needs a value"),
+        (&["rewriteRule", "a", "${x($0)}"], 2, "no context or map `x`"),
+        (&["rewriteRule", "a", "${>x($0)}"], 2, "no context or map `x`"),
+        (&["rewriteRule", "a", "${|x($0)}"], 2, "not supported"),
+        (&["rewriteRule", "a", "${**x}"], 2, "not supported"),
+        (&["rewriteRule", "a", "${&&x($0)}"], 2, "not supported"),
+        (&["rewriteRule", "a", "${*x"], 2, "lone"),
+        (&["rewriteRule", "a", "${*x-y}"], 2, "lone"),
         (&["rewriteRule", "a", "$1{x}"], 2, "not supported"),
         (&["rewriteRule", "a", "$x"], 2, "lone"),
         (&["rewriteRule", "a", "x$"], 2, "lone"),
@@ -109,8 +194,10 @@ fn what_is_not_understood_is_said() {
         (&["rewriteRule", "a", "b", "G1"], 3, "flags"),
         (&["rewriteRule", "a", "b", "U{-1}"], 3, "flags"),
         (&["rewriteRule", "a", "b", "M{10001}"], 3, "flags"),
-        (&["rewriteContext", "bindDN"], 1, "`bindDN` is no context"),
-        (&["rewriteContext", "authid", "alias", "x"], 2, "too many"),
+        (&["rewriteContext", "authid", "alias", "x"], 3, "no context `x`"),
+        (&["rewriteContext", "authid", "alias"], 0, "needs the context"),
+        (&["rewriteContext", "authid", "x"], 2, "too many"),
+        (&["rewriteContext", "authid", "alias", "x", "y"], 4, "too many"),
         (&["rewriteEngine", "maybe"], 1, "neither on nor off"),
         (&["rewriteEngine"], 0, "needs on or off"),
         (&["rewriteMaxPasses", "0"], 1, "no number of passes"),

@@ -1,0 +1,176 @@
+//! Identities looked up in the databases of a configuration, beside a server or without one.
+
+use std::sync::Arc;
+
+use larix_engine::access::{PeerNames, Strength, Subject};
+use larix_engine::controls::RequestControls;
+use larix_engine::search::{Budget, Gate, SearchInput, SearchTask, Seen, Step};
+use larix_engine::time::Clock;
+use larix_engine::{Database, EntrySource};
+use larix_proto::url::LdapUrl;
+use larix_proto::{
+    DerefAliases, FilterBuf, Frame, MessageId, Response, Scope, SearchRequest, Strings, frame,
+};
+use larix_schema::{NormalDn, Schema};
+use larix_server::clock::SystemClock;
+use larix_server::config::{Config, DatabaseKind};
+use larix_server::sasl::identity::Lookups;
+use larix_store::Store;
+use larix_store::lmdb::LmdbStore;
+
+use super::common::{self, Access};
+
+/// Candidates a slice, and bytes of output: as good as all of them.
+const SLICE: (u32, usize) = (1 << 16, 1 << 20);
+const SLICE_NANOS: u64 = 1_000_000_000;
+
+/// The databases of a configuration, read beside a server or without one.
+pub(super) struct Offline<'c> {
+    config: &'c Config,
+    opened: Vec<(&'c larix_server::config::Database, Database<LmdbStore>)>,
+    clock: SystemClock,
+}
+
+impl<'c> Offline<'c> {
+    /// What cannot be opened holds nobody.
+    pub(super) fn open(config: &'c Config) -> Self {
+        let stored = config.databases.iter().filter(|database| matches!(database.kind, DatabaseKind::Mdb(_)));
+        let opened = stored.filter_map(|section| match common::open(config, section, Access::Read) {
+            Ok(database) => Some((section, database)),
+            Err(error) => {
+                eprintln!("note: not searched: {error:#}");
+                None
+            }
+        });
+        Self { config, opened: opened.collect(), clock: SystemClock::new() }
+    }
+
+    /// For rules that need no database.
+    pub(super) fn closed(config: &'c Config) -> Self {
+        Self { config, opened: Vec::new(), clock: SystemClock::new() }
+    }
+
+    fn holder(&self, dn: &NormalDn) -> Option<&Database<LmdbStore>> {
+        let depth = |section: &larix_server::config::Database| {
+            let above = section.suffixes.iter().filter(|suffix| dn.is_within(&suffix.normal));
+            above.map(|suffix| suffix.normal.depth()).max()
+        };
+        let held = self.opened.iter().filter_map(|(section, database)| Some((depth(section)?, database)));
+        held.max_by_key(|(depth, _)| *depth).map(|(_, database)| database)
+    }
+
+    fn section_over(&self, dn: &NormalDn) -> Option<&'c larix_server::config::Database> {
+        let sections = self.opened.iter().map(|(section, _)| *section);
+        sections.filter(|section| section.suffixes.iter().any(|suffix| dn.is_within(&suffix.normal))).last()
+    }
+
+    fn subject(who: Option<&NormalDn>) -> Arc<Subject> {
+        let anonymous = Subject::anonymous(Arc::new(PeerNames::default()), Strength::default());
+        Arc::new(match who {
+            Some(dn) => anonymous.bound_as(dn.clone(), dn.as_str()),
+            None => anonymous,
+        })
+    }
+
+    fn search(&self, who: Option<&NormalDn>, url: &LdapUrl) -> Option<Vec<NormalDn>> {
+        let base = self.config.schema.parse_dn(&url.dn).ok()?;
+        let database = self.holder(&base)?;
+        let any = FilterBuf::parse("(objectClass=*)").ok()?;
+        let snapshot = database.store().snapshot().ok()?;
+        let view = database.view(&snapshot).ok()?;
+        let input = SearchInput {
+            message: MessageId(1),
+            request: SearchRequest {
+                base: &url.dn,
+                scope: url.scope.unwrap_or(Scope::Base),
+                deref: DerefAliases::Never,
+                size_limit: 2,
+                time_limit: 0,
+                types_only: true,
+                filter: url.filter.as_ref().unwrap_or(&any).as_filter(),
+                attributes: Strings::default(),
+            },
+            base,
+            controls: RequestControls::default(),
+            subject: Self::subject(who),
+            policy: database.current_policy(),
+            limits: None,
+            default_referrals: None,
+            cookie_secret: *database.cookie_secret(),
+            now: self.clock.monotonic(),
+            identity: true,
+        };
+        let mut task = SearchTask::new(&view, input).ok()?;
+        let mut out = Vec::new();
+        let (candidates, bytes) = SLICE;
+        let budget = || Budget { candidates, nanos: SLICE_NANOS, bytes, clock: &self.clock };
+        while !matches!(task.step(&view, &mut out, budget()), Step::Done(..)) {}
+        let mut found = Vec::new();
+        let mut rest = out.as_slice();
+        while let Ok(Frame::Complete { len }) = frame(rest, usize::MAX) {
+            let Some((message, next)) = rest.split_at_checked(len) else { break };
+            rest = next;
+            if let Ok(decoded) = Response::decode_message(message)
+                && let Response::Entry(entry) = decoded.response
+            {
+                found.extend(self.config.schema.parse_dn(entry.dn));
+            }
+        }
+        Some(found)
+    }
+
+    fn attribute(&self, who: Option<&NormalDn>, entry: &NormalDn, attribute: &str) -> Option<Vec<Vec<u8>>> {
+        let database = self.holder(entry)?;
+        let description = self.config.schema.describe(attribute).ok()?;
+        let snapshot = database.store().snapshot().ok()?;
+        let view = database.view(&snapshot).ok()?;
+        let id = view.resolve(entry).ok()?.and_then(|resolved| resolved.id)?;
+        let record = view.record(id).ok()??;
+        let (policy, subject) = (database.current_policy(), Self::subject(who));
+        let seen = Seen::new(&view, view.reader(id, &record).ok()?, Gate::new(&policy, &subject));
+        let mut values = Vec::new();
+        let visited = seen.reader.visit_description(&description, &mut |value| {
+            values.push(value.to_vec());
+            true
+        });
+        visited.ok().map(|_| values)
+    }
+}
+
+impl Lookups for Offline<'_> {
+    fn schema(&self) -> &Schema {
+        &self.config.schema
+    }
+
+    fn find_one(&self, who: Option<&NormalDn>, url: &LdapUrl) -> Option<NormalDn> {
+        self.search(who, url).filter(|found| found.len() == 1).and_then(|mut found| found.pop())
+    }
+
+    fn finds(&self, who: Option<&NormalDn>, url: &LdapUrl, entry: &NormalDn) -> bool {
+        let Ok(base) = self.config.schema.parse_dn(&url.dn) else { return false };
+        let in_scope = entry.is_in_scope(&base, url.scope.unwrap_or(Scope::Base));
+        let only = LdapUrl { dn: entry.as_str().to_owned(), scope: Some(Scope::Base), ..url.clone() };
+        in_scope && self.search(who, &only).is_some_and(|found| !found.is_empty())
+    }
+
+    fn expand(&self, url: &LdapUrl, attribute: Option<&str>) -> Option<String> {
+        let base = self.config.schema.parse_dn(&url.dn).ok()?;
+        let root = self.section_over(&base).and_then(|section| section.effective_root());
+        let entry = self.find_one(root.as_ref(), url)?;
+        match attribute {
+            None => Some(entry.as_str().to_owned()),
+            Some(attribute) => {
+                let values = self.attribute(root.as_ref(), &entry, attribute)?;
+                String::from_utf8(values.into_iter().next()?).ok()
+            }
+        }
+    }
+
+    fn values(&self, entry: &NormalDn, attribute: &str) -> Vec<Vec<u8>> {
+        self.attribute(None, entry, attribute).unwrap_or_default()
+    }
+
+    fn is_root_over(&self, who: &NormalDn, entry: &NormalDn) -> bool {
+        self.section_over(entry).is_some_and(|section| section.effective_root().as_ref() == Some(who))
+    }
+}
