@@ -5,6 +5,8 @@
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
+use std::path::Path;
+use std::process::Command;
 
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::client::Client;
@@ -16,8 +18,6 @@ use larix_tests::scenario::Step;
 const DATABASES: usize = 20;
 const CASES_OF_DATABASE: usize = 20;
 const DEFAULT_CASES: usize = 400;
-/// What of the grammar is used.
-const GRAMMAR: Grammar = Grammar::WHOLE;
 /// Differences shown in full.
 const SHOWN_MAX: usize = 90;
 
@@ -28,6 +28,8 @@ fn larix_decides_as_slapd() {
         eprintln!("skipped: no slapd is installed, there is nothing to compare with");
         return;
     }
+    let slapd = Slapd::found();
+    println!("{slapd:?}");
     let cases = number("LARIX_MATRIX_CASES").unwrap_or(DEFAULT_CASES);
     let seed = number("LARIX_MATRIX_SEED").unwrap_or(1);
     let rounds = cases.div_ceil(DATABASES * CASES_OF_DATABASE);
@@ -35,7 +37,7 @@ fn larix_decides_as_slapd() {
     for round in 0..rounds {
         let seed = seed as u64 + round as u64;
         println!("LARIX_MATRIX_SEED={seed}");
-        Round::new(seed).run(&mut report);
+        Round::new(seed, slapd).run(&mut report);
     }
     println!("{report}");
     assert!(report.differences.is_empty(), "{} cases differ", report.differences.len());
@@ -43,6 +45,28 @@ fn larix_decides_as_slapd() {
 
 fn number(variable: &str) -> Option<usize> {
     std::env::var(variable).ok()?.parse().ok()
+}
+
+/// What the slapd that answers can do.
+#[derive(Clone, Copy, Debug)]
+struct Slapd {
+    /// 2.7: rules about operations and controls.
+    knows_requests: bool,
+    /// There is a module that sorts.
+    sorts: bool,
+}
+
+impl Slapd {
+    fn found() -> Self {
+        let program = Kind::Slapd.program().unwrap_or_default();
+        let version =
+            Command::new(program).arg("-VV").output().map(|output| output.stderr).unwrap_or_default();
+        let modules = std::env::var("SLAPD_MODULES").unwrap_or_else(|_| "/usr/lib/ldap".to_owned());
+        Self {
+            knows_requests: String::from_utf8_lossy(&version).contains("slapd 2.7"),
+            sorts: !modules.is_empty() && Path::new(&modules).join("sssvlv.so").exists(),
+        }
+    }
 }
 
 /// What came of all rounds.
@@ -82,6 +106,7 @@ impl std::fmt::Display for Report {
 /// One start of each server.
 struct Round {
     seed: u64,
+    slapd: Slapd,
     frontend: Vec<String>,
     databases: Vec<Database>,
 }
@@ -98,27 +123,35 @@ struct Peer {
     clients: HashMap<String, Client>,
     closed: bool,
     // Its folder goes when the server has gone.
-    _site: Site,
+    site: Site,
 }
 
 impl Round {
-    fn new(seed: u64) -> Self {
+    fn new(seed: u64, slapd: Slapd) -> Self {
+        let grammar = Grammar { requests: slapd.knows_requests, ..Grammar::WHOLE };
         let databases = (0..DATABASES)
             .map(|number| {
                 let mut random = Random::derived(seed, number as u64);
                 let tree = Tree::new(&format!("m{number}"));
-                let rules = rules::rule_set(&mut random, GRAMMAR);
+                let rules = rules::rule_set(&mut random, grammar);
                 let rules = rules.into_iter().map(|rule| rule.replace("@S@", &tree.suffix)).collect();
                 Database { tree, rules, add_content_acl: random.percent(20) }
             })
             .collect();
-        let frontend = rules::frontend_rules(&mut Random::derived(seed, 1_000), GRAMMAR);
-        Self { seed, frontend, databases }
+        let frontend = rules::frontend_rules(&mut Random::derived(seed, 1_000), grammar);
+        Self { seed, slapd, frontend, databases }
     }
 
-    fn configuration(&self) -> String {
+    fn configuration(&self, kind: Kind) -> String {
+        let sorts = kind == Kind::Slapd && self.slapd.sorts;
         let schema = larix_testkit::site::schema_directory();
         let mut text = format!("include {}/dyngroup.schema\n", schema.display());
+        if sorts {
+            text.insert_str(0, "moduleload sssvlv\n");
+        }
+        if self.seed.is_multiple_of(3) {
+            text += "reverse-lookup on\n";
+        }
         // Otherwise most of what anonymous asks for is refused before the rules are.
         if !self.seed.is_multiple_of(4) {
             text += "allow update_anon\n";
@@ -133,17 +166,20 @@ impl Round {
                 if *add_content_acl { "on" } else { "off" }
             );
             rules.iter().for_each(|rule| text += &format!("{rule}\n"));
+            if sorts {
+                text += "overlay sssvlv\n";
+            }
         }
         text
     }
 
     fn start(&self, kind: Kind) -> Peer {
-        let site = Site::new(kind, &self.configuration());
+        let site = Site::new(kind, &self.configuration(kind));
         for Database { tree, .. } in &self.databases {
             site.load_into(Some(&tree.suffix), &tree.ldif());
         }
         let server = site.start().unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
-        Peer { server, clients: HashMap::new(), closed: false, _site: site }
+        Peer { server, clients: HashMap::new(), closed: false, site }
     }
 
     fn run(&self, report: &mut Report) {
@@ -154,6 +190,9 @@ impl Round {
             let other = &self.databases[(number + 1) % self.databases.len()].tree.suffix;
             for _ in 0..CASES_OF_DATABASE {
                 let case = requests::case(&mut random, &database.tree, other);
+                if case.request.contains("sort=") && !self.slapd.sorts {
+                    continue;
+                }
                 let tried = Tried { round: self, database, case };
                 let usable = tried.run(&mut slapd, &mut larix, report);
                 if slapd.is_dead() {
@@ -198,7 +237,7 @@ impl Tried<'_> {
                     answer.lines().find(|line| line.starts_with("=> ")).unwrap_or("").to_owned()
                 };
                 *report.texts.entry(format!("{verb}: {} / {}", line(&theirs), line(&ours))).or_default() += 1;
-            } else if let Some(reason) = on_purpose(case, &theirs, &ours) {
+            } else if let Some(reason) = self.on_purpose(slapd, &theirs, &ours) {
                 *report.on_purpose.entry(reason).or_default() += 1;
             } else {
                 self.differ(report, "", &theirs, &ours);
@@ -229,6 +268,36 @@ impl Tried<'_> {
             }
         }
         true
+    }
+
+    /// Why the answers differ, where that is meant to be.
+    fn on_purpose(&self, slapd: &mut Peer, theirs: &str, ours: &str) -> Option<&'static str> {
+        let case = &self.case;
+        if result_code(theirs) == "0" && lacks_reading(case, theirs) {
+            return Some(
+                "slapd answers success and changes nothing when the pre-read or post-read may not be had",
+            );
+        }
+        if case.request.contains(" deref=") && without_duplicates(theirs) == without_duplicates(ours) {
+            return Some("slapd answers an entry once for each alias that leads to it");
+        }
+        match (result_code(theirs), result_code(ours)) {
+            ("50" | "122" | "32", "32") | ("68", "32" | "50") if is_change(case) && self.is_hidden(slapd) => {
+                Some("what may not be disclosed looks missing to changes, too")
+            }
+            (_, "8") => Some("anonymous changes are refused before their values are looked at"),
+            _ => None,
+        }
+    }
+
+    /// Whether an entry that the change is about, or one above it, is there and, as slapd itself says, not to be disclosed.
+    fn is_hidden(&self, slapd: &mut Peer) -> bool {
+        let Self { database, case, .. } = self;
+        let root = Identity::root(&database.tree);
+        names_of(case, &database.tree.suffix).iter().any(|name| {
+            let search = format!("search \"{name}\" base (objectClass=*) 1.1 with manageDSAit\n");
+            result_code(&slapd.ask(&root, &search)) == "0" && !slapd.discloses(&case.identity, name)
+        })
     }
 
     fn differ(&self, report: &mut Report, what: &str, theirs: &str, ours: &str) {
@@ -280,6 +349,32 @@ impl Peer {
         }
         // slapd has it only where it replicates.
         answer.replace("   contextCSN: *\n", "").replace("   contextCSN:\n", "")
+    }
+
+    /// What slapd's own tool says.
+    fn discloses(&self, identity: &Identity, name: &str) -> bool {
+        let port = self.server.address.port();
+        let mut command = self.server.kind.tool("acl");
+        command.arg("-f").arg(self.site.configuration()).args(["-b", name]);
+        if let Some(bound) = identity.bind.strip_prefix("as \"").and_then(|bind| bind.split('"').next()) {
+            command.args(["-D", bound]);
+        }
+        if let Some(proxied) = identity.proxied.as_deref().and_then(|authzid| authzid.strip_prefix("dn:")) {
+            command.arg("-o").arg(format!("authzDN={proxied}"));
+        }
+        for option in [
+            "peername=IP=127.0.0.1:40000".to_owned(),
+            format!("sockname=IP=127.0.0.1:{port}"),
+            format!("sockurl=ldap://127.0.0.1:{port}/"),
+            "domain=localhost".to_owned(),
+        ] {
+            command.args(["-o", &option]);
+        }
+        let output = command.arg("entry/disclose").output().expect("slapacl");
+        let said = [output.stdout, output.stderr].concat();
+        let said = String::from_utf8_lossy(&said);
+        let verdict = said.lines().find_map(|line| line.strip_prefix("entry/disclose: "));
+        verdict.unwrap_or_else(|| panic!("{command:?}: {said}")) == "ALLOWED"
     }
 
     /// Whether the server has gone; asked only after a connection was closed.
@@ -342,21 +437,29 @@ fn is_change(case: &Case) -> bool {
     ["add ", "modify ", "delete ", "modrdn "].iter().any(|verb| case.request.starts_with(verb))
 }
 
-/// Why the answers differ, where that is meant to be.
-fn on_purpose(case: &Case, theirs: &str, ours: &str) -> Option<&'static str> {
-    if result_code(theirs) == "0" && lacks_reading(case, theirs) {
-        return Some(
-            "slapd answers success and changes nothing when the pre-read or post-read may not be had",
-        );
-    }
-    if case.request.contains(" deref=") && without_duplicates(theirs) == without_duplicates(ours) {
-        return Some("slapd answers an entry once for each alias that leads to it");
-    }
-    match (result_code(theirs), result_code(ours)) {
-        ("50" | "122" | "32", "32") | ("68", "32" | "50") if is_change(case) => {
-            Some("what may not be disclosed looks missing to changes, too")
+/// The entries that a change is about: its target, where it leads to, and all above them up to the suffix.
+fn names_of(case: &Case, suffix: &str) -> Vec<String> {
+    let line = case.request.lines().next().unwrap_or_default();
+    let quoted: Vec<&str> = line.split('"').skip(1).step_by(2).collect();
+    let mut names: Vec<String> = Vec::new();
+    let mut add = |name: &str| {
+        let mut rest = Some(name);
+        while let Some(name) = rest.filter(|name| name.ends_with(suffix)) {
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+            rest = name.split_once(',').map(|(_, above)| above);
         }
-        (_, "8") => Some("anonymous changes are refused before their values are looked at"),
-        _ => None,
+    };
+    match (case.request.split(' ').next(), quoted.as_slice()) {
+        (Some("modrdn"), [target, new, more @ ..]) => {
+            let above = target.split_once(',').map_or("", |(_, above)| above);
+            let superior = more.first().filter(|name| name.ends_with(suffix)).copied().unwrap_or(above);
+            add(target);
+            add(&format!("{new},{superior}"));
+        }
+        (_, [target, ..]) => add(target),
+        _ => {}
     }
+    names
 }

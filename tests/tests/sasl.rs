@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::process::Command;
 
-use larix_testkit::{Kind, Server, Site};
+use larix_testkit::{Authority, Kind, Server, Site};
 
 const CLIENT: &str = "/usr/bin/ldapwhoami";
 
@@ -158,4 +158,58 @@ fn cyrus_clients_are_let_in_as_slapd_lets_them() {
         both.check_larix(mechanism, "verified", "secret", &plain, expected);
     }
     assert!(both.larix.1.stop(), "Larix did not stop cleanly");
+}
+
+/// Larix's own client over TLS: bound to the channel, and to nothing else.
+#[test]
+fn own_clients_bind_to_the_channel() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = Authority::new("Root");
+    authority.server().write(folder.path(), "server");
+    let path = folder.path().display();
+    std::fs::write(folder.path().join("ca.pem"), authority.certificate()).expect("a file");
+    let tls = format!("TLSCertificateFile {path}/server.pem\nTLSCertificateKeyFile {path}/server.key\n");
+    for (configured, version, wanted) in [
+        ("", "3.4", ""),
+        ("", "3.3", "tls-endpoint"),
+        ("sasl-cbinding tls-endpoint\n", "3.3", "tls-endpoint"),
+        ("sasl-cbinding tls-exporter\n", "3.4", "tls-exporter"),
+    ] {
+        let site = Site::new(Kind::Larix, &format!("{tls}{configured}{CONFIGURATION}"));
+        site.load(ENTRIES);
+        let port = larix_testkit::process::free_port();
+        let urls = format!("ldaps://127.0.0.1:{port}/");
+        let server = Server::start_at(Kind::Larix, &site.configuration(), port, &["-h", &urls])
+            .unwrap_or_else(|error| panic!("{error}"));
+        let ask = |mechanism: &str, binding: &str, password: &str| {
+            let output = Command::new(Kind::Larix.program().expect("a binary"))
+                .args(["whoami", "-H", &urls, "-Y", mechanism, "-U", "ann", "-w", password])
+                .args([
+                    "-o",
+                    &format!("tls_cacert={path}/ca.pem"),
+                    "-o",
+                    &format!("tls_protocol_min={version}"),
+                ])
+                .args(if binding.is_empty() {
+                    vec![]
+                } else {
+                    vec!["-o".to_owned(), format!("sasl_cbinding={binding}")]
+                })
+                .env("LDAPNOINIT", "1")
+                .output()
+                .expect("larix");
+            let said = String::from_utf8_lossy(&output.stdout).trim().to_owned();
+            (said, String::from_utf8_lossy(&output.stderr).into_owned())
+        };
+        for mechanism in ["SCRAM-SHA-1-PLUS", "SCRAM-SHA-256-PLUS", "SCRAM-SHA-512-PLUS"] {
+            let (said, why) = ask(mechanism, wanted, "annpw");
+            assert_eq!(said, "dn:uid=ann,dc=example,dc=com", "{configured} {mechanism} {wanted}: {why}");
+            assert_eq!(ask(mechanism, wanted, "wrong").0, "");
+        }
+        if configured.ends_with("exporter\n") {
+            let (said, why) = ask("SCRAM-SHA-256-PLUS", "tls-endpoint", "annpw");
+            assert!(said.is_empty() && !why.is_empty(), "{said} {why}");
+        }
+        assert!(server.stop());
+    }
 }

@@ -92,6 +92,7 @@ fn answer<N: Snapshot>(
     let record = view.record(nearest)?.ok_or(Fault::Missing { entry: nearest, what: "the record" })?;
     let seen = Seen::new(view, view.reader(nearest, &record)?, gate);
     let found = resolved.is_some_and(|resolved| resolved.missing == 0);
+    let seen = if found { seen.named(dn) } else { seen };
     let is_referral = seen.reader.view.flags().has(RecordFlags::REFERRAL);
     if is_referral && (!found || !context.controls.manage_dsa_it) {
         return refer(&seen, request.entry);

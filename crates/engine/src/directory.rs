@@ -422,7 +422,7 @@ impl<S: Store> Directory<S> {
 
     /// Whether somebody has a say in how a bind to this DN ends: then [`Self::conclude_bind`] answers it.
     pub fn judges_binds(&self, dn: &NormalDn) -> bool {
-        self.select(dn).is_some_and(|served| {
+        self.judge_of(dn).is_some_and(|served| {
             let settings = served.database.current_settings();
             settings.root_dn.as_ref() != Some(dn)
                 && settings.plugins.iter().any(|plugin| plugin.authentication().is_some())
@@ -434,7 +434,7 @@ impl<S: Store> Directory<S> {
     /// state, is made by the writer and is durable before `done`: of any number of guesses at the same time no more
     /// are judged than the policy allows.
     pub fn conclude_bind(&self, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>) {
-        let Some(served) = self.select(&attempt.dn) else {
+        let Some(served) = self.judge_of(&attempt.dn) else {
             return done(BindConclusion::outright(attempt.matched));
         };
         match self.judge_at_once(served, &attempt) {
@@ -458,6 +458,17 @@ impl<S: Store> Directory<S> {
                 served.writer.submit(Job { tasks: vec![task], done: Box::new(done) });
             }
         }
+    }
+
+    /// The database that has a say in a bind. A name that leads to none, as names of SASL may, goes where wrong passwords are
+    /// counted: it must not be told from the name of an account by the time that its answer takes.
+    fn judge_of(&self, dn: &NormalDn) -> Option<&Arc<Served<S>>> {
+        let counts = |served: &Served<S>| {
+            let settings = served.database.current_settings();
+            let mut authentications = settings.plugins.iter().filter_map(|plugin| plugin.authentication());
+            authentications.any(|authentication| authentication.counts_failures())
+        };
+        self.select(dn).or_else(|| self.databases().iter().find(|served| counts(served)))
     }
 
     /// The judgement by what is committed, if it needs nobody else.

@@ -240,7 +240,7 @@ impl Clock for StoppedClock {
 }
 
 /// RDNs of the suffix at or above the name.
-fn suffix_depth<V>(view: &View<'_, V>, dn: &NormalDn) -> Option<usize> {
+pub(crate) fn suffix_depth<V>(view: &View<'_, V>, dn: &NormalDn) -> Option<usize> {
     let above = view.settings.suffixes.iter().filter(|suffix| dn.is_within(&suffix.normal));
     above.map(|suffix| suffix.normal.depth()).max()
 }
@@ -275,6 +275,16 @@ impl<S: Store> OtherEntries for Neighbours<S> {
         let Some(database) = self.select(dn, beyond) else { return Ok(false) };
         let snapshot = database.store().snapshot()?;
         Ok(with_entry(&database.view(&snapshot)?, dn, read)? == Reach::Found)
+    }
+
+    fn owned(&self, dn: &NormalDn, beyond: usize) -> Result<Option<Entry>, Fault> {
+        let Some(database) = self.select(dn, beyond) else { return Ok(None) };
+        let snapshot = database.store().snapshot()?;
+        let view = database.view(&snapshot)?;
+        let Some(id) = view.resolve(dn)?.and_then(|resolved| resolved.id) else { return Ok(None) };
+        let Some(record) = view.record(id)? else { return Ok(None) };
+        let reader = view.reader(id, &record)?;
+        Ok(Some(reader.to_owned(view.dn(&reader.view)?, false)?))
     }
 
     fn search(

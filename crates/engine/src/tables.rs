@@ -45,6 +45,8 @@ pub mod meta {
     pub const TREE_GENERATION: &[u8] = b"tree-generation";
     /// With a number of four hexadecimal digits behind it: a dictionary of packed records.
     pub const DICTIONARY: &[u8] = b"dictionary/";
+    /// Empty: written by a bind that failed and changed nothing, which takes as long as one that is counted.
+    pub const FAILED_BIND: &[u8] = b"failed-bind";
     /// 32 random bytes: authenticates paged results cookies across restarts.
     pub const COOKIE_SECRET: &[u8] = b"cookie-secret";
     /// 16 random bytes: which history the change log tells. Another one, or none, after changes that are not in the log.

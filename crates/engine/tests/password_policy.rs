@@ -9,6 +9,7 @@ use std::sync::mpsc;
 
 use common::{Fixture, ROOT, SUFFIX, describe, memory, operation, records, schema, settings};
 use larix_engine::controls::RequestControls;
+use larix_engine::database::Suffix;
 use larix_engine::password::{Hasher, Scheme};
 use larix_engine::plugins::last_bind::LastBind;
 use larix_engine::plugins::password_policy::{PasswordPolicy, PasswordPolicySettings, PolicyRule};
@@ -16,6 +17,7 @@ use larix_engine::plugins::{BindAttempt, BindConclusion, PasswordWork, Purpose};
 use larix_engine::write::{Origin, WriteRequest};
 use larix_proto::control::{ControlValue, PasswordError as Error, PasswordPolicyResponse, PasswordWarning};
 use larix_proto::oid;
+use larix_store::Store;
 use larix_store::memory::MemoryStore;
 use zeroize::Zeroizing;
 
@@ -416,4 +418,81 @@ fn the_last_success_is_written_down() {
     assert_eq!(fixture.value(USER, "modifiersName").as_deref(), Some(ROOT));
     bind(&fixture, false);
     assert_eq!(values(&fixture, "pwdLastSuccess"), ["20260101000005Z"]);
+}
+
+/// A wrong password for a name: on which thread its answer is given, what it says, and whether something was synced for it.
+fn wrong_password(fixture: &Fixture<MemoryStore>, name: &str) -> (Option<String>, String, bool) {
+    let store =
+        |fixture: &Fixture<MemoryStore>| fixture.directory.databases()[0].database().store().commit_counter();
+    let before = store(fixture);
+    let (sender, receiver) = mpsc::channel();
+    let done = Box::new(move |end: BindConclusion| {
+        let thread = std::thread::current().name().map(str::to_owned);
+        sender.send((thread, format!("{} {:?}", end.result.code.0, end.controls))).unwrap();
+    });
+    let dn = fixture.schema.parse_dn(name).unwrap();
+    fixture.directory.conclude_bind(BindAttempt { dn, matched: false, policy_control: true }, done);
+    let (thread, said) = receiver.recv().unwrap();
+    (thread.filter(|name| name == "writer"), said, store(fixture) > before)
+}
+
+#[test]
+fn nobody_s_wrong_password_travels_as_anybody_s() {
+    let nobody = "cn=nobody,dc=example,dc=com";
+    let unmapped = "uid=nobody,cn=scram-sha-256,cn=auth";
+    for (lines, counted) in [
+        ("pwdLockout: TRUE\npwdMaxFailure: 2", true),
+        ("pwdLockout: TRUE\npwdMinDelay: 1", true),
+        ("pwdLockout: TRUE", false),
+        ("pwdMaxFailure: 2", true),
+    ] {
+        let fixture = fixture(lines);
+        // Before anybody else has been there, too.
+        let unknown = wrong_password(&fixture, nobody);
+        let known = wrong_password(&fixture, USER);
+        assert_eq!(unknown, known, "{lines}");
+        assert_eq!((known.0.is_some(), known.2), (counted, counted), "{lines}");
+        assert_eq!(wrong_password(&fixture, nobody), known, "{lines}");
+        if counted {
+            let (thread, _, synced) = wrong_password(&fixture, unmapped);
+            assert_eq!((thread, synced), (known.0.clone(), known.2), "{lines}");
+        }
+        // That an account is locked is told to those who ask, but for the time no different.
+        assert_eq!(wrong_password(&fixture, USER).2, counted, "{lines}");
+        assert_eq!(wrong_password(&fixture, USER).2, counted, "{lines}");
+    }
+    // A policy that only some accounts have is learned with the first of them.
+    let fixture = fixture_of("pwdLockout: TRUE\npwdMaxFailure: 2", |settings| settings.default_policy = None);
+    assert!(!wrong_password(&fixture, nobody).2);
+    fixture.change(&format!(
+        "dn: {USER}\nchangetype: modify\nreplace: pwdPolicySubentry\npwdPolicySubentry: {POLICY}\n"
+    ));
+    assert!(wrong_password(&fixture, USER).2);
+    assert!(wrong_password(&fixture, nobody).2);
+}
+
+#[test]
+fn a_policy_may_stand_in_another_database() {
+    let schema = schema("");
+    let (mut accounts, mut policies) = (settings(&schema), settings(&schema));
+    let elsewhere = "cn=policy,dc=policies";
+    let normal = schema.parse_dn("dc=policies").unwrap();
+    policies.suffixes = vec![Suffix { normal, text: "dc=policies".to_owned() }];
+    policies.root_dn = accounts.root_dn.clone();
+    accounts.plugins = vec![Arc::new(PasswordPolicy::new(PasswordPolicySettings {
+        default_policy: Some(schema.parse_dn(elsewhere).unwrap()),
+        use_lockout: true,
+        ..PasswordPolicySettings::default()
+    }))];
+    let fixture = Fixture::of(schema, vec![(memory(), accounts), (memory(), policies)]);
+    fixture.apply(&format!(
+        "dn: {SUFFIX}\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: x\n\n\
+         dn: {USER}\nobjectClass: person\ncn: user\nsn: u\nuserPassword: right\n\n\
+         dn: dc=policies\nobjectClass: dcObject\nobjectClass: organization\ndc: policies\no: x\n\n\
+         dn: {elsewhere}\nobjectClass: applicationProcess\nobjectClass: pwdPolicy\ncn: policy\n\
+         pwdAttribute: userPassword\npwdLockout: TRUE\npwdMaxFailure: 2\n"
+    ));
+    for (matched, expected) in [(false, "49"), (false, "49"), (true, "49 AccountLocked")] {
+        assert_eq!(bind(&fixture, matched), expected);
+    }
 }

@@ -16,7 +16,7 @@ use crate::connection::Started;
 use crate::databases::Credentials;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
 use crate::log::printable;
-use crate::password_check::PasswordCheck;
+use crate::password_check::{Elsewhere, PasswordCheck};
 use crate::password_pool::JobSource;
 use crate::restrictions::Restricted;
 use crate::sasl::SaslLogin;
@@ -255,7 +255,11 @@ impl Dispatcher {
             let config = self.server.config();
             config.frontend.password_costs.rehash.then(|| config.hasher())
         };
-        let check = PasswordCheck { stored, password: Zeroizing::new(password.to_vec()), rehasher };
+        let elsewhere = Elsewhere::of(&self.server);
+        // Who only waits for another program's word takes no thread from those who compute.
+        let asks = elsewhere.is_some() && stored.iter().any(|value| password::pass_through(value).is_some());
+        let check =
+            PasswordCheck { stored, password: Zeroizing::new(password.to_vec()), elsewhere, rehasher };
         if !heavy && !judged {
             let (verdict, rehash) = (check.outright(), check.rehash(None));
             if let Some(rehash) = rehash {
@@ -272,7 +276,8 @@ impl Dispatcher {
             });
         };
         if heavy {
-            self.server.passwords.submit(source, job).map_err(|_| {
+            let pool = if asks { &self.server.askers } else { &self.server.passwords };
+            pool.submit(source, job).map_err(|_| {
                 LdapResult::with(ResultCode::BUSY, "too many binds wait for their password check")
             })?;
         } else {

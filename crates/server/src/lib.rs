@@ -34,6 +34,7 @@ mod proxy_header;
 mod request_facts;
 pub mod restrictions;
 pub mod sasl;
+pub mod saslauthd;
 pub mod security_layer;
 pub mod server;
 pub mod session;

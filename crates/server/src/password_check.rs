@@ -1,5 +1,6 @@
 //! A password compared with what is stored, judged, and stored in a better way.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use larix_engine::password::{self, Hasher, Scheme};
@@ -9,6 +10,7 @@ use zeroize::Zeroizing;
 
 use crate::clock::SystemRandom;
 use crate::password_pool::JobSource;
+use crate::saslauthd;
 use crate::server::Server;
 
 type Secret = Zeroizing<Vec<u8>>;
@@ -17,6 +19,8 @@ type Secret = Zeroizing<Vec<u8>>;
 pub(crate) struct PasswordCheck {
     pub(crate) stored: Vec<Secret>,
     pub(crate) password: Secret,
+    /// Who is asked about `{SASL}` values.
+    pub(crate) elsewhere: Option<Elsewhere>,
     /// How passwords are stored anew that were stored in a weaker way.
     pub(crate) rehasher: Option<Hasher>,
 }
@@ -26,7 +30,7 @@ impl PasswordCheck {
     fn matching(&self) -> Option<&Secret> {
         let mut matching = None;
         for value in &self.stored {
-            if password::verify(value, &self.password).is_match() {
+            if is_match(value, &self.password, self.elsewhere.as_ref()) {
                 matching = Some(value);
             }
         }
@@ -84,6 +88,36 @@ impl PasswordCheck {
             _ => return None,
         };
         Some(Rehash { old: old.clone(), password: self.password.clone(), hasher })
+    }
+}
+
+/// Where passwords are known that are not stored here.
+pub(crate) struct Elsewhere {
+    pub(crate) socket: PathBuf,
+    pub(crate) server: Arc<Server>,
+}
+
+impl Elsewhere {
+    /// By the configuration in force.
+    pub(crate) fn of(server: &Arc<Server>) -> Option<Self> {
+        let socket = server.config().global.sasl.saslauthd.clone()?;
+        Some(Self { socket, server: server.clone() })
+    }
+
+    fn knows(&self, name: &[u8], password: &[u8]) -> bool {
+        saslauthd::knows(&self.socket, name, password).unwrap_or_else(|error| {
+            let socket = self.socket.display();
+            self.server.log.notice(format_args!("saslauthd at {socket} was asked in vain: {error}"));
+            false
+        })
+    }
+}
+
+/// Whether a password matches a stored value: by itself, or because it is known elsewhere. It may take its time.
+pub(crate) fn is_match(stored: &[u8], password: &[u8], elsewhere: Option<&Elsewhere>) -> bool {
+    match password::pass_through(stored) {
+        Some(name) => elsewhere.is_some_and(|elsewhere| elsewhere.knows(name, password)),
+        None => password::verify(stored, password).is_match(),
     }
 }
 

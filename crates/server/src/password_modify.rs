@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use larix_engine::access::{self, Subject};
 use larix_engine::controls::{OperationKind, RequestControls};
+use larix_engine::password;
 use larix_engine::plugins::{PasswordWork, Purpose};
 use larix_engine::time::RandomSource;
 use larix_engine::write::{
@@ -19,6 +20,7 @@ use crate::connection::Started;
 use crate::databases::Credentials;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
 use crate::log::printable;
+use crate::password_check::{self, Elsewhere};
 use crate::restrictions::Restricted;
 use crate::server::Server;
 
@@ -147,6 +149,14 @@ impl Dispatcher {
     }
 }
 
+/// Whether the old password is the one that is stored, or known elsewhere.
+fn matches(elsewhere: Option<&Elsewhere>, work: &PasswordWork, stored: &[u8], old: &[u8]) -> bool {
+    match password::pass_through(stored) {
+        Some(_) => password_check::is_match(stored, old, elsewhere),
+        None => work.matches(stored, old),
+    }
+}
+
 /// A password change on its way: on the pool, since verifying and hashing take long.
 struct PasswordChange {
     target: String,
@@ -161,7 +171,7 @@ struct PasswordChange {
 }
 
 impl PasswordChange {
-    fn carry_out(self, server: &Server, done: impl FnOnce(PasswordOutcome) + Send + 'static) {
+    fn carry_out(self, server: &Arc<Server>, done: impl FnOnce(PasswordOutcome) + Send + 'static) {
         let Self { target, controls, subject, own, old, stored, new, generated } = self;
         let failed = |code, text: &str| PasswordOutcome {
             result: LdapResult::with(code, text),
@@ -170,9 +180,10 @@ impl PasswordChange {
             own,
         };
         let hashers = server.config().hashers();
+        let elsewhere = Elsewhere::of(server);
         let work = PasswordWork::of(Purpose::PasswordModify, old, Some(new));
         if let (Some(old), Some(stored)) = (&work.old, stored)
-            && !stored.iter().any(|value| work.matches(value, old))
+            && !stored.iter().any(|value| matches(elsewhere.as_ref(), &work, value, old))
         {
             return done(failed(ResultCode::UNWILLING_TO_PERFORM, "unwilling to verify old password"));
         }

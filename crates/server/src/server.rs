@@ -169,6 +169,8 @@ pub struct Server {
     pub log: Log,
     pub statistics: Statistics,
     pub passwords: PasswordPool,
+    /// Where binds wait for another program's word; its threads wait rather than compute.
+    pub askers: PasswordPool,
     pub decoy: Decoy,
     pub tls: TlsContext,
     pub clock: Arc<SystemClock>,
@@ -202,6 +204,7 @@ impl Server {
             log,
             statistics: Statistics::new(clock.now(), listeners, workers),
             passwords: PasswordPool::for_cores(cores()),
+            askers: PasswordPool::new(crate::saslauthd::QUESTIONS_AT_ONCE),
             tls: TlsContext::default(),
             clock,
             descriptors,

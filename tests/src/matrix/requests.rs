@@ -108,6 +108,10 @@ const FILTERS: [&str; 33] = [
     "(userPassword=annpw)",
 ];
 
+/// Sorting: entries are compared without their order, for slapd sorts by values that may not be read, too.
+const SORTS: [&str; 4] =
+    ["sort=uidNumber", "sort=-entryUUID", "sort=cn:caseIgnoreOrderingMatch", "!sort=uidNumber"];
+
 /// One request; `existing` are names of the tree, and some are of no entry.
 pub fn case(random: &mut Random, tree: &Tree, other: &str) -> Case {
     let identity = Identity::random(random, tree, other);
@@ -180,6 +184,11 @@ fn search(random: &mut Random, tree: &Tree, dn: &str) -> Generated {
     }
     if random.percent(8) {
         controls.push(format!("!assert={}", random.pick(&FILTERS)));
+    }
+    match random.below(12) {
+        0 => controls.push(format!("page={}", random.pick(&["1", "2", "5", "100"]))),
+        1 => controls.push(random.pick(&SORTS).to_owned()),
+        _ => {}
     }
     if random.percent(8) {
         controls.push(

@@ -7,10 +7,12 @@ use super::random::Random;
 pub struct Grammar {
     pub sets: bool,
     pub groups_by_url: bool,
+    /// `op=` and `control=`, which slapd has since 2.7.
+    pub requests: bool,
 }
 
 impl Grammar {
-    pub const WHOLE: Self = Self { sets: true, groups_by_url: true };
+    pub const WHOLE: Self = Self { sets: true, groups_by_url: true, requests: true };
 }
 
 const NAMES: [&str; 16] = [
@@ -103,6 +105,22 @@ const ITEMS: [&str; 38] = [
     "aliasedObjectName",
 ];
 
+/// Parts of `<what>` that ask what is requested.
+const REQUESTS: [&str; 12] = [
+    "op=search",
+    "op=search",
+    "op=compare",
+    "op=modify",
+    "op=modify",
+    "op=add",
+    "op=delete",
+    "op=rename",
+    "control=2.16.840.1.113730.3.4.2",
+    "control=2.16.840.1.113730.3.4.18",
+    "control=1.3.6.1.1.12",
+    "control=1.3.6.1.1.13.2",
+];
+
 /// A part of `<what>` that asks about one value of one attribute.
 const VALUES: [&str; 16] = [
     "attrs=description val=\"a secret\"",
@@ -148,7 +166,12 @@ const SIMPLE_WHO: [&str; 22] = [
     "group/organizationalRole/roleOccupant=\"cn=role,ou=groups,@S@\"",
 ];
 
-const CONNECTION_WHO: [&str; 15] = [
+const CONNECTION_WHO: [&str; 20] = [
+    "domain=localhost",
+    "domain.regex=\"^local.+$\"",
+    "domain.subtree=localhost",
+    "domain=elsewhere",
+    "domain.regex=\"^elsewhere\"",
     "peername.ip=127.0.0.1",
     "peername.ip=127.0.0.0%255.0.0.0",
     "peername.ip=10.0.0.1",
@@ -238,7 +261,7 @@ pub fn frontend_rules(random: &mut Random, grammar: Grammar) -> Vec<String> {
 }
 
 fn rule(random: &mut Random, grammar: Grammar) -> String {
-    let (what, expands) = what(random);
+    let (what, expands) = what(random, grammar);
     let mut rule = format!("access to {what}");
     for _ in 0..=random.below(3) {
         rule += &format!(" by {}", clause(random, grammar, expands));
@@ -253,7 +276,7 @@ fn rule(random: &mut Random, grammar: Grammar) -> String {
 }
 
 /// `<what>`, and whether its DN pattern has groups.
-fn what(random: &mut Random) -> (String, bool) {
+fn what(random: &mut Random, grammar: Grammar) -> (String, bool) {
     let mut parts = Vec::new();
     let mut expands = false;
     match random.below(10) {
@@ -283,6 +306,9 @@ fn what(random: &mut Random) -> (String, bool) {
     }
     if random.percent(12) {
         parts.push(format!("filter=\"{}\"", random.pick(&FILTERS)));
+    }
+    if grammar.requests && random.percent(20) {
+        parts.push(random.pick(&REQUESTS).to_owned());
     }
     match random.below(20) {
         0..=2 => parts.push(random.pick(&VALUES).to_owned()),

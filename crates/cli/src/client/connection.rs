@@ -7,9 +7,10 @@ use std::time::Duration;
 
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_proto::{Frame, MessageId, Response, ResponseMessage, frame, limits};
+use larix_sasl::scram::ClientBinding;
 
 use super::error::ClientError;
-use super::tls::{TlsOptions, TlsStream};
+use super::tls::{self, TlsOptions, TlsStream};
 
 /// Where `ldapi:///` leads.
 const DEFAULT_SOCKET: &str = "/var/run/slapd/ldapi";
@@ -19,6 +20,8 @@ pub(super) struct Connection {
     stream: Stream,
     /// The name that the server's certificate must have.
     host: String,
+    /// `SASL_CBINDING`
+    wanted_binding: Option<String>,
     buffer: Vec<u8>,
     /// Where in the buffer the next response starts.
     start: usize,
@@ -45,7 +48,15 @@ impl Connection {
             match connect(url, timeout, tls) {
                 Ok(stream) => {
                     let host = host(url).to_owned();
-                    return Ok(Self { stream, host, buffer: Vec::new(), start: 0, last_id: 0 });
+                    let wanted_binding = tls.channel_binding().map(str::to_owned);
+                    return Ok(Self {
+                        stream,
+                        host,
+                        wanted_binding,
+                        buffer: Vec::new(),
+                        start: 0,
+                        last_id: 0,
+                    });
                 }
                 Err(error) => last = error,
             }
@@ -68,6 +79,14 @@ impl Connection {
 
     pub(super) fn is_secure(&self) -> bool {
         matches!(self.stream, Stream::Tls(_))
+    }
+
+    /// What ties a SASL exchange to this connection's TLS.
+    pub(super) fn channel_binding(&self) -> Result<ClientBinding, ClientError> {
+        match &self.stream {
+            Stream::Tls(stream) => tls::channel_binding(&stream.conn, self.wanted_binding.as_deref()),
+            _ => Err(ClientError::Usage("-PLUS binds to TLS: use ldaps:// or -Z".to_owned())),
+        }
     }
 
     pub(super) fn next_id(&mut self) -> MessageId {

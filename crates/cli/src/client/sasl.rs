@@ -19,7 +19,11 @@ const NONCE_BYTES: usize = 18;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Mechanism {
     Plain,
-    Scram(Hash),
+    Scram {
+        hash: Hash,
+        /// Bound to the channel.
+        plus: bool,
+    },
 }
 
 impl Mechanism {
@@ -27,10 +31,11 @@ impl Mechanism {
         if name.eq_ignore_ascii_case(larix_sasl::plain::NAME) {
             return Ok(Self::Plain);
         }
-        let hash = Hash::ALL.into_iter().find(|hash| hash.mechanism().eq_ignore_ascii_case(name));
-        hash.map(Self::Scram).ok_or_else(|| {
+        let all = Hash::ALL.into_iter().flat_map(|hash| [false, true].map(|plus| Self::Scram { hash, plus }));
+        all.into_iter().find(|mechanism| mechanism.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
             ClientError::Usage(format!(
-                "-Y {name}: EXTERNAL, SCRAM-SHA-512, SCRAM-SHA-256, SCRAM-SHA-1 and PLAIN are supported"
+                "-Y {name}: EXTERNAL, PLAIN, SCRAM-SHA-512, SCRAM-SHA-256 and SCRAM-SHA-1 are supported, these three \
+                 with -PLUS, too"
             ))
         })
     }
@@ -38,7 +43,8 @@ impl Mechanism {
     pub(super) const fn name(self) -> &'static str {
         match self {
             Self::Plain => larix_sasl::plain::NAME,
-            Self::Scram(hash) => hash.mechanism(),
+            Self::Scram { hash, plus: false } => hash.mechanism(),
+            Self::Scram { hash, plus: true } => hash.plus_mechanism(),
         }
     }
 }
@@ -72,16 +78,21 @@ impl SaslPassword {
                 let plain = Plain { authzid: &self.authorization, authcid: &self.user, password };
                 self.step(session, &plain.encode())
             }
-            Mechanism::Scram(hash) => self.scram(session, hash),
+            Mechanism::Scram { hash, plus } => {
+                let binding = match plus {
+                    true => session.connection.channel_binding()?,
+                    false => ClientBinding::Unsupported,
+                };
+                self.scram(session, hash, binding)
+            }
         }
     }
 
-    fn scram(&self, session: &mut Session, hash: Hash) -> Result<Reply, ClientError> {
+    fn scram(&self, session: &mut Session, hash: Hash, binding: ClientBinding) -> Result<Reply, ClientError> {
         let mut bytes = [0; NONCE_BYTES];
         SystemRandom.fill(&mut bytes);
         let nonce = base64::engine::general_purpose::STANDARD.encode(bytes);
-        let mut client =
-            Client::new(hash, &self.user, &self.authorization, &nonce, ClientBinding::Unsupported);
+        let mut client = Client::new(hash, &self.user, &self.authorization, &nonce, binding);
         let fault = |fault| ClientError::Input { name: hash.mechanism().to_owned(), why: format!("{fault}") };
         let challenge = self.step(session, client.first().as_bytes())?;
         if challenge.result.code != ResultCode::SASL_BIND_IN_PROGRESS {

@@ -6,12 +6,14 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larix_load::drive::AnyCertificate;
+use larix_sasl::scram::ClientBinding;
+use larix_server::tls::{EXPORTER_LABEL, end_point_binding};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
 use rustls::crypto::ring;
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
-use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned, version};
+use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, StreamOwned, version};
 
 use super::error::ClientError;
 
@@ -25,8 +27,15 @@ const SYSTEM_AUTHORITIES: &[&str] = &[
 /// The system's settings for LDAP clients.
 const SYSTEM_FILES: &[&str] = &["/etc/ldap/ldap.conf", "/etc/openldap/ldap.conf"];
 /// The settings looked at.
-const KNOWN: &[&str] =
-    &["TLS_CACERT", "TLS_CACERTDIR", "TLS_CERT", "TLS_KEY", "TLS_REQCERT", "TLS_PROTOCOL_MIN"];
+const KNOWN: &[&str] = &[
+    "TLS_CACERT",
+    "TLS_CACERTDIR",
+    "TLS_CERT",
+    "TLS_KEY",
+    "TLS_REQCERT",
+    "TLS_PROTOCOL_MIN",
+    "SASL_CBINDING",
+];
 /// Those that only a user's own file may give.
 const OWN: &[&str] = &["TLS_CERT", "TLS_KEY"];
 
@@ -82,6 +91,11 @@ impl TlsOptions {
 
     fn get(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
+    }
+
+    /// The channel binding that is asked for: `tls-endpoint` or `tls-exporter`.
+    pub(super) fn channel_binding(&self) -> Option<&str> {
+        self.get("SASL_CBINDING")
     }
 
     /// Whether there is a certificate to prove one's identity with.
@@ -165,6 +179,30 @@ impl TlsOptions {
                 .map_err(|error| ClientError::Tls { host: host.to_owned(), why: error.to_string() })?;
         }
         Ok(StreamOwned::new(session, socket))
+    }
+}
+
+/// `tls-exporter` (RFC 9266) where TLS is 1.3, else `tls-server-end-point` (RFC 5929); or the one that is `wanted`.
+pub(super) fn channel_binding(
+    session: &ClientConnection,
+    wanted: Option<&str>,
+) -> Result<ClientBinding, ClientError> {
+    let is_tls13 = session.protocol_version() == Some(ProtocolVersion::TLSv1_3);
+    let fault = |why: &str| ClientError::Usage(format!("-PLUS: {why}"));
+    match wanted.unwrap_or(if is_tls13 { "tls-exporter" } else { "tls-endpoint" }) {
+        "tls-exporter" if is_tls13 => {
+            let data = session.export_keying_material([0; 32], EXPORTER_LABEL, None);
+            let data = data.map_err(|error| fault(&format!("no tls-exporter: {error}")))?;
+            Ok(ClientBinding::Used { name: "tls-exporter", data: data.to_vec() })
+        }
+        "tls-exporter" => Err(fault("tls-exporter is for TLS 1.3")),
+        "tls-endpoint" => {
+            let certificate = session.peer_certificates().and_then(|chain| chain.first());
+            let data = certificate.and_then(|certificate| end_point_binding(certificate));
+            let data = data.ok_or_else(|| fault("the server's certificate has no tls-server-end-point"))?;
+            Ok(ClientBinding::Used { name: "tls-server-end-point", data })
+        }
+        other => Err(fault(&format!("SASL_CBINDING {other}: tls-endpoint or tls-exporter"))),
     }
 }
 

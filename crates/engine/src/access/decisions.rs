@@ -11,7 +11,7 @@ use super::subject::{Strength, Subject};
 /// Classes of attributes that are kept; of those beyond, nothing is said beforehand.
 const CLASSES_MAX: u16 = 32;
 
-/// Verdicts by class of attributes, for searching and reading.
+/// Verdicts by class of attributes, for comparing, searching and reading.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decisions {
     policy: u64,
@@ -19,6 +19,7 @@ pub struct Decisions {
     /// Whether everything may be searched, and read.
     pub search_all: bool,
     pub read_all: bool,
+    compare: Verdicts,
     search: Verdicts,
     read: Verdicts,
 }
@@ -40,6 +41,7 @@ impl Decisions {
             strength: subject.strength,
             search_all: policy.grants_all(subject, Privilege::Search),
             read_all: policy.grants_all(subject, Privilege::Read),
+            compare: all(Privilege::Compare),
             search: all(Privilege::Search),
             read: all(Privilege::Read),
         }
@@ -49,6 +51,7 @@ impl Decisions {
     #[inline]
     pub fn general(&self, class: ItemClass, privilege: Privilege) -> Option<bool> {
         match privilege {
+            Privilege::Compare => self.compare.get(class),
             Privilege::Search => self.search.get(class),
             Privilege::Read => self.read.get(class),
             _ => None,

@@ -18,6 +18,7 @@ use super::memo::Memo;
 use super::privilege::{AccessLevel, Collected, Privilege, Privileges};
 use super::rule::AccessRule;
 use super::subject::Subject;
+use crate::entry::Entry;
 use crate::fault::Fault;
 
 /// What rules may ask about the entry they protect, and about others of its database.
@@ -96,6 +97,12 @@ pub trait OtherEntries: fmt::Debug + Send + Sync {
         beyond: usize,
         read: &mut dyn FnMut(&dyn EntryFacts),
     ) -> Result<bool, Fault>;
+
+    /// A copy of an entry under the same condition, large sets left in the store.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn owned(&self, dn: &NormalDn, beyond: usize) -> Result<Option<Entry>, Fault>;
 
     /// As [`EntryFacts::search`], under the same condition.
     ///
@@ -242,7 +249,7 @@ impl AccessPolicy {
         let _ = self.others.set(others);
     }
 
-    pub(super) fn others(&self) -> Option<&Arc<dyn OtherEntries>> {
+    pub(crate) fn others(&self) -> Option<&Arc<dyn OtherEntries>> {
         self.others.get()
     }
 

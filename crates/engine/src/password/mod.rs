@@ -3,7 +3,8 @@
 //! **Understood:** `{SSHA} {SHA} {SMD5} {MD5}`, the same for SHA-256, 384 and 512, `{PBKDF2}` and its `-SHA1 -SHA256
 //! -SHA512`, `{ARGON2}` (i, d and id), `{SCRAM-SHA-1}` and its -256 and -512 (RFC 5803), `{CLEARTEXT}` and values without a scheme, and `{CRYPT}` with MD5 (`$1$`), bcrypt
 //! (`$2a$ $2b$ $2x$ $2y$`), SHA-256 (`$5$`), SHA-512 (`$6$`), and, verified only, yescrypt (`$y$`) and DES (the traditional
-//! and BSDi's). Schemes that ask somebody else (`{SASL}`, `{KERBEROS}`) are not understood: such a value never matches, and [`Verification::Unusable`] says so.
+//! and BSDi's). `{SASL}` names somebody whose password another program knows: see [`pass_through`]. Others that ask
+//! somebody else (`{KERBEROS}`, `{UNIX}`) are not understood. Here such values never match, and [`Verification::Unusable`] says so.
 //!
 //! Comparisons take the same time whatever the bytes; what was computed is wiped.
 
@@ -103,8 +104,17 @@ pub enum Cost {
     Heavy,
 }
 
+/// The name in a `{SASL}NAME` value: whoever serves decides where it is asked about.
+pub fn pass_through(stored: &[u8]) -> Option<&[u8]> {
+    let (scheme, name) = stored.split_at_checked(b"{SASL}".len())?;
+    scheme.eq_ignore_ascii_case(b"{SASL}").then_some(name)
+}
+
 /// The cost of verifying against a stored value.
 pub fn cost(stored: &[u8]) -> Cost {
+    if pass_through(stored).is_some() {
+        return Cost::Heavy;
+    }
     match Scheme::split(stored) {
         Some((Some(Scheme::Argon2 | Scheme::Crypt | Scheme::Pbkdf2(_) | Scheme::Scram(_)), _)) => Cost::Heavy,
         _ => Cost::Light,
@@ -136,9 +146,9 @@ pub fn verify(stored: &[u8], password: &[u8]) -> Verification {
     }
 }
 
-/// Whether a value is hashed already: it begins with a `{SCHEME}` that is known.
+/// Whether a value is hashed already: it begins with a `{SCHEME}` that is known, or holds none itself.
 pub fn is_hashed(value: &[u8]) -> bool {
-    matches!(Scheme::split(value), Some((Some(_), _)))
+    matches!(Scheme::split(value), Some((Some(_), _))) || pass_through(value).is_some()
 }
 
 const fn malformed(scheme: Scheme) -> Verification {

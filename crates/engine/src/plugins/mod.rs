@@ -107,9 +107,9 @@ impl From<Failure> for Refusal {
     }
 }
 
-/// Entries of the database, by name.
+/// Entries by name: the database's in the state that the change finds, others as they are committed.
 pub trait Entries: Debug {
-    /// The entry of this DN, large sets left in the store; `None` when there is none.
+    /// The entry of this DN, here or in another database, large sets left in the store; `None` when there is none.
     ///
     /// # Errors
     /// A store that cannot be read.
@@ -154,6 +154,20 @@ pub trait Authentication: Debug + Send + Sync {
     /// # Errors
     /// A store that cannot be read.
     fn judge(&self, bind: &PendingBind<'_>) -> Result<Judgement, Failure>;
+
+    /// Judges a bind to a name that has no account as [`Self::judge`] would a wrong password: neither the answer nor the
+    /// time until it comes is to tell which names there are.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn judge_nobody(&self, _bind: &NobodysBind<'_>) -> Result<Judgement, Failure> {
+        Ok(Judgement::default())
+    }
+
+    /// Whether wrong passwords are counted, as far as is known from the accounts that were judged.
+    fn counts_failures(&self) -> bool {
+        false
+    }
 }
 
 /// A bind on its way to the plugins.
@@ -177,6 +191,14 @@ pub struct PendingBind<'a> {
     pub schema: &'a Schema,
     pub entries: &'a dyn Entries,
     pub now: Timestamp,
+}
+
+/// A bind to a name that has no account.
+#[derive(Debug)]
+pub struct NobodysBind<'a> {
+    pub attempt: &'a BindAttempt,
+    pub schema: &'a Schema,
+    pub entries: &'a dyn Entries,
 }
 
 /// What plugins say to a bind.

@@ -267,8 +267,10 @@ impl<'a, N: Snapshot> Seen<'a, N> {
     /// What the rules say of all items of the same class in this entry, found out once; `None`: ask for the item itself.
     fn verdict(&self, item: ItemKind<'_>, privilege: Privilege) -> Result<Option<Verdict>, Fault> {
         let found = match privilege {
-            Privilege::Read => &self.readable,
-            Privilege::Search => &self.searchable,
+            Privilege::Read => Some(&self.readable),
+            Privilege::Search => Some(&self.searchable),
+            // Asked once an entry.
+            Privilege::Compare => None,
             _ => return Ok(None),
         };
         let Some(class) = self.gate.policy.class_of(item) else { return Ok(None) };
@@ -276,6 +278,7 @@ impl<'a, N: Snapshot> Seen<'a, N> {
         if let Some(granted) = general {
             return Ok(Some(if granted { Verdict::Granted } else { Verdict::Denied }));
         }
+        let Some(found) = found else { return Ok(None) };
         if let Some(verdict) = found.get(class) {
             return Ok(Some(verdict));
         }

@@ -10,8 +10,8 @@ use crate::access::{AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, Pr
 use crate::database::View;
 use crate::entry::Entry;
 use crate::entry::reader::OwnedSource;
-use crate::neighbours::Facts;
-use crate::plugins::{BindAttempt, Entries, Judgement, PendingBind, Plugin};
+use crate::neighbours::{Facts, suffix_depth};
+use crate::plugins::{BindAttempt, Entries, Judgement, NobodysBind, PendingBind, Plugin};
 use crate::time::Timestamp;
 
 /// The entries that a plugin may look at.
@@ -28,7 +28,13 @@ impl<V> std::fmt::Debug for Present<'_, '_, V> {
 
 impl<V: Snapshot> Entries for Present<'_, '_, V> {
     fn entry(&self, dn: &NormalDn) -> Result<Option<Entry>, Failure> {
-        let Some(id) = self.view.resolve(dn)?.and_then(|resolved| resolved.id) else { return Ok(None) };
+        let Some(id) = self.view.resolve(dn)?.and_then(|resolved| resolved.id) else {
+            let beyond = suffix_depth(self.view, dn).unwrap_or(0);
+            return Ok(match self.policy.others() {
+                Some(others) => others.owned(dn, beyond)?,
+                None => None,
+            });
+        };
         let Some(record) = self.view.record(id)? else { return Ok(None) };
         let reader = self.view.reader(id, &record)?;
         Ok(Some(reader.to_owned(self.view.dn(&reader.view)?, false)?))
@@ -63,7 +69,7 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
     }
 }
 
-/// What the plugins say to a bind, in their order. Of an account that is not there they say nothing.
+/// What the plugins say to a bind, in their order.
 ///
 /// # Errors
 /// A store that cannot be read.
@@ -75,8 +81,14 @@ pub(crate) fn judge(
     now: Timestamp,
 ) -> Result<Judgement, Failure> {
     let mut judgement = Judgement::default();
-    let Some(entry) = entries.entry(&attempt.dn)? else { return Ok(judgement) };
-    for plugin in plugins.iter().filter_map(|plugin| plugin.authentication()) {
+    let authentications = plugins.iter().filter_map(|plugin| plugin.authentication());
+    let Some(entry) = entries.entry(&attempt.dn)? else {
+        for plugin in authentications {
+            judgement.join(plugin.judge_nobody(&NobodysBind { attempt, schema, entries })?);
+        }
+        return Ok(judgement);
+    };
+    for plugin in authentications {
         let matched = attempt.matched && !judgement.refused;
         let bind = PendingBind { attempt, matched, entry: &entry, schema, entries, now };
         judgement.join(plugin.judge(&bind)?);

@@ -707,12 +707,18 @@ impl<'a, S: Store> Group<'a, S> {
             let now = self.environment.clock.now();
             judge(&self.state.settings.plugins, attempt, &entries, &self.state.schema, now)?
         };
-        let Judgement { refused, controls, changes, must_change_password, rehash, .. } = judgement;
+        let Judgement { refused, controls, changes, must_change_password, rehash, ordered } = judgement;
         outcome.controls = controls;
         outcome.must_change_password = must_change_password;
         outcome.rehash = rehash;
-        if !attempt.matched || refused {
+        let failed = !attempt.matched || refused;
+        if failed {
             outcome.result = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
+        }
+        if failed && ordered && changes.is_empty() && !self.settings.read_only {
+            // Of nobody, or of an account that is locked: it waits for a sync as one that is counted does.
+            unit.put(META, meta::FAILED_BIND, []);
+            outcome.judged = true;
         }
         if changes.is_empty() {
             return Ok(());

@@ -13,7 +13,7 @@ use super::verify::ClientRules;
 use super::{ChannelBindings, TlsFacts, ciphers};
 
 /// The label of `tls-exporter` (RFC 9266 section 2).
-const EXPORTER_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
+pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
 
 /// The server's side of every handshake. Replaced as a whole: connections that stand keep what they began with.
 #[derive(Debug, Default)]
@@ -101,7 +101,7 @@ impl TlsState {
 }
 
 /// `tls-server-end-point` of a certificate (RFC 5929 section 4.1).
-pub(super) fn end_point_binding(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
+pub fn end_point_binding(certificate: &CertificateDer<'_>) -> Option<Vec<u8>> {
     Some(match Certificate::parse(certificate)?.signature_hash()? {
         SignatureHash::Sha256 => Sha256::digest(certificate).to_vec(),
         SignatureHash::Sha384 => Sha384::digest(certificate).to_vec(),

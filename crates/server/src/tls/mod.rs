@@ -9,7 +9,7 @@ mod session;
 mod setup;
 mod verify;
 
-pub use context::{TlsContext, TlsState};
+pub use context::{EXPORTER_LABEL, TlsContext, TlsState, end_point_binding};
 pub use files::{Source, TlsError};
 pub(crate) use reload::watch;
 pub(crate) use session::TlsSession;

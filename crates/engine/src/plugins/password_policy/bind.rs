@@ -49,8 +49,18 @@ pub(super) fn judge(
         rehash: policy
             .default_hash
             .filter(|_| policy.rehash_on_bind && bind.matched && !said.refused && said.error.is_none()),
-        ordered: policy.lockout && policy.max_recorded_failure > 0 && !settings.disable_write,
+        ordered: policy.lockout && records_failures(settings, policy),
     })
+}
+
+/// Whether wrong passwords are recorded, whatever follows from it.
+pub(super) fn records_failures(settings: &PasswordPolicySettings, policy: &Policy) -> bool {
+    policy.max_recorded_failure > 0 && !settings.disable_write
+}
+
+/// The controls of an answer to a wrong password, as of any account that is not locked.
+pub(super) fn nothing_said(settings: &PasswordPolicySettings, asked: bool) -> Vec<ControlBuf> {
+    Said::default().controls(settings, asked)
 }
 
 struct Judge<'a> {

@@ -13,13 +13,16 @@ mod quality;
 mod rules;
 mod usability;
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use larix_proto::ControlBuf;
 use larix_proto::control::{ControlValue, PasswordError, PasswordPolicyResponse, PasswordWarning};
 use larix_schema::{NormalDn, Schema};
 
 use super::{
-    Additions, AnsweredEntry, Answering, Authentication, Entries, Judgement, PendingBind, PendingChange,
-    Plugin, Refusal,
+    Additions, AnsweredEntry, Answering, Authentication, Entries, Judgement, NobodysBind, PendingBind,
+    PendingChange, Plugin, Refusal,
 };
 use crate::controls::RequestControls;
 use crate::entry::Entry;
@@ -54,11 +57,13 @@ pub struct PasswordPolicySettings {
 #[derive(Clone, Debug)]
 pub struct PasswordPolicy {
     settings: PasswordPolicySettings,
+    /// Whether an account was seen whose wrong passwords are counted.
+    counts: Arc<AtomicBool>,
 }
 
 impl PasswordPolicy {
     pub fn new(settings: PasswordPolicySettings) -> Self {
-        Self { settings }
+        Self { settings, counts: Arc::default() }
     }
 
     /// The policy that holds for an entry; `None`: there is none, or what should be one cannot be read.
@@ -122,7 +127,27 @@ impl Authentication for PasswordPolicy {
     fn judge(&self, bind: &PendingBind<'_>) -> Result<Judgement, Failure> {
         let dn = &bind.attempt.dn;
         let policy = self.policy_of(bind.schema, dn, bind.entry, bind.entries)?;
-        bind::judge(&self.settings, &policy.unwrap_or_default(), bind)
+        let policy = policy.unwrap_or_default();
+        if bind::records_failures(&self.settings, &policy) {
+            self.counts.store(true, Ordering::Relaxed);
+        }
+        bind::judge(&self.settings, &policy, bind)
+    }
+
+    fn judge_nobody(&self, bind: &NobodysBind<'_>) -> Result<Judgement, Failure> {
+        // The policy that would hold if there were an account; of a policy that only others have, it is learned from them.
+        let mut nobody = Entry::new(bind.attempt.dn.as_str());
+        if let Ok(password) = bind.schema.describe(account::PASSWORD) {
+            nobody.attribute_or_insert(&password).values.push(Vec::new());
+        }
+        let policy = self.policy_of(bind.schema, &bind.attempt.dn, &nobody, bind.entries)?;
+        let counts = policy.is_some_and(|policy| bind::records_failures(&self.settings, &policy));
+        let controls = bind::nothing_said(&self.settings, bind.attempt.policy_control);
+        Ok(Judgement { controls, ordered: counts || self.counts_failures(), ..Judgement::default() })
+    }
+
+    fn counts_failures(&self) -> bool {
+        self.counts.load(Ordering::Relaxed)
     }
 }
 

@@ -235,6 +235,10 @@ pub(super) static TABLE: &[Directive] = &[
     }),
     Directive::new("sasl-mechanisms", "olcLarixSaslMechanisms", Scope::Global, Form::Each, sasl_mechanisms)
         .many(),
+    Directive::new("sasl-saslauthd", "olcLarixSaslauthd", Scope::Global, Form::Whole, |b, c| {
+        b.global.sasl.saslauthd = Some(c.path(0)?);
+        Ok(())
+    }),
     Directive::new("sasl-auxprops", "olcSaslAuxprops", Scope::Global, Form::Words, keep).noted(NO_CYRUS),
     Directive::new(
         "sasl-auxprops-dontusecopy",

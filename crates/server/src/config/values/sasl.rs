@@ -1,5 +1,7 @@
 //! The `sasl-*` directives.
 
+use std::path::PathBuf;
+
 use larix_sasl::scram::Hash;
 
 /// The `sasl-*` directives.
@@ -12,6 +14,8 @@ pub struct SaslSettings {
     pub channel_binding: ChannelBinding,
     /// `sasl-mechanisms`: these and no others. None: all but the obsolete ones.
     pub mechanisms: Option<Vec<Mechanism>>,
+    /// `sasl-saslauthd`: the socket of a saslauthd that knows the passwords of `{SASL}` values.
+    pub saslauthd: Option<PathBuf>,
 }
 
 /// A mechanism that this build has.
