@@ -33,7 +33,7 @@ fn imap(listener: &TcpListener) {
         let mut line = String::new();
         while reader.read_line(&mut line).is_ok_and(|count| count > 0) {
             let tag = line.split(' ').next().unwrap_or("*").to_owned();
-            let right = line.contains("LOGIN") && line.contains("ann") && line.contains("annpw");
+            let right = line.contains("LOGIN") && line.contains("ann@example.com") && line.contains("annpw");
             let answer = match () {
                 () if line.contains("LOGOUT") => "OK bye",
                 () if right => "OK in",
