@@ -373,7 +373,7 @@ impl Peer {
         let output = command.arg("entry/disclose").output().expect("slapacl");
         let said = [output.stdout, output.stderr].concat();
         let said = String::from_utf8_lossy(&said);
-        let verdict = said.lines().find_map(|line| line.strip_prefix("entry/disclose: "));
+        let verdict = said.lines().find_map(|line| line.strip_prefix("disclose access to entry: "));
         verdict.unwrap_or_else(|| panic!("{command:?}: {said}")) == "ALLOWED"
     }
 

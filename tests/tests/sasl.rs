@@ -14,7 +14,7 @@ authz-regexp \"^uid=([^,]+),cn=[^,]+,cn=auth$\" \"ldap:///dc=example,dc=com??sub
 sasl-host localhost
 sasl-secprops none
 access to attrs=userPassword,authzTo by * auth
-access to * by * read
+access to * by anonymous auth by * read
 database mdb
 suffix dc=example,dc=com
 rootdn cn=admin,dc=example,dc=com

@@ -715,7 +715,7 @@ impl<'a, S: Store> Group<'a, S> {
         if failed {
             outcome.result = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
         }
-        if failed && ordered && changes.is_empty() && !self.settings.read_only {
+        if failed && ordered && changes.is_empty() && !self.state.settings.read_only {
             // Of nobody, or of an account that is locked: it waits for a sync as one that is counted does.
             unit.put(META, meta::FAILED_BIND, []);
             outcome.judged = true;
