@@ -15,6 +15,7 @@ use crate::entry::{AttributeNumber, EntryId, EntryReader, EntryView, values};
 use crate::fault::Fault;
 use crate::index::merge::{self, DrainError};
 use crate::index::{KeyKind, Kinds, key, keys, pending};
+use crate::log::{self, LogKey};
 use crate::tables::{BLOBS, ENTRIES, INDEX, META, TREE, VALUES, meta};
 use crate::tree;
 
@@ -59,6 +60,11 @@ pub enum Finding {
     IdAboveLast {
         entry: EntryId,
     },
+    /// A record of the change log.
+    Log {
+        key: LogKey,
+        fault: String,
+    },
 }
 
 impl fmt::Display for Finding {
@@ -84,6 +90,9 @@ impl fmt::Display for Finding {
                 write!(f, "entry {entry} has attribute number {number}, which the catalog does not have")
             }
             Self::IdAboveLast { entry } => write!(f, "entry {entry} is above the last id given"),
+            Self::Log { key: LogKey { server_id, sequence }, fault } => {
+                write!(f, "change {sequence} of server {server_id} in the change log: {fault}")
+            }
         }
     }
 }
@@ -110,6 +119,8 @@ pub struct Checked {
     pub tree_rows: u64,
     pub index_keys: u64,
     pub postings: u64,
+    /// Records of the change log.
+    pub logged: u64,
     pub findings: u64,
 }
 
@@ -127,6 +138,9 @@ pub fn check<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)) -
     check_entries(view, &mut checked, &mut report)?;
     check_tree(view, &mut checked, &mut report)?;
     check_index(view, &mut checked, &mut report)?;
+    let last = view.snapshot.get(META, meta::LAST_ENTRY_ID)?;
+    let last = last.and_then(|bytes| EntryId::from_prefix(&bytes)).unwrap_or(EntryId::ROOT);
+    checked.logged = log::check(view.snapshot, last, &mut |key, fault| report(Finding::Log { key, fault }))?;
     checked.findings = findings;
     Ok(checked)
 }

@@ -3,6 +3,7 @@
 //! Keys are `server id (u16, big-endian) ++ sequence (u64, big-endian)`, so that several servers on one store would not
 //! contend. A record says all that it takes to repeat the change: replication, audit and point-in-time restore read it.
 
+mod check;
 mod record;
 mod retention;
 
@@ -14,6 +15,7 @@ use crate::fault::Fault;
 use crate::tables::{LOG, META, meta};
 use crate::time::RandomSource;
 
+pub use check::check;
 pub use record::{
     LogHead, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification,
 };

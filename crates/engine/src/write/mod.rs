@@ -21,6 +21,7 @@ mod operator;
 pub mod prepare;
 mod queue;
 mod read_controls;
+pub mod replay;
 mod request;
 pub mod schema_check;
 mod training;

@@ -1,0 +1,55 @@
+//! Whether the change log can be read, and tells its changes in their order.
+
+use larix_store::{Direction, KeyRange, Snapshot};
+
+use super::{LogKey, LogRecord, context_csns};
+use crate::csn::Csn;
+use crate::entry::EntryId;
+use crate::fault::Fault;
+use crate::tables::LOG;
+
+/// Goes through all records and reports what does not fit, by the record's key. Answers how many there are.
+pub fn check<S: Snapshot>(
+    snapshot: &S,
+    last_entry: EntryId,
+    report: &mut dyn FnMut(LogKey, String),
+) -> Result<u64, Fault> {
+    let known = context_csns(snapshot)?;
+    let mut count = 0;
+    let mut before: Option<(LogKey, Csn, u64)> = None;
+    for row in snapshot.scan(LOG, KeyRange::all(), Direction::Forward)? {
+        let (key, value) = row?;
+        count += 1;
+        let Some(key) = LogKey::from_bytes(&key) else {
+            report(LogKey { server_id: 0, sequence: 0 }, "a key that is none of the log's".to_owned());
+            continue;
+        };
+        let record = match LogRecord::decode(&value) {
+            Ok(record) => record,
+            Err(error) => {
+                report(key, error.to_string());
+                continue;
+            }
+        };
+        if record.csn.server_id != key.server_id {
+            report(key, format!("its CSN {} is of another server", record.csn));
+        }
+        if record.entry > last_entry {
+            report(key, format!("entry {} is above the last id given", record.entry));
+        }
+        if let Some((last, csn, end)) = before.filter(|(last, ..)| last.server_id == key.server_id) {
+            if record.csn < csn {
+                report(key, format!("its CSN {} is before that of record {}", record.csn, last.sequence));
+            }
+            if record.entry != EntryId::ROOT && record.offset < end {
+                report(key, format!("its offset {} is within record {}", record.offset, last.sequence));
+            }
+        }
+        let latest = known.iter().find(|csn| csn.server_id == key.server_id);
+        if latest.is_none_or(|latest| *latest < record.csn) {
+            report(key, format!("its CSN {} is after the contextCSN", record.csn));
+        }
+        before = Some((key, record.csn, record.offset + value.len() as u64));
+    }
+    Ok(count)
+}
