@@ -7,6 +7,7 @@
 mod acceptor;
 pub mod admin;
 pub mod admission;
+pub mod backup;
 mod bind;
 pub mod clock;
 pub mod config;

@@ -16,6 +16,7 @@ use tokio::signal::unix::{SignalKind, signal};
 use crate::acceptor::Acceptor;
 use crate::admin::{self, AdminAddress, AdminListener};
 use crate::admission::Admission;
+use crate::backup::schedule::{BackupThread, Backups};
 use crate::clock::{SystemClock, SystemRandom};
 use crate::config::values::LogLevel;
 use crate::config::{Config, ConfigError};
@@ -177,6 +178,8 @@ pub struct Server {
     /// The limit of open files.
     pub descriptors: u64,
     pub admission: Admission,
+    /// How scheduled backups stand.
+    pub backups: Backups,
     /// For what SASL says of users who do not exist: it must be the same each time.
     pub(crate) sasl_secret: [u8; 32],
 }
@@ -198,6 +201,7 @@ impl Server {
         });
         Self {
             sasl_secret,
+            backups: Backups::default(),
             admission: Admission::new(config.global.client_limits.clone(), descriptors),
             decoy: Decoy::new(&config.hasher()),
             generation: ArcSwap::from_pointee(Generation { config, databases }),
@@ -320,7 +324,10 @@ impl Bound {
             ProcessFiles::write(config.global.pid_file.as_deref(), config.global.args_file.as_deref())?;
         let server = Arc::new(Server::new(databases, log, clock, infos.clone(), workers));
         server.tls.replace(tls.state);
+        let backups = BackupThread::start(&server)
+            .map_err(|source| ServeError::Start { what: "the backups' thread", source })?;
         let result = self.run(&server, workers, infos, http, readiness);
+        drop(backups);
         server.databases().close();
         server.log.line(LogLevel::STATS, format_args!("slapd stopped."));
         drop(files);

@@ -1,91 +1,68 @@
-//! `larix backup` and `larix restore`: databases copied while the server runs, with checksums, and put back.
-//!
-//! A backup is a directory: a store for each database, the configuration as LDIF, and `backup.json`, which is written
-//! last and says what belongs to it. Each database is one snapshot, consistent in itself.
+//! `larix backup` and `larix restore`: the flags of what `larix_server::backup` does.
 
-mod manifest;
 mod restore;
 mod take;
 
 pub(super) use restore::main as restore;
 pub(super) use take::main as take;
 
-use std::fs::File;
-use std::io::{self, IsTerminal, Read, Write};
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::io::{self, IsTerminal, Write};
 
-use anyhow::Context;
-use sha2::{Digest, Sha256};
+use larix_server::backup::{Pace, Progress};
+use larix_server::config::values::quantity;
 
-/// The manifest's name in a backup.
-const MANIFEST: &str = "backup.json";
-/// The configuration's.
-const CONFIGURATION: &str = "config.ldif";
-/// How often progress is shown.
-const SHOW_EVERY: Duration = Duration::from_millis(500);
-const CHUNK: usize = 1 << 20;
-
-/// Reads a file, hands its chunks over, and answers its length and SHA-256 in hexadecimal digits.
-fn digest(path: &Path, mut chunk: impl FnMut(&[u8]) -> io::Result<()>) -> anyhow::Result<(u64, String)> {
-    let mut file = File::open(path).with_context(|| format!("cannot read {}", path.display()))?;
-    let length = file.metadata().map(|metadata| metadata.len()).unwrap_or(0);
-    let mut progress = Progress::new(path, length);
-    let mut hash = Sha256::new();
-    let mut buffer = vec![0; CHUNK];
-    let mut bytes = 0;
-    loop {
-        let count = file.read(&mut buffer).with_context(|| format!("cannot read {}", path.display()))?;
-        let read = buffer.get(..count).unwrap_or(&[]);
-        if read.is_empty() {
-            break;
-        }
-        hash.update(read);
-        chunk(read).with_context(|| format!("copying {}", path.display()))?;
-        bytes += count as u64;
-        progress.show(bytes);
-    }
-    progress.end();
-    Ok((bytes, hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()))
+/// `--throttle`: bytes a second.
+fn rate(text: &str) -> Result<u64, String> {
+    quantity::bytes(text)
 }
 
-/// Makes what was written to a directory and the names in it survive a loss of power.
-fn sync_directory(path: &Path) -> anyhow::Result<()> {
-    File::open(path)
-        .and_then(|file| file.sync_all())
-        .with_context(|| format!("cannot sync {}", path.display()))
-}
-
-/// One line on a terminal that tells how far a file is.
-struct Progress<'p> {
-    path: &'p Path,
-    length: u64,
-    shown: Option<Instant>,
-    is_terminal: bool,
-}
-
-impl<'p> Progress<'p> {
-    fn new(path: &'p Path, length: u64) -> Self {
-        Self { path, length, shown: None, is_terminal: io::stderr().is_terminal() }
-    }
-
-    #[expect(clippy::disallowed_methods, reason = "how often a person is told something")]
-    fn show(&mut self, bytes: u64) {
-        let now = Instant::now();
-        let due = self.shown.is_none_or(|shown| now.duration_since(shown) >= SHOW_EVERY);
-        if self.is_terminal && due {
-            self.shown = Some(now);
-            let percent = (bytes * 100).checked_div(self.length).unwrap_or(100);
+/// Tells a person at a terminal how far it is, on one line.
+fn pace(throttle: Option<u64>) -> Pace<'static> {
+    let is_terminal = io::stderr().is_terminal();
+    let mut width = 0;
+    Pace::new(throttle, move |progress: &Progress<'_>| {
+        if is_terminal {
+            let text = line(progress);
             let mut out = io::stderr().lock();
             // A terminal that takes no progress misses nothing else.
-            let _ = write!(out, "\r{}: {} MiB, {percent} %\x1b[K", self.path.display(), bytes >> 20);
+            let _ = write!(out, "\r{text:width$}\r");
             let _ = out.flush();
+            width = text.chars().count();
         }
-    }
+    })
+}
 
-    fn end(&self) {
-        if self.shown.is_some() {
-            eprint!("\r\x1b[K");
+fn line(progress: &Progress<'_>) -> String {
+    let Progress { what, done, total, per_second, seconds_left } = *progress;
+    let mut text = format!("{what}: {} MiB", done >> 20);
+    if let Some(percent) = (done * 100).checked_div(total) {
+        text.push_str(&format!(", {} %", percent.min(100)));
+    }
+    text.push_str(&format!(", {} MiB/s", per_second >> 20));
+    if let Some(left) = seconds_left {
+        text.push_str(&format!(", {}:{:02} left", left / 60, left % 60));
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_of_progress() {
+        let progress = |done, total, seconds_left| Progress {
+            what: "data.mdb",
+            done,
+            total,
+            per_second: 50 << 20,
+            seconds_left,
+        };
+        for (progress, expected) in [
+            (progress(100 << 20, 400 << 20, Some(66)), "data.mdb: 100 MiB, 25 %, 50 MiB/s, 1:06 left"),
+            (progress(100 << 20, 0, None), "data.mdb: 100 MiB, 50 MiB/s"),
+        ] {
+            assert_eq!(line(&progress), expected);
         }
     }
 }

@@ -134,6 +134,15 @@ pub fn visit_after<S: Snapshot>(
     after: LogKey,
     visit: &mut dyn FnMut(LogKey, LogRecord) -> bool,
 ) -> Result<(), Fault> {
+    visit_stored_after(snapshot, after, &mut |key, record, _| visit(key, record))
+}
+
+/// The same with each record as it is stored beside it.
+pub fn visit_stored_after<S: Snapshot>(
+    snapshot: &S,
+    after: LogKey,
+    visit: &mut dyn FnMut(LogKey, LogRecord, &[u8]) -> bool,
+) -> Result<(), Fault> {
     let (prefix, after) = (after.server_id.to_be_bytes(), after.to_bytes());
     for row in snapshot.scan(LOG, KeyRange::prefix(&prefix).after(&after), Direction::Forward)? {
         let (key, value) = row?;
@@ -141,7 +150,7 @@ pub fn visit_after<S: Snapshot>(
         let Some((key, record)) = LogKey::from_bytes(&key).zip(LogRecord::decode(&value).ok()) else {
             return Err(damaged);
         };
-        if !visit(key, record) {
+        if !visit(key, record, &value) {
             break;
         }
     }

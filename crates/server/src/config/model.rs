@@ -17,9 +17,9 @@ use super::entries::ConfigEntry;
 use super::passwords::PasswordCosts;
 use super::settings::Settings;
 use super::values::{
-    Allowed, AuthzPolicy, AuthzRegexp, ChangeLog, ClientLimits, ConfigDn, Disallowed, EnvFlags, IndexLine,
-    LimitRule, LogLevel, OperationRule, Requirements, Restrictions, SaslSettings, SearchLimits,
-    SecurityFactors, ServerId, Subordinate, TcpBuffer, TlsSettings,
+    Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ChangeLog, ClientLimits, ConfigDn, Disallowed,
+    EnvFlags, IndexLine, LimitRule, LogLevel, OperationRule, Requirements, Restrictions, SaslSettings,
+    SearchLimits, SecurityFactors, ServerId, Subordinate, TcpBuffer, TlsSettings,
 };
 use crate::admin::AdminAddress;
 use crate::log::{LinePrefix, LogFormat, LogRotation};
@@ -88,6 +88,8 @@ pub struct Global {
     pub core_dumps: bool,
     /// Bounds on clients together and by address.
     pub client_limits: ClientLimits,
+    /// `backup-schedule`: backups that the server makes by itself.
+    pub backup_schedule: Option<BackupSchedule>,
     /// `http-listener`: where metrics and health are answered.
     pub http_listeners: Vec<SocketAddr>,
     /// `admin-listener`: where the admin page is served.
@@ -147,6 +149,7 @@ impl Default for Global {
             conn_max_pending_auth: 1000,
             core_dumps: false,
             client_limits: ClientLimits::default(),
+            backup_schedule: None,
             http_listeners: Vec::new(),
             admin_listeners: Vec::new(),
             sockbuf_max_incoming: 262_143,

@@ -1,14 +1,16 @@
 //! The typed values of directives, each with the parser of its text.
 
+mod backup_schedule;
 mod change_log;
 mod client_limits;
 mod features;
 mod limits;
 mod operation_rule;
-pub(crate) mod quantity;
+pub mod quantity;
 mod sasl;
 mod security;
 
+pub use backup_schedule::BackupSchedule;
 pub use change_log::ChangeLog;
 pub use client_limits::{ClientLimits, Network, Rate};
 pub use features::{Allowed, Disallowed, LogLevel, Requirements, Restrictions, SecurityFactors};

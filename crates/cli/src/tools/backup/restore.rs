@@ -1,19 +1,18 @@
 //! `larix restore`: puts the databases of a backup back, while no server runs on them.
 
 use std::ffi::OsString;
-use std::fs::{self, OpenOptions};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context, bail};
 use clap::Parser;
-use larix_server::config::{self, Config, DatabaseKind, MdbSettings};
+use larix_server::backup::{self, CONFIGURATION, Chain, DatabaseBackup, Target, Until};
+use larix_server::config::{self, Config, DatabaseKind};
 use larix_store::lmdb::{DATA_FILE, DirectoryLock, LmdbOptions};
 
-use super::manifest::{DatabaseBackup, Manifest};
-use super::{CONFIGURATION, sync_directory};
+use super::{pace, rate};
 use crate::tools::common::{self, ConfigArgs};
 
 /// Put the databases of a backup back while no server runs
@@ -22,15 +21,24 @@ use crate::tools::common::{self, ConfigArgs};
 struct RestoreArgs {
     #[command(flatten)]
     config: ConfigArgs,
-    /// The backup
+    /// The backup; `-` reads a stream from standard input
     #[arg(long, value_name = "DIRECTORY")]
     from: PathBuf,
     /// Only the database with this suffix
     #[arg(short = 'b', value_name = "SUFFIX")]
     suffix: Option<String>,
+    /// Every change up to this moment and none after it, such as 2026-11-21T12:34:56Z
+    #[arg(long, value_name = "TIME", value_parser = Until::parse_time, conflicts_with = "to_csn")]
+    to_time: Option<Until>,
+    /// Every change up to this CSN, as entryCSN has it
+    #[arg(long, value_name = "CSN", value_parser = Until::parse_csn)]
+    to_csn: Option<Until>,
     /// Where there is a database already, set it aside as data.mdb.replaced
     #[arg(long)]
     replace: bool,
+    /// Bytes a second at most, such as 50m
+    #[arg(long, value_name = "RATE", value_parser = rate)]
+    throttle: Option<u64>,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -38,7 +46,8 @@ struct RestoreArgs {
 
 pub(crate) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     let args: RestoreArgs = common::parse(name, arguments);
-    match restore(&args) {
+    let done = if args.from == Path::new("-") { from_stream(&args) } else { restore(&args, &args.from) };
+    match done {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{name}: {error:#}");
@@ -47,42 +56,65 @@ pub(crate) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
     }
 }
 
-/// A database of the backup and where the configuration has it.
-struct Target<'a> {
-    backup: &'a DatabaseBackup,
-    mdb: &'a MdbSettings,
-    lock: DirectoryLock,
+/// The stream becomes a backup beside the first database, which is then restored and removed.
+fn from_stream(args: &RestoreArgs) -> anyhow::Result<()> {
+    let config = args.config.read()?;
+    let first = config.databases.iter().find_map(|database| match &database.kind {
+        DatabaseKind::Mdb(mdb) => Some(&mdb.directory),
+        _ => None,
+    });
+    let first = first.context("the configuration has no database that stores entries")?;
+    // A server at work there must not be disturbed, and two restores not meet.
+    drop(DirectoryLock::acquire(first, &LmdbOptions::default())?);
+    let unpacked = first.join("restore.stream");
+    if unpacked.symlink_metadata().is_ok() {
+        fs::remove_dir_all(&unpacked).with_context(|| format!("cannot remove {}", unpacked.display()))?;
+    }
+    let done = backup::unpack(&mut io::stdin().lock(), Some(&unpacked), &mut pace(args.throttle))
+        .map_err(anyhow::Error::from)
+        .and_then(|_| restore(args, &unpacked));
+    // What cannot be removed is removed by the next restore of a stream.
+    let _ = fs::remove_dir_all(&unpacked);
+    done
 }
 
 /// Nothing is touched until every target is known, free and locked.
-fn restore(args: &RestoreArgs) -> anyhow::Result<()> {
-    let manifest = Manifest::read(&args.from)?;
+fn restore(args: &RestoreArgs, from: &Path) -> anyhow::Result<()> {
+    let chain = Chain::read(from)?;
     let config = args.config.read()?;
     let mut targets = Vec::new();
-    for backup in wanted(&manifest, args)? {
+    for backup in wanted(&chain, args)? {
         targets.push(target(backup, &config, args)?);
     }
+    let until = args.to_time.or(args.to_csn).unwrap_or(Until::End);
+    let mut pace = pace(args.throttle);
     for target in &targets {
-        put_back(&args.from, target, args.replace)?;
-        let suffixes = target.backup.suffixes.join(", ");
-        println!("{suffixes}: {} entries in {}", target.backup.entries, target.mdb.directory.display());
+        let restored = backup::restore(&chain, target, &config, until, args.replace, &mut pace)?;
+        let last = restored.last.map_or_else(|| "none".to_owned(), |csn| csn.to_string());
+        println!(
+            "{}: {} entries in {}, {} changes carried out; the last change is {last}",
+            target.backup.name(),
+            restored.entries,
+            target.directory.display(),
+            restored.changes
+        );
     }
-    println!(
-        "made at {}; the configuration of then is in {}",
-        manifest.made_at,
-        args.from.join(CONFIGURATION).display()
-    );
+    println!("made at {}", chain.last().made_at);
+    if args.from == from {
+        println!("the configuration of then is in {}", from.join(CONFIGURATION).display());
+    }
     // Held until all is in its place.
     targets.into_iter().for_each(|target| drop(target.lock));
     Ok(())
 }
 
-fn wanted<'m>(manifest: &'m Manifest, args: &RestoreArgs) -> anyhow::Result<Vec<&'m DatabaseBackup>> {
-    let Some(suffix) = &args.suffix else { return Ok(manifest.databases.iter().collect()) };
+fn wanted<'m>(chain: &'m Chain, args: &RestoreArgs) -> anyhow::Result<Vec<&'m DatabaseBackup>> {
+    let databases = &chain.full.databases;
+    let Some(suffix) = &args.suffix else { return Ok(databases.iter().collect()) };
     let has = |backup: &&DatabaseBackup| backup.suffixes.iter().any(|own| own.eq_ignore_ascii_case(suffix));
-    let found: Vec<_> = manifest.databases.iter().filter(has).collect();
+    let found: Vec<_> = databases.iter().filter(has).collect();
     if found.is_empty() {
-        let held: Vec<_> = manifest.databases.iter().flat_map(|backup| &backup.suffixes).collect();
+        let held: Vec<_> = databases.iter().flat_map(|backup| &backup.suffixes).collect();
         bail!("the backup has no database {suffix:?}; it has {held:?}");
     }
     Ok(found)
@@ -108,31 +140,6 @@ fn target<'a>(
     if !args.replace && file.symlink_metadata().is_ok() {
         bail!("{} exists: --replace sets it aside as {DATA_FILE}.replaced", file.display());
     }
-    Ok(Target { backup, mdb, lock })
-}
-
-/// Copies beside, compares the checksum, and renames.
-fn put_back(from: &Path, target: &Target<'_>, replace: bool) -> anyhow::Result<()> {
-    let directory = &target.mdb.directory;
-    let (file, part) = (directory.join(DATA_FILE), directory.join(format!("{DATA_FILE}.part")));
-    let failed = || format!("cannot write {}", part.display());
-    let mode = target.mdb.mode.unwrap_or_else(|| LmdbOptions::default().file_mode);
-    let mut options = OpenOptions::new();
-    let mut copy =
-        options.write(true).create(true).truncate(true).mode(mode).open(&part).with_context(failed)?;
-    let copied = target.backup.file.verify(from, |chunk| copy.write_all(chunk));
-    let copied = copied.and_then(|()| copy.sync_all().with_context(failed));
-    if let Err(error) = copied {
-        // What is left of it would be written over by the next attempt.
-        let _ = fs::remove_file(&part);
-        return Err(error);
-    }
-    if replace && file.symlink_metadata().is_ok() {
-        let aside = directory.join(format!("{DATA_FILE}.replaced"));
-        fs::rename(&file, &aside).with_context(|| format!("cannot set {} aside", file.display()))?;
-    }
-    fs::rename(&part, &file).with_context(|| format!("cannot make {}", file.display()))?;
-    // It belongs to the old file; LMDB makes another.
-    let _ = fs::remove_file(directory.join("lock.mdb"));
-    sync_directory(directory)
+    let mode = mdb.mode.unwrap_or_else(|| LmdbOptions::default().file_mode);
+    Ok(Target { backup, directory: mdb.directory.clone(), mode, lock })
 }

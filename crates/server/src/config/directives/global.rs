@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::super::builder::Builder;
 use super::super::call::{Call, Fault, c_integer};
 use super::super::values::{
-    Allowed, AuthzPolicy, AuthzRegexp, ChannelBinding, ClientLimits, Disallowed, LogLevel, Mechanism,
-    SecurityProperties, ServerId, TcpBuffer, TlsVerify,
+    Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ChannelBinding, ClientLimits, Disallowed, LogLevel,
+    Mechanism, SecurityProperties, ServerId, TcpBuffer, TlsVerify,
 };
 use super::{Directive, Form, MANY, Scope, keep};
 use crate::admin::AdminAddress;
@@ -94,6 +94,14 @@ pub(super) static TABLE: &[Directive] = &[
             Ok(())
         },
     ),
+    Directive::new("backup-schedule", "olcLarixBackupSchedule", Scope::Global, Form::Words, |b, c| {
+        let schedule = BackupSchedule::parse(c.arguments.iter().map(String::as_str));
+        b.global.backup_schedule =
+            Some(schedule.map_err(|(word, message)| {
+                Fault::argument(word, message).with_help(BackupSchedule::WORDS)
+            })?);
+        Ok(())
+    }),
     Directive::new("client-limits", "olcLarixClientLimits", Scope::Global, Form::Each, client_limits).many(),
     Directive::new("core-dumps", "olcLarixCoreDumps", Scope::Global, Form::Switch, |b, c| {
         b.global.core_dumps = c.switch()?;

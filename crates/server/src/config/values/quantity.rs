@@ -1,7 +1,10 @@
 //! Times and sizes with a unit.
 
 /// Seconds: `90`, `90s`, `15m`, `12h`, `7d`, `2w`.
-pub(crate) fn seconds(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// Says what is wrong with the text.
+pub fn seconds(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text).ok_or_else(|| format!("`{text}` is not a time; for example 7d"))?;
     let seconds = match unit.to_ascii_lowercase().as_str() {
         "" | "s" => 1,
@@ -15,7 +18,10 @@ pub(crate) fn seconds(text: &str) -> Result<u64, String> {
 }
 
 /// Bytes: `1048576`, `64k`, `512m`, `10g`, `1t`; the units are powers of 1,024.
-pub(crate) fn bytes(text: &str) -> Result<u64, String> {
+///
+/// # Errors
+/// Says what is wrong with the text.
+pub fn bytes(text: &str) -> Result<u64, String> {
     let (number, unit) = split(text).ok_or_else(|| format!("`{text}` is not a size; for example 10g"))?;
     let shift = match unit.to_ascii_lowercase().as_str() {
         "" => 0,

@@ -1,0 +1,233 @@
+//! The file of an increment: records of the change log as they are stored, in the order of their commits.
+//!
+//! It begins with eight bytes; then each record has its key (10 bytes), its length (4 bytes, big-endian) and its bytes.
+//! Checksum and count are in the manifest.
+
+use std::collections::VecDeque;
+use std::fs::File;
+use std::io::{self, BufReader, Read, Write};
+use std::path::{Path, PathBuf};
+
+use larix_engine::Fault;
+use larix_engine::log::{self, LogKey, LogRecord};
+use larix_engine::write::replay::StoredRecord;
+use larix_store::Store;
+use larix_store::lmdb::LmdbStore;
+use sha2::{Digest, Sha256};
+
+use super::manifest::{DatabaseBackup, Position, StoredFile};
+use super::{BackupError, Pace, hexadecimal, private};
+
+/// What a file of changes begins with; the last byte is its version.
+const HEAD: &[u8; 8] = b"LARIXCG\x01";
+/// Of a record: more is damage.
+const RECORD_MAX: u32 = 1 << 30;
+/// Records read under one snapshot, and their bytes.
+const SLICE_RECORDS: usize = 4_096;
+const SLICE_BYTES: usize = 8 << 20;
+
+/// Records of one server that come after what a backup has.
+struct Feed {
+    server_id: u16,
+    /// The last one read.
+    after: u64,
+    /// The last one wanted.
+    end: u64,
+    waiting: VecDeque<(LogRecord, StoredRecord)>,
+}
+
+impl Feed {
+    /// Reads a slice when nothing waits. No snapshot is held while what was read is written.
+    fn fill(&mut self, store: &LmdbStore) -> Result<(), Fault> {
+        if !self.waiting.is_empty() || self.after >= self.end {
+            return Ok(());
+        }
+        let snapshot = store.snapshot()?;
+        let (mut bytes, end) = (0, self.end);
+        let waiting = &mut self.waiting;
+        let after = LogKey { server_id: self.server_id, sequence: self.after };
+        log::visit_stored_after(&snapshot, after, &mut |key, record, stored| {
+            if key.sequence <= end {
+                bytes += stored.len();
+                waiting.push_back((record, (key, stored.to_vec())));
+            }
+            key.sequence < end && waiting.len() < SLICE_RECORDS && bytes < SLICE_BYTES
+        })?;
+        self.after = waiting.back().map_or(end, |(_, (key, _))| key.sequence);
+        Ok(())
+    }
+}
+
+/// Writes what a store has logged since `before` into a new file at `path` below `directory`. The end is what is
+/// committed when it begins.
+pub(super) fn write(
+    store: &LmdbStore,
+    before: &DatabaseBackup,
+    (directory, path): (&Path, PathBuf),
+    pace: &mut Pace<'_>,
+) -> Result<DatabaseBackup, BackupError> {
+    let failed = |fault: Fault| BackupError::database(store.path(), fault);
+    let refused = |why: String| BackupError::NoIncrement { suffix: before.name(), why };
+    let (history, ends, csns) = {
+        let snapshot = store.snapshot().map_err(|error| failed(error.into()))?;
+        let history = log::history(&snapshot).map_err(failed)?.map(|history| history.to_string());
+        let ends = log::positions(&snapshot).map_err(failed)?;
+        for end in &ends {
+            let first = log::first_sequence(&snapshot, end.server_id).map_err(failed)?;
+            let known = before.position(end.server_id);
+            if known > end.sequence {
+                return Err(refused(format!(
+                    "the database has changes up to {}, the backup up to {known}",
+                    end.sequence
+                )));
+            }
+            if end.sequence > known && first > known + 1 {
+                return Err(refused(format!(
+                    "the change log begins with change {first}, the backup ends with {known} (`change-log` says how \
+                     long changes are kept)"
+                )));
+            }
+        }
+        (history, ends, log::context_csns(&snapshot).map_err(failed)?)
+    };
+    match (&before.history, &history) {
+        (None, _) => {
+            return Err(refused("the backup before it does not say which history it is part of".to_owned()));
+        }
+        (_, None) => {
+            return Err(refused(
+                "entries were changed without the change log (loaded, or it is off)".to_owned(),
+            ));
+        }
+        (Some(known), Some(now)) if known != now => {
+            return Err(refused(
+                "since then the database was restored, loaded, or had its change log off".to_owned(),
+            ));
+        }
+        _ => {}
+    }
+    let full_path = directory.join(&path);
+    let mut file = private().open(&full_path).map_err(BackupError::io("write", &full_path))?;
+    let mut feeds: Vec<Feed> = ends
+        .iter()
+        .map(|end| Feed {
+            server_id: end.server_id,
+            after: before.position(end.server_id),
+            end: end.sequence,
+            waiting: VecDeque::new(),
+        })
+        .collect();
+    pace.begin(full_path.display().to_string(), 0);
+    let mut out = Output { file: &mut file, hash: Sha256::new(), bytes: 0, buffer: HEAD.to_vec() };
+    let mut count = 0;
+    loop {
+        for feed in &mut feeds {
+            feed.fill(store).map_err(failed)?;
+        }
+        // Of several servers the earliest change; each one's own are in order.
+        let next = feeds
+            .iter_mut()
+            .filter_map(|feed| Some((feed.waiting.front()?.0.csn, feed)))
+            .min_by_key(|(csn, _)| *csn)
+            .and_then(|(_, feed)| feed.waiting.pop_front());
+        let Some((_, (key, bytes))) = next else { break };
+        count += 1;
+        let written = out.record(key, &bytes).map_err(BackupError::io("write", &full_path))?;
+        pace.advance(written)?;
+    }
+    let (bytes, sha256) = out.finish().map_err(BackupError::io("write", &full_path))?;
+    file.sync_all().map_err(BackupError::io("write", &full_path))?;
+    Ok(DatabaseBackup {
+        suffixes: before.suffixes.clone(),
+        file: StoredFile { path, bytes, sha256 },
+        entries: count,
+        context_csn: csns.iter().map(ToString::to_string).collect(),
+        history,
+        positions: ends.into_iter().map(Position::from).collect(),
+    })
+}
+
+struct Output<'f> {
+    file: &'f mut File,
+    hash: Sha256,
+    bytes: u64,
+    buffer: Vec<u8>,
+}
+
+/// Written at once.
+const BUFFER: usize = 1 << 20;
+
+impl Output<'_> {
+    /// Answers how many bytes went to the file.
+    fn record(&mut self, key: LogKey, record: &[u8]) -> io::Result<u64> {
+        let length = u32::try_from(record.len()).map_err(|_| io::Error::other("a change is too large"))?;
+        self.buffer.extend_from_slice(&key.to_bytes());
+        self.buffer.extend_from_slice(&length.to_be_bytes());
+        self.buffer.extend_from_slice(record);
+        if self.buffer.len() < BUFFER { Ok(0) } else { self.flush() }
+    }
+
+    fn flush(&mut self) -> io::Result<u64> {
+        self.file.write_all(&self.buffer)?;
+        self.hash.update(&self.buffer);
+        let written = self.buffer.len() as u64;
+        self.bytes += written;
+        self.buffer.clear();
+        Ok(written)
+    }
+
+    fn finish(mut self) -> io::Result<(u64, String)> {
+        self.flush()?;
+        Ok((self.bytes, hexadecimal(&self.hash.finalize())))
+    }
+}
+
+/// The records of a file of changes.
+#[derive(Debug)]
+pub(super) struct Records {
+    input: BufReader<File>,
+    path: PathBuf,
+    started: bool,
+}
+
+impl Records {
+    pub(super) fn open(path: &Path) -> Result<Self, BackupError> {
+        let file = File::open(path).map_err(BackupError::io("read", path))?;
+        Ok(Self { input: BufReader::with_capacity(BUFFER, file), path: path.to_owned(), started: false })
+    }
+
+    fn read(&mut self) -> io::Result<Option<StoredRecord>> {
+        if !self.started {
+            let mut head = [0; 8];
+            self.input.read_exact(&mut head)?;
+            if head != *HEAD {
+                return Err(io::Error::other("it does not begin as a file of changes"));
+            }
+            self.started = true;
+        }
+        let mut head = [0; 14];
+        let Some((first, rest)) = head.split_first_mut() else { return Ok(None) };
+        match self.input.read(std::slice::from_mut(first))? {
+            0 => return Ok(None),
+            _ => self.input.read_exact(rest)?,
+        }
+        let (key, length) = head.split_at(10);
+        let length = length.try_into().map_or(u32::MAX, u32::from_be_bytes);
+        let key = LogKey::from_bytes(key).filter(|_| length <= RECORD_MAX);
+        let key = key.ok_or_else(|| io::Error::other("a record's head is damaged"))?;
+        let mut record = vec![0; length as usize];
+        self.input.read_exact(&mut record)?;
+        Ok(Some((key, record)))
+    }
+}
+
+impl Iterator for Records {
+    type Item = io::Result<StoredRecord>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let read = self.read();
+        let named =
+            |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", self.path.display()));
+        read.map_err(named).transpose()
+    }
+}

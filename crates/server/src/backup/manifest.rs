@@ -1,0 +1,206 @@
+//! What a backup says of itself.
+
+use std::fs::File;
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
+
+use larix_engine::csn::Csn;
+use larix_engine::log::LogKey;
+use larix_engine::time::Timestamp;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use super::{BackupError, Pace, hexadecimal, write_private};
+
+/// The manifest's own format. 1 knew no increments.
+const FORMAT: u32 = 2;
+const FORMAT_OLDEST: u32 = 1;
+
+const CHUNK: usize = 1 << 20;
+
+/// `backup.json` or `increment.json`.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Manifest {
+    pub(super) format: u32,
+    /// The version that made it.
+    pub larix: String,
+    /// Generalized time (RFC 4517 section 3.3.13), when the last database was copied.
+    pub made_at: String,
+    /// Generalized time to the microsecond: every change up to it is in the backup.
+    #[serde(default)]
+    pub covers: String,
+    /// Of an increment: the SHA-256 of the manifest before it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) previous: Option<String>,
+    pub(super) configuration: StoredFile,
+    pub databases: Vec<DatabaseBackup>,
+}
+
+/// One database.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct DatabaseBackup {
+    /// Its naming contexts, as configured.
+    pub suffixes: Vec<String>,
+    pub file: StoredFile,
+    /// Of a copy: entries; of an increment: changes.
+    pub entries: u64,
+    /// The state of replication in it, one for each server id.
+    pub context_csn: Vec<String>,
+    /// Which history its change log tells.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) history: Option<String>,
+    /// The last change of each server that is in it.
+    #[serde(default)]
+    pub(super) positions: Vec<Position>,
+}
+
+/// The place of a change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Position {
+    pub(super) server_id: u16,
+    pub(super) sequence: u64,
+}
+
+impl From<LogKey> for Position {
+    fn from(LogKey { server_id, sequence }: LogKey) -> Self {
+        Self { server_id, sequence }
+    }
+}
+
+/// A file of the backup.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct StoredFile {
+    /// Below the directory of the manifest.
+    pub path: PathBuf,
+    pub bytes: u64,
+    /// In hexadecimal digits.
+    pub sha256: String,
+}
+
+impl DatabaseBackup {
+    /// For messages.
+    pub fn name(&self) -> String {
+        self.suffixes.join(", ")
+    }
+
+    pub(super) fn position(&self, server_id: u16) -> u64 {
+        let own = self.positions.iter().find(|position| position.server_id == server_id);
+        own.map_or(0, |position| position.sequence)
+    }
+
+    /// The last change in it.
+    pub(super) fn last_csn(&self) -> Option<Csn> {
+        self.context_csn.iter().filter_map(|csn| csn.parse().ok()).max()
+    }
+}
+
+impl StoredFile {
+    /// Describes bytes that stand at `path`.
+    pub(super) fn of_bytes(path: impl Into<PathBuf>, bytes: &[u8]) -> Self {
+        Self { path: path.into(), bytes: bytes.len() as u64, sha256: hexadecimal(&Sha256::digest(bytes)) }
+    }
+
+    /// Whether the file is what it was when the backup was made; each chunk is handed over on the way.
+    ///
+    /// # Errors
+    /// Names the file; those of `chunk` as they are.
+    pub(super) fn verify(
+        &self,
+        directory: &Path,
+        pace: &mut Pace<'_>,
+        mut chunk: impl FnMut(&[u8]) -> Result<(), BackupError>,
+    ) -> Result<(), BackupError> {
+        let path = directory.join(&self.path);
+        let mut file = File::open(&path).map_err(BackupError::io("read", &path))?;
+        pace.begin(path.display().to_string(), self.bytes);
+        let mut hash = Sha256::new();
+        let mut buffer = vec![0; CHUNK];
+        let mut bytes = 0;
+        loop {
+            let count = file.read(&mut buffer).map_err(BackupError::io("read", &path))?;
+            let read = buffer.get(..count).unwrap_or(&[]);
+            if read.is_empty() {
+                break;
+            }
+            hash.update(read);
+            chunk(read)?;
+            bytes += count as u64;
+            pace.advance(count as u64)?;
+        }
+        if bytes != self.bytes {
+            let said = self.bytes;
+            let what = format!("has {bytes} bytes where the manifest says {said}: it was cut or changed");
+            return Err(BackupError::damaged(&path, what));
+        }
+        let sha256 = hexadecimal(&hash.finalize());
+        if sha256 != self.sha256 {
+            let what = format!("is not what it was when the backup was made: its SHA-256 is {sha256}");
+            return Err(BackupError::damaged(&path, what));
+        }
+        Ok(())
+    }
+}
+
+impl Manifest {
+    pub(super) fn new(
+        made_at: Timestamp,
+        covers: Timestamp,
+        configuration: StoredFile,
+        databases: Vec<DatabaseBackup>,
+    ) -> Self {
+        Self {
+            format: FORMAT,
+            larix: env!("CARGO_PKG_VERSION").to_owned(),
+            made_at: made_at.generalized(),
+            covers: covers.generalized_micros(),
+            previous: None,
+            configuration,
+            databases,
+        }
+    }
+
+    /// Up to which moment every change is in it.
+    pub(super) fn covers(&self) -> Option<Timestamp> {
+        Timestamp::parse_generalized(&self.covers).or_else(|| {
+            // Format 1 did not say: the last change in it is certain.
+            self.databases.iter().filter_map(DatabaseBackup::last_csn).max().map(|csn| csn.time)
+        })
+    }
+
+    pub(super) fn to_bytes(&self) -> Vec<u8> {
+        // Texts, numbers and lists of them always have a form in JSON.
+        let mut text = serde_json::to_string_pretty(self).unwrap_or_default();
+        text.push('\n');
+        text.into_bytes()
+    }
+
+    pub(super) fn write(&self, path: &Path) -> Result<(), BackupError> {
+        write_private(path, &self.to_bytes())
+    }
+
+    /// Reads a manifest; `None` when there is none. With it comes its SHA-256.
+    pub(super) fn read(path: &Path) -> Result<Option<(Self, String)>, BackupError> {
+        let text = match std::fs::read(path) {
+            Ok(text) => text,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(error) => return Err(BackupError::io("read", path)(error)),
+        };
+        let manifest: Self = serde_json::from_slice(&text)
+            .map_err(|error| BackupError::damaged(path, format!("is damaged: {error}")))?;
+        if !(FORMAT_OLDEST..=FORMAT).contains(&manifest.format) {
+            let (found, larix) = (manifest.format, &manifest.larix);
+            let what = format!(
+                "has format {found}, made by Larix {larix}; this version reads {FORMAT_OLDEST} to {FORMAT}"
+            );
+            return Err(BackupError::damaged(path, what));
+        }
+        let escapes = |file: &StoredFile| {
+            !file.path.components().all(|part| matches!(part, std::path::Component::Normal(_)))
+        };
+        let files = manifest.databases.iter().map(|database| &database.file);
+        if files.chain([&manifest.configuration]).any(escapes) {
+            return Err(BackupError::damaged(path, "names a file outside of the backup"));
+        }
+        Ok(Some((manifest, hexadecimal(&Sha256::digest(&text)))))
+    }
+}

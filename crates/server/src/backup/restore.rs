@@ -1,0 +1,248 @@
+//! Puts the databases of a backup back, while no server runs on them.
+
+use std::fs::{self, OpenOptions};
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use larix_engine::log::{self, LogRecord};
+use larix_engine::tables::{ENTRIES, TABLES};
+use larix_engine::time::Timestamp;
+use larix_engine::write::replay::{ReplayError, StoredRecord, replay};
+use larix_engine::{Database, csn::Csn};
+use larix_store::lmdb::{DATA_FILE, DirectoryLock, LmdbOptions, LmdbStore};
+use larix_store::{Durability, Store, Transaction, WriteSet};
+
+use super::changes::Records;
+use super::manifest::DatabaseBackup;
+use super::{BackupError, Chain, Pace, Until, make_directory, sync_directory};
+use crate::clock::SystemRandom;
+use crate::config::Config;
+
+/// In the database's directory: where it is put together.
+const WORK: &str = "restore.tmp";
+
+/// A database of the backup and where it goes.
+#[derive(Debug)]
+pub struct Target<'a> {
+    pub backup: &'a DatabaseBackup,
+    /// The database's directory.
+    pub directory: PathBuf,
+    /// Permissions of the file.
+    pub mode: u32,
+    /// Of the directory: held until all is in its place.
+    pub lock: DirectoryLock,
+}
+
+/// What was put back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restored {
+    /// In the database as it is now.
+    pub entries: u64,
+    /// Changes carried out on the copy.
+    pub changes: u64,
+    /// The last change in it.
+    pub last: Option<Csn>,
+}
+
+/// Puts one database together beside its place, and renames it there when it is whole and on the disk.
+///
+/// # Errors
+/// What stood there before is untouched then.
+pub fn restore(
+    chain: &Chain,
+    target: &Target<'_>,
+    config: &Config,
+    until: Until,
+    replace: bool,
+    pace: &mut Pace<'_>,
+) -> Result<Restored, BackupError> {
+    let file = target.directory.join(DATA_FILE);
+    let work = target.directory.join(WORK);
+    if work.symlink_metadata().is_ok() {
+        // The directory is locked: it was left by a restore that was killed.
+        fs::remove_dir_all(&work).map_err(BackupError::io("remove", &work))?;
+    }
+    make_directory(&work)?;
+    let made = carry_out(chain, target.backup, config, &work, until, pace).and_then(|restored| {
+        let made = work.join(DATA_FILE);
+        let mode = std::os::unix::fs::PermissionsExt::from_mode(target.mode);
+        fs::set_permissions(&made, mode).map_err(BackupError::io("write", &made))?;
+        if replace && file.symlink_metadata().is_ok() {
+            let aside = target.directory.join(format!("{DATA_FILE}.replaced"));
+            fs::rename(&file, &aside).map_err(BackupError::io("set aside as data.mdb.replaced", &file))?;
+        }
+        fs::rename(&made, &file).map_err(BackupError::io("make", &file))?;
+        Ok(restored)
+    });
+    // What is left of it would be removed by the next attempt.
+    let _ = fs::remove_dir_all(&work);
+    let restored = made?;
+    // It belongs to the old file; LMDB makes another.
+    let _ = fs::remove_file(target.directory.join("lock.mdb"));
+    sync_directory(&target.directory)?;
+    Ok(restored)
+}
+
+/// Copies the full backup of a database into `work`, carries out the changes that follow, and begins a new history there:
+/// what is changed from now on does not follow what was changed after that moment elsewhere.
+pub(super) fn carry_out(
+    chain: &Chain,
+    backup: &DatabaseBackup,
+    config: &Config,
+    work: &Path,
+    until: Until,
+    pace: &mut Pace<'_>,
+) -> Result<Restored, BackupError> {
+    check_reach(chain, backup, until)?;
+    let path = work.join(DATA_FILE);
+    let mut copy = OpenOptions::new()
+        .write(true)
+        .create_new(true)
+        .mode(0o600)
+        .open(&path)
+        .map_err(BackupError::io("write", &path))?;
+    backup.file.verify(&chain.directory, pace, |chunk| {
+        copy.write_all(chunk).map_err(BackupError::io("write", &path))
+    })?;
+    copy.sync_all().map_err(BackupError::io("write", &path))?;
+    drop(copy);
+    let failed = |error: &dyn std::fmt::Display| BackupError::database(work, error);
+    let store = LmdbStore::open(work, &TABLES, &LmdbOptions::default()).map_err(|e| failed(&e))?;
+    let settings = open_database::settings(config, backup)?;
+    let database =
+        Database::open(store, Arc::clone(&config.schema), settings, &SystemRandom).map_err(|e| failed(&e))?;
+    let mut restored = Restored { entries: 0, changes: 0, last: None };
+    {
+        let snapshot = database.store().snapshot().map_err(|e| failed(&e))?;
+        restored.last = log::context_csns(&snapshot).map_err(|e| failed(&e))?.into_iter().max();
+    }
+    if let (Some(moment), Some(last)) = (until.time(), restored.last.filter(|last| !until.includes_csn(last)))
+    {
+        return Err(too_early(chain, moment, last.time));
+    }
+    for (directory, part) in chain.parts(backup) {
+        // Compared first: no change of a damaged file is carried out.
+        part.file.verify(directory, pace, |_| Ok(()))?;
+        let records = Records::open(&directory.join(&part.file.path))?;
+        pace.begin(format!("changes of {}", directory.display()), part.file.bytes);
+        let mut cut = Cut { records, until, ended: false };
+        let done = replay(&database, &mut cut, &mut |_| {}).map_err(|error| match error {
+            ReplayError::Source(error) => BackupError::io("read", &directory.join(&part.file.path))(error),
+            error => BackupError::damaged(
+                &directory.join(&part.file.path),
+                format!("cannot be carried out: {error}"),
+            ),
+        })?;
+        restored.changes += done.records;
+        restored.last = done.csn.or(restored.last);
+        if cut.ended {
+            break;
+        }
+    }
+    begin_history(&database).map_err(|e| failed(&e))?;
+    let statistics = database.store().statistics().map_err(|e| failed(&e))?;
+    let table = TABLES.iter().position(|spec| spec.id == ENTRIES).and_then(|n| statistics.tables.get(n));
+    restored.entries = table.map_or(0, |table| table.records);
+    drop(database);
+    for name in ["lock.mdb", "larix.lock"] {
+        // Where they are missing there is nothing to remove.
+        let _ = fs::remove_file(work.join(name));
+    }
+    sync_directory(work)?;
+    Ok(restored)
+}
+
+fn begin_history(database: &Database<LmdbStore>) -> Result<(), larix_store::CommitError> {
+    let mut set = WriteSet::new();
+    log::put_history(&mut set, &SystemRandom);
+    database.store().transaction()?.commit(&set, Durability::Sync)?;
+    Ok(())
+}
+
+/// Whether the chain leads to the moment.
+fn check_reach(chain: &Chain, backup: &DatabaseBackup, until: Until) -> Result<(), BackupError> {
+    let Some(moment) = until.time() else { return Ok(()) };
+    if let Some(first) = backup.last_csn().filter(|first| !until.includes_csn(first)) {
+        return Err(too_early(chain, moment, first.time));
+    }
+    let covers = chain.last().covers();
+    if let Some(covers) = covers.filter(|covers| *covers < moment) {
+        return Err(BackupError::Unreachable {
+            what: format!(
+                "{} ends at {}, before {}: add an increment, or leave the moment away for all that it has",
+                chain.directory.display(),
+                covers.generalized_micros(),
+                moment.generalized_micros()
+            ),
+        });
+    }
+    Ok(())
+}
+
+fn too_early(chain: &Chain, moment: Timestamp, first: Timestamp) -> BackupError {
+    BackupError::Unreachable {
+        what: format!(
+            "{} begins with the state of {}, after {}: take an older full backup",
+            chain.directory.display(),
+            first.generalized_micros(),
+            moment.generalized_micros()
+        ),
+    }
+}
+
+/// Records up to a moment. What happens together is not cut apart.
+struct Cut {
+    records: Records,
+    until: Until,
+    ended: bool,
+}
+
+impl Iterator for Cut {
+    type Item = std::io::Result<StoredRecord>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.ended {
+            return None;
+        }
+        let next = self.records.next()?;
+        if let Ok((_, bytes)) = &next
+            // One that cannot be read is told by who carries it out.
+            && let Ok(record) = LogRecord::decode(bytes)
+            && !record.continues
+            && !self.until.includes(&record)
+        {
+            self.ended = true;
+            return None;
+        }
+        Some(next)
+    }
+}
+
+/// What the configuration says of a database of the backup.
+pub(super) mod open_database {
+    use larix_engine::DatabaseSettings;
+
+    use super::{BackupError, Config, DatabaseBackup};
+    use crate::config;
+
+    /// Its section.
+    pub(crate) fn section<'c>(config: &'c Config, backup: &DatabaseBackup) -> Option<&'c config::Database> {
+        let suffixes: Vec<_> =
+            backup.suffixes.iter().filter_map(|text| config.schema.parse_dn(text).ok()).collect();
+        let serves =
+            |database: &&config::Database| database.suffixes.iter().any(|own| suffixes.contains(&own.normal));
+        config.databases.iter().find(serves)
+    }
+
+    pub(crate) fn settings(
+        config: &Config,
+        backup: &DatabaseBackup,
+    ) -> Result<DatabaseSettings, BackupError> {
+        let unreachable = |what: String| BackupError::Unreachable { what };
+        let section = section(config, backup)
+            .ok_or_else(|| unreachable(format!("the configuration has no database {:?}", backup.name())))?;
+        config.engine_settings(section).map_err(|error| unreachable(error.to_string()))
+    }
+}

@@ -1,0 +1,320 @@
+//! Backups that the server makes by itself, as `backup-schedule` says: on a thread of low priority.
+//!
+//! What is due is told by the manifests in the schedule's directory, so that a restart changes nothing.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use larix_engine::time::Timestamp;
+
+use super::{BackupError, Chain, Manifest, Pace, Source, sync_directory, take_full, take_increment};
+use crate::config::values::BackupSchedule;
+use crate::server::Server;
+
+/// How scheduled backups stand.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct BackupStatus {
+    /// Whether the configuration has a schedule.
+    pub scheduled: bool,
+    pub running: bool,
+    /// Every change up to this moment is in a backup.
+    pub covers: Option<Timestamp>,
+    /// When the last one was complete, also before this start of the server.
+    pub last_success: Option<Timestamp>,
+    /// Of these, the last full one.
+    pub last_full: Option<Timestamp>,
+    /// Of the last full backup and its increments.
+    pub bytes: u64,
+    /// How long the last one took.
+    pub last_micros: u64,
+    /// Since the start of the server.
+    pub successes: u64,
+    pub failures: u64,
+    /// When and why the last one failed; `None` once one has succeeded.
+    pub last_error: Option<(Timestamp, String)>,
+    pub next: Option<Timestamp>,
+    /// Of what is running: bytes done, and of how many if that is known.
+    pub progress: (u64, u64),
+}
+
+/// Where others read how scheduled backups stand.
+#[derive(Debug, Default)]
+pub struct Backups {
+    status: Mutex<BackupStatus>,
+    stop: AtomicBool,
+    wake: Condvar,
+}
+
+/// At most so long until the configuration is looked at again.
+const LOOK_EVERY: Duration = Duration::from_secs(30);
+/// After a failure, until the next try.
+const RETRY_MICROS: i64 = 300_000_000;
+const MICROS: i64 = 1_000_000;
+/// What the directories of full backups begin with; the time is behind it.
+const NAME: &str = "larix-";
+/// How much nicer than the server the thread is.
+const NICE: i32 = 10;
+
+impl Backups {
+    pub fn status(&self) -> BackupStatus {
+        self.lock().clone()
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, BackupStatus> {
+        // Every change of it is whole: nothing is left half done by who panics.
+        self.status.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn change(&self, change: impl FnOnce(&mut BackupStatus)) {
+        change(&mut self.lock());
+    }
+
+    fn is_stopped(&self) -> bool {
+        self.stop.load(Ordering::Acquire)
+    }
+}
+
+/// The thread; ends when it is dropped, and gives up what it is doing.
+#[derive(Debug)]
+pub struct BackupThread {
+    server: Arc<Server>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl BackupThread {
+    /// # Errors
+    /// No thread to be had.
+    pub fn start(server: &Arc<Server>) -> std::io::Result<Self> {
+        let own = Arc::clone(server);
+        let thread = std::thread::Builder::new().name("backups".to_owned()).spawn(move || run(&own))?;
+        Ok(Self { server: Arc::clone(server), thread: Some(thread) })
+    }
+}
+
+impl Drop for BackupThread {
+    fn drop(&mut self) {
+        self.server.backups.stop.store(true, Ordering::Release);
+        drop(self.server.backups.lock());
+        self.server.backups.wake.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported already.
+            let _ = thread.join();
+        }
+    }
+}
+
+fn run(server: &Arc<Server>) {
+    // Linux keeps this for each thread. Where it is refused backups compete as everything else does.
+    let _ = rustix::process::setpriority_process(None, NICE);
+    let mut known: Option<BackupSchedule> = None;
+    while !server.backups.is_stopped() {
+        let schedule = server.config().global.backup_schedule.clone();
+        if schedule != known {
+            server.backups.change(|status| *status = read_status(schedule.as_ref(), status));
+            known.clone_from(&schedule);
+        }
+        let wait = match &schedule {
+            None => LOOK_EVERY,
+            Some(schedule) => step(server, schedule),
+        };
+        let status = server.backups.lock();
+        if !server.backups.is_stopped() {
+            // Woken early or not, what is due is looked up again.
+            drop(server.backups.wake.wait_timeout(status, wait));
+        }
+    }
+}
+
+/// What the directory tells of backups before this start.
+fn read_status(schedule: Option<&BackupSchedule>, before: &BackupStatus) -> BackupStatus {
+    let (successes, failures) = (before.successes, before.failures);
+    let fresh = BackupStatus { successes, failures, ..BackupStatus::default() };
+    let Some(schedule) = schedule else { return fresh };
+    let mut status = BackupStatus { scheduled: true, ..fresh };
+    if let Some(chain) = latest(&schedule.directory) {
+        note_chain(&mut status, &chain);
+    }
+    status
+}
+
+fn note_chain(status: &mut BackupStatus, chain: &Chain) {
+    status.last_full = Timestamp::parse_generalized(&chain.full.made_at);
+    status.last_success = Timestamp::parse_generalized(&chain.last().made_at);
+    status.covers = chain.last().covers();
+    status.bytes = chain.bytes();
+}
+
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Due {
+    Full,
+    Increment,
+}
+
+/// What is due next, and when.
+fn next(schedule: &BackupSchedule, status: &BackupStatus) -> (Due, Timestamp) {
+    let after = |time: Timestamp, seconds: u64| {
+        let micros = i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(MICROS);
+        Timestamp(time.0.saturating_add(micros))
+    };
+    let retry = status.last_error.as_ref().map(|(time, _)| Timestamp(time.0 + RETRY_MICROS));
+    let (Some(full), Some(last)) = (status.last_full, status.last_success) else {
+        return (Due::Full, retry.unwrap_or(Timestamp(i64::MIN)));
+    };
+    let full = (Due::Full, after(full, schedule.full));
+    let due = match schedule.increment {
+        Some(increment) if after(last, increment) < full.1 => (Due::Increment, after(last, increment)),
+        _ => full,
+    };
+    (due.0, retry.map_or(due.1, |retry| retry.max(due.1)))
+}
+
+/// Makes a backup if one is due. Answers how long to wait.
+fn step(server: &Arc<Server>, schedule: &BackupSchedule) -> Duration {
+    let now = server.now();
+    let (due, at) = next(schedule, &server.backups.status());
+    if at > now {
+        server.backups.change(|status| status.next = Some(at));
+        let micros = u64::try_from(at.0.saturating_sub(now.0)).unwrap_or(0);
+        return Duration::from_micros(micros).min(LOOK_EVERY);
+    }
+    server.backups.change(|status| (status.running, status.next) = (true, None));
+    let done = make(server, schedule, due);
+    let ended = server.now();
+    match done {
+        Ok((kind, chain)) => {
+            server.backups.change(|status| {
+                note_chain(status, &chain);
+                status.last_error = None;
+                status.successes += 1;
+                status.last_micros = u64::try_from(ended.0.saturating_sub(now.0)).unwrap_or(0);
+            });
+            let directory = chain.directory.display();
+            server.log.notice(format_args!("backup: {kind} in {directory}, {} bytes in all", chain.bytes()));
+        }
+        Err(BackupError::Stopped) => {}
+        Err(error) => {
+            server.log.warning(format_args!("backup failed: {error}"));
+            server.backups.change(|status| {
+                status.failures += 1;
+                status.last_error = Some((ended, error.to_string()));
+            });
+        }
+    }
+    server.backups.change(|status| (status.running, status.progress) = (false, (0, 0)));
+    Duration::ZERO
+}
+
+fn make(
+    server: &Arc<Server>,
+    schedule: &BackupSchedule,
+    due: Due,
+) -> Result<(&'static str, Chain), BackupError> {
+    let generation = server.generation().clone();
+    let served = generation.databases.directory().databases();
+    let suffixes: Vec<Vec<String>> = served
+        .iter()
+        .map(|served| {
+            let settings = served.database().settings();
+            settings.suffixes.iter().map(|suffix| suffix.text.clone()).collect()
+        })
+        .collect();
+    let sources: Vec<Source<'_>> = served
+        .iter()
+        .zip(&suffixes)
+        .map(|(served, suffixes)| Source { store: served.database().store(), suffixes })
+        .collect();
+    let show = |progress: &super::Progress<'_>| {
+        server.backups.change(|status| status.progress = (progress.done, progress.total));
+    };
+    let mut pace = Pace::new(schedule.throttle, show).stopped_by(|| server.backups.is_stopped());
+    let config = &generation.config;
+    if due == Due::Increment
+        && let Some(chain) = latest(&schedule.directory)
+    {
+        match take_increment(config, &sources, &chain.directory, &mut pace) {
+            Ok(_) => return Ok(("increment", Chain::read(&chain.directory)?)),
+            // A full one makes up for it.
+            Err(why @ BackupError::NoIncrement { .. }) => {
+                server.log.notice(format_args!("backup: {why}, which is done now"));
+            }
+            Err(error) => return Err(error),
+        }
+    }
+    let name = format!("{NAME}{}", server.now().generalized());
+    let directory = schedule.directory.join(name);
+    let _made: Manifest = take_full(config, &sources, &directory, &mut pace)?;
+    let chain = Chain::read(&directory)?;
+    remove_old(server, schedule)?;
+    Ok(("full", chain))
+}
+
+/// The directories of full backups, oldest first: their names have their times.
+fn all(directory: &Path) -> Vec<PathBuf> {
+    // A directory that cannot be read has no backup that could be used; the next one says why.
+    let entries = fs::read_dir(directory).into_iter().flatten().filter_map(Result::ok);
+    let is_ours = |name: &str| {
+        let time = name.strip_prefix(NAME).and_then(Timestamp::parse_generalized);
+        time.is_some()
+    };
+    let ours = entries.filter(|entry| entry.file_name().to_str().is_some_and(is_ours));
+    let mut paths: Vec<PathBuf> = ours.map(|entry| entry.path()).collect();
+    paths.sort();
+    paths
+}
+
+/// The newest that can be read.
+fn latest(directory: &Path) -> Option<Chain> {
+    all(directory).iter().rev().find_map(|path| Chain::read(path).ok())
+}
+
+fn remove_old(server: &Server, schedule: &BackupSchedule) -> Result<(), BackupError> {
+    let mut paths = all(&schedule.directory);
+    let keep = usize::try_from(schedule.keep).unwrap_or(usize::MAX);
+    paths.truncate(paths.len().saturating_sub(keep));
+    for path in &paths {
+        // Renamed first: half of a backup never looks whole.
+        let gone = path.with_extension("removed");
+        fs::rename(path, &gone).map_err(BackupError::io("remove", path))?;
+        fs::remove_dir_all(&gone).map_err(BackupError::io("remove", &gone))?;
+        server.log.notice(format_args!("backup: {} removed, {} are kept", path.display(), schedule.keep));
+    }
+    if paths.is_empty() { Ok(()) } else { sync_directory(&schedule.directory) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_due() {
+        let schedule = BackupSchedule {
+            directory: "/b".into(),
+            full: 1_000,
+            increment: Some(100),
+            keep: 2,
+            throttle: None,
+        };
+        let seconds = |seconds: i64| Timestamp(seconds * MICROS);
+        let status = |full, last, error: Option<i64>| BackupStatus {
+            last_full: Some(seconds(full)),
+            last_success: Some(seconds(last)),
+            last_error: error.map(|time| (seconds(time), String::new())),
+            ..BackupStatus::default()
+        };
+        for (status, expected) in [
+            (BackupStatus::default(), (Due::Full, Timestamp(i64::MIN))),
+            (status(0, 0, None), (Due::Increment, seconds(100))),
+            (status(0, 850, None), (Due::Increment, seconds(950))),
+            (status(0, 950, None), (Due::Full, seconds(1_000))),
+            (status(0, 0, Some(50)), (Due::Increment, seconds(350))),
+        ] {
+            assert_eq!(next(&schedule, &status), expected, "{status:?}");
+        }
+        let never = BackupSchedule { increment: None, ..schedule };
+        assert_eq!(next(&never, &status(0, 0, None)), (Due::Full, seconds(1_000)));
+    }
+}

@@ -1,0 +1,104 @@
+//! `backup-schedule`: backups that the server makes by itself.
+
+use std::path::PathBuf;
+
+use super::quantity;
+
+/// Where to, how often, and how many are kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct BackupSchedule {
+    /// Each full backup makes a directory in it.
+    pub directory: PathBuf,
+    /// Seconds from one full backup to the next.
+    pub full: u64,
+    /// Seconds from any backup to the next increment; `None`: there are none.
+    pub increment: Option<u64>,
+    /// Full backups that are kept, each with its increments.
+    pub keep: u32,
+    /// Bytes a second at most.
+    pub throttle: Option<u64>,
+}
+
+impl BackupSchedule {
+    /// The words, for messages.
+    pub(crate) const WORDS: &'static str =
+        "for example directory=/backup full=7d increment=1h keep=4 throttle=50m";
+
+    /// Seconds between two backups at least: one follows the other without a rest otherwise.
+    const PERIOD_MIN: u64 = 60;
+    const FULL_DEFAULT: u64 = 7 * 86_400;
+    const KEEP_DEFAULT: u32 = 2;
+
+    /// Reads the words of a line; an error names the word by its number.
+    pub(crate) fn parse<'w>(words: impl IntoIterator<Item = &'w str>) -> Result<Self, (usize, String)> {
+        let mut schedule = Self {
+            directory: PathBuf::new(),
+            full: Self::FULL_DEFAULT,
+            increment: None,
+            keep: Self::KEEP_DEFAULT,
+            throttle: None,
+        };
+        for (number, word) in words.into_iter().enumerate() {
+            let fault = |message| (number, message);
+            let Some((name, value)) = word.split_once('=') else {
+                return Err(fault(format!("`{word}` has no value")));
+            };
+            match name.to_ascii_lowercase().as_str() {
+                "directory" => schedule.directory = PathBuf::from(value),
+                "full" => schedule.full = period(value).map_err(fault)?,
+                "increment" => schedule.increment = Some(period(value).map_err(fault)?),
+                "throttle" => {
+                    schedule.throttle = Some(quantity::bytes(value).map_err(fault)?).filter(|b| *b > 0)
+                }
+                "keep" => {
+                    let keep = value.parse().ok().filter(|keep| *keep > 0);
+                    let wrong = || fault(format!("`{value}` is not a number of backups, 1 or more"));
+                    schedule.keep = keep.ok_or_else(wrong)?;
+                }
+                _ => return Err(fault(format!("no setting `{name}`"))),
+            }
+        }
+        if !schedule.directory.is_absolute() {
+            return Err((0, "`directory=` names no absolute path".to_owned()));
+        }
+        Ok(schedule)
+    }
+}
+
+fn period(text: &str) -> Result<u64, String> {
+    match quantity::seconds(text)? {
+        ..BackupSchedule::PERIOD_MIN => Err(format!("`{text}` is less than a minute")),
+        seconds => Ok(seconds),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words() {
+        let parse = |line: &str| BackupSchedule::parse(line.split(' '));
+        let whole = parse("directory=/backup full=1d increment=15m KEEP=3 throttle=50m").unwrap();
+        let expected = BackupSchedule {
+            directory: "/backup".into(),
+            full: 86_400,
+            increment: Some(900),
+            keep: 3,
+            throttle: Some(50 << 20),
+        };
+        assert_eq!(whole, expected);
+        assert_eq!(parse("directory=/b").unwrap().increment, None);
+        for (line, number, part) in [
+            ("full=1d", 0, "no absolute path"),
+            ("directory=b", 0, "no absolute path"),
+            ("directory=/b full=10s", 1, "less than a minute"),
+            ("directory=/b keep=0", 1, "not a number of backups"),
+            ("directory=/b now", 1, "has no value"),
+            ("directory=/b at=5", 1, "no setting `at`"),
+        ] {
+            let (at, message) = parse(line).unwrap_err();
+            assert!(at == number && message.contains(part), "{line}: {at} {message}");
+        }
+    }
+}
