@@ -393,6 +393,11 @@ impl<S: Store> Database<S> {
         self.policy.store(policy);
     }
 
+    /// Takes changes, or none, until the configuration says otherwise.
+    pub fn set_read_only(&self, read_only: bool) {
+        self.publish(|state| Arc::make_mut(&mut state.settings).read_only = read_only);
+    }
+
     /// The suffix at or above the DN.
     pub fn suffix_of(&self, dn: &NormalDn) -> Option<Suffix> {
         let settings = self.current_settings();

@@ -10,6 +10,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::sync::atomic::{AtomicU32, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use arc_swap::ArcSwap;
 use larix_engine::time::Monotonic;
 use larix_proto::{LdapResult, ResultCode};
 
@@ -26,9 +27,11 @@ const NANOS_A_SECOND: u64 = 1_000_000_000;
 /// The limits and what was counted against them.
 #[derive(Debug)]
 pub struct Admission {
-    limits: ClientLimits,
+    limits: ArcSwap<ClientLimits>,
+    /// Of open files.
+    descriptors: u64,
     /// Connections that may be open.
-    most: usize,
+    most: AtomicUsize,
     open: Arc<AtomicUsize>,
     addresses: Mutex<Addresses>,
     refused: Refused,
@@ -85,20 +88,22 @@ pub struct Admitted {
 impl Admission {
     /// `descriptors` is the limit of open files.
     pub fn new(limits: ClientLimits, descriptors: u64) -> Self {
-        let room = descriptors - RESERVED_DESCRIPTORS.min(descriptors / 4);
-        let room = usize::try_from(room).unwrap_or(usize::MAX);
-        let most = match limits.connections {
-            0 => room,
-            wanted => room.min(usize::try_from(wanted).unwrap_or(usize::MAX)),
-        };
+        let most = AtomicUsize::new(connections_max(&limits, descriptors));
         let addresses = Addresses { known: HashMap::new(), others: Arc::default(), sweep_at: FIRST_SWEEP };
         Self {
-            limits,
+            limits: ArcSwap::from_pointee(limits),
+            descriptors,
             most,
             open: Arc::default(),
             addresses: Mutex::new(addresses),
             refused: Refused::default(),
         }
+    }
+
+    /// Holds to these from now on. What was counted stays counted.
+    pub fn set_limits(&self, limits: ClientLimits) {
+        self.most.store(connections_max(&limits, self.descriptors), Ordering::Relaxed);
+        self.limits.store(Arc::new(limits));
     }
 
     /// Lets a connection in. `address` is none for Unix sockets.
@@ -112,24 +117,26 @@ impl Admission {
     }
 
     fn try_admit(&self, address: Option<IpAddr>, now: Monotonic) -> Result<Admitted, Refusal> {
-        if self.open.fetch_add(1, Ordering::Relaxed) >= self.most {
+        let most = self.connections_max();
+        if self.open.fetch_add(1, Ordering::Relaxed) >= most {
             self.open.fetch_sub(1, Ordering::Relaxed);
-            return Err(Refusal::TooMany(self.most));
+            return Err(Refusal::TooMany(most));
         }
+        let limits = self.limits.load();
         // From here on, dropping it gives its places back.
         let mut admitted = Admitted { open: self.open.clone(), account: None };
-        let Some(address) = address.filter(|_| self.limits.ask_for_address()) else { return Ok(admitted) };
-        if self.limits.except.iter().any(|network| network.contains(address)) {
+        let Some(address) = address.filter(|_| limits.ask_for_address()) else { return Ok(admitted) };
+        if limits.except.iter().any(|network| network.contains(address)) {
             return Ok(admitted);
         }
         let account = self.account(address, now);
-        let most = self.limits.connections_per_address;
+        let most = limits.connections_per_address;
         let open = account.open.fetch_add(1, Ordering::Relaxed);
         let account = &*admitted.account.insert(account);
         if most > 0 && open >= most {
             return Err(Refusal::TooManyFromAddress(most));
         }
-        match self.limits.connects {
+        match limits.connects {
             Some(rate) if !account.connects.take(now, rate) => Err(Refusal::TooFast(rate)),
             _ => Ok(admitted),
         }
@@ -140,7 +147,7 @@ impl Admission {
     /// # Errors
     /// The answer to one that is too many.
     pub fn anonymous_operation(&self, admitted: &Admitted, now: Monotonic) -> Result<(), LdapResult> {
-        let (Some(rate), Some(account)) = (self.limits.anonymous_operations, &admitted.account) else {
+        let (Some(rate), Some(account)) = (self.limits.load().anonymous_operations, &admitted.account) else {
             return Ok(());
         };
         if account.operations.take(now, rate) {
@@ -152,7 +159,7 @@ impl Admission {
 
     /// Whether anonymous operations are counted at all.
     pub fn counts_operations(&self) -> bool {
-        self.limits.anonymous_operations.is_some()
+        self.limits.load().anonymous_operations.is_some()
     }
 
     /// A bind begins: it counts as failed until [`Self::bind_did_not_fail`] says otherwise, so that attempts made at the
@@ -161,7 +168,9 @@ impl Admission {
     /// # Errors
     /// The answer when too many have failed; the credentials are not to be looked at.
     pub fn bind_begins(&self, admitted: &Admitted, now: Monotonic) -> Result<(), LdapResult> {
-        let (Some(rate), Some(account)) = (self.limits.failures, &admitted.account) else { return Ok(()) };
+        let (Some(rate), Some(account)) = (self.limits.load().failures, &admitted.account) else {
+            return Ok(());
+        };
         if account.failures.take(now, rate) {
             return Ok(());
         }
@@ -171,7 +180,7 @@ impl Admission {
 
     /// A bind that began was not answered with invalid credentials.
     pub fn bind_did_not_fail(&self, admitted: &Admitted) {
-        if let (Some(rate), Some(account)) = (self.limits.failures, &admitted.account) {
+        if let (Some(rate), Some(account)) = (self.limits.load().failures, &admitted.account) {
             account.failures.give_back(rate);
         }
     }
@@ -182,7 +191,7 @@ impl Admission {
 
     /// Connections that may be open at once.
     pub fn connections_max(&self) -> usize {
-        self.most
+        self.most.load(Ordering::Relaxed)
     }
 
     fn account(&self, address: IpAddr, now: Monotonic) -> Arc<Account> {
@@ -204,6 +213,16 @@ impl Admission {
     fn addresses(&self) -> MutexGuard<'_, Addresses> {
         // A map of counters is whole after any panic.
         self.addresses.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// As many as are wanted, and as open files allow.
+fn connections_max(limits: &ClientLimits, descriptors: u64) -> usize {
+    let room = descriptors - RESERVED_DESCRIPTORS.min(descriptors / 4);
+    let room = usize::try_from(room).unwrap_or(usize::MAX);
+    match limits.connections {
+        0 => room,
+        wanted => room.min(usize::try_from(wanted).unwrap_or(usize::MAX)),
     }
 }
 

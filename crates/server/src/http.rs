@@ -7,6 +7,7 @@
 mod health;
 mod metrics;
 
+use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
@@ -22,6 +23,8 @@ use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::task::AbortHandle;
 
 use crate::server::Server;
 
@@ -71,16 +74,54 @@ impl fmt::Display for HttpListenError {
 
 impl std::error::Error for HttpListenError {}
 
-/// Serves on a task of the local task set this is called on.
-pub(crate) fn start(listener: HttpListener, server: Arc<Server>) {
+/// What the configuration makes of its listeners while the server serves.
+#[derive(Debug)]
+pub(crate) enum HttpChange {
+    /// Under the address that the configuration gives.
+    Open(SocketAddr, HttpListener),
+    /// What is being answered there goes on to its end.
+    Close(SocketAddr),
+}
+
+/// Serves on tasks of the local task set this is called on. Each listener comes with the address under which the
+/// configuration may close it.
+pub(crate) fn start(
+    listeners: Vec<(Option<SocketAddr>, HttpListener)>,
+    mut changes: UnboundedReceiver<HttpChange>,
+    server: Arc<Server>,
+) {
+    let mut open = HashMap::new();
+    for (name, listener) in listeners {
+        let task = spawn(listener, server.clone());
+        open.extend(name.map(|name| (name, task)));
+    }
+    tokio::task::spawn_local(async move {
+        while let Some(change) = changes.recv().await {
+            match change {
+                HttpChange::Open(name, listener) => {
+                    open.insert(name, spawn(listener, server.clone()));
+                }
+                HttpChange::Close(name) => {
+                    if let Some(task) = open.remove(&name) {
+                        task.abort();
+                        server.log.notice(format_args!("no longer listening on http://{name}/"));
+                    }
+                }
+            }
+        }
+    });
+}
+
+fn spawn(listener: HttpListener, server: Arc<Server>) -> AbortHandle {
     if let Ok(address) = listener.address() {
         server.log.notice(format_args!("listening on http://{address}/"));
     }
-    tokio::task::spawn_local(async move {
+    let serving = tokio::task::spawn_local(async move {
         if let Err(error) = listener.run(server.clone()).await {
             server.log.notice(format_args!("daemon: cannot serve HTTP: {error}"));
         }
     });
+    serving.abort_handle()
 }
 
 struct Answer {

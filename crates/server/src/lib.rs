@@ -23,6 +23,7 @@ mod host_names;
 pub mod http;
 mod layers;
 pub mod listener;
+mod live;
 pub mod local;
 pub mod log;
 mod operation_log;

@@ -62,18 +62,18 @@ impl Dispatcher {
             }
         }
         if !with_work {
-            databases.submit_request(request, Box::new(done));
+            databases.submit_request(&self.server, request, Box::new(done));
             return Ok(());
         }
         let Ok(target) = directory.schema().parse_dn(request.operation.target()) else {
-            databases.submit_request(request, Box::new(done));
+            databases.submit_request(&self.server, request, Box::new(done));
             return Ok(());
         };
         let server = self.server.clone();
         let job = move || {
             let databases = server.databases();
             databases.directory().work_on_passwords(&mut request);
-            databases.submit_request(request, Box::new(done));
+            databases.submit_request(&server, request, Box::new(done));
         };
         self.server
             .passwords

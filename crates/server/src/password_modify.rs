@@ -220,7 +220,7 @@ impl PasswordChange {
         if directory.has_password_work(&request.operation) {
             directory.work_on_passwords(&mut request);
         }
-        databases.submit_request(request, Box::new(finished));
+        databases.submit_request(server, request, Box::new(finished));
     }
 }
 

@@ -27,6 +27,7 @@ use crate::hardening;
 use crate::harness::{Harness, HarnessError};
 use crate::http::{self, HttpListenError, HttpListener};
 use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket, ListenUrl, Listener};
+use crate::live::{ConfigurationQueue, ConfigurationThread};
 use crate::log::{Log, LogCall, LogFileError, LogSettings, LogThread};
 use crate::password_pool::PasswordPool;
 use crate::statistics::{ListenerInfo, Statistics};
@@ -180,6 +181,7 @@ pub struct Server {
     pub admission: Admission,
     /// How scheduled backups stand.
     pub backups: Backups,
+    pub(crate) configuration: ConfigurationQueue,
     /// For what SASL says of users who do not exist: it must be the same each time.
     pub(crate) sasl_secret: [u8; 32],
 }
@@ -202,6 +204,7 @@ impl Server {
         Self {
             sasl_secret,
             backups: Backups::default(),
+            configuration: ConfigurationQueue::default(),
             admission: Admission::new(config.global.client_limits.clone(), descriptors),
             decoy: Decoy::new(&config.hasher()),
             generation: ArcSwap::from_pointee(Generation { config, databases }),
@@ -228,6 +231,16 @@ impl Server {
     /// Configuration and databases that belong together: what one request takes once and sees throughout.
     pub fn generation(&self) -> Guard<Arc<Generation>> {
         self.generation.load()
+    }
+
+    /// The same to be kept.
+    pub(crate) fn generation_in_force(&self) -> Arc<Generation> {
+        self.generation.load_full()
+    }
+
+    /// Requests that begin from now on see this.
+    pub(crate) fn publish(&self, generation: Generation) {
+        self.generation.store(Arc::new(generation));
     }
 
     pub fn now(&self) -> Timestamp {
@@ -326,7 +339,10 @@ impl Bound {
         server.tls.replace(tls.state);
         let backups = BackupThread::start(&server)
             .map_err(|source| ServeError::Start { what: "the backups' thread", source })?;
+        let changes = ConfigurationThread::start(&server)
+            .map_err(|source| ServeError::Start { what: "the configuration's thread", source })?;
         let result = self.run(&server, workers, infos, http, readiness);
+        changes.finish();
         drop(backups);
         server.databases().close();
         server.log.line(LogLevel::STATS, format_args!("slapd stopped."));
@@ -387,7 +403,13 @@ impl Bound {
                 });
             }
             tokio::task::spawn_local(tls::watch(server.clone()));
-            http.into_iter().for_each(|listener| http::start(listener, server.clone()));
+            let (sender, http_changes) = tokio::sync::mpsc::unbounded_channel();
+            server.configuration.set_http(sender);
+            // Those of the command line come first, and are not the configuration's to close.
+            let configured = server.config().global.http_listeners.clone();
+            let own = http.len().saturating_sub(configured.len());
+            let names = std::iter::repeat_n(None, own).chain(configured.into_iter().map(Some));
+            http::start(names.zip(http).collect(), http_changes, server.clone());
             let handles = workers.iter().map(|worker| worker.handle().clone()).collect();
             let admin = admin::start(self.admin, server.clone(), handles).map_err(start("the admin page"))?;
             if rustix::process::geteuid().is_root() {

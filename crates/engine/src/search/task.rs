@@ -246,6 +246,14 @@ impl SearchTask {
         }
     }
 
+    /// Goes on under these rules: to be called before each slice but the first.
+    pub fn follow(&mut self, policy: Guard<Arc<AccessPolicy>>) {
+        if let Some(whom) = self.whom.as_mut().filter(|whom| !Arc::ptr_eq(&whom.policy, &policy)) {
+            whom.policy = policy;
+            whom.granted = None;
+        }
+    }
+
     /// References answered so far.
     pub fn references(&self) -> u32 {
         self.references

@@ -1,5 +1,6 @@
 //! Directives applied one after another until a [`Config`] stands.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use larix_engine::access::Quoting;
@@ -39,6 +40,15 @@ pub(super) enum Section {
     Database(usize),
 }
 
+/// Which definitions are in the schema already that is built upon.
+#[derive(Debug)]
+pub(super) enum Defined {
+    Nothing,
+    Everything,
+    /// By their texts.
+    These(HashSet<String>),
+}
+
 #[derive(Debug)]
 pub(super) struct Builder {
     pub(super) global: Global,
@@ -55,6 +65,7 @@ pub(super) struct Builder {
     /// A slapd.conf sets the frontend before its first database; in cn=config the entry says what it sets.
     pub(super) from_entries: bool,
     definitions: SchemaBuilder,
+    defined: Defined,
     /// What the definitions make, until there is another one.
     schema: Option<Arc<Schema>>,
 }
@@ -73,13 +84,21 @@ impl Builder {
             schema_section: None,
             from_entries,
             definitions: SchemaBuilder::system(),
+            defined: Defined::Nothing,
             schema: None,
         }
     }
 
     /// What `earlier` has as well keeps its number. To be called before anything is defined.
-    pub(super) fn follow(&mut self, earlier: &Schema) {
-        self.definitions = SchemaBuilder::following(earlier);
+    pub(super) fn follow(&mut self, earlier: &Arc<Schema>, defined: Defined) {
+        match &defined {
+            Defined::Nothing => self.definitions = SchemaBuilder::following(earlier),
+            Defined::Everything | Defined::These(_) => {
+                self.definitions = SchemaBuilder::from(&**earlier);
+                self.schema = Some(Arc::clone(earlier));
+            }
+        }
+        self.defined = defined;
     }
 
     pub(super) fn place(&self) -> Place<'_> {
@@ -318,6 +337,11 @@ impl Builder {
 
     /// Adds a schema definition.
     pub(super) fn define(&mut self, call: &Call<'_>) -> Result<(), Fault> {
+        match &self.defined {
+            Defined::Everything => return Ok(()),
+            Defined::These(known) if known.contains(call.text) => return Ok(()),
+            _ => {}
+        }
         self.schema = None;
         let all = &mut self.definitions;
         let added = match call.directive.keyword {
@@ -366,11 +390,14 @@ impl Builder {
 
     /// Tells the schema which options `attributeoptions` gave.
     pub(super) fn set_attribute_options(&mut self) {
-        self.schema = None;
         let mut options = AttributeOptions::none();
         for name in &self.global.attribute_options {
             options.add(name);
         }
+        if self.schema.as_ref().is_some_and(|schema| *schema.options() == options) {
+            return;
+        }
+        self.schema = None;
         self.definitions.set_attribute_options(options);
     }
 

@@ -29,10 +29,14 @@ impl Location {
             (None, Some(directory)) => Config::from_slapd_d(directory),
             (Some(file), Some(directory)) => {
                 let config = Config::from_slapd_conf(file)?;
-                if !dry_run {
-                    convert(&config, directory, stamp)?;
+                if dry_run {
+                    return Ok(config);
                 }
-                Ok(config)
+                convert(&config, directory, stamp)?;
+                // Changes are kept there from now on.
+                let mut converted = Config::from_slapd_d(directory)?;
+                converted.notes = config.notes;
+                Ok(converted)
             }
             (None, None) => {
                 let (directory, file) = (Path::new(DEFAULT_DIRECTORY), Path::new(DEFAULT_FILE));

@@ -457,7 +457,7 @@ impl Config {
     /// # Errors
     /// As [`Self::from_entries`].
     pub fn followed_by(&self, all: Vec<ConfigEntry>) -> Result<Self, ConfigError> {
-        super::entries::from_entries(all, self.source.clone(), Some(&self.schema))
+        super::entries::from_entries(all, self.source.clone(), Some(self))
     }
 
     /// The entries under cn=config, parents before children.

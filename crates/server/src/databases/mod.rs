@@ -14,11 +14,10 @@ use std::sync::Arc;
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::compare::{self, CompareContext};
 use larix_engine::controls::RequestControls;
-use larix_engine::database::DatabaseSettings;
 use larix_engine::plan::{Explain, Plan};
 use larix_engine::search::filter::Filter;
 use larix_engine::time::Monotonic;
-use larix_engine::write::{Completion, Origin, WriteOperation, WriteRequest, WriterStartError};
+use larix_engine::write::{Completion, WriteOperation, WriteRequest, WriterStartError};
 use larix_engine::{Directory, Fault, Served};
 use larix_proto::{CompareRequest, LdapResult, ResultCode, Scope, SearchRequest, url::LdapUrl};
 use larix_schema::{NormalDn, Schema};
@@ -26,6 +25,7 @@ use larix_store::lmdb::LmdbStore;
 use larix_store::{OpenError as StoreError, Store};
 use zeroize::Zeroizing;
 
+pub(crate) use open::PreparedDatabases;
 pub use search::{Effort, First, Search};
 
 use crate::config::values::LimitRule;
@@ -154,6 +154,9 @@ pub struct Databases {
     default_referrals: Arc<[String]>,
     /// `rootDSE` files.
     root_dse_extra: Vec<(String, Vec<Vec<u8>>)>,
+    /// Where the stored databases are, in their order.
+    directories: Vec<PathBuf>,
+    orders: open::Orders,
 }
 
 impl Databases {
@@ -259,23 +262,15 @@ impl Databases {
         self.compare_stored(server, subject, controls, request, &dn)
     }
 
-    /// Hands a change to the writer of its database. `done` is called once, here or on the writer's thread.
-    pub fn submit(
-        &self,
-        operation: WriteOperation,
-        subject: Arc<Subject>,
-        controls: RequestControls,
-        done: Completion,
-    ) {
-        let origin = Origin::Client;
-        self.submit_request(WriteRequest { operation, subject, controls, origin, passwords: None }, done);
-    }
-
-    /// The same for a change with all that belongs to it.
-    pub fn submit_request(&self, request: WriteRequest, done: Completion) {
+    /// Hands a change to the writer of its database, or to whoever changes the configuration. `done` is called once, here
+    /// or on their thread.
+    pub(crate) fn submit_request(&self, server: &Server, request: WriteRequest, done: Completion) {
         let target = self.schema().parse_dn(request.operation.target()).ok();
         let section = target.as_ref().and_then(|dn| self.section(dn));
         target.iter().for_each(|dn| self.note_database(dn));
+        if section.is_some_and(|section| section.kind == SectionKind::Config) {
+            return server.configuration.submit(request, done);
+        }
         match section.and_then(Section::refuses_changes) {
             Some(refused) => done(refused.into()),
             None => self.directory.submit(request, done),
@@ -379,11 +374,8 @@ impl Databases {
             let text = "only a database that stores entries can be made read-only";
             return LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text);
         };
-        let settings = DatabaseSettings { read_only: value, ..(*served.database().settings()).clone() };
-        match served.database().publish_settings(settings) {
-            Ok(()) => LdapResult::success(),
-            Err(error) => LdapResult::with(ResultCode::OTHER, format!("internal error: {error}")),
-        }
+        served.database().set_read_only(value);
+        LdapResult::success()
     }
 
     /// Operations are counted by their database.
@@ -424,6 +416,12 @@ impl Databases {
     pub(crate) fn with_failed_syncs(&self) -> Vec<String> {
         let stored = self.directory.databases().iter();
         stored.filter(|served| has_failed_sync(served)).map(|served| suffix_of(served)).collect()
+    }
+
+    /// Who may do what to cn=config.
+    pub(crate) fn configuration_policy(&self) -> Option<Arc<AccessPolicy>> {
+        let section = self.sections.iter().find(|section| section.kind == SectionKind::Config)?;
+        Some(section.policy.clone())
     }
 
     /// The section whose suffix is the nearest at or above the DN.
@@ -502,9 +500,7 @@ impl Section {
         let text = match self.kind {
             SectionKind::Stored => return None,
             SectionKind::Null { .. } => return Some(LdapResult::success()),
-            SectionKind::Config => {
-                "changes of cn=config are not available yet: edit the configuration and restart"
-            }
+            SectionKind::Config => "cn=config cannot be changed in a transaction",
             SectionKind::Monitor => "operation not supported within namingContext",
         };
         Some(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text))

@@ -1,20 +1,21 @@
 //! From the configuration to open databases.
 
 use std::collections::HashMap;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larix_engine::access::AccessPolicy;
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
-use larix_engine::write::WriterEnvironment;
-use larix_engine::{Database as EngineDatabase, Directory, Frontend, Served};
+use larix_engine::write::{Reconfiguration, WriterEnvironment};
+use larix_engine::{Database as EngineDatabase, DatabaseSettings, Directory, Frontend, Served};
 use larix_proto::ldif::{self, Body};
 use larix_schema::NormalDn;
 use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 
 use super::{Databases, OpenError, Section, SectionKind, memory};
 use crate::clock::{SystemClock, SystemRandom};
-use crate::config::{Config, Database, DatabaseKind, MdbSettings};
+use crate::config::{Config, Database, DatabaseKind, MdbSettings, Overlay};
 use crate::operation_rules::OperationRules;
 use crate::restrictions::Rules;
 use crate::virtual_entries::{monitor, subschema};
@@ -22,12 +23,24 @@ use crate::virtual_entries::{monitor, subschema};
 impl Databases {
     /// Opens every database of the configuration and starts its writer.
     pub fn open(config: &Arc<Config>, clock: &Arc<SystemClock>) -> Result<Self, OpenError> {
+        Self::prepare(config, clock, None).map(|prepared| prepared.publish().0)
+    }
+
+    /// Makes the databases of a configuration ready. Those that `earlier` has open are kept open and go on as they are
+    /// until they are [published](PreparedDatabases::publish).
+    ///
+    /// # Errors
+    /// What cannot be opened; what was opened is closed again.
+    pub(crate) fn prepare(
+        config: &Arc<Config>,
+        clock: &Arc<SystemClock>,
+        earlier: Option<&Self>,
+    ) -> Result<PreparedDatabases, OpenError> {
         config.check_directories()?;
         let schema = &config.schema;
         let updates = config.global.allow.update_anon;
-        let mut orders = Orders { server_id: server_id(config), of_suffix: HashMap::new() };
+        let mut making = Making::new(config, clock, earlier);
         let mut sections = Vec::new();
-        let mut served = Vec::new();
         for database in config.databases.iter().filter(|database| !database.disabled) {
             let kind = match &database.kind {
                 DatabaseKind::Mdb(_) => SectionKind::Stored,
@@ -41,22 +54,13 @@ impl Databases {
             };
             let policy = Arc::new(config.access_policy(Some(database))?);
             if let DatabaseKind::Mdb(mdb) = &database.kind {
-                let environment = WriterEnvironment {
-                    clock: clock.clone(),
-                    random: Arc::new(SystemRandom),
-                    order: orders.for_database(config, database),
-                    default_referrals: config.global.referrals.clone().into(),
-                    auxiliary_needs_rule: false,
-                };
-                let opened = open_stored(config, database, mdb)?;
-                let writer = Served::start(Arc::new(opened), environment)
-                    .map_err(|source| OpenError::Writer { directory: mdb.directory.clone(), source })?;
-                served.push(Arc::new(writer));
+                making.stored(database, mdb)?;
             }
             let mut section = section(config, database, kind, policy, updates);
             section.rules = section.rules.with_operations(config.operation_rules(Some(database))?);
             sections.push(section);
         }
+        let Making { orders, served, directories, policies: stored, kept, created, .. } = making;
         let (subschema_text, subschema) = subschema_dn(config);
         let frontend = Frontend {
             schema: schema.clone(),
@@ -71,11 +75,11 @@ impl Databases {
         let frontend_rules =
             Rules::new(&config.frontend.shared, None, updates).with_operations(config.operation_rules(None)?);
         let frontend_policy = Arc::new(config.access_policy(None)?);
-        let stored = served.iter().map(|served| served.database().policy());
         let virtual_trees = sections.iter().map(|section: &Section| Arc::clone(&section.policy));
         let policies: Vec<Arc<AccessPolicy>> =
-            stored.chain(virtual_trees).chain([Arc::clone(&frontend_policy)]).collect();
+            stored.iter().cloned().chain(virtual_trees).chain([Arc::clone(&frontend_policy)]).collect();
         let directory = Directory::new(frontend, served).map_err(OpenError::Schema)?;
+        stored.iter().for_each(|policy| directory.let_see(policy));
         let all_rules = sections.iter().map(|section: &Section| &section.rules).chain([&frontend_rules]);
         let requesters: Vec<&AccessPolicy> =
             all_rules.filter_map(Rules::operations).flat_map(OperationRules::policies).collect();
@@ -84,7 +88,13 @@ impl Databases {
             policies.iter().any(|policy| policy.asks_about_request()),
             policies.iter().map(AsRef::as_ref).chain(requesters).any(AccessPolicy::asks_about_domain),
         );
-        Ok(Self {
+        let left = earlier.map_or_else(Vec::new, |earlier| earlier.not_in(&directory));
+        let alike = earlier.is_some_and(|earlier| {
+            left.is_empty()
+                && earlier.directory.databases().len() == directory.databases().len()
+                && alike_for_all(&earlier.config, config)
+        });
+        let databases = Self {
             config: Arc::clone(config),
             asks_about_domain,
             asks_about_request,
@@ -96,13 +106,172 @@ impl Databases {
             subschema_text,
             default_referrals: config.global.referrals.clone().into(),
             root_dse_extra: root_dse_files(config)?,
-        })
+            directories,
+            orders,
+        };
+        // What is the same in all respects is not disturbed.
+        let kept =
+            kept.into_iter().filter(|kept| !(alike && kept.alike)).map(|kept| (kept.served, kept.next));
+        Ok(PreparedDatabases { kept: kept.collect(), left, databases, created })
+    }
+
+    /// The databases that `next` does not have.
+    fn not_in(&self, next: &Directory<LmdbStore>) -> Vec<Arc<Served<LmdbStore>>> {
+        let stays =
+            |served: &&Arc<Served<LmdbStore>>| next.databases().iter().any(|n| Arc::ptr_eq(n, served));
+        self.directory.databases().iter().filter(|served| !stays(served)).cloned().collect()
+    }
+
+    /// The database that is open in this directory.
+    fn served_in(&self, directory: &Path) -> Option<&Arc<Served<LmdbStore>>> {
+        let at = self.directories.iter().position(|open| open == directory)?;
+        self.directory.databases().get(at)
     }
 }
 
+/// The databases of a configuration, ready. Dropping it closes those that were opened for it.
+#[derive(Debug)]
+pub(crate) struct PreparedDatabases {
+    databases: Databases,
+    /// Databases that stay open, and what becomes of them.
+    kept: Vec<(Arc<Served<LmdbStore>>, Reconfiguration)>,
+    left: Vec<Arc<Served<LmdbStore>>>,
+    /// Behind the databases: closed first, removed then.
+    created: Created,
+}
+
+impl PreparedDatabases {
+    /// Databases that stay open, and what this configuration says of them.
+    pub(crate) fn kept(&self) -> impl Iterator<Item = (&Arc<Served<LmdbStore>>, &Reconfiguration)> {
+        self.kept.iter().map(|(served, next)| (served, next))
+    }
+
+    /// Has the databases that stay follow the configuration. Gives all of them, and those that are no longer among them.
+    pub(crate) fn publish(self) -> (Databases, Vec<Arc<Served<LmdbStore>>>) {
+        let Self { databases, kept, left, mut created } = self;
+        kept.into_iter().for_each(|(served, next)| served.reconfigure(next));
+        created.0.clear();
+        (databases, left)
+    }
+}
+
+/// Files of databases that did not exist before; removed unless the databases are published.
+#[derive(Debug, Default)]
+struct Created(Vec<PathBuf>);
+
+impl Drop for Created {
+    fn drop(&mut self) {
+        for file in &self.0 {
+            // An empty database that stays behind does no harm.
+            let _ = std::fs::remove_file(file);
+        }
+    }
+}
+
+/// A database that stays open.
+struct Kept {
+    served: Arc<Served<LmdbStore>>,
+    next: Reconfiguration,
+    /// Nothing in its own section has changed.
+    alike: bool,
+}
+
+/// Stored databases while they are made ready.
+struct Making<'a> {
+    config: &'a Arc<Config>,
+    clock: &'a Arc<SystemClock>,
+    earlier: Option<&'a Databases>,
+    orders: Orders,
+    served: Vec<Arc<Served<LmdbStore>>>,
+    directories: Vec<PathBuf>,
+    policies: Vec<Arc<AccessPolicy>>,
+    kept: Vec<Kept>,
+    created: Created,
+}
+
+impl<'a> Making<'a> {
+    fn new(config: &'a Arc<Config>, clock: &'a Arc<SystemClock>, earlier: Option<&'a Databases>) -> Self {
+        let server_id = server_id(config);
+        let same = earlier.map(|earlier| &earlier.orders).filter(|orders| orders.server_id == server_id);
+        let known = same.map(|orders| orders.of_suffix.clone()).unwrap_or_default();
+        Self {
+            orders: Orders { server_id, known, of_suffix: HashMap::new() },
+            config,
+            clock,
+            earlier,
+            served: Vec::new(),
+            directories: Vec::new(),
+            policies: Vec::new(),
+            kept: Vec::new(),
+            created: Created::default(),
+        }
+    }
+
+    fn stored(&mut self, database: &Database, mdb: &MdbSettings) -> Result<(), OpenError> {
+        let environment = WriterEnvironment {
+            clock: self.clock.clone(),
+            random: Arc::new(SystemRandom),
+            order: self.orders.for_database(self.config, database),
+            default_referrals: self.config.global.referrals.clone().into(),
+            auxiliary_needs_rule: false,
+        };
+        let settings = self.config.engine_settings(database)?;
+        self.policies.extend(settings.policy.clone());
+        let served = match self.earlier.and_then(|earlier| earlier.served_in(&mdb.directory)) {
+            Some(served) => {
+                let (schema, served) = (self.config.schema.clone(), served.clone());
+                let next = Reconfiguration { schema, settings, environment };
+                let alike = self.earlier.is_some_and(|earlier| is_alike(&earlier.config, database, mdb));
+                self.kept.push(Kept { served: served.clone(), next, alike });
+                served
+            }
+            None => {
+                let file = mdb.directory.join(DATA_FILE);
+                if self.earlier.is_some() && !file.exists() {
+                    self.created.0.push(file);
+                }
+                let opened = open_stored(self.config, database, mdb, settings)?;
+                let served = Served::start(Arc::new(opened), environment)
+                    .map_err(|source| OpenError::Writer { directory: mdb.directory.clone(), source })?;
+                Arc::new(served)
+            }
+        };
+        self.served.push(served);
+        self.directories.push(mdb.directory.clone());
+        Ok(())
+    }
+}
+
+/// Whether a database's own section is as it was.
+fn is_alike(earlier: &Config, database: &Database, mdb: &MdbSettings) -> bool {
+    let is_it =
+        |other: &&Database| matches!(&other.kind, DatabaseKind::Mdb(m) if m.directory == mdb.directory);
+    earlier.databases.iter().find(is_it).is_some_and(|other| {
+        (&other.suffixes, &other.settings) == (&database.suffixes, &database.settings)
+            && overlays_alike(&other.overlays, &database.overlays)
+    })
+}
+
+fn overlays_alike(a: &[Overlay], b: &[Overlay]) -> bool {
+    a.len() == b.len()
+        && a.iter()
+            .zip(b)
+            .all(|(a, b)| (&a.name, a.disabled, &a.settings) == (&b.name, b.disabled, &b.settings))
+}
+
+/// Whether two configurations say the same of what concerns every database.
+fn alike_for_all(a: &Config, b: &Config) -> bool {
+    Arc::ptr_eq(&a.schema, &b.schema)
+        && (&a.global.settings, &a.frontend.settings) == (&b.global.settings, &b.frontend.settings)
+        && overlays_alike(&a.frontend.overlays, &b.frontend.overlays)
+}
+
 /// Databases that are glued together share one order of commits; every other one has its own.
-struct Orders {
+#[derive(Debug)]
+pub(super) struct Orders {
     server_id: u16,
+    /// Those of the configuration before.
+    known: HashMap<String, Arc<CommitOrder>>,
     of_suffix: HashMap<String, Arc<CommitOrder>>,
 }
 
@@ -114,7 +283,9 @@ impl Orders {
         }
         let key = top.suffixes.first().map(|suffix| suffix.normal.as_str().to_owned()).unwrap_or_default();
         let server_id = self.server_id;
-        self.of_suffix.entry(key).or_insert_with(|| Arc::new(CommitOrder::new(server_id))).clone()
+        let known = self.known.get(&key).cloned();
+        let new = || known.unwrap_or_else(|| Arc::new(CommitOrder::new(server_id)));
+        self.of_suffix.entry(key).or_insert_with(new).clone()
     }
 }
 
@@ -153,9 +324,9 @@ fn open_stored(
     config: &Config,
     database: &Database,
     mdb: &MdbSettings,
+    settings: DatabaseSettings,
 ) -> Result<EngineDatabase<LmdbStore>, OpenError> {
     let suffix = database.suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
-    let settings = config.engine_settings(database)?;
     let store = open_store(mdb).map_err(|source| OpenError::Store {
         origin: database.origin.clone(),
         suffix,

@@ -6,6 +6,7 @@ use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
 use larix_engine::search::task::{Budget, SearchInput, SearchTask, Step};
 use larix_engine::time::{Clock, Monotonic};
+use larix_engine::write::writer::REMOVED;
 use larix_engine::{Fault, Served, View};
 use larix_proto::url::LdapUrl;
 use larix_proto::{
@@ -140,8 +141,12 @@ impl Search {
 
 impl Part {
     fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Step {
+        if self.served.is_retired() {
+            return Step::Done(LdapResult::with(ResultCode::UNAVAILABLE, REMOVED), Vec::new());
+        }
         let budget = budget(server);
         let database = self.served.database();
+        self.task.follow(database.current_policy());
         let mut slice = || -> Result<Step, Fault> {
             let snapshot = database.store().snapshot()?;
             let view = database.view(&snapshot)?;

@@ -4,9 +4,8 @@ use std::sync::Arc;
 
 use larix_engine::access::Quoting;
 use larix_proto::ldif::LdifAttribute;
-use larix_schema::Schema;
 
-use super::super::builder::{Builder, Section};
+use super::super::builder::{Builder, Defined, Section};
 use super::super::call::{At, Call, Fault};
 use super::super::diagnostic::{ConfigError, Excerpt, Origin};
 use super::super::directives::{self, Cardinality, Directive, Form, Scope};
@@ -42,7 +41,7 @@ pub(crate) const PLAIN: [&str; 15] = [
 pub(crate) fn from_entries(
     mut all: Vec<ConfigEntry>,
     source: Source,
-    earlier: Option<&Schema>,
+    earlier: Option<&Config>,
 ) -> Result<Config, ConfigError> {
     let mut named = Vec::with_capacity(all.len());
     for entry in all.drain(..) {
@@ -58,7 +57,12 @@ pub(crate) fn from_entries(
     }
     let mut builder = Builder::new(true);
     if let Some(earlier) = earlier {
-        builder.follow(earlier);
+        let entries: Vec<&ConfigEntry> = named.iter().map(|(_, entry)| entry).collect();
+        let defined = match &earlier.read_entries {
+            Some(before) => defined_before(before, &entries),
+            None => defined_before(&earlier.entries(), &entries),
+        };
+        builder.follow(&earlier.schema, defined);
     }
     for (name, entry) in &named {
         apply_entry(&mut builder, name, entry)?;
@@ -66,6 +70,51 @@ pub(crate) fn from_entries(
     let mut config = builder.finish(source);
     config.read_entries = Some(named.into_iter().map(|(_, entry)| entry).collect());
     super::super::validate::complete(config)
+}
+
+/// Attributes that make up the schema.
+const DEFINING: [&str; 6] = [
+    "olcAttributeOptions",
+    "olcObjectIdentifier",
+    "olcLdapSyntaxes",
+    "olcAttributeTypes",
+    "olcObjectClasses",
+    "olcDitContentRules",
+];
+
+/// Which of the definitions were there before, where all that were there still are and others only came behind them:
+/// then the schema need not be made anew, and a change costs the same however large it is.
+fn defined_before(before: &[ConfigEntry], now: &[&ConfigEntry]) -> Defined {
+    let defining = |entry: &&ConfigEntry| {
+        entry.dn.eq_ignore_ascii_case("cn=config")
+            || entry.dn.to_ascii_lowercase().ends_with(",cn=schema,cn=config")
+    };
+    let before: Vec<&ConfigEntry> = before.iter().filter(defining).collect();
+    let now: Vec<&ConfigEntry> = now.iter().copied().filter(defining).collect();
+    let Some((last, unchanged)) = before.split_last().filter(|_| before.len() <= now.len()) else {
+        return Defined::Nothing;
+    };
+    let same =
+        |a: &ConfigEntry, b: &ConfigEntry| DEFINING.iter().all(|name| a.values(name) == b.values(name));
+    if !unchanged.iter().zip(&now).all(|(a, b)| same(a, b)) {
+        return Defined::Nothing;
+    }
+    match now.get(unchanged.len()) {
+        Some(behind) if same(last, behind) && before.len() == now.len() => Defined::Everything,
+        // cn=config itself says more than definitions.
+        Some(behind)
+            if !unchanged.is_empty()
+                && DEFINING.iter().all(|n| behind.values(n).starts_with(last.values(n))) =>
+        {
+            let all = before.iter().flat_map(|entry| DEFINING.iter().flat_map(|name| entry.values(name)));
+            let text = |value: &Vec<u8>| {
+                let text = std::str::from_utf8(value).ok()?;
+                Some(split_number(text).1.trim().to_owned())
+            };
+            Defined::These(all.filter_map(text).collect())
+        }
+        _ => Defined::Nothing,
+    }
 }
 
 fn fault_of_entry(dn: &str, message: String) -> ConfigError {

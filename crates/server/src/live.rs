@@ -1,0 +1,268 @@
+//! Changes of cn=config while the server serves: one thread makes them, one after another.
+//!
+//! A change is judged ([`Config::changed`](crate::config::Config::changed)), everything it needs is made ready beside what
+//! is in force, it becomes durable, and then it is published, which cannot fail. Whatever fails before leaves everything
+//! as it was. A change is answered when it is in force: whoever saw the answer sees the change.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::{Arc, OnceLock};
+use std::thread::JoinHandle;
+
+use larix_engine::Served;
+use larix_engine::time::Clock;
+use larix_engine::write::{Completion, Retiring, WriteOutcome, WriteRequest};
+use larix_proto::{LdapResult, ResultCode};
+use larix_store::lmdb::LmdbStore;
+use tokio::sync::mpsc::UnboundedSender;
+
+use crate::clock::SystemRandom;
+
+use crate::config::slapd_d::Stamp;
+use crate::config::values::LogLevel;
+use crate::config::{Changed, Config, ConfigChange, ConfigRefusal, Global, Requester};
+use crate::databases::{Databases, PreparedDatabases};
+use crate::http::{HttpChange, HttpListener};
+use crate::log::LogSettings;
+use crate::server::{Generation, Server};
+use crate::tls::{Loaded, TlsState};
+
+/// Changes that wait for their turn; more are answered busy.
+const QUEUE_LIMIT: usize = 1_024;
+
+/// The way to the thread that changes the configuration.
+#[derive(Default)]
+pub(crate) struct ConfigurationQueue {
+    queue: OnceLock<SyncSender<Asked>>,
+    http: OnceLock<UnboundedSender<HttpChange>>,
+}
+
+impl fmt::Debug for ConfigurationQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfigurationQueue").finish_non_exhaustive()
+    }
+}
+
+enum Asked {
+    Change(Box<WriteRequest>, Completion),
+    End,
+}
+
+impl ConfigurationQueue {
+    /// Has a change made. `done` is called once, here or on the configuration's thread.
+    pub(crate) fn submit(&self, request: WriteRequest, done: Completion) {
+        let Some(queue) = self.queue.get() else {
+            return done(refusal(ResultCode::UNAVAILABLE, "the configuration cannot be changed now").into());
+        };
+        match queue.try_send(Asked::Change(Box::new(request), done)) {
+            Err(TrySendError::Full(Asked::Change(_, done))) => {
+                done(refusal(ResultCode::BUSY, "too many changes of the configuration are waiting").into());
+            }
+            Err(TrySendError::Disconnected(Asked::Change(_, done))) => {
+                done(refusal(ResultCode::UNAVAILABLE, "the server is shutting down").into());
+            }
+            _ => {}
+        }
+    }
+
+    /// Where listeners for HTTP are opened and closed.
+    pub(crate) fn set_http(&self, changes: UnboundedSender<HttpChange>) {
+        // Set once, when the server starts.
+        let _ = self.http.set(changes);
+    }
+}
+
+/// The thread that changes the configuration.
+pub(crate) struct ConfigurationThread {
+    queue: SyncSender<Asked>,
+    thread: JoinHandle<()>,
+}
+
+impl ConfigurationThread {
+    /// # Errors
+    /// No thread to be had.
+    pub(crate) fn start(server: &Arc<Server>) -> io::Result<Self> {
+        let (queue, asked) = sync_channel(QUEUE_LIMIT);
+        let (changed, own) = (queue.clone(), server.clone());
+        let thread =
+            std::thread::Builder::new().name("configuration".to_owned()).spawn(move || run(&own, &asked))?;
+        // Only one is ever started.
+        let _ = server.configuration.queue.set(changed);
+        Ok(Self { queue, thread })
+    }
+
+    /// Makes the changes that wait, and ends.
+    pub(crate) fn finish(self) {
+        if self.queue.send(Asked::End).is_ok() {
+            // A panic was reported by the thread itself.
+            let _ = self.thread.join();
+        }
+    }
+}
+
+fn run(server: &Arc<Server>, asked: &Receiver<Asked>) {
+    while let Ok(Asked::Change(request, done)) = asked.recv() {
+        // A change that is a bug's end must not be the end of all changes: nothing is published before all is ready.
+        let outcome = catch_unwind(AssertUnwindSafe(|| change(server, *request)));
+        done(outcome.unwrap_or_else(|_| refusal(ResultCode::OTHER, "internal error").into()));
+    }
+}
+
+fn refusal(code: ResultCode, text: impl Into<String>) -> LdapResult {
+    LdapResult::with(code, text)
+}
+
+fn failed(error: impl fmt::Display) -> LdapResult {
+    refusal(ResultCode::OTHER, error.to_string())
+}
+
+fn change(server: &Arc<Server>, request: WriteRequest) -> WriteOutcome {
+    let earlier = server.generation_in_force();
+    let WriteRequest { operation, subject, controls, .. } = request;
+    let Some(policy) = earlier.databases.configuration_policy() else {
+        return refusal(ResultCode::UNWILLING_TO_PERFORM, "there is no database config").into();
+    };
+    let change = ConfigChange { operation, controls, requester: Requester::Client { subject, policy } };
+    let stamp = Stamp { clock: &*server.clock, random: &SystemRandom };
+    let changed = match earlier.config.changed(&change, &stamp) {
+        Ok(changed) => changed,
+        Err(refused) => return refused.into(),
+    };
+    let nothing = changed.before.is_none() && changed.after.is_none();
+    if changed.no_op || nothing {
+        return changed.outcome();
+    }
+    match Transition::prepare(server, &earlier, &changed).and_then(|ready| ready.carry_out(&changed)) {
+        Ok(()) => changed.outcome(),
+        Err(refused) => refused.into(),
+    }
+}
+
+/// All that the next configuration needs, ready beside what is in force. Dropping it takes back what was made.
+struct Transition<'s> {
+    server: &'s Arc<Server>,
+    earlier: &'s Generation,
+    config: Arc<Config>,
+    databases: PreparedDatabases,
+    tls: Option<Loaded>,
+    log: Option<LogSettings>,
+    http: Vec<(SocketAddr, HttpListener)>,
+}
+
+impl<'s> Transition<'s> {
+    /// # Errors
+    /// What cannot be had: a file, an address, a database.
+    fn prepare(
+        server: &'s Arc<Server>,
+        earlier: &'s Generation,
+        changed: &Changed,
+    ) -> Result<Self, LdapResult> {
+        let config = Arc::new(changed.config.clone());
+        let (before, after) = (&earlier.config.global, &config.global);
+        let tls = if before.tls == after.tls {
+            None
+        } else {
+            Some(TlsState::load(&after.tls, server.clock.now()).map_err(failed)?)
+        };
+        let log = match logs_alike(before, after) {
+            true => None,
+            false => Some(LogSettings::prepare(after).map_err(failed)?),
+        };
+        let new = after.http_listeners.iter().filter(|address| !before.http_listeners.contains(address));
+        let http = new
+            .map(|address| Ok((*address, HttpListener::bind(*address).map_err(failed)?)))
+            .collect::<Result<_, LdapResult>>()?;
+        let databases =
+            Databases::prepare(&config, &server.clock, Some(&earlier.databases)).map_err(failed)?;
+        Ok(Self { server, earlier, config, databases, tls, log, http })
+    }
+
+    /// # Errors
+    /// What cannot be written, or what entries still use: then nothing has changed.
+    fn carry_out(self, changed: &Changed) -> Result<(), LdapResult> {
+        self.free_schema()
+            .and_then(|()| self.forget_indexes())
+            .and_then(|()| changed.commit().map_err(|error| ConfigRefusal::from(error).0))
+            .inspect_err(|_| self.keep_schema())?;
+        self.publish();
+        Ok(())
+    }
+
+    fn kept(&self) -> impl Iterator<Item = &Arc<Served<LmdbStore>>> {
+        self.databases.kept().map(|(served, _)| served)
+    }
+
+    /// Whether no entry uses what leaves the schema. From here on no change brings it into one.
+    fn free_schema(&self) -> Result<(), LdapResult> {
+        let (earlier, next) = (&self.earlier.config.schema, &self.config.schema);
+        if Arc::ptr_eq(earlier, next) {
+            return Ok(());
+        }
+        let (attributes, classes) = next.broken_since(earlier);
+        let retiring = Retiring { attributes, classes };
+        if retiring.is_empty() {
+            return Ok(());
+        }
+        for served in self.kept() {
+            served.retire_elements(retiring.clone());
+            if let Some(found) = served.database().schema_use(&retiring).map_err(failed)? {
+                let text = format!(
+                    "\"{}\" is in use: the entry \"{}\" has it, and would not do without it or with what it becomes",
+                    found.element, found.dn
+                );
+                return Err(refusal(ResultCode::UNWILLING_TO_PERFORM, text));
+            }
+        }
+        Ok(())
+    }
+
+    fn keep_schema(&self) {
+        self.kept().for_each(|served| served.retire_elements(Retiring::default()));
+    }
+
+    fn forget_indexes(&self) -> Result<(), LdapResult> {
+        for (served, next) in self.databases.kept() {
+            served.forget_indexes(next.schema.clone(), next.settings.index.clone()).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    fn publish(self) {
+        let Self { server, earlier, config, databases, tls, log, http } = self;
+        let (databases, left) = databases.publish();
+        let before = &earlier.config.global;
+        server.publish(Generation { config: config.clone(), databases });
+        server.admission.set_limits(config.global.client_limits.clone());
+        if let Some(Loaded { state, notes }) = tls {
+            server.tls.replace(state);
+            notes.iter().for_each(|note| server.log.notice(format_args!("TLS: {note}")));
+        }
+        if let Some(log) = log {
+            server.log.publish(log);
+        }
+        if let Some(changes) = server.configuration.http.get() {
+            let gone = before.http_listeners.iter().filter(|a| !config.global.http_listeners.contains(a));
+            let opened = http.into_iter().map(|(address, listener)| HttpChange::Open(address, listener));
+            for change in opened.chain(gone.map(|address| HttpChange::Close(*address))) {
+                // The loop that has them ends with the server.
+                let _ = changes.send(change);
+            }
+        }
+        for note in config.notes.iter().filter(|note| !earlier.config.notes.iter().any(|n| n == *note)) {
+            server.log.line(LogLevel::CONFIG, format_args!("{note}"));
+        }
+        // Their searches end at the next slice; their changes that wait are carried out.
+        left.iter().for_each(|served| served.retire());
+    }
+}
+
+/// Whether two configurations say the same of the log.
+fn logs_alike(a: &Global, b: &Global) -> bool {
+    a.log_level.0 == b.log_level.0
+        && (a.log_rotation, a.log_format, a.log_prefix) == (b.log_rotation, b.log_format, b.log_prefix)
+        && (&a.log_file, a.log_file_only) == (&b.log_file, b.log_file_only)
+        && (a.log_journal, a.slow_operation) == (b.log_journal, b.slow_operation)
+}
