@@ -1,10 +1,11 @@
-//! The small clients: `larix search | modify | compare | passwd | whoami`, with the flags of OpenLDAP's tools, so that a
+//! The small clients: `larix search | modify | compare | passwd | whoami | config`, with the flags of OpenLDAP's tools, so that a
 //! fresh machine needs nothing else.
 //!
 //! Output is readable on a terminal and LDIF when piped or asked for with `-L`; `--json` writes one object a line. The exit
 //! status is the LDAP result code, as of OpenLDAP's tools; 255 if there was no answer, 1 for a wrong command line.
 
 mod compare;
+mod config;
 mod connection;
 mod controls;
 mod error;
@@ -26,6 +27,7 @@ use std::process::ExitCode;
 use clap::Subcommand;
 
 pub(crate) use compare::CompareArgs;
+pub(crate) use config::ConfigArgs;
 use error::ClientError;
 pub(crate) use modify::ModifyArgs;
 pub(crate) use passwd::PasswdArgs;
@@ -45,6 +47,8 @@ pub(crate) enum ClientCommand {
     Passwd(Box<PasswdArgs>),
     /// Ask who the server takes you for (ldapwhoami)
     Whoami(Box<WhoamiArgs>),
+    /// Keep a configuration as one file: check it, compare it with what a server has, make the server have it
+    Config(Box<ConfigArgs>),
 }
 
 /// Runs a client; faults go to standard error.
@@ -56,6 +60,7 @@ pub(crate) fn run(command: &ClientCommand) -> ExitCode {
         ClientCommand::Compare(args) => compare::run(args, &mut out),
         ClientCommand::Passwd(args) => passwd::run(args, &mut out),
         ClientCommand::Whoami(args) => whoami::run(args, &mut out),
+        ClientCommand::Config(args) => config::run(args, &mut out),
     };
     let done = done.and_then(|code| io::Write::flush(&mut out).map_err(ClientError::Output).map(|()| code));
     match done {

@@ -136,7 +136,8 @@ fn create(path: &Path) -> Result<File, ClientError> {
         .map_err(|error| ClientError::Input { name: path.display().to_string(), why: error.to_string() })
 }
 
-fn perform(session: &mut Session, record: &Record) -> Result<Reply, ClientError> {
+/// Sends a record as the request that it is, and waits for the answer.
+pub(super) fn perform(session: &mut Session, record: &Record) -> Result<Reply, ClientError> {
     let dn = record.dn.as_str();
     let with = |own: &[ControlBuf], common: &[ControlBuf]| [common, own].concat();
     match &record.body {

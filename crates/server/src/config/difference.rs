@@ -6,6 +6,7 @@ use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::ModifyOperation;
 
 use super::defaults::is_default;
+use super::definition::meaning;
 use super::directives::{self, Cardinality, Form};
 use super::entries::{ConfigEntry, EntryName, PLAIN, Role, split_number};
 use super::model::Config;
@@ -210,6 +211,17 @@ fn is_ordered(attribute: &str) -> bool {
     })
 }
 
+/// Whether both lists define the same, in other words or another order.
+fn mean_the_same(attribute: &str, one: &[Vec<u8>], other: &[Vec<u8>]) -> bool {
+    let meanings = |values: &[Vec<u8>]| {
+        let mut all: Vec<String> =
+            values.iter().map(|value| meaning(attribute, &String::from_utf8_lossy(value))).collect();
+        all.sort_unstable();
+        all
+    };
+    ["olcAttributeTypes", "olcObjectClasses"].contains(&attribute) && meanings(one) == meanings(other)
+}
+
 fn is_secret(attribute: &str) -> bool {
     directives::all().any(|directive| {
         directive.form == Form::Secret && directive.attribute.eq_ignore_ascii_case(attribute)
@@ -354,7 +366,9 @@ impl Step {
         };
         let ordered = is_ordered(description);
         let (taken, added) = (without(old, new), without(new, old));
-        if taken.is_empty() && added.is_empty() && (!ordered || old == new) {
+        if taken.is_empty() && added.is_empty() && (!ordered || old == new)
+            || mean_the_same(description, old, new)
+        {
             return;
         }
         if ordered && new.starts_with(old) {

@@ -3,6 +3,8 @@
 use std::fmt::Write as _;
 
 use super::builder::Place;
+use super::defaults::is_default;
+use super::definition::meaning;
 use super::directives::{self, Directive, Form, Scope};
 use super::line;
 use super::model::{Config, DatabaseKind, Overlay, SchemaSection};
@@ -27,7 +29,10 @@ impl Config {
     ///
     /// The text holds the passwords that the configuration holds.
     pub fn to_slapd_conf(&self) -> Exported {
-        let mut file = File::default();
+        let unusual = |setting: &&Setting| !setting.values.iter().all(|v| is_default(setting.attribute, v));
+        let of_all = self.frontend.settings.iter().chain(self.global.settings.iter());
+        let set_for_all = of_all.filter(unusual).map(|setting| setting.attribute).collect();
+        let mut file = File { set_for_all, ..File::default() };
         file.comment("Written by `larix config export`. It says all that differs from the defaults.");
         for (number, list) in self.modules.iter().enumerate() {
             file.section(if number == 0 { "Modules" } else { "More modules" });
@@ -71,6 +76,8 @@ impl Config {
 struct File {
     text: String,
     unsaid: Vec<String>,
+    /// What the frontend sets to something else than the default.
+    set_for_all: Vec<&'static str>,
 }
 
 impl File {
@@ -111,8 +118,9 @@ impl File {
 
     /// Those of one section, in the order of the table of directives: it is one in which they can be read.
     fn settings(&mut self, settings: &Settings, overlays: &[&str]) {
+        let said = settings.iter().filter(|setting| !self.holds_anyway(setting));
         let mut all: Vec<(usize, &Setting)> =
-            settings.iter().map(|setting| (rank(setting.attribute, overlays), setting)).collect();
+            said.map(|setting| (rank(setting.attribute, overlays), setting)).collect();
         all.sort_by_key(|(rank, _)| *rank);
         for (_, setting) in all {
             match directive(setting.attribute, overlays) {
@@ -120,6 +128,12 @@ impl File {
                 None => self.unsaid(setting),
             }
         }
+    }
+
+    /// Whether a setting says what would hold without it. What the frontend sets holds for every database.
+    fn holds_anyway(&self, setting: &Setting) -> bool {
+        setting.values.iter().all(|value| is_default(setting.attribute, value))
+            && !self.set_for_all.contains(&setting.attribute)
     }
 
     fn setting(&mut self, directive: &Directive, setting: &Setting) {
@@ -215,11 +229,17 @@ fn directive(attribute: &str, overlays: &[&str]) -> Option<&'static Directive> {
     all().find(is_near).or_else(|| all().next())
 }
 
+/// Where a setting stands in its section: in the table's order, a database's names first and the long rules last.
 fn rank(attribute: &str, overlays: &[&str]) -> usize {
+    match attribute {
+        "olcSuffix" => return 0,
+        "olcAccess" => return usize::MAX - 1,
+        _ => {}
+    }
     let found = directive(attribute, overlays);
     found
         .and_then(|found| directives::all().position(|other| std::ptr::eq(other, found)))
-        .unwrap_or(usize::MAX)
+        .map_or(usize::MAX, |place| place + 1)
 }
 
 /// A word as slapd.conf's reader gives it back: in quotes if it must be, quotes and backslashes escaped.
@@ -235,7 +255,7 @@ fn quoted_whole(word: &str) -> String {
 fn quoted(word: &str) -> String {
     match word.split_once('=') {
         Some((key, rest))
-            if rest.contains(BLANKS)
+            if (rest.is_empty() || rest.contains(BLANKS))
                 && !key.contains(BLANKS)
                 && key.starts_with(|c: char| c.is_ascii_alphabetic()) =>
         {
@@ -264,22 +284,23 @@ fn unquoted_words(definition: &str) -> Vec<String> {
     words
 }
 
-/// Whether a section says what the bundled schema of its name says.
+/// Whether a section defines what the bundled schema of its name defines, whatever the order and the descriptions.
 fn is_bundled(section: &SchemaSection) -> bool {
     let Some(text) = larix_schema::bundled(&section.name) else { return false };
-    let mut bundled = Settings::default();
+    let mut bundled = Vec::new();
     for line in line::logical_lines(text) {
         let (keyword, rest) = line.text.split_once([' ', '\t']).unwrap_or((&line.text, ""));
         let Some(directive) = directives::by_keyword(keyword, &Place::default()) else { return false };
-        bundled.add(directive.attribute, line::collapse(rest).into_bytes());
+        bundled.push(meaning(directive.attribute, rest));
     }
-    let values = |settings: &Settings| {
-        let mut all: Vec<(&str, Vec<Vec<u8>>)> =
-            settings.iter().map(|setting| (setting.attribute, setting.values.clone())).collect();
-        all.sort_unstable();
-        all
-    };
-    values(&bundled) == values(&section.settings)
+    let own = section.settings.iter().flat_map(|setting| {
+        let values = setting.values.iter();
+        values.map(|value| meaning(setting.attribute, &String::from_utf8_lossy(value)))
+    });
+    let mut own: Vec<String> = own.collect();
+    own.sort_unstable();
+    bundled.sort_unstable();
+    own == bundled
 }
 
 #[cfg(test)]

@@ -7,6 +7,7 @@ mod builder;
 mod call;
 mod change;
 mod defaults;
+mod definition;
 mod diagnostic;
 mod difference;
 mod directives;

@@ -119,12 +119,49 @@ impl Config {
     /// # Errors
     /// The result that the client is told, with OpenLDAP's codes.
     pub fn changed(&self, change: &ConfigChange, stamp: &Stamp<'_>) -> Result<Changed, ConfigRefusal> {
+        self.changed_together(std::slice::from_ref(change), stamp).map_err(|(_, refusal)| refusal)
+    }
+
+    /// What these changes make of the configuration, one after another. Only what the last one leaves has to be a valid
+    /// configuration. Without a change it stays as it is.
+    ///
+    /// # Errors
+    /// The number of the change that is refused, from 0, and why; of a whole that is not valid, the number of the last.
+    pub fn changed_together(
+        &self,
+        changes: &[ConfigChange],
+        stamp: &Stamp<'_>,
+    ) -> Result<Changed, (usize, ConfigRefusal)> {
         let mut entries = self.entries();
         entries.iter_mut().for_each(|entry| stamp.complete(entry));
-        let transition = Transition::new(self, entries, change, stamp)?;
-        let Some(carried) = transition.run(self, change)? else { return Ok(self.unchanged(change)) };
-        let config = self.followed_by(carried.entries)?;
-        if !matches!(change.requester, Requester::Offline) {
+        let mut effect = None;
+        let mut controls = Vec::new();
+        for (number, change) in changes.iter().enumerate() {
+            let carried = Transition::new(self, entries.clone(), change, stamp)
+                .and_then(|transition| transition.run(self, change))
+                .map_err(|refusal| (number, refusal))?;
+            let Some(carried) = carried else { continue };
+            entries = carried.entries;
+            controls.extend(carried.answers);
+            effect = Some(carried.effect);
+        }
+        let last = changes.len().saturating_sub(1);
+        let no_op = changes.iter().any(|change| change.controls.no_op);
+        let Some(effect) = effect else { return Ok(self.unchanged(changes.last(), no_op)) };
+        let offline = changes.iter().all(|change| matches!(change.requester, Requester::Offline));
+        let (config, files) = self.accepted(entries, offline).map_err(|refusal| (last, refusal))?;
+        let Effect { dn, before, after } = effect;
+        Ok(Changed { config, dn, before, after, controls, no_op, files })
+    }
+
+    /// The configuration that these entries make, if it may follow this one, and what its slapd.d must become.
+    fn accepted(
+        &self,
+        entries: Vec<ConfigEntry>,
+        offline: bool,
+    ) -> Result<(Self, Option<FileChanges>), ConfigRefusal> {
+        let config = self.followed_by(entries)?;
+        if !offline {
             self.check_served(&config)?;
         }
         usage::check(self, &config)?;
@@ -132,27 +169,18 @@ impl Config {
             Source::Directory(directory) => Some(FileChanges::between(directory, self, &config)?),
             Source::File(_) | Source::QuickStart => None,
         };
-        let Effect { dn, before, after } = carried.effect;
-        Ok(Changed {
-            config,
-            dn,
-            before,
-            after,
-            controls: carried.answers,
-            no_op: change.controls.no_op,
-            files,
-        })
+        Ok((config, files))
     }
 
     /// Of a change that is none.
-    fn unchanged(&self, change: &ConfigChange) -> Changed {
+    fn unchanged(&self, change: Option<&ConfigChange>, no_op: bool) -> Changed {
         Changed {
             config: self.clone(),
-            dn: change.operation.target().to_owned(),
+            dn: change.map(|change| change.operation.target().to_owned()).unwrap_or_default(),
             before: None,
             after: None,
             controls: Vec::new(),
-            no_op: change.controls.no_op,
+            no_op,
             files: None,
         }
     }

@@ -1,6 +1,11 @@
 //! What has to change, as people are told.
 
+use larix_engine::controls::RequestControls;
+
+use super::super::change::{ConfigChange, Requester};
 use super::super::model::Config;
+use super::super::slapd_d::Stamp;
+use crate::clock::{SystemClock, SystemRandom};
 
 const BASE: &str = "schema core\ndatabase mdb\nsuffix dc=a\ndirectory $D/a\n";
 
@@ -19,6 +24,33 @@ fn check(name: &str, current: &str, wanted: &str, expected: &str) {
     let said = said.replace(&directory.path().display().to_string(), "$D");
     assert_eq!(said, expected, "{name}");
     assert!(wanted.difference(&wanted).is_empty(), "{name}");
+    for (from, to) in [(&current, &wanted), (&wanted, &current)] {
+        let made = applied(from, to).unwrap_or_else(|refusal| panic!("{name}: {refusal}"));
+        assert_eq!(made.difference(to).to_string(), "", "{name}");
+    }
+}
+
+/// One configuration after all that makes it another: as the tools carry it out on files.
+fn applied(from: &Config, to: &Config) -> Result<Config, String> {
+    let (clock, random) = (SystemClock::new(), SystemRandom);
+    let difference = from.difference(to);
+    let changes: Vec<ConfigChange> = difference
+        .steps
+        .iter()
+        .map(|step| ConfigChange {
+            operation: step.operation.clone(),
+            controls: RequestControls::default(),
+            requester: Requester::Offline,
+        })
+        .collect();
+    let changed = from.changed_together(&changes, &Stamp { clock: &clock, random: &random });
+    let changed = changed.map_err(|(number, refusal)| {
+        format!(
+            "step {number}: {refusal}\n{}",
+            difference.steps.get(number).map(ToString::to_string).unwrap_or_default()
+        )
+    })?;
+    Ok(changed.config)
 }
 
 #[test]

@@ -1,0 +1,361 @@
+//! `larix config`: a configuration kept as a file, beside the one of a server that runs or of a slapd.d.
+
+use std::borrow::Cow;
+use std::fs;
+use std::io::Write;
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use larix_engine::controls::RequestControls;
+use larix_engine::write::WriteOperation;
+use larix_proto::extended::{EndTransaction, ExtendedValue, StartTransactionResponse};
+use larix_proto::ldif::{Body, Change, LdifAttribute, Modification, Record, Writer};
+use larix_proto::{ControlBuf, FilterBuf, Response, ResultCode, Scope, client, oid};
+use larix_server::clock::{SystemClock, SystemRandom};
+use larix_server::config::slapd_d::Stamp;
+use larix_server::config::{
+    Config, ConfigChange, ConfigEntry, DEFAULT_DIRECTORY, Difference, Requester, Source, Step,
+};
+
+use super::error::ClientError;
+use super::modify;
+use super::options::CommonArgs;
+use super::session::Session;
+
+#[derive(Args, Debug)]
+pub(crate) struct ConfigArgs {
+    #[command(subcommand)]
+    pub(super) command: ConfigCommand,
+}
+
+#[derive(Debug, Subcommand)]
+pub(super) enum ConfigCommand {
+    /// Read a file and say what is wrong with it, and what in it has no effect
+    Check {
+        /// A slapd.conf
+        file: PathBuf,
+    },
+    /// Write a configuration as one readable file: a slapd.conf
+    #[command(disable_help_flag = true)]
+    Export(Box<ExportArgs>),
+    /// Say what would have to change for a configuration to be as a file says; exit status 1 if anything
+    #[command(disable_help_flag = true)]
+    Diff(Box<DiffArgs>),
+    /// Make a configuration be as a file says: all of it or nothing
+    #[command(disable_help_flag = true)]
+    Apply(Box<ApplyArgs>),
+}
+
+/// Whose configuration. With -H that of a server that runs, read and changed over LDAP; else that of a slapd.d, whose
+/// server must not run when it is changed.
+#[derive(Args, Debug)]
+pub(super) struct Target {
+    #[command(flatten)]
+    common: CommonArgs,
+    /// The slapd.d of a server that does not run
+    #[arg(short = 'F', value_name = "DIRECTORY", conflicts_with = "uri")]
+    directory: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ExportArgs {
+    #[command(flatten)]
+    target: Target,
+    /// Write to this file, which nobody else may read, instead of standard output
+    #[arg(long = "output", value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// A slapd.conf instead, with all that it includes
+    #[arg(short = 'f', value_name = "FILE")]
+    file: Option<PathBuf>,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct DiffArgs {
+    #[command(flatten)]
+    target: Target,
+    /// The configuration as it should be: a slapd.conf
+    file: PathBuf,
+    /// As LDIF that ldapmodify takes; passwords are shown
+    #[arg(long)]
+    ldif: bool,
+}
+
+#[derive(Args, Debug)]
+pub(super) struct ApplyArgs {
+    #[command(flatten)]
+    target: Target,
+    /// The configuration as it should be: a slapd.conf
+    file: PathBuf,
+    /// Take databases away that the file does not have; their data stay on disk
+    #[arg(long)]
+    delete_databases: bool,
+    /// One request after another rather than in a transaction, for servers that know none for cn=config
+    #[arg(long)]
+    one_by_one: bool,
+}
+
+pub(super) fn run(args: &ConfigArgs, out: &mut dyn Write) -> Result<ExitCode, ClientError> {
+    match &args.command {
+        ConfigCommand::Check { file } => check(file, out),
+        ConfigCommand::Export(args) => export(args, out),
+        ConfigCommand::Diff(args) => diff(args, out),
+        ConfigCommand::Apply(args) => apply(args, out),
+    }
+}
+
+fn check(file: &Path, out: &mut dyn Write) -> Result<ExitCode, ClientError> {
+    let config = read(file)?;
+    for note in &config.notes {
+        writeln!(out, "note: {note}").map_err(ClientError::Output)?;
+    }
+    let refusals = config.refusals();
+    for refusal in &refusals {
+        eprintln!("{refusal}");
+    }
+    if !refusals.is_empty() {
+        return Ok(ExitCode::FAILURE);
+    }
+    writeln!(out, "{} is a valid configuration", file.display()).map_err(ClientError::Output)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+fn read(file: &Path) -> Result<Config, ClientError> {
+    // The error names the file already.
+    Config::from_slapd_conf(file).map_err(|error| ClientError::Usage(error.to_string()))
+}
+
+fn export(args: &ExportArgs, out: &mut dyn Write) -> Result<ExitCode, ClientError> {
+    let config = match &args.file {
+        Some(file) => read(file)?,
+        None => args.target.read(&mut args.target.session()?)?,
+    };
+    let exported = config.to_slapd_conf();
+    match &args.output {
+        None => out.write_all(exported.text.as_bytes()).map_err(ClientError::Output)?,
+        Some(path) => {
+            let fault = |error: std::io::Error| ClientError::Input {
+                name: path.display().to_string(),
+                why: error.to_string(),
+            };
+            let mut options = fs::OpenOptions::new();
+            let mut file = options.write(true).create_new(true).mode(0o600).open(path).map_err(fault)?;
+            file.write_all(exported.text.as_bytes()).map_err(fault)?;
+        }
+    }
+    if !exported.unsaid.is_empty() {
+        eprintln!("larix: these have no slapd.conf form and stand in comments:");
+        exported.unsaid.iter().for_each(|said| eprintln!("  {said}"));
+        return Ok(ExitCode::FAILURE);
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn diff(args: &DiffArgs, out: &mut dyn Write) -> Result<ExitCode, ClientError> {
+    let wanted = read(&args.file)?;
+    let current = args.target.read(&mut args.target.session()?)?;
+    let difference = current.difference(&wanted);
+    if args.ldif {
+        let writer = args.target.common.ldif_writer()?;
+        write_ldif(&difference, &writer, out)?;
+    } else {
+        write!(out, "{difference}").map_err(ClientError::Output)?;
+    }
+    Ok(if difference.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn write_ldif(difference: &Difference, writer: &Writer, out: &mut dyn Write) -> Result<(), ClientError> {
+    let mut text = Vec::new();
+    difference.steps.iter().for_each(|step| writer.record(&mut text, &record(step, Vec::new())));
+    out.write_all(&text).map_err(ClientError::Output)
+}
+
+fn apply(args: &ApplyArgs, out: &mut dyn Write) -> Result<ExitCode, ClientError> {
+    let wanted = read(&args.file)?;
+    let refusals = wanted.refusals();
+    if let Some(refusal) = refusals.first() {
+        return Err(ClientError::Usage(refusal.to_string()));
+    }
+    let mut session = args.target.session()?;
+    let current = args.target.read(&mut session)?;
+    let difference = current.difference(&wanted);
+    write!(out, "{difference}").map_err(ClientError::Output)?;
+    if difference.is_empty() {
+        writeln!(out, "nothing to change").map_err(ClientError::Output)?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if args.target.common.dry_run {
+        return Ok(ExitCode::SUCCESS);
+    }
+    if !args.delete_databases
+        && let Some(database) = deleted_database(&difference)
+    {
+        return Err(ClientError::Usage(format!(
+            "nothing was changed: {} has no database for {database}; --delete-databases if it is to go",
+            args.file.display()
+        )));
+    }
+    match &mut session {
+        None => apply_offline(current, &difference)?,
+        Some(session) if args.one_by_one => {
+            for (number, step) in difference.steps.iter().enumerate() {
+                perform(session, step, Vec::new(), number, difference.steps.len())?;
+            }
+        }
+        Some(session) => apply_together(session, &difference)?,
+    }
+    writeln!(out, "applied").map_err(ClientError::Output)?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A database that would no longer be served.
+fn deleted_database(difference: &Difference) -> Option<&str> {
+    difference.steps.iter().find_map(|step| match &step.operation {
+        WriteOperation::Delete { entry } if entry.starts_with("olcDatabase=") => Some(entry.as_str()),
+        _ => None,
+    })
+}
+
+/// Changes a slapd.d: the files are written once, after the last step.
+fn apply_offline(current: Config, difference: &Difference) -> Result<(), ClientError> {
+    let (clock, random) = (SystemClock::new(), SystemRandom);
+    let changes: Vec<ConfigChange> = difference
+        .steps
+        .iter()
+        .map(|step| ConfigChange {
+            operation: step.operation.clone(),
+            controls: RequestControls::default(),
+            requester: Requester::Offline,
+        })
+        .collect();
+    let changed = current.changed_together(&changes, &Stamp { clock: &clock, random: &random }).map_err(
+        |(number, refusal)| {
+            let step = difference.steps.get(number).map(ToString::to_string).unwrap_or_default();
+            ClientError::Usage(format!("nothing was changed; this step is refused: {refusal}\n{step}"))
+        },
+    )?;
+    changed.commit().map_err(|error| ClientError::Usage(format!("nothing was changed: {error}")))
+}
+
+/// Changes a server's configuration in one transaction (RFC 5805).
+fn apply_together(session: &mut Session, difference: &Difference) -> Result<(), ClientError> {
+    let started = session
+        .call(|out, id, controls| client::extended(out, id, oid::START_TRANSACTION, None, controls))?;
+    if started.result.code != ResultCode::SUCCESS {
+        eprintln!("larix: without transactions --one-by-one applies what it can");
+        return Err(ClientError::Refused { step: "start of a transaction", result: started.result });
+    }
+    let identifier = StartTransactionResponse::decode(started.value.as_deref())?.identifier.to_vec();
+    let member = ControlBuf {
+        oid: Cow::Borrowed(oid::TRANSACTION_SPECIFICATION),
+        critical: true,
+        value: Some(identifier.clone()),
+    };
+    for (number, step) in difference.steps.iter().enumerate() {
+        perform(session, step, vec![member.clone()], number, difference.steps.len())?;
+    }
+    let end = EndTransaction { commit: true, identifier: &identifier }.encode();
+    let ended = session.call(|out, id, controls| {
+        client::extended(out, id, oid::END_TRANSACTION, end.as_deref(), controls)
+    })?;
+    if ended.result.code == ResultCode::SUCCESS {
+        return Ok(());
+    }
+    eprintln!("larix: nothing was changed");
+    Err(ClientError::Refused { step: "end of the transaction", result: ended.result })
+}
+
+fn perform(
+    session: &mut Session,
+    step: &Step,
+    controls: Vec<ControlBuf>,
+    number: usize,
+    count: usize,
+) -> Result<(), ClientError> {
+    let reply = modify::perform(session, &record(step, controls))?;
+    if reply.result.code == ResultCode::SUCCESS {
+        return Ok(());
+    }
+    eprint!("larix: step {} of {count} is refused:\n{step}", number + 1);
+    Err(ClientError::Refused { step: "larix config apply", result: reply.result })
+}
+
+/// A step as an LDIF record.
+fn record(step: &Step, controls: Vec<ControlBuf>) -> Record {
+    let (dn, change) = match step.operation.clone() {
+        WriteOperation::Add { entry, attributes } => {
+            let attributes = attributes
+                .into_iter()
+                .map(|a| LdifAttribute { description: a.description, values: a.values });
+            (entry, Change::Add(attributes.collect()))
+        }
+        WriteOperation::Delete { entry } => (entry, Change::Delete),
+        WriteOperation::Modify { object, changes } => {
+            let changes = changes.into_iter().map(|change| Modification {
+                operation: change.operation,
+                description: change.attribute.description,
+                values: change.attribute.values,
+            });
+            (object, Change::Modify(changes.collect()))
+        }
+        WriteOperation::ModifyDn { entry, new_rdn, delete_old_rdn, new_superior } => {
+            (entry, Change::ModifyDn { new_rdn, delete_old_rdn, new_superior })
+        }
+    };
+    Record { line: 0, dn, body: Body::Change { controls, change } }
+}
+
+impl Target {
+    /// A connection, if the configuration is a server's.
+    fn session(&self) -> Result<Option<Session>, ClientError> {
+        if self.common.uri.is_none() && self.common.host.is_none() && self.common.port.is_none() {
+            return Ok(None);
+        }
+        Session::open(&self.common).map(Some)
+    }
+
+    fn read(&self, session: &mut Option<Session>) -> Result<Config, ClientError> {
+        let config = match session {
+            Some(session) => Config::from_entries(entries(session)?, Source::QuickStart),
+            None => {
+                let directory = self.directory.as_deref().unwrap_or_else(|| Path::new(DEFAULT_DIRECTORY));
+                Config::from_slapd_d(directory)
+            }
+        };
+        config.map_err(|error| ClientError::Usage(error.to_string()))
+    }
+}
+
+/// All entries under cn=config, as the server shows them to whoever bound.
+fn entries(session: &mut Session) -> Result<Vec<ConfigEntry>, ClientError> {
+    let filter = FilterBuf::parse("(objectClass=*)")
+        .map_err(|error| ClientError::Usage(format!("a filter: {error}")))?;
+    let search = client::Search::new("cn=config", Scope::Subtree, filter.as_filter());
+    let id = session.send(|out, id, controls| client::search(out, id, &search, controls))?;
+    let mut found = Vec::new();
+    loop {
+        let message = session.connection.receive()?;
+        if message.id != id {
+            continue;
+        }
+        if let Response::Entry(entry) = &message.response {
+            let attributes = entry.attributes.iter().map(|attribute| LdifAttribute {
+                description: attribute.description.to_owned(),
+                values: attribute.values.iter().map(<[u8]>::to_vec).collect(),
+            });
+            found.push(ConfigEntry { dn: entry.dn.to_owned(), attributes: attributes.collect() });
+        }
+        if let Some((_, result)) = message.response.result() {
+            let result = result.to_owned();
+            if result.code != ResultCode::SUCCESS {
+                return Err(ClientError::Refused { step: "reading cn=config", result });
+            }
+            if found.is_empty() {
+                let text = "the server shows no cn=config to you: bind as its olcRootDN (-D, -w), or over ldapi:// as root";
+                return Err(ClientError::Usage(text.to_owned()));
+            }
+            return Ok(found);
+        }
+    }
+}
