@@ -122,6 +122,8 @@ struct Peer {
     server: Server,
     clients: HashMap<String, Client>,
     closed: bool,
+    /// Rules know the name of the client's address.
+    looks_names_up: bool,
     // Its folder goes when the server has gone.
     site: Site,
 }
@@ -149,7 +151,7 @@ impl Round {
         if sorts {
             text.insert_str(0, "moduleload sssvlv\n");
         }
-        if self.seed.is_multiple_of(3) {
+        if self.looks_names_up() {
             text += "reverse-lookup on\n";
         }
         // Otherwise most of what anonymous asks for is refused before the rules are.
@@ -173,13 +175,17 @@ impl Round {
         text
     }
 
+    fn looks_names_up(&self) -> bool {
+        self.seed.is_multiple_of(3)
+    }
+
     fn start(&self, kind: Kind) -> Peer {
         let site = Site::new(kind, &self.configuration(kind));
         for Database { tree, .. } in &self.databases {
             site.load_into(Some(&tree.suffix), &tree.ldif());
         }
         let server = site.start().unwrap_or_else(|error| panic!("seed {}: {error}", self.seed));
-        Peer { server, clients: HashMap::new(), closed: false, site }
+        Peer { server, clients: HashMap::new(), closed: false, looks_names_up: self.looks_names_up(), site }
     }
 
     fn run(&self, report: &mut Report) {
@@ -281,6 +287,15 @@ impl Tried<'_> {
         if case.request.contains(" deref=") && without_duplicates(theirs) == without_duplicates(ours) {
             return Some("slapd answers an entry once for each alias that leads to it");
         }
+        if case.request.contains("sort=") {
+            let without = |answer: &str| lines_that(answer, |line| !line.starts_with("~> "));
+            if without(theirs) == without(ours) && !theirs.contains("~> ") {
+                return Some("slapd sends no references with sorted results");
+            }
+            if result_code(theirs) == "50" && result_code(ours) == "0" && !ours.contains("-> ") {
+                return Some("slapd's sorting ends with the refusal of an entry that may not be read");
+            }
+        }
         match (result_code(theirs), result_code(ours)) {
             ("50" | "122" | "32", "32") | ("68", "32" | "50") if is_change(case) && self.is_hidden(slapd) => {
                 Some("what may not be disclosed looks missing to changes, too")
@@ -295,8 +310,14 @@ impl Tried<'_> {
         let Self { database, case, .. } = self;
         let root = Identity::root(&database.tree);
         names_of(case, &database.tree.suffix).iter().any(|name| {
-            let search = format!("search \"{name}\" base (objectClass=*) 1.1 with manageDSAit\n");
-            result_code(&slapd.ask(&root, &search)) == "0" && !slapd.discloses(&case.identity, name)
+            let search = format!("search \"{name}\" base (objectClass=*) 1.1 with manageDSAit");
+            let proxied =
+                case.identity.proxied.as_ref().map(|id| format!(" !authzid=\"{id}\"")).unwrap_or_default();
+            let is_there = result_code(&slapd.ask(&root, &format!("{search}\n"))) == "0";
+            // To slapd's tool groups by URL have members that they have not for the server.
+            is_there
+                && (result_code(&slapd.ask(&case.identity, &format!("{search}{proxied}\n"))) == "32"
+                    || !slapd.discloses(&case.identity, name))
         })
     }
 
@@ -366,9 +387,11 @@ impl Peer {
             "peername=IP=127.0.0.1:40000".to_owned(),
             format!("sockname=IP=127.0.0.1:{port}"),
             format!("sockurl=ldap://127.0.0.1:{port}/"),
-            "domain=localhost".to_owned(),
         ] {
             command.args(["-o", &option]);
+        }
+        if self.looks_names_up {
+            command.args(["-o", "domain=localhost"]);
         }
         let output = command.arg("entry/disclose").output().expect("slapacl");
         let said = [output.stdout, output.stderr].concat();
@@ -415,9 +438,13 @@ fn without_text(answer: &str) -> String {
     answer.lines().map(line).collect()
 }
 
+fn lines_that(of: &str, keep: impl Fn(&str) -> bool) -> String {
+    of.lines().filter(|line| keep(line)).map(|line| format!("{line}\n")).collect()
+}
+
 /// The lines of `of` that `other` has not.
 fn lines_without(of: &str, other: &str) -> String {
-    of.lines().filter(|line| other.lines().all(|l| l != *line)).map(|line| format!("{line}\n")).collect()
+    lines_that(of, |line| other.lines().all(|l| l != line))
 }
 
 /// The answer with each entry once.

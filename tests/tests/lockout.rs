@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 
-use larix_proto::Scope;
+use larix_proto::{ControlBuf, MessageId, Scope, client, oid};
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::raw::{Raw, bind, search};
 
@@ -63,4 +63,34 @@ fn guesses_on_many_connections_lock_the_account() {
     assert_eq!(admin.ask(&bind(1, ADMIN, "secret")).unwrap().code, 0);
     let locked = search(2, &format!("cn=ann,{SUFFIX}"), Scope::Base, "(pwdAccountLockedTime=*)");
     assert_eq!(admin.ask(&locked).unwrap().entries, 1);
+}
+
+/// A compare of a password, which asks for the policy's word or does not.
+fn compare(connection: &mut Raw, password: &str, asks: bool) -> u32 {
+    let control = ControlBuf { oid: oid::PASSWORD_POLICY.into(), critical: false, value: None };
+    let controls = if asks { vec![control] } else { Vec::new() };
+    let mut request = Vec::new();
+    let name = format!("cn=ann,{SUFFIX}");
+    client::compare(&mut request, MessageId(2), &name, "userPassword", password.as_bytes(), &controls);
+    connection.ask(&request).unwrap().code
+}
+
+#[test]
+fn compares_that_ask_for_the_policy_count() {
+    let site = site();
+    let server = site.start().unwrap();
+    let mut connection = Raw::connect(server.address).unwrap();
+    // Nobody else may compare passwords, unless a rule says so.
+    assert_eq!(connection.ask(&bind(1, ADMIN, "secret")).unwrap().code, 0);
+    for _ in 0..MAX_FAILURE {
+        assert_eq!(compare(&mut connection, "wrong", false), 5);
+    }
+    assert_eq!(compare(&mut connection, "right", true), 6);
+    for _ in 0..MAX_FAILURE {
+        assert_eq!(compare(&mut connection, "wrong", true), 5);
+    }
+    // It is locked, for compares that ask and for binds.
+    assert_eq!(compare(&mut connection, "right", true), 5);
+    assert_eq!(compare(&mut connection, "right", false), 6);
+    assert_eq!(ask(&server, "ann", "right"), 49);
 }

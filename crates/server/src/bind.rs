@@ -6,14 +6,16 @@ use larix_engine::access::Operation;
 use larix_engine::controls::{self, RequestControls};
 use larix_engine::password::{self, Cost};
 use larix_engine::plugins::{BindAttempt, BindConclusion};
+use larix_engine::write::WriteOutcome;
 use larix_proto::{
-    Authentication, BindRequest, ControlBuf, Controls, Dn, LdapResult, Message, ResultCode, encode, oid,
+    Authentication, BindRequest, CompareRequest, ControlBuf, Controls, Dn, LdapResult, Message, ResultCode,
+    encode, oid,
 };
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
 use crate::connection::Started;
-use crate::databases::Credentials;
+use crate::databases::{Credentials, Databases};
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
 use crate::log::printable;
 use crate::password_check::{Elsewhere, PasswordCheck};
@@ -22,6 +24,9 @@ use crate::restrictions::Restricted;
 use crate::sasl::SaslLogin;
 use crate::sasl::exchange::Exchange;
 use crate::session::Method;
+
+/// How a request may name userPassword (RFC 4519 section 2.41).
+const PASSWORD_NAMES: [&str; 2] = ["userPassword", "2.5.4.35"];
 
 /// A password that was compared off the loop.
 #[derive(Debug)]
@@ -308,6 +313,41 @@ impl Dispatcher {
         directory.conclude_bind(attempt, Box::new(done));
         self.wait_for(*begun);
         Ok(BindStep::Waiting)
+    }
+
+    /// A compare of a password that asks for the policy's word is judged as a bind is: what is wrong counts (slapo-ppolicy).
+    /// Whether it is, and the answer follows.
+    pub(crate) fn judge_compare(
+        &mut self,
+        begun: &Begun,
+        databases: &Databases,
+        request: &CompareRequest<'_>,
+        code: ResultCode,
+    ) -> bool {
+        let matched = match code {
+            ResultCode::COMPARE_TRUE => true,
+            ResultCode::COMPARE_FALSE => false,
+            _ => return false,
+        };
+        let is_password = PASSWORD_NAMES.iter().any(|name| request.attribute.eq_ignore_ascii_case(name));
+        let Ok(dn) = databases.schema().parse_dn(request.entry) else { return false };
+        let directory = databases.directory();
+        if !is_password || !directory.judges_binds(&dn) {
+            return false;
+        }
+        let completer = self.completer(begun);
+        let done = move |verdict: BindConclusion| {
+            let BindConclusion { result, controls, .. } = verdict;
+            let result = match result.code {
+                ResultCode::SUCCESS => LdapResult::new(ResultCode::COMPARE_TRUE),
+                ResultCode::INVALID_CREDENTIALS => LdapResult::new(ResultCode::COMPARE_FALSE),
+                _ => result,
+            };
+            completer.complete(Completion::Write(WriteOutcome { controls, ..WriteOutcome::from(result) }));
+        };
+        directory.conclude_bind(BindAttempt { dn, matched, policy_control: true }, Box::new(done));
+        self.wait_for(*begun);
+        true
     }
 
     /// Whom the work on a password is done for.

@@ -448,7 +448,7 @@ impl Dispatcher {
     }
 
     fn compare(
-        &self,
+        &mut self,
         begun: &Begun,
         request: &CompareRequest<'_>,
         message: &Message<'_>,
@@ -461,6 +461,7 @@ impl Dispatcher {
         }
         let generation = self.server.generation();
         let databases = &generation.databases;
+        let mut asks_policy = false;
         let result = RequestControls::parse(message.controls, controls::OperationKind::Compare)
             .and_then(|mut controls| {
                 self.check_criticality(&generation.config, message, &controls)?;
@@ -471,11 +472,15 @@ impl Dispatcher {
                 let (entry, sent) = (request.entry, message.controls);
                 let dropped = self.may_read(databases, &subject, entry, Restricted::Compare, sent)?;
                 controls.forget(&dropped, message.controls, controls::OperationKind::Compare)?;
+                asks_policy = controls.password_policy;
                 let subject =
                     self.in_request(databases, subject, || access::Operation::Compare, message.controls);
                 Ok(databases.compare(&self.server, &subject, &controls, request))
             })
             .unwrap_or_else(|refused| refused);
+        if asks_policy && self.judge_compare(begun, databases, request, result.code) {
+            return Started::Waiting;
+        }
         self.refuse(begun, &result, out)
     }
 

@@ -263,7 +263,12 @@ impl SearchTask {
     pub fn step<N: Snapshot>(&mut self, view: &View<'_, N>, out: &mut Vec<u8>, budget: Budget<'_>) -> Step {
         match self.slice(view, out, budget) {
             Ok(step) => step,
-            Err(End::Result(result)) => Step::Done(result, std::mem::take(&mut self.response_controls)),
+            Err(End::Result(result)) => {
+                let controls = std::mem::take(&mut self.response_controls);
+                // Of a base that may not be searched nothing was sorted.
+                let told = self.order.is_none() || self.base_id.is_some();
+                Step::Done(result, if told { controls } else { Vec::new() })
+            }
             Err(End::Fault(fault)) => Step::Done(storage_failure(&fault), Vec::new()),
         }
     }
