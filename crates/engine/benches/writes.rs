@@ -178,6 +178,7 @@ fn main() {
         order: Arc::new(CommitOrder::new(1)),
         default_referrals: Arc::from([]),
         auxiliary_needs_rule: false,
+        index_watch: None,
     };
     let served = Arc::new(Served::start(Arc::clone(&database), environment).unwrap());
     let frontend = Frontend {

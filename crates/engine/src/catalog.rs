@@ -40,7 +40,7 @@ pub struct CatalogRow {
 
 impl CatalogRow {
     /// Tells apart what keys were made with.
-    fn rules(&self) -> [u8; 4] {
+    pub(crate) fn rules(&self) -> [u8; 4] {
         let oid = |rule: Option<&'static MatchingRule>| rule.map_or("", |rule| rule.oid);
         let text = format!("{NORMALIZATION} {} {}", oid(self.equality), oid(self.substring));
         let [a, b, c, d, ..] = digest(text.as_bytes());
@@ -55,6 +55,9 @@ impl CatalogRow {
 
 /// Raised when any matching rule normalizes otherwise than before, or keys are made otherwise: all indexes are rebuilt.
 const NORMALIZATION: u32 = 1;
+
+/// Between a reader's snapshot and its look at the catalog no more builds come to their end.
+const COMPLETIONS_KEPT: usize = 8;
 
 /// Numbers of the descriptions that one description covers.
 pub type Numbers = SmallVec<[AttributeNumber; 4]>;
@@ -72,6 +75,8 @@ pub struct Catalog {
     stored: usize,
     config: IndexConfig,
     dictionaries: Dictionaries,
+    /// Some indexes are complete only from a commit on: who reads an older one takes the catalog before.
+    completed: Option<(u64, Arc<Self>)>,
 }
 
 /// The stored catalog cannot be read.
@@ -140,9 +145,47 @@ impl Catalog {
         let dictionaries = self.dictionaries.clone();
         let mut catalog = Self { config, stored: self.stored, dictionaries, ..Self::default() };
         for row in &self.rows {
-            catalog.push(schema, &row.text, schema.describe(&row.text).ok(), row.built);
+            let number = catalog.push(schema, &row.text, schema.describe(&row.text).ok(), row.built);
+            if catalog.row(number).is_some_and(|now| now.rules() != row.rules()) {
+                // The keys were made by other rules.
+                catalog.set_built(number, Kinds::NONE);
+            }
         }
+        let earlier = |(commit, earlier): &(u64, Arc<Self>)| {
+            (*commit, Arc::new(earlier.rebound(schema, catalog.config.clone())))
+        };
+        catalog.completed = self.completed.as_ref().map(earlier);
         catalog
+    }
+
+    /// The catalog to read the state after a commit with, if it is an older one.
+    pub(crate) fn for_commit(&self, commit: u64) -> Option<&Arc<Self>> {
+        let (_, earlier) = self.completed.as_ref().filter(|(from, _)| commit < *from)?;
+        Some(earlier.for_commit(commit).unwrap_or(earlier))
+    }
+
+    fn completions(&self) -> usize {
+        self.completed.as_ref().map_or(0, |(_, earlier)| 1 + earlier.completions())
+    }
+
+    /// The same with indexes that are complete from `commit` on.
+    pub(crate) fn with_completed(this: &Arc<Self>, parts: &[(AttributeNumber, Kinds)], commit: u64) -> Self {
+        let mut catalog = Self::clone(this);
+        parts.iter().for_each(|(number, kinds)| catalog.add_built(*number, *kinds));
+        let earlier = if this.completions() < COMPLETIONS_KEPT {
+            Arc::clone(this)
+        } else {
+            Arc::new(Self { completed: None, ..Self::clone(this) })
+        };
+        catalog.completed = Some((commit, earlier));
+        catalog
+    }
+
+    /// Marks more kinds as complete.
+    pub(crate) fn add_built(&mut self, number: AttributeNumber, kinds: Kinds) {
+        if let Some(row) = self.rows.get_mut(number.0 as usize) {
+            row.built = row.built.or(kinds);
+        }
     }
 
     pub fn rows(&self) -> &[CatalogRow] {

@@ -1,20 +1,16 @@
-//! Consistency: every record, row of the tree and posting against the others; and indexes made anew.
+//! Consistency: every record, row of the tree and posting against the others.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
-use std::sync::Arc;
 
-use larix_store::{
-    CommitError, Direction, Durability, KeyRange, PostingCursor, Snapshot, Store, Transaction, WriteSet,
-};
+use larix_store::{Direction, KeyRange, PostingCursor, Snapshot};
 
 use crate::catalog::Catalog;
-use crate::database::{Database, View};
+use crate::database::View;
 use crate::entry::record::{Form, StoredValue};
 use crate::entry::{AttributeNumber, EntryId, EntryReader, EntryView, values};
 use crate::fault::Fault;
-use crate::index::merge::{self, DrainError};
-use crate::index::{KeyKind, Kinds, key, keys, pending};
+use crate::index::{KeyKind, key, keys, pending};
 use crate::log::{self, LogKey};
 use crate::tables::{BLOBS, ENTRIES, INDEX, META, TREE, VALUES, meta};
 use crate::tree;
@@ -332,18 +328,7 @@ fn is_leaving<N: Snapshot>(
 }
 
 fn is_kept(catalog: &Catalog, (number, kind): (AttributeNumber, KeyKind)) -> bool {
-    catalog.row(number).is_some_and(|row| row.usable().has(kinds_of(kind)))
-}
-
-fn kinds_of(kind: KeyKind) -> Kinds {
-    match kind {
-        KeyKind::Presence => Kinds::PRESENCE,
-        KeyKind::Equality => Kinds::EQUALITY,
-        KeyKind::Initial => Kinds::INITIAL,
-        KeyKind::Any => Kinds::ANY,
-        KeyKind::Final => Kinds::FINAL,
-        KeyKind::Approx => Kinds::APPROX,
-    }
+    catalog.row(number).is_some_and(|row| row.usable().has(kind.into()))
 }
 
 fn has_key<N: Snapshot>(
@@ -362,173 +347,6 @@ fn has_key<N: Snapshot>(
             None => Ok(true),
         };
     }
-    let keys = keys::stored_attribute_keys(&view.schema, row, kinds_of(kind), &reader, &stored)?;
+    let keys = keys::stored_attribute_keys(&view.schema, row, kind.into(), &reader, &stored)?;
     Ok(keys.contains(key))
-}
-
-/// What of the indexes is made anew.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Rebuild {
-    /// What the lines want and is not complete.
-    Stale,
-    /// These attributes, whatever their state.
-    Attributes(Vec<AttributeNumber>),
-    All,
-}
-
-/// Why a rebuild ended early. What was done is not lost: it is done again by the next.
-#[derive(Debug)]
-pub enum RebuildError {
-    Read(Fault),
-    Commit(CommitError),
-}
-
-impl fmt::Display for RebuildError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Read(fault) => fault.fmt(f),
-            Self::Commit(error) => error.fmt(f),
-        }
-    }
-}
-
-impl std::error::Error for RebuildError {}
-
-impl From<Fault> for RebuildError {
-    fn from(fault: Fault) -> Self {
-        Self::Read(fault)
-    }
-}
-
-impl From<CommitError> for RebuildError {
-    fn from(error: CommitError) -> Self {
-        Self::Commit(error)
-    }
-}
-
-impl From<larix_store::ReadError> for RebuildError {
-    fn from(error: larix_store::ReadError) -> Self {
-        Self::Read(error.into())
-    }
-}
-
-/// Bytes of changes after which a rebuild commits.
-const REBUILD_BYTES: usize = 64 << 20;
-
-/// Makes indexes anew. Nothing else may write meanwhile. Answers the number of entries read; `progress` is told it
-/// now and then.
-pub fn rebuild<S: Store>(
-    database: &Database<S>,
-    what: &Rebuild,
-    progress: &mut dyn FnMut(u64),
-) -> Result<u64, RebuildError> {
-    // What is pending may be older than the index that is made.
-    merge::drain(database.store()).map_err(|error| match error {
-        DrainError::Read(fault) => RebuildError::Read(fault),
-        DrainError::Commit(error) => RebuildError::Commit(error),
-    })?;
-    let mut catalog = (*database.catalog()).clone();
-    let chosen: BTreeSet<AttributeNumber> = match what {
-        Rebuild::Stale => catalog.stale().map(|row| row.number).collect(),
-        Rebuild::Attributes(numbers) => numbers.iter().copied().collect(),
-        Rebuild::All => catalog.rows().iter().map(|row| row.number).collect(),
-    };
-    if chosen.is_empty() {
-        return Ok(0);
-    }
-    // Until it is done the indexes are marked incomplete, so that a crash leaves no half index in use.
-    chosen.iter().for_each(|number| catalog.set_built(*number, Kinds::NONE));
-    publish(database, &catalog, &chosen)?;
-    chosen.iter().try_for_each(|number| clear(database, *number))?;
-    let count = fill(database, &catalog, &chosen, progress)?;
-    for number in &chosen {
-        let wanted = catalog.row(*number).map_or(Kinds::NONE, |row| row.wanted);
-        catalog.set_built(*number, wanted);
-    }
-    publish(database, &catalog, &chosen)?;
-    Ok(count)
-}
-
-fn publish<S: Store>(
-    database: &Database<S>,
-    catalog: &Catalog,
-    chosen: &BTreeSet<AttributeNumber>,
-) -> Result<(), RebuildError> {
-    let mut set = WriteSet::new();
-    chosen.iter().for_each(|number| catalog.write_row(*number, &mut set));
-    commit(database, &set)?;
-    database.publish_catalog(Arc::new(catalog.clone()));
-    Ok(())
-}
-
-fn commit<S: Store>(database: &Database<S>, set: &WriteSet) -> Result<(), RebuildError> {
-    if !set.is_empty() {
-        database.store().transaction()?.commit(set, Durability::Sync)?;
-    }
-    Ok(())
-}
-
-/// Removes all postings of an attribute.
-fn clear<S: Store>(database: &Database<S>, number: AttributeNumber) -> Result<(), RebuildError> {
-    let prefix = number.0.to_be_bytes();
-    loop {
-        let mut set = WriteSet::new();
-        {
-            let snapshot = database.store().snapshot()?;
-            'keys: for row in snapshot.posting_keys(INDEX, KeyRange::prefix(&prefix), Direction::Forward)? {
-                let (key, _) = row?;
-                let mut cursor = snapshot.postings(INDEX, &key)?;
-                while let Some(id) = cursor.next()? {
-                    set.remove_posting(INDEX, &key, id);
-                    if set.byte_len() >= REBUILD_BYTES {
-                        break 'keys;
-                    }
-                }
-            }
-        }
-        if set.is_empty() {
-            return Ok(());
-        }
-        commit(database, &set)?;
-    }
-}
-
-fn fill<S: Store>(
-    database: &Database<S>,
-    catalog: &Catalog,
-    chosen: &BTreeSet<AttributeNumber>,
-    progress: &mut dyn FnMut(u64),
-) -> Result<u64, RebuildError> {
-    let schema = database.schema();
-    let (mut last, mut count) = (EntryId::ROOT, 0);
-    loop {
-        let mut set = WriteSet::new();
-        let mut more = false;
-        {
-            let snapshot = database.store().snapshot()?;
-            let start = last.0.saturating_add(1).to_be_bytes();
-            for row in snapshot.scan(ENTRIES, KeyRange::at_least(&start), Direction::Forward)? {
-                let (id, record) = row?;
-                last = EntryId::from_prefix(&id).ok_or(Fault::Damaged { what: "an entry id" })?;
-                count += 1;
-                let record = catalog.dictionaries().unpacked(&snapshot, last, record)?;
-                let view = EntryView::parse(last, &record).map_err(Fault::from)?;
-                let reader = EntryReader::new(&snapshot, &schema, catalog, view);
-                for key in keys::stored_keys(&schema, catalog, &reader)? {
-                    if key::parse_head(&key).is_some_and(|(number, _)| chosen.contains(&number)) {
-                        set.add_posting(INDEX, &key, last.0);
-                    }
-                }
-                if set.byte_len() >= REBUILD_BYTES {
-                    more = true;
-                    break;
-                }
-            }
-        }
-        commit(database, &set)?;
-        progress(count);
-        if !more {
-            return Ok(count);
-        }
-    }
 }

@@ -2,11 +2,12 @@
 
 use larix_store::{Durability, Snapshot, Store, Transaction, WriteSet};
 
-use crate::check::{Checked, Finding, Rebuild, check, rebuild};
+use crate::check::{Checked, Finding, check};
 use crate::entry::record::{Form, INLINE_COUNT_LIMIT};
 use crate::entry::{AttributeNumber, Entry, EntryId, EntrySource, LargeValues, Target, values};
 use crate::fixture::{Asked, Fixture, SUFFIX, index, on_every_store, schema, settings};
 use crate::index::{KeyKind, Kinds, key};
+use crate::load::{Rebuild, RebuildOptions};
 use crate::tables::{ENTRIES, INDEX};
 use crate::{fixture, tree};
 
@@ -39,6 +40,14 @@ fn damage<S: Store>(fixture: &Fixture<S>, change: impl FnOnce(&mut WriteSet)) {
 
 fn number<S: Store>(fixture: &Fixture<S>, name: &str) -> AttributeNumber {
     fixture.database.catalog().number(&schema().describe(name).unwrap()).unwrap()
+}
+
+fn rebuild<S: Store>(fixture: &Fixture<S>, what: &Rebuild) -> u64 {
+    let scratch = tempfile::tempdir().unwrap();
+    let options = RebuildOptions::new(scratch.path());
+    let rebuilt = crate::load::rebuild(&fixture.database, what, &options, &mut |_| ()).unwrap();
+    assert!(rebuilt.failed.is_empty());
+    rebuilt.entries
 }
 
 #[test]
@@ -84,15 +93,15 @@ fn indexes_are_built_later() {
     let sn = number(&fixture, "sn");
     assert!(fixture.database.catalog().row(sn).unwrap().usable().is_empty());
     assert_eq!(fixture.search(&asked).names(), ["b"], "not used before it is built");
-    assert_eq!(rebuild(&fixture.database, &Rebuild::Stale, &mut |_| ()).unwrap(), 4);
+    assert_eq!(rebuild(&fixture, &Rebuild::Stale), 4);
     assert!(fixture.database.catalog().row(sn).unwrap().usable().has(Kinds::SUBSTRINGS));
     assert_eq!(fixture.search(&asked).names(), ["b"]);
     assert_eq!(findings(&fixture), []);
-    assert_eq!(rebuild(&fixture.database, &Rebuild::Stale, &mut |_| ()).unwrap(), 0);
+    assert_eq!(rebuild(&fixture, &Rebuild::Stale), 0);
     let posting = key::make(sn, KeyKind::Equality, b"nobody");
     damage(&fixture, |set| set.add_posting(INDEX, &posting, 3));
     assert_eq!(findings(&fixture).len(), 1);
-    rebuild(&fixture.database, &Rebuild::All, &mut |_| ()).unwrap();
+    rebuild(&fixture, &Rebuild::All);
     assert_eq!(findings(&fixture), []);
 }
 
@@ -224,4 +233,52 @@ fn counts() {
         Checked { entries: 4, tree_rows: 4, ..Checked::default() }
     );
     assert!(snapshot.commit_counter() > 0);
+}
+
+struct Anew;
+
+impl fixture::Checks for Anew {
+    fn run<S: Store>(&self, fixture: &mut Fixture<S>) {
+        let scratch = tempfile::tempdir().unwrap();
+        for i in 0..50 {
+            fixture.load(&format!("dn: cn=e{i},{SUFFIX}\nobjectClass: person\ncn: e{i}\nsn: entry {i}\n"));
+        }
+        let stray = |name: &str| key::make(number(fixture, name), KeyKind::Equality, b"nobody");
+        let [cn, sn] = ["cn", "sn"].map(|name| number(fixture, name));
+        // Of the ones made anew the stray postings are gone, those of the others stand.
+        for (what, left) in [
+            (Rebuild::Attributes(vec![cn]), 1),
+            (Rebuild::Attributes(vec![cn, sn]), 0),
+            (Rebuild::Stale, 2),
+            (Rebuild::All, 0),
+        ] {
+            let keys = [stray("cn"), stray("sn")];
+            damage(fixture, |set| keys.iter().for_each(|key| set.add_posting(INDEX, key, 2)));
+            for memory_bytes in [1, 1 << 20] {
+                for threads in [1, 3] {
+                    let options =
+                        RebuildOptions { threads, memory_bytes, ..RebuildOptions::new(scratch.path()) };
+                    crate::load::rebuild(&fixture.database, &what, &options, &mut |_| ()).unwrap();
+                    assert_eq!(findings(fixture).len(), left, "{what:?} {memory_bytes} {threads}");
+                }
+            }
+        }
+        // A record that cannot be read ends it or is passed over.
+        damage(fixture, |set| set.put(ENTRIES, &EntryId(4).to_bytes(), vec![1, 0, 0]));
+        let mut options = RebuildOptions::new(scratch.path());
+        let all = |options: &RebuildOptions<'_>| {
+            crate::load::rebuild(&fixture.database, &Rebuild::All, options, &mut |_| ())
+        };
+        assert!(matches!(all(&options), Err(crate::load::RebuildError::Entry(EntryId(4), _))));
+        assert!(fixture.database.catalog().row(sn).unwrap().usable().is_empty(), "no half index is used");
+        options.continue_on_error = true;
+        let failed = all(&options).unwrap().failed;
+        assert_eq!(failed.iter().map(|(entry, _)| *entry).collect::<Vec<_>>(), [EntryId(4)]);
+        assert!(!fixture.database.catalog().row(sn).unwrap().usable().is_empty());
+    }
+}
+
+#[test]
+fn all_indexes_or_some_are_made_anew() {
+    on_every_store(LINES, &small(), &Anew);
 }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
 use larix_schema::{NormalDn, Schema};
@@ -15,6 +15,7 @@ use crate::catalog::{Catalog, CatalogError};
 use crate::entry::{EntryId, EntryReader, EntryView, Record};
 use crate::facts::Facts;
 use crate::fault::Fault;
+use crate::index::build;
 use crate::index::status::{IndexStatus, WorkBoard, WorkStatus};
 use crate::index::uses::IndexUses;
 use crate::index::{IndexConfig, Kinds};
@@ -246,6 +247,19 @@ pub struct Database<S> {
     index_uses: IndexUses,
     index_work: WorkBoard,
     writes: WriteBoard,
+    listener: Listener,
+    /// Held while schema or settings are replaced, and while the writer makes and commits changes under them.
+    still: Mutex<()>,
+}
+
+/// Whom to tell of another configuration.
+#[derive(Default)]
+struct Listener(OnceLock<Box<dyn Fn() + Send + Sync>>);
+
+impl fmt::Debug for Listener {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Listener").field(&self.0.get().is_some()).finish()
+    }
 }
 
 pub const COOKIE_SECRET_LENGTH: usize = 32;
@@ -294,6 +308,8 @@ impl<S: Store> Database<S> {
             index_uses: IndexUses::default(),
             index_work: WorkBoard::default(),
             writes: WriteBoard::default(),
+            listener: Listener::default(),
+            still: Mutex::default(),
         })
     }
 
@@ -338,13 +354,19 @@ impl<S: Store> Database<S> {
         self.configuration.fetch_add(1, Ordering::Release);
     }
 
-    /// Publishes another schema, in which types and classes have the numbers that they had. The writer must not be in the
-    /// middle of a group.
-    pub fn publish_schema(&self, schema: Arc<Schema>) {
-        self.publish(|state| {
-            let catalog = state.catalog.rebound(&schema, state.settings.index.clone());
-            (state.schema, state.catalog) = (schema, Arc::new(catalog));
-        });
+    /// Publishes another schema, in which types and classes have the numbers that they had: between two groups of the
+    /// writer.
+    ///
+    /// Indexes whose matching rules are others are made anew; those that the schema leaves none for are forgotten first,
+    /// durably.
+    pub fn publish_schema(&self, schema: Arc<Schema>) -> Result<(), CommitError> {
+        let still = self.hold_still();
+        let mut catalog = self.catalog().rebound(&schema, self.settings().index.clone());
+        self.settle_indexes(&mut catalog)?;
+        self.publish(|state| (state.schema, state.catalog) = (schema, Arc::new(catalog)));
+        drop(still);
+        self.tell_writer();
+        Ok(())
     }
 
     /// Schema, catalog and settings that belong together.
@@ -367,17 +389,16 @@ impl<S: Store> Database<S> {
         self.policy.load()
     }
 
-    /// Publishes other settings. The writer must not be in the middle of a group.
+    /// Publishes other settings: between two groups of the writer.
     ///
     /// Indexes that are no longer wanted are forgotten first, durably, since nobody keeps them from now on.
     pub fn publish_settings(&self, settings: DatabaseSettings) -> Result<(), CommitError> {
+        let still = self.hold_still();
         let mut catalog = self.catalog().rebound(&self.schema(), settings.index.clone());
-        let mut set = WriteSet::new();
-        catalog.forget_unwanted(&mut set);
-        if !set.is_empty() && !self.store.is_read_only() {
-            self.store.transaction()?.commit(&set, Durability::Sync)?;
-        }
+        self.settle_indexes(&mut catalog)?;
         self.publish(|state| (state.settings, state.catalog) = (Arc::new(settings), Arc::new(catalog)));
+        drop(still);
+        self.tell_writer();
         Ok(())
     }
 
@@ -396,6 +417,37 @@ impl<S: Store> Database<S> {
     /// Takes changes, or none, until the configuration says otherwise.
     pub fn set_read_only(&self, read_only: bool) {
         self.publish(|state| Arc::make_mut(&mut state.settings).read_only = read_only);
+    }
+
+    /// Until it is dropped, schema and settings stay as they are.
+    pub(crate) fn hold_still(&self) -> MutexGuard<'_, ()> {
+        // It guards an order of events, nothing that could be left in pieces.
+        self.still.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What is no longer wanted is not trusted again: stored before anything is changed under the new catalog.
+    pub(crate) fn settle_indexes(&self, catalog: &mut Catalog) -> Result<(), CommitError> {
+        if self.store.is_read_only() {
+            return Ok(());
+        }
+        let transaction = self.store.transaction()?;
+        let mut set = WriteSet::new();
+        build::settle(&transaction, catalog, &mut set)?;
+        if !set.is_empty() {
+            transaction.commit(&set, Durability::Sync)?;
+        }
+        Ok(())
+    }
+
+    /// Whom to tell that schema or settings are others; the first one stays.
+    pub(crate) fn set_listener(&self, listener: Box<dyn Fn() + Send + Sync>) {
+        let _ = self.listener.0.set(listener);
+    }
+
+    fn tell_writer(&self) {
+        if let Some(tell) = self.listener.0.get() {
+            tell();
+        }
     }
 
     /// The suffix at or above the DN.
@@ -453,6 +505,13 @@ impl<S: Store> Database<S> {
         // The snapshot was taken before the catalog, which therefore knows every number in there.
         let numbers = (self.instance, self.configuration.load(Ordering::Acquire));
         let state = self.state.load();
+        let state = match state.catalog.for_commit(snapshot.commit_counter()) {
+            Some(earlier) => {
+                let catalog = Arc::clone(earlier);
+                Guard::from_inner(Arc::new(DatabaseState { catalog, ..DatabaseState::clone(&state) }))
+            }
+            None => state,
+        };
         let facts = Facts::of(snapshot, numbers, &state.catalog, &state.settings)?;
         let names = Names::of_generation(snapshot, self.instance, facts.generation);
         let uses = Some((self.instance, &self.index_uses));
@@ -591,7 +650,7 @@ fn prepare<S: Store>(
         }
     };
     let mut catalog = Catalog::load(&transaction, schema, settings.index.clone())?;
-    catalog.forget_unwanted(&mut set);
+    build::settle(&transaction, &mut catalog, &mut set)?;
     if !set.is_empty() {
         transaction.commit(&set, Durability::Sync)?;
     }

@@ -53,6 +53,8 @@ pub mod meta {
     pub const LOG_HISTORY: &[u8] = b"log-history";
     /// Text: the version of Larix that last brought the store to its format.
     pub const WRITTEN_BY: &[u8] = b"written-by";
+    /// Indexes that are being built or cleared, and how far that is; none when nothing is.
+    pub const INDEX_WORK: &[u8] = b"index-work";
 }
 
 /// The disk format that this code writes.

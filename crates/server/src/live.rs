@@ -175,8 +175,8 @@ impl<'s> Transition<'s> {
         let http = new
             .map(|address| Ok((*address, HttpListener::bind(*address).map_err(failed)?)))
             .collect::<Result<_, LdapResult>>()?;
-        let databases =
-            Databases::prepare(&config, &server.clock, Some(&earlier.databases)).map_err(failed)?;
+        let databases = Databases::prepare(&config, (&server.clock, &server.log), Some(&earlier.databases))
+            .map_err(failed)?;
         Ok(Self { server, earlier, config, databases, tls, log, http })
     }
 

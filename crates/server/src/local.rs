@@ -37,7 +37,7 @@ impl LocalServer {
         let clock = Arc::new(SystemClock::new());
         let (log, thread) =
             Log::silent().map_err(|source| ServeError::Start { what: "the log's thread", source })?;
-        let databases = Databases::open(&Arc::new(config), &clock)?;
+        let databases = Databases::open(&Arc::new(config), &clock, &log)?;
         let listener = Arc::new(ListenerInfo { url: "ldapi:///".to_owned(), name: NAME.to_owned() });
         let server = Arc::new(Server::new(databases, log, clock, vec![listener.clone()], 1));
         Ok(Self { server, listener, _log: thread })

@@ -330,7 +330,7 @@ impl Bound {
             return Err(ServeError::AdminNeedsTls);
         }
         let config = Arc::new(config);
-        let databases = Databases::open(&config, &clock)?;
+        let databases = Databases::open(&config, &clock, &log)?;
         let workers = self.options.workers.unwrap_or_else(cores).max(1);
         let infos: Vec<_> = self.listeners.iter().map(|l| Arc::new(ListenerInfo::from(l))).collect();
         let files =

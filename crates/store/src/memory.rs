@@ -329,6 +329,11 @@ impl MemoryLoader<'_> {
 }
 
 impl Loader for MemoryLoader<'_> {
+    fn clear(&mut self, table: TableId) -> Result<(), CommitError> {
+        self.state.table_mut(table)?.clear();
+        Ok(())
+    }
+
     fn append(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), CommitError> {
         check_key(&self.store.catalog, table, key)?;
         Self::append_record(&mut self.state, table, key, value)

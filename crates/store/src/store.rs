@@ -182,6 +182,9 @@ pub trait Transaction: Snapshot {
 /// [`Loader::finish`]. After an error or a drop the store's content is undefined: load into a directory that is
 /// thrown away then.
 pub trait Loader {
+    /// Empties a table, to be loaded anew: before anything is appended to it.
+    fn clear(&mut self, table: TableId) -> Result<(), CommitError>;
+
     /// Appends a record. `key` is above every key of the table.
     fn append(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), CommitError>;
 

@@ -269,6 +269,7 @@ pub(crate) fn open_directory(
             order: Arc::clone(&order),
             default_referrals: Arc::from([]),
             auxiliary_needs_rule: false,
+            index_watch: None,
         };
         let opened = Arc::new(open(config, database, Access::Write)?);
         let started = Served::start(opened, environment).map_err(|error| anyhow::anyhow!("{error}"))?;

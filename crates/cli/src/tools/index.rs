@@ -5,7 +5,8 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Parser;
-use larix_engine::check::{self, Rebuild};
+use larix_engine::load::{self, Rebuild, RebuildOptions, RebuildProgress};
+use larix_server::config;
 
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
 
@@ -17,14 +18,17 @@ struct IndexArgs {
     config: ConfigArgs,
     #[command(flatten)]
     database: DatabaseArgs,
-    /// Go on after errors; accepted: an entry that cannot be indexed stops this tool
+    /// Go on after errors: an entry that cannot be read is reported and passed over
     #[arg(short = 'c')]
     go_on: bool,
-    /// Quick; accepted: this tool is always quick
+    /// Quick; accepted: this tool is always quick, and leaves no half index in use
     #[arg(short = 'q')]
     quick: bool,
-    /// Only indexes that were added since the last run
+    /// Truncate; accepted: what is made anew is always emptied first
     #[arg(short = 't')]
+    truncate: bool,
+    /// Only indexes that are not complete: the server would build them while it serves
+    #[arg(long)]
     stale: bool,
     /// Attributes whose indexes are made anew
     attributes: Vec<String>,
@@ -49,6 +53,7 @@ fn index(args: &IndexArgs) -> anyhow::Result<()> {
     let Chosen::Stored(databases) = args.database.choose(&config)? else {
         bail!("cn=config has no indexes");
     };
+    let mut failed = 0;
     for section in databases {
         let database = common::open(&config, section, Access::Write)?;
         let what = if !args.attributes.is_empty() {
@@ -65,16 +70,34 @@ fn index(args: &IndexArgs) -> anyhow::Result<()> {
         } else {
             Rebuild::All
         };
-        let entries = check::rebuild(&database, &what, &mut |count| {
+        let config::DatabaseKind::Mdb(mdb) = &section.kind else { continue };
+        let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
+        let mut options = RebuildOptions::new(&mdb.directory);
+        options.continue_on_error = args.go_on;
+        options.threads = std::thread::available_parallelism().map_or(1, usize::from);
+        let rebuilt = load::rebuild(&database, &what, &options, &mut |progress| {
             if args.config.verbose > 0 {
-                eprintln!("{count} entries");
+                show(progress);
             }
         })
-        .map_err(|error| anyhow::anyhow!("{error}"))?;
-        let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
-        if args.config.verbose > 0 {
-            eprintln!("{suffix:?}: {entries} entries indexed");
+        .map_err(|error| anyhow::anyhow!("database \"{suffix}\": {error}"))?;
+        for (entry, fault) in &rebuilt.failed {
+            eprintln!("entry {entry}: {fault}");
         }
+        if args.config.verbose > 0 {
+            eprintln!("{suffix:?}: {} entries indexed, {} postings", rebuilt.entries, rebuilt.postings);
+        }
+        failed += rebuilt.failed.len();
+    }
+    if failed > 0 {
+        bail!("{failed} entries could not be read and are in no index that was made: see `larix check`");
     }
     Ok(())
+}
+
+fn show(progress: &RebuildProgress) {
+    match progress.postings {
+        (_, 0) => eprintln!("{} entries read", progress.entries),
+        (done, total) => eprintln!("{done} of {total} postings written"),
+    }
 }

@@ -4,6 +4,8 @@ use std::fmt;
 
 use larix_schema::{AttributeDescription, AttributeTypeId, Schema};
 
+use super::KeyKind;
+
 /// A set of index kinds.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct Kinds(pub u8);
@@ -40,6 +42,19 @@ impl Kinds {
 
     pub fn without(self, other: Self) -> Self {
         Self(self.0 & !other.0)
+    }
+}
+
+impl From<KeyKind> for Kinds {
+    fn from(kind: KeyKind) -> Self {
+        match kind {
+            KeyKind::Presence => Self::PRESENCE,
+            KeyKind::Equality => Self::EQUALITY,
+            KeyKind::Initial => Self::INITIAL,
+            KeyKind::Any => Self::ANY,
+            KeyKind::Final => Self::FINAL,
+            KeyKind::Approx => Self::APPROX,
+        }
     }
 }
 

@@ -91,8 +91,20 @@ pub fn stored_attribute_keys<S: Snapshot>(
     stored: &ValuesView<'_>,
 ) -> Result<Keys, Fault> {
     let mut keys = Keys::new();
-    let mut collect = collect(row, &mut keys);
-    let mut maker = KeyMaker::new(schema, row, kinds, &mut collect);
+    visit_stored_keys(schema, row, kinds, entry, stored, &mut collect(row, &mut keys))?;
+    Ok(keys)
+}
+
+/// Gives `sink` each key of one stored attribute; a key that several values share comes several times.
+pub fn visit_stored_keys<S: Snapshot>(
+    schema: &Schema,
+    row: &CatalogRow,
+    kinds: Kinds,
+    entry: &EntryReader<'_, S>,
+    stored: &ValuesView<'_>,
+    sink: &mut dyn KeySink,
+) -> Result<(), Fault> {
+    let mut maker = KeyMaker::new(schema, row, kinds, sink);
     if !stored.is_empty() {
         maker.presence();
     }
@@ -100,8 +112,7 @@ pub fn stored_attribute_keys<S: Snapshot>(
         maker.value(value);
         true
     })?;
-    drop(collect);
-    Ok(keys)
+    Ok(())
 }
 
 /// Who takes the keys of values. A closure takes them one by one.

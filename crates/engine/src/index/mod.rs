@@ -1,6 +1,8 @@
 //! Indexes: which there are ([`config`]), how a key looks ([`key`]), which keys an entry has
-//! ([`keys`]), and how substring keys come late ([`pending`], [`merge`]).
+//! ([`keys`]), how substring keys come late ([`pending`], [`merge`]), how an index is built while changes go on (`build`),
+//! and what indexes are used for ([`uses`]).
 
+pub(crate) mod build;
 pub mod config;
 pub mod key;
 pub mod keys;

@@ -112,7 +112,7 @@ fn put_posting(set: &mut WriteSet, key: &[u8], entry: EntryId, present: bool) {
 }
 
 /// A substring key without its end, which is the same for all: their values are short.
-fn late_part(key: &[u8]) -> Option<&[u8]> {
+pub(crate) fn late_part(key: &[u8]) -> Option<&[u8]> {
     let (_, kind) = key::parse_head(key)?;
     if is_late(kind) { key.strip_suffix(&key::END) } else { None }
 }

@@ -21,7 +21,7 @@ use super::prepare::Checker;
 use super::runs::{Merge, Run};
 use super::sort::Sorter;
 use super::worker::{Batch, Encoded, EncodedEntry, Turns, Worker};
-use super::{LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress};
+use super::{LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress, joined};
 use crate::catalog::CatalogEdit;
 use crate::csn::Csn;
 use crate::database::Database;
@@ -95,11 +95,6 @@ pub(super) fn load<S: Store>(
         write_meta(store, checker, packing, &report)?;
     }
     Ok(report.load)
-}
-
-/// A thread that panicked takes the load with it.
-fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> T {
-    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }
 
 /// Facts about the database, last: a store without them is no database.

@@ -1,4 +1,4 @@
-//! Bulk load: an LDIF of whole entries becomes a database.
+//! Bulk load: an LDIF of whole entries becomes a database; and indexes made anew by the same sort.
 //!
 //! Into an empty database it is a sort: records are parsed, checked and encoded by several threads, entries are
 //! appended as they come (their ids ascend), the tree and the postings are gathered, sorted in bounded memory and
@@ -16,6 +16,7 @@ mod names;
 mod packing;
 mod parked;
 mod prepare;
+mod reindex;
 mod runs;
 mod sort;
 #[cfg(test)]
@@ -34,6 +35,7 @@ use crate::time::{Clock, RandomSource};
 pub use directory::load_directory;
 pub use error::{LoadError, RecordError, RecordFault};
 pub use merge::ATOMIC_BYTES;
+pub use reindex::{Rebuild, RebuildError, RebuildOptions, RebuildProgress, Rebuilt, rebuild};
 
 /// How to load, in the words of `slapadd`.
 #[derive(Clone, Debug)]
@@ -165,4 +167,9 @@ pub fn load_into<S: Store>(
     observer: &mut dyn LoadObserver,
 ) -> Result<LoadReport, LoadError> {
     merge::load(database, input, context, options, observer)
+}
+
+/// A thread that panicked takes the load with it.
+fn joined<T>(thread: std::thread::ScopedJoinHandle<'_, T>) -> T {
+    thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
 }

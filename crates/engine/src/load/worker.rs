@@ -171,10 +171,10 @@ pub(super) fn records(chunk: &Chunk, options: &LoadOptions) -> Vec<Result<Record
 }
 
 /// Gathers the keys of one attribute of an entry.
-struct Gathering<'s> {
-    sorter: &'s mut Sorter,
-    number: AttributeNumber,
-    id: EntryId,
+pub(super) struct Gathering<'s> {
+    pub(super) sorter: &'s mut Sorter,
+    pub(super) number: AttributeNumber,
+    pub(super) id: EntryId,
 }
 
 impl KeySink for Gathering<'_> {

@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeTypeId, ObjectClassId, Schema};
-use larix_store::{CommitError, Durability, Store, Transaction, WriteSet};
+use larix_store::{CommitError, Store};
 
 use super::prepare::Prepared;
 use super::writer::{Core, WriterEnvironment};
@@ -104,13 +104,7 @@ impl<S: Store> Core<S> {
     }
 
     fn forget_indexes(&self, schema: &Schema, index: IndexConfig) -> Result<(), CommitError> {
-        let mut catalog = self.database.catalog().rebound(schema, index);
-        let mut set = WriteSet::new();
-        catalog.forget_unwanted(&mut set);
-        if set.is_empty() || self.database.store().is_read_only() {
-            return Ok(());
-        }
-        self.database.store().transaction()?.commit(&set, Durability::Sync).map(|_| ())
+        self.database.settle_indexes(&mut self.database.catalog().rebound(schema, index))
     }
 
     fn reconfigure(&mut self, next: Reconfiguration) {
@@ -131,6 +125,10 @@ impl<S: Store> Core<S> {
                 self.trimmer = trimmer;
             }
         }
+        // The work on indexes went on since they were forgotten. Should this fail, the next to open the database does it.
+        let mut catalog = self.database.catalog().rebound(&schema, settings.index.clone());
+        let _ = self.database.settle_indexes(&mut catalog);
+        self.index_work.set_watch(environment.index_watch.clone());
         self.environment = environment;
         self.retiring = Retiring::default();
         self.database.publish_configuration(schema, settings);

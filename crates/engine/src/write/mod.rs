@@ -13,6 +13,7 @@ pub(crate) mod errand;
 mod failure;
 pub mod figures;
 pub(crate) mod hooks;
+pub mod index_work;
 pub mod known;
 mod modify;
 mod modify_dn;
@@ -32,6 +33,7 @@ pub mod writer;
 pub use errand::{Reconfiguration, Retiring};
 pub use failure::Failure;
 pub use figures::WriteFigures;
+pub use index_work::{IndexNotice, IndexWatch};
 pub use known::KnownSchema;
 pub use request::{
     AttributeValues, Completion, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,

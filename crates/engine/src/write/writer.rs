@@ -20,6 +20,7 @@ use larix_store::{CommitError, Durability, Overlay, Snapshot, Store, Transaction
 use super::errand::{Errand, Retiring};
 use super::failure::{Failure, commit_failed};
 use super::hooks::{Present, judge};
+use super::index_work::{IndexWatch, IndexWork};
 use super::known::{KnownSchema, MissingElement};
 use super::operational::Stamp;
 use super::operator::{Counters, Done, Envelope, Ground, Operator};
@@ -32,6 +33,7 @@ use crate::catalog::CatalogEdit;
 use crate::controls::RequestControls;
 use crate::database::{Database, DatabaseSettings, DatabaseState, View, next_instance};
 use crate::fault::Fault;
+use crate::index::build::Slice;
 use crate::index::merge::{IDLE_SLICE_KEYS, Merger, SLICE_KEYS};
 use crate::log;
 use crate::order::CommitOrder;
@@ -103,6 +105,8 @@ pub struct WriterEnvironment {
     pub order: Arc<CommitOrder>,
     pub default_referrals: Arc<[String]>,
     pub auxiliary_needs_rule: bool,
+    /// Who hears of work on indexes; `None`: this process leaves incomplete indexes as they are.
+    pub index_watch: Option<Arc<dyn IndexWatch>>,
 }
 
 /// What the rules and names of a schema are, looked up once.
@@ -125,8 +129,17 @@ impl Writer {
         database: Arc<Database<S>>,
         environment: WriterEnvironment,
     ) -> Result<Self, WriterStartError> {
-        let core = Core::new(database, environment)?;
         let queue = Arc::new(Queue::new(QUEUE_LIMIT));
+        if environment.index_watch.is_some() {
+            let waiting = Arc::downgrade(&queue);
+            database.set_listener(Box::new(move || {
+                if let Some(queue) = waiting.upgrade() {
+                    // One that is full or closed has a writer that is awake, or none.
+                    let _ = queue.push(Work::Change(Job { tasks: Vec::new(), done: Box::new(|_| {}) }));
+                }
+            }));
+        }
+        let core = Core::new(database, environment)?;
         let jobs = Arc::clone(&queue);
         let thread = thread::Builder::new()
             .name("writer".to_owned())
@@ -233,6 +246,7 @@ pub(super) struct Core<S> {
     pub(super) retiring: Retiring,
     known: KnownOf,
     merger: Merger,
+    pub(super) index_work: IndexWork,
     /// Nothing has come for [`QUIET`], and what is pending is being brought in.
     quiet: bool,
     /// What of the change log has to go.
@@ -265,7 +279,9 @@ impl<S: Store> Core<S> {
             false => training::next_after(counters.last_entry_id),
         };
         let known = (schema, known);
+        let watch = environment.index_watch.clone();
         Ok(Self {
+            index_work: IndexWork::new(watch, Arc::clone(&environment.clock)),
             database,
             environment,
             counters,
@@ -287,16 +303,15 @@ impl<S: Store> Core<S> {
             if let Some(errand) = behind.take() {
                 self.carry_out(errand);
             }
-            // Once it is quiet what is pending is brought in, slice by slice.
-            let waited = if self.is_behind() && !self.database.store().is_read_only() {
-                queue.wait_at_most(if self.quiet { Duration::ZERO } else { QUIET })
-            } else {
-                queue.wait().map_or(Waited::Closed, Waited::Item)
+            self.index_work.follow(&self.database);
+            let waited = match self.patience() {
+                Some(patience) => queue.wait_at_most(patience),
+                None => queue.wait().map_or(Waited::Closed, Waited::Item),
             };
             match waited {
                 Waited::Item(Work::Change(first)) => behind = self.group(first, queue),
                 Waited::Item(Work::Errand(errand)) => self.carry_out(errand),
-                Waited::Nothing => self.catch_up(),
+                Waited::Nothing => self.use_the_time(),
                 Waited::Closed => break,
             }
         }
@@ -305,6 +320,27 @@ impl<S: Store> Core<S> {
     /// Whether there is something to do without any change.
     fn is_behind(&self) -> bool {
         self.merger.is_pending() || self.trimmer.is_behind()
+    }
+
+    /// How long to wait for changes before something else is done; without limit when there is nothing else.
+    fn patience(&self) -> Option<Duration> {
+        if self.database.store().is_read_only() {
+            return None;
+        }
+        // Once it is quiet what is left behind is brought in, slice by slice.
+        let quiet = if self.quiet { Duration::ZERO } else { QUIET };
+        let behind = self.is_behind().then_some(quiet);
+        [self.index_work.patience(), behind].into_iter().flatten().min()
+    }
+
+    fn use_the_time(&mut self) {
+        if self.index_work.patience() != Some(Duration::ZERO) {
+            if self.is_behind() {
+                self.catch_up();
+            }
+        } else if self.index_work.alone(&self.database) {
+            self.forget_merge();
+        }
     }
 
     /// Brings a slice of what is pending into the indexes, and removes a slice of what the log need not keep.
@@ -365,6 +401,7 @@ impl<S: Store> Core<S> {
             // Names that the failed changes gave to entries must not survive in this thread's cache.
             tree::forget(self.instance);
             self.forget_merge();
+            self.index_work.forget();
         }
         let mut outcomes = outcomes.into_iter();
         for job in jobs {
@@ -391,6 +428,8 @@ impl<S: Store> Core<S> {
         mut queue: Option<(&Queue<Work>, &mut Option<Errand>)>,
     ) -> Result<(), GroupError> {
         let database = Arc::clone(&self.database);
+        let _still = database.hold_still();
+        self.index_work.follow(&database);
         self.renew_known().map_err(GroupError::Schema)?;
         let transaction = database.store().transaction().map_err(GroupError::Commit)?;
         let mut group = Group::new(self, &database);
@@ -422,6 +461,7 @@ impl<S: Store> Core<S> {
         let ready = group.ready();
         self.counters = counters;
         let Some(mut ready) = ready else { return Ok(()) };
+        let index_slice = self.index_along(&transaction, &mut ready);
         self.merge_along(&transaction, &mut ready.set).map_err(GroupError::Fault)?;
         let trimmer = self.trim_log(&transaction, &mut ready.set, 2 * logged).map_err(GroupError::Fault)?;
         let has_history = self.settle_history(&mut ready.set, ready.logs);
@@ -437,7 +477,20 @@ impl<S: Store> Core<S> {
         if let Some(catalog) = ready.catalog.committed() {
             database.publish_catalog(catalog);
         }
+        if let Some(slice) = index_slice
+            && self.index_work.committed(&database, &slice)
+        {
+            self.forget_merge();
+        }
         Ok(())
+    }
+
+    /// Adds a slice of work on indexes to a group's changes.
+    fn index_along<T: Snapshot>(&mut self, transaction: &T, ready: &mut Ready) -> Option<Slice> {
+        let view = Overlay::new(transaction, &ready.set);
+        let mut slice = self.index_work.beside(&self.database, &view, ready.catalog.catalog())?;
+        ready.set.merge(std::mem::take(&mut slice.set));
+        Some(slice)
     }
 
     /// Removes the oldest records of the log beyond those that are kept, `limit` at most: twice as many as a group
@@ -825,6 +878,6 @@ struct Ready {
     logs: bool,
 }
 
-fn durability(settings: &DatabaseSettings) -> Durability {
+pub(super) fn durability(settings: &DatabaseSettings) -> Durability {
     if settings.durability_relaxed { Durability::NoMetaSync } else { Durability::Sync }
 }

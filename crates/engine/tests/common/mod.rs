@@ -91,6 +91,7 @@ impl<S: Store> Fixture<S> {
                     order: Arc::new(CommitOrder::new(1)),
                     default_referrals: Arc::from([]),
                     auxiliary_needs_rule: false,
+                    index_watch: None,
                 };
                 Arc::new(Served::start(Arc::new(database), environment).unwrap())
             })

@@ -1,6 +1,7 @@
 //! What answers requests: the engine's directory over the stored databases, and the trees that nobody stores.
 
 mod glued_pages;
+mod index_log;
 mod limits;
 mod memory;
 mod open;

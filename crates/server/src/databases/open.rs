@@ -7,23 +7,25 @@ use std::sync::Arc;
 use larix_engine::access::AccessPolicy;
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
-use larix_engine::write::{Reconfiguration, WriterEnvironment};
+use larix_engine::write::{IndexWatch, Reconfiguration, WriterEnvironment};
 use larix_engine::{Database as EngineDatabase, DatabaseSettings, Directory, Frontend, Served};
 use larix_proto::ldif::{self, Body};
 use larix_schema::NormalDn;
 use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 
+use super::index_log::IndexLog;
 use super::{Databases, OpenError, Section, SectionKind, memory};
 use crate::clock::{SystemClock, SystemRandom};
 use crate::config::{Config, Database, DatabaseKind, MdbSettings, Overlay};
+use crate::log::Log;
 use crate::operation_rules::OperationRules;
 use crate::restrictions::Rules;
 use crate::virtual_entries::{monitor, subschema};
 
 impl Databases {
     /// Opens every database of the configuration and starts its writer.
-    pub fn open(config: &Arc<Config>, clock: &Arc<SystemClock>) -> Result<Self, OpenError> {
-        Self::prepare(config, clock, None).map(|prepared| prepared.publish().0)
+    pub fn open(config: &Arc<Config>, clock: &Arc<SystemClock>, log: &Log) -> Result<Self, OpenError> {
+        Self::prepare(config, (clock, log), None).map(|prepared| prepared.publish().0)
     }
 
     /// Makes the databases of a configuration ready. Those that `earlier` has open are kept open and go on as they are
@@ -33,13 +35,13 @@ impl Databases {
     /// What cannot be opened; what was opened is closed again.
     pub(crate) fn prepare(
         config: &Arc<Config>,
-        clock: &Arc<SystemClock>,
+        (clock, log): (&Arc<SystemClock>, &Log),
         earlier: Option<&Self>,
     ) -> Result<PreparedDatabases, OpenError> {
         config.check_directories()?;
         let schema = &config.schema;
         let updates = config.global.allow.update_anon;
-        let mut making = Making::new(config, clock, earlier);
+        let mut making = Making::new(config, (clock, log), earlier);
         let mut sections = Vec::new();
         for database in config.databases.iter().filter(|database| !database.disabled) {
             let kind = match &database.kind {
@@ -180,6 +182,7 @@ struct Kept {
 struct Making<'a> {
     config: &'a Arc<Config>,
     clock: &'a Arc<SystemClock>,
+    log: &'a Log,
     earlier: Option<&'a Databases>,
     orders: Orders,
     served: Vec<Arc<Served<LmdbStore>>>,
@@ -190,7 +193,11 @@ struct Making<'a> {
 }
 
 impl<'a> Making<'a> {
-    fn new(config: &'a Arc<Config>, clock: &'a Arc<SystemClock>, earlier: Option<&'a Databases>) -> Self {
+    fn new(
+        config: &'a Arc<Config>,
+        (clock, log): (&'a Arc<SystemClock>, &'a Log),
+        earlier: Option<&'a Databases>,
+    ) -> Self {
         let server_id = server_id(config);
         let same = earlier.map(|earlier| &earlier.orders).filter(|orders| orders.server_id == server_id);
         let known = same.map(|orders| orders.of_suffix.clone()).unwrap_or_default();
@@ -198,6 +205,7 @@ impl<'a> Making<'a> {
             orders: Orders { server_id, known, of_suffix: HashMap::new() },
             config,
             clock,
+            log,
             earlier,
             served: Vec::new(),
             directories: Vec::new(),
@@ -214,6 +222,7 @@ impl<'a> Making<'a> {
             order: self.orders.for_database(self.config, database),
             default_referrals: self.config.global.referrals.clone().into(),
             auxiliary_needs_rule: false,
+            index_watch: Some(index_watch(database, self.log)),
         };
         let settings = self.config.engine_settings(database)?;
         self.policies.extend(settings.policy.clone());
@@ -308,6 +317,12 @@ fn superior<'c>(config: &'c Config, database: &Database) -> Option<&'c Database>
 /// Our own server ID: the one without a URL. Those with URLs name the peers, too.
 fn server_id(config: &Config) -> u16 {
     config.global.server_ids.iter().find(|id| id.url.is_none()).map_or(0, |id| id.number)
+}
+
+/// Work on indexes is done by the server, and told in its log.
+fn index_watch(database: &Database, log: &Log) -> Arc<dyn IndexWatch> {
+    let suffix = database.suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
+    Arc::new(IndexLog { log: log.clone(), suffix })
 }
 
 fn subschema_dn(config: &Config) -> (String, NormalDn) {

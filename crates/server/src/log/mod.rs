@@ -119,11 +119,11 @@ struct Shared {
 }
 
 /// The handle everyone logs through. Cheap to ask, so that a line that nobody wants is never formatted.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Log {
     shared: Arc<Shared>,
     /// What outputs there are, to find the levels that are wanted.
-    state: Mutex<State>,
+    state: Arc<Mutex<State>>,
 }
 
 #[derive(Debug)]
@@ -176,7 +176,7 @@ impl Log {
             queue: queue.clone(),
         });
         let state = State { call, configured: 0, has_file: false, file_only: false };
-        let log = Self { shared: shared.clone(), state: Mutex::new(state) };
+        let log = Self { shared: shared.clone(), state: Arc::new(Mutex::new(state)) };
         let outputs = log.outputs(settings);
         let (done, ended) = sync_channel(1);
         let run = move || {

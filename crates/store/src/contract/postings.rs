@@ -203,6 +203,16 @@ pub(super) fn loader<S: Store>(store: &S) {
     let got = loader.append(ORDERED, b"0000", b"");
     assert!(matches!(got, Err(CommitError::Unordered { table: ORDERED })), "{got:?}");
     drop(loader);
+    // What was there may be loaded anew.
+    let mut loader = store.loader().expect("loader");
+    loader.clear(POSTINGS).expect("clear");
+    loader.append_posting(POSTINGS, b"a", 7).expect("append posting");
+    loader.finish().expect("finish");
+    {
+        let snapshot = store.snapshot().expect("snapshot");
+        assert_eq!(ids(&snapshot, b"a"), [7]);
+        assert!(lists.iter().all(|(key, _)| key == b"a" || ids(&snapshot, key).is_empty()));
+    }
     let mut loader = store.loader().expect("loader");
     loader.append_posting(POSTINGS, b"z", 5).expect("append posting");
     for (key, id) in [(&b"z"[..], 4), (b"y", 9)] {

@@ -62,6 +62,17 @@ impl<'s> LmdbLoader<'s> {
 }
 
 impl Loader for LmdbLoader<'_> {
+    fn clear(&mut self, table: TableId) -> Result<(), CommitError> {
+        let Some(records) = self.store.records(table)? else { return Err(CommitError::WrongTable(table)) };
+        let txn = match &mut self.txn {
+            Some(txn) => txn,
+            None => {
+                self.txn.insert(self.store.env.write_txn().map_err(|error| self.store.write_error(error))?)
+            }
+        };
+        records.clear(txn).map_err(|error| self.store.write_error(error))
+    }
+
     fn append(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), CommitError> {
         check_key(&self.store.catalog, table, key)?;
         if value.len() > VALUE_BYTES_MAX {
