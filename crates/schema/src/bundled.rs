@@ -43,6 +43,7 @@ bundle!(
 /// What the server knows before it reads any schema.
 pub(crate) const SYSTEM: &[(&str, &str)] = &[
     ("system", include_str!("../schema/system.schema")),
+    ("larix", include_str!("../schema/larix.schema")),
     ("config", include_str!("../schema/config.schema")),
     ("monitor", include_str!("../schema/monitor.schema")),
     ("ppolicy", include_str!("../schema/ppolicy.schema")),

@@ -17,7 +17,9 @@ use larix_proto::ldif::LdifAttribute;
 use larix_proto::{LdapResult, ResultCode};
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::config::slapd_d::Stamp;
-use larix_server::config::{self, Config, ConfigError, DatabaseKind, Location};
+use larix_server::config::{
+    self, Config, ConfigChange, ConfigError, DatabaseKind, Location, Requester, Source,
+};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
 /// Which configuration; the flags are slapd's.
@@ -323,4 +325,34 @@ pub(crate) fn change(
     receive
         .recv()
         .unwrap_or_else(|_| LdapResult::with(ResultCode::OTHER, "the writer ended without an answer"))
+}
+
+/// Offline, cn=config is changed where it is stored.
+pub(crate) fn demand_directory(config: &Config) -> anyhow::Result<()> {
+    match config.source {
+        Source::Directory(_) => Ok(()),
+        _ => bail!("cn=config can be changed in a slapd.d alone (-F): edit the file"),
+    }
+}
+
+/// Carries out one change of cn=config: it is in the directory when this returns success.
+pub(crate) fn change_configuration(
+    config: &mut Config,
+    operation: WriteOperation,
+    controls: RequestControls,
+) -> LdapResult {
+    let (clock, random) = (SystemClock::new(), SystemRandom);
+    let stamp = Stamp { clock: &clock, random: &random };
+    let change = ConfigChange { operation, controls, requester: Requester::Offline };
+    let changed = match config.changed(&change, &stamp) {
+        Ok(changed) => changed,
+        Err(refusal) => return refusal.0,
+    };
+    match changed.commit() {
+        Ok(()) => {
+            *config = changed.config;
+            LdapResult::success()
+        }
+        Err(error) => LdapResult::with(ResultCode::OTHER, error.to_string()),
+    }
 }

@@ -10,7 +10,7 @@ use clap::Parser;
 use larix_engine::Database;
 use larix_engine::controls::RequestControls;
 use larix_engine::write::WriteOperation;
-use larix_proto::ResultCode;
+use larix_proto::{LdapResult, ResultCode};
 use larix_server::config::Config;
 use larix_store::lmdb::LmdbStore;
 
@@ -63,10 +63,7 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
 }
 
 fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
-    let config = args.config.read()?;
-    let Chosen::Stored(databases) = args.database.choose(&config)? else {
-        bail!("entries of cn=config are not deleted here: edit the configuration");
-    };
+    let mut config = args.config.read()?;
     let mut dns = args.dns.clone();
     if let Some(path) = &args.names {
         for line in common::open_input(Some(path))?.lines() {
@@ -74,14 +71,38 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
             dns.extend(Some(line.trim().to_owned()).filter(|line| !line.is_empty()));
         }
     }
+    let nothing = args.filter.is_none() && args.dns.is_empty() && args.names.is_none();
+    if nothing {
+        bail!("nothing to delete: give DNs, -l FILE or -a FILTER");
+    }
+    if args.database.is_configuration() {
+        if args.filter.is_some() {
+            bail!("-a does not go with cn=config: give DNs or -l FILE");
+        }
+        common::demand_directory(&config)?;
+        return each(name, args, dns, |operation, controls| {
+            common::change_configuration(&mut config, operation, controls)
+        });
+    }
+    let Chosen::Stored(databases) = args.database.choose(&config)? else {
+        bail!("cn=config has the number 0");
+    };
     let directory = common::open_directory(&config, &databases)?;
     if let Some(filter) = &args.filter {
         for served in directory.databases() {
             matching(&config, served.database(), filter, &mut dns)?;
         }
-    } else if args.dns.is_empty() && args.names.is_none() {
-        bail!("nothing to delete: give DNs, -l FILE or -a FILTER");
     }
+    each(name, args, dns, |operation, controls| common::change(&directory, operation, controls))
+}
+
+/// Hands each deletion to `apply`. Answers how many were refused.
+fn each(
+    name: &str,
+    args: &DeleteArgs,
+    dns: Vec<String>,
+    mut apply: impl FnMut(WriteOperation, RequestControls) -> LdapResult,
+) -> anyhow::Result<u64> {
     let mut failed = 0;
     for entry in dns {
         if args.dry_run {
@@ -93,7 +114,7 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
             tree_delete: args.recursive,
             ..RequestControls::default()
         };
-        let result = common::change(&directory, WriteOperation::Delete { entry: entry.clone() }, controls);
+        let result = apply(WriteOperation::Delete { entry: entry.clone() }, controls);
         if result.code == ResultCode::SUCCESS {
             if args.config.verbose > 0 {
                 eprintln!("{name}: {entry:?} deleted");

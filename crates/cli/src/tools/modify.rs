@@ -5,12 +5,11 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Parser;
-use larix_engine::Directory;
 use larix_engine::controls::RequestControls;
 use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::ldif::{self, Body, Change, LdifAttribute, LocalFiles, Record};
 use larix_proto::{LdapResult, ResultCode};
-use larix_store::lmdb::LmdbStore;
+use larix_server::config::Config;
 
 use super::common::{self, Chosen, ConfigArgs, DatabaseArgs, InputArgs};
 
@@ -59,9 +58,26 @@ pub(super) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
 fn modify(name: &str, args: &ModifyArgs) -> anyhow::Result<u64> {
     let config = args.config.read()?;
     let Chosen::Stored(databases) = args.database.choose(&config)? else {
-        bail!("changes of cn=config are not available yet: edit the configuration");
+        return modify_configuration(name, args, config);
     };
     let directory = common::open_directory(&config, &databases)?;
+    each_change(name, args, |operation, controls| common::change(&directory, operation, controls))
+}
+
+/// Changes cn=config in its directory, each whole and valid by itself.
+fn modify_configuration(name: &str, args: &ModifyArgs, mut config: Config) -> anyhow::Result<u64> {
+    common::demand_directory(&config)?;
+    each_change(name, args, |operation, controls| {
+        common::change_configuration(&mut config, operation, controls)
+    })
+}
+
+/// Hands each record's change to `apply`. Answers how many were refused.
+fn each_change(
+    name: &str,
+    args: &ModifyArgs,
+    mut apply: impl FnMut(WriteOperation, RequestControls) -> LdapResult,
+) -> anyhow::Result<u64> {
     let mut failed = 0;
     let reader = ldif::Reader::new(args.input.open()?).with_files(LocalFiles);
     for record in reader {
@@ -70,7 +86,9 @@ fn modify(name: &str, args: &ModifyArgs) -> anyhow::Result<u64> {
             continue;
         }
         let (line, dn) = (record.line, record.dn.clone());
-        let result = apply(&directory, record);
+        // What an administrator writes offline may set operational attributes, as OpenLDAP's tool lets it.
+        let controls = RequestControls { relax: true, ..RequestControls::default() };
+        let result = apply(operation(record), controls);
         if result.code == ResultCode::SUCCESS {
             if args.config.verbose > 0 {
                 eprintln!("{name}: line {line}: {dn:?} changed");
@@ -87,9 +105,9 @@ fn modify(name: &str, args: &ModifyArgs) -> anyhow::Result<u64> {
     Ok(failed)
 }
 
-fn apply(directory: &Directory<LmdbStore>, record: Record) -> LdapResult {
+fn operation(record: Record) -> WriteOperation {
     let entry = record.dn;
-    let operation = match record.body {
+    match record.body {
         Body::Content(attributes) | Body::Change { change: Change::Add(attributes), .. } => {
             WriteOperation::Add { entry, attributes: attributes.into_iter().map(values).collect() }
         }
@@ -107,9 +125,7 @@ fn apply(directory: &Directory<LmdbStore>, record: Record) -> LdapResult {
         Body::Change { change: Change::ModifyDn { new_rdn, delete_old_rdn, new_superior }, .. } => {
             WriteOperation::ModifyDn { entry, new_rdn, delete_old_rdn, new_superior }
         }
-    };
-    // What an administrator writes offline may set operational attributes, as OpenLDAP's tool lets it.
-    common::change(directory, operation, RequestControls { relax: true, ..RequestControls::default() })
+    }
 }
 
 fn values(attribute: LdifAttribute) -> AttributeValues {

@@ -6,6 +6,8 @@
 #[cfg(test)]
 pub(super) mod fixture;
 mod ordered;
+#[cfg(test)]
+mod random_tests;
 mod rights;
 #[cfg(test)]
 mod tests;

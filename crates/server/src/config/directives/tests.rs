@@ -161,3 +161,32 @@ fn slips_find_their_keyword() {
         assert_eq!(suggestion(slip, false).unwrap_or_default(), known, "{slip}");
     }
 }
+
+/// What is set in slapd.conf can be set under cn=config, too, with the same number of values.
+#[test]
+fn the_schema_defines_every_attribute() {
+    let schema = larix_schema::Schema::system();
+    // Of databases that OpenLDAP no longer has.
+    let gone = |name: &str| {
+        ["olcDbCache", "olcDbConfig", "olcDbCrypt", "olcDbDN", "olcDbDirty", "olcDbIDL", "olcDbLinear"]
+            .iter()
+            .chain(&["olcDbLock", "olcDbShm"])
+            .any(|start| name.starts_with(start))
+    };
+    let mut faults = Vec::new();
+    for directive in all().filter(|d| !d.attribute.is_empty() && !gone(d.attribute)) {
+        let name = directive.attribute.split(';').next().unwrap_or_default();
+        let Some(kind) = schema.attribute_type(name) else {
+            faults.push(format!("{}: not defined", directive.attribute));
+            continue;
+        };
+        let own = directive.attribute.starts_with("olcLarix");
+        if own && kind.single_value != (directive.cardinality == Cardinality::One) {
+            faults.push(format!("{}: {:?}", directive.attribute, directive.cardinality));
+        }
+        if kind.is_ordered_values() != (directive.cardinality == Cardinality::Ordered) {
+            faults.push(format!("{}: {:?}, ordered", directive.attribute, directive.cardinality));
+        }
+    }
+    assert!(faults.is_empty(), "{faults:#?}\nown attributes are defined in larix.schema");
+}

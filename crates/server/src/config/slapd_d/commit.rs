@@ -71,15 +71,6 @@ impl FileChanges {
         recover(disk, directory)?;
         let journal = directory.join(JOURNAL);
         let owner = fs::metadata(directory).map_err(|error| io_error("read", directory, &error))?;
-        if let [(file, Some(bytes))] = self.files.iter().collect::<Vec<_>>().as_slice()
-            && file.parent().is_some_and(|above| directory.join(above).is_dir())
-        {
-            // One file is put in its place in one step.
-            let path = directory.join(file);
-            put(disk, &path, bytes, &owner).map_err(|error| io_error("write", &path, &error))?;
-            let above = path.parent().unwrap_or(directory);
-            return sync_directory(disk, above).map_err(|error| io_error("sync", above, &error));
-        }
         put(disk, &journal, &self.to_journal(), &owner)
             .and_then(|()| sync_directory(disk, directory))
             .map_err(|error| {
@@ -90,6 +81,11 @@ impl FileChanges {
         // It has happened. What cannot be carried out now, readers find in the journal and the next change carries out.
         let _ = self.carry_out(disk);
         Ok(())
+    }
+
+    #[cfg(test)]
+    pub(super) fn in_directory(&self, directory: &Path) -> Self {
+        Self { directory: directory.to_owned(), ..self.clone() }
     }
 
     fn carry_out(&self, disk: &mut dyn Disk) -> io::Result<()> {
@@ -112,7 +108,10 @@ impl FileChanges {
         // The deepest first; those that are not empty stay.
         for file in self.files.iter().rev().filter_map(goes) {
             disk.step(&file)?;
-            let _ = fs::remove_dir(directory.join(file).with_extension(""));
+            let path = directory.join(file);
+            let _ = fs::remove_dir(path.with_extension(""));
+            // Its siblings may have gone, too.
+            let _ = path.parent().map(fs::remove_dir);
         }
         for path in touched.iter().filter(|path| path.is_dir()) {
             sync_directory(disk, path)?;
