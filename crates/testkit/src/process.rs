@@ -75,7 +75,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// Starts `kind` with the slapd.conf at `configuration` on a free loopback port and waits until it accepts.
+    /// Starts `kind` with the slapd.conf or the slapd.d at `configuration` on a free loopback port and waits until it accepts.
     /// What it prints goes to `KIND.log` beside the configuration.
     ///
     /// # Errors
@@ -145,7 +145,7 @@ impl Server {
             command.args(["-h", &format!("ldap://127.0.0.1:{port}/")]);
         }
         let child = command
-            .args(["-d", "0", "-f"])
+            .args(["-d", "0", if configuration.is_dir() { "-F" } else { "-f" }])
             .arg(configuration)
             .args(arguments)
             .envs(environment.iter().copied())
