@@ -11,7 +11,7 @@ use crate::config::Config;
 use crate::connection::{Connection, Turn};
 use crate::databases::Databases;
 use crate::dispatch::Dispatcher;
-use crate::log::{Log, LogThread};
+use crate::log::{self, Log, LogCall, LogSettings, LogThread};
 use crate::server::{ServeError, Server};
 use crate::session::Peer;
 use crate::statistics::{ConnectionRecord, ListenerInfo};
@@ -24,7 +24,7 @@ const NAME: &str = "PATH=local";
 pub struct LocalServer {
     server: Arc<Server>,
     listener: Arc<ListenerInfo>,
-    /// Ends with the server; nothing is logged.
+    /// Ends with the server; nothing is logged but to a log file.
     _log: LogThread,
 }
 
@@ -35,8 +35,10 @@ impl LocalServer {
     /// As [`crate::run`], but for what is about sockets and the process.
     pub fn open(config: Config) -> Result<Self, ServeError> {
         let clock = Arc::new(SystemClock::new());
-        let (log, thread) =
-            Log::silent().map_err(|source| ServeError::Start { what: "the log's thread", source })?;
+        let settings = LogSettings::prepare(&config.global).map_err(ServeError::LogFile)?;
+        let call = LogCall { no_syslog: true, ..LogCall::default() };
+        let (log, thread) = Log::start(settings, call)
+            .map_err(|source| ServeError::Start { what: "the log's thread", source })?;
         let databases = Databases::open(&Arc::new(config), &clock, &log)?;
         let listener = Arc::new(ListenerInfo { url: "ldapi:///".to_owned(), name: NAME.to_owned() });
         let server = Arc::new(Server::new(databases, log, clock, vec![listener.clone()], 1));
@@ -46,6 +48,8 @@ impl LocalServer {
     /// A client's connection.
     pub fn connect(&self) -> LocalConnection {
         let server = &self.server;
+        // As a worker does.
+        server.log.gather();
         let number = server.statistics.next_connection();
         let (name, listener) = (NAME.to_owned(), self.listener.clone());
         let record = ConnectionRecord::new(number, 0, listener, name.clone(), server.both_clocks());
@@ -87,5 +91,6 @@ impl LocalConnection {
             };
         }
         lmdb::release_snapshots();
+        log::hand_over();
     }
 }

@@ -131,6 +131,8 @@ struct State {
     call: LogCall,
     configured: u32,
     has_file: bool,
+    /// syslog or the journal.
+    has_others: bool,
     file_only: bool,
 }
 
@@ -140,7 +142,8 @@ impl State {
         let levels = self.call.syslog_levels.unwrap_or(self.configured);
         let others = |levels| if self.file_only && self.has_file { 0 } else { levels };
         let file = if self.has_file { self.call.debug | levels } else { 0 };
-        (others(self.call.debug), others(levels), file)
+        // Lines that nobody takes are not to be formatted.
+        (others(self.call.debug), if self.has_others { others(levels) } else { 0 }, file)
     }
 }
 
@@ -152,14 +155,6 @@ pub struct LogThread {
 }
 
 impl Log {
-    /// A log that nobody reads.
-    ///
-    /// # Errors
-    /// No thread to be had.
-    pub fn silent() -> io::Result<(Self, LogThread)> {
-        Self::start(LogSettings::silent(), LogCall::default())
-    }
-
     /// Starts the log's thread.
     ///
     /// # Errors
@@ -175,7 +170,7 @@ impl Log {
             unwritten: AtomicU64::new(0),
             queue: queue.clone(),
         });
-        let state = State { call, configured: 0, has_file: false, file_only: false };
+        let state = State { call, configured: 0, has_file: false, has_others: false, file_only: false };
         let log = Self { shared: shared.clone(), state: Arc::new(Mutex::new(state)) };
         let outputs = log.outputs(settings);
         let (done, ended) = sync_channel(1);
@@ -293,14 +288,17 @@ impl Log {
 
     fn outputs(&self, settings: LogSettings) -> Outputs {
         let (json, slow) = (settings.format == LogFormat::Json, settings.slow_nanoseconds());
-        let (stderr, others, file) = self.note(|state| {
-            state.configured = settings.levels;
-            state.has_file = settings.file.is_some();
-            state.file_only = settings.file_only;
-        });
+        let (levels, file_only) = (settings.levels, settings.file_only);
+        let mut outputs = Outputs::new(settings, &self.state().call);
+        outputs.set_levels(self.note(|state| {
+            state.configured = levels;
+            state.has_file = outputs.has_file();
+            state.has_others = outputs.has_others();
+            state.file_only = file_only;
+        }));
         self.shared.json.store(json, Ordering::Relaxed);
         self.shared.slow.store(slow, Ordering::Relaxed);
-        Outputs::new(settings, &self.state().call, (stderr, others, file))
+        outputs
     }
 
     /// Changes what is known of the outputs, and with it what lines are wanted.

@@ -98,6 +98,7 @@ impl LogSettings {
         })
     }
 
+    #[cfg(test)]
     pub(super) fn silent() -> Self {
         Self {
             levels: 0,

@@ -35,11 +35,8 @@ pub(super) struct Outputs {
 }
 
 impl Outputs {
-    pub(super) fn new(
-        settings: LogSettings,
-        call: &LogCall,
-        (stderr_levels, levels, file_levels): (u32, u32, u32),
-    ) -> Self {
+    /// For no levels yet.
+    pub(super) fn new(settings: LogSettings, call: &LogCall) -> Self {
         let only_file = call.no_syslog || (settings.file_only && settings.file.is_some());
         let (program, facility) = (call.program.as_str(), call.facility);
         let journal = (settings.journal && !only_file).then(|| Journal::connect(program, facility)).flatten();
@@ -47,7 +44,21 @@ impl Outputs {
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let origin = format!("{host} {program}[{}]: ", std::process::id());
         let LogSettings { format, prefix, file, .. } = settings;
+        let (stderr_levels, levels, file_levels) = (0, 0, 0);
         Self { format, prefix, stderr_levels, levels, file_levels, syslog, journal, file, origin }
+    }
+
+    /// Of standard error, of syslog and the journal, and of the file.
+    pub(super) fn set_levels(&mut self, levels: (u32, u32, u32)) {
+        (self.stderr_levels, self.levels, self.file_levels) = levels;
+    }
+
+    pub(super) fn has_file(&self) -> bool {
+        self.file.is_some()
+    }
+
+    pub(super) fn has_others(&self) -> bool {
+        self.syslog.is_some() || self.journal.is_some()
     }
 }
 
