@@ -2,6 +2,7 @@
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::path::Path;
 
 use larix_proto::{MessageId, client};
 use larix_testkit::{Kind, Site};
@@ -59,6 +60,7 @@ fn metrics_follow_what_clients_do_and_health_is_told() {
     assert!(grown("larix_operation_seconds_sum{operation=\"compare\"}") > 0.0);
     assert_eq!(figure(&after, "larix_database_entries{suffix=\"dc=example,dc=com\"}"), 1.0);
     assert_eq!(figure(&after, "larix_connections"), 1.0);
+    dashboards_know(&after);
 
     let check = |request: &str, status: u16, part: &str| {
         let (found, head, body) = ask(http, request);
@@ -76,6 +78,23 @@ fn metrics_follow_what_clients_do_and_health_is_told() {
     check(&line("GET", &format!("/{}", "x".repeat(40_000))), 431, "");
     check("\u{0}\u{1}nonsense\r\n\r\n", 400, "");
     assert!(server.stop());
+}
+
+/// Dashboard and alert rules ask for metrics that there are.
+fn dashboards_know(metrics: &str) {
+    for file in ["grafana-dashboard.json", "prometheus-alerts.yml"] {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../dist/monitoring").join(file);
+        let text = std::fs::read_to_string(path).expect("a file");
+        let starts = text.match_indices("larix_").map(|(at, _)| at);
+        for rest in starts.filter_map(|at| text.get(at..)) {
+            let end = rest.find(|c: char| !c.is_ascii_alphanumeric() && c != '_').unwrap_or(rest.len());
+            let name = rest.get(..end).unwrap_or(rest);
+            let family =
+                ["_bucket", "_count", "_sum", "_total"].iter().find_map(|end| name.strip_suffix(end));
+            let family = family.unwrap_or(name);
+            assert!(metrics.contains(&format!("# TYPE {family} ")), "{file}: {name}");
+        }
+    }
 }
 
 #[test]

@@ -1,0 +1,74 @@
+//! The log as its readers find it: objects and lines in a file, which may be moved away while the server runs.
+
+use std::path::Path;
+
+use larix_proto::{MessageId, client};
+use larix_testkit::{Kind, Server, Site};
+use larix_tests::client::Client;
+use serde_json::Value;
+
+/// A server of an example whose log file is the first of these names, configured by these lines.
+fn start(lines: &str) -> (Site, Server, std::path::PathBuf) {
+    let site = Site::example(Kind::Larix);
+    site.load(
+        "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n",
+    );
+    let path = site.path().join("larix.log");
+    let text = std::fs::read_to_string(site.configuration()).expect("the configuration");
+    let lines = format!("loglevel stats\nlogfile {}\nlogfile-only on\n{lines}\n", path.display());
+    std::fs::write(site.configuration(), lines + &text).expect("the same");
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    (site, server, path)
+}
+
+fn compare(server: &Server, value: &[u8]) {
+    let mut connection = Client::connect(server.address);
+    let mut request = Vec::new();
+    client::compare(&mut request, MessageId(1), "dc=example,dc=com", "dc", value, &[]);
+    assert_eq!(connection.exchange(&request).len(), 1);
+}
+
+fn read(path: &Path) -> String {
+    std::fs::read_to_string(path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn operations_are_objects_without_values() {
+    let (_site, server, path) = start("log-format json\nslow-operation 3600000");
+    compare(&server, b"hidden-value");
+    assert!(server.stop());
+    let written = read(&path);
+    let objects: Vec<Value> = written
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap_or_else(|error| panic!("{line}: {error}")))
+        .collect();
+    assert!(objects.iter().all(|object| object["time"].is_string() && object["severity"].is_string()));
+    let operations: Vec<&Value> = objects.iter().filter(|object| object["operation"].is_string()).collect();
+    let [operation] = operations.as_slice() else { panic!("{operations:?}") };
+    assert_eq!(operation["operation"], "compare");
+    assert_eq!(operation["dn"], "dc=example,dc=com");
+    assert_eq!(operation["attribute"], "dc");
+    assert_eq!(operation["result"], 5);
+    assert!(operation["time_us"].is_u64() && operation["slow"].is_null(), "{operation}");
+    assert!(!written.contains("hidden-value"), "{written}");
+    assert!(objects.iter().any(|object| object["message"] == "slapd stopped."), "{written}");
+}
+
+#[test]
+fn a_file_that_was_moved_is_followed_by_a_new_one() {
+    let (site, server, path) = start("logfile-format syslog-utc");
+    compare(&server, b"example");
+    let aside = site.path().join("aside.log");
+    std::fs::rename(&path, &aside).expect("the log file");
+    let user1 = std::process::Command::new("kill").args(["-USR1", &server.process_id().to_string()]).status();
+    assert!(user1.expect("kill").success());
+    while !path.exists() {
+        std::thread::park_timeout(std::time::Duration::from_millis(5));
+    }
+    assert!(server.stop());
+    let (before, after) = (read(&aside), read(&path));
+    assert!(before.contains(" RESULT tag=111 err=6 "), "{before}");
+    assert!(after.contains("slapd stopped.") && !before.contains("slapd stopped."), "{after}");
+    let first = before.lines().next().unwrap_or_default();
+    assert!(first.contains("T") && first.contains("Z ") && first.contains("]: "), "{first}");
+}
