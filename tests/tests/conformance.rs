@@ -213,6 +213,7 @@ scenarios! {
     rfc4517_matching_rules: "rfc4517-matching-rules.txt",
     rfc4525_increment: "rfc4525-increment.txt",
     rfc4526_absolute_filters: "rfc4526-absolute-filters.txt",
+    monitor: "monitor.txt",
     password_policy: "password-policy.txt",
     rfc4527_read_entry: "rfc4527-read-entry.txt",
     rfc4528_assertion: "rfc4528-assertion.txt",

@@ -45,7 +45,7 @@ pub(crate) fn judge(
     for change in changes {
         let name = &change.attribute.description;
         let unknown = |error: larix_schema::DescriptionError| {
-            LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, error.to_string())
+            LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, format!("{name}: {error}"))
         };
         let description = tree.schema.describe(name).map_err(unknown)?;
         let attribute = tree.schema.attribute(description.attribute);
@@ -129,11 +129,9 @@ fn change_levels(
     Ok(())
 }
 
-/// A name or a number that stands for one level.
+/// The name of a level. Numbers are not taken, as in OpenLDAP.
 fn level(value: &[u8]) -> Result<&'static str, LdapResult> {
-    let word = std::str::from_utf8(value).ok();
-    let bits = word.and_then(LogLevel::parse_word);
-    let named = bits.and_then(|bits| LogLevel::NAMES.iter().find(|(_, named)| *named == bits.0));
+    let named = LogLevel::NAMES.iter().find(|(name, _)| value.eq_ignore_ascii_case(name.as_bytes()));
     named.map(|(name, _)| *name).ok_or_else(|| {
         let text = format!("managedInfo: `{}` is no log level", String::from_utf8_lossy(value));
         LdapResult::with(ResultCode::CONSTRAINT_VIOLATION, text)

@@ -1,5 +1,7 @@
 //! cn=Databases: each with its overlays below it.
 
+use std::path::Path;
+
 use larix_engine::entry::Entry;
 use larix_engine::index::{IndexStatus, NotIndexed};
 use larix_engine::write::WriteFigures;
@@ -99,7 +101,7 @@ impl Monitor<'_> {
                 .one("olmMDBReadersMax", store.readers_max.to_string())
                 .one("olmMDBReadersUsed", store.readers_used.to_string())
                 .one("olmMDBEntries", store.entries.to_string())
-                .one("olmDbDirectory", settings.directory.display().to_string());
+                .one("olmDbDirectory", slashed(&settings.directory));
         }
         built.build()
     }
@@ -114,6 +116,12 @@ impl Monitor<'_> {
             .add(contexts, names)
             .build()
     }
+}
+
+/// As OpenLDAP shows it.
+fn slashed(directory: &Path) -> String {
+    let text = directory.display().to_string();
+    if text.ends_with('/') { text } else { text + "/" }
 }
 
 /// The attribute that tells a database's suffixes, and they.
