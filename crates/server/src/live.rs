@@ -47,17 +47,18 @@ impl fmt::Debug for ConfigurationQueue {
 }
 
 enum Asked {
-    Change(Box<WriteRequest>, Completion),
+    /// Changes that are made together: one, or those of a transaction.
+    Change(Vec<WriteRequest>, Completion),
     End,
 }
 
 impl ConfigurationQueue {
-    /// Has a change made. `done` is called once, here or on the configuration's thread.
-    pub(crate) fn submit(&self, request: WriteRequest, done: Completion) {
+    /// Has changes made, all or none. `done` is called once, here or on the configuration's thread.
+    pub(crate) fn submit(&self, requests: Vec<WriteRequest>, done: Completion) {
         let Some(queue) = self.queue.get() else {
             return done(refusal(ResultCode::UNAVAILABLE, "the configuration cannot be changed now").into());
         };
-        match queue.try_send(Asked::Change(Box::new(request), done)) {
+        match queue.try_send(Asked::Change(requests, done)) {
             Err(TrySendError::Full(Asked::Change(_, done))) => {
                 done(refusal(ResultCode::BUSY, "too many changes of the configuration are waiting").into());
             }
@@ -104,9 +105,9 @@ impl ConfigurationThread {
 }
 
 fn run(server: &Arc<Server>, asked: &Receiver<Asked>) {
-    while let Ok(Asked::Change(request, done)) = asked.recv() {
+    while let Ok(Asked::Change(requests, done)) = asked.recv() {
         // A change that is a bug's end must not be the end of all changes: nothing is published before all is ready.
-        let outcome = catch_unwind(AssertUnwindSafe(|| change(server, *request)));
+        let outcome = catch_unwind(AssertUnwindSafe(|| change(server, requests)));
         done(outcome.unwrap_or_else(|_| refusal(ResultCode::OTHER, "internal error").into()));
     }
 }
@@ -119,17 +120,20 @@ fn failed(error: impl fmt::Display) -> LdapResult {
     refusal(ResultCode::OTHER, error.to_string())
 }
 
-fn change(server: &Arc<Server>, request: WriteRequest) -> WriteOutcome {
+fn change(server: &Arc<Server>, requests: Vec<WriteRequest>) -> WriteOutcome {
     let earlier = server.generation_in_force();
-    let WriteRequest { operation, subject, controls, .. } = request;
     let Some(policy) = earlier.databases.configuration_policy() else {
         return refusal(ResultCode::UNWILLING_TO_PERFORM, "there is no database config").into();
     };
-    let change = ConfigChange { operation, controls, requester: Requester::Client { subject, policy } };
+    let change = |WriteRequest { operation, subject, controls, .. }| {
+        let policy = Arc::clone(&policy);
+        ConfigChange { operation, controls, requester: Requester::Client { subject, policy } }
+    };
+    let changes: Vec<ConfigChange> = requests.into_iter().map(change).collect();
     let stamp = Stamp { clock: &*server.clock, random: &SystemRandom };
-    let changed = match earlier.config.changed(&change, &stamp) {
+    let changed = match earlier.config.changed_together(&changes, &stamp) {
         Ok(changed) => changed,
-        Err(refused) => return refused.into(),
+        Err((number, refused)) => return WriteOutcome { refused: Some(number), ..refused.into() },
     };
     let nothing = changed.before.is_none() && changed.after.is_none();
     if changed.no_op || nothing {

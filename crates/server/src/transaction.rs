@@ -109,7 +109,7 @@ impl Dispatcher {
         let done = move |outcome| {
             completer.complete(Completion::Transaction(Box::new(TransactionOutcome { outcome, messages })));
         };
-        self.server.databases().submit_all(transaction.requests, Box::new(done));
+        self.server.databases().submit_all(&self.server, transaction.requests, Box::new(done));
         self.wait_for(begun);
         Ok(Started::Waiting)
     }

@@ -270,7 +270,7 @@ impl Databases {
         let section = target.as_ref().and_then(|dn| self.section(dn));
         target.iter().for_each(|dn| self.note_database(dn));
         if section.is_some_and(|section| section.kind == SectionKind::Config) {
-            return server.configuration.submit(request, done);
+            return server.configuration.submit(vec![request], done);
         }
         match section.and_then(Section::refuses_changes) {
             Some(refused) => done(refused.into()),
@@ -278,10 +278,22 @@ impl Databases {
         }
     }
 
-    /// Hands changes that belong together to the writer of their database: all or none.
-    pub fn submit_all(&self, requests: Vec<WriteRequest>, done: Completion) {
+    /// Hands changes that belong together to the writer of their database, or to whoever changes the configuration: all or
+    /// none.
+    pub(crate) fn submit_all(&self, server: &Server, requests: Vec<WriteRequest>, done: Completion) {
         let targets = requests.iter().filter_map(|r| self.schema().parse_dn(r.operation.target()).ok());
-        let refused = targets.filter_map(|dn| self.section(&dn)).find_map(Section::refuses_changes);
+        let sections: Vec<Option<&Section>> = targets.map(|dn| self.section(&dn)).collect();
+        let is_config = |section: &Option<&Section>| section.is_some_and(|s| s.kind == SectionKind::Config);
+        if sections.len() == requests.len() && sections.iter().all(is_config) {
+            return server.configuration.submit(requests, done);
+        }
+        let refused = match sections.iter().position(is_config) {
+            Some(_) => {
+                let text = "a transaction changes cn=config or a database, not both";
+                Some(LdapResult::with(ResultCode::AFFECTS_MULTIPLE_DSAS, text))
+            }
+            None => sections.into_iter().flatten().find_map(Section::refuses_changes),
+        };
         match refused {
             Some(refused) => done(refused.into()),
             None => self.directory.submit_all(requests, done),

@@ -65,7 +65,7 @@ impl<'a> Transition<'a> {
             .map_err(|error| ConfigRefusal::new(ResultCode::OTHER, error.to_string()))?;
         let now = stamp.clock.now();
         let name = match &change.requester {
-            Requester::Client { subject, .. } => subject.authz_text.to_string(),
+            Requester::Client { subject, .. } => subject.shown_dn().to_owned(),
             Requester::Offline => "cn=config".to_owned(),
         };
         let csn = next_csn(config, &entries, stamp);
