@@ -348,7 +348,9 @@ fn entries(session: &mut Session) -> Result<Vec<ConfigEntry>, ClientError> {
         }
         if let Some((_, result)) = message.response.result() {
             let result = result.to_owned();
-            if result.code != ResultCode::SUCCESS {
+            // Who may not see it is told that there is none.
+            let hidden = result.code == ResultCode::NO_SUCH_OBJECT;
+            if result.code != ResultCode::SUCCESS && !hidden {
                 return Err(ClientError::Refused { step: "reading cn=config", result });
             }
             if found.is_empty() {
