@@ -1,7 +1,7 @@
 //! Backups: taken while clients write, verified, put back; and what is refused.
 
 use std::collections::BTreeMap;
-use std::io::Write;
+use std::io::{Read, Write};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -383,4 +383,98 @@ fn a_backup_goes_through_a_pipe() {
         assert!(!success && output.contains(part), "{part}: {output}");
         assert!(!empty.path().join("data/data.mdb").exists());
     }
+}
+
+/// Kills a tool as soon as `begun` is there; it is slowed down so that it cannot be done by then.
+fn kill_in_the_middle(name: &str, site: &Site, arguments: &[&str], begun: &Path) {
+    let mut command: Command = Kind::Larix.tool(name);
+    command.arg("-f").arg(site.configuration()).args(arguments).args(["--throttle", "1k"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("the tool starts");
+    while !begun.metadata().is_ok_and(|file| file.len() > 0) {
+        assert!(child.try_wait().expect("its state").is_none(), "{name} ended");
+        thread::yield_now();
+    }
+    child.kill().expect("it runs");
+    child.wait().expect("its end");
+}
+
+#[test]
+fn what_is_killed_leaves_nothing_that_looks_whole() {
+    let site = Site::example(Kind::Larix);
+    site.load(SUFFIX);
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let folder = tempfile::tempdir().expect("a folder");
+    let backup = folder.path().join("backup");
+    let to = text(&backup);
+    let mut connection = administrator(&server);
+    churn(&mut connection, 1);
+    let part = folder.path().join("backup.part/database-1/data.mdb");
+    kill_in_the_middle("backup", &site, &["--to", &to], &part);
+    assert!(!backup.exists() && part.exists());
+    passes("backup", &site, &["--to", &to]);
+    assert!(!folder.path().join("backup.part").exists());
+    churn(&mut connection, 2);
+    passes("backup", &site, &["--incremental", "--to", &to]);
+    let now = entries(&site);
+    assert!(server.stop());
+
+    let other = Site::example(Kind::Larix);
+    let work = other.path().join("data/restore.tmp/data.mdb");
+    kill_in_the_middle("restore", &other, &["--from", &to], &work);
+    assert!(!other.path().join("data/data.mdb").exists() && work.exists());
+    passes("restore", &other, &["--from", &to]);
+    assert!(!other.path().join("data/restore.tmp").exists());
+    passes("check", &other, &[]);
+    assert!(entries(&other) == now);
+    // A database that is there stays until the new one is whole.
+    kill_in_the_middle("restore", &other, &["--from", &to, "--replace"], &work);
+    assert!(entries(&other) == now);
+    let checked = passes("check", &other, &["--json"]);
+    assert!(checked.contains("\"findings\":0") && checked.contains("\"change_log_records\":"), "{checked}");
+}
+
+#[test]
+fn the_server_makes_the_backups_that_are_scheduled() {
+    let site = Site::example(Kind::Larix);
+    site.load(SUFFIX);
+    let folder = tempfile::tempdir().expect("a folder");
+    let configuration = std::fs::read_to_string(site.configuration()).expect("the configuration");
+    let line = format!("backup-schedule directory={} full=1h increment=10m keep=2", text(folder.path()));
+    let with = format!("http-listener http://127.0.0.1:0/\n{line}\n{configuration}");
+    std::fs::write(site.configuration(), with).expect("the configuration");
+    let made = || {
+        let entries = std::fs::read_dir(folder.path()).expect("the folder");
+        entries.map(|entry| entry.expect("an entry").path()).collect::<Vec<_>>()
+    };
+    for start in 0..2 {
+        let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+        let ports = std::fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
+        let port: u16 = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");
+        let figures = loop {
+            let text = get(port, "/metrics");
+            // Told once the thread has looked into the directory.
+            let done = text
+                .lines()
+                .find_map(|line| line.strip_prefix("larix_backup_last_success_timestamp_seconds "));
+            if done.is_some_and(|time| time.parse::<f64>().is_ok_and(|time| time > 1e9)) {
+                break text;
+            }
+            thread::yield_now();
+        };
+        let successes = if start == 0 { "larix_backups_made_total 1" } else { "larix_backups_made_total 0" };
+        assert!(figures.contains(successes) && figures.contains("larix_backup_failed 0"), "{figures}");
+        assert!(server.stop());
+        let made = made();
+        assert_eq!(made.len(), 1, "a restart makes no backup that is not due: {made:?}");
+        passes("backup", &site, &["--verify", &text(&made[0])]);
+    }
+}
+
+fn get(port: u16, path: &str) -> String {
+    let mut stream = std::net::TcpStream::connect(("127.0.0.1", port)).expect("an HTTP connection");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    answer
 }

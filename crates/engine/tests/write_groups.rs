@@ -7,6 +7,7 @@ mod common;
 use std::sync::{Arc, mpsc};
 
 use common::{Fixture, SUFFIX, TREE, describe, memory, operation, records, schema, settings};
+use larix_engine::DatabaseSettings;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedChange};
 use larix_engine::plugins::{Additions, PendingChange, Plugin, Refusal};
@@ -387,4 +388,58 @@ fn the_log_keeps_its_newest_records() {
     })
     .unwrap();
     assert_eq!(expected, last + 1);
+}
+
+/// How many records of the log are left, and the last one's sequence, after `changes` changes, one every `seconds`.
+fn kept(retention: log::LogRetention, changes: u64, seconds: u32) -> (u64, u64) {
+    let schema = schema("");
+    let settings = DatabaseSettings { log_retention: retention, ..settings(&schema) };
+    let fixture = Fixture::of(schema, vec![(memory(), settings)]);
+    fixture.apply(TREE);
+    for number in 0..changes {
+        fixture.clock.advance_micros(seconds * 1_000_000);
+        fixture.apply(&replace_sn(&format!("Bo {number:08}")));
+    }
+    let snapshot = fixture.database().store().snapshot().unwrap();
+    let view = fixture.database().view(&snapshot).unwrap();
+    larix_engine::check::check(&view, &mut |finding| panic!("{finding}")).unwrap();
+    let (first, last) =
+        (log::first_sequence(&snapshot, 1).unwrap(), log::last_sequence(&snapshot, 1).unwrap());
+    (last + 1 - first, last)
+}
+
+#[test]
+fn the_log_keeps_what_the_configuration_says() {
+    let by = |age, size| log::LogRetention { age, size };
+    let check = |retention, seconds, expected: std::ops::RangeInclusive<u64>| {
+        let (kept, last) = kept(retention, 200, seconds);
+        assert!(expected.contains(&kept) && last == 205, "{retention:?}: {kept} of {last}");
+    };
+    check(by(None, None), 10, 205..=205);
+    check(by(Some(100), None), 10, 10..=12);
+    check(by(Some(100_000), None), 10, 205..=205);
+    // A record of these changes takes some 400 bytes.
+    check(by(None, Some(10_000)), 10, 20..=60);
+    check(by(Some(100), Some(10_000)), 10, 10..=12);
+    check(by(Some(100_000), Some(10_000)), 10, 20..=60);
+    check(by(Some(100), None), 1_000, 1..=2);
+}
+
+#[test]
+fn a_log_that_is_switched_off_ends_its_history() {
+    let store = Arc::new(memory());
+    let history = |log: bool, ldif: &str| {
+        let schema = schema("");
+        let settings = DatabaseSettings { log, ..settings(&schema) };
+        let fixture = Fixture::of(schema, vec![(common::Shared(Arc::clone(&store)), settings)]);
+        fixture.apply(ldif);
+        drop(fixture);
+        let snapshot = store.snapshot().unwrap();
+        log::history(&snapshot).unwrap()
+    };
+    let first = history(true, TREE);
+    assert!(first.is_some());
+    assert_eq!(history(true, &replace_sn("x")), first);
+    assert_eq!(history(false, &replace_sn("y")), None);
+    assert!(history(true, &replace_sn("z")).is_some());
 }

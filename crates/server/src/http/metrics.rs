@@ -50,7 +50,8 @@ impl Collector for Figures {
         self.traffic(out)?;
         self.limits(out)?;
         self.queues(out)?;
-        self.databases(out)
+        self.databases(out)?;
+        self.backups(out)
     }
 }
 
@@ -137,6 +138,48 @@ impl Figures {
         gauge(out, "log_waiting_bytes", "Bytes of log lines that wait to be written", log.waiting() as f64)?;
         counter(out, "log_lines_dropped", "Log lines dropped because too many waited", log.lost())?;
         counter(out, "log_lines_not_written", "Log lines that the log file did not take", log.unwritten())
+    }
+
+    /// Nothing where no backups are scheduled.
+    fn backups(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let status = self.0.backups.status();
+        if !status.scheduled {
+            return Ok(());
+        }
+        let time =
+            |time: Option<larix_engine::time::Timestamp>| time.map_or(0.0, |t| t.0 as f64 / MICROSECONDS);
+        for (name, help, value) in [
+            (
+                "backup_running",
+                "1 while a scheduled backup is being made",
+                f64::from(u8::from(status.running)),
+            ),
+            (
+                "backup_last_success_timestamp_seconds",
+                "When the last scheduled backup was complete, in seconds since 1970; 0 for never",
+                time(status.last_success),
+            ),
+            (
+                "backup_covers_timestamp_seconds",
+                "Every change up to this moment is in a scheduled backup, in seconds since 1970",
+                time(status.covers),
+            ),
+            ("backup_bytes", "Of the last full backup and its increments", status.bytes as f64),
+            (
+                "backup_last_duration_seconds",
+                "How long the last scheduled backup took",
+                status.last_micros as f64 / MICROSECONDS,
+            ),
+            (
+                "backup_failed",
+                "1 when the last try to make a scheduled backup failed",
+                f64::from(u8::from(status.last_error.is_some())),
+            ),
+        ] {
+            gauge(out, name, help, value)?;
+        }
+        counter(out, "backups_made", "Scheduled backups since the start", status.successes)?;
+        counter(out, "backups_failed", "Scheduled backups that failed since the start", status.failures)
     }
 
     fn databases(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
