@@ -17,6 +17,7 @@ use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
 use larix_engine::index::IndexConfig;
 use larix_engine::load::{LoadContext, LoadOptions, Unobserved, load_empty};
+use larix_engine::log::LogRetention;
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
 use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
@@ -63,6 +64,15 @@ fn schema() -> Arc<Schema> {
     Arc::new(builder.build())
 }
 
+/// `LARIX_LOG=age` and `LARIX_LOG=size` keep so little that each group has something to remove.
+fn retention() -> LogRetention {
+    match std::env::var("LARIX_LOG").as_deref() {
+        Ok("age") => LogRetention { age: Some(1), size: None },
+        Ok("size") => LogRetention { age: None, size: Some(1 << 16) },
+        _ => LogRetention::default(),
+    }
+}
+
 fn settings(schema: &Schema) -> DatabaseSettings {
     let mut index = IndexConfig::default();
     // LARIX_INDEXES=eq leaves the substrings out: what they cost is the difference.
@@ -82,6 +92,7 @@ fn settings(schema: &Schema) -> DatabaseSettings {
         index,
         last_modified: true,
         log: std::env::var("LARIX_LOG").is_ok(),
+        log_retention: retention(),
         ..DatabaseSettings::default()
     }
 }
