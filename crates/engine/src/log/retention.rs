@@ -89,8 +89,7 @@ impl Trimmer {
         let prefix = self.server_id.to_be_bytes();
         let start = LogKey { server_id: self.server_id, sequence: self.first.saturating_sub(1) }.to_bytes();
         let rows = snapshot.scan(LOG, KeyRange::prefix(&prefix).after(&start), Direction::Forward)?;
-        let mut removed = 0;
-        for row in rows {
+        for (removed, row) in (0..).zip(rows) {
             let (key, record) = row?;
             let damaged = Fault::Damaged { what: "a record of the change log" };
             let Some((key, head)) = LogKey::from_bytes(&key).zip(LogHead::of(&record)) else {
@@ -105,7 +104,6 @@ impl Trimmer {
                 break;
             }
             set.delete(LOG, &key.to_bytes());
-            removed += 1;
             // What comes behind it may be of this very group and not be read yet.
             after = Self { first: key.sequence + 1, head: None, ..after };
         }

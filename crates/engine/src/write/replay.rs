@@ -113,7 +113,7 @@ pub fn replay<S: Store>(
     let schema = database.schema();
     let known = KnownSchema::of(&schema).map_err(ReplayError::Schema)?;
     let policy = database.policy();
-    let mut replay = Replay { known, policy, instance: next_instance() };
+    let replay = Replay { known, policy, instance: next_instance() };
     let mut done = Replayed::default();
     let mut ended = false;
     while !ended {
@@ -197,7 +197,7 @@ impl RandomSource for NoRandomness {
 
 impl Replay {
     fn one<T: Snapshot>(
-        &mut self,
+        &self,
         transaction: &T,
         group: &mut Group,
         key: LogKey,

@@ -9,6 +9,7 @@ use std::io::{self, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
 use larix_engine::Fault;
+use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LogRecord};
 use larix_engine::write::replay::StoredRecord;
 use larix_store::Store;
@@ -58,6 +59,49 @@ impl Feed {
     }
 }
 
+/// What the log of a store has after a backup.
+struct Ahead {
+    history: Option<String>,
+    /// The last record of each server.
+    ends: Vec<LogKey>,
+    csns: Vec<Csn>,
+}
+
+/// Whether the log of a store leads on from a backup.
+fn ahead(store: &LmdbStore, before: &DatabaseBackup) -> Result<Ahead, BackupError> {
+    let failed = |fault: Fault| BackupError::database(store.path(), fault);
+    let refused = |why: &str| BackupError::NoIncrement { suffix: before.name(), why: why.to_owned() };
+    let snapshot = store.snapshot().map_err(|error| failed(error.into()))?;
+    let history = log::history(&snapshot).map_err(failed)?.map(|history| history.to_string());
+    match (&before.history, &history) {
+        (None, _) => return Err(refused("the backup before it does not say which history it is part of")),
+        (_, None) => {
+            return Err(refused("entries were changed without the change log (loaded, or it is off)"));
+        }
+        (Some(known), Some(now)) if known != now => {
+            return Err(refused("since then the database was restored, loaded, or had its change log off"));
+        }
+        _ => {}
+    }
+    let ends = log::positions(&snapshot).map_err(failed)?;
+    for end in &ends {
+        let first = log::first_sequence(&snapshot, end.server_id).map_err(failed)?;
+        let known = before.position(end.server_id);
+        if known > end.sequence {
+            let last = end.sequence;
+            return Err(refused(&format!("the database has changes up to {last}, the backup up to {known}")));
+        }
+        if end.sequence > known && first > known + 1 {
+            return Err(refused(&format!(
+                "the change log begins with change {first}, the backup ends with {known} (`change-log` says how long \
+                 changes are kept)"
+            )));
+        }
+    }
+    let csns = log::context_csns(&snapshot).map_err(failed)?;
+    Ok(Ahead { history, ends, csns })
+}
+
 /// Writes what a store has logged since `before` into a new file at `path` below `directory`. The end is what is
 /// committed when it begins.
 pub(super) fn write(
@@ -67,45 +111,7 @@ pub(super) fn write(
     pace: &mut Pace<'_>,
 ) -> Result<DatabaseBackup, BackupError> {
     let failed = |fault: Fault| BackupError::database(store.path(), fault);
-    let refused = |why: String| BackupError::NoIncrement { suffix: before.name(), why };
-    let (history, ends, csns) = {
-        let snapshot = store.snapshot().map_err(|error| failed(error.into()))?;
-        let history = log::history(&snapshot).map_err(failed)?.map(|history| history.to_string());
-        let ends = log::positions(&snapshot).map_err(failed)?;
-        for end in &ends {
-            let first = log::first_sequence(&snapshot, end.server_id).map_err(failed)?;
-            let known = before.position(end.server_id);
-            if known > end.sequence {
-                return Err(refused(format!(
-                    "the database has changes up to {}, the backup up to {known}",
-                    end.sequence
-                )));
-            }
-            if end.sequence > known && first > known + 1 {
-                return Err(refused(format!(
-                    "the change log begins with change {first}, the backup ends with {known} (`change-log` says how \
-                     long changes are kept)"
-                )));
-            }
-        }
-        (history, ends, log::context_csns(&snapshot).map_err(failed)?)
-    };
-    match (&before.history, &history) {
-        (None, _) => {
-            return Err(refused("the backup before it does not say which history it is part of".to_owned()));
-        }
-        (_, None) => {
-            return Err(refused(
-                "entries were changed without the change log (loaded, or it is off)".to_owned(),
-            ));
-        }
-        (Some(known), Some(now)) if known != now => {
-            return Err(refused(
-                "since then the database was restored, loaded, or had its change log off".to_owned(),
-            ));
-        }
-        _ => {}
-    }
+    let Ahead { history, ends, csns } = ahead(store, before)?;
     let full_path = directory.join(&path);
     let mut file = private().open(&full_path).map_err(BackupError::io("write", &full_path))?;
     let mut feeds: Vec<Feed> = ends
