@@ -284,3 +284,68 @@ impl fmt::Display for Seconds {
         write!(f, "{}.{:06}", micros / 1_000_000, micros % 1_000_000)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use larix_engine::plan::Owed;
+    use larix_engine::time::{Monotonic, Timestamp};
+    use larix_proto::ResultCode;
+
+    use super::*;
+    use crate::statistics::ListenerInfo;
+
+    fn asked() -> Asked {
+        Asked::Search {
+            base: "dc=example,dc=com".to_owned(),
+            scope: Scope::Subtree,
+            deref: DerefAliases::Never,
+            filter: FilterBuf::parse("(sn=\"x\")").unwrap(),
+            attributes: vec!["cn".to_owned()],
+        }
+    }
+
+    fn record() -> ConnectionRecord {
+        let listener = ListenerInfo { url: "ldap:///".to_owned(), name: "IP=0.0.0.0:389".to_owned() };
+        let peer = "IP=192.0.2.7:4000".to_owned();
+        ConnectionRecord::new(7, 9, Arc::new(listener), peer, (Timestamp(0), Monotonic(0)))
+    }
+
+    fn ended(result: &LdapResult) -> Ended<'_> {
+        let effort = Some(Effort { entries: 1, candidates: 5000 });
+        Ended { serial: 2, result, waited: 17_000, taken: 463_079_000, effort }
+    }
+
+    fn plan(estimate: Option<u64>) -> Explain {
+        Explain { step: "scan".to_owned(), estimate, owed: Owed::All, inner: Vec::new() }
+    }
+
+    #[test]
+    fn a_slow_search_is_told_with_its_plan() {
+        let result = LdapResult::success();
+        let check = |plan: &Explain, expected: &str| {
+            let mut out = String::new();
+            words(&mut out, &record(), &asked(), &ended(&result), Some(plan)).unwrap();
+            assert_eq!(out, expected);
+        };
+        let head = "conn=7 op=2 SLOW SRCH base=\"dc=example,dc=com\" scope=2 deref=0 filter=\"(sn=\"x\")\" \
+                    err=0 qtime=0.000017 etime=0.463079 nentries=1 candidates=5000 plan=\"scan: ";
+        let tested = ", the filter is tested on each\"";
+        check(&plan(None), &format!("{head}all entries{tested} not indexed"));
+        check(&plan(Some(1)), &format!("{head}about 1 entry{tested}"));
+    }
+
+    #[test]
+    fn an_operation_is_members_of_an_object() {
+        let result = LdapResult::with(ResultCode::SIZE_LIMIT_EXCEEDED, "enough");
+        let mut out = String::new();
+        members(&mut out, &record(), &asked(), &ended(&result), true, Some(&plan(None))).unwrap();
+        let expected = "\"operation\":\"search\",\"conn\":7,\"op\":2,\"peer\":\"IP=192.0.2.7:4000\",\"identity\":\"\",\
+                        \"base\":\"dc=example,dc=com\",\"scope\":\"sub\",\"deref\":0,\"filter\":\"(sn=\\\"x\\\")\",\
+                        \"attributes\":[\"cn\"],\"result\":4,\"text\":\"enough\",\"wait_us\":17,\"time_us\":463079,\
+                        \"entries\":1,\"candidates\":5000,\"slow\":true,\"indexed\":false,\
+                        \"plan\":\"scan: all entries, the filter is tested on each\"";
+        assert_eq!(out, expected);
+    }
+}
