@@ -1,5 +1,6 @@
 //! What the end-to-end suites share: conformance scenarios as text, and a client that shows answers as text.
 
+pub mod browser;
 pub mod client;
 pub mod controls;
 pub mod matrix;

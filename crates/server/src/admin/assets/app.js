@@ -18,6 +18,9 @@ document.querySelector("[data-focus]")?.focus();
 // "Add a value": one more field like the last one.
 for (const button of document.querySelectorAll("[data-more]")) {
   button.hidden = false;
+  // The empty field at the end is for browsers without scripts.
+  const own = button.closest(".attribute").querySelectorAll(".value-row");
+  if (own.length > 1) own[own.length - 1].remove();
   button.addEventListener("click", () => {
     const rows = button.closest(".attribute").querySelectorAll(".value-row");
     const last = rows[rows.length - 1];

@@ -199,7 +199,7 @@ fn show(schema: &Schema, entry: &Found, children: &Children) -> Markup {
             a.button href=(link("/entry/edit")) { "Edit" }
             a.button href=(url("/entry/new", &[("parent", dn)])) { "Add below" }
             a.button href=(link("/entry/rename")) { "Rename or move" }
-            @if entry.is_a("person") || entry.is_a("posixAccount") { a.button href=(link("/people/one")) { "As a person" } }
+            @if is_person(entry) { a.button href=(link("/people/one")) { "As a person" } }
             @if is_group(entry) { a.button href=(link("/groups/one")) { "As a group" } }
             a.button href=(link("/entry/ldif")) { "LDIF" }
             @if !children.list.is_empty() {
@@ -211,6 +211,12 @@ fn show(schema: &Schema, entry: &Found, children: &Children) -> Markup {
         (table(schema, dn, &user))
         details { summary { "Operational attributes (" (operational.len()) ")" } (table(schema, dn, &operational)) }
     }
+}
+
+fn is_person(entry: &Found) -> bool {
+    ["person", "organizationalPerson", "inetOrgPerson", "posixAccount", "account"]
+        .iter()
+        .any(|class| entry.is_a(class))
 }
 
 pub(super) fn is_group(entry: &Found) -> bool {

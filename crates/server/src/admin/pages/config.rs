@@ -1,5 +1,6 @@
 //! The configuration: what is asked for most, each a change of cn=config that is reviewed first.
 
+use larix_engine::index::IndexStatus;
 use larix_proto::Scope;
 use maud::{Markup, html};
 
@@ -20,16 +21,14 @@ const ENTRIES_MAX: u32 = 1_000;
 /// `/config`.
 pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     let mut client = visit.session.client.lock().await;
-    let found = client.page("cn=config", Scope::Subtree, "(objectClass=*)", &["*"], (ENTRIES_MAX, b"")).await;
-    let builds = client
-        .page("cn=Monitor", Scope::Subtree, "(cn=*index*)", &["*", "+"], (ENTRIES_MAX, b""))
-        .await
-        .map(|page| page.entries)
-        .unwrap_or_default();
+    let found = client
+        .page("cn=config", Scope::Subtree, "(objectClass=*)", &["*", "entryCSN"], (ENTRIES_MAX, b""))
+        .await;
     if client.is_gone() {
         return Err(Problem::LoggedOut);
     }
     drop(client);
+    let figures = super::overview::may_see_figures(visit).await?;
     let entries = found.map(|page| page.entries).unwrap_or_default();
     let Some(global) = entries.iter().find(|entry| entry.is_a("olcGlobal")) else {
         let content = html! {
@@ -48,7 +47,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
             a.button href=(url("/entry/ldif", &[("dn", "cn=config"), ("scope", "sub")])) { "All of it as LDIF" }
         }
         (databases(&entries))
-        @for database in entries.iter().filter(|entry| entry.is_a("olcMdbConfig")) { (indexes(visit, database, &builds)) }
+        @for database in entries.iter().filter(|entry| entry.is_a("olcMdbConfig")) { (indexes(visit, database, figures)) }
         (log_level(visit, global))
         (schema(&entries))
     };
@@ -97,7 +96,9 @@ fn overlays(entries: &[Found], database: &str) -> String {
     own.filter_map(|entry| entry.text("olcOverlay")).collect::<Vec<_>>().join(", ")
 }
 
-fn indexes(visit: &Visit<'_>, database: &Found, builds: &[Found]) -> Markup {
+fn indexes(visit: &Visit<'_>, database: &Found, figures: bool) -> Markup {
+    let suffix = database.text("olcSuffix").filter(|_| figures);
+    let states = suffix.map(|suffix| visit.admin.server.databases().index_status(suffix)).unwrap_or_default();
     let lines = database.texts("olcDbIndex");
     let id = format!("index-{}", database.text("olcDatabase").unwrap_or(""));
     html! {
@@ -108,7 +109,7 @@ fn indexes(visit: &Visit<'_>, database: &Found, builds: &[Found]) -> Markup {
                 table { thead { tr { th { "Attributes" } th { "Kinds" } th { "State" } } } tbody {
                     @for line in &lines {
                         @let (attributes, kinds) = line.split_once(' ').unwrap_or((line, ""));
-                        tr { td { (attributes.replace(',', ", ")) } td { (kinds.replace(',', ", ")) } td { (state(attributes, builds)) } }
+                        tr { td { (attributes.replace(',', ", ")) } td { (kinds.replace(',', ", ")) } td { (state(attributes, &states)) } }
                     }
                 } }
             }
@@ -130,24 +131,23 @@ fn indexes(visit: &Visit<'_>, database: &Found, builds: &[Found]) -> Markup {
     }
 }
 
-/// What cn=Monitor says of an attribute's index.
-fn state(attributes: &str, builds: &[Found]) -> String {
-    let mut words = Vec::new();
-    for attribute in attributes.split(',') {
-        for entry in builds {
-            let about =
-                entry.attributes.iter().flat_map(|a| &a.values).filter_map(|v| std::str::from_utf8(v).ok());
-            for text in about
-                .filter(|text| text.split([' ', ':', '=']).any(|word| word.eq_ignore_ascii_case(attribute)))
-            {
-                if !words.contains(&text) {
-                    words.push(text);
-                }
-            }
+/// How far the indexes of a line are, and how often searches used them.
+fn state(attributes: &str, states: &[IndexStatus]) -> String {
+    let named =
+        |state: &&IndexStatus| attributes.split(',').any(|name| name.eq_ignore_ascii_case(&state.attribute));
+    let words = states.iter().filter(named).map(|state| {
+        if !state.is_complete() {
+            let part = state.done.saturating_mul(100).checked_div(state.total).unwrap_or(0);
+            let left = state.seconds_left.map(|seconds| format!(", {seconds} s left")).unwrap_or_default();
+            return format!("being built: {part} %{left}");
         }
-    }
-    words.truncate(4);
-    words.join("; ")
+        match state.uses.iter().map(|used| used.searches).sum::<u64>() {
+            0 => "ready, not used yet".to_owned(),
+            1 => "ready, used once".to_owned(),
+            uses => format!("ready, used {uses} times"),
+        }
+    });
+    words.collect::<Vec<_>>().join("; ")
 }
 
 fn log_level(visit: &Visit<'_>, global: &Found) -> Markup {
@@ -164,7 +164,7 @@ fn log_level(visit: &Visit<'_>, global: &Found) -> Markup {
             form method="post" action="/entry/edit" {
                 (layout::csrf(visit))
                 input type="hidden" name="dn" value=(global.dn);
-                input type="hidden" name="csn" value="";
+                input type="hidden" name="csn" value=(global.text("entryCSN").unwrap_or(""));
                 input type="hidden" name="from" value="config";
                 @for (name, _) in names {
                     label.inline {

@@ -148,10 +148,10 @@ pub(super) async fn one(visit: &Visit<'_>) -> Shown {
                         label for="who" { "Add somebody" }
                         input #who name="who" list="people" required autocomplete="off" aria-describedby="who-help";
                         datalist #people { @for (login, name) in &offered { option value=(login) { (name) } } }
-                        p.help #who-help { "A login, a mail address, a name or a DN." }
                     }
                     button.fix type="submit" { "Add to the group" }
                 }
+                p.help #who-help { "A login, a mail address, a name or a DN." }
             }
         }
     };

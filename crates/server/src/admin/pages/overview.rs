@@ -42,7 +42,7 @@ pub(super) async fn figures(visit: &Visit<'_>) -> Shown {
     Ok(Reply::json(&visit.admin.samples.borrow().to_json(since)))
 }
 
-async fn may_see_figures(visit: &Visit<'_>) -> Result<bool, Problem> {
+pub(super) async fn may_see_figures(visit: &Visit<'_>) -> Result<bool, Problem> {
     let mut client = visit.session.client.lock().await;
     let read = client.read(WITNESS, &["monitorOpInitiated"]).await;
     if client.is_gone() {

@@ -10,7 +10,7 @@ use super::values::entry_url;
 use crate::admin::client::Found;
 use crate::admin::form::url;
 use crate::admin::names;
-use crate::admin::reply::{Attempt as _, Reply, Shown};
+use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
 use crate::admin::respond::Visit;
 
 /// Entries shown at once.
@@ -55,13 +55,18 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
         }
     };
     let schema = visit.admin.server.config().schema.clone();
+    let plan = if found.is_some() {
+        plan(visit, base, &filter).await?
+    } else {
+        html! {}
+    };
     let content = html! {
         (form(visit, &schema, base, scope, &filter))
         @if let Some(found) = &found {
             section aria-labelledby="found" {
                 h2 #found { (found.entries.len()) @if found.entries.len() == 1 { " entry" } @else { " entries" }
                     @if !found.cookie.is_empty() { ", and more" } }
-                (plan(visit, base, scope, &filter))
+                (plan)
                 (results(&found.entries, &columns))
                 @if !found.cookie.is_empty() {
                     p { a.button href=(url("/search", &[
@@ -113,9 +118,25 @@ fn form(visit: &Visit<'_>, schema: &larix_schema::Schema, base: &str, scope: Sco
 }
 
 /// What the server does to answer; for those who may read cn=Monitor's figures it is no secret.
-fn plan(visit: &Visit<'_>, base: &str, scope: Scope, filter: &str) -> Markup {
-    let _ = (visit, base, scope, filter);
-    html! {}
+async fn plan(visit: &Visit<'_>, base: &str, filter: &str) -> Result<Markup, Problem> {
+    if !super::overview::may_see_figures(visit).await? {
+        return Ok(html! {});
+    }
+    let plan = larix_proto::FilterBuf::parse(filter)
+        .ok()
+        .and_then(|filter| visit.admin.server.databases().explain(base, filter.as_filter()));
+    Ok(html! {
+        @if let Some(plan) = plan {
+            details {
+                summary { "How the server finds these" }
+                pre #plan { (plan) }
+                @if plan.starts_with("scan") {
+                    p.help { "No index serves this filter: every entry is looked at. An index for its attributes may help ("
+                        a href="/config" { "Configuration" } ")." }
+                }
+            }
+        }
+    })
 }
 
 fn results(entries: &[Found], columns: &[&str]) -> Markup {

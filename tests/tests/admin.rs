@@ -1,0 +1,371 @@
+//! The admin page as HTTP: who gets in, what is refused, what a page may hold.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+
+use larix_proto::{MessageId, client};
+use larix_testkit::{Kind, Server, Site};
+use larix_tests::client::Client;
+
+const ADMIN: &str = "cn=admin,dc=example,dc=com";
+
+/// Two people, one of whom has something to say to browsers.
+const ENTRIES: &str = "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n\n\
+    dn: ou=people,dc=example,dc=com\nobjectClass: organizationalUnit\nou: people\n\n\
+    dn: uid=ann,ou=people,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: ann\ncn: Ann Example\nsn: Example\n\
+    userPassword: annpass\n\n\
+    dn: uid=bob,ou=people,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: bob\n\
+    cn: <script>alert(1)</script>\nsn: \"><img src=x onerror=alert(2)>\ndescription: {{7*7}} ' onload='x\n";
+
+struct Fixture {
+    server: Server,
+    http: SocketAddr,
+    _site: Site,
+}
+
+fn start(extra: &str) -> Fixture {
+    let site = Site::new(
+        Kind::Larix,
+        &format!(
+            "admin-listener http://127.0.0.1:0/ directory.example.com\n{extra}\n\
+             database config\nrootdn {ADMIN}\n\
+             database monitor\naccess to * by dn.exact={ADMIN} read by * none\n\
+             database mdb\nsuffix dc=example,dc=com\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\n\
+             index objectClass,uid eq\n\
+             access to attrs=userPassword by self =xw by anonymous auth by * none\n\
+             access to * by users read by * none\n"
+        ),
+    );
+    site.load_into(Some("dc=example,dc=com"), ENTRIES);
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let ports = std::fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
+    let port = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");
+    Fixture { server, http: SocketAddr::from((Ipv4Addr::LOCALHOST, port)), _site: site }
+}
+
+/// A browser's half of a conversation: it keeps cookies, and sends what it is told to.
+struct Http {
+    address: SocketAddr,
+    cookies: Vec<(String, String)>,
+    csrf: String,
+}
+
+#[derive(Debug)]
+struct Answer {
+    status: u16,
+    head: String,
+    body: String,
+}
+
+impl Answer {
+    fn header(&self, name: &str) -> &str {
+        let line = self.head.lines().find(|line| line.to_ascii_lowercase().starts_with(&format!("{name}:")));
+        line.map_or("", |line| line[name.len() + 1..].trim())
+    }
+}
+
+fn send(address: SocketAddr, request: &str) -> Answer {
+    let mut stream = TcpStream::connect(address).expect("a connection");
+    // Refused early, the server does not read to the end.
+    let _ = stream.write_all(request.as_bytes());
+    let mut bytes = Vec::new();
+    let _ = stream.read_to_end(&mut bytes);
+    let answer = String::from_utf8_lossy(&bytes).into_owned();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split(' ').nth(1).and_then(|code| code.parse().ok()).unwrap_or(0);
+    Answer { status, head: head.to_owned(), body: body.to_owned() }
+}
+
+impl Http {
+    fn new(address: SocketAddr) -> Self {
+        Self { address, cookies: Vec::new(), csrf: String::new() }
+    }
+
+    fn ask(&mut self, method: &str, path: &str, headers: &str, body: &str) -> Answer {
+        let cookies: Vec<String> =
+            self.cookies.iter().map(|(name, value)| format!("{name}={value}")).collect();
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nHost: {}\r\nConnection: close\r\nCookie: {}\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+            self.address,
+            cookies.join("; "),
+            body.len()
+        );
+        let answer = send(self.address, &request);
+        for line in answer.head.lines().filter_map(|line| line.strip_prefix("set-cookie: ")) {
+            let (name, rest) = line.split_once('=').expect("a cookie");
+            let value = rest.split(';').next().unwrap_or("");
+            self.cookies.retain(|(known, _)| known != name);
+            if !value.is_empty() {
+                self.cookies.push((name.to_owned(), value.to_owned()));
+            }
+        }
+        if let Some((_, rest)) = answer.body.split_once("name=\"csrf\" value=\"") {
+            self.csrf = rest.split('"').next().unwrap_or("").to_owned();
+        }
+        answer
+    }
+
+    fn get(&mut self, path: &str) -> Answer {
+        self.ask("GET", path, "", "")
+    }
+
+    fn post(&mut self, path: &str, fields: &[(&str, &str)]) -> Answer {
+        let mut body = format!("csrf={}", self.csrf);
+        for (name, value) in fields {
+            body += &format!("&{}={}", escape(name), escape(value));
+        }
+        self.ask("POST", path, FORM, &body)
+    }
+
+    fn log_in(&mut self, name: &str, password: &str) -> Answer {
+        self.get("/login");
+        let answer = self.post("/login", &[("name", name), ("password", password)]);
+        if answer.status == 303 {
+            self.get("/about");
+        }
+        answer
+    }
+}
+
+const FORM: &str = "Content-Type: application/x-www-form-urlencoded\r\n";
+
+fn escape(text: &str) -> String {
+    text.bytes()
+        .map(
+            |byte| {
+                if byte.is_ascii_alphanumeric() {
+                    char::from(byte).to_string()
+                } else {
+                    format!("%{byte:02X}")
+                }
+            },
+        )
+        .collect()
+}
+
+#[test]
+fn only_who_may_bind_gets_in() {
+    let fixture = start("");
+    let mut http = Http::new(fixture.http);
+    let answer = http.get("/people?q=x");
+    assert_eq!((answer.status, answer.header("location")), (303, "/login?next=%2Fpeople%3Fq%3Dx"));
+    assert_eq!(http.get("/api/figures").status, 401);
+
+    let page = http.get("/login");
+    assert_eq!(page.status, 200);
+    for (name, part) in [
+        ("content-security-policy", "default-src 'none'; script-src 'self'"),
+        ("x-content-type-options", "nosniff"),
+        ("x-frame-options", "DENY"),
+        ("cache-control", "no-store"),
+        ("referrer-policy", "same-origin"),
+    ] {
+        assert!(page.header(name).contains(part), "{name}: {}", page.head);
+    }
+    // The same answer for a wrong password and for nobody.
+    for (name, password) in
+        [(ADMIN, "wrong"), ("admin", "wrong"), ("nobody", "x"), ("cn=none,dc=x", "x"), ("=", "x")]
+    {
+        let answer = http.log_in(name, password);
+        assert_eq!(answer.status, 401, "{name}");
+        assert!(answer.body.contains("Name or password is wrong."), "{name}: {}", answer.body);
+        assert!(http.cookies.iter().all(|(name, _)| !name.contains("session")));
+    }
+    assert!(http.log_in(ADMIN, "").body.contains("A password is needed."));
+    http.get("/login");
+    http.csrf = "0".repeat(64);
+    assert_eq!(http.post("/login", &[("name", "admin"), ("password", "secret")]).status, 403);
+
+    http.get("/login");
+    let fields = [("name", "admin"), ("password", "secret"), ("next", "//evil.example/")];
+    let answer = http.post("/login", &fields);
+    assert_eq!((answer.status, answer.header("location")), (303, "/"), "{}", answer.body);
+    let cookie = answer.head.lines().find(|line| line.contains("-session-")).expect("a session's cookie");
+    assert!(
+        cookie.contains("HttpOnly") && cookie.contains("SameSite=Strict") && cookie.contains("Path=/"),
+        "{cookie}"
+    );
+    assert!(http.get("/").body.contains(ADMIN));
+
+    // Gone with the log-out, also for somebody who has kept the cookie.
+    let kept = http.cookies.clone();
+    assert_eq!(http.post("/logout", &[]).header("location"), "/login");
+    http.cookies = kept;
+    assert_eq!(http.get("/").status, 303);
+    http.cookies = vec![("larix-session-1".to_owned(), "0".repeat(64))];
+    assert_eq!(http.get("/").status, 303);
+    assert!(fixture.server.stop());
+}
+
+#[test]
+fn what_does_not_come_from_its_own_pages_is_refused() {
+    let fixture = start("");
+    let mut http = Http::new(fixture.http);
+    assert_eq!(http.log_in("admin", "secret").status, 303);
+    let csrf = http.csrf.clone();
+    let body = format!("csrf={csrf}&dn=uid%3Dann%2Cou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom&new=changed");
+    let path = "/people/password";
+    let mut check = |method: &str, headers: &str, body: &str, status: u16| {
+        let answer = http.ask(method, path, headers, body);
+        assert_eq!(answer.status, status, "{method} {headers:?}: {}", answer.body);
+    };
+    let own = format!("{FORM}Origin: http://{}\r\nSec-Fetch-Site: same-origin\r\n", fixture.http);
+    check("POST", FORM, "dn=x", 403);
+    check("POST", FORM, &body.replace(&csrf, &"0".repeat(64)), 403);
+    check("POST", &format!("{FORM}Origin: http://evil.example\r\n"), &body, 403);
+    check("POST", &format!("{FORM}Origin: null\r\n"), &body, 403);
+    check("POST", &format!("{FORM}Sec-Fetch-Site: cross-site\r\n"), &body, 403);
+    check("POST", "Content-Type: text/plain\r\n", &body, 415);
+    check("POST", "", &body, 415);
+    check("PUT", FORM, &body, 405);
+    check("GET", "", "", 404);
+    check("POST", FORM, &"x".repeat(4_200_000), 413);
+    check("POST", &own, &body, 303);
+
+    let host = |host: &str| {
+        send(fixture.http, &format!("GET /login HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n"))
+            .status
+    };
+    let port = fixture.http.port();
+    for (name, status) in [
+        (format!("127.0.0.1:{port}"), 200),
+        (format!("localhost:{port}"), 200),
+        ("directory.example.com".to_owned(), 200),
+        ("evil.example".to_owned(), 421),
+        (format!("192.0.2.1:{port}"), 421),
+        (String::new(), 421),
+    ] {
+        assert_eq!(host(&name), status, "{name}");
+    }
+    let long = format!("GET /{} HTTP/1.1\r\nHost: localhost\r\n\r\n", "x".repeat(40_000));
+    assert_eq!(send(fixture.http, &long).status, 431);
+    assert!(fixture.server.stop());
+}
+
+#[test]
+fn values_are_text_whatever_they_are() {
+    let fixture = start("");
+    let mut http = Http::new(fixture.http);
+    http.log_in("admin", "secret");
+    let bob = "uid%3Dbob%2Cou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom";
+    for path in [
+        "/people".to_owned(),
+        format!("/people/one?dn={bob}"),
+        format!("/browse?dn={bob}"),
+        format!("/entry/edit?dn={bob}"),
+        "/search?filter=(uid=bob)&attributes=cn,sn,description".to_owned(),
+        "/search?filter=%3Cscript%3Ealert(1)%3C/script%3E".to_owned(),
+        "/browse?dn=cn%3D%3Cscript%3Ealert(1)%3C/script%3E".to_owned(),
+        "/people?q=%22%3E%3Cimg+src%3Dx+onerror%3Dalert(2)%3E".to_owned(),
+        "/login?next=%22%3E%3Cscript%3Ealert(1)%3C/script%3E".to_owned(),
+    ] {
+        let answer = http.get(&path);
+        assert!(answer.status != 500 && answer.status != 0, "{path}: {}", answer.head);
+        for bad in ["<script>alert", "<img src=x", "' onload='x"] {
+            let text = answer.body.replace("&#39;", "'").contains(bad) && answer.body.contains(bad);
+            assert!(!text || bad.starts_with('\''), "{path} has {bad}: {}", answer.body);
+        }
+    }
+    let ldif = http.get(&format!("/entry/ldif?dn={bob}"));
+    assert!(ldif.header("content-disposition").contains("attachment"), "{}", ldif.head);
+    assert!(ldif.header("content-type").starts_with("text/plain"));
+    assert!(fixture.server.stop());
+}
+
+#[test]
+fn rights_are_those_of_who_logged_in() {
+    let fixture = start("");
+    let mut http = Http::new(fixture.http);
+    assert_eq!(http.log_in("uid=ann,ou=people,dc=example,dc=com", "annpass").status, 303);
+    assert!(http.get("/").body.contains("Figures are shown to those"));
+    assert_eq!(http.get("/api/figures").status, 404);
+    assert!(http.get("/config").body.contains("You may not see the configuration"));
+    let bob = "uid=bob,ou=people,dc=example,dc=com";
+    let answer = http.post("/people/password", &[("dn", bob), ("new", "x")]);
+    assert_eq!(answer.status, 422);
+    assert!(answer.body.contains("You do not have the rights for this."), "{}", answer.body);
+    let answer = http.post("/entry/edit", &[("dn", bob), ("v:sn", "Other"), ("step", "save")]);
+    assert_eq!(answer.status, 422);
+    assert_eq!(http.post("/entry/delete", &[("dn", bob)]).status, 200);
+    assert_eq!(http.get(&format!("/browse?dn={}", escape(bob))).status, 200);
+    assert!(!http.get(&format!("/browse?dn={}", escape(bob))).body.contains("annpass"));
+
+    // Her own password, and then that one lets her in over LDAP.
+    let ann = "uid=ann,ou=people,dc=example,dc=com";
+    assert_eq!(http.post("/people/password", &[("dn", ann), ("new", "better")]).status, 303);
+    let mut request = Vec::new();
+    client::simple_bind(&mut request, MessageId(1), ann, b"better", &[]);
+    let answer = Client::connect(fixture.server.address).exchange(&request).concat();
+    assert!(answer.windows(3).any(|bytes| bytes == [10, 1, 0]), "{answer:02x?}");
+    assert!(fixture.server.stop());
+}
+
+#[test]
+fn an_entry_that_changed_meanwhile_is_not_overwritten() {
+    let fixture = start("");
+    let mut http = Http::new(fixture.http);
+    http.log_in("admin", "secret");
+    let ann = "uid=ann,ou=people,dc=example,dc=com";
+    let page = http.get(&format!("/entry/edit?dn={}", escape(ann))).body;
+    let csn = page
+        .split("name=\"csn\" value=\"")
+        .nth(1)
+        .and_then(|rest| rest.split('"').next())
+        .expect("a CSN")
+        .to_owned();
+    let fields = |title: &'static str| [("dn", ann), ("v:title", title), ("step", "save")];
+    let with_csn = |title: &'static str| [fields(title).as_slice(), &[("csn", csn.as_str())]].concat();
+    let review =
+        http.post("/entry/edit", &[("dn", ann), ("v:title", "Chief"), ("step", "review"), ("csn", &csn)]);
+    assert!(
+        review.body.contains("title: Chief") && review.body.contains("changetype: modify"),
+        "{}",
+        review.body
+    );
+    assert_eq!(http.post("/entry/edit", &with_csn("Chief")).status, 303);
+    let late = http.post("/entry/edit", &with_csn("Boss"));
+    assert_eq!(late.status, 422);
+    assert!(late.body.contains("Somebody has changed this entry meanwhile"), "{}", late.body);
+    // What the schema does not allow is said, and the form stays.
+    let wrong = http.post("/entry/edit", &[("dn", ann), ("v:uidNumber", "twelve"), ("step", "save")]);
+    assert_eq!(wrong.status, 422);
+    assert!(wrong.body.contains("value=\"twelve\""), "{}", wrong.body);
+    assert!(fixture.server.stop());
+}
+
+#[test]
+fn clients_that_take_their_time_hold_nobody_up() {
+    let fixture = start("");
+    let slow: Vec<TcpStream> = (0..20)
+        .map(|n| {
+            let mut stream = TcpStream::connect(fixture.http).expect("a connection");
+            let part = match n % 3 {
+                0 => "GET /lo".to_owned(),
+                1 => format!(
+                    "POST /login HTTP/1.1\r\nHost: localhost\r\n{FORM}Content-Length: 100\r\n\r\nname"
+                ),
+                _ => String::new(),
+            };
+            stream.write_all(part.as_bytes()).expect("a part of a request");
+            stream
+        })
+        .collect();
+    let mut http = Http::new(fixture.http);
+    assert_eq!(http.log_in("admin", "secret").status, 303);
+    drop(slow);
+    assert!(fixture.server.stop());
+}
+
+#[test]
+fn addresses_that_are_not_safe_are_refused() {
+    let check = |line: &str, part: &str| {
+        let site = Site::example(Kind::Larix);
+        let text = std::fs::read_to_string(site.configuration()).expect("the configuration");
+        std::fs::write(site.configuration(), format!("{line}\n{text}")).expect("the same");
+        let Err(error) = site.start() else { panic!("it started with {line}") };
+        assert!(error.log.contains(part), "{line}: {}", error.log);
+    };
+    check("admin-listener http://0.0.0.0:0/", "would carry passwords in clear");
+    check("admin-listener https://127.0.0.1:0/", "needs a certificate");
+    check("admin-listener nowhere", "not a numeric address");
+}
