@@ -369,3 +369,38 @@ fn addresses_that_are_not_safe_are_refused() {
     check("admin-listener https://127.0.0.1:0/", "needs a certificate");
     check("admin-listener nowhere", "not a numeric address");
 }
+
+#[test]
+fn over_tls_cookies_are_for_tls_alone() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let authority = larix_testkit::Authority::new("Root");
+    authority.server().write(folder.path(), "server");
+    let ca = folder.path().join("ca.pem");
+    std::fs::write(&ca, authority.certificate()).expect("the certificate");
+    let path = folder.path().display();
+    let fixture = start(&format!(
+        "admin-listener https://127.0.0.1:0/\nTLSCertificateFile {path}/server.pem\nTLSCertificateKeyFile {path}/server.key"
+    ));
+    let ports =
+        std::fs::read_to_string(fixture._site.configuration().with_extension("port")).expect("the ports");
+    let port: u16 = ports.lines().nth(2).and_then(|port| port.parse().ok()).expect("a third port");
+    let mut roots = rustls::RootCertStore::empty();
+    let certificate =
+        <rustls::pki_types::CertificateDer<'_> as rustls::pki_types::pem::PemObject>::from_pem_file(&ca);
+    roots.add(certificate.expect("a certificate")).expect("a root");
+    let config = rustls::ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+    let name = rustls::pki_types::ServerName::try_from("127.0.0.1").expect("a name");
+    let connection = rustls::ClientConnection::new(std::sync::Arc::new(config), name).expect("a connection");
+    let socket = TcpStream::connect((Ipv4Addr::LOCALHOST, port)).expect("a socket");
+    let mut stream = rustls::StreamOwned::new(connection, socket);
+    let request = format!("GET /login HTTP/1.1\r\nHost: localhost:{port}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("a request");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer that ends as TLS demands");
+    assert!(answer.starts_with("HTTP/1.1 200"), "{answer}");
+    assert!(answer.contains("set-cookie: __Host-larix-login-") && answer.contains("; Secure"), "{answer}");
+    assert!(answer.contains("strict-transport-security:"), "{answer}");
+    // Without TLS there is nothing to be had there.
+    assert_eq!(send(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), &request).status, 0);
+    assert!(fixture.server.stop());
+}

@@ -34,6 +34,9 @@ struct Sample {
     latencies: Vec<Vec<u64>>,
     connections: usize,
     waiting: u64,
+    /// Commits, and the changes that were in them.
+    groups: u64,
+    changes: u64,
     entries_sent: u64,
     bytes_sent: u64,
 }
@@ -49,13 +52,16 @@ impl Samples {
             }
             sum
         };
+        let databases = server.databases().stored_figures();
         let sample = Sample {
             number: self.next,
             at: server.now().0 / 1000,
             operations: OperationKind::ALL.iter().map(|(kind, _)| statistics.initiated(*kind)).collect(),
             latencies: GROUPS.iter().map(|(_, kinds)| group(kinds)).collect(),
             connections: statistics.current_connections(),
-            waiting: server.databases().stored_figures().iter().map(|database| database.writes_waiting).sum(),
+            waiting: databases.iter().map(|database| database.writes_waiting).sum(),
+            groups: databases.iter().map(|database| database.writes.groups).sum(),
+            changes: databases.iter().map(|database| database.writes.changes).sum(),
             entries_sent: statistics.sum(|counters| &counters.entries_sent),
             bytes_sent: statistics.sum(|counters| &counters.bytes_sent),
         };
@@ -87,6 +93,8 @@ impl Sample {
             "latencies": self.latencies,
             "connections": self.connections,
             "waiting": self.waiting,
+            "groups": self.groups,
+            "changes": self.changes,
             "entries": self.entries_sent,
             "bytes": self.bytes_sent,
         })

@@ -13,6 +13,7 @@ pub(super) enum Reply {
     Page(StatusCode, Markup),
     /// After a change: the browser asks anew, and a reload repeats nothing.
     SeeOther(String),
+    Json(StatusCode, serde_json::Value),
     Bytes {
         content_type: &'static str,
         file_name: Option<String>,
@@ -40,12 +41,8 @@ impl Reply {
         Self::Page(StatusCode::OK, markup)
     }
 
-    pub(super) fn json(value: &serde_json::Value) -> Self {
-        Self::Bytes {
-            content_type: "application/json",
-            file_name: None,
-            bytes: value.to_string().into_bytes(),
-        }
+    pub(super) fn json(value: serde_json::Value) -> Self {
+        Self::Json(StatusCode::OK, value)
     }
 
     pub(super) fn into_response(self) -> Response<Full<Bytes>> {
@@ -61,6 +58,11 @@ impl Reply {
                 set(header::CONTENT_TYPE, "text/html; charset=utf-8");
                 *response.status_mut() = status;
                 *response.body_mut() = Full::new(Bytes::from(markup.into_string()));
+            }
+            Self::Json(status, value) => {
+                set(header::CONTENT_TYPE, "application/json");
+                *response.status_mut() = status;
+                *response.body_mut() = Full::new(Bytes::from(value.to_string()));
             }
             Self::SeeOther(address) => {
                 set(header::LOCATION, &address);

@@ -3,7 +3,7 @@
 const box = document.querySelector("[data-charts]");
 const state = document.getElementById("charts-state");
 const SVG = "http://www.w3.org/2000/svg";
-const WIDTH = 600, HEIGHT = 180, LEFT = 48, RIGHT = 6, TOP = 10, BOTTOM = 22;
+const HEIGHT = 180, LEFT = 44, RIGHT = 6, TOP = 10, BOTTOM = 22;
 const SPAN = 10 * 60 * 1000, REFRESH = 2000, KEPT = 300;
 
 let samples = [];
@@ -38,21 +38,25 @@ function draw() {
   const kinds = [["Search", "Compare"], ["Bind"], ["Add", "Modify", "Modrdn", "Delete"]];
   const titles = ["Search and compare", "Bind", "Changes"];
   const places = kinds.map((kind) => kind.map((name) => names.operations.indexOf(name)));
-  const sum = (sample, at) => at.reduce((total, n) => total + (sample.operations[n] ?? 0), 0);
-  chart("chart-operations", places.map((at, n) => ({ title: titles[n], points: rate((s) => sum(s, at)) })), true);
+  const total = (sample, at) => at.reduce((all, n) => all + (sample.operations[n] ?? 0), 0);
+  chart("chart-operations", places.map((at, n) => ({ title: titles[n], points: rate((s) => total(s, at)) })), { sum: true });
 
-  const groups = ["search", "change", "bind"];
+  const groups = ["searches", "changes", "binds"];
   const lines = groups.flatMap((name, n) =>
     [0.5, 0.99].map((part) => ({
-      title: `${name} ${part * 100} %`,
+      title: part > 0.5 ? `99 of 100 ${name}` : `half of ${name}`,
       colour: n + 1,
       dashed: part > 0.5,
       points: pairs((one, two) => percentile(one.latencies[n], two.latencies[n], part)),
     })),
   );
-  chart("chart-latency", lines.filter((line) => line.points.some(([, y]) => y !== null)));
+  chart("chart-latency", lines.filter((line) => line.points.some(([, y]) => y !== null)), { log: true });
   chart("chart-connections", [{ title: "Open", points: samples.map((s) => [s.at, s.connections]) }]);
-  chart("chart-writes", [{ title: "Waiting", points: samples.map((s) => [s.at, s.waiting]) }]);
+  const together = (one, two) => (two.groups > one.groups ? (two.changes - one.changes) / (two.groups - one.groups) : null);
+  chart("chart-writes", [
+    { title: "Waiting", points: samples.map((s) => [s.at, s.waiting]) },
+    { title: "In one commit", points: pairs(together) },
+  ]);
 }
 
 function pairs(value) {
@@ -75,20 +79,23 @@ function percentile(before, after, part) {
   return names.bounds[names.bounds.length - 1];
 }
 
-function chart(id, series, stacked) {
+function chart(id, series, { sum = false, log = false } = {}) {
   const figure = document.getElementById(id);
   const svg = figure.querySelector("svg");
   const unit = figure.dataset.unit;
+  const width = svg.clientWidth || 600;
+  svg.setAttribute("viewBox", `0 0 ${width} ${HEIGHT}`);
   const end = samples[samples.length - 1].at, start = end - SPAN;
-  const highest = Math.max(0, ...series.flatMap((one) => one.points.map(([, y]) => y ?? 0)));
-  const top = nice(highest);
-  const x = (at) => LEFT + ((at - start) / SPAN) * (WIDTH - LEFT - RIGHT);
-  const y = (value) => HEIGHT - BOTTOM - (value / top) * (HEIGHT - TOP - BOTTOM);
+  const values = series.flatMap((one) => one.points.map(([, y]) => y ?? 0)).filter((y) => y > 0);
+  const highest = Math.max(0, ...values);
+  const x = (at) => LEFT + ((at - start) / SPAN) * (width - LEFT - RIGHT);
+  const scale = log ? logarithmic(values, highest) : linear(highest);
+  const y = (value) => HEIGHT - BOTTOM - scale.share(value) * (HEIGHT - TOP - BOTTOM);
   const parts = [];
-  for (const share of [0, 0.5, 1]) {
-    parts.push(node("line", { x1: LEFT, x2: WIDTH - RIGHT, y1: y(top * share), y2: y(top * share), class: "grid" }));
-    const label = node("text", { x: LEFT - 6, y: y(top * share) + 4, "text-anchor": "end", class: "axis" });
-    label.textContent = short(top * share);
+  for (const tick of scale.ticks) {
+    parts.push(node("line", { x1: LEFT, x2: width - RIGHT, y1: y(tick), y2: y(tick), class: "grid" }));
+    const label = node("text", { x: LEFT - 6, y: y(tick) + 4, "text-anchor": "end", class: "axis" });
+    label.textContent = short(tick);
     parts.push(label);
   }
   for (const minutes of [10, 5, 0]) {
@@ -115,7 +122,7 @@ function chart(id, series, stacked) {
   figure.querySelector(".legend").replaceChildren(...(series.length > 1 ? series.map(entry) : []));
   const last = series.map((one) => latest(one.points));
   const known = last.filter((value) => value !== null);
-  const shown = stacked ? known.reduce((sum, value) => sum + value, 0) : Math.max(...known, 0);
+  const shown = sum ? known.reduce((sum, value) => sum + value, 0) : Math.max(...known, 0);
   const text = known.length ? `${short(shown)} ${unit}` : "nothing yet";
   figure.querySelector(".now").textContent = text;
   svg.setAttribute("aria-label", `${figure.querySelector(".title").textContent}: now ${text}`);
@@ -141,6 +148,20 @@ function node(name, attributes) {
   const made = document.createElementNS(SVG, name);
   for (const [key, value] of Object.entries(attributes)) made.setAttribute(key, value);
   return made;
+}
+
+function linear(highest) {
+  const top = nice(highest);
+  return { ticks: [0, top / 2, top], share: (value) => value / top };
+}
+
+// Each step is ten times the one before: what takes microseconds is seen beside what takes seconds.
+function logarithmic(values, highest) {
+  const low = Math.floor(Math.log10(Math.min(...values, 0.1)));
+  const high = Math.max(Math.ceil(Math.log10(highest || 1)), low + 1);
+  const ticks = [];
+  for (let power = low; power <= high; power++) ticks.push(10 ** power);
+  return { ticks, share: (value) => (Math.log10(Math.max(value, 10 ** low)) - low) / (high - low) };
 }
 
 function nice(value) {

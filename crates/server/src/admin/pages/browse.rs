@@ -61,7 +61,7 @@ pub(super) async fn api_children(visit: &Visit<'_>) -> Shown {
         .iter()
         .map(|child| json!({ "dn": child.dn, "name": shown_name(dn, &child.dn), "more": child.has_children }))
         .collect();
-    Ok(Reply::json(&json!({ "children": list, "page": children.next })))
+    Ok(Reply::json(json!({ "children": list, "page": children.next })))
 }
 
 /// `/entry/value?dn=&attribute=&n=`: one value's bytes.

@@ -75,7 +75,7 @@ fn databases(entries: &[Found]) -> Markup {
     html! {
         section aria-labelledby="databases" {
             h2 #databases { "Databases" }
-            div.scroll { table {
+            div.scroll { table.stack {
                 thead { tr { th { "Database" } th { "Suffix" } th { "Administrator" } th { "Overlays" } th {} } }
                 tbody { @for entry in entries.iter().filter(|entry| entry.is_a("olcDatabaseConfig")) { tr {
                     th scope="row" { a href=(entry_url(&entry.dn)) { (entry.text("olcDatabase").unwrap_or("")) } }

@@ -251,21 +251,21 @@ fn difference(entry: &Found, changes: &[AttributeChange]) -> Markup {
                 @let old = entry.values(&change.name);
                 @match change.operation {
                     ModifyOperation::Add | ModifyOperation::Increment => {
-                        @for value in &change.values { span.plus { (change.name) ": " (text(value)) } }
+                        @for value in &change.values { span.plus { "+ " (change.name) ": " (text(value)) } }
                     }
                     ModifyOperation::Delete if !change.values.is_empty() => {
-                        @for value in &change.values { span.minus { (change.name) ": " (text(value)) } }
+                        @for value in &change.values { span.minus { "− " (change.name) ": " (text(value)) } }
                     }
                     ModifyOperation::Delete => {
-                        @for value in old { span.minus { (change.name) ": " (text(value)) } }
+                        @for value in old { span.minus { "− " (change.name) ": " (text(value)) } }
                     }
                     ModifyOperation::Replace => {
                         @for value in old.iter().filter(|value| !change.values.contains(value)) {
-                            span.minus { (change.name) ": " (text(value)) }
+                            span.minus { "− " (change.name) ": " (text(value)) }
                         }
                         @for value in &change.values {
-                            @if old.contains(value) { span.same { (change.name) ": " (text(value)) } }
-                            @else { span.plus { (change.name) ": " (text(value)) } }
+                            @if old.contains(value) { span.same { "  " (change.name) ": " (text(value)) } }
+                            @else { span.plus { "+ " (change.name) ": " (text(value)) } }
                         }
                     }
                 }

@@ -124,7 +124,7 @@ pub(super) async fn one(visit: &Visit<'_>) -> Shown {
         }
         section aria-labelledby="members" {
             h2 #members { (members.len()) @if members.len() == 1 { " member" } @else { " members" } }
-            table.wide.stack { tbody {
+            table.stack { tbody {
                 @for member in members.iter().take(MEMBERS_SHOWN) {
                     tr {
                         td {

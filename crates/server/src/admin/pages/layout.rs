@@ -40,7 +40,7 @@ pub(in crate::admin) fn page(visit: &Visit<'_>, place: Place, title: &str, conte
             header.top {
                 a.brand href="/" { img src=(assets::url("larch.svg")) alt="" width="24" height="24"; "Larix" }
                 div.who {
-                    span.dn title="You are logged in as" { (visit.session.dn) }
+                    a.dn href="/password" title="You are logged in so: change your password" { (visit.session.dn) }
                     form method="post" action="/logout" {
                         (csrf(visit))
                         button.quiet type="submit" { "Log out" }

@@ -9,6 +9,7 @@ pub(super) mod groups;
 pub(super) mod layout;
 pub(super) mod login;
 pub(super) mod overview;
+pub(super) mod own_password;
 pub(super) mod people;
 pub(super) mod remove;
 pub(super) mod search;
@@ -25,7 +26,11 @@ use layout::Place;
 
 /// The page of a path.
 pub(super) async fn route(visit: &Visit<'_>) -> Shown {
+    if visit.session.must_change.get() && visit.path != "/password" {
+        return Ok(Reply::SeeOther("/password".to_owned()));
+    }
     match visit.path {
+        "/password" => own_password::page(visit).await,
         "/" => overview::page(visit).await,
         "/api/figures" => overview::figures(visit).await,
         "/about" => about::page(visit).await,
@@ -75,11 +80,7 @@ pub(super) fn problem(visit: &Visit<'_>, problem: &Problem) -> Reply {
             Problem::Bad(why) => why.clone(),
             _ => title.to_owned(),
         };
-        return Reply::Bytes {
-            content_type: "application/json",
-            file_name: None,
-            bytes: serde_json::json!({ "error": text }).to_string().into_bytes(),
-        };
+        return Reply::Json(status, serde_json::json!({ "error": text }));
     }
     let page = layout::page(
         visit,

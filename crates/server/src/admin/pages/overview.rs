@@ -1,12 +1,15 @@
 //! The first page: what the server does now.
 
+use larix_engine::time::Timestamp;
 use maud::{Markup, html};
 
 use super::layout::{self, Place};
+use super::values;
 use crate::admin::assets;
 use crate::admin::client::Found;
 use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
 use crate::admin::respond::Visit;
+use crate::backup::schedule::BackupStatus;
 
 /// Who may read this entry may see the figures.
 const WITNESS: &str = "cn=Operations,cn=Monitor";
@@ -29,8 +32,37 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
                 } }
             }
         }
+        @if may_see { (backups(&visit.admin.server.backups.status())) }
     };
     Ok(Reply::page(layout::page(visit, Place::Overview, "Overview", content)))
+}
+
+/// How the backups stand that the configuration asks for.
+fn backups(status: &BackupStatus) -> Markup {
+    let time = |time: Option<Timestamp>| {
+        time.and_then(|time| values::readable_time(&time.generalized())).unwrap_or_else(|| "never".to_owned())
+    };
+    html! {
+        section aria-labelledby="backups" {
+            h2 #backups { "Backups" }
+            @if status.scheduled {
+                @if let Some((when, why)) = &status.last_error {
+                    div.problem role="alert" { p { "The last backup failed (" (time(Some(*when))) "): " (why) } }
+                }
+                dl.facts {
+                    dt { "Last one" } dd { (time(status.last_success)) @if status.last_success.is_some() { ", " (bytes(status.bytes)) } }
+                    dt { "Holds every change up to" } dd { (time(status.covers)) }
+                    dt { "Next one" } dd {
+                        @if status.running { "running: " (bytes(status.progress.0)) @if status.progress.1 > 0 { " of " (bytes(status.progress.1)) } }
+                        @else { (time(status.next)) }
+                    }
+                }
+                p.help { code { "larix restore" } " brings back any moment that is covered." }
+            } @else {
+                p.help { "None is scheduled: " code { "backup-schedule" } " in the configuration does it." }
+            }
+        }
+    }
 }
 
 /// `/api/figures?since=N`.
@@ -39,7 +71,7 @@ pub(super) async fn figures(visit: &Visit<'_>) -> Shown {
         return Err(Problem::NotFound);
     }
     let since = visit.query.get("since").parse().unwrap_or(0);
-    Ok(Reply::json(&visit.admin.samples.borrow().to_json(since)))
+    Ok(Reply::json(visit.admin.samples.borrow().to_json(since)))
 }
 
 pub(super) async fn may_see_figures(visit: &Visit<'_>) -> Result<bool, Problem> {
@@ -92,7 +124,7 @@ fn charts() -> Markup {
         html! {
             figure.chart #(id) data-unit=(unit) {
                 figcaption { span.title { (title) } " " span.now {} }
-                svg viewBox="0 0 600 180" role="img" aria-label=(title) {}
+                svg role="img" aria-label=(title) {}
                 ul.legend {}
             }
         }
@@ -100,9 +132,9 @@ fn charts() -> Markup {
     html! {
         section.charts aria-label="What the server does now" data-charts="/api/figures" {
             (chart("chart-operations", "Operations a second", "/s"))
-            (chart("chart-latency", "Time of an operation, 50 and 99 of 100", "ms"))
+            (chart("chart-latency", "Time an operation takes", "ms"))
             (chart("chart-connections", "Connections", ""))
-            (chart("chart-writes", "Changes that wait for the disk", ""))
+            (chart("chart-writes", "Changes that wait, and in one commit", ""))
         }
         p.help #charts-state role="status" { "The charts cover the last ten minutes." }
         script type="module" src=(assets::url("charts.js")) {}

@@ -124,7 +124,8 @@ async fn plan(visit: &Visit<'_>, base: &str, filter: &str) -> Result<Markup, Pro
     }
     let plan = larix_proto::FilterBuf::parse(filter)
         .ok()
-        .and_then(|filter| visit.admin.server.databases().explain(base, filter.as_filter()));
+        .and_then(|filter| visit.admin.server.databases().explain(base, filter.as_filter()))
+        .map(|plan| plan.to_string());
     Ok(html! {
         @if let Some(plan) = plan {
             details {

@@ -1,0 +1,312 @@
+//! The admin page in a real browser, as an administrator uses it. Without a Chromium nothing is tried, and it says so.
+
+use std::net::{Ipv4Addr, SocketAddr};
+
+use larix_proto::{MessageId, client};
+use larix_testkit::{Kind, Server, Site};
+use larix_tests::browser::Browser;
+use larix_tests::client::Client;
+
+const ADMIN: &str = "cn=admin,dc=example,dc=com";
+
+/// A server with nothing in it, and a browser.
+struct Desk {
+    server: Server,
+    browser: Browser,
+    base: String,
+    _site: Site,
+}
+
+impl Desk {
+    fn new(entries: &str) -> Option<Self> {
+        let Some(mut browser) = Browser::start() else {
+            eprintln!("no Chromium is installed: the admin page was not tried in a browser");
+            return None;
+        };
+        let site = Site::new(
+            Kind::Larix,
+            &format!(
+                "admin-listener http://127.0.0.1:0/\ndatabase config\nrootdn {ADMIN}\n\
+                 database monitor\naccess to * by dn.exact={ADMIN} read by * none\n\
+                 database mdb\nsuffix dc=example,dc=com\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\n\
+                 index objectClass,uid eq\naccess to attrs=userPassword by self =xw by anonymous auth by * none\n\
+                 access to * by users read by * none\n"
+            ),
+        );
+        if !entries.is_empty() {
+            site.load_into(Some("dc=example,dc=com"), entries);
+        }
+        let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+        let ports = std::fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
+        let port = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");
+        let base = format!("http://{}", SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+        browser.resize(1280, 900);
+        Some(Self { server, browser, base, _site: site })
+    }
+
+    fn open(&mut self, path: &str) {
+        let url = format!("{}{path}", self.base);
+        self.browser.open(&url);
+    }
+
+    fn log_in(&mut self, name: &str, password: &str) {
+        self.open("/login");
+        self.browser.fill("#name", name);
+        self.browser.fill("#password", password);
+        self.browser.click("button[type=submit]");
+    }
+
+    fn shows(&mut self, text: &str) {
+        let shown = self.browser.text();
+        assert!(shown.contains(text), "{text:?} is not in\n{shown}");
+    }
+
+    /// Nothing went wrong in a script, and nothing was blocked.
+    fn end(self) {
+        // Answers of 401 and 422 are shown to the user; the browser notes them as well.
+        let complaints: Vec<_> = self
+            .browser
+            .complaints
+            .iter()
+            .filter(|text| !text.contains("the server responded with"))
+            .collect();
+        assert!(complaints.is_empty(), "{complaints:?}");
+        assert!(self.server.stop());
+    }
+}
+
+fn binds(server: &Server, dn: &str, password: &str) -> bool {
+    let mut request = Vec::new();
+    client::simple_bind(&mut request, MessageId(1), dn, password.as_bytes(), &[]);
+    let answer = Client::connect(server.address).exchange(&request).concat();
+    answer.windows(3).any(|bytes| bytes == [10, 1, 0])
+}
+
+#[test]
+fn from_nothing_to_a_user_in_a_group() {
+    let Some(mut desk) = Desk::new("") else { return };
+    desk.log_in("admin", "wrong");
+    desk.shows("Name or password is wrong.");
+    desk.log_in("admin", "secret");
+    desk.shows("Operations a second");
+    desk.browser.until("document.querySelector('[data-charts]').dataset.ready === 'yes'");
+
+    desk.open("/people");
+    desk.shows("Nobody is here yet");
+    desk.browser.click("main a.button.primary");
+    desk.browser.fill("#givenName", "Ann");
+    desk.browser.fill("#sn", "Example");
+    // Full name and login follow.
+    assert_eq!(desk.browser.run("document.getElementById('uid').value"), "aexample");
+    desk.browser.click("main button.primary");
+    desk.shows("Ann Example is a user now.");
+    let password = desk.browser.run("document.getElementById('secret').textContent");
+    let password = password.as_str().expect("a password").to_owned();
+    let dn = "uid=aexample,ou=people,dc=example,dc=com";
+    assert!(binds(&desk.server, dn, &password));
+
+    desk.open("/groups/new");
+    desk.browser.fill("#cn", "staff");
+    desk.browser.fill("#who", "aexample");
+    desk.browser.click("main button.primary");
+    desk.shows("1 member");
+
+    // A second user, put into the group on their own page; then out again.
+    desk.open("/people/new");
+    desk.browser.fill("#sn", "Bold");
+    desk.browser.fill("#uid", "bob");
+    desk.browser.run("document.querySelector('[name=posix]').click()");
+    desk.browser.click("main button.primary");
+    desk.shows("10000");
+    desk.browser.click("form[action='/groups/member'] button");
+    desk.shows("bob is in staff now.");
+    desk.browser.click("form[action='/groups/member'] button.quiet");
+    desk.shows("bob is not in staff any more.");
+
+    // A new password that the administrator chooses.
+    desk.browser.fill("#new", "quite another");
+    desk.browser.click("form[action='/people/password'] button");
+    desk.shows("The password of bob is set.");
+    assert!(binds(&desk.server, "uid=bob,ou=people,dc=example,dc=com", "quite another"));
+    // What was shown once is gone.
+    desk.open(&format!("/people/one?dn={dn}"));
+    assert!(!desk.browser.text().contains(&password));
+    desk.end();
+}
+
+const ENTRIES: &str = "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n\n\
+    dn: ou=people,dc=example,dc=com\nobjectClass: organizationalUnit\nou: people\n\n\
+    dn: uid=ann,ou=people,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: ann\ncn: Ann Example\nsn: Example\n\
+    userPassword: annpass\n\n\
+    dn: uid=bob,ou=people,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: bob\n\
+    cn: <script>document.title='taken'</script>\nsn: \"><img src=x onerror=\"document.title='taken'\">\n";
+
+#[test]
+fn entries_are_browsed_and_edited() {
+    let Some(mut desk) = Desk::new(ENTRIES) else { return };
+    desk.log_in(ADMIN, "secret");
+    desk.open("/browse?dn=uid%3Dbob%2Cou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom");
+    desk.browser.until("document.querySelector('[data-tree]').dataset.ready === 'yes'");
+    desk.shows("<script>document.title='taken'</script>");
+    assert_ne!(desk.browser.run("document.title"), "taken");
+
+    // The tree by keyboard alone: up to Ann, and in.
+    desk.browser.run("document.querySelector('[role=treeitem][tabindex=\"0\"]').focus()");
+    desk.browser.press("ArrowUp");
+    desk.browser.until("document.activeElement.dataset.dn === 'uid=ann,ou=people,dc=example,dc=com'");
+    desk.browser.leave_by(
+        "document.activeElement.dispatchEvent(new KeyboardEvent('keydown', { key: 'Enter', bubbles: true }))",
+    );
+    desk.shows("uid=ann");
+
+    desk.browser.click("main .actions a");
+    // An attribute that her classes do not allow: the server's answer is shown, and the form stays.
+    desk.browser.fill("#add", "uidNumber");
+    desk.browser.click("button[value=add]");
+    desk.browser.fill("#field-uidNumber", "12");
+    desk.browser.click("button[value=review]");
+    desk.shows("+ uidNumber: 12");
+    desk.browser.click("button[value=save]");
+    desk.shows("This cannot be saved");
+    desk.shows("Object class violation");
+    assert_eq!(desk.browser.run("document.getElementById('field-uidNumber').value"), "12");
+    desk.browser.fill("#field-uidNumber", "");
+    desk.browser.fill("#field-sn", "Sample");
+    desk.browser.click("button[value=review]");
+    desk.shows("− sn: Example");
+    desk.browser.click("button[value=save]");
+    desk.shows("uid=ann is changed.");
+    desk.shows("Sample");
+
+    desk.open("/search?base=dc%3Dexample%2Cdc%3Dcom&filter=(uid%3Dann)");
+    desk.shows("1 entry");
+    assert!(
+        desk.browser
+            .run("document.getElementById('plan').textContent")
+            .as_str()
+            .is_some_and(|plan| plan.contains("uid"))
+    );
+    desk.browser.fill("#attr", "sn");
+    desk.browser.fill("#val", "S*");
+    desk.browser.run("document.querySelector('[data-add-term]').click()");
+    assert_eq!(desk.browser.run("document.getElementById('filter').value"), "(&(uid=ann)(sn=S\\2a))");
+
+    desk.open("/entry/delete?dn=ou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom");
+    desk.shows("2 entries below it will be deleted with it.");
+    desk.browser.fill("#name", "ou=people");
+    desk.browser.click("button.danger");
+    desk.shows("ou=people is deleted.");
+    desk.end();
+}
+
+#[test]
+fn the_configuration_is_changed_while_it_serves() {
+    let Some(mut desk) = Desk::new(ENTRIES) else { return };
+    desk.log_in(ADMIN, "secret");
+    desk.open("/config");
+    desk.shows("Indexes of dc=example,dc=com");
+    desk.browser.fill("form[action='/entry/edit'] input[placeholder]", "givenName eq,sub");
+    desk.browser.click("form[action='/entry/edit'] button");
+    desk.shows("+ olcDbIndex: givenName eq,sub");
+    desk.browser.click("button[value=save]");
+    desk.shows("is changed.");
+    desk.shows("givenName");
+
+    // What the server does not take is said, and nothing is changed.
+    desk.browser.fill("form[action='/entry/edit'] input[placeholder]", "nonsense eq");
+    desk.browser.click("form[action='/entry/edit'] button");
+    desk.browser.click("button[value=save]");
+    desk.shows("This cannot be saved");
+    desk.shows("nonsense");
+    desk.open("/config");
+    assert!(!desk.browser.text().contains("nonsense"));
+
+    desk.browser.run("document.querySelector('input[value=stats]').click()");
+    desk.browser.click("section[aria-labelledby=log] button");
+    desk.shows("+ olcLogLevel: stats");
+    desk.browser.click("button[value=save]");
+    assert_eq!(desk.browser.run("document.querySelector('input[value=stats]').checked"), true);
+    desk.end();
+}
+
+#[test]
+fn nobody_sees_more_than_they_may() {
+    let Some(mut desk) = Desk::new(ENTRIES) else { return };
+    desk.log_in("uid=ann,ou=people,dc=example,dc=com", "annpass");
+    desk.shows("Figures are shown to those who may read cn=Monitor");
+    desk.open("/config");
+    desk.shows("You may not see the configuration");
+    desk.open("/people/one?dn=uid%3Dbob%2Cou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom");
+    desk.browser.fill("#new", "taken over");
+    desk.browser.click("form[action='/people/password'] button");
+    desk.shows("You do not have the rights for this.");
+    desk.end();
+}
+
+#[test]
+fn the_keyboard_is_enough_and_every_window_fits() {
+    let Some(mut desk) = Desk::new(ENTRIES) else { return };
+    desk.open("/login");
+    // The first field has the focus.
+    desk.browser.type_text(ADMIN);
+    desk.browser.press("Tab");
+    desk.browser.type_text("secret");
+    desk.browser.press("Tab");
+    desk.browser.leave_by("document.activeElement.form.requestSubmit(document.activeElement)");
+    desk.browser.press("Tab");
+    assert_eq!(desk.browser.run("document.activeElement.className"), "skip");
+    for path in [
+        "/",
+        "/people",
+        "/people/new",
+        "/groups/new",
+        "/browse?dn=dc%3Dexample%2Cdc%3Dcom",
+        "/search?filter=(cn=*)",
+        "/config",
+        "/about",
+    ] {
+        desk.open(path);
+        for (width, scheme) in [(360, "light"), (360, "dark"), (1600, "light"), (1600, "dark")] {
+            desk.browser.resize(width, 800);
+            desk.browser.prefer(scheme);
+            let overflow = desk
+                .browser
+                .run("document.documentElement.scrollWidth - document.documentElement.clientWidth");
+            assert_eq!(overflow, 0, "{path} at {width}");
+            let pale = desk.browser.run(CONTRAST);
+            assert_eq!(pale, "", "{path} in {scheme}");
+        }
+        let nameless = desk.browser.run(
+            "[...document.querySelectorAll('input:not([type=hidden]), select, textarea, button')].filter((field) => \
+             !field.hidden && !field.labels?.length && !field.getAttribute('aria-label') && !field.textContent.trim()) \
+             .map((field) => field.outerHTML).join()",
+        );
+        assert_eq!(nameless, "", "{path}: fields without a label");
+        assert_eq!(desk.browser.run("document.querySelectorAll('h1').length"), 1, "{path}");
+    }
+    assert!(desk.browser.picture().len() > 10_000);
+    desk.end();
+}
+
+/// The texts whose contrast with what is behind them is less than 4.5 to 1 (WCAG 2.2, 1.4.3).
+const CONTRAST: &str = r"(() => {
+    const numbers = (colour) => colour.match(/[\d.]+/g).map(Number);
+    const light = ([r, g, b]) => [r, g, b].map((c) => (c /= 255) <= 0.04045 ? c / 12.92 : ((c + 0.055) / 1.055) ** 2.4)
+        .reduce((sum, c, n) => sum + c * [0.2126, 0.7152, 0.0722][n], 0);
+    const behind = (element) => {
+        for (let at = element; at; at = at.parentElement) {
+            const colour = numbers(getComputedStyle(at).backgroundColor);
+            if (colour.length < 4 || colour[3] > 0) return colour;
+        }
+        return numbers(getComputedStyle(document.body).backgroundColor);
+    };
+    const pale = [];
+    for (const element of document.querySelectorAll('body *')) {
+        if (![...element.childNodes].some((node) => node.nodeType === 3 && node.textContent.trim())) continue;
+        if (!element.checkVisibility() || element.closest('svg')) continue;
+        const one = light(numbers(getComputedStyle(element).color)), two = light(behind(element));
+        const ratio = (Math.max(one, two) + 0.05) / (Math.min(one, two) + 0.05);
+        if (ratio < 4.5) pale.push(element.tagName + ' ' + element.textContent.slice(0, 30) + ' ' + ratio.toFixed(2));
+    }
+    return pale.join('; ');
+})()";
