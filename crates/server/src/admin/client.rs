@@ -167,7 +167,7 @@ impl LdapClient {
         let answer =
             self.call(|out, id| client::extended(out, id, larix_proto::oid::WHO_AM_I, None, &[])).await?;
         let text = String::from_utf8_lossy(&answer.value.unwrap_or_default()).into_owned();
-        Ok(text.strip_prefix("dn:").map_or(text.clone(), str::to_owned))
+        Ok(text.strip_prefix("dn:").map_or_else(|| text.clone(), str::to_owned))
     }
 
     /// One entry; `None` where there is none to be seen.
@@ -212,7 +212,8 @@ impl LdapClient {
         let (result, answer) = self.exchange(|out, id| client::search(out, id, &search, &controls)).await;
         let limited =
             matches!(result.code, ResultCode::SIZE_LIMIT_EXCEEDED | ResultCode::TIME_LIMIT_EXCEEDED);
-        if !result.is_success() && !(limited && !answer.entries.is_empty()) {
+        let some = limited && !answer.entries.is_empty();
+        if !result.is_success() && !some {
             return Err(result);
         }
         let cookie =

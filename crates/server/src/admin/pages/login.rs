@@ -105,7 +105,9 @@ pub(in crate::admin) async fn log_in(
         None => {}
     }
     let token = admin.sessions.borrow_mut().insert(session, &SystemRandom, now);
-    token.ok_or((StatusCode::SERVICE_UNAVAILABLE, "Too many are logged in. Try again later.".to_owned()))
+    token.ok_or_else(|| {
+        (StatusCode::SERVICE_UNAVAILABLE, "Too many are logged in. Try again later.".to_owned())
+    })
 }
 
 /// One text for a wrong name and a wrong password.

@@ -145,7 +145,7 @@ fn charts() -> Markup {
 pub(in crate::admin) fn thousands(digits: &str) -> String {
     let mut text = String::with_capacity(digits.len() * 2);
     for (n, digit) in digits.chars().enumerate() {
-        if n > 0 && (digits.len() - n) % 3 == 0 {
+        if n > 0 && (digits.len() - n).is_multiple_of(3) {
             text.push('\u{202f}');
         }
         text.push(digit);

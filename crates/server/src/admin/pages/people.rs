@@ -333,7 +333,7 @@ async fn make(
 ) -> Result<String, Problem> {
     let (given, sn) = (form.trimmed("givenName"), form.trimmed("sn"));
     let joined = format!("{given} {sn}");
-    let cn = Some(form.trimmed("cn")).filter(|cn| !cn.is_empty()).unwrap_or(joined.trim());
+    let cn = Some(form.trimmed("cn")).filter(|cn| !cn.is_empty()).unwrap_or_else(|| joined.trim());
     let uid = form.trimmed("uid");
     if uid.is_empty() || sn.is_empty() {
         return Err(Problem::Bad("A family name and a login are needed.".to_owned()));
