@@ -404,3 +404,51 @@ fn over_tls_cookies_are_for_tls_alone() {
     assert_eq!(send(SocketAddr::from((Ipv4Addr::LOCALHOST, port)), &request).status, 0);
     assert!(fixture.server.stop());
 }
+
+#[test]
+fn a_password_policy_holds_here_as_well() {
+    let policy = "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n\n\
+        dn: cn=policy,dc=example,dc=com\nobjectClass: applicationProcess\nobjectClass: pwdPolicy\ncn: policy\n\
+        pwdAttribute: userPassword\npwdMustChange: TRUE\npwdLockout: TRUE\n\n\
+        dn: uid=ann,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: ann\ncn: Ann\nsn: Example\nuserPassword: first\n";
+    let site = Site::new(
+        Kind::Larix,
+        &format!(
+            "admin-listener http://127.0.0.1:0/\ndatabase mdb\nsuffix dc=example,dc=com\nrootdn {ADMIN}\nrootpw secret\n\
+             directory @DATA@\nindex uid eq\naccess to * by self write by anonymous auth by users read\n\
+             overlay ppolicy\nppolicy_default cn=policy,dc=example,dc=com\n"
+        ),
+    );
+    site.load_into(Some("dc=example,dc=com"), policy);
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let ports = std::fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
+    let port = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+    let ann = "uid=ann,dc=example,dc=com";
+
+    let mut admin = Http::new(address);
+    assert_eq!(admin.log_in("admin", "secret").status, 303);
+    assert_eq!(admin.post("/people/password", &[("dn", ann), ("new", "second")]).status, 303);
+    // Whoever got a password from somebody else chooses their own before anything else.
+    let mut http = Http::new(address);
+    http.get("/login");
+    assert_eq!(http.post("/login", &[("name", ann), ("password", "second")]).status, 303);
+    assert_eq!(http.get("/people").header("location"), "/password");
+    assert!(http.get("/password").body.contains("Choose your own first."));
+    let wrong = http.post("/password", &[("old", "second"), ("new", "third"), ("again", "other")]);
+    assert!(wrong.body.contains("The two new passwords differ."), "{}", wrong.body);
+    let changed = http.post("/password", &[("old", "second"), ("new", "third"), ("again", "third")]);
+    assert_eq!(changed.status, 303, "{}", changed.body);
+    assert_eq!(http.get("/people").status, 200);
+
+    // Locked, nobody gets in; unlocked, again.
+    let lock =
+        |admin: &mut Http, action: &str| admin.post("/people/lock", &[("dn", ann), ("action", action)]);
+    let locked = lock(&mut admin, "lock");
+    assert_eq!(locked.status, 303, "{}", locked.body);
+    assert!(admin.get(&format!("/people/one?dn={}", escape(ann))).body.contains("This account is locked"));
+    assert_eq!(Http::new(address).log_in(ann, "third").status, 401);
+    assert_eq!(lock(&mut admin, "unlock").status, 303);
+    assert_eq!(Http::new(address).log_in(ann, "third").status, 303);
+    assert!(server.stop());
+}

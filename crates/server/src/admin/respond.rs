@@ -16,6 +16,8 @@ use super::reply::{Problem, Reply, Shown};
 use super::sessions::{self, Session};
 use super::{Admin, Way, assets, guard, pages};
 
+/// Bytes of a form of somebody who is not logged in.
+const LOGIN_MAX: usize = 16 * 1024;
 /// Bytes of a form.
 const BODY_MAX: usize = 4 * 1024 * 1024;
 /// How long a form may take to arrive.
@@ -119,16 +121,23 @@ async fn post(admin: &Admin, way: &Way, request: Request<Incoming>) -> Answer {
     }
     let (parts, body) = request.into_parts();
     let request = Request::from_parts(parts, ());
-    let form = match tokio::time::timeout(BODY_PATIENCE, Limited::new(body, BODY_MAX).collect()).await {
+    let session = session(admin, way, &request);
+    let most = if session.is_some() { BODY_MAX } else { LOGIN_MAX };
+    let form = match tokio::time::timeout(BODY_PATIENCE, Limited::new(body, most).collect()).await {
         Ok(Ok(body)) => Form::parse(&Zeroizing::new(body.to_bytes().to_vec())),
-        Ok(Err(_)) => return plain(StatusCode::PAYLOAD_TOO_LARGE, "a form has at most 4 MiB\n"),
+        Ok(Err(_)) => {
+            return plain(
+                StatusCode::PAYLOAD_TOO_LARGE,
+                "a form has at most 4 MiB, and 16 KiB before the login\n",
+            );
+        }
         Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the form did not come in time\n"),
     };
     let path = request.uri().path();
     if path == "/login" {
         return log_in(admin, way, &request, &form).await;
     }
-    let Some(session) = session(admin, way, &request) else {
+    let Some(session) = session else {
         return Reply::SeeOther("/login".to_owned()).into_response();
     };
     if !sessions::same(form.get("csrf"), &session.csrf) {
@@ -149,6 +158,10 @@ async fn show(visit: &Visit<'_>) -> Answer {
     };
     match shown {
         Ok(reply) => reply.into_response(),
+        // Whatever was asked: the directory has ended the connection meanwhile.
+        Err(_) if visit.session.client.try_lock().is_ok_and(|client| client.is_gone()) => {
+            Reply::SeeOther("/login".to_owned()).into_response()
+        }
         Err(Problem::LoggedOut) => Reply::SeeOther("/login".to_owned()).into_response(),
         Err(problem) => pages::problem(visit, &problem).into_response(),
     }

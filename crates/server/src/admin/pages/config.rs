@@ -133,6 +133,9 @@ fn indexes(visit: &Visit<'_>, database: &Found, figures: bool) -> Markup {
 
 /// How far the indexes of a line are, and how often searches used them.
 fn state(attributes: &str, states: &[IndexStatus]) -> String {
+    if states.is_empty() {
+        return String::new();
+    }
     let named =
         |state: &&IndexStatus| attributes.split(',').any(|name| name.eq_ignore_ascii_case(&state.attribute));
     let words = states.iter().filter(named).map(|state| {
@@ -147,7 +150,8 @@ fn state(attributes: &str, states: &[IndexStatus]) -> String {
             uses => format!("ready, used {uses} times"),
         }
     });
-    words.collect::<Vec<_>>().join("; ")
+    let words: Vec<String> = words.collect();
+    if words.is_empty() { "ready, no entry has it".to_owned() } else { words.join("; ") }
 }
 
 fn log_level(visit: &Visit<'_>, global: &Found) -> Markup {

@@ -105,6 +105,11 @@ fn back_to(form: &Form, dn: &str) -> String {
     }
 }
 
+/// The menu's entry that the form was begun from.
+fn place(fields: &Form) -> Place {
+    if fields.get("from") == "config" { Place::Configuration } else { Place::Browse }
+}
+
 /// What to say above the form.
 enum Trouble {
     Text(String),
@@ -194,7 +199,12 @@ fn edit_page(
     };
     Reply::Page(
         status,
-        layout::page(visit, Place::Browse, &format!("Edit {}", names::first(&entry.dn)), content),
+        layout::page(
+            visit,
+            place(visit.form.unwrap_or(visit.query)),
+            &format!("Edit {}", names::first(&entry.dn)),
+            content,
+        ),
     )
 }
 
@@ -237,7 +247,7 @@ fn review_page(visit: &Visit<'_>, entry: &Found, form: &Form, changes: &[Attribu
             }
         }
     };
-    Reply::page(layout::page(visit, Place::Browse, "Review the change", content))
+    Reply::page(layout::page(visit, place(form), "Review the change", content))
 }
 
 fn difference(entry: &Found, changes: &[AttributeChange]) -> Markup {
