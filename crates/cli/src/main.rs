@@ -45,6 +45,7 @@ Offline tools (slapadd's, slapcat's ... flags; LARIX COMMAND --help lists them):
   dn               Check and normalize DNs              (slapdn)
   schema           Check a database against the schema  (slapschema)
   check            Check that tree, entries and indexes agree
+  advise           Say which indexes searches lack, and which are not used
 
 Called by one of slapd's names, or as `slapd -Tadd`, larix is that program.";
 

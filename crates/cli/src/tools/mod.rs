@@ -2,6 +2,7 @@
 
 mod acl;
 mod add;
+mod advise;
 mod auth;
 mod backup;
 mod cat;
@@ -38,12 +39,13 @@ pub(crate) enum Tool {
     Schema,
     /// Larix's own.
     Check,
+    Advise,
     Backup,
     Restore,
 }
 
 /// The tool, its letter or short name after `-T`, slapd's name for it, and Larix's subcommand.
-const TOOLS: [(Tool, &str, &str, &str); 14] = [
+const TOOLS: [(Tool, &str, &str, &str); 15] = [
     (Tool::Add, "add", "slapadd", "add"),
     (Tool::Cat, "cat", "slapcat", "cat"),
     (Tool::Index, "index", "slapindex", "index"),
@@ -56,6 +58,7 @@ const TOOLS: [(Tool, &str, &str, &str); 14] = [
     (Tool::Dn, "dn", "slapdn", "dn"),
     (Tool::Schema, "schema", "slapschema", "schema"),
     (Tool::Check, "check", "slapcheck", "check"),
+    (Tool::Advise, "advise", "slapadvise", "advise"),
     (Tool::Backup, "backup", "slapbackup", "backup"),
     (Tool::Restore, "restore", "slaprestore", "restore"),
 ];
@@ -112,6 +115,7 @@ pub(crate) fn run(tool: Tool, name: &str, arguments: &[OsString]) -> ExitCode {
     match tool {
         Tool::Acl => acl::main(name, arguments),
         Tool::Add => add::main(name, arguments),
+        Tool::Advise => advise::main(name, arguments),
         Tool::Backup => backup::take(name, arguments),
         Tool::Cat => cat::main(name, arguments),
         Tool::Check => check::main(name, arguments),

@@ -1,5 +1,6 @@
 //! From a filter to candidates: which index keys to read, in which order, and what their ids still owe.
 
+pub mod advice;
 pub mod candidates;
 pub mod explain;
 pub mod planner;
