@@ -15,7 +15,7 @@ use smallvec::SmallVec;
 use crate::database::DatabaseState;
 use crate::entry::AttributeNumber;
 use crate::entry::codec::{Dictionaries, Dictionary, DictionaryError};
-use crate::entry::record::digest;
+use crate::entry::record::{RecordFlags, digest};
 use crate::index::{IndexConfig, Kinds};
 use crate::tables::ATTRIBUTES;
 
@@ -305,11 +305,13 @@ impl Catalog {
 #[derive(Debug)]
 pub struct CatalogEdit {
     catalog: Arc<Catalog>,
+    /// What the object classes of the last new entry say about it: most have the same ones as the one before.
+    class_flags: Option<(Vec<Vec<u8>>, RecordFlags)>,
 }
 
 impl CatalogEdit {
     pub fn new(catalog: Arc<Catalog>) -> Self {
-        Self { catalog }
+        Self { catalog, class_flags: None }
     }
 
     pub fn catalog(&self) -> &Arc<Catalog> {
@@ -335,6 +337,18 @@ impl CatalogEdit {
         let wanted = catalog.config.kinds(schema, description);
         catalog.set_built(number, wanted);
         number
+    }
+
+    /// What object classes say about a new entry; `of` finds it out.
+    pub(crate) fn class_flags(
+        &mut self,
+        classes: &[Vec<u8>],
+        of: impl FnOnce(&[Vec<u8>]) -> RecordFlags,
+    ) -> RecordFlags {
+        match &self.class_flags {
+            Some((known, flags)) if known == classes => *flags,
+            _ => self.class_flags.insert((classes.to_vec(), of(classes))).1,
+        }
     }
 
     /// From now on records are packed with this dictionary.

@@ -198,10 +198,18 @@ fn days_in_month(year: i64, month: u32) -> u32 {
 /// A version 7 UUID (RFC 9562 section 5.7): the milliseconds of `now`, then randomness. Entries added near each other
 /// in time lie near each other in the entryUUID index.
 pub fn new_uuid(now: Timestamp, random: &dyn RandomSource) -> Uuid {
-    let mut bytes = [0; 10];
+    let mut bytes = [0; UUID_RANDOM_BYTES];
     random.fill(&mut bytes);
+    uuid_of(now, &bytes)
+}
+
+/// Random bytes in an entryUUID.
+pub(crate) const UUID_RANDOM_BYTES: usize = 10;
+
+/// As [`new_uuid`], of random bytes that were fetched before.
+pub(crate) fn uuid_of(now: Timestamp, random: &[u8; UUID_RANDOM_BYTES]) -> Uuid {
     let millis = u64::try_from(now.0.div_euclid(1000)).unwrap_or(0);
-    uuid::Builder::from_unix_timestamp_millis(millis, &bytes).into_uuid()
+    uuid::Builder::from_unix_timestamp_millis(millis, random).into_uuid()
 }
 
 /// A clock that stands still until told otherwise: for tests and simulations.

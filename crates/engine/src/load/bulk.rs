@@ -310,12 +310,7 @@ impl<'a, L: Loader> InOrder<'a, L> {
     }
 
     fn failed(&mut self, error: RecordError) -> Result<(), LoadError> {
-        if !self.options.continue_on_error {
-            return Err(error.into());
-        }
-        self.progress.failed += 1;
-        self.observer.record_failed(&error);
-        Ok(())
+        self.progress.pass_over(error, self.options, self.observer)
     }
 
     /// Stores the entry and what waited for it, or lets it wait for its superior.

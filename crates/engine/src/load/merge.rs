@@ -112,12 +112,7 @@ impl Run<'_> {
     }
 
     fn failed(&mut self, error: RecordError) -> Result<(), LoadError> {
-        if !self.options.continue_on_error {
-            return Err(error.into());
-        }
-        self.progress.failed += 1;
-        self.observer.record_failed(&error);
-        Ok(())
+        self.progress.pass_over(error, self.options, self.observer)
     }
 
     /// Superiors that never came.
@@ -165,7 +160,9 @@ impl Group {
             (None, 1, Some(_)) if found.nearest != EntryId::ROOT => found.nearest,
             _ => return Ok(Err(checked.fails(RecordFault::NoSuperior))),
         };
-        checker.number(local, &checked.entry);
+        if !checker.knows(local, &checked.entry) {
+            checker.number(local, &checked.entry);
+        }
         let id = EntryId(self.last_id + 1);
         let (rdn, normal_rdn) = checked.rdn();
         let place = Placement { id, parent, rdn, normal_rdn };

@@ -103,6 +103,26 @@ pub struct Progress {
     pub phase: Phase,
 }
 
+impl Progress {
+    /// Counts and reports a record that fails.
+    ///
+    /// # Errors
+    /// The record's own, where it ends the load.
+    fn pass_over(
+        &mut self,
+        error: RecordError,
+        options: &LoadOptions,
+        observer: &mut dyn LoadObserver,
+    ) -> Result<(), LoadError> {
+        if !options.continue_on_error {
+            return Err(error.into());
+        }
+        self.failed += 1;
+        observer.record_failed(&error);
+        Ok(())
+    }
+}
+
 /// What is being done.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Phase {

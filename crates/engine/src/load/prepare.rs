@@ -5,7 +5,7 @@ use std::sync::{Mutex, PoisonError};
 use foldhash::{HashMap, HashSet};
 use larix_proto::ldif::{Body, LdifAttribute, Record};
 use larix_proto::{Dn, LdapResult, ResultCode};
-use larix_schema::{AttributeDescription, NormalDn, Schema};
+use larix_schema::{AttributeDescription, AttributeTypeId, NormalDn, Schema};
 use smallvec::SmallVec;
 
 use super::error::{LoadError, RecordError, RecordFault};
@@ -13,7 +13,7 @@ use super::{LoadContext, LoadOptions};
 use crate::catalog::CatalogEdit;
 use crate::csn::{Csn, CsnGenerator};
 use crate::entry::{Entry, EntryAttribute};
-use crate::time::new_uuid;
+use crate::time::{RandomSource, Timestamp, UUID_RANDOM_BYTES, uuid_of};
 use crate::write::change::NoLargeSets;
 use crate::write::known::KnownSchema;
 use crate::write::operational::{self, ANONYMOUS, Stamp};
@@ -92,6 +92,47 @@ pub(super) struct Local {
     pub(super) catalog: CatalogEdit,
     /// Descriptions by how the LDIF writes them.
     descriptions: HashMap<String, AttributeDescription>,
+    uuids: Uuids,
+    types: Types,
+    /// The classes of the last entry, in which no class comes twice.
+    classes: Vec<Vec<u8>>,
+}
+
+/// Which types the entry being checked has, without options: by number, the number of the entry that had one last.
+#[derive(Debug, Default)]
+struct Types {
+    entry: u64,
+    last: Vec<u64>,
+}
+
+impl Types {
+    /// Whether the entry has no attribute of the type yet; from now on it has.
+    fn is_new(&mut self, AttributeTypeId(number): AttributeTypeId) -> bool {
+        let number = number as usize;
+        if self.last.len() <= number {
+            self.last.resize(number + 1, 0);
+        }
+        self.last.get_mut(number).is_some_and(|last| std::mem::replace(last, self.entry) != self.entry)
+    }
+}
+
+/// Entries whose random bytes are fetched at once: each time is a system call.
+const UUIDS_FETCHED: usize = 64;
+
+/// Random bytes for entryUUIDs to come.
+#[derive(Debug, Default)]
+struct Uuids {
+    random: Vec<[u8; UUID_RANDOM_BYTES]>,
+}
+
+impl Uuids {
+    fn next(&mut self, now: Timestamp, source: &dyn RandomSource) -> uuid::Uuid {
+        if self.random.is_empty() {
+            self.random.resize(UUIDS_FETCHED, [0; UUID_RANDOM_BYTES]);
+            source.fill(self.random.as_flattened_mut());
+        }
+        uuid_of(now, &self.random.pop().unwrap_or_default())
+    }
 }
 
 impl<'c> Checker<'c> {
@@ -121,7 +162,13 @@ impl<'c> Checker<'c> {
 
     pub(super) fn local(&self) -> Local {
         let catalog = self.lock().catalog().clone();
-        Local { catalog: CatalogEdit::new(catalog), descriptions: HashMap::default() }
+        Local {
+            catalog: CatalogEdit::new(catalog),
+            descriptions: HashMap::default(),
+            uuids: Uuids::default(),
+            types: Types::default(),
+            classes: Vec::new(),
+        }
     }
 
     /// The catalog with every number that was given.
@@ -135,15 +182,14 @@ impl<'c> Checker<'c> {
         entry.attributes.iter().all(|attribute| catalog.number(&attribute.description).is_some())
     }
 
-    /// Gives a number to every description of the entry, the same one in every thread.
+    /// Gives a number to every description of the entry, the same one in every thread: when the thread does not
+    /// [know](Self::knows) them all.
     pub(super) fn number(&self, local: &mut Local, entry: &Entry) {
-        if !self.knows(local, entry) {
-            let mut shared = self.lock();
-            for attribute in &entry.attributes {
-                shared.number(self.schema(), &attribute.description);
-            }
-            local.catalog = CatalogEdit::new(shared.catalog().clone());
+        let mut shared = self.lock();
+        for attribute in &entry.attributes {
+            shared.number(self.schema(), &attribute.description);
         }
+        local.catalog = CatalogEdit::new(shared.catalog().clone());
     }
 
     pub(super) fn check(&self, local: &mut Local, record: Record) -> Result<Checked, RecordError> {
@@ -171,13 +217,14 @@ impl<'c> Checker<'c> {
         }
         let mut entry = Entry::new(self.shown(dn, is_suffix)?);
         entry.attributes.reserve(attributes.len() + 8);
+        local.types.entry += 1;
         for attribute in attributes {
             self.add_attribute(local, &mut entry, attribute)?;
         }
         let mut csns = self.take_context_csns(&mut entry)?;
         self.check_schema(&mut entry)?;
         if self.context.settings.last_modified {
-            self.complete(&mut entry);
+            self.complete(local, &mut entry);
         }
         if self.options.write_context_csn
             && let Some(csn) = entry.values(self.known.entry_csn).first()
@@ -214,8 +261,10 @@ impl<'c> Checker<'c> {
             return Ok(());
         }
         let description = self.describe(local, &name)?;
-        let values = self.without_repeated(&description, &name, values)?;
-        match entry.attribute_mut(&description) {
+        let values = self.without_repeated(local, &description, &name, values)?;
+        let is_new = description.options().is_empty() && local.types.is_new(description.attribute);
+        let known = if is_new { None } else { entry.attribute_mut(&description) };
+        match known {
             Some(known) => known.values.extend(values),
             None => entry.attributes.push(EntryAttribute::new(description, values)),
         }
@@ -237,11 +286,13 @@ impl<'c> Checker<'c> {
     /// Refuses a value that is equal to another one. The very same value given twice is one: nothing is lost.
     fn without_repeated(
         &self,
+        local: &mut Local,
         description: &AttributeDescription,
         name: &str,
         mut values: Vec<Vec<u8>>,
     ) -> Result<Vec<Vec<u8>>, RecordFault> {
-        if values.len() < 2 {
+        let is_classes = description.attribute == self.known.object_class;
+        if values.len() < 2 || (is_classes && values == local.classes) {
             return Ok(values);
         }
         let rule = self.schema().attribute(description.attribute).equality;
@@ -267,6 +318,9 @@ impl<'c> Checker<'c> {
         }
         for position in again.into_iter().rev() {
             values.remove(position);
+        }
+        if is_classes {
+            local.classes.clone_from(&values);
         }
         Ok(values)
     }
@@ -305,7 +359,7 @@ impl<'c> Checker<'c> {
         Ok(())
     }
 
-    fn complete(&self, entry: &mut Entry) {
+    fn complete(&self, local: &mut Local, entry: &mut Entry) {
         let known = &self.known;
         let complete = [
             known.entry_uuid,
@@ -321,7 +375,7 @@ impl<'c> Checker<'c> {
         }
         let now = self.context.clock.now();
         let stamp = Stamp { csn: self.csns.next(now), name: self.creator.clone() };
-        operational::complete_entry(known, entry, &stamp, new_uuid(now, self.context.random));
+        operational::complete_entry(known, entry, &stamp, local.uuids.next(now, self.context.random));
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, CatalogEdit> {

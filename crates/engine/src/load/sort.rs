@@ -51,7 +51,9 @@ pub(super) struct Sorter {
     arena: Vec<u8>,
     /// By attribute number and kind of key.
     slots: Vec<Slot>,
-    scratch: Vec<u64>,
+    /// Sorting exchanges a list and its scratch: each list has its own, of the same capacity.
+    gram_scratch: Vec<u64>,
+    word_scratch: Vec<u64>,
     key: Vec<u8>,
     /// Where runs are written.
     file: Option<RunFile>,
@@ -193,6 +195,25 @@ impl Sorter {
         self.word_items.push(u64::from(word) << DISTANCE_BITS | distance);
     }
 
+    /// The number of a key in the dictionary of this run.
+    pub(super) fn word(&self, number: AttributeNumber, kind: KeyKind, value: &[u8]) -> Option<u32> {
+        self.words.find(&key::make(number, kind, value))
+    }
+
+    /// Takes pairs of keys that are in the dictionary and an id, unless keys of the attribute [go elsewhere].
+    ///
+    /// [go elsewhere]: Self::has_single_keys
+    pub(super) fn add_words(&mut self, words: &[u32], id: u64) {
+        let distance = self.distance(id);
+        self.word_items.extend(words.iter().map(|word| u64::from(*word) << DISTANCE_BITS | distance));
+    }
+
+    /// Whether some keys of an attribute are no longer looked up in the dictionary.
+    pub(super) fn has_single_keys(&self, number: AttributeNumber) -> bool {
+        let slots = (number.0 as usize) << 3..(number.0 as usize + 1) << 3;
+        self.slots.iter().take(slots.end).skip(slots.start).any(|slot| slot.unique)
+    }
+
     fn distance(&mut self, id: u64) -> u64 {
         let base = *self.base.get_or_insert(id);
         debug_assert!(
@@ -224,8 +245,8 @@ impl Sorter {
 
     fn write(&mut self, out: &mut RunWriter) -> io::Result<()> {
         let base = self.base.take().unwrap_or_default();
-        sort_by_digits(&mut self.grams, &mut self.scratch, DISTANCE_BITS, 64);
-        let ranked = self.words.rank(&mut self.word_items, &mut self.scratch);
+        sort_by_digits(&mut self.grams, &mut self.gram_scratch, DISTANCE_BITS, 64);
+        let ranked = self.words.rank(&mut self.word_items, &mut self.word_scratch);
         let Self { items, arena, .. } = self;
         let of = |item: &Item| key_at(arena, item.start, item.length);
         items.sort_unstable_by(|a, b| {
@@ -265,6 +286,12 @@ impl Words {
         places.push((arena.len() as u32, key.len() as u16));
         arena.extend_from_slice(key);
         (at, true)
+    }
+
+    fn find(&self, key: &[u8]) -> Option<u32> {
+        let hash = self.hasher.hash_one(key);
+        let same = |(other, at): &(u64, u32)| *other == hash && word(&self.places, &self.arena, *at) == key;
+        self.table.find(hash, same).map(|(_, at)| *at)
     }
 
     /// Replaces the words' numbers in `items` by their ranks and sorts; gives the words' places by rank.
@@ -314,18 +341,20 @@ struct Sorted<'a> {
     base: u64,
 }
 
-impl Sorted<'_> {
+/// The first key of one kind of pairs; what decides most comparisons comes first.
+type Head<'k> = Option<(u128, &'k [u8])>;
+
+impl<'a> Sorted<'a> {
     fn write(&mut self, out: &mut RunWriter) -> io::Result<()> {
         let mut list = List::default();
-        let mut gram_key = gram_key(self.grams.first());
+        let mut gram_key = Vec::new();
+        let mut gram = self.gram_head(&mut gram_key);
+        let (mut word, mut item) = (self.word_head(), self.item_head());
         loop {
-            let word_key = self.words.first().map(|item| self.word_key(*item));
-            let item_key = self.items.first().map(|item| key_at(self.arena, item.start, item.length));
-            let gram = gram_key.as_deref();
-            let Some(key) = [gram, word_key, item_key].into_iter().flatten().min() else { return Ok(()) };
-            let (is_gram, is_word, is_item) =
-                (gram == Some(key), word_key == Some(key), item_key == Some(key));
-            out.key(key)?;
+            let gram_here: Head<'_> = gram.map(|significant| (significant, gram_key.as_slice()));
+            let Some(least) = [gram_here, word, item].into_iter().flatten().min() else { return Ok(()) };
+            let (is_gram, is_word, is_item) = (is(gram_here, least), is(word, least), is(item, least));
+            out.key(least.1)?;
             list.clear();
             if is_gram {
                 self.grams = self.take(self.grams, &mut list);
@@ -333,20 +362,38 @@ impl Sorted<'_> {
             // Keys of a kind were looked up before they were found to be unique: words have the lower ids.
             if is_word {
                 self.words = self.take(self.words, &mut list);
+                word = self.word_head();
             }
             if is_item {
                 self.take_items(&mut list);
+                item = self.item_head();
             }
             out.list(&mut list)?;
             if is_gram {
-                gram_key = self::gram_key(self.grams.first());
+                gram = self.gram_head(&mut gram_key);
             }
         }
     }
 
-    fn word_key(&self, item: u64) -> &[u8] {
-        let place = self.ranked.get((item >> DISTANCE_BITS) as usize);
-        place.map_or(&[], |&(start, length)| key_at(self.words_arena, start, length))
+    /// Makes the key of the first gram.
+    fn gram_head(&self, key: &mut Vec<u8>) -> Option<u128> {
+        let gram = self.grams.first()? >> DISTANCE_BITS;
+        let attribute = AttributeNumber((gram >> GRAM_BITS) as u32);
+        let [_, bytes @ ..] = ((gram & ((1 << GRAM_BITS) - 1)) as u32).to_be_bytes();
+        key.clear();
+        key::put(key, attribute, KeyKind::Any, &bytes);
+        Some(significant(key))
+    }
+
+    fn word_head(&self) -> Head<'a> {
+        let place = self.ranked.get((self.words.first()? >> DISTANCE_BITS) as usize);
+        let key = place.map_or(&[][..], |&(start, length)| key_at(self.words_arena, start, length));
+        Some((significant(key), key))
+    }
+
+    fn item_head(&self) -> Head<'a> {
+        let item = self.items.first()?;
+        Some((item.significant, key_at(self.arena, item.start, item.length)))
     }
 
     /// Takes the pairs with the key of the first one.
@@ -377,11 +424,9 @@ impl Sorted<'_> {
     }
 }
 
-fn gram_key(number: Option<&u64>) -> Option<Vec<u8>> {
-    let gram = number? >> DISTANCE_BITS;
-    let attribute = AttributeNumber((gram >> GRAM_BITS) as u32);
-    let [_, bytes @ ..] = ((gram & ((1 << GRAM_BITS) - 1)) as u32).to_be_bytes();
-    Some(key::make(attribute, KeyKind::Any, &bytes))
+/// Whether a head has the least key. The least one itself is known by where it lies.
+fn is(head: Head<'_>, least: (u128, &[u8])) -> bool {
+    head.is_some_and(|head| head.0 == least.0 && (std::ptr::eq(head.1, least.1) || head.1 == least.1))
 }
 
 /// Sorts by the bits from `low` to `high`, the order of equal ones kept: least digit first.
@@ -404,7 +449,8 @@ fn sort_by_digits(numbers: &mut Vec<u64>, scratch: &mut Vec<u64>, low: u32, high
         for place in counts.iter_mut() {
             next += std::mem::replace(place, next);
         }
-        // What it had is overwritten.
+        // What it had is overwritten. The list goes on growing in its place: it needs as much room.
+        scratch.reserve(numbers.capacity().saturating_sub(scratch.len()));
         scratch.resize(numbers.len(), 0);
         for number in numbers.iter() {
             let place = &mut counts[digit(*number, shift)];

@@ -16,9 +16,12 @@ use super::packing::Packing;
 use super::prepare::{Checked, Checker, Local};
 use super::runs::Run;
 use super::sort::Sorter;
+use larix_schema::Schema;
+
+use crate::catalog::CatalogRow;
 use crate::csn::Csn;
 use crate::entry::encode::{self, Placement};
-use crate::entry::{AttributeNumber, Entry, EntryId};
+use crate::entry::{AttributeNumber, Entry, EntryAttribute, EntryId};
 use crate::index::KeyKind;
 use crate::index::keys::{self, KeySink};
 use crate::tables::{BLOBS, ENTRIES, VALUES};
@@ -150,24 +153,26 @@ impl Drop for Ticket<'_> {
 }
 
 /// The records of a chunk from the line on that the load begins with, up to an error that ends it.
-pub(super) fn records(chunk: &Chunk, options: &LoadOptions) -> Vec<Result<Record, LdifError>> {
+pub(super) fn records(
+    chunk: &Chunk,
+    options: &LoadOptions,
+) -> impl Iterator<Item = Result<Record, LdifError>> {
     let mut reader = Reader::of_chunk(chunk).with_files(LocalFiles);
-    let mut records = Vec::new();
-    loop {
-        match reader.read_record() {
-            Ok(Some(record)) if record.line < options.start_line => {}
-            Ok(Some(record)) => records.push(Ok(record)),
-            Ok(None) => return records,
-            Err(error) if error.line < options.start_line && error.is_recoverable() => {}
-            Err(error) => {
-                let more = options.continue_on_error && error.is_recoverable();
-                records.push(Err(error));
-                if !more {
-                    return records;
+    let mut ended = false;
+    std::iter::from_fn(move || {
+        while !ended {
+            match reader.read_record().transpose()? {
+                Ok(record) if record.line < options.start_line => {}
+                Ok(record) => return Some(Ok(record)),
+                Err(error) if error.line < options.start_line && error.is_recoverable() => {}
+                Err(error) => {
+                    ended = !(options.continue_on_error && error.is_recoverable());
+                    return Some(Err(error));
                 }
             }
         }
-    }
+        None
+    })
 }
 
 /// Gathers the keys of one attribute of an entry.
@@ -187,6 +192,33 @@ impl KeySink for Gathering<'_> {
     }
 }
 
+/// The keys of a list of object classes as words of the sorter's dictionary, until its next run: entries that have the
+/// list have the same keys.
+struct ClassWords {
+    values: Vec<Vec<u8>>,
+    words: Vec<u32>,
+}
+
+/// Lists of classes that are kept for one run.
+const CLASS_LISTS_MAX: usize = 8;
+
+impl ClassWords {
+    /// None when a key is not in the dictionary.
+    fn of(schema: &Schema, row: &CatalogRow, attribute: &EntryAttribute, sorter: &Sorter) -> Option<Self> {
+        let mut words = Some(Vec::new());
+        keys::visit_attribute_keys(schema, row, attribute, &mut |kind: KeyKind, value: &[u8]| match sorter
+            .word(row.number, kind, value)
+        {
+            Some(word) => words.as_mut().into_iter().for_each(|words| words.push(word)),
+            None => words = None,
+        });
+        let mut words = words?;
+        words.sort_unstable();
+        words.dedup();
+        Some(Self { values: attribute.values.clone(), words })
+    }
+}
+
 /// Checks and encodes entries and gathers their postings.
 pub(super) struct Worker<'a, 'c> {
     checker: &'a Checker<'c>,
@@ -197,6 +229,7 @@ pub(super) struct Worker<'a, 'c> {
     scratch: &'a Path,
     sorter: Sorter,
     spilled: Vec<Run>,
+    classes: Vec<ClassWords>,
     limit: usize,
     /// The normalized name of the last superior: most entries have the same as the one before.
     superior: (String, Fingerprint),
@@ -218,6 +251,7 @@ impl<'a, 'c> Worker<'a, 'c> {
             scratch,
             sorter: Sorter::with_room(limit),
             spilled: Vec::new(),
+            classes: Vec::new(),
             limit,
             superior: (String::new(), Fingerprint::of("")),
         })
@@ -234,17 +268,7 @@ impl<'a, 'c> Worker<'a, 'c> {
             let batch = batches.lock().unwrap_or_else(PoisonError::into_inner).recv();
             let Ok(Batch { number, content }) = batch else { break };
             let ticket = turns.ticket(number);
-            let records = match content {
-                Ok(chunk) => {
-                    let records = records(&chunk, self.checker.options);
-                    // One that finds no room, or nobody, is given up.
-                    let _ = used.try_send(chunk);
-                    records
-                }
-                Err(error) => vec![Err(error)],
-            };
-            let Some(before) = ticket.take_ids(records.len() as u64) else { break };
-            let Some(entries) = self.batch(&ticket, before, records).transpose() else { break };
+            let Some(entries) = self.content(&ticket, content, used).transpose() else { break };
             let failed = entries.is_err();
             if !failed {
                 ticket.encoded();
@@ -260,23 +284,65 @@ impl<'a, 'c> Worker<'a, 'c> {
     }
 
     /// None when the load has failed elsewhere.
+    fn content(
+        &mut self,
+        ticket: &Ticket<'_>,
+        content: Result<Chunk, LdifError>,
+        used: &SyncSender<Chunk>,
+    ) -> Result<Option<Vec<Result<EncodedEntry, RecordError>>>, LoadError> {
+        let options = self.checker.options;
+        let chunk = match content {
+            Ok(chunk) => chunk,
+            Err(error) => {
+                let Some(before) = ticket.take_ids(1) else { return Ok(None) };
+                return self.batch(ticket, before, 1, std::iter::once(Err(error)));
+            }
+        };
+        let entries = match chunk.records.filter(|_| options.start_line <= 1) {
+            // One record at a time is read and stored away: what it takes stays in the processor's cache.
+            Some(count) => {
+                let Some(before) = ticket.take_ids(count) else { return Ok(None) };
+                self.batch(ticket, before, count, records(&chunk, options))
+            }
+            None => {
+                let records: Vec<_> = records(&chunk, options).collect();
+                let count = records.len() as u64;
+                let Some(before) = ticket.take_ids(count) else { return Ok(None) };
+                self.batch(ticket, before, count, records.into_iter())
+            }
+        };
+        // One that finds no room, or nobody, is given up.
+        let _ = used.try_send(chunk);
+        entries
+    }
+
+    /// The entries of `count` records at most. None when the load has failed elsewhere.
     fn batch(
         &mut self,
         ticket: &Ticket<'_>,
         before: u64,
-        records: Vec<Result<Record, LdifError>>,
+        count: u64,
+        records: impl Iterator<Item = Result<Record, LdifError>>,
     ) -> Result<Option<Vec<Result<EncodedEntry, RecordError>>>, LoadError> {
-        let mut entries = Vec::with_capacity(records.len());
+        let mut entries = Vec::with_capacity(count as usize);
         for (id, record) in (before + 1..).map(EntryId).zip(records) {
+            if id.0 > before + count {
+                let what = "a piece of the LDIF has more records than were counted";
+                return Err(LoadError::Io(std::io::Error::other(what)));
+            }
             if self.sorter.bytes() > self.limit || self.sorter.is_full(id.0) {
                 self.spilled.push(self.sorter.spill(self.scratch)?);
+                self.classes.clear();
             }
             entries.push(match record {
                 Ok(record) => match self.checker.check(&mut self.local, record) {
                     Ok(checked) => {
                         let knows = self.checker.knows(&self.local, &checked.entry);
-                        if !knows && !ticket.wait_for_earlier() {
-                            return Ok(None);
+                        if !knows {
+                            if !ticket.wait_for_earlier() {
+                                return Ok(None);
+                            }
+                            self.checker.number(&mut self.local, &checked.entry);
                         }
                         Ok(self.entry(id, checked)?)
                     }
@@ -292,7 +358,6 @@ impl<'a, 'c> Worker<'a, 'c> {
     }
 
     fn entry(&mut self, id: EntryId, checked: Checked) -> Result<EncodedEntry, LoadError> {
-        self.checker.number(&mut self.local, &checked.entry);
         let mut set = self.encode(id, &checked)?;
         let record = set.take(ENTRIES, &id.to_bytes()).map_or_else(Vec::new, Vec::from);
         let record = self.packing.packed(record);
@@ -338,13 +403,21 @@ impl<'a, 'c> Worker<'a, 'c> {
     }
 
     fn gather(&mut self, id: EntryId, entry: &Entry) {
-        let Self { local, sorter, checker, .. } = self;
+        let Self { local, sorter, checker, classes, .. } = self;
         let catalog = local.catalog.catalog();
         for attribute in &entry.attributes {
             let row = catalog.number(&attribute.description).and_then(|number| catalog.row(number));
             let Some(row) = row.filter(|row| !row.wanted.is_empty()) else { continue };
+            let known = classes.iter().find(|known| row.classes && known.values == attribute.values);
+            if let Some(known) = known.filter(|_| !sorter.has_single_keys(row.number)) {
+                sorter.add_words(&known.words, id.0);
+                continue;
+            }
             let mut sink = Gathering { sorter, number: row.number, id };
             keys::visit_attribute_keys(checker.schema(), row, attribute, &mut sink);
+            if row.classes && known.is_none() && classes.len() < CLASS_LISTS_MAX {
+                classes.extend(ClassWords::of(checker.schema(), row, attribute, sorter));
+            }
         }
     }
 }

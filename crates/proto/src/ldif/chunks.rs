@@ -15,6 +15,8 @@ pub struct Chunk {
     pub line: u64,
     /// The `file:` URL of the included file that the lines are in.
     pub file: Option<String>,
+    /// How many records, if that could be told by the ends of lines: each of them begins with its DN behind an empty line.
+    pub records: Option<u64>,
 }
 
 /// Cuts an input, and the files that it includes, into chunks. [`super::Reader::of_chunk`] reads them; there are no
@@ -141,7 +143,10 @@ impl<R: BufRead> Level<R> {
         let mut looked_at = Looked::default();
         loop {
             match looked_at.cut(self.rest(), wanted) {
-                Cut::At(bytes, lines) => return Step::Chunk(self.give(bytes, lines, spare)),
+                Cut::At(bytes, lines) => {
+                    let records = Some(looked_at.records).filter(|_| looked_at.plain);
+                    return Step::Chunk(Chunk { records, ..self.give(bytes, lines, spare) });
+                }
                 Cut::Include(length) => return self.include(length),
                 Cut::More if looked_at.record_bytes(self.rest()) > limits::LDIF_RECORD => {
                     return self.fail(&looked_at, LdifFault::TooLong(limits::LDIF_RECORD), spare);
@@ -192,7 +197,7 @@ impl<R: BufRead> Level<R> {
         self.from += bytes;
         let line = self.line;
         self.line += lines;
-        Chunk { bytes: given, line, file: self.url.clone() }
+        Chunk { bytes: given, line, file: self.url.clone(), records: None }
     }
 
     fn include(&mut self, length: usize) -> Step {
@@ -215,6 +220,7 @@ impl<R: BufRead> Level<R> {
 }
 
 const INCLUDE: &[u8] = b"include:";
+const DN: &[u8] = b"dn:";
 
 fn is_include(line: &[u8]) -> bool {
     line.get(..INCLUDE.len()).is_some_and(|start| start.eq_ignore_ascii_case(INCLUDE))
@@ -229,11 +235,22 @@ struct Looked {
     /// Bytes and lines of whole records.
     whole: usize,
     whole_lines: u64,
+    /// Records that have begun, counted while they all begin with a DN.
+    records: u64,
+    plain: bool,
 }
 
 impl Default for Looked {
     fn default() -> Self {
-        Self { state: State::Between, line_start: 0, lines: 0, whole: 0, whole_lines: 0 }
+        Self {
+            state: State::Between,
+            line_start: 0,
+            lines: 0,
+            whole: 0,
+            whole_lines: 0,
+            records: 0,
+            plain: true,
+        }
     }
 }
 
@@ -260,7 +277,16 @@ impl Looked {
                         start => Cut::At(start, self.lines),
                     };
                 }
-                _ => self.state = State::InRecord,
+                (line, State::Between) => {
+                    self.records += 1;
+                    self.plain &= line.get(..DN.len()).is_some_and(|start| start.eq_ignore_ascii_case(DN));
+                    self.state = State::InRecord;
+                }
+                (_, State::InRecord) => {}
+                (_, State::InComment) => {
+                    self.plain = false;
+                    self.state = State::InRecord;
+                }
             }
             self.line_start = begin + end + 1;
             self.lines += 1;

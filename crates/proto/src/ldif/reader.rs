@@ -19,20 +19,30 @@ pub struct Reader<R> {
     input: Input<R>,
     block: Block,
     assume_modify: bool,
+    shape: Shape,
 }
+
+/// Names of attributes in the order in which records have them: most records are like those before them, so that a name
+/// need not be checked and looked for anew. No two are the same in any case of letters.
+type Shape = Vec<String>;
+
+/// Names in a shape, at most.
+const SHAPE_MAX: usize = 256;
+/// Attributes that a record lacks in a row, before the next one is no longer known by its place.
+const LOOK_AHEAD: usize = 8;
 
 impl<'c> Reader<&'c [u8]> {
     /// Reads the records of a chunk; errors name the lines of the file that it is from.
     pub fn of_chunk(chunk: &'c Chunk) -> Self {
         let input = Input::at(chunk.bytes.as_slice(), chunk.line.saturating_sub(1), chunk.file.clone());
-        Self { input, block: Block::default(), assume_modify: false }
+        Self { input, block: Block::default(), assume_modify: false, shape: Shape::new() }
     }
 }
 
 impl<R: BufRead> Reader<R> {
     /// Reads `input`, and no files that it may name.
     pub fn new(input: R) -> Self {
-        Self { input: Input::new(input), block: Block::default(), assume_modify: false }
+        Self { input: Input::new(input), block: Block::default(), assume_modify: false, shape: Shape::new() }
     }
 
     /// Lets `attribute:< file:...` and `include: file:...` read files.
@@ -73,9 +83,30 @@ impl<R: BufRead> Reader<R> {
     }
 
     fn record(&mut self, block: &Block) -> Result<Option<Record>, LdifError> {
+        let mut shape = std::mem::take(&mut self.shape);
+        let mut strangers = Vec::new();
+        let record = self.record_like(&shape, &mut strangers, block);
+        for (place, name) in strangers.into_iter().rev() {
+            if shape.len() < SHAPE_MAX && !shape.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
+                shape.insert(place, name);
+            }
+        }
+        self.shape = shape;
+        record
+    }
+
+    /// Reads a record that may have the shape, and notes which names it would need, and where.
+    fn record_like(
+        &mut self,
+        shape: &[String],
+        strangers: &mut Vec<(usize, String)>,
+        block: &Block,
+    ) -> Result<Option<Record>, LdifError> {
         // Dumps of old tools number their entries.
         let numbered = block.line(0).is_some_and(|(_, line)| line.iter().all(u8::is_ascii_digit));
-        let mut lines = Lines { reader: self, block, index: usize::from(numbered), pushed_back: None, at: 0 };
+        let index = usize::from(numbered);
+        let mut lines =
+            Lines { reader: self, block, index, pushed_back: None, at: 0, shape, place: 0, strangers };
         let Some(mut first) = lines.next()? else { return Ok(None) };
         if first.is("version") {
             if first.value != b"1" {
@@ -145,7 +176,7 @@ fn body<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Body, LdifError> {
 fn attributes<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Vec<LdifAttribute>, LdifError> {
     /// From this many attributes on, an index finds them.
     const MANY: usize = 48;
-    let mut attributes: Vec<LdifAttribute> = Vec::new();
+    let mut attributes: Vec<LdifAttribute> = Vec::with_capacity(lines.shape.len());
     let mut index: HashMap<String, usize> = HashMap::new();
     while let Some(line) = lines.next()? {
         if let Some(last) = attributes.last_mut()
@@ -154,7 +185,13 @@ fn attributes<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Vec<LdifAttribute>
             last.values.push(line.value);
             continue;
         }
-        if attributes.len() == MANY && index.is_empty() {
+        // Those that came in the order of the shape are all different.
+        if let Some(place) = line.place.filter(|_| lines.strangers.is_empty()) {
+            lines.place = place + 1;
+            attributes.push(LdifAttribute { description: line.name.into(), values: vec![line.value] });
+            continue;
+        }
+        if attributes.len() >= MANY && index.is_empty() {
             let named = |(at, known): (usize, &LdifAttribute)| (known.description.to_ascii_lowercase(), at);
             index = attributes.iter().enumerate().map(named).collect();
         }
@@ -168,6 +205,7 @@ fn attributes<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Vec<LdifAttribute>
         match known.and_then(|at| attributes.get_mut(at)) {
             Some(attribute) => attribute.values.push(line.value),
             None => {
+                lines.strangers.push((lines.place, line.name.into()));
                 attributes.push(LdifAttribute { description: line.name.into(), values: vec![line.value] });
             }
         }
@@ -271,6 +309,8 @@ fn is_name(text: &str) -> bool {
 struct Line<'b> {
     name: &'b str,
     value: Vec<u8>,
+    /// Where the name stands in the shape, not before the place that is come to.
+    place: Option<usize>,
 }
 
 impl Line<'_> {
@@ -288,6 +328,11 @@ struct Lines<'b, R> {
     pushed_back: Option<Line<'b>>,
     /// The number of the line read last.
     at: u64,
+    shape: &'b [String],
+    /// The place in the shape behind the attribute read last.
+    place: usize,
+    /// Names that the shape lacks, or has elsewhere, and the places where they came.
+    strangers: &'b mut Vec<(usize, String)>,
 }
 
 impl<'b, R: BufRead> Lines<'b, R> {
@@ -332,6 +377,22 @@ impl<'b, R: BufRead> Lines<'b, R> {
         let (name, value) = memchr::memchr(b':', text)
             .and_then(|at| text.split_at_checked(at))
             .ok_or_else(|| self.error(LdifFault::MissingColon))?;
+        let (name, place) = match self.foreseen(name) {
+            Some(known) => known,
+            None => (self.name(name)?, None),
+        };
+        Ok(Line { name, value: self.value(value.get(1..).unwrap_or_default())?, place })
+    }
+
+    /// The name, if it is the last one of the shape or one of the next, and its place if it is one of the next.
+    fn foreseen(&self, name: &[u8]) -> Option<(&'b str, Option<usize>)> {
+        let from = self.place.saturating_sub(1);
+        let near = self.shape.get(from..)?.iter().take(LOOK_AHEAD);
+        let (at, known) = (from..).zip(near).find(|(_, known)| known.as_bytes() == name)?;
+        Some((known.as_str(), (at >= self.place).then_some(at)))
+    }
+
+    fn name(&self, name: &'b [u8]) -> Result<&'b str, LdifError> {
         let name = std::str::from_utf8(name.trim_ascii())
             .map_err(|_| self.error(LdifFault::NotUtf8("attribute description")))?;
         if name.is_empty() {
@@ -340,7 +401,7 @@ impl<'b, R: BufRead> Lines<'b, R> {
         if !is_name(name) {
             return Err(self.error(LdifFault::BadName(name.into())));
         }
-        Ok(Line { name, value: self.value(value.get(1..).unwrap_or_default())? })
+        Ok(name)
     }
 
     /// What stands after the first colon, decoded.

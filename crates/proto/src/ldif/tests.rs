@@ -217,9 +217,13 @@ fn in_chunks(text: &str, bytes: usize) -> Vec<Result<Record, String>> {
     let mut records = Vec::new();
     loop {
         match chunks.next_chunk(bytes) {
-            Ok(Some(chunk)) => records.extend(
-                Reader::of_chunk(&chunk).with_files(Fake).map(|record| record.map_err(|e| e.to_string())),
-            ),
+            Ok(Some(chunk)) => {
+                let before = records.len();
+                let reader = Reader::of_chunk(&chunk).with_files(Fake);
+                records.extend(reader.map(|record| record.map_err(|e| e.to_string())));
+                let read = (records.len() - before) as u64;
+                assert_eq!(chunk.records.unwrap_or(read), read, "{text:?} in chunks of {bytes}");
+            }
             Ok(None) => return records,
             Err(error) => records.push(Err(error.to_string())),
         }
@@ -235,6 +239,7 @@ fn chunks_have_the_records_of_the_whole() {
         "# comment\n# more\n folded\ndn: cn=a\r\ncn: a\r\n b\r\n\r\n# last\n",
         " stray\ninclude: file:///photo\n\ndn: cn=c\n# include: x\nsn: d\nno colon\n\ndn: cn=e\n",
         "dn: cn=a\ninclude: file:///none\n\ninclude: file:///none\ndn: cn=b\n\nINCLUDE:file:///more%20ldif",
+        "dn: cn=a\nx: y\n\nDN:: Y249Yg==\n# in it\nx: y\n\n\ndn: cn=c\nno colon\n\ndn: cn=d\n\n",
         "# about\n what\ninclude: file:///more%20ldif\ndn: cn=behind\n\ninclude: http://x\nx: y\n",
     ] {
         let whole: Vec<_> = Reader::new(text.as_bytes())
@@ -245,6 +250,43 @@ fn chunks_have_the_records_of_the_whole() {
             assert_eq!(in_chunks(text, bytes), whole, "{text:?} in chunks of {bytes}");
         }
     }
+}
+
+/// What a reader has learned from records before changes nothing about a record.
+#[test]
+fn records_are_read_alike_whatever_came_before() {
+    let names = ["cn", "sn", "CN", "mail", "uid", "l", "Mail", "cn;x-a", "o", "ou", "st", "c"];
+    let mut state = 7_u64;
+    let mut random = move |below: usize| {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 33) as usize % below
+    };
+    let mut records = Vec::new();
+    for number in 0..400 {
+        let mut lines = vec![format!("dn: cn={number}\n")];
+        // Many records have the same names in the same order, with one missing, one more or one elsewhere.
+        let mut order: Vec<usize> = (0..[4, 9][number / 200]).collect();
+        match random(4) {
+            0 => drop(order.remove(random(order.len()))),
+            1 => order.insert(random(order.len()), random(names.len())),
+            2 => order.swap(0, 3),
+            _ => {}
+        }
+        for name in order.into_iter().filter_map(|at| names.get(at)) {
+            (0..=random(2)).for_each(|value| lines.push(format!("{name}: {value}\n")));
+        }
+        if random(20) == 0 {
+            lines.push("bad name: x\n".to_owned());
+        }
+        records.push(lines.concat());
+    }
+    let without_lines = |text: &str| -> Vec<Option<Record>> {
+        let readable = read(text).into_iter().map(Result::ok);
+        readable.map(|record| record.map(|record| Record { line: 0, ..record })).collect()
+    };
+    let alone: Vec<_> = records.iter().flat_map(|record| without_lines(record)).collect();
+    assert_eq!(without_lines(&records.join("\n")), alone);
+    assert!(alone.iter().filter(|record| record.is_none()).count() > 5);
 }
 
 #[test]

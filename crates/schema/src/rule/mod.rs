@@ -131,6 +131,16 @@ impl MatchingRule {
         Ok(())
     }
 
+    /// Whether [`Self::index_keys`] may give more than the key of the value.
+    pub fn has_several_index_keys(&self) -> bool {
+        self.normal == Normal::ObjectClass
+    }
+
+    /// Whether every value has the same key by both rules.
+    pub fn normalizes_as(&self, other: &Self) -> bool {
+        self.normal == other.normal
+    }
+
     /// Whether an assertion is true of a value exactly when an [index key](Self::index_keys) of the value is the key of
     /// the assertion.
     pub fn indexable_equality(&self) -> bool {

@@ -322,6 +322,7 @@ pub(super) fn encode_sized(runs: &[Run], sizes: Sizes, listed: bool) -> BlockByt
     }
     let (form, payload) = sizes.shortest();
     assert!(payload <= PAYLOAD_BYTES_MAX as u64, "a posting block of {payload} bytes was not cut");
+    out.reserve_exact(PREFACE_BYTES_MAX + payload as usize);
     preface(form, listed, sizes.count, sizes.span(), &mut out);
     let start = out.len();
     match form {
@@ -339,7 +340,9 @@ fn encode_deltas(runs: &[Run], out: &mut BlockBytes) {
         if let Some(before) = before {
             push_varint(run.start - before - 1, out);
         }
-        out.extend(std::iter::repeat_n(0, (run.length - 1) as usize));
+        if run.length > 1 {
+            out.resize(out.len() + (run.length - 1) as usize, 0);
+        }
         before = Some(run.last());
     }
 }
@@ -409,6 +412,10 @@ fn push_varint(mut value: u64, out: &mut BlockBytes) {
 }
 
 fn varint_len(value: u64) -> usize {
+    // Nearly all are: the ids of a list that is worth counting lie close.
+    if value < 0x80 {
+        return 1;
+    }
     (u64::BITS - (value | 1).leading_zeros()).div_ceil(7) as usize
 }
 

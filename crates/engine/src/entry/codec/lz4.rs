@@ -26,7 +26,10 @@ const STEP: usize = 16;
 /// A length of this or more is continued in further bytes.
 const LONG: usize = 15;
 /// Candidates of one hash that are looked at.
-const DEPTH: usize = 4;
+const DEPTH: usize = 2;
+/// After 2^this bytes without a match one byte more is passed over at each step. A match that begins in between is found
+/// from its middle, and grown.
+const PATIENCE_BITS: u32 = 2;
 /// A match of this length is not held back for a better one at the next byte.
 const GOOD: usize = 12;
 
@@ -79,7 +82,7 @@ pub(super) fn pack(dictionary: &[u8], places: &Places, record: &[u8], head: Rang
         let found = finder.find(at);
         finder.note(at);
         let Some(mut found) = found else {
-            at += 1;
+            at += 1 + ((at - anchor) >> PATIENCE_BITS);
             continue;
         };
         while found.length < GOOD && at + 1 < matches_start {
