@@ -1,10 +1,11 @@
 //! From an owned entry to a write set: record, blobs, large sets. The tree and the indexes are the caller's.
 
-use larix_schema::{AttributeDescription, Schema};
+use larix_schema::Schema;
 use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
 
 use super::record::{
-    DIGEST_LENGTH, EntryView, Form, INLINE_COUNT_LIMIT, RecordFlags, RecordWriter, StoredValue, ValuesView,
+    AttributesIter, DIGEST_LENGTH, EntryView, Form, INLINE_COUNT_LIMIT, RecordFlags, RecordWriter,
+    StoredValue, ValuesView,
 };
 use super::{AttributeNumber, Entry, EntryAttribute, EntryId, LargeValues, values};
 use crate::catalog::{Catalog, CatalogEdit};
@@ -32,12 +33,18 @@ pub fn store<S: Snapshot>(
     old: Option<&EntryView<'_>>,
     entry: &Entry,
 ) -> Result<(), Fault> {
-    let flags = flags(schema, catalog.catalog(), old, entry);
+    let flags = flags(schema, catalog, old, entry);
     let mut writer = RecordWriter::new(place.parent, place.rdn, place.normal_rdn, flags);
     let mut blobs: Vec<([u8; DIGEST_LENGTH], &[u8])> = Vec::new();
     // Only what has something outside has large sets: of most entries no attribute is looked for in the old record.
     let outside = old.filter(|old| old.flags().has(RecordFlags::OUTSIDE));
+    let mut stored_ones = old.map(EntryView::attributes);
     for attribute in entry.attributes.iter().filter(|a| a.count() > 0) {
+        if let Some(kept) = attribute.kept {
+            let stored = find_kept(old, &mut stored_ones, kept.number)?;
+            writer.kept_attribute(kept.number, &stored);
+            continue;
+        }
         let number = catalog.number(schema, &attribute.description);
         let stored = match outside {
             Some(old) => old.get(number)?.is_some_and(|values| values.form() == Form::Large),
@@ -73,6 +80,23 @@ pub fn store<S: Snapshot>(
     Ok(())
 }
 
+/// The stored values of an attribute that is kept. Those come in the order of the old record: `rest` has what follows the
+/// last one.
+fn find_kept<'o>(
+    old: Option<&EntryView<'o>>,
+    rest: &mut Option<AttributesIter<'o>>,
+    number: AttributeNumber,
+) -> Result<ValuesView<'o>, Fault> {
+    for attribute in rest.iter_mut().flatten() {
+        let (found, values) = attribute?;
+        if found == number {
+            return Ok(values);
+        }
+    }
+    let values = old.map(|old| old.get(number)).transpose()?.flatten();
+    values.ok_or(Fault::Damaged { what: "an attribute that was to stay as it is" })
+}
+
 /// Removes the record and all that lives outside of it.
 pub fn remove<S: Snapshot>(set: &mut WriteSet, snapshot: &S, old: &EntryView<'_>) -> Result<(), Fault> {
     set.delete(ENTRIES, &old.id().to_bytes());
@@ -87,16 +111,26 @@ pub fn remove<S: Snapshot>(set: &mut WriteSet, snapshot: &S, old: &EntryView<'_>
 }
 
 /// What the object classes say about the entry as a whole. As long as they are the same, so is that.
-fn flags(schema: &Schema, catalog: &Catalog, old: Option<&EntryView<'_>>, entry: &Entry) -> RecordFlags {
-    let mut flags = RecordFlags::default();
-    let Some(object_class) = schema.attribute_type("objectClass") else { return flags };
+fn flags(
+    schema: &Schema,
+    catalog: &mut CatalogEdit,
+    old: Option<&EntryView<'_>>,
+    entry: &Entry,
+) -> RecordFlags {
+    let object_class = schema.attribute_type("objectClass").map(|object_class| object_class.id);
+    let classes = object_class.map_or(&[][..], |object_class| entry.values(object_class));
     if let Some(old) = old
-        && let Some(number) = catalog.number(&AttributeDescription::plain(object_class.id))
+        && let Some(number) = catalog.catalog().object_class()
         && let Ok(Some(stored)) = old.get(number)
-        && are_same(&stored, entry.values(object_class.id))
+        && are_same(&stored, classes)
     {
         return RecordFlags(old.flags().0 & RecordFlags::OF_CLASSES);
     }
+    catalog.class_flags(classes, |classes| flags_of(schema, classes))
+}
+
+fn flags_of(schema: &Schema, classes: &[Vec<u8>]) -> RecordFlags {
+    let mut flags = RecordFlags::default();
     let general = [
         ("alias", RecordFlags::ALIAS),
         ("referral", RecordFlags::REFERRAL),
@@ -104,7 +138,7 @@ fn flags(schema: &Schema, catalog: &Catalog, old: Option<&EntryView<'_>>, entry:
         ("glue", RecordFlags::GLUE),
     ]
     .map(|(name, flag)| (schema.object_class(name).map(|class| class.id), flag));
-    for value in entry.values(object_class.id) {
+    for value in classes {
         let Some(class) = std::str::from_utf8(value).ok().and_then(|name| schema.object_class(name)) else {
             continue;
         };

@@ -11,7 +11,7 @@ use std::fmt;
 
 pub use codec::Record;
 pub use encode::Placement;
-pub use owned::{Entry, EntryAttribute, LargeValues};
+pub use owned::{Entry, EntryAttribute, Kept, LargeValues};
 pub use reader::{EntryReader, EntrySource, OwnedSource, Target};
 pub use record::{EntryView, RecordError, ValuesView};
 

@@ -4,6 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use larix_schema::{AttributeDescription, AttributeTypeId};
 
+use super::AttributeNumber;
+
 /// An entry with its attributes in the order in which they came.
 #[derive(Clone, Debug, Default)]
 pub struct Entry {
@@ -26,7 +28,8 @@ impl Entry {
         self.attributes.iter_mut().find(|a| a.description == *description)
     }
 
-    /// The values of the attribute of this type without options; none when it is absent (or [large](LargeValues)).
+    /// The values of the attribute of this type without options; none when it is absent (or [large](LargeValues), or
+    /// [kept](Kept)).
     pub fn values(&self, attribute: AttributeTypeId) -> &[Vec<u8>] {
         self.attributes
             .iter()
@@ -57,18 +60,29 @@ pub struct EntryAttribute {
     pub values: Vec<Vec<u8>>,
     /// The stored values were too many to load: what is to change about them.
     pub large: Option<LargeValues>,
+    /// The stored values stay as they are and were not loaded: `values` is empty.
+    pub kept: Option<Kept>,
+}
+
+/// Values that stand in the stored record and go into the next one as they are.
+#[derive(Copy, Clone, Debug)]
+pub struct Kept {
+    pub number: AttributeNumber,
+    /// How many values.
+    pub count: u64,
 }
 
 impl EntryAttribute {
     pub fn new(description: AttributeDescription, values: Vec<Vec<u8>>) -> Self {
-        Self { description, values, large: None }
+        Self { description, values, large: None, kept: None }
     }
 
     /// How many values the attribute will have.
     pub fn count(&self) -> u64 {
-        match &self.large {
-            Some(large) => large.count(),
-            None => self.values.len() as u64,
+        match (&self.large, self.kept) {
+            (Some(large), _) => large.count(),
+            (None, Some(kept)) => kept.count,
+            (None, None) => self.values.len() as u64,
         }
     }
 }

@@ -4,7 +4,7 @@ use larix_schema::{AttributeDescription, Schema};
 use larix_store::Snapshot;
 
 use super::record::{Form, RecordFlags, StoredValue, ValuesView, put_octet_string};
-use super::{AttributeNumber, Entry, EntryAttribute, EntryView, LargeValues, values};
+use super::{AttributeNumber, Entry, EntryAttribute, EntryView, Kept, LargeValues, values};
 use crate::catalog::{Catalog, Numbers};
 use crate::fault::Fault;
 
@@ -163,6 +163,25 @@ impl<'a, S: Snapshot> EntryReader<'a, S> {
     /// The entry as an owned one. Large sets stay in the store unless `whole`. Attributes that the schema does not
     /// know any more are left out.
     pub fn to_owned(&self, dn: String, whole: bool) -> Result<Entry, Fault> {
+        self.owned(dn, whole, |_| true)
+    }
+
+    /// As [`Self::to_owned`], but of attributes that are not `wanted` and stand in the record the values are
+    /// [kept](Kept).
+    pub(crate) fn to_owned_in_part(
+        &self,
+        dn: String,
+        wanted: impl Fn(&AttributeDescription) -> bool,
+    ) -> Result<Entry, Fault> {
+        self.owned(dn, false, wanted)
+    }
+
+    fn owned(
+        &self,
+        dn: String,
+        whole: bool,
+        wanted: impl Fn(&AttributeDescription) -> bool,
+    ) -> Result<Entry, Fault> {
         let mut entry = Entry::new(dn);
         entry.attributes.reserve(USUAL_ATTRIBUTES);
         for attribute in self.view.attributes() {
@@ -170,8 +189,11 @@ impl<'a, S: Snapshot> EntryReader<'a, S> {
             let Some(description) = self.catalog.row(number).and_then(|row| row.description.clone()) else {
                 continue;
             };
+            let keeps = stored.form() == Form::Inline && !wanted(&description);
             let mut attribute = EntryAttribute::new(description, Vec::new());
-            if stored.form() == Form::Large && !whole {
+            if keeps {
+                attribute.kept = Some(Kept { number, count: stored.len() });
+            } else if stored.form() == Form::Large && !whole {
                 attribute.large = Some(LargeValues { stored: stored.len(), ..LargeValues::default() });
             } else {
                 attribute.values.reserve_exact(stored.len().min(VALUES_RESERVED) as usize);

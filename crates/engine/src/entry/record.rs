@@ -382,6 +382,13 @@ impl RecordWriter {
         self.outside |= mixed;
     }
 
+    /// An attribute as another record has it, all of whose values stand there ([`Form::Inline`]).
+    pub(super) fn kept_attribute(&mut self, number: AttributeNumber, stored: &ValuesView<'_>) {
+        debug_assert!(stored.form == Form::Inline, "what stands outside has to be looked at");
+        self.head(number, Form::Inline, stored.count, stored.bytes.len());
+        self.out.extend_from_slice(stored.bytes);
+    }
+
     /// An attribute whose `count` values live in the table `values`.
     pub fn large_attribute(&mut self, number: AttributeNumber, count: u64) {
         self.head(number, Form::Large, count, 0);

@@ -49,15 +49,20 @@ pub fn changes<S: Snapshot>(
     let mut changes = IndexChanges::default();
     let mut seen = smallvec::SmallVec::<[_; 32]>::new();
     if let Some(old) = old {
+        // In the order of the stored ones.
+        let mut kept = new.into_iter().flat_map(|new| &new.attributes).filter_map(|a| a.kept).peekable();
         for attribute in old.view.attributes() {
             let (number, stored) = attribute?;
+            if kept.next_if(|kept| kept.number == number).is_some() {
+                continue;
+            }
             seen.push(number);
             let Some(row) = catalog.row(number).filter(|row| !row.wanted.is_empty()) else { continue };
             let new = new.and_then(|new| new.attribute(row.description.as_ref()?));
             change_attribute(schema, row, old, &stored, new, &mut changes)?;
         }
     }
-    for attribute in new.into_iter().flat_map(|new| &new.attributes) {
+    for attribute in new.into_iter().flat_map(|new| &new.attributes).filter(|a| a.kept.is_none()) {
         let row = catalog.number(&attribute.description).and_then(|number| catalog.row(number));
         let Some(row) = row.filter(|row| !row.wanted.is_empty() && !seen.contains(&row.number)) else {
             continue;
@@ -161,7 +166,7 @@ fn change_attribute<S: Snapshot>(
         return Ok(());
     }
     if let Some(new) = new
-        && same_values(stored, &new.values)
+        && (new.kept.is_some() || same_values(stored, &new.values))
     {
         return Ok(());
     }
@@ -245,14 +250,23 @@ impl<'a> KeyMaker<'a> {
 
     /// A value that its rule cannot normalize has no keys: no assertion matches it.
     fn value(&mut self, value: &[u8]) {
+        let mut normalized_by = None;
         if self.kinds.has(Kinds::EQUALITY)
             && let Some(rule) = self.row.equality
         {
-            let sink = &mut *self.sink;
-            // A value that is not valid has no keys.
-            let _ = rule.index_keys(self.schema, value, &mut |normal| sink.key(KeyKind::Equality, normal));
+            if rule.has_several_index_keys() {
+                let sink = &mut *self.sink;
+                // A value that is not valid has no keys.
+                let _ = rule.index_keys(self.schema, value, &mut |key| sink.key(KeyKind::Equality, key));
+            } else if self.normalize(Some(rule), value) {
+                self.sink.key(KeyKind::Equality, &self.normal);
+                normalized_by = Some(rule);
+            }
         }
-        if self.kinds.intersects(Kinds::SUBSTRINGS) && self.normalize(self.row.substring, value) {
+        if self.kinds.intersects(Kinds::SUBSTRINGS)
+            && (self.row.substring.zip(normalized_by).is_some_and(|(a, b)| a.normalizes_as(b))
+                || self.normalize(self.row.substring, value))
+        {
             let normal = std::mem::take(&mut self.normal);
             self.substrings(&normal);
             self.normal = normal;

@@ -11,10 +11,13 @@ use crate::entry::values::member_key_of_normal;
 use crate::entry::{Entry, EntryAttribute, LargeValues};
 use crate::fault::Fault;
 
-/// The large sets of the entry as they are stored.
+/// What was not loaded of the entry: its large sets, and values that it keeps.
 pub trait LargeSets {
     /// Whether the set of this attribute has the member.
     fn contains(&self, description: &AttributeDescription, member: &[u8]) -> Result<bool, Fault>;
+
+    /// Whether one of the values that the entry keeps of this attribute has the equality key.
+    fn keeps(&self, description: &AttributeDescription, key: &[u8]) -> Result<bool, Fault>;
 }
 
 /// An entry that has none.
@@ -23,6 +26,10 @@ pub struct NoLargeSets;
 
 impl LargeSets for NoLargeSets {
     fn contains(&self, _: &AttributeDescription, _: &[u8]) -> Result<bool, Fault> {
+        Ok(false)
+    }
+
+    fn keeps(&self, _: &AttributeDescription, _: &[u8]) -> Result<bool, Fault> {
         Ok(false)
     }
 }

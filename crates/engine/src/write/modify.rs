@@ -2,10 +2,10 @@
 
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::Snapshot;
+use smallvec::SmallVec;
 
 use super::change;
 use super::failure::Failure;
-use super::operational;
 use super::operator::{Held, Operator, StoredSets, insufficient, logged};
 use super::prepare::{Change, ChangeKind, Standing};
 use super::schema_check::{CheckMode, check_entry};
@@ -14,6 +14,9 @@ use crate::entry::{Entry, EntryId};
 use crate::index::keys;
 use crate::index::pending::{self, Writing};
 use crate::log::LoggedChange;
+
+/// The changes that were asked for, and those that go with them.
+pub(crate) type Changes<'c> = SmallVec<[&'c Change; 8]>;
 
 pub(crate) fn modify<V: Snapshot>(
     operator: &mut Operator<'_, V>,
@@ -24,11 +27,9 @@ pub(crate) fn modify<V: Snapshot>(
     operator.check_referral(&held)?;
     operator.check_assertion(&held, dn)?;
     operator.pre_read(&held)?;
-    let mut changes = requested.to_vec();
-    if operator.stamps() {
-        changes.extend(operational::modification_changes(operator.ground.known, requested, &operator.stamp));
-    }
-    if !operator.may_modify(dn, &operator.reader(&held)?, &changes)? {
+    let own = operator.own_changes(requested);
+    let changes: Changes<'_> = requested.iter().chain(&own).collect();
+    if !operator.may_modify(dn, &operator.reader(&held)?, requested)? {
         return Err(insufficient("").into());
     }
     let shown = operator.view.dn(&held.view()?)?;
@@ -51,19 +52,25 @@ pub(crate) fn changed_entry<V: Snapshot>(
     operator: &Operator<'_, V>,
     held: &Held<'_>,
     shown: String,
-    changes: &[Change],
+    changes: &[&Change],
 ) -> Result<Entry, Failure> {
     let ground = operator.ground;
     let controls = operator.envelope.controls;
     let reader = operator.reader(held)?;
-    let mut entry = reader.to_owned(shown, false)?;
+    // The other attributes stay as they are; only the name may ask for a value of theirs.
+    let known = ground.known;
+    let mut entry = reader.to_owned_in_part(shown, |description| {
+        description.attribute == known.object_class
+            || description.attribute == known.structural_object_class
+            || changes.iter().any(|change| change.description == *description)
+    })?;
     let sets = StoredSets { reader };
     for change in changes {
         change::apply(ground.schema, &mut entry, change, controls.permissive_modify, &sets)?;
     }
     let mode =
         CheckMode { relax: controls.relax, add: false, auxiliary_needs_rule: ground.auxiliary_needs_rule };
-    check_entry(ground.schema, ground.known, &mut entry, mode, &sets)?;
+    check_entry(ground.schema, known, &mut entry, mode, &sets)?;
     Ok(entry)
 }
 

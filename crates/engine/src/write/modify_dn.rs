@@ -9,7 +9,6 @@ use larix_store::Snapshot;
 
 use super::failure::Failure;
 use super::modify;
-use super::operational;
 use super::operator::{Held, Operator, insufficient, logged};
 use super::prepare::{PreparedModifyDn, refuse};
 use crate::access::Privilege;
@@ -38,16 +37,10 @@ pub(crate) fn modify_dn<V: Snapshot>(
     check_free(operator, rename, held.id)?;
     operator.pre_read(&held)?;
 
-    let mut changes = rename.mods.clone();
-    if operator.stamps() {
-        changes.extend(operational::modification_changes(
-            operator.ground.known,
-            &rename.mods,
-            &operator.stamp,
-        ));
-    }
+    let own = operator.own_changes(&rename.mods);
+    let changes: modify::Changes<'_> = rename.mods.iter().chain(&own).collect();
     // The values of the name change in the entry as it will be called: as in OpenLDAP its new place's rules decide.
-    if !operator.may_modify(&rename.target(), &operator.reader(&held)?, &changes)? {
+    if !operator.may_modify(&rename.target(), &operator.reader(&held)?, &rename.mods)? {
         return Err(insufficient("").into());
     }
     let old_shown = operator.view.dn(&held.view()?)?;

@@ -8,15 +8,16 @@ use uuid::Uuid;
 use super::change::LargeSets;
 use super::failure::Failure;
 use super::known::KnownSchema;
-use super::operational::Stamp;
+use super::operational::{self, Stamp};
 use super::prepare::{Change, ChangeKind, refuse};
+use super::values;
 use crate::access::{AccessPolicy, Subject};
 use crate::catalog::CatalogEdit;
 use crate::controls::RequestControls;
 use crate::csn::Csn;
 use crate::database::{DatabaseSettings, View};
 use crate::entry::record::RecordFlags;
-use crate::entry::{EntryId, EntryReader, EntryView, Record};
+use crate::entry::{EntryId, EntryReader, EntrySource, EntryView, Record};
 use crate::fault::Fault;
 use crate::log::{self, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use crate::order::CommitOrder;
@@ -111,6 +112,14 @@ impl<'a, V: Snapshot> Operator<'a, V> {
     /// Whether the change renews the operational attributes.
     pub(crate) fn stamps(&self) -> bool {
         self.ground.settings.last_modified && !self.envelope.derived
+    }
+
+    /// The changes that go with a modify or a rename.
+    pub(crate) fn own_changes(&self, requested: &[Change]) -> Vec<Change> {
+        match self.stamps() {
+            true => operational::modification_changes(self.ground.known, requested, &self.stamp),
+            false => Vec::new(),
+        }
     }
 
     /// Looks up a DN that is known to belong to this database.
@@ -258,6 +267,16 @@ impl<V: Snapshot> LargeSets for StoredSets<'_, V> {
             None => Ok(false),
         }
     }
+
+    fn keeps(&self, description: &AttributeDescription, key: &[u8]) -> Result<bool, Fault> {
+        let kind = self.reader.schema.attribute(description.attribute);
+        let mut found = false;
+        self.reader.visit_exact(description, &mut |value| {
+            found = values::key(self.reader.schema, kind, value).is_ok_and(|own| own == key);
+            !found
+        })?;
+        Ok(found)
+    }
 }
 
 pub(crate) fn refer(referrals: Vec<String>, matched: String) -> LdapResult {
@@ -269,8 +288,8 @@ pub(crate) fn insufficient(text: &str) -> LdapResult {
 }
 
 /// Modifications as they stand in the log.
-pub(crate) fn logged(schema: &Schema, changes: &[Change]) -> Vec<LoggedModification> {
-    let logged = |change: &Change| LoggedModification {
+pub(crate) fn logged(schema: &Schema, changes: &[&Change]) -> Vec<LoggedModification> {
+    let logged = |change: &&Change| LoggedModification {
         kind: match change.kind {
             ChangeKind::Add => LoggedKind::Add,
             ChangeKind::Delete => LoggedKind::Delete,

@@ -340,6 +340,9 @@ fn contains(
     if let Some(large) = &attribute.large {
         return large_contains(sets, &attribute.description, large, &member_key_of_normal(key));
     }
+    if attribute.kept.is_some() {
+        return sets.keeps(&attribute.description, key);
+    }
     let kind = schema.attribute(attribute.description.attribute);
     Ok(attribute.values.iter().any(|value| values::key(schema, kind, value).is_ok_and(|k| k == key)))
 }
