@@ -28,16 +28,16 @@ pub(crate) fn modify<V: Snapshot>(
     operator.check_assertion(&held, dn)?;
     operator.pre_read(&held)?;
     let own = operator.own_changes(requested);
-    let changes: Changes<'_> = requested.iter().chain(&own).collect();
+    let structural;
+    let mut changes: Changes<'_> = requested.iter().chain(&own).collect();
     if !operator.may_modify(dn, &operator.reader(&held)?, requested)? {
         return Err(insufficient("").into());
     }
     let shown = operator.view.dn(&held.view()?)?;
     let entry = changed_entry(operator, &held, shown, &changes)?;
     // The schema check may record another structural class: the log has to tell it, too.
-    if let Some(change) = structural_change(operator, &held, &entry, &changes)? {
-        changes.push(change);
-    }
+    structural = structural_change(operator, &held, &entry, &changes)?;
+    changes.extend(&structural);
     store(operator, &held, &entry)?;
     operator.post_read(held.id)?;
     let uuid = operator.entry_uuid(&held)?;
@@ -79,7 +79,7 @@ fn structural_change<V: Snapshot>(
     operator: &Operator<'_, V>,
     held: &Held<'_>,
     entry: &Entry,
-    changes: &[Change],
+    changes: &[&Change],
 ) -> Result<Option<Change>, Failure> {
     let known = operator.ground.known;
     if !changes.iter().any(|change| change.description.attribute == known.object_class) {
