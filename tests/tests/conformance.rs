@@ -178,6 +178,7 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    cn_config_changes: "cn-config-changes.txt",
     configuration_allow: "configuration-allow.txt",
     configuration_disallow: "configuration-disallow.txt",
     configuration_disallow_simple: "configuration-disallow-simple.txt",
