@@ -66,7 +66,7 @@ fn errors_point_at_the_word() {
         ),
         (
             &[("slapd.conf", "authid-rewriteEngine on\nauthid-rewriteRule a ${x}\n")],
-            "$D/slapd.conf:2:22: `${x}`: maps, parameters and variables are not supported\n    | authid-rewriteRule a ${x}\n    |                      ^^^^\n    = help: find entries with an LDAP URL as substitution, or by authz-regexp",
+            "$D/slapd.conf:2:22: `${x}`: a lone $ or %\n    | authid-rewriteRule a ${x}\n    |                      ^^^^\n    = help: $ or % followed by a digit; twice for itself",
         ),
         (
             &[("slapd.conf", "include $D/none.conf\n")],

@@ -256,6 +256,11 @@ fn renames() {
 fn adds_that_are_refused() {
     check(&[
         (
+            "dn: olcOverlay=ppolicy,olcDatabase={1}mdb,cn=config\nchangetype: add\nobjectClass: olcOverlayConfig\nolcOverlay: ppolicy\n",
+            &[],
+            "80 olcOverlay={3}ppolicy,olcDatabase={1}mdb,cn=config: olcOverlay: overlay \"ppolicy\" already in list; a database has one of it: set what is there",
+        ),
+        (
             "dn: olcOverlay=seqmod,olcDatabase={5}mdb,cn=config\nchangetype: add\nobjectClass: olcOverlayConfig\nolcOverlay: seqmod\n",
             &[],
             "32 [cn=config]",

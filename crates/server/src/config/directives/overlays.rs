@@ -63,7 +63,32 @@ const fn overlay(name: &'static str, class: &'static str, handling: OverlayHandl
     OverlayKind { name, class, handling }
 }
 
+/// Overlays that a database has once at most.
+const SINGLE: [&str; 16] = [
+    "auditlog",
+    "autoca",
+    "collect",
+    "constraint",
+    "dds",
+    "deref",
+    "dyngroup",
+    "dynlist",
+    "ppolicy",
+    "remoteauth",
+    "rwm",
+    "seqmod",
+    "sssvlv",
+    "syncprov",
+    "unique",
+    "valsort",
+];
+
 impl OverlayKind {
+    /// Whether a second one on the same database is refused, as slapd refuses it.
+    pub(crate) fn is_single(&self) -> bool {
+        SINGLE.contains(&self.name)
+    }
+
     /// What there is to say when it is accepted.
     pub(crate) fn noted(&self) -> Option<&'static str> {
         match self.handling {

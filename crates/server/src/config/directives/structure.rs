@@ -120,6 +120,14 @@ fn overlay(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         origin: call.origin.clone(),
         settings: Settings::default(),
     };
+    let present = match builder.section {
+        Section::Database(_) => builder.open_database()?.overlays.as_slice(),
+        _ => builder.frontend.overlays.as_slice(),
+    };
+    if kind.is_single() && present.iter().any(|other| other.name == kind.name) {
+        return Err(Fault::argument(0, format!("overlay \"{}\" already in list", kind.name))
+            .with_help("a database has one of it: set what is there"));
+    }
     if let Some(why) = kind.noted() {
         builder.notes.push(call.origin.clone(), format!("`overlay {}`: {why}", kind.name));
     }

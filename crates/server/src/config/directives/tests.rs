@@ -181,10 +181,10 @@ fn the_schema_defines_every_attribute() {
             continue;
         };
         let own = directive.attribute.starts_with("olcLarix");
-        if own && kind.single_value != (directive.cardinality == Cardinality::One) {
+        if own && kind.single_value != (directive.cardinality == One) {
             faults.push(format!("{}: {:?}", directive.attribute, directive.cardinality));
         }
-        if kind.is_ordered_values() != (directive.cardinality == Cardinality::Ordered) {
+        if kind.is_ordered_values() != (directive.cardinality == Ordered) {
             faults.push(format!("{}: {:?}, ordered", directive.attribute, directive.cardinality));
         }
     }
