@@ -54,6 +54,18 @@ impl<T> Queue<T> {
         Ok(())
     }
 
+    /// Puts an item at the end whatever waits there, or gives it back when the queue is closed.
+    pub(crate) fn push_beyond(&self, item: T) -> Result<(), T> {
+        let mut state = self.lock();
+        if state.closed {
+            return Err(item);
+        }
+        state.waiting.push_back(item);
+        drop(state);
+        self.filled.notify_one();
+        Ok(())
+    }
+
     /// Waits for an item; `None` once the queue is closed and empty.
     pub(crate) fn wait(&self) -> Option<T> {
         let mut state = self.lock();
@@ -113,9 +125,11 @@ mod tests {
         let queue = Queue::new(2);
         assert!(queue.push(1).is_ok() && queue.push(2).is_ok());
         assert_eq!(queue.push(3), Err((QueueError::Full, 3)));
+        assert_eq!(queue.push_beyond(3), Ok(()));
         queue.close();
+        assert_eq!((queue.push_beyond(4), queue.wait()), (Err(4), Some(1)));
         assert_eq!(queue.push(4), Err((QueueError::Closed, 4)));
-        assert_eq!((queue.wait(), queue.try_next(), queue.wait()), (Some(1), Some(2), None));
+        assert_eq!((queue.wait(), queue.try_next(), queue.wait()), (Some(2), Some(3), None));
         assert_eq!(queue.wait_at_most(Duration::ZERO), Waited::Closed);
     }
 

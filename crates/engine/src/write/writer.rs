@@ -56,8 +56,6 @@ const CONFLICT_RETRIES: usize = 16;
 const QUIET: Duration = Duration::from_millis(250);
 /// Records of the log that are removed at once when nothing else is to be done.
 const LOG_SLICE: u64 = 1024;
-/// Between two attempts to have an errand taken by a queue that is full.
-const FULL_PAUSE: Duration = Duration::from_millis(1);
 /// The answer to changes of a database that is no longer there.
 pub const REMOVED: &str = "the database was removed from the configuration";
 /// What a pending key takes in its row, about.
@@ -163,15 +161,8 @@ impl Writer {
     /// Has an errand run behind what waits, and waits for it; `None` when the writer has ended.
     pub(crate) fn send<A>(&self, errand: impl FnOnce(SyncSender<A>) -> Errand) -> Option<A> {
         let (done, answer) = sync_channel(1);
-        let mut work = Work::Errand(errand(done));
-        // A queue that is full empties as fast as the disk allows.
-        while let Err((error, refused)) = self.queue.push(work) {
-            if error == QueueError::Closed {
-                return None;
-            }
-            work = refused;
-            thread::sleep(FULL_PAUSE);
-        }
+        // One at a time is on its way: the limit is for changes.
+        self.queue.push_beyond(Work::Errand(errand(done))).ok()?;
         answer.recv().ok()
     }
 
