@@ -3,6 +3,7 @@
 mod apply;
 mod names;
 
+use larix_proto::dn::Dn;
 use larix_proto::ldif::LdifAttribute;
 
 use super::directives::{self, Cardinality};
@@ -37,6 +38,18 @@ impl ConfigEntry {
 
     pub(super) fn add(&mut self, description: &str, values: Vec<Vec<u8>>) {
         self.attributes.push(LdifAttribute { description: description.to_owned(), values });
+    }
+
+    /// Adds the value that names the entry, if it is missing: bootstraps leave it out, and slapd takes them.
+    pub(super) fn name_itself(&mut self) {
+        let Ok(dn) = Dn::parse(&self.dn) else { return };
+        let Some(naming) = dn.rdns().first().and_then(|rdn| rdn.avas().first()) else { return };
+        if self.values(&naming.attribute).is_empty() {
+            let description = naming.attribute.to_string();
+            let values = vec![naming.value.to_vec()];
+            let at = usize::from(!self.attributes.is_empty());
+            self.attributes.insert(at, LdifAttribute { description, values });
+        }
     }
 
     pub(super) fn text(&mut self, description: &str, value: &str) {

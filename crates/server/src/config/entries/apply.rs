@@ -44,8 +44,9 @@ pub(crate) fn from_entries(
     earlier: Option<&Config>,
 ) -> Result<Config, ConfigError> {
     let mut named = Vec::with_capacity(all.len());
-    for entry in all.drain(..) {
+    for mut entry in all.drain(..) {
         let name = EntryName::parse(&entry.dn).map_err(|message| fault_of_entry(&entry.dn, message))?;
+        entry.name_itself();
         named.push((name, entry));
     }
     named.sort_by_cached_key(|(name, _)| name.order());
