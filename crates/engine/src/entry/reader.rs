@@ -168,7 +168,7 @@ impl<'a, S: Snapshot> EntryReader<'a, S> {
 
     /// As [`Self::to_owned`], but of attributes that are not `wanted` and stand in the record the values are
     /// [kept](Kept).
-    pub(crate) fn to_owned_in_part(
+    pub(crate) fn owned_in_part(
         &self,
         dn: String,
         wanted: impl Fn(&AttributeDescription) -> bool,

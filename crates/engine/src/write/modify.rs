@@ -28,20 +28,19 @@ pub(crate) fn modify<V: Snapshot>(
     operator.check_assertion(&held, dn)?;
     operator.pre_read(&held)?;
     let own = operator.own_changes(requested);
-    let structural;
-    let mut changes: Changes<'_> = requested.iter().chain(&own).collect();
+    let changes: Changes<'_> = requested.iter().chain(&own).collect();
     if !operator.may_modify(dn, &operator.reader(&held)?, requested)? {
         return Err(insufficient("").into());
     }
     let shown = operator.view.dn(&held.view()?)?;
     let entry = changed_entry(operator, &held, shown, &changes)?;
     // The schema check may record another structural class: the log has to tell it, too.
-    structural = structural_change(operator, &held, &entry, &changes)?;
-    changes.extend(&structural);
+    let structural = structural_change(operator, &held, &entry, &changes)?;
     store(operator, &held, &entry)?;
     operator.post_read(held.id)?;
     let uuid = operator.entry_uuid(&held)?;
     operator.log((held.id, EntryId::ROOT), uuid, &entry.dn, |schema| {
+        let changes: Changes<'_> = changes.iter().copied().chain(&structural).collect();
         LoggedChange::Modify(logged(schema, &changes))
     });
     Ok(())
@@ -59,7 +58,7 @@ pub(crate) fn changed_entry<V: Snapshot>(
     let reader = operator.reader(held)?;
     // The other attributes stay as they are; only the name may ask for a value of theirs.
     let known = ground.known;
-    let mut entry = reader.to_owned_in_part(shown, |description| {
+    let mut entry = reader.owned_in_part(shown, |description| {
         description.attribute == known.object_class
             || description.attribute == known.structural_object_class
             || changes.iter().any(|change| change.description == *description)
