@@ -143,10 +143,10 @@ impl<'a> Transition<'a> {
         match &node.name.role {
             // What is built in is built in; OpenLDAP, too, takes it as given.
             Role::SchemaRoot if self.tree.find(&node.normal).is_some() => return Ok(Free::NothingToDo),
-            Role::Database(kind) if only_one(kind) => {
-                if self.tree.iter().any(|other| other.name.role == node.name.role) {
-                    return there();
-                }
+            Role::Database(kind)
+                if only_one(kind) && self.tree.iter().any(|other| other.name.role == node.name.role) =>
+            {
+                return there();
             }
             // Their numbers say where they go.
             Role::Database(_) | Role::Overlay(_) if !self.controls.manage_dsa_it => {}
