@@ -191,7 +191,10 @@ fn schema(entries: &[Found]) -> Markup {
             ul.plain { @for entry in entries.iter().filter(|entry| entry.is_a("olcSchemaConfig")) {
                 li {
                     a href=(entry_url(&entry.dn)) { (entry.text("cn").unwrap_or("cn=schema")) }
-                    " " span.soft { (entry.values("olcAttributeTypes").len()) " attribute types, " (entry.values("olcObjectClasses").len()) " object classes" }
+                    " " span.soft {
+                        (entry.values("olcAttributeTypes").len()) " attribute types, "
+                        (entry.values("olcObjectClasses").len()) " object classes"
+                    }
                 }
             } }
         }

@@ -430,6 +430,9 @@ fn new_page(visit: &Visit<'_>, form: &Form, parent: &str, trouble: Markup) -> Ma
     };
     let chosen =
         |value: &str| form.get("password") == value || (value == "generate" && !form.has("password"));
+    let given_or = |name: &str, usual: &str| -> String {
+        Some(form.get(name)).filter(|text| !text.is_empty()).unwrap_or(usual).to_owned()
+    };
     let content = html! {
         (trouble)
         form method="post" action="/people/new" {
@@ -459,11 +462,15 @@ fn new_page(visit: &Visit<'_>, form: &Form, parent: &str, trouble: Markup) -> Ma
             details open[form.has("posix")] {
                 summary { "Where, and for Linux machines" }
                 label for="parent" { "Below" }
-                input #parent name="parent" value=(Some(form.get("parent")).filter(|p| !p.is_empty()).unwrap_or(parent)) autocomplete="off" aria-describedby="parent-help";
+                input #parent name="parent" value=(given_or("parent", parent)) autocomplete="off"
+                    aria-describedby="parent-help";
                 p.help #parent-help { "A container that is not there yet is made." }
-                label.inline { input type="checkbox" name="posix" value="1" checked[form.has("posix")]; "Also an account on Linux machines (posixAccount, with the next free number)" }
+                label.inline {
+                    input type="checkbox" name="posix" value="1" checked[form.has("posix")];
+                    "Also an account on Linux machines (posixAccount, with the next free number)"
+                }
                 label for="gidNumber" { "Number of the main group" }
-                input.narrow #gidNumber name="gidNumber" value=(Some(form.get("gidNumber")).filter(|n| !n.is_empty()).unwrap_or("100")) inputmode="numeric";
+                input.narrow #gidNumber name="gidNumber" value=(given_or("gidNumber", "100")) inputmode="numeric";
             }
             div.actions {
                 button.primary type="submit" { "Make the user" }

@@ -84,8 +84,15 @@ fn form(visit: &Visit<'_>, schema: &larix_schema::Schema, base: &str, scope: Sco
     html! {
         form method="get" action="/search" {
             div.row {
-                div { label for="base" { "Below" } input #base name="base" value=(base) list="bases" autocomplete="off";
-                    datalist #bases { @for suffix in suffixes(visit.admin) { option value=(suffix) {} } option value="cn=config" {} option value="cn=Monitor" {} } }
+                div {
+                    label for="base" { "Below" }
+                    input #base name="base" value=(base) list="bases" autocomplete="off";
+                    datalist #bases {
+                        @for suffix in suffixes(visit.admin) { option value=(suffix) {} }
+                        option value="cn=config" {}
+                        option value="cn=Monitor" {}
+                    }
+                }
                 div {
                     label for="scope" { "Scope" }
                     select #scope name="scope" {
@@ -99,8 +106,15 @@ fn form(visit: &Visit<'_>, schema: &larix_schema::Schema, base: &str, scope: Sco
             fieldset data-builder {
                 legend { "Condition" }
                 div.row {
-                    div { label for="attr" { "Attribute" } input #attr name="attr" list="attributes" autocomplete="off";
-                        datalist #attributes { @for kind in schema.attribute_types().filter(|kind| !kind.hidden) { option value=(kind.name()) {} } } }
+                    div {
+                        label for="attr" { "Attribute" }
+                        input #attr name="attr" list="attributes" autocomplete="off";
+                        datalist #attributes {
+                            @for kind in schema.attribute_types().filter(|kind| !kind.hidden) {
+                                option value=(kind.name()) {}
+                            }
+                        }
+                    }
                     div { label for="op" { "Comparison" } select #op name="op" {
                         @for (value, words) in OPERATORS { option value=(value) { (words) } } } }
                     div { label for="val" { "Value" } input #val name="val" autocomplete="off"; }
