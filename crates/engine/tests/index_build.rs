@@ -170,9 +170,9 @@ fn chosen(schema: &Schema, dice: &mut Dice) -> DatabaseSettings {
         ("name", ["eq", "sub", "pres"]),
     ] {
         // The supertype's line says more of the others: one of them at a time is enough.
-        match dice.below(if attributes == "name" { 12 } else { 5 }) {
-            at @ 0..3 => index.add_line(schema, attributes, Some(kinds[at as usize])).unwrap(),
-            _ => {}
+        let kind = dice.below(if attributes == "name" { 12 } else { 5 });
+        if kind < 3 {
+            index.add_line(schema, attributes, Some(kinds[kind as usize])).unwrap();
         }
     }
     DatabaseSettings { index, ..settings(schema) }

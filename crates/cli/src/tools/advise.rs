@@ -90,7 +90,7 @@ fn advise(args: &AdviseArgs) -> anyhow::Result<()> {
     for log in &args.log {
         asked.read_log(open(log)?).with_context(|| format!("cannot read {}", log.display()))?;
     }
-    let monitor = args.monitor.as_deref().map(|path| read_monitor(path)).transpose()?;
+    let monitor = args.monitor.as_deref().map(read_monitor).transpose()?;
     let mut ldif = match args.ldif.as_deref() {
         None => None,
         Some(path) if path == Path::new("-") => Some(Box::new(io::stdout()) as Box<dyn Write>),

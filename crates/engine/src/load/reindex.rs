@@ -145,7 +145,7 @@ pub fn rebuild<S: Store>(
     let chosen: BTreeSet<AttributeNumber> = match what {
         Rebuild::Stale => catalog.stale().map(|row| row.number).collect(),
         Rebuild::Attributes(numbers) => numbers.iter().copied().collect(),
-        Rebuild::All => all.clone(),
+        Rebuild::All => all,
     };
     if chosen.is_empty() {
         return Ok(Rebuilt::default());

@@ -44,7 +44,10 @@ pub fn advise(schema: &Schema, catalog: &Catalog, filter: Filter<'_>) -> Advice 
             // One index is enough for the planner to begin with: the one that is there, or the cheapest.
             let indexed = all.iter().find(|advice| matches!(advice, Advice::Indexed(_)));
             let lacking = all.iter().filter(|advice| matches!(advice, Advice::Lacks(_)));
-            indexed.or(lacking.min_by_key(|advice| price(advice))).cloned().unwrap_or(Advice::Hopeless)
+            indexed
+                .or_else(|| lacking.min_by_key(|advice| price(advice)))
+                .cloned()
+                .unwrap_or(Advice::Hopeless)
         }
         FilterNode::Or(set) => {
             let (mut used, mut lacking) = (Lines::new(), Lines::new());

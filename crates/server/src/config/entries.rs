@@ -44,7 +44,7 @@ impl ConfigEntry {
     pub(super) fn name_itself(&mut self) {
         let Ok(dn) = Dn::parse(&self.dn) else { return };
         let Some(naming) = dn.rdns().first().and_then(|rdn| rdn.avas().first()) else { return };
-        if self.values(&naming.attribute).is_empty() {
+        if self.values(naming.attribute).is_empty() {
             let description = naming.attribute.to_string();
             let values = vec![naming.value.to_vec()];
             let at = usize::from(!self.attributes.is_empty());

@@ -76,7 +76,7 @@ fn a_full_disk_loses_lines_and_nothing_else() {
     let (log, thread) =
         Log::start(settings(Path::new("/dev/full"), LogLevel::STATS), LogCall::default()).unwrap();
     log.line(LogLevel::STATS, format_args!("one"));
-    let shared = log.shared.clone();
+    let shared = log.shared;
     thread.finish();
     assert_eq!(shared.unwritten.load(Ordering::Relaxed), 1);
 }
