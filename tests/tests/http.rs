@@ -36,8 +36,14 @@ fn metrics_follow_what_clients_do_and_health_is_told() {
         "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n",
     );
     let text = std::fs::read_to_string(site.configuration()).expect("the configuration");
-    std::fs::write(site.configuration(), format!("http-listener http://127.0.0.1:0/\n{text}"))
-        .expect("the same");
+    // Backups have metrics only where they are scheduled.
+    let backups = site.path().join("backups");
+    std::fs::create_dir(&backups).expect("a folder for backups");
+    let first = format!(
+        "http-listener http://127.0.0.1:0/\nbackup-schedule directory={} full=7d increment=1d keep=2\n",
+        backups.display()
+    );
+    std::fs::write(site.configuration(), first + &text).expect("the same");
     let server = site.start().unwrap_or_else(|error| panic!("{error}"));
     let ports = std::fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
     let port = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");

@@ -63,7 +63,12 @@ struct Running {
 impl Running {
     fn told(&self) -> String {
         let mut bytes = [0; 1024];
-        let count = self.socket.recv(&mut bytes).expect("the server says something");
+        let count = loop {
+            match self.socket.recv(&mut bytes) {
+                Err(error) if error.kind() == std::io::ErrorKind::Interrupted => {}
+                received => break received.expect("the server says something"),
+            }
+        };
         String::from_utf8(bytes[..count].to_vec()).unwrap()
     }
 

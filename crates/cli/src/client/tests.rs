@@ -130,7 +130,8 @@ fn how_to_bind() {
     check(
         "search -Y GSSAPI",
         false,
-        "larix: -Y GSSAPI: EXTERNAL, SCRAM-SHA-512, SCRAM-SHA-256, SCRAM-SHA-1 and PLAIN are supported",
+        "larix: -Y GSSAPI: EXTERNAL, PLAIN, SCRAM-SHA-512, SCRAM-SHA-256 and SCRAM-SHA-1 are supported, these three \
+         with -PLUS, too",
     );
 }
 

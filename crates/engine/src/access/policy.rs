@@ -340,6 +340,10 @@ impl AccessPolicy {
         if self.is_root(subject) {
             return Verdict::Granted;
         }
+        if self.rules.is_empty() {
+            let granted = self.default_level.privileges().contains(privilege.required());
+            return if granted { Verdict::Granted } else { Verdict::Denied };
+        }
         let Some(list) = self.classes.list(class) else { return Verdict::PerValue };
         let value = if list.by_value { Value::Unknown } else { Value::Whole };
         let ask = Ask { subject, item: None, value, target, within: None };

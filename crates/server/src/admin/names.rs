@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn names() {
-        assert_eq!(rdn("cn", "a,b"), "cn=a\\,b");
+        assert_eq!(rdn("cn", "a,b"), "cn=a\\2Cb");
         assert_eq!(below("cn=a", ""), "cn=a");
         assert_eq!(parent("cn=a\\,b,ou=x,dc=y").as_deref(), Some("ou=x,dc=y"));
         assert_eq!(parent("dc=y"), None);
