@@ -8,16 +8,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use clap::{Args, Subcommand};
-use larix_engine::controls::RequestControls;
 use larix_engine::write::WriteOperation;
 use larix_proto::extended::{EndTransaction, ExtendedValue, StartTransactionResponse};
 use larix_proto::ldif::{Body, Change, LdifAttribute, Modification, Record, Writer};
 use larix_proto::{ControlBuf, FilterBuf, Response, ResultCode, Scope, client, oid};
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::config::slapd_d::Stamp;
-use larix_server::config::{
-    Config, ConfigChange, ConfigEntry, DEFAULT_DIRECTORY, Difference, Requester, Source, Step,
-};
+use larix_server::config::{Config, ConfigEntry, DEFAULT_DIRECTORY, Difference, Source, Step};
 
 use super::error::ClientError;
 use super::modify;
@@ -220,21 +217,12 @@ fn deleted_database(difference: &Difference) -> Option<&str> {
 /// Changes a slapd.d: the files are written once, after the last step.
 fn apply_offline(current: Config, difference: &Difference) -> Result<(), ClientError> {
     let (clock, random) = (SystemClock::new(), SystemRandom);
-    let changes: Vec<ConfigChange> = difference
-        .steps
-        .iter()
-        .map(|step| ConfigChange {
-            operation: step.operation.clone(),
-            controls: RequestControls::default(),
-            requester: Requester::Offline,
-        })
-        .collect();
-    let changed = current.changed_together(&changes, &Stamp { clock: &clock, random: &random }).map_err(
-        |(number, refusal)| {
+    let changed = current
+        .changed_together(&difference.offline_changes(), &Stamp { clock: &clock, random: &random })
+        .map_err(|(number, refusal)| {
             let step = difference.steps.get(number).map(ToString::to_string).unwrap_or_default();
             ClientError::Usage(format!("nothing was changed; this step is refused: {refusal}\n{step}"))
-        },
-    )?;
+        })?;
     changed.commit().map_err(|error| ClientError::Usage(format!("nothing was changed: {error}")))
 }
 

@@ -6,8 +6,8 @@ use std::process::ExitCode;
 use anyhow::bail;
 use clap::Parser;
 use larix_engine::controls::RequestControls;
-use larix_engine::write::{AttributeValues, Modification, WriteOperation};
-use larix_proto::ldif::{self, Body, Change, LdifAttribute, LocalFiles, Record};
+use larix_engine::write::WriteOperation;
+use larix_proto::ldif::{self, LocalFiles};
 use larix_proto::{LdapResult, ResultCode};
 use larix_server::config::Config;
 
@@ -88,7 +88,7 @@ fn each_change(
         let (line, dn) = (record.line, record.dn.clone());
         // What an administrator writes offline may set operational attributes, as OpenLDAP's tool lets it.
         let controls = RequestControls { relax: true, ..RequestControls::default() };
-        let result = apply(operation(record), controls);
+        let result = apply(record.into(), controls);
         if result.code == ResultCode::SUCCESS {
             if args.config.verbose > 0 {
                 eprintln!("{name}: line {line}: {dn:?} changed");
@@ -103,31 +103,4 @@ fn each_change(
         failed += 1;
     }
     Ok(failed)
-}
-
-fn operation(record: Record) -> WriteOperation {
-    let entry = record.dn;
-    match record.body {
-        Body::Content(attributes) | Body::Change { change: Change::Add(attributes), .. } => {
-            WriteOperation::Add { entry, attributes: attributes.into_iter().map(values).collect() }
-        }
-        Body::Change { change: Change::Delete, .. } => WriteOperation::Delete { entry },
-        Body::Change { change: Change::Modify(changes), .. } => WriteOperation::Modify {
-            object: entry,
-            changes: changes
-                .into_iter()
-                .map(|change| Modification {
-                    operation: change.operation,
-                    attribute: AttributeValues { description: change.description, values: change.values },
-                })
-                .collect(),
-        },
-        Body::Change { change: Change::ModifyDn { new_rdn, delete_old_rdn, new_superior }, .. } => {
-            WriteOperation::ModifyDn { entry, new_rdn, delete_old_rdn, new_superior }
-        }
-    }
-}
-
-fn values(attribute: LdifAttribute) -> AttributeValues {
-    AttributeValues { description: attribute.description, values: attribute.values }
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use larix_proto::ldif::{Body, Change, LdifAttribute, Record};
 use larix_proto::{
     AddRequest, Attribute, ControlBuf, LdapResult, ModifyDnRequest, ModifyOperation, ModifyRequest,
 };
@@ -18,6 +19,33 @@ pub enum WriteOperation {
     Modify { object: String, changes: Vec<Modification> },
     Delete { entry: String },
     ModifyDn { entry: String, new_rdn: String, delete_old_rdn: bool, new_superior: Option<String> },
+}
+
+/// What an LDIF record asks for; a record without `changetype:` is an entry to add. Its controls are not looked at.
+impl From<Record> for WriteOperation {
+    fn from(record: Record) -> Self {
+        let values = |a: LdifAttribute| AttributeValues { description: a.description, values: a.values };
+        let entry = record.dn;
+        match record.body {
+            Body::Content(attributes) | Body::Change { change: Change::Add(attributes), .. } => {
+                Self::Add { entry, attributes: attributes.into_iter().map(values).collect() }
+            }
+            Body::Change { change: Change::Delete, .. } => Self::Delete { entry },
+            Body::Change { change: Change::Modify(changes), .. } => Self::Modify {
+                object: entry,
+                changes: changes
+                    .into_iter()
+                    .map(|change| Modification {
+                        operation: change.operation,
+                        attribute: AttributeValues { description: change.description, values: change.values },
+                    })
+                    .collect(),
+            },
+            Body::Change { change: Change::ModifyDn { new_rdn, delete_old_rdn, new_superior }, .. } => {
+                Self::ModifyDn { entry, new_rdn, delete_old_rdn, new_superior }
+            }
+        }
+    }
 }
 
 /// An attribute description and values, as sent.

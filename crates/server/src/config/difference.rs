@@ -2,9 +2,11 @@
 
 use std::fmt;
 
+use larix_engine::controls::RequestControls;
 use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::ModifyOperation;
 
+use super::change::{ConfigChange, Requester};
 use super::defaults::is_default;
 use super::definition::meaning;
 use super::directives::{self, Cardinality, Form};
@@ -412,6 +414,16 @@ impl Step {
 }
 
 impl Difference {
+    /// The steps as changes that somebody makes who may write the files.
+    pub fn offline_changes(&self) -> Vec<ConfigChange> {
+        let change = |step: &Step| ConfigChange {
+            operation: step.operation.clone(),
+            controls: RequestControls::default(),
+            requester: Requester::Offline,
+        };
+        self.steps.iter().map(change).collect()
+    }
+
     pub fn is_empty(&self) -> bool {
         self.steps.is_empty()
     }

@@ -23,9 +23,7 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     }
     for database in &config.databases {
         superior(database, &config)?;
-        each_once(&database.overlays)?;
     }
-    each_once(&config.frontend.overlays)?;
     access(&config)?;
     access_notes(&mut config);
     for database in &config.databases {
@@ -114,25 +112,6 @@ fn never_matching(
 fn asks_about_domain(rule: &AccessRule) -> bool {
     rule.by.iter().flat_map(|clause| &clause.who).any(|who| matches!(who, Who::Domain(_)))
 }
-
-/// Overlays of which a database has no more than one.
-const ONCE: [&str; 15] = [
-    "auditlog",
-    "autoca",
-    "collect",
-    "constraint",
-    "dds",
-    "deref",
-    "dynlist",
-    "ppolicy",
-    "remoteauth",
-    "rwm",
-    "seqmod",
-    "sssvlv",
-    "syncprov",
-    "unique",
-    "valsort",
-];
 
 /// Attributes that hold passwords, or what is as good as one.
 const PASSWORDS: [&str; 7] = [
@@ -264,21 +243,6 @@ fn directory(
             .with_help("give each database a directory of its own"));
     }
     others.push((settings.directory.clone(), database.origin.clone()));
-    Ok(())
-}
-
-/// Two of the same overlay would each do what one does.
-fn each_once(overlays: &[Overlay]) -> Result<(), ConfigError> {
-    for (number, overlay) in overlays.iter().enumerate() {
-        let is_it = |other: &&Overlay| other.name.eq_ignore_ascii_case(&overlay.name);
-        let second = overlays.iter().skip(number + 1).find(is_it);
-        if let Some(second) =
-            second.filter(|second| ONCE.contains(&second.name.to_ascii_lowercase().as_str()))
-        {
-            let message = format!("overlay \"{}\" already in list", second.name);
-            return Err(ConfigError::new(second.origin.clone(), message).with_help("one of them is enough"));
-        }
-    }
     Ok(())
 }
 

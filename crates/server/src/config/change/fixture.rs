@@ -2,8 +2,8 @@
 
 use larix_engine::controls::RequestControls;
 use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
-use larix_engine::write::{AttributeValues, Modification, WriteOperation};
-use larix_proto::ldif::{Body, Change, LdifAttribute, Reader, Record};
+use larix_engine::write::WriteOperation;
+use larix_proto::ldif::{Body, Reader, Record};
 
 use super::super::entries::ConfigEntry;
 use super::super::model::{Config, Source};
@@ -126,29 +126,5 @@ pub(in super::super) fn entries(ldif: &str) -> Vec<ConfigEntry> {
 }
 
 pub(in super::super) fn operations(ldif: &str) -> Vec<WriteOperation> {
-    Reader::new(ldif.as_bytes()).map(|record| operation(record.unwrap())).collect()
-}
-
-fn operation(record: Record) -> WriteOperation {
-    let values = |a: LdifAttribute| AttributeValues { description: a.description, values: a.values };
-    let entry = record.dn;
-    match record.body {
-        Body::Content(attributes) | Body::Change { change: Change::Add(attributes), .. } => {
-            WriteOperation::Add { entry, attributes: attributes.into_iter().map(values).collect() }
-        }
-        Body::Change { change: Change::Delete, .. } => WriteOperation::Delete { entry },
-        Body::Change { change: Change::Modify(changes), .. } => WriteOperation::Modify {
-            object: entry,
-            changes: changes
-                .into_iter()
-                .map(|change| Modification {
-                    operation: change.operation,
-                    attribute: AttributeValues { description: change.description, values: change.values },
-                })
-                .collect(),
-        },
-        Body::Change { change: Change::ModifyDn { new_rdn, delete_old_rdn, new_superior }, .. } => {
-            WriteOperation::ModifyDn { entry, new_rdn, delete_old_rdn, new_superior }
-        }
-    }
+    Reader::new(ldif.as_bytes()).map(|record| record.unwrap().into()).collect()
 }

@@ -1,8 +1,5 @@
 //! What has to change, as people are told.
 
-use larix_engine::controls::RequestControls;
-
-use super::super::change::{ConfigChange, Requester};
 use super::super::model::Config;
 use super::super::slapd_d::Stamp;
 use crate::clock::{SystemClock, SystemRandom};
@@ -34,16 +31,8 @@ fn check(name: &str, current: &str, wanted: &str, expected: &str) {
 fn applied(from: &Config, to: &Config) -> Result<Config, String> {
     let (clock, random) = (SystemClock::new(), SystemRandom);
     let difference = from.difference(to);
-    let changes: Vec<ConfigChange> = difference
-        .steps
-        .iter()
-        .map(|step| ConfigChange {
-            operation: step.operation.clone(),
-            controls: RequestControls::default(),
-            requester: Requester::Offline,
-        })
-        .collect();
-    let changed = from.changed_together(&changes, &Stamp { clock: &clock, random: &random });
+    let changed =
+        from.changed_together(&difference.offline_changes(), &Stamp { clock: &clock, random: &random });
     let changed = changed.map_err(|(number, refusal)| {
         format!(
             "step {number}: {refusal}\n{}",
