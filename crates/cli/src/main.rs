@@ -45,6 +45,8 @@ Offline tools (slapadd's, slapcat's ... flags; LARIX COMMAND --help lists them):
   dn               Check and normalize DNs              (slapdn)
   schema           Check a database against the schema  (slapschema)
   check            Check that tree, entries and indexes agree
+  backup           Copy databases, also while they are served
+  restore          Put a backup back, also to a moment
   advise           Say which indexes searches lack, and which are not used
 
 Called by one of slapd's names, or as `slapd -Tadd`, larix is that program.";
