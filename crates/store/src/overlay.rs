@@ -83,13 +83,7 @@ impl<S: Snapshot> Snapshot for Overlay<'_, S> {
     }
 
     fn postings<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Self::Cursor<'a>, ReadError> {
-        Ok(OverlayCursor {
-            base: self.base.postings(table, key)?,
-            base_next: None,
-            edits: self.changes.posting_edits(table, key),
-            current: None,
-            done: false,
-        })
+        Ok(OverlayCursor::new(self.base.postings(table, key)?, self.changes.posting_edits(table, key)))
     }
 
     fn posting_estimate(&self, table: TableId, key: &[u8]) -> Result<u64, ReadError> {
@@ -117,7 +111,8 @@ impl<S: Snapshot> Snapshot for Overlay<'_, S> {
     }
 }
 
-/// Up to this many edits each is looked up, so that the count is exact; above, all are taken to have an effect.
+/// Up to this many edits each is looked up, so that the count is as exact as that of the layer below; above, all are
+/// taken to have an effect.
 const EXACT_EDITS_MAX: usize = 16;
 
 fn edited_count<S: Snapshot>(
@@ -127,7 +122,6 @@ fn edited_count<S: Snapshot>(
     count: u64,
     edits: &PostingEdits,
 ) -> Result<u64, ReadError> {
-    // A list with as few ids as edits is read whole: whether any id is left must be known exactly.
     let exact = edits.len() <= EXACT_EDITS_MAX || count <= edits.len() as u64;
     let (mut added, mut removed) = (0, 0);
     if exact {
@@ -142,9 +136,14 @@ fn edited_count<S: Snapshot>(
             *(if present { &mut added } else { &mut removed }) += 1;
         }
     }
-    // A list that is longer than its edits keeps an id at least.
-    let least = u64::from(!exact);
-    Ok((count + added).saturating_sub(removed).max(least))
+    let estimate = (count + added).saturating_sub(removed);
+    if removed == 0 {
+        return Ok(estimate);
+    }
+    // The count below may itself be an estimate, when the layer there is an overlay; whether any id is left must hold
+    // all the same, for a list of none is taken to be no list.
+    let mut left = OverlayCursor::<S>::new(base.postings(table, key)?, Some(edits));
+    Ok(if left.next()?.is_some() { estimate.max(1) } else { 0 })
 }
 
 /// An iterator with one item taken ahead; unlike `Peekable` it gives the item away from an error, too.
@@ -327,7 +326,11 @@ impl<'a, S: Snapshot> fmt::Debug for OverlayCursor<'a, S> {
     }
 }
 
-impl<S: Snapshot> OverlayCursor<'_, S> {
+impl<'a, S: Snapshot> OverlayCursor<'a, S> {
+    fn new(base: S::Cursor<'a>, edits: Option<&'a PostingEdits>) -> Self {
+        Self { base, base_next: None, edits, current: None, done: false }
+    }
+
     /// The first id of either layer `>= min`.
     fn find(&mut self, min: u64) -> Result<Option<u64>, ReadError> {
         let mut min = min;
