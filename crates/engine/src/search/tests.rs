@@ -546,7 +546,7 @@ fn directory() -> impl Strategy<Value = String> {
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig::with_cases(256))]
+    #![proptest_config(ProptestConfig::default())]
     #[test]
     fn indexes_change_no_answer(ldif in directory(), filters in prop::collection::vec(filter(), 8)) {
         let (with, without) = (Fixture::memory(INDEXES, &ldif), Fixture::memory(&[], &ldif));
