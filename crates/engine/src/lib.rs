@@ -26,6 +26,7 @@ pub mod order;
 pub mod password;
 pub mod plan;
 pub mod plugins;
+pub mod replica;
 pub mod schema_use;
 pub mod search;
 pub mod tables;

@@ -1,0 +1,17 @@
+//! What a replication consumer writes: changes that other servers made, through the database's one writer.
+//!
+//! **A replicated change is what it was where it was made**: no access rule, password policy, hash or stamp of this server
+//! touches it. It is logged here like any other, in local order, with the CSN that it came with. What speaks against it (a
+//! newer change, a name that is taken, a delete) is settled by rules that give the same on every server
+//! (`docs/adr/0025-replicated-changes-and-conflicts.md`).
+
+mod request;
+mod served;
+mod uuids;
+
+pub use request::{
+    Applied, AttributeShare, ConflictKind, ConflictNote, DeleteCompletion, DeleteLimit, DeleteOutcome,
+    KeptSide, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedCompletion, ReplicatedOutcome,
+    Share,
+};
+pub use uuids::UuidSet;

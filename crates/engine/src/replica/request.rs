@@ -1,0 +1,213 @@
+//! What a consumer hands to the writer, and what it is told.
+
+use std::sync::Arc;
+
+use larix_proto::{FilterBuf, LdapResult, Scope};
+use larix_schema::{AttributeDescription, AttributeTypeId, Schema, Usage};
+use uuid::Uuid;
+
+use crate::csn::Csn;
+use crate::log::LoggedChange;
+use crate::write::AttributeValues;
+
+/// A change that another server made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ReplicatedChange {
+    /// The entry is to be exactly this: syncrepl's add and modify states. Operational attributes included.
+    Put { entry_uuid: Uuid, dn: String, attributes: Vec<AttributeValues> },
+    /// The entry is gone. `csn`: of the delete, when known.
+    Delete { entry_uuid: Uuid, csn: Option<Csn> },
+    /// One logged change (delta-syncrepl): carried out as it was there, or refused so that a full refresh follows.
+    Delta { entry_uuid: Option<Uuid>, dn: String, csn: Csn, change: LoggedChange },
+}
+
+/// Changes that are committed together with what they raise the contextCSN to.
+#[derive(Clone, Debug, Default)]
+pub struct ReplicatedBatch {
+    /// In the order in which they came; each is carried out for itself.
+    pub changes: Vec<ReplicatedChange>,
+    /// What holds once the changes are in, for each server at most one. It only rises, and stays where it is when a
+    /// change of the batch is refused: whoever asks again is then sent it again.
+    pub context_csns: Vec<Csn>,
+    pub rules: ReplicaRules,
+}
+
+/// What holds for the changes of one `syncrepl` line.
+#[derive(Clone, Debug)]
+pub struct ReplicaRules {
+    /// Entries obey the schema's rules of object classes (`schemachecking`); syntaxes they obey always.
+    pub schema_checking: bool,
+    /// Attribute types that the schema does not know are left out; otherwise the change that has one is refused.
+    pub drop_unknown: bool,
+    /// A put or a delta whose CSN the contextCSN covers is dropped: it was here before. Off when what is here cannot be
+    /// trusted, or when the consumer's share has grown.
+    pub drop_covered: bool,
+    /// An entryUUID that was deleted does not come back, whatever is newer: right where every member may write. Off for a
+    /// consumer whose share has a filter or is part of the suffix: entries leave it and come back.
+    pub final_deletes: bool,
+    /// Which attributes are the provider's.
+    pub attributes: Arc<AttributeShare>,
+}
+
+impl Default for ReplicaRules {
+    /// Of a member that has all of the suffix.
+    fn default() -> Self {
+        Self {
+            schema_checking: false,
+            drop_unknown: false,
+            drop_covered: true,
+            final_deletes: true,
+            attributes: Arc::default(),
+        }
+    }
+}
+
+/// Which attributes are replicated (`attrs`, `exattrs`): others stay as they are here.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct AttributeShare {
+    only: Option<Vec<AttributeTypeId>>,
+    user: bool,
+    operational: bool,
+    except: Vec<AttributeTypeId>,
+}
+
+impl AttributeShare {
+    /// `only`: names, `*` and `+`; empty for all. `except`: names. Names that the schema does not know are nobody's.
+    pub fn new(schema: &Schema, only: &[String], except: &[String]) -> Self {
+        let known = |names: &[String]| {
+            names.iter().filter_map(|name| Some(schema.attribute_type(name)?.id)).collect::<Vec<_>>()
+        };
+        Self {
+            only: (!only.is_empty()).then(|| known(only)),
+            user: only.iter().any(|name| name == "*"),
+            operational: only.iter().any(|name| name == "+"),
+            except: known(except),
+        }
+    }
+
+    /// Whether the provider's word on this attribute counts. What identifies an entry always is the provider's.
+    pub fn covers(&self, schema: &Schema, description: &AttributeDescription) -> bool {
+        let id = description.attribute;
+        if self.except.contains(&id) {
+            return false;
+        }
+        let Some(only) = &self.only else { return true };
+        let kind = schema.attribute(id);
+        let is_user = kind.usage == Usage::UserApplications;
+        const IDENTITY: [&str; 3] = ["objectClass", "entryUUID", "entryCSN"];
+        (if is_user { self.user } else { self.operational })
+            || only.contains(&id)
+            || IDENTITY.contains(&kind.name())
+    }
+
+    /// Whether it covers everything.
+    pub fn is_whole(&self) -> bool {
+        self.only.is_none() && self.except.is_empty()
+    }
+}
+
+/// What became of one change.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Applied {
+    Done,
+    /// What is here is newer or the same.
+    Older,
+    /// Settled by a rule; the note says what lost. Nothing is left to do.
+    Conflict(Box<ConflictNote>),
+    /// Not carried out: the schema, a damaged change, or something that a full refresh has to mend.
+    Refused(LdapResult),
+}
+
+/// How a batch ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ReplicatedOutcome {
+    /// In the order of the batch. Empty when nothing was carried out.
+    pub changes: Vec<Applied>,
+    /// Of the commit. Success means durable.
+    pub result: LdapResult,
+}
+
+/// Called once when a batch has ended, on the writer's thread or, for what is refused at once, on the caller's. It must
+/// not block.
+pub type ReplicatedCompletion = Box<dyn FnOnce(ReplicatedOutcome) + Send>;
+
+/// Which rule settled a conflict.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum ConflictKind {
+    /// The same entry was changed on two servers.
+    Modify = 0,
+    /// Two entries have one name.
+    Name = 1,
+    /// An entry was changed that another server deleted.
+    Delete = 2,
+    /// Entries were moved below each other.
+    Loop = 3,
+}
+
+/// Which side stayed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum KeptSide {
+    /// What was here.
+    Ours = 0,
+    /// What came.
+    Theirs = 1,
+}
+
+/// What a conflict was about, and what lost.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConflictNote {
+    pub kind: ConflictKind,
+    pub kept: KeptSide,
+    /// The loser's name.
+    pub dn: String,
+    pub winner_uuid: Uuid,
+    pub winner_csn: Option<Csn>,
+    pub loser_uuid: Uuid,
+    pub loser_csn: Option<Csn>,
+    /// The values that lost: of an entry that gave way, all; of a change, what it would have set. Cut at a limit.
+    pub lost: Vec<AttributeValues>,
+}
+
+/// The part of a database that a consumer holds.
+#[derive(Clone, Debug)]
+pub struct Share {
+    /// Empty: the whole database.
+    pub base: String,
+    pub scope: Scope,
+    /// Entries that do not match are not the provider's to delete.
+    pub filter: Option<FilterBuf>,
+}
+
+/// How many entries a refresh may delete before somebody is asked.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct DeleteLimit {
+    /// Of the entries of the share, 0 to 100: 100 for no limit.
+    pub percent: u8,
+    /// So many may go whatever the share.
+    pub entries: u64,
+}
+
+impl Default for DeleteLimit {
+    fn default() -> Self {
+        Self { percent: 50, entries: 100 }
+    }
+}
+
+/// What came of deleting what is absent.
+#[derive(Clone, Debug, PartialEq)]
+pub enum DeleteOutcome {
+    Deleted(u64),
+    /// Nothing was deleted: so many of the share's entries would have gone.
+    TooMany {
+        absent: u64,
+        entries: u64,
+    },
+    /// It ended before its end; asked again, it goes on.
+    Failed {
+        deleted: u64,
+        result: LdapResult,
+    },
+}
+
+/// Called once when deleting what is absent has ended.
+pub type DeleteCompletion = Box<dyn FnOnce(DeleteOutcome) + Send>;
