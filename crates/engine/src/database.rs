@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
-use larix_schema::{NormalDn, Schema};
+use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use larix_store::{CommitError, Durability, ReadError, Snapshot, Store, Transaction, WriteSet};
 
 use crate::access::AccessPolicy;
@@ -65,8 +65,19 @@ pub struct DatabaseSettings {
     pub add_content_acl: bool,
     /// Hooks on changes, in the order of the configuration.
     pub plugins: Vec<Arc<dyn Plugin>>,
+    /// What of changed entries is logged as it was before (`logold`).
+    pub old_values: Option<Arc<OldValues>>,
     /// The rules of the database and of the frontend; `None`: everybody may read, nobody but the root may write.
     pub policy: Option<Arc<AccessPolicy>>,
+}
+
+/// Of which entries the change log has what they were before a change.
+#[derive(Clone, Debug)]
+pub struct OldValues {
+    /// Entries that match it.
+    pub filter: BoundFilter,
+    /// Beside the attributes that change: these.
+    pub attributes: Vec<AttributeDescription>,
 }
 
 impl DatabaseSettings {
@@ -247,6 +258,7 @@ pub struct Database<S> {
     index_uses: IndexUses,
     index_work: WorkBoard,
     writes: WriteBoard,
+    following: log::Following,
     listener: Listener,
     /// Held while schema or settings are replaced, and while the writer makes and commits changes under them.
     still: Mutex<()>,
@@ -308,6 +320,7 @@ impl<S: Store> Database<S> {
             index_uses: IndexUses::default(),
             index_work: WorkBoard::default(),
             writes: WriteBoard::default(),
+            following: log::Following::default(),
             listener: Listener::default(),
             still: Mutex::default(),
         })
@@ -464,6 +477,11 @@ impl<S: Store> Database<S> {
     /// Where the writer counts what it does.
     pub fn writes(&self) -> &WriteBoard {
         &self.writes
+    }
+
+    /// Who follows the change log, and how far.
+    pub fn following(&self) -> &log::Following {
+        &self.following
     }
 
     /// What is being done to the indexes.

@@ -177,6 +177,12 @@ fn large_members<'e>(
     if attribute.values.len() <= INLINE_COUNT_LIMIT {
         return None;
     }
+    // Modifications in the access log have an order, and the same line may come twice.
+    let described =
+        row.description.as_ref().map(|description| schema.attribute(description.attribute).name());
+    if matches!(described, Some("reqMod" | "reqOld")) {
+        return None;
+    }
     let rule = row.equality?;
     let mut members = attribute
         .values

@@ -4,6 +4,7 @@
 //! contend. A record says all that it takes to repeat the change: replication, audit and point-in-time restore read it.
 
 mod check;
+mod following;
 mod record;
 mod retention;
 
@@ -16,6 +17,7 @@ use crate::tables::{LOG, META, meta};
 use crate::time::RandomSource;
 
 pub use check::check;
+pub use following::Following;
 pub use record::{
     LogHead, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification,
 };

@@ -17,6 +17,8 @@ const VERSION: u8 = 2;
 const VERSION_BEFORE: u8 = 1;
 const FLAG_LOCAL: u8 = 1;
 const FLAG_CONTINUES: u8 = 2;
+/// The entry as it was follows the change.
+const FLAG_OLD: u8 = 4;
 
 /// One changed entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -38,6 +40,8 @@ pub struct LogRecord {
     /// Happens together with the record before it, or not at all.
     pub continues: bool,
     pub change: LoggedChange,
+    /// Of the entry before the change, for the access log where that asks for it; empty otherwise.
+    pub old: Vec<LoggedAttribute>,
 }
 
 /// What was changed, operational attributes included.
@@ -104,7 +108,10 @@ impl LogRecord {
             LoggedChange::ModifyDn { .. } => 3,
         };
         let mut out = Vec::with_capacity(256);
-        let flags = if self.local { FLAG_LOCAL } else { 0 } | if self.continues { FLAG_CONTINUES } else { 0 };
+        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+        let flags = flag(self.local, FLAG_LOCAL)
+            | flag(self.continues, FLAG_CONTINUES)
+            | flag(!self.old.is_empty(), FLAG_OLD);
         out.extend_from_slice(&[VERSION, kind, flags]);
         out.extend_from_slice(&self.csn.time.0.to_be_bytes());
         put_varint(&mut out, self.offset);
@@ -131,6 +138,10 @@ impl LogRecord {
                 }
                 put_modifications(&mut out, modifications);
             }
+        }
+        if !self.old.is_empty() {
+            put_varint(&mut out, self.old.len() as u64);
+            self.old.iter().for_each(|a| put_attribute(&mut out, a));
         }
         out
     }
@@ -221,8 +232,20 @@ impl<'a> Reader<'a> {
         };
         let local = flags & FLAG_LOCAL != 0;
         let continues = flags & FLAG_CONTINUES != 0;
-        let record =
-            LogRecord { csn, offset, entry, superior, entry_uuid, dn, requester, local, continues, change };
+        let old = if flags & FLAG_OLD == 0 { Vec::new() } else { self.list(Self::attribute)? };
+        let record = LogRecord {
+            csn,
+            offset,
+            entry,
+            superior,
+            entry_uuid,
+            dn,
+            requester,
+            local,
+            continues,
+            change,
+            old,
+        };
         self.0.is_empty().then_some(record)
     }
 
@@ -296,6 +319,13 @@ mod tests {
             requester: "cn=anonymous".to_owned(),
             local: matches!(change, LoggedChange::Delete),
             continues: matches!(change, LoggedChange::Modify(_)),
+            old: match change {
+                LoggedChange::Delete => vec![LoggedAttribute {
+                    description: "sn".to_owned(),
+                    values: vec![b"x".to_vec(), Vec::new()],
+                }],
+                _ => Vec::new(),
+            },
             change,
         };
         let bytes = record.encode();
@@ -342,6 +372,7 @@ mod tests {
             local: false,
             continues: false,
             change: LoggedChange::Delete,
+            old: Vec::new(),
         };
         let hex: String = record.encode().iter().map(|byte| format!("{byte:02x}")).collect();
         let uuid = "0".repeat(32);

@@ -39,6 +39,8 @@ pub struct Trimmed {
     pub last_entry_id: u64,
     /// Bytes logged so far, as [`super::logged_bytes`].
     pub logged_bytes: u64,
+    /// Records from this sequence on are still to be read by the database's follower.
+    pub needed: u64,
 }
 
 /// Where the log of the server begins.
@@ -96,7 +98,7 @@ impl Trimmer {
                 return Err(damaged);
             };
             after = Self { first: key.sequence, head: Some(head), ..after };
-            if key.sequence >= last_sequence || !now.is_over(head) {
+            if key.sequence >= last_sequence || key.sequence >= now.needed || !now.is_over(head) {
                 break;
             }
             if removed == limit {
@@ -113,7 +115,7 @@ impl Trimmer {
     /// Needs to read nothing: sequences have no gaps.
     fn by_count(&self, set: &mut WriteSet, now: &Trimmed, limit: u64) -> Self {
         let due = (now.last_sequence + 1).saturating_sub(LogRetention::records(now.last_entry_id));
-        let first = due.clamp(self.first, self.first + limit);
+        let first = due.min(now.needed).clamp(self.first, self.first + limit);
         for sequence in self.first..first {
             set.delete(LOG, &LogKey { server_id: self.server_id, sequence }.to_bytes());
         }

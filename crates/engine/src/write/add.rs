@@ -47,18 +47,40 @@ pub(crate) fn add<V: Snapshot>(
     check_access(operator, dn, &entry, mods)?;
     let id = store(operator, dn, &parent, &entry)?;
     operator.post_read(id)?;
+    log(operator, (id, parent.id()), &entry);
+    Ok(())
+}
+
+/// Stores an entry that the server itself made, whole with its operational attributes, and logs it.
+pub(crate) fn record<V: Snapshot>(
+    operator: &mut Operator<'_, V>,
+    dn: &NormalDn,
+    entry: &Entry,
+) -> Result<(), Failure> {
+    let resolved = operator.resolve(dn)?;
+    let parent = match (operator.is_suffix(dn), resolved.missing) {
+        (true, _) => Parent::Root,
+        (false, 1) if resolved.nearest != EntryId::ROOT => Parent::Entry(operator.hold(resolved.nearest)?),
+        _ => return Err(operator.missing(&resolved)?.into()),
+    };
+    let id = store(operator, dn, &parent, entry)?;
+    log(operator, (id, parent.id()), entry);
+    Ok(())
+}
+
+fn log<V: Snapshot>(operator: &mut Operator<'_, V>, place: (EntryId, EntryId), entry: &Entry) {
+    let known = operator.ground.known;
     let uuid = entry
-        .values(ground.known.entry_uuid)
+        .values(known.entry_uuid)
         .first()
         .map_or(Uuid::nil(), |value| Uuid::try_parse_ascii(value).unwrap_or_default());
-    operator.log((id, parent.id()), uuid, &entry.dn, |schema| {
+    operator.log(place, uuid, &entry.dn, |schema| {
         let logged = |attribute: &crate::entry::EntryAttribute| LoggedAttribute {
             description: attribute.description.to_text(schema),
             values: attribute.values.clone(),
         };
         LoggedChange::Add(entry.attributes.iter().map(logged).collect())
     });
-    Ok(())
 }
 
 /// The superior under which the entry will stand.

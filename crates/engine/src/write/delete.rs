@@ -90,13 +90,14 @@ fn check_subordinate<V: Snapshot>(operator: &Operator<'_, V>, held: &Held<'_>) -
     Ok(())
 }
 
-fn remove<V: Snapshot>(
+pub(crate) fn remove<V: Snapshot>(
     operator: &mut Operator<'_, V>,
     held: &Held<'_>,
     writing: Writing,
 ) -> Result<(), Failure> {
     let view = held.view()?;
     let uuid = operator.entry_uuid(held)?;
+    operator.keep_old(held, None)?;
     let shown = operator.view.dn(&view)?;
     let reader = operator.reader(held)?;
     let changes = keys::changes(operator.schema(), operator.catalog.catalog(), Some(&reader), None)?;

@@ -48,7 +48,7 @@ impl Retiring {
             Prepared::Add { entry, mods, .. } => (entry.attributes.as_slice(), mods.as_slice()),
             Prepared::Modify { mods, .. } => (&[][..], mods.as_slice()),
             Prepared::ModifyDn(rename) => (&[][..], rename.mods.as_slice()),
-            Prepared::Delete { .. } | Prepared::Authenticate(_) => return None,
+            Prepared::Delete { .. } | Prepared::Authenticate(_) | Prepared::Record(_) => return None,
         };
         let added = attributes.iter().find_map(|a| find(a.description.attribute, &a.values));
         added.or_else(|| mods.iter().find_map(|change| find(change.description.attribute, &change.values)))

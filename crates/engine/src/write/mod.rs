@@ -22,6 +22,7 @@ mod operator;
 pub mod prepare;
 mod queue;
 mod read_controls;
+pub mod record;
 pub mod replay;
 mod request;
 pub mod schema_check;
@@ -35,6 +36,7 @@ pub use failure::Failure;
 pub use figures::WriteFigures;
 pub use index_work::{IndexNotice, IndexWatch};
 pub use known::KnownSchema;
+pub use record::{NewRecord, Recording};
 pub use request::{
     AttributeValues, Completion, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,
 };

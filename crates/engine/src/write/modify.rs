@@ -36,6 +36,7 @@ pub(crate) fn modify<V: Snapshot>(
     let entry = changed_entry(operator, &held, shown, &changes)?;
     // The schema check may record another structural class: the log has to tell it, too.
     let structural = structural_change(operator, &held, &entry, &changes)?;
+    operator.keep_old(&held, Some(&changes))?;
     store(operator, &held, &entry)?;
     operator.post_read(held.id)?;
     let uuid = operator.entry_uuid(&held)?;

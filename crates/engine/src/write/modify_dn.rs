@@ -49,6 +49,10 @@ pub(crate) fn modify_dn<V: Snapshot>(
         None => rename.new_rdn.clone(),
     };
     let entry = modify::changed_entry(operator, &held, shown, &changes)?;
+    // As OpenLDAP: of a rename only where attributes are named.
+    if operator.ground.settings.old_values.as_ref().is_some_and(|old| !old.attributes.is_empty()) {
+        operator.keep_old(&held, Some(&changes))?;
+    }
     let normal_rdn = rename.new_normal_rdn.as_str();
     let place = Placement { id: held.id, parent, rdn: &rename.new_rdn, normal_rdn: normal_rdn.as_bytes() };
     modify::store_at(operator, &held, place, &entry)?;

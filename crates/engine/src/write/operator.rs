@@ -7,6 +7,7 @@ use uuid::Uuid;
 
 use super::change::LargeSets;
 use super::failure::Failure;
+use super::hooks::Present;
 use super::known::KnownSchema;
 use super::operational::{self, Stamp};
 use super::prepare::{Change, ChangeKind, refuse};
@@ -21,6 +22,7 @@ use crate::entry::{EntryId, EntryReader, EntrySource, EntryView, Record};
 use crate::fault::Fault;
 use crate::log::{self, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use crate::order::CommitOrder;
+use crate::plugins::Entries;
 use crate::search::referral;
 use crate::tables::{META, meta};
 use crate::time::{RandomSource, Timestamp};
@@ -86,6 +88,8 @@ pub(crate) struct Operator<'a, V: Snapshot> {
     pub(crate) controls: Vec<ControlBuf>,
     /// Something of what happens together with this change is in the log already.
     pub(crate) continues: bool,
+    /// What of the entry as it was goes into its next record of the log.
+    pub(crate) old: Vec<LoggedAttribute>,
 }
 
 /// A stored entry, held while it is changed.
@@ -222,8 +226,36 @@ impl<'a, V: Snapshot> Operator<'a, V> {
             local: self.envelope.derived,
             continues: std::mem::replace(&mut self.continues, true),
             change: change(self.ground.schema),
+            old: std::mem::take(&mut self.old),
         };
         self.counters.logged_bytes += log::append(&mut self.set, key, &record);
+    }
+
+    /// Keeps what the access log wants to know of an entry before it changes: where `changed` is `None`, all of it.
+    pub(crate) fn keep_old(&mut self, held: &Held<'_>, changed: Option<&[&Change]>) -> Result<(), Failure> {
+        let Some(wanted) = self.ground.settings.old_values.as_ref().filter(|_| !self.envelope.derived) else {
+            return Ok(());
+        };
+        let view = held.view()?;
+        let entry = self.reader(held)?.to_owned(self.view.dn(&view)?, true)?;
+        let dn = self.view.names.normal_dn(&view)?;
+        let present = Present { view: &self.view, policy: self.ground.policy };
+        if !present.matches(&dn, &entry, &wanted.filter)? {
+            return Ok(());
+        }
+        let is_told = |attribute: &crate::entry::EntryAttribute| {
+            let description = &attribute.description;
+            changed.is_none_or(|changes| {
+                wanted.attributes.contains(description)
+                    || changes.iter().any(|change| change.description == *description)
+            })
+        };
+        let told = entry.attributes.into_iter().filter(is_told).map(|attribute| LoggedAttribute {
+            description: attribute.description.to_text(self.ground.schema),
+            values: attribute.values,
+        });
+        self.old = told.collect();
+        Ok(())
     }
 
     /// The entryUUID of a stored entry; nil for one that never got any (lastmod was off).

@@ -1,9 +1,12 @@
 //! The part of a change that needs no entry: names resolved, values checked against their syntax, in OpenLDAP's order
 //! of checks. Runs on the caller's thread, so that the writer has less to do.
 
+use std::sync::Arc;
+
 use larix_proto::{Dn, LdapResult, ModifyOperation, ResultCode};
 use larix_schema::{AttributeDescription, AttributeType, NormalDn, NormalRdn, Schema};
 
+use super::record::Recording;
 use super::request::{AttributeValues, Modification, WriteOperation};
 use super::values;
 use crate::entry::{Entry, EntryAttribute};
@@ -30,6 +33,8 @@ pub enum Prepared {
     ModifyDn(Box<PreparedModifyDn>),
     /// A bind whose password was compared: plugins judge it, and the account's state changes.
     Authenticate(Box<BindAttempt>),
+    /// Entries of the access log.
+    Record(Arc<Recording>),
 }
 
 /// A rename or move, resolved.
@@ -441,6 +446,7 @@ impl Prepared {
             Self::Add { dn, .. } | Self::Modify { dn, .. } | Self::Delete { dn } => dn,
             Self::ModifyDn(rename) => &rename.dn,
             Self::Authenticate(attempt) => &attempt.dn,
+            Self::Record(recording) => &recording.suffix,
         }
     }
 }

@@ -242,6 +242,7 @@ impl Replay {
                 stamp: Stamp::new(record.csn, &record.requester),
                 set: WriteSet::new(),
                 controls: Vec::new(),
+                old: Vec::new(),
                 continues: false,
             };
             match apply(&mut operator, &record) {

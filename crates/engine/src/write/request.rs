@@ -1,5 +1,6 @@
 //! What comes in and what goes out of the write path: owned, so that it can wait in a queue.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use larix_proto::ldif::{Body, Change, LdifAttribute, Record};
@@ -94,6 +95,8 @@ pub struct WriteOutcome {
     pub must_change_password: bool,
     /// Of a bind: the password is to be stored anew by this scheme.
     pub rehash: Option<Scheme>,
+    /// Sequences of the change log that tell of it: nothing but its own records.
+    pub logged: Range<u64>,
     /// Of a bind: the result was judged, and stands only once the account's state is committed.
     pub judged: bool,
 }
@@ -110,6 +113,7 @@ impl From<LdapResult> for WriteOutcome {
             refused: None,
             must_change_password: false,
             rehash: None,
+            logged: 0..0,
             judged: false,
         }
     }

@@ -262,6 +262,7 @@ impl<S: Store> Core<S> {
         }
         drop(snapshot);
         database.writes().log_extent(trimmer.first(), counters.last_log_sequence);
+        database.following().set_answered(counters.last_log_sequence);
         let schema = database.schema();
         let known = Arc::new(KnownSchema::of(&schema).map_err(WriterStartError::Schema)?);
         let instance = next_instance();
@@ -407,6 +408,7 @@ impl<S: Store> Core<S> {
             };
             (job.done)(outcome);
         }
+        self.database.following().set_answered(self.counters.last_log_sequence);
         behind
     }
 
@@ -499,6 +501,7 @@ impl<S: Store> Core<S> {
             last_sequence: self.counters.last_log_sequence,
             last_entry_id: self.counters.last_entry_id,
             logged_bytes: self.counters.logged_bytes,
+            needed: self.database.following().needed(),
         };
         self.trimmer.slice(transaction, set, &now, limit)
     }
@@ -581,18 +584,18 @@ fn read_counters<V: Snapshot>(snapshot: &V, server_id: u16) -> Result<Counters, 
 }
 
 /// A group while it gathers.
-struct Group<'a, S> {
-    database: &'a Database<S>,
-    retiring: &'a Retiring,
-    environment: &'a WriterEnvironment,
-    instance: u64,
+pub(super) struct Group<'a, S> {
+    pub(super) database: &'a Database<S>,
+    pub(super) retiring: &'a Retiring,
+    pub(super) environment: &'a WriterEnvironment,
+    pub(super) instance: u64,
     /// As the group began: what it numbers is in `catalog`.
-    state: Arc<DatabaseState>,
-    policy: Arc<AccessPolicy>,
-    known: Arc<KnownSchema>,
-    catalog: CatalogEdit,
-    counters: Counters,
-    set: WriteSet,
+    pub(super) state: Arc<DatabaseState>,
+    pub(super) policy: Arc<AccessPolicy>,
+    pub(super) known: Arc<KnownSchema>,
+    pub(super) catalog: CatalogEdit,
+    pub(super) counters: Counters,
+    pub(super) set: WriteSet,
 }
 
 impl<'a, S: Store> Group<'a, S> {
@@ -621,6 +624,7 @@ impl<'a, S: Store> Group<'a, S> {
         let mut outcome = WriteOutcome::from(LdapResult::success());
         let mut refusal_controls = Vec::new();
         let csn_before = self.counters.csn;
+        let logged_before = self.counters.last_log_sequence;
         let done = self.unit(transaction, tasks, &mut unit, &mut outcome, &mut refusal_controls);
         let no_op = tasks.iter().any(|task| task.controls.no_op);
         if done.is_err() || no_op {
@@ -638,6 +642,7 @@ impl<'a, S: Store> Group<'a, S> {
             }
             Ok(()) => {
                 self.set.merge(unit);
+                outcome.logged = logged_before + 1..self.counters.last_log_sequence + 1;
                 Ok(outcome)
             }
         }
@@ -654,9 +659,16 @@ impl<'a, S: Store> Group<'a, S> {
         let settings = Arc::clone(&self.state.settings);
         for (at, task) in tasks.iter().enumerate() {
             outcome.refused = Some(at);
-            if let Prepared::Authenticate(attempt) = &task.operation {
-                self.authenticate(transaction, unit, task, attempt, outcome)?;
-                continue;
+            match &task.operation {
+                Prepared::Authenticate(attempt) => {
+                    self.authenticate(transaction, unit, task, attempt, outcome)?;
+                    continue;
+                }
+                Prepared::Record(recording) => {
+                    self.record(transaction, unit, task, recording)?;
+                    continue;
+                }
+                _ => {}
             }
             // What plugins add comes right after the change that it belongs to.
             let mut derived: VecDeque<Task> = VecDeque::new();
@@ -787,7 +799,7 @@ impl<'a, S: Store> Group<'a, S> {
         }
     }
 
-    fn view<'s, V: Snapshot>(&self, snapshot: &'s V) -> Result<View<'s, V>, Fault> {
+    pub(super) fn view<'s, V: Snapshot>(&self, snapshot: &'s V) -> Result<View<'s, V>, Fault> {
         View::over_changes(snapshot, self.instance, self.catalog.state(&self.state))
     }
 
@@ -826,6 +838,7 @@ impl<'a, S: Store> Group<'a, S> {
             set: WriteSet::new(),
             controls: Vec::new(),
             continues: !unit.is_empty(),
+            old: Vec::new(),
         };
         let (dn, carried_out) = match &task.operation {
             Prepared::Add { dn, entry, mods } => (dn, add::add(&mut operator, dn, entry.clone(), mods)),
@@ -834,6 +847,8 @@ impl<'a, S: Store> Group<'a, S> {
             Prepared::ModifyDn(rename) => (&rename.dn, modify_dn::modify_dn(&mut operator, rename)),
             // Its changes come here as a modify.
             Prepared::Authenticate(authentication) => (&authentication.dn, Ok(())),
+            // Its entries are added one by one.
+            Prepared::Record(recording) => (&recording.suffix, Ok(())),
         };
         match carried_out {
             Err(Failure::Refused(refused)) => return Err(veil::veiled(&operator, dn, refused)?.into()),

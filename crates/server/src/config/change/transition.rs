@@ -98,7 +98,9 @@ impl<'a> Transition<'a> {
             Prepared::Modify { dn, mods } => self.modify(&dn, &mods),
             Prepared::Delete { dn } => self.delete(&dn),
             Prepared::ModifyDn(rename) => self.rename(&rename),
-            Prepared::Authenticate(_) => Err(unwilling("a bind is no change of cn=config")),
+            Prepared::Authenticate(_) | Prepared::Record(_) => {
+                Err(unwilling("a bind or a record is no change of cn=config"))
+            }
         };
         let effect = effect.map_err(|refusal| self.veiled(refusal, &dn))?;
         let Some(effect) = effect else { return Ok(None) };

@@ -1,0 +1,72 @@
+//! What stands between the writer and whoever follows the change log to derive something from it.
+
+use std::fmt;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+
+type Wake = Arc<dyn Fn() + Send + Sync>;
+
+/// One follower of a database's change log. Records that it has not read are not trimmed.
+pub struct Following {
+    /// Up to here changes are committed and their requesters were told.
+    answered: AtomicU64,
+    /// The first record that is still needed.
+    needed: AtomicU64,
+    wake: Mutex<Option<Wake>>,
+}
+
+impl fmt::Debug for Following {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Following").field("answered", &self.answered).field("needed", &self.needed).finish()
+    }
+}
+
+impl Default for Following {
+    fn default() -> Self {
+        Self { answered: AtomicU64::new(0), needed: AtomicU64::new(u64::MAX), wake: Mutex::default() }
+    }
+}
+
+impl Following {
+    /// Changes up to this sequence are committed, and whoever asked for them was told.
+    pub fn answered(&self) -> u64 {
+        self.answered.load(Ordering::Acquire)
+    }
+
+    /// Has `wake` called after changes were answered, on the writer's thread: it must not block. Records from `needed` on
+    /// stay.
+    pub fn follow(&self, wake: Wake, needed: u64) {
+        self.needed.store(needed, Ordering::Release);
+        *self.lock() = Some(wake);
+    }
+
+    /// Records before this sequence are no longer needed.
+    pub fn needs_from(&self, sequence: u64) {
+        self.needed.store(sequence, Ordering::Release);
+    }
+
+    /// Nobody follows any more.
+    pub fn leave(&self) {
+        *self.lock() = None;
+        self.needed.store(u64::MAX, Ordering::Release);
+    }
+
+    pub(crate) fn needed(&self) -> u64 {
+        self.needed.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_answered(&self, sequence: u64) {
+        if self.answered.swap(sequence, Ordering::AcqRel) == sequence {
+            return;
+        }
+        let wake = self.lock().clone();
+        if let Some(wake) = wake {
+            wake();
+        }
+    }
+
+    fn lock(&self) -> std::sync::MutexGuard<'_, Option<Wake>> {
+        // The handle is whole whoever panicked.
+        self.wake.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

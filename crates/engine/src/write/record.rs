@@ -1,0 +1,270 @@
+//! Entries that the server writes into the database of an access log, and those that it removes there.
+//!
+//! They come whole, with the change sequence numbers of what they tell of; no access rule, schema rule or plugin has a
+//! say. What is recorded and how far it was derived from other databases' change logs is one commit.
+
+use larix_schema::{AttributeDescription, NormalDn};
+use larix_store::{Overlay, Snapshot, Store, WriteSet};
+
+use super::add;
+use super::delete;
+use super::failure::Failure;
+use super::modify;
+use super::operational::{self, Stamp};
+use super::operator::{Envelope, Ground, Operator, logged};
+use super::prepare::{Change, ChangeKind, internal_change};
+use super::writer::{Group, Task};
+use crate::csn::Csn;
+use crate::entry::{Entry, EntryAttribute, EntryId};
+use crate::index::pending::Writing;
+use crate::log::{self, LoggedChange};
+use crate::tables::META;
+use crate::time::{Timestamp, new_uuid};
+
+/// What one commit brings into the database of an access log.
+#[derive(Clone, Debug)]
+pub struct Recording {
+    /// Of the database.
+    pub suffix: NormalDn,
+    /// The suffix as it is shown.
+    pub suffix_text: String,
+    /// Added as the suffix's entry unless there is one.
+    pub container: Option<Entry>,
+    /// In the order in which they are added.
+    pub records: Vec<NewRecord>,
+    /// Records that are too old.
+    pub removed: Vec<EntryId>,
+    /// The values of minCSN from now on; `None`: as they are.
+    pub min_csns: Option<Vec<Csn>>,
+    /// What is in the log now; those that are known to be later stay.
+    pub context_csns: Vec<Csn>,
+    /// Rows of the table `meta`.
+    pub marks: Vec<(Vec<u8>, Vec<u8>)>,
+}
+
+impl Recording {
+    /// Nothing, yet.
+    pub fn new(suffix: NormalDn, suffix_text: String) -> Self {
+        Self {
+            suffix,
+            suffix_text,
+            container: None,
+            records: Vec::new(),
+            removed: Vec::new(),
+            min_csns: None,
+            context_csns: Vec::new(),
+            marks: Vec::new(),
+        }
+    }
+
+    /// Whether there is anything to commit.
+    pub fn is_empty(&self) -> bool {
+        self.container.is_none()
+            && self.records.is_empty()
+            && self.removed.is_empty()
+            && self.min_csns.is_none()
+            && self.marks.is_empty()
+    }
+}
+
+/// One record of the access log.
+#[derive(Clone, Debug)]
+pub struct NewRecord {
+    /// When the operation began: the record's name. If that is taken, the next microsecond that is free.
+    pub start: Timestamp,
+    /// Everything but the operational attributes that every entry has; reqStart without values.
+    pub attributes: Vec<EntryAttribute>,
+    /// Of the change that it tells of; `None`: it concerns this server alone, and is not sent to replicas.
+    pub csn: Option<Csn>,
+}
+
+/// What is done in one step.
+enum Step<'r> {
+    Container(&'r Entry),
+    Record(&'r NewRecord),
+    Remove(EntryId),
+    MinCsns(&'r [Csn]),
+}
+
+impl<S: Store> Group<'_, S> {
+    /// Adds what a recording says to the unit.
+    pub(super) fn record<T: Snapshot>(
+        &mut self,
+        transaction: &T,
+        unit: &mut WriteSet,
+        task: &Task,
+        recording: &Recording,
+    ) -> Result<(), Failure> {
+        let own = {
+            let before = Overlay::new(transaction, &self.set);
+            let contexts = log::context_csns(&Overlay::new(&before, &*unit))?;
+            let server_id = self.environment.order.server_id();
+            contexts.into_iter().find(|csn| csn.server_id == server_id)
+        };
+        let now = self.environment.clock.now();
+        // What is not sent moves nothing on: it goes under the last CSN that was.
+        let mut last = own.unwrap_or_else(|| self.environment.order.next_csn(now));
+        let records = recording.records.iter().map(|record| (Step::Record(record), record.csn));
+        let steps = recording
+            .container
+            .iter()
+            .map(|entry| (Step::Container(entry), None))
+            .chain(records)
+            .chain(recording.removed.iter().map(|id| (Step::Remove(*id), None)))
+            .chain(recording.min_csns.iter().map(|csns| (Step::MinCsns(csns), None)));
+        for (step, csn) in steps {
+            if let Some(csn) = csn {
+                self.environment.order.observe(&csn);
+                if csn.server_id == last.server_id {
+                    last = last.max(csn);
+                }
+            }
+            let (derived, csn) = (csn.is_none(), csn.unwrap_or(last));
+            self.step(transaction, unit, task, (&step, recording), (csn, derived))?;
+        }
+        self.raise_contexts(transaction, unit, recording.context_csns.iter().chain([&last]))?;
+        recording.marks.iter().for_each(|(key, value)| unit.put(META, key, value.clone()));
+        Ok(())
+    }
+
+    fn raise_contexts<'c, T: Snapshot>(
+        &self,
+        transaction: &T,
+        unit: &mut WriteSet,
+        csns: impl Iterator<Item = &'c Csn>,
+    ) -> Result<(), Failure> {
+        let before = Overlay::new(transaction, &self.set);
+        let mut known = log::context_csns(&Overlay::new(&before, &*unit))?;
+        for csn in csns {
+            match known.iter_mut().find(|known| known.server_id == csn.server_id) {
+                Some(known) if *known >= *csn => continue,
+                Some(known) => *known = *csn,
+                None => known.push(*csn),
+            }
+            log::put_context_csn(unit, csn);
+        }
+        Ok(())
+    }
+
+    fn step<T: Snapshot>(
+        &mut self,
+        transaction: &T,
+        unit: &mut WriteSet,
+        task: &Task,
+        (step, recording): (&Step<'_>, &Recording),
+        (csn, derived): (Csn, bool),
+    ) -> Result<(), Failure> {
+        let ground = Ground {
+            schema: &self.state.schema,
+            known: &self.known,
+            settings: &self.state.settings,
+            policy: &self.policy,
+            random: &*self.environment.random,
+            default_referrals: &self.environment.default_referrals,
+            auxiliary_needs_rule: self.environment.auxiliary_needs_rule,
+            order: &self.environment.order,
+        };
+        let before = Overlay::new(transaction, &self.set);
+        let view = Overlay::new(&before, &*unit);
+        let now = self.environment.clock.now();
+        let envelope =
+            Envelope { subject: &task.subject, target: &task.target, controls: &task.controls, now, derived };
+        let root = &ground.settings.root_dn_text;
+        let name = if root.is_empty() { &recording.suffix_text } else { root };
+        let mut operator = Operator {
+            ground: &ground,
+            view: self.view(&view)?,
+            instance: self.instance,
+            catalog: &mut self.catalog,
+            counters: &mut self.counters,
+            envelope,
+            stamp: Stamp::new(csn, name),
+            set: WriteSet::new(),
+            controls: Vec::new(),
+            continues: false,
+            old: Vec::new(),
+        };
+        carry_out(&mut operator, step, recording)?;
+        let done = operator.finish();
+        unit.merge(done.set);
+        Ok(())
+    }
+}
+
+fn carry_out<V: Snapshot>(
+    operator: &mut Operator<'_, V>,
+    step: &Step<'_>,
+    recording: &Recording,
+) -> Result<(), Failure> {
+    match step {
+        Step::Container(entry) => {
+            if operator.resolve(&recording.suffix)?.id.is_some() {
+                return Ok(());
+            }
+            add::record(operator, &recording.suffix, &completed(operator, (*entry).clone()))
+        }
+        Step::Record(record) => {
+            let (dn, entry) = named(operator, record, recording)?;
+            add::record(operator, &dn, &completed(operator, entry))
+        }
+        Step::Remove(id) => {
+            // Somebody may have been quicker.
+            if operator.view.record(*id)?.is_none() {
+                return Ok(());
+            }
+            let held = operator.hold(*id)?;
+            delete::remove(operator, &held, Writing::OneOfMany)
+        }
+        Step::MinCsns(csns) => set_min_csns(operator, &recording.suffix, csns),
+    }
+}
+
+fn completed<V: Snapshot>(operator: &Operator<'_, V>, mut entry: Entry) -> Entry {
+    let uuid = new_uuid(operator.envelope.now, operator.ground.random);
+    operational::complete_entry(operator.ground.known, &mut entry, &operator.stamp, uuid);
+    entry
+}
+
+/// The record under the first name that is free.
+fn named<V: Snapshot>(
+    operator: &Operator<'_, V>,
+    record: &NewRecord,
+    recording: &Recording,
+) -> Result<(NormalDn, Entry), Failure> {
+    let schema = operator.schema();
+    let mut start = record.start;
+    loop {
+        let text = start.generalized_micros();
+        let shown = format!("reqStart={text},{}", recording.suffix_text);
+        let invalid = || crate::fault::Fault::Damaged { what: "the name of a record of the access log" };
+        let dn = schema.parse_dn(&shown).map_err(|_| invalid())?;
+        if operator.resolve(&dn)?.id.is_some() {
+            start.0 += 1;
+            continue;
+        }
+        let mut entry = Entry { dn: shown, attributes: record.attributes.clone() };
+        if let Some(attribute) = schema.attribute_type("reqStart") {
+            entry.attribute_or_insert(&AttributeDescription::plain(attribute.id)).values =
+                vec![text.into_bytes()];
+        }
+        return Ok((dn, entry));
+    }
+}
+
+fn set_min_csns<V: Snapshot>(
+    operator: &mut Operator<'_, V>,
+    suffix: &NormalDn,
+    csns: &[Csn],
+) -> Result<(), Failure> {
+    let Some(id) = operator.resolve(suffix)?.id else { return Ok(()) };
+    let held = operator.hold(id)?;
+    let values = csns.iter().map(|csn| csn.text().into_bytes()).collect();
+    let change: Change = internal_change(operator.schema(), ChangeKind::Replace, "minCSN", values)?;
+    let shown = operator.view.dn(&held.view()?)?;
+    let entry = modify::changed_entry(operator, &held, shown, &[&change])?;
+    modify::store(operator, &held, &entry)?;
+    let uuid = operator.entry_uuid(&held)?;
+    operator
+        .log((id, EntryId::ROOT), uuid, &entry.dn, |schema| LoggedChange::Modify(logged(schema, &[&change])));
+    Ok(())
+}
