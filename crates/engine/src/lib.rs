@@ -1,6 +1,7 @@
 //! The directory: entries, tree, indexes, planner, operations, access. No sockets, no ambient clock, no async runtime.
 
 pub mod access;
+pub mod audit;
 pub mod catalog;
 pub mod check;
 #[cfg(test)]

@@ -31,6 +31,11 @@ mod values;
 mod veil;
 pub mod writer;
 
+/// The DN above this one, as it is shown; empty above the last RDN.
+pub(crate) fn superior_of(dn: &str) -> &str {
+    add::split_rdn(dn).1
+}
+
 pub use errand::{Reconfiguration, Retiring};
 pub use failure::Failure;
 pub use figures::WriteFigures;

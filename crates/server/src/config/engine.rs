@@ -78,12 +78,14 @@ impl Config {
             update_referrals: database.update_refs.clone(),
             last_modified: database.last_mod,
             durability_relaxed: relaxed,
-            log: change_log != ChangeLog::Off,
+            // The access log is made from it.
+            log: change_log != ChangeLog::Off || database.has_overlay("accesslog"),
             log_retention: match change_log {
                 ChangeLog::Kept(retention) => retention,
                 ChangeLog::Off => LogRetention::default(),
             },
             add_content_acl: database.shared.add_content_acl,
+            old_values: self.access_log(database)?.and_then(|access_log| access_log.old).map(Arc::new),
             plugins: self.plugins(database)?,
             policy: Some(Arc::new(self.access_policy(Some(database))?)),
         })
@@ -137,6 +139,11 @@ impl Config {
 }
 
 impl Database {
+    /// Whether an overlay of this name is in force here.
+    pub fn has_overlay(&self, name: &str) -> bool {
+        self.overlays.iter().any(|overlay| overlay.name.eq_ignore_ascii_case(name) && !overlay.disabled)
+    }
+
     /// The rootdn; that of cn=config is cn=config unless it has another.
     pub fn effective_root(&self) -> Option<NormalDn> {
         match (&self.root_dn, &self.kind) {

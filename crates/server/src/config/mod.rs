@@ -3,6 +3,7 @@
 //! A slapd.conf line and a value of an olc attribute are the same directive with the same arguments: both go through
 //! the one table in [`directives`] and its handlers.
 
+mod access_log;
 mod builder;
 mod call;
 mod change;

@@ -24,6 +24,9 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     for database in &config.databases {
         superior(database, &config)?;
     }
+    for database in &config.databases {
+        config.access_log(database)?;
+    }
     access(&config)?;
     access_notes(&mut config);
     for database in &config.databases {

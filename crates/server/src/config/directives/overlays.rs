@@ -25,7 +25,7 @@ pub(crate) enum OverlayHandling {
 use OverlayHandling::{BuiltIn, Noted, Refused};
 
 const OVERLAYS: &[OverlayKind] = &[
-    overlay("accesslog", "olcAccessLogConfig", Refused("no access log would be written")),
+    overlay("accesslog", "olcAccessLogConfig", BuiltIn),
     overlay("auditlog", "olcAuditlogConfig", Refused("no audit log would be written")),
     overlay("autoca", "olcAutoCAConfig", Refused("no certificates would be made")),
     overlay("chain", "olcChainConfig", Refused("clients would get referrals instead of answers")),

@@ -1,0 +1,335 @@
+//! The records of an access log (`draft-chu-ldap-logschema`, slapo-accesslog): from what was asked, or from what the change
+//! log says was done, to an entry of the classes `auditAdd`, `auditModify` and their kin.
+
+mod operations;
+#[cfg(test)]
+mod tests;
+
+use larix_proto::ControlBuf;
+use larix_schema::Schema;
+
+use crate::csn::Csn;
+use crate::entry::{Entry, EntryAttribute};
+use crate::log::{LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
+use crate::time::Timestamp;
+use crate::write::NewRecord;
+
+pub use operations::{Operation, Operations, UnknownOperation};
+
+/// What every operation is recorded with.
+#[derive(Clone, Debug, Default)]
+pub struct Facts {
+    /// The number of the connection.
+    pub session: u64,
+    pub start: Timestamp,
+    pub end: Timestamp,
+    /// As whom it was carried out; empty for nobody.
+    pub authorization: String,
+    /// What it was about, as the request had it.
+    pub dn: Option<String>,
+    pub controls: Vec<ControlBuf>,
+    pub response_controls: Vec<ControlBuf>,
+    pub result: u32,
+    pub message: String,
+    pub referrals: Vec<String>,
+}
+
+/// What was asked, for operations that the change log does not tell of.
+#[derive(Clone, Debug)]
+pub enum Request {
+    Add(Vec<LoggedAttribute>),
+    Modify(Vec<LoggedModification>),
+    Delete,
+    ModifyDn {
+        new_rdn: String,
+        delete_old_rdn: bool,
+        new_superior: Option<String>,
+    },
+    Compare {
+        /// `attribute=value`
+        assertion: Vec<u8>,
+    },
+    Search(Box<Searched>),
+    Bind {
+        version: u8,
+        method: String,
+    },
+    Unbind,
+    Abandon {
+        id: i32,
+    },
+    Extended {
+        oid: String,
+        data: Option<Vec<u8>>,
+    },
+}
+
+/// A search request, and how many entries it gave.
+#[derive(Clone, Debug)]
+pub struct Searched {
+    /// `base`, `one`, `sub` or `subord`.
+    pub scope: &'static str,
+    /// `never`, `searching`, `finding` or `always`.
+    pub deref: &'static str,
+    pub types_only: bool,
+    pub filter: String,
+    pub attributes: Vec<String>,
+    pub entries: u64,
+    /// -1: none.
+    pub time_limit: i64,
+    pub size_limit: i64,
+}
+
+impl Request {
+    pub fn operation(&self) -> Operation {
+        match self {
+            Self::Add(_) => Operation::Add,
+            Self::Modify(_) => Operation::Modify,
+            Self::Delete => Operation::Delete,
+            Self::ModifyDn { .. } => Operation::ModifyDn,
+            Self::Compare { .. } => Operation::Compare,
+            Self::Search(_) => Operation::Search,
+            Self::Bind { .. } => Operation::Bind,
+            Self::Unbind => Operation::Unbind,
+            Self::Abandon { .. } => Operation::Abandon,
+            Self::Extended { .. } => Operation::Extended,
+        }
+    }
+}
+
+/// What kind of operation a record of the change log is.
+pub fn operation_of(change: &LoggedChange) -> Operation {
+    match change {
+        LoggedChange::Add(_) => Operation::Add,
+        LoggedChange::Modify(_) => Operation::Modify,
+        LoggedChange::Delete => Operation::Delete,
+        LoggedChange::ModifyDn { .. } => Operation::ModifyDn,
+    }
+}
+
+/// The record of a change that is in the change log. What came with its request is known as long as the server has not
+/// been restarted in between; without it the record has what the change log says.
+pub fn of_change(schema: &Schema, record: &LogRecord, facts: Option<&Facts>) -> NewRecord {
+    let time = record.csn.time;
+    let unknown =
+        || Facts { start: time, end: time, authorization: record.requester.clone(), ..Facts::default() };
+    let facts = facts.cloned().unwrap_or_else(unknown);
+    let mut writer = Writer::new(schema, operation_of(&record.change), &facts);
+    writer.text("reqDN", facts.dn.as_deref().unwrap_or(&record.dn));
+    writer.ended(&facts);
+    match &record.change {
+        LoggedChange::Add(attributes) => writer.put("reqMod", add_lines(attributes)),
+        LoggedChange::Modify(modifications) => {
+            writer.put("reqMod", modification_lines(modifications));
+            writer.put("reqOld", old_lines(&record.old));
+        }
+        LoggedChange::Delete => writer.put("reqOld", old_lines(&record.old)),
+        LoggedChange::ModifyDn { new_rdn, delete_old_rdn, new_superior, modifications } => {
+            // Those of the name are told by the new name.
+            let told = |m: &&LoggedModification| !matches!(m.kind, LoggedKind::SoftAdd | LoggedKind::Delete);
+            let told: Vec<_> = modifications.iter().filter(told).cloned().collect();
+            writer.put("reqMod", modification_lines(&told));
+            writer.put("reqOld", old_lines(&record.old));
+            writer.renamed(&record.dn, new_rdn, *delete_old_rdn, new_superior.as_deref());
+        }
+    }
+    if !record.entry_uuid.is_nil() {
+        writer.text("reqEntryUUID", &record.entry_uuid.to_string());
+    }
+    writer.finish(facts.start, Some(record.csn))
+}
+
+/// The record of an operation that changed nothing.
+pub fn of_request(schema: &Schema, request: &Request, facts: &Facts) -> NewRecord {
+    let mut writer = Writer::new(schema, request.operation(), facts);
+    if let Request::Extended { oid, .. } = request {
+        writer.replace("reqType", format!("extended{{{oid}}}"));
+    }
+    if let Some(dn) = &facts.dn {
+        writer.text("reqDN", dn);
+    }
+    match request {
+        Request::Unbind | Request::Abandon { .. } => {}
+        _ => writer.ended(facts),
+    }
+    match request {
+        Request::Add(attributes) => writer.put("reqMod", add_lines(attributes)),
+        Request::Modify(modifications) => writer.put("reqMod", modification_lines(modifications)),
+        Request::ModifyDn { new_rdn, delete_old_rdn, new_superior } => {
+            let dn = facts.dn.as_deref().unwrap_or_default();
+            writer.renamed(dn, new_rdn, *delete_old_rdn, new_superior.as_deref());
+        }
+        Request::Compare { assertion } => writer.put("reqAssertion", vec![assertion.clone()]),
+        Request::Search(search) => writer.searched(search),
+        Request::Bind { version, method } => {
+            writer.text("reqVersion", &version.to_string());
+            writer.text("reqMethod", method);
+        }
+        Request::Abandon { id } => writer.text("reqId", &id.to_string()),
+        Request::Extended { data: Some(data), .. } => writer.put("reqData", vec![data.clone()]),
+        Request::Delete | Request::Unbind | Request::Extended { data: None, .. } => {}
+    }
+    writer.finish(facts.start, None)
+}
+
+/// The entry at the suffix of a log's database: the changes from `min_csns` on are in the log.
+pub fn container(schema: &Schema, suffix: &str, min_csns: &[Csn]) -> Entry {
+    let mut writer = Writer { schema, attributes: Vec::new() };
+    writer.text("objectClass", "auditContainer");
+    writer.text("structuralObjectClass", "auditContainer");
+    if let Ok(dn) = larix_proto::Dn::parse(suffix)
+        && let Some(rdn) = dn.rdns().first()
+    {
+        rdn.avas().iter().for_each(|ava| writer.put(ava.attribute, vec![ava.value.to_vec()]));
+    }
+    writer.put("minCSN", min_csns.iter().map(|csn| csn.text().into_bytes()).collect());
+    Entry { dn: suffix.to_owned(), attributes: writer.attributes }
+}
+
+/// The values of reqMod for an add: `attribute:+ value`.
+pub fn add_lines(attributes: &[LoggedAttribute]) -> Vec<Vec<u8>> {
+    lines(attributes, b":+ ")
+}
+
+/// The values of reqOld: `attribute: value`.
+pub fn old_lines(attributes: &[LoggedAttribute]) -> Vec<Vec<u8>> {
+    lines(attributes, b": ")
+}
+
+fn lines(attributes: &[LoggedAttribute], sign: &[u8]) -> Vec<Vec<u8>> {
+    let of = |attribute: &LoggedAttribute| {
+        let name = attribute.description.clone();
+        attribute.values.clone().into_iter().map(move |value| [name.as_bytes(), sign, &value].concat())
+    };
+    attributes.iter().flat_map(of).collect()
+}
+
+/// The values of reqMod for a modify: `attribute:` and `+`, `-`, `=` or `#`, then the value; without value for the whole
+/// attribute. A colon alone stands between two modifications of one kind and attribute.
+pub fn modification_lines(modifications: &[LoggedModification]) -> Vec<Vec<u8>> {
+    let mut lines = Vec::new();
+    for (at, modification) in modifications.iter().enumerate() {
+        let sign = match modification.kind {
+            LoggedKind::Add | LoggedKind::SoftAdd => '+',
+            LoggedKind::Delete => '-',
+            LoggedKind::Replace => '=',
+            LoggedKind::Increment => '#',
+        };
+        let LoggedAttribute { description, values } = &modification.attribute;
+        if values.is_empty() {
+            lines.push(format!("{description}:{sign}").into_bytes());
+        }
+        let of = |value: &Vec<u8>| [format!("{description}:{sign} ").as_bytes(), value].concat();
+        lines.extend(values.iter().map(of));
+        let next = modifications.get(at + 1);
+        if next
+            .is_some_and(|next| next.kind == modification.kind && next.attribute.description == *description)
+        {
+            lines.push(b":".to_vec());
+        }
+    }
+    lines
+}
+
+/// A control as reqControls has it.
+fn control_value(at: usize, control: &ControlBuf) -> String {
+    let mut text = format!("{{{at}}}{{{}", control.oid);
+    if control.critical {
+        text.push_str(" criticality TRUE");
+    }
+    if let Some(value) = &control.value {
+        text.push_str(" controlValue \"");
+        let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0').to_ascii_uppercase();
+        value.iter().for_each(|byte| text.extend([digit(byte >> 4), digit(byte & 0xf)]));
+        text.push('"');
+    }
+    text.push('}');
+    text
+}
+
+/// Attributes in the order in which slapd has them.
+struct Writer<'s> {
+    schema: &'s Schema,
+    attributes: Vec<EntryAttribute>,
+}
+
+impl<'s> Writer<'s> {
+    fn new(schema: &'s Schema, operation: Operation, facts: &Facts) -> Self {
+        let mut writer = Self { schema, attributes: Vec::with_capacity(24) };
+        writer.text("objectClass", operation.class());
+        writer.text("structuralObjectClass", operation.class());
+        // Set when the record is named.
+        if let Ok(description) = schema.describe("reqStart") {
+            writer.attributes.push(EntryAttribute::new(description, Vec::new()));
+        }
+        writer.text("reqEnd", &facts.end.generalized_micros());
+        writer.text("reqType", operation.word());
+        writer.text("reqSession", &facts.session.to_string());
+        writer.put("reqAuthzID", vec![facts.authorization.clone().into_bytes()]);
+        let controls = |controls: &[ControlBuf]| -> Vec<Vec<u8>> {
+            let numbered = controls.iter().enumerate();
+            numbered.map(|(at, control)| control_value(at, control).into_bytes()).collect()
+        };
+        writer.put("reqControls", controls(&facts.controls));
+        writer.put("reqRespControls", controls(&facts.response_controls));
+        writer
+    }
+
+    /// What schemas that were put together by hand do not know is left out.
+    fn put(&mut self, name: &str, values: Vec<Vec<u8>>) {
+        if let Ok(description) = self.schema.describe(name)
+            && !values.is_empty()
+        {
+            self.attributes.push(EntryAttribute::new(description, values));
+        }
+    }
+
+    fn text(&mut self, name: &str, value: &str) {
+        self.put(name, vec![value.as_bytes().to_vec()]);
+    }
+
+    fn replace(&mut self, name: &str, value: String) {
+        if let Ok(description) = self.schema.describe(name)
+            && let Some(attribute) = self.attributes.iter_mut().find(|a| a.description == description)
+        {
+            attribute.values = vec![value.into_bytes()];
+        }
+    }
+
+    fn ended(&mut self, facts: &Facts) {
+        if !facts.message.is_empty() {
+            self.text("reqMessage", &facts.message);
+        }
+        self.text("reqResult", &facts.result.to_string());
+        self.put("reqReferral", facts.referrals.iter().map(|url| url.clone().into_bytes()).collect());
+    }
+
+    fn renamed(&mut self, dn: &str, new_rdn: &str, delete_old_rdn: bool, new_superior: Option<&str>) {
+        self.text("reqNewRDN", new_rdn);
+        self.text("reqDeleteOldRDN", if delete_old_rdn { "TRUE" } else { "FALSE" });
+        let below = match new_superior {
+            Some(superior) => {
+                self.text("reqNewSuperior", superior);
+                superior
+            }
+            None => crate::write::superior_of(dn),
+        };
+        let new_dn = if below.is_empty() { new_rdn.to_owned() } else { format!("{new_rdn},{below}") };
+        self.text("reqNewDN", &new_dn);
+    }
+
+    fn searched(&mut self, search: &Searched) {
+        self.text("reqScope", search.scope);
+        self.text("reqDerefAliases", search.deref);
+        self.text("reqAttrsOnly", if search.types_only { "TRUE" } else { "FALSE" });
+        self.text("reqFilter", &search.filter);
+        self.put("reqAttr", search.attributes.iter().map(|name| name.clone().into_bytes()).collect());
+        self.text("reqEntries", &search.entries.to_string());
+        self.text("reqTimeLimit", &search.time_limit.to_string());
+        self.text("reqSizeLimit", &search.size_limit.to_string());
+    }
+
+    fn finish(self, start: Timestamp, csn: Option<Csn>) -> NewRecord {
+        NewRecord { start, attributes: self.attributes, csn }
+    }
+}
