@@ -5,6 +5,7 @@
 //! malformed is protocolError, critical or not.
 
 use larix_proto::ber::{DecodeError, Reader, Tag};
+use larix_proto::control::{ControlValue, SyncMode, SyncRequest};
 use larix_proto::{Control, Controls, Filter, FilterBuf, LdapResult, ResultCode, limits, oid};
 
 /// The kind of an operation, as far as controls care.
@@ -64,6 +65,19 @@ pub struct RequestControls {
     pub account_usability: bool,
     /// Say of each entry what somebody may do with it.
     pub effective_rights: Option<EffectiveRights>,
+    /// RFC 4533: send what a copy of the content lacks.
+    pub sync: Option<ContentSync>,
+}
+
+/// The sync request control (RFC 4533 section 2.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContentSync {
+    pub critical: bool,
+    /// refreshAndPersist: the search goes on with every change.
+    pub persist: bool,
+    pub cookie: Option<Vec<u8>>,
+    /// The consumer would rather load anew than be told that it has to.
+    pub reload_hint: bool,
 }
 
 /// The attributes that a pre-read or post-read control wants back.
@@ -168,6 +182,8 @@ pub const SUPPORTED: &[SupportedControl] = &[
     supported(oid::PASSWORD_POLICY, false, BIND | ACCESS, &[oid::PASSWORD_MODIFY]),
     supported(oid::ACCOUNT_USABILITY, false, SEARCH, &[]),
     supported(oid::EFFECTIVE_RIGHTS, true, SEARCH, &[]),
+    // Listed where a database has the syncprov overlay.
+    supported(oid::SYNC_REQUEST, false, SEARCH, &[]),
 ];
 
 const fn supported(
@@ -268,6 +284,9 @@ impl RequestControls {
                 _ => {}
             }
         }
+        if parsed.sync.is_some() && parsed.paged.is_some() {
+            return Err(protocol_error("Sync control specified with pagedResults control"));
+        }
         Ok(parsed)
     }
 
@@ -301,6 +320,7 @@ impl RequestControls {
             }
             oid::EFFECTIVE_RIGHTS => self.effective_rights = Some(effective_rights(control, name)?),
             oid::SEARCH_OPTIONS => self.search_options(control, name)?,
+            oid::SYNC_REQUEST => self.sync = Some(content_sync(control, name)?),
             // Some clients send an empty value with this one.
             oid::DOMAIN_SCOPE if control.value.is_none_or(<[u8]>::is_empty) => self.domain_scope = true,
             _ if control.value.is_some() => {
@@ -373,6 +393,7 @@ fn name_of(control: &str) -> &'static str {
         oid::PASSWORD_POLICY => "passwordPolicyRequest",
         oid::ACCOUNT_USABILITY => "account usability",
         oid::EFFECTIVE_RIGHTS => "effective rights",
+        oid::SYNC_REQUEST => "Sync",
         _ => "lazy commit",
     }
 }
@@ -387,6 +408,17 @@ fn present<'a>(control: &Control<'a>, name: &str) -> Result<&'a [u8], LdapResult
         Some([]) => Err(protocol_error(format!("{name} control value is empty"))),
         Some(value) => Ok(value),
     }
+}
+
+fn content_sync(control: &Control<'_>, name: &str) -> Result<ContentSync, LdapResult> {
+    let value = present(control, name)?;
+    let asked = SyncRequest::decode(Some(value)).map_err(|error| malformed(name, &error))?;
+    Ok(ContentSync {
+        critical: control.critical,
+        persist: asked.mode == SyncMode::RefreshAndPersist,
+        cookie: asked.cookie.map(<[u8]>::to_vec),
+        reload_hint: asked.reload_hint,
+    })
 }
 
 /// Without a value, the requester's rights. Else a sequence of the authorization identity and a list of attributes

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
@@ -19,7 +19,7 @@ use crate::index::build;
 use crate::index::status::{IndexStatus, WorkBoard, WorkStatus};
 use crate::index::uses::IndexUses;
 use crate::index::{IndexConfig, Kinds};
-use crate::log::{self, LogRetention};
+use crate::log::{self, LogRetention, LogWatch};
 use crate::plugins::Plugin;
 use crate::tables::{ENTRIES, FORMAT, FORMAT_OLDEST, META, meta};
 use crate::time::RandomSource;
@@ -57,6 +57,8 @@ pub struct DatabaseSettings {
     pub last_modified: bool,
     /// Commits do not sync the store's root (`dbnosync`).
     pub durability_relaxed: bool,
+    /// Whether and how the content is provided to consumers (RFC 4533); that takes a change log.
+    pub provider: Option<ProviderSettings>,
     /// Whether changes are written to the change log.
     pub log: bool,
     /// How long they stay there.
@@ -71,6 +73,7 @@ pub struct DatabaseSettings {
     pub policy: Option<Arc<AccessPolicy>>,
 }
 
+<<<<<<< HEAD
 /// Of which entries the change log has what they were before a change.
 #[derive(Clone, Debug)]
 pub struct OldValues {
@@ -78,6 +81,15 @@ pub struct OldValues {
     pub filter: BoundFilter,
     /// Beside the attributes that change: these.
     pub attributes: Vec<AttributeDescription>,
+=======
+/// How a database's content is provided (the overlay syncprov).
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProviderSettings {
+    /// No present phase: consumers are sent what is new and are not told what is gone.
+    pub no_present: bool,
+    /// Consumers that can load anew only when told to are told (e-syncRefreshRequired).
+    pub reload_hint: bool,
+>>>>>>> 8e39943 (The log keeps marks of how far each origin had come and wakes its followers; a search can send entries with their state)
 }
 
 impl DatabaseSettings {
@@ -260,6 +272,9 @@ pub struct Database<S> {
     writes: WriteBoard,
     following: log::Following,
     listener: Listener,
+    log_watch: LogWatch,
+    /// Under which the writer numbers its records.
+    server_id: AtomicU16,
     /// Held while schema or settings are replaced, and while the writer makes and commits changes under them.
     still: Mutex<()>,
 }
@@ -322,6 +337,8 @@ impl<S: Store> Database<S> {
             writes: WriteBoard::default(),
             following: log::Following::default(),
             listener: Listener::default(),
+            log_watch: LogWatch::default(),
+            server_id: AtomicU16::new(0),
             still: Mutex::default(),
         })
     }
@@ -349,6 +366,20 @@ impl<S: Store> Database<S> {
 
     pub fn cookie_secret(&self) -> &[u8; COOKIE_SECRET_LENGTH] {
         &self.cookie_secret
+    }
+
+    /// Who is told that the log has grown.
+    pub fn log_watch(&self) -> &LogWatch {
+        &self.log_watch
+    }
+
+    /// Under which the change log is kept: the id of the server that writes here.
+    pub fn server_id(&self) -> u16 {
+        self.server_id.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_server_id(&self, server_id: u16) {
+        self.server_id.store(server_id, Ordering::Release);
     }
 
     /// Publishes a catalog that has more numbers: before the commit that stores the first entry with them.
@@ -425,6 +456,7 @@ impl<S: Store> Database<S> {
             *state = DatabaseState { schema, catalog: Arc::new(catalog), settings: Arc::new(settings) };
         });
         self.policy.store(policy);
+        self.log_watch.tell();
     }
 
     /// Takes changes, or none, until the configuration says otherwise.

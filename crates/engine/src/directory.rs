@@ -107,6 +107,7 @@ impl<S: Store> Served<S> {
     /// Carries out what waits and takes no more changes: the database has left the configuration.
     pub fn retire(&self) {
         self.writer.retire();
+        self.database.log_watch().tell();
     }
 
     /// Whether the database has left the configuration: what is under way there ends.

@@ -4,9 +4,14 @@
 //! contend. A record says all that it takes to repeat the change: replication, audit and point-in-time restore read it.
 
 mod check;
+<<<<<<< HEAD
 mod following;
+=======
+mod marks;
+>>>>>>> 8e39943 (The log keeps marks of how far each origin had come and wakes its followers; a search can send entries with their state)
 mod record;
 mod retention;
+mod watch;
 
 use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
 use uuid::Uuid;
@@ -17,12 +22,18 @@ use crate::tables::{LOG, META, meta};
 use crate::time::RandomSource;
 
 pub use check::check;
+<<<<<<< HEAD
 pub use following::Following;
+=======
+pub use marks::{CsnVector, MARK_EVERY, Marked, Marker, begin_after};
+>>>>>>> 8e39943 (The log keeps marks of how far each origin had come and wakes its followers; a search can send entries with their state)
 pub use record::{
-    LogHead, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification,
+    LogHead, LogOutline, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind,
+    LoggedModification, OutlineKind,
 };
 
 pub use retention::{LogRetention, RECORDS_MIN, Trimmed, Trimmer};
+pub use watch::{Follower, LogWatch};
 
 /// The place of a record.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -67,11 +78,12 @@ pub fn history<S: Snapshot>(snapshot: &S) -> Result<Option<Uuid>, Fault> {
     stored.map(|bytes| Uuid::from_slice(&bytes).map_err(|_| damaged())).transpose()
 }
 
-/// Begins a new history: what was logged before does not lead to what is logged from now on.
-pub fn put_history(set: &mut WriteSet, random: &dyn RandomSource) {
+/// Begins a new history: what was logged before does not lead to what is logged from now on. Answers which.
+pub fn put_history(set: &mut WriteSet, random: &dyn RandomSource) -> Uuid {
     let mut bytes = [0; 16];
     random.fill(&mut bytes);
     set.put(META, meta::LOG_HISTORY, bytes);
+    Uuid::from_bytes(bytes)
 }
 
 /// Ends the history: with changes that are not logged. The next to open the database for writing begins another.
@@ -153,6 +165,26 @@ pub fn visit_stored_after<S: Snapshot>(
             return Err(damaged);
         };
         if !visit(key, record, &value) {
+            break;
+        }
+    }
+    Ok(())
+}
+
+/// The same with the outlines of the records.
+pub fn visit_outlines_after<S: Snapshot>(
+    snapshot: &S,
+    after: LogKey,
+    visit: &mut dyn FnMut(LogKey, LogOutline) -> bool,
+) -> Result<(), Fault> {
+    let (prefix, after) = (after.server_id.to_be_bytes(), after.to_bytes());
+    for row in snapshot.scan(LOG, KeyRange::prefix(&prefix).after(&after), Direction::Forward)? {
+        let (key, value) = row?;
+        let damaged = Fault::Damaged { what: "a record of the change log" };
+        let Some((key, outline)) = LogKey::from_bytes(&key).zip(LogOutline::decode(&value).ok()) else {
+            return Err(damaged);
+        };
+        if !visit(key, outline) {
             break;
         }
     }

@@ -11,6 +11,7 @@ use crate::csn::Csn;
 use crate::entry::EntryId;
 use crate::entry::record::{put_varint, take_varint};
 use crate::time::Timestamp;
+use crate::write::split_rdn;
 
 const VERSION: u8 = 2;
 /// Without offset, entry id and superior.
@@ -157,6 +158,50 @@ impl LogRecord {
     }
 }
 
+/// What a follower of the log asks of a record: all but what was changed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct LogOutline {
+    pub csn: Csn,
+    pub entry: EntryId,
+    pub entry_uuid: Uuid,
+    /// The entry's DN before the change.
+    pub dn: String,
+    pub local: bool,
+    pub kind: OutlineKind,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum OutlineKind {
+    Add,
+    Modify,
+    Delete,
+    ModifyDn { new_rdn: String, new_superior: Option<String> },
+}
+
+impl LogOutline {
+    /// Reads the outline of a record.
+    ///
+    /// # Errors
+    /// As [`LogRecord::decode`].
+    pub fn decode(bytes: &[u8]) -> Result<Self, LogRecordError> {
+        match bytes.first() {
+            Some(&(VERSION | VERSION_BEFORE)) => Reader(bytes).outline().ok_or(LogRecordError::Damaged),
+            Some(&version) => Err(LogRecordError::Version(version)),
+            None => Err(LogRecordError::Damaged),
+        }
+    }
+
+    /// The entry's DN behind the change.
+    pub fn dn_behind(&self) -> String {
+        let OutlineKind::ModifyDn { new_rdn, new_superior } = &self.kind else { return self.dn.clone() };
+        let superior = match new_superior {
+            Some(superior) => superior.as_str(),
+            None => split_rdn(&self.dn).1,
+        };
+        if superior.is_empty() { new_rdn.clone() } else { format!("{new_rdn},{superior}") }
+    }
+}
+
 /// What retention asks of a record.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct LogHead {
@@ -194,10 +239,23 @@ fn put_modifications(out: &mut Vec<u8>, modifications: &[LoggedModification]) {
     }
 }
 
+/// What all kinds of records have in common.
+struct Head {
+    kind: u8,
+    flags: u8,
+    offset: u64,
+    entry: EntryId,
+    superior: EntryId,
+    csn: Csn,
+    entry_uuid: Uuid,
+    dn: String,
+    requester: String,
+}
+
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn record(&mut self) -> Option<LogRecord> {
+    fn head(&mut self) -> Option<Head> {
         let &[version, kind, flags] = self.array::<3>()?;
         let time = Timestamp(i64::from_be_bytes(*self.array::<8>()?));
         let (offset, entry, superior) = match version {
@@ -212,6 +270,11 @@ impl<'a> Reader<'a> {
         };
         let entry_uuid = Uuid::from_bytes(*self.array::<16>()?);
         let (dn, requester) = (self.text()?, self.text()?);
+        Some(Head { kind, flags, offset, entry, superior, csn, entry_uuid, dn, requester })
+    }
+
+    fn record(&mut self) -> Option<LogRecord> {
+        let Head { kind, flags, offset, entry, superior, csn, entry_uuid, dn, requester } = self.head()?;
         let change = match kind {
             0 => LoggedChange::Add(self.list(Self::attribute)?),
             1 => LoggedChange::Modify(self.list(Self::modification)?),
@@ -247,6 +310,24 @@ impl<'a> Reader<'a> {
             old,
         };
         self.0.is_empty().then_some(record)
+    }
+
+    fn outline(&mut self) -> Option<LogOutline> {
+        let head = self.head()?;
+        let kind = match head.kind {
+            0 => OutlineKind::Add,
+            1 => OutlineKind::Modify,
+            2 => OutlineKind::Delete,
+            3 => {
+                let new_rdn = self.text()?;
+                let &[flags] = self.array::<1>()?;
+                let new_superior = if flags & 2 == 0 { None } else { Some(self.text()?) };
+                OutlineKind::ModifyDn { new_rdn, new_superior }
+            }
+            _ => return None,
+        };
+        let Head { csn, entry, entry_uuid, dn, flags, .. } = head;
+        Some(LogOutline { csn, entry, entry_uuid, dn, local: flags & FLAG_LOCAL != 0, kind })
     }
 
     fn array<const N: usize>(&mut self) -> Option<&'a [u8; N]> {

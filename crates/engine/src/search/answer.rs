@@ -41,11 +41,22 @@ impl Answer {
         out: &mut Vec<u8>,
         controls: &[ControlBuf],
     ) -> Result<bool, Fault> {
+        dn.clear();
+        seen.view.names.append_dn(&seen.reader.view, dn)?;
+        self.append_named(seen, dn, out, controls)
+    }
+
+    /// The same under this name.
+    pub fn append_named<N: Snapshot>(
+        &self,
+        seen: &Seen<'_, N>,
+        dn: &str,
+        out: &mut Vec<u8>,
+        controls: &[ControlBuf],
+    ) -> Result<bool, Fault> {
         if !seen.is_shown()? {
             return Ok(false);
         }
-        dn.clear();
-        seen.view.names.append_dn(&seen.reader.view, dn)?;
         let mut encoder = EntryEncoder::begin(out, self.message, dn);
         for attribute in seen.reader.view.attributes() {
             let (number, stored) = attribute?;

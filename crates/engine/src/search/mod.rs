@@ -15,6 +15,7 @@ pub mod scope;
 pub mod selection;
 pub mod sort;
 pub mod sorted;
+pub mod synchronised;
 pub mod task;
 #[cfg(test)]
 mod tests;

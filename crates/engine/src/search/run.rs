@@ -325,6 +325,9 @@ impl SearchTask {
     /// # Errors
     /// sizeLimitExceeded instead of one entry too many.
     pub(super) fn send<N: Snapshot>(&mut self, seen: &Seen<'_, N>, out: &mut Vec<u8>) -> Result<bool, End> {
+        if self.refresh.is_some() {
+            return self.send_refreshed(seen, out);
+        }
         let before = out.len();
         let controls = if self.controls.account_usability { self.entry_controls(seen)? } else { Vec::new() };
         let mut dn = std::mem::take(&mut self.scratch);
@@ -372,6 +375,18 @@ impl SearchTask {
         seen: &Seen<'_, N>,
         out: &mut Vec<u8>,
     ) -> Result<(), End> {
+        if self.refresh.is_some() {
+            return self.refer_refreshed(seen, out);
+        }
+        self.refer_to(seen, &[], out)
+    }
+
+    pub(super) fn refer_to<N: Snapshot>(
+        &mut self,
+        seen: &Seen<'_, N>,
+        controls: &[ControlBuf],
+        out: &mut Vec<u8>,
+    ) -> Result<(), End> {
         use crate::access::Privilege;
         let description = seen.view.schema.describe("ref").ok();
         let readable = match &description {
@@ -388,7 +403,7 @@ impl SearchTask {
         let urls = referral::urls(&seen.reader)?;
         let urls = referral::rewrite(&seen.view.schema, &urls, Some(&dn), None, Some(scope));
         if !urls.is_empty() {
-            encode::search_reference(out, self.answer.message, &urls, &[]);
+            encode::search_reference(out, self.answer.message, &urls, controls);
             self.references += 1;
         }
         Ok(())

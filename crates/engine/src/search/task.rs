@@ -22,6 +22,7 @@ use super::run::{Looked, State};
 use super::scope::{self, Base};
 use super::selection::Selection;
 use super::sort::Order;
+use super::synchronised::Refresh;
 use super::{referral, sorted};
 use crate::access::{AccessPolicy, Privilege, Subject};
 use crate::controls::RequestControls;
@@ -89,7 +90,7 @@ pub struct SearchTask {
     pub(super) pages: Option<Pages>,
     pub(super) controls: RequestControls,
     /// There but while a slice runs.
-    whom: Option<Whom>,
+    pub(super) whom: Option<Whom>,
     default_referrals: Option<Arc<[String]>>,
     pub(super) limits: Effective,
     pub(super) deadline: Option<Monotonic>,
@@ -105,16 +106,31 @@ pub struct SearchTask {
     pub(super) scratch: String,
     /// The time of day, for plugins that have something to say of entries.
     pub(super) now: Timestamp,
+    /// The search tells a consumer what the content is.
+    pub(super) refresh: Option<Box<Refresh>>,
 }
 
 /// Who searches, under which rules.
 #[derive(Debug)]
-struct Whom {
+pub(super) struct Whom {
     policy: Guard<Arc<AccessPolicy>>,
     subject: Arc<Subject>,
     identity: bool,
     /// What is granted whatever the entry: search and read.
     granted: Option<(bool, bool)>,
+}
+
+impl Whom {
+    pub(super) fn gate(&mut self) -> Gate<'_> {
+        let Self { policy, subject, identity, granted } = self;
+        let (search_all, read_all) = *granted.get_or_insert_with(|| {
+            let gate = Gate::new(policy, subject);
+            (gate.search_all, gate.read_all)
+        });
+        let mut gate = Gate::again(policy, subject, search_all, read_all);
+        gate.identity = *identity;
+        gate
+    }
 }
 
 /// Why a search ends early.
@@ -216,6 +232,7 @@ impl SearchTask {
             response_controls,
             scratch: String::new(),
             now: Timestamp::default(),
+            refresh: None,
         })
     }
 
@@ -297,13 +314,7 @@ impl SearchTask {
         out: &mut Vec<u8>,
         budget: Budget<'_>,
     ) -> Result<Step, End> {
-        let Whom { policy, subject, identity, granted } = whom;
-        let (search_all, read_all) = *granted.get_or_insert_with(|| {
-            let gate = Gate::new(policy, subject);
-            (gate.search_all, gate.read_all)
-        });
-        let mut gate = Gate::again(policy, subject, search_all, read_all);
-        gate.identity = *identity;
+        let gate = whom.gate();
         if self.is_plain_read() {
             return self.read_base(view, &gate, out);
         }
@@ -326,7 +337,7 @@ impl SearchTask {
         }
     }
 
-    fn renumber<N: Snapshot>(&mut self, view: &View<'_, N>) {
+    pub(super) fn renumber<N: Snapshot>(&mut self, view: &View<'_, N>) {
         let numbers = view.catalog.rows().len();
         if self.numbers != numbers {
             self.numbers = numbers;
@@ -345,6 +356,7 @@ impl SearchTask {
             && self.order.is_none()
             && self.pages.is_none()
             && self.limits.unchecked.is_none()
+            && self.refresh.is_none()
             && !self.base.is_root()
     }
 
@@ -371,7 +383,7 @@ impl SearchTask {
     }
 
     /// Finds the base and checks, the first time, that it may be searched.
-    fn find_base<N: Snapshot>(&self, view: &View<'_, N>, gate: &Gate<'_>) -> Result<EntryId, End> {
+    pub(super) fn find_base<N: Snapshot>(&self, view: &View<'_, N>, gate: &Gate<'_>) -> Result<EntryId, End> {
         if let Some(id) = self.known_base(view, gate) {
             return Ok(id);
         }

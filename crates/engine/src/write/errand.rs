@@ -118,11 +118,17 @@ impl<S: Store> Core<S> {
             }
             // Records are numbered for each server ID by itself. What cannot be read now fails the next group, too.
             if server_id != self.environment.order.server_id()
-                && let (Ok(last), Ok(trimmer)) =
-                    (log::last_sequence(&snapshot, server_id), log::Trimmer::new(&snapshot, server_id))
+                && let (Ok(last), Ok(trimmer), Ok((marker, highest))) = (
+                    log::last_sequence(&snapshot, server_id),
+                    log::Trimmer::new(&snapshot, server_id),
+                    log::Marker::new(&snapshot, server_id),
+                )
             {
                 self.counters.last_log_sequence = last;
+                self.counters.highest = highest;
                 self.trimmer = trimmer;
+                self.marker = marker;
+                self.database.set_server_id(server_id);
             }
         }
         // The work on indexes went on since they were forgotten. Should this fail, the next to open the database does it.

@@ -46,3 +46,5 @@ pub use request::{
     AttributeValues, Completion, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,
 };
 pub use writer::{Writer, WriterEnvironment, WriterStartError};
+
+pub(crate) use add::split_rdn;

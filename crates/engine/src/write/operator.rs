@@ -20,7 +20,9 @@ use crate::database::{DatabaseSettings, View};
 use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, EntryReader, EntrySource, EntryView, Record};
 use crate::fault::Fault;
-use crate::log::{self, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
+use crate::log::{
+    self, CsnVector, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification,
+};
 use crate::order::CommitOrder;
 use crate::plugins::Entries;
 use crate::search::referral;
@@ -51,6 +53,8 @@ pub(crate) struct Counters {
     pub(crate) logged_bytes: u64,
     /// The latest CSN of the group.
     pub(crate) csn: Option<Csn>,
+    /// The highest CSN of each origin that the log has, or that came before it.
+    pub(crate) highest: CsnVector,
 }
 
 /// Who asks, and how.
@@ -214,6 +218,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
             return;
         }
         self.counters.last_log_sequence += 1;
+        self.counters.highest.note(self.stamp.csn);
         let key = LogKey { server_id: self.stamp.csn.server_id, sequence: self.counters.last_log_sequence };
         let record = LogRecord {
             csn: self.stamp.csn,

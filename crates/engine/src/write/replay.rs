@@ -28,7 +28,9 @@ use crate::entry::{Entry, EntryAttribute, EntryId};
 use crate::fault::Fault;
 use crate::index::keys;
 use crate::index::pending::{self, Writing};
-use crate::log::{self, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
+use crate::log::{
+    self, CsnVector, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification,
+};
 use crate::order::CommitOrder;
 use crate::tables::{ENTRIES, LOG, META, meta};
 use crate::time::RandomSource;
@@ -237,6 +239,7 @@ impl Replay {
                     last_log_sequence: key.sequence,
                     logged_bytes: 0,
                     csn: None,
+                    highest: CsnVector::default(),
                 },
                 envelope,
                 stamp: Stamp::new(record.csn, &record.requester),

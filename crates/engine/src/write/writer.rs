@@ -16,6 +16,7 @@ use std::time::Duration;
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::{NormalDn, Schema};
 use larix_store::{CommitError, Durability, Overlay, Snapshot, Store, Transaction, WriteSet};
+use uuid::Uuid;
 
 use super::errand::{Errand, Retiring};
 use super::failure::{Failure, commit_failed};
@@ -244,6 +245,7 @@ pub(super) struct Core<S> {
     pub(super) trimmer: log::Trimmer,
     /// Whether the log tells a history.
     pub(super) has_history: bool,
+    pub(super) marker: log::Marker,
     /// Under which this thread caches names: those of changes that are not committed are nobody else's business.
     pub(super) instance: u64,
     /// The entry id from which on records are looked at for a new dictionary.
@@ -253,7 +255,9 @@ pub(super) struct Core<S> {
 impl<S: Store> Core<S> {
     fn new(database: Arc<Database<S>>, environment: WriterEnvironment) -> Result<Self, WriterStartError> {
         let snapshot = database.store().snapshot().map_err(Fault::from)?;
-        let counters = read_counters(&snapshot, environment.order.server_id())?;
+        let mut counters = read_counters(&snapshot, environment.order.server_id())?;
+        let (marker, highest) = log::Marker::new(&snapshot, environment.order.server_id())?;
+        counters.highest = highest;
         let merger = Merger::new(&snapshot)?;
         let trimmer = log::Trimmer::new(&snapshot, environment.order.server_id())?;
         let has_history = log::history(&snapshot)?.is_some();
@@ -262,7 +266,11 @@ impl<S: Store> Core<S> {
         }
         drop(snapshot);
         database.writes().log_extent(trimmer.first(), counters.last_log_sequence);
+<<<<<<< HEAD
         database.following().set_answered(counters.last_log_sequence);
+=======
+        database.set_server_id(environment.order.server_id());
+>>>>>>> 8e39943 (The log keeps marks of how far each origin had come and wakes its followers; a search can send entries with their state)
         let schema = database.schema();
         let known = Arc::new(KnownSchema::of(&schema).map_err(WriterStartError::Schema)?);
         let instance = next_instance();
@@ -283,6 +291,7 @@ impl<S: Store> Core<S> {
             quiet: false,
             trimmer,
             has_history,
+            marker,
             instance,
             next_training,
         })
@@ -449,22 +458,34 @@ impl<S: Store> Core<S> {
             outcomes.push(outcome);
         }
         // What was given out stays so even if it is not committed: nothing is ever given twice.
-        let counters = Counters { csn: None, ..group.counters };
+        let counters = Counters { csn: None, ..group.counters.clone() };
         let logged = counters.last_log_sequence - self.counters.last_log_sequence;
         let ready = group.ready();
-        self.counters = counters;
+        let before = std::mem::replace(&mut self.counters, counters);
         let Some(mut ready) = ready else { return Ok(()) };
         let index_slice = self.index_along(&transaction, &mut ready);
         self.merge_along(&transaction, &mut ready.set).map_err(GroupError::Fault)?;
         let trimmer = self.trim_log(&transaction, &mut ready.set, 2 * logged).map_err(GroupError::Fault)?;
-        let has_history = self.settle_history(&mut ready.set, ready.logs);
+        let begun_history = self.settle_history(&mut ready.set, ready.logs);
+        let marked = log::Marked {
+            server_id: self.environment.order.server_id(),
+            before: (before.last_log_sequence, &before.highest),
+            behind: (self.counters.last_log_sequence, &self.counters.highest),
+            first: trimmer.first(),
+        };
+        let marker = match ready.logs {
+            true => self.marker.along(&transaction, &mut ready.set, begun_history, &marked),
+            false => Ok(log::Marker::default()),
+        };
+        let marker = marker.map_err(GroupError::Fault)?;
         let begun = self.environment.clock.monotonic();
         transaction.commit(&ready.set, ready.durability).map_err(GroupError::Commit)?;
         let taken = self.environment.clock.monotonic().0.saturating_sub(begun.0);
         database.writes().committed(outcomes.len(), taken);
         self.trimmer = trimmer;
         database.writes().log_extent(trimmer.first(), self.counters.last_log_sequence);
-        self.has_history = has_history;
+        self.has_history = ready.logs;
+        self.marker = marker;
         // Before, nothing of a dictionary was stored.
         self.next_training = self.next_training.max(training::next_after(last_entry_id));
         if let Some(catalog) = ready.catalog.committed() {
@@ -475,6 +496,7 @@ impl<S: Store> Core<S> {
         {
             self.forget_merge();
         }
+        database.log_watch().tell();
         Ok(())
     }
 
@@ -506,15 +528,15 @@ impl<S: Store> Core<S> {
         self.trimmer.slice(transaction, set, &now, limit)
     }
 
-    /// A group that is not logged ends the history that the log tells; the first one that is begins another. Answers
-    /// whether there is one then.
-    fn settle_history(&self, set: &mut WriteSet, logs: bool) -> bool {
+    /// A group that is not logged ends the history that the log tells; the first one that is begins another, which is
+    /// answered.
+    fn settle_history(&self, set: &mut WriteSet, logs: bool) -> Option<Uuid> {
         match (logs, self.has_history) {
-            (true, false) => log::put_history(set, &*self.environment.random),
+            (true, false) => return Some(log::put_history(set, &*self.environment.random)),
             (false, true) => log::end_history(set),
             _ => {}
         }
-        logs
+        None
     }
 
     /// Adds a slice of what is pending to a group's changes.
@@ -580,7 +602,8 @@ fn read_counters<V: Snapshot>(snapshot: &V, server_id: u16) -> Result<Counters, 
     };
     let last_log_sequence = log::last_sequence(snapshot, server_id)?;
     let logged_bytes = log::logged_bytes(snapshot, server_id)?;
-    Ok(Counters { last_entry_id, last_log_sequence, logged_bytes, csn: None })
+    let highest = log::CsnVector::default();
+    Ok(Counters { last_entry_id, last_log_sequence, logged_bytes, csn: None, highest })
 }
 
 /// A group while it gathers.

@@ -64,6 +64,7 @@ impl Config {
             }
             _ => (IndexConfig::default(), false),
         };
+        let provider = self.provider(database)?;
         Ok(DatabaseSettings {
             suffixes: database.suffixes.iter().map(suffix).collect(),
             root_dn: database.effective_root(),

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use larix_engine::database::ProviderSettings;
 use larix_engine::plugins::Plugin;
 use larix_engine::plugins::last_bind::LastBind;
 use larix_engine::plugins::password_policy::{PasswordPolicy, PasswordPolicySettings, PolicyRule};
@@ -26,6 +27,41 @@ impl Config {
             plugins.push(Arc::new(LastBind { precision: database.last_bind_precision }));
         }
         Ok(plugins)
+    }
+
+    /// How the overlay syncprov has the database's content provided. The session log is the change log, whatever its
+    /// size; every commit of a change has the contextCSN in it, so that there is nothing to checkpoint.
+    ///
+    /// # Errors
+    /// A setting that cannot be understood.
+    pub(super) fn provider(&self, database: &Database) -> Result<Option<ProviderSettings>, ConfigError> {
+        let mut overlays = database.overlays.iter().filter(|overlay| !overlay.disabled);
+        let Some(overlay) = overlays.find(|overlay| overlay.name == "syncprov") else { return Ok(None) };
+        let text = |attribute: &str| {
+            let value = overlay.settings.get(attribute).first()?;
+            Some(String::from_utf8_lossy(value).into_owned())
+        };
+        let fault = |message: String| ConfigError::new(overlay.origin.clone(), message);
+        if let Some(value) = text("olcSpCheckpoint") {
+            let numbers: Vec<Option<u32>> = value.split_whitespace().map(|n| n.parse().ok()).collect();
+            if !matches!(numbers.as_slice(), [Some(1..), Some(1..)]) {
+                let help = "two numbers above 0: operations and minutes";
+                return Err(fault(format!("syncprov-checkpoint \"{value}\": not {help}")));
+            }
+        }
+        if let Some(value) = text("olcSpSessionlog")
+            && value.parse::<u32>().is_err()
+        {
+            return Err(fault(format!("syncprov-sessionlog \"{value}\": not a number of operations")));
+        }
+        if let Some(value) = text("olcSpSessionlogSource")
+            && let Err(error) = self.schema.parse_dn(&value)
+        {
+            return Err(fault(format!("syncprov-sessionlog-source \"{value}\": not a DN: {error}")));
+        }
+        let flag = |attribute: &str| text(attribute).is_some_and(|value| value.eq_ignore_ascii_case("TRUE"));
+        let (no_present, reload_hint) = (flag("olcSpNoPresent"), flag("olcSpReloadHint"));
+        Ok(Some(ProviderSettings { no_present, reload_hint }))
     }
 
     fn password_policy(

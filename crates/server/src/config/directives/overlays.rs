@@ -49,11 +49,7 @@ const OVERLAYS: &[OverlayKind] = &[
     overlay("rwm", "olcRwmConfig", Refused("names would not be rewritten")),
     overlay("seqmod", "olcOverlayConfig", BuiltIn),
     overlay("sssvlv", "olcSssVlvConfig", Noted("server-side sorting is built in")),
-    overlay(
-        "syncprov",
-        "olcSyncProvConfig",
-        Noted("changes are logged for replicas; serving them is not supported yet, they are refused"),
-    ),
+    overlay("syncprov", "olcSyncProvConfig", BuiltIn),
     overlay("translucent", "olcTranslucentConfig", Refused("remote entries would be missing")),
     overlay("unique", "olcUniqueConfig", Refused("values would not be kept unique")),
     overlay("valsort", "olcValSortConfig", Refused("values would not be sorted")),

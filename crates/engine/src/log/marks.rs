@@ -1,0 +1,263 @@
+//! Marks: how far every origin had come at some sequences of the log.
+//!
+//! A consumer says what it has by the highest CSN of each origin. A mark with none above these proves that whatever was
+//! logged up to its sequence is known to the consumer: only what comes behind has to be read. Marks are few (one every
+//! [`MARK_EVERY`] records), go with the records that they lead to, and belong to one history of the log.
+
+use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
+use uuid::Uuid;
+
+use super::{LogKey, context_csns, first_sequence, history, last_sequence, visit_outlines_after};
+use crate::csn::Csn;
+use crate::fault::Fault;
+use crate::tables::META;
+
+/// Records between two marks.
+pub const MARK_EVERY: u64 = 1_024;
+const PREFIX: &[u8] = b"log-mark/";
+const UUID_LENGTH: usize = 16;
+
+/// The highest CSN of each origin: at most one of each, in the order of the server ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct CsnVector(Vec<Csn>);
+
+impl CsnVector {
+    pub fn as_slice(&self) -> &[Csn] {
+        &self.0
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// What is known of an origin.
+    pub fn of(&self, server_id: u16) -> Option<Csn> {
+        let at = self.0.binary_search_by_key(&server_id, |csn| csn.server_id).ok()?;
+        self.0.get(at).copied()
+    }
+
+    /// Learns of a CSN. Answers whether it is news.
+    pub fn note(&mut self, csn: Csn) -> bool {
+        match self.0.binary_search_by_key(&csn.server_id, |known| known.server_id) {
+            Ok(at) => match self.0.get_mut(at) {
+                Some(known) if *known < csn => {
+                    *known = csn;
+                    true
+                }
+                _ => false,
+            },
+            Err(at) => {
+                self.0.insert(at, csn);
+                true
+            }
+        }
+    }
+
+    /// Whether a change of this CSN is among what is known.
+    pub fn covers(&self, csn: &Csn) -> bool {
+        self.of(csn.server_id).is_some_and(|known| known >= *csn)
+    }
+
+    /// Whether all that the other knows is known here.
+    pub fn covers_all(&self, other: &Self) -> bool {
+        other.0.iter().all(|csn| self.covers(csn))
+    }
+}
+
+impl FromIterator<Csn> for CsnVector {
+    fn from_iter<I: IntoIterator<Item = Csn>>(csns: I) -> Self {
+        let mut vector = Self::default();
+        csns.into_iter().for_each(|csn| {
+            vector.note(csn);
+        });
+        vector
+    }
+}
+
+fn key(at: LogKey) -> Vec<u8> {
+    [PREFIX, &at.to_bytes()].concat()
+}
+
+fn prefix(server_id: u16) -> Vec<u8> {
+    [PREFIX, &server_id.to_be_bytes()].concat()
+}
+
+/// One mark.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Mark {
+    sequence: u64,
+    history: Uuid,
+    csns: CsnVector,
+}
+
+impl Mark {
+    fn write(&self, server_id: u16, set: &mut WriteSet) {
+        let mut value = self.history.as_bytes().to_vec();
+        let csns: Vec<String> = self.csns.as_slice().iter().map(Csn::text).collect();
+        value.extend_from_slice(csns.join(";").as_bytes());
+        set.put(META, &key(LogKey { server_id, sequence: self.sequence }), value);
+    }
+
+    fn read(stored_key: &[u8], value: &[u8]) -> Option<Self> {
+        let at = LogKey::from_bytes(stored_key.strip_prefix(PREFIX)?)?;
+        let (history, csns) = value.split_at_checked(UUID_LENGTH)?;
+        let csns = std::str::from_utf8(csns).ok()?.split(';').filter(|csn| !csn.is_empty());
+        Some(Self {
+            sequence: at.sequence,
+            history: Uuid::from_slice(history).ok()?,
+            csns: csns.map(|csn| csn.parse().ok()).collect::<Option<_>>()?,
+        })
+    }
+}
+
+/// The sequence behind which everything is that a consumer with this knowledge may lack; `None` when the log cannot prove
+/// it: it does not reach back so far, or tells another history.
+///
+/// # Errors
+/// A store that cannot be read.
+pub fn begin_after<S: Snapshot>(
+    snapshot: &S,
+    server_id: u16,
+    known: &CsnVector,
+) -> Result<Option<u64>, Fault> {
+    let Some(history) = history(snapshot)? else { return Ok(None) };
+    let first = first_sequence(snapshot, server_id)?;
+    for row in snapshot.scan(META, KeyRange::prefix(&prefix(server_id)), Direction::Backward)? {
+        let (key, value) = row?;
+        let mark = Mark::read(&key, &value).ok_or(Fault::Damaged { what: "a mark of the change log" })?;
+        if mark.history != history || first > mark.sequence + 1 {
+            return Ok(None);
+        }
+        if known.covers_all(&mark.csns) {
+            return Ok(Some(mark.sequence));
+        }
+    }
+    Ok(None)
+}
+
+/// Where the writer is with its marks.
+#[derive(Clone, Debug, Default)]
+pub struct Marker {
+    history: Option<Uuid>,
+    /// The sequence of the last mark of this history.
+    last: Option<u64>,
+}
+
+/// What the writer knows around a group.
+#[derive(Copy, Clone, Debug)]
+pub struct Marked<'a> {
+    pub server_id: u16,
+    /// The log's last sequence before the group and behind it, with the highest CSNs.
+    pub before: (u64, &'a CsnVector),
+    pub behind: (u64, &'a CsnVector),
+    /// The oldest sequence that is kept.
+    pub first: u64,
+}
+
+impl Marker {
+    /// Where the marks of a database are, and the highest CSN of each origin.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn new<S: Snapshot>(snapshot: &S, server_id: u16) -> Result<(Self, CsnVector), Fault> {
+        let mut highest: CsnVector = context_csns(snapshot)?.into_iter().collect();
+        let mut marker = Self { history: history(snapshot)?, last: None };
+        let mut rows = snapshot.scan(META, KeyRange::prefix(&prefix(server_id)), Direction::Backward)?;
+        let row = rows.next().transpose()?;
+        let mark = row.and_then(|(key, value)| Mark::read(&key, &value));
+        if let Some(mark) = mark.filter(|mark| Some(mark.history) == marker.history) {
+            marker.last = Some(mark.sequence);
+            mark.csns.as_slice().iter().for_each(|csn| {
+                highest.note(*csn);
+            });
+        }
+        // What other servers' changes came since may be above what the contextCSN says of them.
+        let last = last_sequence(snapshot, server_id)?;
+        let after = LogKey { server_id, sequence: marker.last.unwrap_or(last) };
+        visit_outlines_after(snapshot, after, &mut |_, outline| {
+            highest.note(outline.csn);
+            true
+        })?;
+        Ok((marker, highest))
+    }
+
+    /// Adds the marks that are due to a group's changes. `begun`: the history that the group begins. Answers what holds
+    /// once the set is committed.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn along<S: Snapshot>(
+        &self,
+        snapshot: &S,
+        set: &mut WriteSet,
+        begun: Option<Uuid>,
+        now: &Marked<'_>,
+    ) -> Result<Self, Fault> {
+        let mut marker = match begun {
+            Some(history) => Self { history: Some(history), last: None },
+            None => self.clone(),
+        };
+        let Some(history) = marker.history else { return Ok(marker) };
+        let due = match marker.last {
+            None => [Some(now.before), None],
+            Some(last) => [None, Some(now.behind).filter(|(at, _)| *at >= last + MARK_EVERY)],
+        };
+        for (sequence, csns) in due.into_iter().flatten() {
+            Mark { sequence, history, csns: csns.clone() }.write(now.server_id, set);
+            marker.last = Some(sequence);
+            forget_before(snapshot, set, now)?;
+        }
+        Ok(marker)
+    }
+}
+
+/// Marks go when records behind them have gone.
+fn forget_before<S: Snapshot>(snapshot: &S, set: &mut WriteSet, now: &Marked<'_>) -> Result<(), Fault> {
+    for row in snapshot.scan(META, KeyRange::prefix(&prefix(now.server_id)), Direction::Forward)? {
+        let (stored, _) = row?;
+        let at = stored.strip_prefix(PREFIX).and_then(LogKey::from_bytes);
+        match at {
+            Some(at) if at.sequence + 1 < now.first => set.delete(META, &stored),
+            _ => break,
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::time::Timestamp;
+
+    fn csn(server_id: u16, time: i64) -> Csn {
+        Csn { time: Timestamp(time), count: 0, server_id, modification: 0 }
+    }
+
+    fn vector(csns: &[(u16, i64)]) -> CsnVector {
+        csns.iter().map(|(id, time)| csn(*id, *time)).collect()
+    }
+
+    #[test]
+    fn a_vector_knows_the_highest_of_each_origin() {
+        let check = |a: &[(u16, i64)], b: &[(u16, i64)], covers: bool| {
+            assert_eq!(vector(a).covers_all(&vector(b)), covers, "{a:?} and {b:?}");
+        };
+        check(&[], &[], true);
+        check(&[(1, 5)], &[], true);
+        check(&[], &[(1, 5)], false);
+        check(&[(1, 5)], &[(1, 5)], true);
+        check(&[(1, 5)], &[(1, 6)], false);
+        check(&[(1, 9)], &[(1, 5), (2, 1)], false);
+        check(&[(2, 1), (1, 9), (1, 3)], &[(1, 5), (2, 1)], true);
+    }
+
+    #[test]
+    fn marks_survive_being_stored() {
+        let mark = Mark { sequence: 7, history: Uuid::from_u128(9), csns: vector(&[(0, 1), (3, 4)]) };
+        let mut value = mark.history.as_bytes().to_vec();
+        let csns: Vec<String> = mark.csns.as_slice().iter().map(Csn::text).collect();
+        value.extend_from_slice(csns.join(";").as_bytes());
+        let stored = key(LogKey { server_id: 1, sequence: 7 });
+        assert_eq!(Mark::read(&stored, &value), Some(mark));
+    }
+}

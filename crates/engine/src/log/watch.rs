@@ -1,0 +1,102 @@
+//! Who waits for the log to grow.
+
+use std::fmt;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+
+/// Somebody who is told once that there is something new, and again after having looked.
+pub struct Follower {
+    told: AtomicBool,
+    wake: Box<dyn Fn() + Send + Sync>,
+}
+
+impl fmt::Debug for Follower {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Follower").field("told", &self.told).finish_non_exhaustive()
+    }
+}
+
+impl Follower {
+    /// `wake` is called on a writer's thread: it must neither block nor take long.
+    pub fn new(wake: Box<dyn Fn() + Send + Sync>) -> Arc<Self> {
+        Arc::new(Self { told: AtomicBool::new(false), wake })
+    }
+
+    /// To be called before looking: whatever comes from now on is told.
+    pub fn looks(&self) {
+        self.told.store(false, Ordering::SeqCst);
+    }
+
+    /// Tells of news, unless that was done already.
+    pub fn tell(&self) {
+        if !self.told.swap(true, Ordering::SeqCst) {
+            (self.wake)();
+        }
+    }
+}
+
+/// The followers of one database. They are forgotten when nobody keeps them any more.
+#[derive(Debug, Default)]
+pub struct LogWatch {
+    any: AtomicBool,
+    followers: Mutex<Vec<Weak<Follower>>>,
+}
+
+impl LogWatch {
+    /// Has the follower told of what is committed from now on.
+    pub fn follow(&self, follower: &Arc<Follower>) {
+        // The list is whole whoever panicked.
+        let mut followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
+        followers.retain(|known| known.strong_count() > 0);
+        followers.push(Arc::downgrade(follower));
+        self.any.store(true, Ordering::SeqCst);
+    }
+
+    /// Tells everybody: after a commit, or when the database's settings are others.
+    pub fn tell(&self) {
+        if !self.any.load(Ordering::SeqCst) {
+            return;
+        }
+        let mut followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
+        followers.retain(|known| {
+            known.upgrade().is_some_and(|follower| {
+                follower.tell();
+                true
+            })
+        });
+        self.any.store(!followers.is_empty(), Ordering::SeqCst);
+    }
+
+    /// How many follow.
+    pub fn count(&self) -> usize {
+        let followers = self.followers.lock().unwrap_or_else(PoisonError::into_inner);
+        followers.iter().filter(|known| known.strong_count() > 0).count()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::AtomicUsize;
+
+    use super::*;
+
+    #[test]
+    fn news_are_told_once_until_somebody_looks() {
+        let count = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&count);
+        let watch = LogWatch::default();
+        let follower = Follower::new(Box::new(move || {
+            counted.fetch_add(1, Ordering::SeqCst);
+        }));
+        watch.follow(&follower);
+        watch.tell();
+        watch.tell();
+        assert_eq!(count.load(Ordering::SeqCst), 1);
+        follower.looks();
+        watch.tell();
+        assert_eq!((count.load(Ordering::SeqCst), watch.count()), (2, 1));
+        drop(follower);
+        watch.tell();
+        assert_eq!((count.load(Ordering::SeqCst), watch.count()), (2, 0));
+    }
+}

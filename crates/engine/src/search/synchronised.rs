@@ -1,0 +1,371 @@
+//! What content synchronisation (RFC 4533) asks of a search: each entry with its state, and single entries by id.
+
+use larix_proto::control::{EntryState, SyncState};
+use larix_proto::extended::SyncInfo;
+use larix_proto::{ControlBuf, ControlValue, LdapResult, MessageId, ResultCode, Scope, encode};
+use larix_schema::{AttributeDescription, Schema};
+use larix_store::Snapshot;
+use uuid::Uuid;
+
+use super::entry::{Gate, Seen};
+use super::run::Looked;
+use super::scope::Area;
+use super::task::{End, SearchTask, storage_failure};
+use crate::csn::Csn;
+use crate::database::View;
+use crate::entry::{EntryId, EntrySource, EntryView};
+use crate::fault::Fault;
+use crate::log::CsnVector;
+
+/// UUIDs told in one sync info message.
+pub const UUIDS_AT_ONCE: usize = 256;
+
+/// A whole pass over the content: what the consumer has seen already is at most named.
+#[derive(Clone, Debug, Default)]
+pub struct Refresh {
+    /// What the consumer has seen.
+    pub known: CsnVector,
+    /// Whether to name the entries that it has seen: it drops those that are not named.
+    pub present: bool,
+    /// With each entry goes a cookie of this beginning and its own CSN.
+    pub cookie: Option<String>,
+    /// Which entries are in the consumer's view, where that is kept.
+    pub view: Option<EntryIds>,
+    /// Seen ones that are to be named next.
+    uuids: Vec<[u8; 16]>,
+}
+
+impl Refresh {
+    /// Appends the message that names what is left to be named.
+    pub fn flush(&mut self, message: MessageId, out: &mut Vec<u8>) {
+        if !self.uuids.is_empty() {
+            let uuids = std::mem::take(&mut self.uuids);
+            let info = SyncInfo::IdSet { cookie: None, deletes: false, uuids };
+            encode::intermediate(out, message, Some(SyncInfo::OID), Some(&info.encode()), &[]);
+        }
+    }
+}
+
+/// A set of entry ids, a bit each.
+#[derive(Clone, Debug, Default)]
+pub struct EntryIds {
+    blocks: std::collections::BTreeMap<u64, Box<[u64; BLOCK_WORDS]>>,
+}
+
+const BLOCK_WORDS: usize = 64;
+const WORD_BITS: u64 = 64;
+
+impl EntryIds {
+    fn place(id: EntryId) -> (u64, usize, u64) {
+        let word = id.0 / WORD_BITS;
+        let words = BLOCK_WORDS as u64;
+        (word / words, usize::try_from(word % words).unwrap_or_default(), 1 << (id.0 % WORD_BITS))
+    }
+
+    /// Adds an id. Answers whether it is new.
+    pub fn insert(&mut self, id: EntryId) -> bool {
+        let (block, word, bit) = Self::place(id);
+        let words = self.blocks.entry(block).or_insert_with(|| Box::new([0; BLOCK_WORDS]));
+        let Some(word) = words.get_mut(word) else { return false };
+        let new = *word & bit == 0;
+        *word |= bit;
+        new
+    }
+
+    /// Takes an id out. Answers whether it was there.
+    pub fn remove(&mut self, id: EntryId) -> bool {
+        let (block, word, bit) = Self::place(id);
+        let Some(word) = self.blocks.get_mut(&block).and_then(|words| words.get_mut(word)) else {
+            return false;
+        };
+        let was = *word & bit != 0;
+        *word &= !bit;
+        was
+    }
+
+    pub fn contains(&self, id: EntryId) -> bool {
+        let (block, word, bit) = Self::place(id);
+        self.blocks.get(&block).and_then(|words| words.get(word)).is_some_and(|word| word & bit != 0)
+    }
+}
+
+/// What an entry is to the search.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It belongs to the content; it was sent, if that was asked for.
+    Content,
+    /// It may be seen and does not belong to the content.
+    Outside,
+    /// Nobody may know of it.
+    Hidden,
+    Gone,
+}
+
+/// An entry by its id, as far as it is known before it is sent.
+#[derive(Clone, Debug)]
+pub struct SingleEntry {
+    pub uuid: Uuid,
+    pub csn: Option<Csn>,
+    /// The DN as it is now.
+    pub dn: String,
+}
+
+/// How a single entry is sent.
+#[derive(Clone, Debug)]
+pub struct Send {
+    pub state: EntryState,
+    pub cookie: Option<String>,
+    /// Another name than the one that it has now.
+    pub name: Option<String>,
+}
+
+impl SearchTask {
+    /// Makes the search tell a consumer what the content is.
+    pub fn refresh(&mut self, refresh: Refresh) {
+        self.refresh = Some(Box::new(refresh));
+    }
+
+    /// The pass is done, or not wanted.
+    pub fn take_refresh(&mut self) -> Option<Refresh> {
+        self.refresh.take().map(|refresh| *refresh)
+    }
+
+    /// Its message.
+    pub fn message(&self) -> MessageId {
+        self.answer.message
+    }
+
+    /// The base as it was asked for.
+    pub fn base_text(&self) -> &str {
+        self.base.as_str()
+    }
+
+    /// Whether a name is within base and scope.
+    pub fn spans(&self, schema: &Schema, dn: &str) -> bool {
+        schema.parse_dn(dn).is_ok_and(|dn| dn.is_in_scope(&self.base, self.scope))
+    }
+
+    /// Whether every entry of the database belongs to the content, as far as base, scope and rights go.
+    ///
+    /// # Errors
+    /// Base or rights as for any search.
+    pub fn sees_everything<N: Snapshot>(&mut self, view: &View<'_, N>) -> Result<bool, LdapResult> {
+        self.with_gate(view, |task, gate| {
+            let area = task.area(view, gate)?;
+            let whole = area.whole && task.scope == Scope::Subtree && task.controls.subentries.is_none();
+            Ok(whole && gate.search_all && gate.read_all)
+        })
+    }
+
+    /// Finds the base. False: it is another entry now, or none.
+    ///
+    /// # Errors
+    /// What is answered the first time when it does not exist or may not be searched; a store that cannot be read.
+    pub fn keeps_base<N: Snapshot>(&mut self, view: &View<'_, N>) -> Result<bool, LdapResult> {
+        self.with_gate(view, |task, gate| match (task.find_base(view, gate), task.base_id) {
+            (Ok(found), None) => {
+                task.base_id = Some(found);
+                Ok(true)
+            }
+            (Ok(found), Some(before)) => Ok(found == before),
+            (Err(End::Result(result)), Some(_)) if result.code == ResultCode::BUSY => Ok(false),
+            (Err(end), _) => Err(end),
+        })
+    }
+
+    /// Finds out what an entry is to the search. `send` says how it goes out, if it does; None: not now.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn single<N: Snapshot>(
+        &mut self,
+        view: &View<'_, N>,
+        id: EntryId,
+        out: &mut Vec<u8>,
+        send: &mut dyn FnMut(&SingleEntry) -> Option<Send>,
+    ) -> Result<Fate, LdapResult> {
+        self.with_gate(view, |task, gate| task.single_for(view, gate, id, out, send))
+    }
+
+    fn with_gate<N: Snapshot, T>(
+        &mut self,
+        view: &View<'_, N>,
+        run: impl FnOnce(&mut Self, &Gate<'_>) -> Result<T, End>,
+    ) -> Result<T, LdapResult> {
+        self.renumber(view);
+        let Some(mut whom) = self.whom.take() else { return Err(LdapResult::new(ResultCode::OTHER)) };
+        let done = run(self, &whom.gate());
+        self.whom = Some(whom);
+        done.map_err(|end| match end {
+            End::Result(result) => result,
+            End::Fault(fault) => storage_failure(&fault),
+        })
+    }
+
+    fn area<N: Snapshot>(&mut self, view: &View<'_, N>, gate: &Gate<'_>) -> Result<Area, End> {
+        let base = match self.base_id {
+            Some(base) => base,
+            None => {
+                let base = self.find_base(view, gate)?;
+                *self.base_id.insert(base)
+            }
+        };
+        Ok(Area::new(view, base, self.scope, self.deref)?)
+    }
+
+    fn single_for<N: Snapshot>(
+        &mut self,
+        view: &View<'_, N>,
+        gate: &Gate<'_>,
+        id: EntryId,
+        out: &mut Vec<u8>,
+        send: &mut dyn FnMut(&SingleEntry) -> Option<Send>,
+    ) -> Result<Fate, End> {
+        let Some(stored) = view.stored(id)? else { return Ok(Fate::Gone) };
+        self.looked += 1;
+        let area = self.area(view, gate)?;
+        let inside = area.contains(view, &EntryView::parse(id, &stored).map_err(Fault::from)?)?;
+        let record = view.unpacked(id, stored)?;
+        let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
+        let outside = |seen: &Seen<'_, N>| -> Result<Fate, End> {
+            Ok(if seen.is_shown()? { Fate::Outside } else { Fate::Hidden })
+        };
+        if !inside {
+            return outside(&seen);
+        }
+        let looked = self.look(&seen, area.base, false)?;
+        if matches!(looked, Looked::Passed) {
+            return outside(&seen);
+        }
+        if !seen.is_shown()? {
+            return Ok(Fate::Hidden);
+        }
+        let Some((uuid, csn)) = identity(&seen)? else { return outside(&seen) };
+        let mut dn = std::mem::take(&mut self.scratch);
+        dn.clear();
+        view.names.append_dn(&seen.reader.view, &mut dn)?;
+        let entry = SingleEntry { uuid, csn, dn };
+        if let Some(Send { state, cookie, name }) = send(&entry) {
+            let control = state_control(state, uuid, cookie.as_deref());
+            if matches!(looked, Looked::Reference) {
+                self.refer_to(&seen, &[control], out)?;
+            } else {
+                let name = name.as_deref().unwrap_or(&entry.dn);
+                self.answer.append_named(&seen, name, out, &[control])?;
+                self.entries = self.entries.saturating_add(1);
+            }
+        }
+        self.scratch = entry.dn;
+        Ok(Fate::Content)
+    }
+
+    /// Sends an entry of a pass, or notes that it is there. Answers false when it is neither.
+    pub(super) fn send_refreshed<N: Snapshot>(
+        &mut self,
+        seen: &Seen<'_, N>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, End> {
+        let Some(controls) = self.refreshed(seen, out)? else { return Ok(false) };
+        let before = out.len();
+        let mut dn = std::mem::take(&mut self.scratch);
+        let sent = self.answer.append(seen, &mut dn, out, &controls);
+        self.scratch = dn;
+        if !sent? {
+            return Ok(false);
+        }
+        if self.limits.size.is_some_and(|most| self.entries >= most) {
+            out.truncate(before);
+            return Err(ResultCode::SIZE_LIMIT_EXCEEDED.into());
+        }
+        self.entries += 1;
+        Ok(true)
+    }
+
+    /// The same of a referral object, where it is answered as a reference.
+    pub(super) fn refer_refreshed<N: Snapshot>(
+        &mut self,
+        seen: &Seen<'_, N>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), End> {
+        match self.refreshed(seen, out)? {
+            Some(controls) => self.refer_to(seen, &controls, out),
+            None => Ok(()),
+        }
+    }
+
+    /// The controls to send an entry of a pass with; none when it is not sent.
+    fn refreshed<N: Snapshot>(
+        &mut self,
+        seen: &Seen<'_, N>,
+        out: &mut Vec<u8>,
+    ) -> Result<Option<Vec<ControlBuf>>, End> {
+        let message = self.answer.message;
+        let Some(refresh) = &mut self.refresh else { return Ok(None) };
+        // What has no UUID cannot be told apart by a consumer.
+        let Some((uuid, csn)) = identity(seen)? else { return Ok(None) };
+        if !seen.is_shown()? {
+            return Ok(None);
+        }
+        if let Some(view) = &mut refresh.view {
+            view.insert(seen.reader.view.id());
+        }
+        if csn.is_some_and(|csn| refresh.known.covers(&csn)) {
+            if refresh.present {
+                refresh.uuids.push(*uuid.as_bytes());
+                if refresh.uuids.len() >= UUIDS_AT_ONCE {
+                    refresh.flush(message, out);
+                }
+            }
+            return Ok(None);
+        }
+        let cookie =
+            refresh.cookie.as_ref().zip(csn).map(|(begin, csn)| format!("{begin},csn={}", csn.text()));
+        Ok(Some(vec![state_control(EntryState::Add, uuid, cookie.as_deref())]))
+    }
+}
+
+/// The control that goes with an entry.
+pub fn state_control(state: EntryState, uuid: Uuid, cookie: Option<&str>) -> ControlBuf {
+    SyncState { state, entry_uuid: *uuid.as_bytes(), cookie: cookie.map(str::as_bytes) }.to_control(false)
+}
+
+/// The entryUUID, without which there is nothing to synchronise, and the entryCSN.
+fn identity<N: Snapshot>(seen: &Seen<'_, N>) -> Result<Option<(Uuid, Option<Csn>)>, Fault> {
+    let schema = &seen.view.schema;
+    let (Ok(entry_uuid), Ok(entry_csn)) = (schema.describe("entryUUID"), schema.describe("entryCSN")) else {
+        return Ok(None);
+    };
+    let mut uuid = None;
+    seen.reader.visit_exact(&entry_uuid, &mut |value| {
+        uuid = Uuid::try_parse_ascii(value).ok();
+        false
+    })?;
+    let Some(uuid) = uuid else { return Ok(None) };
+    Ok(Some((uuid, csn_of(seen, &entry_csn)?)))
+}
+
+fn csn_of<N: Snapshot>(seen: &Seen<'_, N>, entry_csn: &AttributeDescription) -> Result<Option<Csn>, Fault> {
+    let mut csn = None;
+    seen.reader.visit_exact(entry_csn, &mut |value| {
+        csn = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+        false
+    })?;
+    Ok(csn)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_set_of_ids_is_a_set() {
+        let mut ids = EntryIds::default();
+        for id in [0, 1, 63, 64, 4_095, 4_096, 1 << 40] {
+            assert!(!ids.contains(EntryId(id)));
+            assert!(ids.insert(EntryId(id)) && !ids.insert(EntryId(id)));
+            assert!(ids.contains(EntryId(id)));
+        }
+        assert!(ids.remove(EntryId(64)) && !ids.remove(EntryId(64)));
+        assert!(ids.contains(EntryId(63)) && !ids.contains(EntryId(65)));
+    }
+}
