@@ -73,7 +73,6 @@ pub struct DatabaseSettings {
     pub policy: Option<Arc<AccessPolicy>>,
 }
 
-<<<<<<< HEAD
 /// Of which entries the change log has what they were before a change.
 #[derive(Clone, Debug)]
 pub struct OldValues {
@@ -81,7 +80,8 @@ pub struct OldValues {
     pub filter: BoundFilter,
     /// Beside the attributes that change: these.
     pub attributes: Vec<AttributeDescription>,
-=======
+}
+
 /// How a database's content is provided (the overlay syncprov).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProviderSettings {
@@ -89,7 +89,6 @@ pub struct ProviderSettings {
     pub no_present: bool,
     /// Consumers that can load anew only when told to are told (e-syncRefreshRequired).
     pub reload_hint: bool,
->>>>>>> 8e39943 (The log keeps marks of how far each origin had come and wakes its followers; a search can send entries with their state)
 }
 
 impl DatabaseSettings {

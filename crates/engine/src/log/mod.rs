@@ -4,11 +4,8 @@
 //! contend. A record says all that it takes to repeat the change: replication, audit and point-in-time restore read it.
 
 mod check;
-<<<<<<< HEAD
 mod following;
-=======
 mod marks;
->>>>>>> 8e39943 (The log keeps marks of how far each origin had come and wakes its followers; a search can send entries with their state)
 mod record;
 mod retention;
 mod watch;
@@ -22,11 +19,8 @@ use crate::tables::{LOG, META, meta};
 use crate::time::RandomSource;
 
 pub use check::check;
-<<<<<<< HEAD
 pub use following::Following;
-=======
 pub use marks::{CsnVector, MARK_EVERY, Marked, Marker, begin_after};
->>>>>>> 8e39943 (The log keeps marks of how far each origin had come and wakes its followers; a search can send entries with their state)
 pub use record::{
     LogHead, LogOutline, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind,
     LoggedModification, OutlineKind,

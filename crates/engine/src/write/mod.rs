@@ -33,7 +33,7 @@ pub mod writer;
 
 /// The DN above this one, as it is shown; empty above the last RDN.
 pub(crate) fn superior_of(dn: &str) -> &str {
-    add::split_rdn(dn).1
+    split_rdn(dn).1
 }
 
 pub use errand::{Reconfiguration, Retiring};

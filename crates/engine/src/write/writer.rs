@@ -266,11 +266,8 @@ impl<S: Store> Core<S> {
         }
         drop(snapshot);
         database.writes().log_extent(trimmer.first(), counters.last_log_sequence);
-<<<<<<< HEAD
         database.following().set_answered(counters.last_log_sequence);
-=======
         database.set_server_id(environment.order.server_id());
->>>>>>> 8e39943 (The log keeps marks of how far each origin had come and wakes its followers; a search can send entries with their state)
         let schema = database.schema();
         let known = Arc::new(KnownSchema::of(&schema).map_err(WriterStartError::Schema)?);
         let instance = next_instance();

@@ -80,7 +80,9 @@ impl Config {
             last_modified: database.last_mod,
             durability_relaxed: relaxed,
             // The access log is made from it.
-            log: change_log != ChangeLog::Off || database.has_overlay("accesslog"),
+            // Consumers are served from the change log, and an access log is made from it.
+            log: change_log != ChangeLog::Off || provider.is_some() || database.has_overlay("accesslog"),
+            provider,
             log_retention: match change_log {
                 ChangeLog::Kept(retention) => retention,
                 ChangeLog::Off => LogRetention::default(),
