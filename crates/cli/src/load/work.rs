@@ -18,7 +18,7 @@ pub(super) struct WorkArgs {
     /// The generated directory that the server holds: mail, people, subscribers
     #[arg(long, default_value = "mail", value_parser = super::generate::kind)]
     directory: Kind,
-    /// How many entries the directory was generated with: {n} in templates is one of them
+    /// How many entries the directory was generated with: `n` in braces, in templates, is one of them
     #[arg(long, required_unless_present = "workload")]
     entries: Option<u64>,
     /// The lowest of their numbers
