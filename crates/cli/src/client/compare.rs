@@ -9,10 +9,10 @@ use clap::Args;
 use larix_proto::{ResultCode, client};
 use serde_json::json;
 
-use super::error::ClientError;
 use super::options::CommonArgs;
-use super::session::Session;
+use super::session;
 use super::{controls, json as output, report};
+use larix_client::ClientError;
 
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
@@ -42,7 +42,7 @@ pub(super) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<ExitCode, C
     if args.common.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    let mut session = Session::open(&args.common)?;
+    let mut session = session::open(&args.common)?;
     session.controls.extend(extensions);
     let reply =
         session.call(|out, id, controls| client::compare(out, id, &args.dn, attribute, &value, controls))?;

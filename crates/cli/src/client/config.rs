@@ -16,10 +16,11 @@ use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::config::slapd_d::Stamp;
 use larix_server::config::{Config, ConfigEntry, DEFAULT_DIRECTORY, Difference, Source, Step};
 
-use super::error::ClientError;
 use super::modify;
 use super::options::CommonArgs;
-use super::session::Session;
+use super::session;
+use larix_client::ClientError;
+use larix_client::Session;
 
 #[derive(Args, Debug)]
 pub(crate) struct ConfigArgs {
@@ -300,7 +301,7 @@ impl Target {
         if self.common.uri.is_none() && self.common.host.is_none() && self.common.port.is_none() {
             return Ok(None);
         }
-        Session::open(&self.common).map(Some)
+        session::open(&self.common).map(Some)
     }
 
     fn read(&self, session: &mut Option<Session>) -> Result<Config, ClientError> {

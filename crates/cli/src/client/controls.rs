@@ -9,8 +9,8 @@ use larix_proto::control::{
 };
 use larix_proto::{ControlBuf, FilterBuf, oid};
 
-use super::error::ClientError;
 use super::options::CommonArgs;
+use larix_client::ClientError;
 
 /// `[!]name[=value]`
 struct Named<'a> {

@@ -1,110 +1,27 @@
-//! What can go wrong before, beside or instead of an LDAP result.
+//! Faults as the tools show them, and the exit status that they mean.
 
-use std::fmt;
-use std::io;
 use std::process::ExitCode;
 
-use larix_proto::{DecodeError, FrameError, LdapResult, ResultCode};
+use larix_client::ClientError;
+use larix_proto::ResultCode;
 
-#[derive(Debug)]
-pub(super) enum ClientError {
-    /// The command line asks for what cannot be.
-    Usage(String),
-    /// No server could be reached.
-    Connect {
-        url: String,
-        source: io::Error,
-    },
-    Io(io::Error),
-    /// The handshake failed.
-    Tls {
-        host: String,
-        why: String,
-    },
-    /// The server closed the connection.
-    Closed,
-    /// The server said that it closes the connection, and why.
-    Disconnected(LdapResult),
-    Frame(FrameError),
-    Decode(DecodeError),
-    /// A response to something that was not asked.
-    Unexpected(&'static str),
-    /// The server refused, in the named step.
-    Refused {
-        step: &'static str,
-        result: LdapResult,
-    },
-    /// A file, or standard input, could not be read.
-    Input {
-        name: String,
-        why: String,
-    },
-    Output(io::Error),
+/// A result as OpenLDAP's tools show it; anything else behind the program's name.
+pub(super) fn shown(error: &ClientError) -> String {
+    match error {
+        ClientError::Refused { .. } => error.to_string(),
+        _ => format!("larix: {error}"),
+    }
 }
 
-impl ClientError {
-    pub(super) fn exit_code(&self) -> ExitCode {
-        match self {
-            Self::Usage(_) | Self::Input { .. } => ExitCode::FAILURE,
-            Self::Refused { result, .. } | Self::Disconnected(result) => exit_code(result.code),
-            _ => ExitCode::from(255),
-        }
-    }
-
-    /// Whether the reader of standard output has gone, which is no fault.
-    pub(super) fn is_broken_pipe(&self) -> bool {
-        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+pub(super) fn status_of(error: &ClientError) -> ExitCode {
+    match error {
+        ClientError::Usage(_) | ClientError::Input { .. } => ExitCode::FAILURE,
+        ClientError::Refused { result, .. } | ClientError::Disconnected(result) => exit_code(result.code),
+        _ => ExitCode::from(255),
     }
 }
 
 /// The result code, as far as an exit status can hold it; what does not fit is 255.
 pub(super) fn exit_code(code: ResultCode) -> ExitCode {
     ExitCode::from(u8::try_from(code.0).unwrap_or(u8::MAX))
-}
-
-impl fmt::Display for ClientError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Usage(text) => write!(f, "larix: {text}"),
-            Self::Connect { url, source } => write!(f, "larix: cannot contact LDAP server {url}: {source}"),
-            Self::Tls { host, why } => write!(f, "larix: no TLS with {host}: {why}"),
-            Self::Io(error) => write!(f, "larix: connection lost: {error}"),
-            Self::Closed => f.write_str("larix: the server closed the connection"),
-            Self::Disconnected(result) => write!(f, "larix: the server closed the connection: {result}"),
-            Self::Frame(error) => write!(f, "larix: the answer is not LDAP: {error}"),
-            Self::Decode(error) => write!(f, "larix: the answer cannot be read: {error}"),
-            Self::Unexpected(what) => write!(f, "larix: unexpected answer: {what}"),
-            Self::Refused { step, result } => write_result(f, step, result),
-            Self::Input { name, why } => write!(f, "larix: {name}: {why}"),
-            Self::Output(error) => write!(f, "larix: cannot write: {error}"),
-        }
-    }
-}
-
-/// As OpenLDAP's tools show a result that is not success.
-pub(super) fn write_result(f: &mut fmt::Formatter<'_>, step: &str, result: &LdapResult) -> fmt::Result {
-    write!(f, "{step}: {} ({})", result.code.text(), result.code.0)?;
-    if !result.matched_dn.is_empty() {
-        write!(f, "\n\tmatched DN: {}", result.matched_dn)?;
-    }
-    if !result.diagnostic.is_empty() {
-        write!(f, "\n\tadditional info: {}", result.diagnostic)?;
-    }
-    if !result.referrals.is_empty() {
-        f.write_str("\n\treferrals:")?;
-        result.referrals.iter().try_for_each(|url| write!(f, "\n\t\t{url}"))?;
-    }
-    Ok(())
-}
-
-impl From<FrameError> for ClientError {
-    fn from(error: FrameError) -> Self {
-        Self::Frame(error)
-    }
-}
-
-impl From<DecodeError> for ClientError {
-    fn from(error: DecodeError) -> Self {
-        Self::Decode(error)
-    }
 }

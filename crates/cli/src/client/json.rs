@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use larix_proto::{Attributes, LdapResult};
 use serde_json::{Map, Value, json};
 
-use super::error::ClientError;
+use larix_client::ClientError;
 
 /// Text as a string, anything else as `{"base64": ...}`.
 pub(super) fn value(bytes: &[u8]) -> Value {

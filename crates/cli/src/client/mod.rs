@@ -6,7 +6,6 @@
 
 mod compare;
 mod config;
-mod connection;
 mod controls;
 mod error;
 mod json;
@@ -14,11 +13,9 @@ mod modify;
 mod options;
 mod passwd;
 mod report;
-mod sasl;
 mod search;
 mod search_output;
 mod session;
-mod tls;
 mod whoami;
 
 use std::io;
@@ -28,7 +25,7 @@ use clap::Subcommand;
 
 pub(crate) use compare::CompareArgs;
 pub(crate) use config::ConfigArgs;
-use error::ClientError;
+use larix_client::ClientError;
 pub(crate) use modify::ModifyArgs;
 pub(crate) use passwd::PasswdArgs;
 pub(crate) use search::SearchArgs;
@@ -69,9 +66,9 @@ pub(crate) fn run(command: &ClientCommand) -> ExitCode {
             // What was written so far belongs before the error.
             let _ = io::Write::flush(&mut out);
             if !error.is_broken_pipe() {
-                eprintln!("{error}");
+                eprintln!("{}", error::shown(&error));
             }
-            error.exit_code()
+            error::status_of(&error)
         }
     }
 }

@@ -11,11 +11,12 @@ use larix_proto::ldif::{Body, Change, LdifAttribute, LocalFiles, Modification, R
 use larix_proto::{ControlBuf, MessageId, ResultCode};
 use serde_json::json;
 
-use super::error::ClientError;
 use super::options::CommonArgs;
 use super::report::{self, ControlStyle};
-use super::session::{Reply, Session};
+use super::session;
 use super::{controls, json as output};
+use larix_client::ClientError;
+use larix_client::{Reply, Session};
 
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
@@ -48,7 +49,7 @@ pub(super) fn run(args: &ModifyArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
     let mut skipped = args.skipped.as_deref().map(create).transpose()?;
     let mut session = None;
     if !args.common.dry_run {
-        let mut opened = Session::open(&args.common)?;
+        let mut opened = session::open(&args.common)?;
         opened.controls.extend(extensions);
         session = Some(opened);
     }

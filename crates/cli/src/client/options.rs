@@ -7,7 +7,7 @@ use clap::{ArgAction, Args};
 use larix_proto::ldif::Writer;
 use larix_proto::url::{LdapUrl, UrlScheme};
 
-use super::error::ClientError;
+use larix_client::ClientError;
 
 #[derive(Args, Debug, Default)]
 pub(crate) struct CommonArgs {

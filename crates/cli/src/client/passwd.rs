@@ -10,10 +10,10 @@ use larix_proto::extended::{ExtendedValue, PasswordModify, PasswordModifyRespons
 use larix_proto::{ResultCode, client};
 use serde_json::json;
 
-use super::error::ClientError;
 use super::options::CommonArgs;
-use super::session::{self, Session};
+use super::session;
 use super::{controls, json as output, report};
+use larix_client::ClientError;
 
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
@@ -54,7 +54,7 @@ pub(super) fn run(args: &PasswdArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
     if args.common.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    let mut session = Session::open(&args.common)?;
+    let mut session = session::open(&args.common)?;
     session.controls.extend(extensions);
     let request = PasswordModify {
         user: args.account.as_deref().map(str::as_bytes),

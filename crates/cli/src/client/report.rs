@@ -9,7 +9,9 @@ use larix_proto::control::{ControlValue, PagedResults, PostReadResponse, PreRead
 use larix_proto::ldif::Writer;
 use larix_proto::{Attributes, ControlBuf, LdapResult, ResultCode, oid};
 
-use super::error::{self, ClientError};
+use larix_client::ClientError;
+
+use super::error;
 
 /// Whether to use colour: on a terminal, unless NO_COLOR is set.
 pub(super) fn use_colour() -> bool {

@@ -13,11 +13,12 @@ use larix_proto::{
 };
 
 use super::controls::{self, Paging};
-use super::error::ClientError;
 use super::options::CommonArgs;
 use super::report;
 use super::search_output::{Format, Heading, Output};
-use super::session::Session;
+use super::session;
+use larix_client::ClientError;
+use larix_client::Session;
 
 const DEFAULT_FILTER: &str = "(objectclass=*)";
 
@@ -135,7 +136,7 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
         session: None,
     };
     if !args.common.dry_run {
-        search.session = Some(Session::open(&args.common)?);
+        search.session = Some(session::open(&args.common)?);
     }
     let mut remarks = controls::remarks(&controls::common(&args.common)?);
     remarks.extend(asked.remarks);

@@ -8,9 +8,9 @@ use larix_proto::ldif::Writer;
 use larix_proto::{Attributes, ControlBuf, Dn, LdapResult, MessageId, ResultCode, Scope, Strings};
 use serde_json::json;
 
-use super::error::ClientError;
 use super::json as objects;
 use super::report::{self, ControlStyle};
+use larix_client::ClientError;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Format {

@@ -6,11 +6,12 @@ use larix_proto::ldif::Writer;
 use larix_proto::{ControlBuf, LdapResult, MessageId, Response, ResultCode, Scope, oid};
 
 use super::controls::{self, Paging};
-use super::error::ClientError;
 use super::search::filter_and_attributes;
 use super::search_output::{Format, Heading, Output, friendly};
-use super::session::{Credentials, credentials};
+use super::session::credentials;
 use super::*;
+use larix_client::ClientError;
+use larix_client::Credentials;
 
 #[derive(Debug, Parser)]
 struct Line {

@@ -8,10 +8,10 @@ use larix_proto::extended::{ExtendedValue, WhoAmI, WhoAmIResponse};
 use larix_proto::{ResultCode, client};
 use serde_json::json;
 
-use super::error::ClientError;
 use super::options::CommonArgs;
-use super::session::Session;
+use super::session;
 use super::{controls, json as output, report};
+use larix_client::ClientError;
 
 #[derive(Args, Debug)]
 #[command(disable_help_flag = true)]
@@ -28,7 +28,7 @@ pub(super) fn run(args: &WhoamiArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
     if args.common.dry_run {
         return Ok(ExitCode::SUCCESS);
     }
-    let mut session = Session::open(&args.common)?;
+    let mut session = session::open(&args.common)?;
     session.controls.extend(extensions);
     let reply = session.call(|out, id, controls| client::extended(out, id, WhoAmI::OID, None, controls))?;
     let identity = WhoAmIResponse::decode(reply.value.as_deref())?.authorization_id;

@@ -4,13 +4,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwapOption;
+use larix_client::ciphers;
 use rustls::pki_types::{CertificateDer, UnixTime};
 use rustls::{HandshakeKind, ProtocolVersion, ServerConfig, ServerConnection};
 use sha2::{Digest, Sha256, Sha384, Sha512};
 
 use super::certificate::{Certificate, SignatureHash, name_to_dn};
 use super::verify::ClientRules;
-use super::{ChannelBindings, TlsFacts, ciphers};
+use super::{ChannelBindings, TlsFacts};
 
 /// The label of `tls-exporter` (RFC 9266 section 2).
 pub const EXPORTER_LABEL: &[u8] = b"EXPORTER-Channel-Binding";

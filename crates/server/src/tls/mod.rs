@@ -1,7 +1,6 @@
 //! TLS: the server's certificate and rules, a connection's session, and what a handshake established.
 
 mod certificate;
-mod ciphers;
 mod context;
 mod files;
 mod reload;

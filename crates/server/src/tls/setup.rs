@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use larix_client::ciphers::{self, Choice};
 use larix_engine::time::Timestamp;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer};
@@ -12,7 +13,6 @@ use rustls::version::{TLS12, TLS13};
 use rustls::{InconsistentKeys, RootCertStore};
 
 use super::certificate::Certificate;
-use super::ciphers::{self, Choice};
 use super::context::{TlsState, end_point_binding};
 use super::files::{self, Sections, Source, TlsError};
 use super::verify::{ClientRules, RevocationCheck};

@@ -3,21 +3,21 @@
 use std::fmt;
 
 use base64::Engine;
-use larix_engine::time::RandomSource;
 use larix_proto::{ResultCode, client};
 use larix_sasl::plain::Plain;
 use larix_sasl::scram::{Client, ClientBinding, Hash};
-use larix_server::clock::SystemRandom;
 
-use super::error::ClientError;
-use super::session::{Reply, Session};
+use zeroize::Zeroizing;
+
+use crate::error::ClientError;
+use crate::session::{Reply, Session};
 
 /// Random bytes in a nonce.
 const NONCE_BYTES: usize = 18;
 
-/// A mechanism that takes a password.
+/// A SASL mechanism that takes a password.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Mechanism {
+pub enum Mechanism {
     Plain,
     Scram {
         hash: Hash,
@@ -27,20 +27,22 @@ pub(super) enum Mechanism {
 }
 
 impl Mechanism {
-    pub(super) fn from_name(name: &str) -> Result<Self, ClientError> {
+    /// # Errors
+    /// A mechanism that is not supported.
+    pub fn from_name(name: &str) -> Result<Self, ClientError> {
         if name.eq_ignore_ascii_case(larix_sasl::plain::NAME) {
             return Ok(Self::Plain);
         }
         let all = Hash::ALL.into_iter().flat_map(|hash| [false, true].map(|plus| Self::Scram { hash, plus }));
         all.into_iter().find(|mechanism| mechanism.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
             ClientError::Usage(format!(
-                "-Y {name}: EXTERNAL, PLAIN, SCRAM-SHA-512, SCRAM-SHA-256 and SCRAM-SHA-1 are supported, these three \
+                "{name}: EXTERNAL, PLAIN, SCRAM-SHA-512, SCRAM-SHA-256 and SCRAM-SHA-1 are supported, these three \
                  with -PLUS, too"
             ))
         })
     }
 
-    pub(super) const fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Self::Plain => larix_sasl::plain::NAME,
             Self::Scram { hash, plus: false } => hash.mechanism(),
@@ -51,11 +53,11 @@ impl Mechanism {
 
 /// Who binds, as whom, and with what.
 #[derive(PartialEq, Eq)]
-pub(super) struct SaslPassword {
-    pub(super) mechanism: Mechanism,
-    pub(super) user: String,
-    pub(super) authorization: String,
-    pub(super) password: Vec<u8>,
+pub struct SaslPassword {
+    pub mechanism: Mechanism,
+    pub user: String,
+    pub authorization: String,
+    pub password: Zeroizing<Vec<u8>>,
 }
 
 /// Passwords stay out of messages.
@@ -70,17 +72,17 @@ impl fmt::Debug for SaslPassword {
 
 impl SaslPassword {
     /// Binds; the last answer. A server that cannot prove that it knows the user is an error.
-    pub(super) fn bind(&self, session: &mut Session) -> Result<Reply, ClientError> {
+    pub(crate) fn bind(&self, session: &mut Session) -> Result<Reply, ClientError> {
         match self.mechanism {
             Mechanism::Plain => {
                 let password = std::str::from_utf8(&self.password)
-                    .map_err(|_| ClientError::Usage("-Y PLAIN: the password is not UTF-8".to_owned()))?;
+                    .map_err(|_| ClientError::Usage("PLAIN: the password is not UTF-8".to_owned()))?;
                 let plain = Plain { authzid: &self.authorization, authcid: &self.user, password };
                 self.step(session, &plain.encode())
             }
             Mechanism::Scram { hash, plus } => {
                 let binding = match plus {
-                    true => session.connection.channel_binding()?,
+                    true => session.connection.channel_binding(session.ambient.end_point_binding)?,
                     false => ClientBinding::Unsupported,
                 };
                 self.scram(session, hash, binding)
@@ -90,7 +92,7 @@ impl SaslPassword {
 
     fn scram(&self, session: &mut Session, hash: Hash, binding: ClientBinding) -> Result<Reply, ClientError> {
         let mut bytes = [0; NONCE_BYTES];
-        SystemRandom.fill(&mut bytes);
+        (session.ambient.random)(&mut bytes);
         let nonce = base64::engine::general_purpose::STANDARD.encode(bytes);
         let mut client = Client::new(hash, &self.user, &self.authorization, &nonce, binding);
         let fault = |fault| ClientError::Input { name: hash.mechanism().to_owned(), why: format!("{fault}") };

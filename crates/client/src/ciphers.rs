@@ -7,14 +7,14 @@ use rustls::{NamedGroup, SupportedCipherSuite};
 
 /// What handshakes may agree on.
 #[derive(Clone, Debug)]
-pub(super) struct Choice {
+pub struct Choice {
     /// In order of preference, where the client has none.
-    pub(super) suites: Vec<SupportedCipherSuite>,
-    pub(super) groups: Vec<&'static dyn SupportedKxGroup>,
-    pub(super) tls12: bool,
-    pub(super) tls13: bool,
+    pub suites: Vec<SupportedCipherSuite>,
+    pub groups: Vec<&'static dyn SupportedKxGroup>,
+    pub tls12: bool,
+    pub tls13: bool,
     /// What was asked for and has no effect, and why.
-    pub(super) notes: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// One of the cipher suites that can be had, as the languages tell them apart.
@@ -183,7 +183,7 @@ const PRIORITY_KEYWORDS: &[(&str, Selects)] = &[
 ];
 
 /// The suite's name as OpenSSL writes it, and its key's bits.
-pub(super) fn describe(suite: SupportedCipherSuite) -> (&'static str, u32) {
+pub fn describe(suite: SupportedCipherSuite) -> (&'static str, u32) {
     let found = SUITES.iter().find(|known| is(suite, known));
     found.map_or(("unknown", 128), |known| (known.name, known.key_bits))
 }
@@ -212,7 +212,7 @@ impl Suite {
 ///
 /// # Errors
 /// A message that names the setting and its value: nothing is left that could be negotiated, or it is not of the language.
-pub(super) fn choose(
+pub fn choose(
     ciphers: Option<&str>,
     protocol_min: Option<&str>,
     curves: Option<&str>,

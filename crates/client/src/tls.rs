@@ -5,18 +5,20 @@ use std::net::TcpStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use larix_load::drive::AnyCertificate;
 use larix_sasl::scram::ClientBinding;
-use larix_server::tls::{EXPORTER_LABEL, end_point_binding};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::ServerCertVerifier;
-use rustls::crypto::ring;
+use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::PemObject;
-use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
+use rustls::pki_types::{CertificateDer, CertificateRevocationListDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, StreamOwned, version};
 
-use super::error::ClientError;
+use crate::ciphers;
+use crate::error::ClientError;
+use crate::trust::{AnyCertificate, NameRule, Named};
 
+/// The label of `tls-exporter` (RFC 9266 section 4).
+const EXPORTER_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
 /// Where distributions keep the authorities that the machine believes, when `TLS_CACERT` names none.
 const SYSTEM_AUTHORITIES: &[&str] = &[
     "/etc/ssl/certs/ca-certificates.crt",
@@ -33,22 +35,34 @@ const KNOWN: &[&str] = &[
     "TLS_CERT",
     "TLS_KEY",
     "TLS_REQCERT",
+    "TLS_REQSAN",
     "TLS_PROTOCOL_MIN",
+    "TLS_CIPHER_SUITE",
+    "TLS_ECNAME",
+    "TLS_CRLCHECK",
+    "TLS_CRLFILE",
     "SASL_CBINDING",
 ];
 /// Those that only a user's own file may give.
 const OWN: &[&str] = &["TLS_CERT", "TLS_KEY"];
 
-pub(super) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
+pub(crate) type TlsStream = StreamOwned<ClientConnection, TcpStream>;
 
 /// What the command line, the environment and the files say about TLS, by the names of ldap.conf.
-#[derive(Debug, Default, PartialEq, Eq)]
-pub(super) struct TlsOptions(HashMap<&'static str, String>);
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct TlsOptions(HashMap<&'static str, String>);
 
 impl TlsOptions {
+    /// Exactly these, by the names of ldap.conf in any case (`tls_cert` and the like); names that are none of them are left
+    /// out.
+    pub fn new<'a>(settings: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
+        let named = |(name, value): (&str, &str)| known(name).map(|name| (name, value.to_owned()));
+        Self(settings.into_iter().filter_map(named).collect())
+    }
+
     /// From `-o tls_...=...`, then LDAPTLS_..., then the user's files, then the system's; LDAPNOINIT leaves out all but the
     /// first.
-    pub(super) fn gather(settings: &[String]) -> Self {
+    pub fn gather(settings: &[String]) -> Self {
         let mut options = Self::default();
         for setting in settings {
             if let Some((name, value)) = setting.split_once('=') {
@@ -94,41 +108,47 @@ impl TlsOptions {
     }
 
     /// The channel binding that is asked for: `tls-endpoint` or `tls-exporter`.
-    pub(super) fn channel_binding(&self) -> Option<&str> {
+    pub fn channel_binding(&self) -> Option<&str> {
         self.get("SASL_CBINDING")
     }
 
     /// Whether there is a certificate to prove one's identity with.
-    pub(super) fn has_certificate(&self) -> bool {
+    pub fn has_certificate(&self) -> bool {
         self.get("TLS_CERT").is_some()
     }
 
+    /// Whether these settings can be used at all: files that are not there are found before anybody connects.
+    ///
+    /// # Errors
+    /// Names the setting, or the file.
+    pub fn check(&self) -> Result<(), ClientError> {
+        self.configuration().map(|_| ())
+    }
+
     fn configuration(&self) -> Result<ClientConfig, ClientError> {
-        let provider = Arc::new(ring::default_provider());
-        let versions: &[_] = match self.get("TLS_PROTOCOL_MIN") {
-            Some("3.4") => &[&version::TLS13],
-            _ => &[&version::TLS13, &version::TLS12],
-        };
+        let usage = |error: String| ClientError::Usage(format!("TLS: {error}"));
+        let choice = ciphers::choose(
+            self.get("TLS_CIPHER_SUITE"),
+            self.get("TLS_PROTOCOL_MIN"),
+            self.get("TLS_ECNAME"),
+        );
+        let choice = choice.map_err(usage)?;
+        let mut provider = ring::default_provider();
+        provider.cipher_suites = choice.suites;
+        provider.kx_groups = choice.groups;
+        let provider = Arc::new(provider);
+        let mut versions = Vec::new();
+        if choice.tls13 {
+            versions.push(&version::TLS13);
+        }
+        if choice.tls12 {
+            versions.push(&version::TLS12);
+        }
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
-            .with_protocol_versions(versions)
-            .map_err(|error| ClientError::Usage(format!("TLS: {error}")))?;
-        let strict = match self.get("TLS_REQCERT").map(str::to_ascii_lowercase).as_deref() {
-            Some("never" | "allow") => false,
-            None | Some("try" | "demand" | "hard") => true,
-            Some(other) => {
-                let text = format!("TLS_REQCERT {other}: never, allow, try, demand or hard");
-                return Err(ClientError::Usage(text));
-            }
-        };
-        let verifier: Arc<dyn ServerCertVerifier> = if strict {
-            let roots = Arc::new(self.authorities()?);
-            WebPkiServerVerifier::builder_with_provider(roots, Arc::clone(&provider))
-                .build()
-                .map_err(|error| ClientError::Usage(format!("TLS_CACERT: {error}")))?
-        } else {
-            Arc::new(AnyCertificate::new(provider))
-        };
-        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
+            .with_protocol_versions(&versions)
+            .map_err(|error| usage(error.to_string()))?;
+        let builder =
+            builder.dangerous().with_custom_certificate_verifier(self.verifier(Arc::clone(&provider))?);
         let Some(path) = self.get("TLS_CERT") else { return Ok(builder.with_no_client_auth()) };
         let chain = certificates(Path::new(path))?;
         let key_path = self.get("TLS_KEY").unwrap_or(path);
@@ -137,6 +157,61 @@ impl TlsOptions {
         builder
             .with_client_auth_cert(chain, key)
             .map_err(|error| unreadable(Path::new(path), &format!("TLS_CERT and TLS_KEY: {error}")))
+    }
+
+    /// What judges the server's certificate.
+    fn verifier(&self, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, ClientError> {
+        let word = |name: &str| self.get(name).map(str::to_ascii_lowercase);
+        match word("TLS_REQCERT").as_deref() {
+            Some("never" | "allow") => return Ok(Arc::new(AnyCertificate::new(provider))),
+            None | Some("try" | "demand" | "hard") => {}
+            Some(other) => {
+                let text = format!("TLS_REQCERT {other}: never, allow, try, demand or hard");
+                return Err(ClientError::Usage(text));
+            }
+        }
+        let rule = match word("TLS_REQSAN").as_deref() {
+            None | Some("allow") => NameRule::Either,
+            Some("never") => NameRule::Subject,
+            Some("try") => NameRule::AlternativeFirst,
+            Some("demand" | "hard") => NameRule::Alternative,
+            Some(other) => {
+                let text = format!("TLS_REQSAN {other}: never, allow, try, demand or hard");
+                return Err(ClientError::Usage(text));
+            }
+        };
+        let mut builder =
+            WebPkiServerVerifier::builder_with_provider(Arc::new(self.authorities()?), provider);
+        let lists = self.revocation_lists()?;
+        builder = match word("TLS_CRLCHECK").as_deref() {
+            Some("peer") => builder.with_crls(lists).only_check_end_entity_revocation(),
+            Some("all") => builder.with_crls(lists),
+            None | Some("none") if !lists.is_empty() => {
+                builder.with_crls(lists).allow_unknown_revocation_status()
+            }
+            None | Some("none") => builder,
+            Some(other) => {
+                return Err(ClientError::Usage(format!("TLS_CRLCHECK {other}: none, peer or all")));
+            }
+        };
+        let inner = builder.build().map_err(|error| ClientError::Usage(format!("TLS_CACERT: {error}")))?;
+        Ok(Arc::new(Named { inner, rule }))
+    }
+
+    /// Of `TLS_CRLFILE`, and those that stand beside the authorities.
+    fn revocation_lists(&self) -> Result<Vec<CertificateRevocationListDer<'static>>, ClientError> {
+        let mut lists = Vec::new();
+        for (name, must) in [("TLS_CRLFILE", true), ("TLS_CACERT", false)] {
+            let Some(path) = self.get(name).map(Path::new) else { continue };
+            let found = CertificateRevocationListDer::pem_file_iter(path)
+                .and_then(|lists| lists.collect::<Result<Vec<_>, _>>())
+                .map_err(|error| unreadable(path, &error.to_string()))?;
+            if must && found.is_empty() {
+                return Err(unreadable(path, "no revocation list (PEM) in it"));
+            }
+            lists.extend(found);
+        }
+        Ok(lists)
     }
 
     fn authorities(&self) -> Result<RootCertStore, ClientError> {
@@ -159,15 +234,15 @@ impl TlsOptions {
             }
         }
         if roots.is_empty() {
-            let text = "no authority is known to check the server's certificate: give -o tls_cacert=FILE, \
-                        or -o tls_reqcert=never to trust any";
+            let text = "no authority is known to check the server's certificate: give tls_cacert=FILE, or \
+                        tls_reqcert=never to trust any (-o of the tools)";
             return Err(ClientError::Usage(text.to_owned()));
         }
         Ok(roots)
     }
 
     /// Makes the handshake with `host`, whose name its certificate must have.
-    pub(super) fn secure(&self, mut socket: TcpStream, host: &str) -> Result<TlsStream, ClientError> {
+    pub(crate) fn secure(&self, mut socket: TcpStream, host: &str) -> Result<TlsStream, ClientError> {
         let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = ServerName::try_from(bare)
             .map_err(|_| ClientError::Usage(format!("{host}: no certificate can have this name")))?;
@@ -183,9 +258,10 @@ impl TlsOptions {
 }
 
 /// `tls-exporter` (RFC 9266) where TLS is 1.3, else `tls-server-end-point` (RFC 5929); or the one that is `wanted`.
-pub(super) fn channel_binding(
+pub(crate) fn channel_binding(
     session: &ClientConnection,
     wanted: Option<&str>,
+    end_point: fn(&CertificateDer<'_>) -> Option<Vec<u8>>,
 ) -> Result<ClientBinding, ClientError> {
     let is_tls13 = session.protocol_version() == Some(ProtocolVersion::TLSv1_3);
     let fault = |why: &str| ClientError::Usage(format!("-PLUS: {why}"));
@@ -198,7 +274,7 @@ pub(super) fn channel_binding(
         "tls-exporter" => Err(fault("tls-exporter is for TLS 1.3")),
         "tls-endpoint" => {
             let certificate = session.peer_certificates().and_then(|chain| chain.first());
-            let data = certificate.and_then(|certificate| end_point_binding(certificate));
+            let data = certificate.and_then(|certificate| end_point(certificate));
             let data = data.ok_or_else(|| fault("the server's certificate has no tls-server-end-point"))?;
             Ok(ClientBinding::Used { name: "tls-server-end-point", data })
         }

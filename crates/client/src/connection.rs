@@ -1,0 +1,340 @@
+//! A blocking connection: requests out, responses in.
+
+use std::fmt;
+use std::io::{self, Read, Write};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::unix::net::UnixStream;
+use std::time::Duration;
+
+use larix_proto::url::{LdapUrl, UrlScheme};
+use larix_proto::{Frame, MessageId, Response, ResponseMessage, frame, limits};
+use larix_sasl::scram::ClientBinding;
+use rustls::pki_types::CertificateDer;
+use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
+
+use crate::error::ClientError;
+use crate::stop::Stop;
+use crate::tls::{self, TlsOptions, TlsStream};
+
+/// Where `ldapi:///` leads.
+const DEFAULT_SOCKET: &str = "/var/run/slapd/ldapi";
+const READ_SIZE: usize = 64 * 1024;
+
+/// How a connection is made and kept.
+#[derive(Clone, Debug, Default)]
+pub struct ConnectionOptions {
+    /// How long one address may take to connect; none: as long as the system says.
+    pub connect_timeout: Option<Duration>,
+    pub keep_alive: Option<KeepAlive>,
+    /// How long what was sent may stay unacknowledged (TCP_USER_TIMEOUT).
+    pub user_timeout: Option<Duration>,
+    /// Calls connecting and waiting off.
+    pub stop: Stop,
+}
+
+/// When the system asks whether the other side is still there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct KeepAlive {
+    /// Seconds of silence before the first probe; 0: the system's.
+    pub idle: u32,
+    /// Probes without an answer; 0: the system's.
+    pub probes: u32,
+    /// Seconds between probes; 0: the system's.
+    pub interval: u32,
+}
+
+/// A connection to one server, plain or under TLS.
+pub struct Connection {
+    stream: Stream,
+    /// The name that the server's certificate must have.
+    host: String,
+    /// `SASL_CBINDING`
+    wanted_binding: Option<String>,
+    stop: Stop,
+    buffer: Vec<u8>,
+    /// Where in the buffer the next response starts.
+    start: usize,
+    last_id: u32,
+}
+
+enum Stream {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+    Tls(Box<TlsStream>),
+    /// Between a socket and the TLS over it.
+    Lost,
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Connection").field("host", &self.host).finish_non_exhaustive()
+    }
+}
+
+impl Connection {
+    /// Connects to the first of some servers that answers.
+    pub(crate) fn open(
+        urls: &[LdapUrl],
+        options: &ConnectionOptions,
+        tls: &TlsOptions,
+    ) -> Result<Self, ClientError> {
+        let mut last = ClientError::Usage("no server is given".to_owned());
+        for url in urls {
+            match connect(url, options, tls) {
+                Ok(stream) => {
+                    let host = host(url).to_owned();
+                    let wanted_binding = tls.channel_binding().map(str::to_owned);
+                    return Ok(Self {
+                        stream,
+                        host,
+                        wanted_binding,
+                        stop: options.stop.clone(),
+                        buffer: Vec::new(),
+                        start: 0,
+                        last_id: 0,
+                    });
+                }
+                Err(error) => last = error,
+            }
+        }
+        Err(last)
+    }
+
+    /// TLS from here on: StartTLS was answered with success.
+    pub(crate) fn secure(&mut self, tls: &TlsOptions) -> Result<(), ClientError> {
+        if self.start < self.buffer.len() {
+            // Somebody may have put them there, for us to take them for protected ones.
+            return Err(ClientError::Unexpected("bytes behind the answer to StartTLS"));
+        }
+        self.stream = match std::mem::replace(&mut self.stream, Stream::Lost) {
+            Stream::Tcp(socket) => Stream::Tls(Box::new(tls.secure(socket, &self.host)?)),
+            other => other,
+        };
+        Ok(())
+    }
+
+    pub fn is_secure(&self) -> bool {
+        matches!(self.stream, Stream::Tls(_))
+    }
+
+    /// What ties a SASL exchange to this connection's TLS.
+    pub(crate) fn channel_binding(
+        &self,
+        end_point: fn(&CertificateDer<'_>) -> Option<Vec<u8>>,
+    ) -> Result<ClientBinding, ClientError> {
+        match &self.stream {
+            Stream::Tls(stream) => {
+                tls::channel_binding(&stream.conn, self.wanted_binding.as_deref(), end_point)
+            }
+            _ => Err(ClientError::Usage("-PLUS binds to TLS: use ldaps:// or StartTLS".to_owned())),
+        }
+    }
+
+    pub(crate) fn next_id(&mut self) -> MessageId {
+        self.last_id += 1;
+        MessageId(self.last_id)
+    }
+
+    pub(crate) fn send(&mut self, request: &[u8]) -> Result<(), ClientError> {
+        match &mut self.stream {
+            Stream::Tcp(stream) => stream.write_all(request),
+            Stream::Unix(stream) => stream.write_all(request),
+            Stream::Tls(stream) => stream.write_all(request).and_then(|()| stream.flush()),
+            Stream::Lost => Err(io::ErrorKind::NotConnected.into()),
+        }
+        .map_err(ClientError::Io)
+    }
+
+    /// This side's address.
+    pub fn local_address(&self) -> Option<SocketAddr> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.local_addr().ok(),
+            Stream::Tls(stream) => stream.sock.local_addr().ok(),
+            Stream::Unix(_) | Stream::Lost => None,
+        }
+    }
+
+    pub(crate) fn set_read_timeout(&mut self, time: Option<Duration>) -> Result<(), ClientError> {
+        match &self.stream {
+            Stream::Tcp(stream) => stream.set_read_timeout(time),
+            Stream::Unix(stream) => stream.set_read_timeout(time),
+            Stream::Tls(stream) => stream.sock.set_read_timeout(time),
+            Stream::Lost => Ok(()),
+        }
+        .map_err(ClientError::Io)
+    }
+
+    /// Whether a whole response has come already.
+    pub fn has_message(&self) -> bool {
+        let waiting = self.buffer.get(self.start..).unwrap_or_default();
+        matches!(frame(waiting, limits::PDU_CEILING), Ok(Frame::Complete { .. }))
+    }
+
+    /// The next response if it comes within the time, else none; none as a time: however long it takes.
+    ///
+    /// # Errors
+    /// As [`Self::receive`].
+    pub fn receive_within(
+        &mut self,
+        time: Option<Duration>,
+    ) -> Result<Option<ResponseMessage<'_>>, ClientError> {
+        if !self.has_message() {
+            self.set_read_timeout(time)?;
+            match self.wait_for_message() {
+                Ok(()) => {}
+                Err(ClientError::Io(error)) if is_timeout(&error) => return Ok(None),
+                Err(error) => return Err(error),
+            }
+        }
+        self.receive().map(Some)
+    }
+
+    fn wait_for_message(&mut self) -> Result<(), ClientError> {
+        loop {
+            let waiting = self.buffer.get(self.start..).unwrap_or_default();
+            match frame(waiting, limits::PDU_CEILING)? {
+                Frame::Complete { .. } => return Ok(()),
+                Frame::Incomplete { needed } => self.fill(needed)?,
+            }
+        }
+    }
+
+    /// The next response. A notice of disconnection is an error.
+    ///
+    /// # Errors
+    /// The connection ended, or what came is no LDAP.
+    pub fn receive(&mut self) -> Result<ResponseMessage<'_>, ClientError> {
+        let len = loop {
+            let waiting = self.buffer.get(self.start..).unwrap_or_default();
+            match frame(waiting, limits::PDU_CEILING)? {
+                Frame::Complete { len } => break len,
+                Frame::Incomplete { needed } => self.fill(needed)?,
+            }
+        };
+        let start = self.start;
+        self.start += len;
+        let pdu = self.buffer.get(start..self.start).unwrap_or_default();
+        let message = Response::decode_message(pdu)?;
+        match message.response {
+            Response::Extended { result, .. } if message.id == MessageId(0) => {
+                Err(ClientError::Disconnected(result.to_owned()))
+            }
+            _ => Ok(message),
+        }
+    }
+
+    /// Reads until `needed` bytes wait.
+    fn fill(&mut self, needed: usize) -> Result<(), ClientError> {
+        self.buffer.drain(..self.start);
+        self.start = 0;
+        while self.buffer.len() < needed {
+            let held = self.buffer.len();
+            self.buffer.resize(held + READ_SIZE, 0);
+            let space = self.buffer.get_mut(held..).unwrap_or_default();
+            let read = match &mut self.stream {
+                Stream::Tcp(stream) => stream.read(space),
+                Stream::Unix(stream) => stream.read(space),
+                Stream::Tls(stream) => stream.read(space),
+                Stream::Lost => Ok(0),
+            };
+            let count = match read {
+                Ok(count) => count,
+                Err(error) => {
+                    self.buffer.truncate(held);
+                    if error.kind() == io::ErrorKind::Interrupted {
+                        continue;
+                    }
+                    return Err(ClientError::Io(error));
+                }
+            };
+            self.buffer.truncate(held + count);
+            if count == 0 {
+                return Err(ClientError::Closed);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Connection {
+    fn drop(&mut self) {
+        self.stop.forget();
+    }
+}
+
+fn is_timeout(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+}
+
+fn host(url: &LdapUrl) -> &str {
+    if url.host.is_empty() { "localhost" } else { &url.host }
+}
+
+fn connect(url: &LdapUrl, options: &ConnectionOptions, tls: &TlsOptions) -> Result<Stream, ClientError> {
+    let failed = |source| ClientError::Connect { url: url.to_string(), source };
+    match url.scheme {
+        UrlScheme::Ldapi => {
+            let path = if url.host.is_empty() { DEFAULT_SOCKET } else { &url.host };
+            connect_unix(path, options).map(Stream::Unix).map_err(failed)
+        }
+        UrlScheme::Ldap => connect_tcp(url, 389, options).map(Stream::Tcp).map_err(failed),
+        UrlScheme::Ldaps => {
+            let socket = connect_tcp(url, 636, options).map_err(failed)?;
+            // A server that says nothing must not hold the handshake for ever.
+            socket.set_read_timeout(options.connect_timeout).map_err(failed)?;
+            let stream = tls.secure(socket, host(url))?;
+            stream.sock.set_read_timeout(None).map_err(failed)?;
+            Ok(Stream::Tls(Box::new(stream)))
+        }
+        _ => {
+            Err(ClientError::Usage(format!("{url}: this client speaks ldap://, ldaps:// and ldapi:// only")))
+        }
+    }
+}
+
+fn connect_unix(path: &str, options: &ConnectionOptions) -> io::Result<UnixStream> {
+    let socket = Socket::new(Domain::UNIX, Type::STREAM, None)?;
+    options.stop.watch(&socket)?;
+    socket.connect(&SockAddr::unix(path)?)?;
+    Ok(socket.into())
+}
+
+fn connect_tcp(url: &LdapUrl, port: u16, options: &ConnectionOptions) -> io::Result<TcpStream> {
+    let port = url.effective_port().unwrap_or(port);
+    let name = host(url).trim_start_matches('[').trim_end_matches(']');
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in (name, port).to_socket_addrs()? {
+        match connect_address(address, options) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+fn connect_address(address: SocketAddr, options: &ConnectionOptions) -> io::Result<TcpStream> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    options.stop.watch(&socket)?;
+    match options.connect_timeout {
+        Some(timeout) => socket.connect_timeout(&address.into(), timeout)?,
+        None => socket.connect(&address.into())?,
+    }
+    socket.set_tcp_nodelay(true)?;
+    if let Some(KeepAlive { idle, probes, interval }) = options.keep_alive {
+        let mut keep = TcpKeepalive::new();
+        if idle > 0 {
+            keep = keep.with_time(Duration::from_secs(idle.into()));
+        }
+        if interval > 0 {
+            keep = keep.with_interval(Duration::from_secs(interval.into()));
+        }
+        if probes > 0 {
+            keep = keep.with_retries(probes);
+        }
+        socket.set_tcp_keepalive(&keep)?;
+    }
+    if let Some(timeout) = options.user_timeout {
+        socket.set_tcp_user_timeout(Some(timeout))?;
+    }
+    Ok(socket.into())
+}

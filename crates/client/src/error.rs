@@ -1,0 +1,99 @@
+//! What can go wrong before, beside or instead of an LDAP result.
+
+use std::fmt;
+use std::io;
+
+use larix_proto::{DecodeError, FrameError, LdapResult};
+
+/// Why there is no answer, or not the one that was hoped for.
+#[derive(Debug)]
+pub enum ClientError {
+    /// What is asked for cannot be.
+    Usage(String),
+    /// No server could be reached.
+    Connect {
+        url: String,
+        source: io::Error,
+    },
+    Io(io::Error),
+    /// The handshake failed.
+    Tls {
+        host: String,
+        why: String,
+    },
+    /// The server closed the connection.
+    Closed,
+    /// The server said that it closes the connection, and why.
+    Disconnected(LdapResult),
+    Frame(FrameError),
+    Decode(DecodeError),
+    /// A response to something that was not asked.
+    Unexpected(&'static str),
+    /// The server refused, in the named step.
+    Refused {
+        step: &'static str,
+        result: LdapResult,
+    },
+    /// A file, or standard input, could not be read.
+    Input {
+        name: String,
+        why: String,
+    },
+    Output(io::Error),
+}
+
+impl ClientError {
+    /// Whether the reader of standard output has gone, which is no fault.
+    pub fn is_broken_pipe(&self) -> bool {
+        matches!(self, Self::Output(error) if error.kind() == io::ErrorKind::BrokenPipe)
+    }
+}
+
+impl std::error::Error for ClientError {}
+
+impl fmt::Display for ClientError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Usage(text) => write!(f, "{text}"),
+            Self::Connect { url, source } => write!(f, "cannot contact LDAP server {url}: {source}"),
+            Self::Tls { host, why } => write!(f, "no TLS with {host}: {why}"),
+            Self::Io(error) => write!(f, "connection lost: {error}"),
+            Self::Closed => f.write_str("the server closed the connection"),
+            Self::Disconnected(result) => write!(f, "the server closed the connection: {result}"),
+            Self::Frame(error) => write!(f, "the answer is not LDAP: {error}"),
+            Self::Decode(error) => write!(f, "the answer cannot be read: {error}"),
+            Self::Unexpected(what) => write!(f, "unexpected answer: {what}"),
+            Self::Refused { step, result } => write_result(f, step, result),
+            Self::Input { name, why } => write!(f, "{name}: {why}"),
+            Self::Output(error) => write!(f, "cannot write: {error}"),
+        }
+    }
+}
+
+/// As OpenLDAP's tools show a result that is not success.
+pub fn write_result(f: &mut fmt::Formatter<'_>, step: &str, result: &LdapResult) -> fmt::Result {
+    write!(f, "{step}: {} ({})", result.code.text(), result.code.0)?;
+    if !result.matched_dn.is_empty() {
+        write!(f, "\n\tmatched DN: {}", result.matched_dn)?;
+    }
+    if !result.diagnostic.is_empty() {
+        write!(f, "\n\tadditional info: {}", result.diagnostic)?;
+    }
+    if !result.referrals.is_empty() {
+        f.write_str("\n\treferrals:")?;
+        result.referrals.iter().try_for_each(|url| write!(f, "\n\t\t{url}"))?;
+    }
+    Ok(())
+}
+
+impl From<FrameError> for ClientError {
+    fn from(error: FrameError) -> Self {
+        Self::Frame(error)
+    }
+}
+
+impl From<DecodeError> for ClientError {
+    fn from(error: DecodeError) -> Self {
+        Self::Decode(error)
+    }
+}
