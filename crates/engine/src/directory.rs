@@ -26,8 +26,8 @@ use crate::write::hooks::{Present, judge};
 use crate::write::prepare::{self, ChangeKind, Latitude, Prepared, refuse};
 use crate::write::writer::{Job, Task};
 use crate::write::{
-    Completion, KnownSchema, Origin, Reconfiguration, Retiring, WriteOperation, WriteOutcome, WriteRequest,
-    Writer, WriterEnvironment, WriterStartError,
+    Completion, KnownSchema, Origin, Reconfiguration, Recording, Retiring, WriteOperation, WriteOutcome,
+    WriteRequest, Writer, WriterEnvironment, WriterStartError,
 };
 
 /// Why changes were refused, and which of them is at fault.
@@ -67,6 +67,18 @@ impl<S: Store> Served<S> {
             Some(root) => Subject::default().bound_as(root.clone(), &settings.root_dn_text),
             None => Subject::default(),
         })
+    }
+
+    /// Writes records of an access log. `done` is called once, on the writer's thread or here.
+    pub fn record(&self, recording: Recording, done: Completion) {
+        let task = Task {
+            target: recording.suffix_text.clone(),
+            operation: Prepared::Record(Arc::new(recording)),
+            subject: self.root_subject(),
+            controls: crate::controls::RequestControls::default(),
+            passwords: None,
+        };
+        self.writer.submit(Job { tasks: vec![task], done });
     }
 
     /// The state of each index, how far a build is, and what indexes are used for.

@@ -14,6 +14,7 @@ use larix_proto::{
 };
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::access_log::Noted;
 use crate::bind::BindOutcome;
 use crate::config::Config;
 use crate::config::values::LogLevel;
@@ -97,6 +98,8 @@ pub struct Dispatcher {
     bind_counted: Cell<bool>,
     /// What requests asked that are not answered, by their numbers, when that may be needed at their end.
     asked: RefCell<Vec<(u64, Asked)>>,
+    /// Requests that the access log records at their end, by their numbers.
+    noted: RefCell<Vec<(u64, Noted)>>,
 }
 
 /// Sends the outcome of one request to the worker that has its connection.
@@ -139,6 +142,7 @@ impl Dispatcher {
             close_reason: "",
             bind_counted: Cell::new(false),
             asked: RefCell::default(),
+            noted: RefCell::default(),
         }
     }
 
@@ -252,6 +256,9 @@ impl Dispatcher {
             let ended = Ended { serial: begun.operation.serial, result, waited, taken, effort };
             operation_log::tell(&self.server.log, &self.server.databases(), &self.record, &asked, &ended);
         }
+        if let Some(noted) = self.take_noted(begun.operation.serial) {
+            noted.ended(result, effort.map_or(0, |effort| effort.entries));
+        }
         if !self.logs_stats() {
             return;
         }
@@ -364,6 +371,13 @@ impl Dispatcher {
         {
             self.asked.borrow_mut().push((operation.serial, asked));
         }
+    }
+
+    /// What the access log is to be told of a request at its end, if anything.
+    pub(crate) fn take_noted(&self, serial: u64) -> Option<Noted> {
+        let mut kept = self.noted.borrow_mut();
+        let at = kept.iter().position(|(other, _)| *other == serial)?;
+        Some(kept.swap_remove(at).1)
     }
 
     fn take_asked(&self, serial: u64) -> Option<Asked> {
@@ -578,6 +592,11 @@ impl Service for Dispatcher {
     fn start(&mut self, operation: Operation, message: &Message<'_>, out: &mut Vec<u8>) -> Started<Running> {
         latency::in_database(0);
         self.note_asked(operation, message);
+        if self.server.access_logs.any()
+            && let Some(noted) = self.note_for_log(message)
+        {
+            self.noted.borrow_mut().push((operation.serial, noted));
+        }
         if let Some(refused) = self.over_client_limits(operation, message, out) {
             return refused;
         }
@@ -658,6 +677,7 @@ impl Service for Dispatcher {
             Some(result) => self.finish(&running.begun, &result, Some(effort)),
             None => {
                 self.take_asked(running.begun.operation.serial);
+                self.take_noted(running.begun.operation.serial);
                 self.counters.complete(OperationKind::Search);
                 add(&self.record.operations_completed, 1);
             }
@@ -676,12 +696,14 @@ impl Service for Dispatcher {
         let log = &self.server.log;
         match event {
             Event::Unbind(operation) => {
+                self.record_unbind();
                 self.counters.initiate(OperationKind::Unbind);
                 self.counters.complete(OperationKind::Unbind);
                 log.line(LogLevel::STATS, format_args!("conn={number} op={} UNBIND", operation.serial));
                 self.close_because("unbind");
             }
             Event::Abandon(operation, MessageId(id)) => {
+                self.record_abandon(id);
                 self.counters.initiate(OperationKind::Abandon);
                 self.counters.complete(OperationKind::Abandon);
                 log.line(

@@ -5,6 +5,7 @@
 //! request to the [`databases`], and the answer goes back the same way in one write.
 
 mod acceptor;
+mod access_log;
 pub mod admin;
 pub mod admission;
 pub mod backup;

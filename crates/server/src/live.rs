@@ -239,6 +239,11 @@ impl<'s> Transition<'s> {
         let (databases, left) = databases.publish();
         let before = &earlier.config.global;
         server.publish(Generation { config: config.clone(), databases });
+        if let Err(error) =
+            server.access_logs.follow(&server.generation_in_force(), (&server.clock, &server.log))
+        {
+            server.log.warning(format_args!("access log: no thread to be had, nothing is recorded: {error}"));
+        }
         server.admission.set_limits(config.global.client_limits.clone());
         if let Some(Loaded { state, notes }) = tls {
             server.tls.replace(state);

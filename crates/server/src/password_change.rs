@@ -54,7 +54,12 @@ impl Dispatcher {
         let directory = databases.directory();
         let with_work = directory.has_password_work(&request.operation);
         let completer = self.completer(begun);
-        let done = move |outcome| completer.complete(Completion::Write(outcome));
+        let mut noted = self.take_noted(begun.operation.serial);
+        noted.iter_mut().for_each(|noted| noted.acts_as(&request.subject));
+        let done = move |outcome| {
+            noted.into_iter().for_each(|noted| noted.changed(&outcome));
+            completer.complete(Completion::Write(outcome));
+        };
         if self.session.must_change_password {
             let target = directory.schema().parse_dn(request.operation.target()).ok();
             if target.is_some() && target == self.session.subject().dn {

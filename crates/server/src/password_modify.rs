@@ -15,6 +15,7 @@ use larix_proto::{ControlBuf, Controls, ExtendedRequest, LdapResult, ModifyOpera
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
+use crate::access_log::Noted;
 use crate::clock::SystemRandom;
 use crate::connection::Started;
 use crate::databases::Credentials;
@@ -124,8 +125,10 @@ impl Dispatcher {
     ) -> Result<Started<Running>, LdapResult> {
         let completer = self.completer(&begun);
         let server = self.server.clone();
+        let about = WriteOperation::Modify { object: change.target.clone(), changes: Vec::new() };
+        let noted = self.note_change(&about, &change.subject);
         let job = move || {
-            change.carry_out(&server, move |outcome| {
+            change.carry_out(&server, noted, move |outcome| {
                 completer.complete(Completion::Password(Box::new(outcome)))
             });
         };
@@ -171,7 +174,12 @@ struct PasswordChange {
 }
 
 impl PasswordChange {
-    fn carry_out(self, server: &Arc<Server>, done: impl FnOnce(PasswordOutcome) + Send + 'static) {
+    fn carry_out(
+        self,
+        server: &Arc<Server>,
+        noted: Option<Noted>,
+        done: impl FnOnce(PasswordOutcome) + Send + 'static,
+    ) {
         let Self { target, controls, subject, own, old, stored, new, generated } = self;
         let failed = |code, text: &str| PasswordOutcome {
             result: LdapResult::with(code, text),
@@ -201,6 +209,7 @@ impl PasswordChange {
             attribute: AttributeValues { description: "userPassword".to_owned(), values },
         };
         let finished = move |outcome: WriteOutcome| {
+            noted.into_iter().for_each(|noted| noted.changed(&outcome));
             // Which of the entries above exist is not told here.
             let result = LdapResult { matched_dn: String::new(), ..outcome.result };
             done(PasswordOutcome { result, controls: outcome.controls, generated, own });

@@ -14,6 +14,7 @@ use larix_engine::time::{Clock, Monotonic, RandomSource, Timestamp};
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::acceptor::Acceptor;
+use crate::access_log::AccessLogs;
 use crate::admin::{self, AdminAddress, AdminListener};
 use crate::admission::Admission;
 use crate::backup::schedule::{BackupThread, Backups};
@@ -182,6 +183,7 @@ pub struct Server {
     /// How scheduled backups stand.
     pub backups: Backups,
     pub(crate) configuration: ConfigurationQueue,
+    pub(crate) access_logs: AccessLogs,
     /// For what SASL says of users who do not exist: it must be the same each time.
     pub(crate) sasl_secret: [u8; 32],
 }
@@ -205,6 +207,7 @@ impl Server {
             sasl_secret,
             backups: Backups::default(),
             configuration: ConfigurationQueue::default(),
+            access_logs: AccessLogs::default(),
             admission: Admission::new(config.global.client_limits.clone(), descriptors),
             decoy: Decoy::new(&config.hasher()),
             generation: ArcSwap::from_pointee(Generation { config, databases }),
@@ -337,6 +340,10 @@ impl Bound {
             ProcessFiles::write(config.global.pid_file.as_deref(), config.global.args_file.as_deref())?;
         let server = Arc::new(Server::new(databases, log, clock, infos.clone(), workers));
         server.tls.replace(tls.state);
+        server
+            .access_logs
+            .follow(&server.generation_in_force(), (&server.clock, &server.log))
+            .map_err(|source| ServeError::Start { what: "the access log's thread", source })?;
         let backups = BackupThread::start(&server)
             .map_err(|source| ServeError::Start { what: "the backups' thread", source })?;
         let changes = ConfigurationThread::start(&server)
@@ -344,6 +351,7 @@ impl Bound {
         let result = self.run(&server, workers, infos, http, readiness);
         changes.finish();
         drop(backups);
+        server.access_logs.finish();
         server.databases().close();
         server.log.line(LogLevel::STATS, format_args!("slapd stopped."));
         drop(files);

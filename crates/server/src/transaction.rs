@@ -106,7 +106,10 @@ impl Dispatcher {
         }
         let completer = self.completer(&begun);
         let messages = transaction.messages;
+        let first = transaction.requests.first();
+        let noted = first.and_then(|first| self.note_transaction(&first.operation, &first.subject));
         let done = move |outcome| {
+            noted.into_iter().for_each(|noted| noted.changed(&outcome));
             completer.complete(Completion::Transaction(Box::new(TransactionOutcome { outcome, messages })));
         };
         self.server.databases().submit_all(&self.server, transaction.requests, Box::new(done));

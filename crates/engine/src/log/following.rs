@@ -1,8 +1,10 @@
 //! What stands between the writer and whoever follows the change log to derive something from it.
 
 use std::fmt;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
+
+use super::LogKey;
 
 type Wake = Arc<dyn Fn() + Send + Sync>;
 
@@ -10,6 +12,8 @@ type Wake = Arc<dyn Fn() + Send + Sync>;
 pub struct Following {
     /// Up to here changes are committed and their requesters were told.
     answered: AtomicU64,
+    /// Under whose id the records are.
+    server_id: AtomicU16,
     /// The first record that is still needed.
     needed: AtomicU64,
     wake: Mutex<Option<Wake>>,
@@ -23,14 +27,20 @@ impl fmt::Debug for Following {
 
 impl Default for Following {
     fn default() -> Self {
-        Self { answered: AtomicU64::new(0), needed: AtomicU64::new(u64::MAX), wake: Mutex::default() }
+        Self {
+            answered: AtomicU64::new(0),
+            server_id: AtomicU16::new(0),
+            needed: AtomicU64::new(u64::MAX),
+            wake: Mutex::default(),
+        }
     }
 }
 
 impl Following {
-    /// Changes up to this sequence are committed, and whoever asked for them was told.
-    pub fn answered(&self) -> u64 {
-        self.answered.load(Ordering::Acquire)
+    /// Changes up to here are committed, and whoever asked for them was told.
+    pub fn answered(&self) -> LogKey {
+        let sequence = self.answered.load(Ordering::Acquire);
+        LogKey { server_id: self.server_id.load(Ordering::Acquire), sequence }
     }
 
     /// Has `wake` called after changes were answered, on the writer's thread: it must not block. Records from `needed` on
@@ -55,7 +65,8 @@ impl Following {
         self.needed.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_answered(&self, sequence: u64) {
+    pub(crate) fn set_answered(&self, LogKey { server_id, sequence }: LogKey) {
+        self.server_id.store(server_id, Ordering::Release);
         if self.answered.swap(sequence, Ordering::AcqRel) == sequence {
             return;
         }

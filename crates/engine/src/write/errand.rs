@@ -136,6 +136,7 @@ impl<S: Store> Core<S> {
         let _ = self.database.settle_indexes(&mut catalog);
         self.index_work.set_watch(environment.index_watch.clone());
         self.environment = environment;
+        self.note_answered();
         self.retiring = Retiring::default();
         self.database.publish_configuration(schema, settings);
         tree::forget(self.instance);

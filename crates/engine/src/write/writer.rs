@@ -266,8 +266,9 @@ impl<S: Store> Core<S> {
         }
         drop(snapshot);
         database.writes().log_extent(trimmer.first(), counters.last_log_sequence);
-        database.following().set_answered(counters.last_log_sequence);
-        database.set_server_id(environment.order.server_id());
+        let (server_id, sequence) = (environment.order.server_id(), counters.last_log_sequence);
+        database.following().set_answered(log::LogKey { server_id, sequence });
+        database.set_server_id(server_id);
         let schema = database.schema();
         let known = Arc::new(KnownSchema::of(&schema).map_err(WriterStartError::Schema)?);
         let instance = next_instance();
@@ -414,8 +415,14 @@ impl<S: Store> Core<S> {
             };
             (job.done)(outcome);
         }
-        self.database.following().set_answered(self.counters.last_log_sequence);
+        self.note_answered();
         behind
+    }
+
+    pub(super) fn note_answered(&self) {
+        let server_id = self.environment.order.server_id();
+        let answered = log::LogKey { server_id, sequence: self.counters.last_log_sequence };
+        self.database.following().set_answered(answered);
     }
 
     /// Carries out the jobs, and with a queue those that wait there, and commits. There is an outcome for each job that

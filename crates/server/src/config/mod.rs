@@ -29,6 +29,7 @@ mod tests;
 mod validate;
 pub mod values;
 
+pub use access_log::{AccessLogSettings, Purge};
 pub(crate) use change::ordered_parts;
 pub use change::{Changed, ConfigChange, ConfigRefusal, Requester};
 pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};

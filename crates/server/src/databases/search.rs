@@ -18,6 +18,7 @@ use larix_store::{Snapshot, Store};
 
 use super::glued_pages::{GluedPages, Next};
 use super::{Databases, limits};
+use crate::access_log::Gate;
 use crate::connection::OUTPUT_HIGH;
 use crate::server::Server;
 use crate::statistics::latency::in_database;
@@ -44,6 +45,8 @@ pub struct Search {
     /// Of parts that are done.
     done: Effort,
     end: Option<End>,
+    /// Of an access log: what is to be there before it begins.
+    gate: Option<Gate>,
 }
 
 /// What a search took.
@@ -101,6 +104,12 @@ impl Search {
 
     /// Goes on for one slice; the result when the search is done.
     pub fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Option<(LdapResult, Vec<ControlBuf>)> {
+        if let Some(gate) = &self.gate {
+            if !gate.is_open(&server.clock) {
+                return None;
+            }
+            self.gate = None;
+        }
         while let Some(part) = &mut self.part {
             let (result, controls) = match part.step(server, out) {
                 Step::More | Step::Blocked => return None,
@@ -236,6 +245,11 @@ impl New<'_> {
                 None => First::Running(search),
             });
         }
+        if let Some(gate) = server.access_logs.gate(served, &server.clock) {
+            let part = Some(Box::new(self.part(served, controls, request.scope, base)?));
+            let (later, done, gate) = (Vec::new(), Effort::default(), Some(gate));
+            return Ok(First::Running(Search { part, later, pages: None, done, end: None, gate }));
+        }
         // The usual case: one database, and no more to do after one slice.
         let fail = |fault: Fault| Box::new((failure(server, &fault), Vec::new()));
         let database = served.database();
@@ -252,6 +266,7 @@ impl New<'_> {
                     pages: None,
                     done: Effort::default(),
                     end: None,
+                    gate: None,
                 })
             }
         })
@@ -281,7 +296,7 @@ impl New<'_> {
             later.push(self.part(served, controls, self.request.scope, base)?);
         }
         let first = later.pop().map(Box::new);
-        Ok(Search { part: first, later, pages, done: Effort::default(), end: None })
+        Ok(Search { part: first, later, pages, done: Effort::default(), end: None, gate: None })
     }
 
     fn part(

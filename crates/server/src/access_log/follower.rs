@@ -1,0 +1,471 @@
+//! The thread that writes one log database: it follows the change logs of the databases that are recorded there, and
+//! takes what connections hand over.
+
+use std::collections::{HashMap, VecDeque};
+use std::ops::Range;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::sync_channel;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use larix_engine::Served;
+use larix_engine::audit::{self, Facts, Request};
+use larix_engine::csn::Csn;
+use larix_engine::log::{self, LogKey};
+use larix_engine::tables::META;
+use larix_engine::time::{Clock, Timestamp};
+use larix_engine::write::{NewRecord, Recording, WriteOutcome};
+use larix_engine::{EntrySource, Fault};
+use larix_proto::LdapResult;
+use larix_store::lmdb::LmdbStore;
+use larix_store::{Snapshot, Store};
+use uuid::Uuid;
+
+use super::purge::Purging;
+use super::{Recorder, Source};
+use crate::clock::SystemClock;
+use crate::log::Log;
+
+/// Operations that wait to be recorded; what comes then is counted and left out. The change log itself waits without limit.
+const REQUESTS: usize = 65_536;
+/// Changes of which the request is remembered until they are recorded; of more there is what the change log says.
+const FACTS: usize = 65_536;
+/// Records in one commit, from each source and from what was handed over.
+const GROUP: usize = 1_024;
+/// After a failure, until the next try.
+const RETRY: Duration = Duration::from_secs(1);
+/// How long the thread sleeps at most.
+const LOOK_EVERY: Duration = Duration::from_secs(3_600);
+
+/// What the thread shares with connections and writers.
+#[derive(Debug)]
+pub(super) struct LogWriter {
+    served: Arc<Served<LmdbStore>>,
+    clock: Arc<SystemClock>,
+    log: Log,
+    state: Mutex<State>,
+    wake: Condvar,
+    handed_over: AtomicU64,
+    handled: AtomicU64,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    recorders: Vec<Arc<Recorder>>,
+    requests: VecDeque<(Request, Facts)>,
+    /// By the database's instance and the sequence in its change log.
+    facts: HashMap<(u64, u64), Arc<Facts>>,
+    /// Something has happened since the last round.
+    awake: bool,
+    ended: bool,
+    lost: u64,
+}
+
+/// What the thread alone knows.
+#[derive(Debug, Default)]
+struct Known {
+    /// Of the log's first entry; `None` before it was read.
+    min_csns: Option<Vec<Csn>>,
+    /// Where the change logs were read up to, by the sources' names.
+    positions: HashMap<String, LogKey>,
+    /// The last change's.
+    last_start: Timestamp,
+    purging: Purging,
+    failing: bool,
+}
+
+/// One commit's worth, and what holds once it is done.
+struct Round {
+    recording: Recording,
+    positions: Vec<(Arc<Source>, LogKey)>,
+    /// How many of what was handed over are in it.
+    requests: usize,
+    min_csns: Vec<Csn>,
+    /// There is more already.
+    more: bool,
+}
+
+impl LogWriter {
+    pub(super) fn new(served: Arc<Served<LmdbStore>>, clock: Arc<SystemClock>, log: Log) -> Self {
+        Self {
+            served,
+            clock,
+            log,
+            state: Mutex::default(),
+            wake: Condvar::new(),
+            handed_over: AtomicU64::new(0),
+            handled: AtomicU64::new(0),
+        }
+    }
+
+    /// The database that takes the records.
+    pub(super) fn served(&self) -> &Arc<Served<LmdbStore>> {
+        &self.served
+    }
+
+    pub(super) fn handed_over(&self) -> u64 {
+        self.handed_over.load(Ordering::Acquire)
+    }
+
+    pub(super) fn handled(&self) -> u64 {
+        self.handled.load(Ordering::Acquire)
+    }
+
+    pub(super) fn set_recorders(&self, recorders: Vec<Arc<Recorder>>) {
+        let mut state = self.lock();
+        state.recorders = recorders;
+        state.awake = true;
+        self.wake.notify_one();
+    }
+
+    /// There are changes to be recorded.
+    pub(super) fn wake(&self) {
+        self.lock().awake = true;
+        self.wake.notify_one();
+    }
+
+    /// Lets the thread record what is there, and end.
+    pub(super) fn end(&self) {
+        self.lock().ended = true;
+        self.wake.notify_one();
+    }
+
+    /// Takes an operation that changed nothing.
+    pub(super) fn hand_over(&self, request: Request, facts: Facts) {
+        let mut state = self.lock();
+        if state.requests.len() >= REQUESTS {
+            state.lost += 1;
+            return;
+        }
+        state.requests.push_back((request, facts));
+        self.handed_over.fetch_add(1, Ordering::AcqRel);
+        self.wake.notify_one();
+    }
+
+    /// Keeps what is known of the request behind these records of a database's change log.
+    pub(super) fn keep_facts(&self, database: u64, sequences: Range<u64>, facts: Facts) {
+        let mut state = self.lock();
+        let facts = Arc::new(facts);
+        for sequence in sequences {
+            if state.facts.len() >= FACTS {
+                break;
+            }
+            state.facts.insert((database, sequence), Arc::clone(&facts));
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Every change of it is whole: nothing is left half done by who panics.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The thread.
+    pub(super) fn run(&self) {
+        let mut known = Known::default();
+        loop {
+            let ended = self.sleep(&mut known);
+            let mut more = true;
+            while more && !self.served.is_retired() {
+                match self.round(&mut known) {
+                    Ok(again) => {
+                        more = again;
+                        if std::mem::replace(&mut known.failing, false) {
+                            self.log.notice(format_args!("access log: recording goes on"));
+                        }
+                    }
+                    Err(why) => {
+                        if !std::mem::replace(&mut known.failing, true) {
+                            self.log.warning(format_args!("access log: cannot be written: {why}"));
+                        }
+                        more = false;
+                    }
+                }
+            }
+            if ended || self.served.is_retired() {
+                break;
+            }
+        }
+    }
+
+    /// Waits until there is something to do; whether it is the end.
+    fn sleep(&self, known: &mut Known) -> bool {
+        let mut state = self.lock();
+        let patience = match known.failing {
+            true => RETRY,
+            false => known.purging.patience(self.clock.now(), &state.recorders).unwrap_or(LOOK_EVERY),
+        };
+        let busy = |state: &State| state.awake || !state.requests.is_empty();
+        if !state.ended && (known.failing || !busy(&state)) && !patience.is_zero() {
+            let still = |state: &mut State| !state.ended && (known.failing || !busy(state));
+            state = self
+                .wake
+                .wait_timeout_while(state, patience, still)
+                .unwrap_or_else(PoisonError::into_inner)
+                .0;
+        }
+        state.awake = false;
+        let lost = std::mem::take(&mut state.lost);
+        let ended = state.ended;
+        drop(state);
+        if lost > 0 {
+            self.log.warning(format_args!(
+                "access log: {lost} operations are not recorded, {REQUESTS} were waiting already"
+            ));
+        }
+        ended
+    }
+
+    /// Records a group; whether there is more.
+    fn round(&self, known: &mut Known) -> Result<bool, String> {
+        let (recorders, requests) = {
+            let state = self.lock();
+            let requests: Vec<_> = state.requests.iter().take(GROUP).cloned().collect();
+            (state.recorders.clone(), requests)
+        };
+        let mut round = self.gather(known, &recorders, requests).map_err(|fault| fault.to_string())?;
+        let purges = known
+            .purging
+            .slice(&self.served, self.clock.now(), &recorders, &mut round.recording.removed)
+            .map_err(|fault| fault.to_string())?;
+        if let Some(purged) = purges {
+            round.more |= purged.more;
+            let mut raised = false;
+            for csn in purged.csns {
+                if let Some(min) = round.min_csns.iter_mut().find(|min| min.server_id == csn.server_id)
+                    && *min < csn
+                {
+                    *min = csn;
+                    raised = true;
+                }
+            }
+            if raised {
+                round.recording.min_csns = Some(round.min_csns.clone());
+            }
+        }
+        if !round.recording.is_empty() {
+            self.commit(round.recording)?;
+        }
+        known.min_csns = Some(round.min_csns);
+        self.settle(known, round.positions, round.requests);
+        Ok(round.more)
+    }
+
+    /// What the change logs and connections have to tell.
+    fn gather(
+        &self,
+        known: &mut Known,
+        recorders: &[Arc<Recorder>],
+        requests: Vec<(Request, Facts)>,
+    ) -> Result<Round, Fault> {
+        let database = self.served.database();
+        let schema = database.schema();
+        let suffix = database.settings().suffixes.first().cloned();
+        let missing = Fault::Damaged { what: "the suffix of the access log's database" };
+        let suffix = suffix.ok_or(missing)?;
+        let mut recording = Recording::new(suffix.normal, suffix.text);
+        let mut min_csns = match &known.min_csns {
+            Some(csns) => csns.clone(),
+            None => self.open(recorders, &mut recording)?,
+        };
+        let own = recording.min_csns.is_some() || recording.container.is_some();
+        let mut raised = own && !min_csns.is_empty();
+        let mut round_positions = Vec::new();
+        let mut more = requests.len() == GROUP;
+        let mut changes: Vec<(Timestamp, NewRecord)> = Vec::new();
+        for recorder in recorders {
+            let (key, ended) = self.changes_of(known, recorder, &schema, &mut changes, &mut recording)?;
+            more |= !ended;
+            round_positions.push((Arc::clone(&recorder.source), key));
+        }
+        for (_, record) in &mut changes {
+            record.start = record.start.max(Timestamp(known.last_start.0 + 1));
+            known.last_start = record.start;
+            let Some(csn) = record.csn else { continue };
+            recording.context_csns.push(csn);
+            if !min_csns.iter().any(|min| min.server_id == csn.server_id) {
+                min_csns.push(csn);
+                min_csns.sort_by_key(|csn| csn.server_id);
+                raised = true;
+            }
+        }
+        if raised {
+            recording.min_csns = Some(min_csns.clone());
+        }
+        let count = requests.len();
+        recording.records = merged(&schema, changes, requests);
+        Ok(Round { recording, positions: round_positions, requests: count, min_csns, more })
+    }
+
+    /// The records of one change log behind what was read of it, up to the group's limit. Where it is read up to then, and
+    /// whether that is its end.
+    fn changes_of(
+        &self,
+        known: &mut Known,
+        recorder: &Arc<Recorder>,
+        schema: &Arc<larix_schema::Schema>,
+        changes: &mut Vec<(Timestamp, NewRecord)>,
+        recording: &mut Recording,
+    ) -> Result<(LogKey, bool), Fault> {
+        let source = &recorder.source;
+        let database = source.served.database();
+        let target = database.following().answered();
+        let snapshot = database.store().snapshot()?;
+        let history = log::history(&snapshot)?.unwrap_or_default();
+        let from = match known.positions.get(&source.name) {
+            Some(position) if position.server_id == target.server_id => *position,
+            _ => self.begin(source, history, target)?,
+        };
+        let first = log::first_sequence(&snapshot, target.server_id)?;
+        if first > from.sequence + 1 && target.sequence > from.sequence {
+            let missed = first - from.sequence - 1;
+            let name = &source.name;
+            self.log.warning(format_args!(
+                "access log: {missed} changes of \"{name}\" are no longer in its change log and stay unrecorded"
+            ));
+        }
+        let (mut reached, mut count, mut ended) = (target, 0, true);
+        log::visit_after(&snapshot, from, &mut |key, record| {
+            if key.sequence > target.sequence {
+                return false;
+            }
+            if count == GROUP {
+                ended = false;
+                return false;
+            }
+            count += 1;
+            reached = key;
+            let dn = schema.parse_dn(&record.dn).ok();
+            if record.local || !recorder.settings.wants(audit::operation_of(&record.change), dn.as_ref()) {
+                return true;
+            }
+            let facts = self.facts_of(database.instance(), key.sequence);
+            let change = audit::of_change(schema, &record, facts.as_deref());
+            changes.push((facts.map_or(record.csn.time, |facts| facts.end), change));
+            true
+        })?;
+        if ended {
+            reached = target;
+        }
+        if reached != from || !known.positions.contains_key(&source.name) {
+            recording.marks.push(mark(&source.name, history, reached));
+        }
+        Ok((reached, ended))
+    }
+
+    fn facts_of(&self, database: u64, sequence: u64) -> Option<Arc<Facts>> {
+        self.lock().facts.get(&(database, sequence)).cloned()
+    }
+
+    /// Where to begin in a change log: where it was left, or where it ends now.
+    fn begin(&self, source: &Source, history: Uuid, target: LogKey) -> Result<LogKey, Fault> {
+        let snapshot = self.served.database().store().snapshot()?;
+        let Some(stored) = snapshot.get(META, &mark_key(&source.name))? else { return Ok(target) };
+        let stored = stored.split_at_checked(16).and_then(|(was, key)| {
+            let key = LogKey::from_bytes(key)?;
+            (was == history.as_bytes() && key.server_id == target.server_id).then_some(key)
+        });
+        if stored.is_none() {
+            let name = &source.name;
+            self.log.warning(format_args!(
+                "access log: \"{name}\" has another history or server ID than when it was recorded last; changes made \
+                 in between are not in the log"
+            ));
+        }
+        Ok(stored.unwrap_or(target))
+    }
+
+    /// Looks at the log's first entry: its minCSN, or what it is to be made with.
+    fn open(&self, recorders: &[Arc<Recorder>], recording: &mut Recording) -> Result<Vec<Csn>, Fault> {
+        let database = self.served.database();
+        let snapshot = database.store().snapshot()?;
+        let view = database.view(&snapshot)?;
+        if let Some(id) = view.resolve(&recording.suffix)?.and_then(|resolved| resolved.id) {
+            let mut csns = Vec::new();
+            if let (Some(record), Ok(description)) = (view.record(id)?, view.schema.describe("minCSN")) {
+                view.reader(id, &record)?.visit_description(&description, &mut |value| {
+                    csns.extend(std::str::from_utf8(value).ok().and_then(|text| text.parse::<Csn>().ok()));
+                    true
+                })?;
+            }
+            if csns.is_empty() {
+                csns = log::context_csns(&snapshot)?;
+                recording.min_csns = (!csns.is_empty()).then(|| csns.clone());
+            }
+            return Ok(csns);
+        }
+        let mut csns: Vec<Csn> = Vec::new();
+        if let Some(recorder) = recorders.first() {
+            csns = log::context_csns(&recorder.source.served.database().store().snapshot()?)?;
+        }
+        recording.container = Some(audit::container(&view.schema, &recording.suffix_text, &csns));
+        recording.context_csns.clone_from(&csns);
+        Ok(csns)
+    }
+
+    fn commit(&self, recording: Recording) -> Result<(), String> {
+        let (done, ended) = sync_channel::<LdapResult>(1);
+        let tell = move |outcome: WriteOutcome| {
+            // Whoever waits is there.
+            let _ = done.send(outcome.result);
+        };
+        self.served.record(recording, Box::new(tell));
+        match ended.recv() {
+            Ok(result) if result.is_success() => Ok(()),
+            Ok(result) => Err(result.to_string()),
+            Err(_) => Err("the writer has ended".to_owned()),
+        }
+    }
+
+    /// What was committed need not be kept any longer.
+    fn settle(&self, known: &mut Known, positions: Vec<(Arc<Source>, LogKey)>, requests: usize) {
+        let mut state = self.lock();
+        state.requests.drain(..requests);
+        for (source, key) in positions {
+            let database = source.served.database();
+            let before = known.positions.insert(source.name.clone(), key);
+            if before != Some(key) {
+                let instance = database.instance();
+                state.facts.retain(|(other, sequence), _| *other != instance || *sequence > key.sequence);
+            }
+            database.following().needs_from(key.sequence + 1);
+            source.reached.store(key.sequence, Ordering::Release);
+        }
+        drop(state);
+        self.handled.fetch_add(requests as u64, Ordering::AcqRel);
+    }
+}
+
+/// In the order in which they ended; changes keep theirs.
+fn merged(
+    schema: &larix_schema::Schema,
+    changes: Vec<(Timestamp, NewRecord)>,
+    mut requests: Vec<(Request, Facts)>,
+) -> Vec<NewRecord> {
+    requests.sort_by_key(|(_, facts)| facts.end);
+    let mut requests = requests.into_iter().peekable();
+    let mut all = Vec::with_capacity(changes.len() + requests.len());
+    for (end, change) in changes {
+        while let Some((request, facts)) = requests.next_if(|(_, facts)| facts.end < end) {
+            all.push(audit::of_request(schema, &request, &facts));
+        }
+        all.push(change);
+    }
+    all.extend(requests.map(|(request, facts)| audit::of_request(schema, &request, &facts)));
+    all
+}
+
+const MARK: &[u8] = b"access-log/";
+
+fn mark_key(name: &str) -> Vec<u8> {
+    [MARK, name.as_bytes()].concat()
+}
+
+/// The row that tells how far a change log was read: its history, then the key of its record.
+fn mark(name: &str, history: Uuid, key: LogKey) -> (Vec<u8>, Vec<u8>) {
+    (mark_key(name), [history.as_bytes().as_slice(), &key.to_bytes()].concat())
+}
+
+/// So that a deadline can be told from a time of day.
+pub(super) fn seconds_until(now: Timestamp, then: Timestamp) -> Duration {
+    Duration::from_micros(u64::try_from(then.0.saturating_sub(now.0)).unwrap_or(0))
+}

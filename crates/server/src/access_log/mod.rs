@@ -1,0 +1,279 @@
+//! Access logs: what became of operations on one database, as entries of another (`overlay accesslog`).
+//!
+//! Changes are derived from the database's change log, in its order, by a thread for each log database, which keeps in the
+//! same commit how far it has come: no change is lost, none is recorded twice, and no answer waits for it. What only the
+//! connection knows of a request is handed over beside it, as is everything of operations that change nothing; of that a
+//! crash loses what was not committed yet (`docs/adr/0027-the-access-log-follows-the-change-log.md`).
+
+mod asked;
+mod follower;
+mod purge;
+
+use std::io;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+
+use arc_swap::ArcSwap;
+use larix_engine::Served;
+use larix_engine::audit::{Facts, Operation, Request};
+use larix_engine::time::{Clock, Monotonic};
+use larix_engine::write::WriteOutcome;
+use larix_proto::LdapResult;
+use larix_schema::NormalDn;
+use larix_store::lmdb::LmdbStore;
+
+use crate::clock::SystemClock;
+use crate::config::{AccessLogSettings, Config};
+use crate::log::Log;
+use crate::server::Generation;
+
+pub(crate) use asked::Noted;
+use follower::LogWriter;
+
+/// A search of a log waits so long at most for what was done before it to be recorded.
+const PATIENCE_NANOS: u64 = 2_000_000_000;
+
+/// A database whose operations are recorded.
+#[derive(Debug)]
+struct Source {
+    served: Arc<Served<LmdbStore>>,
+    /// By what it is known in the log's database: its suffix.
+    name: String,
+    /// Up to here the records of its change log are in the access log, or not wanted there.
+    reached: AtomicU64,
+}
+
+/// What one database has recorded, and where.
+#[derive(Debug)]
+pub(crate) struct Recorder {
+    settings: AccessLogSettings,
+    source: Arc<Source>,
+    log: Arc<LogWriter>,
+}
+
+/// A log database's thread.
+#[derive(Debug)]
+struct Following {
+    writer: Arc<LogWriter>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// All access logs of the server.
+#[derive(Debug, Default)]
+pub(crate) struct AccessLogs {
+    recorders: ArcSwap<Vec<Arc<Recorder>>>,
+    any: AtomicBool,
+    threads: Mutex<Vec<Following>>,
+}
+
+impl AccessLogs {
+    /// Whether anything is recorded at all.
+    pub(crate) fn any(&self) -> bool {
+        self.any.load(Ordering::Relaxed)
+    }
+
+    /// Records what this generation's configuration wants recorded.
+    ///
+    /// # Errors
+    /// No thread to be had.
+    pub(crate) fn follow(
+        &self,
+        generation: &Generation,
+        (clock, log): (&Arc<SystemClock>, &Log),
+    ) -> io::Result<()> {
+        let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
+        let earlier = self.recorders.load_full();
+        let mut recorders = Vec::new();
+        for (settings, source, target) in wanted(generation) {
+            let known = |f: &&Following| Arc::ptr_eq(f.writer.served(), &target);
+            let writer = match threads.iter().find(known) {
+                Some(following) => Arc::clone(&following.writer),
+                None => {
+                    let writer = Arc::new(LogWriter::new(Arc::clone(&target), clock.clone(), log.clone()));
+                    let own = Arc::clone(&writer);
+                    let thread =
+                        std::thread::Builder::new().name("access-log".to_owned()).spawn(move || own.run())?;
+                    threads.push(Following { writer: Arc::clone(&writer), thread: Some(thread) });
+                    writer
+                }
+            };
+            let same =
+                |r: &&Arc<Recorder>| Arc::ptr_eq(&r.source.served, &source) && Arc::ptr_eq(&r.log, &writer);
+            let source = match earlier.iter().find(same) {
+                Some(recorder) => Arc::clone(&recorder.source),
+                None => new_source(source, &writer),
+            };
+            recorders.push(Arc::new(Recorder { settings, source, log: writer }));
+        }
+        for gone in earlier.iter().filter(|e| !recorders.iter().any(|r| Arc::ptr_eq(&r.source, &e.source))) {
+            gone.source.served.database().following().leave();
+        }
+        self.any.store(!recorders.is_empty(), Ordering::Relaxed);
+        self.recorders.store(Arc::new(recorders.clone()));
+        let (stay, end): (Vec<_>, Vec<_>) = threads
+            .drain(..)
+            .partition(|following| recorders.iter().any(|r| Arc::ptr_eq(&r.log, &following.writer)));
+        *threads = stay;
+        for following in threads.iter() {
+            let own = recorders.iter().filter(|r| Arc::ptr_eq(&r.log, &following.writer));
+            following.writer.set_recorders(own.cloned().collect());
+        }
+        end.into_iter().for_each(Following::finish);
+        Ok(())
+    }
+
+    /// Records what is left, and ends the threads. To be called when no more requests come.
+    pub(crate) fn finish(&self) {
+        let threads = std::mem::take(&mut *self.threads.lock().unwrap_or_else(PoisonError::into_inner));
+        threads.into_iter().for_each(Following::finish);
+    }
+
+    /// Who records an operation on this name in this database; none when nobody wants it.
+    pub(crate) fn recorder(
+        &self,
+        served: &Arc<Served<LmdbStore>>,
+        operation: Operation,
+        dn: Option<&NormalDn>,
+    ) -> Option<Arc<Recorder>> {
+        let recorders = self.recorders.load();
+        let recorder = recorders.iter().find(|recorder| Arc::ptr_eq(&recorder.source.served, served))?;
+        recorder.settings.wants(operation, dn).then(|| Arc::clone(recorder))
+    }
+
+    /// All that record this kind of operation somewhere.
+    pub(crate) fn recorders_of(&self, operation: Operation) -> Vec<Arc<Recorder>> {
+        let recorders = self.recorders.load();
+        recorders.iter().filter(|recorder| recorder.settings.wants(operation, None)).cloned().collect()
+    }
+
+    /// What a search of this database has to wait for, so that it sees all that was answered before it began; none when
+    /// nothing is to come.
+    pub(crate) fn gate(&self, served: &Arc<Served<LmdbStore>>, clock: &SystemClock) -> Option<Gate> {
+        if !self.any() {
+            return None;
+        }
+        let recorders = self.recorders.load();
+        let own = recorders.iter().filter(|recorder| Arc::ptr_eq(recorder.log.served(), served));
+        let sources: Vec<_> = own
+            .map(|recorder| (Arc::clone(&recorder.source), recorder.source.answered()))
+            .filter(|(source, answered)| source.reached.load(Ordering::Acquire) < *answered)
+            .collect();
+        let log = recorders.iter().find(|recorder| Arc::ptr_eq(recorder.log.served(), served))?;
+        let log = Arc::clone(&log.log);
+        let handed_over = log.handed_over();
+        if sources.is_empty() && log.handled() >= handed_over {
+            return None;
+        }
+        let until = clock.monotonic().0.saturating_add(PATIENCE_NANOS);
+        Some(Gate { sources, log, handed_over, until: Monotonic(until) })
+    }
+}
+
+impl Following {
+    fn finish(mut self) {
+        self.writer.end();
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported already.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Source {
+    fn answered(&self) -> u64 {
+        self.served.database().following().answered().sequence
+    }
+}
+
+/// What a search of a log waits for.
+#[derive(Debug)]
+pub(crate) struct Gate {
+    sources: Vec<(Arc<Source>, u64)>,
+    log: Arc<LogWriter>,
+    handed_over: u64,
+    until: Monotonic,
+}
+
+impl Gate {
+    /// Whether all of it is recorded, or it has taken too long.
+    pub(crate) fn is_open(&self, clock: &SystemClock) -> bool {
+        let reached = |(source, answered): &(Arc<Source>, u64)| {
+            source.reached.load(Ordering::Acquire) >= *answered || source.served.is_retired()
+        };
+        (self.sources.iter().all(reached) && self.log.handled() >= self.handed_over)
+            || clock.monotonic() >= self.until
+    }
+}
+
+impl Recorder {
+    /// An operation that changed nothing has ended.
+    pub(crate) fn ended(self: &Arc<Self>, request: Request, facts: Facts) {
+        const COMPARE_FALSE: u32 = 5;
+        const COMPARE_TRUE: u32 = 6;
+        if self.settings.success_only && !matches!(facts.result, 0 | COMPARE_FALSE | COMPARE_TRUE) {
+            return;
+        }
+        self.log.hand_over(request, facts);
+    }
+
+    /// A change has ended: called before its requester is told, and before the change log's follower is woken.
+    pub(crate) fn changed(self: &Arc<Self>, request: Request, facts: Facts, outcome: &WriteOutcome) {
+        let facts =
+            Facts { response_controls: outcome.controls.clone(), ..facts }.with_result(&outcome.result);
+        if outcome.result.is_success() {
+            let database = self.source.served.database().instance();
+            self.log.keep_facts(database, outcome.logged.clone(), facts);
+        } else {
+            self.ended(request, facts);
+        }
+    }
+}
+
+/// Facts about results.
+pub(crate) trait WithResult {
+    fn with_result(self, result: &LdapResult) -> Self;
+}
+
+impl WithResult for Facts {
+    fn with_result(mut self, result: &LdapResult) -> Self {
+        self.result = result.code.0;
+        self.message.clone_from(&result.diagnostic);
+        self.referrals.clone_from(&result.referrals);
+        self
+    }
+}
+
+fn new_source(served: Arc<Served<LmdbStore>>, writer: &Arc<LogWriter>) -> Arc<Source> {
+    let suffixes = &served.database().settings().suffixes;
+    let name = suffixes.first().map(|suffix| suffix.normal.as_str().to_owned()).unwrap_or_default();
+    let woken = Arc::downgrade(writer);
+    let wake = move || {
+        if let Some(writer) = woken.upgrade() {
+            writer.wake();
+        }
+    };
+    // Nothing is trimmed before it is known what was read.
+    served.database().following().follow(Arc::new(wake), 0);
+    Arc::new(Source { served, name, reached: AtomicU64::new(0) })
+}
+
+/// The access logs that a configuration has, each with the database that is recorded and the one that takes the records.
+fn wanted(
+    generation: &Generation,
+) -> Vec<(AccessLogSettings, Arc<Served<LmdbStore>>, Arc<Served<LmdbStore>>)> {
+    let config: &Config = &generation.config;
+    let directory = generation.databases.directory();
+    let mut wanted = Vec::new();
+    for database in config.databases.iter().filter(|database| !database.disabled) {
+        // What it says was understood when the configuration was read.
+        let Ok(Some(settings)) = config.access_log(database) else { continue };
+        let Some(source) = database.suffixes.first().and_then(|suffix| directory.select(&suffix.normal))
+        else {
+            continue;
+        };
+        let Some(log) = directory.select(&settings.database.normal) else { continue };
+        wanted.push((settings, Arc::clone(source), Arc::clone(log)));
+    }
+    wanted
+}

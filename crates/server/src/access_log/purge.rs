@@ -1,0 +1,130 @@
+//! What of a log is too old, and when to look.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use larix_engine::csn::Csn;
+use larix_engine::time::Timestamp;
+use larix_engine::{EntryId, EntrySource, Fault, Served, tree};
+use larix_store::Store;
+use larix_store::lmdb::LmdbStore;
+
+use super::Recorder;
+use super::follower::seconds_until;
+use crate::config::Purge;
+
+const MICROS: i64 = 1_000_000;
+
+/// When it was looked last.
+#[derive(Debug, Default)]
+pub(super) struct Purging {
+    looked: Option<Timestamp>,
+    /// The last look found more than it took.
+    more: bool,
+}
+
+/// What a look found.
+pub(super) struct Purged {
+    /// Of what goes, the latest of each server.
+    pub(super) csns: Vec<Csn>,
+    pub(super) more: bool,
+}
+
+impl Purging {
+    /// How long until the next look; none when nothing ever goes.
+    pub(super) fn patience(&self, now: Timestamp, recorders: &[Arc<Recorder>]) -> Option<Duration> {
+        let purge = settings(recorders)?;
+        if self.more {
+            return Some(Duration::ZERO);
+        }
+        match self.looked {
+            None => Some(Duration::ZERO),
+            Some(looked) => Some(seconds_until(now, after(looked, purge.interval))),
+        }
+    }
+
+    /// Adds records that are too old to `removed`, one batch at most, if it is time to look.
+    pub(super) fn slice(
+        &mut self,
+        served: &Served<LmdbStore>,
+        now: Timestamp,
+        recorders: &[Arc<Recorder>],
+        removed: &mut Vec<EntryId>,
+    ) -> Result<Option<Purged>, Fault> {
+        let Some(purge) = settings(recorders) else { return Ok(None) };
+        if !self.patience(now, recorders).is_some_and(|patience| patience.is_zero()) {
+            return Ok(None);
+        }
+        let purged = find(served, now, purge, removed)?;
+        self.looked = Some(now);
+        self.more = purged.more;
+        Ok(Some(purged))
+    }
+}
+
+/// Of several sources the one that wants most to go.
+fn settings(recorders: &[Arc<Recorder>]) -> Option<Purge> {
+    recorders.iter().filter_map(|recorder| recorder.settings.purge).min_by_key(|purge| purge.age)
+}
+
+fn after(time: Timestamp, seconds: u64) -> Timestamp {
+    Timestamp(time.0.saturating_add(i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(MICROS)))
+}
+
+fn find(
+    served: &Served<LmdbStore>,
+    now: Timestamp,
+    purge: Purge,
+    removed: &mut Vec<EntryId>,
+) -> Result<Purged, Fault> {
+    let mut purged = Purged { csns: Vec::new(), more: false };
+    let age = i64::try_from(purge.age).unwrap_or(i64::MAX).saturating_mul(MICROS);
+    let oldest = Timestamp(now.0.saturating_sub(age));
+    let database = served.database();
+    let snapshot = database.store().snapshot()?;
+    let view = database.view(&snapshot)?;
+    let Some(suffix) = view.settings.suffixes.first() else { return Ok(purged) };
+    let Some(root) = view.resolve(&suffix.normal)?.and_then(|resolved| resolved.id) else {
+        return Ok(purged);
+    };
+    let (Ok(start), Ok(csn)) = (view.schema.describe("reqStart"), view.schema.describe("entryCSN")) else {
+        return Ok(purged);
+    };
+    let mut children = Vec::new();
+    // The names are times: the oldest come first.
+    tree::visit_children(&snapshot, root, |id| {
+        children.push(id);
+        children.len() <= purge.batch
+    })?;
+    purged.more = children.len() > purge.batch;
+    for id in children.into_iter().take(purge.batch) {
+        let Some(record) = view.record(id)? else { continue };
+        let reader = view.reader(id, &record)?;
+        let mut time = None;
+        reader.visit_description(&start, &mut |value| {
+            time = std::str::from_utf8(value).ok().and_then(Timestamp::parse_generalized);
+            false
+        })?;
+        match time {
+            Some(time) if time > oldest => {
+                purged.more = false;
+                break;
+            }
+            // Somebody else's entry.
+            None => continue,
+            Some(_) => removed.push(id),
+        }
+        reader.visit_description(&csn, &mut |value| {
+            let csn = std::str::from_utf8(value).ok().and_then(|text| text.parse::<Csn>().ok());
+            if let Some(csn) = csn {
+                match purged.csns.iter_mut().find(|known| known.server_id == csn.server_id) {
+                    Some(known) => *known = csn.max(*known),
+                    None => purged.csns.push(csn),
+                }
+            }
+            false
+        })?;
+    }
+    purged.more &= !removed.is_empty();
+    Ok(purged)
+}
