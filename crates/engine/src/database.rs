@@ -20,6 +20,7 @@ use crate::index::status::{IndexStatus, WorkBoard, WorkStatus};
 use crate::index::uses::IndexUses;
 use crate::index::{IndexConfig, Kinds};
 use crate::log::{self, LogRetention, LogWatch};
+use crate::mirror::Mirror;
 use crate::plugins::Plugin;
 use crate::tables::{ENTRIES, FORMAT, FORMAT_OLDEST, META, meta};
 use crate::time::RandomSource;
@@ -276,6 +277,8 @@ pub struct Database<S> {
     server_id: AtomicU16,
     /// Held while schema or settings are replaced, and while the writer makes and commits changes under them.
     still: Mutex<()>,
+    /// What the store is an image of.
+    mirror: OnceLock<Box<dyn Mirror>>,
 }
 
 /// Whom to tell of another configuration.
@@ -339,7 +342,19 @@ impl<S: Store> Database<S> {
             log_watch: LogWatch::default(),
             server_id: AtomicU16::new(0),
             still: Mutex::default(),
+            mirror: OnceLock::new(),
         })
+    }
+
+    /// The store is the image of something else: before changes are committed this is shown them. To be called before
+    /// the database is written to; the first call counts.
+    pub fn set_mirror(&self, mirror: Box<dyn Mirror>) {
+        let _ = self.mirror.set(mirror);
+    }
+
+    /// What the store is an image of, if it is one.
+    pub fn mirror(&self) -> Option<&dyn Mirror> {
+        self.mirror.get().map(AsRef::as_ref)
     }
 
     pub fn store(&self) -> &S {

@@ -22,6 +22,7 @@ pub mod histogram;
 pub mod index;
 pub mod load;
 pub mod log;
+pub mod mirror;
 mod neighbours;
 pub mod order;
 pub mod password;

@@ -5,5 +5,6 @@
 //! is the cookie that both exchange.
 
 mod cookie;
+pub mod digest;
 
 pub use cookie::{Cookie, CookieError, RID_MAX, SID_MAX};

@@ -23,6 +23,7 @@ mod harness;
 mod host_names;
 pub mod http;
 mod layers;
+pub mod ldif_tree;
 pub mod listener;
 mod live;
 pub mod local;

@@ -12,7 +12,7 @@ use larix_engine::access::{
 };
 use larix_engine::search::entry::{Gate, Seen};
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
-use larix_server::config::{self, Config, DatabaseKind};
+use larix_server::config::{self, Config};
 use larix_server::sasl::identity::{IdentityFault, Mapper, user_name};
 use larix_store::Store;
 
@@ -147,7 +147,7 @@ fn section_of<'c>(config: &'c Config, dn: &NormalDn) -> Option<&'c config::Datab
     config
         .databases
         .iter()
-        .filter(|database| matches!(database.kind, DatabaseKind::Mdb(_)) && depth(database).is_some())
+        .filter(|database| database.kind.is_stored() && depth(database).is_some())
         .max_by_key(depth)
 }
 

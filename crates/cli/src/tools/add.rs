@@ -13,9 +13,10 @@ use larix_engine::load::{
 use larix_proto::ldif::{self, Body, Change, LocalFiles};
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::config::{self, Config, ConfigEntry, DatabaseKind, slapd_d};
+use larix_server::ldif_tree;
 use larix_store::lmdb::LmdbOptions;
 
-use super::common::{self, Chosen, ConfigArgs, DatabaseArgs, InputArgs};
+use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs, InputArgs};
 
 /// How often progress is shown.
 const SHOW_EVERY: Duration = Duration::from_millis(500);
@@ -170,14 +171,9 @@ fn load_one(
     ldif: impl BufRead + Send,
     options: &LoadOptions,
 ) -> anyhow::Result<LoadReport> {
-    let DatabaseKind::Mdb(mdb) = &section.kind else {
-        bail!("a {} database stores no entries", section.kind.name());
-    };
     let settings = config.engine_settings(section).map_err(|error| anyhow::anyhow!("{error}"))?;
     let (clock, random) = (SystemClock::new(), SystemRandom);
     let context = LoadContext { schema: &config.schema, settings: &settings, clock: &clock, random: &random };
-    let defaults = LmdbOptions::default();
-    let store = LmdbOptions { file_mode: mdb.mode.unwrap_or(defaults.file_mode), ..defaults };
     let show = match (args.quick, io::stderr().is_terminal()) {
         (true, _) => Show::Nothing,
         (false, true) => Show::Line,
@@ -186,11 +182,36 @@ fn load_one(
     let size = args.input.ldif.as_deref().and_then(|path| std::fs::metadata(path).ok());
     let size = size.filter(|file| file.is_file()).map(|file| file.len());
     let mut observer = Observer::new(name, show, size);
-    let report = load::load_directory(&mdb.directory, &store, ldif, context, options, &mut observer);
+    let report = match &section.kind {
+        DatabaseKind::Mdb(mdb) => {
+            let defaults = LmdbOptions::default();
+            let store = LmdbOptions { file_mode: mdb.mode.unwrap_or(defaults.file_mode), ..defaults };
+            load::load_directory(&mdb.directory, &store, ldif, context, options, &mut observer)
+                .map_err(anyhow::Error::from)
+        }
+        _ => load_files(config, section, ldif, context, options, &mut observer),
+    };
     observer.finish();
-    let report = report.map_err(|error| anyhow::anyhow!("{error}"))?;
+    let report = report?;
     if args.config.verbose > 0 {
         eprintln!("{name}: {} entries from {} bytes", report.entries, report.bytes);
+    }
+    Ok(report)
+}
+
+/// Into a database of LDIF files: all of the files are written, or none.
+fn load_files(
+    config: &Config,
+    section: &config::Database,
+    ldif: impl BufRead + Send,
+    context: LoadContext<'_>,
+    options: &LoadOptions,
+    observer: &mut Observer<'_>,
+) -> anyhow::Result<LoadReport> {
+    let database = common::open(config, section, Access::Write)?;
+    let report = load::load_into(&database, ldif, context, options, observer)?;
+    if !options.dry_run {
+        ldif_tree::write_back(&database).map_err(anyhow::Error::msg)?;
     }
     Ok(report)
 }

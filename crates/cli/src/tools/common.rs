@@ -20,6 +20,7 @@ use larix_server::config::slapd_d::Stamp;
 use larix_server::config::{
     self, Config, ConfigChange, ConfigError, DatabaseKind, Location, Requester, Source,
 };
+use larix_server::ldif_tree;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
 /// Which configuration; the flags are slapd's.
@@ -158,7 +159,7 @@ impl DatabaseArgs {
         if self.is_configuration() {
             return Ok(Chosen::Configuration);
         }
-        let stored = |database: &&config::Database| matches!(database.kind, DatabaseKind::Mdb(_));
+        let stored = |database: &&config::Database| database.kind.is_stored();
         let database = match (&self.suffix, self.number) {
             (Some(suffix), _) => {
                 let dn = config
@@ -207,7 +208,7 @@ fn first_stored(config: &Config) -> anyhow::Result<&config::Database> {
     config
         .databases
         .iter()
-        .find(|database| matches!(database.kind, DatabaseKind::Mdb(_)) && database.subordinate.is_none())
+        .find(|database| database.kind.is_stored() && database.subordinate.is_none())
         .context("the configuration has no database that stores entries: add `database mdb` with a suffix")
 }
 
@@ -229,10 +230,16 @@ pub(crate) fn open(
     database: &config::Database,
     access: Access,
 ) -> anyhow::Result<Database<LmdbStore>> {
-    let DatabaseKind::Mdb(mdb) = &database.kind else {
-        bail!("a {} database stores no entries", database.kind.name());
-    };
     let settings = config.engine_settings(database).map_err(|error| anyhow::anyhow!("{error}"))?;
+    let mdb = match &database.kind {
+        DatabaseKind::Mdb(mdb) => mdb,
+        DatabaseKind::Ldif { directory } => {
+            let opened = ldif_tree::open(config, settings, directory)?;
+            opened.warnings.iter().for_each(|warning| eprintln!("note: {warning}"));
+            return Ok(opened.database);
+        }
+        other => bail!("a {} database stores no entries", other.name()),
+    };
     let options = match access {
         Access::Read => LmdbOptions::for_reading(),
         Access::Write => {

@@ -13,7 +13,7 @@ use larix_proto::{
 };
 use larix_schema::{NormalDn, Schema};
 use larix_server::clock::SystemClock;
-use larix_server::config::{Config, DatabaseKind};
+use larix_server::config::Config;
 use larix_server::sasl::identity::Lookups;
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
@@ -34,7 +34,7 @@ pub(super) struct Offline<'c> {
 impl<'c> Offline<'c> {
     /// What cannot be opened holds nobody.
     pub(super) fn open(config: &'c Config) -> Self {
-        let stored = config.databases.iter().filter(|database| matches!(database.kind, DatabaseKind::Mdb(_)));
+        let stored = config.databases.iter().filter(|database| database.kind.is_stored());
         let opened = stored.filter_map(|section| match common::open(config, section, Access::Read) {
             Ok(database) => Some((section, database)),
             Err(error) => {

@@ -199,6 +199,11 @@ pub fn put_context_csn(set: &mut WriteSet, csn: &Csn) {
     set.put(META, &context_csn_key(csn.server_id), csn.to_string().into_bytes());
 }
 
+/// Whether these changes set a contextCSN.
+pub(crate) fn sets_context_csn(set: &WriteSet) -> bool {
+    set.records(META).any(|(key, _)| key.starts_with(CONTEXT_CSN_PREFIX))
+}
+
 /// The values of contextCSN, by server id.
 pub fn context_csns<S: Snapshot>(snapshot: &S) -> Result<Vec<Csn>, Fault> {
     let damaged = || Fault::Damaged { what: "a contextCSN" };

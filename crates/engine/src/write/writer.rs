@@ -37,6 +37,7 @@ use crate::fault::Fault;
 use crate::index::build::Slice;
 use crate::index::merge::{IDLE_SLICE_KEYS, Merger, SLICE_KEYS};
 use crate::log;
+use crate::mirror;
 use crate::order::CommitOrder;
 use crate::plugins::{BindAttempt, DERIVED_LIMIT, Judgement, PasswordWork, PendingChange, Plugin};
 use crate::tables::{META, meta};
@@ -483,6 +484,11 @@ impl<S: Store> Core<S> {
         };
         let marker = marker.map_err(GroupError::Fault)?;
         let begun = self.environment.clock.monotonic();
+        if let Some(mirror) = database.mirror() {
+            let state = ready.catalog.state(&database.state());
+            let changes = mirror::changes(&transaction, &ready.set, state).map_err(GroupError::Fault)?;
+            mirror.write(&changes).map_err(GroupError::Mirror)?;
+        }
         transaction.commit(&ready.set, ready.durability).map_err(GroupError::Commit)?;
         let taken = self.environment.clock.monotonic().0.saturating_sub(begun.0);
         database.writes().committed(outcomes.len(), taken);
@@ -572,6 +578,8 @@ impl Drop for CloseAtEnd<'_> {
 enum GroupError {
     Fault(Fault),
     Commit(CommitError),
+    /// What the store is an image of could not be written.
+    Mirror(String),
     Schema(MissingElement),
 }
 
@@ -580,6 +588,7 @@ impl GroupError {
         match self {
             Self::Fault(fault) => Failure::Storage(fault).into_result(),
             Self::Commit(error) => commit_failed(&error),
+            Self::Mirror(why) => LdapResult::with(ResultCode::OTHER, why),
             Self::Schema(missing) => LdapResult::with(ResultCode::OTHER, missing.to_string()),
         }
     }

@@ -56,12 +56,15 @@ impl Config {
         let suffix = |dn: &ConfigDn| Suffix { normal: dn.normal.clone(), text: dn.text.clone() };
         let change_log = match &database.kind {
             DatabaseKind::Mdb(mdb) => mdb.change_log,
+            DatabaseKind::Ldif { .. } => ChangeLog::default(),
             _ => ChangeLog::Off,
         };
         let (index, relaxed) = match &database.kind {
             DatabaseKind::Mdb(mdb) => {
                 (mdb.index_config.clone(), mdb.no_sync || mdb.env_flags.no_sync || mdb.env_flags.no_meta_sync)
             }
+            // The files are synced; the image of them is made anew at the next start.
+            DatabaseKind::Ldif { .. } => (IndexConfig::default(), true),
             _ => (IndexConfig::default(), false),
         };
         let provider = self.provider(database)?;

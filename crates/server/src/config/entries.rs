@@ -152,6 +152,7 @@ fn one_database(number: usize, database: &Database, all: &mut Vec<ConfigEntry>) 
     let mut classes = vec!["olcDatabaseConfig"];
     classes.extend(match &database.kind {
         DatabaseKind::Mdb(_) => Some("olcMdbConfig"),
+        DatabaseKind::Ldif { .. } => Some("olcLdifConfig"),
         DatabaseKind::Monitor => Some("olcMonitorConfig"),
         DatabaseKind::Null { .. } => Some("olcNullConfig"),
         DatabaseKind::Foreign(kind) => kind.class(),

@@ -311,6 +311,10 @@ impl Database {
 #[derive(Debug, Clone)]
 pub enum DatabaseKind {
     Mdb(MdbSettings),
+    /// Entries as files in this directory.
+    Ldif {
+        directory: PathBuf,
+    },
     /// `database config`: cn=config itself.
     Config,
     Monitor,
@@ -328,10 +332,25 @@ impl DatabaseKind {
     pub fn name(&self) -> &str {
         match self {
             Self::Mdb(_) => "mdb",
+            Self::Ldif { .. } => "ldif",
             Self::Config => "config",
             Self::Monitor => "monitor",
             Self::Null { .. } => "null",
             Self::Foreign(foreign) => foreign.name,
+        }
+    }
+
+    /// Whether the database keeps entries of clients.
+    pub fn is_stored(&self) -> bool {
+        self.directory().is_some()
+    }
+
+    /// Where the entries are kept; none of a database that keeps none.
+    pub fn directory(&self) -> Option<&Path> {
+        match self {
+            Self::Mdb(mdb) => Some(&mdb.directory),
+            Self::Ldif { directory } => Some(directory),
+            _ => None,
         }
     }
 }
@@ -350,7 +369,6 @@ impl ForeignKind {
             "meta" => "olcMetaConfig",
             "asyncmeta" => "olcAsyncMetaConfig",
             "relay" => "olcRelayConfig",
-            "ldif" => "olcLdifConfig",
             "passwd" => "olcPasswdConfig",
             "perl" => "olcPerlConfig",
             "sock" => "olcDbSocketConfig",

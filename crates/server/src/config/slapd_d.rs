@@ -22,6 +22,7 @@ use super::model::{Config, Source};
 
 pub use add::{add_entries, merge_entries};
 pub use commit::FileChanges;
+pub(crate) use commit::files_of;
 
 const HEADER: &str = "# AUTO-GENERATED FILE - DO NOT EDIT!! Use ldapmodify.\n# CRC32 ";
 /// The file of the topmost entry.
@@ -52,7 +53,7 @@ pub(super) fn read(directory: &Path) -> Result<Config, ConfigError> {
 /// Names the file that cannot be read or parsed.
 pub fn read_entries(directory: &Path) -> Result<(Vec<ConfigEntry>, Notes), ConfigError> {
     let mut notes = Notes::default();
-    let all = entries_of(directory, commit::files_of(directory)?, &mut notes)?;
+    let all = entries_of(directory, files_of(directory, MAX_DEPTH)?, &mut notes)?;
     let mut named: Vec<(EntryName, ConfigEntry)> = Vec::with_capacity(all.len());
     for entry in all {
         let name = EntryName::parse(&entry.dn).map_err(|why| {
@@ -108,7 +109,7 @@ fn entry_of(file: &Path, bytes: &[u8], parent: &str, notes: &mut Notes) -> Resul
 }
 
 /// Whether the checksum in the second line is that of the rest; a file without one passes.
-fn checksum_fits(bytes: &[u8]) -> bool {
+pub(crate) fn checksum_fits(bytes: &[u8]) -> bool {
     let mut lines = bytes.splitn(3, |byte| *byte == b'\n');
     let (_, second, rest) = (lines.next(), lines.next(), lines.next());
     let stated = second
@@ -193,7 +194,7 @@ fn file_of(dn: &str) -> Result<(PathBuf, String), ConfigError> {
 }
 
 /// What the file of an entry holds.
-fn file_bytes(rdn: &str, attributes: &[LdifAttribute]) -> Vec<u8> {
+pub(crate) fn file_bytes(rdn: &str, attributes: &[LdifAttribute]) -> Vec<u8> {
     let mut writer = Writer::default();
     writer.always_base64("olcRootPW");
     writer.always_base64("userPassword");

@@ -1,6 +1,6 @@
 //! The configuration as a whole: what no single directive can see.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larix_engine::access::{AccessPolicy, AccessRule, Because, ItemKind, Privilege, Subject, Verdict, Who};
@@ -8,7 +8,7 @@ use larix_schema::{AttributeDescription, NormalDn};
 
 use super::diagnostic::{ConfigError, Origin};
 use super::directives::{OverlayHandling, overlay_kind};
-use super::model::{AccessLine, Config, Database, DatabaseKind, MdbSettings, Overlay};
+use super::model::{AccessLine, Config, Database, DatabaseKind, Overlay};
 
 /// Checks a configuration before anyone sees it.
 pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
@@ -17,8 +17,11 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     for (number, database) in config.databases.iter().enumerate() {
         suffixes(database, number, &config, &mut served)?;
         root(database)?;
-        if let DatabaseKind::Mdb(settings) = &database.kind {
-            directory(database, settings, &mut directories)?;
+        if let Some(path) = database.kind.directory() {
+            directory(database, path, &mut directories)?;
+        }
+        if let DatabaseKind::Ldif { .. } = &database.kind {
+            one_suffix(database)?;
         }
     }
     for database in &config.databases {
@@ -30,7 +33,7 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     access(&config)?;
     access_notes(&mut config);
     for database in &config.databases {
-        if matches!(database.kind, DatabaseKind::Mdb(_)) && database.suffixes.is_empty() {
+        if database.kind.is_stored() && database.suffixes.is_empty() {
             config.notes.push(database.origin.clone(), "this database has no suffix, so nothing reaches it");
         }
     }
@@ -64,7 +67,7 @@ fn access_notes(config: &mut Config) {
     let mut notes = Vec::new();
     never_matching(config, &config.frontend.access, &[], &mut notes);
     for database in config.databases.iter().filter(|database| !database.disabled) {
-        let stored = matches!(database.kind, DatabaseKind::Mdb(_));
+        let stored = database.kind.is_stored();
         let own = database.suffixes.iter().filter(|_| stored).map(|suffix| suffix.normal.clone());
         let suffixes: Vec<NormalDn> = own.collect();
         never_matching(config, &database.access, &suffixes, &mut notes);
@@ -232,21 +235,32 @@ fn root(database: &Database) -> Result<(), ConfigError> {
 
 fn directory(
     database: &Database,
-    settings: &MdbSettings,
+    path: &Path,
     others: &mut Vec<(PathBuf, Origin)>,
 ) -> Result<(), ConfigError> {
-    if settings.directory.as_os_str().is_empty() {
-        return Err(ConfigError::new(database.origin.clone(), "this mdb database has no directory")
+    if path.as_os_str().is_empty() {
+        let message = format!("this {} database has no directory", database.kind.name());
+        return Err(ConfigError::new(database.origin.clone(), message)
             .with_help("add a line such as `directory /var/lib/ldap`"));
     }
-    if let Some((_, first)) = others.iter().find(|(other, _)| *other == settings.directory) {
-        let message =
-            format!("its directory `{}` is that of the database at {first}", settings.directory.display());
+    if let Some((_, first)) = others.iter().find(|(other, _)| other == path) {
+        let message = format!("its directory `{}` is that of the database at {first}", path.display());
         return Err(ConfigError::new(database.origin.clone(), message)
             .with_help("give each database a directory of its own"));
     }
-    others.push((settings.directory.clone(), database.origin.clone()));
+    others.push((path.to_owned(), database.origin.clone()));
     Ok(())
+}
+
+/// The first file of a tree of LDIF files is named after the suffix.
+fn one_suffix(database: &Database) -> Result<(), ConfigError> {
+    let fault = match database.suffixes.as_slice() {
+        [_, second, ..] => format!("an ldif database has one suffix, and \"{second}\" is another"),
+        [suffix] if suffix.normal.is_root() => "an ldif database cannot hold the empty name".to_owned(),
+        _ => return Ok(()),
+    };
+    Err(ConfigError::new(database.origin.clone(), fault)
+        .with_help("give each suffix a database and a directory of its own"))
 }
 
 /// A subordinate database needs one above it to be glued to.
@@ -296,12 +310,12 @@ impl Config {
     /// Names the directory, and how to make it.
     pub fn check_directories(&self) -> Result<(), ConfigError> {
         for database in self.databases.iter().filter(|database| !database.disabled) {
-            let DatabaseKind::Mdb(settings) = &database.kind else { continue };
-            let path = settings.directory.display();
+            let Some(directory) = database.kind.directory() else { continue };
+            let path = directory.display();
             let error = |message: String, help: String| {
                 Err(ConfigError::new(database.origin.clone(), message).with_help(help))
             };
-            match std::fs::metadata(&settings.directory) {
+            match std::fs::metadata(directory) {
                 Ok(found) if found.is_dir() => {}
                 Ok(_) => return error(format!("`{path}` is not a directory"), "name a directory".to_owned()),
                 Err(why) if why.kind() == std::io::ErrorKind::NotFound => {

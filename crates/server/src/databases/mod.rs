@@ -32,6 +32,7 @@ pub use search::{Effort, First, Search};
 
 use crate::config::values::LimitRule;
 use crate::config::{Config, ConfigError, DatabaseKind, Origin as ConfigOrigin};
+use crate::ldif_tree::LdifTreeError;
 use crate::restrictions::Rules;
 use crate::server::Server;
 use crate::statistics::latency::in_database;
@@ -55,6 +56,7 @@ pub enum OpenError {
         directory: PathBuf,
         source: larix_engine::database::DatabaseOpenError,
     },
+    Ldif(LdifTreeError),
     /// What the configuration asks and the engine cannot give.
     Config(ConfigError),
     Writer {
@@ -79,6 +81,7 @@ impl fmt::Display for OpenError {
             Self::Database { directory, source } => {
                 write!(f, "database in {}: {source}", directory.display())
             }
+            Self::Ldif(source) => source.fmt(f),
             Self::Config(source) => source.fmt(f),
             Self::Writer { directory, source } => write!(f, "database in {}: {source}", directory.display()),
             Self::Schema(source) => source.fmt(f),

@@ -17,6 +17,7 @@ use super::index_log::IndexLog;
 use super::{Databases, OpenError, Section, SectionKind, memory};
 use crate::clock::{SystemClock, SystemRandom};
 use crate::config::{Config, Database, DatabaseKind, MdbSettings, Overlay};
+use crate::ldif_tree;
 use crate::log::Log;
 use crate::operation_rules::OperationRules;
 use crate::restrictions::Rules;
@@ -45,7 +46,7 @@ impl Databases {
         let mut sections = Vec::new();
         for database in config.databases.iter().filter(|database| !database.disabled) {
             let kind = match &database.kind {
-                DatabaseKind::Mdb(_) => SectionKind::Stored,
+                DatabaseKind::Mdb(_) | DatabaseKind::Ldif { .. } => SectionKind::Stored,
                 DatabaseKind::Config => SectionKind::Config,
                 DatabaseKind::Monitor => SectionKind::Monitor,
                 DatabaseKind::Null { bind_allowed, .. } => SectionKind::Null { bind_allowed: *bind_allowed },
@@ -55,8 +56,8 @@ impl Databases {
                 }
             };
             let policy = Arc::new(config.access_policy(Some(database))?);
-            if let DatabaseKind::Mdb(mdb) = &database.kind {
-                making.stored(database, mdb)?;
+            if let Some(directory) = database.kind.directory() {
+                making.stored(database, directory)?;
             }
             let mut section = section(config, database, kind, policy, updates);
             section.rules = section.rules.with_operations(config.operation_rules(Some(database))?);
@@ -215,7 +216,7 @@ impl<'a> Making<'a> {
         }
     }
 
-    fn stored(&mut self, database: &Database, mdb: &MdbSettings) -> Result<(), OpenError> {
+    fn stored(&mut self, database: &Database, directory: &Path) -> Result<(), OpenError> {
         let environment = WriterEnvironment {
             clock: self.clock.clone(),
             random: Arc::new(SystemRandom),
@@ -226,35 +227,36 @@ impl<'a> Making<'a> {
         };
         let settings = self.config.engine_settings(database)?;
         self.policies.extend(settings.policy.clone());
-        let served = match self.earlier.and_then(|earlier| earlier.served_in(&mdb.directory)) {
+        let served = match self.earlier.and_then(|earlier| earlier.served_in(directory)) {
             Some(served) => {
                 let (schema, served) = (self.config.schema.clone(), served.clone());
                 let next = Reconfiguration { schema, settings, environment };
-                let alike = self.earlier.is_some_and(|earlier| is_alike(&earlier.config, database, mdb));
+                let alike =
+                    self.earlier.is_some_and(|earlier| is_alike(&earlier.config, database, directory));
                 self.kept.push(Kept { served: served.clone(), next, alike });
                 served
             }
             None => {
-                let file = mdb.directory.join(DATA_FILE);
-                if self.earlier.is_some() && !file.exists() {
+                let file = directory.join(DATA_FILE);
+                let is_mdb = matches!(database.kind, DatabaseKind::Mdb(_));
+                if self.earlier.is_some() && is_mdb && !file.exists() {
                     self.created.0.push(file);
                 }
-                let opened = open_stored(self.config, database, mdb, settings)?;
+                let opened = open_stored(self.config, database, settings, self.log)?;
                 let served = Served::start(Arc::new(opened), environment)
-                    .map_err(|source| OpenError::Writer { directory: mdb.directory.clone(), source })?;
+                    .map_err(|source| OpenError::Writer { directory: directory.to_owned(), source })?;
                 Arc::new(served)
             }
         };
         self.served.push(served);
-        self.directories.push(mdb.directory.clone());
+        self.directories.push(directory.to_owned());
         Ok(())
     }
 }
 
 /// Whether a database's own section is as it was.
-fn is_alike(earlier: &Config, database: &Database, mdb: &MdbSettings) -> bool {
-    let is_it =
-        |other: &&Database| matches!(&other.kind, DatabaseKind::Mdb(m) if m.directory == mdb.directory);
+fn is_alike(earlier: &Config, database: &Database, directory: &Path) -> bool {
+    let is_it = |other: &&Database| other.kind.directory() == Some(directory);
     earlier.databases.iter().find(is_it).is_some_and(|other| {
         (&other.suffixes, &other.settings) == (&database.suffixes, &database.settings)
             && overlays_alike(&other.overlays, &database.overlays)
@@ -338,9 +340,25 @@ fn subschema_dn(config: &Config) -> (String, NormalDn) {
 fn open_stored(
     config: &Config,
     database: &Database,
-    mdb: &MdbSettings,
     settings: DatabaseSettings,
+    log: &Log,
 ) -> Result<EngineDatabase<LmdbStore>, OpenError> {
+    let mdb = match &database.kind {
+        DatabaseKind::Mdb(mdb) => mdb,
+        DatabaseKind::Ldif { directory } => {
+            let opened = ldif_tree::open(config, settings, directory).map_err(OpenError::Ldif)?;
+            opened.warnings.iter().for_each(|warning| log.warning(format_args!("{warning}")));
+            // Entries written by hand lack operational attributes, which are to be the same after the next start.
+            if let Err(why) = ldif_tree::write_back(&opened.database) {
+                log.warning(format_args!("{why}"));
+            }
+            return Ok(opened.database);
+        }
+        other => {
+            let (origin, kind) = (database.origin.clone(), other.name().to_owned());
+            return Err(OpenError::Kind { origin, kind });
+        }
+    };
     let suffix = database.suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
     let store = open_store(mdb).map_err(|source| OpenError::Store {
         origin: database.origin.clone(),

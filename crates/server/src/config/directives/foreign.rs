@@ -4,21 +4,8 @@
 use super::super::model::ForeignKind;
 use super::{Directive, Form, MANY, Scope, keep};
 
-const KINDS: &[&str] = &[
-    "ldap",
-    "meta",
-    "asyncmeta",
-    "relay",
-    "ldif",
-    "passwd",
-    "perl",
-    "sock",
-    "sql",
-    "dnssrv",
-    "ndb",
-    "wt",
-    "shell",
-];
+const KINDS: &[&str] =
+    &["ldap", "meta", "asyncmeta", "relay", "passwd", "perl", "sock", "sql", "dnssrv", "ndb", "wt", "shell"];
 
 /// The foreign kind of this (lower case) name.
 pub(crate) fn foreign_kind(name: &str) -> Option<ForeignKind> {

@@ -1,4 +1,4 @@
-//! Directives of mdb and null databases, and tuning of engines that are gone.
+//! Directives of mdb, ldif and null databases, and tuning of engines that are gone.
 
 use larix_engine::index::IndexConfigError;
 
@@ -82,6 +82,13 @@ pub(super) static TABLE: &[Directive] = &[
     retired("shm_key", "olcDbShmKey"),
     retired("cryptfile", "olcDbCryptFile"),
     retired("cryptkey", "olcDbCryptKey"),
+    Directive::new("directory", "olcDbDirectory", Scope::Kind("ldif"), Form::Whole, |b, c| {
+        let path = c.path(0)?;
+        if let DatabaseKind::Ldif { directory } = &mut b.open_database()?.kind {
+            *directory = path;
+        }
+        Ok(())
+    }),
     Directive::new("bind", "olcDbBindAllowed", Scope::Kind("null"), Form::Switch, |b, c| {
         let on = c.switch()?;
         if let DatabaseKind::Null { bind_allowed, .. } = &mut b.open_database()?.kind {

@@ -1,5 +1,7 @@
 //! Directives that start a section, name modules or define schema.
 
+use std::path::PathBuf;
+
 use super::super::builder::{Builder, Section};
 use super::super::call::{Call, Fault};
 use super::super::model::{Backend, DatabaseKind, MdbSettings, Overlay};
@@ -95,6 +97,7 @@ fn database(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
 fn database_kind(name: &str) -> Option<DatabaseKind> {
     Some(match name.to_ascii_lowercase().as_str() {
         "mdb" | "bdb" | "hdb" => DatabaseKind::Mdb(MdbSettings::default()),
+        "ldif" => DatabaseKind::Ldif { directory: PathBuf::new() },
         "config" => DatabaseKind::Config,
         "monitor" => DatabaseKind::Monitor,
         "null" => DatabaseKind::Null { bind_allowed: false, search_answers: false },
@@ -104,7 +107,7 @@ fn database_kind(name: &str) -> Option<DatabaseKind> {
 
 fn unknown_kind(name: &str) -> Fault {
     Fault::argument(0, format!("no database kind `{name}`"))
-        .with_help("mdb, monitor, config, null or frontend")
+        .with_help("mdb, ldif, monitor, config, null or frontend")
 }
 
 fn overlay(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {

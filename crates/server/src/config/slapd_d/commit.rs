@@ -13,7 +13,7 @@ use super::super::diagnostic::{ConfigError, Origin};
 use super::super::entries::ConfigEntry;
 use super::super::model::Config;
 use super::disk::{Disk, RealDisk, make_directory, put, remove, sync_directory};
-use super::{MAX_DEPTH, crc32, file_bytes, file_of, io_error};
+use super::{crc32, file_bytes, file_of, io_error};
 
 const JOURNAL: &str = "larix.journal";
 const MAGIC: &str = "# Changes of this directory that are not carried out yet. Do not remove.\n";
@@ -44,6 +44,11 @@ impl FileChanges {
         Ok(Self { directory: directory.to_owned(), files })
     }
 
+    /// Files below a directory that come, or go where they have no content; all others stay.
+    pub(crate) fn of(directory: &Path, files: BTreeMap<PathBuf, Option<Vec<u8>>>) -> Self {
+        Self { directory: directory.to_owned(), files }
+    }
+
     /// Files of entries that come; all others stay.
     pub(super) fn adding(directory: &Path, entries: &[ConfigEntry]) -> Result<Self, ConfigError> {
         let files = by_file(entries)?;
@@ -57,7 +62,7 @@ impl FileChanges {
     ///
     /// # Errors
     /// Names the file or directory that could not be written; then nothing has changed.
-    pub(in super::super) fn commit(&self) -> Result<(), ConfigError> {
+    pub(crate) fn commit(&self) -> Result<(), ConfigError> {
         self.commit_on(&mut RealDisk)
     }
 
@@ -186,10 +191,7 @@ fn pending(directory: &Path) -> Result<Option<FileChanges>, ConfigError> {
             Some(changes) => Ok(Some(changes)),
             None => Err(ConfigError::new(
                 Origin::BuiltIn,
-                format!(
-                    "`{}` is damaged: changes of the configuration were half carried out",
-                    path.display()
-                ),
+                format!("`{}` is damaged: changes of the files there were half carried out", path.display()),
             )
             .with_help("restore the directory from a backup, or remove this file and check every entry")),
         },
@@ -206,11 +208,14 @@ fn recover(disk: &mut dyn Disk, directory: &Path) -> Result<(), ConfigError> {
     }
 }
 
-/// The content of every file that is part of the configuration, by its path below the directory.
-pub(super) fn files_of(directory: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>, ConfigError> {
+/// The content of every file of an entry, by its path below the directory, in directories nested up to `depth_max`.
+pub(crate) fn files_of(
+    directory: &Path,
+    depth_max: usize,
+) -> Result<BTreeMap<PathBuf, Vec<u8>>, ConfigError> {
     let _lock = Lock::shared(directory)?;
     let mut files = BTreeMap::new();
-    collect(directory, Path::new(""), 0, &mut files)?;
+    collect(directory, Path::new(""), depth_max, &mut files)?;
     if let Some(changes) = pending(directory)? {
         for (file, content) in changes.files {
             match content {
@@ -225,7 +230,7 @@ pub(super) fn files_of(directory: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>, C
 fn collect(
     directory: &Path,
     below: &Path,
-    depth: usize,
+    depth_left: usize,
     files: &mut BTreeMap<PathBuf, Vec<u8>>,
 ) -> Result<(), ConfigError> {
     let here = directory.join(below);
@@ -240,8 +245,8 @@ fn collect(
         let bytes = fs::read(&full).map_err(|error| io_error("read", &full, &error))?;
         let children = path.with_extension("");
         files.insert(path, bytes);
-        if depth < MAX_DEPTH && directory.join(&children).is_dir() {
-            collect(directory, &children, depth + 1, files)?;
+        if depth_left > 0 && directory.join(&children).is_dir() {
+            collect(directory, &children, depth_left - 1, files)?;
         }
     }
     Ok(())
