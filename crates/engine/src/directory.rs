@@ -111,6 +111,12 @@ impl<S: Store> Served<S> {
         self.writer.send(|done| Errand::ForgetIndexes(schema, index, done)).unwrap_or(Ok(()))
     }
 
+    /// Forgets how far the changes of a server had come that is no more: its contextCSN. Waits for the writer.
+    pub fn retire_server_id(&self, server_id: u16) -> LdapResult {
+        let ended = || LdapResult::with(ResultCode::UNAVAILABLE, "the writer has ended");
+        self.writer.send(|done| Errand::RetireServerId(server_id, done)).unwrap_or_else(ended)
+    }
+
     /// Has the database follow another configuration, between two groups of changes.
     pub fn reconfigure(&self, next: Reconfiguration) {
         let _ = self.writer.send(|done| Errand::Reconfigure(Box::new(next), done));

@@ -25,6 +25,7 @@ use crate::log::printable;
 use crate::operation_log::{self, Asked, Ended, Seconds};
 use crate::password_change::password_first;
 use crate::password_modify::PasswordOutcome;
+use crate::replica_digest::ExtendedOutcome;
 use crate::restrictions::{Restricted, Standing};
 use crate::sasl::SaslOutcome;
 use crate::sasl::exchange::Exchange;
@@ -43,6 +44,7 @@ pub enum Completion {
     Bind(Box<BindOutcome>),
     Sasl(Box<SaslOutcome>),
     Password(Box<PasswordOutcome>),
+    Extended(Box<ExtendedOutcome>),
     Transaction(Box<TransactionOutcome>),
 }
 
@@ -664,6 +666,9 @@ impl Service for Dispatcher {
                 self.answer_step(&begun, step, out);
             }
             Completion::Password(outcome) => self.password_modified(&begun, *outcome, out),
+            Completion::Extended(outcome) => {
+                self.answer_extended(&begun, &outcome.result, outcome.value.as_deref(), out);
+            }
             Completion::Transaction(outcome) => self.transaction_ended(&begun, *outcome, out),
         }
     }

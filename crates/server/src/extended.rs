@@ -3,10 +3,12 @@
 use larix_engine::controls::{self, RequestControls};
 use larix_proto::extended::{Cancel, ExtendedValue};
 use larix_proto::{ControlBuf, Controls, ExtendedRequest, LdapResult, Message, ResultCode, encode, oid};
+use larix_replication::digest;
 
 use crate::connection::Started;
 use crate::dispatch::{Begun, Dispatcher, LayerChange, Running};
 use crate::log::printable;
+use crate::replica_digest::RETIRE_OID;
 use crate::restrictions::Restricted;
 
 impl Dispatcher {
@@ -31,6 +33,8 @@ impl Dispatcher {
                     oid::CANCEL => self.cancel(begun, request, message.controls),
                     oid::START_TRANSACTION => self.start_transaction(&begun, request, out),
                     oid::END_TRANSACTION => self.end_transaction(begun, request, out),
+                    digest::OID => self.digests(begun, request, &controls, message.controls),
+                    RETIRE_OID => self.retire_server_id(begun, request, &controls, message.controls),
                     oid::START_TLS if self.server.tls.is_available() => {
                         self.start_tls_request(begun, request, message.controls)
                     }

@@ -35,6 +35,7 @@ mod password_check;
 pub mod password_modify;
 pub mod password_pool;
 mod proxy_header;
+pub mod replica_digest;
 mod request_facts;
 pub mod restrictions;
 pub mod sasl;

@@ -219,7 +219,9 @@ impl Restricted<'_> {
         match self {
             Self::Add | Self::Delete | Self::Modify | Self::Rename => true,
             // An extended operation that is not known to only ask counts as a change.
-            Self::Extended(oid) => oid != oid::WHO_AM_I && oid != oid::CANCEL && oid != oid::START_TLS,
+            Self::Extended(oid) => {
+                ![oid::WHO_AM_I, oid::CANCEL, oid::START_TLS, larix_replication::digest::OID].contains(&oid)
+            }
             Self::SimpleBind | Self::SaslBind | Self::Search | Self::Compare => false,
         }
     }

@@ -1,4 +1,4 @@
-//! The small clients: `larix search | modify | compare | passwd | whoami | config`, with the flags of OpenLDAP's tools, so that a
+//! The small clients: `larix search | modify | compare | passwd | whoami | config | replica`, with the flags of OpenLDAP's tools, so that a
 //! fresh machine needs nothing else.
 //!
 //! Output is readable on a terminal and LDIF when piped or asked for with `-L`; `--json` writes one object a line. The exit
@@ -12,6 +12,7 @@ mod json;
 mod modify;
 mod options;
 mod passwd;
+mod replica;
 mod report;
 mod search;
 mod search_output;
@@ -28,6 +29,7 @@ pub(crate) use config::ConfigArgs;
 use larix_client::ClientError;
 pub(crate) use modify::ModifyArgs;
 pub(crate) use passwd::PasswdArgs;
+pub(crate) use replica::ReplicaArgs;
 pub(crate) use search::SearchArgs;
 pub(crate) use whoami::WhoamiArgs;
 
@@ -46,6 +48,8 @@ pub(crate) enum ClientCommand {
     Whoami(Box<WhoamiArgs>),
     /// Keep a configuration as one file: check it, compare it with what a server has, make the server have it
     Config(Box<ConfigArgs>),
+    /// Ask replicas whether they hold the same, and how far behind they are
+    Replica(Box<ReplicaArgs>),
 }
 
 /// Runs a client; faults go to standard error.
@@ -58,6 +62,7 @@ pub(crate) fn run(command: &ClientCommand) -> ExitCode {
         ClientCommand::Passwd(args) => passwd::run(args, &mut out),
         ClientCommand::Whoami(args) => whoami::run(args, &mut out),
         ClientCommand::Config(args) => config::run(args, &mut out),
+        ClientCommand::Replica(args) => replica::run(args, &mut out),
     };
     let done = done.and_then(|code| io::Write::flush(&mut out).map_err(ClientError::Output).map(|()| code));
     match done {

@@ -7,7 +7,7 @@ use larix_client::{
     Ambient, ClientError, ConnectionOptions, Credentials, Mechanism, SaslPassword, Session, TlsOptions,
 };
 use larix_engine::time::RandomSource as _;
-use larix_proto::url::UrlScheme;
+use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_server::clock::SystemRandom;
 use larix_server::tls::end_point_binding;
 use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
@@ -18,8 +18,12 @@ use super::options::CommonArgs;
 
 /// Connects and binds, as the command line says.
 pub(super) fn open(args: &CommonArgs) -> Result<Session, ClientError> {
+    open_at(args, &args.urls(std::env::var("LDAPURI").ok().as_deref())?)
+}
+
+/// The same at the first of these servers that answers.
+pub(super) fn open_at(args: &CommonArgs, urls: &[LdapUrl]) -> Result<Session, ClientError> {
     let tls = TlsOptions::gather(&args.settings);
-    let urls = args.urls(std::env::var("LDAPURI").ok().as_deref())?;
     let local = urls.first().is_some_and(|url| url.scheme == UrlScheme::Ldapi);
     let bind_dn = args.bind_dn.clone().or_else(|| std::env::var("LDAPBINDDN").ok());
     let credentials = credentials(args, bind_dn, local, tls.has_certificate(), &mut ask)?;
@@ -27,7 +31,7 @@ pub(super) fn open(args: &CommonArgs) -> Result<Session, ClientError> {
     let options =
         ConnectionOptions { connect_timeout: args.connect_timeout()?, ..ConnectionOptions::default() };
     let ambient = Ambient { random: |bytes| SystemRandom.fill(bytes), end_point_binding };
-    let mut session = Session::connect(&urls, &options, &tls, ambient)?;
+    let mut session = Session::connect(urls, &options, &tls, ambient)?;
     session.controls = controls;
     if args.start_tls > 0
         && let Some(result) = session.start_tls(&tls)?

@@ -10,7 +10,7 @@ mod record;
 mod retention;
 mod watch;
 
-use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
+use larix_store::{Direction, KeyRange, ReadError, Snapshot, WriteSet};
 use uuid::Uuid;
 
 use crate::csn::{Csn, SERVER_ID_MAX};
@@ -197,6 +197,20 @@ fn context_csn_key(server_id: u16) -> Vec<u8> {
 /// Notes that everything up to `csn` of its server is in the database.
 pub fn put_context_csn(set: &mut WriteSet, csn: &Csn) {
     set.put(META, &context_csn_key(csn.server_id), csn.to_string().into_bytes());
+}
+
+/// Removes the contextCSN of a server. Answers whether there is one.
+pub(crate) fn delete_context_csn<S: Snapshot>(
+    snapshot: &S,
+    set: &mut WriteSet,
+    server_id: u16,
+) -> Result<bool, ReadError> {
+    let key = context_csn_key(server_id);
+    let there = snapshot.get(META, &key)?.is_some();
+    if there {
+        set.delete(META, &key);
+    }
+    Ok(there)
 }
 
 /// Whether these changes set a contextCSN.

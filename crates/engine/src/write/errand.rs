@@ -6,8 +6,9 @@ use std::sync::mpsc::SyncSender;
 
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeTypeId, ObjectClassId, Schema};
-use larix_store::{CommitError, Store};
+use larix_store::{CommitError, Durability, Store, Transaction, WriteSet};
 
+use super::failure::commit_failed;
 use super::prepare::Prepared;
 use super::writer::{Core, WriterEnvironment};
 use crate::database::DatabaseSettings;
@@ -83,6 +84,8 @@ pub(crate) enum Errand {
     /// Forgets, durably, the indexes that these lines no longer want.
     ForgetIndexes(Arc<Schema>, IndexConfig, SyncSender<Result<(), CommitError>>),
     Reconfigure(Box<Reconfiguration>, SyncSender<()>),
+    /// Forgets, durably, how far the changes of a server had come that is no more.
+    RetireServerId(u16, SyncSender<LdapResult>),
 }
 
 impl<S: Store> Core<S> {
@@ -100,6 +103,33 @@ impl<S: Store> Core<S> {
                 self.reconfigure(*next);
                 let _ = done.send(());
             }
+            Errand::RetireServerId(server_id, done) => {
+                let _ = done.send(self.retire_server_id(server_id));
+            }
+        }
+    }
+
+    fn retire_server_id(&self, server_id: u16) -> LdapResult {
+        if server_id == self.environment.order.server_id() {
+            let text = "this is the server's own id";
+            return LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text);
+        }
+        let store = self.database.store();
+        let retired = || -> Result<bool, CommitError> {
+            let transaction = store.transaction()?;
+            let mut set = WriteSet::new();
+            if !log::delete_context_csn(&transaction, &mut set, server_id)? {
+                return Ok(false);
+            }
+            transaction.commit(&set, Durability::Sync).map(|_| true)
+        };
+        match retired() {
+            Ok(true) => LdapResult::success(),
+            Ok(false) => {
+                let text = format!("there is no contextCSN of the server id {server_id:03x}");
+                LdapResult::with(ResultCode::NO_SUCH_ATTRIBUTE, text)
+            }
+            Err(error) => commit_failed(&error),
         }
     }
 

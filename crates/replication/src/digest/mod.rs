@@ -12,6 +12,7 @@
 //! The question is an extended operation ([`OID`]) that needs the `manage` privilege on the suffix entry.
 
 mod difference;
+mod gather;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -22,6 +23,7 @@ use sha2::{Digest as _, Sha256};
 use uuid::Uuid;
 
 pub use difference::{Difference, DifferentEntry, Question};
+pub use gather::Gathered;
 pub use scan::{ScanError, Scanner};
 pub use wire::WireError;
 

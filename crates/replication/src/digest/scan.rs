@@ -1,6 +1,6 @@
 //! A server's side: digests of what a database holds, by reading it once in slices.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::ControlFlow;
 
@@ -11,9 +11,7 @@ use larix_schema::{NormalDn, Usage};
 use larix_store::{Direction, KeyRange, Snapshot, Store};
 use uuid::Uuid;
 
-use super::{
-    Cell, Content, DigestRequest, DigestResponse, EntryDigest, LIST_MAX, Range, Row, hash_of, is_local,
-};
+use super::{DigestRequest, DigestResponse, EntryDigest, Gathered, Row, is_local};
 
 /// Entries read in one snapshot.
 const SLICE_ENTRIES: usize = 1_000;
@@ -50,50 +48,26 @@ impl From<Fault> for ScanError {
 pub struct Scanner<'r> {
     request: &'r DigestRequest,
     base: NormalDn,
-    entries: u64,
     /// contextCSN before anything was read.
     before: Vec<Csn>,
     after: Vec<Csn>,
-    ranges: Vec<Gathered>,
+    gathered: Gathered,
     /// An id is never given to another entry, nor an entry another entryUUID.
     superiors: HashMap<EntryId, Uuid>,
     /// Attributes by number: their names in lower case, none for those that do not count.
     names: HashMap<AttributeNumber, Option<String>>,
 }
 
-#[derive(Debug)]
-struct Gathered {
-    range: Range,
-    split: u32,
-    cells: Vec<Cell>,
-    /// Its entries while they are few.
-    rows: Option<BTreeMap<Uuid, Row>>,
-}
-
-/// What an entry's record says of it.
-struct Found {
-    uuid: Uuid,
-    csn: Option<Csn>,
-    digest: u128,
-}
-
 impl<'r> Scanner<'r> {
     /// `base`: the request's, normalised.
     #[must_use]
     pub fn new(request: &'r DigestRequest, base: NormalDn) -> Self {
-        let gathered = |(range, split): &(Range, u32)| Gathered {
-            range: *range,
-            split: *split,
-            cells: vec![Cell::default(); 1 << split],
-            rows: Some(BTreeMap::new()),
-        };
         Self {
             request,
             base,
-            entries: 0,
             before: Vec::new(),
             after: Vec::new(),
-            ranges: request.ranges.iter().map(gathered).collect(),
+            gathered: Gathered::new(request),
             superiors: HashMap::new(),
             names: HashMap::new(),
         }
@@ -127,7 +101,7 @@ impl<'r> Scanner<'r> {
                 next = EntryId(id.0.saturating_add(1));
                 read += 1;
                 let found = self.entry(&view, id, &stored)?;
-                found.into_iter().for_each(|found| self.gather(&found));
+                found.into_iter().for_each(|row| self.gathered.add(row));
             }
             if read < SLICE_ENTRIES {
                 merge(&mut self.after, &log::context_csns(&snapshot)?);
@@ -143,31 +117,7 @@ impl<'r> Scanner<'r> {
 
     #[must_use]
     pub fn finish(self) -> DigestResponse {
-        let content = |gathered: Gathered| match gathered.rows {
-            Some(rows) => Content::Listed(rows.into_values().collect()),
-            None => Content::Split(gathered.cells),
-        };
-        DigestResponse {
-            entries: self.entries,
-            context: [self.before, self.after],
-            ranges: self.ranges.into_iter().map(content).collect(),
-        }
-    }
-
-    fn gather(&mut self, found: &Found) {
-        self.entries += 1;
-        let hash = hash_of(&found.uuid);
-        for gathered in self.ranges.iter_mut().filter(|gathered| gathered.range.holds(hash)) {
-            if let Some(cell) = gathered.cells.get_mut(gathered.range.part_of(hash, gathered.split)) {
-                cell.add(found.digest);
-            }
-            if let Some(rows) = &mut gathered.rows {
-                rows.insert(found.uuid, Row { uuid: found.uuid, csn: found.csn, digest: found.digest });
-                if rows.len() > LIST_MAX && gathered.range.bits < super::HASH_BITS {
-                    gathered.rows = None;
-                }
-            }
-        }
+        self.gathered.finish([self.before, self.after])
     }
 
     /// `None`: the entry is not below the base.
@@ -176,7 +126,7 @@ impl<'r> Scanner<'r> {
         view: &View<'_, N>,
         id: EntryId,
         stored: &[u8],
-    ) -> Result<Option<Found>, Fault> {
+    ) -> Result<Option<Row>, Fault> {
         let record = view.unpacked(id, stored)?;
         let reader = view.reader(id, &record)?;
         let is_whole = view.settings.suffixes.iter().any(|suffix| suffix.normal == self.base);
@@ -196,7 +146,7 @@ impl<'r> Scanner<'r> {
                 true
             })?;
         }
-        Ok(Some(Found { uuid, csn, digest: digest.finish() }))
+        Ok(Some(Row { uuid, csn, digest: digest.finish() }))
     }
 
     fn superior<N: Snapshot>(&mut self, view: &View<'_, N>, id: EntryId) -> Result<Option<Uuid>, Fault> {
@@ -248,12 +198,10 @@ fn counted_name<N: Snapshot>(
 ) -> Option<String> {
     let description = view.catalog.row(number)?.description.clone()?;
     let attribute = view.schema.attribute(description.attribute);
-    let named = |names: &mut dyn Iterator<Item = &str>| {
-        names.any(|name| without.iter().any(|left_out| left_out.eq_ignore_ascii_case(name)))
-    };
+    let left_out = |name: &str| without.iter().any(|left_out| left_out.eq_ignore_ascii_case(name));
     if attribute.usage == Usage::DsaOperation
         || is_local(attribute.name())
-        || named(&mut attribute.names.iter().map(AsRef::as_ref))
+        || attribute.names.iter().any(|name| left_out(name))
     {
         return None;
     }

@@ -1,0 +1,99 @@
+//! `larix replica`: whether servers hold the same, how far behind they are, and what to do about it.
+
+mod check;
+mod entries;
+mod retire;
+mod status;
+
+use std::io::Write;
+use std::process::ExitCode;
+
+use clap::{Args, Subcommand};
+use larix_client::{ClientError, Session};
+use larix_proto::url::LdapUrl;
+use larix_proto::{FilterBuf, Scope};
+
+use super::options::CommonArgs;
+use super::session;
+use entries::Asked;
+
+/// Says that the answer is no: compareFalse.
+const NO: u8 = 5;
+
+#[derive(Args, Debug)]
+pub(crate) struct ReplicaArgs {
+    #[command(subcommand)]
+    command: ReplicaCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum ReplicaCommand {
+    /// Compare what two servers hold: equal, or which entries differ and in what
+    #[command(disable_help_flag = true)]
+    Check(Box<check::CheckArgs>),
+    /// Say how far each server has come with the changes of each
+    #[command(disable_help_flag = true)]
+    Status(Box<status::StatusArgs>),
+    /// Remove the contextCSN of a server that is gone for good
+    #[command(disable_help_flag = true)]
+    Retire(Box<retire::RetireArgs>),
+}
+
+pub(super) fn run(args: &ReplicaArgs, out: &mut dyn Write) -> Result<ExitCode, ClientError> {
+    match &args.command {
+        ReplicaCommand::Check(args) => check::run(args, out),
+        ReplicaCommand::Status(args) => status::run(args, out),
+        ReplicaCommand::Retire(args) => retire::run(args, out),
+    }
+}
+
+/// One of the servers that are asked.
+struct Server {
+    /// As it was given.
+    url: String,
+    session: Session,
+}
+
+impl Server {
+    fn open(common: &CommonArgs, url: &str) -> Result<Self, ClientError> {
+        let parsed = LdapUrl::parse(url).map_err(|error| ClientError::Usage(format!("{url}: {error}")))?;
+        Ok(Self { url: url.to_owned(), session: session::open_at(common, &[parsed])? })
+    }
+
+    /// The only suffix of this server.
+    fn suffix(&mut self) -> Result<String, ClientError> {
+        let mut found = Vec::new();
+        let asked = Asked { base: "", scope: Scope::Base, filter: &all()?, attributes: &["namingContexts"] };
+        entries::each(&mut self.session, &asked, &mut |_, attributes| {
+            for attribute in attributes.iter() {
+                found
+                    .extend(attribute.values.iter().map(|value| String::from_utf8_lossy(value).into_owned()));
+            }
+        })?;
+        match found.as_slice() {
+            [one] => Ok(one.clone()),
+            [] => Err(ClientError::Usage(format!("{} shows no suffix: name it with -b", self.url))),
+            several => Err(ClientError::Usage(format!(
+                "{} has several suffixes: choose one with -b: {}",
+                self.url,
+                several.join(", ")
+            ))),
+        }
+    }
+}
+
+/// `-b`, else the one suffix of the first server.
+fn base(given: Option<&str>, first: &mut Server) -> Result<String, ClientError> {
+    match given {
+        Some(base) => Ok(base.to_owned()),
+        None => first.suffix(),
+    }
+}
+
+fn filter(text: &str) -> Result<FilterBuf, ClientError> {
+    FilterBuf::parse(text).map_err(|error| ClientError::Usage(format!("filter `{text}`: {error}")))
+}
+
+fn all() -> Result<FilterBuf, ClientError> {
+    filter("(objectClass=*)")
+}

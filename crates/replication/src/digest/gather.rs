@@ -1,0 +1,66 @@
+//! Entries gathered into the ranges that were asked for.
+
+use std::collections::BTreeMap;
+
+use larix_engine::csn::Csn;
+use uuid::Uuid;
+
+use super::{Cell, Content, DigestRequest, DigestResponse, HASH_BITS, LIST_MAX, Range, Row, hash_of};
+
+/// The ranges of a request while entries come, in any order.
+#[derive(Debug)]
+pub struct Gathered {
+    entries: u64,
+    ranges: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
+    range: Range,
+    split: u32,
+    cells: Vec<Cell>,
+    /// Its entries while they are few.
+    rows: Option<BTreeMap<Uuid, Row>>,
+}
+
+impl Gathered {
+    /// For a request that keeps its [limits](DigestRequest::check).
+    #[must_use]
+    pub fn new(request: &DigestRequest) -> Self {
+        let part = |(range, split): &(Range, u32)| Part {
+            range: *range,
+            split: *split,
+            cells: vec![Cell::default(); 1 << split],
+            rows: Some(BTreeMap::new()),
+        };
+        Self { entries: 0, ranges: request.ranges.iter().map(part).collect() }
+    }
+
+    pub fn add(&mut self, row: Row) {
+        self.entries += 1;
+        let hash = hash_of(&row.uuid);
+        for part in self.ranges.iter_mut().filter(|part| part.range.holds(hash)) {
+            if let Some(cell) = part.cells.get_mut(part.range.part_of(hash, part.split)) {
+                cell.add(row.digest);
+            }
+            if let Some(rows) = &mut part.rows {
+                rows.insert(row.uuid, row);
+                // What cannot be split any further is listed whatever its size.
+                if rows.len() > LIST_MAX && part.range.bits < HASH_BITS {
+                    part.rows = None;
+                }
+            }
+        }
+    }
+
+    /// `context`: contextCSN before the first entry was read and after the last.
+    #[must_use]
+    pub fn finish(self, context: [Vec<Csn>; 2]) -> DigestResponse {
+        let content = |part: Part| match part.rows {
+            Some(rows) => Content::Listed(rows.into_values().collect()),
+            None => Content::Split(part.cells),
+        };
+        let ranges = self.ranges.into_iter().map(content).collect();
+        DigestResponse { entries: self.entries, context, ranges }
+    }
+}

@@ -1,0 +1,219 @@
+//! Two extended operations for those who look after replicas: digests of what a database holds
+//! ([`larix_replication::digest`]), and removing the contextCSN of a server that is gone.
+//!
+//! Both need the `manage` privilege on the suffix entry, which the rootdn has. Digests read the whole database, so a
+//! thread of their own makes them, slice by slice; [`RUNNING_MAX`] of them at once.
+
+use std::ops::ControlFlow;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
+
+use larix_engine::access::{Privilege, Subject};
+use larix_engine::controls::RequestControls;
+use larix_engine::search::{Gate, Seen};
+use larix_engine::{Fault, Served};
+use larix_proto::ber::{DecodeError, Reader, Tag, write};
+use larix_proto::{Controls, ExtendedRequest, LdapResult, ResultCode};
+use larix_replication::SID_MAX;
+use larix_replication::digest::{self, DigestRequest, Scanner};
+use larix_schema::NormalDn;
+use larix_store::Store;
+use larix_store::lmdb::LmdbStore;
+
+use crate::connection::Started;
+use crate::databases::Databases;
+use crate::dispatch::{Begun, Completion, Dispatcher, Running};
+use crate::restrictions::Restricted;
+
+/// Requests for digests that are worked on at once; more are answered busy.
+pub const RUNNING_MAX: usize = 2;
+
+/// The extended operation that removes the contextCSN of a server that is no more.
+pub const RETIRE_OID: &str = "2.25.87610412117718157885716886434399491440.2.2";
+
+static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// The answer to an extended request that was worked on elsewhere.
+#[derive(Debug)]
+pub struct ExtendedOutcome {
+    pub result: LdapResult,
+    pub value: Option<Vec<u8>>,
+}
+
+impl From<LdapResult> for ExtendedOutcome {
+    fn from(result: LdapResult) -> Self {
+        Self { result, value: None }
+    }
+}
+
+/// One of the [`RUNNING_MAX`] places.
+struct Place;
+
+impl Place {
+    fn take() -> Option<Self> {
+        let next = |running: usize| (running < RUNNING_MAX).then_some(running + 1);
+        RUNNING.fetch_update(Ordering::AcqRel, Ordering::Acquire, next).ok().map(|_| Self)
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        RUNNING.fetch_sub(1, Ordering::AcqRel);
+    }
+}
+
+/// What a request to retire a server id says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RetireRequest {
+    /// A suffix.
+    pub base: String,
+    /// 0 to 4095.
+    pub server_id: u16,
+}
+
+impl RetireRequest {
+    /// `SEQUENCE { base LDAPDN, serverID INTEGER }`
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        write::constructed(&mut out, Tag::SEQUENCE, |out| {
+            write::string(out, &self.base);
+            write::integer(out, Tag::INTEGER, i64::from(self.server_id));
+        });
+        out
+    }
+
+    /// # Errors
+    /// Anything that [`Self::encode`] does not write.
+    pub fn decode(value: &[u8]) -> Result<Self, DecodeError> {
+        let mut request = Reader::new(value).sequence("retireRequest")?;
+        let base = request.string("base")?.to_owned();
+        let server_id = request.unsigned("serverID")?;
+        request.finish("retireRequest")?;
+        Ok(Self { base, server_id: u16::try_from(server_id).unwrap_or(u16::MAX) })
+    }
+}
+
+impl Dispatcher {
+    pub(crate) fn digests(
+        &mut self,
+        begun: Begun,
+        request: &ExtendedRequest<'_>,
+        controls: &RequestControls,
+        sent: Controls<'_>,
+    ) -> Result<Started<Running>, LdapResult> {
+        let protocol = |text: String| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
+        let value = request.value.ok_or_else(|| protocol("request data expected".to_owned()))?;
+        let asked = DigestRequest::decode(value).map_err(|error| protocol(error.to_string()))?;
+        self.log_operation(&begun, format_args!("DIGESTS base=\"{}\"", crate::log::printable(&asked.base)));
+        asked.check().map_err(|text| protocol(text.to_owned()))?;
+        self.permitted(&asked.base, Restricted::Extended(digest::OID), sent)?;
+        let subject = self.subject_for(controls)?;
+        let databases = self.server.databases();
+        let (base, served) = managed(&databases, &asked.base, &subject)?;
+        let mut all = vec![Arc::clone(served.database())];
+        all.extend(databases.directory().glued_below(&base).into_iter().map(|s| Arc::clone(s.database())));
+        drop(databases);
+        let busy = || LdapResult::with(ResultCode::BUSY, "other digests are being made");
+        let place = Place::take().ok_or_else(busy)?;
+        let completer = self.completer(&begun);
+        let work = move || {
+            let _place = place;
+            let mut scanner = Scanner::new(&asked, base);
+            let mut go_on = || {
+                thread::yield_now();
+                ControlFlow::Continue(())
+            };
+            let done = all.iter().try_for_each(|database| scanner.read(database, &mut go_on));
+            let outcome = match done {
+                Ok(()) => {
+                    ExtendedOutcome { result: LdapResult::success(), value: Some(scanner.finish().encode()) }
+                }
+                Err(error) => LdapResult::with(ResultCode::OTHER, error.to_string()).into(),
+            };
+            completer.complete(Completion::Extended(Box::new(outcome)));
+        };
+        spawn(work)?;
+        self.wait_for(begun);
+        Ok(Started::Waiting)
+    }
+
+    pub(crate) fn retire_server_id(
+        &mut self,
+        begun: Begun,
+        request: &ExtendedRequest<'_>,
+        controls: &RequestControls,
+        sent: Controls<'_>,
+    ) -> Result<Started<Running>, LdapResult> {
+        let protocol = |text: String| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
+        let value = request.value.ok_or_else(|| protocol("request data expected".to_owned()))?;
+        let asked = RetireRequest::decode(value).map_err(|error| protocol(error.to_string()))?;
+        self.log_operation(
+            &begun,
+            format_args!(
+                "RETIRE base=\"{}\" sid={:03x}",
+                crate::log::printable(&asked.base),
+                asked.server_id
+            ),
+        );
+        if asked.server_id > SID_MAX {
+            return Err(protocol("a server id is 0 to 4095".to_owned()));
+        }
+        self.permitted(&asked.base, Restricted::Extended(RETIRE_OID), sent)?;
+        let subject = self.subject_for(controls)?;
+        let databases = self.server.databases();
+        let (_, served) = managed(&databases, &asked.base, &subject)?;
+        let served = Arc::clone(served);
+        drop(databases);
+        let completer = self.completer(&begun);
+        spawn(move || {
+            let result = served.retire_server_id(asked.server_id);
+            completer.complete(Completion::Extended(Box::new(result.into())));
+        })?;
+        self.wait_for(begun);
+        Ok(Started::Waiting)
+    }
+}
+
+fn spawn(work: impl FnOnce() + Send + 'static) -> Result<(), LdapResult> {
+    let thread = thread::Builder::new().name("replica".to_owned()).spawn(work);
+    thread.map(|_| ()).map_err(|error| LdapResult::with(ResultCode::BUSY, format!("no thread: {error}")))
+}
+
+/// The database that holds this name, for a subject that may manage it.
+fn managed<'d>(
+    databases: &'d Databases,
+    base: &str,
+    subject: &Subject,
+) -> Result<(NormalDn, &'d Arc<Served<LmdbStore>>), LdapResult> {
+    let dn = databases
+        .schema()
+        .parse_dn(base)
+        .map_err(|_| LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN"))?;
+    let served =
+        databases.directory().select(&dn).filter(|served| served.database().suffix_of(&dn).is_some());
+    let served =
+        served.ok_or_else(|| LdapResult::with(ResultCode::NO_SUCH_OBJECT, "no database serves this name"))?;
+    let storage = |fault: Fault| LdapResult::with(ResultCode::OTHER, format!("internal error: {fault}"));
+    if !may_manage(served, &dn, subject).map_err(storage)? {
+        let text = "this takes the manage privilege on the suffix entry";
+        return Err(LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text));
+    }
+    Ok((dn, served))
+}
+
+fn may_manage(served: &Served<LmdbStore>, dn: &NormalDn, subject: &Subject) -> Result<bool, Fault> {
+    let database = served.database();
+    let policy = database.policy();
+    if policy.is_root(subject) {
+        return Ok(true);
+    }
+    let Some(suffix) = database.suffix_of(dn) else { return Ok(false) };
+    let snapshot = database.store().snapshot()?;
+    let view = database.view(&snapshot)?;
+    let Some(id) = view.resolve(&suffix.normal)?.and_then(|found| found.id) else { return Ok(false) };
+    let Some(record) = view.record(id)? else { return Ok(false) };
+    let seen = Seen::new(&view, view.reader(id, &record)?, Gate::new(&policy, subject));
+    seen.allows_entry(Privilege::Manage)
+}
