@@ -5,4 +5,5 @@ pub mod client;
 pub mod controls;
 pub mod matrix;
 pub mod raw;
+pub mod relay;
 pub mod scenario;
