@@ -1,10 +1,13 @@
 //! Content synchronisation (RFC 4533) as state machines without I/O.
 //!
-//! What replication stands on is written today by the engine: a change sequence number for every change, the contextCSN of
-//! each server, and the change log in the change's own transaction. The provider and the consumer will live here; so far there
-//! is the cookie that both exchange.
+//! What replication stands on is the engine's: a change sequence number for every change, the contextCSN of each server, and
+//! the change log in the change's own transaction. Here is what a provider and a consumer make of it.
 
 mod cookie;
+<<<<<<< HEAD
 pub mod digest;
+=======
+pub mod provider;
+>>>>>>> e2ac677 (Consumers are served: refresh by content or by the log, and then every change)
 
 pub use cookie::{Cookie, CookieError, RID_MAX, SID_MAX};

@@ -35,8 +35,8 @@ pub trait Service {
         message: &Message<'_>,
         out: &mut Vec<u8>,
     ) -> Started<Self::Search>;
-    /// Lets a search go on for one slice. `false` when it is done and its result appended.
-    fn step(&mut self, operation: Operation, search: &mut Self::Search, out: &mut Vec<u8>) -> bool;
+    /// Lets a search go on for one slice.
+    fn step(&mut self, operation: Operation, search: &mut Self::Search, out: &mut Vec<u8>) -> Stepped;
     /// Answers a request that waited.
     fn complete(&mut self, operation: Operation, completion: Self::Completion, out: &mut Vec<u8>);
     /// A search ends before its time: told to, with this result to send, or silently.
@@ -87,6 +87,17 @@ pub enum Started<S> {
     Disconnect(LdapResult),
 }
 
+/// How a slice of a search ended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Stepped {
+    /// There is more to do.
+    More,
+    /// There is nothing to do until [`Connection::wake`].
+    Sleeping,
+    /// Its result is appended.
+    Done,
+}
+
 /// Limits of one connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub struct Limits {
@@ -131,6 +142,8 @@ pub struct Connection<S: Service> {
     sent: usize,
     next_serial: u64,
     searches: VecDeque<(Operation, S::Search)>,
+    /// Searches that wait for changes.
+    sleeping: Vec<(Operation, S::Search)>,
     waiting: Vec<Waiting>,
     phase: Phase,
     /// A password was among the bytes taken since the last question.
@@ -165,6 +178,7 @@ impl<S: Service> Connection<S> {
             sent: 0,
             next_serial: 0,
             searches: VecDeque::new(),
+            sleeping: Vec::new(),
             waiting: Vec::new(),
             phase: Phase::Open,
             had_secrets: false,
@@ -204,7 +218,24 @@ impl<S: Service> Connection<S> {
             Phase::Changing => self.close(None),
             Phase::InputEnded | Phase::Closing => {}
         }
+        // Who has gone follows nothing any more.
+        self.end_sleeping(None);
         self.run()
+    }
+
+    /// A search that waits for changes goes on.
+    pub fn wake(&mut self, serial: u64) -> Turn {
+        if let Some(at) = self.sleeping.iter().position(|(operation, _)| operation.serial == serial) {
+            self.searches.push_back(self.sleeping.swap_remove(at));
+        }
+        self.resume()
+    }
+
+    /// Searches that wait for changes end with this result, or silently.
+    pub fn end_sleeping(&mut self, result: Option<&LdapResult>) {
+        for (operation, search) in std::mem::take(&mut self.sleeping) {
+            self.service.end(operation, search, result.cloned(), &mut self.output);
+        }
     }
 
     /// A turn without input.
@@ -276,7 +307,7 @@ impl<S: Service> Connection<S> {
 
     /// Requests that were started and not answered.
     pub fn pending(&self) -> usize {
-        self.searches.len() + self.waiting.len()
+        self.searches.len() + self.sleeping.len() + self.waiting.len()
     }
 
     /// Whether what was received since the last question held a password: its bytes are to be overwritten.
@@ -305,7 +336,7 @@ impl<S: Service> Connection<S> {
         !matches!(self.phase, Phase::Closing | Phase::Changing)
             && self.has_room()
             && !self.waiting.iter().any(|w| w.alone)
-            && self.pending() < self.limits.pending.max(1)
+            && self.searches.len() + self.waiting.len() < self.limits.pending.max(1)
     }
 
     fn start_kept_requests(&mut self) {
@@ -456,29 +487,34 @@ impl<S: Service> Connection<S> {
     }
 
     fn abandon(&mut self, id: MessageId) {
-        if let Some(at) = self.searches.iter().position(|(operation, _)| operation.id == id) {
-            if let Some((operation, search)) = self.searches.remove(at) {
-                self.service.end(operation, search, None, &mut self.output);
-            }
+        if let Some((operation, search)) = self.take_search(id) {
+            self.service.end(operation, search, None, &mut self.output);
         } else if let Some(waiting) = self.waiting.iter_mut().find(|w| w.operation.id == id && !w.alone) {
             // What waits may be done already: only its answer can be held back.
             waiting.abandoned = true;
         }
     }
 
+    fn take_search(&mut self, id: MessageId) -> Option<(Operation, S::Search)> {
+        if let Some(at) = self.searches.iter().position(|(operation, _)| operation.id == id) {
+            return self.searches.remove(at);
+        }
+        let at = self.sleeping.iter().position(|(operation, _)| operation.id == id)?;
+        Some(self.sleeping.swap_remove(at))
+    }
+
     fn abandon_all(&mut self) {
         for (operation, search) in std::mem::take(&mut self.searches) {
             self.service.end(operation, search, None, &mut self.output);
         }
+        self.end_sleeping(None);
         self.waiting.iter_mut().for_each(|w| w.abandoned = true);
     }
 
     fn cancel(&mut self, operation: Operation, id: MessageId) {
-        let result = if let Some(at) = self.searches.iter().position(|(other, _)| other.id == id) {
-            if let Some((other, search)) = self.searches.remove(at) {
-                let result = LdapResult::new(ResultCode::CANCELED);
-                self.service.end(other, search, Some(result), &mut self.output);
-            }
+        let result = if let Some((other, search)) = self.take_search(id) {
+            let result = LdapResult::new(ResultCode::CANCELED);
+            self.service.end(other, search, Some(result), &mut self.output);
             LdapResult::success()
         } else if self.waiting.iter().any(|w| w.operation.id == id && !w.abandoned) {
             LdapResult::with(ResultCode::TOO_LATE, "the change is already with the writer")
@@ -507,8 +543,12 @@ impl<S: Service> Connection<S> {
                 break;
             }
             let Some((operation, mut search)) = self.searches.pop_front() else { break };
-            if self.service.step(operation, &mut search, &mut self.output) {
-                self.searches.push_back((operation, search));
+            match self.service.step(operation, &mut search, &mut self.output) {
+                Stepped::More => self.searches.push_back((operation, search)),
+                Stepped::Sleeping if self.phase == Phase::Open => self.sleeping.push((operation, search)),
+                // Nobody is there any more to be told of changes.
+                Stepped::Sleeping => self.service.end(operation, search, None, &mut self.output),
+                Stepped::Done => {}
             }
         }
         match self.phase {

@@ -6,6 +6,7 @@ use std::sync::atomic::Ordering;
 
 use larix_engine::access::{self, Subject};
 use larix_engine::controls::{self, RequestControls};
+use larix_engine::log::Follower;
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest};
 use larix_proto::{
@@ -18,8 +19,8 @@ use crate::access_log::Noted;
 use crate::bind::BindOutcome;
 use crate::config::Config;
 use crate::config::values::LogLevel;
-use crate::connection::{Event, Limits, Operation, Service, Started};
-use crate::databases::{Databases, Effort, First, Search};
+use crate::connection::{Event, Limits, Operation, Service, Started, Stepped};
+use crate::databases::{Databases, Effort, First, Search, Slice};
 use crate::layers::LayersError;
 use crate::log::printable;
 use crate::operation_log::{self, Asked, Ended, Seconds};
@@ -434,7 +435,14 @@ impl Dispatcher {
                 self.finish(&begun, &result, Some(effort));
                 Started::Answered
             }
-            First::Running(search) => {
+            First::Running(mut search) => {
+                if search.follows() {
+                    let (serial, events) = (begun.operation.serial, self.events.clone());
+                    search.follow(Follower::new(Box::new(move || {
+                        // A connection that is gone has no use for it.
+                        let _ = events.send(ConnectionEvent::Changed(serial));
+                    })));
+                }
                 let counted = search.effort().entries;
                 self.count_entries(counted);
                 let begun = Begun { database: latency::take_database(), ..begun };
@@ -646,7 +654,7 @@ impl Service for Dispatcher {
         }
     }
 
-    fn step(&mut self, _: Operation, running: &mut Running, out: &mut Vec<u8>) -> bool {
+    fn step(&mut self, _: Operation, running: &mut Running, out: &mut Vec<u8>) -> Stepped {
         Self::step(self, running.begun.operation, running, out)
     }
 
@@ -752,16 +760,20 @@ impl Service for Dispatcher {
 }
 
 impl Dispatcher {
-    /// One slice of a search; `false` when it is done.
-    fn step(&self, operation: Operation, running: &mut Running, out: &mut Vec<u8>) -> bool {
-        let done = running.search.step(&self.server, out);
+    /// One slice of a search.
+    fn step(&self, operation: Operation, running: &mut Running, out: &mut Vec<u8>) -> Stepped {
+        let stepped = running.search.step(&self.server, out);
         let sent = running.search.effort().entries.saturating_sub(running.counted);
         running.counted += sent;
         self.count_entries(sent);
-        let Some((result, controls)) = done else { return true };
+        let (result, controls) = match stepped {
+            Slice::More => return Stepped::More,
+            Slice::Waiting => return Stepped::Sleeping,
+            Slice::Done(result, controls) => (result, controls),
+        };
         encode::result(out, operation.id, ResponseOp::SearchDone, &result, &controls);
         self.finish(&running.begun, &result, Some(running.search.effort()));
-        false
+        Stepped::Done
     }
 }
 

@@ -11,6 +11,7 @@ use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
 use larix_engine::time::{Clock, Monotonic, RandomSource, Timestamp};
+use larix_replication::provider::RefreshQueue;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::acceptor::Acceptor;
@@ -180,6 +181,8 @@ pub struct Server {
     /// The limit of open files.
     pub descriptors: u64,
     pub admission: Admission,
+    /// Consumers that are brought up to date take turns.
+    pub(crate) refreshes: RefreshQueue,
     /// How scheduled backups stand.
     pub backups: Backups,
     pub(crate) configuration: ConfigurationQueue,
@@ -208,6 +211,7 @@ impl Server {
             backups: Backups::default(),
             configuration: ConfigurationQueue::default(),
             access_logs: AccessLogs::default(),
+            refreshes: RefreshQueue::default(),
             admission: Admission::new(config.global.client_limits.clone(), descriptors),
             decoy: Decoy::new(&config.hasher()),
             generation: ArcSwap::from_pointee(Generation { config, databases }),

@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use larix_engine::time::{Clock, Monotonic};
+use larix_proto::{LdapResult, ResultCode};
 use larix_store::lmdb;
 use tokio::io::ReadBuf;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -68,6 +69,8 @@ pub(crate) struct Accepted {
 pub(crate) enum ConnectionEvent {
     /// A request that waited is done. Boxed: every connection's queue has room for a few dozen events.
     Completed(u64, Box<Completion>),
+    /// A search that waits for changes may go on.
+    Changed(u64),
     /// `idletimeout` or `writetimeout` has passed.
     TimedOut(&'static str),
     /// The server stops.
@@ -483,9 +486,12 @@ impl Task<'_> {
             ConnectionEvent::Completed(serial, completion) => {
                 Ok(self.connection.complete(serial, *completion))
             }
+            ConnectionEvent::Changed(serial) => Ok(self.connection.wake(serial)),
             ConnectionEvent::TimedOut(reason) => Err(Ended::Because(reason)),
             ConnectionEvent::Stop => {
                 self.connection.service_mut().close_because("slapd shutdown");
+                let result = LdapResult::with(ResultCode::UNAVAILABLE, "the server is shutting down");
+                self.connection.end_sleeping(Some(&result));
                 Ok(self.connection.input_ended())
             }
         }

@@ -36,6 +36,10 @@ pub struct Refresh {
 }
 
 impl Refresh {
+    pub fn new(known: CsnVector, present: bool, cookie: Option<String>) -> Self {
+        Self { known, present, cookie, view: None, uuids: Vec::new() }
+    }
+
     /// Appends the message that names what is left to be named.
     pub fn flush(&mut self, message: MessageId, out: &mut Vec<u8>) {
         if !self.uuids.is_empty() {
@@ -95,9 +99,9 @@ pub enum Fate {
     /// It belongs to the content; it was sent, if that was asked for.
     Content,
     /// It may be seen and does not belong to the content.
-    Outside,
-    /// Nobody may know of it.
-    Hidden,
+    Outside(Option<Uuid>),
+    /// The subject may not know of it.
+    Hidden(Option<Uuid>),
     Gone,
 }
 
@@ -143,6 +147,17 @@ impl SearchTask {
     /// Whether a name is within base and scope.
     pub fn spans(&self, schema: &Schema, dn: &str) -> bool {
         schema.parse_dn(dn).is_ok_and(|dn| dn.is_in_scope(&self.base, self.scope))
+    }
+
+    /// Whether every entry of the database is within base and scope.
+    ///
+    /// # Errors
+    /// Base or rights as for any search.
+    pub fn spans_all<N: Snapshot>(&mut self, view: &View<'_, N>) -> Result<bool, LdapResult> {
+        self.with_gate(view, |task, gate| {
+            let area = task.area(view, gate)?;
+            Ok(area.whole && task.scope == Scope::Subtree)
+        })
     }
 
     /// Whether every entry of the database belongs to the content, as far as base, scope and rights go.
@@ -228,7 +243,8 @@ impl SearchTask {
         let record = view.unpacked(id, stored)?;
         let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
         let outside = |seen: &Seen<'_, N>| -> Result<Fate, End> {
-            Ok(if seen.is_shown()? { Fate::Outside } else { Fate::Hidden })
+            let uuid = identity(seen)?.map(|(uuid, _)| uuid);
+            Ok(if seen.is_shown()? { Fate::Outside(uuid) } else { Fate::Hidden(uuid) })
         };
         if !inside {
             return outside(&seen);
@@ -237,10 +253,10 @@ impl SearchTask {
         if matches!(looked, Looked::Passed) {
             return outside(&seen);
         }
-        if !seen.is_shown()? {
-            return Ok(Fate::Hidden);
-        }
         let Some((uuid, csn)) = identity(&seen)? else { return outside(&seen) };
+        if !seen.is_shown()? {
+            return Ok(Fate::Hidden(Some(uuid)));
+        }
         let mut dn = std::mem::take(&mut self.scratch);
         dn.clear();
         view.names.append_dn(&seen.reader.view, &mut dn)?;

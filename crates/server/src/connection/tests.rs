@@ -39,15 +39,15 @@ impl Service for Script {
         }
     }
 
-    fn step(&mut self, operation: Operation, search: &mut Search, out: &mut Vec<u8>) -> bool {
+    fn step(&mut self, operation: Operation, search: &mut Search, out: &mut Vec<u8>) -> Stepped {
         self.log.push(format!("step {}", operation.id));
         if search.left == 0 {
             encode::result(out, operation.id, ResponseOp::SearchDone, &LdapResult::success(), &[]);
-            return false;
+            return Stepped::Done;
         }
         search.left -= 1;
         out.resize(out.len() + self.slice, 0);
-        true
+        Stepped::More
     }
 
     fn complete(&mut self, operation: Operation, completion: &'static str, out: &mut Vec<u8>) {

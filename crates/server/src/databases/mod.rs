@@ -7,6 +7,7 @@ mod limits;
 mod memory;
 mod open;
 mod search;
+mod sync;
 mod trees;
 
 use std::fmt;
@@ -29,6 +30,7 @@ use zeroize::Zeroizing;
 
 pub(crate) use open::PreparedDatabases;
 pub use search::{Effort, First, Search};
+pub use sync::Slice;
 
 use crate::config::values::LimitRule;
 use crate::config::{Config, ConfigError, DatabaseKind, Origin as ConfigOrigin};

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
+use larix_engine::log::Follower;
 use larix_engine::search::task::{Budget, SearchInput, SearchTask, Step};
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::writer::REMOVED;
@@ -12,11 +13,13 @@ use larix_proto::url::LdapUrl;
 use larix_proto::{
     ControlBuf, DerefAliases, FilterBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest, Strings,
 };
+use larix_replication::provider::SyncSearch;
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
 use larix_store::{Snapshot, Store};
 
 use super::glued_pages::{GluedPages, Next};
+use super::sync::{self, Slice};
 use super::{Databases, limits};
 use crate::access_log::Gate;
 use crate::connection::OUTPUT_HIGH;
@@ -31,7 +34,7 @@ const SLICE_CANDIDATES: u32 = 128;
 const SLICE_NANOS: u64 = 100_000;
 
 /// A result with its controls.
-type End = (LdapResult, Vec<ControlBuf>);
+pub(super) type End = (LdapResult, Vec<ControlBuf>);
 
 /// A search under way.
 #[derive(Debug)]
@@ -45,8 +48,13 @@ pub struct Search {
     /// Of parts that are done.
     done: Effort,
     end: Option<End>,
+<<<<<<< HEAD
     /// Of an access log: what is to be there before it begins.
     gate: Option<Gate>,
+=======
+    /// In the place of all that: a consumer's (RFC 4533).
+    sync: Option<Box<SyncSearch<LmdbStore>>>,
+>>>>>>> e2ac677 (Consumers are served: refresh by content or by the log, and then every change)
 }
 
 /// What a search took.
@@ -97,11 +105,40 @@ struct Part {
 }
 
 impl Search {
+    /// A consumer's search.
+    pub(super) fn synchronising(sync: SyncSearch<LmdbStore>) -> Self {
+        Self {
+            part: None,
+            later: Vec::new(),
+            pages: None,
+            done: Effort::default(),
+            end: None,
+            sync: Some(Box::new(sync)),
+        }
+    }
+
+    /// Whether it may wait for changes.
+    pub fn follows(&self) -> bool {
+        self.sync.is_some()
+    }
+
+    /// Whom to tell when it may go on after it waited.
+    pub fn follow(&mut self, follower: Arc<Follower>) {
+        if let Some(sync) = &mut self.sync {
+            sync.follow(follower);
+        }
+    }
+
     /// What it has taken so far.
     pub fn effort(&self) -> Effort {
+        if let Some(sync) = &self.sync {
+            let (entries, candidates) = sync.effort();
+            return Effort { entries, candidates };
+        }
         self.part.as_ref().map_or(self.done, |part| self.done.plus(Effort::of(&part.task)))
     }
 
+<<<<<<< HEAD
     /// Goes on for one slice; the result when the search is done.
     pub fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Option<(LdapResult, Vec<ControlBuf>)> {
         if let Some(gate) = &self.gate {
@@ -110,6 +147,21 @@ impl Search {
             }
             self.gate = None;
         }
+=======
+    /// Goes on for one slice.
+    pub fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Slice {
+        if let Some(sync) = &mut self.sync {
+            return sync::step(sync, server, out);
+        }
+        match self.step_parts(server, out) {
+            Some((result, controls)) => Slice::Done(result, controls),
+            None => Slice::More,
+        }
+    }
+
+    /// The result when the search is done.
+    fn step_parts(&mut self, server: &Server, out: &mut Vec<u8>) -> Option<End> {
+>>>>>>> e2ac677 (Consumers are served: refresh by content or by the log, and then every change)
         while let Some(part) = &mut self.part {
             let (result, controls) = match part.step(server, out) {
                 Step::More | Step::Blocked => return None,
@@ -165,7 +217,7 @@ impl Part {
     }
 }
 
-fn budget(server: &Server) -> Budget<'_> {
+pub(super) fn budget(server: &Server) -> Budget<'_> {
     let (candidates, nanos) = (SLICE_CANDIDATES, SLICE_NANOS);
     Budget { candidates, nanos, bytes: OUTPUT_HIGH, clock: &*server.clock }
 }
@@ -200,22 +252,33 @@ pub(super) fn start(
         base = normal.clone();
         request.base = text;
     }
+    let asked = controls.sync.take();
     if let Some(tree) = databases.tree(server, subject, &base, request.scope == Scope::Base) {
+        if let Some(refused) = sync::refused(databases, asked.as_ref()) {
+            return First::ended((refused, Vec::new()));
+        }
         let Found { result, entries } = tree.search(&base, &request, &controls, at.0, out);
         let effort = Effort { entries, candidates: entries };
         return First::Done { result, controls: Vec::new(), effort };
     }
     let new = New { databases, server, subject, request: &request, at, identity: false };
+    if let Some(asked) = asked {
+        match sync::start(new, &asked, &controls, &base) {
+            Ok(Some(first)) => return first,
+            Ok(None) => {}
+            Err(end) => return First::ended(*end),
+        }
+    }
     new.first_slice(controls, &base, out).unwrap_or_else(|end| First::ended(*end))
 }
 
 /// What the tasks of one search are made from.
 #[derive(Copy, Clone)]
-struct New<'a> {
-    databases: &'a Databases,
-    server: &'a Server,
+pub(super) struct New<'a> {
+    pub(super) databases: &'a Databases,
+    pub(super) server: &'a Server,
     subject: &'a Arc<Subject>,
-    request: &'a SearchRequest<'a>,
+    pub(super) request: &'a SearchRequest<'a>,
     /// The message and when it came.
     at: (MessageId, Monotonic),
     /// To find out who somebody is.
@@ -240,7 +303,7 @@ impl New<'_> {
         let glued = glued(databases, request.scope, base);
         if !glued.is_empty() {
             let mut search = self.over_several(served, glued, controls, base)?;
-            return Ok(match search.step(server, out) {
+            return Ok(match search.step_parts(server, out) {
                 Some((result, controls)) => First::Done { result, controls, effort: search.effort() },
                 None => First::Running(search),
             });
@@ -266,7 +329,11 @@ impl New<'_> {
                     pages: None,
                     done: Effort::default(),
                     end: None,
+<<<<<<< HEAD
                     gate: None,
+=======
+                    sync: None,
+>>>>>>> e2ac677 (Consumers are served: refresh by content or by the log, and then every change)
                 })
             }
         })
@@ -296,7 +363,11 @@ impl New<'_> {
             later.push(self.part(served, controls, self.request.scope, base)?);
         }
         let first = later.pop().map(Box::new);
+<<<<<<< HEAD
         Ok(Search { part: first, later, pages, done: Effort::default(), end: None, gate: None })
+=======
+        Ok(Search { part: first, later, pages, done: Effort::default(), end: None, sync: None })
+>>>>>>> e2ac677 (Consumers are served: refresh by content or by the log, and then every change)
     }
 
     fn part(
@@ -306,11 +377,20 @@ impl New<'_> {
         scope: Scope,
         base: &NormalDn,
     ) -> Result<Part, Box<End>> {
+        Ok(Part { served: served.clone(), task: self.task_in(served, controls, scope, base)? })
+    }
+
+    pub(super) fn task_in(
+        self,
+        served: &Served<LmdbStore>,
+        controls: RequestControls,
+        scope: Scope,
+        base: &NormalDn,
+    ) -> Result<SearchTask, Box<End>> {
         let fail = |fault: Fault| Box::new((failure(self.server, &fault), Vec::new()));
         let snapshot = served.database().store().snapshot().map_err(|error| fail(error.into()))?;
         let view = served.database().view(&snapshot).map_err(fail)?;
-        let task = self.task(served, &view, controls, scope, base)?;
-        Ok(Part { served: served.clone(), task })
+        self.task(served, &view, controls, scope, base)
     }
 
     fn task<N: Snapshot>(
@@ -350,7 +430,7 @@ impl New<'_> {
 }
 
 /// The subordinate databases that a search goes on in, each with its suffix and the scope it has there.
-fn glued<'d>(
+pub(super) fn glued<'d>(
     databases: &'d Databases,
     scope: Scope,
     base: &NormalDn,
@@ -399,7 +479,7 @@ pub(super) fn identities(
     let new = New { databases, server, subject, request: &request, at, identity: true };
     let mut out = Vec::new();
     if let Ok(First::Running(mut search)) = new.first_slice(RequestControls::default(), &base, &mut out) {
-        while search.step(server, &mut out).is_none() {
+        while search.step_parts(server, &mut out).is_none() {
             if out.len() > OUTPUT_HIGH {
                 return Vec::new();
             }

@@ -58,6 +58,7 @@ impl Databases {
             start_tls: server.tls.is_available(),
             sasl_mechanisms: offer::offered(sasl, Ground::of_subject(subject, sasl)),
             referrals: config.global.referrals.clone(),
+            provides_content: self.provide(),
             password_policy: self.directory.databases().iter().any(|served| {
                 let settings = served.database().settings();
                 settings.plugins.iter().any(|plugin| plugin.name() == "ppolicy")

@@ -37,6 +37,8 @@ pub struct RootDse {
     pub referrals: Vec<String>,
     /// A database has the password policy overlay: its controls are listed.
     pub password_policy: bool,
+    /// A database has its content provided (the overlay syncprov).
+    pub provides_content: bool,
     /// Attributes of the `rootDSE` files.
     pub extra: Vec<(String, Vec<Vec<u8>>)>,
 }
@@ -58,6 +60,7 @@ impl RootDse {
                     .into_iter()
                     .flatten(),
             )
+            .add("supportedControl", self.provides_content.then(|| oid::SYNC_REQUEST.to_owned()))
             .add("supportedExtension", self.start_tls.then(|| oid::START_TLS.to_owned()))
             .add("supportedExtension", text(EXTENSIONS))
             .add("supportedFeatures", text(FEATURES))

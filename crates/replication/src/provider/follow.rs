@@ -1,0 +1,367 @@
+//! The persist stage: the change log is followed, and each change is told as it concerns the consumer.
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::Arc;
+
+use larix_engine::csn::Csn;
+use larix_engine::entry::EntryId;
+use larix_engine::log::{self, CsnVector, LogKey, LogOutline, OutlineKind};
+use larix_engine::search::Budget;
+use larix_engine::search::synchronised::{Fate, Send, state_control};
+use larix_engine::{Database, View, tree};
+use larix_proto::LdapResult;
+use larix_proto::control::EntryState;
+use larix_proto::encode::EntryEncoder;
+use larix_proto::extended::SyncInfo;
+use larix_store::{Snapshot, Store};
+use uuid::Uuid;
+
+use super::refresh::{MOVED_MAX, fate};
+use super::session::{Part, Stepped, SyncSearch, failed, refresh_required};
+
+/// Records that one slice deals with.
+const RECORDS: usize = 256;
+
+/// Where the persist stage is, beside the places in the logs.
+#[derive(Debug, Default)]
+pub(super) struct Following {
+    /// Entries below one that was moved, to be looked at before anything else: with their part.
+    moved: VecDeque<(usize, EntryId)>,
+}
+
+/// A record that is to be told.
+#[derive(Debug)]
+struct Told {
+    part: usize,
+    sequence: u64,
+    outline: LogOutline,
+    /// The same entry is changed again in this slice.
+    again: bool,
+}
+
+/// What a slice has before it.
+#[derive(Debug, Default)]
+struct Batch {
+    told: VecDeque<Told>,
+    /// There is more behind it.
+    more: bool,
+    /// How far the databases are when it is done.
+    context: CsnVector,
+}
+
+impl Following {
+    pub(super) fn slice<S: Store>(
+        &mut self,
+        search: &mut SyncSearch<S>,
+        budget: Budget<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Stepped, LdapResult> {
+        // What glued databases have in common is read first: their snapshots, taken later, have all of it.
+        let bound = (search.parts.len() > 1).then(|| context(search)).transpose()?;
+        let databases: Vec<Arc<Database<S>>> =
+            search.parts.iter().map(|part| Arc::clone(part.served.database())).collect();
+        let mut snapshots = Vec::with_capacity(databases.len());
+        for database in &databases {
+            snapshots.push(database.store().snapshot().map_err(|error| failed(&error.into()))?);
+        }
+        let mut views = Vec::with_capacity(databases.len());
+        for (database, snapshot) in databases.iter().zip(&snapshots) {
+            views.push(database.view(snapshot).map_err(|fault| failed(&fault))?);
+        }
+        let batch = gather(search, &snapshots, bound)?;
+        if batch.told.is_empty() && self.moved.is_empty() && !batch.more {
+            return Ok(Stepped::Waiting);
+        }
+        let mut based = Vec::with_capacity(views.len());
+        for (number, (part, view)) in search.parts.iter_mut().zip(&views).enumerate() {
+            based.push(number > 0 || part.task.keeps_base(view)?);
+        }
+        if !self.owed(search, &views, budget, out)? {
+            return Ok(Stepped::More);
+        }
+        for told in batch.told {
+            if out.len() >= budget.bytes {
+                return Ok(Stepped::More);
+            }
+            let is_based = based.get(told.part).copied().unwrap_or_default();
+            if let Some(view) = views.get(told.part) {
+                self.one(search, view, &told, is_based, out)?;
+            }
+            if let Some(part) = search.parts.get_mut(told.part) {
+                part.position = told.sequence;
+            }
+            if !self.moved.is_empty() {
+                return Ok(Stepped::More);
+            }
+        }
+        if based.contains(&false) {
+            return Err(refresh_required("search base has changed"));
+        }
+        if batch.more {
+            return Ok(Stepped::More);
+        }
+        tell_cookie(search, &batch.context, out);
+        Ok(Stepped::Waiting)
+    }
+
+    /// Looks at what was moved with its superior. Answers whether all of it was.
+    fn owed<S: Store, N: Snapshot>(
+        &mut self,
+        search: &mut SyncSearch<S>,
+        views: &[View<'_, N>],
+        budget: Budget<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, LdapResult> {
+        for _ in 0..budget.candidates {
+            let Some((number, id)) = self.moved.pop_front() else { return Ok(true) };
+            let Some((part, view)) = search.parts.get_mut(number).zip(views.get(number)) else { continue };
+            let was_there = part.may_have(id);
+            let state = if part.view.contains(id) { EntryState::Modify } else { EntryState::Add };
+            let fate =
+                fate(part, number, view, id, out, &mut |_| Some(Send { state, cookie: None, name: None }))?;
+            match fate {
+                Fate::Content => {
+                    part.keep(id);
+                }
+                Fate::Outside(Some(uuid)) | Fate::Hidden(Some(uuid)) if was_there => {
+                    part.view.remove(id);
+                    let base = part.task.base_text().to_owned();
+                    tell_delete(search, uuid, &base, None, out);
+                }
+                _ => {}
+            }
+            if out.len() >= budget.bytes {
+                return Ok(self.moved.is_empty());
+            }
+        }
+        Ok(self.moved.is_empty())
+    }
+
+    /// Tells of one record.
+    fn one<S: Store, N: Snapshot>(
+        &mut self,
+        search: &mut SyncSearch<S>,
+        view: &View<'_, N>,
+        told: &Told,
+        is_based: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), LdapResult> {
+        let Told { outline, part: number, again, .. } = told;
+        let csn = outline.csn;
+        if outline.local || search.asked.known.covers(&csn) || search.asked.sid == Some(csn.server_id) {
+            return Ok(());
+        }
+        // Of other servers' changes only all of a commit say how far this one has come: the cookie follows by itself.
+        let cookie = (csn.server_id == search.server_id()).then(|| search.cookie(&[csn]));
+        let Some(part) = search.parts.get_mut(*number) else { return Ok(()) };
+        let id = outline.entry;
+        let is_modify = outline.kind == OutlineKind::Modify;
+        if (is_modify && *again) || !(is_based || outline.kind == OutlineKind::Delete) {
+            return Ok(());
+        }
+        let was_there = part.may_have(id) && !(outline.kind == OutlineKind::Add && !part.view.contains(id));
+        let had = part.view.contains(id);
+        let state = match outline.kind {
+            _ if had => EntryState::Modify,
+            OutlineKind::Add => EntryState::Add,
+            _ if part.unrestricted || !part.view_complete => EntryState::Modify,
+            _ => EntryState::Add,
+        };
+        let mut sent = false;
+        let behind = outline.dn_behind();
+        let mut out_of_scope = false;
+        let schema = Arc::clone(&view.schema);
+        let spans = |name: &str, part: &Part<S>| part.unrestricted || part.task.spans(&schema, name);
+        let behind_spans = spans(&behind, part);
+        let found = if is_based {
+            fate(part, *number, view, id, out, &mut |entry| {
+                let later = entry.csn.is_some_and(|now| now.server_id == csn.server_id && now > csn);
+                if is_modify && later {
+                    return None;
+                }
+                // A superior that is renamed later has its old name for the consumer still.
+                let name = (behind != entry.dn).then(|| behind.clone());
+                if name.is_some() && !behind_spans {
+                    out_of_scope = true;
+                    return None;
+                }
+                sent = true;
+                Some(Send { state, cookie: cookie.clone(), name })
+            })?
+        } else {
+            Fate::Gone
+        };
+        if sent {
+            part.keep(id);
+        }
+        let gone = match found {
+            Fate::Gone if outline.kind == OutlineKind::Delete => Some(outline.entry_uuid),
+            Fate::Outside(uuid) | Fate::Hidden(uuid) if outline.kind != OutlineKind::Delete => uuid,
+            _ => None,
+        };
+        if let Some(uuid) = gone.filter(|uuid| was_there && !uuid.is_nil()) {
+            part.view.remove(id);
+            // Whether it had the entry may be unknown: then no name is told.
+            let name =
+                if had || part.unrestricted { outline.dn.clone() } else { part.task.base_text().to_owned() };
+            self.note_moved(part, *number, view, outline, false)?;
+            tell_delete(search, uuid, &name, cookie.as_deref(), out);
+        } else {
+            self.note_moved(part, *number, view, outline, true)?;
+        }
+        if sent && cookie.is_some() {
+            search.told.note(csn);
+        }
+        Ok(())
+    }
+
+    /// What is below a moved entry may have come into the consumer's part of the tree, or have left it.
+    fn note_moved<S: Store, N: Snapshot>(
+        &mut self,
+        part: &mut Part<S>,
+        number: usize,
+        view: &View<'_, N>,
+        outline: &LogOutline,
+        comes: bool,
+    ) -> Result<(), LdapResult> {
+        if part.unrestricted
+            || !matches!(outline.kind, OutlineKind::ModifyDn { new_superior: Some(_), .. })
+            || part.task.spans_all(view)?
+        {
+            return Ok(());
+        }
+        let below = tree::subtree(view.snapshot, outline.entry, MOVED_MAX).map_err(|fault| failed(&fault))?;
+        let below = below.into_iter().filter(|id| *id != outline.entry).map(|id| (number, id));
+        if comes {
+            self.moved.extend(below);
+        } else {
+            let mut below: Vec<_> = below.collect();
+            below.reverse();
+            self.moved.extend(below);
+        }
+        Ok(())
+    }
+}
+
+impl<S: Store> Part<S> {
+    /// Whether the consumer may have this entry, as far as is known.
+    fn may_have(&self, id: EntryId) -> bool {
+        self.unrestricted || !self.view_complete || self.view.contains(id)
+    }
+
+    /// The consumer has it now.
+    fn keep(&mut self, id: EntryId) {
+        if !self.unrestricted {
+            self.view.insert(id);
+        }
+    }
+}
+
+/// How far all databases of the search have come.
+fn context<S: Store>(search: &SyncSearch<S>) -> Result<CsnVector, LdapResult> {
+    let mut context = CsnVector::default();
+    for part in &search.parts {
+        let snapshot = part.served.database().store().snapshot().map_err(|error| failed(&error.into()))?;
+        let csns = log::context_csns(&snapshot).map_err(|fault| failed(&fault))?;
+        csns.into_iter().for_each(|csn| {
+            context.note(csn);
+        });
+    }
+    Ok(context)
+}
+
+/// The records behind the places in the logs, in the order of their CSNs where there are several logs.
+fn gather<S: Store, N: Snapshot>(
+    search: &SyncSearch<S>,
+    snapshots: &[N],
+    bound: Option<CsnVector>,
+) -> Result<Batch, LdapResult> {
+    let server_id = search.server_id();
+    let mut logs: Vec<VecDeque<Told>> = Vec::with_capacity(snapshots.len());
+    let mut batch = Batch::default();
+    for (number, (part, snapshot)) in search.parts.iter().zip(snapshots).enumerate() {
+        let first = log::first_sequence(snapshot, server_id).map_err(|fault| failed(&fault))?;
+        let history = log::history(snapshot).map_err(|fault| failed(&fault))?;
+        if first > part.position + 1 || history != part.history {
+            return Err(refresh_required("sync cookie is stale"));
+        }
+        let mut told = VecDeque::new();
+        let after = LogKey { server_id, sequence: part.position };
+        let visited = log::visit_outlines_after(snapshot, after, &mut |key, outline| {
+            if told.len() == RECORDS {
+                batch.more = true;
+                return false;
+            }
+            told.push_back(Told { part: number, sequence: key.sequence, outline, again: false });
+            true
+        });
+        visited.map_err(|fault| failed(&fault))?;
+        logs.push(told);
+        if bound.is_none() {
+            let csns = log::context_csns(snapshot).map_err(|fault| failed(&fault))?;
+            batch.context = csns.into_iter().collect();
+        }
+    }
+    merge(&mut batch, logs, bound, server_id);
+    Ok(batch)
+}
+
+/// Several logs in one order. A change above the bound waits: another log may have a lower one that was not seen.
+fn merge(batch: &mut Batch, mut logs: Vec<VecDeque<Told>>, bound: Option<CsnVector>, server_id: u16) {
+    let highest = bound.as_ref().and_then(|bound| bound.of(server_id));
+    let truncated: Vec<bool> = logs.iter().map(|log| log.len() == RECORDS).collect();
+    loop {
+        let heads = logs.iter().enumerate().filter_map(|(at, log)| Some((log.front()?.outline.csn, at)));
+        let Some((csn, at)) = heads.min() else { break };
+        let above = bound.is_some() && csn.server_id == server_id && highest.is_none_or(|bound| csn > bound);
+        // Behind the end of one that was cut off the order is not known.
+        let cut = logs.len() > 1 && logs.iter().zip(&truncated).any(|(log, cut)| *cut && log.is_empty());
+        if above || cut {
+            batch.more |= cut || logs.iter().zip(&truncated).any(|(log, cut)| *cut && log.is_empty());
+            break;
+        }
+        batch.told.extend(logs.get_mut(at).and_then(VecDeque::pop_front));
+    }
+    if let Some(bound) = bound {
+        batch.context = bound;
+    }
+    let mut seen: BTreeMap<usize, BTreeSet<EntryId>> = BTreeMap::new();
+    for told in batch.told.iter_mut().rev() {
+        told.again = !seen.entry(told.part).or_default().insert(told.outline.entry);
+    }
+}
+
+/// The consumer learns how far it has come where nothing that it may see says so.
+fn tell_cookie<S: Store>(search: &mut SyncSearch<S>, context: &CsnVector, out: &mut Vec<u8>) {
+    let own = search.asked.sid;
+    let mut told = search.told.clone();
+    let mut news = false;
+    for csn in context.as_slice() {
+        // Its own changes it knows of.
+        news |= told.note(*csn) && own != Some(csn.server_id);
+    }
+    if news {
+        let cookie = search.cookie(told.as_slice());
+        search.inform(&SyncInfo::NewCookie(cookie.as_bytes()), out);
+    }
+    search.told = told;
+}
+
+/// Tells that an entry is gone.
+fn tell_delete<S: Store>(
+    search: &mut SyncSearch<S>,
+    uuid: Uuid,
+    name: &str,
+    cookie: Option<&str>,
+    out: &mut Vec<u8>,
+) {
+    let control = state_control(EntryState::Delete, uuid, cookie);
+    EntryEncoder::begin(out, search.message, name).finish(&[control]);
+    if let Some(csn) = cookie.and_then(last_csn) {
+        search.told.note(csn);
+    }
+}
+
+fn last_csn(cookie: &str) -> Option<Csn> {
+    cookie.rsplit_once("csn=")?.1.parse().ok()
+}

@@ -1,0 +1,15 @@
+//! The provider's side of content synchronisation (RFC 4533), for consumers that speak as OpenLDAP's do.
+//!
+//! A [`SyncSearch`] is one consumer's search: a refresh, then, if that was asked for, every change. It goes on in slices, each
+//! with snapshots of its own; between them it knows a place in the change log and nothing that would grow with the
+//! database, but for a bit an entry where the consumer sees a part of the content.
+
+mod decide;
+mod follow;
+mod queue;
+mod refresh;
+mod session;
+
+pub use decide::{Asked, Decision, decide};
+pub use queue::{REFRESHES_MAX, RefreshQueue};
+pub use session::{Start, Stepped, SyncSearch};

@@ -1,0 +1,341 @@
+//! The refresh: a pass over the content, or what the log says has changed.
+
+use std::collections::BTreeMap;
+
+use larix_engine::csn::Csn;
+use larix_engine::entry::EntryId;
+use larix_engine::log::{self, CsnVector, LogKey, LogOutline, OutlineKind};
+use larix_engine::search::synchronised::{Fate, Send};
+use larix_engine::search::{Budget, Step};
+use larix_engine::{View, tree};
+use larix_proto::control::EntryState;
+use larix_proto::extended::SyncInfo;
+use larix_proto::{LdapResult, ResultCode};
+use larix_store::{Snapshot, Store};
+use uuid::Uuid;
+
+use super::session::{Part, SyncSearch, failed, refresh_required};
+
+/// Records of the log that one slice looks at.
+const SCAN_RECORDS: u64 = 2_048;
+/// Entries of a moved subtree that a consumer of a part of the tree is told of.
+pub(super) const MOVED_MAX: usize = 1_000_000;
+
+/// A pass over the whole content.
+#[derive(Debug)]
+pub(super) struct Walk {
+    part: usize,
+    present: bool,
+}
+
+impl Walk {
+    pub(super) fn new(present: bool) -> Self {
+        Self { part: 0, present }
+    }
+
+    /// Whether consumers drop what was neither sent nor named.
+    pub(super) fn present(&self) -> bool {
+        self.present
+    }
+
+    /// Goes on; answers whether it is done.
+    pub(super) fn slice<S: Store>(
+        &mut self,
+        search: &mut SyncSearch<S>,
+        budget: Budget<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, LdapResult> {
+        let message = search.message;
+        let Some(part) = search.parts.get_mut(self.part) else { return Ok(true) };
+        let database = part.served.database().clone();
+        let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
+        let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
+        let Step::Done(result, _) = part.task.step(&view, out, budget) else { return Ok(false) };
+        if !(result.is_success() || (self.part > 0 && result.code == ResultCode::NO_SUCH_OBJECT)) {
+            return Err(result);
+        }
+        if let Some(mut refresh) = part.task.take_refresh() {
+            refresh.flush(message, out);
+            part.view = refresh.view.unwrap_or_default();
+        }
+        let left = part.task.size_limit().map(|limit| limit.saturating_sub(part.task.entries()));
+        self.part += 1;
+        if let (Some(left), Some(next)) = (left, search.parts.get_mut(self.part)) {
+            next.task.limit_size(left);
+        }
+        Ok(self.part >= search.parts.len())
+    }
+}
+
+/// Entries that have changed since a consumer was here.
+pub(super) type Changed = BTreeMap<EntryId, Change>;
+
+/// What the log says of an entry.
+#[derive(Clone, Debug)]
+pub(super) struct Change {
+    uuid: Uuid,
+    /// The latest of its changes.
+    csn: Csn,
+    /// It came into being among them: the consumer never had it.
+    added: bool,
+}
+
+/// A refresh from the log.
+#[derive(Debug)]
+pub(super) struct LogRefresh {
+    known: CsnVector,
+    /// The beginning of a cookie that goes with each entry.
+    each_cookie: Option<String>,
+    at: At,
+}
+
+#[derive(Debug)]
+enum At {
+    /// In the log of this part, behind a record, up to another.
+    Scan { part: usize, after: u64, until: Option<u64> },
+    /// What is gone is told first.
+    Deletes { part: usize, after: Option<EntryId> },
+    /// What is there is sent.
+    Sends { part: usize },
+}
+
+impl LogRefresh {
+    /// None when the logs do not reach back to what the consumer knows.
+    pub(super) fn new<S: Store>(
+        search: &SyncSearch<S>,
+        known: &CsnVector,
+        each_cookie: Option<String>,
+    ) -> Result<Option<Self>, LdapResult> {
+        for part in &search.parts {
+            if begin(part, search.server_id(), known)?.is_none() {
+                return Ok(None);
+            }
+        }
+        let at = At::Scan { part: 0, after: 0, until: None };
+        Ok(Some(Self { known: known.clone(), each_cookie, at }))
+    }
+
+    /// Goes on; answers whether it is done.
+    pub(super) fn slice<S: Store>(
+        &mut self,
+        search: &mut SyncSearch<S>,
+        budget: Budget<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, LdapResult> {
+        let number = match self.at {
+            At::Scan { part, .. } | At::Deletes { part, .. } | At::Sends { part } => part,
+        };
+        let server_id = search.server_id();
+        // Taken out for the time of the slice, so that the rest can be asked beside it.
+        let Some(part) = search.parts.get_mut(number) else {
+            self.at = match self.at {
+                At::Scan { .. } => At::Deletes { part: 0, after: None },
+                At::Deletes { .. } => At::Sends { part: 0 },
+                At::Sends { .. } => return Ok(true),
+            };
+            return Ok(false);
+        };
+        let mut changed = std::mem::take(&mut part.changed);
+        let done = match self.at {
+            At::Scan { after, until, .. } => self.scan(part, server_id, (number, after, until), &mut changed),
+            At::Deletes { after, .. } => self.deletes(search, (number, after), budget, &mut changed, out),
+            At::Sends { .. } => self.sends(part, budget, &mut changed, out),
+        };
+        if let Some(part) = search.parts.get_mut(number) {
+            part.changed = changed;
+        }
+        if done? {
+            self.at = match self.at {
+                At::Scan { .. } => At::Scan { part: number + 1, after: 0, until: None },
+                At::Deletes { .. } => At::Deletes { part: number + 1, after: None },
+                At::Sends { .. } => At::Sends { part: number + 1 },
+            };
+        }
+        Ok(false)
+    }
+
+    fn scan<S: Store>(
+        &mut self,
+        part: &mut Part<S>,
+        server_id: u16,
+        (number, after, until): (usize, u64, Option<u64>),
+        changed: &mut Changed,
+    ) -> Result<bool, LdapResult> {
+        let stale = || refresh_required("sync cookie is stale");
+        let after = match until {
+            Some(_) => after,
+            None => begin(part, server_id, &self.known)?.ok_or_else(stale)?,
+        };
+        let database = part.served.database().clone();
+        let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
+        let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
+        let first = log::first_sequence(&snapshot, server_id).map_err(|fault| failed(&fault))?;
+        if first > after + 1 {
+            return Err(stale());
+        }
+        let until = match until {
+            Some(until) => until,
+            None => log::last_sequence(&snapshot, server_id).map_err(|fault| failed(&fault))?,
+        };
+        let (mut last, mut count, mut moved) = (after, 0, Vec::new());
+        let visited = log::visit_outlines_after(
+            &snapshot,
+            LogKey { server_id, sequence: after },
+            &mut |key, outline| {
+                if key.sequence > until || count == SCAN_RECORDS {
+                    return false;
+                }
+                count += 1;
+                last = key.sequence;
+                if !outline.local && !self.known.covers(&outline.csn) {
+                    note(changed, &outline, &mut moved);
+                }
+                true
+            },
+        );
+        visited.map_err(|fault| failed(&fault))?;
+        note_moved(part, &view, changed, &moved)?;
+        self.at = At::Scan { part: number, after: last, until: Some(until) };
+        Ok(last >= until || count < SCAN_RECORDS)
+    }
+
+    fn deletes<S: Store>(
+        &mut self,
+        search: &mut SyncSearch<S>,
+        (number, after): (usize, Option<EntryId>),
+        budget: Budget<'_>,
+        changed: &mut Changed,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, LdapResult> {
+        let Some(part) = search.parts.get_mut(number) else { return Ok(true) };
+        let database = part.served.database().clone();
+        let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
+        let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
+        let from = after.map_or(0, |id| id.0 + 1);
+        let ids: Vec<EntryId> =
+            changed.range(EntryId(from)..).map(|(id, _)| *id).take(budget.candidates as usize).collect();
+        let done = ids.len() < budget.candidates as usize;
+        let mut gone = Vec::new();
+        for id in &ids {
+            let fate = fate(part, number, &view, *id, out, &mut |_| None)?;
+            let uuid = match fate {
+                Fate::Content => continue,
+                Fate::Gone => None,
+                Fate::Outside(uuid) | Fate::Hidden(uuid) => uuid,
+            };
+            let Some(change) = changed.remove(id) else { continue };
+            let uuid = uuid.unwrap_or(change.uuid);
+            if !change.added && !uuid.is_nil() {
+                gone.push((uuid, change.csn));
+            }
+        }
+        let known = search.cookie(self.known.as_slice());
+        for (uuid, csn) in gone {
+            let cookie = format!("{known},delcsn={}", csn.text());
+            let uuids = vec![*uuid.as_bytes()];
+            search.inform(&SyncInfo::IdSet { cookie: Some(cookie.as_bytes()), deletes: true, uuids }, out);
+        }
+        self.at = At::Deletes { part: number, after: ids.last().copied().or(after) };
+        Ok(done)
+    }
+
+    fn sends<S: Store>(
+        &mut self,
+        part: &mut Part<S>,
+        budget: Budget<'_>,
+        changed: &mut Changed,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, LdapResult> {
+        let database = part.served.database().clone();
+        let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
+        let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
+        for _ in 0..budget.candidates {
+            if out.len() >= budget.bytes {
+                return Ok(false);
+            }
+            let Some((&id, _)) = changed.first_key_value() else { return Ok(true) };
+            // A superior that has changed, too, comes first: it may have this entry's new place in its name.
+            let id = topmost(&view, changed, id)?;
+            changed.remove(&id);
+            let limit = part.task.size_limit();
+            if limit.is_some_and(|limit| part.task.entries() >= limit) {
+                return Err(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED));
+            }
+            let each = &self.each_cookie;
+            let fate = fate(part, 1, &view, id, out, &mut |entry| {
+                let cookie = each.as_ref().zip(entry.csn);
+                let cookie = cookie.map(|(begin, csn)| format!("{begin},csn={}", csn.text()));
+                Some(Send { state: EntryState::Add, cookie, name: None })
+            })?;
+            if fate == Fate::Content {
+                part.view.insert(id);
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Where in the log of a part to begin.
+fn begin<S: Store>(part: &Part<S>, server_id: u16, known: &CsnVector) -> Result<Option<u64>, LdapResult> {
+    let snapshot = part.served.database().store().snapshot().map_err(|error| failed(&error.into()))?;
+    log::begin_after(&snapshot, server_id, known).map_err(|fault| failed(&fault))
+}
+
+/// What an entry is to the search in a part; glued databases may have no base yet.
+pub(super) fn fate<S: Store, N: Snapshot>(
+    part: &mut Part<S>,
+    number: usize,
+    view: &View<'_, N>,
+    id: EntryId,
+    out: &mut Vec<u8>,
+    send: &mut dyn FnMut(&larix_engine::search::synchronised::SingleEntry) -> Option<Send>,
+) -> Result<Fate, LdapResult> {
+    match part.task.single(view, id, out, send) {
+        Err(result) if number > 0 && result.code == ResultCode::NO_SUCH_OBJECT => Ok(Fate::Outside(None)),
+        other => other,
+    }
+}
+
+fn note(changed: &mut Changed, outline: &LogOutline, moved: &mut Vec<(EntryId, Csn)>) {
+    let added = outline.kind == OutlineKind::Add;
+    let change =
+        changed.entry(outline.entry).or_insert(Change { uuid: outline.entry_uuid, csn: outline.csn, added });
+    change.csn = change.csn.max(outline.csn);
+    if matches!(outline.kind, OutlineKind::ModifyDn { new_superior: Some(_), .. }) {
+        moved.push((outline.entry, outline.csn));
+    }
+}
+
+/// What is below a moved entry may have come into a consumer's part of the tree, or have left it.
+fn note_moved<S: Store, N: Snapshot>(
+    part: &mut Part<S>,
+    view: &View<'_, N>,
+    changed: &mut Changed,
+    moved: &[(EntryId, Csn)],
+) -> Result<(), LdapResult> {
+    if moved.is_empty() || part.task.spans_all(view)? {
+        return Ok(());
+    }
+    for (top, csn) in moved {
+        let below = tree::subtree(view.snapshot, *top, MOVED_MAX).map_err(|fault| failed(&fault))?;
+        for id in below {
+            changed.entry(id).or_insert(Change { uuid: Uuid::nil(), csn: *csn, added: false });
+        }
+    }
+    Ok(())
+}
+
+/// The highest of an entry and its superiors that has changed.
+fn topmost<N: Snapshot>(view: &View<'_, N>, changed: &Changed, id: EntryId) -> Result<EntryId, LdapResult> {
+    let mut top = id;
+    let mut at = id;
+    while at != EntryId::ROOT {
+        let Some(stored) = view.stored(at).map_err(|fault| failed(&fault))? else { break };
+        let parsed = larix_engine::EntryView::parse(at, &stored).map_err(|error| failed(&error.into()))?;
+        at = parsed.parent();
+        if changed.contains_key(&at) {
+            top = at;
+        }
+    }
+    Ok(top)
+}

@@ -1,0 +1,303 @@
+//! One consumer's search, from its request to its end.
+
+use std::sync::Arc;
+
+use larix_engine::csn::Csn;
+use larix_engine::log::{self, CsnVector, Follower};
+use larix_engine::search::synchronised::{EntryIds, Refresh};
+use larix_engine::search::{Budget, SearchTask};
+use larix_engine::write::writer::REMOVED;
+use larix_engine::{Fault, Served};
+use larix_proto::control::SyncDone;
+use larix_proto::extended::SyncInfo;
+use larix_proto::{ControlBuf, ControlValue, LdapResult, MessageId, ResultCode, encode};
+use larix_store::Store;
+use uuid::Uuid;
+
+use super::decide::{Asked, Decision, cookie, decide};
+use super::follow::Following;
+use super::queue::{RefreshQueue, Turn};
+use super::refresh::{Changed, LogRefresh, Walk};
+
+/// What a search is started with.
+#[derive(Debug)]
+pub struct Start<S: Store> {
+    pub asked: Asked,
+    /// The database that the base is in, then those that are glued below it.
+    pub parts: Vec<(Arc<Served<S>>, SearchTask)>,
+    /// Whether the filter matches every entry.
+    pub any_entry: bool,
+    pub queue: RefreshQueue,
+}
+
+/// How a slice ended.
+#[derive(Debug)]
+pub enum Stepped {
+    /// There is more to do.
+    More,
+    /// There is nothing to do until the [follower](SyncSearch::follow) is told.
+    Waiting,
+    Done(LdapResult, Vec<ControlBuf>),
+}
+
+/// See the module's page.
+#[derive(Debug)]
+pub struct SyncSearch<S: Store> {
+    pub(super) asked: Asked,
+    pub(super) parts: Vec<Part<S>>,
+    pub(super) message: MessageId,
+    /// How far the databases had come at the start of the refresh.
+    pub(super) start: CsnVector,
+    /// What the consumer was told that it has.
+    pub(super) told: CsnVector,
+    phase: Phase,
+    follower: Option<Arc<Follower>>,
+    queue: RefreshQueue,
+    turn: Option<Turn>,
+    any_entry: bool,
+    server_id: u16,
+}
+
+/// The search in one database.
+#[derive(Debug)]
+pub(super) struct Part<S: Store> {
+    pub(super) served: Arc<Served<S>>,
+    pub(super) task: SearchTask,
+    /// Which history the log told when it began.
+    pub(super) history: Option<Uuid>,
+    /// The last record of the log that was dealt with.
+    pub(super) position: u64,
+    /// What the log says has changed.
+    pub(super) changed: Changed,
+    /// The consumer may see everything: nothing of it has to be kept in mind.
+    pub(super) unrestricted: bool,
+    /// What the consumer has of a content that is not everything.
+    pub(super) view: EntryIds,
+    /// Whether `view` has all of that.
+    pub(super) view_complete: bool,
+}
+
+#[derive(Debug)]
+enum Phase {
+    Begin,
+    Walk(Walk),
+    Log(LogRefresh),
+    Persist(Following),
+}
+
+impl<S: Store> SyncSearch<S> {
+    pub fn new(start: Start<S>) -> Self {
+        let Start { asked, parts, any_entry, queue } = start;
+        let message = parts.first().map_or(MessageId(0), |(_, task)| task.message());
+        let server_id = parts.first().map_or(0, |(served, _)| served.database().server_id());
+        let part = |(served, task)| Part {
+            served,
+            task,
+            history: None,
+            position: 0,
+            changed: Changed::default(),
+            unrestricted: false,
+            view: EntryIds::default(),
+            view_complete: false,
+        };
+        Self {
+            asked,
+            parts: parts.into_iter().map(part).collect(),
+            message,
+            start: CsnVector::default(),
+            told: CsnVector::default(),
+            phase: Phase::Begin,
+            follower: None,
+            queue,
+            turn: None,
+            any_entry,
+            server_id,
+        }
+    }
+
+    /// Whom to tell when a search that waits may go on.
+    pub fn follow(&mut self, follower: Arc<Follower>) {
+        self.parts.iter().for_each(|part| part.served.database().log_watch().follow(&follower));
+        self.follower = Some(follower);
+    }
+
+    /// Entries sent and looked at.
+    pub fn effort(&self) -> (u64, u64) {
+        let sent = self.parts.iter().map(|part| u64::from(part.task.entries())).sum();
+        (sent, self.parts.iter().map(|part| part.task.looked_at()).sum())
+    }
+
+    /// Whether the refresh is done and changes are followed.
+    pub fn persists(&self) -> bool {
+        matches!(self.phase, Phase::Persist(_))
+    }
+
+    /// Goes on for one slice; appends whole messages to `out`.
+    pub fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Stepped {
+        self.slice(budget, out).unwrap_or_else(|result| Stepped::Done(result, Vec::new()))
+    }
+
+    fn slice(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Result<Stepped, LdapResult> {
+        if let Some(follower) = &self.follower {
+            follower.looks();
+        }
+        self.check_configuration()?;
+        for part in &mut self.parts {
+            part.task.follow(part.served.database().current_policy());
+        }
+        let mut phase = std::mem::replace(&mut self.phase, Phase::Begin);
+        let stepped = match &mut phase {
+            Phase::Begin => {
+                if self.turn.is_none() {
+                    self.turn = self.queue.ask(self.follower.as_ref());
+                    if self.turn.is_none() {
+                        return Ok(Stepped::Waiting);
+                    }
+                }
+                return self.begin(out);
+            }
+            Phase::Walk(walk) => {
+                if walk.slice(self, budget, out)? {
+                    return Ok(self.refreshed(walk.present(), true, out));
+                }
+                Stepped::More
+            }
+            Phase::Log(log) => {
+                if log.slice(self, budget, out)? {
+                    return Ok(self.refreshed(false, true, out));
+                }
+                Stepped::More
+            }
+            Phase::Persist(following) => following.slice(self, budget, out)?,
+        };
+        self.phase = phase;
+        Ok(stepped)
+    }
+
+    /// A database that has left the configuration, or that is no longer provided, ends the search.
+    fn check_configuration(&self) -> Result<(), LdapResult> {
+        for (at, part) in self.parts.iter().enumerate() {
+            if part.served.is_retired() {
+                return Err(LdapResult::with(ResultCode::UNAVAILABLE, REMOVED));
+            }
+            let database = part.served.database();
+            if at == 0 && database.current_settings().provider.is_none() {
+                return Err(LdapResult::with(ResultCode::UNAVAILABLE, "the content is no longer provided"));
+            }
+            if database.server_id() != self.server_id {
+                return Err(LdapResult::with(ResultCode::UNAVAILABLE, "the server has another id now"));
+            }
+        }
+        Ok(())
+    }
+
+    fn begin(&mut self, out: &mut Vec<u8>) -> Result<Stepped, LdapResult> {
+        for part in &mut self.parts {
+            let snapshot =
+                part.served.database().store().snapshot().map_err(|error| failed(&error.into()))?;
+            let csns = log::context_csns(&snapshot).map_err(|fault| failed(&fault))?;
+            csns.into_iter().for_each(|csn| {
+                self.start.note(csn);
+            });
+            part.position = log::last_sequence(&snapshot, self.server_id).map_err(|fault| failed(&fault))?;
+            part.history = log::history(&snapshot).map_err(|fault| failed(&fault))?;
+        }
+        if self.asked.persist {
+            self.look_around()?;
+        }
+        let settings = self.parts.first().and_then(|part| part.served.database().current_settings().provider);
+        let settings = settings.unwrap_or_default();
+        let each_cookie = settings.no_present && settings.reload_hint;
+        let each_cookie = each_cookie.then(|| cookie(self.asked.rid, self.server_id, &[]));
+        match decide(&self.asked.known, &self.start, self.server_id) {
+            Decision::Refused(result) => Err(result),
+            Decision::Unchanged => Ok(self.refreshed(false, false, out)),
+            Decision::Everything => {
+                // One that had something drops what it is not sent.
+                let present = !self.asked.known.is_empty() && !settings.no_present;
+                self.walk(&Refresh::new(CsnVector::default(), present, each_cookie));
+                Ok(Stepped::More)
+            }
+            Decision::Since(known) => {
+                match LogRefresh::new(self, &known, each_cookie.clone())? {
+                    Some(log) => self.phase = Phase::Log(log),
+                    None => {
+                        let present = !settings.no_present;
+                        self.walk(&Refresh::new(known, present, each_cookie));
+                    }
+                }
+                Ok(Stepped::More)
+            }
+        }
+    }
+
+    fn walk(&mut self, refresh: &Refresh) {
+        for part in &mut self.parts {
+            let mut refresh = refresh.clone();
+            if self.asked.persist && !part.unrestricted {
+                part.view_complete = true;
+                refresh.view = Some(EntryIds::default());
+            }
+            part.task.refresh(refresh);
+        }
+        self.phase = Phase::Walk(Walk::new(refresh.present));
+    }
+
+    /// Finds the bases, and whether the consumer sees all there is.
+    fn look_around(&mut self) -> Result<(), LdapResult> {
+        let any_entry = self.any_entry;
+        for (at, part) in self.parts.iter_mut().enumerate() {
+            let database = part.served.database();
+            let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
+            let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
+            match part.task.keeps_base(&view) {
+                Ok(_) => part.unrestricted = any_entry && part.task.sees_everything(&view)?,
+                // What is glued below may not be there yet.
+                Err(result) if at > 0 && result.code == ResultCode::NO_SUCH_OBJECT => {}
+                Err(result) => return Err(result),
+            }
+        }
+        Ok(())
+    }
+
+    /// The refresh is done.
+    fn refreshed(&mut self, present: bool, changed: bool, out: &mut Vec<u8>) -> Stepped {
+        self.turn = None;
+        self.told = self.start.clone();
+        let text = (changed && !self.start.is_empty()).then(|| self.cookie(self.start.as_slice()));
+        let cookie = text.as_deref().map(str::as_bytes);
+        if !self.asked.persist {
+            let done = SyncDone { cookie, refresh_deletes: !present };
+            return Stepped::Done(LdapResult::success(), vec![done.to_control(false)]);
+        }
+        let info = match present {
+            true => SyncInfo::RefreshPresent { cookie, done: true },
+            false => SyncInfo::RefreshDelete { cookie, done: true },
+        };
+        self.inform(&info, out);
+        self.phase = Phase::Persist(Following::default());
+        Stepped::More
+    }
+
+    pub(super) fn inform(&self, info: &SyncInfo<'_>, out: &mut Vec<u8>) {
+        encode::intermediate(out, self.message, Some(SyncInfo::OID), Some(&info.encode()), &[]);
+    }
+
+    pub(super) fn cookie(&self, csns: &[Csn]) -> String {
+        cookie(self.asked.rid, self.server_id, csns)
+    }
+
+    pub(super) fn server_id(&self) -> u16 {
+        self.server_id
+    }
+}
+
+/// What a consumer is told of a store that cannot be read.
+pub(super) fn failed(fault: &Fault) -> LdapResult {
+    larix_engine::search::task::storage_failure(fault)
+}
+
+/// What a consumer is told that the log cannot serve any more.
+pub(super) fn refresh_required(why: &str) -> LdapResult {
+    LdapResult::with(ResultCode::SYNC_REFRESH_REQUIRED, why)
+}

@@ -1,0 +1,78 @@
+//! Searches of consumers (RFC 4533): where the content is provided, and by which of its databases.
+
+use larix_engine::controls::{ContentSync, RequestControls};
+use larix_proto::{ControlBuf, DerefAliases, LdapResult, ResultCode};
+use larix_replication::provider::{Asked, Start, Stepped, SyncSearch};
+use larix_schema::NormalDn;
+use larix_store::lmdb::LmdbStore;
+
+use super::Databases;
+use super::search::{End, First, New, Search, budget, glued};
+use crate::server::Server;
+
+/// How a slice of a search ended.
+#[derive(Debug)]
+pub enum Slice {
+    More,
+    /// Nothing is to be done until its follower is told.
+    Waiting,
+    Done(LdapResult, Vec<ControlBuf>),
+}
+
+impl Databases {
+    /// Whether any database has its content provided.
+    pub(crate) fn provide(&self) -> bool {
+        let mut databases = self.directory.databases().iter();
+        databases.any(|served| served.database().current_settings().provider.is_some())
+    }
+}
+
+/// What is answered where content is not provided: nothing, if the control was not critical.
+pub(super) fn refused(databases: &Databases, asked: Option<&ContentSync>) -> Option<LdapResult> {
+    asked.filter(|asked| asked.critical).map(|_| {
+        let text = match databases.provide() {
+            true => "critical control unavailable in context",
+            false => "critical extension is not recognized",
+        };
+        LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text)
+    })
+}
+
+/// Starts a consumer's search; `None` when the control is to be passed over.
+pub(super) fn start(
+    new: New<'_>,
+    asked: &ContentSync,
+    controls: &RequestControls,
+    base: &NormalDn,
+) -> Result<Option<First>, Box<End>> {
+    let New { databases, request, .. } = new;
+    let ended = |result: LdapResult| Box::new((result, Vec::new()));
+    let provided = databases
+        .directory
+        .select(base)
+        .filter(|served| served.database().current_settings().provider.is_some());
+    let Some(served) = provided else {
+        return refused(databases, Some(asked)).map_or(Ok(None), |result| Err(ended(result)));
+    };
+    if matches!(request.deref, DerefAliases::InSearching | DerefAliases::Always) {
+        return Err(ended(LdapResult::with(ResultCode::PROTOCOL_ERROR, "illegal value for derefAliases")));
+    }
+    // The order is the provider's, and nothing goes by pages.
+    let controls = RequestControls { sort: None, paged: None, ..controls.clone() };
+    let mut parts = vec![(served.clone(), new.task_in(served, controls.clone(), request.scope, base)?)];
+    for (served, suffix, scope) in glued(databases, request.scope, base) {
+        parts.push((served.clone(), new.task_in(served, controls.clone(), scope, &suffix)?));
+    }
+    let any_entry = request.filter.to_string().eq_ignore_ascii_case("(objectClass=*)");
+    let queue = new.server.refreshes.clone();
+    let sync = SyncSearch::new(Start { asked: Asked::new(asked), parts, any_entry, queue });
+    Ok(Some(First::Running(Search::synchronising(sync))))
+}
+
+pub(super) fn step(sync: &mut SyncSearch<LmdbStore>, server: &Server, out: &mut Vec<u8>) -> Slice {
+    match sync.step(budget(server), out) {
+        Stepped::More => Slice::More,
+        Stepped::Waiting => Slice::Waiting,
+        Stepped::Done(result, controls) => Slice::Done(result, controls),
+    }
+}
