@@ -213,9 +213,9 @@ impl<S: Store> SyncSearch<S> {
             Decision::Refused(result) => Err(result),
             Decision::Unchanged => Ok(self.refreshed(false, false, out)),
             Decision::Everything => {
-                // One that had something drops what it is not sent.
-                let present = !self.asked.known.is_empty() && !settings.no_present;
-                self.walk(&Refresh::new(CsnVector::default(), present, each_cookie));
+                // It drops what it is not sent: a first refresh that was interrupted may have left something there.
+                let all = Refresh::new(CsnVector::default(), !settings.no_present, each_cookie);
+                self.walk(&all);
                 Ok(Stepped::More)
             }
             Decision::Since(known) => {
