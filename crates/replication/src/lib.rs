@@ -4,10 +4,7 @@
 //! the change log in the change's own transaction. Here is what a provider and a consumer make of it.
 
 mod cookie;
-<<<<<<< HEAD
 pub mod digest;
-=======
 pub mod provider;
->>>>>>> e2ac677 (Consumers are served: refresh by content or by the log, and then every change)
 
 pub use cookie::{Cookie, CookieError, RID_MAX, SID_MAX};

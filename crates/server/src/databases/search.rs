@@ -48,13 +48,10 @@ pub struct Search {
     /// Of parts that are done.
     done: Effort,
     end: Option<End>,
-<<<<<<< HEAD
     /// Of an access log: what is to be there before it begins.
     gate: Option<Gate>,
-=======
     /// In the place of all that: a consumer's (RFC 4533).
     sync: Option<Box<SyncSearch<LmdbStore>>>,
->>>>>>> e2ac677 (Consumers are served: refresh by content or by the log, and then every change)
 }
 
 /// What a search took.
@@ -113,6 +110,7 @@ impl Search {
             pages: None,
             done: Effort::default(),
             end: None,
+            gate: None,
             sync: Some(Box::new(sync)),
         }
     }
@@ -138,16 +136,6 @@ impl Search {
         self.part.as_ref().map_or(self.done, |part| self.done.plus(Effort::of(&part.task)))
     }
 
-<<<<<<< HEAD
-    /// Goes on for one slice; the result when the search is done.
-    pub fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Option<(LdapResult, Vec<ControlBuf>)> {
-        if let Some(gate) = &self.gate {
-            if !gate.is_open(&server.clock) {
-                return None;
-            }
-            self.gate = None;
-        }
-=======
     /// Goes on for one slice.
     pub fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Slice {
         if let Some(sync) = &mut self.sync {
@@ -161,7 +149,12 @@ impl Search {
 
     /// The result when the search is done.
     fn step_parts(&mut self, server: &Server, out: &mut Vec<u8>) -> Option<End> {
->>>>>>> e2ac677 (Consumers are served: refresh by content or by the log, and then every change)
+        if let Some(gate) = &self.gate {
+            if !gate.is_open(&server.clock) {
+                return None;
+            }
+            self.gate = None;
+        }
         while let Some(part) = &mut self.part {
             let (result, controls) = match part.step(server, out) {
                 Step::More | Step::Blocked => return None,
@@ -311,7 +304,15 @@ impl New<'_> {
         if let Some(gate) = server.access_logs.gate(served, &server.clock) {
             let part = Some(Box::new(self.part(served, controls, request.scope, base)?));
             let (later, done, gate) = (Vec::new(), Effort::default(), Some(gate));
-            return Ok(First::Running(Search { part, later, pages: None, done, end: None, gate }));
+            return Ok(First::Running(Search {
+                part,
+                later,
+                pages: None,
+                done,
+                end: None,
+                gate,
+                sync: None,
+            }));
         }
         // The usual case: one database, and no more to do after one slice.
         let fail = |fault: Fault| Box::new((failure(server, &fault), Vec::new()));
@@ -329,11 +330,8 @@ impl New<'_> {
                     pages: None,
                     done: Effort::default(),
                     end: None,
-<<<<<<< HEAD
                     gate: None,
-=======
                     sync: None,
->>>>>>> e2ac677 (Consumers are served: refresh by content or by the log, and then every change)
                 })
             }
         })
@@ -363,11 +361,7 @@ impl New<'_> {
             later.push(self.part(served, controls, self.request.scope, base)?);
         }
         let first = later.pop().map(Box::new);
-<<<<<<< HEAD
-        Ok(Search { part: first, later, pages, done: Effort::default(), end: None, gate: None })
-=======
-        Ok(Search { part: first, later, pages, done: Effort::default(), end: None, sync: None })
->>>>>>> e2ac677 (Consumers are served: refresh by content or by the log, and then every change)
+        Ok(Search { part: first, later, pages, done: Effort::default(), end: None, gate: None, sync: None })
     }
 
     fn part(
