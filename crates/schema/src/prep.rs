@@ -56,16 +56,69 @@ pub fn prepare(text: &str, fold_case: bool, position: Position, out: &mut Vec<u8
 }
 
 /// As [`prepare`], of bytes that are text if this answers true; else nothing is done.
+///
+/// Tidy is a text of ASCII that has nothing which preparation takes away or changes, but for case. Nearly every text is.
+/// All bytes are looked at, eight at once; of the last eight some may have been looked at before.
 pub(crate) fn prepare_tidy(text: &[u8], fold_case: bool, out: &mut Vec<u8>) -> bool {
-    if !is_tidy(text) {
+    let ([first, ..], [.., last]) = (text, text) else { return false };
+    if *first == b' ' || *last == b' ' {
         return false;
     }
     let start = out.len();
-    out.extend_from_slice(text);
-    if fold_case && let Some(written) = out.get_mut(start..) {
-        written.make_ascii_lowercase();
+    out.reserve(text.len());
+    let (chunks, rest) = text.as_chunks();
+    let (mut untidy, mut space_before) = (0, 0);
+    for chunk in chunks {
+        let eight = Eight(u64::from_le_bytes(*chunk));
+        let spaces = eight.spaces();
+        untidy |= eight.odd() | spaces & (spaces >> 8 | space_before);
+        space_before = spaces >> 56;
+        out.extend_from_slice(&eight.folded(fold_case));
     }
-    true
+    if !rest.is_empty() {
+        // A byte that is not of the text stands before it.
+        let mut end = [b'-'; 8];
+        match text.last_chunk() {
+            Some(last) => end = *last,
+            None => end.iter_mut().rev().zip(rest.iter().rev()).for_each(|(to, from)| *to = *from),
+        }
+        let eight = Eight(u64::from_le_bytes(end));
+        let spaces = eight.spaces();
+        untidy |= eight.odd() | spaces & (spaces >> 8);
+        out.extend_from_slice(eight.folded(fold_case).get(8 - rest.len()..).unwrap_or_default());
+    }
+    if untidy != 0 {
+        out.truncate(start);
+    }
+    untidy == 0
+}
+
+/// Eight bytes of a text, the first one lowest. What is told of each stands in its highest bit, and holds when all are
+/// of ASCII.
+#[derive(Clone, Copy)]
+struct Eight(u64);
+
+impl Eight {
+    const HIGHEST: u64 = u64::from_le_bytes([0x80; 8]);
+
+    /// Adds the same to each byte.
+    fn plus(self, each: u8) -> u64 {
+        self.0.wrapping_add(u64::from_le_bytes([each; 8]))
+    }
+
+    /// Which bytes are none of the characters from the space to the tilde; not zero also when any is not of ASCII.
+    fn odd(self) -> u64 {
+        (self.0 | self.plus(0x80 - 0x7f) | !self.plus(0x80 - b' ')) & Self::HIGHEST
+    }
+
+    fn spaces(self) -> u64 {
+        self.plus(0x80 - b' ') & !self.plus(0x80 - b' ' - 1) & Self::HIGHEST
+    }
+
+    fn folded(self, fold_case: bool) -> [u8; 8] {
+        let capitals = self.plus(0x80 - b'A') & !self.plus(0x80 - b'Z' - 1) & Self::HIGHEST;
+        (if fold_case { self.0 | capitals >> 2 } else { self.0 }).to_le_bytes()
+    }
 }
 
 /// Compares a prepared `key` with an unprepared value, without memory. `None` when only [`prepare`] can tell.
@@ -91,15 +144,6 @@ fn differs_at(value: &[u8], place: usize) -> Option<bool> {
         && value.get(place + 1).is_none_or(u8::is_ascii)
         && value.get(..place).is_some_and(<[u8]>::is_ascii);
     stays.then_some(false)
-}
-
-/// Whether a text is of ASCII and has nothing that preparation takes away or changes, but for case. All bytes are looked
-/// at, many at once: nearly every text is tidy.
-fn is_tidy(text: &[u8]) -> bool {
-    let ([first, rest @ ..], [.., last]) = (text, text) else { return false };
-    let shown = text.iter().fold(true, |so_far, byte| so_far & matches!(byte, b' '..=b'~'));
-    let doubled = text.iter().zip(rest).fold(false, |so_far, (a, b)| so_far | ((*a == b' ') & (*b == b' ')));
-    shown && !doubled && *first != b' ' && *last != b' '
 }
 
 fn prepare_unicode(text: &str, fold_case: bool, spaces: &mut Spaces, out: &mut Vec<u8>) {

@@ -45,7 +45,7 @@ pub(super) fn load<S: Store>(
         let transaction = database.store().transaction()?;
         let mut group = Group::new(&transaction)?;
         while !ended && group.set.byte_len() < ATOMIC_BYTES {
-            let record = match reader.read_record() {
+            let record = match reader.read_sharing() {
                 Ok(Some(record)) if record.line < options.start_line => continue,
                 Ok(Some(record)) => checker.check(&mut local, record),
                 Ok(None) => {

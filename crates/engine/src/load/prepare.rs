@@ -1,6 +1,6 @@
 //! From a record of the LDIF to an entry that may be stored: what an add checks, without a requester.
 
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use foldhash::{HashMap, HashSet};
 use larix_proto::ldif::{Body, LdifAttribute, Record};
@@ -91,7 +91,9 @@ fn first_rdn(dn: &str) -> &str {
 pub(super) struct Local {
     pub(super) catalog: CatalogEdit,
     /// Descriptions by how the LDIF writes them.
-    descriptions: HashMap<String, AttributeDescription>,
+    descriptions: HashMap<Arc<str>, AttributeDescription>,
+    /// The name and description at each place of the entries before: most have the same there as the one before.
+    recent: Vec<(Arc<str>, AttributeDescription)>,
     uuids: Uuids,
     types: Types,
     /// The classes of the last entry, in which no class comes twice.
@@ -165,6 +167,7 @@ impl<'c> Checker<'c> {
         Local {
             catalog: CatalogEdit::new(catalog),
             descriptions: HashMap::default(),
+            recent: Vec::new(),
             uuids: Uuids::default(),
             types: Types::default(),
             classes: Vec::new(),
@@ -192,7 +195,7 @@ impl<'c> Checker<'c> {
         local.catalog = CatalogEdit::new(shared.catalog().clone());
     }
 
-    pub(super) fn check(&self, local: &mut Local, record: Record) -> Result<Checked, RecordError> {
+    pub(super) fn check(&self, local: &mut Local, record: Record<Arc<str>>) -> Result<Checked, RecordError> {
         let Record { line, dn, body } = record;
         match self.checked(local, &dn, body) {
             Ok((normal, is_suffix, entry, csns)) => {
@@ -206,7 +209,7 @@ impl<'c> Checker<'c> {
         &self,
         local: &mut Local,
         dn: &str,
-        body: Body,
+        body: Body<Arc<str>>,
     ) -> Result<(NormalDn, bool, Entry, Vec<Csn>), RecordFault> {
         let Body::Content(attributes) = body else { return Err(RecordFault::NotAnEntry) };
         let normal = self.schema().parse_dn(dn).map_err(RecordFault::Dn)?;
@@ -218,8 +221,8 @@ impl<'c> Checker<'c> {
         let mut entry = Entry::new(self.shown(dn, is_suffix)?);
         entry.attributes.reserve(attributes.len() + 8);
         local.types.entry += 1;
-        for attribute in attributes {
-            self.add_attribute(local, &mut entry, attribute)?;
+        for (place, attribute) in attributes.into_iter().enumerate() {
+            self.add_attribute(local, &mut entry, place, attribute)?;
         }
         let mut csns = self.take_context_csns(&mut entry)?;
         self.check_schema(&mut entry)?;
@@ -250,17 +253,18 @@ impl<'c> Checker<'c> {
         &self,
         local: &mut Local,
         entry: &mut Entry,
-        attribute: LdifAttribute,
+        place: usize,
+        attribute: LdifAttribute<Arc<str>>,
     ) -> Result<(), RecordFault> {
         let LdifAttribute { description: name, values } = attribute;
         if self.options.value_check {
-            let attribute = AttributeValues { description: name, values };
+            let attribute = AttributeValues { description: (*name).to_owned(), values };
             let change =
                 check_change(self.schema(), ChangeKind::Add, attribute).map_err(RecordFault::Refused)?;
             entry.attribute_or_insert(&change.description).values.extend(change.values);
             return Ok(());
         }
-        let description = self.describe(local, &name)?;
+        let description = self.describe(local, place, &name)?;
         let values = self.without_repeated(local, &description, &name, values)?;
         let is_new = description.options().is_empty() && local.types.is_new(description.attribute);
         let known = if is_new { None } else { entry.attribute_mut(&description) };
@@ -271,15 +275,35 @@ impl<'c> Checker<'c> {
         Ok(())
     }
 
-    fn describe(&self, local: &mut Local, name: &str) -> Result<AttributeDescription, RecordFault> {
-        if let Some(description) = local.descriptions.get(name) {
+    fn describe(
+        &self,
+        local: &mut Local,
+        place: usize,
+        name: &Arc<str>,
+    ) -> Result<AttributeDescription, RecordFault> {
+        if let Some((known, description)) = local.recent.get(place)
+            && known == name
+        {
             return Ok(description.clone());
         }
-        let description = self.schema().describe(name).map_err(|error| {
-            let text = format!("{name}: {error}");
-            RecordFault::Refused(LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, text))
-        })?;
-        local.descriptions.insert(name.to_owned(), description.clone());
+        let description = match local.descriptions.get(name) {
+            Some(description) => description.clone(),
+            None => {
+                let description = self.schema().describe(name).map_err(|error| {
+                    let text = format!("{name}: {error}");
+                    RecordFault::Refused(LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, text))
+                })?;
+                local.descriptions.insert(Arc::clone(name), description.clone());
+                description
+            }
+        };
+        let (known, places) = ((Arc::clone(name), description.clone()), local.recent.len());
+        match local.recent.get_mut(place) {
+            Some(recent) => *recent = known,
+            None if place == places => local.recent.push(known),
+            // With gaps there is nothing at this place.
+            None => {}
+        }
         Ok(description)
     }
 

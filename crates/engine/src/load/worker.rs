@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::mpsc::{Receiver, SyncSender};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use larix_proto::ldif::{Chunk, LdifError, LocalFiles, Reader, Record};
 use larix_store::memory::{MemorySnapshot, MemoryStore};
@@ -156,12 +156,12 @@ impl Drop for Ticket<'_> {
 pub(super) fn records(
     chunk: &Chunk,
     options: &LoadOptions,
-) -> impl Iterator<Item = Result<Record, LdifError>> {
+) -> impl Iterator<Item = Result<Record<Arc<str>>, LdifError>> {
     let mut reader = Reader::of_chunk(chunk).with_files(LocalFiles);
     let mut ended = false;
     std::iter::from_fn(move || {
         while !ended {
-            match reader.read_record().transpose()? {
+            match reader.read_sharing().transpose()? {
                 Ok(record) if record.line < options.start_line => {}
                 Ok(record) => return Some(Ok(record)),
                 Err(error) if error.line < options.start_line && error.is_recoverable() => {}
@@ -322,7 +322,7 @@ impl<'a, 'c> Worker<'a, 'c> {
         ticket: &Ticket<'_>,
         before: u64,
         count: u64,
-        records: impl Iterator<Item = Result<Record, LdifError>>,
+        records: impl Iterator<Item = Result<Record<Arc<str>>, LdifError>>,
     ) -> Result<Option<Vec<Result<EncodedEntry, RecordError>>>, LoadError> {
         let mut entries = Vec::with_capacity(count as usize);
         for (id, record) in (before + 1..).map(EntryId).zip(records) {

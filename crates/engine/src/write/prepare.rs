@@ -119,7 +119,7 @@ pub fn prepare(
             prepare_modify(schema, &object, changes, subschema, latitude)
         }
         WriteOperation::Delete { entry } => {
-            let (dn, _) = parse_dn(schema, &entry, "invalid DN")?;
+            let dn = normal_dn(schema, &entry)?;
             if dn.is_root() || dn == *subschema {
                 return Err(refuse(ResultCode::UNWILLING_TO_PERFORM, "cannot delete the root DSE"));
             }
@@ -130,6 +130,11 @@ pub fn prepare(
             prepare_modify_dn(schema, &request, subschema)
         }
     }
+}
+
+/// The normal form of the DN of an entry that stands: how it is shown, the entry knows.
+fn normal_dn(schema: &Schema, text: &str) -> Result<NormalDn, LdapResult> {
+    schema.parse_dn(text).map_err(|_| refuse(ResultCode::INVALID_DN_SYNTAX, "invalid DN"))
 }
 
 /// The normal form of a DN, and the form in which it is shown.
@@ -190,7 +195,7 @@ fn prepare_modify(
     for change in &changes {
         check_shape(change)?;
     }
-    let (dn, _) = parse_dn(schema, object, "invalid DN")?;
+    let dn = normal_dn(schema, object)?;
     let mut mods = changes
         .into_iter()
         .map(|change| {

@@ -15,28 +15,29 @@ pub use lines::{Files, LocalFiles};
 pub use reader::Reader;
 pub use writer::Writer;
 
-/// One record.
+/// One record. `N` is what names of attributes are: a text of its own, or one that records share
+/// ([`Reader::read_sharing`]).
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Record {
+pub struct Record<N = String> {
     /// The line of the input that the record starts on, from 1.
     pub line: u64,
     pub dn: String,
-    pub body: Body,
+    pub body: Body<N>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Body {
+pub enum Body<N = String> {
     /// An entry as it is.
-    Content(Vec<LdifAttribute>),
+    Content(Vec<LdifAttribute<N>>),
     /// Something to do, with `changetype:`.
     Change { controls: Vec<ControlBuf>, change: Change },
 }
 
 /// An attribute with all its values, wherever in the record they stand.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct LdifAttribute {
+pub struct LdifAttribute<N = String> {
     /// As it is first written.
-    pub description: String,
+    pub description: N,
     pub values: Vec<Vec<u8>>,
 }
 

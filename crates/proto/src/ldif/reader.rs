@@ -3,6 +3,7 @@
 use std::collections::HashMap;
 use std::fmt;
 use std::io::{BufRead, Read};
+use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -24,7 +25,24 @@ pub struct Reader<R> {
 
 /// Names of attributes in the order in which records have them: most records are like those before them, so that a name
 /// need not be checked and looked for anew. No two are the same in any case of letters.
-type Shape = Vec<String>;
+type Shape = Vec<Arc<str>>;
+
+/// What names of attributes can be in a record.
+trait Name: AsRef<str> {
+    fn of(line: &Line<'_>) -> Self;
+}
+
+impl Name for String {
+    fn of(line: &Line<'_>) -> Self {
+        line.name.to_owned()
+    }
+}
+
+impl Name for Arc<str> {
+    fn of(line: &Line<'_>) -> Self {
+        line.shared.map_or_else(|| line.name.into(), Self::clone)
+    }
+}
 
 /// Names in a shape, at most.
 const SHAPE_MAX: usize = 256;
@@ -66,6 +84,15 @@ impl<R: BufRead> Reader<R> {
 
     /// The next record, or `None` at the end.
     pub fn read_record(&mut self) -> Result<Option<Record>, LdifError> {
+        self.read()
+    }
+
+    /// The same with names that records share: where many are read, most of them have those of the one before.
+    pub fn read_sharing(&mut self) -> Result<Option<Record<Arc<str>>>, LdifError> {
+        self.read()
+    }
+
+    fn read<N: Name>(&mut self) -> Result<Option<Record<N>>, LdifError> {
         let mut block = std::mem::take(&mut self.block);
         let record = loop {
             match self.input.read(&mut block) {
@@ -82,13 +109,13 @@ impl<R: BufRead> Reader<R> {
         record
     }
 
-    fn record(&mut self, block: &Block) -> Result<Option<Record>, LdifError> {
+    fn record<N: Name>(&mut self, block: &Block) -> Result<Option<Record<N>>, LdifError> {
         let mut shape = std::mem::take(&mut self.shape);
         let mut strangers = Vec::new();
         let record = self.record_like(&shape, &mut strangers, block);
         for (place, name) in strangers.into_iter().rev() {
             if shape.len() < SHAPE_MAX && !shape.iter().any(|known| known.eq_ignore_ascii_case(&name)) {
-                shape.insert(place, name);
+                shape.insert(place, name.into());
             }
         }
         self.shape = shape;
@@ -96,12 +123,12 @@ impl<R: BufRead> Reader<R> {
     }
 
     /// Reads a record that may have the shape, and notes which names it would need, and where.
-    fn record_like(
+    fn record_like<N: Name>(
         &mut self,
-        shape: &[String],
+        shape: &[Arc<str>],
         strangers: &mut Vec<(usize, String)>,
         block: &Block,
-    ) -> Result<Option<Record>, LdifError> {
+    ) -> Result<Option<Record<N>>, LdifError> {
         // Dumps of old tools number their entries.
         let numbered = block.line(0).is_some_and(|(_, line)| line.iter().all(u8::is_ascii_digit));
         let index = usize::from(numbered);
@@ -142,7 +169,7 @@ impl<R> fmt::Debug for Reader<R> {
     }
 }
 
-fn body<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Body, LdifError> {
+fn body<R: BufRead, N: Name>(lines: &mut Lines<'_, R>) -> Result<Body<N>, LdifError> {
     let mut controls = Vec::new();
     while let Some(line) = lines.next_if("control")? {
         let control = control(lines, line)?;
@@ -173,14 +200,14 @@ fn body<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Body, LdifError> {
 }
 
 /// The rest of the record as attributes, values of one attribute together.
-fn attributes<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Vec<LdifAttribute>, LdifError> {
+fn attributes<R: BufRead, N: Name>(lines: &mut Lines<'_, R>) -> Result<Vec<LdifAttribute<N>>, LdifError> {
     /// From this many attributes on, an index finds them.
     const MANY: usize = 48;
-    let mut attributes: Vec<LdifAttribute> = Vec::with_capacity(lines.shape.len());
+    let mut attributes: Vec<LdifAttribute<N>> = Vec::with_capacity(lines.shape.len());
     let mut index: HashMap<String, usize> = HashMap::new();
     while let Some(line) = lines.next()? {
         if let Some(last) = attributes.last_mut()
-            && line.is(&last.description)
+            && line.is(last.description.as_ref())
         {
             last.values.push(line.value);
             continue;
@@ -188,15 +215,17 @@ fn attributes<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Vec<LdifAttribute>
         // Those that came in the order of the shape are all different.
         if let Some(place) = line.place.filter(|_| lines.strangers.is_empty()) {
             lines.place = place + 1;
-            attributes.push(LdifAttribute { description: line.name.into(), values: vec![line.value] });
+            attributes.push(LdifAttribute { description: N::of(&line), values: vec![line.value] });
             continue;
         }
         if attributes.len() >= MANY && index.is_empty() {
-            let named = |(at, known): (usize, &LdifAttribute)| (known.description.to_ascii_lowercase(), at);
+            let named = |(at, known): (usize, &LdifAttribute<N>)| {
+                (known.description.as_ref().to_ascii_lowercase(), at)
+            };
             index = attributes.iter().enumerate().map(named).collect();
         }
         let known = if index.is_empty() {
-            attributes.iter().position(|known| line.is(&known.description))
+            attributes.iter().position(|known| line.is(known.description.as_ref()))
         } else {
             let next = attributes.len();
             let at = *index.entry(line.name.to_ascii_lowercase()).or_insert(next);
@@ -206,7 +235,7 @@ fn attributes<R: BufRead>(lines: &mut Lines<'_, R>) -> Result<Vec<LdifAttribute>
             Some(attribute) => attribute.values.push(line.value),
             None => {
                 lines.strangers.push((lines.place, line.name.into()));
-                attributes.push(LdifAttribute { description: line.name.into(), values: vec![line.value] });
+                attributes.push(LdifAttribute { description: N::of(&line), values: vec![line.value] });
             }
         }
     }
@@ -308,6 +337,8 @@ fn is_name(text: &str) -> bool {
 /// One logical line, its value decoded.
 struct Line<'b> {
     name: &'b str,
+    /// The name as the shape has it, if it does.
+    shared: Option<&'b Arc<str>>,
     value: Vec<u8>,
     /// Where the name stands in the shape, not before the place that is come to.
     place: Option<usize>,
@@ -328,7 +359,7 @@ struct Lines<'b, R> {
     pushed_back: Option<Line<'b>>,
     /// The number of the line read last.
     at: u64,
-    shape: &'b [String],
+    shape: &'b [Arc<str>],
     /// The place in the shape behind the attribute read last.
     place: usize,
     /// Names that the shape lacks, or has elsewhere, and the places where they came.
@@ -377,19 +408,19 @@ impl<'b, R: BufRead> Lines<'b, R> {
         let (name, value) = memchr::memchr(b':', text)
             .and_then(|at| text.split_at_checked(at))
             .ok_or_else(|| self.error(LdifFault::MissingColon))?;
-        let (name, place) = match self.foreseen(name) {
-            Some(known) => known,
-            None => (self.name(name)?, None),
+        let (name, shared, place) = match self.foreseen(name) {
+            Some((known, place)) => (&**known, Some(known), place),
+            None => (self.name(name)?, None, None),
         };
-        Ok(Line { name, value: self.value(value.get(1..).unwrap_or_default())?, place })
+        Ok(Line { name, shared, value: self.value(value.get(1..).unwrap_or_default())?, place })
     }
 
     /// The name, if it is the last one of the shape or one of the next, and its place if it is one of the next.
-    fn foreseen(&self, name: &[u8]) -> Option<(&'b str, Option<usize>)> {
+    fn foreseen(&self, name: &[u8]) -> Option<(&'b Arc<str>, Option<usize>)> {
         let from = self.place.saturating_sub(1);
         let near = self.shape.get(from..)?.iter().take(LOOK_AHEAD);
         let (at, known) = (from..).zip(near).find(|(_, known)| known.as_bytes() == name)?;
-        Some((known.as_str(), (at >= self.place).then_some(at)))
+        Some((known, (at >= self.place).then_some(at)))
     }
 
     fn name(&self, name: &'b [u8]) -> Result<&'b str, LdifError> {

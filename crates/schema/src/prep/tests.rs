@@ -92,3 +92,38 @@ fn quick_comparison() {
     }
     assert_eq!(quick_equal(b"abc", b"ABC", false), Some(false));
 }
+
+/// Byte by byte, what [`prepare_tidy`] tells of eight at once.
+#[test]
+fn tidy_texts_are_told_from_others_wherever_the_odd_byte_is() {
+    let plain = b"Ab cdEfgH~ijk lmnopQ rstuvwXyz-!Z[@`{a b";
+    let check = |text: &[u8]| {
+        let inside =
+            text.iter().all(|byte| matches!(byte, b' '..=b'~')) && !text.windows(2).any(|w| w == b"  ");
+        let ends = [text.first(), text.last()].iter().all(|end| end.is_some_and(|end| *end != b' '));
+        for fold_case in [false, true] {
+            let mut out = b"before".to_vec();
+            let tidy = prepare_tidy(text, fold_case, &mut out);
+            assert_eq!(tidy, inside && ends, "{text:?}");
+            let want = match (tidy, fold_case) {
+                (false, _) => Vec::new(),
+                (true, false) => text.to_vec(),
+                (true, true) => text.to_ascii_lowercase(),
+            };
+            assert_eq!(out, [b"before", want.as_slice()].concat());
+        }
+    };
+    for length in 0..plain.len() {
+        let text = &plain[..length];
+        check(text);
+        for at in 0..length {
+            for byte in
+                [b' ', b'~', b'\x7f', b'\x1f', b'\t', 0, 0x80, 0xa0, 0xc3, 0xff, b'A', b'Z', b'@', b'[']
+            {
+                let mut text = text.to_vec();
+                text[at] = byte;
+                check(&text);
+            }
+        }
+    }
+}

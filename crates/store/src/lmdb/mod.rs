@@ -5,6 +5,7 @@
 mod load;
 mod open;
 mod parked;
+mod room;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -32,6 +33,7 @@ pub use load::LmdbLoader;
 pub use open::{DATA_FILE, DirectoryLock, FORMAT, LmdbOptions, MAP_BYTES_DEFAULT, MAX_READERS_DEFAULT};
 use parked::ReadTransaction;
 pub use parked::{keep_snapshots, release_snapshots};
+use room::Room;
 pub use scan::LmdbRecords;
 
 type Records = Database<'static, Bytes, Bytes>;
@@ -51,6 +53,9 @@ pub struct LmdbStore {
     failed: AtomicBool,
     /// Held by the one open transaction or loader of this process, and with it the right to set flags.
     writer: Mutex<()>,
+    /// None of a store that is open for reading.
+    room: Option<Mutex<Room>>,
+    page_bytes: u64,
     /// Locked while the store is open for writing. Last, so that it is released after the environment is closed.
     _lock: Option<DirectoryLock>,
 }
@@ -110,7 +115,18 @@ impl LmdbStore {
     fn commit(&self, txn: RwTxn<'_>, durability: Durability) -> Result<CommitId, CommitError> {
         self.set_durability(durability)?;
         txn.commit().map_err(|error| self.commit_error(error))?;
-        Ok(self.publish())
+        let done = self.publish();
+        if durability != Durability::NoSync {
+            self.make_room();
+        }
+        Ok(done)
+    }
+
+    /// For the next commits, while the writer's lock is held.
+    fn make_room(&self) {
+        let Some(room) = &self.room else { return };
+        let pages = self.env.info().last_page_number as u64 + 1;
+        room.lock().unwrap_or_else(PoisonError::into_inner).make(pages * self.page_bytes);
     }
 
     /// Tells readers of the last commit. LMDB does not count a transaction that changed nothing.

@@ -15,6 +15,7 @@ use heed::{
 use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
+use super::room::Room;
 use super::{LmdbStore, Records, into_io, is_full};
 use crate::error::OpenError;
 use crate::table::{Catalog, TableKind, TableSpec};
@@ -96,6 +97,11 @@ pub(super) fn open(path: &Path, tables: &[TableSpec], options: &LmdbOptions) -> 
     // Slots of processes that died would otherwise keep old pages from being reused.
     env.clear_stale_readers().map_err(|error| lmdb_error(path, error))?;
     let last = env.info().last_txn_id as u64;
+    let room = match options.read_only {
+        true => None,
+        false => Some(Mutex::new(Room::open(&data).map_err(|error| os_error(&data, error))?)),
+    };
+    let page_bytes = page_bytes(&env, &tables).map_err(|error| lmdb_error(path, error))?;
     Ok(LmdbStore {
         env,
         tables,
@@ -106,8 +112,17 @@ pub(super) fn open(path: &Path, tables: &[TableSpec], options: &LmdbOptions) -> 
         read_only: options.read_only,
         failed: AtomicBool::new(false),
         writer: Mutex::new(()),
+        room,
+        page_bytes,
         _lock: lock,
     })
+}
+
+/// The size of a page: that of the file, which may have been made on another machine.
+fn page_bytes(env: &Env<WithTls>, tables: &[Option<Records>]) -> heed::Result<u64> {
+    let txn = env.read_txn()?;
+    let sizes = tables.iter().flatten().map(|table| table.stat(&txn).map(|stat| u64::from(stat.page_size)));
+    sizes.take(1).sum()
 }
 
 fn check_directory(path: &Path) -> Result<(), OpenError> {
