@@ -154,7 +154,7 @@ impl Connection {
         }
     }
 
-    pub(crate) fn set_read_timeout(&mut self, time: Option<Duration>) -> Result<(), ClientError> {
+    pub(crate) fn set_read_timeout(&self, time: Option<Duration>) -> Result<(), ClientError> {
         match &self.stream {
             Stream::Tcp(stream) => stream.set_read_timeout(time),
             Stream::Unix(stream) => stream.set_read_timeout(time),

@@ -105,7 +105,7 @@ impl Session {
     ///
     /// # Errors
     /// A socket that takes no such time.
-    pub fn set_patience(&mut self, time: Option<Duration>) -> Result<(), ClientError> {
+    pub fn set_patience(&self, time: Option<Duration>) -> Result<(), ClientError> {
         self.connection.set_read_timeout(time)
     }
 

@@ -3,6 +3,7 @@
 //! What replication stands on is the engine's: a change sequence number for every change, the contextCSN of each server, and
 //! the change log in the change's own transaction. Here is what a provider and a consumer make of it.
 
+pub mod consumer;
 mod cookie;
 pub mod digest;
 pub mod provider;

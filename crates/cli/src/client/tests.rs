@@ -85,7 +85,7 @@ fn servers_by_flag_or_environment() {
                 .map(|url| format!("{}|{}|{:?}", url.scheme.as_str(), url.host, url.effective_port()))
                 .collect()
         });
-        assert_eq!(urls.unwrap_or_else(|error| vec![error.to_string()]), expected, "{line}");
+        assert_eq!(urls.unwrap_or_else(|error| vec![error::shown(&error)]), expected, "{line}");
     };
     check("search", None, &["ldap|localhost|Some(389)"]);
     check("search", Some("ldap://a ldap://b"), &["ldap|a|Some(389)", "ldap|b|Some(389)"]);
@@ -109,7 +109,7 @@ fn how_to_bind() {
                 let password = String::from_utf8_lossy(&sasl.password);
                 format!("{} {}/{}/{password}", sasl.mechanism.name(), sasl.user, sasl.authorization)
             }
-            Err(error) => error.to_string(),
+            Err(error) => error::shown(&error),
         };
         assert_eq!(shown, expected, "{line}");
     };
@@ -155,7 +155,7 @@ fn controls_by_name() {
         let parsed = controls::common(&search(&format!("search -e {text}")).common);
         let shown = match parsed {
             Ok(controls) => controls.iter().map(shown).collect::<Vec<_>>().join(","),
-            Err(error) => error.to_string(),
+            Err(error) => error::shown(&error),
         };
         assert_eq!(shown, expected, "{text}");
     };

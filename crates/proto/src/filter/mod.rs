@@ -255,6 +255,11 @@ pub struct FilterBuf {
 }
 
 impl FilterBuf {
+    /// `(objectClass=*)`, which every entry matches.
+    pub fn every_entry() -> Self {
+        Self { ber: b"\x87\x0bobjectClass".to_vec() }
+    }
+
     /// Parses RFC 4515 text, nested at most [`FILTER_DEPTH`](crate::limits::FILTER_DEPTH) deep.
     pub fn parse(text: &str) -> Result<Self, FilterSyntaxError> {
         text::parse(text).map(|ber| Self { ber })

@@ -19,7 +19,7 @@ use super::settings::Settings;
 use super::values::{
     Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ChangeLog, ClientLimits, ConfigDn, Disallowed,
     EnvFlags, IndexLine, LimitRule, LogLevel, OperationRule, Requirements, Restrictions, SaslSettings,
-    SearchLimits, SecurityFactors, ServerId, Subordinate, TcpBuffer, TlsSettings,
+    SearchLimits, SecurityFactors, ServerId, Subordinate, SyncReplication, TcpBuffer, TlsSettings,
 };
 use crate::admin::AdminAddress;
 use crate::log::{LinePrefix, LogFormat, LogRotation};
@@ -76,6 +76,8 @@ pub struct Global {
     pub slow_operation: Option<Duration>,
     /// One without a URL, or one per peer: the own one is found by the listener's URL.
     pub server_ids: Vec<ServerId>,
+    /// Where this server listens: which of the server IDs with URLs is its own.
+    pub listener_urls: Vec<String>,
     /// Seconds without a request after which a connection is closed; 0 = never.
     pub idle_timeout: u32,
     /// Seconds a blocked write may wait; 0 = for ever.
@@ -143,6 +145,7 @@ impl Default for Global {
             log_journal: false,
             slow_operation: None,
             server_ids: Vec::new(),
+            listener_urls: Vec::new(),
             idle_timeout: 0,
             write_timeout: 0,
             conn_max_pending: 100,
@@ -267,8 +270,8 @@ pub struct Database {
     pub monitoring: Option<bool>,
     pub multi_provider: bool,
     pub sync_use_subentry: bool,
-    /// `syncrepl` lines as given; the consumer parses them.
-    pub sync_replication: Vec<String>,
+    /// `syncrepl`: the providers that it follows.
+    pub sync_replication: Vec<SyncReplication>,
     pub update_dn: Option<ConfigDn>,
     pub update_refs: Vec<String>,
     pub extra_attributes: Vec<String>,

@@ -295,8 +295,10 @@ impl Config {
                 let message = format!("databases of kind {} are not supported", kind.name);
                 found.push(ConfigError::new(database.origin.clone(), message));
             }
-            if !database.sync_replication.is_empty() {
-                let message = "syncrepl is not supported yet: this database would not follow its provider";
+            let follows = !database.sync_replication.is_empty();
+            if follows && !matches!(database.kind, DatabaseKind::Mdb(_)) {
+                let message =
+                    format!("a database of kind {} cannot follow a provider yet", database.kind.name());
                 found.push(ConfigError::new(database.origin.clone(), message));
             }
             database.overlays.iter().for_each(|overlay| refuse_overlay(overlay, &mut found));

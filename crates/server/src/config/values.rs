@@ -9,6 +9,7 @@ mod operation_rule;
 pub mod quantity;
 mod sasl;
 mod security;
+mod sync_replication;
 
 pub use backup_schedule::BackupSchedule;
 pub use change_log::ChangeLog;
@@ -20,6 +21,8 @@ pub use limits::{
 pub use operation_rule::{OperationAction, OperationClause, OperationRule};
 pub use sasl::{ChannelBinding, Mechanism, SaslSettings, SecurityProperties};
 pub use security::{AuthzPolicy, AuthzRegexp, TlsSettings, TlsVerify};
+pub use sync_replication::{StartTls, SyncBind, SyncData, SyncReplication};
+pub(crate) use sync_replication::{SyncFault, is_own_url};
 
 use std::fmt;
 

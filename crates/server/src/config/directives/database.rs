@@ -1,11 +1,12 @@
 //! Directives of a database of any kind.
 
 use larix_engine::access::AccessRule;
+use larix_schema::NormalDn;
 
 use super::super::builder::{Builder, Section};
 use super::super::call::{Call, Fault};
 use super::super::model::{AccessLine, DatabaseKind};
-use super::super::values::{LimitRule, LimitSubject, Subordinate};
+use super::super::values::{LimitRule, LimitSubject, Subordinate, SyncFault, SyncReplication};
 use super::global::is_ldap_url;
 use super::{Directive, Form, MANY, Scope, keep};
 
@@ -143,14 +144,34 @@ fn limits(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
 }
 
 fn sync_replication(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
-    let has = |key: &str| call.arguments.iter().any(|word| word.to_ascii_lowercase().starts_with(key));
-    for key in ["rid=", "provider=", "searchbase="] {
-        if !has(key) {
-            return Err(Fault::keyword(format!("syncrepl needs {key}")));
+    let line = SyncReplication::parse(&builder.schema(), call.arguments).map_err(|fault| {
+        let SyncFault { at, message, help } = fault;
+        let fault = match at {
+            Some(number) => Fault::argument(number, message),
+            None => Fault::keyword(message),
+        };
+        match help {
+            Some(help) => fault.with_help(help),
+            None => fault,
         }
-    }
+    })?;
     let database = builder.open_database()?;
-    database.sync_replication.push(call.text.to_owned());
+    let here = line.local_base();
+    let held = match database.kind {
+        DatabaseKind::Config => here.normal.is_within(&NormalDn::from_normal("cn=config")),
+        _ => database.suffixes.iter().any(|suffix| here.normal.is_within(&suffix.normal)),
+    };
+    if !held {
+        let (key, base) = match &line.suffix_massage {
+            Some(base) => ("suffixmassage", base),
+            None => ("searchbase", &line.base),
+        };
+        return Err(Fault::keyword(format!(
+            "syncrepl: {key}={base} is not within the suffix of this database"
+        ))
+        .with_help("put `suffix` before it, or say with suffixmassage= where the entries go"));
+    }
+    database.sync_replication.push(line);
     Ok(())
 }
 

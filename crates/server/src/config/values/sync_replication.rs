@@ -1,0 +1,522 @@
+//! `syncrepl rid=<id> provider=<url> searchbase=<dn> ...`: a line of a consumer.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use larix_client::KeepAlive;
+use larix_proto::control::SyncMode;
+use larix_proto::url::{LdapUrl, UrlScheme};
+use larix_proto::{FilterBuf, Scope};
+use larix_replication::RID_MAX;
+use larix_replication::consumer::RetryStep;
+use larix_schema::Schema;
+use zeroize::Zeroizing;
+
+use super::ConfigDn;
+
+/// Seconds between the refreshes of a consumer that does not persist: a day.
+const DEFAULT_INTERVAL: u32 = 86_400;
+/// Seconds between tries when `retry` says nothing: an hour, for ever.
+const DEFAULT_RETRY: u32 = 3_600;
+/// The settings of TLS that a line may have.
+const TLS_KEYS: [&str; 10] = [
+    "tls_cert",
+    "tls_key",
+    "tls_cacert",
+    "tls_cacertdir",
+    "tls_reqcert",
+    "tls_reqsan",
+    "tls_cipher_suite",
+    "tls_ecname",
+    "tls_crlcheck",
+    "tls_protocol_min",
+];
+const KEYS: &str = "rid, provider, searchbase, type, interval, retry, filter, scope, attrs, exattrs, attrsonly, sizelimit, \
+     timelimit, schemachecking, network-timeout, timeout, tcp-user-timeout, bindmethod, binddn, credentials, saslmech, \
+     authcid, authzid, realm, secprops, keepalive, starttls, tls_*, suffixmassage, logbase, logfilter, syncdata, lazycommit, \
+     maxdelete";
+
+/// How one database follows one provider.
+#[derive(Clone, PartialEq, Eq)]
+pub struct SyncReplication {
+    /// 0 to 999.
+    pub rid: u16,
+    /// The first that answers is taken.
+    pub providers: Vec<LdapUrl>,
+    /// At the provider.
+    pub base: ConfigDn,
+    /// Where the base is here, if elsewhere.
+    pub suffix_massage: Option<ConfigDn>,
+    pub mode: SyncMode,
+    /// Seconds from one refresh to the next.
+    pub interval: u32,
+    pub retry: Vec<RetryStep>,
+    pub filter: FilterBuf,
+    pub scope: Scope,
+    /// Empty: `*` and `+`.
+    pub attributes: Vec<String>,
+    pub except_attributes: Vec<String>,
+    pub types_only: bool,
+    /// 0: none.
+    pub size_limit: u32,
+    /// Seconds; 0: none.
+    pub time_limit: u32,
+    pub schema_checking: bool,
+    pub lazy_commit: bool,
+    /// Seconds; 0: none.
+    pub network_timeout: u32,
+    /// Seconds that a bind may take; 0: none.
+    pub timeout: u32,
+    /// Milliseconds; 0: the system's.
+    pub user_timeout: u32,
+    pub keep_alive: Option<KeepAlive>,
+    pub bind: SyncBind,
+    pub start_tls: StartTls,
+    /// `tls_cert` and the like.
+    pub tls: Vec<(String, String)>,
+    pub data: SyncData,
+    pub log_base: Option<ConfigDn>,
+    pub log_filter: Option<FilterBuf>,
+    /// Percent of the entries that one refresh may delete; 100: all.
+    pub delete_percent: u8,
+}
+
+/// Who the consumer is to the provider.
+#[derive(Clone, Default, PartialEq, Eq)]
+pub struct SyncBind {
+    pub sasl: bool,
+    pub dn: String,
+    pub credentials: Zeroizing<Vec<u8>>,
+    pub mechanism: Option<String>,
+    pub authentication: Option<String>,
+    pub authorization: Option<String>,
+}
+
+/// Passwords stay out of logs.
+impl fmt::Debug for SyncBind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SyncBind")
+            .field("dn", &self.dn)
+            .field("mechanism", &self.mechanism)
+            .finish_non_exhaustive()
+    }
+}
+
+impl fmt::Debug for SyncReplication {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SyncReplication")
+            .field("rid", &self.rid)
+            .field("providers", &self.providers)
+            .field("base", &self.base.text)
+            .finish_non_exhaustive()
+    }
+}
+
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum StartTls {
+    #[default]
+    No,
+    /// If the provider agrees.
+    Yes,
+    Critical,
+}
+
+/// What the provider sends.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SyncData {
+    /// Entries.
+    #[default]
+    Entries,
+    /// Records of an access log (delta-syncrepl).
+    AccessLog,
+}
+
+/// What is wrong with a line.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct SyncFault {
+    /// The argument, from 0; none: of the line as a whole.
+    pub(crate) at: Option<usize>,
+    pub(crate) message: String,
+    pub(crate) help: Option<&'static str>,
+}
+
+/// A value that cannot be, and what could.
+type Wrong = (String, Option<&'static str>);
+
+impl SyncReplication {
+    /// # Errors
+    /// Names the key, its value and what could stand there.
+    pub(crate) fn parse(schema: &Schema, arguments: &[String]) -> Result<Self, SyncFault> {
+        let mut line = Self::empty();
+        let mut given: Vec<String> = Vec::new();
+        for (number, argument) in arguments.iter().enumerate() {
+            let (key, value) = argument.split_once('=').unwrap_or((argument, ""));
+            let key = key.to_ascii_lowercase();
+            line.apply(schema, &key, value).map_err(|(message, help)| SyncFault {
+                at: Some(number),
+                message,
+                help,
+            })?;
+            given.push(key);
+        }
+        let missing = |key: &&str| !given.iter().any(|given| given == key);
+        if let Some(key) = ["rid", "provider", "searchbase"].iter().find(|key| missing(key)) {
+            let help = Some("syncrepl rid=001 provider=ldap://host searchbase=dc=example,dc=com ...");
+            return Err(SyncFault { at: None, message: format!("syncrepl needs {key}="), help });
+        }
+        line.whole().map_err(|(message, help)| SyncFault { at: None, message, help })?;
+        Ok(line)
+    }
+
+    fn empty() -> Self {
+        Self {
+            rid: 0,
+            providers: Vec::new(),
+            base: ConfigDn { text: String::new(), normal: larix_schema::NormalDn::root() },
+            suffix_massage: None,
+            mode: SyncMode::RefreshOnly,
+            interval: DEFAULT_INTERVAL,
+            retry: vec![RetryStep { seconds: DEFAULT_RETRY, times: None }],
+            filter: FilterBuf::every_entry(),
+            scope: Scope::Subtree,
+            attributes: Vec::new(),
+            except_attributes: Vec::new(),
+            types_only: false,
+            size_limit: 0,
+            time_limit: 0,
+            schema_checking: false,
+            lazy_commit: false,
+            network_timeout: 0,
+            timeout: 0,
+            user_timeout: 0,
+            keep_alive: None,
+            bind: SyncBind::default(),
+            start_tls: StartTls::No,
+            tls: Vec::new(),
+            data: SyncData::Entries,
+            log_base: None,
+            log_filter: None,
+            delete_percent: 50,
+        }
+    }
+
+    fn apply(&mut self, schema: &Schema, key: &str, value: &str) -> Result<(), Wrong> {
+        match key {
+            "rid" => {
+                let rid = value.parse().ok().filter(|rid| *rid <= RID_MAX);
+                self.rid = rid.ok_or_else(|| wrong(key, value, "a number from 0 to 999"))?;
+            }
+            "provider" => self.providers = providers(value)?,
+            "searchbase" => self.base = dn(schema, key, value)?,
+            "suffixmassage" => self.suffix_massage = Some(dn(schema, key, value)?),
+            "logbase" => self.log_base = Some(dn(schema, key, value)?),
+            "filter" => self.filter = filter(key, value)?,
+            "logfilter" => self.log_filter = Some(filter(key, value)?),
+            "scope" => self.scope = scope(value)?,
+            "type" => self.mode = mode(value)?,
+            "interval" => self.interval = interval(value)?,
+            "retry" => self.retry = retry(value)?,
+            "attrs" => self.attributes = names(key, value)?,
+            "exattrs" => self.except_attributes = names(key, value)?,
+            "attrsonly" => self.types_only = true,
+            "sizelimit" => self.size_limit = limit(key, value)?,
+            "timelimit" => self.time_limit = limit(key, value)?,
+            "schemachecking" => self.schema_checking = !value.eq_ignore_ascii_case("off"),
+            "lazycommit" => self.lazy_commit = true,
+            "network-timeout" => self.network_timeout = number(key, value)?,
+            "timeout" => self.timeout = number(key, value)?,
+            "tcp-user-timeout" => self.user_timeout = number(key, value)?,
+            "keepalive" => self.keep_alive = Some(keep_alive(value)?),
+            "starttls" => self.start_tls = start_tls(value)?,
+            "syncdata" => self.data = data(value)?,
+            "maxdelete" => self.delete_percent = percent(value)?,
+            // Entries are always asked for as they are; LDAP has one version; the log's refresh needs no pause.
+            "managedsait" | "version" | "strictrefresh" => {}
+            key if TLS_KEYS.contains(&key) => self.tls.push((key.to_owned(), value.to_owned())),
+            _ => self.bind.apply(key, value)?,
+        }
+        Ok(())
+    }
+
+    /// What no single key shows.
+    fn whole(&mut self) -> Result<(), Wrong> {
+        if self.bind.sasl && self.bind.mechanism.is_none() {
+            return Err((
+                "syncrepl: bindmethod=sasl needs saslmech=".to_owned(),
+                Some("PLAIN, EXTERNAL, SCRAM-SHA-1, SCRAM-SHA-256 or SCRAM-SHA-512"),
+            ));
+        }
+        if self.data == SyncData::AccessLog && self.log_base.is_none() {
+            return Err((
+                "syncrepl: syncdata=accesslog needs logbase=".to_owned(),
+                Some("the suffix of the provider's log database, such as logbase=cn=accesslog"),
+            ));
+        }
+        let secure = self.providers.iter().any(|url| url.scheme == UrlScheme::Ldaps);
+        if secure && self.start_tls == StartTls::Critical {
+            return Err((
+                "syncrepl: starttls=critical is for ldap://, TLS is there already with ldaps://".to_owned(),
+                Some("take starttls= out, or write ldap://"),
+            ));
+        }
+        Ok(())
+    }
+
+    /// The base as it is here.
+    pub fn local_base(&self) -> &ConfigDn {
+        self.suffix_massage.as_ref().unwrap_or(&self.base)
+    }
+}
+
+impl SyncBind {
+    fn apply(&mut self, key: &str, value: &str) -> Result<(), Wrong> {
+        match key {
+            "bindmethod" => {
+                self.sasl = match value.to_ascii_lowercase().as_str() {
+                    "simple" | "none" => false,
+                    "sasl" => true,
+                    _ => return Err(wrong(key, value, "simple or sasl")),
+                }
+            }
+            "binddn" => self.dn = value.to_owned(),
+            "credentials" => self.credentials = Zeroizing::new(value.as_bytes().to_vec()),
+            "saslmech" => {
+                if !value.eq_ignore_ascii_case("EXTERNAL")
+                    && larix_client::Mechanism::from_name(value).is_err()
+                {
+                    return Err(wrong(
+                        key,
+                        value,
+                        "PLAIN, EXTERNAL, SCRAM-SHA-1, SCRAM-SHA-256 or SCRAM-SHA-512, the last three with -PLUS, too",
+                    ));
+                }
+                self.mechanism = Some(value.to_ascii_uppercase());
+            }
+            "authcid" => self.authentication = Some(value.to_owned()),
+            "authzid" => self.authorization = Some(value.to_owned()),
+            // No mechanism here has a realm, and none puts on a layer.
+            "realm" | "secprops" => {}
+            _ => return Err((format!("syncrepl: no key `{key}`"), Some(KEYS))),
+        }
+        Ok(())
+    }
+}
+
+fn wrong(key: &str, value: &str, help: &'static str) -> Wrong {
+    (format!("syncrepl: {key}={value} cannot be"), Some(help))
+}
+
+fn providers(value: &str) -> Result<Vec<LdapUrl>, Wrong> {
+    let mut urls = Vec::new();
+    for text in value.split([' ', ',']).filter(|text| !text.is_empty()) {
+        let url = LdapUrl::parse(text).map_err(|error| {
+            (
+                format!("syncrepl: provider={text} cannot be: {error}"),
+                Some("ldap://host:389, ldaps://host or ldapi://%2Fpath"),
+            )
+        })?;
+        urls.push(url);
+    }
+    if urls.is_empty() {
+        return Err(wrong("provider", value, "ldap://host:389, ldaps://host or ldapi://%2Fpath"));
+    }
+    Ok(urls)
+}
+
+fn dn(schema: &Schema, key: &str, value: &str) -> Result<ConfigDn, Wrong> {
+    ConfigDn::parse_relaxed(schema, value)
+        .map_err(|error| (format!("syncrepl: {key}={value} is not a DN: {error}"), None))
+}
+
+fn filter(key: &str, value: &str) -> Result<FilterBuf, Wrong> {
+    FilterBuf::parse(value).map_err(|error| {
+        (format!("syncrepl: {key}={value} is not a filter: {error}"), Some("such as (objectClass=*)"))
+    })
+}
+
+fn scope(value: &str) -> Result<Scope, Wrong> {
+    Ok(match value.to_ascii_lowercase().as_str() {
+        "base" => Scope::Base,
+        "one" | "onelevel" => Scope::OneLevel,
+        "sub" | "subtree" => Scope::Subtree,
+        "subord" | "subordinate" | "children" => Scope::Children,
+        _ => return Err(wrong("scope", value, "sub, one, base or subord")),
+    })
+}
+
+fn mode(value: &str) -> Result<SyncMode, Wrong> {
+    match value.to_ascii_lowercase().as_str() {
+        "refreshonly" => Ok(SyncMode::RefreshOnly),
+        "refreshandpersist" => Ok(SyncMode::RefreshAndPersist),
+        "dirsync" => Err((
+            "syncrepl: type=dirsync (Active Directory) is not supported".to_owned(),
+            Some("refreshOnly or refreshAndPersist"),
+        )),
+        _ => Err(wrong("type", value, "refreshOnly or refreshAndPersist")),
+    }
+}
+
+/// `dd:hh:mm:ss`, seconds, or `1d2h3m4s`.
+fn interval(value: &str) -> Result<u32, Wrong> {
+    let bad = || wrong("interval", value, "dd:hh:mm:ss, such as 00:00:05:00 for five minutes");
+    let mut seconds: u64 = 0;
+    if value.contains(':') {
+        let parts: Vec<u64> =
+            value.split(':').map(str::parse).collect::<Result<_, _>>().map_err(|_| bad())?;
+        let [days, hours, minutes, rest] = parts.as_slice() else { return Err(bad()) };
+        if *hours > 24 || *minutes > 60 || *rest > 60 || *days > 20_000 {
+            return Err(bad());
+        }
+        seconds = ((days * 24 + hours) * 60 + minutes) * 60 + rest;
+    } else {
+        let mut rest = value;
+        while !rest.is_empty() {
+            let digits = rest.find(|c: char| !c.is_ascii_digit()).unwrap_or(rest.len());
+            let (number, behind) = rest.split_at(digits);
+            let number: u64 = number.parse::<u32>().map_err(|_| bad())?.into();
+            let unit = match behind.chars().next() {
+                None | Some('s') => 1,
+                Some('m') => 60,
+                Some('h') => 3_600,
+                Some('d') => 86_400,
+                Some(_) => return Err(bad()),
+            };
+            seconds = seconds.saturating_add(number * unit);
+            rest = behind.get(1..).unwrap_or_default();
+        }
+        if value.is_empty() {
+            return Err(bad());
+        }
+    }
+    u32::try_from(seconds).map_err(|_| bad())
+}
+
+/// `<seconds> <times> ...`, the last times perhaps `+` for ever.
+fn retry(value: &str) -> Result<Vec<RetryStep>, Wrong> {
+    let help = "pairs of seconds and times, the last times + for ever, such as retry=\"5 12 60 +\"";
+    if value.eq_ignore_ascii_case("undefined") {
+        return Ok(vec![RetryStep { seconds: DEFAULT_RETRY, times: None }]);
+    }
+    let words: Vec<&str> = value.split([' ', ',', '\t']).filter(|word| !word.is_empty()).collect();
+    let mut steps = Vec::new();
+    for pair in words.chunks(2) {
+        let [seconds, times] = pair else { return Err(wrong("retry", value, help)) };
+        let seconds = seconds.parse().map_err(|_| wrong("retry", value, help))?;
+        let times = match *times {
+            "+" => None,
+            times => Some(
+                times.parse().ok().filter(|times| *times > 0).ok_or_else(|| wrong("retry", value, help))?,
+            ),
+        };
+        steps.push(RetryStep { seconds, times });
+        if times.is_none() {
+            break;
+        }
+    }
+    Ok(steps)
+}
+
+/// Names of attributes, or of a file with such names (`:include:<file>`).
+fn names(key: &str, value: &str) -> Result<Vec<String>, Wrong> {
+    let read;
+    let text = match value.strip_prefix(":include:") {
+        Some(file) => {
+            read = std::fs::read_to_string(file).map_err(|error| {
+                (
+                    format!("syncrepl: {key}={value}: {file} cannot be read: {error}"),
+                    Some("a file with names of attributes"),
+                )
+            })?;
+            &read
+        }
+        None => value,
+    };
+    let names = text.split(|c: char| c == ',' || c.is_whitespace()).filter(|name| !name.is_empty());
+    Ok(names.map(str::to_owned).collect())
+}
+
+fn limit(key: &str, value: &str) -> Result<u32, Wrong> {
+    if value.eq_ignore_ascii_case("unlimited") { Ok(0) } else { number(key, value) }
+}
+
+fn number(key: &str, value: &str) -> Result<u32, Wrong> {
+    value.parse().map_err(|_| wrong(key, value, "a number, 0 for no limit"))
+}
+
+fn keep_alive(value: &str) -> Result<KeepAlive, Wrong> {
+    let bad = || wrong("keepalive", value, "idle:probes:interval, such as 240:10:30");
+    let parts: Vec<u32> = value
+        .split(':')
+        .map(|part| if part.is_empty() { Ok(0) } else { part.parse() })
+        .collect::<Result<_, _>>()
+        .map_err(|_| bad())?;
+    let [idle, probes, interval] = *parts.as_slice() else { return Err(bad()) };
+    Ok(KeepAlive { idle, probes, interval })
+}
+
+fn start_tls(value: &str) -> Result<StartTls, Wrong> {
+    Ok(match value.to_ascii_lowercase().as_str() {
+        "no" => StartTls::No,
+        "yes" => StartTls::Yes,
+        "critical" => StartTls::Critical,
+        _ => return Err(wrong("starttls", value, "yes or critical")),
+    })
+}
+
+fn data(value: &str) -> Result<SyncData, Wrong> {
+    Ok(match value.to_ascii_lowercase().as_str() {
+        "default" => SyncData::Entries,
+        "accesslog" => SyncData::AccessLog,
+        "changelog" => {
+            return Err((
+                "syncrepl: syncdata=changelog (the change log of other vendors' servers) is not supported"
+                    .to_owned(),
+                Some("default or accesslog"),
+            ));
+        }
+        _ => return Err(wrong("syncdata", value, "default or accesslog")),
+    })
+}
+
+fn percent(value: &str) -> Result<u8, Wrong> {
+    if value.eq_ignore_ascii_case("unlimited") {
+        return Ok(100);
+    }
+    let number = value.strip_suffix('%').unwrap_or(value).parse().ok();
+    number
+        .filter(|percent| *percent <= 100)
+        .ok_or_else(|| wrong("maxdelete", value, "percent of the entries, 0 to 100, or unlimited"))
+}
+
+/// Whether a server with this listener is meant by a URL of `serverID`.
+pub(crate) fn is_own_url(url: &str, listener: &str, resolve: &dyn Fn(&str) -> Vec<IpAddr>) -> bool {
+    let (Ok(url), Ok(listener)) = (LdapUrl::parse(url), LdapUrl::parse(listener)) else {
+        return false;
+    };
+    if url.scheme != listener.scheme {
+        return false;
+    }
+    if url.scheme == UrlScheme::Ldapi {
+        return url.host == listener.host;
+    }
+    if url.effective_port() != listener.effective_port() {
+        return false;
+    }
+    let bare = |host: &str| host.trim_start_matches('[').trim_end_matches(']').to_ascii_lowercase();
+    let (wanted, own) = (bare(&url.host), bare(&listener.host));
+    if wanted == own {
+        return true;
+    }
+    let wanted = resolve(&wanted);
+    let any = own.is_empty() || own.parse::<IpAddr>().is_ok_and(|address| address.is_unspecified());
+    if any {
+        // An address that a socket can be bound to is one of this machine.
+        return wanted.iter().any(|address| std::net::UdpSocket::bind((*address, 0)).is_ok());
+    }
+    let own = resolve(&own);
+    wanted.iter().any(|address| own.contains(address))
+}
+
+#[cfg(test)]
+#[path = "sync_replication_tests.rs"]
+mod tests;

@@ -1,0 +1,113 @@
+//! Lines of `syncrepl`, right and wrong.
+
+use super::*;
+
+fn parse(line: &str) -> Result<SyncReplication, SyncFault> {
+    let words: Vec<String> = line.split('|').map(str::to_owned).collect();
+    SyncReplication::parse(&Schema::system(), &words)
+}
+
+const LEAST: &str = "rid=001|provider=ldap://a:1389|searchbase=dc=Example,dc=com";
+
+#[test]
+fn defaults() {
+    let line = parse(LEAST).unwrap();
+    assert_eq!((line.rid, line.interval, line.scope), (1, 86_400, Scope::Subtree));
+    assert_eq!(line.retry, [RetryStep { seconds: 3_600, times: None }]);
+    assert_eq!(line.mode, SyncMode::RefreshOnly);
+    assert_eq!(line.filter.to_string(), "(objectClass=*)");
+    assert_eq!(line.delete_percent, 50);
+    assert_eq!(line.local_base().text, "dc=Example,dc=com");
+    assert!(!line.schema_checking && line.tls.is_empty());
+}
+
+#[test]
+fn every_key() {
+    let line = parse(
+        "RID=12|provider=ldap://a ldaps://b|searchbase=dc=a|type=refreshAndPersist|interval=01:02:03:04|retry=5 5 300 +|\
+         filter=(cn=*)|scope=one|attrs=cn,sn +|exattrs=mail|attrsonly|sizelimit=unlimited|timelimit=7|schemachecking=on|\
+         network-timeout=3|timeout=4|tcp-user-timeout=5000|bindmethod=sasl|binddn=cn=x|credentials=a=b|saslmech=scram-sha-256|\
+         authcid=u|authzid=dn:cn=y|realm=R|secprops=none|keepalive=240:10:30|starttls=yes|tls_cert=/c|tls_reqcert=never|\
+         tls_crlcheck=none|suffixmassage=dc=b|syncdata=accesslog|logbase=cn=log|logfilter=(reqResult=0)|lazycommit|\
+         strictrefresh|manageDSAit=1|maxdelete=80%",
+    )
+    .unwrap();
+    assert_eq!((line.providers.len(), line.interval), (2, 93_784));
+    assert_eq!(
+        line.retry,
+        [RetryStep { seconds: 5, times: Some(5) }, RetryStep { seconds: 300, times: None }]
+    );
+    assert_eq!(line.attributes, ["cn", "sn", "+"]);
+    assert_eq!(*line.bind.credentials, b"a=b");
+    assert_eq!(line.bind.mechanism.as_deref(), Some("SCRAM-SHA-256"));
+    assert_eq!(line.keep_alive, Some(KeepAlive { idle: 240, probes: 10, interval: 30 }));
+    assert_eq!(line.tls.len(), 3);
+    assert_eq!(line.local_base().text, "dc=b");
+    assert_eq!((line.data, line.delete_percent), (SyncData::AccessLog, 80));
+}
+
+#[test]
+fn what_is_wrong_is_named() {
+    let check = |more: &str, at: Option<usize>, expected: &str| {
+        let fault = parse(&format!("{LEAST}|{more}")).unwrap_err();
+        assert_eq!((fault.at, fault.message.as_str()), (at, expected));
+    };
+    for (more, expected) in [
+        ("rid=1000", "syncrepl: rid=1000 cannot be"),
+        ("type=sometimes", "syncrepl: type=sometimes cannot be"),
+        ("type=dirsync", "syncrepl: type=dirsync (Active Directory) is not supported"),
+        ("retry=5", "syncrepl: retry=5 cannot be"),
+        ("retry=5 0", "syncrepl: retry=5 0 cannot be"),
+        ("interval=1:2", "syncrepl: interval=1:2 cannot be"),
+        ("interval=5x", "syncrepl: interval=5x cannot be"),
+        ("scope=all", "syncrepl: scope=all cannot be"),
+        ("filter=(cn=", "syncrepl: filter=(cn= is not a filter: "),
+        ("saslmech=MAGIC", "syncrepl: saslmech=MAGIC cannot be"),
+        ("keepalive=1", "syncrepl: keepalive=1 cannot be"),
+        ("maxdelete=101", "syncrepl: maxdelete=101 cannot be"),
+        ("colour=blue", "syncrepl: no key `colour`"),
+        (
+            "attrs=:include:/no/such/file",
+            "syncrepl: attrs=:include:/no/such/file: /no/such/file cannot be read: ",
+        ),
+    ] {
+        let fault = parse(&format!("{LEAST}|{more}")).unwrap_err();
+        assert!(fault.at == Some(3) && fault.message.starts_with(expected), "{more}: {fault:?}");
+    }
+    check("bindmethod=sasl", None, "syncrepl: bindmethod=sasl needs saslmech=");
+    check("syncdata=accesslog", None, "syncrepl: syncdata=accesslog needs logbase=");
+    assert_eq!(parse("rid=1|provider=ldap://a").unwrap_err().message, "syncrepl needs searchbase=");
+}
+
+#[test]
+fn intervals() {
+    for (text, expected) in
+        [("00:00:00:10", 10), ("1d", 86_400), ("1h30m", 5_400), ("17", 17), ("00:24:00:00", 86_400)]
+    {
+        assert_eq!(interval(text).ok(), Some(expected), "{text}");
+    }
+}
+
+#[test]
+fn own_urls() {
+    let resolve = |host: &str| match host {
+        "a" => vec![IpAddr::from([192, 0, 2, 1])],
+        "localhost" => vec![IpAddr::from([127, 0, 0, 1])],
+        host => host.parse().into_iter().collect(),
+    };
+    for (url, listener, expected) in [
+        ("ldap://a", "ldap://a:389/", true),
+        ("ldap://A:390", "ldap://a:390/", true),
+        ("ldap://a:390", "ldap://a:389/", false),
+        ("ldaps://a", "ldap://a:636/", false),
+        ("ldap://a", "ldap://192.0.2.1/", true),
+        ("ldap://localhost:9011", "ldap://127.0.0.1:9011/", true),
+        ("ldap://localhost:9011", "ldap://:9011/", true),
+        ("ldap://localhost:9011", "ldap://0.0.0.0:9011", true),
+        // Nobody here has an address of the documentation.
+        ("ldap://a:9011", "ldap://:9011", false),
+        ("ldapi://%2Frun%2Fx", "ldapi://%2Frun%2Fx", true),
+    ] {
+        assert_eq!(is_own_url(url, listener, &resolve), expected, "{url} {listener}");
+    }
+}
