@@ -52,7 +52,12 @@ pub struct DatabaseSettings {
     pub limits: Limits,
     /// Alias hops allowed in one dereference.
     pub max_deref_depth: u32,
-    /// Where writes are referred to when this is a replica.
+    /// Only what its provider sends changes it: clients are sent elsewhere, and what the server itself keeps of accounts
+    /// stays here.
+    pub shadow: bool,
+    /// Who may change a shadow nevertheless (`updatedn`).
+    pub update_dn: Option<NormalDn>,
+    /// Where a shadow sends clients that change something; none: to the default referrals.
     pub update_referrals: Vec<String>,
     /// Whether changes keep the operational attributes (`lastmod`); without it an entry has structuralObjectClass alone.
     pub last_modified: bool,

@@ -324,13 +324,23 @@ impl<S: Store> Directory<S> {
         {
             return Err(refuse(ResultCode::AFFECTS_MULTIPLE_DSAS, "cannot rename between DSAs"));
         }
-        if !settings.update_referrals.is_empty() && request.origin == Origin::Client {
-            let referrals = referral::rewrite(schema, &settings.update_referrals, None, Some(&target), None);
-            return Err(LdapResult { referrals, ..LdapResult::new(ResultCode::REFERRAL) });
+        let may_update = request.subject.dn.is_some() && request.subject.dn == settings.update_dn;
+        if settings.shadow && request.origin == Origin::Client && !may_update {
+            return Err(self.shadow_refusal(&settings.update_referrals, &target));
         }
         let WriteRequest { subject, controls, passwords, .. } = request;
         let task = Task { operation, target, subject, controls, passwords };
         Ok((served, task))
+    }
+
+    /// A shadow is changed elsewhere.
+    fn shadow_refusal(&self, update: &[String], target: &str) -> LdapResult {
+        let urls = if update.is_empty() { &self.frontend.referrals } else { update };
+        if urls.is_empty() {
+            return refuse(ResultCode::UNWILLING_TO_PERFORM, "shadow context; no update referral");
+        }
+        let referrals = referral::rewrite(&self.frontend.schema, urls, None, Some(target), None);
+        LdapResult { referrals, ..LdapResult::new(ResultCode::REFERRAL) }
     }
 
     /// A critical pre-read or post-read control names attributes that exist (RFC 4527 section 3).
@@ -526,8 +536,7 @@ impl<S: Store> Directory<S> {
         let mods =
             change(ChangeKind::Delete, old).and_then(|old| Ok(vec![old, change(ChangeKind::Add, new)?]));
         let settings = served.database.current_settings();
-        let Some(mods) = mods.ok().filter(|_| !settings.read_only && settings.update_referrals.is_empty())
-        else {
+        let Some(mods) = mods.ok().filter(|_| !settings.read_only && !settings.shadow) else {
             return;
         };
         let task = Task {

@@ -45,6 +45,7 @@ pub mod server;
 pub mod session;
 pub mod statistics;
 mod stream;
+pub mod syncrepl;
 pub mod tls;
 pub mod transaction;
 pub mod virtual_entries;

@@ -164,7 +164,9 @@ impl<'s> Transition<'s> {
         earlier: &'s Generation,
         changed: &Changed,
     ) -> Result<Self, LdapResult> {
-        let config = Arc::new(changed.config.clone());
+        let mut config = changed.config.clone();
+        config.global.listener_urls.clone_from(&earlier.config.global.listener_urls);
+        let config = Arc::new(config);
         let (before, after) = (&earlier.config.global, &config.global);
         let tls = if before.tls == after.tls {
             None
@@ -263,6 +265,7 @@ impl<'s> Transition<'s> {
         for note in config.notes.iter().filter(|note| !earlier.config.notes.iter().any(|n| n == *note)) {
             server.log.line(LogLevel::CONFIG, format_args!("{note}"));
         }
+        server.consumers.follow(server);
         // Their searches end at the next slice; their changes that wait are carried out.
         left.iter().for_each(|served| served.retire());
     }

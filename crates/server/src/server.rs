@@ -33,6 +33,7 @@ use crate::live::{ConfigurationQueue, ConfigurationThread};
 use crate::log::{Log, LogCall, LogFileError, LogSettings, LogThread};
 use crate::password_pool::PasswordPool;
 use crate::statistics::{ListenerInfo, Statistics};
+use crate::syncrepl::Consumers;
 use crate::tls::{self, TlsContext, TlsError, TlsState};
 use crate::worker::Worker;
 
@@ -185,6 +186,8 @@ pub struct Server {
     pub(crate) refreshes: RefreshQueue,
     /// How scheduled backups stand.
     pub backups: Backups,
+    /// Databases that follow a provider.
+    pub consumers: Consumers,
     pub(crate) configuration: ConfigurationQueue,
     pub(crate) access_logs: AccessLogs,
     /// For what SASL says of users who do not exist: it must be the same each time.
@@ -209,6 +212,7 @@ impl Server {
         Self {
             sasl_secret,
             backups: Backups::default(),
+            consumers: Consumers::default(),
             configuration: ConfigurationQueue::default(),
             access_logs: AccessLogs::default(),
             refreshes: RefreshQueue::default(),
@@ -314,7 +318,9 @@ impl Bound {
     }
 
     /// Opens the databases and serves until a signal ends it.
-    pub fn serve(mut self, config: Config, readiness: Readiness) -> Result<(), ServeError> {
+    pub fn serve(mut self, mut config: Config, readiness: Readiness) -> Result<(), ServeError> {
+        let bound = self.urls();
+        config.global.listener_urls = self.listeners.iter().map(|l| l.url.clone()).chain(bound).collect();
         if !config.global.core_dumps {
             let service = readiness.is_background() || self.other_user || hardening::is_managed();
             hardening::forbid_core_dumps(service)
@@ -352,8 +358,10 @@ impl Bound {
             .map_err(|source| ServeError::Start { what: "the backups' thread", source })?;
         let changes = ConfigurationThread::start(&server)
             .map_err(|source| ServeError::Start { what: "the configuration's thread", source })?;
+        server.consumers.follow(&server);
         let result = self.run(&server, workers, infos, http, readiness);
         changes.finish();
+        server.consumers.finish();
         drop(backups);
         server.access_logs.finish();
         server.databases().close();

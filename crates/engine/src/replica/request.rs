@@ -176,6 +176,9 @@ pub struct Share {
     pub scope: Scope,
     /// Entries that do not match are not the provider's to delete.
     pub filter: Option<FilterBuf>,
+    /// The contextCSN that the provider's refresh stands for: what the provider has not seen stays. Empty: everything that
+    /// is absent goes.
+    pub seen: Vec<Csn>,
 }
 
 /// How many entries a refresh may delete before somebody is asked.

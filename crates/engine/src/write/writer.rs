@@ -817,8 +817,10 @@ impl<'a, S: Store> Group<'a, S> {
         }
         outcome.judged = true;
         let operation = Prepared::Modify { dn: attempt.dn.clone(), mods: changes };
+        // What a shadow keeps of its accounts is its own: with a CSN of its own it would be ahead of its provider.
+        let is_local = self.state.settings.shadow;
         let controls = RequestControls { manage_dsa_it: true, ..RequestControls::default() };
-        match self.one(transaction, unit, &Task { operation, controls, ..task.clone() }, false) {
+        match self.one(transaction, unit, &Task { operation, controls, ..task.clone() }, is_local) {
             Ok(done) => {
                 if unit.is_empty() {
                     *unit = done.set;
@@ -891,7 +893,9 @@ impl<'a, S: Store> Group<'a, S> {
             other => other?,
         }
         let done = operator.finish();
-        self.counters.csn = Some(done.csn);
+        if !(derived && self.state.settings.shadow) {
+            self.counters.csn = Some(done.csn);
+        }
         Ok(done)
     }
 

@@ -184,6 +184,11 @@ impl Session {
         actions
     }
 
+    /// Whether there is anything to flush.
+    pub fn has_gathered(&self) -> bool {
+        !self.changes.is_empty() || !self.csns.is_empty()
+    }
+
     /// What was gathered so far: to be called when nothing more waits to be received.
     pub fn flush(&mut self) -> Option<Action> {
         if self.changes.is_empty() && self.csns.is_empty() {

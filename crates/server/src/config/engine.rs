@@ -79,6 +79,8 @@ impl Config {
             hidden: database.hidden,
             limits: database.shared.search_limits.into(),
             max_deref_depth: database.shared.max_deref_depth,
+            shadow: database.is_shadow(),
+            update_dn: database.update_dn.as_ref().map(|dn| dn.normal.clone()),
             update_referrals: database.update_refs.clone(),
             last_modified: database.last_mod,
             durability_relaxed: relaxed,
@@ -145,6 +147,13 @@ impl Config {
 }
 
 impl Database {
+    /// Whether it takes changes from a provider alone.
+    pub fn is_shadow(&self) -> bool {
+        let follows =
+            !self.sync_replication.is_empty() || self.update_dn.is_some() || !self.update_refs.is_empty();
+        follows && !self.multi_provider
+    }
+
     /// Whether an overlay of this name is in force here.
     pub fn has_overlay(&self, name: &str) -> bool {
         self.overlays.iter().any(|overlay| overlay.name.eq_ignore_ascii_case(name) && !overlay.disabled)

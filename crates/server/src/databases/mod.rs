@@ -28,7 +28,7 @@ use larix_store::lmdb::LmdbStore;
 use larix_store::{OpenError as StoreError, Store};
 use zeroize::Zeroizing;
 
-pub(crate) use open::PreparedDatabases;
+pub(crate) use open::{PreparedDatabases, resolve_host, server_id};
 pub use search::{Effort, First, Search};
 pub use sync::Slice;
 
@@ -174,6 +174,12 @@ impl Databases {
 
     pub fn schema(&self) -> &Arc<Schema> {
         self.directory.schema()
+    }
+
+    /// The stored database in this directory of files.
+    pub(crate) fn served_in(&self, directory: &std::path::Path) -> Option<&Arc<Served<LmdbStore>>> {
+        let at = self.directories.iter().position(|open| open == directory)?;
+        self.directory.databases().get(at)
     }
 
     pub fn directory(&self) -> &Directory<LmdbStore> {

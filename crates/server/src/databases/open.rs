@@ -1,6 +1,7 @@
 //! From the configuration to open databases.
 
 use std::collections::HashMap;
+use std::net::{IpAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -16,6 +17,7 @@ use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 use super::index_log::IndexLog;
 use super::{Databases, OpenError, Section, SectionKind, memory};
 use crate::clock::{SystemClock, SystemRandom};
+use crate::config::values::{ServerId, is_own_url};
 use crate::config::{Config, Database, DatabaseKind, MdbSettings, Overlay};
 use crate::ldif_tree;
 use crate::log::Log;
@@ -123,12 +125,6 @@ impl Databases {
         let stays =
             |served: &&Arc<Served<LmdbStore>>| next.databases().iter().any(|n| Arc::ptr_eq(n, served));
         self.directory.databases().iter().filter(|served| !stays(served)).cloned().collect()
-    }
-
-    /// The database that is open in this directory.
-    fn served_in(&self, directory: &Path) -> Option<&Arc<Served<LmdbStore>>> {
-        let at = self.directories.iter().position(|open| open == directory)?;
-        self.directory.databases().get(at)
     }
 }
 
@@ -316,9 +312,21 @@ fn superior<'c>(config: &'c Config, database: &Database) -> Option<&'c Database>
         .map(|(_, o)| o)
 }
 
-/// Our own server ID: the one without a URL. Those with URLs name the peers, too.
-fn server_id(config: &Config) -> u16 {
-    config.global.server_ids.iter().find(|id| id.url.is_none()).map_or(0, |id| id.number)
+/// The addresses of a host; none of one that is not known.
+pub(crate) fn resolve_host(host: &str) -> Vec<IpAddr> {
+    let found = (host, 0).to_socket_addrs();
+    found.map_or_else(|_| Vec::new(), |addresses| addresses.map(|address| address.ip()).collect())
+}
+
+/// Our own server ID: the one without a URL, or the one with the URL of a listener. The others are the peers'.
+pub(crate) fn server_id(config: &Config) -> u16 {
+    let is_own = |id: &&ServerId| match &id.url {
+        None => true,
+        Some(url) => {
+            config.global.listener_urls.iter().any(|listener| is_own_url(url, listener, &resolve_host))
+        }
+    };
+    config.global.server_ids.iter().find(is_own).map_or(0, |id| id.number)
 }
 
 /// Work on indexes is done by the server, and told in its log.

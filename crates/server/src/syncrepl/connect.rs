@@ -1,0 +1,96 @@
+//! The connection to a provider, as a `syncrepl` line wants it.
+
+use std::path::Path;
+use std::time::Duration;
+
+use larix_client::{
+    Ambient, ClientError, ConnectionOptions, Credentials, Mechanism, SaslPassword, Session, Stop, TlsOptions,
+};
+use larix_engine::time::RandomSource as _;
+
+use crate::clock::SystemRandom;
+use crate::config::values::{StartTls, SyncReplication, TlsSettings};
+use crate::tls::end_point_binding;
+
+/// Connects and binds. Also: what StartTLS was refused with, where the line lets that be.
+///
+/// # Errors
+/// The provider cannot be reached, or does not let us in.
+pub(super) fn connect(
+    line: &SyncReplication,
+    server: &TlsSettings,
+    stop: &Stop,
+) -> Result<(Session, Option<String>), ClientError> {
+    let seconds = |seconds: u32| (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+    let options = ConnectionOptions {
+        connect_timeout: seconds(line.network_timeout),
+        keep_alive: line.keep_alive,
+        user_timeout: (line.user_timeout > 0).then(|| Duration::from_millis(line.user_timeout.into())),
+        stop: stop.clone(),
+    };
+    let tls = tls_options(line, server);
+    let ambient = Ambient { random: |bytes| SystemRandom.fill(bytes), end_point_binding };
+    let mut session = Session::connect(&line.providers, &options, &tls, ambient)?;
+    session.set_patience(seconds(line.timeout).or(seconds(line.network_timeout)))?;
+    let mut note = None;
+    if line.start_tls != StartTls::No
+        && !session.connection.is_secure()
+        && let Some(result) = session.start_tls(&tls)?
+    {
+        if line.start_tls == StartTls::Critical {
+            return Err(ClientError::Refused { step: "StartTLS", result });
+        }
+        note = Some(format!("goes on without TLS: StartTLS was answered {result}"));
+    }
+    if let Some(credentials) = credentials(line)? {
+        session.bind(&credentials)?;
+    }
+    session.set_patience(None)?;
+    Ok((session, note))
+}
+
+fn credentials(line: &SyncReplication) -> Result<Option<Credentials>, ClientError> {
+    let bind = &line.bind;
+    if !bind.sasl {
+        let simple = Credentials::Simple { dn: bind.dn.clone(), password: bind.credentials.clone() };
+        return Ok((!bind.dn.is_empty()).then_some(simple));
+    }
+    let authorization = bind.authorization.clone().unwrap_or_default();
+    let name = bind.mechanism.as_deref().unwrap_or_default();
+    if name.eq_ignore_ascii_case("EXTERNAL") {
+        return Ok(Some(Credentials::External { authorization }));
+    }
+    Ok(Some(Credentials::Sasl(SaslPassword {
+        mechanism: Mechanism::from_name(name)?,
+        user: bind.authentication.clone().unwrap_or_default(),
+        authorization,
+        password: bind.credentials.clone(),
+    })))
+}
+
+/// What the line says, and beside it what holds for the server itself. Only whether the provider's certificate is checked
+/// is not inherited: it is, unless the line says otherwise.
+pub(super) fn tls_options(line: &SyncReplication, server: &TlsSettings) -> TlsOptions {
+    let path =
+        |path: &Option<std::path::PathBuf>| path.as_deref().map(Path::to_string_lossy).map(String::from);
+    let said = |name: &str| line.tls.iter().any(|(key, _)| key == name);
+    let authorities = said("tls_cacert") || said("tls_cacertdir");
+    let inherited = [
+        ("tls_cacert", path(&server.ca_certificate_file).filter(|_| !authorities)),
+        ("tls_cacertdir", path(&server.ca_certificate_path).filter(|_| !authorities)),
+        ("tls_cert", path(&server.certificate_file).filter(|_| !said("tls_cert"))),
+        ("tls_key", path(&server.certificate_key_file).filter(|_| !said("tls_cert"))),
+        ("tls_cipher_suite", server.cipher_suite.clone()),
+        ("tls_protocol_min", server.protocol_min.clone()),
+        ("tls_ecname", server.ec_name.clone()),
+        ("tls_crlcheck", server.crl_check.clone()),
+        ("tls_crlfile", path(&server.crl_file)),
+    ];
+    let inherited: Vec<(&str, String)> = inherited
+        .into_iter()
+        .filter(|(name, _)| !said(name))
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect();
+    let own = line.tls.iter().map(|(name, value)| (name.as_str(), value.as_str()));
+    TlsOptions::new(own.chain(inherited.iter().map(|(name, value)| (*name, value.as_str()))))
+}

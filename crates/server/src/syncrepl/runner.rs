@@ -1,0 +1,381 @@
+//! One consumer: connects, follows, and tries again.
+
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use std::time::Duration;
+
+use larix_client::{ClientError, Stop};
+use larix_engine::csn::Csn;
+use larix_engine::log;
+use larix_engine::replica::{
+    Applied, AttributeShare, DeleteLimit, DeleteOutcome, ReplicaRules, ReplicatedBatch, ReplicatedChange,
+    ReplicatedOutcome, Share, UuidSet,
+};
+use larix_engine::time::Timestamp;
+use larix_proto::control::{ControlValue as _, ProxiedAuthorization};
+use larix_proto::{ControlBuf, FilterBuf, LdapResult, ResultCode, Scope};
+use larix_replication::consumer::{Action, End, Massage, Request, Retries, Session};
+use larix_store::Store as _;
+
+use super::Task;
+use super::connect::connect;
+use super::status::{ConsumerPhase, Status};
+use crate::config::values::LogLevel;
+use crate::server::Server;
+
+/// While a refresh goes on, what has come waits so long for more, to be committed together.
+const GATHER: Duration = Duration::from_millis(50);
+const MICROS: i64 = 1_000_000;
+/// What every entry needs, whatever attributes are asked for.
+const NEEDED: [&str; 3] = ["objectClass", "structuralObjectClass", "entryCSN"];
+
+pub(super) struct Runner {
+    server: Arc<Server>,
+    task: Task,
+    stop: Stop,
+    status: Arc<Status>,
+    retries: Retries,
+}
+
+/// How one session ended.
+enum Ended {
+    Poll,
+    FullRefresh,
+    Failed(String),
+}
+
+impl Runner {
+    pub(super) fn new(server: &Arc<Server>, task: Task, stop: Stop, status: Arc<Status>) -> Self {
+        let retries = Retries::new(task.line.retry.clone());
+        Self { server: Arc::clone(server), task, stop, status, retries }
+    }
+
+    /// Follows the provider until it is stopped, or no retry is left.
+    pub(super) fn run(mut self) {
+        let mut full = false;
+        while !self.stop.is_stopped() {
+            let ended = self.session(full);
+            if self.stop.is_stopped() {
+                break;
+            }
+            let seconds = match ended {
+                Ended::Poll => {
+                    full = false;
+                    self.task.line.interval
+                }
+                Ended::FullRefresh if !full => {
+                    full = true;
+                    self.tell("the provider asks for a full refresh");
+                    continue;
+                }
+                Ended::FullRefresh => match self.failed("the provider asks for a full refresh once more") {
+                    Some(seconds) => seconds,
+                    None => return,
+                },
+                Ended::Failed(why) => match self.failed(&why) {
+                    Some(seconds) => seconds,
+                    None => return,
+                },
+            };
+            let next = Timestamp(self.server.now().0.saturating_add(i64::from(seconds) * MICROS));
+            self.status.change(|status| {
+                (status.phase, status.local, status.next_connect) =
+                    (ConsumerPhase::Waiting, None, Some(next));
+            });
+            self.stop.wait(Duration::from_secs(seconds.into()));
+        }
+        self.status.change(|status| status.phase = ConsumerPhase::Stopped);
+    }
+
+    /// Seconds until the next try.
+    fn failed(&mut self, why: &str) -> Option<u32> {
+        self.status.change(|status| status.error = Some(why.to_owned()));
+        let next = self.retries.next();
+        let rid = self.task.line.rid;
+        let then = match (next, self.retries.left()) {
+            (None, _) => "no retry is left: it gives up".to_owned(),
+            (Some(seconds), None) => format!("again in {seconds} s"),
+            (Some(seconds), Some(left)) => format!("again in {seconds} s ({left} retries left)"),
+        };
+        self.server.log.warning(format_args!("syncrepl rid={rid:03}: {why}; {then}"));
+        if next.is_none() {
+            self.status.change(|status| {
+                (status.phase, status.local, status.next_connect) = (ConsumerPhase::GivenUp, None, None);
+            });
+        }
+        next
+    }
+
+    fn tell(&self, what: &str) {
+        let rid = self.task.line.rid;
+        self.server.log.line(LogLevel::SYNC, format_args!("syncrepl rid={rid:03}: {what}"));
+    }
+
+    fn session(&mut self, full: bool) -> Ended {
+        let now = self.server.now();
+        self.status.change(|status| {
+            (status.phase, status.last_connect, status.next_connect) =
+                (ConsumerPhase::Connecting, Some(now), None);
+        });
+        self.follow(full).unwrap_or_else(Ended::Failed)
+    }
+
+    /// One session from its beginning to its end.
+    fn follow(&mut self, full: bool) -> Result<Ended, String> {
+        let shown = |error: ClientError| error.to_string();
+        let (mut connection, note) = connect(&self.task.line, &self.task.tls, &self.stop).map_err(shown)?;
+        note.iter().for_each(|note| self.tell(note));
+        let known = self.context_csns()?;
+        let mut session = Session::new(self.request(), self.massage(), known, full);
+        let cookie = session.cookie().to_string();
+        self.tell(&format!("asks {} with the cookie {cookie}", self.provider()));
+        let local = connection.connection.local_address();
+        self.status.change(|status| {
+            (status.phase, status.local, status.cookie_sent) =
+                (ConsumerPhase::Refreshing, local, Some(cookie));
+        });
+        connection.send(|out, id, _| session.request(out, id)).map_err(shown)?;
+        loop {
+            if (session.is_refreshed() || !session.has_gathered()) && !connection.connection.has_message() {
+                self.flush(&mut session, full)?;
+            }
+            let wait = session.has_gathered().then_some(GATHER);
+            let actions = match connection.connection.receive_within(wait) {
+                Ok(Some(message)) => session.receive(&message),
+                Ok(None) => session.flush().into_iter().collect(),
+                Err(error) => {
+                    // What was gathered is good in itself.
+                    self.flush(&mut session, full)?;
+                    return Err(error.to_string());
+                }
+            };
+            let (now, received) = (self.server.now(), session.last_cookie());
+            self.status.change(|status| {
+                status.last_contact = Some(now);
+                if status.cookie_received.as_deref() != received {
+                    status.cookie_received = received.map(str::to_owned);
+                }
+            });
+            for action in actions {
+                if let Some(ended) = self.carry_out(action, full)? {
+                    return Ok(ended);
+                }
+            }
+        }
+    }
+
+    fn flush(&mut self, session: &mut Session, full: bool) -> Result<(), String> {
+        match session.flush() {
+            Some(action) => self.carry_out(action, full).map(|_| ()),
+            None => Ok(()),
+        }
+    }
+
+    fn carry_out(&mut self, action: Action, full: bool) -> Result<Option<Ended>, String> {
+        match action {
+            Action::Apply { changes, csns, refreshing } => {
+                self.apply(changes, csns, refreshing, full)?;
+            }
+            Action::DeleteAbsent { present, csns } => {
+                self.delete_absent(&present, &csns)?;
+                self.apply(Vec::new(), csns, true, full)?;
+            }
+            Action::Refreshed => {
+                self.retries.reset();
+                self.tell("the refresh is complete");
+                self.status.change(|status| {
+                    (status.phase, status.refreshed, status.error) = (ConsumerPhase::Persisting, true, None);
+                });
+            }
+            Action::End(End::Poll) => return Ok(Some(Ended::Poll)),
+            Action::End(End::FullRefresh) => return Ok(Some(Ended::FullRefresh)),
+            Action::End(End::Failed(result)) => {
+                return Err(format!("{} ended the search: {result}", self.provider()));
+            }
+            Action::Note(note) => self.tell(&note),
+        }
+        Ok(None)
+    }
+
+    fn apply(
+        &self,
+        changes: Vec<ReplicatedChange>,
+        csns: Vec<Csn>,
+        refreshing: bool,
+        full: bool,
+    ) -> Result<(), String> {
+        let newest = csns.iter().map(|csn| csn.time).max();
+        let names: Vec<String> = changes.iter().map(name).collect();
+        let rules = self.rules(refreshing || full);
+        let batch = ReplicatedBatch { changes, context_csns: csns, rules };
+        let (done, outcome) = sync_channel(1);
+        self.task.served.replicate(
+            batch,
+            Box::new(move |outcome| {
+                // Whoever waits has not gone.
+                let _ = done.send(outcome);
+            }),
+        );
+        let outcome = outcome.recv().map_err(|_| "the database is being closed".to_owned())?;
+        self.judge(&outcome, &names)?;
+        let now = self.server.now();
+        self.status.change(|status| {
+            status.last_change = newest.max(status.last_change);
+            if let Some(newest) = newest.filter(|_| !refreshing) {
+                status.last_delay = Some(now.0.saturating_sub(newest.0));
+            }
+        });
+        Ok(())
+    }
+
+    /// Counts what came of the changes; one that was refused ends the session, so that it is asked for again.
+    fn judge(&self, outcome: &ReplicatedOutcome, names: &[String]) -> Result<(), String> {
+        let mut refused: Option<(&String, &LdapResult)> = None;
+        for (change, name) in outcome.changes.iter().zip(names) {
+            match change {
+                Applied::Done | Applied::Older => {}
+                Applied::Conflict(note) => {
+                    self.tell(&format!("conflict at \"{}\": {:?}, kept {:?}", note.dn, note.kind, note.kept));
+                }
+                Applied::Refused(result) => {
+                    refused = refused.or(Some((name, result)));
+                }
+            }
+        }
+        self.status.change(|status| {
+            let counts = &mut status.counts;
+            for change in &outcome.changes {
+                *match change {
+                    Applied::Done => &mut counts.applied,
+                    Applied::Older => &mut counts.older,
+                    Applied::Conflict(_) => &mut counts.conflicts,
+                    Applied::Refused(_) => &mut counts.refused,
+                } += 1;
+            }
+        });
+        if outcome.result.code != ResultCode::SUCCESS {
+            return Err(format!("a change could not be stored: {}", outcome.result));
+        }
+        match refused {
+            Some((name, result)) => Err(format!("{name}: {result}")),
+            None => Ok(()),
+        }
+    }
+
+    fn delete_absent(&self, present: &UuidSet, csns: &[Csn]) -> Result<(), String> {
+        let line = &self.task.line;
+        let every = FilterBuf::every_entry();
+        let share = Share {
+            base: line.local_base().text.clone(),
+            scope: line.scope,
+            filter: Some(line.filter.clone()).filter(|filter| *filter != every),
+            seen: csns.to_vec(),
+        };
+        let limit = DeleteLimit { percent: line.delete_percent, ..DeleteLimit::default() };
+        let (done, outcome) = sync_channel(1);
+        self.task.served.delete_absent(
+            &share,
+            present,
+            limit,
+            Box::new(move |outcome| {
+                // Whoever waits has not gone.
+                let _ = done.send(outcome);
+            }),
+        );
+        match outcome.recv().map_err(|_| "the database is being closed".to_owned())? {
+            DeleteOutcome::Deleted(count) => {
+                if count > 0 {
+                    self.tell(&format!("deleted {count} entries that the provider does not have"));
+                }
+                self.status.change(|status| status.counts.absent += count);
+                Ok(())
+            }
+            DeleteOutcome::TooMany { absent, entries } => Err(format!(
+                "{} has {absent} of our {entries} entries no longer: nothing was deleted, as that is more than \
+                 maxdelete={}% allows. If the provider is right, let maxdelete=100 stand in the syncrepl line once",
+                self.provider(),
+                line.delete_percent
+            )),
+            DeleteOutcome::Failed { result, .. } => {
+                Err(format!("entries that the provider does not have could not be deleted: {result}"))
+            }
+        }
+    }
+
+    fn rules(&self, refresh: bool) -> ReplicaRules {
+        let line = &self.task.line;
+        let database = self.task.served.database();
+        let settings = database.current_settings();
+        let whole = line.scope == Scope::Subtree
+            && line.filter == FilterBuf::every_entry()
+            && settings.suffixes.iter().any(|suffix| suffix.normal == line.local_base().normal);
+        let schema = Arc::clone(self.server.generation().databases.schema());
+        ReplicaRules {
+            schema_checking: line.schema_checking,
+            // What a refresh sends is judged entry by entry: it may be what was missed before.
+            drop_covered: !refresh,
+            final_deletes: whole,
+            attributes: Arc::new(AttributeShare::new(&schema, &line.attributes, &line.except_attributes)),
+            ..ReplicaRules::default()
+        }
+    }
+
+    fn request(&self) -> Request {
+        let line = &self.task.line;
+        let mut attributes = line.attributes.clone();
+        if attributes.is_empty() {
+            attributes = vec!["*".to_owned(), "+".to_owned()];
+        }
+        for needed in NEEDED {
+            let has = |name: &String| name == "+" || name.eq_ignore_ascii_case(needed);
+            if !attributes.iter().any(has) {
+                attributes.push(needed.to_owned());
+            }
+        }
+        let identity = line.bind.authorization.as_deref().filter(|_| !line.bind.sasl);
+        let controls: Vec<ControlBuf> = identity
+            .map(|identity| ProxiedAuthorization { authorization_id: identity }.to_control(true))
+            .into_iter()
+            .collect();
+        Request {
+            rid: line.rid,
+            sid: self.task.sid,
+            mode: line.mode,
+            base: line.base.text.clone(),
+            scope: line.scope,
+            filter: line.filter.clone(),
+            attributes,
+            types_only: line.types_only,
+            size_limit: line.size_limit,
+            time_limit: line.time_limit,
+            controls,
+        }
+    }
+
+    fn massage(&self) -> Option<Massage> {
+        let line = &self.task.line;
+        let to = line.suffix_massage.as_ref()?;
+        let schema = Arc::clone(self.server.generation().databases.schema());
+        Some(Massage::new(schema, line.base.normal.clone(), &to.text))
+    }
+
+    fn context_csns(&self) -> Result<Vec<Csn>, String> {
+        let failed = |error: &dyn std::fmt::Display| format!("the contextCSN cannot be read: {error}");
+        let database = self.task.served.database();
+        let snapshot = database.store().snapshot().map_err(|error| failed(&error))?;
+        log::context_csns(&snapshot).map_err(|error| failed(&error))
+    }
+
+    fn provider(&self) -> String {
+        let urls: Vec<String> = self.task.line.providers.iter().map(ToString::to_string).collect();
+        urls.join(" ")
+    }
+}
+
+/// What a message calls a change.
+fn name(change: &ReplicatedChange) -> String {
+    match change {
+        ReplicatedChange::Put { dn, .. } | ReplicatedChange::Delta { dn, .. } => format!("entry \"{dn}\""),
+        ReplicatedChange::Delete { entry_uuid, .. } => format!("the delete of the entry {entry_uuid}"),
+    }
+}

@@ -1,0 +1,101 @@
+//! How a consumer stands: what cn=Monitor, the metrics and the health show.
+
+use std::net::SocketAddr;
+use std::sync::{Mutex, PoisonError};
+
+use larix_engine::time::Timestamp;
+
+use super::Task;
+
+/// What a consumer does now.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum ConsumerPhase {
+    /// Until the next try, or the next refresh.
+    #[default]
+    Waiting,
+    Connecting,
+    Refreshing,
+    /// Changes come as they are made.
+    Persisting,
+    /// All retries failed.
+    GivenUp,
+    Stopped,
+}
+
+impl ConsumerPhase {
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Waiting => "waiting",
+            Self::Connecting => "connecting",
+            Self::Refreshing => "refreshing",
+            Self::Persisting => "persisting",
+            Self::GivenUp => "given up",
+            Self::Stopped => "stopped",
+        }
+    }
+}
+
+/// What became of changes since the start of the consumer.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct ConsumerCounts {
+    pub applied: u64,
+    /// What was here already, or newer.
+    pub older: u64,
+    pub conflicts: u64,
+    pub refused: u64,
+    /// Deleted because a refresh did not name them.
+    pub absent: u64,
+}
+
+/// How one consumer stands.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ConsumerStatus {
+    pub rid: u16,
+    /// Of the database.
+    pub suffix: String,
+    /// As configured.
+    pub providers: Vec<String>,
+    pub phase: ConsumerPhase,
+    /// Our end of the connection.
+    pub local: Option<SocketAddr>,
+    pub last_connect: Option<Timestamp>,
+    /// When the provider last sent anything.
+    pub last_contact: Option<Timestamp>,
+    /// When it is tried next, while it waits.
+    pub next_connect: Option<Timestamp>,
+    pub cookie_sent: Option<String>,
+    pub cookie_received: Option<String>,
+    /// A refresh was completed since the start: the content is, or was, the provider's.
+    pub refreshed: bool,
+    /// The time of the newest change that was taken over, by the clock of the server where it was made.
+    pub last_change: Option<Timestamp>,
+    /// How long after it was made the last change was durable here, in microseconds by both servers' clocks; of
+    /// changes that came one by one.
+    pub last_delay: Option<i64>,
+    pub counts: ConsumerCounts,
+    /// Why the last session ended, if badly; none once a refresh is complete again.
+    pub error: Option<String>,
+}
+
+/// The status where its thread writes it and others read it.
+#[derive(Debug)]
+pub(super) struct Status(Mutex<ConsumerStatus>);
+
+impl Status {
+    pub(super) fn new(task: &Task) -> Self {
+        Self(Mutex::new(ConsumerStatus {
+            rid: task.line.rid,
+            suffix: task.suffix.clone(),
+            providers: task.line.providers.iter().map(ToString::to_string).collect(),
+            ..ConsumerStatus::default()
+        }))
+    }
+
+    pub(super) fn get(&self) -> ConsumerStatus {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub(super) fn change(&self, change: impl FnOnce(&mut ConsumerStatus)) {
+        change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
+    }
+}
