@@ -141,12 +141,9 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
         println!("config file testing succeeded");
         return Ok(ExitCode::SUCCESS);
     }
-    let quick = arguments
-        .quick
-        .prepare(arguments.urls.as_deref(), arguments.admin.iter().any(|address| address.tls))?;
     let debug = levels(&arguments.debug)?;
     // The newcomer's server stays where it can be seen and stopped; slapd goes to the background.
-    let foreground = debug.is_some() || (quick.is_some() && !arguments.background);
+    let foreground = debug.is_some() || (arguments.quick.asked() && !arguments.background);
     let readiness = if foreground {
         Readiness::foreground()
     } else {
@@ -160,14 +157,17 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
         arguments.group.as_deref(),
         arguments.root.as_deref(),
     )?;
-    let listen = match (&arguments.urls, &quick) {
-        (Some(urls), _) => urls.as_str(),
-        (None, Some(_)) => quick_start::DEFAULT_URL,
-        (None, None) => DEFAULT_URLS,
+    let listen = match &arguments.urls {
+        Some(urls) => urls.as_str(),
+        None if arguments.quick.asked() => quick_start::DEFAULT_URL,
+        None => DEFAULT_URLS,
     };
     let bound = Bound::new(options(name, arguments, listen, debug)?, &privileges)?;
+    // What is written is written as the user and below the root directory that the server has from here on.
+    let https = arguments.admin.iter().any(|address| address.tls);
+    let quick = arguments.quick.prepare(arguments.urls.as_deref(), https)?;
     let config = match &quick {
-        Some(quick) => quick.config()?,
+        Some(quick) => quick.config.clone(),
         None => load(arguments)?,
     };
     for note in config.notes.iter().filter(|_| foreground && debug.unwrap_or(0) & LogLevel::CONFIG != 0) {
@@ -214,7 +214,11 @@ fn options(
 fn load(arguments: &ServeArgs) -> anyhow::Result<Config> {
     let location = Location { file: arguments.file.clone(), directory: arguments.directory.clone() };
     let stamp = Stamp { clock: &SystemClock::new(), random: &SystemRandom };
-    let config = location.load(&stamp, arguments.check)?;
+    served(location.load(&stamp, arguments.check)?)
+}
+
+/// A configuration with nothing in it that the server cannot do.
+fn served(config: Config) -> anyhow::Result<Config> {
     let refusals: Vec<String> = config.refusals().iter().map(ToString::to_string).collect();
     anyhow::ensure!(refusals.is_empty(), "{}", refusals.join("\n"));
     Ok(config)

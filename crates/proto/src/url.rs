@@ -215,13 +215,16 @@ fn list(part: Option<&str>) -> impl Iterator<Item = &str> {
 }
 
 fn decode(text: &str) -> Result<String, UrlError> {
-    percent_decode(text)
-        .and_then(|bytes| String::from_utf8(bytes).ok())
-        .ok_or_else(|| UrlError::Encoding(text.into()))
+    percent_decode_text(text).ok_or_else(|| UrlError::Encoding(text.into()))
 }
 
-/// Resolves `%XX`; `None` where `%` is followed by anything else.
-pub(crate) fn percent_decode(text: &str) -> Option<Vec<u8>> {
+/// The same where the outcome is to be UTF-8.
+pub fn percent_decode_text(text: &str) -> Option<String> {
+    String::from_utf8(percent_decode(text)?).ok()
+}
+
+/// Resolves `%XX` (RFC 3986 section 2.1); `None` where `%` is followed by anything else.
+pub fn percent_decode(text: &str) -> Option<Vec<u8>> {
     let mut decoded = Vec::with_capacity(text.len());
     let mut bytes = text.bytes();
     let digit = |byte: Option<u8>| char::from(byte?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());

@@ -10,6 +10,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
+use larix_proto::url::percent_decode_text;
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Where `ldapi:///` listens when it names no path.
@@ -354,13 +355,13 @@ fn parse_tcp(url: &str, authority: &str, default: u16) -> Result<Endpoint, Liste
         None | Some("") => default,
         Some(text) => text.parse().map_err(|_| bad_port(text))?,
     };
-    let host = decode_percent(host).ok_or_else(|| ListenError::Escape(url.to_owned()))?;
+    let host = percent_decode_text(host).ok_or_else(|| ListenError::Escape(url.to_owned()))?;
     let host = if host.is_empty() || host == "*" { None } else { Some(host) };
     Ok(Endpoint::Tcp { host, port })
 }
 
 fn parse_unix(url: &str, authority: &str, extensions: &str) -> Result<Endpoint, ListenError> {
-    let path = decode_percent(authority).ok_or_else(|| ListenError::Escape(url.to_owned()))?;
+    let path = percent_decode_text(authority).ok_or_else(|| ListenError::Escape(url.to_owned()))?;
     let path = if path.is_empty() { DEFAULT_SOCKET_PATH.to_owned() } else { path };
     let mut mode = None;
     for extension in extensions.split(',').filter(|e| !e.is_empty()) {
@@ -391,21 +392,6 @@ fn parse_mode(text: &str) -> Option<u32> {
         l if l == expected => Some(mode << 1 | 1),
         _ => None,
     })
-}
-
-fn decode_percent(text: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let high = (bytes.next()? as char).to_digit(16)?;
-        let low = (bytes.next()? as char).to_digit(16)?;
-        out.push(u8::try_from(high * 16 + low).ok()?);
-    }
-    String::from_utf8(out).ok()
 }
 
 #[cfg(test)]

@@ -1,5 +1,7 @@
 //! `larix serve --suffix dc=example,dc=com`: a directory without a file to write first.
 
+mod kept;
+
 use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
@@ -8,16 +10,20 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use clap::Args;
 use larix_engine::password::{Hasher, Scheme};
-use larix_server::clock::SystemRandom;
-use larix_server::config::{Config, QuickStart};
+use larix_server::clock::{SystemClock, SystemRandom};
+use larix_server::config::slapd_d::{self, Stamp};
+use larix_server::config::{Config, DatabaseKind, QuickStart, convert};
 use larix_server::password_modify::generate_password;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd};
+use zeroize::Zeroizing;
 
 /// Where the newcomer's server listens: this machine alone, a port that needs no privilege.
 pub(super) const DEFAULT_URL: &str = "ldap://127.0.0.1:3890";
 const DEFAULT_DATA: &str = "larix-data";
-/// The administrator's password, hashed, in the data directory.
-const PASSWORD_FILE: &str = "admin.password";
+/// The configuration, in the data directory.
+const CONFIGURATION: &str = "slapd.d";
+/// Where releases that kept no configuration had the administrator's password, hashed.
+const EARLIER_PASSWORD_FILE: &str = "admin.password";
 /// A certificate that the server signed itself, and its key.
 const CERTIFICATE_FILE: &str = "server.pem";
 const KEY_FILE: &str = "server.key";
@@ -31,7 +37,7 @@ pub(crate) struct QuickStartArgs {
     /// Where the directory lives [default: larix-data]
     #[arg(long, value_name = "DIRECTORY", requires = "suffix")]
     data: Option<PathBuf>,
-    /// Take the administrator's password from this file's first line, instead of making one up
+    /// Take the administrator's password from this file's first line, instead of making one up (at the first start)
     #[arg(long, value_name = "FILE", requires = "suffix")]
     admin_password_file: Option<PathBuf>,
     /// TLS with this certificate (PEM, with its chain), for StartTLS and ldaps://
@@ -42,17 +48,18 @@ pub(crate) struct QuickStartArgs {
     tls_key: Option<PathBuf>,
 }
 
-/// A quick start, prepared: directories exist, the password is hashed.
+/// A quick start, prepared: directories exist, and the configuration is where it is kept from now on.
 #[derive(Debug)]
 pub(super) struct Prepared {
     suffix: String,
     data: PathBuf,
-    hash: Vec<u8>,
+    pub(super) config: Config,
     /// In clear, the one time that it is known.
     generated: Option<String>,
-    tls: Option<Pair>,
-    /// Nobody vouches for the certificate: clients have to be given it.
-    self_signed: bool,
+    /// Of a certificate that nobody vouches for: clients have to be given it.
+    self_signed: Option<PathBuf>,
+    /// What the administrator should know of this start.
+    remarks: Vec<String>,
 }
 
 /// Files of a certificate and its key.
@@ -63,45 +70,109 @@ struct Pair {
 }
 
 impl QuickStartArgs {
-    /// `None` without `--suffix`. `listen`: where the server is to listen; with an ldaps:// there and no certificate given,
-    /// one is made; so it is for the admin page over `https`.
+    /// Whether there is a `--suffix`.
+    pub(super) fn asked(&self) -> bool {
+        self.suffix.is_some()
+    }
+
+    /// `None` without `--suffix`. The first start in a data directory writes the configuration there; later ones take that,
+    /// with all that was changed of it since, and refuse flags that say otherwise. `listen`: where the server is to listen;
+    /// with an ldaps:// there and no certificate, one is made; so it is for the admin page over `https`.
     pub(super) fn prepare(&self, listen: Option<&str>, https: bool) -> anyhow::Result<Option<Prepared>> {
         let Some(suffix) = &self.suffix else { return Ok(None) };
         let data = self.data.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_DATA));
-        DirBuilder::new()
+        // The configuration names it, and the next start may be from another folder.
+        let data = DirBuilder::new()
             .recursive(true)
             .mode(0o700)
             .create(&data)
+            .and_then(|()| fs::canonicalize(&data))
             .with_context(|| format!("cannot create the data directory {}", data.display()))?;
-        let file = data.join(PASSWORD_FILE);
-        let (hash, generated) = match (&self.admin_password_file, fs::read(&file)) {
-            (Some(given), _) => {
-                let text =
-                    fs::read_to_string(given).with_context(|| format!("cannot read {}", given.display()))?;
-                let password = text.lines().next().unwrap_or("");
-                anyhow::ensure!(!password.is_empty(), "{} has an empty first line", given.display());
-                (store_password(&file, password.as_bytes())?, None)
-            }
-            (None, Ok(hash)) => (hash.trim_ascii_end().to_vec(), None),
-            (None, Err(error)) if error.kind() == ErrorKind::NotFound => {
+        let secure = https || listen.is_some_and(|urls| urls.to_ascii_lowercase().contains("ldaps://"));
+        let start = Start { arguments: self, suffix, data: &data, secure };
+        let kept = data.join(CONFIGURATION);
+        let prepared =
+            if slapd_d::is_kept_in(&kept) { kept::again(&start, &kept)? } else { start.first(&kept)? };
+        Ok(Some(prepared))
+    }
+
+    /// The certificate that the flags name, absolute.
+    fn certificate(&self) -> anyhow::Result<Option<Pair>> {
+        let Some(certificate) = &self.tls_cert else { return Ok(None) };
+        let key = self.tls_key.as_ref().unwrap_or(certificate);
+        let absolute = |path: &PathBuf| {
+            std::path::absolute(path).with_context(|| format!("cannot find out where {} is", path.display()))
+        };
+        Ok(Some(Pair { certificate: absolute(certificate)?, key: absolute(key)? }))
+    }
+
+    /// The password in the file that the flags name.
+    fn password(&self) -> anyhow::Result<Option<Zeroizing<Vec<u8>>>> {
+        let Some(given) = &self.admin_password_file else { return Ok(None) };
+        let text =
+            Zeroizing::new(fs::read(given).with_context(|| format!("cannot read {}", given.display()))?);
+        let line = text.split(|byte| *byte == b'\n').next().unwrap_or(&[]);
+        let password = line.strip_suffix(b"\r").unwrap_or(line);
+        anyhow::ensure!(!password.is_empty(), "{} has an empty first line", given.display());
+        Ok(Some(Zeroizing::new(password.to_vec())))
+    }
+}
+
+/// What a start is asked for.
+struct Start<'a> {
+    arguments: &'a QuickStartArgs,
+    suffix: &'a str,
+    /// Absolute; it is there.
+    data: &'a Path,
+    /// TLS is needed, whether a certificate was named or not.
+    secure: bool,
+}
+
+impl Start<'_> {
+    /// Writes the configuration that is kept from now on.
+    fn first(&self, kept: &Path) -> anyhow::Result<Prepared> {
+        let Self { arguments, suffix, data, secure } = *self;
+        let (hash, generated) = self.first_password()?;
+        let given = arguments.certificate()?;
+        let made = if given.is_none() && secure { Some(self_signed(data)?) } else { None };
+        let tls = given.as_ref().or(made.as_ref());
+        let config = Config::quick_start(&QuickStart {
+            suffix: suffix.to_owned(),
+            directory: data.to_owned(),
+            root_dn: None,
+            root_password: Some(hash),
+            tls_certificate: tls.map(|pair| pair.certificate.clone()),
+            tls_key: tls.map(|pair| pair.key.clone()),
+        })?;
+        convert(&config, kept, &Stamp { clock: &SystemClock::new(), random: &SystemRandom })?;
+        Ok(Prepared {
+            suffix: suffix.to_owned(),
+            data: data.to_owned(),
+            config: Config::from_slapd_d(kept)?,
+            generated,
+            self_signed: made.map(|pair| pair.certificate),
+            remarks: Vec::new(),
+        })
+    }
+
+    /// Hashed; and in clear if it was made up here.
+    fn first_password(&self) -> anyhow::Result<(Vec<u8>, Option<String>)> {
+        let hash = |password: &[u8]| -> anyhow::Result<Vec<u8>> {
+            Ok(Hasher::new(Scheme::Argon2).hash(password, &SystemRandom)?.to_vec())
+        };
+        if let Some(password) = self.arguments.password()? {
+            return Ok((hash(&password)?, None));
+        }
+        let file = self.data.join(EARLIER_PASSWORD_FILE);
+        match fs::read(&file) {
+            Ok(earlier) => Ok((earlier.trim_ascii_end().to_vec(), None)),
+            Err(error) if error.kind() == ErrorKind::NotFound => {
                 let password = generate_password(&SystemRandom);
                 let text = String::from_utf8_lossy(&password).into_owned();
-                (store_password(&file, &password)?, Some(text))
+                Ok((hash(&password)?, Some(text)))
             }
-            (None, Err(error)) => {
-                return Err(error).with_context(|| format!("cannot read {}", file.display()));
-            }
-        };
-        let asked = https || listen.is_some_and(|urls| urls.to_ascii_lowercase().contains("ldaps://"));
-        let (tls, self_signed) = match &self.tls_cert {
-            Some(certificate) => {
-                let key = self.tls_key.clone().unwrap_or_else(|| certificate.clone());
-                (Some(Pair { certificate: certificate.clone(), key }), false)
-            }
-            None if asked => (Some(self_signed(&data)?), true),
-            None => (None, false),
-        };
-        Ok(Some(Prepared { suffix: suffix.clone(), data, hash, generated, tls, self_signed }))
+            Err(error) => Err(error).with_context(|| format!("cannot read {}", file.display())),
+        }
     }
 }
 
@@ -125,12 +196,6 @@ fn self_signed(data: &Path) -> anyhow::Result<Pair> {
     Ok(pair)
 }
 
-fn store_password(file: &Path, password: &[u8]) -> anyhow::Result<Vec<u8>> {
-    let hash = Hasher::new(Scheme::Argon2).hash(password, &SystemRandom)?.to_vec();
-    store(file, &hash, 0o600)?;
-    Ok(hash)
-}
-
 fn store(file: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
     let mut open = OpenOptions::new();
     open.write(true).create(true).truncate(true).mode(mode);
@@ -140,41 +205,30 @@ fn store(file: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
 }
 
 impl Prepared {
-    pub(super) fn config(&self) -> anyhow::Result<Config> {
-        let start = QuickStart {
-            suffix: self.suffix.clone(),
-            directory: self.data.clone(),
-            root_dn: None,
-            root_password: Some(self.hash.clone()),
-            tls_certificate: self.tls.as_ref().map(|pair| pair.certificate.clone()),
-            tls_key: self.tls.as_ref().map(|pair| pair.key.clone()),
-        };
-        Ok(Config::quick_start(&start)?)
-    }
-
     /// What to do now, with commands to copy.
     pub(super) fn print_next_steps(&self, urls: &[String], admin_urls: &[String]) {
         let url = urls.first().map_or(DEFAULT_URL, String::as_str);
         let suffix = &self.suffix;
-        let admin = if suffix.is_empty() { "cn=admin".to_owned() } else { format!("cn=admin,{suffix}") };
+        let admin = self.administrator();
         let all = if urls.is_empty() { url.to_owned() } else { urls.join(" ") };
         println!("Larix serves \"{suffix}\" from {} at {all}", self.data.display());
         println!("  administrator  {admin}");
         match &self.generated {
             Some(password) => println!("  password       {password}   (shown once; only its hash is kept)"),
-            None => println!(
-                "  password       as set before (its hash is in {}/{PASSWORD_FILE})",
-                self.data.display()
-            ),
+            None => println!("  password       as set before"),
         }
-        match &self.tls {
-            Some(pair) if self.self_signed => println!(
+        if let Some(certificate) = &self.self_signed {
+            println!(
                 "  TLS            a certificate that the server signed itself: give clients {} to trust it\n\
                  \x20                (LDAPTLS_CACERT), or one of your authority here (--tls-cert, --tls-key)",
-                pair.certificate.display()
-            ),
-            Some(pair) => println!("  TLS            {}", pair.certificate.display()),
-            None => {}
+                certificate.display()
+            );
+        } else if let Some(certificate) = configured(&self.config, "olcTLSCertificateFile") {
+            println!("  TLS            {certificate}");
+        }
+        println!("  configuration  kept in {}/{CONFIGURATION}, changed as cn=config", self.data.display());
+        for remark in &self.remarks {
+            println!("  note           {remark}");
         }
         for url in admin_urls {
             println!("  admin page     {url}   (log in as admin)");
@@ -192,6 +246,20 @@ impl Prepared {
         println!("And look at it:\n\nlarix search -x -H {url} -D {admin} -W -b \"{suffix}\"\n");
         println!("Stop it with Ctrl-C.");
     }
+}
+
+impl Prepared {
+    fn administrator(&self) -> String {
+        let mut databases = self.config.databases.iter().filter(|it| matches!(it.kind, DatabaseKind::Mdb(_)));
+        databases
+            .find_map(|database| database.root_dn.as_ref())
+            .map_or_else(String::new, |dn| dn.text.clone())
+    }
+}
+
+/// The only value of a global setting.
+fn configured(config: &Config, attribute: &str) -> Option<String> {
+    config.global.settings.get(attribute).first().map(|value| String::from_utf8_lossy(value).into_owned())
 }
 
 /// An entry for a suffix of a kind that is usual.

@@ -7,7 +7,7 @@ mod auth;
 mod backup;
 mod cat;
 mod check;
-mod common;
+pub(crate) mod common;
 mod delete;
 mod dn;
 mod identities;

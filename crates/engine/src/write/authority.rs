@@ -4,7 +4,7 @@ use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
 use super::operator::{Held, Operator};
-use super::prepare::{Change, ChangeKind, Standing};
+use super::prepare::Change;
 use crate::access::{AccessTarget, Item, Privilege};
 use crate::entry::reader::OwnedSource;
 use crate::entry::{Entry, EntrySource};
@@ -54,8 +54,7 @@ impl<V: Snapshot> Operator<'_, V> {
         Ok(self.is_root() || self.may(dn, entry, Item::Entry, privilege))
     }
 
-    /// Whether all of the changes may be made: the values that come and go, each, and the whole attribute where all of
-    /// it goes.
+    /// Whether all of the changes may be made.
     pub(crate) fn may_modify(
         &self,
         dn: &NormalDn,
@@ -67,29 +66,10 @@ impl<V: Snapshot> Operator<'_, V> {
         }
         let facts = Facts::new(&self.view, dn, entry);
         let target = AccessTarget { dn, entry: &facts };
-        Ok(changes.iter().all(|change| self.may_make(&target, change)))
-    }
-
-    fn may_make(&self, target: &AccessTarget<'_>, change: &Change) -> bool {
-        let managing = match change.standing {
-            Standing::Internal => return true,
-            Standing::Managing => true,
-            Standing::User => false,
-        };
-        let check = |value: Option<&[u8]>, privilege: Privilege| {
-            let privilege = if managing { Privilege::Manage } else { privilege };
+        let granted = |change: &Change, value: Option<&[u8]>, privilege| {
             let item = Item::Attribute { description: &change.description, value };
-            self.ground.policy.check(self.envelope.subject, target, item, privilege)
+            self.ground.policy.check(self.envelope.subject, &target, item, privilege)
         };
-        let each = |privilege: Privilege| change.values.iter().all(|value| check(Some(value), privilege));
-        match change.kind {
-            ChangeKind::SoftAdd => true,
-            ChangeKind::Add => each(Privilege::Add),
-            ChangeKind::Delete if change.values.is_empty() => check(None, Privilege::Delete),
-            ChangeKind::Delete => each(Privilege::Delete),
-            ChangeKind::Replace | ChangeKind::Increment => {
-                check(None, Privilege::Delete) && each(Privilege::Add)
-            }
-        }
+        Ok(changes.iter().all(|change| change.is_granted(|value, privilege| granted(change, value, privilege))))
     }
 }

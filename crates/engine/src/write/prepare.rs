@@ -74,6 +74,31 @@ pub struct Change {
     pub standing: Standing,
 }
 
+impl Change {
+    /// Whether everything that this change needs is granted: for the values that come and go, each, and for the whole
+    /// attribute where all of it goes. `granted` is asked for a value, or for none of the attribute's in particular.
+    pub fn is_granted(&self, granted: impl Fn(Option<&[u8]>, Privilege) -> bool) -> bool {
+        let managing = match self.standing {
+            Standing::Internal => return true,
+            Standing::Managing => true,
+            Standing::User => false,
+        };
+        let check = |value: Option<&[u8]>, privilege: Privilege| {
+            granted(value, if managing { Privilege::Manage } else { privilege })
+        };
+        let each = |privilege: Privilege| self.values.iter().all(|value| check(Some(value), privilege));
+        match self.kind {
+            ChangeKind::SoftAdd => true,
+            ChangeKind::Add => each(Privilege::Add),
+            ChangeKind::Delete if self.values.is_empty() => check(None, Privilege::Delete),
+            ChangeKind::Delete => each(Privilege::Delete),
+            ChangeKind::Replace | ChangeKind::Increment => {
+                check(None, Privilege::Delete) && each(Privilege::Add)
+            }
+        }
+    }
+}
+
 /// What access a change needs.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Standing {

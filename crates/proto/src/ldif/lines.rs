@@ -37,7 +37,7 @@ pub(super) fn file_path(url: &str) -> Option<PathBuf> {
     if path.is_empty() || (rest.starts_with("//") && !path.starts_with('/')) {
         return None;
     }
-    String::from_utf8(crate::url::percent_decode(path)?).ok().map(PathBuf::from)
+    crate::url::percent_decode_text(path).map(PathBuf::from)
 }
 
 /// A place in the input, for errors.

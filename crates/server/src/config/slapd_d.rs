@@ -47,6 +47,11 @@ pub(super) fn read(directory: &Path) -> Result<Config, ConfigError> {
     Ok(config)
 }
 
+/// Whether there is a configuration in this directory, be it one that a journal alone holds yet.
+pub fn is_kept_in(directory: &Path) -> bool {
+    directory.join(TOP).exists() || directory.join(commit::JOURNAL).exists()
+}
+
 /// Every entry of a slapd.d as it is stored, parents before children; none when there is no cn=config.ldif.
 ///
 /// # Errors

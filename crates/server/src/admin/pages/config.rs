@@ -64,8 +64,8 @@ fn where_it_is_kept(visit: &Visit<'_>) -> Markup {
                 ". A change made here takes effect at once, but only the file counts at the next start."
             } },
             Source::QuickStart => div.notice.warning { p {
-                "This server was started with " code { "--suffix" } " and has no configuration of its own. A change made "
-                "here takes effect at once, and is forgotten at the next start."
+                "This server has no place for its configuration. A change made here takes effect at once, and is forgotten at "
+                "the next start."
             } },
         }
     }

@@ -3,7 +3,7 @@
 use larix_engine::access::{AccessPolicy, Item, Privilege, Subject};
 use larix_engine::controls::{ReadAttributes, RequestControls};
 use larix_engine::entry::Entry;
-use larix_engine::write::prepare::{Change, ChangeKind, Standing};
+use larix_engine::write::prepare::Change;
 use larix_proto::ber::{DecodeError, Reader};
 use larix_proto::{ControlBuf, LdapResult, ResultCode, oid};
 use larix_schema::{NormalDn, Schema};
@@ -58,8 +58,10 @@ impl<'a> Rights<'a> {
         self.root || self.ruled.as_ref().is_none_or(|tree| tree.allows(dn, entry, item, privilege))
     }
 
-    /// Whether all of the changes may be made: each value that comes or goes, and the whole attribute where all of it
-    /// goes.
+    /// Whether all of the changes may be made.
+    ///
+    /// # Errors
+    /// insufficientAccessRights with this text.
     pub(super) fn demand_changes(
         &self,
         dn: &NormalDn,
@@ -68,25 +70,9 @@ impl<'a> Rights<'a> {
         text: &str,
     ) -> Result<(), ConfigRefusal> {
         let may = |change: &Change| {
-            let managing = match change.standing {
-                Standing::Internal => return true,
-                Standing::Managing => true,
-                Standing::User => false,
-            };
-            let check = |value: Option<&[u8]>, privilege: Privilege| {
-                let privilege = if managing { Privilege::Manage } else { privilege };
+            change.is_granted(|value, privilege| {
                 self.has(dn, entry, Item::Attribute { description: &change.description, value }, privilege)
-            };
-            let each = |privilege: Privilege| change.values.iter().all(|value| check(Some(value), privilege));
-            match change.kind {
-                ChangeKind::SoftAdd => true,
-                ChangeKind::Add => each(Privilege::Add),
-                ChangeKind::Delete if change.values.is_empty() => check(None, Privilege::Delete),
-                ChangeKind::Delete => each(Privilege::Delete),
-                ChangeKind::Replace | ChangeKind::Increment => {
-                    check(None, Privilege::Delete) && each(Privilege::Add)
-                }
-            }
+            })
         };
         if self.root || changes.iter().all(may) { Ok(()) } else { Err(insufficient(text)) }
     }

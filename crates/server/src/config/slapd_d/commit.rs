@@ -15,7 +15,7 @@ use super::super::model::Config;
 use super::disk::{Disk, RealDisk, make_directory, put, remove, sync_directory};
 use super::{crc32, file_bytes, file_of, io_error};
 
-const JOURNAL: &str = "larix.journal";
+pub(super) const JOURNAL: &str = "larix.journal";
 const MAGIC: &str = "# Changes of this directory that are not carried out yet. Do not remove.\n";
 
 /// What becomes of the files of a slapd.d.

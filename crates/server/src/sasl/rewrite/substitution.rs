@@ -227,7 +227,7 @@ impl Map {
         }
         let is_dn = |name: &&String| !["dn", "entrydn"].contains(&name.to_ascii_lowercase().as_str());
         let attribute = url.attributes.first().filter(is_dn).cloned();
-        Some(Self { filter: decoded(filter)?, attribute, url: LdapUrl { attributes: Vec::new(), ..url } })
+        Some(Self { filter: percent_decode_text(filter)?, attribute, url: LdapUrl { attributes: Vec::new(), ..url } })
     }
 
     fn look_up(&self, argument: &str, searches: Searches<'_>) -> Result<String, Failed> {
@@ -235,20 +235,4 @@ impl Map {
         let url = LdapUrl { filter: Some(filter), ..self.url.clone() };
         searches(&url, self.attribute.as_deref()).ok_or(Failed)
     }
-}
-
-/// RFC 3986 section 2.1.
-fn decoded(text: &str) -> Option<String> {
-    let mut out = Vec::with_capacity(text.len());
-    let mut bytes = text.bytes();
-    while let Some(byte) = bytes.next() {
-        if byte != b'%' {
-            out.push(byte);
-            continue;
-        }
-        let mut digit = || char::from(bytes.next()?).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
-        let (high, low) = (digit()?, digit()?);
-        out.push(high << 4 | low);
-    }
-    String::from_utf8(out).ok()
 }

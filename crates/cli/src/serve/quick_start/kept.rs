@@ -1,0 +1,149 @@
+//! A later start: the configuration that the first one wrote, and what this one's flags say beside it.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use larix_engine::controls::RequestControls;
+use larix_engine::password::{Verification, verify};
+use larix_engine::write::{AttributeValues, Modification, WriteOperation};
+use larix_proto::{LdapResult, ModifyOperation, ResultCode};
+use larix_server::config::values::ConfigDn;
+use larix_server::config::{Config, Database, DatabaseKind};
+
+use super::{Prepared, Start, configured, self_signed};
+use crate::serve::served;
+use crate::tools::common::change_configuration;
+
+const CERTIFICATE: &str = "olcTLSCertificateFile";
+const KEY: &str = "olcTLSCertificateKeyFile";
+
+/// Takes the configuration in `kept`.
+///
+/// # Errors
+/// Which flag says something else than the configuration, and what to do about it.
+pub(super) fn again(start: &Start<'_>, kept: &Path) -> anyhow::Result<Prepared> {
+    let mut config = served(Config::from_slapd_d(kept)?)?;
+    let mut remarks = Vec::new();
+    let number = database(start, &config, kept)?;
+    if let Some(earlier) = moved_from(start, &config, number, kept)? {
+        move_along(start, &mut config, number, &earlier)?;
+        remarks.push(format!("the data directory was moved here from {}", earlier.display()));
+    }
+    let self_signed = certificate(start, &mut config, kept)?;
+    if let (Some(password), Some(stored)) =
+        (start.arguments.password()?, config.databases.get(number).and_then(|it| it.root_password.as_ref()))
+        && !matches!(verify(stored, &password), Verification::Match)
+    {
+        remarks.push(format!(
+            "the password in --admin-password-file is not the administrator's: the file counts at the first start; \
+             later, change olcRootPW in cn=config (larix offline-modify -n0 -F {} while the server is stopped)",
+            kept.display()
+        ));
+    }
+    Ok(Prepared {
+        suffix: start.suffix.to_owned(),
+        data: start.data.to_owned(),
+        config,
+        generated: None,
+        self_signed,
+        remarks,
+    })
+}
+
+/// The number of the database that `--suffix` names.
+fn database(start: &Start<'_>, config: &Config, kept: &Path) -> anyhow::Result<usize> {
+    let wanted = ConfigDn::parse_relaxed(&config.schema, start.suffix)
+        .map_err(|error| anyhow::anyhow!("--suffix {}: {error}", start.suffix))?;
+    let serves = |database: &Database| database.suffixes.iter().any(|suffix| suffix.normal == wanted.normal);
+    let found = config.databases.iter().position(serves);
+    found.ok_or_else(|| {
+        let all = config.databases.iter().filter(|it| matches!(it.kind, DatabaseKind::Mdb(_)));
+        let names: Vec<String> =
+            all.flat_map(|it| &it.suffixes).map(|suffix| format!("\"{}\"", suffix.text)).collect();
+        anyhow::anyhow!(
+            "--suffix says \"{}\", and the configuration in {} serves {}: name that suffix, or another directory \
+             with --data (a further suffix is a database added to cn=config)",
+            start.suffix,
+            kept.display(),
+            names.join(" and "),
+        )
+    })
+}
+
+/// Where the database was, if the data directory has another name now.
+fn moved_from(
+    start: &Start<'_>,
+    config: &Config,
+    number: usize,
+    kept: &Path,
+) -> anyhow::Result<Option<PathBuf>> {
+    let Some(Database { kind: DatabaseKind::Mdb(settings), .. }) = config.databases.get(number) else {
+        return Ok(None);
+    };
+    match fs::canonicalize(&settings.directory) {
+        Ok(there) if there == start.data => Ok(None),
+        Err(_) => Ok(Some(settings.directory.clone())),
+        Ok(there) => anyhow::bail!(
+            "the configuration in {} keeps \"{}\" in {}, not in --data {}: start with that directory, or with \
+             -F {} and without --suffix",
+            kept.display(),
+            start.suffix,
+            there.display(),
+            start.data.display(),
+            kept.display(),
+        ),
+    }
+}
+
+/// Paths below the earlier data directory become paths below this one.
+fn move_along(start: &Start<'_>, config: &mut Config, number: usize, earlier: &Path) -> anyhow::Result<()> {
+    let mut global = Vec::new();
+    for attribute in ["olcConfigDir", CERTIFICATE, KEY] {
+        let below = configured(config, attribute)
+            .and_then(|value| Path::new(&value).strip_prefix(earlier).map(|rest| start.data.join(rest)).ok());
+        global.extend(below.map(|path| (attribute, path)));
+    }
+    let database = format!("olcDatabase={{{number}}}mdb,cn=config");
+    replace(config, &database, &[("olcDbDirectory", start.data.to_owned())])?;
+    if global.is_empty() { Ok(()) } else { replace(config, "cn=config", &global) }
+}
+
+/// The certificate of the flags, or one made for them, becomes the configuration's if that has none. Answers the one that
+/// the server signed itself.
+fn certificate(start: &Start<'_>, config: &mut Config, kept: &Path) -> anyhow::Result<Option<PathBuf>> {
+    let own = start.data.join(super::CERTIFICATE_FILE);
+    let of_configuration = configured(config, CERTIFICATE).map(PathBuf::from);
+    let pair = match (start.arguments.certificate()?, of_configuration) {
+        (Some(given), Some(has)) if has != given.certificate => anyhow::bail!(
+            "--tls-cert says {}, and the configuration in {} has {CERTIFICATE}: {}: leave the flag away, or change \
+             the configuration (larix offline-modify -n0 -F {})",
+            given.certificate.display(),
+            kept.display(),
+            has.display(),
+            kept.display(),
+        ),
+        (_, Some(has)) => return Ok((has == own).then_some(has)),
+        (Some(given), None) => given,
+        (None, None) if start.secure => self_signed(start.data)?,
+        (None, None) => return Ok(None),
+    };
+    let made = (pair.certificate == own).then(|| own.clone());
+    replace(config, "cn=config", &[(CERTIFICATE, pair.certificate), (KEY, pair.key)])?;
+    Ok(made)
+}
+
+fn replace(config: &mut Config, entry: &str, values: &[(&str, PathBuf)]) -> anyhow::Result<()> {
+    let change = |(attribute, path): &(&str, PathBuf)| Modification {
+        operation: ModifyOperation::Replace,
+        attribute: AttributeValues {
+            description: (*attribute).to_owned(),
+            values: vec![path.to_string_lossy().into_owned().into_bytes()],
+        },
+    };
+    let operation =
+        WriteOperation::Modify { object: entry.to_owned(), changes: values.iter().map(change).collect() };
+    let LdapResult { code, diagnostic, .. } =
+        change_configuration(config, operation, RequestControls::default());
+    anyhow::ensure!(code == ResultCode::SUCCESS, "cannot change {entry}: {diagnostic}");
+    Ok(())
+}

@@ -1,0 +1,206 @@
+//! `larix serve --suffix`: what is changed while it serves is there at the next start, and flags that say otherwise are told.
+
+#![allow(clippy::unwrap_used, reason = "all of this file is a test")]
+
+use std::fs::{self, File};
+use std::io::Write;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+
+use larix_testkit::Kind;
+
+const ADMIN: &str = "cn=admin,dc=example,dc=com";
+
+struct Newcomer {
+    folder: tempfile::TempDir,
+    data: PathBuf,
+}
+
+impl Newcomer {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let data = folder.path().join("data");
+        Self { folder, data }
+    }
+
+    fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(Kind::Larix.program().expect("larix is built"));
+        command.current_dir(self.folder.path()).args(["serve", "--data"]).arg(&self.data).args(arguments);
+        command
+    }
+
+    /// Starts the server with these flags beside `--suffix` and a listener.
+    fn start(&self, listen: &str, arguments: &[&str]) -> Running {
+        let (ports, shown) = (self.folder.path().join("ports"), self.folder.path().join("shown"));
+        let _ = fs::remove_file(&ports);
+        let mut child = self
+            .command(&["--suffix", "DC=example, dc=com", "-h", listen, "--port-file", "ports"])
+            .args(arguments)
+            .stdout(File::create(&shown).unwrap())
+            .spawn()
+            .unwrap();
+        let port = loop {
+            match fs::read_to_string(&ports) {
+                Ok(port) if port.ends_with('\n') => break port.trim().to_owned(),
+                _ => assert!(child.try_wait().unwrap().is_none(), "it ended"),
+            }
+            std::thread::yield_now();
+        };
+        let url = format!("{}127.0.0.1:{port}", listen.strip_suffix("127.0.0.1:0").unwrap());
+        Running { child, url, authority: self.data.join("server.pem"), shown }
+    }
+
+    /// What a start says that comes to nothing.
+    fn refused(&self, arguments: &[&str]) -> String {
+        let output = self.command(arguments).args(["-h", "ldap://127.0.0.1:0"]).output().unwrap();
+        assert!(!output.status.success(), "{output:?}");
+        String::from_utf8(output.stderr).unwrap()
+    }
+}
+
+struct Running {
+    child: Child,
+    url: String,
+    authority: PathBuf,
+    shown: PathBuf,
+}
+
+impl Running {
+    fn client(&self, command: &str, password: &str) -> Command {
+        let mut client = Command::new(Kind::Larix.program().unwrap());
+        client.args([command, "-x", "-H", &self.url, "-D", ADMIN, "-w", password, "-o"]);
+        client.arg(format!("tls_cacert={}", self.authority.display()));
+        client
+    }
+
+    fn change(&self, password: &str, ldif: &str) {
+        let mut client = self.client("modify", password).stdin(Stdio::piped()).spawn().unwrap();
+        client.stdin.take().unwrap().write_all(ldif.as_bytes()).unwrap();
+        assert!(client.wait().unwrap().success(), "{ldif}");
+    }
+
+    /// Whether the configuration shows these lines to the administrator.
+    fn check(&self, password: &str, base: &str, lines: &[&str]) {
+        let output =
+            self.client("search", password).args(["-LLL", "-b", base, "-s", "base"]).output().unwrap();
+        let text = String::from_utf8(output.stdout).unwrap();
+        for line in lines {
+            assert!(text.lines().any(|it| it == *line), "{line}: {text}{:?}", output.stderr);
+        }
+    }
+
+    fn stop(mut self) -> String {
+        let id = self.child.id().to_string();
+        assert!(Command::new("kill").arg(&id).status().unwrap().success());
+        assert!(self.child.wait().unwrap().success(), "a clean stop");
+        fs::read_to_string(&self.shown).unwrap()
+    }
+}
+
+/// The word behind a label of what the server shows.
+fn shown<'t>(text: &'t str, label: &str) -> &'t str {
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix(label));
+    line.unwrap_or_else(|| panic!("no {label}: {text}")).trim()
+}
+
+#[test]
+fn changes_are_there_at_the_next_start() {
+    let mut newcomer = Newcomer::new();
+    let server = newcomer.start("ldap://127.0.0.1:0", &[]);
+    let text = fs::read_to_string(&server.shown).unwrap();
+    let password = shown(&text, "password").split(' ').next().unwrap().to_owned();
+    server.change(
+        &password,
+        "dn: cn=config\nchangetype: modify\nreplace: olcIdleTimeout\nolcIdleTimeout: 77\n\n\
+         dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\nreplace: olcRootPW\nolcRootPW: changed\n",
+    );
+    server.stop();
+
+    // An address with TLS makes a certificate, also when the configuration is there already.
+    let server = newcomer.start("ldaps://127.0.0.1:0", &[]);
+    let certificate = format!("olcTLSCertificateFile: {}/server.pem", newcomer.data.display());
+    server.check("changed", "cn=config", &["olcIdleTimeout: 77", &certificate]);
+    let text = server.stop();
+    assert_eq!(shown(&text, "password"), "as set before");
+    assert!(text.contains("signed itself"), "{text}");
+
+    // The directory may be moved.
+    let moved = newcomer.folder.path().join("moved");
+    fs::rename(&newcomer.data, &moved).unwrap();
+    let earlier = std::mem::replace(&mut newcomer.data, moved);
+    let server = newcomer.start("ldaps://127.0.0.1:0", &[]);
+    let now = |attribute: &str, rest: &str| format!("{attribute}: {}{rest}", newcomer.data.display());
+    server.check(
+        "changed",
+        "cn=config",
+        &["olcIdleTimeout: 77", &now("olcTLSCertificateFile", "/server.pem")],
+    );
+    server.check("changed", "olcDatabase={1}mdb,cn=config", &[&now("olcDbDirectory", "")]);
+    assert!(shown(&server.stop(), "note").contains(earlier.to_str().unwrap()));
+}
+
+#[test]
+fn flags_that_say_otherwise_are_told() {
+    let newcomer = Newcomer::new();
+    fs::write(newcomer.folder.path().join("first"), "one\n").unwrap();
+    fs::write(newcomer.folder.path().join("second"), "two\n").unwrap();
+    let server = newcomer.start("ldaps://127.0.0.1:0", &["--admin-password-file", "first"]);
+    server.check("one", "cn=config", &["dn: cn=config"]);
+    server.stop();
+    for (arguments, told) in [
+        (&["--suffix", "dc=other"][..], &["dc=other", "serves \"dc=example,dc=com\""][..]),
+        (
+            &["--suffix", "dc=example,dc=com", "--tls-cert", "mine.pem"],
+            &["--tls-cert", "mine.pem", "server.pem"],
+        ),
+        (&["--suffix", "no name"], &["--suffix no name"]),
+    ] {
+        let said = newcomer.refused(arguments);
+        assert!(told.iter().all(|word| said.contains(word)), "{arguments:?}: {said}");
+    }
+    // The first start's password, or one that was set since, stays: the file is a first start's.
+    let server = newcomer.start("ldap://127.0.0.1:0", &["--admin-password-file", "second"]);
+    server.check("one", "cn=config", &["dn: cn=config"]);
+    assert!(shown(&server.stop(), "note").contains("--admin-password-file"));
+
+    // A directory elsewhere that is still there is not this one.
+    let copy = newcomer.folder.path().join("copy/slapd.d");
+    fs::create_dir_all(&copy).unwrap();
+    let copied =
+        Command::new("cp").arg("-r").arg(newcomer.data.join("slapd.d/.")).arg(&copy).status().unwrap();
+    assert!(copied.success());
+    let other = Newcomer { data: newcomer.folder.path().join("copy"), folder: tempfile::tempdir().unwrap() };
+    let said = other.refused(&["--suffix", "dc=example,dc=com"]);
+    assert!(said.contains(newcomer.data.to_str().unwrap()) && said.contains("not in --data"), "{said}");
+}
+
+#[test]
+fn a_server_in_the_background_shows_its_password() {
+    let newcomer = Newcomer::new();
+    let output = newcomer
+        .command(&["--suffix", "dc=example,dc=com", "-h", "ldapi://ldapi", "--background"])
+        .env_remove("LARIX_DETACHED")
+        .output()
+        .unwrap();
+    let text = String::from_utf8(output.stdout).unwrap();
+    // No pid file by default: the one that has the socket is asked who it is by name of its own data directory.
+    let ours = processes_with(newcomer.data.to_str().unwrap());
+    for process in &ours {
+        assert!(Command::new("kill").arg(process).status().unwrap().success());
+    }
+    assert!(output.status.success() && shown(&text, "password").contains("shown once"), "{text}");
+    assert_eq!(ours.len(), 1, "{ours:?}");
+}
+
+/// The ids of processes that have this among their arguments.
+fn processes_with(argument: &str) -> Vec<String> {
+    let all = fs::read_dir("/proc")
+        .unwrap()
+        .map_while(Result::ok)
+        .filter_map(|entry| entry.file_name().into_string().ok());
+    let has = |id: &String| {
+        let arguments = fs::read(format!("/proc/{id}/cmdline")).unwrap_or_default();
+        arguments.split(|byte| *byte == 0).any(|it| it == argument.as_bytes())
+    };
+    all.filter(|name| name.bytes().all(|byte| byte.is_ascii_digit())).filter(has).collect()
+}
