@@ -14,7 +14,7 @@ use crate::access::{
 };
 use crate::controls::RequestControls;
 use crate::database::{COOKIE_SECRET_LENGTH, Database, View};
-use crate::entry::{Entry, EntrySource, OwnedSource, Target};
+use crate::entry::{Entry, EntryId, EntrySource, OwnedSource, Target};
 use crate::fault::Fault;
 use crate::search::filter::{Filter, FilterContext};
 use crate::search::{Budget, SearchInput, SearchTask, Step};
@@ -97,10 +97,10 @@ impl<V: Snapshot> FilterContext for Facts<'_, V> {
     }
 
     fn has_subordinates(&self) -> Result<bool, Fault> {
-        match self.view.resolve(self.dn)?.and_then(|resolved| resolved.id) {
-            Some(id) => tree::has_children(self.view.snapshot, id),
-            None => Ok(false),
-        }
+        // An entry that is to be added has no place yet, and slapd answers for the root of the tree then: true unless the
+        // database is empty. Clients that were written against it are answered alike.
+        let id = self.view.resolve(self.dn)?.and_then(|resolved| resolved.id).unwrap_or(EntryId::ROOT);
+        tree::has_children(self.view.snapshot, id)
     }
 
     fn may_search_all(&self) -> bool {

@@ -16,18 +16,19 @@ use larix_engine::Served;
 use larix_engine::time::Clock;
 use larix_engine::write::{Completion, Retiring, WriteOutcome, WriteRequest};
 use larix_proto::{LdapResult, ResultCode};
-use larix_store::lmdb::LmdbStore;
+use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::clock::SystemRandom;
 
+use crate::admin::{AdminAddress, AdminChange, AdminListener};
 use crate::config::slapd_d::Stamp;
 use crate::config::values::LogLevel;
-use crate::config::{Changed, Config, ConfigChange, ConfigRefusal, Global, Requester};
+use crate::config::{Changed, Config, ConfigChange, ConfigRefusal, DatabaseKind, Global, Requester};
 use crate::databases::{Databases, PreparedDatabases};
 use crate::http::{HttpChange, HttpListener};
 use crate::log::LogSettings;
-use crate::server::{Generation, Server};
+use crate::server::{Generation, ServeError, Server};
 use crate::tls::{Loaded, TlsState};
 
 /// Changes that wait for their turn; more are answered busy.
@@ -38,6 +39,7 @@ const QUEUE_LIMIT: usize = 1_024;
 pub(crate) struct ConfigurationQueue {
     queue: OnceLock<SyncSender<Asked>>,
     http: OnceLock<UnboundedSender<HttpChange>>,
+    admin: OnceLock<UnboundedSender<AdminChange>>,
 }
 
 impl fmt::Debug for ConfigurationQueue {
@@ -73,6 +75,12 @@ impl ConfigurationQueue {
     pub(crate) fn set_http(&self, changes: UnboundedSender<HttpChange>) {
         // Set once, when the server starts.
         let _ = self.http.set(changes);
+    }
+
+    /// Where listeners for the admin page are opened and closed.
+    pub(crate) fn set_admin(&self, changes: UnboundedSender<AdminChange>) {
+        // Set once, when the server starts.
+        let _ = self.admin.set(changes);
     }
 }
 
@@ -154,6 +162,7 @@ struct Transition<'s> {
     tls: Option<Loaded>,
     log: Option<LogSettings>,
     http: Vec<(SocketAddr, HttpListener)>,
+    admin: Vec<(AdminAddress, AdminListener)>,
 }
 
 impl<'s> Transition<'s> {
@@ -181,9 +190,20 @@ impl<'s> Transition<'s> {
         let http = new
             .map(|address| Ok((*address, HttpListener::bind(*address).map_err(failed)?)))
             .collect::<Result<_, LdapResult>>()?;
+        let new = after.admin_listeners.iter().filter(|address| !before.admin_listeners.contains(address));
+        let admin = new
+            .map(|address| Ok((address.clone(), AdminListener::bind(address).map_err(failed)?)))
+            .collect::<Result<_, LdapResult>>()?;
+        let has_tls = match &tls {
+            Some(loaded) => loaded.state.is_some(),
+            None => server.tls.is_available(),
+        };
+        if !has_tls && after.admin_listeners.iter().any(|address| address.tls) {
+            return Err(refusal(ResultCode::UNWILLING_TO_PERFORM, ServeError::AdminNeedsTls.to_string()));
+        }
         let databases = Databases::prepare(&config, (&server.clock, &server.log), Some(&earlier.databases))
             .map_err(failed)?;
-        Ok(Self { server, earlier, config, databases, tls, log, http })
+        Ok(Self { server, earlier, config, databases, tls, log, http, admin })
     }
 
     /// # Errors
@@ -191,8 +211,13 @@ impl<'s> Transition<'s> {
     fn carry_out(self, changed: &Changed) -> Result<(), LdapResult> {
         self.free_schema()
             .and_then(|()| self.forget_indexes())
+            .and_then(|()| self.set_file_modes(&self.config))
             .and_then(|()| changed.commit().map_err(|error| ConfigRefusal::from(error).0))
-            .inspect_err(|_| self.keep_schema())?;
+            .inspect_err(|_| {
+                self.keep_schema();
+                // As it was: what could be changed can be changed back.
+                let _ = self.set_file_modes(&self.earlier.config);
+            })?;
         self.publish();
         Ok(())
     }
@@ -225,6 +250,25 @@ impl<'s> Transition<'s> {
         Ok(())
     }
 
+    /// Gives files of databases that stay open the mode that this one of the two configurations wants, where they differ.
+    fn set_file_modes(&self, wanted: &Config) -> Result<(), LdapResult> {
+        for served in self.kept() {
+            let store = served.database().store();
+            let mode = |config: &Config| {
+                let mut kinds = config.databases.iter().map(|database| &database.kind);
+                kinds.find_map(|kind| match kind {
+                    DatabaseKind::Mdb(mdb) if mdb.directory == store.path() => Some(mdb.mode),
+                    _ => None,
+                })
+            };
+            if mode(&self.earlier.config) != mode(&self.config) {
+                let bits = mode(wanted).flatten().unwrap_or(LmdbOptions::default().file_mode);
+                store.set_file_mode(bits).map_err(|error| failed(format_args!("olcDbMode: {error}")))?;
+            }
+        }
+        Ok(())
+    }
+
     fn keep_schema(&self) {
         self.kept().for_each(|served| served.retire_elements(Retiring::default()));
     }
@@ -237,7 +281,7 @@ impl<'s> Transition<'s> {
     }
 
     fn publish(self) {
-        let Self { server, earlier, config, databases, tls, log, http } = self;
+        let Self { server, earlier, config, databases, tls, log, http, admin } = self;
         let (databases, left) = databases.publish();
         let before = &earlier.config.global;
         server.publish(Generation { config: config.clone(), databases });
@@ -262,6 +306,17 @@ impl<'s> Transition<'s> {
                 let _ = changes.send(change);
             }
         }
+        if let Some(changes) = server.configuration.admin.get() {
+            let gone = before.admin_listeners.iter().filter(|a| !config.global.admin_listeners.contains(a));
+            let opened = admin.into_iter().map(|(address, listener)| AdminChange::Open(address, listener));
+            for change in opened.chain(gone.cloned().map(AdminChange::Close)) {
+                // The thread that has them ends with the server.
+                let _ = changes.send(change);
+            }
+        }
+        for setting in at_next_start(&earlier.config, &config) {
+            server.log.notice(format_args!("{setting} was changed: that takes effect at the next start"));
+        }
         for note in config.notes.iter().filter(|note| !earlier.config.notes.iter().any(|n| n == *note)) {
             server.log.line(LogLevel::CONFIG, format_args!("{note}"));
         }
@@ -269,6 +324,29 @@ impl<'s> Transition<'s> {
         // Their searches end at the next slice; their changes that wait are carried out.
         left.iter().for_each(|served| served.retire());
     }
+}
+
+/// Settings that differ and are looked at only when the server starts.
+fn at_next_start(before: &Config, after: &Config) -> Vec<String> {
+    let (old, new) = (&before.global, &after.global);
+    let global = [
+        ("olcPidFile", old.pid_file != new.pid_file),
+        ("olcArgsFile", old.args_file != new.args_file),
+        ("olcLarixCoreDumps", old.core_dumps != new.core_dumps),
+    ];
+    let mut settings: Vec<String> =
+        global.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name.to_owned()).collect();
+    for database in &after.databases {
+        let DatabaseKind::Mdb(new) = &database.kind else { continue };
+        let same = before.databases.iter().find_map(|other| match &other.kind {
+            DatabaseKind::Mdb(old) if old.directory == new.directory => Some(old),
+            _ => None,
+        });
+        if same.is_some_and(|old| old.env_flags != new.env_flags) {
+            settings.push(format!("olcDbEnvFlags of {}", new.directory.display()));
+        }
+    }
+    settings
 }
 
 /// Whether two configurations say the same of the log.

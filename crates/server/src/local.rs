@@ -45,6 +45,11 @@ impl LocalServer {
         Ok(Self { server, listener, _log: thread })
     }
 
+    #[cfg(test)]
+    pub(crate) fn server(&self) -> &Arc<Server> {
+        &self.server
+    }
+
     /// A client's connection.
     pub fn connect(&self) -> LocalConnection {
         let server = &self.server;

@@ -431,7 +431,13 @@ impl Bound {
             let names = std::iter::repeat_n(None, own).chain(configured.into_iter().map(Some));
             http::start(names.zip(http).collect(), http_changes, server.clone());
             let handles = workers.iter().map(|worker| worker.handle().clone()).collect();
-            let admin = admin::start(self.admin, server.clone(), handles).map_err(start("the admin page"))?;
+            let (sender, admin_changes) = tokio::sync::mpsc::unbounded_channel();
+            server.configuration.set_admin(sender);
+            let configured = server.config().global.admin_listeners.clone();
+            let own = self.admin.len().saturating_sub(configured.len());
+            let names = std::iter::repeat_n(None, own).chain(configured.into_iter().map(Some));
+            let admin = admin::start(names.zip(self.admin).collect(), admin_changes, server.clone(), handles)
+                .map_err(start("the admin page"))?;
             if rustix::process::geteuid().is_root() {
                 server.log.notice(format_args!("runs as root: -u and -g, or a service's User=, are safer"));
             }
@@ -447,7 +453,7 @@ impl Bound {
             hardening::notify("STOPPING=1\n");
             harness.stopped();
             server.log.line(LogLevel::STATS, format_args!("daemon: shutdown requested by {name}"));
-            admin.into_iter().for_each(admin::AdminThread::stop);
+            admin.stop();
             Ok(())
         });
         // The listeners are closed with the tasks that held them; now the connections.

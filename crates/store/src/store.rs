@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Debug;
+use std::time::Duration;
 
 use roaring::RoaringTreemap;
 
@@ -250,6 +251,8 @@ pub struct Statistics {
     pub map_bytes: u64,
     pub readers: u32,
     pub max_readers: u32,
+    /// How long this process's oldest read transaction has been open, where the store knows.
+    pub oldest_read: Option<Duration>,
     pub commit_counter: u64,
 }
 

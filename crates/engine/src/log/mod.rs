@@ -4,6 +4,7 @@
 //! contend. A record says all that it takes to repeat the change: replication, audit and point-in-time restore read it.
 
 mod check;
+mod extent;
 mod following;
 mod marks;
 mod record;
@@ -19,6 +20,7 @@ use crate::tables::{LOG, META, meta};
 use crate::time::RandomSource;
 
 pub use check::check;
+pub use extent::times;
 pub use following::Following;
 pub use marks::{CsnVector, MARK_EVERY, Marked, Marker, begin_after};
 pub use record::{

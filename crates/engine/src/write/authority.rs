@@ -70,6 +70,8 @@ impl<V: Snapshot> Operator<'_, V> {
             let item = Item::Attribute { description: &change.description, value };
             self.ground.policy.check(self.envelope.subject, &target, item, privilege)
         };
-        Ok(changes.iter().all(|change| change.is_granted(|value, privilege| granted(change, value, privilege))))
+        Ok(changes
+            .iter()
+            .all(|change| change.is_granted(|value, privilege| granted(change, value, privilege))))
     }
 }

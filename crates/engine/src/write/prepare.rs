@@ -9,6 +9,7 @@ use larix_schema::{AttributeDescription, AttributeType, NormalDn, NormalRdn, Sch
 use super::record::Recording;
 use super::request::{AttributeValues, Modification, WriteOperation};
 use super::values;
+use crate::access::Privilege;
 use crate::entry::{Entry, EntryAttribute};
 use crate::plugins::BindAttempt;
 

@@ -32,7 +32,9 @@ use hyper_util::rt::TokioIo;
 use larix_engine::time::Clock as _;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
+use tokio::task::AbortHandle;
 
 pub use address::AdminAddress;
 
@@ -60,6 +62,15 @@ const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
 pub(crate) struct AdminListener {
     socket: std::net::TcpListener,
     address: AdminAddress,
+}
+
+/// What the configuration makes of its listeners while the server serves.
+#[derive(Debug)]
+pub(crate) enum AdminChange {
+    /// Under the address that the configuration gives.
+    Open(AdminAddress, AdminListener),
+    /// What is being answered there goes on to its end.
+    Close(AdminAddress),
 }
 
 /// The page's thread.
@@ -105,18 +116,17 @@ impl AdminListener {
     }
 }
 
-/// Serves on a thread of its own until it is stopped.
+/// Serves on a thread of its own until it is stopped. Each listener comes with the address under which the configuration
+/// may close it.
 ///
 /// # Errors
 /// No event loop or thread can be had.
 pub(crate) fn start(
-    listeners: Vec<AdminListener>,
+    listeners: Vec<(Option<AdminAddress>, AdminListener)>,
+    changes: UnboundedReceiver<AdminChange>,
     server: Arc<Server>,
     workers: Vec<WorkerHandle>,
-) -> io::Result<Option<AdminThread>> {
-    if listeners.is_empty() {
-        return Ok(None);
-    }
+) -> io::Result<AdminThread> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
@@ -129,15 +139,12 @@ pub(crate) fn start(
             machine,
         });
         tokio::task::LocalSet::new().block_on(&runtime, async {
-            for listener in listeners {
-                tokio::task::spawn_local(serve_listener(admin.clone(), listener));
-            }
-            tokio::task::spawn_local(watch(admin));
+            tokio::task::spawn_local(serve_listeners(admin, listeners, changes));
             // An error is the sender that is gone: stopped as well.
             let _ = stopped.await;
         });
     })?;
-    Ok(Some(AdminThread { stop, thread }))
+    Ok(AdminThread { stop, thread })
 }
 
 impl AdminThread {
@@ -146,6 +153,37 @@ impl AdminThread {
         let _ = self.stop.send(());
         // A thread that panicked has printed why.
         let _ = self.thread.join();
+    }
+}
+
+/// Serves what there is and what comes. Nothing is looked at before the first listener.
+async fn serve_listeners(
+    admin: Rc<Admin>,
+    listeners: Vec<(Option<AdminAddress>, AdminListener)>,
+    mut changes: UnboundedReceiver<AdminChange>,
+) {
+    let mut open: Vec<(AdminAddress, AbortHandle)> = Vec::new();
+    let mut watching = false;
+    let mut listen = |name: Option<AdminAddress>, listener, open: &mut Vec<_>| {
+        if !std::mem::replace(&mut watching, true) {
+            tokio::task::spawn_local(watch(admin.clone()));
+        }
+        let task = tokio::task::spawn_local(serve_listener(admin.clone(), listener));
+        open.extend(name.map(|name| (name, task.abort_handle())));
+    };
+    for (name, listener) in listeners {
+        listen(name, listener, &mut open);
+    }
+    while let Some(change) = changes.recv().await {
+        match change {
+            AdminChange::Open(name, listener) => listen(Some(name), listener, &mut open),
+            AdminChange::Close(name) => {
+                for (_, task) in open.extract_if(.., |(other, _)| *other == name) {
+                    task.abort();
+                    admin.server.log.notice(format_args!("no longer an admin page on {name}"));
+                }
+            }
+        }
     }
 }
 

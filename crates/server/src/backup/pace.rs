@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use larix_engine::time::{Clock, Monotonic};
+use larix_engine::time::{Clock, Monotonic, Timestamp};
 
 use super::BackupError;
 use crate::clock::SystemClock;
@@ -22,6 +22,8 @@ pub struct Progress<'p> {
 /// Tells how far a backup is, and holds it back.
 pub struct Pace<'p> {
     clock: SystemClock,
+    /// The time of day.
+    wall: Box<dyn Fn() -> Timestamp + 'p>,
     /// Bytes a second.
     throttle: Option<u64>,
     show: Box<dyn FnMut(&Progress<'_>) + 'p>,
@@ -52,6 +54,7 @@ impl<'p> Pace<'p> {
         let now = clock.monotonic();
         Self {
             clock,
+            wall: Box::new(|| SystemClock::new().now()),
             throttle: throttle.filter(|rate| *rate > 0),
             show: Box::new(show),
             stop: Box::new(|| false),
@@ -72,6 +75,16 @@ impl<'p> Pace<'p> {
     pub fn stopped_by(mut self, stop: impl Fn() -> bool + 'p) -> Self {
         self.stop = Box::new(stop);
         self
+    }
+
+    /// Takes the time of day, which backups carry, from there.
+    pub fn with_times_of(mut self, wall: impl Fn() -> Timestamp + 'p) -> Self {
+        self.wall = Box::new(wall);
+        self
+    }
+
+    pub(super) fn now(&self) -> Timestamp {
+        (self.wall)()
     }
 
     /// Begins something of so many bytes (0: nobody knows).

@@ -41,6 +41,14 @@ pub struct BackupStatus {
     pub progress: (u64, u64),
 }
 
+impl BackupStatus {
+    /// Seconds since the last backup was complete.
+    pub fn age(&self, now: Timestamp) -> Option<u64> {
+        let micros = u64::try_from(now.0.saturating_sub(self.last_success?.0)).unwrap_or(0);
+        Some(micros / MICROS.unsigned_abs())
+    }
+}
+
 /// Where others read how scheduled backups stand.
 #[derive(Debug, Default)]
 pub struct Backups {
@@ -119,7 +127,7 @@ fn run(server: &Arc<Server>) {
         }
         let wait = match &schedule {
             None => LOOK_EVERY,
-            Some(schedule) => step(server, schedule),
+            Some(schedule) => step(server, schedule, &|| server.now()),
         };
         let status = server.backups.lock();
         if !server.backups.is_stopped() {
@@ -173,8 +181,8 @@ fn next(schedule: &BackupSchedule, status: &BackupStatus) -> (Due, Timestamp) {
 }
 
 /// Makes a backup if one is due. Answers how long to wait.
-fn step(server: &Arc<Server>, schedule: &BackupSchedule) -> Duration {
-    let now = server.now();
+fn step(server: &Arc<Server>, schedule: &BackupSchedule, wall: &dyn Fn() -> Timestamp) -> Duration {
+    let now = wall();
     let (due, at) = next(schedule, &server.backups.status());
     if at > now {
         server.backups.change(|status| status.next = Some(at));
@@ -182,8 +190,8 @@ fn step(server: &Arc<Server>, schedule: &BackupSchedule) -> Duration {
         return Duration::from_micros(micros).min(LOOK_EVERY);
     }
     server.backups.change(|status| (status.running, status.next) = (true, None));
-    let done = make(server, schedule, due);
-    let ended = server.now();
+    let done = make(server, schedule, due, wall);
+    let ended = wall();
     match done {
         Ok((kind, chain)) => {
             server.backups.change(|status| {
@@ -212,6 +220,7 @@ fn make(
     server: &Arc<Server>,
     schedule: &BackupSchedule,
     due: Due,
+    wall: &dyn Fn() -> Timestamp,
 ) -> Result<(&'static str, Chain), BackupError> {
     let generation = server.generation().clone();
     let served = generation.databases.directory().databases();
@@ -230,7 +239,8 @@ fn make(
     let show = |progress: &super::Progress<'_>| {
         server.backups.change(|status| status.progress = (progress.done, progress.total));
     };
-    let mut pace = Pace::new(schedule.throttle, show).stopped_by(|| server.backups.is_stopped());
+    let mut pace =
+        Pace::new(schedule.throttle, show).stopped_by(|| server.backups.is_stopped()).with_times_of(wall);
     let config = &generation.config;
     if due == Due::Increment
         && let Some(chain) = latest(&schedule.directory)
@@ -244,7 +254,7 @@ fn make(
             Err(error) => return Err(error),
         }
     }
-    let name = format!("{NAME}{}", server.now().generalized());
+    let name = format!("{NAME}{}", wall().generalized());
     let directory = schedule.directory.join(name);
     let _made: Manifest = take_full(config, &sources, &directory, &mut pace)?;
     let chain = Chain::read(&directory)?;
@@ -286,35 +296,4 @@ fn remove_old(server: &Server, schedule: &BackupSchedule) -> Result<(), BackupEr
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_due() {
-        let schedule = BackupSchedule {
-            directory: "/b".into(),
-            full: 1_000,
-            increment: Some(100),
-            keep: 2,
-            throttle: None,
-        };
-        let seconds = |seconds: i64| Timestamp(seconds * MICROS);
-        let status = |full, last, error: Option<i64>| BackupStatus {
-            last_full: Some(seconds(full)),
-            last_success: Some(seconds(last)),
-            last_error: error.map(|time| (seconds(time), String::new())),
-            ..BackupStatus::default()
-        };
-        for (status, expected) in [
-            (BackupStatus::default(), (Due::Full, Timestamp(i64::MIN))),
-            (status(0, 0, None), (Due::Increment, seconds(100))),
-            (status(0, 850, None), (Due::Increment, seconds(950))),
-            (status(0, 950, None), (Due::Full, seconds(1_000))),
-            (status(0, 0, Some(50)), (Due::Increment, seconds(350))),
-        ] {
-            assert_eq!(next(&schedule, &status), expected, "{status:?}");
-        }
-        let never = BackupSchedule { increment: None, ..schedule };
-        assert_eq!(next(&never, &status(0, 0, None)), (Due::Full, seconds(1_000)));
-    }
-}
+mod tests;

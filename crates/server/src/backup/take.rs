@@ -8,7 +8,7 @@ use std::thread;
 
 use larix_engine::log;
 use larix_engine::tables::{ENTRIES, TABLES};
-use larix_engine::time::{Clock, Timestamp};
+use larix_engine::time::Timestamp;
 use larix_proto::ldif::{Body, Record, Writer};
 use larix_store::Store;
 use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
@@ -22,7 +22,6 @@ use super::{
     BackupError, CONFIGURATION, INCREMENT_MANIFEST, MANIFEST, Pace, changes, hexadecimal, make_directory,
     private, sync_directory, write_private,
 };
-use crate::clock::SystemClock;
 use crate::config::Config;
 
 /// A database to be copied.
@@ -58,11 +57,11 @@ pub fn take_full(
     beside(to, |part| {
         let mut databases = Vec::new();
         let configuration = write_configuration(config, part)?;
-        let began = SystemClock::new().now();
+        let began = pace.now();
         for (number, source) in sources.iter().enumerate() {
             databases.push(copy(part, number + 1, source, pace)?);
         }
-        let manifest = manifest(began, configuration, databases);
+        let manifest = manifest((began, pace.now()), configuration, databases);
         manifest.write(&part.join(MANIFEST))?;
         Ok(manifest)
     })
@@ -100,14 +99,14 @@ pub fn take_increment(
     let directory = to.join(increment_name(chain.increments.len() + 1));
     let made = beside(&directory, |part| {
         let configuration = write_configuration(config, part)?;
-        let began = SystemClock::new().now();
+        let began = pace.now();
         let mut databases = Vec::new();
         for (number, (source, known)) in pairs.iter().enumerate() {
             let name = PathBuf::from(format!("database-{}.changes", number + 1));
             databases.push(changes::write(source.store, known, (part, name), pace)?);
         }
         let previous = Some(chain.last_digest().to_owned());
-        let manifest = Manifest { previous, ..manifest(began, configuration, databases) };
+        let manifest = Manifest { previous, ..manifest((began, pace.now()), configuration, databases) };
         manifest.write(&part.join(INCREMENT_MANIFEST))?;
         Ok(manifest)
     })?;
@@ -125,7 +124,7 @@ pub fn take_stream(
     out: &mut dyn Write,
     pace: &mut Pace<'_>,
 ) -> Result<Manifest, BackupError> {
-    let began = SystemClock::new().now();
+    let began = pace.now();
     let mut out = StreamWriter::begin(out)?;
     let configuration = configuration(config);
     let stored = StoredFile::of_bytes(CONFIGURATION, &configuration);
@@ -146,18 +145,22 @@ pub fn take_stream(
             positions: Vec::new(),
         });
     }
-    let manifest = manifest(began, stored, databases);
+    let manifest = manifest((began, pace.now()), stored, databases);
     out.file(Path::new(MANIFEST), &manifest.to_bytes())?;
     out.end()?;
     Ok(manifest)
 }
 
-fn manifest(began: Timestamp, configuration: StoredFile, databases: Vec<DatabaseBackup>) -> Manifest {
+fn manifest(
+    (began, now): (Timestamp, Timestamp),
+    configuration: StoredFile,
+    databases: Vec<DatabaseBackup>,
+) -> Manifest {
     let last = databases.iter().filter_map(DatabaseBackup::last_csn).map(|csn| csn.time).min();
     // What was being committed when it began has earlier CSNs and may not be in it.
     let certain = Timestamp(began.0 - COMMIT_MARGIN_MICROS);
     let covers = last.map_or(certain, |last| last.max(certain));
-    Manifest::new(SystemClock::new().now(), covers, configuration, databases)
+    Manifest::new(now, covers, configuration, databases)
 }
 
 fn is_same(known: &DatabaseBackup, source: &Source<'_>) -> bool {

@@ -94,6 +94,12 @@ impl<'a> Call<'a> {
         T::try_from(value).map_err(|_| Fault::argument(number, format!("{value} is out of range")))
     }
 
+    /// What slapd takes as an `int` and means nothing below 0: such a number counts as 0, and is shown as it was given.
+    pub(super) fn int_from_zero(&self, number: usize) -> Result<u32, Fault> {
+        let value: i32 = self.number(number)?;
+        Ok(u32::try_from(value).unwrap_or(0))
+    }
+
     /// A number from 1 up.
     pub(super) fn positive<T: TryFrom<i64>>(&self, number: usize) -> Result<T, Fault> {
         if self.integer(number)? < 1 {

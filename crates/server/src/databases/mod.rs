@@ -496,6 +496,7 @@ impl Databases {
 fn figures(served: &Served<LmdbStore>) -> Option<DatabaseFigures> {
     let database = served.database();
     let statistics = database.store().statistics().ok()?;
+    let log_times = database.store().snapshot().ok().and_then(|it| larix_engine::log::times(&it).ok())?;
     Some(DatabaseFigures {
         suffix: suffix_of(served),
         instance: database.instance(),
@@ -504,6 +505,7 @@ fn figures(served: &Served<LmdbStore>) -> Option<DatabaseFigures> {
         writes_waiting: served.waiting_writes() as u64,
         sync_failed: has_failed_sync(served),
         writes: database.writes().figures(),
+        log_times,
         indexes: served.index_status(),
         not_indexed: served.not_indexed_total(),
         not_indexed_shapes: served.not_indexed(),

@@ -82,6 +82,7 @@ impl Databases {
             monotonic,
             descriptors: server.descriptors,
             log: &server.log,
+            backups: server.backups.status(),
             passwords_waiting: server.passwords.waiting(),
             stored: self.monitored(),
             owner: &self.monitor_owner(),
@@ -115,6 +116,7 @@ pub(super) fn figures(store: &Statistics) -> StoreFigures {
         pages_free: store.pages_free,
         readers_max: store.max_readers.into(),
         readers_used: store.readers.into(),
+        oldest_read: store.oldest_read,
         entries,
     }
 }

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use hyper::StatusCode;
 use larix_engine::histogram::Durations;
+use larix_engine::time::Timestamp;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, NoLabelSet, text};
 use prometheus_client::metrics::MetricType;
@@ -146,8 +147,7 @@ impl Figures {
         if !status.scheduled {
             return Ok(());
         }
-        let time =
-            |time: Option<larix_engine::time::Timestamp>| time.map_or(0.0, |t| t.0 as f64 / MICROSECONDS);
+        let time = |time: Option<Timestamp>| time.map_or(0.0, |t| t.0 as f64 / MICROSECONDS);
         for (name, help, value) in [
             (
                 "backup_running",
@@ -169,6 +169,11 @@ impl Figures {
                 "backup_last_duration_seconds",
                 "How long the last scheduled backup took",
                 status.last_micros as f64 / MICROSECONDS,
+            ),
+            (
+                "backup_last_failure_timestamp_seconds",
+                "When the last try failed, in seconds since 1970; 0 once one has succeeded since, and for never",
+                time(status.last_error.as_ref().map(|(time, _)| *time)),
             ),
             (
                 "backup_failed",
@@ -222,9 +227,39 @@ impl Figures {
                 value.encode(metric.encode_family(&[("suffix", database.suffix.as_str())])?)?;
             }
         }
+        log_times(out, &databases)?;
+        oldest_reads(out, &databases)?;
         commits(out, &databases)?;
         indexes(out, &databases)
     }
+}
+
+fn log_times(out: &mut DescriptorEncoder<'_>, databases: &[DatabaseFigures]) -> fmt::Result {
+    type Time = fn(&(Timestamp, Timestamp)) -> Timestamp;
+    let times: [(&str, &str, Time); 2] = [
+        ("change_log_first_timestamp_seconds", "When the oldest change in the change log was made", |t| t.0),
+        ("change_log_last_timestamp_seconds", "When the newest change in the change log was made", |t| t.1),
+    ];
+    for (name, help, time) in times {
+        let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for database in databases {
+            let Some(times) = &database.log_times else { continue };
+            let value = ConstGauge::new(time(times).0 as f64 / MICROSECONDS);
+            value.encode(metric.encode_family(&[("suffix", database.suffix.as_str())])?)?;
+        }
+    }
+    Ok(())
+}
+
+/// 0 while nothing is read.
+fn oldest_reads(out: &mut DescriptorEncoder<'_>, databases: &[DatabaseFigures]) -> fmt::Result {
+    let help = "How long the oldest read transaction has been open: so long pages have not been reused";
+    let mut metric = out.encode_descriptor("database_oldest_read_seconds", help, None, MetricType::Gauge)?;
+    for database in databases {
+        let value = ConstGauge::new(database.store.oldest_read.unwrap_or_default().as_secs_f64());
+        value.encode(metric.encode_family(&[("suffix", database.suffix.as_str())])?)?;
+    }
+    Ok(())
 }
 
 /// One commit a group of changes.

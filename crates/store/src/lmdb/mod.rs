@@ -5,6 +5,7 @@
 mod load;
 mod open;
 mod parked;
+mod readers;
 mod room;
 mod scan;
 #[cfg(test)]
@@ -16,7 +17,6 @@ use std::fs::File;
 use std::io;
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
-use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -31,8 +31,9 @@ use crate::write_set::WriteSet;
 
 pub use load::LmdbLoader;
 pub use open::{DATA_FILE, DirectoryLock, FORMAT, LmdbOptions, MAP_BYTES_DEFAULT, MAX_READERS_DEFAULT};
-use parked::ReadTransaction;
+use parked::{Begun, ReadTransaction};
 pub use parked::{keep_snapshots, release_snapshots};
+use readers::Readers;
 use room::Room;
 pub use scan::LmdbRecords;
 
@@ -48,6 +49,7 @@ pub struct LmdbStore {
     /// Tells the stores of this process apart.
     number: u64,
     commits: AtomicU64,
+    readers: Readers,
     read_only: bool,
     /// Set by a failed sync.
     failed: AtomicBool,
@@ -85,7 +87,16 @@ impl LmdbStore {
     /// Copies a snapshot into `file` while the store serves, with `compact` without its free pages.
     pub fn copy_to(&self, file: &mut File, compact: bool) -> Result<(), ReadError> {
         let option = if compact { heed::CompactionOption::Enabled } else { heed::CompactionOption::Disabled };
+        let _reading = self.readers.begin(self.number);
         self.env.copy_to_file(file, option).map_err(|error| self.read_error(error))
+    }
+
+    /// Gives the store's files another mode, as [`LmdbOptions::file_mode`] does when it is opened.
+    ///
+    /// # Errors
+    /// Files of another owner.
+    pub fn set_file_mode(&self, mode: u32) -> io::Result<()> {
+        open::set_file_mode(&self.path, mode)
     }
 
     /// Frees the slots of readers whose process has died; returns how many there were.
@@ -211,7 +222,7 @@ impl Store for LmdbStore {
             Some(txn) => txn,
             None => {
                 let txn = self.env.clone().static_read_txn().map_err(|error| self.read_error(error))?;
-                let txn = Rc::new(txn);
+                let txn = Begun::new(txn, self.readers.begin(self.number));
                 parked::keep(self.number, &txn);
                 txn
             }
@@ -229,6 +240,8 @@ impl Store for LmdbStore {
     }
 
     fn statistics(&self) -> Result<Statistics, ReadError> {
+        // Before this one's own.
+        let oldest_read = self.readers.oldest();
         let snapshot = self.snapshot()?;
         let mut tables = Vec::new();
         let mut page_bytes = 0;
@@ -258,6 +271,7 @@ impl Store for LmdbStore {
             map_bytes: info.map_size as u64,
             readers: info.number_of_readers,
             max_readers: info.maximum_number_of_readers,
+            oldest_read,
             commit_counter: self.commit_counter(),
         })
     }

@@ -16,7 +16,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::room::Room;
-use super::{LmdbStore, Records, into_io, is_full};
+use super::{LmdbStore, Readers, Records, into_io, is_full};
 use crate::error::OpenError;
 use crate::table::{Catalog, TableKind, TableSpec};
 
@@ -91,7 +91,7 @@ pub(super) fn open(path: &Path, tables: &[TableSpec], options: &LmdbOptions) -> 
     let lock = if options.read_only { None } else { Some(lock_directory(path, options)?) };
     let env = open_environment(path, tables.len() as u32, options)?;
     if is_new {
-        set_mode(path, options)?;
+        set_file_mode(path, options.file_mode).map_err(|error| os_error(path, error))?;
     }
     let tables = open_tables(&env, path, &catalog, options)?;
     // Slots of processes that died would otherwise keep old pages from being reused.
@@ -109,6 +109,7 @@ pub(super) fn open(path: &Path, tables: &[TableSpec], options: &LmdbOptions) -> 
         path: path.to_owned(),
         number: NUMBERS.fetch_add(1, Ordering::Relaxed),
         commits: AtomicU64::new(last),
+        readers: Readers::default(),
         read_only: options.read_only,
         failed: AtomicBool::new(false),
         writer: Mutex::new(()),
@@ -245,13 +246,9 @@ fn is_no_memory(error: &io::Error) -> bool {
     })
 }
 
-fn set_mode(path: &Path, options: &LmdbOptions) -> Result<(), OpenError> {
-    for name in [DATA_FILE, "lock.mdb"] {
-        let file = path.join(name);
-        let mode = fs::Permissions::from_mode(options.file_mode);
-        fs::set_permissions(&file, mode).map_err(|error| os_error(&file, error))?;
-    }
-    Ok(())
+pub(super) fn set_file_mode(path: &Path, mode: u32) -> io::Result<()> {
+    let mode = fs::Permissions::from_mode(mode);
+    [DATA_FILE, "lock.mdb"].iter().try_for_each(|name| fs::set_permissions(path.join(name), mode.clone()))
 }
 
 fn open_tables(

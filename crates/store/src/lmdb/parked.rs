@@ -5,11 +5,34 @@
 //! kept: an event loop calls it before it waits, so that no page is kept from being reused while nothing is read.
 
 use std::cell::{Cell, RefCell};
+use std::ops::Deref;
 use std::rc::Rc;
 
 use heed::{RoTxn, WithTls};
 
-pub(super) type ReadTransaction = Rc<RoTxn<'static, WithTls>>;
+use super::readers::Reading;
+
+pub(super) type ReadTransaction = Rc<Begun>;
+
+/// A read transaction that is counted as long as it is open.
+pub(super) struct Begun {
+    txn: RoTxn<'static, WithTls>,
+    _reading: Reading,
+}
+
+impl Begun {
+    pub(super) fn new(txn: RoTxn<'static, WithTls>, reading: Reading) -> ReadTransaction {
+        Rc::new(Self { txn, _reading: reading })
+    }
+}
+
+impl Deref for Begun {
+    type Target = RoTxn<'static, WithTls>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.txn
+    }
+}
 
 thread_local! {
     static KEEPS: Cell<bool> = const { Cell::new(false) };

@@ -10,6 +10,7 @@ use crate::admin::client::Found;
 use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
 use crate::admin::respond::Visit;
 use crate::backup::schedule::BackupStatus;
+use crate::virtual_entries::monitor::DatabaseFigures;
 
 /// Who may read this entry may see the figures.
 const WITNESS: &str = "cn=Operations,cn=Monitor";
@@ -17,6 +18,7 @@ const WITNESS: &str = "cn=Operations,cn=Monitor";
 pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     let may_see = may_see_figures(visit).await?;
     let databases = databases(visit).await?;
+    let figures = if may_see { visit.admin.server.databases().stored_figures() } else { Vec::new() };
     let content = html! {
         @if may_see { (charts()) } @else {
             p.help { "Figures are shown to those who may read " code { "cn=Monitor" } "." }
@@ -27,18 +29,18 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
                 p.help { "None that you may see in cn=Monitor." }
             } @else {
                 div.scroll { table {
-                    thead { tr { th { "Suffix" } th { "Kind" } th.number { "Entries" } th.number { "File in use" } } }
-                    tbody { @for database in &databases { (row(database)) } }
+                    thead { tr { th { "Suffix" } th { "Kind" } th.number { "Entries" } th.number { "File in use" } th { "Change log" } th.number { "Oldest read" } } }
+                    tbody { @for database in &databases { (row(database, &figures)) } }
                 } }
             }
         }
-        @if may_see { (backups(&visit.admin.server.backups.status())) }
+        @if may_see { (backups(&visit.admin.server.backups.status(), visit.admin.server.now())) }
     };
     Ok(Reply::page(layout::page(visit, Place::Overview, "Overview", content)))
 }
 
 /// How the backups stand that the configuration asks for.
-fn backups(status: &BackupStatus) -> Markup {
+fn backups(status: &BackupStatus, now: Timestamp) -> Markup {
     let time = |time: Option<Timestamp>| {
         time.and_then(|time| values::readable_time(&time.generalized())).unwrap_or_else(|| "never".to_owned())
     };
@@ -50,7 +52,7 @@ fn backups(status: &BackupStatus) -> Markup {
                     div.problem role="alert" { p { "The last backup failed (" (time(Some(*when))) "): " (why) } }
                 }
                 dl.facts {
-                    dt { "Last one" } dd { (time(status.last_success)) @if status.last_success.is_some() { ", " (bytes(status.bytes)) } }
+                    dt { "Last one" } dd { (time(status.last_success)) @if let Some(age) = status.age(now) { ", " (ago(age)) " ago" } @if status.last_success.is_some() { ", " (bytes(status.bytes)) } }
                     dt { "Holds every change up to" } dd { (time(status.covers)) }
                     dt { "Next one" } dd {
                         @if status.running { "running: " (bytes(status.progress.0)) @if status.progress.1 > 0 { " of " (bytes(status.progress.1)) } }
@@ -101,8 +103,15 @@ async fn databases(visit: &Visit<'_>) -> Result<Vec<Found>, Problem> {
     }
 }
 
-fn row(database: &Found) -> Markup {
+fn row(database: &Found, figures: &[DatabaseFigures]) -> Markup {
     let suffix = database.text("namingContexts").unwrap_or("");
+    let figures = figures.iter().find(|figures| figures.suffix == suffix);
+    let none = || "–".to_owned();
+    let log = figures.and_then(|figures| figures.log_times).and_then(|(first, last)| {
+        let readable = |time: Timestamp| values::readable_time(&time.generalized());
+        Some(format!("{} to {}", readable(first)?, readable(last)?))
+    });
+    let oldest = figures.and_then(|figures| figures.store.oldest_read);
     let pages: Option<u64> = database.text("olmMDBPagesUsed").and_then(|text| text.parse().ok());
     html! {
         @if database.text("monitoredInfo") != Some("frontend") {
@@ -112,8 +121,10 @@ fn row(database: &Found) -> Markup {
                     (database.text("monitoredInfo").unwrap_or(""))
                     @if database.text("readOnly") == Some("TRUE") { " " span.tag { "read-only" } }
                 }
-                td.number { (database.text("olmMDBEntries").map_or_else(|| "–".to_owned(), thousands)) }
-                td.number { (pages.map_or_else(|| "–".to_owned(), |pages| bytes(pages * 4096))) }
+                td.number { (database.text("olmMDBEntries").map_or_else(none, thousands)) }
+                td.number { (pages.map_or_else(none, |pages| bytes(pages * 4096))) }
+                td { (log.unwrap_or_else(none)) }
+                td.number { (oldest.map_or_else(none, |age| format!("{:.1} s", age.as_secs_f64()))) }
             }
         }
     }
@@ -138,6 +149,16 @@ fn charts() -> Markup {
         }
         p.help #charts-state role="status" { "The charts cover the last ten minutes." }
         script type="module" src=(assets::url("charts.js")) {}
+    }
+}
+
+/// A time that has passed, roughly.
+fn ago(seconds: u64) -> String {
+    match seconds {
+        0..120 => format!("{seconds} seconds"),
+        120..7_200 => format!("{} minutes", seconds / 60),
+        7_200..172_800 => format!("{} hours", seconds / 3_600),
+        _ => format!("{} days", seconds / 86_400),
     }
 }
 

@@ -55,7 +55,7 @@ const VALUES: &[(&str, &[&str])] = &[
     ("olcRootPW", &["secret", "{SSHA}x"]),
     ("olcSuffix", &["cn=one", "cn=two", "cn=three", "cn=a,cn=one"]),
     ("olcDbDirectory", &["/tmp/larix-test/one", "/tmp/larix-test/three"]),
-    ("olcIdleTimeout", &["5", "-1", "x"]),
+    ("olcIdleTimeout", &["5", "-1", "99999999999", "x"]),
     ("olcLogLevel", &["stats", "256", "sync", "bogus"]),
     ("olcModuleLoad", &["ppolicy", "{0}seqmod", "back_mdb.la", "{1}"]),
     (

@@ -65,19 +65,19 @@ pub(super) static TABLE: &[Directive] = &[
     }),
     Directive::new("serverID", "olcServerID", Scope::Global, Form::Words, server_id).arguments(1, 2).many(),
     Directive::new("idletimeout", "olcIdleTimeout", Scope::Global, Form::Whole, |b, c| {
-        b.global.idle_timeout = c.number(0)?;
+        b.global.idle_timeout = c.int_from_zero(0)?;
         Ok(())
     }),
     Directive::new("writetimeout", "olcWriteTimeout", Scope::Global, Form::Whole, |b, c| {
-        b.global.write_timeout = c.number(0)?;
+        b.global.write_timeout = c.int_from_zero(0)?;
         Ok(())
     }),
     Directive::new("conn_max_pending", "olcConnMaxPending", Scope::Global, Form::Whole, |b, c| {
-        b.global.conn_max_pending = c.number(0)?;
+        b.global.conn_max_pending = c.int_from_zero(0)?;
         Ok(())
     }),
     Directive::new("conn_max_pending_auth", "olcConnMaxPendingAuth", Scope::Global, Form::Whole, |b, c| {
-        b.global.conn_max_pending_auth = c.number(0)?;
+        b.global.conn_max_pending_auth = c.int_from_zero(0)?;
         Ok(())
     }),
     Directive::new("sockbuf_max_incoming", "olcSockbufMaxIncoming", Scope::Global, Form::Whole, |b, c| {
@@ -198,7 +198,7 @@ pub(super) static TABLE: &[Directive] = &[
     })
     .noted(NO_KNOB),
     Directive::new("tool-threads", "olcToolThreads", Scope::Global, Form::Whole, |b, c| {
-        b.global.tool_threads = c.positive(0)?;
+        b.global.tool_threads = c.int_from_zero(0)?.max(1);
         Ok(())
     }),
     Directive::new("threadqueues", "olcThreadQueues", Scope::Global, Form::Whole, number).noted(NO_KNOB),

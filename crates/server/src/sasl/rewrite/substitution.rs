@@ -2,7 +2,7 @@
 //! what a search of the directory finds.
 
 use larix_proto::FilterBuf;
-use larix_proto::url::{LdapUrl, UrlScheme};
+use larix_proto::url::{LdapUrl, UrlScheme, percent_decode_text};
 use regex::Captures;
 
 use super::{Failed, NAME_MAX, Rewrite, RewriteError, Run};
@@ -227,7 +227,11 @@ impl Map {
         }
         let is_dn = |name: &&String| !["dn", "entrydn"].contains(&name.to_ascii_lowercase().as_str());
         let attribute = url.attributes.first().filter(is_dn).cloned();
-        Some(Self { filter: percent_decode_text(filter)?, attribute, url: LdapUrl { attributes: Vec::new(), ..url } })
+        Some(Self {
+            filter: percent_decode_text(filter)?,
+            attribute,
+            url: LdapUrl { attributes: Vec::new(), ..url },
+        })
     }
 
     fn look_up(&self, argument: &str, searches: Searches<'_>) -> Result<String, Failed> {

@@ -1,9 +1,11 @@
 //! cn=Databases: each with its overlays below it.
 
 use std::path::Path;
+use std::time::Duration;
 
 use larix_engine::entry::Entry;
 use larix_engine::index::{IndexStatus, NotIndexed};
+use larix_engine::time::Timestamp;
 use larix_engine::write::WriteFigures;
 
 use super::{DN, Monitor, truth};
@@ -21,6 +23,8 @@ pub(crate) struct StoreFigures {
     pub readers_max: u64,
     pub readers_used: u64,
     pub entries: u64,
+    /// How long the oldest read transaction has been open.
+    pub oldest_read: Option<Duration>,
 }
 
 /// What a database that stores entries says of itself.
@@ -36,6 +40,8 @@ pub(crate) struct DatabaseFigures {
     pub(crate) writes_waiting: u64,
     pub(crate) sync_failed: bool,
     pub(crate) writes: WriteFigures,
+    /// The times of the oldest and the newest record of the change log.
+    pub(crate) log_times: Option<(Timestamp, Timestamp)>,
     pub(crate) indexes: Vec<IndexStatus>,
     /// Searches that no index could serve, and their shapes.
     pub(crate) not_indexed: u64,

@@ -13,6 +13,7 @@ use larix_schema::Schema;
 
 use super::Builder;
 use crate::admission::Admission;
+use crate::backup::schedule::BackupStatus;
 use crate::config::values::LogLevel;
 use crate::config::{Config, Database};
 use crate::log::Log;
@@ -39,6 +40,7 @@ pub(crate) struct Monitor<'a> {
     /// The limit of open files, which bounds the connections.
     pub descriptors: u64,
     pub log: &'a Log,
+    pub backups: BackupStatus,
     /// Passwords that wait to be hashed or compared.
     pub passwords_waiting: usize,
     /// For each database in the configuration's order: what it says itself, where it stores anything.

@@ -6,8 +6,9 @@ use std::sync::atomic::Ordering;
 use larix_engine::entry::Entry;
 use larix_engine::histogram::Durations;
 use larix_engine::index::{IndexStatus, KeyKind};
+use larix_engine::time::Timestamp;
 
-use super::{Builder, DN, DatabaseFigures, Monitor};
+use super::{BackupStatus, Builder, DN, DatabaseFigures, Monitor};
 use crate::statistics::{LimitReached, OperationKind};
 
 const NAME: &str = "Larix";
@@ -23,6 +24,7 @@ impl Monitor<'_> {
         self.clients(out);
         self.limits(out);
         self.queues(out);
+        self.scheduled_backups(out);
         self.own_databases(out);
     }
 
@@ -74,6 +76,12 @@ impl Monitor<'_> {
         ] {
             out.push(self.own_counter("Queues", name, count));
         }
+    }
+
+    fn scheduled_backups(&self, out: &mut Vec<Entry>) {
+        let about = "Backups that the server makes by itself.";
+        let info = backups(&self.backups, self.now);
+        out.push(self.own_container("Backups", about).add("monitoredInfo", info).build());
     }
 
     fn own_databases(&self, out: &mut Vec<Entry>) {
@@ -145,7 +153,7 @@ fn percentiles(figures: &Durations) -> Vec<String> {
 fn database(figures: &DatabaseFigures) -> Vec<String> {
     let writes = &figures.writes;
     let commit = |per_mille| writes.commits.percentile(per_mille).div_ceil(NANOS_A_MICROSECOND);
-    vec![
+    let mut words = vec![
         format!("changes_waiting={}", figures.writes_waiting),
         format!("sync_failed={}", figures.sync_failed),
         format!("groups={}", writes.groups),
@@ -156,7 +164,38 @@ fn database(figures: &DatabaseFigures) -> Vec<String> {
         format!("commit_max_us={}", commit(1000)),
         format!("log_first={}", writes.log_first),
         format!("log_last={}", writes.log_last),
-    ]
+    ];
+    let time = |name: &str, time: Timestamp| format!("{name}={}", time.generalized());
+    let (first, last) = figures.log_times.unzip();
+    words.extend(first.map(|first| time("log_first_time", first)));
+    words.extend(last.map(|last| time("log_last_time", last)));
+    words.extend(figures.store.oldest_read.map(|age| format!("oldest_read_ms={}", age.as_millis())));
+    words
+}
+
+fn backups(status: &BackupStatus, now: Timestamp) -> Vec<String> {
+    let mut words = vec![format!("scheduled={}", status.scheduled)];
+    if !status.scheduled {
+        return words;
+    }
+    words.push(format!("running={}", status.running));
+    words.push(format!("made={}", status.successes));
+    words.push(format!("failed={}", status.failures));
+    words.push(format!("bytes={}", status.bytes));
+    for (name, time) in [
+        ("last_success", status.last_success),
+        ("last_full", status.last_full),
+        ("covers", status.covers),
+        ("next", status.next),
+    ] {
+        words.extend(time.map(|time| format!("{name}={}", time.generalized())));
+    }
+    words.extend(status.age(now).map(|seconds| format!("age_seconds={seconds}")));
+    if let Some((time, why)) = &status.last_error {
+        words.push(format!("error_time={}", time.generalized()));
+        words.push(format!("error={why}"));
+    }
+    words
 }
 
 fn index(status: &IndexStatus) -> Vec<String> {

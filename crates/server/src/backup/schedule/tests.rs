@@ -1,0 +1,179 @@
+use std::cell::Cell;
+
+use larix_proto::client::{self, ClientAttribute, ClientChange};
+use larix_proto::{MessageId, ModifyOperation};
+
+use super::*;
+use crate::config::{Config, QuickStart};
+use crate::local::LocalServer;
+
+#[test]
+fn what_is_due() {
+    let schedule =
+        BackupSchedule { directory: "/b".into(), full: 1_000, increment: Some(100), keep: 2, throttle: None };
+    let seconds = |seconds: i64| Timestamp(seconds * MICROS);
+    let status = |full, last, error: Option<i64>| BackupStatus {
+        last_full: Some(seconds(full)),
+        last_success: Some(seconds(last)),
+        last_error: error.map(|time| (seconds(time), String::new())),
+        ..BackupStatus::default()
+    };
+    for (status, expected) in [
+        (BackupStatus::default(), (Due::Full, Timestamp(i64::MIN))),
+        (status(0, 0, None), (Due::Increment, seconds(100))),
+        (status(0, 850, None), (Due::Increment, seconds(950))),
+        (status(0, 950, None), (Due::Full, seconds(1_000))),
+        (status(0, 0, Some(50)), (Due::Increment, seconds(350))),
+    ] {
+        assert_eq!(next(&schedule, &status), expected, "{status:?}");
+    }
+    let never = BackupSchedule { increment: None, ..schedule };
+    assert_eq!(next(&never, &status(0, 0, None)), (Due::Full, seconds(1_000)));
+}
+
+const ADMIN: &str = "cn=admin,dc=example,dc=com";
+
+/// A server of one database, backups in a folder beside it, and a clock that is set.
+struct Bench {
+    folder: tempfile::TempDir,
+    local: LocalServer,
+    seconds: Cell<i64>,
+    schedule: BackupSchedule,
+    written: Cell<u32>,
+}
+
+impl Bench {
+    fn new() -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let (data, backups) = (folder.path().join("data"), folder.path().join("backups"));
+        fs::create_dir(&data).unwrap();
+        fs::create_dir(&backups).unwrap();
+        let config = Config::quick_start(&QuickStart {
+            suffix: "dc=example,dc=com".to_owned(),
+            directory: data,
+            root_dn: None,
+            root_password: Some(b"secret".to_vec()),
+            tls_certificate: None,
+            tls_key: None,
+        });
+        let local = LocalServer::open(config.unwrap()).unwrap();
+        let schedule =
+            BackupSchedule { directory: backups, full: 1_000, increment: Some(100), keep: 2, throttle: None };
+        let bench = Self { folder, local, seconds: Cell::new(0), schedule, written: Cell::new(0) };
+        bench.request(|out, id| {
+            let attributes = [
+                ClientAttribute { description: "objectClass", values: &["dcObject", "organization"] },
+                ClientAttribute { description: "dc", values: &["example"] },
+                ClientAttribute { description: "o", values: &["0"] },
+            ];
+            client::add(out, id, "dc=example,dc=com", &attributes, &[]);
+        });
+        bench
+    }
+
+    fn request(&self, request: impl FnOnce(&mut Vec<u8>, MessageId)) {
+        let (mut connection, mut out) = (self.local.connect(), Vec::new());
+        let mut bytes = Vec::new();
+        client::simple_bind(&mut bytes, MessageId(1), ADMIN, b"secret", &[]);
+        connection.request(&bytes, &mut out);
+        bytes.clear();
+        out.clear();
+        request(&mut bytes, MessageId(2));
+        connection.request(&bytes, &mut out);
+        // SEQUENCE, messageID, the answer, and in it the result's code: success.
+        assert_eq!(out.get(7..10), Some(&[10, 1, 0][..]), "{out:02x?}");
+    }
+
+    fn write(&self) {
+        self.written.set(self.written.get() + 1);
+        let text = self.written.get().to_string();
+        self.request(|out, id| {
+            let values = [text.as_str()];
+            let attribute = ClientAttribute { description: "o", values: &values };
+            let change = ClientChange { operation: ModifyOperation::Replace, attribute };
+            client::modify(out, id, "dc=example,dc=com", &[change], &[]);
+        });
+    }
+
+    /// Lets the schedule act at so many seconds. Answers how many seconds it would wait for what is due next.
+    fn at(&self, seconds: i64) -> u64 {
+        self.seconds.set(seconds);
+        let wall = || Timestamp((1_893_456_000 + self.seconds.get()) * MICROS);
+        step(self.local.server(), &self.schedule, &wall).as_secs()
+    }
+
+    /// What is in the folder: the seconds of each full backup, and how many increments it has.
+    fn kept(&self) -> Vec<(i64, usize)> {
+        let seconds = |chain: &Chain| {
+            let made = Timestamp::parse_generalized(&chain.full.made_at).unwrap();
+            made.0 / MICROS - 1_893_456_000
+        };
+        let chains = all(&self.schedule.directory).into_iter().map(|path| Chain::read(&path).unwrap());
+        chains.map(|chain| (seconds(&chain), chain.increments.len())).collect()
+    }
+}
+
+#[test]
+fn increments_follow_full_ones_and_old_ones_go() {
+    let bench = Bench::new();
+    let foreign = bench.schedule.directory.join("larix-of-my-own");
+    fs::create_dir(&foreign).unwrap();
+    for (seconds, wait, expected) in [
+        (0, 0, &[(0, 0)][..]),
+        (0, 30, &[(0, 0)]),
+        (80, 20, &[(0, 0)]),
+        (100, 0, &[(0, 1)]),
+        (120, 30, &[(0, 1)]),
+        // Late, it is made once.
+        (750, 0, &[(0, 2)]),
+        (850, 0, &[(0, 3)]),
+        // The full one is due sooner than another increment.
+        (960, 30, &[(0, 3)]),
+        (1_000, 0, &[(0, 3), (1_000, 0)]),
+        (1_100, 0, &[(0, 3), (1_000, 1)]),
+        (2_000, 0, &[(1_000, 1), (2_000, 0)]),
+        // The machine was off.
+        (9_000, 0, &[(2_000, 0), (9_000, 0)]),
+    ] {
+        bench.write();
+        assert_eq!(bench.at(seconds), wait, "at {seconds}");
+        assert_eq!(bench.kept(), expected, "at {seconds}");
+    }
+    assert!(foreign.is_dir(), "what is not a backup stays");
+    let status = bench.local.server().backups.status();
+    assert_eq!((status.successes, status.failures), (8, 0));
+    let newest = fs::read_dir(&bench.schedule.directory).unwrap().count();
+    assert_eq!(newest, 3, "nothing half removed is left");
+}
+
+#[test]
+fn a_failure_is_tried_again_after_a_while() {
+    let bench = Bench::new();
+    let elsewhere = bench.folder.path().join("elsewhere");
+    bench.at(0);
+    // Without its folder nothing can be made.
+    fs::rename(&bench.schedule.directory, &elsewhere).unwrap();
+    fs::write(&bench.schedule.directory, b"").unwrap();
+    bench.at(100);
+    let status = bench.local.server().backups.status();
+    assert!(status.last_error.is_some() && status.failures == 1, "{status:?}");
+    assert_eq!((bench.at(399), bench.local.server().backups.status().failures), (1, 1));
+    fs::remove_file(&bench.schedule.directory).unwrap();
+    fs::rename(&elsewhere, &bench.schedule.directory).unwrap();
+    bench.at(400);
+    let status = bench.local.server().backups.status();
+    assert!(status.last_error.is_none() && status.successes == 2, "{status:?}");
+    assert_eq!(bench.kept(), [(0, 1)]);
+}
+
+#[test]
+fn an_increment_that_does_not_lead_on_becomes_a_full_one() {
+    let bench = Bench::new();
+    bench.at(0);
+    // The database is another one now: its log tells another history.
+    let other = Bench::new();
+    let other = Bench { schedule: bench.schedule.clone(), ..other };
+    other.local.server().backups.change(|status| *status = read_status(Some(&bench.schedule), status));
+    other.at(100);
+    assert_eq!(other.kept(), [(0, 0), (100, 0)]);
+}
