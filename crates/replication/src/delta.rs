@@ -129,14 +129,11 @@ fn naming(
 ) -> Result<Vec<LoggedModification>, DeltaError> {
     let parsed = Dn::parse(dn).map_err(|_| wrong(attribute, dn.as_bytes()))?;
     let rdn = parsed.rdns().first().ok_or_else(|| wrong(attribute, dn.as_bytes()))?;
-    let of = |ava: &larix_proto::dn::Ava<'_>| LoggedModification {
+    let one = |description: &str, value: &[u8]| LoggedModification {
         kind,
-        attribute: LoggedAttribute {
-            description: ava.attribute.to_owned(),
-            values: vec![ava.value.to_vec()],
-        },
+        attribute: LoggedAttribute { description: description.to_owned(), values: vec![value.to_vec()] },
     };
-    Ok(rdn.avas().iter().map(of).collect())
+    Ok(rdn.avas().iter().map(|ava| one(ava.attribute, &ava.value)).collect())
 }
 
 /// The entry that an add's lines make.
@@ -245,8 +242,9 @@ mod tests {
             let value = value.as_bytes().to_vec();
             match attributes.iter_mut().find(|a| a.description == *name) {
                 Some(attribute) => attribute.values.push(value),
-                None => attributes
-                    .push(AttributeValues { description: (*name).to_owned(), values: vec![value] }),
+                None => {
+                    attributes.push(AttributeValues { description: (*name).to_owned(), values: vec![value] })
+                }
             }
         }
         attributes

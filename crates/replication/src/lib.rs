@@ -5,6 +5,7 @@
 
 pub mod consumer;
 mod cookie;
+pub mod delta;
 pub mod digest;
 pub mod provider;
 

@@ -356,10 +356,12 @@ impl LogWriter {
         self.lock().facts.get(&(database, sequence)).cloned()
     }
 
-    /// Where to begin in a change log: where it was left, or where it ends now.
+    /// Where to begin in a change log: where it was left, or where it ended when recording was asked for.
     fn begin(&self, source: &Source, history: Uuid, target: LogKey) -> Result<LogKey, Fault> {
         let snapshot = self.served.database().store().snapshot()?;
-        let Some(stored) = snapshot.get(META, &mark_key(&source.name))? else { return Ok(target) };
+        let Some(stored) = snapshot.get(META, &mark_key(&source.name))? else {
+            return Ok(if source.began.server_id == target.server_id { source.began } else { target });
+        };
         let stored = stored.split_at_checked(16).and_then(|(was, key)| {
             let key = LogKey::from_bytes(key)?;
             (was == history.as_bytes() && key.server_id == target.server_id).then_some(key)

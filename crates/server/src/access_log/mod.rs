@@ -17,6 +17,7 @@ use std::thread::JoinHandle;
 use arc_swap::ArcSwap;
 use larix_engine::Served;
 use larix_engine::audit::{Facts, Operation, Request};
+use larix_engine::log::LogKey;
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::WriteOutcome;
 use larix_proto::LdapResult;
@@ -40,6 +41,8 @@ struct Source {
     served: Arc<Served<LmdbStore>>,
     /// By what it is known in the log's database: its suffix.
     name: String,
+    /// Where its change log ended when recording was asked for: changes behind that are recorded.
+    began: LogKey,
     /// Up to here the records of its change log are in the access log, or not wanted there.
     reached: AtomicU64,
 }
@@ -255,7 +258,8 @@ fn new_source(served: Arc<Served<LmdbStore>>, writer: &Arc<LogWriter>) -> Arc<So
     };
     // Nothing is trimmed before it is known what was read.
     served.database().following().follow(Arc::new(wake), 0);
-    Arc::new(Source { served, name, reached: AtomicU64::new(0) })
+    let began = served.database().following().answered();
+    Arc::new(Source { served, name, began, reached: AtomicU64::new(0) })
 }
 
 /// The access logs that a configuration has, each with the database that is recorded and the one that takes the records.

@@ -1,0 +1,329 @@
+//! The access log: its records are those that slapd writes, none is lost by a crash or written twice, old ones go.
+
+use std::collections::HashSet;
+use std::thread;
+
+use larix_testkit::{Kind, Server, Site};
+use larix_tests::client::Client;
+use larix_tests::scenario::Step;
+
+const ADMIN: &str = "as cn=admin,dc=example,dc=com secret";
+
+/// A database that is recorded, and the one that takes the records; `overlay`: more lines of the overlay.
+fn configuration(kind: Kind, overlay: &str) -> String {
+    let module = if kind == Kind::Slapd { "moduleload accesslog\n" } else { "" };
+    format!(
+        "{module}serverID 1\n\
+         database mdb\nsuffix cn=log\nrootdn cn=log\ndirectory @DATA@/log\n\
+         index reqStart,reqResult,objectClass,entryCSN eq\n\
+         limits * size=unlimited\n\
+         database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
+         directory @DATA@/main\nindex objectClass,uid eq\nlimits * size=unlimited\noverlay accesslog\nlogdb cn=log\n{overlay}"
+    )
+}
+
+fn site(kind: Kind, overlay: &str) -> Site {
+    Site::new(kind, &configuration(kind, overlay))
+}
+
+fn start(site: &Site) -> Server {
+    site.start().unwrap_or_else(|error| panic!("{error}"))
+}
+
+fn ask(connection: &mut Client, request: &str) -> String {
+    connection.run(&Step { request: request.to_owned(), ..Step::default() })
+}
+
+fn succeeds(connection: &mut Client, request: &str) {
+    let answer = ask(connection, request);
+    assert_eq!(answer, "=> 0\n", "{request}");
+}
+
+/// The log's records as they came, each with its lines.
+fn records(connection: &mut Client) -> Vec<Vec<String>> {
+    let answer = ask(connection, "search cn=log one (objectClass=*) * + inorder");
+    let mut records: Vec<Vec<String>> = Vec::new();
+    for line in answer.lines() {
+        match line.strip_prefix("-> ") {
+            Some(dn) => records.push(vec![dn.to_owned()]),
+            None if line.starts_with("=>") => assert_eq!(line, "=> 0"),
+            None => records.last_mut().expect("an entry").push(line.trim_start().to_owned()),
+        }
+    }
+    records
+}
+
+/// A record without what differs from run to run and from server to server.
+fn masked(record: &[String]) -> String {
+    let mut text = String::new();
+    for line in record {
+        let name = line.split([':', '=']).next().unwrap_or_default();
+        let skip =
+            ["reqStart", "reqEnd", "reqSession", "entryDN", "reqEntryUUID", "entryUUID"].contains(&name);
+        let line = match line.split_once(" entryUUID:") {
+            _ if skip => format!("{name} *"),
+            Some(_) => continue,
+            None => line.clone(),
+        };
+        let volatile = [":+ 20", ":= 20", "entryCSN: ", "entryUUID:+ ", "Timestamp: "];
+        match volatile.iter().find_map(|part| line.find(part).map(|at| at + part.len())) {
+            Some(at) => text += &format!("{}*\n", &line[..at]),
+            None => text += &format!("{line}\n"),
+        }
+    }
+    text
+}
+
+const OPERATIONS: &[&str] = &[
+    "add dc=example,dc=com\nobjectClass: domain\ndc: example",
+    "add ou=p,dc=example,dc=com\nobjectClass: organizationalUnit\nou: p",
+    "add \"cn=A B,dc=example,dc=com\"\nobjectClass: inetOrgPerson\ncn: A B\nsn: B\nmail: x@y\nuserPassword: pw",
+    "modify \"cn=A B,dc=example,dc=com\"\nadd mail: m1@y | m2@y\nreplace description: d1\ndelete mail: x@y\n\
+     add telephoneNumber: 1\nadd telephoneNumber: 2\nreplace description\ndelete telephoneNumber",
+    "modify \"cn=a b,dc=example,dc=com\"\nreplace sn: C with !assert=(sn=B)",
+    "modify \"cn=A B,dc=example,dc=com\"\nreplace sn: C",
+    "modify \"cn=A B,dc=example,dc=com\"\ndelete mail: nobody@y",
+    "delete cn=nobody,dc=example,dc=com",
+    "modrdn \"cn=A B,dc=example,dc=com\" cn=z delete",
+    "modrdn cn=z,dc=example,dc=com cn=y keep ou=p,dc=example,dc=com",
+    "compare cn=y,ou=p,dc=example,dc=com sn:c",
+    "compare cn=y,ou=p,dc=example,dc=com sn:d",
+    "compare cn=nobody,ou=p,dc=example,dc=com sn:d",
+    "search dc=example,dc=com sub (&(sn=c)(cn=z)) cn mail",
+    "search ou=p,dc=example,dc=com base (objectClass=*) deref=always size=5 time=6 typesonly",
+    "search dc=example,dc=com one (ou=*)",
+    "search dc=example,dc=com children (ou=*) 1.1 deref=search",
+    "search ou=nowhere,dc=example,dc=com base (objectClass=*)",
+    "as cn=y,ou=p,dc=example,dc=com wrong",
+    "as cn=y,ou=p,dc=example,dc=com pw",
+    "search dc=example,dc=com base (objectClass=*)",
+    "as cn=admin,dc=example,dc=com secret",
+    "passwd cn=y,ou=p,dc=example,dc=com new=other",
+    "delete cn=y,ou=p,dc=example,dc=com",
+    "delete ou=p,dc=example,dc=com",
+];
+
+/// Carries the operations out and gives the records of them.
+fn recorded(kind: Kind, overlay: &str) -> Vec<String> {
+    let site = site(kind, overlay);
+    let server = start(&site);
+    let mut connection = Client::connect(server.address);
+    ask(&mut connection, ADMIN);
+    OPERATIONS.iter().for_each(|operation| {
+        ask(&mut connection, operation);
+    });
+    let records = records(&mut connection);
+    assert!(server.stop());
+    records.iter().map(|record| masked(record)).collect()
+}
+
+/// What slapd says and Larix does not, or otherwise.
+fn alike(text: &str) -> String {
+    let differs = |line: &&str| {
+        // A change that was refused is told by slapd with what it would have been completed with, a new name in its
+        // normal form, and the hash of a password is nobody's business.
+        let name = line.split(':').next().unwrap_or_default();
+        !line.starts_with("reqMod: userPassword:")
+            && !line.starts_with("reqOld: userPassword")
+            && name != "reqEntryUUID *"
+    };
+    text.lines().filter(differs).map(|line| format!("{line}\n")).collect()
+}
+
+#[test]
+fn records_are_those_of_slapd() {
+    if Kind::Slapd.program().is_none() {
+        println!("skipped: no slapd is installed to compare with");
+        return;
+    }
+    for overlay in [
+        "logops all\n",
+        "logops writes\nlogsuccess TRUE\nlogold (objectClass=person)\nlogoldattr cn\n",
+        "logops session reads\nlogbase add|delete ou=p,dc=example,dc=com\n",
+    ] {
+        let (theirs, ours) = (recorded(Kind::Slapd, overlay), recorded(Kind::Larix, overlay));
+        for (at, (theirs, ours)) in theirs.iter().zip(&ours).enumerate() {
+            assert_eq!(alike(ours), alike(theirs), "record {at} under {overlay}");
+        }
+        assert_eq!(ours.len(), theirs.len(), "{overlay}");
+    }
+}
+
+/// Adds until the server is gone; how many it acknowledged.
+fn add_until_gone(server: &Server, cycle: u64, writer: u64, enough: impl Fn()) -> Vec<String> {
+    let mut connection = Client::connect(server.address);
+    let mut acknowledged = Vec::new();
+    ask(&mut connection, ADMIN);
+    for number in 0.. {
+        let dn = format!("uid={cycle}.{writer}.{number},dc=example,dc=com");
+        let request = format!("add {dn}\nobjectClass: account\nuid: {cycle}.{writer}.{number}");
+        if ask(&mut connection, &request) != "=> 0\n" {
+            return acknowledged;
+        }
+        acknowledged.push(dn);
+        if number == 40 {
+            enough();
+        }
+    }
+    acknowledged
+}
+
+#[test]
+fn a_crash_loses_no_record_and_doubles_none() {
+    let site = site(Kind::Larix, "logops writes\nlogsuccess TRUE\n");
+    let mut acknowledged: HashSet<String> = HashSet::new();
+    for cycle in 0..4 {
+        let server = start(&site);
+        let mut connection = Client::connect(server.address);
+        ask(&mut connection, ADMIN);
+        if cycle == 0 {
+            succeeds(&mut connection, "add dc=example,dc=com\nobjectClass: domain\ndc: example");
+        }
+        let main = thread::current();
+        thread::scope(|scope| {
+            let writers: Vec<_> = (0..3)
+                .map(|writer| {
+                    let (server, main) = (&server, main.clone());
+                    scope.spawn(move || add_until_gone(server, cycle, writer, || main.unpark()))
+                })
+                .collect();
+            thread::park();
+            let process = server.process_id().to_string();
+            let killed = std::process::Command::new("kill").args(["-9", &process]).status();
+            assert!(killed.expect("a signal").success());
+            for writer in writers {
+                acknowledged.extend(writer.join().expect("a writer"));
+            }
+        });
+        server.kill();
+    }
+    let server = start(&site);
+    let mut connection = Client::connect(server.address);
+    ask(&mut connection, ADMIN);
+    succeeds(&mut connection, "modify dc=example,dc=com\nreplace description: the last");
+    let all = ask(&mut connection, "search dc=example,dc=com one (objectClass=account) 1.1 inorder");
+    let entries: Vec<&str> = all.lines().filter_map(|line| line.strip_prefix("-> ")).collect();
+    let records = records(&mut connection);
+    let value = |record: &[String], name: &str| -> String {
+        let line = record.iter().find_map(|line| line.strip_prefix(name)?.strip_prefix(": "));
+        line.unwrap_or_else(|| panic!("no {name} in {record:?}")).to_owned()
+    };
+    let recorded: Vec<String> = records.iter().map(|record| value(record, "reqDN")).collect();
+    assert_eq!(recorded.first().map(String::as_str), Some("dc=example,dc=com"));
+    assert_eq!(recorded.last().map(String::as_str), Some("dc=example,dc=com"));
+    // Every entry once, in the order in which they were made.
+    assert_eq!(recorded[1..recorded.len() - 1], entries, "records, entries");
+    assert!(acknowledged.iter().all(|dn| entries.contains(&dn.as_str())));
+    let starts: Vec<String> = records.iter().map(|record| record[0].clone()).collect();
+    assert!(starts.is_sorted() && starts.windows(2).all(|pair| pair[0] != pair[1]));
+    assert!(server.stop());
+}
+
+#[test]
+fn several_databases_have_one_log() {
+    let body = "database mdb\nsuffix cn=log\ndirectory @DATA@/log\nlimits * size=unlimited\n".to_owned()
+        + &["a", "b"]
+            .map(|name| {
+                format!(
+                    "database mdb\nsuffix dc={name}\nrootdn cn=admin,dc={name}\nrootpw secret\n\
+                     directory @DATA@/{name}\noverlay accesslog\nlogdb cn=log\nlogops writes\n"
+                )
+            })
+            .concat();
+    let site = Site::new(Kind::Larix, &body);
+    let server = start(&site);
+    thread::scope(|scope| {
+        for name in ["a", "b"] {
+            let address = server.address;
+            scope.spawn(move || {
+                let mut connection = Client::connect(address);
+                succeeds(&mut connection, &format!("as cn=admin,dc={name} secret"));
+                succeeds(&mut connection, &format!("add dc={name}\nobjectClass: domain\ndc: {name}"));
+                for number in 0..50 {
+                    let request = format!("modify dc={name}\nreplace description: {number}");
+                    succeeds(&mut connection, &request);
+                }
+            });
+        }
+    });
+    let mut connection = Client::connect(server.address);
+    let records = records(&mut connection);
+    assert_eq!(records.len(), 102);
+    for name in ["a", "b"] {
+        let of = format!("reqDN: dc={name}");
+        let own: Vec<_> = records.iter().filter(|record| record.contains(&of)).collect();
+        let told = own.iter().filter_map(|record| {
+            record.iter().find_map(|line| line.strip_prefix("reqMod: description:= ")).map(str::to_owned)
+        });
+        let expected: Vec<String> = (0..50).map(|number| number.to_string()).collect();
+        assert_eq!(told.collect::<Vec<_>>(), expected);
+        assert!(own.windows(2).all(|pair| pair[0][0] < pair[1][0]), "names rise");
+    }
+    assert!(server.stop());
+}
+
+#[test]
+fn old_records_go_and_the_log_says_from_where_it_is_whole() {
+    let site = site(Kind::Larix, "logops writes\nlogpurge 0+00:00:01 0+00:00:01\nlogpurgebatch 7\n");
+    let server = start(&site);
+    let mut connection = Client::connect(server.address);
+    ask(&mut connection, ADMIN);
+    succeeds(&mut connection, "add dc=example,dc=com\nobjectClass: domain\ndc: example");
+    for number in 0..30 {
+        succeeds(&mut connection, &format!("modify dc=example,dc=com\nreplace description: {number}"));
+    }
+    // Whatever is waited for comes, or the suite's own limit ends it.
+    while !records(&mut connection).is_empty() {
+        thread::yield_now();
+    }
+    let log = ask(&mut connection, "search cn=log base (minCSN=*) objectClass");
+    assert!(log.contains("auditContainer"), "{log}");
+    succeeds(&mut connection, "modify dc=example,dc=com\nreplace description: again");
+    assert_eq!(records(&mut connection).len(), 1);
+    assert!(server.stop());
+}
+
+#[test]
+fn the_overlay_comes_and_goes_while_the_server_serves() {
+    let site = Site::new(
+        Kind::Larix,
+        "database config\nrootpw secret\ndatabase mdb\nsuffix cn=log\ndirectory @DATA@/log\nlimits * size=unlimited\n\
+         database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
+         directory @DATA@/main\n",
+    );
+    let server = start(&site);
+    let (mut connection, mut config) = (Client::connect(server.address), Client::connect(server.address));
+    succeeds(&mut connection, ADMIN);
+    succeeds(&mut config, "as cn=config secret");
+    succeeds(&mut connection, "add dc=example,dc=com\nobjectClass: domain\ndc: example");
+    let overlay = "olcOverlay={0}accesslog,olcDatabase={2}mdb,cn=config";
+    let unnumbered = overlay.replace("{0}", "");
+    let add = |log: &str, operations: &str| {
+        format!(
+            "add \"{unnumbered}\"\nobjectClass: olcOverlayConfig\nobjectClass: olcAccessLogConfig\n\
+             olcOverlay: accesslog\nolcAccessLogDB: {log}\nolcAccessLogOps: {operations}"
+        )
+    };
+    for (log, operations, part) in [
+        ("cn=nowhere", "writes", "no database has this suffix"),
+        ("dc=example,dc=com", "writes", "cannot log to itself"),
+        ("cn=log", "everything", "is no operation"),
+    ] {
+        let answer = ask(&mut config, &add(log, operations));
+        assert!(!answer.contains("=> 0") && answer.contains(part), "{answer}");
+    }
+    succeeds(&mut config, &add("cn=log", "writes"));
+    succeeds(&mut connection, "modify dc=example,dc=com\nreplace description: 1");
+    assert_eq!(records(&mut connection).len(), 1);
+    succeeds(&mut config, &format!("modify \"{overlay}\"\nadd olcAccessLogOps: compare"));
+    ask(&mut connection, "compare dc=example,dc=com dc:example");
+    assert_eq!(records(&mut connection).len(), 2);
+    succeeds(&mut config, &format!("delete \"{overlay}\""));
+    succeeds(&mut connection, "modify dc=example,dc=com\nreplace description: 2");
+    assert_eq!(records(&mut connection).len(), 2);
+    succeeds(&mut config, &add("cn=log", "writes"));
+    succeeds(&mut connection, "modify dc=example,dc=com\nreplace description: 3");
+    let told = records(&mut connection).concat();
+    assert!(told.contains(&"reqMod: description:= 3".to_owned()), "{told:?}");
+    assert!(server.stop());
+}
