@@ -15,6 +15,10 @@ use crate::time::Timestamp;
 pub const SERVER_ID_MAX: u16 = 0xfff;
 /// The highest count within a microsecond: six hexadecimal digits.
 const COUNT_MAX: u32 = 0xff_ffff;
+/// Microseconds that another server's clock may be ahead for its time to be followed: a day.
+pub const SKEW_FOLLOWED: i64 = 86_400_000_000;
+/// Microseconds ahead from which on it is worth a warning: a minute.
+pub const SKEW_WARNED: i64 = 60_000_000;
 
 /// One change sequence number.
 #[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -47,6 +51,9 @@ impl fmt::Display for Csn {
 }
 
 impl Csn {
+    /// Before any that is given out.
+    pub const ZERO: Self = Self { time: Timestamp(0), count: 0, server_id: 0, modification: 0 };
+
     /// The CSN as values have it; what `to_string` gives, at less cost.
     pub fn text(&self) -> String {
         let mut text = self.time.generalized_micros();
@@ -126,6 +133,18 @@ impl CsnGenerator {
         }
     }
 
+    /// Has what is changed here from now on come after another server's change: whoever saw it may overrule it. A CSN more
+    /// than [`SKEW_FOLLOWED`] ahead of `now` is not followed: one wrong clock must not set all others. Answers how far it
+    /// is ahead, in microseconds.
+    pub fn follow(&self, csn: &Csn, now: Timestamp) -> i64 {
+        let ahead = csn.time.0.saturating_sub(now.0);
+        if ahead <= SKEW_FOLLOWED || csn.server_id == self.server_id {
+            let mut last = self.lock();
+            *last = (*last).max((csn.time, csn.count));
+        }
+        ahead
+    }
+
     fn lock(&self) -> std::sync::MutexGuard<'_, (Timestamp, u32)> {
         // The pair is written in one assignment: a panic elsewhere cannot leave it half done.
         self.last.lock().unwrap_or_else(PoisonError::into_inner)
@@ -177,6 +196,19 @@ mod tests {
             generator.next(Timestamp(3)),
             Csn { time: Timestamp(8), count: 0, server_id: 1, modification: 0 }
         );
+    }
+
+    #[test]
+    fn what_comes_in_is_followed_unless_it_is_far_ahead() {
+        let generator = CsnGenerator::new(1);
+        let theirs = |time| Csn { time: Timestamp(time), count: 3, server_id: 2, modification: 0 };
+        assert_eq!(generator.follow(&theirs(900), Timestamp(5)), 895);
+        assert_eq!(generator.next(Timestamp(6)).to_string(), {
+            let next = Csn { count: 4, server_id: 1, ..theirs(900) };
+            next.to_string()
+        });
+        generator.follow(&theirs(SKEW_FOLLOWED + 7), Timestamp(6));
+        assert_eq!(generator.next(Timestamp(1000)).time, Timestamp(1000));
     }
 
     #[test]

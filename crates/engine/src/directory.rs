@@ -37,7 +37,7 @@ type Refused = (LdapResult, Option<usize>);
 #[derive(Debug)]
 pub struct Served<S: Store> {
     database: Arc<Database<S>>,
-    writer: Writer,
+    pub(crate) writer: Writer,
     clock: Arc<dyn Clock>,
     random: Arc<dyn RandomSource>,
 }
@@ -78,7 +78,7 @@ impl<S: Store> Served<S> {
             controls: crate::controls::RequestControls::default(),
             passwords: None,
         };
-        self.writer.submit(Job { tasks: vec![task], done });
+        self.writer.submit(Job { tasks: vec![task], replicated: None, done });
     }
 
     /// The state of each index, how far a build is, and what indexes are used for.
@@ -277,7 +277,7 @@ impl<S: Store> Directory<S> {
     /// Carries out changes of one database together: all or none (RFC 5805).
     pub fn submit_all(&self, requests: Vec<WriteRequest>, done: Completion) {
         match self.route(requests) {
-            Ok((served, tasks)) => served.writer.submit(Job { tasks, done }),
+            Ok((served, tasks)) => served.writer.submit(Job { tasks, replicated: None, done }),
             Err((result, refused)) => done(WriteOutcome { refused, ..WriteOutcome::from(result) }),
         }
     }
@@ -484,7 +484,7 @@ impl<S: Store> Directory<S> {
                     let WriteOutcome { result, controls, must_change_password, rehash, .. } = outcome;
                     done(BindConclusion { result, controls, must_change_password, rehash });
                 };
-                served.writer.submit(Job { tasks: vec![task], done: Box::new(done) });
+                served.writer.submit(Job { tasks: vec![task], replicated: None, done: Box::new(done) });
             }
         }
     }
@@ -546,7 +546,7 @@ impl<S: Store> Directory<S> {
             controls: crate::controls::RequestControls::default(),
             passwords: Some(Arc::new(PasswordWork::of(Purpose::Rehash, None, None))),
         };
-        served.writer.submit(Job { tasks: vec![task], done: Box::new(|_| {}) });
+        served.writer.submit(Job { tasks: vec![task], replicated: None, done: Box::new(|_| {}) });
     }
 
     /// Whether a change sets a password that somebody has work with: then [`Self::work_on_passwords`] is worth a call, on

@@ -42,4 +42,9 @@ impl CommitOrder {
     pub fn observe(&self, csn: &Csn) {
         self.generator.observe(csn);
     }
+
+    /// As [`CsnGenerator::follow`].
+    pub fn follow(&self, csn: &Csn, now: Timestamp) -> i64 {
+        self.generator.follow(csn, now)
+    }
 }

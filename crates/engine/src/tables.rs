@@ -22,8 +22,11 @@ pub const LOG: TableId = TableId(7);
 /// Entry id (u64, big-endian) -> substring keys that are not in the index yet.
 pub const PENDING: TableId = TableId(8);
 
+/// What replication remembers of entries that are not there: [`crate::replica`].
+pub const REPLICA: TableId = TableId(9);
+
 /// What a store is opened with.
-pub const TABLES: [TableSpec; 9] = [
+pub const TABLES: [TableSpec; 10] = [
     TableSpec { id: META, name: "meta", kind: TableKind::Ordered },
     TableSpec { id: ATTRIBUTES, name: "attributes", kind: TableKind::Ordered },
     TableSpec { id: ENTRIES, name: "entries", kind: TableKind::Integer },
@@ -33,6 +36,7 @@ pub const TABLES: [TableSpec; 9] = [
     TableSpec { id: BLOBS, name: "blobs", kind: TableKind::Ordered },
     TableSpec { id: LOG, name: "log", kind: TableKind::Ordered },
     TableSpec { id: PENDING, name: "pending", kind: TableKind::Integer },
+    TableSpec { id: REPLICA, name: "replica", kind: TableKind::Ordered },
 ];
 
 /// Keys of the table `meta`. Numbers are stored big-endian.

@@ -103,6 +103,12 @@ pub fn positions<S: Snapshot>(snapshot: &S) -> Result<Vec<LogKey>, Fault> {
     Ok(positions)
 }
 
+/// Where the log ends: the record with the highest sequence, whichever server ID wrote it. A server whose ID changes goes
+/// on from there, so that sequences tell the order of all records.
+pub fn end<S: Snapshot>(snapshot: &S) -> Result<Option<LogKey>, Fault> {
+    Ok(positions(snapshot)?.into_iter().max_by_key(|position| position.sequence))
+}
+
 /// How many bytes of records a server has logged so far, those that were trimmed included.
 pub fn logged_bytes<S: Snapshot>(snapshot: &S, server_id: u16) -> Result<u64, Fault> {
     let prefix = server_id.to_be_bytes();

@@ -20,6 +20,7 @@ const FLAG_LOCAL: u8 = 1;
 const FLAG_CONTINUES: u8 = 2;
 /// The entry as it was follows the change.
 const FLAG_OLD: u8 = 4;
+const FLAG_ABSENT: u8 = 8;
 
 /// One changed entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,6 +41,8 @@ pub struct LogRecord {
     pub local: bool,
     /// Happens together with the record before it, or not at all.
     pub continues: bool,
+    /// A replicated delete of an entry that was not here: nothing changed, and who asks next is to hear of it.
+    pub absent: bool,
     pub change: LoggedChange,
     /// Of the entry before the change, for the access log where that asks for it; empty otherwise.
     pub old: Vec<LoggedAttribute>,
@@ -112,7 +115,8 @@ impl LogRecord {
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let flags = flag(self.local, FLAG_LOCAL)
             | flag(self.continues, FLAG_CONTINUES)
-            | flag(!self.old.is_empty(), FLAG_OLD);
+            | flag(!self.old.is_empty(), FLAG_OLD)
+            | flag(self.absent, FLAG_ABSENT);
         out.extend_from_slice(&[VERSION, kind, flags]);
         out.extend_from_slice(&self.csn.time.0.to_be_bytes());
         put_varint(&mut out, self.offset);
@@ -293,8 +297,8 @@ impl<'a> Reader<'a> {
             }
             _ => return None,
         };
-        let local = flags & FLAG_LOCAL != 0;
-        let continues = flags & FLAG_CONTINUES != 0;
+        let absent = flags & FLAG_ABSENT != 0;
+        let (local, continues) = (flags & FLAG_LOCAL != 0, flags & FLAG_CONTINUES != 0);
         let old = if flags & FLAG_OLD == 0 { Vec::new() } else { self.list(Self::attribute)? };
         let record = LogRecord {
             csn,
@@ -306,6 +310,7 @@ impl<'a> Reader<'a> {
             requester,
             local,
             continues,
+            absent,
             change,
             old,
         };
@@ -452,6 +457,7 @@ mod tests {
             requester: "cn=b".to_owned(),
             local: false,
             continues: false,
+            absent: false,
             change: LoggedChange::Delete,
             old: Vec::new(),
         };

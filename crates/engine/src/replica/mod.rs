@@ -5,9 +5,23 @@
 //! newer change, a name that is taken, a delete) is settled by rules that give the same on every server
 //! (`docs/adr/0025-replicated-changes-and-conflicts.md`).
 
+mod apply;
+mod conflicts;
+mod delta;
+mod difference;
+mod prepare;
 mod request;
+mod resolve;
 mod served;
+mod settle;
+mod state;
+mod steps;
 mod uuids;
+
+pub(crate) use apply::ReplicatedJob;
+pub use conflicts::{CONFLICTS_MAX, ConflictRecord, LOST_BYTES_MAX, conflicts, last_conflict};
+pub use state::ReplicaRows;
+pub(crate) use state::{Tombstone, bury, check, trim, unbury};
 
 pub use request::{
     Applied, AttributeShare, ConflictKind, ConflictNote, DeleteCompletion, DeleteLimit, DeleteOutcome,

@@ -42,9 +42,10 @@ pub struct ReplicaRules {
     /// A put or a delta whose CSN the contextCSN covers is dropped: it was here before. Off when what is here cannot be
     /// trusted, or when the consumer's share has grown.
     pub drop_covered: bool,
-    /// An entryUUID that was deleted does not come back, whatever is newer: right where every member may write. Off for a
-    /// consumer whose share has a filter or is part of the suffix: entries leave it and come back.
-    pub final_deletes: bool,
+    /// Every member may write (`multiprovider`): an entryUUID that was deleted does not come back, whatever is newer, and
+    /// what a conflict asks for is done under a CSN of this server. Off for a consumer of one provider: entries leave its
+    /// share and come back.
+    pub multi_provider: bool,
     /// Which attributes are the provider's.
     pub attributes: Arc<AttributeShare>,
 }
@@ -56,7 +57,7 @@ impl Default for ReplicaRules {
             schema_checking: false,
             drop_unknown: false,
             drop_covered: true,
-            final_deletes: true,
+            multi_provider: true,
             attributes: Arc::default(),
         }
     }

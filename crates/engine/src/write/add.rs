@@ -18,6 +18,7 @@ use crate::entry::{Entry, EntryId};
 use crate::index::keys;
 use crate::index::pending::{self, Writing};
 use crate::log::{LoggedAttribute, LoggedChange};
+use crate::replica;
 use crate::time::new_uuid;
 use crate::tree;
 
@@ -38,6 +39,11 @@ pub(crate) fn add<V: Snapshot>(
         auxiliary_needs_rule: ground.auxiliary_needs_rule,
     };
     check_entry(ground.schema, ground.known, &mut entry, mode, &NoLargeSets)?;
+    if let Some(given) = entry.values(ground.known.entry_uuid).first()
+        && let Ok(uuid) = Uuid::try_parse_ascii(given)
+    {
+        replica::unbury(&mut operator.set, &uuid);
+    }
     if ground.settings.last_modified {
         let uuid = new_uuid(operator.envelope.now, ground.random);
         operational::complete_entry(ground.known, &mut entry, &operator.stamp, uuid);

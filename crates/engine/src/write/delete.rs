@@ -107,5 +107,6 @@ pub(crate) fn remove<V: Snapshot>(
     tree::delete(&mut operator.set, view.parent(), view.normal_rdn());
     operator.bump_generation()?;
     operator.log((held.id, EntryId::ROOT), uuid, &shown, |_| LoggedChange::Delete);
+    operator.bury(&uuid);
     Ok(())
 }

@@ -146,15 +146,11 @@ impl<S: Store> Core<S> {
             if let Ok(csns) = log::context_csns(&snapshot) {
                 csns.iter().for_each(|csn| environment.order.observe(csn));
             }
-            // Records are numbered for each server ID by itself. What cannot be read now fails the next group, too.
+            // Sequences go on under the next server ID. What cannot be read now fails the next group, too.
             if server_id != self.environment.order.server_id()
-                && let (Ok(last), Ok(trimmer), Ok((marker, highest))) = (
-                    log::last_sequence(&snapshot, server_id),
-                    log::Trimmer::new(&snapshot, server_id),
-                    log::Marker::new(&snapshot, server_id),
-                )
+                && let (Ok(trimmer), Ok((marker, highest))) =
+                    (log::Trimmer::new(&snapshot, server_id), log::Marker::new(&snapshot, server_id))
             {
-                self.counters.last_log_sequence = last;
                 self.counters.highest = highest;
                 self.trimmer = trimmer;
                 self.marker = marker;

@@ -4,21 +4,21 @@
 //! its database's [writer], which carries it out on a view of everything before it: [`add`], [`modify`], [`delete`],
 //! [`modify_dn`].
 
-mod add;
+pub(crate) mod add;
 mod authority;
 pub mod change;
 mod checked_classes;
-mod delete;
+pub(crate) mod delete;
 pub(crate) mod errand;
 mod failure;
 pub mod figures;
 pub(crate) mod hooks;
 pub mod index_work;
 pub mod known;
-mod modify;
+pub(crate) mod modify;
 mod modify_dn;
 pub mod operational;
-mod operator;
+pub(crate) mod operator;
 pub mod prepare;
 mod queue;
 mod read_controls;
@@ -27,7 +27,7 @@ pub mod replay;
 mod request;
 pub mod schema_check;
 mod training;
-mod values;
+pub(crate) mod values;
 mod veil;
 pub mod writer;
 

@@ -25,6 +25,7 @@ use crate::log::{
 };
 use crate::order::CommitOrder;
 use crate::plugins::Entries;
+use crate::replica::{self, Tombstone};
 use crate::search::referral;
 use crate::tables::{META, meta};
 use crate::time::{RandomSource, Timestamp};
@@ -67,6 +68,13 @@ pub(crate) struct Envelope<'a> {
     pub(crate) now: Timestamp,
     /// A plugin asked for it: no rule applies, no operational attribute changes, and replicas derive it themselves.
     pub(crate) derived: bool,
+}
+
+/// What a record of the log is beside its change: see [`LogRecord`].
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct LogMark {
+    pub(crate) local: bool,
+    pub(crate) absent: bool,
 }
 
 /// What a change did.
@@ -214,12 +222,27 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         dn: &str,
         change: impl FnOnce(&Schema) -> LoggedChange,
     ) {
+        let mark = LogMark { local: self.envelope.derived, absent: false };
+        self.log_marked((entry, superior), entry_uuid, dn, mark, change);
+    }
+
+    /// As [`Self::log`], with what else there is to say about the record.
+    pub(crate) fn log_marked(
+        &mut self,
+        (entry, superior): (EntryId, EntryId),
+        entry_uuid: Uuid,
+        dn: &str,
+        mark: LogMark,
+        change: impl FnOnce(&Schema) -> LoggedChange,
+    ) {
         if !self.ground.settings.log {
             return;
         }
         self.counters.last_log_sequence += 1;
         self.counters.highest.note(self.stamp.csn);
-        let key = LogKey { server_id: self.stamp.csn.server_id, sequence: self.counters.last_log_sequence };
+        // A change that another server made is logged here as any other: in the order of its arrival.
+        let server_id = self.ground.order.server_id();
+        let key = LogKey { server_id, sequence: self.counters.last_log_sequence };
         let record = LogRecord {
             csn: self.stamp.csn,
             offset: self.counters.logged_bytes,
@@ -228,8 +251,9 @@ impl<'a, V: Snapshot> Operator<'a, V> {
             entry_uuid,
             dn: dn.to_owned(),
             requester: self.stamp.name.clone(),
-            local: self.envelope.derived,
+            local: mark.local,
             continues: std::mem::replace(&mut self.continues, true),
+            absent: mark.absent,
             change: change(self.ground.schema),
             old: std::mem::take(&mut self.old),
         };
@@ -276,6 +300,14 @@ impl<'a, V: Snapshot> Operator<'a, V> {
             })?;
         }
         Ok(uuid)
+    }
+
+    /// Remembers that the entry was deleted by the change that was logged last, so that no replica brings it back.
+    pub(crate) fn bury(&mut self, entry_uuid: &Uuid) {
+        if self.ground.settings.log && !entry_uuid.is_nil() {
+            let tombstone = Tombstone { sequence: self.counters.last_log_sequence, csn: self.stamp.csn };
+            replica::bury(&mut self.set, entry_uuid, tombstone);
+        }
     }
 
     /// Goes on under the next CSN: for changes of several entries in one operation.

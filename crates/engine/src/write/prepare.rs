@@ -498,7 +498,7 @@ impl PreparedModifyDn {
 }
 
 /// The changes that a rename makes to the naming attributes of the leaf RDN of `dn`.
-fn naming_changes(schema: &Schema, dn: &str, kind: ChangeKind) -> Result<Vec<Change>, LdapResult> {
+pub(crate) fn naming_changes(schema: &Schema, dn: &str, kind: ChangeKind) -> Result<Vec<Change>, LdapResult> {
     let invalid = || refuse(ResultCode::INVALID_DN_SYNTAX, "unknown type(s)/value(s) used in RDN");
     let parsed = Dn::parse(dn).map_err(|_| invalid())?;
     let Some(rdn) = parsed.rdns().first() else { return Ok(Vec::new()) };

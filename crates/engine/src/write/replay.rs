@@ -32,6 +32,7 @@ use crate::log::{
     self, CsnVector, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification,
 };
 use crate::order::CommitOrder;
+use crate::replica::{self, Tombstone};
 use crate::tables::{ENTRIES, LOG, META, meta};
 use crate::time::RandomSource;
 use crate::tree;
@@ -160,6 +161,20 @@ struct Group {
 }
 
 impl Group {
+    /// Puts a record back into the log.
+    fn note(&mut self, key: LogKey, bytes: Vec<u8>, record: &LogRecord) {
+        self.set.put(LOG, &key.to_bytes(), bytes);
+        self.last_entry_id = self.last_entry_id.max(record.entry);
+        if record.csn.server_id != key.server_id {
+            // What came from another server may not be all up to there: it is asked again.
+            return;
+        }
+        match self.csns.iter_mut().find(|csn| csn.server_id == record.csn.server_id) {
+            Some(known) => *known = record.csn.max(*known),
+            None => self.csns.push(record.csn),
+        }
+    }
+
     fn commit<S: Store>(
         mut self,
         transaction: impl Transaction,
@@ -207,6 +222,12 @@ impl Replay {
     ) -> Result<Csn, ReplayError> {
         let failed = |dn: &str, what: String| ReplayError::Record { key, dn: dn.to_owned(), what };
         let record = LogRecord::decode(&bytes).map_err(|error| failed("", error.to_string()))?;
+        if record.absent {
+            // Of an entry that was not here: all there is to it is that it does not come back.
+            bury(&mut group.set, key, &record);
+            group.note(key, bytes, &record);
+            return Ok(record.csn);
+        }
         if record.entry == EntryId::ROOT {
             return Err(failed(&record.dn, "written by an older version, without the entry's id".to_owned()));
         }
@@ -255,13 +276,19 @@ impl Replay {
             }
         };
         group.set.merge(set);
-        group.set.put(LOG, &key.to_bytes(), bytes);
-        group.last_entry_id = group.last_entry_id.max(record.entry);
-        match group.csns.iter_mut().find(|csn| csn.server_id == record.csn.server_id) {
-            Some(known) => *known = record.csn.max(*known),
-            None => group.csns.push(record.csn),
+        if !record.local && matches!(record.change, LoggedChange::Delete) {
+            bury(&mut group.set, key, &record);
         }
+        group.note(key, bytes, &record);
         Ok(record.csn)
+    }
+}
+
+/// Remembers a delete as the one that was logged did.
+fn bury(set: &mut WriteSet, key: LogKey, record: &LogRecord) {
+    if !record.entry_uuid.is_nil() {
+        let tombstone = Tombstone { sequence: key.sequence, csn: record.csn };
+        replica::bury(set, &record.entry_uuid, tombstone);
     }
 }
 

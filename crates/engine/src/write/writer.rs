@@ -32,6 +32,7 @@ use super::{add, delete, modify, modify_dn, training, veil};
 use crate::access::{AccessPolicy, Subject};
 use crate::catalog::CatalogEdit;
 use crate::controls::RequestControls;
+use crate::csn::Csn;
 use crate::database::{Database, DatabaseSettings, DatabaseState, View, next_instance};
 use crate::fault::Fault;
 use crate::index::build::Slice;
@@ -40,6 +41,7 @@ use crate::log;
 use crate::mirror;
 use crate::order::CommitOrder;
 use crate::plugins::{BindAttempt, DERIVED_LIMIT, Judgement, PasswordWork, PendingChange, Plugin};
+use crate::replica::{self, ReplicatedJob};
 use crate::tables::{META, meta};
 use crate::time::{Clock, RandomSource};
 use crate::tree;
@@ -79,6 +81,8 @@ pub(crate) struct Task {
 /// Changes that happen together or not at all, and whom to tell.
 pub(crate) struct Job {
     pub(crate) tasks: Vec<Task>,
+    /// Changes of other servers; there are no tasks then.
+    pub(crate) replicated: Option<Box<ReplicatedJob>>,
     pub(crate) done: Completion,
 }
 
@@ -135,7 +139,11 @@ impl Writer {
             database.set_listener(Box::new(move || {
                 if let Some(queue) = waiting.upgrade() {
                     // One that is full or closed has a writer that is awake, or none.
-                    let _ = queue.push(Work::Change(Job { tasks: Vec::new(), done: Box::new(|_| {}) }));
+                    let _ = queue.push(Work::Change(Job {
+                        tasks: Vec::new(),
+                        replicated: None,
+                        done: Box::new(|_| {}),
+                    }));
                 }
             }));
         }
@@ -256,14 +264,14 @@ pub(super) struct Core<S> {
 impl<S: Store> Core<S> {
     fn new(database: Arc<Database<S>>, environment: WriterEnvironment) -> Result<Self, WriterStartError> {
         let snapshot = database.store().snapshot().map_err(Fault::from)?;
-        let mut counters = read_counters(&snapshot, environment.order.server_id())?;
+        let mut counters = read_counters(&snapshot)?;
         let (marker, highest) = log::Marker::new(&snapshot, environment.order.server_id())?;
         counters.highest = highest;
         let merger = Merger::new(&snapshot)?;
         let trimmer = log::Trimmer::new(&snapshot, environment.order.server_id())?;
         let has_history = log::history(&snapshot)?.is_some();
         for csn in log::context_csns(&snapshot)? {
-            environment.order.observe(&csn);
+            environment.order.follow(&csn, environment.clock.now());
         }
         drop(snapshot);
         database.writes().log_extent(trimmer.first(), counters.last_log_sequence);
@@ -459,7 +467,11 @@ impl<S: Store> Core<S> {
                 }
             }
             let Some(job) = jobs.get(outcomes.len()) else { break };
-            let outcome = group.carry_out(&transaction, &job.tasks).map_err(GroupError::Fault)?;
+            let outcome = match &job.replicated {
+                Some(batch) => group.replicate(&transaction, batch).map(WriteOutcome::from),
+                None => group.carry_out(&transaction, &job.tasks),
+            };
+            let outcome = outcome.map_err(GroupError::Fault)?;
             outcomes.push(outcome);
         }
         // What was given out stays so even if it is not committed: nothing is ever given twice.
@@ -535,7 +547,11 @@ impl<S: Store> Core<S> {
             logged_bytes: self.counters.logged_bytes,
             needed: self.database.following().needed(),
         };
-        self.trimmer.slice(transaction, set, &now, limit)
+        let trimmer = self.trimmer.slice(transaction, set, &now, limit)?;
+        if trimmer.first() > self.trimmer.first() {
+            replica::trim(transaction, set, trimmer.first(), limit as usize)?;
+        }
+        Ok(trimmer)
     }
 
     /// A group that is not logged ends the history that the log tells; the first one that is begins another, which is
@@ -605,7 +621,7 @@ impl<S: Store> Core<S> {
     }
 }
 
-fn read_counters<V: Snapshot>(snapshot: &V, server_id: u16) -> Result<Counters, Fault> {
+fn read_counters<V: Snapshot>(snapshot: &V) -> Result<Counters, Fault> {
     let last_entry_id = match snapshot.get(META, meta::LAST_ENTRY_ID)? {
         None => 0,
         Some(bytes) => {
@@ -613,25 +629,28 @@ fn read_counters<V: Snapshot>(snapshot: &V, server_id: u16) -> Result<Counters, 
             u64::from_be_bytes(bytes.as_ref().try_into().map_err(|_| damaged)?)
         }
     };
-    let last_log_sequence = log::last_sequence(snapshot, server_id)?;
-    let logged_bytes = log::logged_bytes(snapshot, server_id)?;
+    let end = log::end(snapshot)?;
+    let last_log_sequence = end.map_or(0, |end| end.sequence);
+    let logged_bytes = end.map_or(Ok(0), |end| log::logged_bytes(snapshot, end.server_id))?;
     let highest = log::CsnVector::default();
     Ok(Counters { last_entry_id, last_log_sequence, logged_bytes, csn: None, highest })
 }
 
 /// A group while it gathers.
-pub(super) struct Group<'a, S> {
-    pub(super) database: &'a Database<S>,
-    pub(super) retiring: &'a Retiring,
-    pub(super) environment: &'a WriterEnvironment,
-    pub(super) instance: u64,
+pub(crate) struct Group<'a, S> {
+    pub(crate) database: &'a Database<S>,
+    pub(crate) retiring: &'a Retiring,
+    pub(crate) environment: &'a WriterEnvironment,
+    pub(crate) instance: u64,
     /// As the group began: what it numbers is in `catalog`.
-    pub(super) state: Arc<DatabaseState>,
-    pub(super) policy: Arc<AccessPolicy>,
-    pub(super) known: Arc<KnownSchema>,
-    pub(super) catalog: CatalogEdit,
-    pub(super) counters: Counters,
-    pub(super) set: WriteSet,
+    pub(crate) state: Arc<DatabaseState>,
+    pub(crate) policy: Arc<AccessPolicy>,
+    pub(crate) known: Arc<KnownSchema>,
+    pub(crate) catalog: CatalogEdit,
+    pub(crate) counters: Counters,
+    pub(crate) set: WriteSet,
+    /// What replication raised contextCSNs to.
+    pub(crate) raised: Vec<Csn>,
 }
 
 impl<'a, S: Store> Group<'a, S> {
@@ -648,6 +667,7 @@ impl<'a, S: Store> Group<'a, S> {
             state,
             counters: core.counters.clone(),
             set: WriteSet::new(),
+            raised: Vec::new(),
         }
     }
 
@@ -904,7 +924,9 @@ impl<'a, S: Store> Group<'a, S> {
         if self.set.is_empty() {
             return None;
         }
-        if let Some(csn) = &self.counters.csn {
+        let higher =
+            |csn: &Csn| self.raised.iter().any(|raised| raised.server_id == csn.server_id && raised > csn);
+        if let Some(csn) = self.counters.csn.as_ref().filter(|csn| !higher(csn)) {
             log::put_context_csn(&mut self.set, csn);
         }
         self.catalog.write_new(&mut self.set);

@@ -1,0 +1,753 @@
+//! What becomes of a replicated change: decided on the writer's thread, on a view of everything before it.
+
+use std::sync::{Arc, Mutex, PoisonError};
+
+use larix_proto::{LdapResult, ResultCode};
+use larix_schema::NormalDn;
+use larix_store::{Overlay, Snapshot, Store, WriteSet};
+use uuid::Uuid;
+
+use super::prepare::{Put, Ready};
+use super::steps::{self, Here, Place};
+use super::{Applied, ConflictKind, ConflictNote, KeptSide, ReplicaRules, conflicts, state};
+use crate::access::Subject;
+use crate::controls::RequestControls;
+use crate::csn::Csn;
+use crate::entry::EntryId;
+use crate::fault::Fault;
+use crate::log::{LogRecord, LoggedChange};
+use crate::write::AttributeValues;
+use crate::write::Failure;
+use crate::write::KnownSchema;
+use crate::write::operational::Stamp;
+use crate::write::operator::{Envelope, Ground, LogMark, Operator};
+use crate::write::writer::Group;
+use crate::{log, tree};
+
+/// Moves and merges that one change may ask for.
+const STEPS_MAX: usize = 100_000;
+
+/// A batch that is ready for the writer.
+#[derive(Debug)]
+pub(crate) struct ReplicatedJob {
+    pub(crate) changes: Vec<Ready>,
+    pub(crate) context_csns: Vec<Csn>,
+    pub(crate) rules: ReplicaRules,
+    /// What became of each change, for whoever waits.
+    pub(crate) applied: Arc<Mutex<Vec<Applied>>>,
+}
+
+impl<S: Store> Group<'_, S> {
+    /// Carries out a batch. What its changes write is in the group's set afterwards; a refused change leaves nothing.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub(crate) fn replicate<T: Snapshot>(
+        &mut self,
+        transaction: &T,
+        job: &ReplicatedJob,
+    ) -> Result<LdapResult, Fault> {
+        let covered = log::context_csns(&Overlay::new(transaction, &self.set))?;
+        let mut applied = Vec::with_capacity(job.changes.len());
+        for ready in &job.changes {
+            let done = match ready {
+                Ready::Refused(result) => Applied::Refused(result.clone()),
+                ready => self.replicated(transaction, &covered, job, ready)?,
+            };
+            applied.push(done);
+        }
+        let refused = applied.iter().any(|applied| matches!(applied, Applied::Refused(_)));
+        if !refused && !job.context_csns.is_empty() {
+            self.settle_glue(transaction, &covered, job)?;
+            self.raise(&covered, &job.context_csns);
+        }
+        *job.applied.lock().unwrap_or_else(PoisonError::into_inner) = applied;
+        Ok(LdapResult::success())
+    }
+
+    /// Raises what holds of each server.
+    fn raise(&mut self, covered: &[Csn], to: &[Csn]) {
+        for csn in to {
+            let known = covered.iter().find(|known| known.server_id == csn.server_id);
+            if known.is_none_or(|known| known < csn) {
+                self.follow(csn);
+                log::put_context_csn(&mut self.set, csn);
+                self.raised.push(*csn);
+            }
+        }
+    }
+
+    fn follow(&self, csn: &Csn) {
+        self.environment.order.follow(csn, self.environment.clock.now());
+    }
+
+    fn replicated<T: Snapshot>(
+        &mut self,
+        transaction: &T,
+        covered: &[Csn],
+        job: &ReplicatedJob,
+        ready: &Ready,
+    ) -> Result<Applied, Fault> {
+        let mut applier = Applier::new(self, transaction, covered, job);
+        let done = match ready {
+            Ready::Put(put) => applier.put(put),
+            Ready::Delete { uuid, csn } => applier.delete(uuid, *csn),
+            Ready::Delta(delta) => applier.delta(delta),
+            Ready::Refused(result) => Ok(Applied::Refused(result.clone())),
+        };
+        applier.end(done)
+    }
+
+    /// Looks for who had the names of glue that nothing filled in.
+    fn settle_glue<T: Snapshot>(
+        &mut self,
+        transaction: &T,
+        covered: &[Csn],
+        job: &ReplicatedJob,
+    ) -> Result<(), Fault> {
+        for id in state::new_glue(&Overlay::new(transaction, &self.set))? {
+            let mut applier = Applier::new(self, transaction, covered, job);
+            let done = applier.settle(id).map(|()| Applied::Done);
+            // What cannot be settled stays as it is.
+            applier.end(done)?;
+        }
+        Ok(())
+    }
+}
+
+/// One change while it is carried out.
+pub(super) struct Applier<'x, 'g, S: Store, T> {
+    group: &'x mut Group<'g, S>,
+    transaction: &'x T,
+    /// The contextCSN as the batch found it.
+    pub(super) covered: &'x [Csn],
+    pub(super) rules: &'x ReplicaRules,
+    /// The highest CSN that the batch stands for: of a delete that came without one.
+    newest: Option<Csn>,
+    unit: WriteSet,
+    pub(super) stamp: Stamp,
+    steps: usize,
+}
+
+impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
+    fn new(
+        group: &'x mut Group<'g, S>,
+        transaction: &'x T,
+        covered: &'x [Csn],
+        job: &'x ReplicatedJob,
+    ) -> Self {
+        let newest = job.context_csns.iter().max().copied();
+        let csn = newest.unwrap_or(Csn::ZERO);
+        let stamp = Stamp { csn, name: String::new() };
+        Self {
+            group,
+            transaction,
+            covered,
+            rules: &job.rules,
+            newest,
+            unit: WriteSet::new(),
+            stamp,
+            steps: 0,
+        }
+    }
+
+    /// Keeps what was written, or nothing.
+    fn end(self, done: Result<Applied, Failure>) -> Result<Applied, Fault> {
+        match done {
+            Ok(applied) => {
+                self.group.set.merge(self.unit);
+                Ok(applied)
+            }
+            Err(failure) => {
+                tree::forget(self.group.instance);
+                match failure {
+                    Failure::Refused(result) => Ok(Applied::Refused(result)),
+                    Failure::Storage(fault) => Err(fault),
+                }
+            }
+        }
+    }
+
+    /// Runs one step on a view of what came before it.
+    pub(super) fn step<R>(
+        &mut self,
+        step: impl FnOnce(&mut Operator<'_, Overlay<'_, Overlay<'_, T>>>) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        self.steps += 1;
+        if self.steps > STEPS_MAX {
+            let text = format!("a replicated change asks for more than {STEPS_MAX} others");
+            return Err(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into());
+        }
+        let group = &mut *self.group;
+        let ground = Ground {
+            schema: &group.state.schema,
+            known: &group.known,
+            settings: &group.state.settings,
+            policy: &group.policy,
+            random: &*group.environment.random,
+            default_referrals: &[],
+            auxiliary_needs_rule: false,
+            order: &group.environment.order,
+        };
+        let before = Overlay::new(self.transaction, &group.set);
+        let view = Overlay::new(&before, &self.unit);
+        let (subject, controls) = (Subject::default(), RequestControls::default());
+        let now = group.environment.clock.now();
+        let envelope = Envelope { subject: &subject, target: "", controls: &controls, now, derived: false };
+        let mut operator = Operator {
+            ground: &ground,
+            view: crate::View::over_changes(&view, group.instance, group.catalog.state(&group.state))?,
+            instance: group.instance,
+            catalog: &mut group.catalog,
+            counters: &mut group.counters,
+            envelope,
+            stamp: self.stamp.clone(),
+            set: WriteSet::new(),
+            controls: Vec::new(),
+            continues: !self.unit.is_empty(),
+            old: Vec::new(),
+        };
+        let result = step(&mut operator)?;
+        let set = operator.set;
+        if self.unit.is_empty() {
+            self.unit = set;
+        } else {
+            self.unit.merge(set);
+        }
+        Ok(result)
+    }
+
+    /// The next CSN of this server, for what it does on its own.
+    fn own_stamp(&mut self) -> Stamp {
+        let csn = self.group.environment.order.next_csn(self.group.environment.clock.now());
+        self.group.counters.csn = Some(csn);
+        Stamp { csn, name: self.stamp.name.clone() }
+    }
+
+    pub(super) fn follow(&self, csn: &Csn) {
+        self.group.follow(csn);
+    }
+
+    pub(super) fn known(&self) -> &KnownSchema {
+        &self.group.known
+    }
+
+    pub(super) fn schema(&self) -> &larix_schema::Schema {
+        &self.group.state.schema
+    }
+
+    pub(super) fn is_covered(&self, csn: &Csn) -> bool {
+        self.covered.iter().any(|known| known.server_id == csn.server_id && csn <= known)
+    }
+
+    /// Writes a note into the conflict log.
+    pub(super) fn note(&mut self, note: ConflictNote) -> Result<Applied, Failure> {
+        let written = note.clone();
+        self.step(|op| {
+            let (snapshot, now) = (op.snapshot(), op.envelope.now);
+            Ok(conflicts::append(snapshot, &mut op.set, now, &written)?)
+        })?;
+        Ok(Applied::Conflict(Box::new(note)))
+    }
+
+    fn put(&mut self, put: &Put) -> Result<Applied, Failure> {
+        if let Some(csn) = &put.csn {
+            self.group.follow(csn);
+        }
+        self.stamp = Stamp { csn: put.csn.unwrap_or(self.stamp.csn), name: put.modifier.clone() };
+        let look = self.step(|op| {
+            let id = steps::find(op, &put.uuid)?;
+            let here = id.map(|id| steps::here(op, id)).transpose()?;
+            let absent = here.is_none();
+            let dead = if absent { state::tombstone(op.snapshot(), &put.uuid)? } else { None };
+            let parked = if absent { state::parked(op.snapshot(), &put.uuid)? } else { None };
+            Ok((here, dead, parked))
+        })?;
+        let (here, dead, parked) = look;
+        if let Some(dead) = dead {
+            let newer = put.csn.is_none_or(|csn| csn > dead.csn);
+            if !newer {
+                return Ok(Applied::Older);
+            }
+            if self.rules.multi_provider && !self.born_after(put, &dead.csn) {
+                let note = lost_put(ConflictKind::Delete, put, (put.uuid, Some(dead.csn)), self.shown(put));
+                return self.note(note);
+            }
+            self.step(|op| {
+                state::unbury(&mut op.set, &put.uuid);
+                Ok(())
+            })?;
+        }
+        if let Some(here) = here {
+            return self.put_here(put, here);
+        }
+        if let Some(parked) = parked {
+            if put.csn.is_some_and(|csn| csn <= parked.csn) {
+                return Ok(Applied::Older);
+            }
+            self.forget_parked(&parked)?;
+        } else if self.rules.drop_covered && put.csn.is_some_and(|csn| self.is_covered(&csn)) {
+            return Ok(Applied::Older);
+        }
+        self.put_new(put)
+    }
+
+    /// Whether the entry was created after the delete: another life under the same entryUUID.
+    fn born_after(&self, put: &Put, delete: &Csn) -> bool {
+        let id = self.group.known.create_timestamp;
+        let created = super::prepare::first_value(&put.attributes, id);
+        let created = created.and_then(crate::time::Timestamp::parse_generalized);
+        created.is_some_and(|created| created.seconds() > delete.time.seconds())
+    }
+
+    fn shown(&self, put: &Put) -> Vec<AttributeValues> {
+        let schema = &self.group.state.schema;
+        conflicts::cut(put.attributes.iter().map(|change| AttributeValues {
+            description: change.description.to_text(schema),
+            values: change.values.clone(),
+        }))
+    }
+
+    fn forget_parked(&mut self, parked: &LogRecord) -> Result<(), Failure> {
+        self.step(|op| {
+            let (dn, _) = super::prepare::names(op.schema(), &parked.dn)?;
+            state::unpark(&mut op.set, &dn, &parked.entry_uuid);
+            Ok(())
+        })
+    }
+
+    fn put_new(&mut self, put: &Put) -> Result<Applied, Failure> {
+        let (place, occupant) = self.make_place(put)?;
+        let rules = self.rules;
+        let Some(occupant) = occupant else {
+            self.step(|op| steps::add(op, put, rules, &place, None))?;
+            return Ok(Applied::Done);
+        };
+        if occupant.glue {
+            self.step(|op| steps::add(op, put, rules, &place, Some(occupant.id)))?;
+            return Ok(Applied::Done);
+        }
+        if wins((put.csn, put.uuid), (occupant.csn, occupant.uuid)) {
+            let note = self.set_aside(&occupant, (put.uuid, put.csn))?;
+            let glue = self.step(|op| Ok(steps::occupant(op, &place)?))?;
+            self.step(|op| steps::add(op, put, rules, &place, glue))?;
+            return Ok(note);
+        }
+        self.park_put(put)?;
+        let lost = self.shown(put);
+        self.note(lost_put(ConflictKind::Name, put, (occupant.uuid, occupant.csn), lost))
+    }
+
+    fn park_put(&mut self, put: &Put) -> Result<(), Failure> {
+        self.step(|op| {
+            let record = steps::put_as_record(op, put);
+            state::park(&mut op.set, &put.dn, &record);
+            Ok(())
+        })
+    }
+
+    /// The place of a put, with glue for superiors that are missing, and who stands there.
+    fn make_place(&mut self, put: &Put) -> Result<(Place, Option<Here>), Failure> {
+        for _ in 0..2 {
+            let found = self.step(|op| {
+                if op.view.settings.suffixes.iter().all(|suffix| !put.dn.is_within(&suffix.normal)) {
+                    let text = format!("\"{}\" is not within the database", put.shown);
+                    return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
+                }
+                let Some(place) = steps::place_of(op, &put.dn, &put.shown)? else { return Ok(None) };
+                let occupant = steps::occupant(op, &place)?;
+                let occupant = occupant.map(|id| steps::here(op, id)).transpose()?;
+                Ok(Some((place, occupant)))
+            })?;
+            if let Some(found) = found {
+                return Ok(found);
+            }
+            self.step(|op| {
+                let superior = put.dn.parent().unwrap_or_else(NormalDn::root);
+                let (_, shown) = crate::write::add::split_rdn(&put.shown);
+                steps::add_glue(op, &superior, shown)
+            })?;
+        }
+        Err(Fault::Damaged { what: "the superiors of a replicated entry" }.into())
+    }
+
+    /// Takes an entry whose name another one gets out of the tree, and keeps it for when the name is free.
+    fn set_aside(&mut self, loser: &Here, (winner, csn): (Uuid, Option<Csn>)) -> Result<Applied, Failure> {
+        let record = self.step(|op| {
+            let (dn, record) = steps::as_record(op, loser.id)?;
+            state::park(&mut op.set, &dn, &record);
+            steps::hollow(op, loser.id, false)?;
+            Ok(record)
+        })?;
+        self.note(lost_record(ConflictKind::Name, KeptSide::Theirs, record, (winner, csn)))
+    }
+
+    fn put_here(&mut self, put: &Put, here: Here) -> Result<Applied, Failure> {
+        if let (Some(theirs), Some(ours)) = (put.csn, here.csn)
+            && theirs <= ours
+        {
+            if theirs == ours || self.is_covered(&theirs) {
+                return Ok(Applied::Older);
+            }
+            let lost = self.step(|op| {
+                let held = op.hold(here.id)?;
+                let changes = super::difference::changes(op, &held, &put.attributes, &self_share(op))?;
+                Ok(changes)
+            })?;
+            let (csn, entry_csn) = (self.group.known.entry_csn, self.group.known.modify_timestamp);
+            let modifier = self.group.known.modifiers_name;
+            let own = [csn, entry_csn, modifier];
+            let schema = Arc::clone(&self.group.state.schema);
+            let lost = conflicts::cut(
+                lost.iter().filter(|change| !own.contains(&change.description.attribute)).map(|change| {
+                    AttributeValues {
+                        description: change.description.to_text(&schema),
+                        values: change.values.clone(),
+                    }
+                }),
+            );
+            if lost.is_empty() {
+                return Ok(Applied::Older);
+            }
+            return self.note(lost_put(ConflictKind::Modify, put, (here.uuid, here.csn), lost));
+        }
+        let same_name = self.step(|op| {
+            let shown = op.view.dn(&op.hold(here.id)?.view()?)?;
+            Ok(here.dn == put.dn
+                && crate::write::add::split_rdn(&shown).0 == crate::write::add::split_rdn(&put.shown).0)
+        })?;
+        if same_name {
+            return self.put_in_place(put, &here);
+        }
+        self.put_elsewhere(put, here)
+    }
+
+    /// The entry is here under another name.
+    pub(super) fn put_elsewhere(&mut self, put: &Put, here: Here) -> Result<Applied, Failure> {
+        let is_suffix = self.step(|op| Ok(op.is_suffix(&put.dn) || op.is_suffix(&here.dn)))?;
+        if is_suffix && put.dn != here.dn {
+            let text = format!("\"{}\": a suffix cannot be renamed", put.shown);
+            return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
+        }
+        let moved = self.was_moved_below(put, &here)?;
+        if moved {
+            return self.stay(put, &here);
+        }
+        let (place, occupant) = self.make_place(put)?;
+        let is_loop = self.step(|op| Ok(steps::is_within(op, place.parent, here.id)?))?;
+        if is_loop {
+            return self.stay(put, &here);
+        }
+        let occupant = occupant.filter(|occupant| occupant.id != here.id);
+        let mut applied = Applied::Done;
+        if let Some(occupant) = occupant {
+            if !occupant.glue && !wins((put.csn, put.uuid), (occupant.csn, occupant.uuid)) {
+                return self.lose_name(put, &here, &occupant);
+            }
+            if !occupant.glue {
+                applied = self.set_aside(&occupant, (put.uuid, put.csn))?;
+            }
+            let left = self.step(|op| Ok(steps::occupant(op, &place)?))?;
+            if let Some(glue) = left {
+                self.merge(glue, here.id, Some(here.id))?;
+                self.step(|op| {
+                    // What stands below it as the entry itself does leaves with the move.
+                    if tree::count_children(op.snapshot(), glue, 2)? == 0 {
+                        steps::remove_glue(op, glue)?;
+                    }
+                    Ok(())
+                })?;
+                let left = self.step(|op| Ok(steps::occupant(op, &place)?))?;
+                if left.is_some() {
+                    self.through_glue(&here, &place)?;
+                }
+            }
+        }
+        self.relocate(put, &here, &place)?;
+        Ok(applied)
+    }
+
+    /// All of a put but its name, which would make a loop.
+    fn stay(&mut self, put: &Put, here: &Here) -> Result<Applied, Failure> {
+        let shown = self.step(|op| Ok(op.view.dn(&op.hold(here.id)?.view()?)?))?;
+        let stays = Put { dn: here.dn.clone(), shown, ..put.clone() };
+        self.put_in_place(&stays, here)?;
+        self.note(lost_put(ConflictKind::Loop, put, (here.uuid, here.csn), Vec::new()))
+    }
+
+    pub(super) fn put_in_place(&mut self, put: &Put, here: &Here) -> Result<Applied, Failure> {
+        let rules = self.rules;
+        self.step(|op| steps::change(op, here.id, put, rules, None))?;
+        Ok(Applied::Done)
+    }
+
+    fn relocate(&mut self, put: &Put, here: &Here, place: &Place) -> Result<(), Failure> {
+        let rules = self.rules;
+        let superior =
+            (here.parent != place.parent).then(|| crate::write::add::split_rdn(&put.shown).1.to_owned());
+        self.step(|op| steps::change(op, here.id, put, rules, Some((place, superior))))?;
+        self.clear_glue(here.parent)?;
+        self.name_is_free(&here.dn)
+    }
+
+    /// The name that the entry gets is another's, which is newer.
+    fn lose_name(&mut self, put: &Put, here: &Here, occupant: &Here) -> Result<Applied, Failure> {
+        self.park_put(put)?;
+        let left = self.step(|op| steps::hollow(op, here.id, false))?;
+        if left {
+            self.merge(here.id, occupant.id, None)?;
+            self.step(|op| steps::remove_glue(op, here.id))?;
+        }
+        self.clear_glue(here.parent)?;
+        self.name_is_free(&here.dn)?;
+        let lost = self.shown(put);
+        self.note(lost_put(ConflictKind::Name, put, (occupant.uuid, occupant.csn), lost))
+    }
+
+    /// Gives everything below `from` to `to`. Where both have an entry of one name, the newer one stays.
+    pub(super) fn merge(
+        &mut self,
+        from: EntryId,
+        to: EntryId,
+        except: Option<EntryId>,
+    ) -> Result<(), Failure> {
+        let children = self.step(|op| {
+            let mut children = Vec::new();
+            tree::visit_children(op.snapshot(), from, |id| {
+                children.push(id);
+                true
+            })?;
+            Ok(children)
+        })?;
+        for child in children.into_iter().filter(|child| Some(*child) != except) {
+            let (mine, other) = self.step(|op| {
+                let mine = steps::here(op, child)?;
+                let held = op.hold(child)?;
+                let other = tree::child(op.snapshot(), to, held.view()?.normal_rdn())?;
+                let other = other.map(|id| steps::here(op, id)).transpose()?;
+                Ok((mine, other))
+            })?;
+            match other {
+                None => self.step(|op| steps::hand_over(op, child, to))?,
+                Some(other) if mine.glue => {
+                    self.merge(child, other.id, except)?;
+                    self.step(|op| steps::remove_glue(op, child))?;
+                }
+                Some(other) => self.merge_named(&mine, other, to, except)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_named(
+        &mut self,
+        mine: &Here,
+        other: Here,
+        to: EntryId,
+        except: Option<EntryId>,
+    ) -> Result<(), Failure> {
+        let mut other_glue = other.glue.then_some(other.id);
+        if !other.glue {
+            if wins((mine.csn, mine.uuid), (other.csn, other.uuid)) {
+                self.set_aside(&other, (mine.uuid, mine.csn))?;
+                other_glue = self.step(|op| {
+                    let held = op.hold(mine.id)?;
+                    Ok(tree::child(op.snapshot(), to, held.view()?.normal_rdn())?)
+                })?;
+            } else {
+                // Set aside under the name that it would have.
+                self.step(|op| {
+                    let (_, mut record) = steps::as_record(op, mine.id)?;
+                    record.dn = op.view.dn(&op.hold(other.id)?.view()?)?;
+                    state::park(&mut op.set, &other.dn, &record);
+                    steps::hollow(op, mine.id, false)
+                })?;
+                let left = self.step(|op| Ok(op.view.stored(mine.id)?.is_some()))?;
+                if left {
+                    self.merge(mine.id, other.id, except)?;
+                    self.step(|op| steps::remove_glue(op, mine.id))?;
+                }
+                return Ok(());
+            }
+        }
+        if let Some(glue) = other_glue {
+            self.merge(glue, mine.id, except)?;
+            self.step(|op| steps::remove_glue(op, glue))?;
+        }
+        self.step(|op| steps::hand_over(op, mine.id, to))
+    }
+
+    /// Removes glue that has nothing below it any more, and so on upwards.
+    pub(super) fn clear_glue(&mut self, from: EntryId) -> Result<(), Failure> {
+        let mut at = from;
+        while at != EntryId::ROOT {
+            let next = self.step(|op| {
+                let Some(stored) = op.view.stored(at)? else { return Ok(EntryId::ROOT) };
+                drop(stored);
+                let here = steps::here(op, at)?;
+                if !here.glue || tree::has_children(op.snapshot(), at)? {
+                    return Ok(EntryId::ROOT);
+                }
+                steps::remove_glue(op, at)?;
+                Ok(here.parent)
+            })?;
+            at = next;
+        }
+        Ok(())
+    }
+
+    /// A name has no entry any more: the newest of those that wait for it gets it, as a change of this server.
+    fn name_is_free(&mut self, dn: &NormalDn) -> Result<(), Failure> {
+        let waiting = self.step(|op| {
+            let mut newest: Option<LogRecord> = None;
+            for uuid in state::claimants(op.snapshot(), dn)? {
+                let Some(parked) = state::parked(op.snapshot(), &uuid)? else { continue };
+                if newest
+                    .as_ref()
+                    .is_none_or(|known| (known.csn, known.entry_uuid) < (parked.csn, parked.entry_uuid))
+                {
+                    newest = Some(parked);
+                }
+            }
+            Ok(newest)
+        })?;
+        let Some(record) = waiting else { return Ok(()) };
+        self.forget_parked(&record)?;
+        let LoggedChange::Add(attributes) = record.change else { return Ok(()) };
+        let stamp = match self.rules.multi_provider {
+            true => self.own_stamp(),
+            false => Stamp { csn: record.csn, name: String::new() },
+        };
+        let schema = Arc::clone(&self.group.state.schema);
+        let mut attributes: Vec<AttributeValues> = attributes
+            .into_iter()
+            .map(|a| AttributeValues { description: a.description, values: a.values })
+            .collect();
+        attributes.retain(|a| !a.description.eq_ignore_ascii_case("entryCSN"));
+        let values = vec![stamp.csn.text().into_bytes()];
+        attributes.push(AttributeValues { description: "entryCSN".to_owned(), values });
+        let change =
+            super::ReplicatedChange::Put { entry_uuid: record.entry_uuid, dn: record.dn, attributes };
+        let rules = ReplicaRules { schema_checking: false, drop_covered: false, ..ReplicaRules::default() };
+        let ready = super::prepare::prepare(&schema, &self.group.known, &rules, change);
+        let Ready::Put(put) = ready else { return Ok(()) };
+        let before = std::mem::replace(&mut self.stamp, stamp);
+        let placed = self.put_new(&put);
+        self.stamp = before;
+        placed.map(|_| ())
+    }
+
+    pub(super) fn delete(&mut self, uuid: &Uuid, csn: Option<Csn>) -> Result<Applied, Failure> {
+        if let Some(csn) = &csn {
+            self.group.follow(csn);
+        }
+        let (here, dead, parked) = self.step(|op| {
+            let here = steps::find(op, uuid)?.map(|id| steps::here(op, id)).transpose()?;
+            let dead = state::tombstone(op.snapshot(), uuid)?;
+            let parked = state::parked(op.snapshot(), uuid)?;
+            Ok((here, dead, parked))
+        })?;
+        let known = here.as_ref().and_then(|here| here.csn).or(parked.as_ref().map(|parked| parked.csn));
+        let csn = csn.or(self.newest).or(known).unwrap_or(Csn::ZERO);
+        self.stamp = Stamp { csn, name: String::new() };
+        if let Some(parked) = &parked {
+            self.forget_parked(parked)?;
+        }
+        let Some(here) = here else {
+            if dead.is_some_and(|dead| dead.csn >= csn) {
+                return Ok(Applied::Older);
+            }
+            let dn = parked.map(|parked| parked.dn).unwrap_or_default();
+            self.step(|op| {
+                let mark = LogMark { local: false, absent: true };
+                let nowhere = (EntryId::ROOT, EntryId::ROOT);
+                op.log_marked(nowhere, *uuid, &dn, mark, |_| LoggedChange::Delete);
+                op.bury(uuid);
+                Ok(())
+            })?;
+            return Ok(Applied::Done);
+        };
+        self.delete_here(here, csn)
+    }
+
+    fn delete_here(&mut self, here: Here, csn: Csn) -> Result<Applied, Failure> {
+        let newer = here.csn.filter(|ours| *ours > csn);
+        if newer.is_some() && (!self.rules.multi_provider && self.is_covered(&csn)) {
+            return Ok(Applied::Older);
+        }
+        let born = self.step(|op| {
+            let held = op.hold(here.id)?;
+            steps::value_of(op, &held, op.ground.known.create_timestamp).map_err(Failure::from)
+        })?;
+        let born =
+            born.and_then(|text| crate::time::Timestamp::parse_generalized(std::str::from_utf8(&text).ok()?));
+        if newer.is_some() && born.is_some_and(|born| born.seconds() > csn.time.seconds()) {
+            return Ok(Applied::Older);
+        }
+        let mut applied = Applied::Done;
+        if newer.is_some() && !self.is_covered(&csn) {
+            let (_, record) = self.step(|op| steps::as_record(op, here.id))?;
+            let winner = (here.uuid, Some(csn));
+            applied = self.note(lost_record(ConflictKind::Delete, KeptSide::Theirs, record, winner))?;
+        }
+        let left = self.step(|op| steps::hollow(op, here.id, true))?;
+        if !left {
+            self.clear_glue(here.parent)?;
+        }
+        self.name_is_free(&here.dn)?;
+        Ok(applied)
+    }
+}
+
+/// The share of a comparison that is only for a note: everything.
+fn self_share<V: Snapshot>(_: &Operator<'_, V>) -> super::AttributeShare {
+    super::AttributeShare::default()
+}
+
+/// Of two entries of one name, or two versions: the newer one stays. Of equals the one with the higher entryUUID, so that
+/// every server decides alike.
+pub(super) fn wins(first: (Option<Csn>, Uuid), second: (Option<Csn>, Uuid)) -> bool {
+    first > second
+}
+
+fn lost_put(
+    kind: ConflictKind,
+    put: &Put,
+    (winner_uuid, winner_csn): (Uuid, Option<Csn>),
+    lost: Vec<AttributeValues>,
+) -> ConflictNote {
+    ConflictNote {
+        kind,
+        kept: KeptSide::Ours,
+        dn: put.shown.clone(),
+        winner_uuid,
+        winner_csn,
+        loser_uuid: put.uuid,
+        loser_csn: put.csn,
+        lost,
+    }
+}
+
+fn lost_record(
+    kind: ConflictKind,
+    kept: KeptSide,
+    record: LogRecord,
+    (winner_uuid, winner_csn): (Uuid, Option<Csn>),
+) -> ConflictNote {
+    let attributes = match record.change {
+        LoggedChange::Add(attributes) => attributes,
+        _ => Vec::new(),
+    };
+    let values =
+        attributes.into_iter().map(|a| AttributeValues { description: a.description, values: a.values });
+    ConflictNote {
+        kind,
+        kept,
+        dn: record.dn,
+        winner_uuid,
+        winner_csn,
+        loser_uuid: record.entry_uuid,
+        loser_csn: Some(record.csn),
+        lost: conflicts::cut(values),
+    }
+}

@@ -1,0 +1,334 @@
+//! One logged change of another server (delta-syncrepl), carried out on what is here.
+
+use larix_proto::{LdapResult, ResultCode};
+use larix_schema::AttributeDescription;
+use larix_store::{Direction, KeyRange, Snapshot, Store};
+use uuid::Uuid;
+
+use super::apply::Applier;
+use super::prepare::{Delta, DeltaChange, Put, modifications_of, names};
+use super::steps::{self, Here};
+use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, difference, resolve, state};
+use crate::csn::Csn;
+use crate::entry::EntrySource;
+use crate::log::{LogKey, LogRecord, LoggedChange};
+use crate::tables::LOG;
+use crate::write::AttributeValues;
+use crate::write::Failure;
+use crate::write::add::split_rdn;
+use crate::write::operational::Stamp;
+use crate::write::operator::{LogMark, Operator, logged};
+use crate::write::prepare::{Change, ChangeKind, Standing, naming_changes, refuse};
+use crate::write::{modify, values};
+
+/// Records of the log that are looked through for newer changes of an entry.
+const LOOKED_THROUGH_MAX: usize = 65_536;
+/// Microseconds that a record may have come late: the search for newer changes goes back so far behind the change.
+const LATE_MAX: i64 = 600_000_000;
+
+impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
+    pub(super) fn delta(&mut self, delta: &Delta) -> Result<Applied, Failure> {
+        self.follow(&delta.csn);
+        if self.rules.drop_covered && self.is_covered(&delta.csn) {
+            return Ok(Applied::Older);
+        }
+        self.stamp = Stamp { csn: delta.csn, name: self.modifier(delta) };
+        let here = self.step(|op| {
+            let id = match &delta.uuid {
+                Some(uuid) => steps::find(op, uuid)?,
+                None => op.resolve(&delta.dn)?.id,
+            };
+            id.map(|id| steps::here(op, id)).transpose()
+        })?;
+        let Some(here) = here.filter(|here| !here.glue) else { return self.of_nothing(delta) };
+        match &delta.change {
+            DeltaChange::Delete => self.delete(&here.uuid, Some(delta.csn)),
+            DeltaChange::Modify(changes) => self.modify(delta, here, changes),
+            DeltaChange::Rename { .. } => self.rename(delta, here),
+        }
+    }
+
+    fn modifier(&self, delta: &Delta) -> String {
+        let (DeltaChange::Modify(changes) | DeltaChange::Rename { mods: changes, .. }) = &delta.change else {
+            return String::new();
+        };
+        let id = self.known().modifiers_name;
+        super::prepare::first_value(changes, id).unwrap_or_default().to_owned()
+    }
+
+    /// The entry is not here.
+    fn of_nothing(&mut self, delta: &Delta) -> Result<Applied, Failure> {
+        let dead = match &delta.uuid {
+            Some(uuid) => self.step(|op| Ok(state::tombstone(op.snapshot(), uuid)?))?,
+            None => None,
+        };
+        if let (DeltaChange::Delete, Some(uuid)) = (&delta.change, &delta.uuid) {
+            return self.delete(uuid, Some(delta.csn));
+        }
+        match dead {
+            Some(_) if matches!(delta.change, DeltaChange::Delete) => Ok(Applied::Older),
+            Some(dead) if self.rules.multi_provider || dead.csn > delta.csn => {
+                let uuid = delta.uuid.unwrap_or_default();
+                let note = self.lost(ConflictKind::Delete, delta, (uuid, Some(dead.csn)), uuid);
+                self.note(note)
+            }
+            _ => {
+                let text = format!("\"{}\" is not here", delta.dn.as_str());
+                Err(refuse(ResultCode::NO_SUCH_OBJECT, text).into())
+            }
+        }
+    }
+
+    fn lost(
+        &self,
+        kind: ConflictKind,
+        delta: &Delta,
+        (winner_uuid, winner_csn): (Uuid, Option<Csn>),
+        loser_uuid: Uuid,
+    ) -> ConflictNote {
+        let (DeltaChange::Modify(changes) | DeltaChange::Rename { mods: changes, .. }) = &delta.change else {
+            return self.note_of(kind, delta, (winner_uuid, winner_csn), loser_uuid, &[]);
+        };
+        self.note_of(kind, delta, (winner_uuid, winner_csn), loser_uuid, changes)
+    }
+
+    fn note_of(
+        &self,
+        kind: ConflictKind,
+        delta: &Delta,
+        (winner_uuid, winner_csn): (Uuid, Option<Csn>),
+        loser_uuid: Uuid,
+        lost: &[Change],
+    ) -> ConflictNote {
+        let values = lost.iter().map(|change| AttributeValues {
+            description: change.description.to_text(self.schema()),
+            values: change.values.clone(),
+        });
+        ConflictNote {
+            kind,
+            kept: KeptSide::Ours,
+            dn: delta.dn.as_str().to_owned(),
+            winner_uuid,
+            winner_csn,
+            loser_uuid,
+            loser_csn: Some(delta.csn),
+            lost: conflicts::cut(values),
+        }
+    }
+
+    fn modify(&mut self, delta: &Delta, here: Here, changes: &[Change]) -> Result<Applied, Failure> {
+        let (left, lost) = match here.csn {
+            Some(ours) if ours == delta.csn => return Ok(Applied::Older),
+            Some(ours) if ours > delta.csn => {
+                let left = self.left_of(delta, &here, changes)?;
+                (left, true)
+            }
+            _ => (self.with_own_csn(changes.to_vec(), &delta.csn), false),
+        };
+        let softened: Vec<Change> = left.into_iter().map(|change| self.softened(change)).collect();
+        if !softened.is_empty() {
+            self.step(|op| {
+                let held = op.hold(here.id)?;
+                let shown = op.view.dn(&held.view()?)?;
+                let entry = difference::changed(op, &held, shown.clone(), &softened)?;
+                modify::store(op, &held, &entry)?;
+                let all: Vec<&Change> = softened.iter().collect();
+                op.log_marked(
+                    (here.id, crate::EntryId::ROOT),
+                    here.uuid,
+                    &shown,
+                    LogMark::default(),
+                    |schema| LoggedChange::Modify(logged(schema, &all)),
+                );
+                Ok(())
+            })?;
+        }
+        if lost {
+            let note = self.lost(ConflictKind::Modify, delta, (here.uuid, here.csn), here.uuid);
+            return self.note(note);
+        }
+        Ok(Applied::Done)
+    }
+
+    /// A log that tells no entryCSN means that of the change.
+    fn with_own_csn(&self, mut changes: Vec<Change>, csn: &Csn) -> Vec<Change> {
+        let id = self.known().entry_csn;
+        if !changes.iter().any(|change| change.description.attribute == id) {
+            let value = csn.text().into_bytes();
+            changes.push(Change {
+                kind: ChangeKind::Replace,
+                description: AttributeDescription::plain(id),
+                values: vec![value.clone()],
+                keys: vec![value],
+                standing: Standing::Internal,
+            });
+        }
+        changes
+    }
+
+    /// Deletes of what is gone are no errors, and a single value gives way to another.
+    fn softened(&self, change: Change) -> Change {
+        let single = self.schema().attribute(change.description.attribute).single_value;
+        match change.kind {
+            ChangeKind::Add if single => Change { kind: ChangeKind::Replace, ..change },
+            _ => change,
+        }
+    }
+
+    /// What newer changes of the entry leave of this one.
+    fn left_of(&mut self, delta: &Delta, here: &Here, changes: &[Change]) -> Result<Vec<Change>, Failure> {
+        let known = self.known();
+        let own = [known.entry_csn, known.modifiers_name, known.modify_timestamp];
+        let changes: Vec<Change> =
+            changes.iter().filter(|change| !own.contains(&change.description.attribute)).cloned().collect();
+        let rules = self.rules;
+        self.step(|op| {
+            let mut newer = Vec::new();
+            for record in newer_records(op, &here.uuid, &delta.csn)? {
+                let (LoggedChange::Modify(mods) | LoggedChange::ModifyDn { modifications: mods, .. }) =
+                    record.change
+                else {
+                    continue;
+                };
+                newer.extend(modifications_of(op.schema(), rules, mods)?);
+            }
+            let held = op.hold(here.id)?;
+            let reader = op.reader(&held)?;
+            let schema = op.schema();
+            let present = |description: &AttributeDescription| {
+                let kind = schema.attribute(description.attribute);
+                let mut present = Vec::new();
+                // What cannot be read is met when it is changed.
+                let _ = reader.visit_exact(description, &mut |value| {
+                    present.push((value.to_vec(), values::key(schema, kind, value).unwrap_or_default()));
+                    true
+                });
+                present
+            };
+            Ok(resolve::resolve(schema, changes, &newer, &present))
+        })
+    }
+
+    fn rename(&mut self, delta: &Delta, here: Here) -> Result<Applied, Failure> {
+        let DeltaChange::Rename { new_rdn, delete_old_rdn, new_superior, mods } = &delta.change else {
+            return Ok(Applied::Older);
+        };
+        let older = here.csn.is_some_and(|ours| ours > delta.csn);
+        if here.csn == Some(delta.csn) {
+            return Ok(Applied::Older);
+        }
+        if older {
+            let renamed = self.step(|op| {
+                let newer = newer_records(op, &here.uuid, &delta.csn)?;
+                Ok(newer.iter().any(|record| matches!(record.change, LoggedChange::ModifyDn { .. })))
+            })?;
+            if renamed {
+                let note = self.lost(ConflictKind::Modify, delta, (here.uuid, here.csn), here.uuid);
+                return self.note(note);
+            }
+        }
+        let changes = match older {
+            true => self.left_of(delta, &here, mods)?,
+            false => self.with_own_csn(mods.clone(), &delta.csn),
+        };
+        let put = self.step(|op| {
+            let held = op.hold(here.id)?;
+            let old = op.view.dn(&held.view()?)?;
+            let superior = match new_superior {
+                Some(superior) => superior.clone(),
+                None => split_rdn(&old).1.to_owned(),
+            };
+            let shown = if superior.is_empty() { new_rdn.clone() } else { format!("{new_rdn},{superior}") };
+            let (dn, shown) = names(op.schema(), &shown)?;
+            // A log may leave it to us what the rename does to the naming values.
+            let mut all = Vec::new();
+            if *delete_old_rdn {
+                all.extend(naming_changes(op.schema(), split_rdn(&old).0, ChangeKind::Delete)?);
+            }
+            all.extend(naming_changes(op.schema(), split_rdn(&shown).0, ChangeKind::SoftAdd)?);
+            all.extend(changes.iter().cloned());
+            let entry = difference::changed(op, &held, shown.clone(), &all)?;
+            let attributes = whole(op, &held, &entry)?;
+            let csn = if older { here.csn } else { Some(delta.csn) };
+            Ok(Put { uuid: here.uuid, dn, shown, csn, modifier: op.stamp.name.clone(), attributes })
+        })?;
+        if put.dn == here.dn {
+            return self.put_in_place(&put, &here);
+        }
+        self.put_elsewhere(&put, here)
+    }
+}
+
+/// All attributes of an entry as adds: kept ones are read.
+fn whole<V: Snapshot>(
+    op: &Operator<'_, V>,
+    held: &crate::write::operator::Held<'_>,
+    entry: &crate::Entry,
+) -> Result<Vec<Change>, Failure> {
+    let reader = op.reader(held)?;
+    let schema = op.schema();
+    let mut all = Vec::with_capacity(entry.attributes.len());
+    for attribute in &entry.attributes {
+        let mut values = attribute.values.clone();
+        if attribute.kept.is_some() || attribute.large.is_some() {
+            reader.visit_exact(&attribute.description, &mut |value| {
+                values.push(value.to_vec());
+                true
+            })?;
+        }
+        if values.is_empty() {
+            continue;
+        }
+        let kind = schema.attribute(attribute.description.attribute);
+        let keys = values.iter().map(|value| values::key(schema, kind, value).unwrap_or_default()).collect();
+        let description = attribute.description.clone();
+        let (kind, standing) = (ChangeKind::Add, Standing::Internal);
+        all.push(Change { kind, description, values, keys, standing });
+    }
+    Ok(all)
+}
+
+/// The changes of an entry that are newer than `csn`, oldest first.
+///
+/// # Errors
+/// Refused when the log does not go back far enough to tell.
+fn newer_records<V: Snapshot>(
+    op: &Operator<'_, V>,
+    uuid: &Uuid,
+    csn: &Csn,
+) -> Result<Vec<LogRecord>, Failure> {
+    let cannot_tell = || -> Failure {
+        let text = "the change log does not tell what was changed since: the entry has to be sent whole";
+        LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into()
+    };
+    if !op.ground.settings.log {
+        return Err(cannot_tell());
+    }
+    let mut found = Vec::new();
+    let prefix = op.ground.order.server_id().to_be_bytes();
+    let rows = op.snapshot().scan(LOG, KeyRange::prefix(&prefix), Direction::Backward)?;
+    let mut last = None;
+    for (looked, row) in rows.enumerate() {
+        let (key, value) = row?;
+        if looked == LOOKED_THROUGH_MAX {
+            return Err(cannot_tell());
+        }
+        let damaged = crate::Fault::Damaged { what: "a record of the change log" };
+        let Some((key, record)) = LogKey::from_bytes(&key).zip(LogRecord::decode(&value).ok()) else {
+            return Err(damaged.into());
+        };
+        if record.csn.time.0 < csn.time.0 - LATE_MAX {
+            last = None;
+            break;
+        }
+        last = Some((key.sequence, record.csn));
+        if record.entry_uuid == *uuid && record.csn > *csn && !record.local {
+            found.push(record);
+        }
+    }
+    if last.is_some_and(|(sequence, oldest)| sequence > 1 && oldest > *csn) {
+        return Err(cannot_tell());
+    }
+    found.sort_by_key(|record| record.csn);
+    Ok(found)
+}

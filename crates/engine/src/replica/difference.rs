@@ -1,0 +1,166 @@
+//! What has to change for a stored entry to become another.
+
+use larix_schema::AttributeDescription;
+use larix_store::Snapshot;
+
+use super::AttributeShare;
+use crate::entry::record::Form;
+use crate::entry::{Entry, EntrySource};
+use crate::fault::Fault;
+use crate::write::Failure;
+use crate::write::change;
+use crate::write::operator::{Held, Operator, StoredSets};
+use crate::write::prepare::{Change, ChangeKind, Standing};
+use crate::write::values;
+
+/// Above so many values an attribute is changed value by value rather than replaced.
+const REPLACED_MAX: u64 = 64;
+
+/// The modifications that make the share's attributes of a stored entry those of `new`. Values are compared as they are
+/// sent: a change of spelling counts.
+pub(super) fn changes<V: Snapshot>(
+    op: &Operator<'_, V>,
+    held: &Held<'_>,
+    new: &[Change],
+    share: &AttributeShare,
+) -> Result<Vec<Change>, Failure> {
+    let reader = op.reader(held)?;
+    let view = held.view()?;
+    let catalog = op.catalog.catalog();
+    let mut changes = Vec::new();
+    let mut seen: Vec<&AttributeDescription> = Vec::with_capacity(new.len());
+    for attribute in view.attributes() {
+        let (number, stored) = attribute?;
+        let Some(description) = catalog.row(number).and_then(|row| row.description.as_ref()) else {
+            continue;
+        };
+        let Some(wanted) = new.iter().find(|change| change.description == *description) else {
+            // Whoever sends no operational attributes says nothing about this one.
+            if share.covers(op.schema(), description)
+                && description.attribute != op.ground.known.structural_object_class
+            {
+                changes.push(replaced(description, Vec::new(), Vec::new()));
+            }
+            continue;
+        };
+        seen.push(&wanted.description);
+        let mut values: Vec<Vec<u8>> = Vec::new();
+        reader.visit_values(number, &stored, &mut |value| {
+            values.push(value.to_vec());
+            true
+        })?;
+        if are_same(&values, &wanted.values) {
+            continue;
+        }
+        if stored.form() == Form::Large || stored.len() > REPLACED_MAX {
+            by_value(op, description, values, wanted, &mut changes);
+        } else {
+            changes.push(replaced(description, wanted.values.clone(), wanted.keys.clone()));
+        }
+    }
+    let added = new.iter().filter(|change| !seen.contains(&&change.description));
+    changes.extend(added.cloned());
+    Ok(changes)
+}
+
+fn replaced(description: &AttributeDescription, values: Vec<Vec<u8>>, keys: Vec<Vec<u8>>) -> Change {
+    let (kind, description) = (ChangeKind::Replace, description.clone());
+    Change { kind, description, values, keys, standing: Standing::Internal }
+}
+
+fn are_same(old: &[Vec<u8>], new: &[Vec<u8>]) -> bool {
+    if old.len() != new.len() {
+        return false;
+    }
+    if old == new {
+        return true;
+    }
+    let sorted = |values: &[Vec<u8>]| {
+        let mut values: Vec<_> = values.to_vec();
+        values.sort_unstable();
+        values
+    };
+    sorted(old) == sorted(new)
+}
+
+fn by_value<V: Snapshot>(
+    op: &Operator<'_, V>,
+    description: &AttributeDescription,
+    old: Vec<Vec<u8>>,
+    new: &Change,
+    changes: &mut Vec<Change>,
+) {
+    let kind = op.schema().attribute(description.attribute);
+    let wanted: foldhash::HashSet<&Vec<u8>> = new.values.iter().collect();
+    let present: foldhash::HashSet<&Vec<u8>> = old.iter().collect();
+    let gone: Vec<Vec<u8>> = old.iter().filter(|value| !wanted.contains(value)).cloned().collect();
+    let added = new.values.iter().zip(&new.keys).filter(|(value, _)| !present.contains(value));
+    let (values, keys): (Vec<_>, Vec<_>) = added.map(|(value, key)| (value.clone(), key.clone())).unzip();
+    let change = |kind, values, keys| Change {
+        kind,
+        description: description.clone(),
+        values,
+        keys,
+        standing: Standing::Internal,
+    };
+    if !gone.is_empty() {
+        let keys = gone.iter().map(|value| values::key(op.schema(), kind, value).unwrap_or_default());
+        let keys = keys.collect();
+        changes.push(change(ChangeKind::Delete, gone, keys));
+    }
+    if !values.is_empty() {
+        changes.push(change(ChangeKind::Add, values, keys));
+    }
+}
+
+/// The stored entry with the changes made, unchecked.
+pub(super) fn changed<V: Snapshot>(
+    op: &Operator<'_, V>,
+    held: &Held<'_>,
+    shown: String,
+    changes: &[Change],
+) -> Result<Entry, Failure> {
+    let reader = op.reader(held)?;
+    let known = op.ground.known;
+    let mut entry = reader.owned_in_part(shown, |description| {
+        description.attribute == known.object_class
+            || description.attribute == known.structural_object_class
+            || changes.iter().any(|change| change.description == *description)
+    })?;
+    let sets = StoredSets { reader };
+    for change in changes {
+        change::apply(op.schema(), &mut entry, change, true, &sets)?;
+    }
+    Ok(entry)
+}
+
+/// Whether the entry as it will be lacks a value of the name that it has now: a rename that deleted the old RDN.
+pub(super) fn lacks_old_name<V: Snapshot>(
+    op: &Operator<'_, V>,
+    held: &Held<'_>,
+    entry: &Entry,
+) -> Result<bool, Fault> {
+    let view = held.view()?;
+    let Ok(parsed) = larix_proto::Dn::parse(view.rdn()) else { return Ok(false) };
+    let Some(rdn) = parsed.rdns().first() else { return Ok(false) };
+    let schema = op.schema();
+    for ava in rdn.avas() {
+        let Ok(description) = schema.describe(ava.attribute) else { continue };
+        let Some(attribute) = entry.attribute(&description) else { return Ok(true) };
+        if attribute.kept.is_some() || attribute.large.is_some() {
+            continue;
+        }
+        let kind = schema.attribute(description.attribute);
+        let wanted = values::key(schema, kind, &ava.value).unwrap_or_default();
+        let mut found = false;
+        let source = crate::entry::reader::OwnedSource { schema, entry };
+        source.visit_exact(&description, &mut |value| {
+            found = values::key(schema, kind, value).is_ok_and(|key| key == wanted);
+            !found
+        })?;
+        if !found {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}

@@ -1,0 +1,207 @@
+//! The part of a replicated change that needs no entry, on the caller's thread: names resolved, values checked against
+//! their syntaxes.
+
+use larix_proto::{Dn, LdapResult, ResultCode};
+use larix_schema::{AttributeDescription, NormalDn, Schema};
+use uuid::Uuid;
+
+use super::{ReplicaRules, ReplicatedChange};
+use crate::csn::Csn;
+use crate::log::{LoggedChange, LoggedKind, LoggedModification};
+use crate::write::AttributeValues;
+use crate::write::known::KnownSchema;
+use crate::write::prepare::{Change, ChangeKind, Standing, check_change, refuse};
+
+/// A replicated change that is ready for the writer.
+#[derive(Clone, Debug)]
+pub(crate) enum Ready {
+    Put(Box<Put>),
+    Delete { uuid: Uuid, csn: Option<Csn> },
+    Delta(Box<Delta>),
+    Refused(LdapResult),
+}
+
+/// An entry as it is to be.
+#[derive(Clone, Debug)]
+pub(crate) struct Put {
+    pub(crate) uuid: Uuid,
+    pub(crate) dn: NormalDn,
+    /// The DN as it is shown.
+    pub(crate) shown: String,
+    /// Its entryCSN, and that text.
+    pub(crate) csn: Option<Csn>,
+    /// modifiersName.
+    pub(crate) modifier: String,
+    /// The attributes, each as an add of its values.
+    pub(crate) attributes: Vec<Change>,
+}
+
+/// One logged change, resolved.
+#[derive(Clone, Debug)]
+pub(crate) struct Delta {
+    pub(crate) uuid: Option<Uuid>,
+    pub(crate) dn: NormalDn,
+    pub(crate) csn: Csn,
+    pub(crate) change: DeltaChange,
+}
+
+#[derive(Clone, Debug)]
+pub(crate) enum DeltaChange {
+    Modify(Vec<Change>),
+    Delete,
+    Rename { new_rdn: String, delete_old_rdn: bool, new_superior: Option<String>, mods: Vec<Change> },
+}
+
+/// What every server computes for itself.
+const COMPUTED: [&str; 6] = [
+    "contextCSN",
+    "entryDN",
+    "subschemaSubentry",
+    "hasSubordinates",
+    "numSubordinates",
+    "numAllSubordinates",
+];
+
+pub(crate) fn prepare(
+    schema: &Schema,
+    known: &KnownSchema,
+    rules: &ReplicaRules,
+    change: ReplicatedChange,
+) -> Ready {
+    let prepared = match change {
+        ReplicatedChange::Put { entry_uuid, dn, attributes } => {
+            put(schema, known, rules, entry_uuid, &dn, attributes).map(|put| Ready::Put(Box::new(put)))
+        }
+        ReplicatedChange::Delete { entry_uuid: uuid, csn } => Ok(Ready::Delete { uuid, csn }),
+        ReplicatedChange::Delta { entry_uuid, dn, csn, change } => {
+            delta(schema, known, rules, (entry_uuid, &dn, csn), change)
+        }
+    };
+    prepared.unwrap_or_else(Ready::Refused)
+}
+
+/// The normal form of a DN, and the form in which it is shown.
+pub(super) fn names(schema: &Schema, text: &str) -> Result<(NormalDn, String), LdapResult> {
+    let invalid = || refuse(ResultCode::INVALID_DN_SYNTAX, format!("\"{text}\": invalid DN"));
+    let dn = Dn::parse(text).map_err(|_| invalid())?;
+    let normal = schema.normalize_dn(&dn).map_err(|_| invalid())?;
+    Ok((normal, schema.pretty_dn(&dn).map_err(|_| invalid())?))
+}
+
+fn put(
+    schema: &Schema,
+    known: &KnownSchema,
+    rules: &ReplicaRules,
+    uuid: Uuid,
+    dn: &str,
+    attributes: Vec<AttributeValues>,
+) -> Result<Put, LdapResult> {
+    let (dn, shown) = names(schema, dn)?;
+    let mut all = Vec::with_capacity(attributes.len() + 1);
+    for attribute in attributes.into_iter().filter(|attribute| !attribute.values.is_empty()) {
+        if let Some(change) = one(schema, rules, ChangeKind::Add, attribute)? {
+            all.push(change);
+        }
+    }
+    all.retain(|change: &Change| change.description.attribute != known.entry_uuid);
+    let text = uuid.to_string();
+    all.push(check_change(
+        schema,
+        ChangeKind::Add,
+        AttributeValues { description: "entryUUID".to_owned(), values: vec![text.into_bytes()] },
+    )?);
+    let value = |id| first_value(&all, id);
+    let csn = value(known.entry_csn).and_then(|text| text.parse().ok());
+    let modifier = value(known.modifiers_name).unwrap_or_default().to_owned();
+    if !all.iter().any(|change| change.description.attribute == known.object_class) {
+        let text = format!("\"{shown}\": no objectClass attribute");
+        return Err(refuse(ResultCode::OBJECT_CLASS_VIOLATION, text));
+    }
+    Ok(Put { uuid, dn, shown, csn, modifier, attributes: all })
+}
+
+pub(super) fn first_value(changes: &[Change], id: larix_schema::AttributeTypeId) -> Option<&str> {
+    let change = changes.iter().find(|change| change.description == AttributeDescription::plain(id))?;
+    std::str::from_utf8(change.values.first()?).ok()
+}
+
+/// One attribute, or `None` for one that is left out.
+fn one(
+    schema: &Schema,
+    rules: &ReplicaRules,
+    kind: ChangeKind,
+    attribute: AttributeValues,
+) -> Result<Option<Change>, LdapResult> {
+    let base = attribute.description.split(';').next().unwrap_or_default();
+    if COMPUTED.iter().any(|name| name.eq_ignore_ascii_case(base)) {
+        return Ok(None);
+    }
+    if schema.attribute_type(base).is_none() && rules.drop_unknown {
+        return Ok(None);
+    }
+    if let Ok(description) = schema.describe(&attribute.description)
+        && !rules.attributes.covers(schema, &description)
+    {
+        return Ok(None);
+    }
+    let change = check_change(schema, kind, attribute)?;
+    Ok(Some(Change { standing: Standing::Internal, ..change }))
+}
+
+fn delta(
+    schema: &Schema,
+    known: &KnownSchema,
+    rules: &ReplicaRules,
+    (uuid, dn, csn): (Option<Uuid>, &str, Csn),
+    change: LoggedChange,
+) -> Result<Ready, LdapResult> {
+    let change = match change {
+        LoggedChange::Add(attributes) => {
+            let attributes: Vec<_> = attributes
+                .into_iter()
+                .map(|a| AttributeValues { description: a.description, values: a.values })
+                .collect();
+            let stated = attributes.iter().find(|a| a.description.eq_ignore_ascii_case("entryUUID"));
+            let stated = stated.and_then(|a| Uuid::try_parse_ascii(a.values.first()?).ok());
+            let Some(uuid) = uuid.or(stated) else {
+                let text = format!("\"{dn}\": added without entryUUID");
+                return Err(refuse(ResultCode::CONSTRAINT_VIOLATION, text));
+            };
+            let mut put = put(schema, known, rules, uuid, dn, attributes)?;
+            put.csn = put.csn.or(Some(csn));
+            return Ok(Ready::Put(Box::new(put)));
+        }
+        LoggedChange::Modify(mods) => DeltaChange::Modify(modifications_of(schema, rules, mods)?),
+        LoggedChange::Delete => DeltaChange::Delete,
+        LoggedChange::ModifyDn { new_rdn, delete_old_rdn, new_superior, modifications: mods } => {
+            DeltaChange::Rename {
+                new_rdn,
+                delete_old_rdn,
+                new_superior,
+                mods: modifications_of(schema, rules, mods)?,
+            }
+        }
+    };
+    let (dn, _) = names(schema, dn)?;
+    Ok(Ready::Delta(Box::new(Delta { uuid, dn, csn, change })))
+}
+
+pub(super) fn modifications_of(
+    schema: &Schema,
+    rules: &ReplicaRules,
+    modifications: Vec<LoggedModification>,
+) -> Result<Vec<Change>, LdapResult> {
+    let mut changes = Vec::with_capacity(modifications.len());
+    for LoggedModification { kind, attribute } in modifications {
+        let kind = match kind {
+            LoggedKind::Add => ChangeKind::Add,
+            LoggedKind::Delete => ChangeKind::Delete,
+            LoggedKind::Replace => ChangeKind::Replace,
+            LoggedKind::Increment => ChangeKind::Increment,
+            LoggedKind::SoftAdd => ChangeKind::SoftAdd,
+        };
+        let attribute = AttributeValues { description: attribute.description, values: attribute.values };
+        changes.extend(one(schema, rules, kind, attribute)?);
+    }
+    Ok(changes)
+}

@@ -1,0 +1,114 @@
+//! Names that two servers changed at once: superiors that were renamed, entries moved below each other.
+
+use larix_proto::ResultCode;
+use larix_schema::NormalDn;
+use larix_store::{Snapshot, Store};
+
+use super::apply::Applier;
+use super::prepare::Put;
+use super::state;
+use super::state::Former;
+use super::steps::{self, Here, Place};
+use crate::entry::EntryId;
+use crate::tree;
+use crate::write::Failure;
+use crate::write::prepare::refuse;
+
+impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
+    /// Glue that nothing filled in: if who had its name is elsewhere now, what is below goes there. Another server added
+    /// it before it knew of the rename.
+    pub(super) fn settle(&mut self, id: EntryId) -> Result<(), Failure> {
+        let found = self.step(|op| {
+            state::forget_glue(&mut op.set, id);
+            if op.view.stored(id)?.is_none() {
+                return Ok(None);
+            }
+            let glue = steps::here(op, id)?;
+            let Some(former) = state::former(op.snapshot(), &glue.dn)?.filter(|_| glue.glue) else {
+                return Ok(None);
+            };
+            let Some(heir) = steps::find(op, &former.uuid)? else { return Ok(None) };
+            let below = steps::is_within(op, heir, id)?;
+            Ok(Some((glue, steps::here(op, heir)?, below)))
+        })?;
+        let Some((glue, heir, below)) = found else { return Ok(()) };
+        if below {
+            return self.settle_loop(&glue, &heir);
+        }
+        self.merge(id, heir.id, None)?;
+        self.clear_glue(id)
+    }
+
+    /// Two entries were moved below each other: the older move is taken back, to the name that the newer one knew.
+    fn settle_loop(&mut self, glue: &Here, heir: &Here) -> Result<(), Failure> {
+        let (above, at, aside) = self.step(|op| {
+            let mut top = heir.id;
+            loop {
+                let parent = op.hold(top)?.view()?.parent();
+                if parent == glue.id || parent == EntryId::ROOT {
+                    break;
+                }
+                top = parent;
+            }
+            let held = op.hold(glue.id)?;
+            let view = held.view()?;
+            let at = Place {
+                parent: glue.parent,
+                rdn: view.rdn().to_owned(),
+                normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),
+            };
+            Ok((steps::here(op, top)?, at, aside(glue.parent, heir)))
+        })?;
+        if above.id == heir.id || heir.csn > above.csn {
+            return Ok(());
+        }
+        self.step(|op| steps::move_to(op, heir.id, &aside))?;
+        self.merge(glue.id, heir.id, None)?;
+        self.step(|op| steps::remove_glue(op, glue.id))?;
+        self.step(|op| steps::move_to(op, heir.id, &at))
+    }
+
+    /// Whether a move goes below an entry that was itself moved below this one, later.
+    pub(super) fn was_moved_below(&mut self, put: &Put, here: &Here) -> Result<bool, Failure> {
+        self.step(|op| {
+            let mut above = put.dn.parent();
+            let mut missing: Option<NormalDn> = None;
+            while let Some(dn) = above.filter(|dn| !dn.is_root()) {
+                if op.resolve(&dn)?.id.is_some() {
+                    break;
+                }
+                above = dn.parent();
+                missing = Some(dn);
+            }
+            let Some(former) = missing.map(|dn| state::former(op.snapshot(), &dn)).transpose()?.flatten()
+            else {
+                return Ok(false);
+            };
+            let Former { uuid, .. } = former;
+            let Some(heir) = steps::find(op, &uuid)? else { return Ok(false) };
+            if heir == here.id || !steps::is_within(op, heir, here.id)? {
+                return Ok(false);
+            }
+            Ok(steps::here(op, heir)?.csn > put.csn)
+        })
+    }
+
+    /// The entry moves to where its own superior stands, which is glue: out of its way first.
+    pub(super) fn through_glue(&mut self, here: &Here, place: &Place) -> Result<(), Failure> {
+        let aside = aside(place.parent, here);
+        self.step(|op| steps::move_to(op, here.id, &aside))?;
+        self.step(|op| {
+            let Some(glue) = steps::occupant(op, place)? else { return Ok(()) };
+            if tree::has_children(op.snapshot(), glue)? {
+                let text = "the name of a replicated entry cannot be cleared";
+                return Err(refuse(ResultCode::OTHER, text).into());
+            }
+            steps::remove_glue(op, glue)
+        })
+    }
+}
+
+/// A place that nobody else has, for as long as it takes.
+fn aside(parent: EntryId, here: &Here) -> Place {
+    Place { parent, rdn: format!("entryUUID={}", here.uuid), normal_rdn: format!("entryuuid={}", here.uuid) }
+}

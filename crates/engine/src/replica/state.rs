@@ -1,0 +1,250 @@
+//! What is remembered of entries that are not there: deleted ones, and those whose name another entry has.
+//!
+//! All of it stands in the table [`REPLICA`] (`docs/disk-format.md`) and changes in the transaction of what causes it.
+
+use larix_schema::NormalDn;
+use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
+use uuid::Uuid;
+
+use crate::csn::Csn;
+use crate::entry::EntryId;
+use crate::entry::record::{DIGEST_LENGTH, digest};
+use crate::fault::Fault;
+use crate::log::LogRecord;
+use crate::tables::REPLICA;
+
+const TOMBSTONE: u8 = b'd';
+const TOMBSTONE_ORDER: u8 = b's';
+const PARKED: u8 = b'p';
+const PARKED_NAME: u8 = b'n';
+const FORMER: u8 = b'f';
+const FORMER_ORDER: u8 = b'o';
+const NEW_GLUE: u8 = b'g';
+
+/// When an entry was deleted.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tombstone {
+    /// Of the log's record of the delete: they go together.
+    pub(crate) sequence: u64,
+    pub(crate) csn: Csn,
+}
+
+fn key(kind: u8, rest: &[u8]) -> Vec<u8> {
+    let mut key = Vec::with_capacity(1 + rest.len());
+    key.push(kind);
+    key.extend_from_slice(rest);
+    key
+}
+
+const DAMAGED: Fault = Fault::Damaged { what: "a row of the table replica" };
+
+pub(crate) fn tombstone<S: Snapshot>(snapshot: &S, uuid: &Uuid) -> Result<Option<Tombstone>, Fault> {
+    let Some(row) = snapshot.get(REPLICA, &key(TOMBSTONE, uuid.as_bytes()))? else { return Ok(None) };
+    let read = || {
+        let (sequence, csn) = row.split_first_chunk::<8>()?;
+        let csn = std::str::from_utf8(csn).ok()?.parse().ok()?;
+        Some(Tombstone { sequence: u64::from_be_bytes(*sequence), csn })
+    };
+    read().map(Some).ok_or(DAMAGED)
+}
+
+/// Remembers a delete for as long as the log keeps its record.
+pub(crate) fn bury(set: &mut WriteSet, uuid: &Uuid, tombstone: Tombstone) {
+    let sequence = tombstone.sequence.to_be_bytes();
+    let mut row = sequence.to_vec();
+    row.extend_from_slice(tombstone.csn.text().as_bytes());
+    set.put(REPLICA, &key(TOMBSTONE, uuid.as_bytes()), row);
+    set.put(REPLICA, &key(TOMBSTONE_ORDER, &sequence), uuid.as_bytes().as_slice());
+}
+
+/// Whoever adds it again on purpose lifts the ban.
+pub(crate) fn unbury(set: &mut WriteSet, uuid: &Uuid) {
+    set.delete(REPLICA, &key(TOMBSTONE, uuid.as_bytes()));
+}
+
+/// Forgets deletes whose records the log no longer has: those before the sequence `first`, `limit` at most.
+pub(crate) fn trim<S: Snapshot>(
+    snapshot: &S,
+    set: &mut WriteSet,
+    first: u64,
+    limit: usize,
+) -> Result<(), Fault> {
+    let prefix = [TOMBSTONE_ORDER];
+    for row in snapshot.scan(REPLICA, KeyRange::prefix(&prefix), Direction::Forward)?.take(limit) {
+        let (row_key, uuid) = row?;
+        let sequence = row_key.get(1..).and_then(|bytes| bytes.try_into().ok()).map(u64::from_be_bytes);
+        let (Some(sequence), Ok(uuid)) = (sequence, Uuid::from_slice(&uuid)) else { return Err(DAMAGED) };
+        if sequence >= first {
+            break;
+        }
+        // Deleted again since, it has a later one.
+        if tombstone(snapshot, &uuid)?.is_some_and(|known| known.sequence == sequence) {
+            set.delete(REPLICA, &key(TOMBSTONE, uuid.as_bytes()));
+        }
+        set.delete(REPLICA, &row_key);
+    }
+    trim_former(snapshot, set, first, limit)
+}
+
+fn trim_former<S: Snapshot>(snapshot: &S, set: &mut WriteSet, first: u64, limit: usize) -> Result<(), Fault> {
+    let prefix = [FORMER_ORDER];
+    for row in snapshot.scan(REPLICA, KeyRange::prefix(&prefix), Direction::Forward)?.take(limit) {
+        let (row_key, name) = row?;
+        let sequence = row_key.get(1..).ok_or(DAMAGED)?;
+        if *sequence >= *first.to_be_bytes().as_slice() {
+            break;
+        }
+        let name = key(FORMER, &name);
+        if snapshot.get(REPLICA, &name)?.is_some_and(|row| row.starts_with(sequence)) {
+            set.delete(REPLICA, &name);
+        }
+        set.delete(REPLICA, &row_key);
+    }
+    Ok(())
+}
+
+fn name_key(dn: &NormalDn, uuid: &Uuid) -> Vec<u8> {
+    let mut out = key(PARKED_NAME, &digest(dn.as_str().as_bytes()));
+    out.extend_from_slice(uuid.as_bytes());
+    out
+}
+
+/// An entry that has no place, since its name is another's: as an add would log it.
+pub(crate) fn parked<S: Snapshot>(snapshot: &S, uuid: &Uuid) -> Result<Option<LogRecord>, Fault> {
+    let Some(row) = snapshot.get(REPLICA, &key(PARKED, uuid.as_bytes()))? else { return Ok(None) };
+    LogRecord::decode(&row).map(Some).map_err(|_| DAMAGED)
+}
+
+pub(crate) fn park(set: &mut WriteSet, dn: &NormalDn, record: &LogRecord) {
+    set.put(REPLICA, &key(PARKED, record.entry_uuid.as_bytes()), record.encode());
+    set.put(REPLICA, &name_key(dn, &record.entry_uuid), [0]);
+}
+
+pub(crate) fn unpark(set: &mut WriteSet, dn: &NormalDn, uuid: &Uuid) {
+    set.delete(REPLICA, &key(PARKED, uuid.as_bytes()));
+    set.delete(REPLICA, &name_key(dn, uuid));
+}
+
+/// The entries that are parked for a name.
+pub(crate) fn claimants<S: Snapshot>(snapshot: &S, dn: &NormalDn) -> Result<Vec<Uuid>, Fault> {
+    let prefix = key(PARKED_NAME, &digest(dn.as_str().as_bytes()));
+    let mut found = Vec::new();
+    for row in snapshot.scan(REPLICA, KeyRange::prefix(&prefix), Direction::Forward)? {
+        let (row_key, _) = row?;
+        let uuid = row_key.get(1 + DIGEST_LENGTH..).and_then(|bytes| Uuid::from_slice(bytes).ok());
+        found.push(uuid.ok_or(DAMAGED)?);
+    }
+    Ok(found)
+}
+
+/// Who had a name before.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Former {
+    pub(crate) uuid: Uuid,
+    /// Of the rename.
+    pub(crate) csn: Csn,
+}
+
+/// Remembers who left a name, for as long as the log keeps the record of it.
+pub(crate) fn put_former(set: &mut WriteSet, dn: &NormalDn, uuid: &Uuid, left: Tombstone) {
+    let name = digest(dn.as_str().as_bytes());
+    let sequence = left.sequence.to_be_bytes();
+    let mut row = sequence.to_vec();
+    row.extend_from_slice(uuid.as_bytes());
+    row.extend_from_slice(left.csn.text().as_bytes());
+    set.put(REPLICA, &key(FORMER, &name), row);
+    set.put(REPLICA, &key(FORMER_ORDER, &sequence), name.as_slice());
+}
+
+pub(crate) fn former<S: Snapshot>(snapshot: &S, dn: &NormalDn) -> Result<Option<Former>, Fault> {
+    let Some(row) = snapshot.get(REPLICA, &key(FORMER, &digest(dn.as_str().as_bytes())))? else {
+        return Ok(None);
+    };
+    let read = || {
+        let (uuid, csn) = row.get(8..)?.split_first_chunk::<16>()?;
+        let csn = std::str::from_utf8(csn).ok()?.parse().ok()?;
+        Some(Former { uuid: Uuid::from_bytes(*uuid), csn })
+    };
+    read().map(Some).ok_or(DAMAGED)
+}
+
+/// Glue that may yet be filled in before it is looked for who had its name.
+pub(crate) fn note_glue(set: &mut WriteSet, id: EntryId) {
+    set.put(REPLICA, &key(NEW_GLUE, &id.to_bytes()), [0]);
+}
+
+pub(crate) fn forget_glue(set: &mut WriteSet, id: EntryId) {
+    set.delete(REPLICA, &key(NEW_GLUE, &id.to_bytes()));
+}
+
+pub(crate) fn new_glue<S: Snapshot>(snapshot: &S) -> Result<Vec<EntryId>, Fault> {
+    let mut found = Vec::new();
+    for row in snapshot.scan(REPLICA, KeyRange::prefix(&[NEW_GLUE]), Direction::Forward)? {
+        let (row_key, _) = row?;
+        found.push(row_key.get(1..).and_then(EntryId::from_prefix).ok_or(DAMAGED)?);
+    }
+    Ok(found)
+}
+
+/// What the table has, for a check of the database.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ReplicaRows {
+    pub tombstones: u64,
+    pub parked: u64,
+    pub conflicts: u64,
+}
+
+/// Goes through the table and reports what does not fit.
+pub(crate) fn check<S: Snapshot>(
+    snapshot: &S,
+    is_here: &mut dyn FnMut(&Uuid) -> Result<bool, Fault>,
+    report: &mut dyn FnMut(String),
+) -> Result<ReplicaRows, Fault> {
+    let mut rows = ReplicaRows::default();
+    let mut names = 0;
+    for row in snapshot.scan(REPLICA, KeyRange::all(), Direction::Forward)? {
+        let (row_key, value) = row?;
+        let (kind, rest) = match row_key.split_first() {
+            Some((kind, rest)) => (*kind, rest),
+            None => continue,
+        };
+        match (kind, Uuid::from_slice(rest)) {
+            (TOMBSTONE, Ok(uuid)) => {
+                rows.tombstones += 1;
+                match tombstone(snapshot, &uuid) {
+                    Ok(Some(_)) if is_here(&uuid)? => {
+                        report(format!("{uuid} is said to be deleted and is there"));
+                    }
+                    Ok(_) => {}
+                    Err(_) => report(format!("the delete of {uuid} cannot be read")),
+                }
+            }
+            (PARKED, Ok(uuid)) => {
+                rows.parked += 1;
+                match LogRecord::decode(&value) {
+                    Ok(record) if record.entry_uuid != uuid => {
+                        report(format!("{uuid} is set aside as another entry"));
+                    }
+                    Ok(_) if is_here(&uuid)? => report(format!("{uuid} is set aside and is there, too")),
+                    Ok(_) => {}
+                    Err(error) => report(format!("{uuid}, which is set aside: {error}")),
+                }
+            }
+            (PARKED_NAME, _) if rest.len() == DIGEST_LENGTH + 16 => names += 1,
+            (TOMBSTONE_ORDER | FORMER_ORDER, _) if rest.len() == 8 && value.len() == 16 => {}
+            (FORMER, _) if rest.len() == DIGEST_LENGTH && value.len() > 24 => {}
+            (NEW_GLUE, _) if rest.len() == 8 => {}
+            (super::conflicts::CONFLICT, _) if rest.len() == 8 => {
+                rows.conflicts += 1;
+                if super::conflicts::decode(0, &value).is_none() {
+                    report(format!("conflict {} cannot be read", rows.conflicts));
+                }
+            }
+            _ => report("a row that is none of the table's".to_owned()),
+        }
+    }
+    if names != rows.parked {
+        report(format!("{} entries are set aside, under {names} names", rows.parked));
+    }
+    Ok(rows)
+}

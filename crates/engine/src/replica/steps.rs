@@ -1,0 +1,456 @@
+//! What a replicated change does to entries, one write at a time: stores, moves, removes, makes glue. What is decided is
+//! decided in [`super::apply`].
+
+use larix_proto::ResultCode;
+use larix_schema::{AttributeDescription, NormalDn};
+use larix_store::{PostingCursor, Snapshot};
+use uuid::Uuid;
+
+use super::prepare::Put;
+use super::state;
+use super::{ReplicaRules, difference};
+use crate::csn::Csn;
+use crate::entry::encode::{self, Placement};
+use crate::entry::record::RecordFlags;
+use crate::entry::{Entry, EntryAttribute, EntryId, EntryView};
+use crate::fault::Fault;
+use crate::index::pending::{self, Writing};
+use crate::index::{KeyKind, Kinds, key, keys};
+use crate::log::{LogRecord, LoggedAttribute, LoggedChange};
+use crate::replica::state::Tombstone;
+use crate::tables::INDEX;
+use crate::tree;
+use crate::write::Failure;
+use crate::write::add::split_rdn;
+use crate::write::change::NoLargeSets;
+use crate::write::operator::{Held, LogMark, Operator, logged};
+use crate::write::prepare::{Change, refuse};
+use crate::write::schema_check::{CheckMode, check_entry};
+use crate::write::{modify, values};
+
+const LOCAL: LogMark = LogMark { local: true, absent: false };
+const SENT: LogMark = LogMark { local: false, absent: false };
+
+/// Where an entry is to stand.
+#[derive(Clone, Debug)]
+pub(super) struct Place {
+    pub(super) parent: EntryId,
+    /// As it is shown; of a suffix the whole DN.
+    pub(super) rdn: String,
+    pub(super) normal_rdn: String,
+}
+
+/// An entry that is here, as far as decisions need it.
+#[derive(Clone, Debug)]
+pub(super) struct Here {
+    pub(super) id: EntryId,
+    pub(super) parent: EntryId,
+    pub(super) uuid: Uuid,
+    pub(super) csn: Option<Csn>,
+    pub(super) glue: bool,
+    pub(super) dn: NormalDn,
+}
+
+/// The entry with this entryUUID.
+pub(super) fn find<V: Snapshot>(op: &Operator<'_, V>, uuid: &Uuid) -> Result<Option<EntryId>, Failure> {
+    let description = AttributeDescription::plain(op.ground.known.entry_uuid);
+    let catalog = op.catalog.catalog();
+    let Some(number) = catalog.number(&description) else { return Ok(None) };
+    if !catalog.row(number).is_some_and(|row| row.usable().has(Kinds::EQUALITY)) {
+        return Err(refuse(ResultCode::BUSY, "the index of entryUUID is not complete yet").into());
+    }
+    let kind = op.schema().attribute(description.attribute);
+    let text = uuid.to_string();
+    let normal = values::key(op.schema(), kind, text.as_bytes()).unwrap_or_default();
+    let key = key::make(number, KeyKind::Equality, &normal);
+    let found = op.snapshot().postings(INDEX, &key)?.next()?;
+    Ok(found.map(EntryId))
+}
+
+pub(super) fn here<V: Snapshot>(op: &Operator<'_, V>, id: EntryId) -> Result<Here, Failure> {
+    let held = op.hold(id)?;
+    let view = held.view()?;
+    let csn = value_of(op, &held, op.ground.known.entry_csn)?;
+    Ok(Here {
+        id,
+        parent: view.parent(),
+        uuid: op.entry_uuid(&held)?,
+        csn: csn.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok()),
+        glue: view.flags().has(RecordFlags::GLUE),
+        dn: op.view.names.normal_dn(&view)?,
+    })
+}
+
+/// The first value of an attribute.
+pub(super) fn value_of<V: Snapshot>(
+    op: &Operator<'_, V>,
+    held: &Held<'_>,
+    attribute: larix_schema::AttributeTypeId,
+) -> Result<Option<Vec<u8>>, Fault> {
+    let description = AttributeDescription::plain(attribute);
+    let Some(number) = op.catalog.catalog().number(&description) else { return Ok(None) };
+    let view = held.view()?;
+    let Some(stored) = view.get(number)? else { return Ok(None) };
+    let mut found = None;
+    op.reader(held)?.visit_values(number, &stored, &mut |value| {
+        found = Some(value.to_vec());
+        false
+    })?;
+    Ok(found)
+}
+
+/// The place of a DN whose superior is there; `None` when that is missing.
+pub(super) fn place_of<V: Snapshot>(
+    op: &Operator<'_, V>,
+    dn: &NormalDn,
+    shown: &str,
+) -> Result<Option<Place>, Failure> {
+    let resolved = op.resolve(dn)?;
+    let suffix = op.is_suffix(dn);
+    if suffix || (resolved.id.is_none() && resolved.nearest == EntryId::ROOT && resolved.missing == 1) {
+        return Ok(Some(Place {
+            parent: EntryId::ROOT,
+            rdn: shown.to_owned(),
+            normal_rdn: dn.as_str().to_owned(),
+        }));
+    }
+    let parent = match resolved.id {
+        Some(id) => op.hold(id)?.view()?.parent(),
+        None if resolved.missing == 1 => resolved.nearest,
+        None => return Ok(None),
+    };
+    let normal = dn.rdn().map_or_else(|| dn.as_str().to_owned(), |rdn| rdn.as_str().to_owned());
+    Ok(Some(Place { parent, rdn: split_rdn(shown).0.to_owned(), normal_rdn: normal }))
+}
+
+/// Who stands at a place.
+pub(super) fn occupant<V: Snapshot>(op: &Operator<'_, V>, place: &Place) -> Result<Option<EntryId>, Fault> {
+    tree::child(op.snapshot(), place.parent, place.normal_rdn.as_bytes())
+}
+
+/// Whether `id` is `top` or below it.
+pub(super) fn is_within<V: Snapshot>(op: &Operator<'_, V>, id: EntryId, top: EntryId) -> Result<bool, Fault> {
+    let mut at = id;
+    while at != EntryId::ROOT {
+        if at == top {
+            return Ok(true);
+        }
+        at = op.hold(at)?.view()?.parent();
+    }
+    Ok(false)
+}
+
+/// The entry of a put, whole.
+fn entry_of<V: Snapshot>(op: &Operator<'_, V>, put: &Put, rules: &ReplicaRules) -> Result<Entry, Failure> {
+    let mut entry = Entry::new(put.shown.clone());
+    entry.attributes = put
+        .attributes
+        .iter()
+        .map(|change| EntryAttribute::new(change.description.clone(), change.values.clone()))
+        .collect();
+    let ground = op.ground;
+    let mode = CheckMode { relax: true, add: true, auxiliary_needs_rule: false };
+    if rules.schema_checking {
+        check_entry(ground.schema, ground.known, &mut entry, mode, &NoLargeSets)?;
+    } else if entry.values(ground.known.structural_object_class).is_empty() {
+        let mut checked = entry.clone();
+        // A provider that sends no operational attributes leaves it to us; of an entry that breaks the rules it is
+        // unknown.
+        if check_entry(ground.schema, ground.known, &mut checked, mode, &NoLargeSets).is_ok() {
+            entry = checked;
+        }
+    }
+    Ok(entry)
+}
+
+/// Stores an entry that is not here: at a free place, or in the stead of the glue that stands there.
+pub(super) fn add<V: Snapshot>(
+    op: &mut Operator<'_, V>,
+    put: &Put,
+    rules: &ReplicaRules,
+    place: &Place,
+    glue: Option<EntryId>,
+) -> Result<(), Failure> {
+    let entry = entry_of(op, put, rules)?;
+    let (schema, snapshot) = (op.schema(), op.snapshot());
+    let id = match glue {
+        Some(id) => {
+            let held = op.hold(id)?;
+            op.log_marked((id, EntryId::ROOT), Uuid::nil(), &put.shown, LOCAL, |_| LoggedChange::Delete);
+            modify::store_at(op, &held, placement(id, place), &entry)?;
+            state::forget_glue(&mut op.set, id);
+            id
+        }
+        None => {
+            let id = op.next_entry_id();
+            encode::store(&mut op.set, snapshot, schema, op.catalog, placement(id, place), None, &entry)?;
+            tree::put(&mut op.set, place.parent, place.normal_rdn.as_bytes(), id);
+            let changes = keys::changes::<V>(schema, op.catalog.catalog(), None, Some(&entry))?;
+            pending::apply(&mut op.set, snapshot, id, &changes, Writing::New)?;
+            id
+        }
+    };
+    op.log_marked((id, place.parent), put.uuid, &entry.dn, SENT, |schema| {
+        LoggedChange::Add(entry.attributes.iter().map(|a| logged_attribute(schema, a)).collect())
+    });
+    Ok(())
+}
+
+fn placement(id: EntryId, place: &Place) -> Placement<'_> {
+    Placement { id, parent: place.parent, rdn: &place.rdn, normal_rdn: place.normal_rdn.as_bytes() }
+}
+
+fn logged_attribute(schema: &larix_schema::Schema, attribute: &EntryAttribute) -> LoggedAttribute {
+    LoggedAttribute { description: attribute.description.to_text(schema), values: attribute.values.clone() }
+}
+
+/// Makes the entry what `put` says, where it stands or at `to`. Answers what was changed.
+pub(super) fn change<V: Snapshot>(
+    op: &mut Operator<'_, V>,
+    id: EntryId,
+    put: &Put,
+    rules: &ReplicaRules,
+    to: Option<(&Place, Option<String>)>,
+) -> Result<(), Failure> {
+    let held = op.hold(id)?;
+    let changes = difference::changes(op, &held, &put.attributes, &rules.attributes)?;
+    let old_shown = op.view.dn(&held.view()?)?;
+    let mut entry = difference::changed(op, &held, put.shown.clone(), &changes)?;
+    if rules.schema_checking {
+        let mode = CheckMode { relax: true, add: false, auxiliary_needs_rule: false };
+        let sets = crate::write::operator::StoredSets { reader: op.reader(&held)? };
+        check_entry(op.ground.schema, op.ground.known, &mut entry, mode, &sets)?;
+    }
+    let all: Vec<&Change> = changes.iter().collect();
+    match to {
+        None if changes.is_empty() => Ok(()),
+        None => {
+            modify::store(op, &held, &entry)?;
+            op.log_marked((id, EntryId::ROOT), put.uuid, &old_shown, SENT, |schema| {
+                LoggedChange::Modify(logged(schema, &all))
+            });
+            Ok(())
+        }
+        Some((place, new_superior)) => {
+            let deletes_old = difference::lacks_old_name(op, &held, &entry)?;
+            shift(op, &held, place, &entry)?;
+            let old_dn = op.view.names.normal_dn(&held.view()?)?;
+            op.log_marked((id, place.parent), put.uuid, &old_shown, SENT, |schema| LoggedChange::ModifyDn {
+                new_rdn: place.rdn.clone(),
+                delete_old_rdn: deletes_old,
+                new_superior,
+                modifications: logged(schema, &all),
+            });
+            left(op, &old_dn, &put.uuid);
+            Ok(())
+        }
+    }
+}
+
+/// Remembers who had a name until the change that was logged last.
+pub(super) fn left<V: Snapshot>(op: &mut Operator<'_, V>, dn: &NormalDn, uuid: &Uuid) {
+    if op.ground.settings.log && !uuid.is_nil() {
+        let left = Tombstone { sequence: op.counters.last_log_sequence, csn: op.stamp.csn };
+        state::put_former(&mut op.set, dn, uuid, left);
+    }
+}
+
+/// Puts the entry at another place.
+fn shift<V: Snapshot>(
+    op: &mut Operator<'_, V>,
+    held: &Held<'_>,
+    place: &Place,
+    entry: &Entry,
+) -> Result<(), Failure> {
+    modify::store_at(op, held, placement(held.id, place), entry)?;
+    let old = held.view()?;
+    tree::delete(&mut op.set, old.parent(), old.normal_rdn());
+    tree::put(&mut op.set, place.parent, place.normal_rdn.as_bytes(), held.id);
+    Ok(op.bump_generation()?)
+}
+
+/// Moves an entry below another superior, with its name and all that is below it: what every server does by itself.
+pub(super) fn hand_over<V: Snapshot>(
+    op: &mut Operator<'_, V>,
+    id: EntryId,
+    parent: EntryId,
+) -> Result<(), Failure> {
+    let held = op.hold(id)?;
+    let view = held.view()?;
+    let place = Place {
+        parent,
+        rdn: view.rdn().to_owned(),
+        normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),
+    };
+    move_to(op, id, &place)
+}
+
+/// As [`hand_over`], under another name.
+pub(super) fn move_to<V: Snapshot>(
+    op: &mut Operator<'_, V>,
+    id: EntryId,
+    place: &Place,
+) -> Result<(), Failure> {
+    let held = op.hold(id)?;
+    let (uuid, shown) = (op.entry_uuid(&held)?, op.view.dn(&held.view()?)?);
+    let entry = op.reader(&held)?.owned_in_part(shown.clone(), |_| false)?;
+    shift(op, &held, place, &entry)?;
+    let superior = op.view.names.superior(place.parent)?.map(|superior| superior.dn.clone());
+    op.log_marked((id, place.parent), uuid, &shown, LOCAL, |_| LoggedChange::ModifyDn {
+        new_rdn: place.rdn.clone(),
+        delete_old_rdn: false,
+        new_superior: Some(superior.unwrap_or_default()),
+        modifications: Vec::new(),
+    });
+    Ok(())
+}
+
+/// Creates the superiors that are missing, as glue. Answers the lowest one.
+pub(super) fn add_glue<V: Snapshot>(
+    op: &mut Operator<'_, V>,
+    dn: &NormalDn,
+    shown: &str,
+) -> Result<(), Failure> {
+    let mut missing = Vec::new();
+    let (mut dn, mut shown) = (dn.clone(), shown);
+    let mut parent = loop {
+        if let Some(place) = place_of(op, &dn, shown)? {
+            let found = occupant(op, &place)?;
+            match found {
+                Some(id) => break id,
+                None => {
+                    missing.push((place.rdn, place.normal_rdn, shown));
+                    break place.parent;
+                }
+            }
+        }
+        let (rdn, rest) = split_rdn(shown);
+        let normal = dn.rdn().map_or_else(String::new, |normal| normal.as_str().to_owned());
+        missing.push((rdn.to_owned(), normal, shown));
+        dn = dn.parent().unwrap_or_else(NormalDn::root);
+        shown = rest;
+        if shown.is_empty() {
+            break EntryId::ROOT;
+        }
+    };
+    for (rdn, normal_rdn, shown) in missing.into_iter().rev() {
+        let entry = glue_entry(op, shown);
+        let id = op.next_entry_id();
+        let place = Place { parent, rdn, normal_rdn };
+        let (schema, snapshot) = (op.schema(), op.snapshot());
+        encode::store(&mut op.set, snapshot, schema, op.catalog, placement(id, &place), None, &entry)?;
+        tree::put(&mut op.set, place.parent, place.normal_rdn.as_bytes(), id);
+        let changes = keys::changes::<V>(schema, op.catalog.catalog(), None, Some(&entry))?;
+        pending::apply(&mut op.set, snapshot, id, &changes, Writing::New)?;
+        log_glue(op, id, parent, &entry);
+        state::note_glue(&mut op.set, id);
+        parent = id;
+    }
+    Ok(())
+}
+
+fn glue_entry<V: Snapshot>(op: &Operator<'_, V>, shown: &str) -> Entry {
+    let known = op.ground.known;
+    let mut entry = Entry::new(shown);
+    let classes = vec![b"top".to_vec(), b"glue".to_vec()];
+    entry.attributes.push(EntryAttribute::new(AttributeDescription::plain(known.object_class), classes));
+    let structural = AttributeDescription::plain(known.structural_object_class);
+    entry.attributes.push(EntryAttribute::new(structural, vec![b"glue".to_vec()]));
+    entry
+}
+
+fn log_glue<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId, parent: EntryId, entry: &Entry) {
+    op.log_marked((id, parent), Uuid::nil(), &entry.dn, LOCAL, |schema| {
+        LoggedChange::Add(entry.attributes.iter().map(|a| logged_attribute(schema, a)).collect())
+    });
+}
+
+/// Takes an entry away: with subordinates it becomes glue. `mark`: a delete that others hear of, or what every server does
+/// by itself. Answers whether glue is left.
+pub(super) fn hollow<V: Snapshot>(
+    op: &mut Operator<'_, V>,
+    id: EntryId,
+    sent: bool,
+) -> Result<bool, Failure> {
+    let held = op.hold(id)?;
+    let view = held.view()?;
+    let (uuid, shown) = (op.entry_uuid(&held)?, op.view.dn(&view)?);
+    let dn = op.view.names.normal_dn(&view)?;
+    let mark = if sent { SENT } else { LOCAL };
+    op.log_marked((id, EntryId::ROOT), uuid, &shown, mark, |_| LoggedChange::Delete);
+    if sent {
+        op.bury(&uuid);
+    }
+    if tree::has_children(op.snapshot(), id)? {
+        let glue = glue_entry(op, &shown);
+        modify::store(op, &held, &glue)?;
+        log_glue(op, id, view.parent(), &glue);
+        left(op, &dn, &uuid);
+        return Ok(true);
+    }
+    take_out(op, &held, &view)?;
+    Ok(false)
+}
+
+/// Removes glue that has no subordinates.
+pub(super) fn remove_glue<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -> Result<(), Failure> {
+    let held = op.hold(id)?;
+    let view = held.view()?;
+    let shown = op.view.dn(&view)?;
+    state::forget_glue(&mut op.set, id);
+    op.log_marked((id, EntryId::ROOT), Uuid::nil(), &shown, LOCAL, |_| LoggedChange::Delete);
+    take_out(op, &held, &view)
+}
+
+fn take_out<V: Snapshot>(
+    op: &mut Operator<'_, V>,
+    held: &Held<'_>,
+    view: &EntryView<'_>,
+) -> Result<(), Failure> {
+    let changes = keys::changes(op.schema(), op.catalog.catalog(), Some(&op.reader(held)?), None)?;
+    let snapshot = op.snapshot();
+    pending::apply(&mut op.set, snapshot, held.id, &changes, Writing::Changed)?;
+    encode::remove(&mut op.set, snapshot, view)?;
+    tree::delete(&mut op.set, view.parent(), view.normal_rdn());
+    Ok(op.bump_generation()?)
+}
+
+/// The entry as an add would log it, to be set aside.
+pub(super) fn as_record<V: Snapshot>(
+    op: &Operator<'_, V>,
+    id: EntryId,
+) -> Result<(NormalDn, LogRecord), Failure> {
+    let held = op.hold(id)?;
+    let view = held.view()?;
+    let dn = op.view.names.normal_dn(&view)?;
+    let entry = op.reader(&held)?.to_owned(op.view.dn(&view)?, true)?;
+    let csn = here(op, id)?.csn.unwrap_or(op.stamp.csn);
+    let attributes = entry.attributes.iter().map(|a| logged_attribute(op.schema(), a)).collect();
+    Ok((dn, record(csn, op.entry_uuid(&held)?, entry.dn, attributes)))
+}
+
+/// A put as an add would log it.
+pub(super) fn put_as_record<V: Snapshot>(op: &Operator<'_, V>, put: &Put) -> LogRecord {
+    let attributes = put.attributes.iter().map(|change| LoggedAttribute {
+        description: change.description.to_text(op.schema()),
+        values: change.values.clone(),
+    });
+    record(put.csn.unwrap_or(op.stamp.csn), put.uuid, put.shown.clone(), attributes.collect())
+}
+
+fn record(csn: Csn, entry_uuid: Uuid, dn: String, attributes: Vec<LoggedAttribute>) -> LogRecord {
+    LogRecord {
+        csn,
+        offset: 0,
+        entry: EntryId::ROOT,
+        superior: EntryId::ROOT,
+        entry_uuid,
+        dn,
+        requester: String::new(),
+        local: true,
+        continues: false,
+        absent: false,
+        change: LoggedChange::Add(attributes),
+        old: Vec::new(),
+    }
+}
