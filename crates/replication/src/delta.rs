@@ -11,6 +11,8 @@ use larix_engine::write::AttributeValues;
 use larix_proto::Dn;
 use uuid::Uuid;
 
+use crate::consumer::Massage;
+
 /// The filter for the records that are of use (`logfilter`).
 pub const FILTER: &str = "(&(objectClass=auditWriteObject)(reqResult=0))";
 
@@ -71,6 +73,37 @@ pub fn change_of(record: &[AttributeValues]) -> Result<Option<ReplicatedChange>,
     let parsed = std::str::from_utf8(&csn).ok().and_then(|text| text.parse::<Csn>().ok());
     let csn = parsed.ok_or_else(|| wrong("entryCSN", &csn))?;
     Ok(Some(ReplicatedChange::Delta { entry_uuid, dn, csn, change }))
+}
+
+/// The change under the names that hold here.
+///
+/// # Errors
+/// It is about an entry that is not below the provider's suffix.
+pub fn massaged(change: ReplicatedChange, massage: &Massage) -> Result<ReplicatedChange, String> {
+    let ReplicatedChange::Delta { entry_uuid, dn, csn, mut change } = change else { return Ok(change) };
+    let named =
+        |dn: &str| massage.dn(dn).ok_or_else(|| format!("entry \"{dn}\" is not below the searchbase"));
+    let values = |attribute: &mut LoggedAttribute| {
+        let LoggedAttribute { description, values } =
+            std::mem::replace(attribute, LoggedAttribute { description: String::new(), values: Vec::new() });
+        let mut own = AttributeValues { description, values };
+        massage.values(&mut own);
+        *attribute = LoggedAttribute { description: own.description, values: own.values };
+    };
+    match &mut change {
+        LoggedChange::Add(attributes) => attributes.iter_mut().for_each(values),
+        LoggedChange::Modify(modifications) => {
+            modifications.iter_mut().for_each(|modification| values(&mut modification.attribute));
+        }
+        LoggedChange::Delete => {}
+        LoggedChange::ModifyDn { new_superior, modifications, .. } => {
+            if let Some(superior) = new_superior {
+                *superior = named(superior)?;
+            }
+            modifications.iter_mut().for_each(|modification| values(&mut modification.attribute));
+        }
+    }
+    Ok(ReplicatedChange::Delta { entry_uuid, dn: named(&dn)?, csn, change })
 }
 
 fn wrong(attribute: &'static str, value: &[u8]) -> DeltaError {

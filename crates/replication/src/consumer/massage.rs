@@ -38,7 +38,7 @@ impl Massage {
     }
 
     /// Values that are names go along; names of elsewhere stay.
-    pub(super) fn values(&self, attribute: &mut AttributeValues) {
+    pub(crate) fn values(&self, attribute: &mut AttributeValues) {
         let Ok(description) = self.schema.describe(&attribute.description) else { return };
         if self.schema.attribute(description.attribute).syntax.oid != DN_SYNTAX {
             return;

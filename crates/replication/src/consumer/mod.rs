@@ -24,7 +24,7 @@ use uuid::Uuid;
 pub use massage::Massage;
 pub use retry::{Retries, RetryStep};
 
-use crate::Cookie;
+use crate::{Cookie, delta};
 
 /// Changes of one batch; more make another one.
 pub const BATCH_CHANGES: usize = 1_000;
@@ -45,6 +45,8 @@ pub struct Request {
     /// Empty: all user attributes.
     pub attributes: Vec<String>,
     pub types_only: bool,
+    /// What is asked for are records of an access log, each of which tells of a change (delta-syncrepl).
+    pub logged: bool,
     /// Entries; 0 is no limit.
     pub size_limit: u32,
     /// Seconds; 0 is no limit.
@@ -75,6 +77,8 @@ pub enum End {
     Poll,
     /// The provider cannot tell what changed since our cookie: once more at once, without one.
     FullRefresh,
+    /// A record of the access log does not tell what was done: the entries themselves have to be asked for.
+    NotLogged(String),
     /// The provider refused, or what it sent cannot be: by the schedule of retries.
     Failed(LdapResult),
 }
@@ -215,6 +219,9 @@ impl Session {
         let SyncState { state, entry_uuid, cookie } =
             SyncState::decode(state.value).map_err(|error| wrong(&error))?;
         let csns = self.read_cookie(cookie).map_err(|error| wrong(&error))?;
+        if self.request.logged {
+            return self.logged(entry, state, actions);
+        }
         let uuid = Uuid::from_bytes(entry_uuid);
         if self.is_passed_over(&csns) {
             return Ok(());
@@ -236,6 +243,35 @@ impl Session {
         Ok(())
     }
 
+    /// A record of an access log: the change that it tells of. That a record is gone says nothing of what it told.
+    fn logged(
+        &mut self,
+        entry: &SearchResultEntry<'_>,
+        state: EntryState,
+        actions: &mut Vec<Action>,
+    ) -> Result<(), String> {
+        if !matches!(state, EntryState::Add | EntryState::Modify) {
+            return Ok(());
+        }
+        let read = delta::change_of(&attributes_of(entry)).map_err(|error| error.to_string());
+        let massaged = read.and_then(|change| match (change, &self.massage) {
+            (Some(change), Some(massage)) => delta::massaged(change, massage).map(Some),
+            (change, _) => Ok(change),
+        });
+        match massaged {
+            Ok(Some(ReplicatedChange::Delta { entry_uuid, dn, csn, change })) => {
+                // Records come in the order of the changes: each is as good as a cookie.
+                if is_newer(&self.known, &[csn]) {
+                    self.raise(&[csn]);
+                    self.gather(ReplicatedChange::Delta { entry_uuid, dn, csn, change }, None, actions);
+                }
+            }
+            Ok(_) => {}
+            Err(why) => self.end(End::NotLogged(format!("{}: {why}", entry.dn)), actions),
+        }
+        Ok(())
+    }
+
     /// Whether all of a change was seen before.
     fn is_passed_over(&mut self, csns: &Option<Vec<Csn>>) -> bool {
         match csns.as_deref() {
@@ -249,11 +285,7 @@ impl Session {
     }
 
     fn put(&self, uuid: Uuid, entry: &SearchResultEntry<'_>) -> Result<ReplicatedChange, String> {
-        let attributes = entry.attributes.iter().map(|attribute| AttributeValues {
-            description: attribute.description.to_owned(),
-            values: attribute.values.iter().map(<[u8]>::to_vec).collect(),
-        });
-        let (mut dn, mut attributes) = (entry.dn.to_owned(), attributes.collect::<Vec<_>>());
+        let (mut dn, mut attributes) = (entry.dn.to_owned(), attributes_of(entry));
         if let Some(massage) = &self.massage {
             dn = massage.dn(&dn).ok_or_else(|| format!("entry \"{dn}\" is not below the searchbase"))?;
             attributes.iter_mut().for_each(|attribute| massage.values(attribute));
@@ -302,6 +334,7 @@ impl Session {
                 let csns = self.read_cookie(cookie)?;
                 self.phase_ends(csns, true, done, actions)?;
             }
+            SyncInfo::IdSet { .. } if self.request.logged => {}
             SyncInfo::IdSet { cookie, deletes, uuids } => {
                 let csns = self.read_cookie(cookie)?;
                 let uuids = uuids.into_iter().map(Uuid::from_bytes);
@@ -352,7 +385,7 @@ impl Session {
         if !newer {
             return;
         }
-        if of_present {
+        if of_present && !self.request.logged {
             let mut present = std::mem::take(&mut self.present);
             present.settle();
             self.raise(&csns);
@@ -412,6 +445,14 @@ impl Session {
         self.last_cookie = Some(text.to_owned());
         Ok(Some(read.csns))
     }
+}
+
+fn attributes_of(entry: &SearchResultEntry<'_>) -> Vec<AttributeValues> {
+    let owned = |attribute: larix_proto::Attribute<'_>| AttributeValues {
+        description: attribute.description.to_owned(),
+        values: attribute.values.iter().map(<[u8]>::to_vec).collect(),
+    };
+    entry.attributes.iter().map(owned).collect()
 }
 
 /// Whether one of these is new to whoever knows those.

@@ -1,6 +1,7 @@
 //! One consumer: connects, follows, and tries again.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
@@ -12,15 +13,16 @@ use larix_engine::replica::{
     ReplicatedOutcome, Share, UuidSet,
 };
 use larix_engine::time::Timestamp;
-use larix_proto::control::{ControlValue as _, ProxiedAuthorization};
+use larix_proto::control::{ControlValue as _, ProxiedAuthorization, SyncMode};
 use larix_proto::{ControlBuf, FilterBuf, LdapResult, ResultCode, Scope};
 use larix_replication::consumer::{Action, End, Massage, Request, Retries, Session};
+use larix_replication::delta;
 use larix_store::Store as _;
 
 use super::Task;
 use super::connect::connect;
 use super::status::{ConsumerPhase, Status};
-use crate::config::values::LogLevel;
+use crate::config::values::{LogLevel, SyncData};
 use crate::server::Server;
 
 /// While a refresh goes on, what has come waits so long for more, to be committed together.
@@ -35,6 +37,21 @@ pub(super) struct Runner {
     stop: Stop,
     status: Arc<Status>,
     retries: Retries,
+    /// Of an access log (`syncdata=accesslog`): how its records stand; none for entries.
+    log: Option<LogState>,
+}
+
+/// How a consumer of an access log stands.
+#[derive(Debug, Default)]
+struct LogState {
+    /// The next session asks for the entries themselves.
+    plain: bool,
+    /// How often that was so since a session with the log went well.
+    fallbacks: u32,
+    /// The session under way is one with the log.
+    logged: bool,
+    /// A change of the log was refused here.
+    refused: AtomicBool,
 }
 
 /// How one session ended.
@@ -47,7 +64,8 @@ enum Ended {
 impl Runner {
     pub(super) fn new(server: &Arc<Server>, task: Task, stop: Stop, status: Arc<Status>) -> Self {
         let retries = Retries::new(task.line.retry.clone());
-        Self { server: Arc::clone(server), task, stop, status, retries }
+        let log = (task.line.data == SyncData::AccessLog).then(LogState::default);
+        Self { server: Arc::clone(server), task, stop, status, retries, log }
     }
 
     /// Follows the provider until it is stopped, or no retry is left.
@@ -58,6 +76,10 @@ impl Runner {
             if self.stop.is_stopped() {
                 break;
             }
+            let Some(ended) = self.changes_sides(ended) else {
+                full = false;
+                continue;
+            };
             let seconds = match ended {
                 Ended::Poll => {
                     full = false;
@@ -85,6 +107,29 @@ impl Runner {
             self.stop.wait(Duration::from_secs(seconds.into()));
         }
         self.status.change(|status| status.phase = ConsumerPhase::Stopped);
+    }
+
+    /// From the log to the entries, when the log does not lead on from here, and back when they were refreshed: `None`,
+    /// and another session at once. The second time in a row it is a failure, which waits as the others do.
+    fn changes_sides(&mut self, ended: Ended) -> Option<Ended> {
+        let Some(log) = &mut self.log else { return Some(ended) };
+        let refused = log.refused.swap(false, Ordering::Relaxed);
+        let why = match (log.logged, ended) {
+            (true, Ended::FullRefresh) => "the provider's log does not lead on from here".to_owned(),
+            (true, Ended::Failed(why)) if refused => why,
+            (false, Ended::Poll) => {
+                log.plain = false;
+                return None;
+            }
+            (_, ended) => return Some(ended),
+        };
+        log.plain = true;
+        log.fallbacks += 1;
+        if log.fallbacks > 1 {
+            return Some(Ended::Failed(why));
+        }
+        self.tell(&format!("{why}: the entries themselves are asked for"));
+        None
     }
 
     /// Seconds until the next try.
@@ -126,7 +171,12 @@ impl Runner {
         let (mut connection, note) = connect(&self.task.line, &self.task.tls, &self.stop).map_err(shown)?;
         note.iter().for_each(|note| self.tell(note));
         let known = self.context_csns()?;
-        let mut session = Session::new(self.request(), self.massage(), known, full);
+        let logged = !full && !known.is_empty() && self.log.as_ref().is_some_and(|log| !log.plain);
+        if let Some(log) = &mut self.log {
+            log.logged = logged;
+        }
+        let request = if logged { self.log_request() } else { self.request() };
+        let mut session = Session::new(request, self.massage(), known, full);
         let cookie = session.cookie().to_string();
         self.tell(&format!("asks {} with the cookie {cookie}", self.provider()));
         let local = connection.connection.local_address();
@@ -181,6 +231,9 @@ impl Runner {
                 self.apply(Vec::new(), csns, true, full)?;
             }
             Action::Refreshed => {
+                if let Some(log) = self.log.as_mut().filter(|log| log.logged) {
+                    log.fallbacks = 0;
+                }
                 self.retries.reset();
                 self.tell("the refresh is complete");
                 self.status.change(|status| {
@@ -189,6 +242,10 @@ impl Runner {
             }
             Action::End(End::Poll) => return Ok(Some(Ended::Poll)),
             Action::End(End::FullRefresh) => return Ok(Some(Ended::FullRefresh)),
+            Action::End(End::NotLogged(why)) => {
+                self.tell(&why);
+                return Ok(Some(Ended::FullRefresh));
+            }
             Action::End(End::Failed(result)) => {
                 return Err(format!("{} ended the search: {result}", self.provider()));
             }
@@ -206,7 +263,8 @@ impl Runner {
     ) -> Result<(), String> {
         let newest = csns.iter().map(|csn| csn.time).max();
         let names: Vec<String> = changes.iter().map(name).collect();
-        let rules = self.rules(refreshing || full);
+        let logged = self.log.as_ref().is_some_and(|log| log.logged);
+        let rules = self.rules((refreshing && !logged) || full);
         let batch = ReplicatedBatch { changes, context_csns: csns, rules };
         let (done, outcome) = sync_channel(1);
         self.task.served.replicate(
@@ -257,7 +315,10 @@ impl Runner {
             return Err(format!("a change could not be stored: {}", outcome.result));
         }
         match refused {
-            Some((name, result)) => Err(format!("{name}: {result}")),
+            Some((name, result)) => {
+                self.log.iter().for_each(|log| log.refused.store(log.logged, Ordering::Relaxed));
+                Err(format!("{name}: {result}"))
+            }
             None => Ok(()),
         }
     }
@@ -320,6 +381,23 @@ impl Runner {
         }
     }
 
+    /// Asks for the records of the provider's access log.
+    fn log_request(&self) -> Request {
+        let line = &self.task.line;
+        let filter = line.log_filter.clone().or_else(|| FilterBuf::parse(delta::FILTER).ok());
+        let base = line.log_base.as_ref().map_or_else(String::new, |base| base.text.clone());
+        Request {
+            base,
+            scope: Scope::Subtree,
+            filter: filter.unwrap_or_else(FilterBuf::every_entry),
+            attributes: vec!["*".to_owned(), "+".to_owned()],
+            types_only: false,
+            logged: true,
+            mode: line.mode,
+            ..self.request()
+        }
+    }
+
     fn request(&self) -> Request {
         let line = &self.task.line;
         let mut attributes = line.attributes.clone();
@@ -340,12 +418,14 @@ impl Runner {
         Request {
             rid: line.rid,
             sid: self.task.sid,
-            mode: line.mode,
+            // Behind it comes what the log has.
+            mode: if self.log.is_some() { SyncMode::RefreshOnly } else { line.mode },
             base: line.base.text.clone(),
             scope: line.scope,
             filter: line.filter.clone(),
             attributes,
             types_only: line.types_only,
+            logged: false,
             size_limit: line.size_limit,
             time_limit: line.time_limit,
             controls,
