@@ -1,0 +1,216 @@
+//! `database ldif`: files that slapd wrote are served, and files that Larix wrote are served by slapd.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+
+use larix_testkit::{Kind, Server, Site};
+
+const SUFFIX: &str = "o=university,c=US";
+
+fn configuration(kind: Kind, files: &Path) -> String {
+    let module = if kind == Kind::Slapd && std::env::var("SLAPD_MODULES").as_deref() != Ok("") {
+        "moduleload back_ldif\n"
+    } else {
+        ""
+    };
+    format!(
+        "{module}database ldif\nsuffix {SUFFIX}\nrootdn cn=admin,{SUFFIX}\nrootpw secret\ndirectory {}\n",
+        files.display()
+    )
+}
+
+fn larix(words: &[&str], server: &Server, input: Option<&str>) -> Output {
+    let folder = tempfile::tempdir().expect("a folder");
+    let file = folder.path().join("input.ldif");
+    let mut command = Command::new(Kind::Larix.program().expect("larix is built"));
+    let url = format!("ldap://{}", server.address);
+    let admin = format!("cn=admin,{SUFFIX}");
+    command.args(words).args(["-x", "-H", &url, "-D", &admin, "-w", "secret"]).stdin(Stdio::null());
+    if let Some(input) = input {
+        std::fs::write(&file, input).expect("the LDIF");
+        command.arg("-f").arg(&file);
+    }
+    command.output().expect("larix runs")
+}
+
+fn change(server: &Server, ldif: &str) {
+    let output = larix(&["modify"], server, Some(ldif));
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+}
+
+/// Every entry by its DN, without what each server computes for itself.
+fn content(server: &Server) -> BTreeMap<String, Vec<String>> {
+    let output = larix(
+        &["search", "-LLL", "-o", "ldif_wrap=no", "-b", SUFFIX, "(objectClass=*)", "*", "+"],
+        server,
+        None,
+    );
+    let none = output.status.code() == Some(32);
+    assert!(none || output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("LDIF is UTF-8");
+    let computed = ["entryDN:", "subschemaSubentry:", "hasSubordinates:", "contextCSN:"];
+    let entry = |text: &str| {
+        let mut lines: Vec<String> =
+            text.lines().filter(|l| !computed.iter().any(|c| l.starts_with(c))).map(str::to_owned).collect();
+        let dn = if lines.is_empty() { String::new() } else { lines.remove(0) };
+        lines.sort_unstable();
+        (dn, lines)
+    };
+    text.split("\n\n").filter(|text| !text.trim().is_empty()).map(entry).collect()
+}
+
+/// The files below a directory.
+fn files(directory: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut open = vec![directory.to_owned()];
+    while let Some(here) = open.pop() {
+        for child in std::fs::read_dir(here).expect("a directory") {
+            let path = child.expect("a name").path();
+            if path.is_dir() {
+                open.push(path);
+            } else {
+                found.push(path.strip_prefix(directory).expect("below").to_owned());
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+const BASE: &str = "dn: o=university,c=US
+objectClass: organization
+o: University
+
+dn: ou=Some: People/Here.x,o=university,c=US
+objectClass: organizationalUnit
+ou: Some: People/Here.x
+
+dn: cn=Ann\\, Smith+sn=Smith,ou=Some: People/Here.x,o=university,c=US
+objectClass: inetOrgPerson
+cn: Ann, Smith
+sn: Smith
+userPassword: pw
+description: caf\u{e9}
+
+dn: cn=J\u{fc}rgen Grau,ou=Some: People/Here.x,o=university,c=US
+objectClass: inetOrgPerson
+cn: J\u{fc}rgen Grau
+sn: {1}x \\ y
+";
+
+const CHANGES: &str = "dn: cn=Ann\\, Smith+sn=Smith,ou=Some: People/Here.x,o=university,c=US
+changetype: modify
+add: title
+title: boss
+-
+delete: description
+
+dn: ou=Some: People/Here.x,o=university,c=US
+changetype: modrdn
+newrdn: ou=New: Place
+deleteoldrdn: 1
+
+dn: cn=a/b,ou=New: Place,o=university,c=US
+changetype: add
+objectClass: person
+cn: a/b
+sn: b
+
+dn: cn=J\u{fc}rgen Grau,ou=New: Place,o=university,c=US
+changetype: delete
+";
+
+/// Content written by one is what the other serves, before and after changes by either.
+fn check(first: Kind, second: Kind) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let directory = folder.path().join("files");
+    std::fs::create_dir(&directory).expect("a folder");
+    let site = |kind| Site::new(kind, &configuration(kind, &directory));
+    let (one, other) = (site(first), site(second));
+
+    let server = one.start().expect("the first starts");
+    let adding: String = BASE.replace("\nobjectClass: ", "\nchangetype: add\nobjectClass: ");
+    change(&server, &adding);
+    let written = content(&server);
+    assert_eq!(written.len(), 4);
+    assert!(server.stop());
+
+    let server = other.start().expect("the second starts");
+    assert_eq!(content(&server), written, "{second:?} reads what {first:?} wrote");
+    change(&server, CHANGES);
+    let changed = content(&server);
+    assert_eq!(changed.len(), 4);
+    server.kill();
+
+    let server = one.start().expect("the first starts again");
+    assert_eq!(content(&server), changed, "{first:?} reads what {second:?} changed");
+    assert!(server.stop());
+    let top = directory.join("o=university,c=us");
+    assert!(!top.join("ou=some\\3A people\\2Fhere\\2Ex").exists(), "{:?}", files(&directory));
+    assert!(top.join("ou=new\\3A place/cn=a\\2Fb.ldif").exists(), "{:?}", files(&directory));
+}
+
+#[test]
+fn what_slapd_wrote_is_served_and_the_other_way_round() {
+    if Kind::Slapd.program().is_none() {
+        eprintln!("skipped: no slapd");
+        return;
+    }
+    check(Kind::Slapd, Kind::Larix);
+    check(Kind::Larix, Kind::Slapd);
+}
+
+#[test]
+fn tools_read_and_write_the_files() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let site = Site::new(Kind::Larix, &configuration(Kind::Larix, folder.path()));
+    site.load(BASE);
+    assert_eq!(files(folder.path()).len(), 4);
+    let cat = || {
+        let mut command = Kind::Larix.tool("cat");
+        let output = command.arg("-f").arg(site.configuration()).output().expect("cat runs");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        String::from_utf8(output.stdout).expect("LDIF")
+    };
+    let whole = cat();
+    assert_eq!(whole.matches("dn: ").count() + whole.matches("dn:: ").count(), 4, "{whole}");
+    assert_eq!(cat(), whole, "entryUUIDs stay");
+}
+
+#[test]
+fn entries_written_by_hand_keep_what_the_server_gave_them() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let text = "dn: o=university\nobjectClass: organization\no: university\n";
+    std::fs::write(folder.path().join("o=University,c=us.ldif"), text).expect("a file");
+    let site = Site::new(Kind::Larix, &configuration(Kind::Larix, folder.path()));
+    let served = site.start().expect("larix starts");
+    assert_eq!(content(&served).len(), 0, "its name is not the suffix's");
+    assert!(served.stop());
+    std::fs::rename(
+        folder.path().join("o=University,c=us.ldif"),
+        folder.path().join("o=university,c=us.ldif"),
+    )
+    .expect("a rename");
+    let served = site.start().expect("larix starts");
+    let first = content(&served);
+    assert_eq!(first.len(), 1);
+    served.kill();
+    let served = site.start().expect("larix starts again");
+    assert_eq!(content(&served), first);
+}
+
+#[test]
+fn a_bad_file_is_named() {
+    for (text, expected) in [
+        ("dn: o=university\nobjectClass: organization\nnoSuchAttribute: x\n", "noSuchAttribute"),
+        ("dn: o=university\nobjectClass organization\n", "o=university,c=us.ldif"),
+        ("", "holds no entry"),
+    ] {
+        let folder = tempfile::tempdir().expect("a folder");
+        std::fs::write(folder.path().join("o=university,c=us.ldif"), text).expect("a file");
+        let site = Site::new(Kind::Larix, &configuration(Kind::Larix, folder.path()));
+        let refused = site.start().expect_err("a bad file is refused").to_string();
+        assert!(refused.contains("o=university,c=us.ldif") && refused.contains(expected), "{refused}");
+    }
+}

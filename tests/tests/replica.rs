@@ -1,0 +1,130 @@
+//! `larix replica`: servers that hold the same are found equal, and what differs is named.
+
+use std::fmt::Write as _;
+use std::process::{Command, Output};
+
+use larix_testkit::{Kind, Server, Site};
+
+const ENTRIES: u32 = 10_000;
+
+fn configuration() -> &'static str {
+    "database mdb\nsuffix o=u\nrootdn cn=admin,o=u\nrootpw secret\ndirectory @DATA@\n\
+     access to * by dn.exact=cn=p2,o=u manage by * read\n"
+}
+
+/// Entries with entryUUIDs and CSNs of their own; one of them as `change` has it.
+fn ldif(change: Option<(u32, &str)>) -> String {
+    let mut text = String::new();
+    let mut entry = |number: u32, dn: &str, own: &str| {
+        let _ = write!(
+            text,
+            "dn: {dn}\n{own}entryUUID: 01900000-0000-7000-8000-{number:012}\n\
+             entryCSN: 20260101000000.{number:06}Z#000000#001#000000\ncreatorsName: cn=admin,o=u\n\
+             modifiersName: cn=admin,o=u\ncreateTimestamp: 20260101000000Z\n\
+             modifyTimestamp: 20260101000000Z\n\n"
+        );
+    };
+    entry(1, "o=u", "objectClass: organization\nstructuralObjectClass: organization\no: u\n");
+    for number in 2..=ENTRIES {
+        let sn = change.filter(|(changed, _)| *changed == number).map_or("s", |(_, sn)| sn);
+        let own = format!(
+            "objectClass: person\nstructuralObjectClass: person\ncn: p{number}\nsn: {sn}\nuserPassword: pw\n"
+        );
+        entry(number, &format!("cn=p{number},o=u"), &own);
+    }
+    text
+}
+
+fn serve(kind: Kind, ldif: &str) -> (Site, Server) {
+    let site = Site::new(kind, configuration());
+    site.load(ldif);
+    let server = site.start().expect("the server starts");
+    (site, server)
+}
+
+fn url(server: &Server) -> String {
+    format!("ldap://{}", server.address)
+}
+
+fn replica(words: &[&str], servers: &[&Server]) -> (Option<i32>, String) {
+    replica_as("cn=admin,o=u", "secret", words, servers)
+}
+
+fn replica_as(dn: &str, password: &str, words: &[&str], servers: &[&Server]) -> (Option<i32>, String) {
+    let mut command = Command::new(Kind::Larix.program().expect("larix is built"));
+    let (name, rest) = words.split_first().expect("a command");
+    command.args(["replica", name, "-x", "-D", dn, "-w", password]).args(rest);
+    let output: Output = command.args(servers.iter().map(|s| url(s))).output().expect("larix runs");
+    let text =
+        format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    (output.status.code(), text)
+}
+
+#[test]
+fn one_value_among_ten_thousand_entries() {
+    let (_here, here) = serve(Kind::Larix, &ldif(None));
+    let (_same, same) = serve(Kind::Larix, &ldif(None));
+    let (_there, there) = serve(Kind::Larix, &ldif(Some((4_711, "other"))));
+    let quick = ["check", "--settle", "0"];
+    assert_eq!(replica(&quick, &[&here, &same]), (Some(0), "equal: 10000 entries\n".to_owned()));
+
+    let (status, text) = replica(&["check", "--settle", "0", "--json"], &[&here, &there]);
+    assert_eq!(status, Some(5), "{text}");
+    for part in [
+        "\"dn\":[\"cn=p4711,o=u\",\"cn=p4711,o=u\"]",
+        "\"attributes\":[\"sn\"]",
+        "\"different\":1",
+        "\"questions\":2",
+        "\"method\":\"digests\"",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+    let (status, text) = replica(&["check", "--settle", "0", "--without", "SN"], &[&here, &there]);
+    assert_eq!((status, text.as_str()), (Some(0), "equal: 10000 entries\n"));
+    // What a search compares is the same.
+    let (status, text) = replica(&["check", "--settle", "0", "--search"], &[&here, &there]);
+    assert_eq!((status, text.contains("equal in entryUUID")), (Some(0), true), "{text}");
+
+    // Not everybody may ask.
+    let (status, text) = replica_as("cn=p3,o=u", "pw", &quick, &[&here, &same]);
+    assert_eq!(status, Some(50), "{text}");
+    let (status, text) = replica_as("cn=p2,o=u", "pw", &quick, &[&here, &same]);
+    assert_eq!(status, Some(0), "{text}");
+
+    let newest = "sid 001  20260101000000.010000Z#000000#001#000000  up to date";
+    let (status, text) = replica(&["status", "--max-lag", "1"], &[&here, &there]);
+    assert!(status == Some(0) && text.matches(newest).count() == 2, "{text}");
+    let (status, text) = replica(&["retire", "1"], &[&here, &there]);
+    assert!(status == Some(0) && text.matches("removed").count() == 2, "{text}");
+    let (status, text) = replica(&["status"], &[&here, &same]);
+    assert!(status == Some(0) && text.contains("knows no change of it"), "{text}");
+}
+
+#[test]
+fn beside_slapd_names_and_numbers_are_compared() {
+    if Kind::Slapd.program().is_none() {
+        eprintln!("skipped: no slapd");
+        return;
+    }
+    let (_here, here) = serve(Kind::Larix, &ldif(None));
+    let (_there, there) = serve(Kind::Slapd, &ldif(None));
+    let quick = ["check", "--settle", "0"];
+    let (status, text) = replica(&quick, &[&here, &there]);
+    let equal = "equal in entryUUID, entryCSN and DN: 10000 entries\n";
+    assert_eq!((status, text.as_str()), (Some(0), equal));
+    let mut command = Command::new(Kind::Larix.program().expect("larix is built"));
+    let changes =
+        "dn: cn=p77,o=u\nchangetype: modify\nreplace: sn\nsn: new\n\ndn: cn=p78,o=u\nchangetype: delete\n";
+    let file = _here.path().join("changes.ldif");
+    std::fs::write(&file, changes).expect("a file");
+    let url = url(&there);
+    command.args(["modify", "-x", "-D", "cn=admin,o=u", "-w", "secret", "-H", &url, "-f"]).arg(&file);
+    assert!(command.output().expect("larix runs").status.success());
+    let (status, text) = replica(&quick, &[&here, &there]);
+    assert_eq!(status, Some(5), "{text}");
+    for part in
+        ["cn=p77,o=u\n", "cn=p78,o=u\n", "not there", "differ: modifytimestamp, sn", "2 of 10000 and 9999"]
+    {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+}
