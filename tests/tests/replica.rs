@@ -37,7 +37,12 @@ fn ldif(change: Option<(u32, &str)>) -> String {
 
 fn serve(kind: Kind, ldif: &str) -> (Site, Server) {
     let site = Site::new(kind, configuration());
-    site.load(ldif);
+    let file = site.path().join("load.ldif");
+    std::fs::write(&file, ldif).expect("an LDIF file");
+    // -w: the contextCSN is that of the entries.
+    let loaded =
+        kind.tool("add").args(["-q", "-w", "-f"]).arg(site.configuration()).arg("-l").arg(&file).output();
+    assert!(loaded.expect("the tool starts").status.success());
     let server = site.start().expect("the server starts");
     (site, server)
 }

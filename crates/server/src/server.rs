@@ -33,6 +33,7 @@ use crate::live::{ConfigurationQueue, ConfigurationThread};
 use crate::log::{Log, LogCall, LogFileError, LogSettings, LogThread};
 use crate::password_pool::PasswordPool;
 use crate::statistics::{ListenerInfo, Statistics};
+use crate::sync_peers::SyncPeers;
 use crate::syncrepl::Consumers;
 use crate::tls::{self, TlsContext, TlsError, TlsState};
 use crate::worker::Worker;
@@ -184,6 +185,8 @@ pub struct Server {
     pub admission: Admission,
     /// Consumers that are brought up to date take turns.
     pub(crate) refreshes: RefreshQueue,
+    /// The consumers that are connected.
+    pub(crate) sync_peers: SyncPeers,
     /// How scheduled backups stand.
     pub backups: Backups,
     /// Databases that follow a provider.
@@ -216,6 +219,7 @@ impl Server {
             configuration: ConfigurationQueue::default(),
             access_logs: AccessLogs::default(),
             refreshes: RefreshQueue::default(),
+            sync_peers: SyncPeers::default(),
             admission: Admission::new(config.global.client_limits.clone(), descriptors),
             decoy: Decoy::new(&config.hasher()),
             generation: ArcSwap::from_pointee(Generation { config, databases }),

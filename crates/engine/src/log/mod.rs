@@ -17,7 +17,7 @@ use uuid::Uuid;
 use crate::csn::{Csn, SERVER_ID_MAX};
 use crate::fault::Fault;
 use crate::tables::{LOG, META, meta};
-use crate::time::RandomSource;
+use crate::time::{RandomSource, Timestamp};
 
 pub use check::check;
 pub use extent::times;
@@ -142,6 +142,15 @@ fn outermost_sequence<S: Snapshot>(snapshot: &S, server_id: u16, direction: Dire
             None => Err(Fault::Damaged { what: "a key of the change log" }),
         },
     }
+}
+
+/// When the change was made that the first record behind this place tells of; `None` when there is none.
+pub fn time_after<S: Snapshot>(snapshot: &S, after: LogKey) -> Result<Option<Timestamp>, Fault> {
+    let (prefix, after) = (after.server_id.to_be_bytes(), after.to_bytes());
+    let mut rows = snapshot.scan(LOG, KeyRange::prefix(&prefix).after(&after), Direction::Forward)?;
+    let Some(row) = rows.next() else { return Ok(None) };
+    let head = LogHead::of(&row?.1).ok_or(Fault::Damaged { what: "a record of the change log" })?;
+    Ok(Some(head.time))
 }
 
 /// Calls `visit` with the records of one server after `sequence` in their order, until it answers false.

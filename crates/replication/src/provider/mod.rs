@@ -12,4 +12,4 @@ mod session;
 
 pub use decide::{Asked, Decision, decide};
 pub use queue::{REFRESHES_MAX, RefreshQueue};
-pub use session::{Start, Stepped, SyncSearch};
+pub use session::{Reached, Start, Stepped, SyncSearch};

@@ -40,6 +40,18 @@ pub enum Stepped {
     Done(LdapResult, Vec<ControlBuf>),
 }
 
+/// How far a consumer has come.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reached {
+    /// In a word or two.
+    pub phase: &'static str,
+    /// What it was told that it has.
+    pub told: Vec<Csn>,
+    /// The last record of the log that was dealt with, for each database by its instance; none before changes are
+    /// followed.
+    pub positions: Vec<(u64, u64)>,
+}
+
 /// See the module's page.
 #[derive(Debug)]
 pub struct SyncSearch<S: Store> {
@@ -125,6 +137,23 @@ impl<S: Store> SyncSearch<S> {
     pub fn effort(&self) -> (u64, u64) {
         let sent = self.parts.iter().map(|part| u64::from(part.task.entries())).sum();
         (sent, self.parts.iter().map(|part| part.task.looked_at()).sum())
+    }
+
+    /// Says how far the consumer has come.
+    pub fn reached(&self, out: &mut Reached) {
+        out.phase = match &self.phase {
+            Phase::Begin => "waiting",
+            Phase::Walk(_) => "refresh by content",
+            Phase::Log(_) => "refresh by log",
+            Phase::Persist(_) => "persist",
+        };
+        out.told.clear();
+        out.told.extend_from_slice(self.told.as_slice());
+        out.positions.clear();
+        // Before that it is not known what of the log it has.
+        if self.persists() {
+            out.positions.extend(self.parts.iter().map(|p| (p.served.database().instance(), p.position)));
+        }
     }
 
     /// Whether the refresh is done and changes are followed.

@@ -74,6 +74,8 @@ pub struct Global {
     pub log_journal: bool,
     /// Operations that take so long are logged with what made them slow.
     pub slow_operation: Option<Duration>,
+    /// `replica-max-lag`: a replica that has heard nothing of its provider for longer is not ready.
+    pub replica_max_lag: Option<Duration>,
     /// One without a URL, or one per peer: the own one is found by the listener's URL.
     pub server_ids: Vec<ServerId>,
     /// Where this server listens: which of the server IDs with URLs is its own.
@@ -144,6 +146,7 @@ impl Default for Global {
             log_format: LogFormat::default(),
             log_journal: false,
             slow_operation: None,
+            replica_max_lag: None,
             server_ids: Vec::new(),
             listener_urls: Vec::new(),
             idle_timeout: 0,

@@ -13,13 +13,12 @@ use larix_proto::url::LdapUrl;
 use larix_proto::{
     ControlBuf, DerefAliases, FilterBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest, Strings,
 };
-use larix_replication::provider::SyncSearch;
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
 use larix_store::{Snapshot, Store};
 
 use super::glued_pages::{GluedPages, Next};
-use super::sync::{self, Slice};
+use super::sync::{self, Slice, Synchronised};
 use super::{Databases, limits};
 use crate::access_log::Gate;
 use crate::connection::OUTPUT_HIGH;
@@ -51,7 +50,7 @@ pub struct Search {
     /// Of an access log: what is to be there before it begins.
     gate: Option<Gate>,
     /// In the place of all that: a consumer's (RFC 4533).
-    sync: Option<Box<SyncSearch<LmdbStore>>>,
+    sync: Option<Box<Synchronised>>,
 }
 
 /// What a search took.
@@ -103,7 +102,7 @@ struct Part {
 
 impl Search {
     /// A consumer's search.
-    pub(super) fn synchronising(sync: SyncSearch<LmdbStore>) -> Self {
+    pub(super) fn synchronising(sync: Synchronised) -> Self {
         Self {
             part: None,
             later: Vec::new(),
@@ -123,14 +122,14 @@ impl Search {
     /// Whom to tell when it may go on after it waited.
     pub fn follow(&mut self, follower: Arc<Follower>) {
         if let Some(sync) = &mut self.sync {
-            sync.follow(follower);
+            sync.search.follow(follower);
         }
     }
 
     /// What it has taken so far.
     pub fn effort(&self) -> Effort {
         if let Some(sync) = &self.sync {
-            let (entries, candidates) = sync.effort();
+            let (entries, candidates) = sync.search.effort();
             return Effort { entries, candidates };
         }
         self.part.as_ref().map_or(self.done, |part| self.done.plus(Effort::of(&part.task)))
@@ -270,7 +269,7 @@ pub(super) fn start(
 pub(super) struct New<'a> {
     pub(super) databases: &'a Databases,
     pub(super) server: &'a Server,
-    subject: &'a Arc<Subject>,
+    pub(super) subject: &'a Arc<Subject>,
     pub(super) request: &'a SearchRequest<'a>,
     /// The message and when it came.
     at: (MessageId, Monotonic),

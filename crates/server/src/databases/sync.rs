@@ -1,5 +1,7 @@
 //! Searches of consumers (RFC 4533): where the content is provided, and by which of its databases.
 
+use std::sync::Arc;
+
 use larix_engine::controls::{ContentSync, RequestControls};
 use larix_proto::{ControlBuf, DerefAliases, LdapResult, ResultCode};
 use larix_replication::provider::{Asked, Start, Stepped, SyncSearch};
@@ -9,6 +11,7 @@ use larix_store::lmdb::LmdbStore;
 use super::Databases;
 use super::search::{End, First, New, Search, budget, glued};
 use crate::server::Server;
+use crate::sync_peers::SyncPeer;
 
 /// How a slice of a search ended.
 #[derive(Debug)]
@@ -65,12 +68,24 @@ pub(super) fn start(
     }
     let any_entry = request.filter.to_string().eq_ignore_ascii_case("(objectClass=*)");
     let queue = new.server.refreshes.clone();
-    let sync = SyncSearch::new(Start { asked: Asked::new(asked), parts, any_entry, queue });
-    Ok(Some(First::Running(Search::synchronising(sync))))
+    let asked = Asked::new(asked);
+    let now = new.server.both_clocks().0;
+    let peer = new.server.sync_peers.add(new.subject, request.base, now, asked.rid);
+    let search = SyncSearch::new(Start { asked, parts, any_entry, queue });
+    Ok(Some(First::Running(Search::synchronising(Synchronised { search, peer }))))
 }
 
-pub(super) fn step(sync: &mut SyncSearch<LmdbStore>, server: &Server, out: &mut Vec<u8>) -> Slice {
-    match sync.step(budget(server), out) {
+/// A consumer's search, and where it is shown how it stands.
+#[derive(Debug)]
+pub(super) struct Synchronised {
+    pub(super) search: SyncSearch<LmdbStore>,
+    peer: Arc<SyncPeer>,
+}
+
+pub(super) fn step(sync: &mut Synchronised, server: &Server, out: &mut Vec<u8>) -> Slice {
+    let stepped = sync.search.step(budget(server), out);
+    sync.peer.reached(&sync.search);
+    match stepped {
         Stepped::More => Slice::More,
         Stepped::Waiting => Slice::Waiting,
         Stepped::Done(result, controls) => Slice::Done(result, controls),

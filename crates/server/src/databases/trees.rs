@@ -85,6 +85,8 @@ impl Databases {
             backups: server.backups.status(),
             passwords_waiting: server.passwords.waiting(),
             stored: self.monitored(),
+            consumers: server.consumers.statuses(),
+            peers: server.sync_peers.figures(self, now),
             owner: &self.monitor_owner(),
         }
         .entries()

@@ -3,6 +3,7 @@
 use hyper::StatusCode;
 
 use super::Answer;
+use crate::replica_health;
 use crate::server::Server;
 
 pub(super) fn live() -> Answer {
@@ -10,15 +11,17 @@ pub(super) fn live() -> Answer {
 }
 
 /// Not ready while a database takes no changes because a sync has failed: what it answers may be older than what the
-/// disk should hold, and only a restart finds out.
+/// disk should hold, and only a restart finds out; or while a replica has never had all of its content, or has lost
+/// its provider for longer than `replica-max-lag`.
 pub(super) fn ready(server: &Server) -> Answer {
     let failed = server.databases().with_failed_syncs();
-    if failed.is_empty() {
-        return Answer::text(StatusCode::OK, "ready\n");
-    }
-    let text: String = failed
+    let mut text: String = failed
         .iter()
         .map(|suffix| format!("{suffix:?}: a sync to the disk failed, changes are refused until a restart\n"))
         .collect();
+    text.extend(replica_health::unready(server));
+    if text.is_empty() {
+        return Answer::text(StatusCode::OK, "ready\n");
+    }
     Answer::text(StatusCode::SERVICE_UNAVAILABLE, text)
 }

@@ -14,6 +14,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
 
+mod replication;
+
 use super::Answer;
 use crate::server::Server;
 use crate::statistics::latency::BOUNDS;
@@ -52,6 +54,7 @@ impl Collector for Figures {
         self.limits(out)?;
         self.queues(out)?;
         self.databases(out)?;
+        replication::encode(&self.0, out)?;
         self.backups(out)
     }
 }

@@ -20,7 +20,7 @@ use larix_store::lmdb::LmdbStore;
 pub use status::{ConsumerCounts, ConsumerPhase, ConsumerStatus};
 
 use crate::config::values::{SyncReplication, TlsSettings, is_own_url};
-use crate::config::{Config, Database, DatabaseKind};
+use crate::config::{Config, Database};
 use crate::databases::{resolve_host, server_id};
 use crate::server::{Generation, Server};
 use status::Status;
@@ -128,13 +128,13 @@ fn tasks(generation: &Generation) -> Vec<Task> {
     let config = &generation.config;
     let mut tasks = Vec::new();
     for database in config.databases.iter().filter(|database| !database.disabled) {
-        let DatabaseKind::Mdb(mdb) = &database.kind else { continue };
-        let Some(served) = generation.databases.served_in(&mdb.directory) else { continue };
+        let Some(directory) = database.kind.directory() else { continue };
+        let Some(served) = generation.databases.served_in(directory) else { continue };
         for line in database.sync_replication.iter().filter(|line| !is_ourselves(config, line)) {
             tasks.push(Task {
                 line: line.clone(),
                 suffix: database.suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default(),
-                directory: mdb.directory.clone(),
+                directory: directory.to_owned(),
                 served: Arc::clone(served),
                 sid: sent_id(config, database),
                 tls: config.global.tls.clone(),

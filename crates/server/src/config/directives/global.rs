@@ -63,6 +63,11 @@ pub(super) static TABLE: &[Directive] = &[
         b.global.slow_operation = (milliseconds > 0).then(|| Duration::from_millis(milliseconds.into()));
         Ok(())
     }),
+    Directive::new("replica-max-lag", "olcLarixReplicaMaxLag", Scope::Global, Form::Whole, |b, c| {
+        let seconds: u32 = c.number(0)?;
+        b.global.replica_max_lag = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
+        Ok(())
+    }),
     Directive::new("serverID", "olcServerID", Scope::Global, Form::Words, server_id).arguments(1, 2).many(),
     Directive::new("idletimeout", "olcIdleTimeout", Scope::Global, Form::Whole, |b, c| {
         b.global.idle_timeout = c.int_from_zero(0)?;

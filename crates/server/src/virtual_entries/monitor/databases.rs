@@ -73,6 +73,7 @@ impl Monitor<'_> {
             out.push(self.database(n, database));
             let overlays = database.overlays.iter().enumerate();
             out.extend(overlays.map(|(at, overlay)| self.overlay((n, database), at, &overlay.name)));
+            out.extend(self.consumers_of(n, database));
         }
     }
 
@@ -86,8 +87,9 @@ impl Monitor<'_> {
         let overlays = self.overlay_names();
         let used = database.overlays.iter();
         let numbers = used.clone().filter_map(|used| overlays.iter().position(|name| *name == used.name));
+        let has_children = !database.overlays.is_empty() || !self.consumers_of(n, database).is_empty();
         let mut built = self
-            .object(&dn, &format!("Database {n}"), "monitoredObject", !database.overlays.is_empty())
+            .object(&dn, &format!("Database {n}"), "monitoredObject", has_children)
             .one("monitoredInfo", kind)
             .one("monitorIsShadow", truth(database.update_dn.is_some()))
             .add(contexts, names)

@@ -4,6 +4,7 @@ pub(crate) mod change;
 mod connections;
 mod databases;
 pub(crate) mod own;
+mod replication;
 mod threads;
 
 use larix_engine::entry::Entry;
@@ -18,6 +19,8 @@ use crate::config::values::LogLevel;
 use crate::config::{Config, Database};
 use crate::log::Log;
 use crate::statistics::{OperationKind, Statistics};
+use crate::sync_peers::SyncPeerFigures;
+use crate::syncrepl::ConsumerStatus;
 use crate::tls::TlsContext;
 
 pub(crate) use databases::{DatabaseFigures, StoreFigures};
@@ -45,6 +48,10 @@ pub(crate) struct Monitor<'a> {
     pub passwords_waiting: usize,
     /// For each database in the configuration's order: what it says itself, where it stores anything.
     pub stored: Vec<Option<DatabaseFigures>>,
+    /// The databases that follow a provider.
+    pub consumers: Vec<ConsumerStatus>,
+    /// Who follows this server.
+    pub peers: Vec<SyncPeerFigures>,
     /// The DN in whose name the tree is: the monitor database's root DN.
     pub owner: &'a str,
 }

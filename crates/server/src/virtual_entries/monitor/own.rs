@@ -26,6 +26,7 @@ impl Monitor<'_> {
         self.queues(out);
         self.scheduled_backups(out);
         self.own_databases(out);
+        self.replication(out);
     }
 
     fn latencies(&self, out: &mut Vec<Entry>) {
@@ -122,12 +123,12 @@ impl Monitor<'_> {
         }
     }
 
-    fn own_container(&self, name: &str, about: &str) -> Builder<'_> {
+    pub(super) fn own_container(&self, name: &str, about: &str) -> Builder<'_> {
         let dn = format!("cn={name},cn={NAME},{DN}");
         self.object(&dn, name, "monitorContainer", true).one("description", about)
     }
 
-    fn own_child(&self, parent: &str, name: &str) -> Builder<'_> {
+    pub(super) fn own_child(&self, parent: &str, name: &str) -> Builder<'_> {
         let dn = format!("cn={name},cn={parent},cn={NAME},{DN}");
         self.object(&dn, name, "monitoredObject", false)
     }
