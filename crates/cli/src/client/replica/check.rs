@@ -35,7 +35,7 @@ pub(super) struct CheckArgs {
     #[arg(long, value_name = "ATTRIBUTE")]
     without: Vec<String>,
     /// Stop after so many entries that differ
-    #[arg(long, value_name = "ENTRIES", default_value_t = 1_000)]
+    #[arg(long, value_name = "ENTRIES", default_value_t = 100)]
     limit: usize,
     /// Seconds between two looks at what differs: what was on its way has arrived then
     #[arg(long, value_name = "SECONDS", default_value_t = 2)]
@@ -214,7 +214,10 @@ impl Check<'_> {
             let names = different_attributes(here, there);
             if !names.is_empty() {
                 text.push_str(&format!("  differ: {}\n", names.join(", ")));
-            } else if here.csn == there.csn && here.dn == there.dn {
+            } else if entry.here.is_some() == entry.there.is_some()
+                && here.csn == there.csn
+                && here.dn == there.dn
+            {
                 text.push_str(
                     "  differ in what a search does not show, or in the entryUUID of the entry above\n",
                 );
