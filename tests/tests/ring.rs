@@ -185,7 +185,10 @@ impl Ring {
             }
         }
         let kept = self.members.iter().map(|member| member.site.path().display().to_string());
-        let logs: Vec<String> = self.members.iter().filter_map(|m| Some(m.server.as_ref()?.log())).collect();
+        let log = |member: &Member| {
+            std::fs::read_to_string(member.site.path().join("data/log")).unwrap_or_default()
+        };
+        let logs: Vec<String> = self.members.iter().map(log).collect();
         panic!("{when}: not equal: {:?}\n{text}{}", kept.collect::<Vec<_>>(), logs.join("\n--\n"));
     }
 
@@ -295,7 +298,7 @@ fn configuration(kind: Kind, number: usize, links: &[Link]) -> String {
     }
     let _ = write!(
         text,
-        "serverID {}\ndatabase mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\n\
+        "loglevel sync\nlogfile @DATA@/log\nserverID {}\ndatabase mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\n\
          index objectClass,entryUUID,entryCSN eq\nlimits users size=unlimited\n",
         number + 1
     );
