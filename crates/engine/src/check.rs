@@ -12,6 +12,7 @@ use crate::entry::{AttributeNumber, EntryId, EntryReader, EntryView, values};
 use crate::fault::Fault;
 use crate::index::{KeyKind, key, keys, pending};
 use crate::log::{self, LogKey};
+use crate::replica::{self, ReplicaRows};
 use crate::tables::{BLOBS, ENTRIES, INDEX, META, TREE, VALUES, meta};
 use crate::tree;
 
@@ -56,6 +57,10 @@ pub enum Finding {
     IdAboveLast {
         entry: EntryId,
     },
+    /// A row of what replication remembers.
+    Replica {
+        fault: String,
+    },
     /// A record of the change log.
     Log {
         key: LogKey,
@@ -86,6 +91,7 @@ impl fmt::Display for Finding {
                 write!(f, "entry {entry} has attribute number {number}, which the catalog does not have")
             }
             Self::IdAboveLast { entry } => write!(f, "entry {entry} is above the last id given"),
+            Self::Replica { fault } => write!(f, "what replication remembers: {fault}"),
             Self::Log { key: LogKey { server_id, sequence }, fault } => {
                 write!(f, "change {sequence} of server {server_id} in the change log: {fault}")
             }
@@ -117,6 +123,8 @@ pub struct Checked {
     pub postings: u64,
     /// Records of the change log.
     pub logged: u64,
+    /// What replication remembers of entries that are not there.
+    pub replica: ReplicaRows,
     pub findings: u64,
 }
 
@@ -137,6 +145,9 @@ pub fn check<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)) -
     let last = view.snapshot.get(META, meta::LAST_ENTRY_ID)?;
     let last = last.and_then(|bytes| EntryId::from_prefix(&bytes)).unwrap_or(EntryId::ROOT);
     checked.logged = log::check(view.snapshot, last, &mut |key, fault| report(Finding::Log { key, fault }))?;
+    let is_here = &mut |uuid: &uuid::Uuid| Ok(replica::entry_of(view, uuid)?.is_some());
+    checked.replica =
+        replica::check(view.snapshot, is_here, &mut |fault| report(Finding::Replica { fault }))?;
     checked.findings = findings;
     Ok(checked)
 }

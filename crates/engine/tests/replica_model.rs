@@ -52,8 +52,6 @@ struct Node {
     schema: Arc<Schema>,
     clock: Arc<ManualClock>,
     id: u16,
-    /// Where the last whole exchange from each other node ended.
-    cursors: BTreeMap<u16, u64>,
 }
 
 impl Node {
@@ -77,7 +75,7 @@ impl Node {
             referrals: Vec::new(),
         };
         let directory = Directory::new(frontend, vec![served]).unwrap();
-        Self { directory, schema: Arc::clone(schema), clock, id, cursors: BTreeMap::new() }
+        Self { directory, schema: Arc::clone(schema), clock, id }
     }
 
     fn database(&self) -> &Arc<Database<MemoryStore>> {
@@ -315,8 +313,9 @@ impl World {
                 ReplicatedChange::Delta { .. } => unreachable!(),
             });
         }
-        let batch = ReplicatedBatch { changes, context_csns, rules: ReplicaRules::default() };
-        self.accept(to, batch);
+        // As a consumer asks in a refresh, and later.
+        let rules = ReplicaRules { drop_covered: self.random.below(2) == 0, ..ReplicaRules::default() };
+        self.accept(to, ReplicatedBatch { changes, context_csns, rules });
     }
 
     fn accept(&mut self, to: usize, batch: ReplicatedBatch) {

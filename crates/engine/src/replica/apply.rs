@@ -28,7 +28,7 @@ use crate::{log, tree};
 const STEPS_MAX: usize = 100_000;
 
 /// A batch that is ready for the writer.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct ReplicatedJob {
     pub(crate) changes: Vec<Ready>,
     pub(crate) context_csns: Vec<Csn>,
@@ -96,6 +96,33 @@ impl<S: Store> Group<'_, S> {
             Ready::Refused(result) => Ok(Applied::Refused(result.clone())),
         };
         applier.end(done)
+    }
+
+    /// A client's change left a name: entries that were set aside for it get it, or are deleted with it.
+    pub(crate) fn freed<T: Snapshot>(
+        &mut self,
+        transaction: &T,
+        unit: &mut WriteSet,
+        dn: &NormalDn,
+        deleted: bool,
+    ) -> Result<(), Failure> {
+        let before = Overlay::new(transaction, &self.set);
+        let waiting = state::claimants(&Overlay::new(&before, unit), dn)?;
+        if waiting.is_empty() {
+            return Ok(());
+        }
+        let job = ReplicatedJob::default();
+        let mut applier = Applier::new(self, transaction, &[], &job);
+        applier.unit = std::mem::take(unit);
+        let done = match deleted {
+            true => waiting.iter().try_for_each(|uuid| {
+                let stamp = applier.own_stamp();
+                applier.delete(uuid, Some(stamp.csn)).map(|_| ())
+            }),
+            false => applier.name_is_free(dn),
+        };
+        *unit = applier.unit;
+        done
     }
 
     /// Looks for who had the names of glue that nothing filled in.
@@ -447,20 +474,9 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             if !occupant.glue {
                 applied = self.set_aside(&occupant, (put.uuid, put.csn))?;
             }
-            let left = self.step(|op| Ok(steps::occupant(op, &place)?))?;
-            if let Some(glue) = left {
-                self.merge(glue, here.id, Some(here.id))?;
-                self.step(|op| {
-                    // What stands below it as the entry itself does leaves with the move.
-                    if tree::count_children(op.snapshot(), glue, 2)? == 0 {
-                        steps::remove_glue(op, glue)?;
-                    }
-                    Ok(())
-                })?;
-                let left = self.step(|op| Ok(steps::occupant(op, &place)?))?;
-                if left.is_some() {
-                    self.through_glue(&here, &place)?;
-                }
+            let glue = self.step(|op| Ok(steps::occupant(op, &place)?))?;
+            if let Some(glue) = glue {
+                self.through_glue(&here, &place, glue)?;
             }
         }
         self.relocate(put, &here, &place)?;
@@ -495,8 +511,8 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         self.park_put(put)?;
         let left = self.step(|op| steps::hollow(op, here.id, false))?;
         if left {
-            self.merge(here.id, occupant.id, None)?;
-            self.step(|op| steps::remove_glue(op, here.id))?;
+            self.merge(here.id, occupant.id)?;
+            self.drop_glue(here.id)?;
         }
         self.clear_glue(here.parent)?;
         self.name_is_free(&here.dn)?;
@@ -505,12 +521,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
     }
 
     /// Gives everything below `from` to `to`. Where both have an entry of one name, the newer one stays.
-    pub(super) fn merge(
-        &mut self,
-        from: EntryId,
-        to: EntryId,
-        except: Option<EntryId>,
-    ) -> Result<(), Failure> {
+    pub(super) fn merge(&mut self, from: EntryId, to: EntryId) -> Result<(), Failure> {
         let children = self.step(|op| {
             let mut children = Vec::new();
             tree::visit_children(op.snapshot(), from, |id| {
@@ -519,33 +530,34 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             })?;
             Ok(children)
         })?;
-        for child in children.into_iter().filter(|child| Some(*child) != except) {
+        for child in children {
             let (mine, other) = self.step(|op| {
                 let mine = steps::here(op, child)?;
+                if steps::is_within(op, to, child)? {
+                    // It cannot go below itself.
+                    return Ok((mine, None));
+                }
                 let held = op.hold(child)?;
                 let other = tree::child(op.snapshot(), to, held.view()?.normal_rdn())?;
                 let other = other.map(|id| steps::here(op, id)).transpose()?;
                 Ok((mine, other))
             })?;
             match other {
-                None => self.step(|op| steps::hand_over(op, child, to))?,
+                None => self.step(|op| match steps::is_within(op, to, child)? {
+                    true => Ok(()),
+                    false => steps::hand_over(op, child, to),
+                })?,
                 Some(other) if mine.glue => {
-                    self.merge(child, other.id, except)?;
-                    self.step(|op| steps::remove_glue(op, child))?;
+                    self.merge(child, other.id)?;
+                    self.drop_glue(child)?;
                 }
-                Some(other) => self.merge_named(&mine, other, to, except)?,
+                Some(other) => self.merge_named(&mine, other, to)?,
             }
         }
         Ok(())
     }
 
-    fn merge_named(
-        &mut self,
-        mine: &Here,
-        other: Here,
-        to: EntryId,
-        except: Option<EntryId>,
-    ) -> Result<(), Failure> {
+    fn merge_named(&mut self, mine: &Here, other: Here, to: EntryId) -> Result<(), Failure> {
         let mut other_glue = other.glue.then_some(other.id);
         if !other.glue {
             if wins((mine.csn, mine.uuid), (other.csn, other.uuid)) {
@@ -564,17 +576,25 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
                 })?;
                 let left = self.step(|op| Ok(op.view.stored(mine.id)?.is_some()))?;
                 if left {
-                    self.merge(mine.id, other.id, except)?;
-                    self.step(|op| steps::remove_glue(op, mine.id))?;
+                    self.merge(mine.id, other.id)?;
+                    self.drop_glue(mine.id)?;
                 }
                 return Ok(());
             }
         }
         if let Some(glue) = other_glue {
-            self.merge(glue, mine.id, except)?;
-            self.step(|op| steps::remove_glue(op, glue))?;
+            self.merge(glue, mine.id)?;
+            self.drop_glue(glue)?;
         }
         self.step(|op| steps::hand_over(op, mine.id, to))
+    }
+
+    /// Removes glue unless something is below it still.
+    pub(super) fn drop_glue(&mut self, id: EntryId) -> Result<(), Failure> {
+        self.step(|op| match tree::has_children(op.snapshot(), id)? {
+            true => Ok(()),
+            false => steps::remove_glue(op, id),
+        })
     }
 
     /// Removes glue that has nothing below it any more, and so on upwards.

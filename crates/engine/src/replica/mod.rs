@@ -5,6 +5,7 @@
 //! newer change, a name that is taken, a delete) is settled by rules that give the same on every server
 //! (`docs/adr/0025-replicated-changes-and-conflicts.md`).
 
+mod absent;
 mod apply;
 mod conflicts;
 mod delta;
@@ -20,8 +21,8 @@ mod uuids;
 
 pub(crate) use apply::ReplicatedJob;
 pub use conflicts::{CONFLICTS_MAX, ConflictRecord, LOST_BYTES_MAX, conflicts, last_conflict};
-pub use state::ReplicaRows;
-pub(crate) use state::{Tombstone, bury, check, trim, unbury};
+pub use state::{ReplicaRows, entry_of};
+pub(crate) use state::{Tombstone, bury, check, put_former, trim, unbury};
 
 pub use request::{
     Applied, AttributeShare, ConflictKind, ConflictNote, DeleteCompletion, DeleteLimit, DeleteOutcome,

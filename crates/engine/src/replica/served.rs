@@ -6,10 +6,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_store::Store;
 
 use super::prepare::prepare;
-use super::{
-    DeleteCompletion, DeleteLimit, DeleteOutcome, ReplicatedBatch, ReplicatedCompletion, ReplicatedJob,
-    ReplicatedOutcome, Share, UuidSet,
-};
+use super::{ReplicatedBatch, ReplicatedCompletion, ReplicatedJob, ReplicatedOutcome};
 use crate::directory::Served;
 use crate::write::KnownSchema;
 use crate::write::writer::Job;
@@ -37,19 +34,5 @@ impl<S: Store> Served<S> {
             done(ReplicatedOutcome { changes, result: outcome.result });
         });
         self.writer.submit(Job { tasks: Vec::new(), replicated: Some(Box::new(job)), done });
-    }
-
-    /// Deletes the entries of the share that were not present, in slices through the writer; none at all when more than
-    /// `limit` would go.
-    pub fn delete_absent(
-        &self,
-        share: &Share,
-        present: &UuidSet,
-        limit: DeleteLimit,
-        done: DeleteCompletion,
-    ) {
-        let _ = (share, present, limit);
-        let result = LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, "not done yet");
-        done(DeleteOutcome::Failed { deleted: 0, result });
     }
 }

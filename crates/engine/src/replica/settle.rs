@@ -35,7 +35,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         if below {
             return self.settle_loop(&glue, &heir);
         }
-        self.merge(id, heir.id, None)?;
+        self.merge(id, heir.id)?;
         self.clear_glue(id)
     }
 
@@ -63,8 +63,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             return Ok(());
         }
         self.step(|op| steps::move_to(op, heir.id, &aside))?;
-        self.merge(glue.id, heir.id, None)?;
-        self.step(|op| steps::remove_glue(op, glue.id))?;
+        self.merge(glue.id, heir.id)?;
+        self.drop_glue(glue.id)?;
         self.step(|op| steps::move_to(op, heir.id, &at))
     }
 
@@ -93,12 +93,16 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         })
     }
 
-    /// The entry moves to where its own superior stands, which is glue: out of its way first.
-    pub(super) fn through_glue(&mut self, here: &Here, place: &Place) -> Result<(), Failure> {
-        let aside = aside(place.parent, here);
-        self.step(|op| steps::move_to(op, here.id, &aside))?;
+    /// The entry moves to where glue stands: it gets what is below that. Where it stands there itself it goes out of the way
+    /// first.
+    pub(super) fn through_glue(&mut self, here: &Here, place: &Place, glue: EntryId) -> Result<(), Failure> {
+        let inside = self.step(|op| Ok(steps::is_within(op, here.id, glue)?))?;
+        if inside {
+            let aside = aside(place.parent, here);
+            self.step(|op| steps::move_to(op, here.id, &aside))?;
+        }
+        self.merge(glue, here.id)?;
         self.step(|op| {
-            let Some(glue) = steps::occupant(op, place)? else { return Ok(()) };
             if tree::has_children(op.snapshot(), glue)? {
                 let text = "the name of a replicated entry cannot be cleared";
                 return Err(refuse(ResultCode::OTHER, text).into());

@@ -2,16 +2,19 @@
 //!
 //! All of it stands in the table [`REPLICA`] (`docs/disk-format.md`) and changes in the transaction of what causes it.
 
-use larix_schema::NormalDn;
-use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
+use larix_schema::{AttributeDescription, NormalDn};
+use larix_store::{Direction, KeyRange, PostingCursor, Snapshot, WriteSet};
 use uuid::Uuid;
 
 use crate::csn::Csn;
+use crate::database::View;
 use crate::entry::EntryId;
 use crate::entry::record::{DIGEST_LENGTH, digest};
 use crate::fault::Fault;
+use crate::index::{self, KeyKind, Kinds};
 use crate::log::LogRecord;
-use crate::tables::REPLICA;
+use crate::tables::{INDEX, REPLICA};
+use crate::write::values;
 
 const TOMBSTONE: u8 = b'd';
 const TOMBSTONE_ORDER: u8 = b's';
@@ -247,4 +250,16 @@ pub(crate) fn check<S: Snapshot>(
         report(format!("{} entries are set aside, under {names} names", rows.parked));
     }
     Ok(rows)
+}
+
+/// The entry with this entryUUID, by the index; `None` while the index is being built.
+pub fn entry_of<N: Snapshot>(view: &View<'_, N>, uuid: &Uuid) -> Result<Option<EntryId>, Fault> {
+    let Some(kind) = view.schema.attribute_type("entryUUID") else { return Ok(None) };
+    let Some(number) = view.catalog.number(&AttributeDescription::plain(kind.id)) else { return Ok(None) };
+    if !view.catalog.row(number).is_some_and(|row| row.usable().has(Kinds::EQUALITY)) {
+        return Ok(None);
+    }
+    let normal = values::key(&view.schema, kind, uuid.to_string().as_bytes()).unwrap_or_default();
+    let key = index::key::make(number, KeyKind::Equality, &normal);
+    Ok(view.snapshot.postings(INDEX, &key)?.next()?.map(EntryId))
 }

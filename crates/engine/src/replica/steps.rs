@@ -17,7 +17,6 @@ use crate::fault::Fault;
 use crate::index::pending::{self, Writing};
 use crate::index::{KeyKind, Kinds, key, keys};
 use crate::log::{LogRecord, LoggedAttribute, LoggedChange};
-use crate::replica::state::Tombstone;
 use crate::tables::INDEX;
 use crate::tree;
 use crate::write::Failure;
@@ -241,17 +240,9 @@ pub(super) fn change<V: Snapshot>(
                 new_superior,
                 modifications: logged(schema, &all),
             });
-            left(op, &old_dn, &put.uuid);
+            op.left(&old_dn, &put.uuid);
             Ok(())
         }
-    }
-}
-
-/// Remembers who had a name until the change that was logged last.
-pub(super) fn left<V: Snapshot>(op: &mut Operator<'_, V>, dn: &NormalDn, uuid: &Uuid) {
-    if op.ground.settings.log && !uuid.is_nil() {
-        let left = Tombstone { sequence: op.counters.last_log_sequence, csn: op.stamp.csn };
-        state::put_former(&mut op.set, dn, uuid, left);
     }
 }
 
@@ -385,7 +376,7 @@ pub(super) fn hollow<V: Snapshot>(
         let glue = glue_entry(op, &shown);
         modify::store(op, &held, &glue)?;
         log_glue(op, id, view.parent(), &glue);
-        left(op, &dn, &uuid);
+        op.left(&dn, &uuid);
         return Ok(true);
     }
     take_out(op, &held, &view)?;

@@ -63,6 +63,7 @@ pub(crate) fn modify_dn<V: Snapshot>(
     operator.post_read(held.id)?;
 
     let uuid = operator.entry_uuid(&held)?;
+    let old_dn = operator.view.names.normal_dn(&held.view()?)?;
     let superior_shown = match &superior.new {
         Some(held) => Some(operator.view.dn(&held.view()?)?),
         None => (parent != old_parent).then(String::new),
@@ -73,6 +74,9 @@ pub(crate) fn modify_dn<V: Snapshot>(
         new_superior: superior_shown,
         modifications: logged(schema, &changes),
     });
+    if !operator.envelope.derived && old_dn != rename.target() {
+        operator.left(&old_dn, &uuid);
+    }
     Ok(())
 }
 

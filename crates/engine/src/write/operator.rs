@@ -310,6 +310,14 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         }
     }
 
+    /// Remembers who had a name until the change that was logged last.
+    pub(crate) fn left(&mut self, dn: &NormalDn, entry_uuid: &Uuid) {
+        if self.ground.settings.log && !entry_uuid.is_nil() {
+            let left = Tombstone { sequence: self.counters.last_log_sequence, csn: self.stamp.csn };
+            replica::put_former(&mut self.set, dn, entry_uuid, left);
+        }
+    }
+
     /// Goes on under the next CSN: for changes of several entries in one operation.
     pub(crate) fn renew_stamp(&mut self) {
         self.stamp.csn = self.ground.order.next_csn(self.envelope.now);

@@ -168,6 +168,11 @@ impl Writer {
         }
     }
 
+    /// For who outlives the call: changes put in by it are refused once the writer has ended.
+    pub(crate) fn submitter(&self) -> Submitter {
+        Submitter(Arc::clone(&self.queue))
+    }
+
     /// Has an errand run behind what waits, and waits for it; `None` when the writer has ended.
     pub(crate) fn send<A>(&self, errand: impl FnOnce(SyncSender<A>) -> Errand) -> Option<A> {
         let (done, answer) = sync_channel(1);
@@ -202,6 +207,22 @@ impl Writer {
     /// Changes that wait.
     pub fn waiting(&self) -> usize {
         self.queue.len()
+    }
+}
+
+/// Puts changes into a writer's queue.
+#[derive(Clone, Debug)]
+pub(crate) struct Submitter(Arc<Queue<Work>>);
+
+impl Submitter {
+    pub(crate) fn submit(&self, job: Job) {
+        if let Err((error, Work::Change(job))) = self.0.push(Work::Change(job)) {
+            let (code, text) = match error {
+                QueueError::Full => (ResultCode::BUSY, "too many changes are waiting"),
+                QueueError::Closed => (ResultCode::UNAVAILABLE, "the database is no longer served"),
+            };
+            (job.done)(LdapResult::with(code, text).into());
+        }
     }
 }
 
@@ -752,6 +773,11 @@ impl<'a, S: Store> Group<'a, S> {
                     unit.merge(done.set);
                 }
                 outcome.controls.extend(done.controls);
+                match &task.operation {
+                    Prepared::Delete { dn } => self.freed(transaction, unit, dn, true)?,
+                    Prepared::ModifyDn(rename) => self.freed(transaction, unit, &rename.dn, false)?,
+                    _ => {}
+                }
                 next = derived.pop_front().map(|task| (Cow::Owned(task), true));
             }
         }

@@ -375,7 +375,7 @@ impl Runner {
             schema_checking: line.schema_checking,
             // What a refresh sends is judged entry by entry: it may be what was missed before.
             drop_covered: !refresh,
-            multi_provider: whole,
+            multi_provider: whole && !settings.shadow,
             attributes: Arc::new(AttributeShare::new(&schema, &line.attributes, &line.except_attributes)),
             ..ReplicaRules::default()
         }
