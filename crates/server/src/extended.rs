@@ -8,7 +8,7 @@ use larix_replication::digest;
 use crate::connection::Started;
 use crate::dispatch::{Begun, Dispatcher, LayerChange, Running};
 use crate::log::printable;
-use crate::replica_digest::RETIRE_OID;
+use crate::replica_digest::{CONFLICTS_OID, RETIRE_OID};
 use crate::restrictions::Restricted;
 
 impl Dispatcher {
@@ -34,6 +34,7 @@ impl Dispatcher {
                     oid::START_TRANSACTION => self.start_transaction(&begun, request, out),
                     oid::END_TRANSACTION => self.end_transaction(begun, request, out),
                     digest::OID => self.digests(begun, request, &controls, message.controls),
+                    CONFLICTS_OID => self.conflicts(&begun, request, &controls, message.controls, out),
                     RETIRE_OID => self.retire_server_id(begun, request, &controls, message.controls),
                     oid::START_TLS if self.server.tls.is_available() => {
                         self.start_tls_request(begun, request, message.controls)

@@ -1,7 +1,7 @@
-//! Two extended operations for those who look after replicas: digests of what a database holds
-//! ([`larix_replication::digest`]), and removing the contextCSN of a server that is gone.
+//! Three extended operations for those who look after replicas: digests of what a database holds
+//! ([`larix_replication::digest`]), what lost in conflicts, and removing the contextCSN of a server that is gone.
 //!
-//! Both need the `manage` privilege on the suffix entry, which the rootdn has. Digests read the whole database, so a
+//! All need the `manage` privilege on the suffix entry, which the rootdn has. Digests read the whole database, so a
 //! thread of their own makes them, slice by slice; [`RUNNING_MAX`] of them at once.
 
 use std::ops::ControlFlow;
@@ -9,8 +9,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use larix_engine::access::{Privilege, Subject};
 use larix_engine::controls::RequestControls;
+use larix_engine::csn::Csn;
+use larix_engine::replica::{self, ConflictKind, ConflictRecord, KeptSide};
 use larix_engine::search::{Gate, Seen};
 use larix_engine::{Fault, Served};
 use larix_proto::ber::{DecodeError, Reader, Tag, write};
@@ -20,6 +24,7 @@ use larix_replication::digest::{self, DigestRequest, Scanner};
 use larix_schema::NormalDn;
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
+use serde_json::{Value, json};
 
 use crate::connection::Started;
 use crate::databases::Databases;
@@ -32,7 +37,16 @@ pub const RUNNING_MAX: usize = 2;
 /// The extended operation that removes the contextCSN of a server that is no more.
 pub const RETIRE_OID: &str = "2.25.87610412117718157885716886434399491440.2.2";
 
+/// Values of these are nobody's to read.
+const SECRETS: [&str; 4] = ["userPassword", "olcRootPW", "pwdHistory", "sambaNTPassword"];
+
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
+
+/// The extended operation that shows what lost in conflicts.
+pub const CONFLICTS_OID: &str = "2.25.87610412117718157885716886434399491440.2.3";
+
+/// Conflicts in one answer.
+const CONFLICTS_MAX: usize = 100;
 
 /// The answer to an extended request that was worked on elsewhere.
 #[derive(Debug)]
@@ -95,7 +109,103 @@ impl RetireRequest {
     }
 }
 
+/// Which conflicts are asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ConflictsRequest {
+    /// A suffix.
+    pub base: String,
+    /// Those with higher numbers.
+    pub after: u64,
+}
+
+impl ConflictsRequest {
+    /// `SEQUENCE { base LDAPDN, after OCTET STRING (8 bytes) }`
+    #[must_use]
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = Vec::new();
+        write::constructed(&mut out, Tag::SEQUENCE, |out| {
+            write::string(out, &self.base);
+            write::octets(out, Tag::OCTET_STRING, &self.after.to_be_bytes());
+        });
+        out
+    }
+
+    /// # Errors
+    /// Anything that [`Self::encode`] does not write.
+    pub fn decode(value: &[u8]) -> Result<Self, DecodeError> {
+        let mut request = Reader::new(value).sequence("conflictsRequest")?;
+        let base = request.string("base")?.to_owned();
+        let after = request.octets("after")?;
+        let after = after.try_into().map(u64::from_be_bytes).unwrap_or(u64::MAX);
+        request.finish("conflictsRequest")?;
+        Ok(Self { base, after })
+    }
+}
+
+/// A conflict as JSON has it: the answer is an array of these, as text.
+fn conflict_json(record: &ConflictRecord) -> Value {
+    let note = &record.note;
+    let csn = |csn: Option<Csn>| csn.map(|csn| csn.text());
+    let lost: serde_json::Map<String, Value> = note
+        .lost
+        .iter()
+        .map(|attribute| {
+            let kind = attribute.description.split(';').next().unwrap_or_default();
+            let secret = SECRETS.iter().any(|secret| secret.eq_ignore_ascii_case(kind));
+            let values = attribute.values.iter().map(|value| match std::str::from_utf8(value) {
+                _ if secret => Value::from("(not shown)"),
+                Ok(text) => Value::from(text),
+                Err(_) => json!({ "base64": STANDARD.encode(value) }),
+            });
+            (attribute.description.clone(), Value::Array(values.collect()))
+        })
+        .collect();
+    let rule = match note.kind {
+        ConflictKind::Modify => "modify",
+        ConflictKind::Name => "name",
+        ConflictKind::Delete => "delete",
+        ConflictKind::Loop => "loop",
+    };
+    json!({
+        "number": record.number,
+        "at": record.at.generalized_micros(),
+        "rule": rule,
+        "kept": if note.kept == KeptSide::Ours { "what was here" } else { "what came" },
+        "dn": note.dn,
+        "winner": { "entryUUID": note.winner_uuid.to_string(), "csn": csn(note.winner_csn) },
+        "loser": { "entryUUID": note.loser_uuid.to_string(), "csn": csn(note.loser_csn) },
+        "lost": lost,
+    })
+}
+
 impl Dispatcher {
+    pub(crate) fn conflicts(
+        &mut self,
+        begun: &Begun,
+        request: &ExtendedRequest<'_>,
+        controls: &RequestControls,
+        sent: Controls<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Started<Running>, LdapResult> {
+        let protocol = |text: String| LdapResult::with(ResultCode::PROTOCOL_ERROR, text);
+        let value = request.value.ok_or_else(|| protocol("request data expected".to_owned()))?;
+        let asked = ConflictsRequest::decode(value).map_err(|error| protocol(error.to_string()))?;
+        self.log_operation(begun, format_args!("CONFLICTS base=\"{}\"", crate::log::printable(&asked.base)));
+        self.permitted(&asked.base, Restricted::Extended(CONFLICTS_OID), sent)?;
+        let subject = self.subject_for(controls)?;
+        let databases = self.server.databases();
+        let (_, served) = managed(&databases, &asked.base, &subject)?;
+        let found = || -> Result<Vec<ConflictRecord>, Fault> {
+            let snapshot = served.database().store().snapshot()?;
+            replica::conflicts(&snapshot, asked.after, CONFLICTS_MAX)
+        };
+        let found =
+            found().map_err(|f| LdapResult::with(ResultCode::OTHER, format!("internal error: {f}")))?;
+        let text = Value::Array(found.iter().map(conflict_json).collect()).to_string();
+        self.answer_extended(begun, &LdapResult::success(), Some(text.as_bytes()), out);
+        Ok(Started::Answered)
+    }
+
     pub(crate) fn digests(
         &mut self,
         begun: Begun,

@@ -220,7 +220,14 @@ impl Restricted<'_> {
             Self::Add | Self::Delete | Self::Modify | Self::Rename => true,
             // An extended operation that is not known to only ask counts as a change.
             Self::Extended(oid) => {
-                ![oid::WHO_AM_I, oid::CANCEL, oid::START_TLS, larix_replication::digest::OID].contains(&oid)
+                const READING: [&str; 5] = [
+                    oid::WHO_AM_I,
+                    oid::CANCEL,
+                    oid::START_TLS,
+                    larix_replication::digest::OID,
+                    crate::replica_digest::CONFLICTS_OID,
+                ];
+                !READING.contains(&oid)
             }
             Self::SimpleBind | Self::SaslBind | Self::Search | Self::Compare => false,
         }

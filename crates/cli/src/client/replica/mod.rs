@@ -1,6 +1,7 @@
 //! `larix replica`: whether servers hold the same, how far behind they are, and what to do about it.
 
 mod check;
+mod conflicts;
 mod entries;
 mod retire;
 mod status;
@@ -34,6 +35,9 @@ enum ReplicaCommand {
     /// Say how far each server has come with the changes of each
     #[command(disable_help_flag = true)]
     Status(Box<status::StatusArgs>),
+    /// Show what lost where several servers took changes
+    #[command(disable_help_flag = true)]
+    Conflicts(Box<conflicts::ConflictsArgs>),
     /// Remove the contextCSN of a server that is gone for good
     #[command(disable_help_flag = true)]
     Retire(Box<retire::RetireArgs>),
@@ -43,6 +47,7 @@ pub(super) fn run(args: &ReplicaArgs, out: &mut dyn Write) -> Result<ExitCode, C
     match &args.command {
         ReplicaCommand::Check(args) => check::run(args, out),
         ReplicaCommand::Status(args) => status::run(args, out),
+        ReplicaCommand::Conflicts(args) => conflicts::run(args, out),
         ReplicaCommand::Retire(args) => retire::run(args, out),
     }
 }
