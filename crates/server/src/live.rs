@@ -13,6 +13,7 @@ use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use larix_engine::Served;
+use larix_engine::replica::{Applied, ReplicatedBatch, ReplicatedOutcome, UuidSet};
 use larix_engine::time::Clock;
 use larix_engine::write::{Completion, Retiring, WriteOutcome, WriteRequest};
 use larix_proto::{LdapResult, ResultCode};
@@ -24,7 +25,7 @@ use crate::clock::SystemRandom;
 use crate::admin::{AdminAddress, AdminChange, AdminListener};
 use crate::config::slapd_d::Stamp;
 use crate::config::values::LogLevel;
-use crate::config::{Changed, Config, ConfigChange, ConfigRefusal, DatabaseKind, Global, Requester};
+use crate::config::{Changed, Config, ConfigChange, ConfigRefusal, DatabaseKind, Global, Replicated, Requester};
 use crate::databases::{Databases, PreparedDatabases};
 use crate::http::{HttpChange, HttpListener};
 use crate::log::LogSettings;
@@ -51,10 +52,31 @@ impl fmt::Debug for ConfigurationQueue {
 enum Asked {
     /// Changes that are made together: one, or those of a transaction.
     Change(Vec<WriteRequest>, Completion),
+    /// What a provider of cn=config has done; with a set of entryUUIDs, entries go that are not in it.
+    Replicate(ReplicatedBatch, Option<UuidSet>, ConfigReplicated),
     End,
 }
 
+/// Called once with what became of the changes, and how many entries went because they are absent there.
+pub(crate) type ConfigReplicated = Box<dyn FnOnce(ReplicatedOutcome, u64) + Send>;
+
 impl ConfigurationQueue {
+    /// Takes over what a provider of cn=config has done. `done` is called once, here or on the configuration's thread.
+    pub(crate) fn replicate(&self, batch: ReplicatedBatch, present: Option<UuidSet>, done: ConfigReplicated) {
+        let refused = |done: ConfigReplicated| {
+            let result = refusal(ResultCode::UNAVAILABLE, "the configuration cannot be changed now");
+            done(ReplicatedOutcome { changes: Vec::new(), result }, 0);
+        };
+        let Some(queue) = self.queue.get() else { return refused(done) };
+        match queue.try_send(Asked::Replicate(batch, present, done)) {
+            Err(
+                TrySendError::Full(Asked::Replicate(_, _, done))
+                | TrySendError::Disconnected(Asked::Replicate(_, _, done)),
+            ) => refused(done),
+            _ => {}
+        }
+    }
+
     /// Has changes made, all or none. `done` is called once, here or on the configuration's thread.
     pub(crate) fn submit(&self, requests: Vec<WriteRequest>, done: Completion) {
         let Some(queue) = self.queue.get() else {
@@ -113,11 +135,44 @@ impl ConfigurationThread {
 }
 
 fn run(server: &Arc<Server>, asked: &Receiver<Asked>) {
-    while let Ok(Asked::Change(requests, done)) = asked.recv() {
+    let internal = || refusal(ResultCode::OTHER, "internal error");
+    while let Ok(asked) = asked.recv() {
         // A change that is a bug's end must not be the end of all changes: nothing is published before all is ready.
-        let outcome = catch_unwind(AssertUnwindSafe(|| change(server, requests)));
-        done(outcome.unwrap_or_else(|_| refusal(ResultCode::OTHER, "internal error").into()));
+        match asked {
+            Asked::Change(requests, done) => {
+                let outcome = catch_unwind(AssertUnwindSafe(|| change(server, requests)));
+                done(outcome.unwrap_or_else(|_| internal().into()));
+            }
+            Asked::Replicate(batch, present, done) => {
+                let outcome = catch_unwind(AssertUnwindSafe(|| replicate(server, &batch, present.as_ref())));
+                let outcome = outcome.unwrap_or_else(|_| Err(internal()));
+                let (changes, absent, result) = match outcome {
+                    Ok((changes, absent)) => (changes, absent, LdapResult::success()),
+                    Err(result) => (Vec::new(), 0, result),
+                };
+                done(ReplicatedOutcome { changes, result }, absent);
+            }
+            Asked::End => break,
+        }
     }
+}
+
+/// Makes of the configuration what a provider has, as far as it was told.
+fn replicate(
+    server: &Arc<Server>,
+    batch: &ReplicatedBatch,
+    present: Option<&UuidSet>,
+) -> Result<(Vec<Applied>, u64), LdapResult> {
+    let earlier = server.generation_in_force();
+    let stamp = Stamp { clock: &*server.clock, random: &SystemRandom };
+    let Replicated { changed, applied, absent } = earlier
+        .config
+        .replicated(&batch.changes, present, &batch.context_csns, &stamp)
+        .map_err(|refused| refused.0)?;
+    if let Some(changed) = changed {
+        Transition::prepare(server, &earlier, &changed).and_then(|ready| ready.carry_out(&changed))?;
+    }
+    Ok((applied, absent))
 }
 
 fn refusal(code: ResultCode, text: impl Into<String>) -> LdapResult {

@@ -10,6 +10,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
+use larix_engine::log::LogWatch;
 use larix_engine::time::{Clock, Monotonic, RandomSource, Timestamp};
 use larix_replication::provider::RefreshQueue;
 use tokio::signal::unix::{SignalKind, signal};
@@ -192,6 +193,8 @@ pub struct Server {
     /// Databases that follow a provider.
     pub consumers: Consumers,
     pub(crate) configuration: ConfigurationQueue,
+    /// Who follows cn=config.
+    pub(crate) configuration_watch: Arc<LogWatch>,
     pub(crate) access_logs: AccessLogs,
     /// For what SASL says of users who do not exist: it must be the same each time.
     pub(crate) sasl_secret: [u8; 32],
@@ -217,6 +220,7 @@ impl Server {
             backups: Backups::default(),
             consumers: Consumers::default(),
             configuration: ConfigurationQueue::default(),
+            configuration_watch: Arc::default(),
             access_logs: AccessLogs::default(),
             refreshes: RefreshQueue::default(),
             sync_peers: SyncPeers::default(),
@@ -256,6 +260,7 @@ impl Server {
     /// Requests that begin from now on see this.
     pub(crate) fn publish(&self, generation: Generation) {
         self.generation.store(Arc::new(generation));
+        self.configuration_watch.tell();
     }
 
     pub fn now(&self) -> Timestamp {

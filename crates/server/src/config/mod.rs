@@ -30,7 +30,7 @@ mod validate;
 pub mod values;
 
 pub use access_log::{AccessLogSettings, Purge};
-pub(crate) use change::ordered_parts;
+pub(crate) use change::{Replicated, ordered_parts};
 pub use change::{Changed, ConfigChange, ConfigRefusal, Requester};
 pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};
 pub use difference::{Difference, Step};

@@ -296,7 +296,7 @@ impl Config {
                 found.push(ConfigError::new(database.origin.clone(), message));
             }
             let follows = !database.sync_replication.is_empty();
-            if follows && !matches!(database.kind, DatabaseKind::Mdb(_)) {
+            if follows && !database.kind.is_stored() && !matches!(database.kind, DatabaseKind::Config) {
                 let message =
                     format!("a database of kind {} cannot follow a provider yet", database.kind.name());
                 found.push(ConfigError::new(database.origin.clone(), message));

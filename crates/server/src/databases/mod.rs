@@ -1,5 +1,6 @@
 //! What answers requests: the engine's directory over the stored databases, and the trees that nobody stores.
 
+mod config_sync;
 mod figures;
 mod glued_pages;
 mod index_log;

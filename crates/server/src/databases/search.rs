@@ -122,14 +122,14 @@ impl Search {
     /// Whom to tell when it may go on after it waited.
     pub fn follow(&mut self, follower: Arc<Follower>) {
         if let Some(sync) = &mut self.sync {
-            sync.search.follow(follower);
+            sync.follow(follower);
         }
     }
 
     /// What it has taken so far.
     pub fn effort(&self) -> Effort {
         if let Some(sync) = &self.sync {
-            let (entries, candidates) = sync.search.effort();
+            let (entries, candidates) = sync.effort();
             return Effort { entries, candidates };
         }
         self.part.as_ref().map_or(self.done, |part| self.done.plus(Effort::of(&part.task)))
@@ -138,7 +138,7 @@ impl Search {
     /// Goes on for one slice.
     pub fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Slice {
         if let Some(sync) = &mut self.sync {
-            return sync::step(sync, server, out);
+            return sync.step(server, out);
         }
         match self.step_parts(server, out) {
             Some((result, controls)) => Slice::Done(result, controls),
@@ -245,6 +245,12 @@ pub(super) fn start(
         request.base = text;
     }
     let asked = controls.sync.take();
+    let new = New { databases, server, subject, request: &request, at, identity: false };
+    if let Some(asked) = &asked
+        && let Some(first) = sync::start_in_config(new, asked, &base)
+    {
+        return first;
+    }
     if let Some(tree) = databases.tree(server, subject, &base, request.scope == Scope::Base) {
         if let Some(refused) = sync::refused(databases, asked.as_ref()) {
             return First::ended((refused, Vec::new()));
@@ -253,7 +259,6 @@ pub(super) fn start(
         let effort = Effort { entries, candidates: entries };
         return First::Done { result, controls: Vec::new(), effort };
     }
-    let new = New { databases, server, subject, request: &request, at, identity: false };
     if let Some(asked) = asked {
         match sync::start(new, &asked, &controls, &base) {
             Ok(Some(first)) => return first,
@@ -278,6 +283,10 @@ pub(super) struct New<'a> {
 }
 
 impl New<'_> {
+    pub(super) fn message(&self) -> MessageId {
+        self.at.0
+    }
+
     fn first_slice(
         self,
         controls: RequestControls,

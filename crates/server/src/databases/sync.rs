@@ -3,12 +3,14 @@
 use std::sync::Arc;
 
 use larix_engine::controls::{ContentSync, RequestControls};
+use larix_engine::log::Follower;
 use larix_proto::{ControlBuf, DerefAliases, LdapResult, ResultCode};
 use larix_replication::provider::{Asked, Start, Stepped, SyncSearch};
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
 
 use super::Databases;
+use super::config_sync::{self, ConfigSearch};
 use super::search::{End, First, New, Search, budget, glued};
 use crate::server::Server;
 use crate::sync_peers::SyncPeer;
@@ -27,6 +29,7 @@ impl Databases {
     pub(crate) fn provide(&self) -> bool {
         let mut databases = self.directory.databases().iter();
         databases.any(|served| served.database().current_settings().provider.is_some())
+            || config_sync::is_provided(&self.config)
     }
 }
 
@@ -72,22 +75,56 @@ pub(super) fn start(
     let now = new.server.both_clocks().0;
     let peer = new.server.sync_peers.add(new.subject, request.base, now, asked.rid);
     let search = SyncSearch::new(Start { asked, parts, any_entry, queue });
-    Ok(Some(First::Running(Search::synchronising(Synchronised { search, peer }))))
+    Ok(Some(First::Running(Search::synchronising(Synchronised::Stored { search, peer }))))
+}
+
+/// The same below cn=config; `None` when that is not provided.
+pub(super) fn start_in_config(new: New<'_>, asked: &ContentSync, base: &NormalDn) -> Option<First> {
+    if !base.is_within(&NormalDn::from_normal("cn=config"))
+        || !config_sync::is_provided(&new.databases.config)
+    {
+        return None;
+    }
+    let watch = &new.server.configuration_watch;
+    let asked = Asked::new(asked);
+    let search = ConfigSearch::new(asked, (new.subject, watch), base, new.request, new.message());
+    Some(First::Running(Search::synchronising(Synchronised::Configuration(search))))
 }
 
 /// A consumer's search, and where it is shown how it stands.
 #[derive(Debug)]
-pub(super) struct Synchronised {
-    pub(super) search: SyncSearch<LmdbStore>,
-    peer: Arc<SyncPeer>,
+pub(super) enum Synchronised {
+    Stored { search: SyncSearch<LmdbStore>, peer: Arc<SyncPeer> },
+    Configuration(ConfigSearch),
 }
 
-pub(super) fn step(sync: &mut Synchronised, server: &Server, out: &mut Vec<u8>) -> Slice {
-    let stepped = sync.search.step(budget(server), out);
-    sync.peer.reached(&sync.search);
-    match stepped {
-        Stepped::More => Slice::More,
-        Stepped::Waiting => Slice::Waiting,
-        Stepped::Done(result, controls) => Slice::Done(result, controls),
+impl Synchronised {
+    pub(super) fn follow(&mut self, follower: Arc<Follower>) {
+        match self {
+            Self::Stored { search, .. } => search.follow(follower),
+            Self::Configuration(search) => search.follow(follower),
+        }
+    }
+
+    /// Entries sent and looked at.
+    pub(super) fn effort(&self) -> (u64, u64) {
+        match self {
+            Self::Stored { search, .. } => search.effort(),
+            Self::Configuration(search) => (search.sent(), search.sent()),
+        }
+    }
+
+    pub(super) fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Slice {
+        let (search, peer) = match self {
+            Self::Stored { search, peer } => (search, peer),
+            Self::Configuration(search) => return search.step(server, out),
+        };
+        let stepped = search.step(budget(server), out);
+        peer.reached(search);
+        match stepped {
+            Stepped::More => Slice::More,
+            Stepped::Waiting => Slice::Waiting,
+            Stepped::Done(result, controls) => Slice::Done(result, controls),
+        }
     }
 }

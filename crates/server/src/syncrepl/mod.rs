@@ -20,7 +20,7 @@ use larix_store::lmdb::LmdbStore;
 pub use status::{ConsumerCounts, ConsumerPhase, ConsumerStatus};
 
 use crate::config::values::{SyncReplication, TlsSettings, is_own_url};
-use crate::config::{Config, Database};
+use crate::config::{Config, Database, DatabaseKind};
 use crate::databases::{resolve_host, server_id};
 use crate::server::{Generation, Server};
 use status::Status;
@@ -53,7 +53,8 @@ pub(crate) struct Task {
     /// Of the database.
     pub(crate) suffix: String,
     directory: PathBuf,
-    pub(crate) served: Arc<Served<LmdbStore>>,
+    /// None: cn=config.
+    pub(crate) served: Option<Arc<Served<LmdbStore>>>,
     /// Ours, where it is told to the provider.
     pub(crate) sid: Option<u16>,
     /// What the line does not say of TLS.
@@ -62,8 +63,11 @@ pub(crate) struct Task {
 
 impl PartialEq for Task {
     fn eq(&self, other: &Self) -> bool {
-        Arc::ptr_eq(&self.served, &other.served)
-            && (&self.line, &self.suffix, &self.directory) == (&other.line, &other.suffix, &other.directory)
+        let same = match (&self.served, &other.served) {
+            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
+            (one, other) => one.is_none() && other.is_none(),
+        };
+        same && (&self.line, &self.suffix, &self.directory) == (&other.line, &other.suffix, &other.directory)
             && (self.sid, &self.tls) == (other.sid, &other.tls)
     }
 }
@@ -128,14 +132,24 @@ fn tasks(generation: &Generation) -> Vec<Task> {
     let config = &generation.config;
     let mut tasks = Vec::new();
     for database in config.databases.iter().filter(|database| !database.disabled) {
-        let Some(directory) = database.kind.directory() else { continue };
-        let Some(served) = generation.databases.served_in(directory) else { continue };
+        let (served, directory) = match database.kind.directory() {
+            Some(directory) => match generation.databases.served_in(directory) {
+                Some(served) => (Some(Arc::clone(served)), directory.to_owned()),
+                None => continue,
+            },
+            None if matches!(database.kind, DatabaseKind::Config) => (None, PathBuf::new()),
+            None => continue,
+        };
+        let suffix = match &served {
+            Some(_) => database.suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default(),
+            None => "cn=config".to_owned(),
+        };
         for line in database.sync_replication.iter().filter(|line| !is_ourselves(config, line)) {
             tasks.push(Task {
                 line: line.clone(),
-                suffix: database.suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default(),
-                directory: directory.to_owned(),
-                served: Arc::clone(served),
+                suffix: suffix.clone(),
+                directory: directory.clone(),
+                served: served.clone(),
                 sid: sent_id(config, database),
                 tls: config.global.tls.clone(),
             });

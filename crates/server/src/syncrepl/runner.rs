@@ -267,13 +267,14 @@ impl Runner {
         let rules = self.rules((refreshing && !logged) || full);
         let batch = ReplicatedBatch { changes, context_csns: csns, rules };
         let (done, outcome) = sync_channel(1);
-        self.task.served.replicate(
-            batch,
-            Box::new(move |outcome| {
-                // Whoever waits has not gone.
-                let _ = done.send(outcome);
-            }),
-        );
+        // Whoever waits has not gone.
+        match &self.task.served {
+            Some(served) => served.replicate(batch, Box::new(move |outcome| drop(done.send(outcome)))),
+            None => {
+                let done = Box::new(move |outcome, _| drop(done.send(outcome)));
+                self.server.configuration.replicate(batch, None, done);
+            }
+        }
         let outcome = outcome.recv().map_err(|_| "the database is being closed".to_owned())?;
         self.judge(&outcome, &names)?;
         let now = self.server.now();
@@ -325,6 +326,7 @@ impl Runner {
 
     fn delete_absent(&self, present: &UuidSet, csns: &[Csn]) -> Result<(), String> {
         let line = &self.task.line;
+        let Some(served) = &self.task.served else { return self.delete_absent_in_config(present, csns) };
         let every = FilterBuf::every_entry();
         let share = Share {
             base: line.local_base().text.clone(),
@@ -334,7 +336,7 @@ impl Runner {
         };
         let limit = DeleteLimit { percent: line.delete_percent, ..DeleteLimit::default() };
         let (done, outcome) = sync_channel(1);
-        self.task.served.delete_absent(
+        served.delete_absent(
             &share,
             present,
             limit,
@@ -363,9 +365,28 @@ impl Runner {
         }
     }
 
+    /// The configuration is small: no share of it is too much to go, and what would be needed may not.
+    fn delete_absent_in_config(&self, present: &UuidSet, csns: &[Csn]) -> Result<(), String> {
+        let (done, outcome) = sync_channel(1);
+        let batch = ReplicatedBatch { context_csns: csns.to_vec(), ..ReplicatedBatch::default() };
+        let done = Box::new(move |outcome: ReplicatedOutcome, absent: u64| {
+            // Whoever waits has not gone.
+            let _ = done.send((outcome.result, absent));
+        });
+        self.server.configuration.replicate(batch, Some(present.clone()), done);
+        let (result, absent) =
+            outcome.recv().map_err(|_| "the configuration's thread has ended".to_owned())?;
+        if result.code != ResultCode::SUCCESS {
+            return Err(format!("entries that the provider does not have could not be deleted: {result}"));
+        }
+        self.status.change(|status| status.counts.absent += absent);
+        Ok(())
+    }
+
     fn rules(&self, refresh: bool) -> ReplicaRules {
         let line = &self.task.line;
-        let database = self.task.served.database();
+        let Some(served) = &self.task.served else { return ReplicaRules::default() };
+        let database = served.database();
         let settings = database.current_settings();
         let whole = line.scope == Scope::Subtree
             && line.filter == FilterBuf::every_entry()
@@ -441,7 +462,10 @@ impl Runner {
 
     fn context_csns(&self) -> Result<Vec<Csn>, String> {
         let failed = |error: &dyn std::fmt::Display| format!("the contextCSN cannot be read: {error}");
-        let database = self.task.served.database();
+        // Of cn=config a session asks for everything: it is small, and what was changed here says nothing of what the
+        // provider has done.
+        let Some(served) = &self.task.served else { return Ok(Vec::new()) };
+        let database = served.database();
         let snapshot = database.store().snapshot().map_err(|error| failed(&error))?;
         log::context_csns(&snapshot).map_err(|error| failed(&error))
     }

@@ -10,7 +10,7 @@ use larix_engine::fault::Fault;
 use larix_engine::search::answer::is_matched;
 use larix_engine::search::filter::{Filter, FilterContext};
 use larix_proto::encode::EntryEncoder;
-use larix_proto::{CompareRequest, LdapResult, MessageId, ResultCode, SearchRequest};
+use larix_proto::{CompareRequest, ControlBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest};
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, ObjectClassId, Schema};
 
 use super::monitor;
@@ -135,7 +135,7 @@ impl VirtualTree<'_> {
         seen.allows(Item::Entry, Privilege::Read).then(|| {
             let mut message = Vec::new();
             let selection = Selection::new(self.schema, names);
-            seen.encode(&selection, None, false, MessageId(0), &mut message);
+            seen.encode(&selection, None, false, (MessageId(0), &[]), &mut message);
             message
         })
     }
@@ -209,10 +209,42 @@ impl VirtualTree<'_> {
             if request.size_limit > 0 && entries >= u64::from(request.size_limit) {
                 return Ok(Found { result: LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED), entries });
             }
-            seen.encode(&selection, matched.as_deref(), request.types_only, id, out);
+            seen.encode(&selection, matched.as_deref(), request.types_only, (id, &[]), out);
             entries += 1;
         }
         Ok(Found { result: LdapResult::success(), entries })
+    }
+
+    /// The entries that a search finds and the subject may read, in their order.
+    ///
+    /// # Errors
+    /// What to answer when there is no such base, or nothing of it may be known.
+    pub(crate) fn matching(
+        &self,
+        base: &NormalDn,
+        scope: Scope,
+        filter: larix_proto::Filter<'_>,
+    ) -> Result<Vec<(NormalDn, &Entry)>, LdapResult> {
+        let all: Vec<Seen<'_>> = self.seen().collect();
+        let Some(first) = all.iter().find(|seen| seen.dn == *base) else {
+            return Err(self.missing(&all, base));
+        };
+        if !first.allows(Item::Entry, Privilege::Search) {
+            return Err(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
+        }
+        let filter = Filter::new(self.schema, &Catalog::default(), self.schema.bind_filter(filter));
+        let mut found = Vec::new();
+        for seen in all.iter().filter(|seen| seen.dn.is_in_scope(base, scope)) {
+            let told = told_apart(self.schema, seen.entry);
+            let source = OwnedSource { schema: self.schema, entry: &told };
+            let matched = filter
+                .matches(seen, &source)
+                .map_err(|fault| LdapResult::with(ResultCode::OTHER, format!("internal error: {fault}")))?;
+            if matched == Match::True && seen.allows(Item::Entry, Privilege::Read) {
+                found.push((seen.dn.clone(), seen.entry));
+            }
+        }
+        Ok(found)
     }
 
     fn missing(&self, all: &[Seen<'_>], base: &NormalDn) -> LdapResult {
@@ -233,6 +265,32 @@ impl VirtualTree<'_> {
         self.entries
             .iter()
             .filter_map(|entry| Some(Seen { tree: self, entry, dn: self.schema.parse_dn(&entry.dn).ok()? }))
+    }
+}
+
+/// What a consumer is sent of entries.
+pub(crate) struct SyncSelection<'a> {
+    pub(crate) schema: &'a Schema,
+    pub(crate) policy: &'a AccessPolicy,
+    pub(crate) subject: &'a Subject,
+    /// As the request has them.
+    pub(crate) names: &'a [String],
+    pub(crate) types_only: bool,
+}
+
+impl SyncSelection<'_> {
+    /// Appends the message with what the subject may read of an entry.
+    pub(crate) fn write(
+        &self,
+        dn: &NormalDn,
+        entry: &Entry,
+        message: (MessageId, &[ControlBuf]),
+        out: &mut Vec<u8>,
+    ) {
+        let Self { schema, policy, subject, .. } = *self;
+        let tree = VirtualTree { schema, policy, subject, entries: Vec::new(), counts: false };
+        let selection = Selection::new(schema, self.names.iter().map(String::as_str));
+        Seen { tree: &tree, entry, dn: dn.clone() }.encode(&selection, None, self.types_only, message, out);
     }
 }
 
@@ -266,7 +324,7 @@ impl Seen<'_> {
         selection: &Selection,
         matched: Option<&[BoundFilter]>,
         types_only: bool,
-        id: MessageId,
+        (id, controls): (MessageId, &[ControlBuf]),
         out: &mut Vec<u8>,
     ) {
         let schema = self.tree.schema;
@@ -289,7 +347,7 @@ impl Seen<'_> {
             }
             encoder.end_attribute();
         }
-        encoder.finish(&[]);
+        encoder.finish(controls);
     }
 }
 

@@ -8,6 +8,7 @@ pub(super) mod fixture;
 mod ordered;
 #[cfg(test)]
 mod random_tests;
+mod replicate;
 mod rights;
 #[cfg(test)]
 mod tests;
@@ -30,6 +31,7 @@ use super::model::{Config, Source};
 use super::slapd_d::{FileChanges, Stamp};
 
 pub(crate) use self::ordered::ordered_parts;
+pub(crate) use self::replicate::Replicated;
 
 /// A change of cn=config, as requested: nothing of it has been checked.
 #[derive(Debug, Clone)]

@@ -1,0 +1,266 @@
+//! cn=config as a provider's content (RFC 4533): its entries, and what becomes of them with each generation.
+//!
+//! The tree is small and whole in memory: a refresh names all entries, and a change is what differs between two
+//! generations.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use larix_engine::access::Subject;
+use larix_engine::csn::Csn;
+use larix_engine::entry::Entry;
+use larix_engine::log::{CsnVector, Follower, LogWatch};
+use larix_proto::control::{EntryState, SyncDone, SyncState};
+use larix_proto::encode::EntryEncoder;
+use larix_proto::extended::SyncInfo;
+use larix_proto::{
+    ControlBuf, ControlValue, FilterBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest, encode,
+};
+use larix_replication::Cookie;
+use larix_replication::provider::{Asked, Decision, decide};
+use larix_schema::NormalDn;
+use uuid::Uuid;
+
+use super::Databases;
+use super::sync::Slice;
+use crate::config::{Config, DatabaseKind};
+use crate::databases::server_id;
+use crate::server::Server;
+use crate::virtual_entries::search::SyncSelection;
+
+/// entryUUIDs in one message.
+const TOGETHER: usize = 1_000;
+/// What each server computes, or keeps for itself.
+const OWN: [&str; 4] = ["contextCSN", "entryDN", "subschemaSubentry", "hasSubordinates"];
+
+/// A consumer's search below cn=config.
+#[derive(Debug)]
+pub(super) struct ConfigSearch {
+    asked: Asked,
+    subject: Arc<Subject>,
+    base: NormalDn,
+    scope: Scope,
+    filter: FilterBuf,
+    attributes: Vec<String>,
+    types_only: bool,
+    message: MessageId,
+    /// The configuration that was looked at last, and what the consumer has of it: entryCSNs and names.
+    seen: Option<Arc<Config>>,
+    has: BTreeMap<Uuid, (Option<Csn>, String)>,
+    watch: Arc<LogWatch>,
+    follower: Option<Arc<Follower>>,
+    sent: u64,
+}
+
+/// Whether the configuration has its own content provided.
+pub(super) fn is_provided(config: &Config) -> bool {
+    let database = config.databases.iter().find(|database| matches!(database.kind, DatabaseKind::Config));
+    database.is_some_and(|d| d.overlays.iter().any(|o| o.name == "syncprov" && !o.disabled))
+}
+
+impl ConfigSearch {
+    pub(super) fn new(
+        asked: Asked,
+        (subject, watch): (&Arc<Subject>, &Arc<LogWatch>),
+        base: &NormalDn,
+        request: &SearchRequest<'_>,
+        message: MessageId,
+    ) -> Self {
+        Self {
+            asked,
+            subject: Arc::clone(subject),
+            base: base.clone(),
+            scope: request.scope,
+            filter: request.filter.to_owned(),
+            attributes: request.attributes.iter().map(str::to_owned).collect(),
+            types_only: request.types_only,
+            message,
+            seen: None,
+            has: BTreeMap::new(),
+            watch: Arc::clone(watch),
+            follower: None,
+            sent: 0,
+        }
+    }
+
+    pub(super) fn follow(&mut self, follower: Arc<Follower>) {
+        self.watch.follow(&follower);
+        self.follower = Some(follower);
+    }
+
+    /// Entries sent.
+    pub(super) fn sent(&self) -> u64 {
+        self.sent
+    }
+
+    pub(super) fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Slice {
+        if let Some(follower) = &self.follower {
+            follower.looks();
+        }
+        let databases = server.databases();
+        let config = Arc::clone(databases.config());
+        let done = |result| Slice::Done(result, Vec::new());
+        if !is_provided(&config) {
+            let text = "the content is no longer provided";
+            return done(LdapResult::with(ResultCode::UNAVAILABLE, text));
+        }
+        let is_first = self.seen.is_none();
+        if self.seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &config)) {
+            return Slice::Waiting;
+        }
+        let context = context_csns(&config);
+        let now = match self.look(&databases, server) {
+            Ok(now) => now,
+            Err(result) => return done(result),
+        };
+        let server_id = server_id(&config);
+        let text = cookie(self.asked.rid, server_id, context.as_slice());
+        self.seen = Some(config);
+        if is_first {
+            return self.refresh(now, &context, (server_id, &text), &databases, out);
+        }
+        self.changes(now, &databases, out);
+        encode::intermediate(
+            out,
+            self.message,
+            Some(SyncInfo::OID),
+            Some(&SyncInfo::NewCookie(text.as_bytes()).encode()),
+            &[],
+        );
+        Slice::Waiting
+    }
+
+    /// The entries that the consumer may have, superiors first.
+    fn look(&self, databases: &Databases, server: &Server) -> Result<Vec<Known>, LdapResult> {
+        let Some(mut tree) = databases.tree(server, &self.subject, &self.base, true) else {
+            return Err(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
+        };
+        for entry in &mut tree.entries {
+            entry.attributes.retain(|a| {
+                let name = a.description.to_text(tree.schema);
+                !OWN.iter().any(|own| own.eq_ignore_ascii_case(&name))
+            });
+        }
+        let found = tree.matching(&self.base, self.scope, self.filter.as_filter())?;
+        let first = |entry: &Entry, name: &str| -> Option<String> {
+            let description = tree.schema.describe(name).ok()?;
+            let value = entry.attribute(&description)?.values.first()?;
+            String::from_utf8(value.clone()).ok()
+        };
+        let mut known = Vec::new();
+        for (dn, entry) in found {
+            let uuid = first(entry, "entryUUID").and_then(|text| Uuid::parse_str(&text).ok());
+            let Some(uuid) = uuid else {
+                let text = "a configuration that is not kept in a directory (slapd.d) cannot be replicated";
+                return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
+            };
+            let csn = first(entry, "entryCSN").and_then(|text| text.parse().ok());
+            known.push(Known { uuid, csn, dn: dn.clone(), entry: entry.clone() });
+        }
+        Ok(known)
+    }
+
+    fn refresh(
+        &mut self,
+        now: Vec<Known>,
+        context: &CsnVector,
+        (server_id, text): (u16, &str),
+        databases: &Databases,
+        out: &mut Vec<u8>,
+    ) -> Slice {
+        let cookie = Some(text.as_bytes());
+        let (present, changed) = match decide(&self.asked.known, context, server_id) {
+            Decision::Refused(result) => return Slice::Done(result, Vec::new()),
+            Decision::Unchanged => (false, false),
+            Decision::Everything => {
+                self.send_new(&now, &CsnVector::default(), databases, out);
+                (true, true)
+            }
+            Decision::Since(known) => {
+                self.send_new(&now, &known, databases, out);
+                (true, true)
+            }
+        };
+        self.has = now.into_iter().map(|k| (k.uuid, (k.csn, k.entry.dn))).collect();
+        let cookie = cookie.filter(|_| changed);
+        if !self.asked.persist {
+            let done = SyncDone { cookie, refresh_deletes: !present };
+            return Slice::Done(LdapResult::success(), vec![done.to_control(false)]);
+        }
+        let info = match present {
+            true => SyncInfo::RefreshPresent { cookie, done: true },
+            false => SyncInfo::RefreshDelete { cookie, done: true },
+        };
+        encode::intermediate(out, self.message, Some(SyncInfo::OID), Some(&info.encode()), &[]);
+        Slice::More
+    }
+
+    /// Sends what `known` does not cover, and names the rest.
+    fn send_new(&mut self, now: &[Known], known: &CsnVector, databases: &Databases, out: &mut Vec<u8>) {
+        let is_known = |entry: &&Known| entry.csn.is_some_and(|csn| known.covers(&csn));
+        for entry in now.iter().filter(|entry| !is_known(entry)) {
+            self.send(entry, EntryState::Add, databases, out);
+        }
+        let present: Vec<[u8; 16]> = now.iter().filter(is_known).map(|k| *k.uuid.as_bytes()).collect();
+        for some in present.chunks(TOGETHER) {
+            let info = SyncInfo::IdSet { cookie: None, deletes: false, uuids: some.to_vec() };
+            encode::intermediate(out, self.message, Some(SyncInfo::OID), Some(&info.encode()), &[]);
+        }
+    }
+
+    fn changes(&mut self, now: Vec<Known>, databases: &Databases, out: &mut Vec<u8>) {
+        let before = std::mem::take(&mut self.has);
+        for (uuid, (_, dn)) in before.iter().rev() {
+            if !now.iter().any(|known| known.uuid == *uuid) {
+                let control = state(EntryState::Delete, uuid);
+                EntryEncoder::begin(out, self.message, dn).finish(&[control]);
+            }
+        }
+        for known in &now {
+            match before.get(&known.uuid) {
+                None => self.send(known, EntryState::Add, databases, out),
+                Some((csn, dn)) if *csn != known.csn || *dn != known.entry.dn => {
+                    self.send(known, EntryState::Modify, databases, out);
+                }
+                Some(_) => {}
+            }
+        }
+        self.has = now.into_iter().map(|k| (k.uuid, (k.csn, k.entry.dn))).collect();
+    }
+
+    fn send(&mut self, known: &Known, what: EntryState, databases: &Databases, out: &mut Vec<u8>) {
+        let Some(policy) = databases.configuration_policy() else { return };
+        let selection = SyncSelection {
+            schema: databases.schema(),
+            policy: &policy,
+            subject: &self.subject,
+            names: &self.attributes,
+            types_only: self.types_only,
+        };
+        self.sent += 1;
+        selection.write(&known.dn, &known.entry, (self.message, &[state(what, &known.uuid)]), out);
+    }
+}
+
+/// One entry that the consumer may have.
+struct Known {
+    uuid: Uuid,
+    csn: Option<Csn>,
+    dn: NormalDn,
+    entry: Entry,
+}
+
+fn state(state: EntryState, uuid: &Uuid) -> ControlBuf {
+    SyncState { state, entry_uuid: *uuid.as_bytes(), cookie: None }.to_control(false)
+}
+
+fn cookie(rid: u16, server_id: u16, csns: &[Csn]) -> String {
+    Cookie { rid, sid: Some(server_id).filter(|sid| *sid != 0), csns: csns.to_vec() }.to_string()
+}
+
+/// How far the configuration has come: what cn=config says, and the CSNs of its entries.
+pub(crate) fn context_csns(config: &Config) -> CsnVector {
+    let entries = config.entries();
+    let values = entries.iter().flat_map(|e| e.values("contextCSN").iter().chain(e.values("entryCSN")));
+    values.filter_map(|value| std::str::from_utf8(value).ok()?.parse::<Csn>().ok()).collect()
+}
