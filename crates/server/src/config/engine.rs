@@ -9,6 +9,7 @@ use larix_engine::log::LogRetention;
 use larix_schema::NormalDn;
 
 use crate::operation_rules::OperationRules;
+use crate::syncrepl::is_ourselves;
 
 use super::diagnostic::{ConfigError, Origin};
 use super::model::{AccessLine, Config, Database, DatabaseKind};
@@ -79,7 +80,7 @@ impl Config {
             hidden: database.hidden,
             limits: database.shared.search_limits.into(),
             max_deref_depth: database.shared.max_deref_depth,
-            shadow: database.is_shadow(),
+            shadow: self.is_shadow(database),
             update_dn: database.update_dn.as_ref().map(|dn| dn.normal.clone()),
             update_referrals: database.update_refs.clone(),
             last_modified: database.last_mod,
@@ -146,14 +147,19 @@ impl Config {
     }
 }
 
-impl Database {
-    /// Whether it takes changes from a provider alone.
-    pub fn is_shadow(&self) -> bool {
-        let follows =
-            !self.sync_replication.is_empty() || self.update_dn.is_some() || !self.update_refs.is_empty();
-        follows && !self.multi_provider
+impl Config {
+    /// Whether a database takes changes from a provider alone. Who is named as his own provider follows nobody.
+    pub fn is_shadow(&self, database: &Database) -> bool {
+        let lines = &database.sync_replication;
+        let follows = match lines.is_empty() {
+            true => database.update_dn.is_some() || !database.update_refs.is_empty(),
+            false => lines.iter().any(|line| !is_ourselves(self, line)),
+        };
+        follows && !database.multi_provider
     }
+}
 
+impl Database {
     /// Whether an overlay of this name is in force here.
     pub fn has_overlay(&self, name: &str) -> bool {
         self.overlays.iter().any(|overlay| overlay.name.eq_ignore_ascii_case(name) && !overlay.disabled)

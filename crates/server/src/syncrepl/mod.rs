@@ -164,7 +164,7 @@ fn sent_id(config: &Config, database: &Database) -> Option<u16> {
 }
 
 /// One list of lines for all members of a group names each of them, this server, too.
-fn is_ourselves(config: &Config, line: &SyncReplication) -> bool {
+pub(crate) fn is_ourselves(config: &Config, line: &SyncReplication) -> bool {
     let listeners = &config.global.listener_urls;
     line.suffix_massage.is_none()
         && line
