@@ -15,7 +15,7 @@ use crate::controls::RequestControls;
 use crate::csn::Csn;
 use crate::entry::EntryId;
 use crate::fault::Fault;
-use crate::log::{LogRecord, LoggedChange};
+use crate::log::LoggedChange;
 use crate::write::AttributeValues;
 use crate::write::Failure;
 use crate::write::KnownSchema;
@@ -98,33 +98,6 @@ impl<S: Store> Group<'_, S> {
         applier.end(done)
     }
 
-    /// A client's change left a name: entries that were set aside for it get it, or are deleted with it.
-    pub(crate) fn freed<T: Snapshot>(
-        &mut self,
-        transaction: &T,
-        unit: &mut WriteSet,
-        dn: &NormalDn,
-        deleted: bool,
-    ) -> Result<(), Failure> {
-        let before = Overlay::new(transaction, &self.set);
-        let waiting = state::claimants(&Overlay::new(&before, unit), dn)?;
-        if waiting.is_empty() {
-            return Ok(());
-        }
-        let job = ReplicatedJob::default();
-        let mut applier = Applier::new(self, transaction, &[], &job);
-        applier.unit = std::mem::take(unit);
-        let done = match deleted {
-            true => waiting.iter().try_for_each(|uuid| {
-                let stamp = applier.own_stamp();
-                applier.delete(uuid, Some(stamp.csn)).map(|_| ())
-            }),
-            false => applier.name_is_free(dn),
-        };
-        *unit = applier.unit;
-        done
-    }
-
     /// Looks for who had the names of glue that nothing filled in.
     fn settle_glue<T: Snapshot>(
         &mut self,
@@ -136,6 +109,11 @@ impl<S: Store> Group<'_, S> {
             let mut applier = Applier::new(self, transaction, covered, job);
             let done = applier.settle(id).map(|()| Applied::Done);
             // What cannot be settled stays as it is.
+            applier.end(done)?;
+        }
+        for (id, name) in state::displaced(&Overlay::new(transaction, &self.set))? {
+            let mut applier = Applier::new(self, transaction, covered, job);
+            let done = applier.settle_name(id, &name).map(|()| Applied::Done);
             applier.end(done)?;
         }
         Ok(())
@@ -287,10 +265,9 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             let here = id.map(|id| steps::here(op, id)).transpose()?;
             let absent = here.is_none();
             let dead = if absent { state::tombstone(op.snapshot(), &put.uuid)? } else { None };
-            let parked = if absent { state::parked(op.snapshot(), &put.uuid)? } else { None };
-            Ok((here, dead, parked))
+            Ok((here, dead))
         })?;
-        let (here, dead, parked) = look;
+        let (here, dead) = look;
         if let Some(dead) = dead {
             let newer = put.csn.is_none_or(|csn| csn > dead.csn);
             if !newer {
@@ -308,12 +285,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         if let Some(here) = here {
             return self.put_here(put, here);
         }
-        if let Some(parked) = parked {
-            if put.csn.is_some_and(|csn| csn <= parked.csn) {
-                return Ok(Applied::Older);
-            }
-            self.forget_parked(&parked)?;
-        } else if self.rules.drop_covered && put.csn.is_some_and(|csn| self.is_covered(&csn)) {
+        if self.rules.drop_covered && put.csn.is_some_and(|csn| self.is_covered(&csn)) {
             return Ok(Applied::Older);
         }
         self.put_new(put)
@@ -335,14 +307,6 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         }))
     }
 
-    fn forget_parked(&mut self, parked: &LogRecord) -> Result<(), Failure> {
-        self.step(|op| {
-            let (dn, _) = super::prepare::names(op.schema(), &parked.dn)?;
-            state::unpark(&mut op.set, &dn, &parked.entry_uuid);
-            Ok(())
-        })
-    }
-
     fn put_new(&mut self, put: &Put) -> Result<Applied, Failure> {
         let (place, occupant) = self.make_place(put)?;
         let rules = self.rules;
@@ -360,17 +324,14 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             self.step(|op| steps::add(op, put, rules, &place, glue))?;
             return Ok(note);
         }
-        self.park_put(put)?;
+        let aside = steps::own_place(place.parent, &put.uuid);
+        self.step(|op| {
+            let id = steps::add(op, put, rules, &aside, None)?;
+            state::displace(&mut op.set, id, &put.dn);
+            Ok(())
+        })?;
         let lost = self.shown(put);
         self.note(lost_put(ConflictKind::Name, put, (occupant.uuid, occupant.csn), lost))
-    }
-
-    fn park_put(&mut self, put: &Put) -> Result<(), Failure> {
-        self.step(|op| {
-            let record = steps::put_as_record(op, put);
-            state::park(&mut op.set, &put.dn, &record);
-            Ok(())
-        })
     }
 
     /// The place of a put, with glue for superiors that are missing, and who stands there.
@@ -398,15 +359,34 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         Err(Fault::Damaged { what: "the superiors of a replicated entry" }.into())
     }
 
-    /// Takes an entry whose name another one gets out of the tree, and keeps it for when the name is free.
+    /// An entry whose name another one gets goes under a name of its own beside it, without what is below it.
     fn set_aside(&mut self, loser: &Here, (winner, csn): (Uuid, Option<Csn>)) -> Result<Applied, Failure> {
-        let record = self.step(|op| {
-            let (dn, record) = steps::as_record(op, loser.id)?;
-            state::park(&mut op.set, &dn, &record);
-            steps::hollow(op, loser.id, false)?;
-            Ok(record)
+        self.set_aside_below(loser, loser.parent, &loser.dn, (winner, csn))
+    }
+
+    fn set_aside_below(
+        &mut self,
+        loser: &Here,
+        parent: EntryId,
+        name: &NormalDn,
+        (winner_uuid, winner_csn): (Uuid, Option<Csn>),
+    ) -> Result<Applied, Failure> {
+        let (dn, lost) = self.step(|op| {
+            let lost = steps::values_of(op, loser.id)?;
+            steps::set_aside(op, loser, parent)?;
+            state::displace(&mut op.set, loser.id, name);
+            Ok(lost)
         })?;
-        self.note(lost_record(ConflictKind::Name, KeptSide::Theirs, record, (winner, csn)))
+        self.note(ConflictNote {
+            kind: ConflictKind::Name,
+            kept: KeptSide::Theirs,
+            dn,
+            winner_uuid,
+            winner_csn,
+            loser_uuid: loser.uuid,
+            loser_csn: loser.csn,
+            lost,
+        })
     }
 
     fn put_here(&mut self, put: &Put, here: Here) -> Result<Applied, Failure> {
@@ -433,6 +413,17 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
                     }
                 }),
             );
+            if here.dn != put.dn {
+                // Entries may come that know it by that name.
+                self.step(|op| {
+                    op.left(&put.dn, &put.uuid);
+                    match op.resolve(&put.dn)?.id {
+                        Some(id) if steps::here(op, id)?.glue => state::note_glue(&mut op.set, id),
+                        _ => {}
+                    }
+                    Ok(())
+                })?;
+            }
             if lost.is_empty() {
                 return Ok(Applied::Older);
             }
@@ -469,7 +460,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         let mut applied = Applied::Done;
         if let Some(occupant) = occupant {
             if !occupant.glue && !wins((put.csn, put.uuid), (occupant.csn, occupant.uuid)) {
-                return self.lose_name(put, &here, &occupant);
+                return self.lose_name(put, &here, &place, &occupant);
             }
             if !occupant.glue {
                 applied = self.set_aside(&occupant, (put.uuid, put.csn))?;
@@ -502,22 +493,28 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         let superior =
             (here.parent != place.parent).then(|| crate::write::add::split_rdn(&put.shown).1.to_owned());
         self.step(|op| steps::change(op, here.id, put, rules, Some((place, superior))))?;
-        self.clear_glue(here.parent)?;
-        self.name_is_free(&here.dn)
+        self.clear_glue(here.parent)
     }
 
     /// The name that the entry gets is another's, which is newer.
-    fn lose_name(&mut self, put: &Put, here: &Here, occupant: &Here) -> Result<Applied, Failure> {
-        self.park_put(put)?;
-        let left = self.step(|op| steps::hollow(op, here.id, false))?;
-        if left {
-            self.merge(here.id, occupant.id)?;
-            self.drop_glue(here.id)?;
-        }
-        self.clear_glue(here.parent)?;
-        self.name_is_free(&here.dn)?;
+    fn lose_name(
+        &mut self,
+        put: &Put,
+        here: &Here,
+        place: &Place,
+        occupant: &Here,
+    ) -> Result<Applied, Failure> {
         let lost = self.shown(put);
-        self.note(lost_put(ConflictKind::Name, put, (occupant.uuid, occupant.csn), lost))
+        let note = lost_put(ConflictKind::Name, put, (occupant.uuid, occupant.csn), lost);
+        // What is below it goes where it was to go.
+        self.merge(here.id, occupant.id)?;
+        let aside = steps::own_place(place.parent, &put.uuid);
+        self.relocate(put, here, &aside)?;
+        self.step(|op| {
+            state::displace(&mut op.set, here.id, &put.dn);
+            Ok(())
+        })?;
+        self.note(note)
     }
 
     /// Gives everything below `from` to `to`. Where both have an entry of one name, the newer one stays.
@@ -558,35 +555,26 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
     }
 
     fn merge_named(&mut self, mine: &Here, other: Here, to: EntryId) -> Result<(), Failure> {
-        let mut other_glue = other.glue.then_some(other.id);
-        if !other.glue {
-            if wins((mine.csn, mine.uuid), (other.csn, other.uuid)) {
-                self.set_aside(&other, (mine.uuid, mine.csn))?;
-                other_glue = self.step(|op| {
-                    let held = op.hold(mine.id)?;
-                    Ok(tree::child(op.snapshot(), to, held.view()?.normal_rdn())?)
-                })?;
-            } else {
-                // Set aside under the name that it would have.
-                self.step(|op| {
-                    let (_, mut record) = steps::as_record(op, mine.id)?;
-                    record.dn = op.view.dn(&op.hold(other.id)?.view()?)?;
-                    state::park(&mut op.set, &other.dn, &record);
-                    steps::hollow(op, mine.id, false)
-                })?;
-                let left = self.step(|op| Ok(op.view.stored(mine.id)?.is_some()))?;
-                if left {
-                    self.merge(mine.id, other.id)?;
-                    self.drop_glue(mine.id)?;
-                }
-                return Ok(());
-            }
+        if !other.glue && !wins((mine.csn, mine.uuid), (other.csn, other.uuid)) {
+            self.merge(mine.id, other.id)?;
+            self.set_aside_below(mine, to, &other.dn, (other.uuid, other.csn))?;
+            return Ok(());
         }
-        if let Some(glue) = other_glue {
+        if !other.glue {
+            self.set_aside(&other, (mine.uuid, mine.csn))?;
+        }
+        let glue = self.step(|op| {
+            let held = op.hold(mine.id)?;
+            Ok(tree::child(op.snapshot(), to, held.view()?.normal_rdn())?)
+        })?;
+        if let Some(glue) = glue {
             self.merge(glue, mine.id)?;
             self.drop_glue(glue)?;
         }
-        self.step(|op| steps::hand_over(op, mine.id, to))
+        self.step(|op| match steps::is_free(op, mine.id, to)? {
+            true => steps::hand_over(op, mine.id, to),
+            false => Ok(()),
+        })
     }
 
     /// Removes glue unless something is below it still.
@@ -616,72 +604,64 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         Ok(())
     }
 
-    /// A name has no entry any more: the newest of those that wait for it gets it, as a change of this server.
-    fn name_is_free(&mut self, dn: &NormalDn) -> Result<(), Failure> {
-        let waiting = self.step(|op| {
-            let mut newest: Option<LogRecord> = None;
-            for uuid in state::claimants(op.snapshot(), dn)? {
-                let Some(parked) = state::parked(op.snapshot(), &uuid)? else { continue };
-                if newest
-                    .as_ref()
-                    .is_none_or(|known| (known.csn, known.entry_uuid) < (parked.csn, parked.entry_uuid))
-                {
-                    newest = Some(parked);
-                }
+    /// An entry that was set aside: it gets its name if that is free again. Otherwise it stays where it is, and a server
+    /// that takes changes says so to all.
+    fn settle_name(&mut self, id: EntryId, name: &NormalDn) -> Result<(), Failure> {
+        let own = self.rules.multi_provider;
+        let back = self.step(|op| {
+            if op.view.stored(id)?.is_none() {
+                state::forget_displaced(&mut op.set, id);
+                return Ok(None);
             }
-            Ok(newest)
+            let held = op.hold(id)?;
+            let view = held.view()?;
+            let here = steps::here(op, id)?;
+            let aside = steps::own_place(view.parent(), &here.uuid);
+            if view.normal_rdn() != aside.normal_rdn.as_bytes() {
+                state::forget_displaced(&mut op.set, id);
+                return Ok(None);
+            }
+            let free = op.resolve(name)?;
+            if free.id.is_none() && free.missing == 1 && free.nearest == view.parent() {
+                state::forget_displaced(&mut op.set, id);
+                return Ok(Some((true, steps::named(op, &here, name)?)));
+            }
+            if own {
+                state::forget_displaced(&mut op.set, id);
+            }
+            Ok(Some((false, aside)))
         })?;
-        let Some(record) = waiting else { return Ok(()) };
-        self.forget_parked(&record)?;
-        let LoggedChange::Add(attributes) = record.change else { return Ok(()) };
-        let stamp = match self.rules.multi_provider {
-            true => self.own_stamp(),
-            false => Stamp { csn: record.csn, name: String::new() },
-        };
-        let schema = Arc::clone(&self.group.state.schema);
-        let mut attributes: Vec<AttributeValues> = attributes
-            .into_iter()
-            .map(|a| AttributeValues { description: a.description, values: a.values })
-            .collect();
-        attributes.retain(|a| !a.description.eq_ignore_ascii_case("entryCSN"));
-        let values = vec![stamp.csn.text().into_bytes()];
-        attributes.push(AttributeValues { description: "entryCSN".to_owned(), values });
-        let change =
-            super::ReplicatedChange::Put { entry_uuid: record.entry_uuid, dn: record.dn, attributes };
-        let rules = ReplicaRules { schema_checking: false, drop_covered: false, ..ReplicaRules::default() };
-        let ready = super::prepare::prepare(&schema, &self.group.known, &rules, change);
-        let Ready::Put(put) = ready else { return Ok(()) };
-        let before = std::mem::replace(&mut self.stamp, stamp);
-        let placed = self.put_new(&put);
-        self.stamp = before;
-        placed.map(|_| ())
+        match back {
+            Some((true, place)) => self.step(|op| steps::move_to(op, id, &place)),
+            Some((false, _)) if own => {
+                self.stamp = self.own_stamp();
+                self.step(|op| steps::stay_aside(op, id))
+            }
+            _ => Ok(()),
+        }
     }
 
     pub(super) fn delete(&mut self, uuid: &Uuid, csn: Option<Csn>) -> Result<Applied, Failure> {
         if let Some(csn) = &csn {
             self.group.follow(csn);
         }
-        let (here, dead, parked) = self.step(|op| {
+        let (here, dead) = self.step(|op| {
             let here = steps::find(op, uuid)?.map(|id| steps::here(op, id)).transpose()?;
             let dead = state::tombstone(op.snapshot(), uuid)?;
-            let parked = state::parked(op.snapshot(), uuid)?;
-            Ok((here, dead, parked))
+            Ok((here, dead))
         })?;
-        let known = here.as_ref().and_then(|here| here.csn).or(parked.as_ref().map(|parked| parked.csn));
+        let known = here.as_ref().and_then(|here| here.csn);
         let csn = csn.or(self.newest).or(known).unwrap_or(Csn::ZERO);
         self.stamp = Stamp { csn, name: String::new() };
-        if let Some(parked) = &parked {
-            self.forget_parked(parked)?;
-        }
         let Some(here) = here else {
             if dead.is_some_and(|dead| dead.csn >= csn) {
                 return Ok(Applied::Older);
             }
-            let dn = parked.map(|parked| parked.dn).unwrap_or_default();
             self.step(|op| {
                 let mark = LogMark { local: false, absent: true };
-                let nowhere = (EntryId::ROOT, EntryId::ROOT);
-                op.log_marked(nowhere, *uuid, &dn, mark, |_| LoggedChange::Delete);
+                // An id that no entry has: who reads the log tells entries by their ids.
+                let nowhere = (op.next_entry_id(), EntryId::ROOT);
+                op.log_marked(nowhere, *uuid, "", mark, |_| LoggedChange::Delete);
                 op.bury(uuid);
                 Ok(())
             })?;
@@ -706,15 +686,22 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         }
         let mut applied = Applied::Done;
         if newer.is_some() && !self.is_covered(&csn) {
-            let (_, record) = self.step(|op| steps::as_record(op, here.id))?;
-            let winner = (here.uuid, Some(csn));
-            applied = self.note(lost_record(ConflictKind::Delete, KeptSide::Theirs, record, winner))?;
+            let (dn, lost) = self.step(|op| steps::values_of(op, here.id))?;
+            applied = self.note(ConflictNote {
+                kind: ConflictKind::Delete,
+                kept: KeptSide::Theirs,
+                dn,
+                winner_uuid: here.uuid,
+                winner_csn: Some(csn),
+                loser_uuid: here.uuid,
+                loser_csn: here.csn,
+                lost,
+            })?;
         }
         let left = self.step(|op| steps::hollow(op, here.id, true))?;
         if !left {
             self.clear_glue(here.parent)?;
         }
-        self.name_is_free(&here.dn)?;
         Ok(applied)
     }
 }
@@ -745,29 +732,5 @@ fn lost_put(
         loser_uuid: put.uuid,
         loser_csn: put.csn,
         lost,
-    }
-}
-
-fn lost_record(
-    kind: ConflictKind,
-    kept: KeptSide,
-    record: LogRecord,
-    (winner_uuid, winner_csn): (Uuid, Option<Csn>),
-) -> ConflictNote {
-    let attributes = match record.change {
-        LoggedChange::Add(attributes) => attributes,
-        _ => Vec::new(),
-    };
-    let values =
-        attributes.into_iter().map(|a| AttributeValues { description: a.description, values: a.values });
-    ConflictNote {
-        kind,
-        kept,
-        dn: record.dn,
-        winner_uuid,
-        winner_csn,
-        loser_uuid: record.entry_uuid,
-        loser_csn: Some(record.csn),
-        lost: conflicts::cut(values),
     }
 }

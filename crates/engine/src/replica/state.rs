@@ -1,4 +1,4 @@
-//! What is remembered of entries that are not there: deleted ones, and those whose name another entry has.
+//! What is remembered of names and entries that are not there: deleted ones, and names that entries had or were to have.
 //!
 //! All of it stands in the table [`REPLICA`] (`docs/disk-format.md`) and changes in the transaction of what causes it.
 
@@ -12,14 +12,12 @@ use crate::entry::EntryId;
 use crate::entry::record::{DIGEST_LENGTH, digest};
 use crate::fault::Fault;
 use crate::index::{self, KeyKind, Kinds};
-use crate::log::LogRecord;
 use crate::tables::{INDEX, REPLICA};
 use crate::write::values;
 
 const TOMBSTONE: u8 = b'd';
 const TOMBSTONE_ORDER: u8 = b's';
-const PARKED: u8 = b'p';
-const PARKED_NAME: u8 = b'n';
+const DISPLACED: u8 = b'p';
 const FORMER: u8 = b'f';
 const FORMER_ORDER: u8 = b'o';
 const NEW_GLUE: u8 = b'g';
@@ -106,36 +104,23 @@ fn trim_former<S: Snapshot>(snapshot: &S, set: &mut WriteSet, first: u64, limit:
     Ok(())
 }
 
-fn name_key(dn: &NormalDn, uuid: &Uuid) -> Vec<u8> {
-    let mut out = key(PARKED_NAME, &digest(dn.as_str().as_bytes()));
-    out.extend_from_slice(uuid.as_bytes());
-    out
+/// Remembers which name an entry was to have that another one has.
+pub(crate) fn displace(set: &mut WriteSet, id: EntryId, name: &NormalDn) {
+    set.put(REPLICA, &key(DISPLACED, &id.to_bytes()), name.as_str().as_bytes());
 }
 
-/// An entry that has no place, since its name is another's: as an add would log it.
-pub(crate) fn parked<S: Snapshot>(snapshot: &S, uuid: &Uuid) -> Result<Option<LogRecord>, Fault> {
-    let Some(row) = snapshot.get(REPLICA, &key(PARKED, uuid.as_bytes()))? else { return Ok(None) };
-    LogRecord::decode(&row).map(Some).map_err(|_| DAMAGED)
+pub(crate) fn forget_displaced(set: &mut WriteSet, id: EntryId) {
+    set.delete(REPLICA, &key(DISPLACED, &id.to_bytes()));
 }
 
-pub(crate) fn park(set: &mut WriteSet, dn: &NormalDn, record: &LogRecord) {
-    set.put(REPLICA, &key(PARKED, record.entry_uuid.as_bytes()), record.encode());
-    set.put(REPLICA, &name_key(dn, &record.entry_uuid), [0]);
-}
-
-pub(crate) fn unpark(set: &mut WriteSet, dn: &NormalDn, uuid: &Uuid) {
-    set.delete(REPLICA, &key(PARKED, uuid.as_bytes()));
-    set.delete(REPLICA, &name_key(dn, uuid));
-}
-
-/// The entries that are parked for a name.
-pub(crate) fn claimants<S: Snapshot>(snapshot: &S, dn: &NormalDn) -> Result<Vec<Uuid>, Fault> {
-    let prefix = key(PARKED_NAME, &digest(dn.as_str().as_bytes()));
+/// The entries that have not the name that they were to have, and that name.
+pub(crate) fn displaced<S: Snapshot>(snapshot: &S) -> Result<Vec<(EntryId, NormalDn)>, Fault> {
     let mut found = Vec::new();
-    for row in snapshot.scan(REPLICA, KeyRange::prefix(&prefix), Direction::Forward)? {
-        let (row_key, _) = row?;
-        let uuid = row_key.get(1 + DIGEST_LENGTH..).and_then(|bytes| Uuid::from_slice(bytes).ok());
-        found.push(uuid.ok_or(DAMAGED)?);
+    for row in snapshot.scan(REPLICA, KeyRange::prefix(&[DISPLACED]), Direction::Forward)? {
+        let (row_key, name) = row?;
+        let id = row_key.get(1..).and_then(EntryId::from_prefix).ok_or(DAMAGED)?;
+        let name = std::str::from_utf8(&name).map_err(|_| DAMAGED)?;
+        found.push((id, NormalDn::from_normal(name)));
     }
     Ok(found)
 }
@@ -193,7 +178,7 @@ pub(crate) fn new_glue<S: Snapshot>(snapshot: &S) -> Result<Vec<EntryId>, Fault>
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplicaRows {
     pub tombstones: u64,
-    pub parked: u64,
+    pub displaced: u64,
     pub conflicts: u64,
 }
 
@@ -204,7 +189,6 @@ pub(crate) fn check<S: Snapshot>(
     report: &mut dyn FnMut(String),
 ) -> Result<ReplicaRows, Fault> {
     let mut rows = ReplicaRows::default();
-    let mut names = 0;
     for row in snapshot.scan(REPLICA, KeyRange::all(), Direction::Forward)? {
         let (row_key, value) = row?;
         let (kind, rest) = match row_key.split_first() {
@@ -222,18 +206,7 @@ pub(crate) fn check<S: Snapshot>(
                     Err(_) => report(format!("the delete of {uuid} cannot be read")),
                 }
             }
-            (PARKED, Ok(uuid)) => {
-                rows.parked += 1;
-                match LogRecord::decode(&value) {
-                    Ok(record) if record.entry_uuid != uuid => {
-                        report(format!("{uuid} is set aside as another entry"));
-                    }
-                    Ok(_) if is_here(&uuid)? => report(format!("{uuid} is set aside and is there, too")),
-                    Ok(_) => {}
-                    Err(error) => report(format!("{uuid}, which is set aside: {error}")),
-                }
-            }
-            (PARKED_NAME, _) if rest.len() == DIGEST_LENGTH + 16 => names += 1,
+            (DISPLACED, _) if rest.len() == 8 && std::str::from_utf8(&value).is_ok() => rows.displaced += 1,
             (TOMBSTONE_ORDER | FORMER_ORDER, _) if rest.len() == 8 && value.len() == 16 => {}
             (FORMER, _) if rest.len() == DIGEST_LENGTH && value.len() > 24 => {}
             (NEW_GLUE, _) if rest.len() == 8 => {}
@@ -245,9 +218,6 @@ pub(crate) fn check<S: Snapshot>(
             }
             _ => report("a row that is none of the table's".to_owned()),
         }
-    }
-    if names != rows.parked {
-        report(format!("{} entries are set aside, under {names} names", rows.parked));
     }
     Ok(rows)
 }

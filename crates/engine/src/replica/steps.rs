@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::prepare::Put;
 use super::state;
-use super::{ReplicaRules, difference};
+use super::{ReplicaRules, conflicts, difference};
 use crate::csn::Csn;
 use crate::entry::encode::{self, Placement};
 use crate::entry::record::RecordFlags;
@@ -16,14 +16,15 @@ use crate::entry::{Entry, EntryAttribute, EntryId, EntryView};
 use crate::fault::Fault;
 use crate::index::pending::{self, Writing};
 use crate::index::{KeyKind, Kinds, key, keys};
-use crate::log::{LogRecord, LoggedAttribute, LoggedChange};
+use crate::log::{LoggedAttribute, LoggedChange};
 use crate::tables::INDEX;
 use crate::tree;
+use crate::write::AttributeValues;
 use crate::write::Failure;
 use crate::write::add::split_rdn;
 use crate::write::change::NoLargeSets;
 use crate::write::operator::{Held, LogMark, Operator, logged};
-use crate::write::prepare::{Change, refuse};
+use crate::write::prepare::{Change, ChangeKind, Standing, refuse};
 use crate::write::schema_check::{CheckMode, check_entry};
 use crate::write::{modify, values};
 
@@ -169,29 +170,59 @@ pub(super) fn add<V: Snapshot>(
     rules: &ReplicaRules,
     place: &Place,
     glue: Option<EntryId>,
-) -> Result<(), Failure> {
+) -> Result<EntryId, Failure> {
     let entry = entry_of(op, put, rules)?;
-    let (schema, snapshot) = (op.schema(), op.snapshot());
-    let id = match glue {
-        Some(id) => {
-            let held = op.hold(id)?;
-            op.log_marked((id, EntryId::ROOT), Uuid::nil(), &put.shown, LOCAL, |_| LoggedChange::Delete);
-            modify::store_at(op, &held, placement(id, place), &entry)?;
-            state::forget_glue(&mut op.set, id);
-            id
-        }
-        None => {
-            let id = op.next_entry_id();
-            encode::store(&mut op.set, snapshot, schema, op.catalog, placement(id, place), None, &entry)?;
-            tree::put(&mut op.set, place.parent, place.normal_rdn.as_bytes(), id);
-            let changes = keys::changes::<V>(schema, op.catalog.catalog(), None, Some(&entry))?;
-            pending::apply(&mut op.set, snapshot, id, &changes, Writing::New)?;
-            id
-        }
-    };
+    let id = op.next_entry_id();
+    if let Some(glue) = glue {
+        let held = op.hold(glue)?;
+        let view = held.view()?;
+        hand_all_over(op, glue, id, &put.shown)?;
+        op.log_marked((glue, EntryId::ROOT), Uuid::nil(), &put.shown, LOCAL, |_| LoggedChange::Delete);
+        state::forget_glue(&mut op.set, glue);
+        take_out(op, &held, &view)?;
+    }
+    store_new(op, id, place, &entry)?;
     op.log_marked((id, place.parent), put.uuid, &entry.dn, SENT, |schema| {
         LoggedChange::Add(entry.attributes.iter().map(|a| logged_attribute(schema, a)).collect())
     });
+    Ok(id)
+}
+
+fn store_new<V: Snapshot>(
+    op: &mut Operator<'_, V>,
+    id: EntryId,
+    place: &Place,
+    entry: &Entry,
+) -> Result<(), Failure> {
+    let (schema, snapshot) = (op.schema(), op.snapshot());
+    encode::store(&mut op.set, snapshot, schema, op.catalog, placement(id, place), None, entry)?;
+    tree::put(&mut op.set, place.parent, place.normal_rdn.as_bytes(), id);
+    let changes = keys::changes::<V>(schema, op.catalog.catalog(), None, Some(entry))?;
+    Ok(pending::apply(&mut op.set, snapshot, id, &changes, Writing::New)?)
+}
+
+/// Everything below `from` gets another superior, which may be of this very step: ids are never given twice.
+fn hand_all_over<V: Snapshot>(
+    op: &mut Operator<'_, V>,
+    from: EntryId,
+    to: EntryId,
+    superior: &str,
+) -> Result<(), Failure> {
+    let mut children = Vec::new();
+    tree::visit_children(op.snapshot(), from, |id| {
+        children.push(id);
+        true
+    })?;
+    for child in children {
+        let held = op.hold(child)?;
+        let view = held.view()?;
+        let place = Place {
+            parent: to,
+            rdn: view.rdn().to_owned(),
+            normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),
+        };
+        shift_local(op, &held, &place, superior.to_owned())?;
+    }
     Ok(())
 }
 
@@ -283,15 +314,50 @@ pub(super) fn move_to<V: Snapshot>(
     place: &Place,
 ) -> Result<(), Failure> {
     let held = op.hold(id)?;
-    let (uuid, shown) = (op.entry_uuid(&held)?, op.view.dn(&held.view()?)?);
-    let entry = op.reader(&held)?.owned_in_part(shown.clone(), |_| false)?;
-    shift(op, &held, place, &entry)?;
     let superior = op.view.names.superior(place.parent)?.map(|superior| superior.dn.clone());
-    op.log_marked((id, place.parent), uuid, &shown, LOCAL, |_| LoggedChange::ModifyDn {
+    shift_local(op, &held, place, superior.unwrap_or_default())
+}
+
+fn shift_local<V: Snapshot>(
+    op: &mut Operator<'_, V>,
+    held: &Held<'_>,
+    place: &Place,
+    superior: String,
+) -> Result<(), Failure> {
+    let (uuid, shown) = (op.entry_uuid(held)?, op.view.dn(&held.view()?)?);
+    let entry = op.reader(held)?.owned_in_part(shown.clone(), |_| false)?;
+    shift(op, held, place, &entry)?;
+    op.log_marked((held.id, place.parent), uuid, &shown, LOCAL, |_| LoggedChange::ModifyDn {
         new_rdn: place.rdn.clone(),
         delete_old_rdn: false,
-        new_superior: Some(superior.unwrap_or_default()),
+        new_superior: Some(superior),
         modifications: Vec::new(),
+    });
+    Ok(())
+}
+
+/// An entry that another one's name kept from its own stays where it is: as a change of this server, for all.
+pub(super) fn stay_aside<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -> Result<(), Failure> {
+    let held = op.hold(id)?;
+    let view = held.view()?;
+    let (uuid, shown) = (op.entry_uuid(&held)?, op.view.dn(&view)?);
+    let value = op.stamp.csn.text().into_bytes();
+    let change = Change {
+        kind: ChangeKind::Replace,
+        description: AttributeDescription::plain(op.ground.known.entry_csn),
+        keys: vec![value.clone()],
+        values: vec![value],
+        standing: Standing::Internal,
+    };
+    let changes = [change];
+    let entry = difference::changed(op, &held, shown.clone(), &changes)?;
+    modify::store(op, &held, &entry)?;
+    let (rdn, parent) = (view.rdn().to_owned(), view.parent());
+    op.log_marked((id, parent), uuid, &shown, SENT, |schema| LoggedChange::ModifyDn {
+        new_rdn: rdn,
+        delete_old_rdn: false,
+        new_superior: None,
+        modifications: logged(schema, &changes.iter().collect::<Vec<_>>()),
     });
     Ok(())
 }
@@ -328,11 +394,7 @@ pub(super) fn add_glue<V: Snapshot>(
         let entry = glue_entry(op, shown);
         let id = op.next_entry_id();
         let place = Place { parent, rdn, normal_rdn };
-        let (schema, snapshot) = (op.schema(), op.snapshot());
-        encode::store(&mut op.set, snapshot, schema, op.catalog, placement(id, &place), None, &entry)?;
-        tree::put(&mut op.set, place.parent, place.normal_rdn.as_bytes(), id);
-        let changes = keys::changes::<V>(schema, op.catalog.catalog(), None, Some(&entry))?;
-        pending::apply(&mut op.set, snapshot, id, &changes, Writing::New)?;
+        store_new(op, id, &place, &entry)?;
         log_glue(op, id, parent, &entry);
         state::note_glue(&mut op.set, id);
         parent = id;
@@ -374,8 +436,16 @@ pub(super) fn hollow<V: Snapshot>(
     }
     if tree::has_children(op.snapshot(), id)? {
         let glue = glue_entry(op, &shown);
-        modify::store(op, &held, &glue)?;
-        log_glue(op, id, view.parent(), &glue);
+        let place = Place {
+            parent: view.parent(),
+            rdn: view.rdn().to_owned(),
+            normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),
+        };
+        let glue_id = op.next_entry_id();
+        take_out(op, &held, &view)?;
+        store_new(op, glue_id, &place, &glue)?;
+        log_glue(op, glue_id, view.parent(), &glue);
+        hand_all_over(op, id, glue_id, &shown)?;
         op.left(&dn, &uuid);
         return Ok(true);
     }
@@ -406,42 +476,67 @@ fn take_out<V: Snapshot>(
     Ok(op.bump_generation()?)
 }
 
-/// The entry as an add would log it, to be set aside.
-pub(super) fn as_record<V: Snapshot>(
+/// The entry as an add would log it: for the conflict log.
+pub(super) fn values_of<V: Snapshot>(
     op: &Operator<'_, V>,
     id: EntryId,
-) -> Result<(NormalDn, LogRecord), Failure> {
+) -> Result<(String, Vec<AttributeValues>), Failure> {
     let held = op.hold(id)?;
     let view = held.view()?;
-    let dn = op.view.names.normal_dn(&view)?;
     let entry = op.reader(&held)?.to_owned(op.view.dn(&view)?, true)?;
-    let csn = here(op, id)?.csn.unwrap_or(op.stamp.csn);
-    let attributes = entry.attributes.iter().map(|a| logged_attribute(op.schema(), a)).collect();
-    Ok((dn, record(csn, op.entry_uuid(&held)?, entry.dn, attributes)))
+    let values = entry
+        .attributes
+        .into_iter()
+        .map(|a| AttributeValues { description: a.description.to_text(op.schema()), values: a.values });
+    Ok((entry.dn, conflicts::cut(values)))
 }
 
-/// A put as an add would log it.
-pub(super) fn put_as_record<V: Snapshot>(op: &Operator<'_, V>, put: &Put) -> LogRecord {
-    let attributes = put.attributes.iter().map(|change| LoggedAttribute {
-        description: change.description.to_text(op.schema()),
-        values: change.values.clone(),
-    });
-    record(put.csn.unwrap_or(op.stamp.csn), put.uuid, put.shown.clone(), attributes.collect())
+/// A name that no other entry can have.
+pub(super) fn own_place(parent: EntryId, uuid: &Uuid) -> Place {
+    Place { parent, rdn: format!("entryUUID={uuid}"), normal_rdn: format!("entryuuid={uuid}") }
 }
 
-fn record(csn: Csn, entry_uuid: Uuid, dn: String, attributes: Vec<LoggedAttribute>) -> LogRecord {
-    LogRecord {
-        csn,
-        offset: 0,
-        entry: EntryId::ROOT,
-        superior: EntryId::ROOT,
-        entry_uuid,
-        dn,
-        requester: String::new(),
-        local: true,
-        continues: false,
-        absent: false,
-        change: LoggedChange::Add(attributes),
-        old: Vec::new(),
+/// Whether nobody stands below `to` under the name of this entry.
+pub(super) fn is_free<V: Snapshot>(op: &Operator<'_, V>, id: EntryId, to: EntryId) -> Result<bool, Failure> {
+    let held = op.hold(id)?;
+    let found = tree::child(op.snapshot(), to, held.view()?.normal_rdn())?;
+    Ok(found.is_none() && !is_within(op, to, id)?)
+}
+
+/// The place that an entry was to have: the spelling is that of its naming values.
+pub(super) fn named<V: Snapshot>(
+    op: &Operator<'_, V>,
+    here: &Here,
+    name: &NormalDn,
+) -> Result<Place, Failure> {
+    let normal = name.rdn().map_or_else(|| name.as_str().to_owned(), |rdn| rdn.as_str().to_owned());
+    let rdn = super::prepare::names(op.schema(), &normal).map_or_else(|_| normal.clone(), |(_, shown)| shown);
+    Ok(Place { parent: here.parent, rdn, normal_rdn: normal })
+}
+
+/// Puts an entry under a name of its own below `parent`. What is below it stays where it was, under glue.
+pub(super) fn set_aside<V: Snapshot>(
+    op: &mut Operator<'_, V>,
+    loser: &Here,
+    parent: EntryId,
+) -> Result<(), Failure> {
+    let held = op.hold(loser.id)?;
+    let view = held.view()?;
+    let shown = op.view.dn(&view)?;
+    let superior = op.view.names.superior(parent)?.map(|superior| superior.dn.clone());
+    let place = own_place(parent, &loser.uuid);
+    if tree::has_children(op.snapshot(), loser.id)? {
+        let glue = glue_entry(op, &shown);
+        let old = Place {
+            parent: view.parent(),
+            rdn: view.rdn().to_owned(),
+            normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),
+        };
+        let glue_id = op.next_entry_id();
+        shift_local(op, &held, &place, superior.unwrap_or_default())?;
+        store_new(op, glue_id, &old, &glue)?;
+        log_glue(op, glue_id, old.parent, &glue);
+        return hand_all_over(op, loser.id, glue_id, &shown);
     }
+    shift_local(op, &held, &place, superior.unwrap_or_default())
 }

@@ -773,11 +773,6 @@ impl<'a, S: Store> Group<'a, S> {
                     unit.merge(done.set);
                 }
                 outcome.controls.extend(done.controls);
-                match &task.operation {
-                    Prepared::Delete { dn } => self.freed(transaction, unit, dn, true)?,
-                    Prepared::ModifyDn(rename) => self.freed(transaction, unit, &rename.dn, false)?,
-                    _ => {}
-                }
                 next = derived.pop_front().map(|task| (Cow::Owned(task), true));
             }
         }
