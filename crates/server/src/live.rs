@@ -25,7 +25,9 @@ use crate::clock::SystemRandom;
 use crate::admin::{AdminAddress, AdminChange, AdminListener};
 use crate::config::slapd_d::Stamp;
 use crate::config::values::LogLevel;
-use crate::config::{Changed, Config, ConfigChange, ConfigRefusal, DatabaseKind, Global, Replicated, Requester};
+use crate::config::{
+    Changed, Config, ConfigChange, ConfigRefusal, DatabaseKind, Global, Replicated, Requester,
+};
 use crate::databases::{Databases, PreparedDatabases};
 use crate::http::{HttpChange, HttpListener};
 use crate::log::LogSettings;

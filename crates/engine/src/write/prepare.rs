@@ -509,13 +509,18 @@ pub(crate) fn naming_changes(schema: &Schema, dn: &str, kind: ChangeKind) -> Res
                 .describe(ava.attribute)
                 .map_err(|error| refuse(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, error.to_string()))?;
             let attribute_type = schema.attribute(description.attribute);
+            if kind == ChangeKind::Delete && attribute_type.no_user_modification {
+                // An entry that replication set aside is called by its entryUUID, which stays when it gets a better name.
+                return Ok(None);
+            }
             if kind == ChangeKind::SoftAdd && attribute_type.equality.is_none() {
                 let text = "naming attribute has no equality matching rule";
                 return Err(refuse(ResultCode::NAMING_VIOLATION, text));
             }
             let values = vec![ava.value.to_vec()];
             let keys = equality_keys(schema, attribute_type, ava.attribute, &values)?;
-            Ok(Change { kind, description, values, keys, standing: Standing::User })
+            Ok(Some(Change { kind, description, values, keys, standing: Standing::User }))
         })
+        .filter_map(Result::transpose)
         .collect()
 }

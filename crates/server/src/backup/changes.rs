@@ -123,6 +123,12 @@ pub(super) fn write(
             waiting: VecDeque::new(),
         })
         .collect();
+    for feed in &mut feeds {
+        let snapshot = store.snapshot().map_err(|error| failed(error.into()))?;
+        let first = log::first_sequence(&snapshot, feed.server_id).map_err(failed)?;
+        feed.after = feed.after.max(first.saturating_sub(1));
+    }
+    let in_sequence = are_in_sequence(&feeds);
     pace.begin(full_path.display().to_string(), 0);
     let mut out = Output { file: &mut file, hash: Sha256::new(), bytes: 0, buffer: HEAD.to_vec() };
     let mut count = 0;
@@ -130,11 +136,15 @@ pub(super) fn write(
         for feed in &mut feeds {
             feed.fill(store).map_err(failed)?;
         }
-        // Of several servers the earliest change; each one's own are in order.
+        // Of several server ids the earliest change; each one's own are in order.
         let next = feeds
             .iter_mut()
-            .filter_map(|feed| Some((feed.waiting.front()?.0.csn, feed)))
-            .min_by_key(|(csn, _)| *csn)
+            .filter_map(|feed| {
+                let (record, (key, _)) = feed.waiting.front()?;
+                let by_sequence = if in_sequence { key.sequence } else { 0 };
+                Some(((by_sequence, record.csn), feed))
+            })
+            .min_by_key(|(place, _)| *place)
             .and_then(|(_, feed)| feed.waiting.pop_front());
         let Some((_, (key, bytes))) = next else { break };
         count += 1;
@@ -151,6 +161,14 @@ pub(super) fn write(
         history,
         positions: ends.into_iter().map(Position::from).collect(),
     })
+}
+
+/// Whether sequences went on from one server id to the next: then they give the order of all. Older versions began anew.
+fn are_in_sequence(feeds: &[Feed]) -> bool {
+    let mut ranges: Vec<(u64, u64)> = feeds.iter().map(|feed| (feed.after, feed.end)).collect();
+    ranges.retain(|(after, end)| after < end);
+    ranges.sort_unstable();
+    ranges.windows(2).all(|pair| matches!(pair, [(_, end), (after, _)] if end <= after))
 }
 
 struct Output<'f> {

@@ -30,8 +30,8 @@ mod validate;
 pub mod values;
 
 pub use access_log::{AccessLogSettings, Purge};
-pub(crate) use change::{Replicated, ordered_parts};
 pub use change::{Changed, ConfigChange, ConfigRefusal, Requester};
+pub(crate) use change::{Replicated, ordered_parts};
 pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};
 pub use difference::{Difference, Step};
 pub use entries::{ConfigEntry, entries};
