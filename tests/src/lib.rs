@@ -6,4 +6,5 @@ pub mod controls;
 pub mod matrix;
 pub mod raw;
 pub mod relay;
+pub mod replicas;
 pub mod scenario;

@@ -278,7 +278,7 @@ fn requests_carry_the_cookie() {
 
 #[test]
 fn names_are_massaged() {
-    let schema = Arc::new(Schema::system());
+    let schema = Arc::new(Schema::system().clone());
     let from = schema.parse_dn("dc=example,dc=com").unwrap();
     let massage = Massage::new(schema, from, "o=Here");
     for (name, expected) in [

@@ -1,0 +1,415 @@
+//! Databases that follow a provider: of a real slapd, of Larix, and of both in a ring; contents are compared entry by entry.
+//!
+//! What needs a slapd is not tested where none is installed, and says so.
+
+#![allow(clippy::unwrap_used, reason = "all of this file is a test")]
+
+use larix_testkit::{Authority, Kind};
+use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask, people};
+
+/// The kinds of server that are here.
+fn kinds() -> Vec<Kind> {
+    let kinds = [Kind::Larix, Kind::Slapd].into_iter().filter(|kind| kind.program().is_some());
+    let kinds: Vec<Kind> = kinds.collect();
+    if !kinds.contains(&Kind::Slapd) {
+        eprintln!("slapd is not installed: not tested with it");
+    }
+    kinds
+}
+
+fn provider(kind: Kind, count: usize) -> Member {
+    let member = Member::new(kind, "", "overlay syncprov");
+    member.site.load_into(Some(SUFFIX), &people(count));
+    member.started()
+}
+
+/// A line of a consumer.
+fn line(rid: u16, provider: &Member, more: &str) -> String {
+    format!(
+        "syncrepl rid={rid:03} provider={} bindmethod=simple binddn={ADMIN} credentials=secret \
+         searchbase={SUFFIX} retry=\"1 +\" {more}\n",
+        provider.url()
+    )
+}
+
+fn consumer(provider: &Member, more: &str) -> Member {
+    Member::new(Kind::Larix, "", &line(1, provider, more)).started()
+}
+
+const PERSIST: &str = "type=refreshAndPersist";
+
+/// Every kind of change.
+const CHANGES: &str = r#"
+add "uid=new,ou=people,dc=example,dc=com"
+  objectClass: inetOrgPerson
+  uid: new
+  cn: New
+  sn: New
+  userPassword: secret
+
+modify "uid=u1,ou=people,dc=example,dc=com"
+  replace mail: one@example.com
+  add title: Boss
+  delete description
+
+delete "uid=u2,ou=people,dc=example,dc=com"
+
+modrdn "uid=u3,ou=people,dc=example,dc=com" uid=u3b delete
+
+modrdn "uid=u4,ou=people,dc=example,dc=com" uid=u4 keep ou=groups,dc=example,dc=com
+
+add "ou=tree,dc=example,dc=com"
+  objectClass: organizationalUnit
+  ou: tree
+
+add "ou=branch,ou=tree,dc=example,dc=com"
+  objectClass: organizationalUnit
+  ou: branch
+
+add "cn=leaf,ou=branch,ou=tree,dc=example,dc=com"
+  objectClass: device
+  cn: leaf
+
+modrdn "ou=branch,ou=tree,dc=example,dc=com" ou=bough delete ou=groups,dc=example,dc=com
+"#;
+
+/// More, for while somebody is away.
+const LATER: &str = r#"
+delete "cn=leaf,ou=bough,ou=groups,dc=example,dc=com"
+
+delete "uid=u5,ou=people,dc=example,dc=com"
+
+modify "uid=u1,ou=people,dc=example,dc=com"
+  replace title: Chief
+
+add "cn=other,ou=groups,dc=example,dc=com"
+  objectClass: device
+  cn: other
+
+modrdn "ou=tree,dc=example,dc=com" ou=wood delete
+"#;
+
+fn follows(kind: Kind, more: &str) {
+    let mut provider = provider(kind, 300);
+    let mut consumer = consumer(&provider, more);
+    consumer.wait_until_like(&provider);
+    provider.change(CHANGES);
+    consumer.wait_until_like(&provider);
+    // The consumer is away.
+    consumer.stop();
+    provider.change(LATER);
+    consumer.start();
+    consumer.wait_until_like(&provider);
+    // The provider is away, and the consumer is killed meanwhile.
+    provider.stop();
+    consumer.kill();
+    consumer.start();
+    provider.start();
+    provider.change("modify \"uid=u7,ou=people,dc=example,dc=com\"\n  replace title: Seventh");
+    consumer.wait_until_like(&provider);
+}
+
+#[test]
+fn every_change_arrives_one_by_one() {
+    kinds().into_iter().for_each(|kind| follows(kind, PERSIST));
+}
+
+#[test]
+fn every_change_arrives_by_polling() {
+    kinds().into_iter().for_each(|kind| follows(kind, "type=refreshOnly interval=00:00:00:01"));
+}
+
+#[test]
+fn kills_in_the_middle_of_writes_lose_nothing() {
+    for kind in kinds() {
+        let provider = provider(kind, 50);
+        let mut consumer = consumer(&provider, PERSIST);
+        consumer.wait_until_like(&provider);
+        for round in 0..4 {
+            for number in 0..25 {
+                provider.change(&format!(
+                    "add \"uid=k{round}-{number},ou=people,{SUFFIX}\"\n  objectClass: inetOrgPerson\n  \
+                     uid: k{round}-{number}\n  cn: K\n  sn: K\n\n\
+                     modify \"uid=u{number},ou=people,{SUFFIX}\"\n  replace title: {round}"
+                ));
+                if number == 12 {
+                    consumer.kill();
+                    consumer.start();
+                }
+            }
+        }
+        consumer.wait_until_like(&provider);
+    }
+}
+
+#[test]
+fn a_part_of_the_provider() {
+    for kind in kinds() {
+        let provider = provider(kind, 40);
+        let filter = "filter=\"(|(description=even)(objectClass=organization)(objectClass=organizationalUnit))\" \
+                      attrs=objectClass,uid,cn,sn,dc,o,ou,description,entryUUID,entryCSN";
+        let consumer = consumer(&provider, &format!("{PERSIST} {filter}"));
+        let part = || {
+            let mut content = provider.content(SUFFIX).unwrap_or_default();
+            content.retain(|_, entry| {
+                entry.get("description").is_none_or(|values| values.contains(&b"even".to_vec()))
+            });
+            for entry in content.values_mut() {
+                entry.retain(|name, _| {
+                    [
+                        "objectclass",
+                        "uid",
+                        "cn",
+                        "sn",
+                        "dc",
+                        "o",
+                        "ou",
+                        "description",
+                        "entryuuid",
+                        "entrycsn",
+                    ]
+                    .contains(&name.as_str())
+                });
+            }
+            content
+        };
+        let waits = || {
+            consumer.wait_until_part(SUFFIX, part);
+        };
+        waits();
+        // One leaves the part, another one comes into it.
+        provider.change(&format!(
+            "modify \"uid=u2,ou=people,{SUFFIX}\"\n  replace description: odd\n\n\
+             modify \"uid=u3,ou=people,{SUFFIX}\"\n  replace description: even\n\n\
+             modify \"uid=u4,ou=people,{SUFFIX}\"\n  replace mail: four@example.com"
+        ));
+        waits();
+    }
+}
+
+#[test]
+fn under_another_suffix() {
+    for kind in kinds() {
+        let provider = provider(kind, 20);
+        provider.change(&format!(
+            "add \"cn=all,ou=groups,{SUFFIX}\"\n  objectClass: groupOfNames\n  cn: all\n  \
+             member: uid=u1,ou=people,{SUFFIX}\n  member: cn=elsewhere,dc=other"
+        ));
+        let body = format!(
+            "database mdb\nsuffix o=copy\nrootdn cn=admin,o=copy\nrootpw secret\ndirectory @DATA@\n{}\
+             database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@/second\n",
+            line(1, &provider, &format!("{PERSIST} suffixmassage=o=copy"))
+        );
+        let consumer = Member::with(Kind::Larix, larix_testkit::process::free_port(), &body).started();
+        let massaged = || {
+            let content = provider.content(&format!("ou=groups,{SUFFIX}")).unwrap_or_default();
+            let text = |value: &[u8]| {
+                String::from_utf8_lossy(value)
+                    .replace(&format!("ou=people,{SUFFIX}"), "ou=people,o=copy")
+                    .into_bytes()
+            };
+            let renamed = content.into_iter().map(|(dn, mut entry)| {
+                for value in entry.get_mut("member").into_iter().flatten() {
+                    *value = text(value);
+                }
+                (dn.replace(SUFFIX, "o=copy"), entry)
+            });
+            renamed.collect()
+        };
+        consumer.wait_until_as("cn=admin,o=copy", "ou=groups,o=copy", massaged);
+    }
+}
+
+#[test]
+fn over_tls_and_with_sasl() {
+    for kind in kinds() {
+        let authority = Authority::new("Root");
+        let folder = tempfile::tempdir().unwrap();
+        authority.server().write(folder.path(), "server");
+        std::fs::write(folder.path().join("ca.pem"), authority.certificate()).unwrap();
+        let path = folder.path().display();
+        let secure = larix_testkit::process::free_port();
+        let port = larix_testkit::process::free_port();
+        let local = format!("{path}/ldapi");
+        let global = format!(
+            "TLSCertificateFile {path}/server.pem\nTLSCertificateKeyFile {path}/server.key\n\
+             TLSCACertificateFile {path}/ca.pem\n\
+             authz-regexp \"gidNumber=.*,cn=peercred,cn=external,cn=auth\" \"{ADMIN}\"\n"
+        );
+        let urls = format!(
+            "ldap://127.0.0.1:{port}/ ldaps://127.0.0.1:{secure}/ ldapi://{}",
+            local.replace('/', "%2F")
+        );
+        let provider = Member::at(kind, port, &global, "overlay syncprov");
+        provider.site.load_into(Some(SUFFIX), &people(5));
+        let provider = provider.arguments(&["-h", &urls]).started();
+        let simple = format!("bindmethod=simple binddn={ADMIN} credentials=secret");
+        for (number, (url, bind, tls)) in [
+            (
+                format!("ldap://localhost:{port}"),
+                simple.clone(),
+                format!("starttls=critical tls_cacert={path}/ca.pem"),
+            ),
+            (
+                format!("ldaps://localhost:{secure}"),
+                simple.clone(),
+                format!("tls_cacert={path}/ca.pem tls_reqsan=demand"),
+            ),
+            (format!("ldaps://localhost:{secure}"), simple.clone(), "tls_reqcert=never".to_owned()),
+            (
+                format!("ldapi://{}", local.replace('/', "%2F")),
+                "bindmethod=sasl saslmech=EXTERNAL".to_owned(),
+                String::new(),
+            ),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let line = format!(
+                "syncrepl rid=1 provider={url} {bind} searchbase={SUFFIX} retry=\"1 +\" {PERSIST} {tls}"
+            );
+            let consumer = Member::new(Kind::Larix, "", &line).started();
+            consumer.wait_until_like(&provider);
+            provider.change(&format!("modify \"uid=u1,ou=people,{SUFFIX}\"\n  replace title: {number}"));
+            consumer.wait_until_like(&provider);
+        }
+        // A provider that is not who it should be is not followed.
+        let line = format!(
+            "syncrepl rid=1 provider=ldaps://localhost:{secure} {simple} searchbase={SUFFIX} retry=\"1 +\" {PERSIST} \
+             tls_cacert={path}/other.pem"
+        );
+        std::fs::write(folder.path().join("other.pem"), Authority::new("Other").certificate()).unwrap();
+        let stranger = Member::new(Kind::Larix, "", &line).started();
+        stranger.wait_for_log("no TLS with localhost");
+        assert_eq!(stranger.content(SUFFIX), None);
+    }
+}
+
+#[test]
+fn a_chain_of_replicas() {
+    for kind in kinds() {
+        let first = provider(kind, 30);
+        let middle =
+            Member::new(Kind::Larix, "", &format!("{}overlay syncprov", line(1, &first, PERSIST))).started();
+        let mut lasts: Vec<Member> = kinds()
+            .into_iter()
+            .map(|kind| Member::new(kind, "", &line(2, &middle, PERSIST)).started())
+            .collect();
+        lasts.iter().for_each(|last| last.wait_until_like(&first));
+        first.change(CHANGES);
+        lasts.iter().for_each(|last| last.wait_until_like(&first));
+        lasts.iter_mut().for_each(Member::stop);
+        first.change(LATER);
+        lasts.iter_mut().for_each(Member::start);
+        lasts.iter().for_each(|last| last.wait_until_like(&first));
+    }
+}
+
+#[test]
+fn a_ring_of_three_that_all_take_writes() {
+    let ports: Vec<u16> = (0..3).map(|_| larix_testkit::process::free_port()).collect();
+    let has_slapd = kinds().contains(&Kind::Slapd);
+    let first = if has_slapd { Kind::Slapd } else { Kind::Larix };
+    let ids: String = ports
+        .iter()
+        .enumerate()
+        .map(|(number, port)| format!("serverID {} ldap://127.0.0.1:{port}/\n", number + 1))
+        .collect();
+    let lines: String = ports
+        .iter()
+        .enumerate()
+        .map(|(number, port)| {
+            format!(
+                "syncrepl rid={:03} provider=ldap://127.0.0.1:{port}/ bindmethod=simple binddn={ADMIN} \
+                 credentials=secret searchbase={SUFFIX} retry=\"1 +\" {PERSIST}\n",
+                number + 1
+            )
+        })
+        .collect();
+    let database = format!("{lines}multiprovider on\noverlay syncprov\n");
+    let mut ring: Vec<Member> = [first, Kind::Larix, Kind::Larix]
+        .into_iter()
+        .zip(&ports)
+        .map(|(kind, port)| Member::at(kind, *port, &ids, &database).started())
+        .collect();
+    let alike = |ring: &[Member]| {
+        ring[1].wait_until_like(&ring[0]);
+        ring[2].wait_until_like(&ring[0]);
+        ring[1].wait_until_like(&ring[2]);
+    };
+    ring[1].change(&format!(
+        "add \"{SUFFIX}\"\n  objectClass: dcObject\n  objectClass: organization\n  dc: example\n  o: Example\n\n\
+         add \"ou=people,{SUFFIX}\"\n  objectClass: organizationalUnit\n  ou: people"
+    ));
+    ring.iter().for_each(|member| member.wait_for("the first entries", |content| content.len() == 2));
+    for round in 0..5 {
+        for (number, member) in ring.iter().enumerate() {
+            member.change(&format!(
+                "add \"uid=r{round}-{number},ou=people,{SUFFIX}\"\n  objectClass: inetOrgPerson\n  \
+                 uid: r{round}-{number}\n  cn: R\n  sn: R"
+            ));
+        }
+    }
+    ring.iter().for_each(|member| member.wait_for("all entries", |content| content.len() == 17));
+    alike(&ring);
+    // One is away while the others write; what it wrote last is not lost either.
+    ring[2].change(&format!("modify \"uid=r0-0,ou=people,{SUFFIX}\"\n  replace title: by the third"));
+    ring[2].kill();
+    ring[0].change(&format!("modify \"uid=r1-0,ou=people,{SUFFIX}\"\n  replace title: by the first"));
+    ring[1].change(&format!("delete \"uid=r2-0,ou=people,{SUFFIX}\""));
+    ring[2].start();
+    ring.iter().for_each(|member| {
+        member.wait_for("all changes", |content| {
+            let title = |uid: &str, title: &str| {
+                content
+                    .get(&format!("uid={uid},ou=people,{SUFFIX}"))
+                    .and_then(|entry| entry.get("title"))
+                    .is_some_and(|values| values == &[title.as_bytes().to_vec()])
+            };
+            content.len() == 16 && title("r0-0", "by the third") && title("r1-0", "by the first")
+        });
+    });
+    alike(&ring);
+}
+
+#[test]
+fn a_shadow_sends_writers_elsewhere() {
+    let provider = provider(Kind::Larix, 3);
+    let check = |more: &str, expected: &str| {
+        let consumer =
+            Member::new(Kind::Larix, "", &format!("{}{more}", line(1, &provider, PERSIST))).started();
+        consumer.wait_until_like(&provider);
+        let mut client = consumer.client();
+        let answer = ask(&mut client, &format!("modify \"uid=u1,ou=people,{SUFFIX}\"\n  replace title: x"));
+        assert_eq!(answer, expected);
+    };
+    check("", "=> 53 text \"shadow context; no update referral\"\n");
+    check(
+        "updateref ldap://provider.example.com",
+        "=> 10 ref ldap://provider.example.com/uid=u1,ou=people,dc=example,dc=com\n",
+    );
+    check(&format!("updatedn {ADMIN}"), "=> 0\n");
+}
+
+#[test]
+fn lines_come_and_go_while_the_server_serves() {
+    let provider = provider(Kind::Larix, 10);
+    let consumer = Member::new(Kind::Larix, "", "").started();
+    let mut config = larix_tests::client::Client::connect(([127, 0, 0, 1], consumer.port).into());
+    assert_eq!(ask(&mut config, "as cn=config secret"), "=> 0\n");
+    let value = line(1, &provider, PERSIST).trim().trim_start_matches("syncrepl ").to_owned();
+    let add = format!("modify \"olcDatabase={{1}}mdb,cn=config\"\n  add olcSyncrepl: {value}");
+    let delete = "modify \"olcDatabase={1}mdb,cn=config\"\n  delete olcSyncrepl";
+    assert_eq!(ask(&mut config, &add), "=> 0\n");
+    consumer.wait_until_like(&provider);
+    provider.change(&format!("modify \"uid=u1,ou=people,{SUFFIX}\"\n  replace title: x"));
+    consumer.wait_until_like(&provider);
+    // Without the line it is nobody's shadow.
+    assert_eq!(ask(&mut config, delete), "=> 0\n");
+    consumer.change(&format!("modify \"uid=u2,ou=people,{SUFFIX}\"\n  replace title: own"));
+    assert_eq!(ask(&mut config, &add), "=> 0\n");
+    provider.change(&format!("modify \"uid=u3,ou=people,{SUFFIX}\"\n  replace title: y"));
+    consumer.wait_for("the last change", |content| {
+        content.get(&format!("uid=u3,ou=people,{SUFFIX}")).is_some_and(|entry| entry.contains_key("title"))
+    });
+}
