@@ -56,7 +56,7 @@ delete "uid=u2,ou=people,dc=example,dc=com"
 
 modrdn "uid=u3,ou=people,dc=example,dc=com" uid=u3b delete
 
-modrdn "uid=u4,ou=people,dc=example,dc=com" uid=u4 keep ou=groups,dc=example,dc=com
+modrdn "uid=u4,ou=people,dc=example,dc=com" uid=u4b delete ou=groups,dc=example,dc=com
 
 add "ou=tree,dc=example,dc=com"
   objectClass: organizationalUnit
