@@ -33,7 +33,7 @@ fn line(rid: u16, provider: &Member, more: &str) -> String {
 }
 
 fn consumer(provider: &Member, more: &str) -> Member {
-    Member::new(Kind::Larix, "", &line(1, provider, more)).started()
+    Member::new(Kind::Larix, "", &line(1, provider, more)).arguments(&["-d", "16384"]).started()
 }
 
 const PERSIST: &str = "type=refreshAndPersist";
@@ -203,14 +203,17 @@ fn under_another_suffix() {
         let consumer = Member::with(Kind::Larix, larix_testkit::process::free_port(), &body).started();
         let massaged = || {
             let content = provider.content(&format!("ou=groups,{SUFFIX}")).unwrap_or_default();
-            let text = |value: &[u8]| {
-                String::from_utf8_lossy(value)
-                    .replace(&format!("ou=people,{SUFFIX}"), "ou=people,o=copy")
-                    .into_bytes()
-            };
+            // Names go along: those below the suffix, and whoever made the entry.
+            let names = ["member", "creatorsname", "modifiersname"];
             let renamed = content.into_iter().map(|(dn, mut entry)| {
-                for value in entry.get_mut("member").into_iter().flatten() {
-                    *value = text(value);
+                for value in
+                    names.iter().flat_map(|name| entry.get(*name).cloned().map(|values| (*name, values)))
+                {
+                    let (name, values) = value;
+                    let moved = values
+                        .iter()
+                        .map(|value| String::from_utf8_lossy(value).replace(SUFFIX, "o=copy").into_bytes());
+                    entry.insert(name.to_owned(), moved.collect());
                 }
                 (dn.replace(SUFFIX, "o=copy"), entry)
             });
