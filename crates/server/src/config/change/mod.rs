@@ -5,6 +5,8 @@
 
 #[cfg(test)]
 pub(super) mod fixture;
+#[cfg(test)]
+mod growth_tests;
 mod ordered;
 #[cfg(test)]
 mod random_tests;
