@@ -1,6 +1,5 @@
 //! Directives applied one after another until a [`Config`] stands.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use larix_engine::access::Quoting;
@@ -40,13 +39,11 @@ pub(super) enum Section {
     Database(usize),
 }
 
-/// Which definitions are in the schema already that is built upon.
-#[derive(Debug)]
+/// Whether what is defined is in the schema already that is built upon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Defined {
-    Nothing,
-    Everything,
-    /// By their texts.
-    These(HashSet<String>),
+    Not,
+    Already,
 }
 
 #[derive(Debug)]
@@ -57,7 +54,7 @@ pub(super) struct Builder {
     pub(super) databases: Vec<Database>,
     pub(super) backends: Vec<Backend>,
     pub(super) modules: Vec<ModuleList>,
-    pub(super) schema_sections: Vec<SchemaSection>,
+    pub(super) schema_sections: Vec<Arc<SchemaSection>>,
     pub(super) notes: Notes,
     pub(super) section: Section,
     /// The section of schema definitions that is open; none: they belong to the server as a whole.
@@ -65,7 +62,7 @@ pub(super) struct Builder {
     /// A slapd.conf sets the frontend before its first database; in cn=config the entry says what it sets.
     pub(super) from_entries: bool,
     definitions: SchemaBuilder,
-    defined: Defined,
+    pub(super) defined: Defined,
     /// What the definitions make, until there is another one.
     schema: Option<Arc<Schema>>,
 }
@@ -84,16 +81,16 @@ impl Builder {
             schema_section: None,
             from_entries,
             definitions: SchemaBuilder::system(),
-            defined: Defined::Nothing,
+            defined: Defined::Not,
             schema: None,
         }
     }
 
     /// What `earlier` has as well keeps its number. To be called before anything is defined.
     pub(super) fn follow(&mut self, earlier: &Arc<Schema>, defined: Defined) {
-        match &defined {
-            Defined::Nothing => self.definitions = SchemaBuilder::following(earlier),
-            Defined::Everything | Defined::These(_) => {
+        match defined {
+            Defined::Not => self.definitions = SchemaBuilder::following(earlier),
+            Defined::Already => {
                 self.definitions = SchemaBuilder::from(&**earlier);
                 self.schema = Some(Arc::clone(earlier));
             }
@@ -290,7 +287,7 @@ impl Builder {
             }
             (Scope::Schema, _) => {
                 match self.schema_section.and_then(|number| self.schema_sections.get_mut(number)) {
-                    Some(section) => return &mut section.settings,
+                    Some(section) => return &mut Arc::make_mut(section).settings,
                     None => return &mut self.global.settings,
                 }
             }
@@ -337,10 +334,8 @@ impl Builder {
 
     /// Adds a schema definition.
     pub(super) fn define(&mut self, call: &Call<'_>) -> Result<(), Fault> {
-        match &self.defined {
-            Defined::Everything => return Ok(()),
-            Defined::These(known) if known.contains(call.text) => return Ok(()),
-            _ => {}
+        if self.defined == Defined::Already {
+            return Ok(());
         }
         self.schema = None;
         let all = &mut self.definitions;
@@ -366,7 +361,8 @@ impl Builder {
             |message: String| ConfigError::new(Origin::BuiltIn, format!("bundled schema {name}: {message}"));
         let text =
             larix_schema::bundled(name).ok_or_else(|| fail("there is none of this name".to_owned()))?;
-        self.schema_sections.push(SchemaSection { name: name.to_owned(), settings: Settings::default() });
+        let section = SchemaSection { name: name.to_owned(), settings: Settings::default() };
+        self.schema_sections.push(Arc::new(section));
         let outer = self.schema_section.replace(self.schema_sections.len() - 1);
         for line in line::logical_lines(text) {
             let (keyword, rest) = line.text.split_once([' ', '\t']).unwrap_or((&line.text, ""));

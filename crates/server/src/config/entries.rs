@@ -1,7 +1,10 @@
 //! The configuration as entries under cn=config: made from the model, and made into it.
 
 mod apply;
+mod kept;
 mod names;
+
+use std::sync::Arc;
 
 use larix_proto::dn::Dn;
 use larix_proto::ldif::LdifAttribute;
@@ -41,15 +44,18 @@ impl ConfigEntry {
     }
 
     /// Adds the value that names the entry, if it is missing: bootstraps leave it out, and slapd takes them.
-    pub(super) fn name_itself(&mut self) {
-        let Ok(dn) = Dn::parse(&self.dn) else { return };
-        let Some(naming) = dn.rdns().first().and_then(|rdn| rdn.avas().first()) else { return };
-        if self.values(naming.attribute).is_empty() {
-            let description = naming.attribute.to_string();
-            let values = vec![naming.value.to_vec()];
-            let at = usize::from(!self.attributes.is_empty());
-            self.attributes.insert(at, LdifAttribute { description, values });
-        }
+    pub(super) fn name_itself(entry: &mut Arc<Self>) {
+        let Some((description, value)) = entry.missing_name() else { return };
+        let attributes = &mut Arc::make_mut(entry).attributes;
+        let at = usize::from(!attributes.is_empty());
+        attributes.insert(at, LdifAttribute { description, values: vec![value] });
+    }
+
+    fn missing_name(&self) -> Option<(String, Vec<u8>)> {
+        let dn = Dn::parse(&self.dn).ok()?;
+        let naming = dn.rdns().first()?.avas().first()?;
+        let missing = self.values(naming.attribute).is_empty();
+        missing.then(|| (naming.attribute.to_owned(), naming.value.to_vec()))
     }
 
     pub(super) fn text(&mut self, description: &str, value: &str) {
@@ -82,8 +88,16 @@ impl ConfigEntry {
 /// What was read from a slapd.d is given as it was read, operational attributes and all.
 pub fn entries(config: &Config) -> Vec<ConfigEntry> {
     match &config.read_entries {
-        Some(read) => read.to_vec(),
+        Some(read) => read.iter().map(|entry| ConfigEntry::clone(entry)).collect(),
         None => made(config),
+    }
+}
+
+/// The same, shared: what a change leaves alone is never copied.
+pub(super) fn shared(config: &Config) -> Vec<Arc<ConfigEntry>> {
+    match &config.read_entries {
+        Some(read) => read.clone(),
+        None => made(config).into_iter().map(Arc::new).collect(),
     }
 }
 

@@ -37,11 +37,11 @@ pub struct Config {
     pub backends: Vec<Backend>,
     pub modules: Vec<ModuleList>,
     /// Schema definitions by the file or entry they came from.
-    pub schema_sections: Vec<SchemaSection>,
+    pub schema_sections: Vec<Arc<SchemaSection>>,
     /// What was accepted and has no effect, and why.
     pub notes: Notes,
     /// The entries it was made from, if it was made from entries.
-    pub(super) read_entries: Option<Vec<ConfigEntry>>,
+    pub(super) read_entries: Option<Vec<Arc<ConfigEntry>>>,
 }
 
 /// Where a configuration came from.
@@ -472,7 +472,7 @@ impl Config {
     /// # Errors
     /// Names the entry, the attribute and the value.
     pub fn from_entries(all: Vec<ConfigEntry>, source: Source) -> Result<Self, ConfigError> {
-        super::entries::from_entries(all, source, None)
+        super::entries::from_entries(all.into_iter().map(Arc::new).collect(), source, None)
     }
 
     /// The same for a configuration that takes this one's place: attribute types and object classes that both have keep
@@ -480,13 +480,18 @@ impl Config {
     ///
     /// # Errors
     /// As [`Self::from_entries`].
-    pub fn followed_by(&self, all: Vec<ConfigEntry>) -> Result<Self, ConfigError> {
+    pub fn followed_by(&self, all: Vec<Arc<ConfigEntry>>) -> Result<Self, ConfigError> {
         super::entries::from_entries(all, self.source.clone(), Some(self))
     }
 
     /// The entries under cn=config, parents before children.
     pub fn entries(&self) -> Vec<ConfigEntry> {
         super::entries::entries(self)
+    }
+
+    /// The same, shared with whoever else has them.
+    pub(super) fn shared_entries(&self) -> Vec<Arc<ConfigEntry>> {
+        super::entries::shared(self)
     }
 
     /// Reads a slapd.d directory.

@@ -130,7 +130,7 @@ impl Reader {
         }
         let section = SchemaSection { name: schema_section_name(&path), settings: Settings::default() };
         let outer = self.builder.schema_section;
-        self.builder.schema_sections.push(section);
+        self.builder.schema_sections.push(Arc::new(section));
         let own = self.builder.schema_sections.len() - 1;
         self.builder.schema_section = Some(own);
         let from = file.error(logical, name.start..name.end, String::new(), None);

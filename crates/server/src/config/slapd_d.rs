@@ -11,6 +11,7 @@ mod disk;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use larix_engine::csn::CsnGenerator;
 use larix_engine::time::{Clock, RandomSource, new_uuid};
@@ -40,7 +41,8 @@ pub(super) fn read(directory: &Path) -> Result<Config, ConfigError> {
         )
         .with_help("fill it with `slaptest -f slapd.conf -F` or `slapadd -n0 -F`"));
     }
-    let mut config = from_entries(all, Source::Directory(directory.to_owned()), None)?;
+    let mut config =
+        from_entries(all.into_iter().map(Arc::new).collect(), Source::Directory(directory.to_owned()), None)?;
     for note in &notes {
         config.notes.push(note.origin.clone(), note.text.clone());
     }
@@ -99,7 +101,7 @@ fn entries_of(
 
 /// The entry in one file.
 fn entry_of(file: &Path, bytes: &[u8], parent: &str, notes: &mut Notes) -> Result<ConfigEntry, ConfigError> {
-    let origin = Origin::Line { file: std::sync::Arc::new(file.to_owned()), line: 1 };
+    let origin = Origin::Line { file: Arc::new(file.to_owned()), line: 1 };
     if !checksum_fits(bytes) {
         notes.push(origin.clone(), "was edited by hand: its checksum does not fit");
     }
@@ -135,6 +137,22 @@ pub struct Stamp<'a> {
 }
 
 impl Stamp<'_> {
+    /// As [`Self::complete`]; an entry that lacks nothing is not touched.
+    pub(super) fn complete_shared(&self, entry: &mut Arc<ConfigEntry>) {
+        const NAMES: [&str; 7] = [
+            "structuralObjectClass",
+            "entryUUID",
+            "creatorsName",
+            "createTimestamp",
+            "entryCSN",
+            "modifiersName",
+            "modifyTimestamp",
+        ];
+        if NAMES.iter().any(|name| entry.values(name).is_empty()) {
+            self.complete(Arc::make_mut(entry));
+        }
+    }
+
     /// Adds the operational attributes an entry lacks.
     pub fn complete(&self, entry: &mut ConfigEntry) {
         let now = self.clock.now();
@@ -218,12 +236,27 @@ fn io_error(what: &str, path: &Path, error: &std::io::Error) -> ConfigError {
 /// CRC-32 as in ISO 3309 and zlib.
 fn crc32(bytes: &[u8]) -> u32 {
     !bytes.iter().fold(!0, |crc: u32, byte| {
-        (0..8).fold(
-            crc ^ u32::from(*byte),
-            |crc, _| if crc & 1 == 1 { (crc >> 1) ^ 0xedb8_8320 } else { crc >> 1 },
-        )
+        let [low, ..] = crc.to_le_bytes();
+        // A byte is always in a table of 256.
+        (crc >> 8) ^ CRC_STEPS.get(usize::from(low ^ byte)).copied().unwrap_or(0)
     })
 }
+
+/// What each byte does to the sum.
+const CRC_STEPS: [u32; 256] = {
+    let mut steps = [0; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let (mut step, mut bit) = (byte as u32, 0);
+        while bit < 8 {
+            step = if step & 1 == 1 { (step >> 1) ^ 0xedb8_8320 } else { step >> 1 };
+            bit += 1;
+        }
+        steps[byte] = step;
+        byte += 1;
+    }
+    steps
+};
 
 #[cfg(test)]
 mod tests {

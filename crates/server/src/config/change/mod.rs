@@ -60,9 +60,9 @@ pub struct Changed {
     /// The DN of the entry after the change, `{n}` and all; of a deleted entry the one it had.
     pub dn: String,
     /// The entry before the change; none of an added one.
-    pub before: Option<ConfigEntry>,
+    pub before: Option<Arc<ConfigEntry>>,
     /// The entry after the change; none of a deleted one.
-    pub after: Option<ConfigEntry>,
+    pub after: Option<Arc<ConfigEntry>>,
     /// Answers to pre-read and post-read controls.
     pub controls: Vec<ControlBuf>,
     /// The no-op control was given: neither commit nor publish it, answer `noOperation`.
@@ -138,8 +138,8 @@ impl Config {
         changes: &[ConfigChange],
         stamp: &Stamp<'_>,
     ) -> Result<Changed, (usize, ConfigRefusal)> {
-        let mut entries = self.entries();
-        entries.iter_mut().for_each(|entry| stamp.complete(entry));
+        let mut entries = self.shared_entries();
+        entries.iter_mut().for_each(|entry| stamp.complete_shared(entry));
         let mut effect = None;
         let mut controls = Vec::new();
         for (number, change) in changes.iter().enumerate() {
@@ -163,7 +163,7 @@ impl Config {
     /// The configuration that these entries make, if it may follow this one, and what its slapd.d must become.
     fn accepted(
         &self,
-        entries: Vec<ConfigEntry>,
+        entries: Vec<Arc<ConfigEntry>>,
         offline: bool,
     ) -> Result<(Self, Option<FileChanges>), ConfigRefusal> {
         let config = self.followed_by(entries)?;

@@ -1,5 +1,7 @@
 //! Values that carry their place: `{n}` before each value of an X-ORDERED attribute.
 
+use std::collections::HashMap;
+
 use larix_engine::write::prepare::{Change, ChangeKind};
 use larix_proto::ResultCode;
 use larix_schema::{AttributeType, Schema};
@@ -27,6 +29,12 @@ fn number_of(value: &[u8]) -> Option<usize> {
 /// Numbers the values from 0 in the order in which they stand.
 fn renumber(values: &mut [Vec<u8>]) {
     for (place, value) in values.iter_mut().enumerate() {
+        let wanted = place.to_string();
+        if ordered_parts(value)
+            .is_some_and(|(number, _)| number.get(1..number.len() - 1) == Some(wanted.as_bytes()))
+        {
+            continue;
+        }
         let mut numbered = format!("{{{place}}}").into_bytes();
         numbered.extend_from_slice(bare(value));
         *value = numbered;
@@ -91,19 +99,29 @@ impl OrderedChange<'_> {
     }
 
     fn add(&self, values: &mut Vec<Vec<u8>>, operation: &str) -> Result<(), ConfigRefusal> {
+        let mut present: HashMap<Vec<u8>, Vec<Option<&[u8]>>> = HashMap::with_capacity(values.len());
+        for value in &*values {
+            let number = ordered_parts(value).map(|(number, _)| number);
+            present.entry(self.key(bare(value))).or_default().push(number);
+        }
         let mut wanted = Vec::with_capacity(self.change.values.len());
         for (position, value) in self.change.values.iter().enumerate() {
             if bare(value).is_empty() {
                 let text = format!("value #{position} has a number and nothing behind it");
                 return Err(self.refuse(ResultCode::INVALID_ATTRIBUTE_SYNTAX, operation, &text));
             }
-            if !values.iter().any(|present| self.is_meant(present, value)) {
+            let asked = ordered_parts(value).map(|(number, _)| number);
+            let is_there = present.get(&self.key(bare(value))).is_some_and(|numbers| {
+                numbers.iter().any(|number| asked.is_none() || number.is_none() || asked == *number)
+            });
+            if !is_there {
                 wanted.push(value);
             } else if !self.permissive {
                 let text = format!("value #{position} already exists");
                 return Err(self.refuse(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, operation, &text));
             }
         }
+        drop(present);
         for value in wanted {
             // A number beyond the end is the end.
             let place = number_of(value).unwrap_or(usize::MAX).min(values.len());

@@ -1,6 +1,8 @@
 //! One change carried out on the entries: what may be done, what becomes of names and values, and the entry's own
 //! schema. Whether the whole is a configuration is asked afterwards.
 
+use std::sync::Arc;
+
 use larix_engine::access::{Item, Privilege};
 use larix_engine::controls::RequestControls;
 use larix_engine::csn::{Csn, CsnGenerator};
@@ -28,8 +30,8 @@ use super::{ConfigChange, ConfigRefusal, Requester};
 pub(super) struct Effect {
     /// The DN of the entry after the change; of a deleted one the one it had.
     pub(super) dn: String,
-    pub(super) before: Option<ConfigEntry>,
-    pub(super) after: Option<ConfigEntry>,
+    pub(super) before: Option<Arc<ConfigEntry>>,
+    pub(super) after: Option<Arc<ConfigEntry>>,
 }
 
 #[derive(Debug)]
@@ -49,14 +51,14 @@ pub(super) struct Transition<'a> {
 #[derive(Debug)]
 pub(super) struct Carried {
     pub(super) effect: Effect,
-    pub(super) entries: Vec<ConfigEntry>,
+    pub(super) entries: Vec<Arc<ConfigEntry>>,
     pub(super) answers: Vec<ControlBuf>,
 }
 
 impl<'a> Transition<'a> {
     pub(super) fn new(
         config: &'a Config,
-        entries: Vec<ConfigEntry>,
+        entries: Vec<Arc<ConfigEntry>>,
         change: &'a ConfigChange,
         stamp: &Stamp<'_>,
     ) -> Result<Self, ConfigRefusal> {
@@ -238,7 +240,7 @@ impl<'a> Transition<'a> {
             self.apply(&mut entry, &change)?;
         }
         self.check(&mut entry, false)?;
-        let after = self.unmade(&entry, unknown);
+        let after = Arc::new(self.unmade(&entry, unknown));
         self.tree.replace(at, after.clone());
         Ok(Some(Effect { dn: after.dn.clone(), before: Some(before), after: Some(after) }))
     }
@@ -341,7 +343,7 @@ impl<'a> Transition<'a> {
         for change in operational::modification_changes(&self.known, &[], &self.stamp) {
             self.apply(&mut entry, &change)?;
         }
-        let after = self.unmade(&entry, unknown);
+        let after = Arc::new(self.unmade(&entry, unknown));
         self.tree.replace(at, after.clone());
         Ok(Some(Effect { dn: after.dn.clone(), before: Some(before), after: Some(after) }))
     }
@@ -398,7 +400,7 @@ impl<'a> Transition<'a> {
             .map_err(|failure: Failure| failure.into_result().into())
     }
 
-    fn held(&self, dn: &NormalDn) -> Result<(usize, ConfigEntry), ConfigRefusal> {
+    fn held(&self, dn: &NormalDn) -> Result<(usize, Arc<ConfigEntry>), ConfigRefusal> {
         let at = self.tree.find(dn);
         let found = at.and_then(|at| Some((at, self.tree.get(at)?.entry.clone())));
         found.ok_or_else(|| self.missing(dn))
@@ -443,7 +445,8 @@ impl<'a> Transition<'a> {
     /// contextCSN says up to which change a replica that has this tree has followed, for each server.
     fn keep_context_csn(&mut self) {
         let Some(at) = self.tree.find(&NormalDn::from_normal("cn=config")) else { return };
-        let Some(mut entry) = self.tree.get(at).map(|node| node.entry.clone()) else { return };
+        let held = self.tree.get(at).map(|node| ConfigEntry::clone(&node.entry));
+        let Some(mut entry) = held else { return };
         let csn = self.stamp.csn;
         let of_other = |value: &Vec<u8>| {
             let csn_of = std::str::from_utf8(value).ok().and_then(|text| text.parse::<Csn>().ok());
@@ -457,7 +460,7 @@ impl<'a> Transition<'a> {
             Some(attribute) => attribute.values = values,
             None => entry.add("contextCSN", values),
         }
-        self.tree.replace(at, entry);
+        self.tree.replace(at, Arc::new(entry));
     }
 
     /// The entry as the engine has it, and attributes that the schema does not define.
@@ -523,7 +526,7 @@ fn number_text(leaf: &str) -> Option<&str> {
 }
 
 /// A CSN above all that the entries have.
-fn next_csn(config: &Config, entries: &[ConfigEntry], stamp: &Stamp<'_>) -> Csn {
+fn next_csn(config: &Config, entries: &[Arc<ConfigEntry>], stamp: &Stamp<'_>) -> Csn {
     let own = config.global.server_ids.iter().find(|id| id.url.is_none()).map_or(0, |id| id.number);
     let generator = CsnGenerator::new(own);
     for value in

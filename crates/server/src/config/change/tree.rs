@@ -1,6 +1,7 @@
 //! The entries of cn=config as a tree whose siblings are numbered without gaps.
 
 use std::mem::discriminant;
+use std::sync::Arc;
 
 use larix_proto::ResultCode;
 use larix_proto::dn::Dn;
@@ -15,11 +16,12 @@ use super::ConfigRefusal;
 pub(super) struct Node {
     pub(super) name: EntryName,
     pub(super) normal: NormalDn,
-    pub(super) entry: ConfigEntry,
+    pub(super) entry: Arc<ConfigEntry>,
 }
 
 impl Node {
-    pub(super) fn new(schema: &Schema, entry: ConfigEntry) -> Result<Self, ConfigRefusal> {
+    pub(super) fn new(schema: &Schema, entry: impl Into<Arc<ConfigEntry>>) -> Result<Self, ConfigRefusal> {
+        let entry = entry.into();
         let name = EntryName::parse(&entry.dn).map_err(|why| {
             ConfigRefusal::new(ResultCode::OBJECT_CLASS_VIOLATION, format!("{}: {why}", entry.dn))
         })?;
@@ -38,12 +40,12 @@ pub(super) struct Tree<'s> {
 }
 
 impl<'s> Tree<'s> {
-    pub(super) fn new(schema: &'s Schema, entries: Vec<ConfigEntry>) -> Result<Self, ConfigRefusal> {
+    pub(super) fn new(schema: &'s Schema, entries: Vec<Arc<ConfigEntry>>) -> Result<Self, ConfigRefusal> {
         let nodes = entries.into_iter().map(|entry| Node::new(schema, entry)).collect::<Result<_, _>>()?;
         Ok(Self { schema, nodes })
     }
 
-    pub(super) fn into_entries(self) -> Vec<ConfigEntry> {
+    pub(super) fn into_entries(self) -> Vec<Arc<ConfigEntry>> {
         self.nodes.into_iter().map(|node| node.entry).collect()
     }
 
@@ -75,7 +77,7 @@ impl<'s> Tree<'s> {
         self.nodes.iter()
     }
 
-    pub(super) fn replace(&mut self, at: usize, entry: ConfigEntry) {
+    pub(super) fn replace(&mut self, at: usize, entry: Arc<ConfigEntry>) {
         if let Some(node) = self.nodes.get_mut(at) {
             node.entry = entry;
         }
@@ -143,7 +145,7 @@ impl<'s> Tree<'s> {
             let Some(node) = self.nodes.get(at) else { continue };
             let rdns = rdns_of(&node.entry.dn)?;
             let own = rdns.len().saturating_sub(depth);
-            let mut entry = node.entry.clone();
+            let mut entry = ConfigEntry::clone(&node.entry);
             entry.dn = rdns.into_iter().take(own).chain([top.clone()]).collect::<Vec<_>>().join(",");
             let fresh = Node::new(self.schema, entry)?;
             if let Some(node) = self.nodes.get_mut(at) {

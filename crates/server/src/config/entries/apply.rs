@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larix_engine::access::Quoting;
 use larix_proto::ldif::LdifAttribute;
 
-use super::super::builder::{Builder, Defined, Section};
+use super::super::builder::{Builder, Section};
 use super::super::call::{At, Call, Fault};
 use super::super::diagnostic::{ConfigError, Excerpt, Origin};
 use super::super::directives::{self, Cardinality, Directive, Form, Scope};
@@ -13,6 +13,7 @@ use super::super::line;
 use super::super::model::{Backend, Config, ModuleList, SchemaSection, Source};
 use super::super::settings::Settings;
 use super::ConfigEntry;
+use super::kept::Kept;
 use super::names::{EntryName, Role, split_number};
 
 /// Attributes that say nothing to a directive.
@@ -39,14 +40,14 @@ pub(crate) const PLAIN: [&str; 15] = [
 /// # Errors
 /// Names the entry, the attribute and the value.
 pub(crate) fn from_entries(
-    mut all: Vec<ConfigEntry>,
+    mut all: Vec<Arc<ConfigEntry>>,
     source: Source,
     earlier: Option<&Config>,
 ) -> Result<Config, ConfigError> {
     let mut named = Vec::with_capacity(all.len());
     for mut entry in all.drain(..) {
         let name = EntryName::parse(&entry.dn).map_err(|message| fault_of_entry(&entry.dn, message))?;
-        entry.name_itself();
+        ConfigEntry::name_itself(&mut entry);
         named.push((name, entry));
     }
     named.sort_by_cached_key(|(name, _)| name.order());
@@ -57,65 +58,22 @@ pub(crate) fn from_entries(
         );
     }
     let mut builder = Builder::new(true);
-    if let Some(earlier) = earlier {
-        let entries: Vec<&ConfigEntry> = named.iter().map(|(_, entry)| entry).collect();
-        let defined = match &earlier.read_entries {
-            Some(before) => defined_before(before, &entries),
-            None => defined_before(&earlier.entries(), &entries),
-        };
-        builder.follow(&earlier.schema, defined);
+    let kept = earlier.map(|earlier| Kept::find(earlier, &named));
+    if let Some(kept) = &kept {
+        kept.followed_by(&mut builder);
     }
     for (name, entry) in &named {
-        apply_entry(&mut builder, name, entry)?;
+        let applied = match (&kept, &name.role) {
+            (Some(kept), Role::Schema(section)) => kept.apply(&mut builder, section, entry)?,
+            _ => false,
+        };
+        if !applied {
+            apply_entry(&mut builder, name, entry)?;
+        }
     }
     let mut config = builder.finish(source);
     config.read_entries = Some(named.into_iter().map(|(_, entry)| entry).collect());
     super::super::validate::complete(config)
-}
-
-/// Attributes that make up the schema.
-const DEFINING: [&str; 6] = [
-    "olcAttributeOptions",
-    "olcObjectIdentifier",
-    "olcLdapSyntaxes",
-    "olcAttributeTypes",
-    "olcObjectClasses",
-    "olcDitContentRules",
-];
-
-/// Which of the definitions were there before, where all that were there still are and others only came behind them:
-/// then the schema need not be made anew, and a change costs the same however large it is.
-fn defined_before(before: &[ConfigEntry], now: &[&ConfigEntry]) -> Defined {
-    let defining = |entry: &&ConfigEntry| {
-        entry.dn.eq_ignore_ascii_case("cn=config")
-            || entry.dn.to_ascii_lowercase().ends_with(",cn=schema,cn=config")
-    };
-    let before: Vec<&ConfigEntry> = before.iter().filter(defining).collect();
-    let now: Vec<&ConfigEntry> = now.iter().copied().filter(defining).collect();
-    let Some((last, unchanged)) = before.split_last().filter(|_| before.len() <= now.len()) else {
-        return Defined::Nothing;
-    };
-    let same =
-        |a: &ConfigEntry, b: &ConfigEntry| DEFINING.iter().all(|name| a.values(name) == b.values(name));
-    if !unchanged.iter().zip(&now).all(|(a, b)| same(a, b)) {
-        return Defined::Nothing;
-    }
-    match now.get(unchanged.len()) {
-        Some(behind) if same(last, behind) && before.len() == now.len() => Defined::Everything,
-        // cn=config itself says more than definitions.
-        Some(behind)
-            if !unchanged.is_empty()
-                && DEFINING.iter().all(|n| behind.values(n).starts_with(last.values(n))) =>
-        {
-            let all = before.iter().flat_map(|entry| DEFINING.iter().flat_map(|name| entry.values(name)));
-            let text = |value: &Vec<u8>| {
-                let text = std::str::from_utf8(value).ok()?;
-                Some(split_number(text).1.trim().to_owned())
-            };
-            Defined::These(all.filter_map(text).collect())
-        }
-        _ => Defined::Nothing,
-    }
 }
 
 fn fault_of_entry(dn: &str, message: String) -> ConfigError {
@@ -137,7 +95,7 @@ fn apply_entry(builder: &mut Builder, name: &EntryName, entry: &ConfigEntry) -> 
             builder.section = Section::Global;
             builder
                 .schema_sections
-                .push(SchemaSection { name: section.clone(), settings: Settings::default() });
+                .push(Arc::new(SchemaSection { name: section.clone(), settings: Settings::default() }));
             builder.schema_section = Some(builder.schema_sections.len() - 1);
         }
         Role::Backend(kind) => {
@@ -152,21 +110,30 @@ fn apply_entry(builder: &mut Builder, name: &EntryName, entry: &ConfigEntry) -> 
             return Ok(());
         }
     }
+    apply_attributes(builder, &entry.attributes, &dn)
+}
+
+/// Applies attributes to the section that is open.
+pub(super) fn apply_attributes(
+    builder: &mut Builder,
+    given: &[LdifAttribute],
+    dn: &Arc<str>,
+) -> Result<(), ConfigError> {
     let mut attributes: Vec<(usize, &'static Directive, &LdifAttribute)> = Vec::new();
-    for attribute in &entry.attributes {
+    for attribute in given {
         let description = attribute.description.as_str();
         if PLAIN.iter().any(|plain| plain.eq_ignore_ascii_case(description)) {
             continue;
         }
         let Some(directive) = directives::by_attribute(description, &builder.place()) else {
-            return Err(unknown(&dn, description));
+            return Err(unknown(dn, description));
         };
         let rank = directives::all().position(|other| std::ptr::eq(other, directive)).unwrap_or(usize::MAX);
         attributes.push((rank, directive, attribute));
     }
     attributes.sort_by_key(|(rank, _, _)| *rank);
     for (_, directive, attribute) in attributes {
-        apply_attribute(builder, directive, attribute, &dn)?;
+        apply_attribute(builder, directive, attribute, dn)?;
     }
     Ok(())
 }

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use super::super::diagnostic::{ConfigError, Origin};
 use super::super::entries::ConfigEntry;
@@ -33,10 +34,13 @@ impl FileChanges {
         old: &Config,
         new: &Config,
     ) -> Result<Self, ConfigError> {
-        let (old, new) = (by_file(&old.entries())?, by_file(&new.entries())?);
+        let (old, new) = (by_file(&old.shared_entries())?, by_file(&new.shared_entries())?);
         let mut files = BTreeMap::new();
         for (file, (rdn, entry)) in &new {
-            if old.get(file).is_none_or(|(_, before)| before.attributes != entry.attributes) {
+            let differs = |before: &Arc<ConfigEntry>| {
+                !Arc::ptr_eq(before, entry) && before.attributes != entry.attributes
+            };
+            if old.get(file).is_none_or(|(_, before)| differs(before)) {
                 files.insert(file.clone(), Some(file_bytes(rdn, &entry.attributes)));
             }
         }
@@ -51,8 +55,9 @@ impl FileChanges {
 
     /// Files of entries that come; all others stay.
     pub(super) fn adding(directory: &Path, entries: &[ConfigEntry]) -> Result<Self, ConfigError> {
-        let files = by_file(entries)?;
-        let file = |(file, (rdn, entry)): (PathBuf, (String, ConfigEntry))| {
+        let entries: Vec<_> = entries.iter().cloned().map(Arc::new).collect();
+        let files = by_file(&entries)?;
+        let file = |(file, (rdn, entry)): (PathBuf, (String, Arc<ConfigEntry>))| {
             (file, Some(file_bytes(&rdn, &entry.attributes)))
         };
         Ok(Self { directory: directory.to_owned(), files: files.into_iter().map(file).collect() })
@@ -175,10 +180,12 @@ fn split_line(text: &[u8]) -> Option<(&str, &[u8])> {
     Some((std::str::from_utf8(line).ok()?, rest.get(1..)?))
 }
 
-fn by_file(entries: &[ConfigEntry]) -> Result<BTreeMap<PathBuf, (String, ConfigEntry)>, ConfigError> {
-    let file = |entry: &ConfigEntry| {
+type ByFile = BTreeMap<PathBuf, (String, Arc<ConfigEntry>)>;
+
+fn by_file(entries: &[Arc<ConfigEntry>]) -> Result<ByFile, ConfigError> {
+    let file = |entry: &Arc<ConfigEntry>| {
         let (file, rdn) = file_of(&entry.dn)?;
-        Ok((file, (rdn, entry.clone())))
+        Ok((file, (rdn, Arc::clone(entry))))
     };
     entries.iter().map(file).collect()
 }

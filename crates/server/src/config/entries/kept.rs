@@ -1,0 +1,116 @@
+//! What a configuration shares with the one before it: schema that is the same need not be read again, so that a change
+//! costs the same however much is defined.
+
+use std::sync::Arc;
+
+use larix_proto::ldif::LdifAttribute;
+
+use super::super::builder::{Builder, Defined, Section};
+use super::super::diagnostic::ConfigError;
+use super::super::model::{Config, SchemaSection};
+use super::ConfigEntry;
+use super::apply::{PLAIN, apply_attributes};
+use super::names::{EntryName, Role};
+
+/// Attributes that make up the schema.
+const DEFINING: [&str; 6] = [
+    "olcAttributeOptions",
+    "olcObjectIdentifier",
+    "olcLdapSyntaxes",
+    "olcAttributeTypes",
+    "olcObjectClasses",
+    "olcDitContentRules",
+];
+
+/// The earlier configuration, and how far its schema goes on. Definitions take effect in their order, so what stays has
+/// to come before all that is new: sections as they were, and after these perhaps one that has more at its end.
+pub(super) struct Kept<'e> {
+    earlier: &'e Config,
+    /// Of its schema sections, in their order.
+    entries: Vec<Arc<ConfigEntry>>,
+    /// Sections that are as they were; none if the schema has to be made anew.
+    same: Option<usize>,
+}
+
+fn defines_same(one: &Arc<ConfigEntry>, other: &Arc<ConfigEntry>) -> bool {
+    Arc::ptr_eq(one, other) || DEFINING.iter().all(|name| one.values(name) == other.values(name))
+}
+
+/// Whether the definitions go on with all that were there.
+fn goes_on(now: &ConfigEntry, before: &ConfigEntry) -> bool {
+    DEFINING.iter().all(|name| now.values(name).starts_with(before.values(name)))
+}
+
+impl<'e> Kept<'e> {
+    pub(super) fn find(earlier: &'e Config, named: &[(EntryName, Arc<ConfigEntry>)]) -> Self {
+        let shared = super::shared(earlier);
+        let is_section = |entry: &&Arc<ConfigEntry>| {
+            EntryName::parse(&entry.dn).is_ok_and(|name| matches!(name.role, Role::Schema(_)))
+        };
+        let entries: Vec<Arc<ConfigEntry>> = shared.iter().filter(is_section).cloned().collect();
+        let global = shared.iter().find(|entry| entry.dn.eq_ignore_ascii_case("cn=config"));
+        let now: Vec<&Arc<ConfigEntry>> =
+            named.iter().filter(|(name, _)| matches!(name.role, Role::Schema(_))).map(|(_, it)| it).collect();
+        let same_global =
+            global.zip(named.first()).is_some_and(|(before, (_, now))| defines_same(before, now));
+        let same = entries.iter().zip(&now).take_while(|(before, now)| defines_same(before, now)).count();
+        let rest = match (entries.get(same), now.get(same)) {
+            (None, _) => true,
+            // Nothing may come behind what grows but what is new.
+            (Some(before), Some(now)) => same + 1 == entries.len() && goes_on(now, before),
+            (Some(_), None) => false,
+        };
+        let whole = same_global && rest && entries.len() == earlier.schema_sections.len();
+        Self { earlier, entries, same: whole.then_some(same) }
+    }
+
+    /// To be called before anything is applied.
+    pub(super) fn followed_by(&self, builder: &mut Builder) {
+        let defined = if self.same.is_some() { Defined::Already } else { Defined::Not };
+        builder.follow(&self.earlier.schema, defined);
+    }
+
+    /// Applies a schema section as far as it was there before. Answers whether that is all of it.
+    pub(super) fn apply(
+        &self,
+        builder: &mut Builder,
+        name: &str,
+        entry: &ConfigEntry,
+    ) -> Result<bool, ConfigError> {
+        let Some(same) = self.same else { return Ok(false) };
+        let number = builder.schema_sections.len();
+        let Some((before, section)) = self.entries.get(number).zip(self.earlier.schema_sections.get(number))
+        else {
+            builder.defined = Defined::Not;
+            return Ok(false);
+        };
+        let section = if section.name == name {
+            Arc::clone(section)
+        } else {
+            Arc::new(SchemaSection { name: name.to_owned(), settings: section.settings.clone() })
+        };
+        builder.schema_sections.push(section);
+        builder.section = Section::Global;
+        builder.schema_section = Some(number);
+        if number >= same {
+            builder.defined = Defined::Not;
+        }
+        apply_attributes(builder, &added(entry, before), &Arc::from(entry.dn.as_str()))?;
+        Ok(true)
+    }
+}
+
+/// What an entry says beyond the definitions that were there before.
+fn added(now: &ConfigEntry, before: &ConfigEntry) -> Vec<LdifAttribute> {
+    let is_one_of = |names: &[&str], name: &str| names.iter().any(|other| other.eq_ignore_ascii_case(name));
+    let said = now.attributes.iter().filter(|attribute| !is_one_of(&PLAIN, &attribute.description));
+    said.map(|attribute| {
+        let known = match is_one_of(&DEFINING, &attribute.description) {
+            true => before.values(&attribute.description).len(),
+            false => 0,
+        };
+        let values = attribute.values.get(known..).unwrap_or_default().to_vec();
+        LdifAttribute { description: attribute.description.clone(), values }
+    })
+    .collect()
+}
