@@ -1,5 +1,7 @@
 //! Changes of cn=config that another server made: entries as they are there.
 
+use std::sync::Arc;
+
 use std::collections::BTreeSet;
 
 use larix_engine::csn::Csn;
@@ -52,7 +54,8 @@ impl Config {
         if !tree.changed {
             return Ok(Replicated { changed: None, applied, absent });
         }
-        let (config, files) = self.accepted(tree.entries, false)?;
+        let entries = tree.entries.into_iter().map(Arc::new).collect();
+        let (config, files) = self.accepted(entries, false)?;
         let changed = Changed {
             config,
             dn: "cn=config".to_owned(),
