@@ -64,6 +64,11 @@ impl Config {
             return Err(ConfigError::new(second.origin.clone(), "this database has an access log already")
                 .with_help("let one `overlay accesslog` record all that is wanted"));
         }
+        if !matches!(database.kind, DatabaseKind::Mdb(_)) {
+            let message = "operations on this kind of database cannot be recorded";
+            return Err(ConfigError::new(overlay.origin.clone(), message)
+                .with_help("put `overlay accesslog` into a `database mdb`"));
+        }
         let settings = self.access_log_of(overlay)?;
         let holds = |other: &&Database| {
             matches!(other.kind, DatabaseKind::Mdb(_))
