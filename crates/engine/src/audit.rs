@@ -7,9 +7,12 @@ mod tests;
 
 use larix_proto::ControlBuf;
 use larix_schema::Schema;
+use larix_store::Snapshot;
 
 use crate::csn::Csn;
-use crate::entry::{Entry, EntryAttribute};
+use crate::database::View;
+use crate::entry::{Entry, EntryAttribute, EntrySource};
+use crate::fault::Fault;
 use crate::log::{LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use crate::time::Timestamp;
 use crate::write::NewRecord;
@@ -184,6 +187,25 @@ pub fn container(schema: &Schema, suffix: &str, min_csns: &[Csn]) -> Entry {
     }
     writer.put("minCSN", min_csns.iter().map(|csn| csn.text().into_bytes()).collect());
     Entry { dn: suffix.to_owned(), attributes: writer.attributes }
+}
+
+/// From where on a log has all changes, as its first entry says; empty in a database that is no access log, `None` where
+/// nothing is.
+///
+/// # Errors
+/// A store that cannot be read.
+pub fn min_csns<N: Snapshot>(view: &View<'_, N>) -> Result<Option<Vec<Csn>>, Fault> {
+    let Some(suffix) = view.settings.suffixes.first() else { return Ok(None) };
+    let Some(id) = view.resolve(&suffix.normal)?.and_then(|resolved| resolved.id) else { return Ok(None) };
+    let (Some(record), Ok(description)) = (view.record(id)?, view.schema.describe("minCSN")) else {
+        return Ok(None);
+    };
+    let mut csns = Vec::new();
+    view.reader(id, &record)?.visit_description(&description, &mut |value| {
+        csns.extend(std::str::from_utf8(value).ok().and_then(|text| text.parse::<Csn>().ok()));
+        true
+    })?;
+    Ok(Some(csns))
 }
 
 /// The values of reqMod for an add: `attribute:+ value`.

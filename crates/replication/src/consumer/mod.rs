@@ -145,8 +145,12 @@ impl Session {
     pub fn request(&mut self, out: &mut Vec<u8>, id: MessageId) {
         self.message = id;
         let cookie = self.cookie().to_string();
-        let sync =
-            SyncRequest { mode: self.request.mode, cookie: Some(cookie.as_bytes()), reload_hint: true };
+        let sync = SyncRequest {
+            mode: self.request.mode,
+            cookie: Some(cookie.as_bytes()),
+            // A log that does not reach back is to say so.
+            reload_hint: !self.request.logged,
+        };
         let whole = ControlBuf { oid: oid::MANAGE_DSA_IT.into(), critical: true, value: None };
         let mut controls = vec![sync.to_control(true), whole];
         controls.extend(self.request.controls.iter().cloned());

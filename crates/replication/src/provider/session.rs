@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use larix_engine::audit;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, CsnVector, Follower};
 use larix_engine::search::synchronised::{EntryIds, Refresh};
@@ -248,6 +249,7 @@ impl<S: Store> SyncSearch<S> {
                 Ok(Stepped::More)
             }
             Decision::Since(known) => {
+                self.check_log_reaches(&known)?;
                 match LogRefresh::new(self, &known, each_cookie.clone())? {
                     Some(log) => self.phase = Phase::Log(log),
                     None => {
@@ -257,6 +259,21 @@ impl<S: Store> SyncSearch<S> {
                 }
                 Ok(Stepped::More)
             }
+        }
+    }
+
+    /// An access log from which records were taken away says so: who lacks what they told has to ask for the entries.
+    fn check_log_reaches(&self, known: &CsnVector) -> Result<(), LdapResult> {
+        let Some(part) = self.parts.first() else { return Ok(()) };
+        let database = part.served.database();
+        let min_csns = || -> Result<Option<Vec<Csn>>, Fault> {
+            let snapshot = database.store().snapshot()?;
+            audit::min_csns(&database.view(&snapshot)?)
+        };
+        let min_csns = min_csns().map_err(|fault| failed(&fault))?.unwrap_or_default();
+        match min_csns.iter().all(|csn| known.covers(csn)) {
+            true => Ok(()),
+            false => Err(refresh_required("sync cookie is stale")),
         }
     }
 

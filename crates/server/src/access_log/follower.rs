@@ -8,6 +8,7 @@ use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use larix_engine::Fault;
 use larix_engine::Served;
 use larix_engine::audit::{self, Facts, Request};
 use larix_engine::csn::Csn;
@@ -15,7 +16,6 @@ use larix_engine::log::{self, LogKey};
 use larix_engine::tables::META;
 use larix_engine::time::{Clock, Timestamp};
 use larix_engine::write::{NewRecord, Recording, WriteOutcome};
-use larix_engine::{EntrySource, Fault};
 use larix_proto::LdapResult;
 use larix_store::lmdb::LmdbStore;
 use larix_store::{Snapshot, Store};
@@ -381,14 +381,7 @@ impl LogWriter {
         let database = self.served.database();
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
-        if let Some(id) = view.resolve(&recording.suffix)?.and_then(|resolved| resolved.id) {
-            let mut csns = Vec::new();
-            if let (Some(record), Ok(description)) = (view.record(id)?, view.schema.describe("minCSN")) {
-                view.reader(id, &record)?.visit_description(&description, &mut |value| {
-                    csns.extend(std::str::from_utf8(value).ok().and_then(|text| text.parse::<Csn>().ok()));
-                    true
-                })?;
-            }
+        if let Some(mut csns) = audit::min_csns(&view)? {
             if csns.is_empty() {
                 csns = log::context_csns(&snapshot)?;
                 recording.min_csns = (!csns.is_empty()).then(|| csns.clone());
