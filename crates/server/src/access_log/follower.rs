@@ -12,7 +12,7 @@ use larix_engine::Fault;
 use larix_engine::Served;
 use larix_engine::audit::{self, Facts, Request};
 use larix_engine::csn::Csn;
-use larix_engine::log::{self, LogKey};
+use larix_engine::log::{self, LogKey, LogWatch};
 use larix_engine::tables::META;
 use larix_engine::time::{Clock, Timestamp};
 use larix_engine::write::{NewRecord, Recording, WriteOutcome};
@@ -45,6 +45,8 @@ pub(super) struct LogWriter {
     log: Log,
     state: Mutex<State>,
     wake: Condvar,
+    /// Searches of the log that wait for what is not there yet.
+    watch: LogWatch,
     handed_over: AtomicU64,
     handled: AtomicU64,
 }
@@ -93,6 +95,7 @@ impl LogWriter {
             log,
             state: Mutex::default(),
             wake: Condvar::new(),
+            watch: LogWatch::default(),
             handed_over: AtomicU64::new(0),
             handled: AtomicU64::new(0),
         }
@@ -101,6 +104,10 @@ impl LogWriter {
     /// The database that takes the records.
     pub(super) fn served(&self) -> &Arc<Served<LmdbStore>> {
         &self.served
+    }
+
+    pub(super) fn watch(&self) -> &LogWatch {
+        &self.watch
     }
 
     pub(super) fn handed_over(&self) -> u64 {
@@ -180,7 +187,9 @@ impl LogWriter {
                         more = false;
                     }
                 }
+                self.watch.tell();
             }
+            self.watch.tell();
             if ended || self.served.is_retired() {
                 break;
             }

@@ -17,7 +17,7 @@ use std::thread::JoinHandle;
 use arc_swap::ArcSwap;
 use larix_engine::Served;
 use larix_engine::audit::{Facts, Operation, Request};
-use larix_engine::log::LogKey;
+use larix_engine::log::{Follower, LogKey};
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::WriteOutcome;
 use larix_proto::LdapResult;
@@ -169,7 +169,7 @@ impl AccessLogs {
             return None;
         }
         let until = clock.monotonic().0.saturating_add(PATIENCE_NANOS);
-        Some(Gate { sources, log, handed_over, until: Monotonic(until) })
+        Some(Gate { sources, log, handed_over, until: Monotonic(until), follower: None })
     }
 }
 
@@ -196,11 +196,25 @@ pub(crate) struct Gate {
     log: Arc<LogWriter>,
     handed_over: u64,
     until: Monotonic,
+    /// Who waits.
+    follower: Option<Arc<Follower>>,
 }
 
 impl Gate {
+    /// Whom to tell when it may be open.
+    pub(crate) fn follow(&mut self, follower: Arc<Follower>) {
+        self.log.watch().follow(&follower);
+        self.follower = Some(follower);
+    }
+
+    /// Whether somebody is told, and need not ask again before.
+    pub(crate) fn tells(&self) -> bool {
+        self.follower.is_some()
+    }
+
     /// Whether all of it is recorded, or it has taken too long.
     pub(crate) fn is_open(&self, clock: &SystemClock) -> bool {
+        self.follower.iter().for_each(|follower| follower.looks());
         let reached = |(source, answered): &(Arc<Source>, u64)| {
             source.reached.load(Ordering::Acquire) >= *answered || source.served.is_retired()
         };

@@ -116,13 +116,15 @@ impl Search {
 
     /// Whether it may wait for changes.
     pub fn follows(&self) -> bool {
-        self.sync.is_some()
+        self.sync.is_some() || self.gate.is_some()
     }
 
     /// Whom to tell when it may go on after it waited.
     pub fn follow(&mut self, follower: Arc<Follower>) {
         if let Some(sync) = &mut self.sync {
             sync.follow(follower);
+        } else if let Some(gate) = &mut self.gate {
+            gate.follow(follower);
         }
     }
 
@@ -140,6 +142,12 @@ impl Search {
         if let Some(sync) = &mut self.sync {
             return sync.step(server, out);
         }
+        if let Some(gate) = &self.gate {
+            if !gate.is_open(&server.clock) {
+                return if gate.tells() { Slice::Waiting } else { Slice::More };
+            }
+            self.gate = None;
+        }
         match self.step_parts(server, out) {
             Some((result, controls)) => Slice::Done(result, controls),
             None => Slice::More,
@@ -148,12 +156,6 @@ impl Search {
 
     /// The result when the search is done.
     fn step_parts(&mut self, server: &Server, out: &mut Vec<u8>) -> Option<End> {
-        if let Some(gate) = &self.gate {
-            if !gate.is_open(&server.clock) {
-                return None;
-            }
-            self.gate = None;
-        }
         while let Some(part) = &mut self.part {
             let (result, controls) = match part.step(server, out) {
                 Step::More | Step::Blocked => return None,
@@ -309,7 +311,8 @@ impl New<'_> {
                 None => First::Running(search),
             });
         }
-        if let Some(gate) = server.access_logs.gate(served, &server.clock) {
+        let gate = server.access_logs.gate(served, &server.clock).filter(|_| !self.identity);
+        if let Some(gate) = gate {
             let part = Some(Box::new(self.part(served, controls, request.scope, base)?));
             let (later, done, gate) = (Vec::new(), Effort::default(), Some(gate));
             return Ok(First::Running(Search {

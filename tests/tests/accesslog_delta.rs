@@ -1,0 +1,201 @@
+//! Delta-syncrepl: a consumer follows a provider's access log, slapd and Larix on either side, stopped and started under
+//! changes, and when the log does not reach back.
+
+use std::collections::BTreeSet;
+use std::process::Command;
+use std::thread;
+use std::time::Duration;
+
+use larix_testkit::{Kind, Server, Site};
+use larix_tests::client::Client;
+use larix_tests::scenario::Step;
+
+const ADMIN: &str = "as cn=admin,dc=example,dc=com secret";
+/// Looks at both sides until they are alike, and between two looks.
+const LOOKS: u32 = 600;
+const BETWEEN: Duration = Duration::from_millis(50);
+
+fn modules(kind: Kind) -> &'static str {
+    if kind == Kind::Slapd { "moduleload syncprov\nmoduleload accesslog\n" } else { "" }
+}
+
+fn provider(kind: Kind) -> Site {
+    let limits = "limits * size=unlimited time=unlimited\n";
+    Site::new(
+        kind,
+        &format!(
+            "{}serverID 1\ndatabase config\nrootpw secret\n\
+             database mdb\nsuffix cn=log\nrootdn cn=log\ndirectory @DATA@/log\n\
+             index reqStart,reqResult,objectClass,entryCSN,entryUUID eq\n{limits}\
+             overlay syncprov\nsyncprov-nopresent TRUE\nsyncprov-reloadhint TRUE\n\
+             database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
+             directory @DATA@/main\nindex objectClass,entryCSN,entryUUID eq\n{limits}\
+             overlay syncprov\noverlay accesslog\nlogdb cn=log\nlogops writes\nlogsuccess TRUE\n",
+            modules(kind)
+        ),
+    )
+}
+
+fn consumer(kind: Kind, port: u16) -> Site {
+    Site::new(
+        kind,
+        &format!(
+            "database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
+             directory @DATA@/main\nindex objectClass,entryCSN,entryUUID eq\n\
+             limits * size=unlimited time=unlimited\n\
+             syncrepl rid=001 provider=ldap://127.0.0.1:{port} searchbase=\"dc=example,dc=com\" \
+             type=refreshAndPersist retry=\"1 +\" bindmethod=simple binddn=\"cn=admin,dc=example,dc=com\" \
+             credentials=secret logbase=\"cn=log\" logfilter=\"(&(objectClass=auditWriteObject)(reqResult=0))\" \
+             syncdata=accesslog schemachecking=off\n"
+        ),
+    )
+}
+
+fn ask(connection: &mut Client, request: &str) -> String {
+    connection.run(&Step { request: request.to_owned(), ..Step::default() })
+}
+
+fn succeeds(connection: &mut Client, request: &str) {
+    let answer = ask(connection, request);
+    assert!(answer.starts_with("=> 0"), "{request}: {answer}");
+}
+
+/// Changes of every kind.
+fn change(connection: &mut Client, round: u32) {
+    let dn = |number: u32| format!("cn=u{round}.{number},dc=example,dc=com");
+    for number in 0..12 {
+        succeeds(
+            connection,
+            &format!(
+                "add {}\nobjectClass: inetOrgPerson\ncn: u{round}.{number}\nsn: s\ndescription: :+ {number}",
+                dn(number)
+            ),
+        );
+    }
+    succeeds(
+        connection,
+        &format!("add ou=g{round},dc=example,dc=com\nobjectClass: organizationalUnit\nou: g{round}"),
+    );
+    for number in 0..4 {
+        let changes = "add mail: a@b | c@d\nreplace sn: other | more\ndelete description\nadd sn: last\nadd title: a\nadd \
+                       title: b\nreplace initials";
+        succeeds(connection, &format!("modify {}\n{changes}", dn(number)));
+        succeeds(connection, &format!("modify {}\ndelete mail: a@b", dn(number)));
+    }
+    for number in 4..7 {
+        succeeds(connection, &format!("delete {}", dn(number)));
+    }
+    for number in 7..9 {
+        let superior = format!("ou=g{round},dc=example,dc=com");
+        succeeds(connection, &format!("modrdn {} cn=r{round}.{number} delete {superior}", dn(number)));
+    }
+    succeeds(connection, &format!("modrdn {} cn=k{round} keep", dn(9)));
+    succeeds(connection, &format!("modify dc=example,dc=com\nreplace description: round {round}"));
+}
+
+fn content(connection: &mut Client) -> String {
+    ask(connection, "search dc=example,dc=com sub (objectClass=*)")
+}
+
+/// Waits until the consumer shows what the provider shows.
+fn wait_until_alike(provider: &mut Client, consumer: &Server, what: &str) {
+    let expected = content(provider);
+    let mut found = String::new();
+    for _ in 0..LOOKS {
+        let mut connection = Client::connect(consumer.address);
+        ask(&mut connection, ADMIN);
+        found = content(&mut connection);
+        if found == expected {
+            return;
+        }
+        thread::park_timeout(BETWEEN);
+    }
+    panic!("{what}: the consumer has\n{found}\nand the provider\n{expected}\n{}", consumer.log());
+}
+
+/// Entries as the tool writes them, operational attributes and all, without what is a server's own.
+fn dumped(kind: Kind, site: &Site) -> BTreeSet<String> {
+    let mut cat: Command = kind.tool("cat");
+    let output =
+        cat.arg("-f").arg(site.configuration()).args(["-b", "dc=example,dc=com", "-o", "ldif_wrap=no"]);
+    let output = output.output().expect("the tool starts");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    let text = String::from_utf8(output.stdout).expect("LDIF");
+    let sorted = |entry: &str| {
+        let mut lines: Vec<&str> = entry.lines().filter(|line| !line.starts_with("contextCSN:")).collect();
+        lines.sort_unstable();
+        lines.join("\n")
+    };
+    text.split("\n\n").map(sorted).filter(|entry| entry.contains("dn: ")).collect()
+}
+
+fn check(of: Kind, by: Kind) {
+    let what = format!("{by:?} follows {of:?}");
+    if [of, by].iter().any(|kind| kind.program().is_none()) {
+        println!("skipped: {what}: not installed");
+        return;
+    }
+    let provided = provider(of);
+    let source = provided.start().unwrap_or_else(|error| panic!("{error}"));
+    let mut connection = Client::connect(source.address);
+    ask(&mut connection, ADMIN);
+    succeeds(&mut connection, "add dc=example,dc=com\nobjectClass: domain\ndc: example");
+    change(&mut connection, 0);
+    let site = consumer(by, source.address.port());
+    let follower = site.start().unwrap_or_else(|error| panic!("{error}"));
+    wait_until_alike(&mut connection, &follower, &format!("{what}: the first content"));
+    change(&mut connection, 1);
+    wait_until_alike(&mut connection, &follower, &format!("{what}: live"));
+    assert!(follower.stop(), "{what}");
+    change(&mut connection, 2);
+    let follower = site.start().unwrap_or_else(|error| panic!("{error}"));
+    wait_until_alike(&mut connection, &follower, &format!("{what}: after a pause"));
+    change(&mut connection, 3);
+    wait_until_alike(&mut connection, &follower, &format!("{what}: live again"));
+    if of == Kind::Larix {
+        assert!(follower.stop(), "{what}");
+        change(&mut connection, 4);
+        purge(&source);
+        let follower = site.start().unwrap_or_else(|error| panic!("{error}"));
+        wait_until_alike(&mut connection, &follower, &format!("{what}: after the log was purged"));
+        change(&mut connection, 5);
+        wait_until_alike(&mut connection, &follower, &format!("{what}: live behind that"));
+        assert!(follower.stop(), "{what}");
+    } else {
+        assert!(follower.stop(), "{what}");
+    }
+    assert!(source.stop(), "{what}");
+    let (theirs, ours) = (dumped(of, &provided), dumped(by, &site));
+    let differing: Vec<_> = theirs.symmetric_difference(&ours).collect();
+    assert!(differing.is_empty(), "{what}: {differing:#?}");
+}
+
+/// Has all records of the log go.
+fn purge(source: &Server) {
+    let mut config = Client::connect(source.address);
+    succeeds(&mut config, "as cn=config secret");
+    let overlay = "olcOverlay={1}accesslog,olcDatabase={2}mdb,cn=config";
+    succeeds(&mut config, &format!("modify \"{overlay}\"\nadd olcAccessLogPurge: 0+00:00:01 0+00:00:01"));
+    for _ in 0..LOOKS {
+        if ask(&mut config, "search cn=log one (objectClass=*) 1.1") == "=> 0\n" {
+            return;
+        }
+        thread::park_timeout(BETWEEN);
+    }
+    panic!("the log is not purged: {}", source.log());
+}
+
+#[test]
+fn slapd_follows_larix() {
+    check(Kind::Larix, Kind::Slapd);
+}
+
+#[test]
+fn larix_follows_slapd() {
+    check(Kind::Slapd, Kind::Larix);
+}
+
+#[test]
+fn larix_follows_larix() {
+    check(Kind::Larix, Kind::Larix);
+}
