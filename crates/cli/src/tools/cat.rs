@@ -117,6 +117,8 @@ struct Output<'a, W> {
 /// The entries that were written, and those that wait for a superior that was not.
 #[derive(Default)]
 struct Order {
+    /// The highest id that was come to.
+    passed: Option<EntryId>,
     /// Ids that were passed and not written yet.
     waiting: BTreeSet<EntryId>,
     /// What waits for an id.
@@ -133,6 +135,7 @@ impl<W: Write> Output<'_, W> {
         let mut order = Order::default();
         let directory = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
         each_record(database, |view, id, record| {
+            order.passed = Some(id);
             let Err(error) = self.row(view, id, record, &mut order) else { return Ok(()) };
             unreadable += 1;
             eprintln!("{directory}: entry {id}: {error:#}");
@@ -159,7 +162,8 @@ impl<W: Write> Output<'_, W> {
         let fault = |fault| anyhow::anyhow!("{fault}");
         let waits = self.selection.see(view, id, stored, |seen, wanted| {
             let parent = seen.reader.view.parent();
-            if parent > id || order.waiting.contains(&parent) {
+            // What waited comes again once its superior is written, whose id may be the higher one.
+            if Some(parent) > order.passed || order.waiting.contains(&parent) {
                 order.waiting.insert(id);
                 order.behind.entry(parent).or_default().push(id);
                 return Ok(true);
