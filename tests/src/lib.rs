@@ -8,3 +8,4 @@ pub mod raw;
 pub mod relay;
 pub mod replicas;
 pub mod scenario;
+pub mod sync;

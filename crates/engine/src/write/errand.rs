@@ -165,6 +165,7 @@ impl<S: Store> Core<S> {
         self.note_answered();
         self.retiring = Retiring::default();
         self.database.publish_configuration(schema, settings);
+        self.claim_content();
         tree::forget(self.instance);
     }
 }

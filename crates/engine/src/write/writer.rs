@@ -15,7 +15,9 @@ use std::time::Duration;
 
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::{NormalDn, Schema};
-use larix_store::{CommitError, Durability, Overlay, Snapshot, Store, Transaction, WriteSet};
+use larix_store::{
+    CommitError, Direction, Durability, KeyRange, Overlay, Snapshot, Store, Transaction, WriteSet,
+};
 use uuid::Uuid;
 
 use super::errand::{Errand, Retiring};
@@ -42,7 +44,7 @@ use crate::mirror;
 use crate::order::CommitOrder;
 use crate::plugins::{BindAttempt, DERIVED_LIMIT, Judgement, PasswordWork, PendingChange, Plugin};
 use crate::replica::{self, ReplicatedJob};
-use crate::tables::{META, meta};
+use crate::tables::{ENTRIES, META, meta};
 use crate::time::{Clock, RandomSource};
 use crate::tree;
 
@@ -327,6 +329,7 @@ impl<S: Store> Core<S> {
 
     fn run(mut self, queue: &Queue<Work>) {
         let _closing = CloseAtEnd(queue);
+        self.claim_content();
         let mut behind = None;
         loop {
             if let Some(errand) = behind.take() {
@@ -541,6 +544,40 @@ impl<S: Store> Core<S> {
         }
         database.log_watch().tell();
         Ok(())
+    }
+
+    /// Content that is provided and of which nothing says how far it has come, as after a load, gets a contextCSN of ours:
+    /// consumers can tell what comes later by it. A replica learns it from its provider.
+    pub(super) fn claim_content(&mut self) {
+        let database = Arc::clone(&self.database);
+        let settings = database.settings();
+        if settings.provider.is_none() || settings.shadow || database.store().is_read_only() {
+            return;
+        }
+        let order = Arc::clone(&self.environment.order);
+        let turn = order.turn();
+        let claimed = (|| {
+            let transaction = database.store().transaction().map_err(GroupError::Commit)?;
+            let is_empty = || {
+                let mut rows = transaction.scan(ENTRIES, KeyRange::all(), Direction::Forward)?;
+                Ok::<_, Fault>(rows.next().transpose()?.is_none())
+            };
+            let known = log::context_csns(&transaction).map_err(GroupError::Fault)?;
+            if !known.is_empty() || is_empty().map_err(GroupError::Fault)? {
+                return Ok(None);
+            }
+            let csn = order.next_csn(self.environment.clock.now());
+            let mut set = WriteSet::new();
+            log::put_context_csn(&mut set, &csn);
+            transaction.commit(&set, durability(&settings)).map_err(GroupError::Commit)?;
+            Ok::<_, GroupError>(Some(csn))
+        })();
+        drop(turn);
+        // What could not be written now is tried again at the next start; the first change brings a contextCSN, too.
+        if let Ok(Some(csn)) = claimed {
+            self.counters.highest.note(csn);
+            database.log_watch().tell();
+        }
     }
 
     /// Adds a slice of work on indexes to a group's changes.

@@ -1,0 +1,546 @@
+//! Larix as provider (RFC 4533): what consumers are told, and that their copies are the content; with a real slapd as
+//! consumer, too.
+
+use std::collections::BTreeMap;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use larix_load::generate::Random;
+use larix_proto::{MessageId, Scope, client};
+use larix_testkit::process::free_port;
+use larix_testkit::{Kind, Server, Site};
+use larix_tests::client::Client;
+use larix_tests::scenario::Step;
+use larix_tests::sync::{Consumer, Held, Wanted, read};
+
+const ADMIN: &str = "cn=admin,dc=example,dc=com";
+const DATABASE: &str = "database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\n\
+                        rootpw secret\ndirectory @DATA@\nindex objectClass,uid,entryUUID,entryCSN eq\n";
+
+fn site(more: &str) -> Site {
+    Site::new(Kind::Larix, &format!("{DATABASE}{more}overlay syncprov\n"))
+}
+
+/// The suffix, two organizational units, and so many people.
+fn content(people: usize) -> String {
+    let mut ldif = "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\n\
+                    o: Example\n\n"
+        .to_owned();
+    for unit in ["a", "b"] {
+        ldif += &format!("dn: ou={unit},dc=example,dc=com\nobjectClass: organizationalUnit\nou: {unit}\n\n");
+    }
+    for number in 0..people {
+        let unit = if number % 2 == 0 { "a" } else { "b" };
+        ldif += &format!(
+            "dn: uid=p{number},ou={unit},dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: p{number}\n\
+             cn: Person {number}\nsn: s{}\n\n",
+            number % 3
+        );
+    }
+    ldif
+}
+
+fn admin(address: SocketAddr) -> Client {
+    let mut client = Client::connect(address);
+    assert!(run(&mut client, &format!("as {ADMIN} secret")).contains("=> 0"));
+    client
+}
+
+fn run(client: &mut Client, request: &str) -> String {
+    client.run(&Step { line: 0, request: request.to_owned(), ..Step::default() })
+}
+
+fn change(client: &mut Client, request: &str) {
+    let answer = run(client, request);
+    assert!(answer.contains("=> 0"), "{request}\n{answer}");
+}
+
+/// What the provider has, as a refresh of its own gives it: the same without a cookie.
+fn all(address: SocketAddr, wanted: &Wanted<'_>) -> BTreeMap<[u8; 16], Held> {
+    let mut whole = Consumer::default();
+    whole.ask(address, &Wanted { persist: false, ..wanted.clone() });
+    let ended = whole.refresh();
+    assert_eq!(ended.map(|ended| ended.code), Some(0));
+    whole.entries
+}
+
+fn is_same(copy: &Consumer, address: SocketAddr, wanted: &Wanted<'_>, what: &str) {
+    let all = all(address, wanted);
+    let names = |entries: &BTreeMap<[u8; 16], Held>| {
+        entries.values().map(|(dn, _)| dn.clone()).collect::<std::collections::BTreeSet<_>>()
+    };
+    assert_eq!(names(&copy.entries), names(&all), "{what}");
+    for (uuid, held) in &all {
+        assert_eq!(copy.entries.get(uuid), Some(held), "{what}");
+    }
+}
+
+/// A change that every consumer of the suffix is told of: it has all before it then.
+fn mark(client: &mut Client, text: &str) {
+    change(client, &format!("modify dc=example,dc=com\n  replace description: {text}"));
+}
+
+fn has_mark(copy: &Consumer, text: &str) -> bool {
+    copy.entries.values().any(|(_, attributes)| {
+        attributes.get("description").is_some_and(|values| values.iter().any(|v| v == text.as_bytes()))
+    })
+}
+
+#[test]
+fn each_change_is_told_as_it_concerns_the_consumer() {
+    let site = site("");
+    site.load(&content(4));
+    let server = site.start().expect("the provider");
+    let mut writer = admin(server.address);
+    let s0 = Wanted { filter: "(|(sn=s0)(objectClass=organization))", ..Wanted::default() };
+    let mut whole = Consumer::default();
+    whole.ask(server.address, &Wanted::default());
+    let mut part = Consumer::default();
+    part.ask(server.address, &s0);
+    let mut unit = Consumer::default();
+    let below_a = Wanted { base: "ou=a,dc=example,dc=com", ..Wanted::default() };
+    unit.ask(server.address, &below_a);
+    for consumer in [&mut whole, &mut part, &mut unit] {
+        assert_eq!(consumer.refresh(), None);
+    }
+    assert_eq!((whole.entries.len(), part.entries.len(), unit.entries.len()), (7, 3, 3));
+    let told = |consumer: &mut Consumer, count: usize| {
+        let before = consumer.told.len();
+        consumer.until(|consumer| consumer.told.len() >= before + count);
+        consumer.told.split_off(before).join(", ").replace(",dc=example,dc=com", "")
+    };
+    let mut check = |request: &str, expected: [&str; 3]| {
+        change(&mut writer, request);
+        for (consumer, expected) in [&mut whole, &mut part, &mut unit].into_iter().zip(expected) {
+            let count = expected.split(", ").count();
+            assert_eq!(told(consumer, count), expected, "{request}");
+        }
+    };
+    let person = |uid: &str, sn: &str| {
+        format!(
+            "add uid={uid},ou=a,dc=example,dc=com\n  objectClass: inetOrgPerson\n  uid: {uid}\n  cn: x\n  sn: {sn}"
+        )
+    };
+    check(&person("n", "s0"), ["add uid=n,ou=a", "add uid=n,ou=a", "add uid=n,ou=a"]);
+    check(&person("m", "other"), ["add uid=m,ou=a", "cookie", "add uid=m,ou=a"]);
+    check(
+        "modify uid=m,ou=a,dc=example,dc=com\n  replace sn: s0",
+        ["modify uid=m,ou=a", "add uid=m,ou=a", "modify uid=m,ou=a"],
+    );
+    check(
+        "modify uid=n,ou=a,dc=example,dc=com\n  replace sn: other",
+        ["modify uid=n,ou=a", "delete uid=n,ou=a", "modify uid=n,ou=a"],
+    );
+    check(
+        "modrdn uid=m,ou=a,dc=example,dc=com uid=m keep ou=b,dc=example,dc=com",
+        ["modify uid=m,ou=b", "modify uid=m,ou=b", "delete uid=m,ou=a"],
+    );
+    check("delete uid=n,ou=a,dc=example,dc=com", ["delete uid=n,ou=a", "cookie", "delete uid=n,ou=a"]);
+    check("delete uid=p1,ou=b,dc=example,dc=com", ["delete uid=p1,ou=b", "cookie", "cookie"]);
+    check(
+        "modrdn uid=p3,ou=b,dc=example,dc=com uid=p3 keep ou=a,dc=example,dc=com",
+        ["modify uid=p3,ou=a", "modify uid=p3,ou=a", "add uid=p3,ou=a"],
+    );
+    is_same(&whole, server.address, &Wanted::default(), "whole");
+    is_same(&part, server.address, &s0, "part");
+    is_same(&unit, server.address, &below_a, "unit");
+}
+
+#[test]
+fn a_moved_subtree_comes_and_goes_whole() {
+    let site = site("");
+    site.load(&content(6));
+    let server = site.start().expect("the provider");
+    let mut writer = admin(server.address);
+    let below_a = Wanted { base: "ou=a,dc=example,dc=com", ..Wanted::default() };
+    let mut unit = Consumer::default();
+    unit.ask(server.address, &below_a);
+    assert_eq!(unit.refresh(), None);
+    let mut away = Consumer::default();
+    away.ask(server.address, &Wanted { persist: false, ..below_a.clone() });
+    assert_eq!(away.refresh().map(|ended| ended.code), Some(0));
+    for (superior, count) in [("ou=a,", 8), ("", 4)] {
+        let from = if superior.is_empty() { "ou=b,ou=a," } else { "ou=b," };
+        let to = format!("{superior}dc=example,dc=com");
+        change(&mut writer, &format!("modrdn {from}dc=example,dc=com ou=b keep {to}"));
+        unit.until(|unit| unit.entries.len() == count);
+        is_same(&unit, server.address, &below_a, "followed");
+        away.ask(server.address, &Wanted { persist: false, ..below_a.clone() });
+        assert_eq!(away.refresh().map(|ended| ended.code), Some(0));
+        is_same(&away, server.address, &below_a, "polled");
+    }
+}
+
+#[test]
+fn a_consumer_comes_back_by_its_cookie() {
+    let site = site("");
+    site.load(&content(50));
+    let server = site.start().expect("the provider");
+    let mut writer = admin(server.address);
+    let wanted = Wanted { persist: false, ..Wanted::default() };
+    let mut consumer = Consumer::default();
+    let mut poll = |told: &str| {
+        consumer.ask(server.address, &wanted);
+        assert_eq!(consumer.refresh().map(|ended| ended.code), Some(0));
+        assert_eq!(consumer.told.join(", ").replace(",dc=example,dc=com", ""), told);
+        is_same(&consumer, server.address, &wanted, told);
+    };
+    consumer_fill(server.address, &wanted, &mut poll);
+    change(&mut writer, "delete uid=p1,ou=b,dc=example,dc=com");
+    change(&mut writer, "modify uid=p2,ou=a,dc=example,dc=com\n  replace sn: x");
+    change(&mut writer, "modify uid=p2,ou=a,dc=example,dc=com\n  replace sn: y");
+    change(&mut writer, "modrdn uid=p3,ou=b,dc=example,dc=com uid=q3 delete");
+    // What came and went meanwhile is not told of at all.
+    change(
+        &mut writer,
+        "add uid=n,ou=a,dc=example,dc=com\n  objectClass: inetOrgPerson\n  uid: n\n  cn: n\n  sn: n",
+    );
+    change(&mut writer, "delete uid=n,ou=a,dc=example,dc=com");
+    poll("gone 1, add uid=p2,ou=a, add uid=q3,ou=b, done 0");
+    poll("done 0");
+}
+
+fn consumer_fill(address: SocketAddr, wanted: &Wanted<'_>, poll: &mut dyn FnMut(&str)) {
+    let mut names: Vec<String> = Vec::new();
+    let mut whole = Consumer::default();
+    whole.ask(address, wanted);
+    whole.refresh();
+    names.append(&mut whole.told);
+    poll(&names.join(", ").replace(",dc=example,dc=com", ""));
+}
+
+#[test]
+fn what_cannot_be_served_is_said() {
+    let site = site("");
+    site.load(&content(2));
+    let server = site.start().expect("the provider");
+    let check = |cookie: Option<&str>, wanted: &Wanted<'_>, code: u32, text: &str| {
+        let mut consumer = Consumer { cookie: cookie.map(str::to_owned), ..Consumer::default() };
+        consumer.ask(server.address, wanted);
+        let ended = consumer.refresh().expect("an end");
+        assert_eq!((ended.code, ended.text.as_str()), (code, text), "{cookie:?}");
+    };
+    let poll = Wanted { persist: false, ..Wanted::default() };
+    let future = "rid=001,csn=29991231235959.000000Z#000000#000#000000";
+    check(Some(future), &poll, 53, "consumer state is newer than provider!");
+    check(Some(future), &Wanted::default(), 53, "consumer state is newer than provider!");
+    check(Some("rid=001"), &poll, 0, "");
+    check(Some("what is this"), &poll, 0, "");
+    check(Some("rid=001,csn=20000101000000.000000Z#000000#000#000000"), &poll, 0, "");
+    check(Some("rid=001,csn=20000101000000.000000Z#000000#00a#000000"), &poll, 0, "");
+    check(None, &Wanted { base: "ou=none,dc=example,dc=com", ..Wanted::default() }, 32, "");
+    check(None, &Wanted { size_limit: 2, dn: "", password: "", ..poll.clone() }, 4, "");
+    let plain = Site::example(Kind::Larix);
+    plain.load(&content(2));
+    let plain = plain.start().expect("a server that provides nothing");
+    let mut consumer = Consumer::default();
+    consumer.ask(plain.address, &poll);
+    let ended = consumer.refresh().expect("an end");
+    assert_eq!((ended.code, ended.text.as_str()), (12, "critical extension is not recognized"));
+}
+
+#[test]
+fn abandon_cancel_and_the_end_of_the_server_end_a_search() {
+    let site = site("");
+    site.load(&content(2));
+    let server = site.start().expect("the provider");
+    let mut consumer = Consumer::default();
+    consumer.ask(server.address, &Wanted::default());
+    assert_eq!(consumer.refresh(), None);
+    let mut request = Vec::new();
+    let cancel = [0x30, 3, 2, 1, 2];
+    client::extended(&mut request, MessageId(3), larix_proto::oid::CANCEL, Some(&cancel), &[]);
+    consumer.send(&request);
+    assert_eq!(consumer.next().map(|ended| ended.code), Some(118));
+    let mut other = Consumer::default();
+    other.ask(server.address, &Wanted::default());
+    assert_eq!(other.refresh(), None);
+    let mut request = Vec::new();
+    client::abandon(&mut request, MessageId(3), MessageId(2), &[]);
+    other.send(&request);
+    let mut last = Consumer::default();
+    last.ask(server.address, &Wanted::default());
+    assert_eq!(last.refresh(), None);
+    assert!(server.stop());
+    assert_eq!(last.next().map(|ended| ended.code), Some(52));
+    other.drain();
+    assert!(!other.told.iter().any(|told| told.starts_with("done")), "{:?}", other.told);
+}
+
+#[test]
+fn nobody_learns_of_what_may_not_be_seen() {
+    let rules = "access to dn.subtree=ou=b,dc=example,dc=com by dn.exact=uid=p0,ou=a,dc=example,dc=com none by * read\n\
+                 access to attrs=sn by dn.exact=uid=p0,ou=a,dc=example,dc=com none by * read\n\
+                 access to attrs=userPassword by anonymous auth by * none\naccess to * by * read\n";
+    let site = site(rules);
+    site.load(&content(6).replace("uid: p0\n", "uid: p0\nuserPassword: secret\n"));
+    let server = site.start().expect("the provider");
+    let mut writer = admin(server.address);
+    let wanted = Wanted { dn: "uid=p0,ou=a,dc=example,dc=com", ..Wanted::default() };
+    let mut consumer = Consumer::default();
+    consumer.ask(server.address, &wanted);
+    assert_eq!(consumer.refresh(), None);
+    assert_eq!(consumer.entries.len(), 5);
+    change(&mut writer, "modify uid=p1,ou=b,dc=example,dc=com\n  replace sn: z");
+    change(&mut writer, "delete uid=p3,ou=b,dc=example,dc=com");
+    change(&mut writer, "modrdn uid=p2,ou=a,dc=example,dc=com uid=p2 keep ou=b,dc=example,dc=com");
+    change(&mut writer, "modrdn uid=p5,ou=b,dc=example,dc=com uid=p5 keep ou=a,dc=example,dc=com");
+    mark(&mut writer, "end");
+    consumer.until(|consumer| has_mark(consumer, "end"));
+    is_same(&consumer, server.address, &wanted, "followed");
+    let told = consumer.told.join("\n");
+    assert!(!told.contains("ou=b,") && !told.contains("uid=p3"), "{told}");
+    assert!(told.contains("delete uid=p2,ou=a") && told.contains("add uid=p5,ou=a"), "{told}");
+    assert!(consumer.entries.values().all(|(_, attributes)| !attributes.contains_key("sn")));
+}
+
+#[test]
+fn twenty_consumers_have_the_content_whatever_changes() {
+    let seed = std::env::var("LARIX_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(1);
+    println!("seed {seed}");
+    let mut random = Random::new(seed);
+    let site = site("");
+    site.load(&content(40));
+    let server = site.start().expect("the provider");
+    let mut writer = admin(server.address);
+    let kinds = [
+        Wanted::default(),
+        Wanted { filter: "(|(sn=s0)(objectClass=organization))", ..Wanted::default() },
+        Wanted { attributes: &["uid", "description", "entryUUID"], ..Wanted::default() },
+        Wanted { filter: "(!(sn=s1))", ..Wanted::default() },
+    ];
+    let mut consumers: Vec<(Consumer, &Wanted<'_>)> =
+        (0..20).map(|number| (Consumer::default(), &kinds[number % kinds.len()])).collect();
+    consumers.iter_mut().for_each(|(consumer, wanted)| consumer.ask(server.address, wanted));
+    for round in 0..4 {
+        for _ in 0..60 {
+            random_change(&mut writer, &mut random);
+        }
+        mark(&mut writer, &format!("round {round}"));
+        for (number, (consumer, wanted)) in consumers.iter_mut().enumerate() {
+            consumer.until(|consumer| has_mark(consumer, &format!("round {round}")) && consumer.refreshed);
+            is_same(consumer, server.address, wanted, &format!("round {round}, consumer {number}"));
+            // Some leave and come back after the next round has begun.
+            if number % 3 == round % 3 {
+                consumer.ask(server.address, wanted);
+            }
+        }
+    }
+}
+
+/// Whatever comes of it: names are few, so that much is refused.
+fn random_change(writer: &mut Client, random: &mut Random) {
+    let unit = |random: &mut Random| ["a", "b"][random.below(2) as usize];
+    let (uid, own, other) = (random.below(40), unit(random), unit(random));
+    let dn = format!("uid=p{uid},ou={own},dc=example,dc=com");
+    let request = match random.below(6) {
+        0 => format!("delete {dn}"),
+        1 => format!(
+            "add {dn}\n  objectClass: inetOrgPerson\n  uid: p{uid}\n  cn: x\n  sn: s{}",
+            random.below(3)
+        ),
+        2 => format!("modrdn {dn} uid=p{} delete ou={other},dc=example,dc=com", random.below(40)),
+        _ => format!("modify {dn}\n  replace sn: s{}", random.below(3)),
+    };
+    run(writer, &request);
+}
+
+#[test]
+fn glued_databases_are_one_content() {
+    let glued = "database mdb\nsuffix ou=b,dc=example,dc=com\nsubordinate\nrootdn cn=admin,dc=example,dc=com\n\
+                 directory @DATA@/b\nindex objectClass eq\n";
+    let site = Site::new(Kind::Larix, &format!("{glued}{DATABASE}overlay syncprov\n"));
+    let whole = content(10);
+    let (below, above): (Vec<&str>, Vec<&str>) = whole
+        .split("\n\n")
+        .filter(|entry| !entry.trim().is_empty())
+        .partition(|entry| entry.contains("ou=b,dc="));
+    site.load_into(Some("dc=example,dc=com"), &above.join("\n\n"));
+    site.load_into(Some("ou=b,dc=example,dc=com"), &below.join("\n\n"));
+    let server = site.start().expect("the provider");
+    let mut writer = admin(server.address);
+    let (mut follows, mut polls) = (Consumer::default(), Consumer::default());
+    let poll = Wanted { persist: false, ..Wanted::default() };
+    follows.ask(server.address, &Wanted::default());
+    assert_eq!(follows.refresh(), None);
+    polls.ask(server.address, &poll);
+    polls.refresh();
+    let mut random = Random::new(7);
+    for round in 0..3 {
+        for _ in 0..40 {
+            random_change(&mut writer, &mut random);
+        }
+        mark(&mut writer, &format!("round {round}"));
+        follows.until(|consumer| has_mark(consumer, &format!("round {round}")));
+        is_same(&follows, server.address, &poll, "followed");
+        polls.ask(server.address, &poll);
+        polls.refresh();
+        assert!(polls.told.iter().filter(|told| told.starts_with("add")).count() < 14, "{:?}", polls.told);
+        is_same(&polls, server.address, &poll, "polled");
+    }
+}
+
+/// Every slapd there is: Debian's, and the one that `SLAPD_NEWER` names, or that lies in its usual place.
+fn slapds() -> Vec<PathBuf> {
+    let newer = std::env::var_os("SLAPD_NEWER")
+        .map_or_else(|| PathBuf::from("/opt/openldap-2.7/libexec/slapd"), PathBuf::from);
+    let found: Vec<PathBuf> =
+        [Kind::Slapd.program(), Some(newer).filter(|path| path.exists())].into_iter().flatten().collect();
+    if found.is_empty() {
+        eprintln!("skipped: no slapd is installed");
+    }
+    found
+}
+
+/// A slapd that follows a provider.
+struct SlapdConsumer {
+    program: PathBuf,
+    site: Site,
+    port: u16,
+}
+
+impl SlapdConsumer {
+    fn new(program: PathBuf, provider: u16, more: &str) -> Self {
+        let line = format!(
+            "{DATABASE}maxsize 1073741824\nsyncrepl rid=001 provider=ldap://127.0.0.1:{provider} \
+             type=refreshAndPersist retry=\"1 +\" searchbase=\"dc=example,dc=com\" bindmethod=simple \
+             binddn=\"{ADMIN}\" credentials=secret {more}\n"
+        );
+        let site = Site::new(Kind::Slapd, &line);
+        if Some(&program) != Kind::Slapd.program().as_ref() {
+            // What it needs is built in.
+            let text = std::fs::read_to_string(site.configuration()).expect("a configuration");
+            let text: Vec<&str> = text.lines().filter(|line| !line.starts_with("module")).collect();
+            std::fs::write(site.configuration(), text.join("\n") + "\n").expect("a configuration");
+        }
+        Self { program, site, port: free_port() }
+    }
+
+    fn start(&self) -> (Child, SocketAddr) {
+        let child = Command::new(&self.program)
+            .args(["-d", "0", "-h", &format!("ldap://127.0.0.1:{}", self.port), "-f"])
+            .arg(self.site.configuration())
+            .stdout(Stdio::null())
+            .stderr(Stdio::null())
+            .spawn()
+            .expect("slapd starts");
+        (child, SocketAddr::from(([127, 0, 0, 1], self.port)))
+    }
+}
+
+#[test]
+fn a_slapd_follows_whatever_happens_while_it_is_there_or_not() {
+    for slapd in slapds() {
+        let port = free_port();
+        let provider = site("");
+        provider.load(&content(1_000));
+        let listen = format!("ldap://127.0.0.1:{port}");
+        let server = Server::start_at(Kind::Larix, &provider.configuration(), port, &["-h", &listen]);
+        let server = server.expect("the provider");
+        let consumer = SlapdConsumer::new(slapd, port, "");
+        let mut writer = admin(server.address);
+        let (mut child, address) = consumer.start();
+        let mut random = Random::new(3);
+        same_on_both(server.address, address, "first fill");
+        for round in 0..3 {
+            (0..100).for_each(|_| random_change(&mut writer, &mut random));
+            let unit =
+                |name: &str| format!("add {name},dc=example,dc=com\n  objectClass: organizationalUnit");
+            change(&mut writer, &format!("{}\n  ou: t{round}", unit(&format!("ou=t{round}"))));
+            let person = "objectClass: person\n  cn: x\n  sn: x";
+            change(&mut writer, &format!("add cn=x,ou=t{round},dc=example,dc=com\n  {person}"));
+            move_tree(&mut writer, &format!("ou=t{round},dc=example,dc=com"), &format!("ou=u{round}"), "a");
+            let dn = format!("cn=x,ou=u{round},ou=a,dc=example,dc=com");
+            change(&mut writer, &format!("modify {dn}\n  replace sn: y"));
+            same_on_both(server.address, address, "live");
+            stop(child);
+            (0..100).for_each(|_| random_change(&mut writer, &mut random));
+            move_tree(
+                &mut writer,
+                &format!("ou=u{round},ou=a,dc=example,dc=com"),
+                &format!("ou=v{round}"),
+                "b",
+            );
+            (child, _) = consumer.start();
+            same_on_both(server.address, address, "after an absence");
+        }
+        stop(child);
+    }
+}
+
+fn move_tree(writer: &mut Client, dn: &str, rdn: &str, unit: &str) {
+    change(writer, &format!("modrdn {dn} {rdn} delete ou={unit},dc=example,dc=com"));
+}
+
+/// As a signal does.
+fn stop(mut child: Child) {
+    let killed = Command::new("kill").arg(child.id().to_string()).status();
+    assert!(killed.is_ok_and(|status| status.success()));
+    child.wait().expect("slapd ends");
+}
+
+#[test]
+fn a_slapd_follows_a_part_of_the_content() {
+    for slapd in slapds().into_iter().take(1) {
+        let port = free_port();
+        let provider = site("");
+        provider.load(&content(60));
+        let listen = format!("ldap://127.0.0.1:{port}");
+        let server = Server::start_at(Kind::Larix, &provider.configuration(), port, &["-h", &listen]);
+        let server = server.expect("the provider");
+        let filter = "(|(sn=s0)(objectClass=organization)(objectClass=organizationalUnit))";
+        let consumer = SlapdConsumer::new(slapd, port, &format!("filter=\"{filter}\" attrs=\"*,+\""));
+        let mut writer = admin(server.address);
+        let (mut child, address) = consumer.start();
+        let mut random = Random::new(5);
+        for round in 0..3 {
+            (0..60).for_each(|_| random_change(&mut writer, &mut random));
+            mark(&mut writer, &format!("round {round}"));
+            let wanted = Wanted { filter, attributes: &["*", "entryUUID", "entryCSN"], ..Wanted::default() };
+            let every = Wanted { filter: "(objectClass=*)", ..wanted.clone() };
+            let mut same = false;
+            for _ in 0..600 {
+                same = read(server.address, &wanted) == read(address, &every);
+                if same {
+                    break;
+                }
+                std::thread::park_timeout(Duration::from_millis(50));
+            }
+            assert!(same, "round {round}");
+            if round == 1 {
+                stop(child);
+                (0..60).for_each(|_| random_change(&mut writer, &mut random));
+                (child, _) = consumer.start();
+            }
+        }
+        stop(child);
+    }
+}
+
+/// Waits until both have the same contextCSN, and compares their entries.
+fn same_on_both(provider: SocketAddr, consumer: SocketAddr, what: &str) {
+    let context = Wanted { scope: Scope::Base, attributes: &["contextCSN"], ..Wanted::default() };
+    for _ in 0..1_200 {
+        let wanted = read(provider, &context);
+        if wanted.is_some() && wanted == read(consumer, &context) {
+            break;
+        }
+        std::thread::park_timeout(Duration::from_millis(50));
+    }
+    let attributes = [
+        "*",
+        "entryUUID",
+        "entryCSN",
+        "createTimestamp",
+        "creatorsName",
+        "modifyTimestamp",
+        "modifiersName",
+        "structuralObjectClass",
+    ];
+    let everything = Wanted { attributes: &attributes, ..Wanted::default() };
+    let (ours, theirs) = (read(provider, &everything).expect(what), read(consumer, &everything).expect(what));
+    assert_eq!(ours.keys().collect::<Vec<_>>(), theirs.keys().collect::<Vec<_>>(), "{what}");
+    assert_eq!(ours, theirs, "{what}");
+}
