@@ -168,6 +168,8 @@ impl Consumer {
                     let values = attribute.values.iter().map(<[u8]>::to_vec).collect();
                     (attribute.description.to_lowercase(), values)
                 });
+                // It follows from other entries, which may change without this one.
+                let attributes = attributes.filter(|(name, _)| name != "hassubordinates");
                 self.told.push(format!("{:?} {}", state.state, entry.dn).to_lowercase());
                 if state.state == EntryState::Delete {
                     self.entries.remove(&state.entry_uuid);

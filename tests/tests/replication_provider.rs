@@ -192,13 +192,12 @@ fn a_consumer_comes_back_by_its_cookie() {
     change(&mut writer, "modify uid=p2,ou=a,dc=example,dc=com\n  replace sn: x");
     change(&mut writer, "modify uid=p2,ou=a,dc=example,dc=com\n  replace sn: y");
     change(&mut writer, "modrdn uid=p3,ou=b,dc=example,dc=com uid=q3 delete");
-    // What came and went meanwhile is not told of at all.
     change(
         &mut writer,
         "add uid=n,ou=a,dc=example,dc=com\n  objectClass: inetOrgPerson\n  uid: n\n  cn: n\n  sn: n",
     );
     change(&mut writer, "delete uid=n,ou=a,dc=example,dc=com");
-    poll("gone 1, add uid=p2,ou=a, add uid=q3,ou=b, done 0");
+    poll("gone 1, gone 1, add uid=p2,ou=a, add uid=q3,ou=b, done 0");
     poll("done 0");
 }
 
@@ -217,7 +216,8 @@ fn what_cannot_be_served_is_said() {
     site.load(&content(2));
     let server = site.start().expect("the provider");
     let check = |cookie: Option<&str>, wanted: &Wanted<'_>, code: u32, text: &str| {
-        let mut consumer = Consumer { cookie: cookie.map(str::to_owned), ..Consumer::default() };
+        let mut consumer = Consumer::default();
+        consumer.cookie = cookie.map(str::to_owned);
         consumer.ask(server.address, wanted);
         let ended = consumer.refresh().expect("an end");
         assert_eq!((ended.code, ended.text.as_str()), (code, text), "{cookie:?}");
@@ -380,6 +380,44 @@ fn glued_databases_are_one_content() {
         assert!(polls.told.iter().filter(|told| told.starts_with("add")).count() < 14, "{:?}", polls.told);
         is_same(&polls, server.address, &poll, "polled");
     }
+}
+
+#[test]
+fn the_overlay_comes_and_goes_while_the_server_runs() {
+    let site = Site::new(Kind::Larix, &format!("database config\nrootpw secret\n{DATABASE}change-log off\n"));
+    site.load(&content(4));
+    let server = site.start().expect("the provider");
+    let mut config = Client::connect(server.address);
+    assert!(run(&mut config, "as cn=config secret").contains("=> 0"));
+    let mut writer = admin(server.address);
+    let supported = |writer: &mut Client| {
+        run(writer, "search \"\" base (objectClass=*) supportedControl").contains("1.3.6.1.4.1.4203.1.9.1.1")
+    };
+    assert!(!supported(&mut writer));
+    let mut consumer = Consumer::default();
+    consumer.ask(server.address, &Wanted::default());
+    assert_eq!(consumer.refresh().map(|ended| ended.code), Some(12));
+    let overlay = "olcOverlay={0}syncprov,olcDatabase={1}mdb,cn=config";
+    change(
+        &mut config,
+        &format!(
+            "add {overlay}\n  objectClass: olcOverlayConfig\n  objectClass: olcSyncProvConfig\n  \
+             olcOverlay: {{0}}syncprov\n  olcSpCheckpoint: 100 10\n  olcSpSessionlog: 500"
+        ),
+    );
+    assert!(supported(&mut writer));
+    consumer.ask(server.address, &Wanted::default());
+    assert_eq!(consumer.refresh(), None);
+    mark(&mut writer, "followed");
+    consumer.until(|consumer| has_mark(consumer, "followed"));
+    let refused = run(&mut config, &format!("modify {overlay}\n  replace olcSpCheckpoint: never"));
+    assert!(!refused.contains("=> 0"), "{refused}");
+    change(&mut config, &format!("modify {overlay}\n  replace olcSpNoPresent: TRUE"));
+    mark(&mut writer, "still");
+    consumer.until(|consumer| has_mark(consumer, "still"));
+    change(&mut config, &format!("delete {overlay}"));
+    assert_eq!(consumer.next().map(|ended| ended.code), Some(52));
+    assert!(!supported(&mut writer));
 }
 
 /// Every slapd there is: Debian's, and the one that `SLAPD_NEWER` names, or that lies in its usual place.

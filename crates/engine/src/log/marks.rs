@@ -200,7 +200,11 @@ impl Marker {
         let Some(history) = marker.history else { return Ok(marker) };
         let due = match marker.last {
             None => [Some(now.before), None],
-            Some(last) => [None, Some(now.behind).filter(|(at, _)| *at >= last + MARK_EVERY)],
+            // One that leads to a record which has gone is of no use any more.
+            Some(last) => {
+                let is_due = |at: u64| at >= last + MARK_EVERY || now.first > last + 1;
+                [None, Some(now.behind).filter(|(at, _)| is_due(*at))]
+            }
         };
         for (sequence, csns) in due.into_iter().flatten() {
             Mark { sequence, history, csns: csns.clone() }.write(now.server_id, set);

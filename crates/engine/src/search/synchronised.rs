@@ -13,7 +13,7 @@ use super::scope::Area;
 use super::task::{End, SearchTask, storage_failure};
 use crate::csn::Csn;
 use crate::database::View;
-use crate::entry::{EntryId, EntrySource, EntryView};
+use crate::entry::{EntryId, EntryReader, EntrySource, EntryView};
 use crate::fault::Fault;
 use crate::log::CsnVector;
 
@@ -127,6 +127,11 @@ impl SearchTask {
     /// Makes the search tell a consumer what the content is.
     pub fn refresh(&mut self, refresh: Refresh) {
         self.refresh = Some(Box::new(refresh));
+    }
+
+    /// What is answered is for a consumer's copy.
+    pub fn for_consumer(&mut self) {
+        self.answer.for_consumer = true;
     }
 
     /// The pass is done, or not wanted.
@@ -357,12 +362,25 @@ fn identity<N: Snapshot>(seen: &Seen<'_, N>) -> Result<Option<(Uuid, Option<Csn>
         false
     })?;
     let Some(uuid) = uuid else { return Ok(None) };
-    Ok(Some((uuid, csn_of(seen, &entry_csn)?)))
+    Ok(Some((uuid, csn_of(&seen.reader, &entry_csn)?)))
 }
 
-fn csn_of<N: Snapshot>(seen: &Seen<'_, N>, entry_csn: &AttributeDescription) -> Result<Option<Csn>, Fault> {
+/// The entryCSN of a stored entry.
+///
+/// # Errors
+/// A store that cannot be read.
+pub fn entry_csn<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<Option<Csn>, Fault> {
+    let Ok(description) = view.schema.describe("entryCSN") else { return Ok(None) };
+    let Some(record) = view.record(id)? else { return Ok(None) };
+    csn_of(&view.reader(id, &record)?, &description)
+}
+
+fn csn_of<N: Snapshot>(
+    reader: &EntryReader<'_, N>,
+    entry_csn: &AttributeDescription,
+) -> Result<Option<Csn>, Fault> {
     let mut csn = None;
-    seen.reader.visit_exact(entry_csn, &mut |value| {
+    reader.visit_exact(entry_csn, &mut |value| {
         csn = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
         false
     })?;

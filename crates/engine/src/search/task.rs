@@ -202,6 +202,7 @@ impl SearchTask {
             matched_values: matched
                 .map(|filters| filters.iter().map(|f| schema.bind_filter(f.as_filter())).collect()),
             rights: rights.map(Box::new),
+            for_consumer: false,
         };
         let nanos = limits.time.map(|seconds| u64::from(seconds) * 1_000_000_000);
         Ok(Self {

@@ -118,6 +118,7 @@ impl<V: Snapshot> Operator<'_, V> {
             selection: Selection::from_names(&view.schema, &view.catalog, names),
             matched_values: None,
             rights: None,
+            for_consumer: false,
         };
         let mut message = Vec::new();
         if !answer.append(&seen, &mut String::new(), &mut message, &[])? {

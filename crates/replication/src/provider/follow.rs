@@ -7,8 +7,8 @@ use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
 use larix_engine::log::{self, CsnVector, LogKey, LogOutline, OutlineKind};
 use larix_engine::search::Budget;
-use larix_engine::search::synchronised::{Fate, Send, state_control};
-use larix_engine::{Database, View, tree};
+use larix_engine::search::synchronised::{Fate, Send, entry_csn, state_control};
+use larix_engine::{Database, EntryView, View, tree};
 use larix_proto::LdapResult;
 use larix_proto::control::EntryState;
 use larix_proto::encode::EntryEncoder;
@@ -27,6 +27,8 @@ const RECORDS: usize = 256;
 pub(super) struct Following {
     /// Entries below one that was moved, to be looked at before anything else: with their part.
     moved: VecDeque<(usize, EntryId)>,
+    /// Names that entries have for the consumer still, though they are called otherwise and will be sent so.
+    taken: BTreeMap<String, (usize, EntryId, Uuid)>,
 }
 
 /// A record that is to be told.
@@ -35,14 +37,21 @@ struct Told {
     part: usize,
     sequence: u64,
     outline: LogOutline,
-    /// The same entry is changed again in this slice.
-    again: bool,
+}
+
+/// What a slice sees.
+struct Now<'n, N> {
+    batch: &'n Batch,
+    view: &'n View<'n, N>,
+    is_based: bool,
 }
 
 /// What a slice has before it.
 #[derive(Debug, Default)]
 struct Batch {
-    told: VecDeque<Told>,
+    told: Vec<Told>,
+    /// The last record of each entry, by its part.
+    last: BTreeMap<(usize, EntryId), usize>,
     /// There is more behind it.
     more: bool,
     /// How far the databases are when it is done.
@@ -79,13 +88,16 @@ impl Following {
         if !self.owed(search, &views, budget, out)? {
             return Ok(Stepped::More);
         }
-        for told in batch.told {
+        let mut early = BTreeSet::new();
+        for (index, told) in batch.told.iter().enumerate() {
             if out.len() >= budget.bytes {
                 return Ok(Stepped::More);
             }
             let is_based = based.get(told.part).copied().unwrap_or_default();
-            if let Some(view) = views.get(told.part) {
-                self.one(search, view, &told, is_based, out)?;
+            if let Some(view) = views.get(told.part)
+                && !early.contains(&index)
+            {
+                self.one(search, &Now { batch: &batch, view, is_based }, index, &mut early, out)?;
             }
             if let Some(part) = search.parts.get_mut(told.part) {
                 part.position = told.sequence;
@@ -100,6 +112,7 @@ impl Following {
         if batch.more {
             return Ok(Stepped::More);
         }
+        self.taken.clear();
         tell_cookie(search, &batch.context, out);
         Ok(Stepped::Waiting)
     }
@@ -137,80 +150,135 @@ impl Following {
         Ok(self.moved.is_empty())
     }
 
-    /// Tells of one record.
+    /// Tells of one record, and before it of superiors that have to be there.
     fn one<S: Store, N: Snapshot>(
         &mut self,
         search: &mut SyncSearch<S>,
-        view: &View<'_, N>,
-        told: &Told,
-        is_based: bool,
+        now: &Now<'_, N>,
+        index: usize,
+        early: &mut BTreeSet<usize>,
         out: &mut Vec<u8>,
     ) -> Result<(), LdapResult> {
-        let Told { outline, part: number, again, .. } = told;
-        let csn = outline.csn;
+        let Some(Told { outline, part: number, .. }) = now.batch.told.get(index) else { return Ok(()) };
+        let (csn, id) = (outline.csn, outline.entry);
         if outline.local || search.asked.known.covers(&csn) || search.asked.sid == Some(csn.server_id) {
             return Ok(());
         }
-        // Of other servers' changes only all of a commit say how far this one has come: the cookie follows by itself.
-        let cookie = (csn.server_id == search.server_id()).then(|| search.cookie(&[csn]));
-        let Some(part) = search.parts.get_mut(*number) else { return Ok(()) };
-        let id = outline.entry;
-        let is_modify = outline.kind == OutlineKind::Modify;
-        if (is_modify && *again) || !(is_based || outline.kind == OutlineKind::Delete) {
+        let is_delete = outline.kind == OutlineKind::Delete;
+        if !(now.is_based || is_delete) {
             return Ok(());
         }
-        let was_there = part.may_have(id) && !(outline.kind == OutlineKind::Add && !part.view.contains(id));
+        let comes_again = !is_delete
+            && (now.batch.last.get(&(*number, id)) != Some(&index) || changes_later(now.view, id, csn)?);
+        if comes_again {
+            // Each state is sent once: consumers pass over what has the CSN that they know.
+            if matches!(outline.kind, OutlineKind::ModifyDn { .. }) {
+                let uuid = outline.entry_uuid;
+                self.taken.entry(outline.dn.to_lowercase()).or_insert((*number, id, uuid));
+                let Some(part) = search.parts.get_mut(*number) else { return Ok(()) };
+                self.note_moved(part, *number, now.view, outline, true)?;
+            }
+            return Ok(());
+        }
+        let was_early = early.contains(&index);
+        let mut name = outline.dn_behind();
+        if !is_delete && self.superiors_first(search, now, index, early, out)? {
+            name = current_name(now.view, id)?.unwrap_or(name);
+        }
+        let holder = self.taken.get(&name.to_lowercase()).copied().filter(|(_, of, _)| *of != id);
+        if let Some((at, of, uuid)) = holder.filter(|_| !is_delete) {
+            // Who has that name for the consumer still leaves it, and comes back under the one that it has now.
+            if let Some(part) = search.parts.get_mut(at) {
+                part.view.remove(of);
+            }
+            self.taken.retain(|_, (_, other, _)| *other != of);
+            let base = search.parts.first().map(|part| part.task.base_text().to_owned()).unwrap_or_default();
+            tell_delete(search, uuid, &base, None, out);
+        }
+        // Of other servers' changes only all of a commit say how far this one has come: the cookie follows by itself.
+        let own = csn.server_id == search.server_id() && !was_early;
+        let cookie = own.then(|| search.cookie(&[csn]));
+        self.tell(search, now, (outline, *number), (name, cookie), out)?;
+        self.taken.retain(|_, (_, of, _)| *of != id);
+        Ok(())
+    }
+
+    /// Superiors that come later in this slice are sent now. Answers whether any was, then or before.
+    fn superiors_first<S: Store, N: Snapshot>(
+        &mut self,
+        search: &mut SyncSearch<S>,
+        now: &Now<'_, N>,
+        index: usize,
+        early: &mut BTreeSet<usize>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, LdapResult> {
+        let Some(told) = now.batch.told.get(index) else { return Ok(false) };
+        let mut above = Vec::new();
+        let mut at = told.outline.entry;
+        while let Some(parent) = parent(now.view, at)? {
+            if let Some(&later) = now.batch.last.get(&(told.part, parent)).filter(|last| **last > index) {
+                above.push(later);
+            }
+            at = parent;
+        }
+        let any = !above.is_empty();
+        for later in above.into_iter().rev() {
+            if early.insert(later) {
+                self.one(search, now, later, early, out)?;
+            }
+        }
+        Ok(any)
+    }
+
+    /// Tells what an entry is now.
+    fn tell<S: Store, N: Snapshot>(
+        &mut self,
+        search: &mut SyncSearch<S>,
+        now: &Now<'_, N>,
+        (outline, number): (&LogOutline, usize),
+        (name, cookie): (String, Option<String>),
+        out: &mut Vec<u8>,
+    ) -> Result<(), LdapResult> {
+        let Some(part) = search.parts.get_mut(number) else { return Ok(()) };
+        let (id, view) = (outline.entry, now.view);
         let had = part.view.contains(id);
+        let was_there = part.may_have(id) && (had || part.unrestricted || outline.kind != OutlineKind::Add);
         let state = match outline.kind {
             _ if had => EntryState::Modify,
             OutlineKind::Add => EntryState::Add,
             _ if part.unrestricted || !part.view_complete => EntryState::Modify,
             _ => EntryState::Add,
         };
+        let spans = part.unrestricted || part.task.spans(&view.schema, &name);
         let mut sent = false;
-        let behind = outline.dn_behind();
-        let mut out_of_scope = false;
-        let schema = Arc::clone(&view.schema);
-        let spans = |name: &str, part: &Part<S>| part.unrestricted || part.task.spans(&schema, name);
-        let behind_spans = spans(&behind, part);
-        let found = if is_based {
-            fate(part, *number, view, id, out, &mut |entry| {
-                let later = entry.csn.is_some_and(|now| now.server_id == csn.server_id && now > csn);
-                if is_modify && later {
-                    return None;
-                }
-                // A superior that is renamed later has its old name for the consumer still.
-                let name = (behind != entry.dn).then(|| behind.clone());
-                if name.is_some() && !behind_spans {
-                    out_of_scope = true;
-                    return None;
-                }
-                sent = true;
-                Some(Send { state, cookie: cookie.clone(), name })
+        let found = if now.is_based {
+            fate(part, number, view, id, out, &mut |entry| {
+                // Under a name that is not within the search: what moves it there comes later.
+                let name = (name != entry.dn).then(|| name.clone());
+                sent = name.is_none() || spans;
+                sent.then(|| Send { state, cookie: cookie.clone(), name })
             })?
         } else {
             Fate::Gone
         };
-        if sent {
-            part.keep(id);
-        }
         let gone = match found {
             Fate::Gone if outline.kind == OutlineKind::Delete => Some(outline.entry_uuid),
             Fate::Outside(uuid) | Fate::Hidden(uuid) if outline.kind != OutlineKind::Delete => uuid,
             _ => None,
         };
-        if let Some(uuid) = gone.filter(|uuid| was_there && !uuid.is_nil()) {
+        if sent {
+            part.keep(id);
+        }
+        let gone = gone.filter(|uuid| was_there && !uuid.is_nil());
+        self.note_moved(part, number, view, outline, gone.is_none())?;
+        if let Some(uuid) = gone {
             part.view.remove(id);
             // Whether it had the entry may be unknown: then no name is told.
             let name =
                 if had || part.unrestricted { outline.dn.clone() } else { part.task.base_text().to_owned() };
-            self.note_moved(part, *number, view, outline, false)?;
             tell_delete(search, uuid, &name, cookie.as_deref(), out);
-        } else {
-            self.note_moved(part, *number, view, outline, true)?;
-        }
-        if sent && cookie.is_some() {
-            search.told.note(csn);
+        } else if sent && cookie.is_some() {
+            search.told.note(outline.csn);
         }
         Ok(())
     }
@@ -272,19 +340,22 @@ fn context<S: Store>(search: &SyncSearch<S>) -> Result<CsnVector, LdapResult> {
 
 /// The records behind the places in the logs, in the order of their CSNs where there are several logs.
 fn gather<S: Store, N: Snapshot>(
-    search: &SyncSearch<S>,
+    search: &mut SyncSearch<S>,
     snapshots: &[N],
     bound: Option<CsnVector>,
 ) -> Result<Batch, LdapResult> {
     let server_id = search.server_id();
     let mut logs: Vec<VecDeque<Told>> = Vec::with_capacity(snapshots.len());
     let mut batch = Batch::default();
-    for (number, (part, snapshot)) in search.parts.iter().zip(snapshots).enumerate() {
+    for (number, (part, snapshot)) in search.parts.iter_mut().zip(snapshots).enumerate() {
         let first = log::first_sequence(snapshot, server_id).map_err(|fault| failed(&fault))?;
         let history = log::history(snapshot).map_err(|fault| failed(&fault))?;
-        if first > part.position + 1 || history != part.history {
+        // A log that has just been switched on begins its history with the first change.
+        let another = part.history.is_some() && history != part.history;
+        if first > part.position + 1 || another {
             return Err(refresh_required("sync cookie is stale"));
         }
+        part.history = history;
         let mut told = VecDeque::new();
         let after = LogKey { server_id, sequence: part.position };
         let visited = log::visit_outlines_after(snapshot, after, &mut |key, outline| {
@@ -292,7 +363,7 @@ fn gather<S: Store, N: Snapshot>(
                 batch.more = true;
                 return false;
             }
-            told.push_back(Told { part: number, sequence: key.sequence, outline, again: false });
+            told.push_back(Told { part: number, sequence: key.sequence, outline });
             true
         });
         visited.map_err(|fault| failed(&fault))?;
@@ -325,10 +396,29 @@ fn merge(batch: &mut Batch, mut logs: Vec<VecDeque<Told>>, bound: Option<CsnVect
     if let Some(bound) = bound {
         batch.context = bound;
     }
-    let mut seen: BTreeMap<usize, BTreeSet<EntryId>> = BTreeMap::new();
-    for told in batch.told.iter_mut().rev() {
-        told.again = !seen.entry(told.part).or_default().insert(told.outline.entry);
+    for (index, told) in batch.told.iter().enumerate() {
+        batch.last.insert((told.part, told.outline.entry), index);
     }
+}
+
+/// Whether the log has a later record of an entry.
+fn changes_later<N: Snapshot>(view: &View<'_, N>, id: EntryId, csn: Csn) -> Result<bool, LdapResult> {
+    let now = entry_csn(view, id).map_err(|fault| failed(&fault))?;
+    Ok(now.is_some_and(|now| now.server_id == csn.server_id && now > csn))
+}
+
+/// The entry above, if there is one.
+fn parent<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<Option<EntryId>, LdapResult> {
+    let Some(stored) = view.stored(id).map_err(|fault| failed(&fault))? else { return Ok(None) };
+    let entry = EntryView::parse(id, &stored).map_err(|error| failed(&error.into()))?;
+    Ok(Some(entry.parent()).filter(|parent| *parent != EntryId::ROOT))
+}
+
+/// What an entry is called now.
+fn current_name<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<Option<String>, LdapResult> {
+    let Some(stored) = view.stored(id).map_err(|fault| failed(&fault))? else { return Ok(None) };
+    let entry = EntryView::parse(id, &stored).map_err(|error| failed(&error.into()))?;
+    view.dn(&entry).map(Some).map_err(|fault| failed(&fault))
 }
 
 /// The consumer learns how far it has come where nothing that it may see says so.

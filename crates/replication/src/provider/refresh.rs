@@ -7,10 +7,10 @@ use larix_engine::entry::EntryId;
 use larix_engine::log::{self, CsnVector, LogKey, LogOutline, OutlineKind};
 use larix_engine::search::synchronised::{Fate, Send};
 use larix_engine::search::{Budget, Step};
-use larix_engine::{View, tree};
+use larix_engine::{EntryView, View, tree};
 use larix_proto::control::EntryState;
 use larix_proto::extended::SyncInfo;
-use larix_proto::{LdapResult, ResultCode};
+use larix_proto::{LdapResult, ResultCode, encode};
 use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
@@ -18,6 +18,8 @@ use super::session::{Part, SyncSearch, failed, refresh_required};
 
 /// Records of the log that one slice looks at.
 const SCAN_RECORDS: u64 = 2_048;
+/// Entries that wait for each other's names at most.
+const RING_MAX: usize = 64;
 /// Entries of a moved subtree that a consumer of a part of the tree is told of.
 pub(super) const MOVED_MAX: usize = 1_000_000;
 
@@ -76,8 +78,8 @@ pub(super) struct Change {
     uuid: Uuid,
     /// The latest of its changes.
     csn: Csn,
-    /// It came into being among them: the consumer never had it.
-    added: bool,
+    /// What it was called before it was renamed.
+    old_name: Option<String>,
 }
 
 /// A refresh from the log.
@@ -87,6 +89,8 @@ pub(super) struct LogRefresh {
     /// The beginning of a cookie that goes with each entry.
     each_cookie: Option<String>,
     at: At,
+    /// Names that changed entries have for the consumer still, though they are called otherwise.
+    taken: BTreeMap<String, EntryId>,
 }
 
 #[derive(Debug)]
@@ -112,7 +116,7 @@ impl LogRefresh {
             }
         }
         let at = At::Scan { part: 0, after: 0, until: None };
-        Ok(Some(Self { known: known.clone(), each_cookie, at }))
+        Ok(Some(Self { known: known.clone(), each_cookie, at, taken: BTreeMap::new() }))
     }
 
     /// Goes on; answers whether it is done.
@@ -225,7 +229,8 @@ impl LogRefresh {
             };
             let Some(change) = changed.remove(id) else { continue };
             let uuid = uuid.unwrap_or(change.uuid);
-            if !change.added && !uuid.is_nil() {
+            // Also of what came into being meanwhile: a refresh that was broken off may have brought it.
+            if !uuid.is_nil() {
                 gone.push((uuid, change.csn));
             }
         }
@@ -249,29 +254,82 @@ impl LogRefresh {
         let database = part.served.database().clone();
         let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
         let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
+        if self.taken.is_empty() {
+            let names = changed.iter().filter_map(|(id, change)| Some((change.old_name.clone()?, *id)));
+            self.taken = names.collect();
+        }
         for _ in 0..budget.candidates {
             if out.len() >= budget.bytes {
                 return Ok(false);
             }
-            let Some((&id, _)) = changed.first_key_value() else { return Ok(true) };
-            // A superior that has changed, too, comes first: it may have this entry's new place in its name.
-            let id = topmost(&view, changed, id)?;
-            changed.remove(&id);
-            let limit = part.task.size_limit();
-            if limit.is_some_and(|limit| part.task.entries() >= limit) {
-                return Err(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED));
-            }
-            let each = &self.each_cookie;
-            let fate = fate(part, 1, &view, id, out, &mut |entry| {
-                let cookie = each.as_ref().zip(entry.csn);
-                let cookie = cookie.map(|(begin, csn)| format!("{begin},csn={}", csn.text()));
-                Some(Send { state: EntryState::Add, cookie, name: None })
-            })?;
-            if fate == Fate::Content {
-                part.view.insert(id);
-            }
+            let Some((&id, _)) = changed.first_key_value() else {
+                self.taken.clear();
+                return Ok(true);
+            };
+            self.send(part, &view, id, changed, &mut Vec::new(), out)?;
         }
         Ok(false)
+    }
+
+    /// Sends an entry; before it what has to be there, or out of its way.
+    fn send<S: Store, N: Snapshot>(
+        &mut self,
+        part: &mut Part<S>,
+        view: &View<'_, N>,
+        id: EntryId,
+        changed: &mut Changed,
+        under_way: &mut Vec<EntryId>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), LdapResult> {
+        // A superior that has changed, too, comes first: it may have this entry's new place in its name.
+        let id = topmost(view, changed, under_way, id)?;
+        under_way.push(id);
+        if let Some(holder) = self.holder(view, id)?.filter(|holder| changed.contains_key(holder)) {
+            if under_way.contains(&holder) || under_way.len() > RING_MAX {
+                // Names that go round: one of them leaves, and comes back as if it were new.
+                let uuid = changed.get(&holder).map(|change| *change.uuid.as_bytes());
+                let info = SyncInfo::IdSet { cookie: None, deletes: true, uuids: uuid.into_iter().collect() };
+                encode::intermediate(
+                    out,
+                    part.task.message(),
+                    Some(SyncInfo::OID),
+                    Some(&info.encode()),
+                    &[],
+                );
+                self.taken.retain(|_, of| *of != holder);
+            } else {
+                self.send(part, view, holder, changed, under_way, out)?;
+            }
+        }
+        under_way.pop();
+        if let Some(name) = changed.remove(&id).and_then(|change| change.old_name) {
+            self.taken.remove(&name);
+        }
+        if part.task.size_limit().is_some_and(|limit| part.task.entries() >= limit) {
+            return Err(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED));
+        }
+        let each = &self.each_cookie;
+        // What a glued database's base lacks was found out before.
+        let fate = fate(part, 1, view, id, out, &mut |entry| {
+            let cookie = each.as_ref().zip(entry.csn);
+            let cookie = cookie.map(|(begin, csn)| format!("{begin},csn={}", csn.text()));
+            Some(Send { state: EntryState::Add, cookie, name: None })
+        })?;
+        if fate == Fate::Content {
+            part.view.insert(id);
+        }
+        Ok(())
+    }
+
+    /// Who has the name of this entry for the consumer still.
+    fn holder<N: Snapshot>(&self, view: &View<'_, N>, id: EntryId) -> Result<Option<EntryId>, LdapResult> {
+        if self.taken.is_empty() {
+            return Ok(None);
+        }
+        let Some(stored) = view.stored(id).map_err(|fault| failed(&fault))? else { return Ok(None) };
+        let entry = EntryView::parse(id, &stored).map_err(|error| failed(&error.into()))?;
+        let name = view.dn(&entry).map_err(|fault| failed(&fault))?;
+        Ok(self.taken.get(&name.to_lowercase()).copied().filter(|holder| *holder != id))
     }
 }
 
@@ -297,9 +355,14 @@ pub(super) fn fate<S: Store, N: Snapshot>(
 }
 
 fn note(changed: &mut Changed, outline: &LogOutline, moved: &mut Vec<(EntryId, Csn)>) {
-    let added = outline.kind == OutlineKind::Add;
-    let change =
-        changed.entry(outline.entry).or_insert(Change { uuid: outline.entry_uuid, csn: outline.csn, added });
+    let change = changed.entry(outline.entry).or_insert_with(|| Change {
+        uuid: outline.entry_uuid,
+        csn: outline.csn,
+        old_name: None,
+    });
+    if matches!(outline.kind, OutlineKind::ModifyDn { .. }) {
+        change.old_name.get_or_insert_with(|| outline.dn.to_lowercase());
+    }
     change.csn = change.csn.max(outline.csn);
     if matches!(outline.kind, OutlineKind::ModifyDn { new_superior: Some(_), .. }) {
         moved.push((outline.entry, outline.csn));
@@ -319,21 +382,26 @@ fn note_moved<S: Store, N: Snapshot>(
     for (top, csn) in moved {
         let below = tree::subtree(view.snapshot, *top, MOVED_MAX).map_err(|fault| failed(&fault))?;
         for id in below {
-            changed.entry(id).or_insert(Change { uuid: Uuid::nil(), csn: *csn, added: false });
+            changed.entry(id).or_insert(Change { uuid: Uuid::nil(), csn: *csn, old_name: None });
         }
     }
     Ok(())
 }
 
-/// The highest of an entry and its superiors that has changed.
-fn topmost<N: Snapshot>(view: &View<'_, N>, changed: &Changed, id: EntryId) -> Result<EntryId, LdapResult> {
+/// The highest of an entry and its superiors that has changed and is not under way.
+fn topmost<N: Snapshot>(
+    view: &View<'_, N>,
+    changed: &Changed,
+    under_way: &[EntryId],
+    id: EntryId,
+) -> Result<EntryId, LdapResult> {
     let mut top = id;
     let mut at = id;
     while at != EntryId::ROOT {
         let Some(stored) = view.stored(at).map_err(|fault| failed(&fault))? else { break };
-        let parsed = larix_engine::EntryView::parse(at, &stored).map_err(|error| failed(&error.into()))?;
+        let parsed = EntryView::parse(at, &stored).map_err(|error| failed(&error.into()))?;
         at = parsed.parent();
-        if changed.contains_key(&at) {
+        if changed.contains_key(&at) && !under_way.contains(&at) {
             top = at;
         }
     }

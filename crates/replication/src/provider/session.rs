@@ -90,6 +90,21 @@ pub(super) struct Part<S: Store> {
     pub(super) view_complete: bool,
 }
 
+impl<S: Store> Part<S> {
+    fn new(served: Arc<Served<S>>, task: SearchTask) -> Self {
+        Self {
+            served,
+            task,
+            history: None,
+            position: 0,
+            changed: Changed::default(),
+            unrestricted: false,
+            view: EntryIds::default(),
+            view_complete: false,
+        }
+    }
+}
+
 #[derive(Debug)]
 enum Phase {
     Begin,
@@ -103,15 +118,9 @@ impl<S: Store> SyncSearch<S> {
         let Start { asked, parts, any_entry, queue } = start;
         let message = parts.first().map_or(MessageId(0), |(_, task)| task.message());
         let server_id = parts.first().map_or(0, |(served, _)| served.database().server_id());
-        let part = |(served, task)| Part {
-            served,
-            task,
-            history: None,
-            position: 0,
-            changed: Changed::default(),
-            unrestricted: false,
-            view: EntryIds::default(),
-            view_complete: false,
+        let part = |(served, mut task): (Arc<Served<S>>, SearchTask)| {
+            task.for_consumer();
+            Part::new(served, task)
         };
         Self {
             asked,
