@@ -235,11 +235,12 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         mark: LogMark,
         change: impl FnOnce(&Schema) -> LoggedChange,
     ) {
+        // Of what is not logged, too: nothing that is logged later proves that a consumer has it.
+        self.counters.highest.note(self.stamp.csn);
         if !self.ground.settings.log {
             return;
         }
         self.counters.last_log_sequence += 1;
-        self.counters.highest.note(self.stamp.csn);
         // A change that another server made is logged here as any other: in the order of its arrival.
         let server_id = self.ground.order.server_id();
         let key = LogKey { server_id, sequence: self.counters.last_log_sequence };

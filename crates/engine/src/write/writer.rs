@@ -149,7 +149,8 @@ impl Writer {
                 }
             }));
         }
-        let core = Core::new(database, environment)?;
+        let mut core = Core::new(database, environment)?;
+        core.claim_content();
         let jobs = Arc::clone(&queue);
         let thread = thread::Builder::new()
             .name("writer".to_owned())
@@ -329,7 +330,6 @@ impl<S: Store> Core<S> {
 
     fn run(mut self, queue: &Queue<Work>) {
         let _closing = CloseAtEnd(queue);
-        self.claim_content();
         let mut behind = None;
         loop {
             if let Some(errand) = behind.take() {

@@ -52,6 +52,8 @@ struct Batch {
     told: Vec<Told>,
     /// The last record of each entry, by its part.
     last: BTreeMap<(usize, EntryId), usize>,
+    /// Entries that came into being or were renamed.
+    named: BTreeSet<(usize, EntryId)>,
     /// There is more behind it.
     more: bool,
     /// How far the databases are when it is done.
@@ -216,7 +218,10 @@ impl Following {
         let mut above = Vec::new();
         let mut at = told.outline.entry;
         while let Some(parent) = parent(now.view, at)? {
-            if let Some(&later) = now.batch.last.get(&(told.part, parent)).filter(|last| **last > index) {
+            let entry = (told.part, parent);
+            if let Some(&later) = now.batch.last.get(&entry).filter(|last| **last > index)
+                && now.batch.named.contains(&entry)
+            {
                 above.push(later);
             }
             at = parent;
@@ -262,7 +267,10 @@ impl Following {
             Fate::Gone
         };
         let gone = match found {
-            Fate::Gone if outline.kind == OutlineKind::Delete => Some(outline.entry_uuid),
+            // One that was renamed and is gone meanwhile frees its name now.
+            Fate::Gone if !matches!(outline.kind, OutlineKind::Add | OutlineKind::Modify) => {
+                Some(outline.entry_uuid)
+            }
             Fate::Outside(uuid) | Fate::Hidden(uuid) if outline.kind != OutlineKind::Delete => uuid,
             _ => None,
         };
@@ -397,7 +405,11 @@ fn merge(batch: &mut Batch, mut logs: Vec<VecDeque<Told>>, bound: Option<CsnVect
         batch.context = bound;
     }
     for (index, told) in batch.told.iter().enumerate() {
-        batch.last.insert((told.part, told.outline.entry), index);
+        let entry = (told.part, told.outline.entry);
+        batch.last.insert(entry, index);
+        if told.outline.kind != OutlineKind::Modify {
+            batch.named.insert(entry);
+        }
     }
 }
 

@@ -80,6 +80,8 @@ pub(super) struct Change {
     csn: Csn,
     /// What it was called before it was renamed.
     old_name: Option<String>,
+    /// It came into being, or was renamed.
+    named: bool,
 }
 
 /// A refresh from the log.
@@ -91,6 +93,8 @@ pub(super) struct LogRefresh {
     at: At,
     /// Names that changed entries have for the consumer still, though they are called otherwise.
     taken: BTreeMap<String, EntryId>,
+    /// Deletes of what was not here any more, or never was.
+    absent: Vec<(Uuid, Csn)>,
 }
 
 #[derive(Debug)]
@@ -116,7 +120,7 @@ impl LogRefresh {
             }
         }
         let at = At::Scan { part: 0, after: 0, until: None };
-        Ok(Some(Self { known: known.clone(), each_cookie, at, taken: BTreeMap::new() }))
+        Ok(Some(Self { known: known.clone(), each_cookie, at, taken: BTreeMap::new(), absent: Vec::new() }))
     }
 
     /// Goes on; answers whether it is done.
@@ -191,7 +195,12 @@ impl LogRefresh {
                 }
                 count += 1;
                 last = key.sequence;
-                if !outline.local && !self.known.covers(&outline.csn) {
+                if outline.local || self.known.covers(&outline.csn) {
+                    return true;
+                }
+                if outline.entry == EntryId::ROOT {
+                    self.absent.push((outline.entry_uuid, outline.csn));
+                } else {
                     note(changed, &outline, &mut moved);
                 }
                 true
@@ -219,7 +228,7 @@ impl LogRefresh {
         let ids: Vec<EntryId> =
             changed.range(EntryId(from)..).map(|(id, _)| *id).take(budget.candidates as usize).collect();
         let done = ids.len() < budget.candidates as usize;
-        let mut gone = Vec::new();
+        let mut gone = std::mem::take(&mut self.absent);
         for id in &ids {
             let fate = fate(part, number, &view, *id, out, &mut |_| None)?;
             let uuid = match fate {
@@ -359,7 +368,9 @@ fn note(changed: &mut Changed, outline: &LogOutline, moved: &mut Vec<(EntryId, C
         uuid: outline.entry_uuid,
         csn: outline.csn,
         old_name: None,
+        named: false,
     });
+    change.named |= outline.kind != OutlineKind::Modify;
     if matches!(outline.kind, OutlineKind::ModifyDn { .. }) {
         change.old_name.get_or_insert_with(|| outline.dn.to_lowercase());
     }
@@ -382,13 +393,18 @@ fn note_moved<S: Store, N: Snapshot>(
     for (top, csn) in moved {
         let below = tree::subtree(view.snapshot, *top, MOVED_MAX).map_err(|fault| failed(&fault))?;
         for id in below {
-            changed.entry(id).or_insert(Change { uuid: Uuid::nil(), csn: *csn, old_name: None });
+            changed.entry(id).or_insert(Change {
+                uuid: Uuid::nil(),
+                csn: *csn,
+                old_name: None,
+                named: false,
+            });
         }
     }
     Ok(())
 }
 
-/// The highest of an entry and its superiors that has changed and is not under way.
+/// The highest of an entry and its superiors that has another name than before, and is not under way.
 fn topmost<N: Snapshot>(
     view: &View<'_, N>,
     changed: &Changed,
@@ -401,7 +417,7 @@ fn topmost<N: Snapshot>(
         let Some(stored) = view.stored(at).map_err(|fault| failed(&fault))? else { break };
         let parsed = EntryView::parse(at, &stored).map_err(|error| failed(&error.into()))?;
         at = parsed.parent();
-        if changed.contains_key(&at) && !under_way.contains(&at) {
+        if changed.get(&at).is_some_and(|change| change.named) && !under_way.contains(&at) {
             top = at;
         }
     }

@@ -7,12 +7,13 @@ use larix_engine::csn::Csn;
 use larix_engine::log::{self, CsnVector, Follower};
 use larix_engine::search::synchronised::{EntryIds, Refresh};
 use larix_engine::search::{Budget, SearchTask};
+use larix_engine::tables::ENTRIES;
 use larix_engine::write::writer::REMOVED;
 use larix_engine::{Fault, Served};
 use larix_proto::control::SyncDone;
 use larix_proto::extended::SyncInfo;
 use larix_proto::{ControlBuf, ControlValue, LdapResult, MessageId, ResultCode, encode};
-use larix_store::Store;
+use larix_store::{Direction, KeyRange, Snapshot, Store};
 use uuid::Uuid;
 
 use super::decide::{Asked, Decision, cookie, decide};
@@ -248,7 +249,12 @@ impl<S: Store> SyncSearch<S> {
         let settings = settings.unwrap_or_default();
         let each_cookie = settings.no_present && settings.reload_hint;
         let each_cookie = each_cookie.then(|| cookie(self.asked.rid, self.server_id, &[]));
-        match decide(&self.asked.known, &self.start, self.server_id) {
+        let decision = match decide(&self.asked.known, &self.start, self.server_id) {
+            // Content of which nothing says how far it has come is content.
+            Decision::Unchanged if self.start.is_empty() && self.has_content()? => Decision::Everything,
+            other => other,
+        };
+        match decision {
             Decision::Refused(result) => Err(result),
             Decision::Unchanged => Ok(self.refreshed(false, false, out)),
             Decision::Everything => {
@@ -284,6 +290,14 @@ impl<S: Store> SyncSearch<S> {
             true => Ok(()),
             false => Err(refresh_required("sync cookie is stale")),
         }
+    }
+
+    fn has_content(&self) -> Result<bool, LdapResult> {
+        let Some(part) = self.parts.first() else { return Ok(false) };
+        let snapshot = part.served.database().store().snapshot().map_err(|error| failed(&error.into()))?;
+        let rows = snapshot.scan(ENTRIES, KeyRange::all(), Direction::Forward);
+        let row = rows.and_then(|mut rows| rows.next().transpose()).map_err(|error| failed(&error.into()))?;
+        Ok(row.is_some())
     }
 
     fn walk(&mut self, refresh: &Refresh) {
