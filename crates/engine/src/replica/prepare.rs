@@ -103,13 +103,16 @@ fn put(
             all.push(change);
         }
     }
-    all.retain(|change: &Change| change.description.attribute != known.entry_uuid);
     let text = uuid.to_string();
-    all.push(check_change(
+    let own = check_change(
         schema,
         ChangeKind::Add,
         AttributeValues { description: "entryUUID".to_owned(), values: vec![text.into_bytes()] },
-    )?);
+    )?;
+    match all.iter_mut().find(|change: &&mut Change| change.description.attribute == known.entry_uuid) {
+        Some(sent) => *sent = own,
+        None => all.push(own),
+    }
     let value = |id| first_value(&all, id);
     let csn = value(known.entry_csn).and_then(|text| text.parse().ok());
     let modifier = value(known.modifiers_name).unwrap_or_default().to_owned();
