@@ -13,6 +13,8 @@ pub struct Cookie {
     pub sid: Option<u16>,
     /// At most one of each server.
     pub csns: Vec<Csn>,
+    /// Of the last of the deletes that a message tells of (`delcsn`); OpenLDAP's providers say it since 2.5.
+    pub delete: Option<Csn>,
 }
 
 /// A cookie that cannot be read, with the part that is wrong.
@@ -63,6 +65,10 @@ impl Cookie {
                         cookie.csns.push(csn);
                     }
                 }
+                "delcsn" => {
+                    let csn = value.parse().map_err(|_| error("not a change sequence number"))?;
+                    cookie.delete = Some(csn);
+                }
                 _ => {}
             }
         }
@@ -79,6 +85,9 @@ impl fmt::Display for Cookie {
         for (index, csn) in self.csns.iter().enumerate() {
             write!(f, "{}{csn}", if index == 0 { ",csn=" } else { ";" })?;
         }
+        if let Some(csn) = &self.delete {
+            write!(f, ",delcsn={csn}")?;
+        }
         Ok(())
     }
 }
@@ -92,9 +101,12 @@ mod tests {
 
     #[test]
     fn cookies_survive_parsing() {
-        for text in
-            ["rid=001".to_owned(), "rid=001,sid=00a".into(), format!("rid=123,sid=001,csn={CSN_1};{CSN_2}")]
-        {
+        for text in [
+            "rid=001".to_owned(),
+            "rid=001,sid=00a".into(),
+            format!("rid=123,sid=001,csn={CSN_1};{CSN_2}"),
+            format!("rid=123,csn={CSN_1},delcsn={CSN_2}"),
+        ] {
             assert_eq!(Cookie::parse(&text).unwrap().to_string(), text);
         }
     }

@@ -247,7 +247,9 @@ pub(super) fn change<V: Snapshot>(
     let old_shown = op.view.dn(&held.view()?)?;
     let mut entry = difference::changed(op, &held, put.shown.clone(), &changes)?;
     // Clients are to see what they see at the provider: attributes in the order in which it has them, ours behind.
-    let place = |description| put.attributes.iter().position(|sent| sent.description == *description);
+    let place = |description: &AttributeDescription| {
+        put.attributes.iter().position(|sent| sent.description == *description)
+    };
     entry.attributes.sort_by_cached_key(|held| place(&held.description).unwrap_or(usize::MAX));
     if rules.schema_checking {
         let mode = CheckMode { relax: true, add: false, auxiliary_needs_rule: false };

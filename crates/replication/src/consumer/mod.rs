@@ -107,7 +107,11 @@ pub struct Session {
     csns: Vec<Csn>,
     /// A change that was seen before was passed over: those behind it that have no CSN belong to it.
     passing_over: bool,
+    /// What the last change that was taken has to say of itself.
+    taken: Vec<Csn>,
     last_cookie: Option<String>,
+    /// Of the last cookie.
+    last_delete: Option<Csn>,
 }
 
 impl Session {
@@ -126,14 +130,16 @@ impl Session {
             bytes: 0,
             csns: Vec::new(),
             passing_over: false,
+            taken: Vec::new(),
             last_cookie: None,
+            last_delete: None,
         }
     }
 
     /// The cookie that the request carries.
     pub fn cookie(&self) -> Cookie {
         let csns = if self.from_nothing { Vec::new() } else { self.known.clone() };
-        Cookie { rid: self.request.rid, sid: self.request.sid, csns }
+        Cookie { rid: self.request.rid, sid: self.request.sid, csns, delete: None }
     }
 
     /// The last cookie that came, as it came.
@@ -280,7 +286,12 @@ impl Session {
     fn is_passed_over(&mut self, csns: &Option<Vec<Csn>>) -> bool {
         match csns.as_deref() {
             Some(csns) if !csns.is_empty() => {
-                self.passing_over = self.phase == Phase::Persisting && !is_newer(&self.known, csns);
+                // Changes that were made together, deletes above all, may share a CSN.
+                let is_seen = !is_newer(&self.known, csns) && self.taken != *csns;
+                self.passing_over = self.phase == Phase::Persisting && is_seen;
+                if !self.passing_over {
+                    self.taken = csns.to_vec();
+                }
             }
             _ if self.phase == Phase::Refreshing => self.passing_over = false,
             _ => {}
@@ -347,7 +358,8 @@ impl Session {
                     return Ok(());
                 }
                 // The CSN is of the last delete; which is whose is not said.
-                let last = csns.as_ref().and_then(|csns| csns.iter().max().copied());
+                let newest = csns.as_ref().and_then(|csns| csns.iter().max().copied());
+                let last = self.last_delete.filter(|_| cookie.is_some()).or(newest);
                 for entry_uuid in uuids {
                     self.gather(ReplicatedChange::Delete { entry_uuid, csn: last }, None, actions);
                 }
@@ -447,6 +459,7 @@ impl Session {
             .map_err(|_| "the provider's cookie is no text: it is not of OpenLDAP's form".to_owned())?;
         let read = Cookie::parse(text).map_err(|error| error.to_string())?;
         self.last_cookie = Some(text.to_owned());
+        self.last_delete = read.delete;
         Ok(Some(read.csns))
     }
 }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larix_engine::replica::ReplicatedChange;
 use larix_proto::encode;
-use larix_schema::Schema;
+use larix_schema::SchemaBuilder;
 
 use super::*;
 
@@ -212,11 +212,13 @@ fn persisting() {
             deletes(A2, true),
             Entry(Modify, 1, Some(A3)),
             Entry(Delete, 2, Some(B1)),
+            // Made together with the one before.
+            Entry(Delete, 4, Some(B1)),
             // Seen before; what follows without a CSN belongs to it.
             Entry(Modify, 1, Some(A2)),
             Entry(Modify, 3, None),
         ],
-        &["+1", "=1:2", "refreshed", "+1=1:3", "-2=2:1"],
+        &["+1", "=1:2", "refreshed", "+1=1:3", "-2=2:1", "-4=2:1"],
     );
     // A present phase, then a delete phase.
     check(
@@ -278,7 +280,9 @@ fn requests_carry_the_cookie() {
 
 #[test]
 fn names_are_massaged() {
-    let schema = Arc::new(Schema::system().clone());
+    let mut builder = SchemaBuilder::system();
+    builder.add_bundled("core").unwrap();
+    let schema = Arc::new(builder.build());
     let from = schema.parse_dn("dc=example,dc=com").unwrap();
     let massage = Massage::new(schema, from, "o=Here");
     for (name, expected) in [

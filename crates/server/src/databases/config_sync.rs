@@ -255,7 +255,8 @@ fn state(state: EntryState, uuid: &Uuid) -> ControlBuf {
 }
 
 fn cookie(rid: u16, server_id: u16, csns: &[Csn]) -> String {
-    Cookie { rid, sid: Some(server_id).filter(|sid| *sid != 0), csns: csns.to_vec() }.to_string()
+    Cookie { rid, sid: Some(server_id).filter(|sid| *sid != 0), csns: csns.to_vec(), delete: None }
+        .to_string()
 }
 
 /// How far the configuration has come: what cn=config says, and the CSNs of its entries.
