@@ -3,6 +3,7 @@
 mod apply;
 mod kept;
 mod names;
+mod policy_rules;
 
 use std::sync::Arc;
 

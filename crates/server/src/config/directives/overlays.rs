@@ -134,7 +134,9 @@ pub(super) static TABLE: &[Directive] = &[
         Form::Switch,
     ),
     kept("ppolicy_rules", "olcLarixPPolicyRules", Scope::Overlay("ppolicy"), Form::Words).ordered(),
-    kept("ppolicy_check_module", "olcPPolicyCheckModule", Scope::Overlay("ppolicy"), Form::Whole),
+    kept("ppolicy_check_module", "olcPPolicyCheckModule", Scope::Overlay("ppolicy"), Form::Whole).noted(
+        "modules are not loaded; where a policy asks for one and has pwdCheckQuality, no password in the clear passes",
+    ),
     kept("", "olcPPolicyRuleObject", Scope::Overlay("ppolicy"), Form::Whole),
     kept("", "olcPPolicyRuleScope", Scope::Overlay("ppolicy"), Form::Whole),
     kept("", "olcPPolicyRuleRequirePassword", Scope::Overlay("ppolicy"), Form::Switch),

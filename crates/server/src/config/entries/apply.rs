@@ -15,6 +15,7 @@ use super::super::settings::Settings;
 use super::ConfigEntry;
 use super::kept::Kept;
 use super::names::{EntryName, Role, split_number};
+use super::policy_rules;
 
 /// Attributes that say nothing to a directive.
 pub(crate) const PLAIN: [&str; 15] = [
@@ -104,6 +105,7 @@ fn apply_entry(builder: &mut Builder, name: &EntryName, entry: &ConfigEntry) -> 
         }
         Role::Database(kind) => structure(builder, "database", kind, &dn)?,
         Role::Overlay(kind) => structure(builder, "overlay", kind, &dn)?,
+        Role::Detail if policy_rules::is_one(name, entry) => return policy_rules::apply(builder, entry, &dn),
         Role::Detail => {
             let origin = Origin::Value { dn, attribute: "dn".to_owned() };
             builder.notes.push(origin, "has no effect: it belongs to something that is not supported");
@@ -233,7 +235,7 @@ fn in_order(values: &[Vec<u8>], ordered: bool) -> Vec<&[u8]> {
     numbered.into_iter().map(|(_, value)| value).collect()
 }
 
-fn error_of(fault: Fault, origin: &Origin, text: Option<&str>, at: usize) -> ConfigError {
+pub(super) fn error_of(fault: Fault, origin: &Origin, text: Option<&str>, at: usize) -> ConfigError {
     let mut error = ConfigError::new(origin.clone(), fault.message);
     if let Some(text) = text {
         let text = text.replace(['\n', '\r'], " ");

@@ -1,0 +1,185 @@
+//! Rules of the password policy as entries below their overlay (OpenLDAP 2.7): read as the `ppolicy_rules` lines that they are.
+
+use std::sync::Arc;
+
+use larix_engine::access::Quoting;
+
+use super::super::builder::Builder;
+use super::super::call::{Call, Fault};
+use super::super::diagnostic::{ConfigError, Origin};
+use super::super::directives;
+use super::super::line;
+use super::ConfigEntry;
+use super::apply::error_of;
+use super::names::{EntryName, split_number};
+
+const REGEX: &str = "olcPPolicyRegexRule";
+const SCOPED: &str = "olcPPolicyScopedRule";
+
+/// Whether an entry is a rule of an overlay ppolicy.
+pub(super) fn is_one(name: &EntryName, entry: &ConfigEntry) -> bool {
+    let [.., (attribute, value), _] = name.path.as_slice() else { return false };
+    let below_policy = attribute == "olcoverlay" && split_number(value).1 == "ppolicy";
+    below_policy && (is_a(entry, REGEX) || is_a(entry, SCOPED))
+}
+
+fn is_a(entry: &ConfigEntry, class: &str) -> bool {
+    entry.values("objectClass").iter().any(|value| value.eq_ignore_ascii_case(class.as_bytes()))
+}
+
+/// Adds the rule to those of its overlay, which is open.
+pub(super) fn apply(builder: &mut Builder, entry: &ConfigEntry, dn: &Arc<str>) -> Result<(), ConfigError> {
+    let origin = Origin::Value { dn: Arc::clone(dn), attribute: "olcPPolicyRulePolicy".to_owned() };
+    let arguments = words(entry);
+    let text = line::join(arguments.iter().map(String::as_str));
+    let Some(directive) = directives::by_keyword("ppolicy_rules", &builder.place()) else {
+        return Err(error_of(Fault::keyword("there is no overlay ppolicy above it"), &origin, None, 0));
+    };
+    let call = Call {
+        directive,
+        arguments: &arguments,
+        text: &text,
+        quoting: Quoting::Ldif,
+        bytes: text.as_bytes(),
+        origin: &origin,
+    };
+    builder.apply(&call).map_err(|fault| error_of(fault, &origin, None, 0))
+}
+
+/// The words of the line.
+fn words(entry: &ConfigEntry) -> Vec<String> {
+    let value = |name: &str| {
+        let value = entry.values(&format!("olcPPolicyRule{name}")).first();
+        value.map(|value| String::from_utf8_lossy(value).into_owned())
+    };
+    let regex = is_a(entry, REGEX);
+    // Only what a regular expression matched can be filled in.
+    let style = |text: &str| if regex && text.contains('$') { ".expand" } else { "" };
+    let mut words = Vec::new();
+    if let Some(object) = value("Object") {
+        let scope =
+            if regex { "regex".to_owned() } else { value("Scope").unwrap_or_else(|| "base".to_owned()) };
+        words.push(format!("dn.{scope}={object}"));
+    }
+    if let Some(wanted) = value("RequirePassword") {
+        words.push(format!(
+            "require_password={}",
+            if wanted.eq_ignore_ascii_case("FALSE") { "no" } else { "yes" }
+        ));
+    }
+    words.extend(value("Filter").map(|filter| format!("filter={filter}")));
+    if let Some(group) = value("Group") {
+        let class = value("GroupOC").map_or_else(String::new, |class| format!("/{class}"));
+        let attribute = value("GroupAttr").map_or_else(String::new, |attribute| match class.is_empty() {
+            true => format!("//{attribute}"),
+            false => format!("/{attribute}"),
+        });
+        words.push(format!("group{class}{attribute}{}={group}", style(&group)));
+    }
+    words.push(match value("Policy") {
+        Some(policy) => format!("policy_dn{}={policy}", style(&policy)),
+        None => "no_policy".to_owned(),
+    });
+    words.extend(value("Action"));
+    words
+}
+
+#[cfg(test)]
+mod tests {
+    use larix_proto::ldif::{Body, Reader};
+
+    use super::*;
+    use crate::config::{Config, Source};
+
+    const START: &str = "\
+dn: cn=config
+objectClass: olcGlobal
+cn: config
+
+dn: cn={0}one,cn=schema,cn=config
+objectClass: olcSchemaConfig
+cn: {0}one
+olcAttributeTypes: {0}( 1.3.9999.1 NAME 'larch' EQUALITY caseIgnoreMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )
+
+dn: olcDatabase={1}mdb,cn=config
+objectClass: olcDatabaseConfig
+objectClass: olcMdbConfig
+olcDatabase: {1}mdb
+olcSuffix: cn=one
+olcDbDirectory: /tmp/larix-test/one
+
+dn: olcOverlay={0}ppolicy,olcDatabase={1}mdb,cn=config
+objectClass: olcOverlayConfig
+objectClass: olcPPolicyConfig
+olcOverlay: {0}ppolicy
+";
+
+    fn read(rules: &str) -> Result<Config, ConfigError> {
+        let text = format!("{START}\n{rules}");
+        let entries = Reader::new(text.as_bytes()).map(|record| {
+            let record = record.unwrap();
+            let Body::Content(attributes) = record.body else { panic!("no entry") };
+            ConfigEntry { dn: record.dn, attributes }
+        });
+        Config::from_entries(entries.collect(), Source::QuickStart)
+    }
+
+    fn rule(name: &str, class: &str, lines: &str) -> String {
+        let above = "olcOverlay={0}ppolicy,olcDatabase={1}mdb,cn=config";
+        format!(
+            "dn: cn={name},{above}\nobjectClass: olcPPolicyAbstractRule\nobjectClass: {class}\ncn: {name}\n{lines}\n"
+        )
+    }
+
+    #[test]
+    fn rules_are_lines() {
+        let rules = [
+            // In the order of their numbers.
+            rule(
+                "{1}rule 1",
+                SCOPED,
+                "olcPPolicyRuleRequirePassword: FALSE\nolcPPolicyRuleAction: continue\n",
+            ),
+            rule(
+                "{0}rule 0",
+                SCOPED,
+                "olcPPolicyRuleObject: cn=a,cn=one\nolcPPolicyRuleScope: subtree\nolcPPolicyRuleFilter: (larch=x y)\n\
+                 olcPPolicyRulePolicy: cn=p,cn=one\n",
+            ),
+            rule(
+                "{2}rule 2",
+                REGEX,
+                "olcPPolicyRuleObject: ^cn=([^,]+),cn=one$\nolcPPolicyRuleGroup: cn=g,cn=one\n\
+                 olcPPolicyRuleGroupAttr: member\nolcPPolicyRulePolicy: cn=$1,cn=one\n",
+            ),
+        ];
+        let config = read(&rules.concat()).unwrap_or_else(|error| panic!("{error}"));
+        let overlay = config.databases.iter().flat_map(|database| &database.overlays).next().unwrap();
+        let lines = overlay.settings.get("olcLarixPPolicyRules").iter();
+        assert_eq!(
+            lines.map(|line| String::from_utf8_lossy(line)).collect::<Vec<_>>(),
+            [
+                "dn.subtree=cn=a,cn=one \"filter=(larch=x y)\" policy_dn=cn=p,cn=one",
+                "require_password=no no_policy continue",
+                "dn.regex=^cn=([^,]+),cn=one$ group//member=cn=g,cn=one policy_dn.expand=cn=$1,cn=one",
+            ]
+        );
+        assert!(
+            !config.notes.iter().any(|note| note.to_string().contains("has no effect")),
+            "{:?}",
+            config.notes
+        );
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        for (class, lines, part) in [
+            (SCOPED, "olcPPolicyRuleObject: cn=a\nolcPPolicyRuleScope: near\n", "unknown dn style: near"),
+            (REGEX, "olcPPolicyRuleObject: (\nolcPPolicyRulePolicy: cn=p\n", "bad regular expression"),
+            (SCOPED, "olcPPolicyRuleAction: jump\n", "jump"),
+        ] {
+            let error = read(&rule("{0}x", class, lines)).map(|_| ()).unwrap_err().to_string();
+            assert!(error.contains(part), "{lines}: {error}");
+        }
+    }
+}
