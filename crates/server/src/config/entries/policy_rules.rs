@@ -178,7 +178,9 @@ olcOverlay: {0}ppolicy
             (REGEX, "olcPPolicyRuleObject: (\nolcPPolicyRulePolicy: cn=p\n", "bad regular expression"),
             (SCOPED, "olcPPolicyRuleAction: jump\n", "jump"),
         ] {
-            let error = read(&rule("{0}x", class, lines)).map(|_| ()).unwrap_err().to_string();
+            let config = read(&rule("{0}x", class, lines)).unwrap_or_else(|error| panic!("{error}"));
+            let settings = config.databases.last().map(|database| config.engine_settings(database));
+            let error = settings.unwrap().map(|_| ()).unwrap_err().to_string();
             assert!(error.contains(part), "{lines}: {error}");
         }
     }
