@@ -15,6 +15,8 @@ use super::names::{EntryName, split_number};
 
 const REGEX: &str = "olcPPolicyRegexRule";
 const SCOPED: &str = "olcPPolicyScopedRule";
+/// What groups are if a rule does not say.
+const GROUP_CLASS: &str = "groupOfNames";
 
 /// Whether an entry is a rule of an overlay ppolicy.
 pub(super) fn is_one(name: &EntryName, entry: &ConfigEntry) -> bool {
@@ -69,11 +71,12 @@ fn words(entry: &ConfigEntry) -> Vec<String> {
     }
     words.extend(value("Filter").map(|filter| format!("filter={filter}")));
     if let Some(group) = value("Group") {
-        let class = value("GroupOC").map_or_else(String::new, |class| format!("/{class}"));
-        let attribute = value("GroupAttr").map_or_else(String::new, |attribute| match class.is_empty() {
-            true => format!("//{attribute}"),
-            false => format!("/{attribute}"),
-        });
+        let attribute = value("GroupAttr").map_or_else(String::new, |attribute| format!("/{attribute}"));
+        let class = match value("GroupOC") {
+            Some(class) => format!("/{class}"),
+            None if attribute.is_empty() => String::new(),
+            None => format!("/{GROUP_CLASS}"),
+        };
         words.push(format!("group{class}{attribute}{}={group}", style(&group)));
     }
     words.push(match value("Policy") {
@@ -159,9 +162,9 @@ olcOverlay: {0}ppolicy
         assert_eq!(
             lines.map(|line| String::from_utf8_lossy(line)).collect::<Vec<_>>(),
             [
-                "dn.subtree=cn=a,cn=one \"filter=(larch=x y)\" policy_dn=cn=p,cn=one",
+                "dn.subtree=cn=a,cn=one filter=\"(larch=x y)\" policy_dn=cn=p,cn=one",
                 "require_password=no no_policy continue",
-                "dn.regex=^cn=([^,]+),cn=one$ group//member=cn=g,cn=one policy_dn.expand=cn=$1,cn=one",
+                "dn.regex=^cn=([^,]+),cn=one$ group/groupOfNames/member=cn=g,cn=one policy_dn.expand=cn=$1,cn=one",
             ]
         );
         assert!(
