@@ -118,7 +118,18 @@ impl Tree<'_> {
         {
             return Applied::Older;
         }
-        // The provider's entry takes the place of one that was made here under its name.
+        // The provider's entry takes the place of one that was made here under its name, unless that is newer: then it is
+        // the same entry from now on, as it is here.
+        if same.is_none()
+            && let Some(known) = self.find(&name).and_then(|at| self.entries.get_mut(at))
+            && csn_of(known) > csn_of(&entry)
+        {
+            self.changed = true;
+            known.attributes.retain(|a| !a.description.eq_ignore_ascii_case("entryUUID"));
+            let values = vec![uuid.to_string().into_bytes()];
+            known.attributes.push(LdifAttribute { description: "entryUUID".to_owned(), values });
+            return Applied::Older;
+        }
         let Some(at) = same.or_else(|| self.find(&name)) else {
             self.changed = true;
             self.entries.push(entry);
@@ -231,4 +242,142 @@ pub(crate) fn uuid_of(entry: &ConfigEntry) -> Option<Uuid> {
 
 fn csn_of(entry: &ConfigEntry) -> Option<Csn> {
     std::str::from_utf8(entry.values("entryCSN").first()?).ok()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::super::model::Source;
+    use super::super::fixture::{Ground, start};
+    use super::*;
+
+    const UUIDS: [&str; 3] = [
+        "01900000-0000-7000-8000-000000000001",
+        "01900000-0000-7000-8000-000000000002",
+        "01900000-0000-7000-8000-000000000003",
+    ];
+
+    fn csn(second: u32) -> String {
+        // The fixture's clock stands at 20260921.
+        format!("20270101000{second:03}.000000Z#000000#001#000000")
+    }
+
+    fn put(uuid: usize, second: u32, dn: &str, attributes: &[(&str, &str)]) -> ReplicatedChange {
+        let all = attributes.iter().map(|(name, value)| (*name, (*value).to_owned()));
+        let own = [("entryUUID", UUIDS[uuid].to_owned()), ("entryCSN", csn(second))];
+        let values = |(name, value): (&str, String)| AttributeValues {
+            description: name.to_owned(),
+            values: vec![value.into_bytes()],
+        };
+        ReplicatedChange::Put {
+            entry_uuid: UUIDS[uuid].parse().unwrap(),
+            dn: dn.to_owned(),
+            attributes: all.chain(own).map(values).collect(),
+        }
+    }
+
+    fn null(uuid: usize, second: u32, dn: &str, suffix: &str) -> ReplicatedChange {
+        let name = dn.split(['=', ',']).nth(1).unwrap();
+        put(
+            uuid,
+            second,
+            dn,
+            &[("objectClass", "olcDatabaseConfig"), ("olcDatabase", name), ("olcSuffix", suffix)],
+        )
+    }
+
+    fn suffixes(config: &Config) -> Vec<String> {
+        config.databases.iter().flat_map(|database| &database.suffixes).map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn a_providers_entries_become_the_configuration() {
+        let ground = Ground::new();
+        let mut config = start(Source::QuickStart);
+        let mut carry =
+            |changes: &[ReplicatedChange], present: Option<&UuidSet>, second: u32, expected: &[&str]| {
+                let seen = [csn(second).parse().unwrap()];
+                let done = config.replicated(changes, present, &seen, &ground.stamp()).unwrap();
+                if let Some(changed) = done.changed {
+                    config = changed.config;
+                }
+                assert_eq!(suffixes(&config), expected);
+                let top = config.entries().remove(0);
+                assert_eq!(top.values("contextCSN"), [csn(second).into_bytes()]);
+                (done.applied, done.absent)
+            };
+        let third = "olcDatabase={3}null,cn=config";
+        let (done, older) = (vec![Applied::Done], vec![Applied::Older]);
+        // Another entry, the same again, an older one, a newer one.
+        let before = ["cn=one", "cn=two", "cn=three"];
+        assert_eq!(carry(&[null(0, 1, third, "cn=three")], None, 1, &before), (done.clone(), 0));
+        assert_eq!(carry(&[null(0, 1, third, "cn=other")], None, 1, &before), (older.clone(), 0));
+        assert_eq!(
+            carry(&[null(0, 2, third, "cn=four")], None, 2, &["cn=one", "cn=two", "cn=four"]),
+            (done.clone(), 0)
+        );
+        // One that was made here under the name of the provider's gives way.
+        let second = put(
+            1,
+            3,
+            "olcDatabase={2}mdb,cn=config",
+            &[
+                ("objectClass", "olcMdbConfig"),
+                ("olcDatabase", "{2}mdb"),
+                ("olcSuffix", "cn=theirs"),
+                ("olcDbDirectory", "/tmp/larix-test/two"),
+            ],
+        );
+        assert_eq!(carry(&[second], None, 3, &["cn=one", "cn=theirs", "cn=four"]), (done.clone(), 0));
+        // What the provider does not name goes if the provider would know of it: not what was made here.
+        let mut present = UuidSet::new();
+        present.insert(UUIDS[1].parse().unwrap());
+        present.settle();
+        assert_eq!(carry(&[], Some(&present), 4, &["cn=one", "cn=theirs"]), (vec![], 1));
+        let gone = ReplicatedChange::Delete { entry_uuid: UUIDS[0].parse().unwrap(), csn: None };
+        assert_eq!(carry(&[gone], None, 4, &["cn=one", "cn=theirs"]), (older, 0));
+    }
+
+    #[test]
+    fn what_would_not_be_a_configuration_is_refused_whole() {
+        let ground = Ground::new();
+        let config = start(Source::QuickStart);
+        let good = null(0, 1, "olcDatabase={3}null,cn=config", "cn=three");
+        let bad = put(
+            1,
+            1,
+            "olcDatabase={4}mdb,cn=config",
+            &[("objectClass", "olcMdbConfig"), ("olcDatabase", "{4}mdb"), ("olcSuffix", "cn=four")],
+        );
+        let refused = config.replicated(&[good, bad], None, &[], &ground.stamp()).unwrap_err();
+        assert!(refused.to_string().contains("directory"), "{refused}");
+    }
+
+    #[test]
+    fn a_newer_entry_of_the_same_name_stays_and_is_theirs_from_now_on() {
+        let ground = Ground::new();
+        let config = start(Source::QuickStart);
+        let theirs = ReplicatedChange::Put {
+            entry_uuid: UUIDS[2].parse().unwrap(),
+            dn: "olcDatabase={0}config,cn=config".to_owned(),
+            attributes: [
+                ("objectClass", "olcDatabaseConfig"),
+                ("olcDatabase", "{0}config"),
+                ("olcRootPW", "theirs"),
+                ("entryUUID", UUIDS[2]),
+                ("entryCSN", "20200101000000.000000Z#000000#001#000000"),
+            ]
+            .map(|(name, value)| AttributeValues {
+                description: name.to_owned(),
+                values: vec![value.as_bytes().to_vec()],
+            })
+            .to_vec(),
+        };
+        let done = config.replicated(&[theirs], None, &[], &ground.stamp()).unwrap();
+        assert_eq!(done.applied, [Applied::Older]);
+        let config = done.changed.unwrap().config;
+        let entries = config.entries();
+        let entry = entries.iter().find(|entry| entry.dn.starts_with("olcDatabase={0}")).unwrap();
+        assert_eq!(entry.values("olcRootPW"), [b"secret".to_vec()]);
+        assert_eq!(entry.values("entryUUID"), [UUIDS[2].as_bytes().to_vec()]);
+    }
 }
