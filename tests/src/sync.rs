@@ -100,7 +100,7 @@ impl Consumer {
     /// Goes on until the refresh is done, or the search.
     pub fn refresh(&mut self) -> Option<Ended> {
         while !self.refreshed {
-            if let Some(ended) = self.next() {
+            if let Some(ended) = self.step() {
                 return Some(ended);
             }
         }
@@ -113,7 +113,7 @@ impl Consumer {
     /// The search ended before.
     pub fn until(&mut self, done: impl Fn(&Self) -> bool) {
         while !done(self) {
-            if let Some(ended) = self.next() {
+            if let Some(ended) = self.step() {
                 panic!("ended before it was done: {ended:?}");
             }
         }
@@ -129,7 +129,7 @@ impl Consumer {
     ///
     /// # Panics
     /// The connection was closed, or something came that does not belong here.
-    pub fn next(&mut self) -> Option<Ended> {
+    pub fn step(&mut self) -> Option<Ended> {
         let pdu = self.receive().expect("a message");
         let message = Response::decode_message(&pdu).expect("a response");
         self.take(&message)

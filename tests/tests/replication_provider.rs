@@ -253,7 +253,7 @@ fn abandon_cancel_and_the_end_of_the_server_end_a_search() {
     let cancel = [0x30, 3, 2, 1, 2];
     client::extended(&mut request, MessageId(3), larix_proto::oid::CANCEL, Some(&cancel), &[]);
     consumer.send(&request);
-    assert_eq!(consumer.next().map(|ended| ended.code), Some(118));
+    assert_eq!(consumer.step().map(|ended| ended.code), Some(118));
     let mut other = Consumer::default();
     other.ask(server.address, &Wanted::default());
     assert_eq!(other.refresh(), None);
@@ -264,7 +264,7 @@ fn abandon_cancel_and_the_end_of_the_server_end_a_search() {
     last.ask(server.address, &Wanted::default());
     assert_eq!(last.refresh(), None);
     assert!(server.stop());
-    assert_eq!(last.next().map(|ended| ended.code), Some(52));
+    assert_eq!(last.step().map(|ended| ended.code), Some(52));
     other.drain();
     assert!(!other.told.iter().any(|told| told.starts_with("done")), "{:?}", other.told);
 }
@@ -416,7 +416,7 @@ fn the_overlay_comes_and_goes_while_the_server_runs() {
     mark(&mut writer, "still");
     consumer.until(|consumer| has_mark(consumer, "still"));
     change(&mut config, &format!("delete {overlay}"));
-    assert_eq!(consumer.next().map(|ended| ended.code), Some(52));
+    assert_eq!(consumer.step().map(|ended| ended.code), Some(52));
     assert!(!supported(&mut writer));
 }
 
