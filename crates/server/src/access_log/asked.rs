@@ -155,6 +155,8 @@ impl Dispatcher {
     }
 
     fn asked(&self, request: &Request<'_>, recorder: &Recorder) -> Option<Asked> {
+        // What was done is told by the change log: the request itself is of use where it fails.
+        let untold = recorder.settings.success_only;
         Some(match request {
             Request::Search(request) => Asked::Search(Box::new(self.searched(request, recorder))),
             Request::Bind(request) => Asked::Bind {
@@ -168,6 +170,8 @@ impl Dispatcher {
             Request::Compare(request) => {
                 Asked::Compare { assertion: [request.attribute.as_bytes(), b"=", request.value].concat() }
             }
+            Request::Modify(_) if untold => Asked::Modify(Vec::new()),
+            Request::Add(_) if untold => Asked::Add(Vec::new()),
             Request::Modify(request) => asked_change(&WriteOperation::from(*request)).1,
             Request::Add(request) => asked_change(&WriteOperation::from(*request)).1,
             Request::Delete(_) => Asked::Delete,

@@ -32,6 +32,8 @@ const REQUESTS: usize = 65_536;
 const FACTS: usize = 65_536;
 /// Records in one commit, from each source and from what was handed over.
 const GROUP: usize = 1_024;
+/// Bytes of a change log that one commit takes, about.
+const GROUP_BYTES: usize = 8 << 20;
 /// After a failure, until the next try.
 const RETRY: Duration = Duration::from_secs(1);
 /// How long the thread sleeps at most.
@@ -332,16 +334,17 @@ impl LogWriter {
                 "access log: {missed} changes of \"{name}\" are no longer in its change log and stay unrecorded"
             ));
         }
-        let (mut reached, mut count, mut ended) = (target, 0, true);
-        log::visit_after(&snapshot, from, &mut |key, record| {
+        let (mut reached, mut count, mut bytes, mut ended) = (target, 0, 0, true);
+        log::visit_stored_after(&snapshot, from, &mut |key, record, stored| {
             if key.sequence > target.sequence {
                 return false;
             }
-            if count == GROUP {
+            if count == GROUP || bytes > GROUP_BYTES {
                 ended = false;
                 return false;
             }
             count += 1;
+            bytes += stored.len();
             reached = key;
             let dn = schema.parse_dn(&record.dn).ok();
             if record.local || !recorder.settings.wants(audit::operation_of(&record.change), dn.as_ref()) {
