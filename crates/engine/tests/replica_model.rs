@@ -418,7 +418,7 @@ fn leaves_converge() {
 }
 
 #[test]
-#[ignore = "moves of containers do not always converge yet"]
+#[ignore = "containers that are moved while others fill them do not always end alike: ADR 0025"]
 fn trees_converge() {
     many(true, 40, 60);
 }

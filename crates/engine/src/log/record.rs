@@ -405,6 +405,7 @@ mod tests {
             requester: "cn=anonymous".to_owned(),
             local: matches!(change, LoggedChange::Delete),
             continues: matches!(change, LoggedChange::Modify(_)),
+            absent: matches!(change, LoggedChange::Add(_)),
             old: match change {
                 LoggedChange::Delete => vec![LoggedAttribute {
                     description: "sn".to_owned(),

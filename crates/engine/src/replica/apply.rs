@@ -324,7 +324,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             self.step(|op| steps::add(op, put, rules, &place, glue))?;
             return Ok(note);
         }
-        let aside = steps::own_place(place.parent, &put.uuid);
+        let aside = steps::own_place(self.schema(), place.parent, &put.uuid);
         self.step(|op| {
             let id = steps::add(op, put, rules, &aside, None)?;
             state::displace(&mut op.set, id, &put.dn);
@@ -508,7 +508,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         let note = lost_put(ConflictKind::Name, put, (occupant.uuid, occupant.csn), lost);
         // What is below it goes where it was to go.
         self.merge(here.id, occupant.id)?;
-        let aside = steps::own_place(place.parent, &put.uuid);
+        let aside = steps::own_place(self.schema(), place.parent, &put.uuid);
         self.relocate(put, here, &aside)?;
         self.step(|op| {
             state::displace(&mut op.set, here.id, &put.dn);
@@ -604,8 +604,8 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         Ok(())
     }
 
-    /// An entry that was set aside: it gets its name if that is free again. Otherwise it stays where it is, and a server
-    /// that takes changes says so to all.
+    /// An entry that was set aside: it gets its name if that is free again, otherwise it stays where it is. A server that
+    /// takes changes says so to all.
     fn settle_name(&mut self, id: EntryId, name: &NormalDn) -> Result<(), Failure> {
         let own = self.rules.multi_provider;
         let back = self.step(|op| {
@@ -616,7 +616,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             let held = op.hold(id)?;
             let view = held.view()?;
             let here = steps::here(op, id)?;
-            let aside = steps::own_place(view.parent(), &here.uuid);
+            let aside = steps::own_place(op.schema(), view.parent(), &here.uuid);
             if view.normal_rdn() != aside.normal_rdn.as_bytes() {
                 state::forget_displaced(&mut op.set, id);
                 return Ok(None);
@@ -632,13 +632,16 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             Ok(Some((false, aside)))
         })?;
         match back {
-            Some((true, place)) => self.step(|op| steps::move_to(op, id, &place)),
-            Some((false, _)) if own => {
-                self.stamp = self.own_stamp();
-                self.step(|op| steps::stay_aside(op, id))
-            }
-            _ => Ok(()),
+            Some((true, place)) => self.step(|op| steps::move_to(op, id, &place))?,
+            Some((false, _)) if own => {}
+            _ => return Ok(()),
         }
+        if own {
+            // Somebody may have asked meanwhile and know it by either name.
+            self.stamp = self.own_stamp();
+            self.step(|op| steps::keep_name(op, id))?;
+        }
+        Ok(())
     }
 
     pub(super) fn delete(&mut self, uuid: &Uuid, csn: Option<Csn>) -> Result<Applied, Failure> {

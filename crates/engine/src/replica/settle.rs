@@ -57,7 +57,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 rdn: view.rdn().to_owned(),
                 normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),
             };
-            Ok((steps::here(op, top)?, at, aside(glue.parent, heir)))
+            let aside = steps::own_place(op.schema(), glue.parent, &heir.uuid);
+            Ok((steps::here(op, top)?, at, aside))
         })?;
         if above.id == heir.id || heir.csn > above.csn {
             return Ok(());
@@ -98,7 +99,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     pub(super) fn through_glue(&mut self, here: &Here, place: &Place, glue: EntryId) -> Result<(), Failure> {
         let inside = self.step(|op| Ok(steps::is_within(op, here.id, glue)?))?;
         if inside {
-            let aside = aside(place.parent, here);
+            let aside = steps::own_place(self.schema(), place.parent, &here.uuid);
             self.step(|op| steps::move_to(op, here.id, &aside))?;
         }
         self.merge(glue, here.id)?;
@@ -110,9 +111,4 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             steps::remove_glue(op, glue)
         })
     }
-}
-
-/// A place that nobody else has, for as long as it takes.
-fn aside(parent: EntryId, here: &Here) -> Place {
-    Place { parent, rdn: format!("entryUUID={}", here.uuid), normal_rdn: format!("entryuuid={}", here.uuid) }
 }

@@ -2,7 +2,7 @@
 //! decided in [`super::apply`].
 
 use larix_proto::ResultCode;
-use larix_schema::{AttributeDescription, NormalDn};
+use larix_schema::{AttributeDescription, NormalDn, Schema};
 use larix_store::{PostingCursor, Snapshot};
 use uuid::Uuid;
 
@@ -230,7 +230,7 @@ fn placement(id: EntryId, place: &Place) -> Placement<'_> {
     Placement { id, parent: place.parent, rdn: &place.rdn, normal_rdn: place.normal_rdn.as_bytes() }
 }
 
-fn logged_attribute(schema: &larix_schema::Schema, attribute: &EntryAttribute) -> LoggedAttribute {
+fn logged_attribute(schema: &Schema, attribute: &EntryAttribute) -> LoggedAttribute {
     LoggedAttribute { description: attribute.description.to_text(schema), values: attribute.values.clone() }
 }
 
@@ -341,8 +341,8 @@ fn shift_local<V: Snapshot>(
     Ok(())
 }
 
-/// An entry that another one's name kept from its own stays where it is: as a change of this server, for all.
-pub(super) fn stay_aside<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -> Result<(), Failure> {
+/// An entry has the name that it has by a change of this server, for all.
+pub(super) fn keep_name<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -> Result<(), Failure> {
     let held = op.hold(id)?;
     let view = held.view()?;
     let (uuid, shown) = (op.entry_uuid(&held)?, op.view.dn(&view)?);
@@ -497,8 +497,10 @@ pub(super) fn values_of<V: Snapshot>(
 }
 
 /// A name that no other entry can have.
-pub(super) fn own_place(parent: EntryId, uuid: &Uuid) -> Place {
-    Place { parent, rdn: format!("entryUUID={uuid}"), normal_rdn: format!("entryuuid={uuid}") }
+pub(super) fn own_place(schema: &Schema, parent: EntryId, uuid: &Uuid) -> Place {
+    let rdn = format!("entryUUID={uuid}");
+    let normal_rdn = schema.parse_dn(&rdn).map_or_else(|_| rdn.clone(), |dn| dn.as_str().to_owned());
+    Place { parent, rdn, normal_rdn }
 }
 
 /// Whether nobody stands below `to` under the name of this entry.
@@ -529,7 +531,7 @@ pub(super) fn set_aside<V: Snapshot>(
     let view = held.view()?;
     let shown = op.view.dn(&view)?;
     let superior = op.view.names.superior(parent)?.map(|superior| superior.dn.clone());
-    let place = own_place(parent, &loser.uuid);
+    let place = own_place(op.schema(), parent, &loser.uuid);
     if tree::has_children(op.snapshot(), loser.id)? {
         let glue = glue_entry(op, &shown);
         let old = Place {

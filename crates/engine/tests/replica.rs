@@ -1,0 +1,395 @@
+//! What a consumer writes, rule by rule.
+
+mod common;
+
+use std::sync::mpsc;
+
+use common::{Fixture, TREE};
+use larix_engine::check::check;
+use larix_engine::csn::Csn;
+use larix_engine::log::{self, LogKey, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
+use larix_engine::replica::{
+    Applied, ConflictKind, DeleteLimit, DeleteOutcome, KeptSide, ReplicaRules, ReplicatedBatch,
+    ReplicatedChange, ReplicatedOutcome, Share, UuidSet, conflicts,
+};
+use larix_engine::time::Timestamp;
+use larix_engine::write::AttributeValues;
+use larix_proto::Scope;
+use larix_store::Store;
+use larix_store::memory::MemoryStore;
+use uuid::Uuid;
+
+type Memory = Fixture<MemoryStore>;
+
+/// The `number`th CSN of a server, in seconds after the fixture's clock began.
+fn csn(server_id: u16, number: i64) -> Csn {
+    Csn { time: Timestamp(common::START.0 + number * 1_000_000), count: 0, server_id, modification: 0 }
+}
+
+fn uuid(number: u128) -> Uuid {
+    Uuid::from_u128(number)
+}
+
+/// A put of `cn=...` as a device or `ou=...` as a unit, with `more` attributes.
+fn put(number: u128, dn: &str, csn: Csn, more: &[(&str, &str)]) -> ReplicatedChange {
+    let (name, value) = dn.split(',').next().unwrap().split_once('=').unwrap();
+    let class = if name == "ou" { "organizationalUnit" } else { "device" };
+    let csn = csn.to_string();
+    let uuid_text = uuid(number).to_string();
+    let fixed = [
+        ("objectClass", class),
+        ("structuralObjectClass", class),
+        (name, value),
+        ("entryUUID", &uuid_text),
+        ("entryCSN", &csn),
+        ("creatorsName", "cn=somebody"),
+        ("modifiersName", "cn=else"),
+        ("createTimestamp", "20200101000000Z"),
+        ("modifyTimestamp", "20200101000000Z"),
+    ];
+    let mut attributes: Vec<AttributeValues> = Vec::new();
+    for (name, value) in fixed.iter().filter(|(name, _)| !more.iter().any(|(n, _)| n == name)).chain(more) {
+        match attributes.iter_mut().find(|a| a.description == *name) {
+            Some(attribute) => attribute.values.push(value.as_bytes().to_vec()),
+            None => attributes.push(AttributeValues {
+                description: (*name).to_owned(),
+                values: vec![value.as_bytes().to_vec()],
+            }),
+        }
+    }
+    ReplicatedChange::Put { entry_uuid: uuid(number), dn: dn.to_owned(), attributes }
+}
+
+fn delete(number: u128, csn: Csn) -> ReplicatedChange {
+    ReplicatedChange::Delete { entry_uuid: uuid(number), csn: Some(csn) }
+}
+
+fn batch(fixture: &Memory, batch: ReplicatedBatch) -> ReplicatedOutcome {
+    let (sender, receiver) = mpsc::channel();
+    let served = &fixture.directory.databases()[0];
+    served.replicate(batch, Box::new(move |outcome| sender.send(outcome).unwrap()));
+    let outcome = receiver.recv().unwrap();
+    assert!(outcome.result.is_success(), "{outcome:?}");
+    outcome
+}
+
+fn word(applied: &Applied) -> String {
+    match applied {
+        Applied::Done => "done".to_owned(),
+        Applied::Older => "older".to_owned(),
+        Applied::Conflict(note) => format!("{:?} {:?}", note.kind, note.kept).to_lowercase(),
+        Applied::Refused(result) => format!("{} {}", result.code.0, result.diagnostic),
+    }
+}
+
+/// Carries out changes, each in a batch of its own; the answers in a row.
+fn apply(fixture: &Memory, changes: impl IntoIterator<Item = ReplicatedChange>) -> String {
+    let words: Vec<String> = changes
+        .into_iter()
+        .map(|change| {
+            let changes = vec![change];
+            let outcome = batch(fixture, ReplicatedBatch { changes, ..Default::default() });
+            word(&outcome.changes[0])
+        })
+        .collect();
+    words.join(", ")
+}
+
+/// Says that everything up to these CSNs is in.
+fn raise(fixture: &Memory, context_csns: &[Csn]) {
+    batch(fixture, ReplicatedBatch { context_csns: context_csns.to_vec(), ..Default::default() });
+}
+
+fn filled() -> Memory {
+    let fixture = Memory::new();
+    fixture.apply(TREE);
+    fixture
+}
+
+fn find_nothing(fixture: &Memory) {
+    let snapshot = fixture.database().store().snapshot().unwrap();
+    let view = fixture.database().view(&snapshot).unwrap();
+    check(&view, &mut |finding| panic!("{finding}")).unwrap();
+}
+
+const A: &str = "cn=a,ou=People,dc=example,dc=com";
+const B: &str = "cn=b,ou=Groups,dc=example,dc=com";
+
+#[test]
+fn a_put_makes_the_entry_exactly_that() {
+    let f = filled();
+    assert_eq!(apply(&f, [put(1, A, csn(2, 1), &[("description", "one")])]), "done");
+    for (name, value) in [
+        ("entryUUID", uuid(1).to_string()),
+        ("entryCSN", csn(2, 1).to_string()),
+        ("creatorsName", "cn=somebody".to_owned()),
+        ("modifyTimestamp", "20200101000000Z".to_owned()),
+        ("description", "one".to_owned()),
+    ] {
+        assert_eq!(f.value(A, name).as_deref(), Some(value.as_str()), "{name}");
+    }
+    assert_eq!(apply(&f, [put(1, A, csn(2, 1), &[])]), "older");
+    assert_eq!(apply(&f, [put(1, A, csn(2, 2), &[("l", "there")])]), "done");
+    assert_eq!((f.value(A, "description"), f.value(A, "l").as_deref()), (None, Some("there")));
+    assert_eq!(apply(&f, [put(1, B, csn(2, 3), &[("cn", "b")])]), "done");
+    assert!(f.entry(A).is_none() && f.entry(B).is_some());
+    find_nothing(&f);
+}
+
+#[test]
+fn what_is_replicated_is_logged_in_local_order_and_raises_its_own_csn() {
+    let f = filled();
+    let snapshot = f.database().store().snapshot().unwrap();
+    let before = log::last_sequence(&snapshot, 1).unwrap();
+    assert_eq!(apply(&f, [put(2, B, csn(3, 9), &[]), put(1, A, csn(2, 1), &[])]), "done, done");
+    raise(&f, &[csn(2, 1), csn(3, 9)]);
+    f.apply("dn: cn=Bo,ou=People,dc=example,dc=com\nchangetype: delete\n");
+    let snapshot = f.database().store().snapshot().unwrap();
+    let mut told = Vec::new();
+    log::visit_after(&snapshot, LogKey { server_id: 1, sequence: before }, &mut |_, record| {
+        told.push(record.csn);
+        true
+    })
+    .unwrap();
+    assert_eq!(told[..2], [csn(3, 9), csn(2, 1)]);
+    // What comes next here comes after all that was seen.
+    assert!(told[2] > csn(3, 9) && told[2].server_id == 1, "{told:?}");
+    assert_eq!(log::context_csns(&snapshot).unwrap(), [told[2], csn(2, 1), csn(3, 9)]);
+    raise(&f, &[csn(2, 0)]);
+    assert_eq!(log::context_csns(&f.database().store().snapshot().unwrap()).unwrap()[1], csn(2, 1));
+    assert_eq!(apply(&f, [put(4, "cn=c,dc=example,dc=com", csn(2, 1), &[])]), "older");
+    find_nothing(&f);
+}
+
+#[test]
+fn a_refused_change_keeps_the_context_csn_back() {
+    let f = filled();
+    let changes = vec![put(1, A, csn(2, 1), &[("nonsense", "x")]), put(2, B, csn(2, 2), &[])];
+    let context_csns = vec![csn(2, 2)];
+    let rules = ReplicaRules { drop_unknown: true, ..ReplicaRules::default() };
+    let first = ReplicatedBatch {
+        changes: changes.clone(),
+        context_csns: context_csns.clone(),
+        ..Default::default()
+    };
+    let outcome = batch(&f, first);
+    assert!(word(&outcome.changes[0]).starts_with("17 nonsense"), "{outcome:?}");
+    assert_eq!(word(&outcome.changes[1]), "done");
+    let known = || log::context_csns(&f.database().store().snapshot().unwrap()).unwrap().len();
+    assert_eq!(known(), 1);
+    let outcome = batch(&f, ReplicatedBatch { changes, context_csns, rules });
+    assert_eq!(outcome.changes.iter().map(word).collect::<Vec<_>>(), ["done", "older"]);
+    assert_eq!(known(), 2);
+}
+
+#[test]
+fn superiors_that_are_missing_are_glue_until_they_come() {
+    let f = filled();
+    let (unit, leaf) = ("ou=u,dc=example,dc=com", "cn=a,ou=u,dc=example,dc=com");
+    assert_eq!(apply(&f, [put(1, leaf, csn(2, 2), &[])]), "done");
+    assert_eq!(f.value(unit, "structuralObjectClass").as_deref(), Some("glue"));
+    assert_eq!(apply(&f, [put(2, unit, csn(2, 1), &[])]), "done");
+    assert_eq!(f.value(unit, "entryUUID"), Some(uuid(2).to_string()));
+    assert_eq!(f.value(leaf, "entryUUID"), Some(uuid(1).to_string()));
+    find_nothing(&f);
+    // With something below it a deleted entry becomes glue, which goes with the last of it.
+    assert_eq!(apply(&f, [delete(2, csn(2, 3))]), "done");
+    assert_eq!(f.value(unit, "entryUUID"), None);
+    assert!(f.entry(leaf).is_some());
+    find_nothing(&f);
+    assert_eq!(apply(&f, [delete(1, csn(2, 4))]), "done");
+    assert!(f.entry(unit).is_none());
+    find_nothing(&f);
+}
+
+#[test]
+fn what_was_deleted_does_not_come_back() {
+    let f = filled();
+    assert_eq!(apply(&f, [put(1, A, csn(2, 1), &[]), delete(1, csn(3, 2))]), "done, done");
+    let newer = put(1, A, csn(2, 5), &[]);
+    assert_eq!(apply(&f, [put(1, A, csn(2, 1), &[]), newer.clone()]), "older, delete ours");
+    assert!(f.entry(A).is_none());
+    // Of an entry that is not here yet, too.
+    assert_eq!(apply(&f, [delete(7, csn(3, 3)), put(7, B, csn(2, 4), &[])]), "done, delete ours");
+    // Another life begins after the delete.
+    let born = put(1, A, csn(2, 6), &[("createTimestamp", "20270101000000Z")]);
+    assert_eq!(apply(&f, [born]), "done");
+    assert_eq!(apply(&f, [delete(1, csn(3, 2))]), "older");
+    // A consumer of a part sees entries leave and come back.
+    let rules = ReplicaRules { multi_provider: false, ..ReplicaRules::default() };
+    let back = ReplicatedBatch { changes: vec![put(7, B, csn(2, 4), &[])], rules, ..Default::default() };
+    assert_eq!(word(&batch(&f, back).changes[0]), "done");
+    // A newer modification does not save an entry from a delete; what it was is in the conflict log.
+    assert_eq!(
+        apply(&f, [put(9, "cn=n,dc=example,dc=com", csn(2, 9), &[]), delete(9, csn(3, 8))]),
+        "done, delete theirs"
+    );
+    let snapshot = f.database().store().snapshot().unwrap();
+    let log = conflicts(&snapshot, 0, 100).unwrap();
+    let last = &log.last().unwrap().note;
+    assert_eq!(
+        (last.kind, last.kept, last.loser_csn),
+        (ConflictKind::Delete, KeptSide::Theirs, Some(csn(2, 9)))
+    );
+    assert!(last.lost.iter().any(|a| a.description == "cn" && a.values == [b"n"]));
+    find_nothing(&f);
+}
+
+#[test]
+fn two_entries_of_one_name_both_stay() {
+    let f = filled();
+    let aside = |number| format!("entryUUID={},ou=People,dc=example,dc=com", uuid(number));
+    assert_eq!(apply(&f, [put(1, A, csn(2, 5), &[]), put(2, A, csn(3, 4), &[])]), "done, name ours");
+    assert_eq!(f.value(A, "entryUUID"), Some(uuid(1).to_string()));
+    assert_eq!(f.value(&aside(2), "entryCSN"), Some(csn(3, 4).to_string()));
+    assert_eq!(apply(&f, [put(3, A, csn(3, 6), &[])]), "name theirs");
+    assert_eq!(f.value(A, "entryUUID"), Some(uuid(3).to_string()));
+    assert_eq!(f.value(&aside(1), "entryCSN"), Some(csn(2, 5).to_string()));
+    // The name that one of them has in the end comes later in the same refresh.
+    assert_eq!(apply(&f, [put(1, B, csn(2, 6), &[("cn", "b")])]), "done");
+    raise(&f, &[csn(2, 6), csn(3, 6)]);
+    // What is aside still is so for everybody, by a change of this server.
+    let csn_of = |dn: &str| f.value(dn, "entryCSN").unwrap().parse::<Csn>().unwrap();
+    assert_eq!(csn_of(&aside(2)).server_id, 1);
+    assert_eq!(csn_of(B), csn(2, 6));
+    find_nothing(&f);
+    // Somebody gives it a name: it keeps its entryUUID.
+    f.apply(&format!("dn: {}\nchangetype: modrdn\nnewrdn: cn=found\ndeleteoldrdn: 1\n", aside(2)));
+    let found = "cn=found,ou=People,dc=example,dc=com";
+    assert_eq!(f.value(found, "entryUUID"), Some(uuid(2).to_string()));
+    find_nothing(&f);
+}
+
+#[test]
+fn names_that_are_swapped_are_swapped() {
+    let f = filled();
+    let (x, y) = ("cn=x,ou=People,dc=example,dc=com", "cn=y,ou=People,dc=example,dc=com");
+    assert_eq!(apply(&f, [put(1, x, csn(2, 1), &[]), put(2, y, csn(2, 2), &[])]), "done, done");
+    assert_eq!(
+        apply(&f, [put(1, y, csn(2, 5), &[("cn", "y")]), put(2, x, csn(2, 4), &[("cn", "x")])]),
+        "name theirs, done"
+    );
+    raise(&f, &[csn(2, 5)]);
+    assert_eq!(f.value(y, "entryUUID"), Some(uuid(1).to_string()));
+    assert_eq!(f.value(x, "entryUUID"), Some(uuid(2).to_string()));
+    find_nothing(&f);
+}
+
+#[test]
+fn what_was_added_below_a_renamed_superior_follows_it() {
+    let f = filled();
+    let (old, new) = ("ou=u,dc=example,dc=com", "ou=v,dc=example,dc=com");
+    assert_eq!(
+        apply(&f, [put(1, old, csn(2, 1), &[]), put(1, new, csn(2, 3), &[("ou", "v")])]),
+        "done, done"
+    );
+    assert_eq!(apply(&f, [put(2, "cn=a,ou=u,dc=example,dc=com", csn(3, 2), &[])]), "done");
+    raise(&f, &[csn(2, 3), csn(3, 2)]);
+    assert!(f.entry("cn=a,ou=v,dc=example,dc=com").is_some());
+    assert!(f.entry(old).is_none());
+    find_nothing(&f);
+}
+
+#[test]
+fn entries_moved_below_each_other_keep_the_later_move() {
+    let check = |x_moved: i64, y_moved: i64, expected: &str| {
+        let f = filled();
+        let (x, y) = ("ou=x,dc=example,dc=com", "ou=y,dc=example,dc=com");
+        assert_eq!(apply(&f, [put(1, x, csn(2, 1), &[]), put(2, y, csn(2, 2), &[])]), "done, done");
+        apply(&f, [put(1, "ou=x,ou=y,dc=example,dc=com", csn(2, x_moved), &[])]);
+        apply(&f, [put(2, "ou=y,ou=x,dc=example,dc=com", csn(3, y_moved), &[])]);
+        raise(&f, &[csn(2, 9), csn(3, 9)]);
+        assert!(f.entry(expected).is_some(), "{x_moved} {y_moved}");
+        find_nothing(&f);
+    };
+    check(5, 6, "ou=y,ou=x,dc=example,dc=com");
+    check(6, 5, "ou=x,ou=y,dc=example,dc=com");
+}
+
+fn modification(kind: LoggedKind, name: &str, values: &[&str]) -> LoggedModification {
+    let values = values.iter().map(|value| value.as_bytes().to_vec()).collect();
+    LoggedModification { kind, attribute: LoggedAttribute { description: name.to_owned(), values } }
+}
+
+#[test]
+fn logged_changes_are_carried_out_or_refused() {
+    let f = filled();
+    let delta = |number: u128, csn: Csn, change: LoggedChange| ReplicatedChange::Delta {
+        entry_uuid: Some(uuid(number)),
+        dn: A.to_owned(),
+        csn,
+        change,
+    };
+    let modify = |csn: Csn, mods: &[LoggedModification]| {
+        let mut mods = mods.to_vec();
+        mods.push(modification(LoggedKind::Replace, "entryCSN", &[&csn.to_string()]));
+        delta(1, csn, LoggedChange::Modify(mods))
+    };
+    assert_eq!(apply(&f, [put(1, A, csn(2, 1), &[("description", "p")])]), "done");
+    let newer = modify(csn(2, 6), &[modification(LoggedKind::Add, "description", &["new"])]);
+    assert_eq!(apply(&f, [newer.clone(), newer]), "done, older");
+    // Older than what is here: what the newer one left of it.
+    let older = modify(
+        csn(3, 5),
+        &[
+            modification(LoggedKind::Replace, "description", &["old"]),
+            modification(LoggedKind::Add, "l", &["place"]),
+        ],
+    );
+    assert_eq!(apply(&f, [older]), "modify ours");
+    assert_eq!(f.value(A, "l").as_deref(), Some("place"));
+    assert_eq!(f.value(A, "entryCSN"), Some(csn(2, 6).to_string()));
+    let description = f.schema.attribute_type("description").unwrap().id;
+    let mut values = f.entry(A).unwrap().values(description).to_vec();
+    values.sort();
+    assert_eq!(values, [b"new".to_vec(), b"old".to_vec()]);
+    let rename = LoggedChange::ModifyDn {
+        new_rdn: "cn=z".to_owned(),
+        delete_old_rdn: true,
+        new_superior: None,
+        modifications: vec![modification(LoggedKind::Replace, "entryCSN", &[&csn(2, 7).to_string()])],
+    };
+    assert_eq!(apply(&f, [delta(1, csn(2, 7), rename)]), "done");
+    let z = "cn=z,ou=People,dc=example,dc=com";
+    assert_eq!(f.value(z, "cn").as_deref(), Some("z"));
+    assert!(apply(&f, [delta(5, csn(2, 8), LoggedChange::Modify(Vec::new()))]).starts_with("32 "));
+    assert_eq!(apply(&f, [delta(1, csn(2, 9), LoggedChange::Delete)]), "done");
+    assert!(f.entry(z).is_none());
+    find_nothing(&f);
+}
+
+#[test]
+fn what_a_provider_does_not_name_goes_within_a_limit() {
+    let f = filled();
+    for number in 1..=6 {
+        let dn = format!("cn=d{number},ou=Groups,dc=example,dc=com");
+        apply(&f, [put(number, &dn, csn(2, number as i64), &[])]);
+    }
+    let run = |present: &[u128], limit: DeleteLimit, seen: &[Csn]| {
+        let share = Share {
+            base: "ou=Groups,dc=example,dc=com".to_owned(),
+            scope: Scope::OneLevel,
+            filter: None,
+            seen: seen.to_vec(),
+        };
+        let present: UuidSet = present.iter().map(|number| uuid(*number)).collect();
+        let (sender, receiver) = mpsc::channel();
+        f.directory.databases()[0].delete_absent(
+            &share,
+            &present,
+            limit,
+            Box::new(move |outcome| sender.send(outcome).unwrap()),
+        );
+        receiver.recv().unwrap()
+    };
+    let seen = [csn(2, 5)];
+    let strict = DeleteLimit { percent: 50, entries: 0 };
+    assert_eq!(run(&[1], strict, &seen), DeleteOutcome::TooMany { absent: 4, entries: 6 });
+    assert_eq!(run(&[1], DeleteLimit::default(), &seen), DeleteOutcome::Deleted(4));
+    // The last one is newer than what the provider has seen.
+    for (number, is_there) in [(1, true), (2, false), (5, false), (6, true)] {
+        let dn = format!("cn=d{number},ou=Groups,dc=example,dc=com");
+        assert_eq!(f.entry(&dn).is_some(), is_there, "{number}");
+    }
+    find_nothing(&f);
+}
