@@ -319,7 +319,7 @@ impl<'s> Transition<'s> {
                 })
             };
             if mode(&self.earlier.config) != mode(&self.config) {
-                let bits = mode(wanted).flatten().unwrap_or(LmdbOptions::default().file_mode);
+                let bits = mode(wanted).flatten().unwrap_or_else(|| LmdbOptions::default().file_mode);
                 store.set_file_mode(bits).map_err(|error| failed(format_args!("olcDbMode: {error}")))?;
             }
         }
