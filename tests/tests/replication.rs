@@ -205,15 +205,13 @@ fn under_another_suffix() {
             let content = provider.content(&format!("ou=groups,{SUFFIX}")).unwrap_or_default();
             // Names go along: those below the suffix, and whoever made the entry.
             let names = ["member", "creatorsname", "modifiersname"];
+            let moved =
+                |value: &Vec<u8>| String::from_utf8_lossy(value).replace(SUFFIX, "o=copy").into_bytes();
             let renamed = content.into_iter().map(|(dn, mut entry)| {
-                for value in
-                    names.iter().flat_map(|name| entry.get(*name).cloned().map(|values| (*name, values)))
-                {
-                    let (name, values) = value;
-                    let moved = values
-                        .iter()
-                        .map(|value| String::from_utf8_lossy(value).replace(SUFFIX, "o=copy").into_bytes());
-                    entry.insert(name.to_owned(), moved.collect());
+                for name in names {
+                    if let Some(values) = entry.get_mut(name) {
+                        *values = values.iter().map(moved).collect();
+                    }
                 }
                 (dn.replace(SUFFIX, "o=copy"), entry)
             });
@@ -282,7 +280,7 @@ fn over_tls_and_with_sasl() {
              tls_cacert={path}/other.pem"
         );
         std::fs::write(folder.path().join("other.pem"), Authority::new("Other").certificate()).unwrap();
-        let stranger = Member::new(Kind::Larix, "", &line).started();
+        let stranger = Member::new(Kind::Larix, "", &line).arguments(&["-d", "16384"]).started();
         stranger.wait_for_log("no TLS with localhost");
         assert_eq!(stranger.content(SUFFIX), None);
     }
@@ -389,7 +387,7 @@ fn a_shadow_sends_writers_elsewhere() {
     check("", "=> 53 text \"shadow context; no update referral\"\n");
     check(
         "updateref ldap://provider.example.com",
-        "=> 10 ref ldap://provider.example.com/uid=u1,ou=people,dc=example,dc=com\n",
+        "=> 10 referral ldap://provider.example.com/uid=u1,ou=people,dc=example,dc=com\n",
     );
     check(&format!("updatedn {ADMIN}"), "=> 0\n");
 }
