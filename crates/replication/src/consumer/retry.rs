@@ -22,7 +22,7 @@ impl Retries {
     }
 
     /// Seconds until the next try; none when there is to be no other.
-    pub fn next(&mut self) -> Option<u32> {
+    pub fn next_wait(&mut self) -> Option<u32> {
         loop {
             let step = self.steps.get(self.at)?;
             if step.times.is_none_or(|times| self.tried < times) {
@@ -56,7 +56,7 @@ mod tests {
             let steps = steps.iter().map(|(seconds, times)| RetryStep { seconds: *seconds, times: *times });
             let mut retries = Retries::new(steps.collect());
             for round in 0..2 {
-                let tries: Vec<_> = expected.iter().map(|_| retries.next()).collect();
+                let tries: Vec<_> = expected.iter().map(|_| retries.next_wait()).collect();
                 assert_eq!(tries, expected, "round {round}");
                 retries.reset();
             }

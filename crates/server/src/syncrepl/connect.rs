@@ -31,7 +31,7 @@ pub(super) fn connect(
     let tls = tls_options(line, server);
     let ambient = Ambient { random: |bytes| SystemRandom.fill(bytes), end_point_binding };
     let mut session = Session::connect(&line.providers, &options, &tls, ambient)?;
-    session.set_patience(seconds(line.timeout).or(seconds(line.network_timeout)))?;
+    session.set_patience(seconds(line.timeout).or_else(|| seconds(line.network_timeout)))?;
     let mut note = None;
     if line.start_tls != StartTls::No
         && !session.connection.is_secure()

@@ -135,7 +135,7 @@ impl Runner {
     /// Seconds until the next try.
     fn failed(&mut self, why: &str) -> Option<u32> {
         self.status.change(|status| status.error = Some(why.to_owned()));
-        let next = self.retries.next();
+        let next = self.retries.next_wait();
         let rid = self.task.line.rid;
         let then = match (next, self.retries.left()) {
             (None, _) => "no retry is left: it gives up".to_owned(),
