@@ -19,6 +19,17 @@ impl Entry {
         Self { dn: dn.into(), attributes: Vec::new() }
     }
 
+    /// The RDN of the DN as it is shown: up to the first comma that is none of a value.
+    pub fn rdn(&self) -> &str {
+        let mut escaped = false;
+        let end = self.dn.bytes().position(|byte| {
+            let is_end = byte == b',' && !escaped;
+            escaped = byte == b'\\' && !escaped;
+            is_end
+        });
+        end.and_then(|end| self.dn.get(..end)).unwrap_or(&self.dn)
+    }
+
     /// The attribute with exactly this description.
     pub fn attribute(&self, description: &AttributeDescription) -> Option<&EntryAttribute> {
         self.attributes.iter().find(|a| a.description == *description)

@@ -71,19 +71,8 @@ impl Checked {
         if self.is_suffix {
             return (&self.entry.dn, self.dn.as_str().as_bytes());
         }
-        (first_rdn(&self.entry.dn), self.dn.rdns().next().unwrap_or_default())
+        (self.entry.rdn(), self.dn.rdns().next().unwrap_or_default())
     }
-}
-
-/// A DN as it is shown, up to its first comma that is none of a value.
-fn first_rdn(dn: &str) -> &str {
-    let mut escaped = false;
-    let end = dn.bytes().position(|byte| {
-        let is_end = byte == b',' && !escaped;
-        escaped = byte == b'\\' && !escaped;
-        is_end
-    });
-    end.and_then(|end| dn.get(..end)).unwrap_or(dn)
 }
 
 /// What one thread keeps.

@@ -4,7 +4,7 @@
 //! Pure: works on an owned entry. Values of large sets are not looked at; their number and the one question that
 //! naming asks about them suffice.
 
-use larix_proto::{Dn, LdapResult, ResultCode};
+use larix_proto::{LdapResult, Rdn, ResultCode};
 use larix_schema::{
     AttributeDescription, AttributeType, AttributeTypeId, ClassKind, ContentRule, ObjectClass, ObjectClassId,
     Schema,
@@ -273,11 +273,13 @@ fn check_naming(
     mode: CheckMode,
     sets: &dyn LargeSets,
 ) -> Result<(), Failure> {
-    let dn = entry.dn.clone();
+    if entry.dn.is_empty() {
+        return Ok(());
+    }
+    let rdn = entry.rdn().to_owned();
     let unrecognized =
         || violation(ResultCode::INVALID_DN_SYNTAX, "unrecognized attribute type(s) in RDN".to_owned());
-    let dn = Dn::parse(&dn).map_err(|_| unrecognized())?;
-    let Some(rdn) = dn.rdns().first() else { return Ok(()) };
+    let rdn = Rdn::parse(&rdn).map_err(|_| unrecognized())?;
     for ava in rdn.avas() {
         let naming = |text: String| violation(ResultCode::NAMING_VIOLATION, text);
         if ava.hex {

@@ -405,22 +405,27 @@ impl<'b, R: BufRead> Lines<'b, R> {
     }
 
     fn parse(&mut self, text: &'b [u8]) -> Result<Line<'b>, LdifError> {
+        if let Some((known, place, value)) = self.foreseen(text) {
+            return Ok(Line { name: known, shared: Some(known), value: self.value(value)?, place });
+        }
         let (name, value) = memchr::memchr(b':', text)
             .and_then(|at| text.split_at_checked(at))
             .ok_or_else(|| self.error(LdifFault::MissingColon))?;
-        let (name, shared, place) = match self.foreseen(name) {
-            Some((known, place)) => (&**known, Some(known), place),
-            None => (self.name(name)?, None, None),
-        };
-        Ok(Line { name, shared, value: self.value(value.get(1..).unwrap_or_default())?, place })
+        let name = self.name(name)?;
+        let value = self.value(value.get(1..).unwrap_or_default())?;
+        Ok(Line { name, shared: None, value, place: None })
     }
 
-    /// The name, if it is the last one of the shape or one of the next, and its place if it is one of the next.
-    fn foreseen(&self, name: &[u8]) -> Option<(&'b Arc<str>, Option<usize>)> {
+    /// The name of a line, if it is the last one of the shape or one of the next, its place if it is one of the next, and
+    /// what stands after the colon.
+    fn foreseen(&self, line: &'b [u8]) -> Option<(&'b Arc<str>, Option<usize>, &'b [u8])> {
         let from = self.place.saturating_sub(1);
         let near = self.shape.get(from..)?.iter().take(LOOK_AHEAD);
-        let (at, known) = (from..).zip(near).find(|(_, known)| known.as_bytes() == name)?;
-        Some((known, (at >= self.place).then_some(at)))
+        // No name has a colon.
+        let is_named =
+            |known: &str| line.get(known.len()) == Some(&b':') && line.starts_with(known.as_bytes());
+        let (at, known) = (from..).zip(near).find(|(_, known)| is_named(known))?;
+        Some((known, (at >= self.place).then_some(at), line.get(known.len() + 1..)?))
     }
 
     fn name(&self, name: &'b [u8]) -> Result<&'b str, LdifError> {
