@@ -377,6 +377,8 @@ impl Databases {
         subject: &Arc<Subject>,
         operation: &WriteOperation,
     ) -> Option<LdapResult> {
+        // Where there is none, no name has to be understood.
+        self.sections.iter().find(|section| section.kind == SectionKind::Monitor)?;
         let dn = self.schema().parse_dn(operation.target()).ok()?;
         self.section(&dn).filter(|section| section.kind == SectionKind::Monitor)?;
         let tree = self.tree(server, subject, &dn, true)?;

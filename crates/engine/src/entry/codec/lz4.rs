@@ -32,8 +32,6 @@ const DEPTH: usize = 2;
 const PATIENCE_BITS: u32 = 2;
 /// A match of this length is not held back for a better one at the next byte.
 const GOOD: usize = 12;
-/// After a match of this length in the dictionary no other is looked for.
-const ENOUGH: usize = 24;
 
 const SHORT_BITS: u32 = 15;
 const LONG_BITS: u32 = 14;
@@ -137,15 +135,12 @@ impl<'a> Finder<'a> {
         let rest = self.record.get(at..self.end)?;
         let word = eight(self.record, at)?;
         let mut best = Match { length: MATCH_MIN - 1, offset: 0 };
+        if let Some(place) = usize::from(self.own[hash4(word as u32, OWN_BITS)]).checked_sub(1) {
+            best.take(self.record, place, rest, at - place);
+        }
         let length = at + self.dictionary.len();
         if let Some(place) = usize::from(self.places.long[hash8(word)]).checked_sub(1) {
             best.take(self.dictionary, place, rest, length - place);
-            if best.length >= ENOUGH {
-                return Some(best);
-            }
-        }
-        if let Some(place) = usize::from(self.own[hash4(word as u32, OWN_BITS)]).checked_sub(1) {
-            best.take(self.record, place, rest, at - place);
         }
         let mut next = self.places.short[hash4(word as u32, SHORT_BITS)];
         for _ in 0..DEPTH {
