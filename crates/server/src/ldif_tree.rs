@@ -215,7 +215,7 @@ impl Files {
         let found = files_of(directory, DEPTH_MAX)?;
         let mut below: BTreeMap<&Path, Vec<(&Path, &[u8])>> = BTreeMap::new();
         for (path, bytes) in &found {
-            below.entry(path.parent().unwrap_or(Path::new(""))).or_default().push((path, bytes));
+            below.entry(path.parent().unwrap_or_else(|| Path::new(""))).or_default().push((path, bytes));
         }
         let tree = LdifTree {
             directory: directory.to_owned(),

@@ -70,12 +70,13 @@ impl ConfigurationQueue {
             done(ReplicatedOutcome { changes: Vec::new(), result }, 0);
         };
         let Some(queue) = self.queue.get() else { return refused(done) };
-        match queue.try_send(Asked::Replicate(batch, present, done)) {
-            Err(
-                TrySendError::Full(Asked::Replicate(_, _, done))
-                | TrySendError::Disconnected(Asked::Replicate(_, _, done)),
-            ) => refused(done),
-            _ => {}
+        let sent = queue.try_send(Asked::Replicate(batch, present, done));
+        if let Err(
+            TrySendError::Full(Asked::Replicate(_, _, done))
+            | TrySendError::Disconnected(Asked::Replicate(_, _, done)),
+        ) = sent
+        {
+            refused(done);
         }
     }
 

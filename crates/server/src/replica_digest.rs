@@ -180,7 +180,7 @@ fn conflict_json(record: &ConflictRecord) -> Value {
 
 impl Dispatcher {
     pub(crate) fn conflicts(
-        &mut self,
+        &self,
         begun: &Begun,
         request: &ExtendedRequest<'_>,
         controls: &RequestControls,
