@@ -41,7 +41,12 @@ impl WriteBoard {
 
     pub(crate) fn log_extent(&self, first: u64, last: u64) {
         self.log_first.store(first.min(last), Ordering::Relaxed);
-        self.log_last.store(last, Ordering::Relaxed);
+        self.log_last.store(last, Ordering::Release);
+    }
+
+    /// The sequence of the last record that was committed: known before any of its requesters is told.
+    pub fn log_last(&self) -> u64 {
+        self.log_last.load(Ordering::Acquire)
     }
 
     pub fn figures(&self) -> WriteFigures {

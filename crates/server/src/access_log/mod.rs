@@ -159,8 +159,8 @@ impl AccessLogs {
         let recorders = self.recorders.load();
         let own = recorders.iter().filter(|recorder| Arc::ptr_eq(recorder.log.served(), served));
         let sources: Vec<_> = own
-            .map(|recorder| (Arc::clone(&recorder.source), recorder.source.answered()))
-            .filter(|(source, answered)| source.reached.load(Ordering::Acquire) < *answered)
+            .map(|recorder| (Arc::clone(&recorder.source), recorder.source.committed()))
+            .filter(|(source, committed)| source.reached.load(Ordering::Acquire) < *committed)
             .collect();
         let log = recorders.iter().find(|recorder| Arc::ptr_eq(recorder.log.served(), served))?;
         let log = Arc::clone(&log.log);
@@ -184,8 +184,9 @@ impl Following {
 }
 
 impl Source {
-    fn answered(&self) -> u64 {
-        self.served.database().following().answered().sequence
+    /// The last change that anybody may have been told of.
+    fn committed(&self) -> u64 {
+        self.served.database().writes().log_last()
     }
 }
 
@@ -215,8 +216,8 @@ impl Gate {
     /// Whether all of it is recorded, or it has taken too long.
     pub(crate) fn is_open(&self, clock: &SystemClock) -> bool {
         self.follower.iter().for_each(|follower| follower.looks());
-        let reached = |(source, answered): &(Arc<Source>, u64)| {
-            source.reached.load(Ordering::Acquire) >= *answered || source.served.is_retired()
+        let reached = |(source, committed): &(Arc<Source>, u64)| {
+            source.reached.load(Ordering::Acquire) >= *committed || source.served.is_retired()
         };
         (self.sources.iter().all(reached) && self.log.handled() >= self.handed_over)
             || clock.monotonic() >= self.until
