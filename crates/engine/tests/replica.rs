@@ -1,5 +1,7 @@
 //! What a consumer writes, rule by rule.
 
+#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
 mod common;
 
 use std::sync::mpsc;
