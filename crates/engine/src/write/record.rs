@@ -7,11 +7,12 @@ use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::{Overlay, Snapshot, Store, WriteSet};
 
 use super::add;
+use super::change;
 use super::delete;
 use super::failure::Failure;
 use super::modify;
 use super::operational::{self, Stamp};
-use super::operator::{Envelope, Ground, Operator, logged};
+use super::operator::{Envelope, Ground, Operator, StoredSets, logged};
 use super::prepare::{Change, ChangeKind, internal_change};
 use super::writer::{Group, Task};
 use crate::csn::Csn;
@@ -261,7 +262,10 @@ fn set_min_csns<V: Snapshot>(
     let values = csns.iter().map(|csn| csn.text().into_bytes()).collect();
     let change: Change = internal_change(operator.schema(), ChangeKind::Replace, "minCSN", values)?;
     let shown = operator.view.dn(&held.view()?)?;
-    let entry = modify::changed_entry(operator, &held, shown, &[&change])?;
+    // The class does not allow every name that a suffix may have.
+    let reader = operator.reader(&held)?;
+    let mut entry = reader.owned_in_part(shown, |description| *description == change.description)?;
+    change::apply(operator.schema(), &mut entry, &change, false, &StoredSets { reader })?;
     modify::store(operator, &held, &entry)?;
     let uuid = operator.entry_uuid(&held)?;
     operator

@@ -1,0 +1,157 @@
+//! What an access log stands on: old values in the change log, records that are not trimmed before they are read, and
+//! recordings, which are one commit with how far they go.
+
+#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
+mod common;
+
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, mpsc};
+
+use common::{Fixture, SUFFIX, TREE, memory, schema, settings};
+use larix_engine::audit::{self, Facts, Request};
+use larix_engine::csn::Csn;
+use larix_engine::database::OldValues;
+use larix_engine::log::{self, LogKey, LogRecord};
+use larix_engine::tables::META;
+use larix_engine::time::Timestamp;
+use larix_engine::write::{NewRecord, Recording};
+use larix_engine::{DatabaseSettings, EntryId};
+use larix_proto::FilterBuf;
+use larix_store::{Snapshot, Store};
+
+const BO: &str = "cn=Bo,ou=People,dc=example,dc=com";
+const CSN: &str = "20990101000000.000000Z#000000#005#000000";
+
+fn replace_sn(value: &str) -> String {
+    format!("dn: {BO}\nchangetype: modify\nreplace: sn\nsn: {value}\n-\n")
+}
+
+fn logged<S: Store>(fixture: &Fixture<S>) -> Vec<LogRecord> {
+    let snapshot = fixture.database().store().snapshot().unwrap();
+    let mut all = Vec::new();
+    log::visit_after(&snapshot, LogKey { server_id: 1, sequence: 0 }, &mut |_, record| {
+        all.push(record);
+        true
+    })
+    .unwrap();
+    all
+}
+
+#[test]
+fn old_values_are_logged_where_they_are_asked_for() {
+    let schema = schema("");
+    let old = OldValues {
+        filter: schema.bind_filter(FilterBuf::parse("(objectClass=person)").unwrap().as_filter()),
+        attributes: vec![schema.describe("cn").unwrap()],
+    };
+    let settings = DatabaseSettings { old_values: Some(Arc::new(old)), ..settings(&schema) };
+    let fixture = Fixture::of(schema, vec![(memory(), settings)]);
+    fixture.apply(TREE);
+    let lines = || -> Vec<String> {
+        let last = logged(&fixture).pop().unwrap();
+        let lines = audit::old_lines(&last.old).into_iter().map(|line| String::from_utf8(line).unwrap());
+        let mut lines: Vec<_> =
+            lines.filter(|line| line.starts_with("cn: ") || line.starts_with("sn: ")).collect();
+        lines.sort();
+        lines
+    };
+    fixture.apply(&replace_sn("x"));
+    assert_eq!(lines(), ["cn: Bo", "sn: Bo"]);
+    fixture.apply(&format!("dn: {BO}\nchangetype: modify\nadd: description\ndescription: d\n-\n"));
+    assert_eq!(lines(), ["cn: Bo"]);
+    fixture.apply(&format!("dn: {BO}\nchangetype: modrdn\nnewrdn: cn=Bob\ndeleteoldrdn: 1\n"));
+    assert_eq!(lines(), ["cn: Bo"]);
+    fixture
+        .apply("dn: ou=People,dc=example,dc=com\nchangetype: modify\nadd: description\ndescription: d\n-\n");
+    assert!(logged(&fixture).pop().unwrap().old.is_empty(), "not one of those that match");
+    fixture.apply("dn: cn=Bob,ou=People,dc=example,dc=com\nchangetype: delete\n");
+    assert_eq!(lines(), ["cn: Bob", "sn: x"]);
+}
+
+#[test]
+fn what_the_follower_has_not_read_is_not_trimmed() {
+    let schema = schema("");
+    let retention = log::LogRetention { age: Some(10), size: None };
+    let fixture = Fixture::of(
+        Arc::clone(&schema),
+        vec![(memory(), DatabaseSettings { log_retention: retention, ..settings(&schema) })],
+    );
+    let woken = Arc::new(AtomicU64::new(0));
+    let told = Arc::clone(&woken);
+    let following = fixture.database().following();
+    following.follow(
+        Arc::new(move || {
+            told.fetch_add(1, Ordering::Relaxed);
+        }),
+        0,
+    );
+    let change = |count: u32| {
+        for number in 0..count {
+            fixture.clock.advance_micros(1_000_000);
+            fixture.apply(&replace_sn(&number.to_string()));
+        }
+        let snapshot = fixture.database().store().snapshot().unwrap();
+        log::first_sequence(&snapshot, 1).unwrap()
+    };
+    fixture.apply(TREE);
+    assert_eq!(change(50), 1);
+    // Requesters hear first: the last may not be told to the follower yet.
+    assert!((54..=55).contains(&following.answered().sequence));
+    assert!((54..=55).contains(&woken.load(Ordering::Relaxed)));
+    following.needs_from(20);
+    assert_eq!(change(50), 20);
+    following.leave();
+    assert!(change(50) > 100);
+}
+
+fn record<S: Store>(fixture: &Fixture<S>, recording: Recording) {
+    let (done, ended) = mpsc::channel();
+    fixture.directory.databases()[0].record(recording, Box::new(move |outcome| done.send(outcome).unwrap()));
+    let outcome = ended.recv().unwrap();
+    assert!(outcome.result.is_success(), "{}", outcome.result);
+}
+
+#[test]
+fn a_recording_is_one_commit_with_how_far_it_goes() {
+    let fixture = Fixture::new();
+    let schema = Arc::clone(&fixture.schema);
+    let csn: Csn = CSN.parse().unwrap();
+    let start = Timestamp(1_795_229_207_123_456);
+    let facts = Facts { start, dn: Some("dc=b".to_owned()), ..Facts::default() };
+    let local = audit::of_request(&schema, &Request::Delete, &facts);
+    let of_change = NewRecord { csn: Some(csn), ..local.clone() };
+    let suffix = schema.parse_dn(SUFFIX).unwrap();
+    let new = || Recording::new(suffix.clone(), SUFFIX.to_owned());
+    let first = Recording {
+        container: Some(audit::container(&schema, SUFFIX, &[csn])),
+        // The name of the first is taken when the second comes.
+        records: vec![local.clone(), of_change],
+        context_csns: vec![csn],
+        marks: vec![(b"mark".to_vec(), b"1".to_vec())],
+        ..new()
+    };
+    record(&fixture, first);
+    let names = ["456", "457"].map(|end| format!("reqStart=20261121024647.123{end}Z,{SUFFIX}"));
+    assert!(fixture.value(&names[0], "entryCSN").is_some());
+    assert_eq!(fixture.value(&names[1], "entryCSN").as_deref(), Some(CSN));
+    assert_eq!(fixture.value(&names[1], "reqStart").as_deref(), Some("20261121024647.123457Z"));
+    let snapshot = fixture.database().store().snapshot().unwrap();
+    assert_eq!(snapshot.get(META, b"mark").unwrap().as_deref(), Some(b"1".as_slice()));
+    assert!(log::context_csns(&snapshot).unwrap().contains(&csn));
+    let view = fixture.database().view(&snapshot).unwrap();
+    assert_eq!(audit::min_csns(&view).unwrap(), Some(vec![csn]));
+    let id = view.resolve(&schema.parse_dn(&names[0]).unwrap()).unwrap().unwrap().id.unwrap();
+    // The container and what concerns this server alone are not sent.
+    let local: Vec<bool> = logged(&fixture).iter().map(|record| record.local).collect();
+    assert_eq!(local, [true, true, false]);
+
+    let later: Csn = CSN.replace("2099", "2100").parse().unwrap();
+    // One that is gone already is no reason to fail.
+    record(&fixture, Recording { removed: vec![id, EntryId(77)], min_csns: Some(vec![later]), ..new() });
+    assert!(fixture.entry(&names[0]).is_none() && fixture.entry(&names[1]).is_some());
+    let snapshot = fixture.database().store().snapshot().unwrap();
+    let view = fixture.database().view(&snapshot).unwrap();
+    assert_eq!(audit::min_csns(&view).unwrap(), Some(vec![later]));
+    larix_engine::check::check(&view, &mut |finding| panic!("{finding}")).unwrap();
+}
