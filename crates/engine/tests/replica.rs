@@ -209,7 +209,7 @@ fn what_was_deleted_does_not_come_back() {
     let f = filled();
     assert_eq!(apply(&f, [put(1, A, csn(2, 1), &[]), delete(1, csn(3, 2))]), "done, done");
     let newer = put(1, A, csn(2, 5), &[]);
-    assert_eq!(apply(&f, [put(1, A, csn(2, 1), &[]), newer.clone()]), "older, delete ours");
+    assert_eq!(apply(&f, [put(1, A, csn(2, 1), &[]), newer]), "older, delete ours");
     assert!(f.entry(A).is_none());
     // Of an entry that is not here yet, too.
     assert_eq!(apply(&f, [delete(7, csn(3, 3)), put(7, B, csn(2, 4), &[])]), "done, delete ours");

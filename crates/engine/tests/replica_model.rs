@@ -153,20 +153,18 @@ impl Node {
             }
             let uuid = record.entry_uuid.to_string();
             match content.get(&uuid) {
-                Some((dn, attributes)) => {
-                    if sent.insert(uuid) {
-                        changes.push(ReplicatedChange::Put {
-                            entry_uuid: record.entry_uuid,
-                            dn: dn.clone(),
-                            attributes: attributes
-                                .iter()
-                                .map(|(name, values)| AttributeValues {
-                                    description: name.clone(),
-                                    values: values.iter().map(|value| value.clone().into_bytes()).collect(),
-                                })
-                                .collect(),
-                        });
-                    }
+                Some((dn, attributes)) if sent.insert(uuid.clone()) => {
+                    changes.push(ReplicatedChange::Put {
+                        entry_uuid: record.entry_uuid,
+                        dn: dn.clone(),
+                        attributes: attributes
+                            .iter()
+                            .map(|(name, values)| AttributeValues {
+                                description: name.clone(),
+                                values: values.iter().map(|value| value.clone().into_bytes()).collect(),
+                            })
+                            .collect(),
+                    });
                 }
                 None if matches!(record.change, LoggedChange::Delete) => {
                     changes.push(ReplicatedChange::Delete {
@@ -174,7 +172,7 @@ impl Node {
                         csn: Some(record.csn),
                     });
                 }
-                None => {}
+                _ => {}
             }
             true
         })
