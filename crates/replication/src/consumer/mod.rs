@@ -105,8 +105,6 @@ pub struct Session {
     changes: Vec<ReplicatedChange>,
     bytes: usize,
     csns: Vec<Csn>,
-    /// A change that was seen before was passed over: those behind it that have no CSN belong to it.
-    passing_over: bool,
     /// What the last change that was taken has to say of itself.
     taken: Vec<Csn>,
     last_cookie: Option<String>,
@@ -129,7 +127,6 @@ impl Session {
             changes: Vec::new(),
             bytes: 0,
             csns: Vec::new(),
-            passing_over: false,
             taken: Vec::new(),
             last_cookie: None,
             last_delete: None,
@@ -246,7 +243,8 @@ impl Session {
                 self.gather(change, csns, actions);
             }
             EntryState::Delete => {
-                let csn = csns.iter().flatten().max().copied();
+                let last = self.last_delete.filter(|_| cookie.is_some());
+                let csn = last.or(csns.iter().flatten().max().copied());
                 self.gather(ReplicatedChange::Delete { entry_uuid: uuid, csn }, csns, actions);
             }
         }
@@ -282,21 +280,17 @@ impl Session {
         Ok(())
     }
 
-    /// Whether all of a change was seen before.
+    /// Whether all of a change was seen before. What comes without a cookie, as other servers' changes that are passed on do,
+    /// is judged by its entryCSN when it is written.
     fn is_passed_over(&mut self, csns: &Option<Vec<Csn>>) -> bool {
-        match csns.as_deref() {
-            Some(csns) if !csns.is_empty() => {
-                // Changes that were made together, deletes above all, may share a CSN.
-                let is_seen = !is_newer(&self.known, csns) && self.taken != *csns;
-                self.passing_over = self.phase == Phase::Persisting && is_seen;
-                if !self.passing_over {
-                    self.taken = csns.to_vec();
-                }
-            }
-            _ if self.phase == Phase::Refreshing => self.passing_over = false,
-            _ => {}
+        let Some(csns) = csns.as_deref().filter(|csns| !csns.is_empty()) else { return false };
+        // Changes that were made together, deletes above all, may share a CSN.
+        let is_seen = !is_newer(&self.known, csns) && self.taken != *csns;
+        if self.phase == Phase::Persisting && is_seen {
+            return true;
         }
-        self.passing_over
+        self.taken = csns.to_vec();
+        false
     }
 
     fn put(&self, uuid: Uuid, entry: &SearchResultEntry<'_>) -> Result<ReplicatedChange, String> {

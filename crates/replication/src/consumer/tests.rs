@@ -214,11 +214,11 @@ fn persisting() {
             Entry(Delete, 2, Some(B1)),
             // Made together with the one before.
             Entry(Delete, 4, Some(B1)),
-            // Seen before; what follows without a CSN belongs to it.
+            // Seen before. What has no CSN may be another server's change that is passed on: its entryCSN decides.
             Entry(Modify, 1, Some(A2)),
             Entry(Modify, 3, None),
         ],
-        &["+1", "=1:2", "refreshed", "+1=1:3", "-2=2:1", "-4=2:1"],
+        &["+1", "=1:2", "refreshed", "+1=1:3", "-2=2:1", "-4=2:1", "+3"],
     );
     // A present phase, then a delete phase.
     check(

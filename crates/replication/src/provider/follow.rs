@@ -81,6 +81,8 @@ impl Following {
         }
         let batch = gather(search, &snapshots, bound)?;
         if batch.told.is_empty() && self.moved.is_empty() && !batch.more {
+            // The end of a refresh from elsewhere says how far this server has come, and changes no entry.
+            tell_cookie(search, &batch.context, out);
             return Ok(Stepped::Waiting);
         }
         let mut based = Vec::with_capacity(views.len());
@@ -163,7 +165,9 @@ impl Following {
     ) -> Result<(), LdapResult> {
         let Some(Told { outline, part: number, .. }) = now.batch.told.get(index) else { return Ok(()) };
         let (csn, id) = (outline.csn, outline.entry);
-        if outline.local || search.asked.known.covers(&csn) || search.asked.sid == Some(csn.server_id) {
+        // A present phase tells that an entry is gone, not who deleted it when: its CSN says nothing of who knows of it.
+        let is_known = search.asked.known.covers(&csn) || search.asked.sid == Some(csn.server_id);
+        if outline.local || is_known && outline.kind != OutlineKind::Delete {
             return Ok(());
         }
         let is_delete = outline.kind == OutlineKind::Delete;
@@ -451,7 +455,7 @@ fn tell_cookie<S: Store>(search: &mut SyncSearch<S>, context: &CsnVector, out: &
 
 /// Tells that an entry is gone.
 fn tell_delete<S: Store>(
-    search: &mut SyncSearch<S>,
+    search: &SyncSearch<S>,
     uuid: Uuid,
     name: &str,
     cookie: Option<&str>,
@@ -459,11 +463,4 @@ fn tell_delete<S: Store>(
 ) {
     let control = state_control(EntryState::Delete, uuid, cookie);
     EntryEncoder::begin(out, search.message, name).finish(&[control]);
-    if let Some(csn) = cookie.and_then(last_csn) {
-        search.told.note(csn);
-    }
-}
-
-fn last_csn(cookie: &str) -> Option<Csn> {
-    cookie.rsplit_once("csn=")?.1.parse().ok()
 }

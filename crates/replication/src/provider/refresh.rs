@@ -195,7 +195,9 @@ impl LogRefresh {
                 }
                 count += 1;
                 last = key.sequence;
-                if outline.local || self.known.covers(&outline.csn) {
+                // What a delete's CSN says may be a guess: see the persist stage.
+                let is_known = self.known.covers(&outline.csn) && outline.kind != OutlineKind::Delete;
+                if outline.local || is_known {
                     return true;
                 }
                 if outline.entry == EntryId::ROOT {
