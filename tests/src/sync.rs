@@ -259,11 +259,11 @@ impl Consumer {
     }
 }
 
+/// The values of an entry, by the names of their attributes in lower case.
+pub type Attributes = BTreeMap<String, BTreeSet<Vec<u8>>>;
+
 /// Entries by their names, as an ordinary search shows them; `None` when there is no server or no such base.
-pub fn read(
-    address: SocketAddr,
-    wanted: &Wanted<'_>,
-) -> Option<BTreeMap<String, BTreeMap<String, BTreeSet<Vec<u8>>>>> {
+pub fn read(address: SocketAddr, wanted: &Wanted<'_>) -> Option<BTreeMap<String, Attributes>> {
     let mut socket = TcpStream::connect(address).ok()?;
     socket.set_read_timeout(Some(PATIENCE)).ok()?;
     let mut out = Vec::new();

@@ -126,7 +126,7 @@ fn a_recording_is_one_commit_with_how_far_it_goes() {
     let first = Recording {
         container: Some(audit::container(&schema, SUFFIX, &[csn])),
         // The name of the first is taken when the second comes.
-        records: vec![local.clone(), of_change],
+        records: vec![local, of_change],
         context_csns: vec![csn],
         marks: vec![(b"mark".to_vec(), b"1".to_vec())],
         ..new()

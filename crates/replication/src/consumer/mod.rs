@@ -244,7 +244,7 @@ impl Session {
             }
             EntryState::Delete => {
                 let last = self.last_delete.filter(|_| cookie.is_some());
-                let csn = last.or(csns.iter().flatten().max().copied());
+                let csn = last.or_else(|| csns.iter().flatten().max().copied());
                 self.gather(ReplicatedChange::Delete { entry_uuid: uuid, csn }, csns, actions);
             }
         }

@@ -172,7 +172,7 @@ impl LogWriter {
     pub(super) fn run(&self) {
         let mut known = Known::default();
         loop {
-            let ended = self.sleep(&mut known);
+            let ended = self.sleep(&known);
             let mut more = true;
             while more && !self.served.is_retired() {
                 match self.round(&mut known) {
@@ -199,7 +199,7 @@ impl LogWriter {
     }
 
     /// Waits until there is something to do; whether it is the end.
-    fn sleep(&self, known: &mut Known) -> bool {
+    fn sleep(&self, known: &Known) -> bool {
         let mut state = self.lock();
         let patience = match known.failing {
             true => RETRY,
@@ -311,7 +311,7 @@ impl LogWriter {
     /// whether that is its end.
     fn changes_of(
         &self,
-        known: &mut Known,
+        known: &Known,
         recorder: &Arc<Recorder>,
         schema: &Arc<larix_schema::Schema>,
         changes: &mut Vec<(Timestamp, NewRecord)>,

@@ -277,10 +277,11 @@ fn new_source(served: Arc<Served<LmdbStore>>, writer: &Arc<LogWriter>) -> Arc<So
     Arc::new(Source { served, name, began, reached: AtomicU64::new(0) })
 }
 
-/// The access logs that a configuration has, each with the database that is recorded and the one that takes the records.
-fn wanted(
-    generation: &Generation,
-) -> Vec<(AccessLogSettings, Arc<Served<LmdbStore>>, Arc<Served<LmdbStore>>)> {
+/// An access log with the database that is recorded and the one that takes the records.
+type Wanted = (AccessLogSettings, Arc<Served<LmdbStore>>, Arc<Served<LmdbStore>>);
+
+/// The access logs that a configuration has.
+fn wanted(generation: &Generation) -> Vec<Wanted> {
     let config: &Config = &generation.config;
     let directory = generation.databases.directory();
     let mut wanted = Vec::new();

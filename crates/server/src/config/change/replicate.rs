@@ -327,7 +327,7 @@ mod tests {
                 ("olcDbDirectory", "/tmp/larix-test/two"),
             ],
         );
-        assert_eq!(carry(&[second], None, 3, &["cn=one", "cn=theirs", "cn=four"]), (done.clone(), 0));
+        assert_eq!(carry(&[second], None, 3, &["cn=one", "cn=theirs", "cn=four"]), (done, 0));
         // What the provider does not name goes if the provider would know of it: not what was made here.
         let mut present = UuidSet::new();
         present.insert(UUIDS[1].parse().unwrap());

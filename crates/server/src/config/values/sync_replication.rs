@@ -239,7 +239,7 @@ impl SyncReplication {
     }
 
     /// What no single key shows.
-    fn whole(&mut self) -> Result<(), Wrong> {
+    fn whole(&self) -> Result<(), Wrong> {
         if self.bind.sasl && self.bind.mechanism.is_none() {
             return Err((
                 "syncrepl: bindmethod=sasl needs saslmech=".to_owned(),

@@ -4,7 +4,7 @@ use super::*;
 
 fn parse(line: &str) -> Result<SyncReplication, SyncFault> {
     let words: Vec<String> = line.split('|').map(str::to_owned).collect();
-    SyncReplication::parse(&Schema::system(), &words)
+    SyncReplication::parse(Schema::system(), &words)
 }
 
 const LEAST: &str = "rid=001|provider=ldap://a:1389|searchbase=dc=Example,dc=com";
