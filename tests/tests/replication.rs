@@ -6,6 +6,7 @@
 
 use larix_testkit::{Authority, Kind};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask, people};
+use larix_tests::sync::{Consumer, Wanted};
 
 /// The kinds of server that are here.
 fn kinds() -> Vec<Kind> {
@@ -371,6 +372,51 @@ fn a_ring_of_three_that_all_take_writes() {
         });
     });
     alike(&ring);
+}
+
+/// What two servers have deleted is told once, also after both were started again.
+#[test]
+fn a_delete_on_two_servers_is_told_once() {
+    let ports = [0; 2].map(|_| larix_testkit::process::free_port());
+    let url = |port: u16| format!("ldap://127.0.0.1:{port}/");
+    let ids: String = (1..).zip(ports).map(|(id, port)| format!("serverID {id} {}\n", url(port))).collect();
+    let line = |(rid, port): (u16, u16)| {
+        format!(
+            "syncrepl rid={rid:03} provider={} bindmethod=simple binddn={ADMIN} credentials=secret \
+             searchbase={SUFFIX} retry=\"1 +\" {PERSIST}\n",
+            url(port)
+        )
+    };
+    let lines: String = (1..).zip(ports).map(line).collect();
+    let database = format!("{lines}multiprovider on\noverlay syncprov\n");
+    let [mut first, mut second] = ports.map(|port| Member::at(Kind::Larix, port, &ids, &database).started());
+    first.change(&format!(
+        "add \"{SUFFIX}\"\n  objectClass: dcObject\n  objectClass: organization\n  dc: example\n  o: Example\n\n\
+         add \"ou=gone,{SUFFIX}\"\n  objectClass: organizationalUnit\n  ou: gone"
+    ));
+    second.wait_until_like(&first);
+    let poll = Wanted { persist: false, ..Wanted::default() };
+    let mut reader = Consumer::default();
+    reader.ask(([127, 0, 0, 1], first.port).into(), &poll);
+    reader.refresh();
+    let cookie = reader.cookie.clone();
+    first.stop();
+    second.change(&format!("delete \"ou=gone,{SUFFIX}\""));
+    second.stop();
+    first.start();
+    first.change(&format!("delete \"ou=gone,{SUFFIX}\""));
+    second.start();
+    // Each has heard of the other's delete when it has a change that was made after it.
+    for (writer, other) in [(&first, &second), (&second, &first)] {
+        writer.change(&format!("modify \"{SUFFIX}\"\n  replace description: from {}", writer.port));
+        other.wait_until_like(writer);
+    }
+    for member in [&first, &second] {
+        reader.cookie.clone_from(&cookie);
+        reader.ask(([127, 0, 0, 1], member.port).into(), &poll);
+        reader.refresh();
+        assert_eq!(reader.told, ["gone 1", "add dc=example,dc=com", "done 0"]);
+    }
 }
 
 #[test]

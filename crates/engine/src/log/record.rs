@@ -171,6 +171,8 @@ pub struct LogOutline {
     /// The entry's DN before the change.
     pub dn: String,
     pub local: bool,
+    /// As in [`LogRecord::absent`].
+    pub absent: bool,
     pub kind: OutlineKind,
 }
 
@@ -332,7 +334,8 @@ impl<'a> Reader<'a> {
             _ => return None,
         };
         let Head { csn, entry, entry_uuid, dn, flags, .. } = head;
-        Some(LogOutline { csn, entry, entry_uuid, dn, local: flags & FLAG_LOCAL != 0, kind })
+        let (local, absent) = (flags & FLAG_LOCAL != 0, flags & FLAG_ABSENT != 0);
+        Some(LogOutline { csn, entry, entry_uuid, dn, local, absent, kind })
     }
 
     fn array<const N: usize>(&mut self) -> Option<&'a [u8; N]> {

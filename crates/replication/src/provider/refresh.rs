@@ -94,7 +94,7 @@ pub(super) struct LogRefresh {
     /// Names that changed entries have for the consumer still, though they are called otherwise.
     taken: BTreeMap<String, EntryId>,
     /// Deletes of what was not here any more, or never was.
-    absent: Vec<(Uuid, Csn)>,
+    absent: BTreeMap<Uuid, Csn>,
 }
 
 #[derive(Debug)]
@@ -120,7 +120,13 @@ impl LogRefresh {
             }
         }
         let at = At::Scan { part: 0, after: 0, until: None };
-        Ok(Some(Self { known: known.clone(), each_cookie, at, taken: BTreeMap::new(), absent: Vec::new() }))
+        Ok(Some(Self {
+            known: known.clone(),
+            each_cookie,
+            at,
+            taken: BTreeMap::new(),
+            absent: BTreeMap::new(),
+        }))
     }
 
     /// Goes on; answers whether it is done.
@@ -200,8 +206,9 @@ impl LogRefresh {
                 if outline.local || is_known {
                     return true;
                 }
-                if outline.entry == EntryId::ROOT {
-                    self.absent.push((outline.entry_uuid, outline.csn));
+                if outline.absent || outline.entry == EntryId::ROOT {
+                    let csn = self.absent.entry(outline.entry_uuid).or_insert(outline.csn);
+                    *csn = outline.csn.max(*csn);
                 } else {
                     note(changed, &outline, &mut moved);
                 }
@@ -230,7 +237,7 @@ impl LogRefresh {
         let ids: Vec<EntryId> =
             changed.range(EntryId(from)..).map(|(id, _)| *id).take(budget.candidates as usize).collect();
         let done = ids.len() < budget.candidates as usize;
-        let mut gone = std::mem::take(&mut self.absent);
+        let mut gone = Vec::new();
         for id in &ids {
             let fate = fate(part, number, &view, *id, out, &mut |_| None)?;
             let uuid = match fate {
@@ -242,8 +249,13 @@ impl LogRefresh {
             let uuid = uuid.unwrap_or(change.uuid);
             // Also of what came into being meanwhile: a refresh that was broken off may have brought it.
             if !uuid.is_nil() {
-                gone.push((uuid, change.csn));
+                // Deleted by two servers at the same time: told once.
+                let again = self.absent.remove(&uuid);
+                gone.push((uuid, again.map_or(change.csn, |csn| csn.max(change.csn))));
             }
+        }
+        if done {
+            gone.extend(std::mem::take(&mut self.absent));
         }
         let known = search.cookie(self.known.as_slice());
         for (uuid, csn) in gone {
