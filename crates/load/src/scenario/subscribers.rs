@@ -55,8 +55,8 @@ pub(super) fn scenario(size: Size) -> Scenario {
              writes a second at 1 ms and 2 ms on average, 17,000 reads a second on one database, 1,500 modifies a \
              second in bulk, 6,872 entries loaded a second. The rows' targets are those figures."
                 .into(),
-            "With a replica: not measured yet. Larix does not replicate yet, so both servers stand alone here, where \
-             the published ones sent every change to a second server."
+            "Both servers stand alone here, where the published ones sent every change to a second server; \
+             `tests/bench/read-cache` has one."
                 .into(),
         ],
     }
