@@ -178,7 +178,8 @@ impl Runner {
         let request = if logged { self.log_request() } else { self.request() };
         let mut session = Session::new(request, self.massage(), known, full);
         let cookie = session.cookie().to_string();
-        self.tell(&format!("asks {} with the cookie {cookie}", self.provider()));
+        // As slapd says it: who watches its log looks for these words.
+        self.tell(&format!("starting refresh at {} (sending cookie={cookie})", self.provider()));
         let local = connection.connection.local_address();
         self.status.change(|status| {
             (status.phase, status.local, status.cookie_sent) =
