@@ -101,6 +101,8 @@ fn follows(kind: Kind, more: &str) {
     provider.change(LATER);
     consumer.start();
     consumer.wait_until_like(&provider);
+    consumer.wait_for_log("starting refresh at ");
+    consumer.wait_for_log("(sending cookie=rid=001,csn=");
     // The provider is away, and the consumer is killed meanwhile.
     provider.stop();
     consumer.kill();
