@@ -354,7 +354,12 @@ fn configuration(kind: Kind, number: usize, links: &[Link]) -> String {
             link.relay.address
         );
     }
-    text + "mirrormode on\noverlay syncprov\nsyncprov-sessionlog 10000\n"
+    text += "mirrormode on\noverlay syncprov\nsyncprov-sessionlog 10000\n";
+    if kind == Kind::Slapd {
+        // Otherwise a slapd that is killed does not know how far it had come, and tells nobody of its last changes.
+        text += "syncprov-checkpoint 1 1\n";
+    }
+    text
 }
 
 fn add(client: &mut Client, dn: &str, values: &[(&str, &str)]) -> Option<ResultCode> {

@@ -1,6 +1,6 @@
 //! The refresh: a pass over the content, or what the log says has changed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
@@ -10,7 +10,7 @@ use larix_engine::search::{Budget, Step};
 use larix_engine::{EntryView, View, tree};
 use larix_proto::control::EntryState;
 use larix_proto::extended::SyncInfo;
-use larix_proto::{LdapResult, ResultCode, encode};
+use larix_proto::{LdapResult, MessageId, ResultCode, encode};
 use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
@@ -90,21 +90,30 @@ pub(super) struct LogRefresh {
     known: CsnVector,
     /// The beginning of a cookie that goes with each entry.
     each_cookie: Option<String>,
+    /// The cookie that the consumer came with, which goes with deletes.
+    cookie: String,
     at: At,
     /// Names that changed entries have for the consumer still, though they are called otherwise.
     taken: BTreeMap<String, EntryId>,
     /// Deletes of what was not here any more, or never was.
     absent: BTreeMap<Uuid, Csn>,
+    /// What is gone, and what it was called if another may have that name now.
+    gone: BTreeMap<(Csn, Uuid), Option<String>>,
+    /// What was called so, of those.
+    gone_names: BTreeMap<String, (Csn, Uuid)>,
+    /// What is there, by its latest change: with its part.
+    order: VecDeque<(Csn, usize, EntryId)>,
 }
 
 #[derive(Debug)]
 enum At {
     /// In the log of this part, behind a record, up to another.
     Scan { part: usize, after: u64, until: Option<u64> },
-    /// What is gone is told first.
+    /// What of it is gone.
     Deletes { part: usize, after: Option<EntryId> },
-    /// What is there is sent.
-    Sends { part: usize },
+    /// All of it is told in the order of CSNs: a slapd that is told of a delete takes it that it has seen everything up to
+    /// the delete's CSN, and passes over entries that come later and are older.
+    Sends,
 }
 
 impl LogRefresh {
@@ -123,9 +132,13 @@ impl LogRefresh {
         Ok(Some(Self {
             known: known.clone(),
             each_cookie,
+            cookie: search.cookie(known.as_slice()),
             at,
             taken: BTreeMap::new(),
             absent: BTreeMap::new(),
+            gone: BTreeMap::new(),
+            gone_names: BTreeMap::new(),
+            order: VecDeque::new(),
         }))
     }
 
@@ -137,23 +150,29 @@ impl LogRefresh {
         out: &mut Vec<u8>,
     ) -> Result<bool, LdapResult> {
         let number = match self.at {
-            At::Scan { part, .. } | At::Deletes { part, .. } | At::Sends { part } => part,
+            At::Scan { part, .. } | At::Deletes { part, .. } => part,
+            At::Sends => match self.order.front() {
+                Some((_, part, _)) => *part,
+                None => return Ok(self.tell_gone(search.message, None, budget, out)),
+            },
         };
         let server_id = search.server_id();
         // Taken out for the time of the slice, so that the rest can be asked beside it.
         let Some(part) = search.parts.get_mut(number) else {
             self.at = match self.at {
                 At::Scan { .. } => At::Deletes { part: 0, after: None },
-                At::Deletes { .. } => At::Sends { part: 0 },
-                At::Sends { .. } => return Ok(true),
+                At::Deletes { .. } | At::Sends => {
+                    self.set_order(&search.parts);
+                    At::Sends
+                }
             };
             return Ok(false);
         };
         let mut changed = std::mem::take(&mut part.changed);
         let done = match self.at {
             At::Scan { after, until, .. } => self.scan(part, server_id, (number, after, until), &mut changed),
-            At::Deletes { after, .. } => self.deletes(search, (number, after), budget, &mut changed, out),
-            At::Sends { .. } => self.sends(part, budget, &mut changed, out),
+            At::Deletes { after, .. } => self.deletes(part, (number, after), budget, &mut changed, out),
+            At::Sends => self.sends(part, number, budget, &mut changed, out).map(|()| false),
         };
         if let Some(part) = search.parts.get_mut(number) {
             part.changed = changed;
@@ -162,7 +181,7 @@ impl LogRefresh {
             self.at = match self.at {
                 At::Scan { .. } => At::Scan { part: number + 1, after: 0, until: None },
                 At::Deletes { .. } => At::Deletes { part: number + 1, after: None },
-                At::Sends { .. } => At::Sends { part: number + 1 },
+                At::Sends => At::Sends,
             };
         }
         Ok(false)
@@ -221,15 +240,15 @@ impl LogRefresh {
         Ok(last >= until || count < SCAN_RECORDS)
     }
 
+    /// Finds what is gone.
     fn deletes<S: Store>(
         &mut self,
-        search: &mut SyncSearch<S>,
+        part: &mut Part<S>,
         (number, after): (usize, Option<EntryId>),
         budget: Budget<'_>,
         changed: &mut Changed,
         out: &mut Vec<u8>,
     ) -> Result<bool, LdapResult> {
-        let Some(part) = search.parts.get_mut(number) else { return Ok(true) };
         let database = part.served.database().clone();
         let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
         let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
@@ -237,7 +256,6 @@ impl LogRefresh {
         let ids: Vec<EntryId> =
             changed.range(EntryId(from)..).map(|(id, _)| *id).take(budget.candidates as usize).collect();
         let done = ids.len() < budget.candidates as usize;
-        let mut gone = Vec::new();
         for id in &ids {
             let fate = fate(part, number, &view, *id, out, &mut |_| None)?;
             let uuid = match fate {
@@ -250,48 +268,85 @@ impl LogRefresh {
             // Also of what came into being meanwhile: a refresh that was broken off may have brought it.
             if !uuid.is_nil() {
                 // Deleted by two servers at the same time: told once.
-                let again = self.absent.remove(&uuid);
-                gone.push((uuid, again.map_or(change.csn, |csn| csn.max(change.csn))));
+                let csn = self.absent.remove(&uuid).map_or(change.csn, |csn| csn.max(change.csn));
+                if let Some(name) = &change.old_name {
+                    self.gone_names.insert(name.clone(), (csn, uuid));
+                }
+                self.gone.insert((csn, uuid), change.old_name);
             }
-        }
-        if done {
-            gone.extend(std::mem::take(&mut self.absent));
-        }
-        let known = search.cookie(self.known.as_slice());
-        for (uuid, csn) in gone {
-            let cookie = format!("{known},delcsn={}", csn.text());
-            let uuids = vec![*uuid.as_bytes()];
-            search.inform(&SyncInfo::IdSet { cookie: Some(cookie.as_bytes()), deletes: true, uuids }, out);
         }
         self.at = At::Deletes { part: number, after: ids.last().copied().or(after) };
         Ok(done)
     }
 
+    /// Everything that is there is to be sent by its latest change.
+    fn set_order<S: Store>(&mut self, parts: &[Part<S>]) {
+        let absent = std::mem::take(&mut self.absent);
+        self.gone.extend(absent.into_iter().map(|(uuid, csn)| ((csn, uuid), None)));
+        let mut order = Vec::new();
+        for (number, part) in parts.iter().enumerate() {
+            order.extend(part.changed.iter().map(|(id, change)| (change.csn, number, *id)));
+            let names = part.changed.iter().filter_map(|(id, change)| Some((change.old_name.clone()?, *id)));
+            self.taken.extend(names);
+        }
+        order.sort_unstable();
+        self.order = order.into();
+    }
+
+    /// Tells what was gone before a change, or all of it. Answers whether that is done.
+    fn tell_gone(
+        &mut self,
+        message: MessageId,
+        before: Option<Csn>,
+        budget: Budget<'_>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        while let Some((&(csn, uuid), _)) = self.gone.first_key_value() {
+            if before.is_some_and(|before| csn >= before) {
+                break;
+            }
+            if out.len() >= budget.bytes {
+                return false;
+            }
+            self.tell_one(message, (csn, uuid), out);
+        }
+        true
+    }
+
+    fn tell_one(&mut self, message: MessageId, (csn, uuid): (Csn, Uuid), out: &mut Vec<u8>) {
+        if let Some(name) = self.gone.remove(&(csn, uuid)).flatten() {
+            self.gone_names.remove(&name);
+        }
+        let cookie = format!("{},delcsn={}", self.cookie, csn.text());
+        let info =
+            SyncInfo::IdSet { cookie: Some(cookie.as_bytes()), deletes: true, uuids: vec![*uuid.as_bytes()] };
+        encode::intermediate(out, message, Some(SyncInfo::OID), Some(&info.encode()), &[]);
+    }
+
     fn sends<S: Store>(
         &mut self,
         part: &mut Part<S>,
+        number: usize,
         budget: Budget<'_>,
         changed: &mut Changed,
         out: &mut Vec<u8>,
-    ) -> Result<bool, LdapResult> {
+    ) -> Result<(), LdapResult> {
         let database = part.served.database().clone();
         let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
         let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
-        if self.taken.is_empty() {
-            let names = changed.iter().filter_map(|(id, change)| Some((change.old_name.clone()?, *id)));
-            self.taken = names.collect();
-        }
         for _ in 0..budget.candidates {
-            if out.len() >= budget.bytes {
-                return Ok(false);
+            let Some(&(csn, _, id)) = self.order.front().filter(|(_, of, _)| *of == number) else { break };
+            if out.len() >= budget.bytes || !self.tell_gone(part.task.message(), Some(csn), budget, out) {
+                break;
             }
-            let Some((&id, _)) = changed.first_key_value() else {
-                self.taken.clear();
-                return Ok(true);
-            };
-            self.send(part, &view, id, changed, &mut Vec::new(), out)?;
+            // It is sent already where another asked for it; a superior that has to go before it goes alone.
+            if changed.contains_key(&id) {
+                self.send(part, &view, id, changed, &mut Vec::new(), out)?;
+            } else {
+                self.order.pop_front();
+            }
         }
-        Ok(false)
+        Ok(())
     }
 
     /// Sends an entry; before it what has to be there, or out of its way.
@@ -307,7 +362,12 @@ impl LogRefresh {
         // A superior that has changed, too, comes first: it may have this entry's new place in its name.
         let id = topmost(view, changed, under_way, id)?;
         under_way.push(id);
-        if let Some(holder) = self.holder(view, id)?.filter(|holder| changed.contains_key(holder)) {
+        let name = self.contested_name(view, id)?;
+        if let Some(gone) = name.as_ref().and_then(|name| self.gone_names.get(name)).copied() {
+            self.tell_one(part.task.message(), gone, out);
+        }
+        let holder = name.and_then(|name| self.taken.get(&name).copied());
+        if let Some(holder) = holder.filter(|holder| *holder != id && changed.contains_key(holder)) {
             if under_way.contains(&holder) || under_way.len() > RING_MAX {
                 // Names that go round: one of them leaves, and comes back as if it were new.
                 let uuid = changed.get(&holder).map(|change| *change.uuid.as_bytes());
@@ -344,15 +404,19 @@ impl LogRefresh {
         Ok(())
     }
 
-    /// Who has the name of this entry for the consumer still.
-    fn holder<N: Snapshot>(&self, view: &View<'_, N>, id: EntryId) -> Result<Option<EntryId>, LdapResult> {
-        if self.taken.is_empty() {
+    /// What this entry is called, where another may be called so for the consumer still.
+    fn contested_name<N: Snapshot>(
+        &self,
+        view: &View<'_, N>,
+        id: EntryId,
+    ) -> Result<Option<String>, LdapResult> {
+        if self.taken.is_empty() && self.gone_names.is_empty() {
             return Ok(None);
         }
         let Some(stored) = view.stored(id).map_err(|fault| failed(&fault))? else { return Ok(None) };
         let entry = EntryView::parse(id, &stored).map_err(|error| failed(&error.into()))?;
         let name = view.dn(&entry).map_err(|fault| failed(&fault))?;
-        Ok(self.taken.get(&name.to_lowercase()).copied().filter(|holder| *holder != id))
+        Ok(Some(name.to_lowercase()))
     }
 }
 
@@ -385,7 +449,7 @@ fn note(changed: &mut Changed, outline: &LogOutline, moved: &mut Vec<(EntryId, C
         named: false,
     });
     change.named |= outline.kind != OutlineKind::Modify;
-    if matches!(outline.kind, OutlineKind::ModifyDn { .. }) {
+    if matches!(outline.kind, OutlineKind::ModifyDn { .. } | OutlineKind::Delete) {
         change.old_name.get_or_insert_with(|| outline.dn.to_lowercase());
     }
     change.csn = change.csn.max(outline.csn);
