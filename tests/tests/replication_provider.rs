@@ -197,7 +197,7 @@ fn a_consumer_comes_back_by_its_cookie() {
         "add uid=n,ou=a,dc=example,dc=com\n  objectClass: inetOrgPerson\n  uid: n\n  cn: n\n  sn: n",
     );
     change(&mut writer, "delete uid=n,ou=a,dc=example,dc=com");
-    poll("gone 1, gone 1, add uid=p2,ou=a, add uid=q3,ou=b, done 0");
+    poll("gone 1, add uid=p2,ou=a, add uid=q3,ou=b, gone 1, done 0");
     poll("done 0");
 }
 
