@@ -202,7 +202,9 @@ impl Following {
             tell_delete(search, uuid, &base, None, out);
         }
         // Of other servers' changes only all of a commit say how far this one has come: the cookie follows by itself.
-        let own = csn.server_id == search.server_id() && !was_early;
+        // A delete that a present phase brought may have a CSN of ours that was told before: a consumer would pass over it.
+        let is_old = is_delete && search.told.covers(&csn);
+        let own = csn.server_id == search.server_id() && !was_early && !is_old;
         let cookie = own.then(|| search.cookie(&[csn]));
         self.tell(search, now, (outline, *number), (name, cookie), out)?;
         self.taken.retain(|_, (_, of, _)| *of != id);
