@@ -76,7 +76,9 @@ struct Run<S: Store> {
 impl<S: Store> Run<S> {
     fn start(schema: &Arc<Schema>, store: S, settings: DatabaseSettings) -> Self {
         let (sender, notices) = mpsc::channel();
-        let random = Arc::new(SeededRandom::new(7));
+        // Each start has random bytes of its own: an entryUUID is never given twice.
+        let commits = store.snapshot().unwrap().commit_counter();
+        let random = Arc::new(SeededRandom::new(7 + commits));
         let database = Database::open(store, Arc::clone(schema), settings, &*random).unwrap();
         let environment = WriterEnvironment {
             clock: Arc::new(SteppingClock::default()),

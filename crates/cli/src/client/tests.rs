@@ -131,7 +131,7 @@ fn how_to_bind() {
     check(
         "search -Y GSSAPI",
         false,
-        "larix: -Y GSSAPI: EXTERNAL, PLAIN, SCRAM-SHA-512, SCRAM-SHA-256 and SCRAM-SHA-1 are supported, these three \
+        "larix: GSSAPI: EXTERNAL, PLAIN, SCRAM-SHA-512, SCRAM-SHA-256 and SCRAM-SHA-1 are supported, these three \
          with -PLUS, too",
     );
 }

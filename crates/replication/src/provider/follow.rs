@@ -291,7 +291,9 @@ impl Following {
             let name =
                 if had || part.unrestricted { outline.dn.clone() } else { part.task.base_text().to_owned() };
             tell_delete(search, uuid, &name, cookie.as_deref(), out);
-        } else if sent && cookie.is_some() {
+            sent = true;
+        }
+        if sent && cookie.is_some() {
             search.told.note(outline.csn);
         }
         Ok(())
