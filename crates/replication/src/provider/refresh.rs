@@ -82,6 +82,8 @@ pub(super) struct Change {
     old_name: Option<String>,
     /// It came into being, or was renamed.
     named: bool,
+    /// The consumer has not seen it come into being: it knows it by no name.
+    born: bool,
 }
 
 /// A refresh from the log.
@@ -221,15 +223,15 @@ impl LogRefresh {
                 count += 1;
                 last = key.sequence;
                 // What a delete's CSN says may be a guess: see the persist stage.
-                let is_known = self.known.covers(&outline.csn) && outline.kind != OutlineKind::Delete;
-                if outline.local || is_known {
+                let is_known = self.known.covers(&outline.csn);
+                if outline.local || is_known && outline.kind != OutlineKind::Delete {
                     return true;
                 }
                 if outline.absent || outline.entry == EntryId::ROOT {
                     let csn = self.absent.entry(outline.entry_uuid).or_insert(outline.csn);
                     *csn = outline.csn.max(*csn);
                 } else {
-                    note(changed, &outline, &mut moved);
+                    note(changed, &outline, is_known, &mut moved);
                 }
                 true
             },
@@ -441,15 +443,19 @@ pub(super) fn fate<S: Store, N: Snapshot>(
     }
 }
 
-fn note(changed: &mut Changed, outline: &LogOutline, moved: &mut Vec<(EntryId, Csn)>) {
+/// Takes a record in. `is_known`: the consumer knows of it, and has the entry under no name that it says.
+fn note(changed: &mut Changed, outline: &LogOutline, is_known: bool, moved: &mut Vec<(EntryId, Csn)>) {
     let change = changed.entry(outline.entry).or_insert_with(|| Change {
         uuid: outline.entry_uuid,
         csn: outline.csn,
         old_name: None,
         named: false,
+        born: false,
     });
     change.named |= outline.kind != OutlineKind::Modify;
-    if matches!(outline.kind, OutlineKind::ModifyDn { .. } | OutlineKind::Delete) {
+    change.born |= outline.kind == OutlineKind::Add;
+    let leaves = matches!(outline.kind, OutlineKind::ModifyDn { .. } | OutlineKind::Delete);
+    if leaves && !change.born && !is_known {
         change.old_name.get_or_insert_with(|| outline.dn.to_lowercase());
     }
     change.csn = change.csn.max(outline.csn);
@@ -476,6 +482,7 @@ fn note_moved<S: Store, N: Snapshot>(
                 csn: *csn,
                 old_name: None,
                 named: false,
+                born: false,
             });
         }
     }
