@@ -75,6 +75,7 @@ pub(super) fn start(
     let now = new.server.both_clocks().0;
     let peer = new.server.sync_peers.add(new.subject, request.base, now, asked.rid);
     let search = SyncSearch::new(Start { asked, parts, any_entry, queue });
+    let search = Box::new(search);
     Ok(Some(First::Running(Search::synchronising(Synchronised::Stored { search, peer }))))
 }
 
@@ -94,7 +95,7 @@ pub(super) fn start_in_config(new: New<'_>, asked: &ContentSync, base: &NormalDn
 /// A consumer's search, and where it is shown how it stands.
 #[derive(Debug)]
 pub(super) enum Synchronised {
-    Stored { search: SyncSearch<LmdbStore>, peer: Arc<SyncPeer> },
+    Stored { search: Box<SyncSearch<LmdbStore>>, peer: Arc<SyncPeer> },
     Configuration(ConfigSearch),
 }
 
