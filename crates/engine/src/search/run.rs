@@ -325,11 +325,15 @@ impl SearchTask {
     /// # Errors
     /// sizeLimitExceeded instead of one entry too many.
     pub(super) fn send<N: Snapshot>(&mut self, seen: &Seen<'_, N>, out: &mut Vec<u8>) -> Result<bool, End> {
-        if self.refresh.is_some() {
-            return self.send_refreshed(seen, out);
-        }
+        let controls = if self.refresh.is_some() {
+            let Some(controls) = self.refreshed(seen, out)? else { return Ok(false) };
+            controls
+        } else if self.controls.account_usability {
+            self.entry_controls(seen)?
+        } else {
+            Vec::new()
+        };
         let before = out.len();
-        let controls = if self.controls.account_usability { self.entry_controls(seen)? } else { Vec::new() };
         let mut dn = std::mem::take(&mut self.scratch);
         let sent = self.answer.append(seen, &mut dn, out, &controls);
         self.scratch = dn;

@@ -280,29 +280,7 @@ impl SearchTask {
         Ok(Fate::Content)
     }
 
-    /// Sends an entry of a pass, or notes that it is there. Answers false when it is neither.
-    pub(super) fn send_refreshed<N: Snapshot>(
-        &mut self,
-        seen: &Seen<'_, N>,
-        out: &mut Vec<u8>,
-    ) -> Result<bool, End> {
-        let Some(controls) = self.refreshed(seen, out)? else { return Ok(false) };
-        let before = out.len();
-        let mut dn = std::mem::take(&mut self.scratch);
-        let sent = self.answer.append(seen, &mut dn, out, &controls);
-        self.scratch = dn;
-        if !sent? {
-            return Ok(false);
-        }
-        if self.limits.size.is_some_and(|most| self.entries >= most) {
-            out.truncate(before);
-            return Err(ResultCode::SIZE_LIMIT_EXCEEDED.into());
-        }
-        self.entries += 1;
-        Ok(true)
-    }
-
-    /// The same of a referral object, where it is answered as a reference.
+    /// Sends a referral object of a pass, where it is answered as a reference.
     pub(super) fn refer_refreshed<N: Snapshot>(
         &mut self,
         seen: &Seen<'_, N>,
@@ -315,7 +293,7 @@ impl SearchTask {
     }
 
     /// The controls to send an entry of a pass with; none when it is not sent.
-    fn refreshed<N: Snapshot>(
+    pub(super) fn refreshed<N: Snapshot>(
         &mut self,
         seen: &Seen<'_, N>,
         out: &mut Vec<u8>,
