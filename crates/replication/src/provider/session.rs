@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larix_engine::audit;
 use larix_engine::csn::Csn;
-use larix_engine::log::{self, CsnVector, Follower};
+use larix_engine::log::{self, CsnVector, Follower, LogKey};
 use larix_engine::search::synchronised::{EntryIds, Refresh};
 use larix_engine::search::{Budget, SearchTask};
 use larix_engine::tables::ENTRIES;
@@ -252,6 +252,10 @@ impl<S: Store> SyncSearch<S> {
         let decision = match decide(&self.asked.known, &self.start, self.server_id) {
             // Content of which nothing says how far it has come is content.
             Decision::Unchanged if self.start.is_empty() && self.has_content()? => Decision::Everything,
+            // A poll is sent it when the contextCSN has come so far.
+            Decision::Unchanged if self.asked.persist && self.is_ahead()? => {
+                Decision::Since(self.asked.known.clone())
+            }
             other => other,
         };
         match decision {
@@ -275,6 +279,28 @@ impl<S: Store> SyncSearch<S> {
                 Ok(Stepped::More)
             }
         }
+    }
+
+    /// Whether a log tells of changes that the consumer does not know and that the contextCSN does not cover yet: a refresh
+    /// from elsewhere is under way here, or was broken off. Whoever began to follow behind them would never be sent them.
+    fn is_ahead(&self) -> Result<bool, LdapResult> {
+        let known = &self.asked.known;
+        for part in &self.parts {
+            let snapshot =
+                part.served.database().store().snapshot().map_err(|error| failed(&error.into()))?;
+            let after = log::begin_after(&snapshot, self.server_id, known).map_err(|fault| failed(&fault))?;
+            let after = LogKey { server_id: self.server_id, sequence: after.unwrap_or(0) };
+            let mut ahead = false;
+            let visited = log::visit_outlines_after(&snapshot, after, &mut |_, outline| {
+                ahead = !outline.local && !known.covers(&outline.csn);
+                !ahead
+            });
+            visited.map_err(|fault| failed(&fault))?;
+            if ahead {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// An access log from which records were taken away says so: who lacks what they told has to ask for the entries.
