@@ -414,7 +414,10 @@ fn merge(batch: &mut Batch, mut logs: Vec<VecDeque<Told>>, bound: Option<CsnVect
     }
     for (index, told) in batch.told.iter().enumerate() {
         let entry = (told.part, told.outline.entry);
-        batch.last.insert(entry, index);
+        // What this server did by itself is not told, and stands for nothing before it.
+        if !told.outline.local {
+            batch.last.insert(entry, index);
+        }
         if told.outline.kind != OutlineKind::Modify {
             batch.named.insert(entry);
         }
