@@ -8,4 +8,5 @@ pub mod raw;
 pub mod relay;
 pub mod replicas;
 pub mod scenario;
+pub mod scripted;
 pub mod sync;

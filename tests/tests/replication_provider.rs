@@ -8,11 +8,13 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use larix_load::generate::Random;
+use larix_proto::extended::SyncInfo;
 use larix_proto::{MessageId, Scope, client};
 use larix_testkit::process::free_port;
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::client::Client;
 use larix_tests::scenario::Step;
+use larix_tests::scripted::ScriptedProvider;
 use larix_tests::sync::{Consumer, Held, Wanted, read};
 
 const ADMIN: &str = "cn=admin,dc=example,dc=com";
@@ -199,6 +201,62 @@ fn a_consumer_comes_back_by_its_cookie() {
     change(&mut writer, "delete uid=n,ou=a,dc=example,dc=com");
     poll("gone 1, add uid=p2,ou=a, add uid=q3,ou=b, gone 1, done 0");
     poll("done 0");
+}
+
+/// A provider that is itself in the midst of a refresh has content that its contextCSN does not cover yet: who comes then
+/// has to be sent it, for what stands in the log before the consumer came is never told later.
+#[test]
+fn what_is_ahead_of_the_context_csn_is_sent_to_who_comes_meanwhile() {
+    let other = ScriptedProvider::start();
+    let line = format!(
+        "serverID 2\n{DATABASE}syncrepl rid=003 provider=ldap://{} searchbase=\"dc=example,dc=com\" bindmethod=simple \
+         type=refreshAndPersist retry=\"1 +\"\nmultiprovider on\noverlay syncprov\n",
+        other.address
+    );
+    let site = Site::new(Kind::Larix, &line);
+    site.load(&content(2));
+    let server = site.start().expect("the provider");
+    let mut refresh = other.accept();
+    let poll = Wanted { persist: false, ..Wanted::default() };
+    let (mut polls, mut follows) = (Consumer::default(), Consumer::default());
+    for consumer in [&mut polls, &mut follows] {
+        consumer.ask(server.address, &poll);
+        assert_eq!(consumer.refresh().map(|ended| ended.code), Some(0));
+    }
+    let late = "uid=late,ou=a,dc=example,dc=com";
+    let csn = "20200101000000.000000Z#000000#003#000000";
+    let person = [
+        ("objectClass", "inetOrgPerson"),
+        ("structuralObjectClass", "inetOrgPerson"),
+        ("uid", "late"),
+        ("cn", "late"),
+        ("sn", "late"),
+        ("entryUUID", "00000000-0000-0000-0000-000000000007"),
+        ("entryCSN", csn),
+    ];
+    refresh.add(late, 7_u128.to_be_bytes(), &person);
+    let wanted = Wanted { base: late, scope: Scope::Base, ..Wanted::default() };
+    while read(server.address, &wanted).is_none() {
+        std::thread::park_timeout(Duration::from_millis(20));
+    }
+    polls.ask(server.address, &poll);
+    assert_eq!(polls.refresh().map(|ended| ended.code), Some(0));
+    // It is told when the contextCSN has come so far.
+    assert_eq!(polls.told, ["done 0"]);
+    follows.ask(server.address, &Wanted::default());
+    assert_eq!(follows.refresh(), None);
+    assert!(follows.entries.contains_key(&7_u128.to_be_bytes()), "{:?}", follows.told);
+    let cookie = format!("rid=003,sid=003,csn={csn}");
+    refresh.inform(&SyncInfo::RefreshDelete { cookie: Some(cookie.as_bytes()), done: true });
+    follows.until(|consumer| consumer.cookie.as_deref().is_some_and(|cookie| cookie.contains(csn)));
+    is_same(&follows, server.address, &poll, "followed");
+    polls.ask(server.address, &poll);
+    assert_eq!(polls.refresh().map(|ended| ended.code), Some(0));
+    assert_eq!(polls.told, [&format!("add {late}"), "done 0"]);
+    // Now it is known by its cookie.
+    follows.ask(server.address, &Wanted::default());
+    assert_eq!(follows.refresh(), None);
+    assert!(!follows.told.iter().any(|told| told.contains("late")), "{:?}", follows.told);
 }
 
 fn consumer_fill(address: SocketAddr, wanted: &Wanted<'_>, poll: &mut dyn FnMut(&str)) {

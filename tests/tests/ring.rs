@@ -22,6 +22,8 @@ use larix_tests::scenario::Step;
 
 const SUFFIX: &str = "dc=example,dc=com";
 const ADMIN: &str = "cn=admin,dc=example,dc=com";
+/// Of each server's log and of what differs: lines that a failure shows.
+const SHOWN: usize = 10;
 /// Entries that everybody changes.
 const SHARED: u64 = 5;
 /// Requests of each writer in a round.
@@ -46,6 +48,9 @@ type Content = BTreeMap<String, BTreeSet<String>>;
 /// One of the ring.
 struct Member {
     number: usize,
+    kind: Kind,
+    /// Of this ring alone: a relay may lead to a port that another ring's server has taken over meanwhile.
+    password: String,
     site: Site,
     server: Option<Server>,
     acknowledged: Acknowledged,
@@ -119,9 +124,12 @@ impl Ring {
             })
             .map(|(from, to)| Link { from, to, relay: Relay::start() });
         let links: Vec<Link> = links.collect();
+        let password = format!("{shape:?}-{}", std::process::id());
         let members = kinds.iter().enumerate().map(|(number, kind)| Member {
             number,
-            site: Site::new(*kind, &configuration(*kind, number, &links)),
+            kind: *kind,
+            password: password.clone(),
+            site: Site::new(*kind, &configuration(*kind, number, &password, &links)),
             server: None,
             acknowledged: Acknowledged::new(),
             added: 0,
@@ -196,35 +204,57 @@ impl Ring {
             }
             thread::park_timeout(PAUSE);
         }
+        panic!("{when}: not equal\n{}", self.report(&contents));
+    }
+
+    /// How each stands, and the first entries that differ: little, for often only the end of the output is kept.
+    fn report(&self, contents: &[Content]) -> String {
         let mut text = String::new();
         for member in &self.members {
+            let _ = writeln!(text, "{} ({:?}), at the end of its log:", member.number, member.kind);
+            let log = std::fs::read_to_string(member.site.path().join("data/log")).unwrap_or_default();
+            let lines: Vec<&str> = log.lines().collect();
+            for line in lines.iter().skip(lines.len().saturating_sub(SHOWN)) {
+                let _ = writeln!(text, "  {line}");
+            }
             let mut client = member.client();
-            let pdus = client.exchange(&base_search(&["contextCSN"]));
-            for pdu in pdus {
-                let message = Response::decode_message(&pdu).expect("a response");
-                let Response::Entry(entry) = message.response else { continue };
-                for attribute in entry.attributes {
-                    for value in attribute.values {
-                        let _ = writeln!(text, "{}: {}", member.number, String::from_utf8_lossy(value));
-                    }
-                }
+            let mut show = |request: &str| {
+                let step = Step { request: request.to_owned(), ..Step::default() };
+                client.run(&step).lines().for_each(|line| {
+                    let _ = writeln!(text, "  {line}");
+                });
+            };
+            show(&format!("search {SUFFIX} base (objectClass=*) contextCSN"));
+            if member.kind == Kind::Larix {
+                show("search cn=Replication,cn=Larix,cn=Monitor sub (objectClass=*) * +");
             }
         }
         for (number, content) in contents.iter().enumerate().skip(1) {
             let names: BTreeSet<&String> = contents[0].keys().chain(content.keys()).collect();
-            for dn in names {
-                let (first, other) = (contents[0].get(dn), content.get(dn));
-                if first != other {
-                    let _ = writeln!(text, "{dn}\n  in 0: {first:?}\n  in {number}: {other:?}");
-                }
+            let differ = |dn: &&&String| contents[0].get(**dn) != content.get(**dn);
+            let differing: Vec<&&String> = names.iter().filter(differ).collect();
+            let _ = writeln!(text, "{} entries differ between 0 and {number}", differing.len());
+            for dn in differing.into_iter().take(SHOWN) {
+                let shown = |content: &Content| match content.get(*dn) {
+                    None => "not there".to_owned(),
+                    Some(lines) => {
+                        let telling = |line: &&String| {
+                            ["description", "telephoneNumber", "entryCSN", "entryUUID"]
+                                .iter()
+                                .any(|name| line.starts_with(name))
+                        };
+                        lines.iter().filter(telling).cloned().collect::<Vec<_>>().join(", ")
+                    }
+                };
+                let _ = writeln!(
+                    text,
+                    "{dn}\n  in 0: {}\n  in {number}: {}",
+                    shown(&contents[0]),
+                    shown(content)
+                );
             }
         }
-        let kept = self.members.iter().map(|member| member.site.path().display().to_string());
-        let log = |member: &Member| {
-            std::fs::read_to_string(member.site.path().join("data/log")).unwrap_or_default()
-        };
-        let logs: Vec<String> = self.members.iter().map(log).collect();
-        panic!("{when}: not equal: {:?}\n{text}{}", kept.collect::<Vec<_>>(), logs.join("\n--\n"));
+        text
     }
 
     fn check_acknowledged(&self, content: &Content, round: u64) {
@@ -249,7 +279,7 @@ impl Member {
 
     fn client(&self) -> Client {
         let mut client = Client::connect(self.address());
-        let bind = Step { request: format!("as {ADMIN} secret\n"), ..Step::default() };
+        let bind = Step { request: format!("as {ADMIN} {}\n", self.password), ..Step::default() };
         assert_eq!(client.run(&bind), "=> 0\n", "member {}", self.number);
         client
     }
@@ -326,22 +356,14 @@ impl Member {
     }
 }
 
-fn base_search(attributes: &[&str]) -> Vec<u8> {
-    let mut request = Vec::new();
-    let filter = FilterBuf::every_entry();
-    let search = Search { attributes, ..Search::new(SUFFIX, Scope::Base, filter.as_filter()) };
-    client::search(&mut request, MessageId(6), &search, &[]);
-    request
-}
-
-fn configuration(kind: Kind, number: usize, links: &[Link]) -> String {
+fn configuration(kind: Kind, number: usize, password: &str, links: &[Link]) -> String {
     let mut text = String::new();
     if kind == Kind::Slapd {
         text += "moduleload syncprov\n";
     }
     let _ = write!(
         text,
-        "loglevel sync\nlogfile @DATA@/log\nserverID {}\ndatabase mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\n\
+        "loglevel sync\nlogfile @DATA@/log\nserverID {}\ndatabase mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw {password}\ndirectory @DATA@\n\
          index objectClass,entryUUID,entryCSN eq\nlimits users size=unlimited\n",
         number + 1
     );
@@ -349,7 +371,7 @@ fn configuration(kind: Kind, number: usize, links: &[Link]) -> String {
         let _ = writeln!(
             text,
             "syncrepl rid={:03} provider=ldap://{} searchbase=\"{SUFFIX}\" bindmethod=simple binddn=\"{ADMIN}\" \
-             credentials=secret type=refreshAndPersist retry=\"1 +\"",
+             credentials={password} type=refreshAndPersist retry=\"1 +\"",
             link.to + 1,
             link.relay.address
         );
@@ -358,6 +380,9 @@ fn configuration(kind: Kind, number: usize, links: &[Link]) -> String {
     if kind == Kind::Slapd {
         // Otherwise a slapd that is killed does not know how far it had come, and tells nobody of its last changes.
         text += "syncprov-checkpoint 1 1\n";
+    }
+    if kind == Kind::Larix {
+        text += "database monitor\n";
     }
     text
 }

@@ -1,0 +1,81 @@
+//! A provider of content synchronisation (RFC 4533) that says what a test has it say, when the test wants it.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+
+use larix_proto::control::{EntryState, SyncState};
+use larix_proto::encode::{EntryEncoder, intermediate};
+use larix_proto::extended::SyncInfo;
+use larix_proto::{ControlValue, Frame, Message, MessageId, Request, frame};
+
+use crate::raw::PATIENCE;
+
+/// Waits for consumers, one at a time.
+#[derive(Debug)]
+pub struct ScriptedProvider {
+    listener: TcpListener,
+    pub address: SocketAddr,
+}
+
+/// The search of one consumer.
+#[derive(Debug)]
+pub struct ConsumerSearch {
+    socket: TcpStream,
+    id: MessageId,
+}
+
+impl ScriptedProvider {
+    /// # Panics
+    /// When loopback gives no port.
+    pub fn start() -> Self {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
+        let address = listener.local_addr().expect("the address of a bound socket");
+        Self { listener, address }
+    }
+
+    /// Waits for a consumer, which does not bind, and its search.
+    ///
+    /// # Panics
+    /// What comes is something else.
+    pub fn accept(&self) -> ConsumerSearch {
+        let (mut socket, _) = self.listener.accept().expect("a consumer");
+        socket.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
+        let (mut input, mut chunk) = (Vec::new(), [0; 4_096]);
+        loop {
+            let count = socket.read(&mut chunk).expect("a request");
+            assert!(count > 0, "the consumer has gone");
+            input.extend_from_slice(&chunk[..count]);
+            let Ok(Frame::Complete { len }) = frame(&input, 1 << 20) else { continue };
+            let message = Message::decode(&input[..len]).expect("a request");
+            assert!(matches!(message.request, Request::Search(_)), "{:?}", message.request);
+            return ConsumerSearch { id: message.id, socket };
+        }
+    }
+}
+
+impl ConsumerSearch {
+    /// Sends an entry as one that came into being, without a cookie.
+    pub fn add(&mut self, dn: &str, uuid: [u8; 16], attributes: &[(&str, &str)]) {
+        let mut out = Vec::new();
+        let mut entry = EntryEncoder::begin(&mut out, self.id, dn);
+        for (description, value) in attributes {
+            entry.begin_attribute(description);
+            entry.value(value.as_bytes());
+            entry.end_attribute();
+        }
+        let state = SyncState { state: EntryState::Add, entry_uuid: uuid, cookie: None };
+        entry.finish(&[state.to_control(false)]);
+        self.send(&out);
+    }
+
+    /// Says something of the synchronisation.
+    pub fn inform(&mut self, info: &SyncInfo<'_>) {
+        let mut out = Vec::new();
+        intermediate(&mut out, self.id, Some(SyncInfo::OID), Some(&info.encode()), &[]);
+        self.send(&out);
+    }
+
+    fn send(&mut self, bytes: &[u8]) {
+        self.socket.write_all(bytes).expect("the consumer takes it");
+    }
+}
