@@ -209,7 +209,10 @@ impl<S: Store> Sweep<S> {
     }
 
     fn delete(&self, batch: &[Absent]) -> Result<u64, LdapResult> {
-        let csn = self.share.seen.iter().max().copied();
+        // Who deleted them when is not told. It was not this server: that would be known.
+        let own = self.database.server_id();
+        let others = self.share.seen.iter().filter(|csn| csn.server_id != own).max();
+        let csn = others.or_else(|| self.share.seen.iter().max()).copied();
         let changes = batch.iter().map(|absent| Ready::Delete { uuid: absent.uuid, csn }).collect();
         let applied = Arc::new(Mutex::new(Vec::new()));
         let rules = ReplicaRules { multi_provider: false, ..ReplicaRules::default() };

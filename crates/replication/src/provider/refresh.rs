@@ -428,6 +428,31 @@ fn begin<S: Store>(part: &Part<S>, server_id: u16, known: &CsnVector) -> Result<
     log::begin_after(&snapshot, server_id, known).map_err(|fault| failed(&fault))
 }
 
+/// Whether the log of a part has, up to where the search begins to follow it, anything that a consumer with this knowledge
+/// may lack, or cannot prove that there is nothing.
+pub(super) fn lacks_of<S: Store>(
+    part: &Part<S>,
+    server_id: u16,
+    known: &CsnVector,
+) -> Result<bool, LdapResult> {
+    if part.history.is_none() {
+        return Ok(false);
+    }
+    let Some(sequence) = begin(part, server_id, known)? else { return Ok(true) };
+    let snapshot = part.served.database().store().snapshot().map_err(|error| failed(&error.into()))?;
+    let mut lacks = false;
+    let visited =
+        log::visit_outlines_after(&snapshot, LogKey { server_id, sequence }, &mut |key, outline| {
+            // The CSN of a delete that came from elsewhere says nothing of who knows of it: see the persist stage.
+            let is_foreign = outline.csn.server_id != server_id || outline.absent;
+            let is_delete = outline.kind == OutlineKind::Delete && is_foreign;
+            lacks = !outline.local && (is_delete || !known.covers(&outline.csn));
+            !lacks && key.sequence < part.position
+        });
+    visited.map_err(|fault| failed(&fault))?;
+    Ok(lacks)
+}
+
 /// What an entry is to the search in a part; glued databases may have no base yet.
 pub(super) fn fate<S: Store, N: Snapshot>(
     part: &mut Part<S>,

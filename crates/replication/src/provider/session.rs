@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larix_engine::audit;
 use larix_engine::csn::Csn;
-use larix_engine::log::{self, CsnVector, Follower, LogKey};
+use larix_engine::log::{self, CsnVector, Follower};
 use larix_engine::search::synchronised::{EntryIds, Refresh};
 use larix_engine::search::{Budget, SearchTask};
 use larix_engine::tables::ENTRIES;
@@ -19,7 +19,7 @@ use uuid::Uuid;
 use super::decide::{Asked, Decision, cookie, decide};
 use super::follow::Following;
 use super::queue::{RefreshQueue, Turn};
-use super::refresh::{Changed, LogRefresh, Walk};
+use super::refresh::{Changed, LogRefresh, Walk, lacks_of};
 
 /// What a search is started with.
 #[derive(Debug)]
@@ -253,7 +253,7 @@ impl<S: Store> SyncSearch<S> {
             // Content of which nothing says how far it has come is content.
             Decision::Unchanged if self.start.is_empty() && self.has_content()? => Decision::Everything,
             // A poll is sent it when the contextCSN has come so far.
-            Decision::Unchanged if self.asked.persist && self.is_ahead()? => {
+            Decision::Unchanged if self.asked.persist && !self.start.is_empty() && self.is_ahead()? => {
                 Decision::Since(self.asked.known.clone())
             }
             other => other,
@@ -281,28 +281,6 @@ impl<S: Store> SyncSearch<S> {
         }
     }
 
-    /// Whether a log tells of changes that the consumer does not know and that the contextCSN does not cover yet: a refresh
-    /// from elsewhere is under way here, or was broken off. Whoever began to follow behind them would never be sent them.
-    fn is_ahead(&self) -> Result<bool, LdapResult> {
-        let known = &self.asked.known;
-        for part in &self.parts {
-            let snapshot =
-                part.served.database().store().snapshot().map_err(|error| failed(&error.into()))?;
-            let after = log::begin_after(&snapshot, self.server_id, known).map_err(|fault| failed(&fault))?;
-            let after = LogKey { server_id: self.server_id, sequence: after.unwrap_or(0) };
-            let mut ahead = false;
-            let visited = log::visit_outlines_after(&snapshot, after, &mut |_, outline| {
-                ahead = !outline.local && !known.covers(&outline.csn);
-                !ahead
-            });
-            visited.map_err(|fault| failed(&fault))?;
-            if ahead {
-                return Ok(true);
-            }
-        }
-        Ok(false)
-    }
-
     /// An access log from which records were taken away says so: who lacks what they told has to ask for the entries.
     fn check_log_reaches(&self, known: &CsnVector) -> Result<(), LdapResult> {
         let Some(part) = self.parts.first() else { return Ok(()) };
@@ -316,6 +294,17 @@ impl<S: Store> SyncSearch<S> {
             true => Ok(()),
             false => Err(refresh_required("sync cookie is stale")),
         }
+    }
+
+    /// Whether the logs are ahead of the contextCSN with what the consumer lacks: a refresh from elsewhere is under way here,
+    /// or was broken off. Whoever began to follow behind that would never be sent it.
+    fn is_ahead(&self) -> Result<bool, LdapResult> {
+        for part in &self.parts {
+            if lacks_of(part, self.server_id, &self.asked.known)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     fn has_content(&self) -> Result<bool, LdapResult> {

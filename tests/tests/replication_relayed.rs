@@ -1,0 +1,107 @@
+//! Larix between others: what it was sent itself, and how far its consumers are told that it has come by it.
+
+use std::io::{Read, Write};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::thread;
+use std::time::Duration;
+
+use larix_proto::control::{ControlValue, EntryState, SyncState};
+use larix_proto::encode::{self, EntryEncoder};
+use larix_proto::{Frame, LdapResult, Message, Request, ResponseOp, Scope, frame};
+use larix_testkit::{Kind, Site};
+use larix_tests::sync::{Consumer, Wanted, read};
+
+const SUFFIX: &str = "dc=example,dc=com";
+const NEW: &str = "ou=new,dc=example,dc=com";
+const NEW_CSN: &str = "20260101000000.000000Z#000000#002#000000";
+
+/// A provider that sends one entry of its refresh, and then nothing more: its cookie never comes.
+fn stalling_provider() -> SocketAddr {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
+    let address = listener.local_addr().expect("the address of a bound socket");
+    thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            thread::spawn(move || answer(&mut stream));
+        }
+    });
+    address
+}
+
+/// Answers until the other side is gone.
+fn answer(stream: &mut TcpStream) {
+    let (mut input, mut chunk) = (Vec::new(), [0; 4096]);
+    while let Ok(count @ 1..) = stream.read(&mut chunk) {
+        input.extend_from_slice(&chunk[..count]);
+        while let Ok(Frame::Complete { len }) = frame(&input, 1 << 20) {
+            let mut out = Vec::new();
+            let message = Message::decode(&input[..len]).expect("a request");
+            match message.request {
+                Request::Bind(_) => {
+                    encode::bind_result(&mut out, message.id, &LdapResult::success(), None, &[])
+                }
+                Request::Search(_) => {
+                    let state = SyncState { state: EntryState::Add, entry_uuid: [7; 16], cookie: None };
+                    let mut entry = EntryEncoder::begin(&mut out, message.id, NEW);
+                    for (name, value) in [
+                        ("objectClass", "organizationalUnit"),
+                        ("structuralObjectClass", "organizationalUnit"),
+                        ("ou", "new"),
+                        ("entryUUID", "07070707-0707-0707-0707-070707070707"),
+                        ("entryCSN", NEW_CSN),
+                    ] {
+                        entry.begin_attribute(name);
+                        entry.value(value.as_bytes());
+                        entry.end_attribute();
+                    }
+                    entry.finish(&[state.to_control(false)]);
+                }
+                _ => encode::result(&mut out, message.id, ResponseOp::Extended, &LdapResult::success(), &[]),
+            }
+            if stream.write_all(&out).is_err() {
+                return;
+            }
+            input.drain(..len);
+        }
+    }
+}
+
+/// Another server's entry is here and nobody has said yet how far that server has come. A consumer that knows all that this
+/// one's contextCSN says lacks it, and is never told of it again once that rises.
+#[test]
+fn what_came_before_its_cookie_is_told_to_who_has_everything_else() {
+    let provider = stalling_provider();
+    let site = Site::new(
+        Kind::Larix,
+        &format!(
+            "serverID 1\ndatabase mdb\nsuffix {SUFFIX}\nrootdn cn=admin,{SUFFIX}\nrootpw secret\ndirectory @DATA@\n\
+             syncrepl rid=002 provider=ldap://{provider} searchbase=\"{SUFFIX}\" bindmethod=simple \
+             binddn=\"cn=admin,{SUFFIX}\" credentials=secret type=refreshAndPersist retry=\"1 +\"\n\
+             multiprovider on\noverlay syncprov\n"
+        ),
+    );
+    site.load(&format!(
+        "dn: {SUFFIX}\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n\n"
+    ));
+    let server = site.start().expect("the server in between");
+    let new = Wanted { base: NEW, scope: Scope::Base, ..Wanted::default() };
+    for _ in 0..1_200 {
+        if read(server.address, &new).is_some_and(|found| !found.is_empty()) {
+            break;
+        }
+        thread::park_timeout(Duration::from_millis(50));
+    }
+    let context = Wanted { scope: Scope::Base, attributes: &["contextCSN"], ..Wanted::default() };
+    let context: Vec<String> = read(server.address, &context)
+        .expect("the suffix")
+        .into_values()
+        .flat_map(|attributes| attributes.into_values().flatten().collect::<Vec<_>>())
+        .map(|csn| String::from_utf8(csn).expect("a CSN"))
+        .collect();
+    assert!(!context.is_empty() && !context.iter().any(|csn| csn.contains("#002#")), "{context:?}");
+    let cookie = format!("rid=009,csn={}", context.join(";"));
+    let mut consumer = Consumer::default();
+    consumer.cookie = Some(cookie);
+    consumer.ask(server.address, &Wanted::default());
+    consumer.refresh();
+    assert!(consumer.told.contains(&format!("add {NEW}")), "{:?}", consumer.told);
+}
