@@ -10,3 +10,4 @@ pub mod replicas;
 pub mod scenario;
 pub mod scripted;
 pub mod sync;
+pub mod writers;

@@ -33,6 +33,14 @@ impl ScriptedProvider {
         Self { listener, address }
     }
 
+    /// Waits for a consumer, and says nothing to it.
+    ///
+    /// # Panics
+    /// When there is no connection to be had.
+    pub fn accept_silently(&self) -> TcpStream {
+        self.listener.accept().expect("a consumer").0
+    }
+
     /// Waits for a consumer, which does not bind, and its search.
     ///
     /// # Panics
@@ -54,6 +62,14 @@ impl ScriptedProvider {
 }
 
 impl ConsumerSearch {
+    /// The consumer's end of the connection.
+    ///
+    /// # Panics
+    /// When it has gone.
+    pub fn consumer(&self) -> SocketAddr {
+        self.socket.peer_addr().expect("a connection")
+    }
+
     /// Sends an entry as one that came into being, without a cookie.
     pub fn add(&mut self, dn: &str, uuid: [u8; 16], attributes: &[(&str, &str)]) {
         let mut out = Vec::new();

@@ -4,8 +4,13 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 
+use std::net::SocketAddr;
+use std::time::Duration;
+
+use larix_proto::extended::SyncInfo;
 use larix_testkit::{Authority, Kind};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask, people};
+use larix_tests::scripted::ScriptedProvider;
 use larix_tests::sync::{Consumer, Wanted};
 
 /// The kinds of server that are here.
@@ -461,4 +466,55 @@ fn lines_come_and_go_while_the_server_serves() {
     consumer.wait_for("the last change", |content| {
         content.get(&format!("uid=u3,ou=people,{SUFFIX}")).is_some_and(|entry| entry.contains_key("title"))
     });
+}
+
+/// The keepalive of a consumer's socket, as the kernel counts it: seconds until the first probe.
+fn seconds_to_probe(consumer: SocketAddr) -> Option<u64> {
+    let table = std::fs::read_to_string("/proc/net/tcp").ok()?;
+    let port = format!(":{:04X}", consumer.port());
+    let row = table.lines().map(|row| row.split_whitespace().collect::<Vec<_>>()).find(|row| {
+        row.get(1).is_some_and(|local| local.ends_with(&port))
+            && row.get(3).is_some_and(|state| *state == "01")
+    })?;
+    // Timer 02 is that of the keepalive; its time is in hundredths of a second.
+    let when = row.get(5)?.strip_prefix("02:")?;
+    u64::from_str_radix(when, 16).ok().map(|ticks| ticks / 100)
+}
+
+#[test]
+fn a_provider_that_falls_silent_is_noticed() {
+    let other = ScriptedProvider::start();
+    let start = |more: &str| {
+        let line = format!(
+            "syncrepl rid=001 provider=ldap://{} searchbase={SUFFIX} type=refreshAndPersist retry=\"1 +\" {more}\n",
+            other.address
+        );
+        Member::new(Kind::Larix, "", &line).started()
+    };
+    let check = |more: &str, seconds: std::ops::Range<u64>| {
+        let mut consumer = start(&format!("bindmethod=simple {more}"));
+        let mut search = other.accept();
+        search.inform(&SyncInfo::RefreshDelete { cookie: None, done: true });
+        let probes = (0..1_200).find_map(|_| {
+            let found = seconds_to_probe(search.consumer());
+            if found.is_none() {
+                std::thread::park_timeout(Duration::from_millis(20));
+            }
+            found
+        });
+        assert!(probes.is_some_and(|found| seconds.contains(&found)), "{more}: {probes:?}");
+        drop(search);
+        consumer.kill();
+    };
+    check("", 1..61);
+    check("keepalive=1000:3:10", 900..1_001);
+    check("keepalive=0:0:0", 1_001..u64::MAX);
+    // One that takes the connection and answers no bind is left after so many seconds, and asked again.
+    let bind = format!("bindmethod=simple binddn={ADMIN} credentials=secret");
+    for patience in ["timeout=1", "network-timeout=1"] {
+        let mut consumer = start(&format!("{bind} {patience}"));
+        let kept = [other.accept_silently(), other.accept_silently()];
+        drop(kept);
+        consumer.kill();
+    }
 }

@@ -5,7 +5,7 @@
 //! `LARIX_RING` names the servers (default `larix,larix,larix`; `slapd` is one of another kind), `LARIX_RING_ROUNDS` says
 //! how often the network breaks (default 3), `LARIX_SEED` how. The seed is printed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::env;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
@@ -13,37 +13,18 @@ use std::thread;
 use std::time::Duration;
 
 use larix_load::generate::Random;
-use larix_proto::client::{self, ClientAttribute, ClientChange, Search};
-use larix_proto::{FilterBuf, MessageId, ModifyOperation, Response, ResultCode, Scope};
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::client::Client;
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::scenario::Step;
+use larix_tests::sync::{Wanted, read};
+use larix_tests::writers::{ADMIN, Content, REQUESTS, SUFFIX, Writer, content, fill};
 
-const SUFFIX: &str = "dc=example,dc=com";
-const ADMIN: &str = "cn=admin,dc=example,dc=com";
 /// Of each server's log and of what differs: lines that a failure shows.
 const SHOWN: usize = 10;
-/// Entries that everybody changes.
-const SHARED: u64 = 5;
-/// Requests of each writer in a round.
-const REQUESTS: u64 = 60;
 /// How often contents are looked at until they must be equal, with [`PAUSE`] between.
 const LOOKS: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(200);
-
-/// What one writer was told about an entry that nobody else changes.
-#[derive(Clone, Debug, Default)]
-struct Own {
-    /// Values of `description` that it may have; the last acknowledged one, and those asked for since.
-    descriptions: BTreeSet<String>,
-    deletion_asked: bool,
-    deleted: bool,
-}
-
-type Acknowledged = BTreeMap<String, Own>;
-/// Lines of each entry, by DN.
-type Content = BTreeMap<String, BTreeSet<String>>;
 
 /// One of the ring.
 struct Member {
@@ -53,9 +34,7 @@ struct Member {
     password: String,
     site: Site,
     server: Option<Server>,
-    acknowledged: Acknowledged,
-    /// Of entries added so far.
-    added: u64,
+    writer: Writer,
 }
 
 /// The way that one member takes to another.
@@ -110,7 +89,9 @@ fn run(shape: Shape) {
         ring.write(round, &mut random);
         ring.heal();
         let content = ring.settle(&format!("round {round}"));
-        ring.check_acknowledged(&content, round);
+        for member in &ring.members {
+            member.writer.check(&content, &format!("round {round}"));
+        }
     }
 }
 
@@ -131,22 +112,14 @@ impl Ring {
             password: password.clone(),
             site: Site::new(*kind, &configuration(*kind, number, &password, &links)),
             server: None,
-            acknowledged: Acknowledged::new(),
-            added: 0,
+            writer: Writer::new(number),
         });
         let mut ring = Self { members: members.collect(), links };
         for member in 0..ring.members.len() {
             ring.restart(member);
         }
         let mut client = ring.members[0].client();
-        let organization = [("objectClass", "organization"), ("objectClass", "dcObject"), ("o", "Example")];
-        assert_eq!(add(&mut client, SUFFIX, &organization), Some(ResultCode::SUCCESS));
-        for number in 0..SHARED {
-            let name = format!("shared{number}");
-            let dn = format!("cn={name},{SUFFIX}");
-            let person = [("objectClass", "person"), ("cn", name.as_str()), ("sn", "Shared")];
-            assert_eq!(add(&mut client, &dn, &person), Some(ResultCode::SUCCESS));
-        }
+        fill(&mut client);
         ring
     }
 
@@ -182,7 +155,8 @@ impl Ring {
             for (member, seed) in self.members.iter_mut().zip(seeds) {
                 let limit = if member.number == killed { kill_after } else { REQUESTS };
                 scope.spawn(move || {
-                    member.write(round, limit, &mut Random::new(seed));
+                    let mut client = member.client();
+                    member.writer.write(&mut client, round, limit, &mut Random::new(seed));
                     if member.number == killed
                         && let Some(server) = member.server.take()
                     {
@@ -198,7 +172,7 @@ impl Ring {
     fn settle(&self, when: &str) -> Content {
         let mut contents = Vec::new();
         for _ in 0..LOOKS {
-            contents = self.members.iter().map(Member::content).collect();
+            contents = self.members.iter().map(|member| content(&mut member.client())).collect();
             if contents.windows(2).all(|pair| pair[0] == pair[1]) && !contents[0].is_empty() {
                 return contents.swap_remove(0);
             }
@@ -217,17 +191,23 @@ impl Ring {
             for line in lines.iter().skip(lines.len().saturating_sub(SHOWN)) {
                 let _ = writeln!(text, "  {line}");
             }
-            let mut client = member.client();
-            let mut show = |request: &str| {
-                let step = Step { request: request.to_owned(), ..Step::default() };
-                client.run(&step).lines().for_each(|line| {
-                    let _ = writeln!(text, "  {line}");
+            let values = |base: &str, attribute: &str| {
+                let wanted = Wanted {
+                    password: &member.password,
+                    base,
+                    attributes: &[attribute],
+                    ..Wanted::default()
+                };
+                let found = read(member.address(), &wanted).unwrap_or_default();
+                let lines = found.iter().flat_map(|(dn, attributes)| {
+                    let values = attributes.get(&attribute.to_lowercase()).into_iter().flatten();
+                    let values: Vec<_> = values.map(|value| String::from_utf8_lossy(value)).collect();
+                    (!values.is_empty()).then(|| format!("  {dn}: {}\n", values.join(", ")))
                 });
+                lines.collect::<String>()
             };
-            show(&format!("search {SUFFIX} base (objectClass=*) contextCSN"));
-            if member.kind == Kind::Larix {
-                show("search cn=Replication,cn=Larix,cn=Monitor sub (objectClass=*) * +");
-            }
+            let csns = values(SUFFIX, "contextCSN");
+            let _ = write!(text, "{csns}{}", values("cn=Replication,cn=Larix,cn=Monitor", "monitoredInfo"));
         }
         for (number, content) in contents.iter().enumerate().skip(1) {
             let names: BTreeSet<&String> = contents[0].keys().chain(content.keys()).collect();
@@ -246,29 +226,12 @@ impl Ring {
                         lines.iter().filter(telling).cloned().collect::<Vec<_>>().join(", ")
                     }
                 };
-                let _ = writeln!(
-                    text,
-                    "{dn}\n  in 0: {}\n  in {number}: {}",
-                    shown(&contents[0]),
-                    shown(content)
-                );
+                let told: String = self.members.iter().filter_map(|member| member.writer.told(dn)).collect();
+                let (first, other) = (shown(&contents[0]), shown(content));
+                let _ = writeln!(text, "{dn}\n  in 0: {first}\n  in {number}: {other}\n  its writer: {told}");
             }
         }
         text
-    }
-
-    fn check_acknowledged(&self, content: &Content, round: u64) {
-        for (dn, own) in self.members.iter().flat_map(|member| &member.acknowledged) {
-            let Some(lines) = content.get(dn) else {
-                assert!(own.deletion_asked, "round {round}: {dn} is lost");
-                continue;
-            };
-            assert!(!own.deleted, "round {round}: {dn} is back");
-            let description = lines.iter().find_map(|line| line.strip_prefix("description: "));
-            let fits =
-                description.map_or(own.descriptions.is_empty(), |text| own.descriptions.contains(text));
-            assert!(fits, "round {round}: {dn} has {description:?}, not {:?}", own.descriptions);
-        }
     }
 }
 
@@ -282,77 +245,6 @@ impl Member {
         let bind = Step { request: format!("as {ADMIN} {}\n", self.password), ..Step::default() };
         assert_eq!(client.run(&bind), "=> 0\n", "member {}", self.number);
         client
-    }
-
-    /// Adds, changes and deletes entries of its own, and changes those that everybody changes.
-    fn write(&mut self, round: u64, limit: u64, random: &mut Random) {
-        let mut client = self.client();
-        for step in 0..limit {
-            let text = format!("{}.{round}.{step}", self.number);
-            let names: Vec<String> = self
-                .acknowledged
-                .iter()
-                .filter(|(_, own)| !own.deletion_asked)
-                .map(|(dn, _)| dn.clone())
-                .collect();
-            match random.below(10) {
-                4..8 if !names.is_empty() => self.describe(&mut client, random.pick::<String>(&names), &text),
-                8 if !names.is_empty() => self.delete(&mut client, random.pick::<String>(&names)),
-                9 => {
-                    let dn = format!("cn=shared{},{SUFFIX}", random.below(SHARED));
-                    let attribute = *random.pick(&["description", "telephoneNumber"]);
-                    let value = if attribute == "description" { text } else { format!("{step}") };
-                    // Somebody else's change is as good.
-                    let _ = replace(&mut client, &dn, attribute, &value);
-                }
-                _ => {
-                    self.added += 1;
-                    let name = format!("own{}.{}", self.number, self.added);
-                    let dn = format!("cn={name},{SUFFIX}");
-                    let person = [("objectClass", "person"), ("cn", name.as_str()), ("sn", text.as_str())];
-                    assert_eq!(add(&mut client, &dn, &person), Some(ResultCode::SUCCESS), "{dn}");
-                    self.acknowledged.insert(dn, Own::default());
-                }
-            }
-        }
-    }
-
-    fn describe(&mut self, client: &mut Client, dn: &str, text: &str) {
-        assert_eq!(replace(client, dn, "description", text), Some(ResultCode::SUCCESS), "{dn}");
-        if let Some(own) = self.acknowledged.get_mut(dn) {
-            own.descriptions = BTreeSet::from([text.to_owned()]);
-        }
-    }
-
-    fn delete(&mut self, client: &mut Client, dn: &str) {
-        let mut request = Vec::new();
-        client::delete(&mut request, MessageId(4), dn, &[]);
-        assert_eq!(code(&client.exchange(&request)), Some(ResultCode::SUCCESS), "{dn}");
-        if let Some(own) = self.acknowledged.get_mut(dn) {
-            (own.deletion_asked, own.deleted) = (true, true);
-        }
-    }
-
-    fn content(&self) -> Content {
-        let mut client = self.client();
-        let mut request = Vec::new();
-        let filter = FilterBuf::parse("(objectClass=*)").expect("a filter");
-        let attributes = &["*", "entryUUID", "entryCSN", "creatorsName", "createTimestamp", "modifiersName"];
-        let search = Search { attributes, ..Search::new(SUFFIX, Scope::Subtree, filter.as_filter()) };
-        client::search(&mut request, MessageId(5), &search, &[]);
-        let mut content = Content::new();
-        for pdu in client.exchange(&request) {
-            let message = Response::decode_message(&pdu).expect("a response");
-            let Response::Entry(entry) = message.response else { continue };
-            let mut lines = BTreeSet::new();
-            for attribute in entry.attributes {
-                for value in attribute.values {
-                    lines.insert(format!("{}: {}", attribute.description, String::from_utf8_lossy(value)));
-                }
-            }
-            content.insert(entry.dn.to_owned(), lines);
-        }
-        content
     }
 }
 
@@ -376,8 +268,10 @@ fn configuration(kind: Kind, number: usize, password: &str, links: &[Link]) -> S
             link.relay.address
         );
     }
-    text += "mirrormode on\noverlay syncprov\nsyncprov-sessionlog 10000\n";
+    text += "mirrormode on\noverlay syncprov\n";
     if kind == Kind::Slapd {
+        // No session log: it is in memory, and whether one that began after a crash reaches back is judged by a single
+        // server's CSN. A consumer that lacks deletes of another server is then sent what the log has, without them.
         // Otherwise a slapd that is killed does not know how far it had come, and tells nobody of its last changes.
         text += "syncprov-checkpoint 1 1\n";
     }
@@ -385,31 +279,4 @@ fn configuration(kind: Kind, number: usize, password: &str, links: &[Link]) -> S
         text += "database monitor\n";
     }
     text
-}
-
-fn add(client: &mut Client, dn: &str, values: &[(&str, &str)]) -> Option<ResultCode> {
-    let mut attributes: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    values.iter().for_each(|(name, value)| attributes.entry(name).or_default().push(value));
-    let attributes: Vec<ClientAttribute<'_, &str>> = attributes
-        .iter()
-        .map(|(description, values)| ClientAttribute { description, values: values.as_slice() })
-        .collect();
-    let mut request = Vec::new();
-    client::add(&mut request, MessageId(2), dn, &attributes, &[]);
-    code(&client.exchange(&request))
-}
-
-fn replace(client: &mut Client, dn: &str, attribute: &str, value: &str) -> Option<ResultCode> {
-    let change = ClientChange {
-        operation: ModifyOperation::Replace,
-        attribute: ClientAttribute { description: attribute, values: &[value] },
-    };
-    let mut request = Vec::new();
-    client::modify(&mut request, MessageId(3), dn, &[change], &[]);
-    code(&client.exchange(&request))
-}
-
-fn code(answers: &[Vec<u8>]) -> Option<ResultCode> {
-    let message = Response::decode_message(answers.last()?).ok()?;
-    Some(message.response.result()?.1.code)
 }

@@ -262,8 +262,9 @@ impl Drop for Connection {
     }
 }
 
+/// Whether nothing came for so long as was waited. `TimedOut` is another matter: the other end answers no probe any more.
 fn is_timeout(error: &io::Error) -> bool {
-    matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut)
+    error.kind() == io::ErrorKind::WouldBlock
 }
 
 fn host(url: &LdapUrl) -> &str {

@@ -4,13 +4,18 @@ use std::path::Path;
 use std::time::Duration;
 
 use larix_client::{
-    Ambient, ClientError, ConnectionOptions, Credentials, Mechanism, SaslPassword, Session, Stop, TlsOptions,
+    Ambient, ClientError, ConnectionOptions, Credentials, KeepAlive, Mechanism, SaslPassword, Session, Stop,
+    TlsOptions,
 };
 use larix_engine::time::RandomSource as _;
 
 use crate::clock::SystemRandom;
 use crate::config::values::{StartTls, SyncReplication, TlsSettings};
 use crate::tls::end_point_binding;
+
+/// Where a line says nothing of it: a provider whose machine or network is gone is noticed after two minutes. The system's
+/// own times are hours, in which a consumer that only listens would take silence for peace.
+const KEEP_ALIVE: KeepAlive = KeepAlive { idle: 60, probes: 4, interval: 15 };
 
 /// Connects and binds. Also: what StartTLS was refused with, where the line lets that be.
 ///
@@ -24,7 +29,7 @@ pub(super) fn connect(
     let seconds = |seconds: u32| (seconds > 0).then(|| Duration::from_secs(seconds.into()));
     let options = ConnectionOptions {
         connect_timeout: seconds(line.network_timeout),
-        keep_alive: line.keep_alive,
+        keep_alive: line.keep_alive.or(Some(KEEP_ALIVE)),
         user_timeout: (line.user_timeout > 0).then(|| Duration::from_millis(line.user_timeout.into())),
         stop: stop.clone(),
     };
