@@ -342,3 +342,88 @@ fn the_overlay_comes_and_goes_while_the_server_serves() {
     assert!(told.contains(&"reqMod: description:= 3".to_owned()), "{told:?}");
     assert!(server.stop());
 }
+
+#[test]
+fn the_suffix_says_where_its_operations_are_recorded() {
+    let shown = |kind| {
+        let site = site(kind, "logops writes\n");
+        let server = start(&site);
+        let mut connection = Client::connect(server.address);
+        ask(&mut connection, ADMIN);
+        succeeds(&mut connection, "add dc=example,dc=com\nobjectClass: domain\ndc: example");
+        succeeds(&mut connection, "add ou=p,dc=example,dc=com\nobjectClass: organizationalUnit\nou: p");
+        let search = |rest: &str| format!("search {rest}");
+        let all = [
+            "dc=example,dc=com sub (objectClass=*) auditContext inorder",
+            "dc=example,dc=com base (objectClass=*) *",
+            "cn=log base (objectClass=*) auditContext",
+        ]
+        .map(|rest| ask(&mut connection, &search(rest)));
+        let every = ask(&mut connection, "search dc=example,dc=com base (objectClass=*) +");
+        assert!(server.stop());
+        (all, every.contains("auditContext: cn=log\n"))
+    };
+    let ours = shown(Kind::Larix);
+    assert!(ours.1);
+    assert!(ours.0[0].contains("auditContext: cn=log\n"), "{}", ours.0[0]);
+    if Kind::Slapd.program().is_some() {
+        assert_eq!(ours, shown(Kind::Slapd));
+    }
+}
+
+#[test]
+fn one_log_for_all_databases() {
+    let body = "serverID 1\noverlay accesslog\nlogdb cn=log\nlogops writes\n\
+                database mdb\nsuffix cn=log\nrootdn cn=admin,dc=example,dc=com\ndirectory @DATA@/log\n\
+                database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
+                directory @DATA@/main\n\
+                database mdb\nsuffix dc=other\nrootdn cn=admin,dc=example,dc=com\ndirectory @DATA@/other\n";
+    let site = Site::new(Kind::Larix, body);
+    let server = start(&site);
+    let mut connection = Client::connect(server.address);
+    ask(&mut connection, ADMIN);
+    succeeds(&mut connection, "add dc=example,dc=com\nobjectClass: domain\ndc: example");
+    succeeds(&mut connection, "add dc=other\nobjectClass: domain\ndc: other");
+    succeeds(&mut connection, "modify dc=example,dc=com\nreplace description: d");
+    let dns: Vec<String> = records(&mut connection)
+        .iter()
+        .flat_map(|record| record.iter().find(|line| line.starts_with("reqDN: ")).cloned())
+        .collect();
+    assert_eq!(dns, ["reqDN: dc=example,dc=com", "reqDN: dc=other", "reqDN: dc=example,dc=com"]);
+    assert!(server.stop());
+}
+
+#[test]
+fn a_log_says_of_no_server_more_than_its_database() {
+    let contexts = |connection: &mut Client, base: &str| {
+        let answer = ask(connection, &format!("search {base} base (objectClass=*) contextCSN"));
+        let mut csns: Vec<String> =
+            answer.lines().filter(|line| line.contains("contextCSN: ")).map(str::to_owned).collect();
+        csns.sort();
+        csns
+    };
+    // What is there comes from another server, and an older one of this id.
+    let entry = |csn: &str, name: &str| {
+        format!(
+            "dn: {name}\nobjectClass: domain\ndc: {}\nentryCSN: {csn}\n\n",
+            name.trim_start_matches("dc=").split(',').next().unwrap_or_default()
+        )
+    };
+    let site = site(Kind::Larix, "logops writes\n");
+    site.load_into(
+        Some("dc=example,dc=com"),
+        &[
+            entry("20200101000000.000000Z#000000#002#000000", "dc=example,dc=com"),
+            entry("20190101000000.000000Z#000000#001#000000", "dc=a,dc=example,dc=com"),
+        ]
+        .concat(),
+    );
+    let server = start(&site);
+    let mut connection = Client::connect(server.address);
+    ask(&mut connection, ADMIN);
+    let of_log = contexts(&mut connection, "cn=log");
+    assert_eq!(of_log, contexts(&mut connection, "dc=example,dc=com"));
+    succeeds(&mut connection, "modify dc=a,dc=example,dc=com\nreplace description: d");
+    assert_eq!(contexts(&mut connection, "cn=log"), contexts(&mut connection, "dc=example,dc=com"));
+    assert!(server.stop());
+}

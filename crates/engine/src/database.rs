@@ -75,6 +75,8 @@ pub struct DatabaseSettings {
     pub plugins: Vec<Arc<dyn Plugin>>,
     /// What of changed entries is logged as it was before (`logold`).
     pub old_values: Option<Arc<OldValues>>,
+    /// The suffix of the database that its operations are recorded in: auditContext of its own suffix entry.
+    pub audit_context: Option<String>,
     /// The rules of the database and of the frontend; `None`: everybody may read, nobody but the root may write.
     pub policy: Option<Arc<AccessPolicy>>,
 }

@@ -7,13 +7,14 @@
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 
 use larix_engine::Served;
-use larix_engine::replica::{Applied, ReplicatedBatch, ReplicatedOutcome, UuidSet};
+use larix_engine::replica::{Applied, ReplicatedBatch, ReplicatedOutcome};
 use larix_engine::time::Clock;
 use larix_engine::write::{Completion, Retiring, WriteOutcome, WriteRequest};
 use larix_proto::{LdapResult, ResultCode};
@@ -26,7 +27,7 @@ use crate::admin::{AdminAddress, AdminChange, AdminListener};
 use crate::config::slapd_d::Stamp;
 use crate::config::values::LogLevel;
 use crate::config::{
-    Changed, Config, ConfigChange, ConfigRefusal, DatabaseKind, Global, Replicated, Requester,
+    Changed, Config, ConfigChange, ConfigRefusal, DatabaseKind, Global, Present, Replicated, Requester,
 };
 use crate::databases::{Databases, PreparedDatabases};
 use crate::http::{HttpChange, HttpListener};
@@ -54,8 +55,8 @@ impl fmt::Debug for ConfigurationQueue {
 enum Asked {
     /// Changes that are made together: one, or those of a transaction.
     Change(Vec<WriteRequest>, Completion),
-    /// What a provider of cn=config has done; with a set of entryUUIDs, entries go that are not in it.
-    Replicate(ReplicatedBatch, Option<UuidSet>, ConfigReplicated),
+    /// What a provider of cn=config has done; with what it has, entries go that are not among that.
+    Replicate(ReplicatedBatch, Option<Present>, ConfigReplicated),
     End,
 }
 
@@ -64,7 +65,7 @@ pub(crate) type ConfigReplicated = Box<dyn FnOnce(ReplicatedOutcome, u64) + Send
 
 impl ConfigurationQueue {
     /// Takes over what a provider of cn=config has done. `done` is called once, here or on the configuration's thread.
-    pub(crate) fn replicate(&self, batch: ReplicatedBatch, present: Option<UuidSet>, done: ConfigReplicated) {
+    pub(crate) fn replicate(&self, batch: ReplicatedBatch, present: Option<Present>, done: ConfigReplicated) {
         let refused = |done: ConfigReplicated| {
             let result = refusal(ResultCode::UNAVAILABLE, "the configuration cannot be changed now");
             done(ReplicatedOutcome { changes: Vec::new(), result }, 0);
@@ -145,6 +146,7 @@ fn run(server: &Arc<Server>, asked: &Receiver<Asked>) {
             Asked::Change(requests, done) => {
                 let outcome = catch_unwind(AssertUnwindSafe(|| change(server, requests)));
                 done(outcome.unwrap_or_else(|_| internal().into()));
+                server.access_logs.wake_configuration();
             }
             Asked::Replicate(batch, present, done) => {
                 let outcome = catch_unwind(AssertUnwindSafe(|| replicate(server, &batch, present.as_ref())));
@@ -154,6 +156,7 @@ fn run(server: &Arc<Server>, asked: &Receiver<Asked>) {
                     Err(result) => (Vec::new(), 0, result),
                 };
                 done(ReplicatedOutcome { changes, result }, absent);
+                server.access_logs.wake_configuration();
             }
             Asked::End => break,
         }
@@ -164,7 +167,7 @@ fn run(server: &Arc<Server>, asked: &Receiver<Asked>) {
 fn replicate(
     server: &Arc<Server>,
     batch: &ReplicatedBatch,
-    present: Option<&UuidSet>,
+    present: Option<&Present>,
 ) -> Result<(Vec<Applied>, u64), LdapResult> {
     let earlier = server.generation_in_force();
     let stamp = Stamp { clock: &*server.clock, random: &SystemRandom };
@@ -206,7 +209,7 @@ fn change(server: &Arc<Server>, requests: Vec<WriteRequest>) -> WriteOutcome {
         return changed.outcome();
     }
     match Transition::prepare(server, &earlier, &changed).and_then(|ready| ready.carry_out(&changed)) {
-        Ok(()) => changed.outcome(),
+        Ok(logged) => WriteOutcome { logged, ..changed.outcome() },
         Err(refused) => refused.into(),
     }
 }
@@ -264,9 +267,11 @@ impl<'s> Transition<'s> {
         Ok(Self { server, earlier, config, databases, tls, log, http, admin })
     }
 
+    /// Answers under which sequences the access log is told of it.
+    ///
     /// # Errors
     /// What cannot be written, or what entries still use: then nothing has changed.
-    fn carry_out(self, changed: &Changed) -> Result<(), LdapResult> {
+    fn carry_out(self, changed: &Changed) -> Result<Range<u64>, LdapResult> {
         self.free_schema()
             .and_then(|()| self.forget_indexes())
             .and_then(|()| self.set_file_modes(&self.config))
@@ -276,8 +281,12 @@ impl<'s> Transition<'s> {
                 // As it was: what could be changed can be changed back.
                 let _ = self.set_file_modes(&self.earlier.config);
             })?;
+        let (server, before, after) =
+            (Arc::clone(self.server), Arc::clone(&self.earlier.config), Arc::clone(&self.config));
+        // What takes the log away is recorded still, what brings it is not.
+        let logged = server.access_logs.configuration_changed(&before, &after);
         self.publish();
-        Ok(())
+        Ok(logged)
     }
 
     fn kept(&self) -> impl Iterator<Item = &Arc<Served<LmdbStore>>> {

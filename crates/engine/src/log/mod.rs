@@ -216,18 +216,32 @@ pub fn put_context_csn(set: &mut WriteSet, csn: &Csn) {
     set.put(META, &context_csn_key(csn.server_id), csn.to_string().into_bytes());
 }
 
-/// Removes the contextCSN of a server. Answers whether there is one.
-pub(crate) fn delete_context_csn<S: Snapshot>(
+const RETIRED_PREFIX: &[u8] = b"retired/";
+
+fn retired_key(server_id: u16) -> Vec<u8> {
+    [RETIRED_PREFIX, format!("{:03x}", server_id.min(SERVER_ID_MAX)).as_bytes()].concat()
+}
+
+/// Removes the contextCSN of a server, and remembers it, so that nobody who still has it brings it back. Answers whether
+/// there is one.
+pub(crate) fn retire_server_id<S: Snapshot>(
     snapshot: &S,
     set: &mut WriteSet,
     server_id: u16,
 ) -> Result<bool, ReadError> {
     let key = context_csn_key(server_id);
-    let there = snapshot.get(META, &key)?.is_some();
-    if there {
-        set.delete(META, &key);
-    }
-    Ok(there)
+    let Some(csn) = snapshot.get(META, &key)? else { return Ok(false) };
+    set.put(META, &retired_key(server_id), csn.to_vec());
+    set.delete(META, &key);
+    Ok(true)
+}
+
+/// Whether the server of this CSN was retired when it had come so far: then it says nothing of who is behind.
+pub(crate) fn is_retired<S: Snapshot>(snapshot: &S, csn: &Csn) -> Result<bool, Fault> {
+    let Some(row) = snapshot.get(META, &retired_key(csn.server_id))? else { return Ok(false) };
+    let retired = std::str::from_utf8(&row).ok().and_then(|text| text.parse::<Csn>().ok());
+    let retired = retired.ok_or(Fault::Damaged { what: "the CSN of a retired server" })?;
+    Ok(*csn <= retired)
 }
 
 /// Whether these changes set a contextCSN.

@@ -263,6 +263,25 @@ pub trait Answering: Debug + Send + Sync {
     /// # Errors
     /// A store that cannot be read.
     fn controls(&self, answered: &AnsweredEntry<'_>) -> Result<Vec<ControlBuf>, Failure>;
+
+    /// The operational attribute that it computes of entries that have none of their own; none for nothing.
+    fn computes(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Its value for an entry, if there is one.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn value(
+        &self,
+        _schema: &Schema,
+        _dn: &NormalDn,
+        _entry: &Entry,
+        _entries: &dyn Entries,
+    ) -> Result<Option<String>, Failure> {
+        Ok(None)
+    }
 }
 
 /// An entry on its way out.

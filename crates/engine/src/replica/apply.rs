@@ -59,22 +59,23 @@ impl<S: Store> Group<'_, S> {
         let refused = applied.iter().any(|applied| matches!(applied, Applied::Refused(_)));
         if !refused && !job.context_csns.is_empty() {
             self.settle_glue(transaction, &covered, job)?;
-            self.raise(&covered, &job.context_csns);
+            self.raise(transaction, &covered, &job.context_csns)?;
         }
         *job.applied.lock().unwrap_or_else(PoisonError::into_inner) = applied;
         Ok(LdapResult::success())
     }
 
     /// Raises what holds of each server.
-    fn raise(&mut self, covered: &[Csn], to: &[Csn]) {
+    fn raise<T: Snapshot>(&mut self, transaction: &T, covered: &[Csn], to: &[Csn]) -> Result<(), Fault> {
         for csn in to {
             let known = covered.iter().find(|known| known.server_id == csn.server_id);
-            if known.is_none_or(|known| known < csn) {
+            if known.is_none_or(|known| known < csn) && !log::is_retired(transaction, csn)? {
                 self.follow(csn);
                 log::put_context_csn(&mut self.set, csn);
                 self.raised.push(*csn);
             }
         }
+        Ok(())
     }
 
     fn follow(&self, csn: &Csn) {

@@ -15,6 +15,7 @@ use crate::entry::{EntryId, ValuesView};
 use crate::fault::Fault;
 use crate::log;
 use crate::tree;
+use crate::write::hooks::Present;
 
 /// The name of the subschema subentry, the same for every entry.
 pub const SUBSCHEMA_DN: &str = "cn=Subschema";
@@ -31,6 +32,8 @@ pub struct Answer {
     pub rights: Option<Box<Rights>>,
     /// For a consumer's copy: what says how far this database has come is no part of the content.
     pub for_consumer: bool,
+    /// What plugins would say of an entry is left out: only what is stored counts (ManageDsaIT).
+    pub stored_alone: bool,
 }
 
 impl Answer {
@@ -69,6 +72,9 @@ impl Answer {
         }
         for computed in self.selection.computed() {
             self.computed(seen, *computed, dn, &mut encoder)?;
+        }
+        if !self.for_consumer && !self.stored_alone && !seen.view.settings.plugins.is_empty() {
+            self.said_by_plugins(seen, &mut encoder)?;
         }
         if let Some(rights) = &self.rights {
             rights.append(seen, seen.policy(), &self.selection, &mut encoder)?;
@@ -161,6 +167,42 @@ impl Answer {
         fault.map_or(Ok(()), Err)
     }
 
+    /// Operational attributes that plugins compute of an entry that has none of its own.
+    fn said_by_plugins<N: Snapshot>(
+        &self,
+        seen: &Seen<'_, N>,
+        encoder: &mut EntryEncoder<'_>,
+    ) -> Result<(), Fault> {
+        let schema = &seen.view.schema;
+        for plugin in seen.view.settings.plugins.iter().filter_map(|plugin| plugin.answering()) {
+            let Some(Ok(description)) = plugin.computes().map(|name| schema.describe(name)) else { continue };
+            if !self.selection.asks_for(&description) || !seen.allows(&description, None, Privilege::Read)? {
+                continue;
+            }
+            let entry = seen.reader.to_owned(seen.view.dn(&seen.reader.view)?, false)?;
+            if entry.attribute(&description).is_some() {
+                continue;
+            }
+            let entries = Present { view: seen.view, policy: seen.policy() };
+            let value = plugin.value(schema, seen.name()?, &entry, &entries);
+            // A group or policy that cannot be read leaves the entry as it is.
+            let Ok(Some(value)) = value else { continue };
+            let matched =
+                |filters: &Vec<BoundFilter>| is_matched(schema, &description, filters, value.as_bytes());
+            if !self.matched_values.as_ref().is_none_or(matched)
+                || !seen.allows(&description, Some(value.as_bytes()), Privilege::Read)?
+            {
+                continue;
+            }
+            encoder.begin_attribute(&description.to_text(schema));
+            if !self.types_only {
+                encoder.value(value.as_bytes());
+            }
+            encoder.end_attribute();
+        }
+        Ok(())
+    }
+
     fn computed<N: Snapshot>(
         &self,
         seen: &Seen<'_, N>,
@@ -169,7 +211,7 @@ impl Answer {
         encoder: &mut EntryEncoder<'_>,
     ) -> Result<(), Fault> {
         let Ok(description) = seen.view.schema.describe(computed.name()) else { return Ok(()) };
-        if self.for_consumer && computed == Computed::ContextCsn {
+        if self.for_consumer && matches!(computed, Computed::ContextCsn | Computed::AuditContext) {
             return Ok(());
         }
         if !seen.allows(&description, None, Privilege::Read)? {
@@ -217,8 +259,19 @@ pub fn computed_values<N: Snapshot>(
         }
         Computed::NumSubordinates => tree::count_children(snapshot, id, u64::MAX)?.to_string(),
         Computed::ContextCsn => return context_csns(seen),
+        Computed::AuditContext => return audit_context(seen),
     };
     Ok(smallvec![value])
+}
+
+/// Where operations on the database are recorded, shown on the entry of its first suffix.
+fn audit_context<N: Snapshot>(seen: &Seen<'_, N>) -> Result<SmallVec<[String; 1]>, Fault> {
+    let (Some(log), Some(suffix)) = (&seen.view.settings.audit_context, seen.view.settings.suffixes.first())
+    else {
+        return Ok(SmallVec::new());
+    };
+    let is_it = seen.reader.view.parent() == EntryId::ROOT && suffix.normal == *seen.name()?;
+    Ok(is_it.then(|| log.clone()).into_iter().collect())
 }
 
 /// How far the database has come, shown on its suffix entry.

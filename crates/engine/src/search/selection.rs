@@ -15,15 +15,18 @@ pub enum Computed {
     NumSubordinates,
     /// Of the suffix entry alone.
     ContextCsn,
+    /// Of the suffix entry alone: where operations on the database are recorded.
+    AuditContext,
 }
 
 impl Computed {
-    pub const ALL: [Self; 5] = [
+    pub const ALL: [Self; 6] = [
         Self::EntryDn,
         Self::SubschemaSubentry,
         Self::HasSubordinates,
         Self::NumSubordinates,
         Self::ContextCsn,
+        Self::AuditContext,
     ];
 
     pub fn name(self) -> &'static str {
@@ -33,6 +36,7 @@ impl Computed {
             Self::HasSubordinates => "hasSubordinates",
             Self::NumSubordinates => "numSubordinates",
             Self::ContextCsn => "contextCSN",
+            Self::AuditContext => "auditContext",
         }
     }
 }
@@ -100,6 +104,11 @@ impl Selection {
     /// Computed attributes to answer.
     pub fn computed(&self) -> &[Computed] {
         &self.computed
+    }
+
+    /// Whether an operational attribute that an entry may have, or a plugin has something to say of, is answered.
+    pub fn asks_for(&self, description: &AttributeDescription) -> bool {
+        self.all_operational || self.descriptions.contains(description)
     }
 
     /// Whether nothing but the DN is answered.

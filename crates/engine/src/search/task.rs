@@ -203,6 +203,7 @@ impl SearchTask {
                 .map(|filters| filters.iter().map(|f| schema.bind_filter(f.as_filter())).collect()),
             rights: rights.map(Box::new),
             for_consumer: false,
+            stored_alone: controls.manage_dsa_it,
         };
         let nanos = limits.time.map(|seconds| u64::from(seconds) * 1_000_000_000);
         Ok(Self {

@@ -118,7 +118,7 @@ impl<S: Store> Core<S> {
         let retired = || -> Result<bool, CommitError> {
             let transaction = store.transaction()?;
             let mut set = WriteSet::new();
-            if !log::delete_context_csn(&transaction, &mut set, server_id)? {
+            if !log::retire_server_id(&transaction, &mut set, server_id)? {
                 return Ok(false);
             }
             transaction.commit(&set, Durability::Sync).map(|_| true)

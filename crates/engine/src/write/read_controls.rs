@@ -119,6 +119,7 @@ impl<V: Snapshot> Operator<'_, V> {
             matched_values: None,
             rights: None,
             for_consumer: false,
+            stored_alone: self.envelope.controls.manage_dsa_it,
         };
         let mut message = Vec::new();
         if !answer.append(&seen, &mut String::new(), &mut message, &[])? {

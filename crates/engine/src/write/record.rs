@@ -96,15 +96,16 @@ impl<S: Store> Group<'_, S> {
         task: &Task,
         recording: &Recording,
     ) -> Result<(), Failure> {
-        let own = {
+        let server_id = self.environment.order.server_id();
+        let own = |csns: &[Csn]| csns.iter().filter(|csn| csn.server_id == server_id).min().copied();
+        let contexts = {
             let before = Overlay::new(transaction, &self.set);
-            let contexts = log::context_csns(&Overlay::new(&before, &*unit))?;
-            let server_id = self.environment.order.server_id();
-            contexts.into_iter().find(|csn| csn.server_id == server_id)
+            log::context_csns(&Overlay::new(&before, &*unit))?
         };
+        // What is not sent moves nothing on: it goes under the last CSN that was. The first entry of all has those of what
+        // is recorded from then on.
+        let mut last = own(&contexts).or_else(|| own(&recording.context_csns));
         let now = self.environment.clock.now();
-        // What is not sent moves nothing on: it goes under the last CSN that was.
-        let mut last = own.unwrap_or_else(|| self.environment.order.next_csn(now));
         let records = recording.records.iter().map(|record| (Step::Record(record), record.csn));
         let steps = recording
             .container
@@ -116,14 +117,16 @@ impl<S: Store> Group<'_, S> {
         for (step, csn) in steps {
             if let Some(csn) = csn {
                 self.environment.order.observe(&csn);
-                if csn.server_id == last.server_id {
-                    last = last.max(csn);
+                if csn.server_id == server_id {
+                    last = last.max(Some(csn));
                 }
             }
-            let (derived, csn) = (csn.is_none(), csn.unwrap_or(last));
+            // One that nothing is recorded under says of no source how far it has come: no contextCSN rises to it.
+            let derived = csn.is_none();
+            let csn = csn.or(last).unwrap_or_else(|| self.environment.order.next_csn(now));
             self.step(transaction, unit, task, (&step, recording), (csn, derived))?;
         }
-        self.raise_contexts(transaction, unit, recording.context_csns.iter().chain([&last]))?;
+        self.raise_contexts(transaction, unit, recording.context_csns.iter().chain(&last))?;
         recording.marks.iter().for_each(|(key, value)| unit.put(META, key, value.clone()));
         Ok(())
     }

@@ -269,8 +269,10 @@ impl Session {
         match massaged {
             Ok(Some(ReplicatedChange::Delta { entry_uuid, dn, csn, change })) => {
                 // Records come in the order of the changes: each is as good as a cookie.
-                if is_newer(&self.known, &[csn]) {
+                // Changes that were made together, deletes above all, may share a CSN.
+                if is_newer(&self.known, &[csn]) || self.taken == [csn] {
                     self.raise(&[csn]);
+                    self.taken = vec![csn];
                     self.gather(ReplicatedChange::Delta { entry_uuid, dn, csn, change }, None, actions);
                 }
             }

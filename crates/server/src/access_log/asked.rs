@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use larix_engine::access::Subject;
 use larix_engine::audit::{Facts, Operation, Request as Asked, Searched};
+use larix_engine::database::Limits;
 use larix_engine::log::{LoggedAttribute, LoggedKind, LoggedModification};
 use larix_engine::time::Clock;
 use larix_engine::write::{AttributeValues, WriteOperation, WriteOutcome};
@@ -13,7 +14,7 @@ use larix_proto::{
 };
 use larix_schema::NormalDn;
 
-use super::{Recorder, WithResult};
+use super::{Recorder, SourceKind, WithResult};
 use crate::clock::SystemClock;
 use crate::databases::Databases;
 use crate::dispatch::Dispatcher;
@@ -134,6 +135,9 @@ impl Dispatcher {
         dn: &NormalDn,
         operation: Operation,
     ) -> Option<Arc<Recorder>> {
+        if dn.is_within(&NormalDn::from_normal("cn=config")) {
+            return self.server.access_logs.recorder_of_configuration(operation, Some(dn));
+        }
         let served = databases.directory().select(dn)?;
         self.server.access_logs.recorder(served, operation, Some(dn))
     }
@@ -182,9 +186,17 @@ impl Dispatcher {
 
     /// The limits are those in force: none for the root DN, the database's own where the client asks for none.
     fn searched(&self, request: &SearchRequest<'_>, recorder: &Recorder) -> Searched {
-        let database = recorder.source.served.database();
-        let is_root = database.current_policy().is_root(self.session.subject());
-        let limits = database.current_settings().limits;
+        let subject = self.session.subject();
+        let (is_root, limits) = match &recorder.source.origin {
+            SourceKind::Database(served) => {
+                let database = served.database();
+                (database.current_policy().is_root(subject), database.current_settings().limits)
+            }
+            SourceKind::Configuration(_) => {
+                let policy = self.server.databases().configuration_policy();
+                (policy.is_some_and(|policy| policy.is_root(subject)), Limits::default())
+            }
+        };
         let limit = |asked: u32, soft: Option<u32>| match (asked, soft) {
             (0, _) if is_root => -1,
             (0, soft) => soft.map_or(-1, i64::from),

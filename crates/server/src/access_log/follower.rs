@@ -21,8 +21,9 @@ use larix_store::lmdb::LmdbStore;
 use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
+use super::configuration::{ConfigChanges, Held};
 use super::purge::Purging;
-use super::{Recorder, Source};
+use super::{Recorder, Source, SourceKind};
 use crate::clock::SystemClock;
 use crate::log::Log;
 
@@ -72,6 +73,8 @@ struct Known {
     min_csns: Option<Vec<Csn>>,
     /// Where the change logs were read up to, by the sources' names.
     positions: HashMap<String, LogKey>,
+    /// How the entries of cn=config were when they were recorded last; `None` before that was read.
+    configuration: Option<Arc<Held>>,
     /// The last change's.
     last_start: Timestamp,
     purging: Purging,
@@ -82,6 +85,7 @@ struct Known {
 struct Round {
     recording: Recording,
     positions: Vec<(Arc<Source>, LogKey)>,
+    configuration: Option<Arc<Held>>,
     /// How many of what was handed over are in it.
     requests: usize,
     min_csns: Vec<Csn>,
@@ -257,6 +261,7 @@ impl LogWriter {
             self.commit(round.recording)?;
         }
         known.min_csns = Some(round.min_csns);
+        known.configuration = round.configuration;
         self.settle(known, round.positions, round.requests);
         Ok(round.more)
     }
@@ -283,8 +288,23 @@ impl LogWriter {
         let mut round_positions = Vec::new();
         let mut more = requests.len() == GROUP;
         let mut changes: Vec<(Timestamp, NewRecord)> = Vec::new();
+        let mut configuration = known.configuration.clone();
         for recorder in recorders {
-            let (key, ended) = self.changes_of(known, recorder, &schema, &mut changes, &mut recording)?;
+            let (key, ended) = match &recorder.source.origin {
+                SourceKind::Database(served) => {
+                    self.changes_of(known, (recorder, served), &schema, &mut changes, &mut recording)?
+                }
+                SourceKind::Configuration(source) => {
+                    let held = &mut configuration;
+                    self.changes_of_configuration(
+                        held,
+                        (recorder, source),
+                        &schema,
+                        &mut changes,
+                        &mut recording,
+                    )?
+                }
+            };
             more |= !ended;
             round_positions.push((Arc::clone(&recorder.source), key));
         }
@@ -304,7 +324,8 @@ impl LogWriter {
         }
         let count = requests.len();
         recording.records = merged(&schema, changes, requests);
-        Ok(Round { recording, positions: round_positions, requests: count, min_csns, more })
+        let positions = round_positions;
+        Ok(Round { recording, positions, configuration, requests: count, min_csns, more })
     }
 
     /// The records of one change log behind what was read of it, up to the group's limit. Where it is read up to then, and
@@ -312,13 +333,13 @@ impl LogWriter {
     fn changes_of(
         &self,
         known: &Known,
-        recorder: &Arc<Recorder>,
+        (recorder, served): (&Arc<Recorder>, &Served<LmdbStore>),
         schema: &Arc<larix_schema::Schema>,
         changes: &mut Vec<(Timestamp, NewRecord)>,
         recording: &mut Recording,
     ) -> Result<(LogKey, bool), Fault> {
         let source = &recorder.source;
-        let database = source.served.database();
+        let database = served.database();
         let target = database.following().answered();
         let snapshot = database.store().snapshot()?;
         let history = log::history(&snapshot)?.unwrap_or_default();
@@ -335,7 +356,9 @@ impl LogWriter {
             ));
         }
         let (mut reached, mut count, mut bytes, mut ended) = (target, 0, 0, true);
-        log::visit_stored_after(&snapshot, from, &mut |key, record, stored| {
+        let suffix =
+            database.settings().suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
+        log::visit_stored_after(&snapshot, from, &mut |key, mut record, stored| {
             if key.sequence > target.sequence {
                 return false;
             }
@@ -346,6 +369,10 @@ impl LogWriter {
             count += 1;
             bytes += stored.len();
             reached = key;
+            if record.dn.is_empty() && record.absent {
+                // Of an entry that was never here nothing but its identity is known; a record has a name.
+                record.dn = format!("entryUUID={},{suffix}", record.entry_uuid);
+            }
             let dn = schema.parse_dn(&record.dn).ok();
             if record.local || !recorder.settings.wants(audit::operation_of(&record.change), dn.as_ref()) {
                 return true;
@@ -362,6 +389,48 @@ impl LogWriter {
             recording.marks.push(mark(&source.name, history, reached));
         }
         Ok((reached, ended))
+    }
+
+    /// The same of cn=config, whose changes are told by whoever makes them.
+    fn changes_of_configuration(
+        &self,
+        held: &mut Option<Arc<Held>>,
+        (recorder, source): (&Arc<Recorder>, &ConfigChanges),
+        schema: &Arc<larix_schema::Schema>,
+        changes: &mut Vec<(Timestamp, NewRecord)>,
+        recording: &mut Recording,
+    ) -> Result<(LogKey, bool), Fault> {
+        let name = &recorder.source.name;
+        let key = |sequence| LogKey { server_id: 0, sequence };
+        let wanted = |record: &log::LogRecord| {
+            let dn = schema.parse_dn(&record.dn).ok();
+            recorder.settings.wants(audit::operation_of(&record.change), dn.as_ref())
+        };
+        let known = match held {
+            Some(known) => Arc::clone(known),
+            None => {
+                let snapshot = self.served.database().store().snapshot()?;
+                let stored = snapshot.get(META, &mark_key(name))?.and_then(|row| Held::from_bytes(&row));
+                let missed = stored.as_ref().map_or_else(Vec::new, |stored| source.missed_since(stored));
+                let of = |record: &log::LogRecord| (record.csn.time, audit::of_change(schema, record, None));
+                changes.extend(missed.iter().filter(|record| wanted(record)).map(of));
+                let began = source.began();
+                recording.marks.push((mark_key(name), began.to_bytes()));
+                began
+            }
+        };
+        let reached = recorder.source.reached.load(Ordering::Acquire);
+        let told = source.after(reached, &known, GROUP);
+        for (sequence, record) in told.records.iter().filter(|(_, record)| wanted(record)) {
+            let facts = self.facts_of(super::CONFIGURATION, *sequence);
+            let change = audit::of_change(schema, record, facts.as_deref());
+            changes.push((facts.map_or(record.csn.time, |facts| facts.end), change));
+        }
+        if told.reached != reached {
+            recording.marks.push((mark_key(name), told.held.to_bytes()));
+        }
+        *held = Some(told.held);
+        Ok((key(told.reached), !told.more))
     }
 
     fn facts_of(&self, database: u64, sequence: u64) -> Option<Arc<Facts>> {
@@ -402,7 +471,10 @@ impl LogWriter {
         }
         let mut csns: Vec<Csn> = Vec::new();
         if let Some(recorder) = recorders.first() {
-            csns = log::context_csns(&recorder.source.served.database().store().snapshot()?)?;
+            csns = match &recorder.source.origin {
+                SourceKind::Database(served) => log::context_csns(&served.database().store().snapshot()?)?,
+                SourceKind::Configuration(source) => source.context_csns(),
+            };
         }
         recording.container = Some(audit::container(&view.schema, &recording.suffix_text, &csns));
         recording.context_csns.clone_from(&csns);
@@ -428,13 +500,17 @@ impl LogWriter {
         let mut state = self.lock();
         state.requests.drain(..requests);
         for (source, key) in positions {
-            let database = source.served.database();
             let before = known.positions.insert(source.name.clone(), key);
             if before != Some(key) {
-                let instance = database.instance();
+                let instance = source.instance();
                 state.facts.retain(|(other, sequence), _| *other != instance || *sequence > key.sequence);
             }
-            database.following().needs_from(key.sequence + 1);
+            match &source.origin {
+                SourceKind::Database(served) => {
+                    served.database().following().needs_from(key.sequence + 1);
+                }
+                SourceKind::Configuration(changes) => changes.forget(key.sequence),
+            }
             source.reached.store(key.sequence, Ordering::Release);
         }
         drop(state);

@@ -6,10 +6,12 @@
 //! crash loses what was not committed yet (`docs/adr/0027-the-access-log-follows-the-change-log.md`).
 
 mod asked;
+mod configuration;
 mod follower;
 mod purge;
 
 use std::io;
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
@@ -25,11 +27,12 @@ use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
 
 use crate::clock::SystemClock;
-use crate::config::{AccessLogSettings, Config};
+use crate::config::{AccessLogSettings, Config, DatabaseKind};
 use crate::log::Log;
 use crate::server::Generation;
 
 pub(crate) use asked::Noted;
+use configuration::ConfigChanges;
 use follower::LogWriter;
 
 /// A search of a log waits so long at most for what was done before it to be recorded.
@@ -38,13 +41,22 @@ const PATIENCE_NANOS: u64 = 2_000_000_000;
 /// A database whose operations are recorded.
 #[derive(Debug)]
 struct Source {
-    served: Arc<Served<LmdbStore>>,
+    origin: SourceKind,
     /// By what it is known in the log's database: its suffix.
     name: String,
     /// Where its change log ended when recording was asked for: changes behind that are recorded.
     began: LogKey,
     /// Up to here the records of its change log are in the access log, or not wanted there.
     reached: AtomicU64,
+}
+
+/// Where the changes of a source are told.
+#[derive(Clone, Debug)]
+enum SourceKind {
+    /// By its change log.
+    Database(Arc<Served<LmdbStore>>),
+    /// cn=config: by whoever changes it.
+    Configuration(Arc<ConfigChanges>),
 }
 
 /// What one database has recorded, and where.
@@ -101,16 +113,16 @@ impl AccessLogs {
                     writer
                 }
             };
-            let same =
-                |r: &&Arc<Recorder>| Arc::ptr_eq(&r.source.served, &source) && Arc::ptr_eq(&r.log, &writer);
-            let source = match earlier.iter().find(same) {
-                Some(recorder) => Arc::clone(&recorder.source),
-                None => new_source(source, &writer),
+            let same = |r: &&Arc<Recorder>| r.source.is(source.as_ref()) && Arc::ptr_eq(&r.log, &writer);
+            let source = match (earlier.iter().find(same), source) {
+                (Some(recorder), _) => Arc::clone(&recorder.source),
+                (None, Some(served)) => new_source(served, &writer),
+                (None, None) => Arc::new(Source::configuration(&generation.config)),
             };
             recorders.push(Arc::new(Recorder { settings, source, log: writer }));
         }
         for gone in earlier.iter().filter(|e| !recorders.iter().any(|r| Arc::ptr_eq(&r.source, &e.source))) {
-            gone.source.served.database().following().leave();
+            gone.source.leave();
         }
         self.any.store(!recorders.is_empty(), Ordering::Relaxed);
         self.recorders.store(Arc::new(recorders.clone()));
@@ -140,8 +152,41 @@ impl AccessLogs {
         dn: Option<&NormalDn>,
     ) -> Option<Arc<Recorder>> {
         let recorders = self.recorders.load();
-        let recorder = recorders.iter().find(|recorder| Arc::ptr_eq(&recorder.source.served, served))?;
+        let recorder = recorders.iter().find(|recorder| recorder.source.is(Some(served)))?;
         recorder.settings.wants(operation, dn).then(|| Arc::clone(recorder))
+    }
+
+    /// Who records an operation on this name below cn=config.
+    pub(crate) fn recorder_of_configuration(
+        &self,
+        operation: Operation,
+        dn: Option<&NormalDn>,
+    ) -> Option<Arc<Recorder>> {
+        let recorders = self.recorders.load();
+        let recorder = recorders.iter().find(|recorder| recorder.source.is(None))?;
+        recorder.settings.wants(operation, dn).then(|| Arc::clone(recorder))
+    }
+
+    /// cn=config was changed, and the change is in force. Answers the sequences by which it is told of; once whoever asked
+    /// for it was told, [`wake_configuration`](Self::wake_configuration) is to be called.
+    pub(crate) fn configuration_changed(&self, before: &Config, after: &Config) -> Range<u64> {
+        let recorders = self.recorders.load();
+        let source = recorders.iter().find_map(|recorder| match &recorder.source.origin {
+            SourceKind::Configuration(changes) => Some(changes),
+            SourceKind::Database(_) => None,
+        });
+        source.map_or(0..0, |changes| changes.changed(before, after))
+    }
+
+    /// Has recorded what was changed of cn=config.
+    pub(crate) fn wake_configuration(&self) {
+        let recorders = self.recorders.load();
+        for recorder in recorders.iter() {
+            if let SourceKind::Configuration(changes) = &recorder.source.origin {
+                changes.answered();
+                recorder.log.wake();
+            }
+        }
     }
 
     /// All that record this kind of operation somewhere.
@@ -183,10 +228,58 @@ impl Following {
     }
 }
 
+/// Of cn=config among the instances of databases, which count from 1.
+const CONFIGURATION: u64 = u64::MAX;
+
 impl Source {
+    fn configuration(config: &Arc<Config>) -> Self {
+        Self {
+            origin: SourceKind::Configuration(Arc::new(ConfigChanges::new(config))),
+            name: configuration::NAME.to_owned(),
+            began: LogKey { server_id: 0, sequence: 0 },
+            reached: AtomicU64::new(0),
+        }
+    }
+
+    /// Whether it is this database; `None`: cn=config.
+    fn is(&self, other: Option<&Arc<Served<LmdbStore>>>) -> bool {
+        match (&self.origin, other) {
+            (SourceKind::Database(served), Some(other)) => Arc::ptr_eq(served, other),
+            (SourceKind::Configuration(_), None) => true,
+            _ => false,
+        }
+    }
+
     /// The last change that anybody may have been told of.
     fn committed(&self) -> u64 {
-        self.served.database().writes().log_last()
+        match &self.origin {
+            SourceKind::Database(served) => served.database().writes().log_last(),
+            SourceKind::Configuration(changes) => changes.committed(),
+        }
+    }
+
+    /// Nobody follows it any longer.
+    fn leave(&self) {
+        match &self.origin {
+            SourceKind::Database(served) => served.database().following().leave(),
+            SourceKind::Configuration(changes) => changes.end(),
+        }
+    }
+
+    /// Whether nothing more is to come.
+    fn has_ended(&self) -> bool {
+        match &self.origin {
+            SourceKind::Database(served) => served.is_retired(),
+            SourceKind::Configuration(changes) => changes.has_ended(),
+        }
+    }
+
+    /// By what facts about its changes are found.
+    fn instance(&self) -> u64 {
+        match &self.origin {
+            SourceKind::Database(served) => served.database().instance(),
+            SourceKind::Configuration(_) => CONFIGURATION,
+        }
     }
 }
 
@@ -217,7 +310,7 @@ impl Gate {
     pub(crate) fn is_open(&self, clock: &SystemClock) -> bool {
         self.follower.iter().for_each(|follower| follower.looks());
         let reached = |(source, committed): &(Arc<Source>, u64)| {
-            source.reached.load(Ordering::Acquire) >= *committed || source.served.is_retired()
+            source.reached.load(Ordering::Acquire) >= *committed || source.has_ended()
         };
         (self.sources.iter().all(reached) && self.log.handled() >= self.handed_over)
             || clock.monotonic() >= self.until
@@ -240,7 +333,10 @@ impl Recorder {
         let facts =
             Facts { response_controls: outcome.controls.clone(), ..facts }.with_result(&outcome.result);
         if outcome.result.is_success() {
-            let database = self.source.served.database().instance();
+            let database = self.source.instance();
+            // cn=config says itself under what name it took an entry.
+            let dn = facts.dn.clone().filter(|_| database != CONFIGURATION);
+            let facts = Facts { dn, ..facts };
             self.log.keep_facts(database, outcome.logged.clone(), facts);
         } else {
             self.ended(request, facts);
@@ -274,11 +370,11 @@ fn new_source(served: Arc<Served<LmdbStore>>, writer: &Arc<LogWriter>) -> Arc<So
     // Nothing is trimmed before it is known what was read.
     served.database().following().follow(Arc::new(wake), 0);
     let began = served.database().following().answered();
-    Arc::new(Source { served, name, began, reached: AtomicU64::new(0) })
+    Arc::new(Source { origin: SourceKind::Database(served), name, began, reached: AtomicU64::new(0) })
 }
 
-/// An access log with the database that is recorded and the one that takes the records.
-type Wanted = (AccessLogSettings, Arc<Served<LmdbStore>>, Arc<Served<LmdbStore>>);
+/// An access log with the database that is recorded (`None`: cn=config) and the one that takes the records.
+type Wanted = (AccessLogSettings, Option<Arc<Served<LmdbStore>>>, Arc<Served<LmdbStore>>);
 
 /// The access logs that a configuration has.
 fn wanted(generation: &Generation) -> Vec<Wanted> {
@@ -288,12 +384,16 @@ fn wanted(generation: &Generation) -> Vec<Wanted> {
     for database in config.databases.iter().filter(|database| !database.disabled) {
         // What it says was understood when the configuration was read.
         let Ok(Some(settings)) = config.access_log(database) else { continue };
-        let Some(source) = database.suffixes.first().and_then(|suffix| directory.select(&suffix.normal))
-        else {
-            continue;
+        let source = match (&database.kind, database.suffixes.first()) {
+            (DatabaseKind::Config, _) => None,
+            (_, Some(suffix)) => match directory.select(&suffix.normal) {
+                Some(served) => Some(Arc::clone(served)),
+                None => continue,
+            },
+            (_, None) => continue,
         };
         let Some(log) = directory.select(&settings.database.normal) else { continue };
-        wanted.push((settings, Arc::clone(source), Arc::clone(log)));
+        wanted.push((settings, source, Arc::clone(log)));
     }
     wanted
 }

@@ -52,22 +52,19 @@ impl AccessLogSettings {
 }
 
 impl Config {
-    /// The access log of a database, if it has one.
+    /// The access log of a database, if it has one, or of all.
     ///
     /// # Errors
     /// A directive that cannot be understood, a second overlay of the kind, or a log database that is not there.
     pub fn access_log(&self, database: &Database) -> Result<Option<AccessLogSettings>, ConfigError> {
-        let is_it = |overlay: &&Overlay| overlay.name.eq_ignore_ascii_case("accesslog") && !overlay.disabled;
-        let mut overlays = database.overlays.iter().filter(is_it);
-        let Some(overlay) = overlays.next() else { return Ok(None) };
-        if let Some(second) = overlays.next() {
-            return Err(ConfigError::new(second.origin.clone(), "this database has an access log already")
-                .with_help("let one `overlay accesslog` record all that is wanted"));
-        }
-        if !matches!(database.kind, DatabaseKind::Mdb(_)) {
+        let Some((overlay, is_own)) = self.access_log_overlay(database)? else { return Ok(None) };
+        if !database.kind.is_stored() && !matches!(database.kind, DatabaseKind::Config) {
+            if !is_own {
+                return Ok(None);
+            }
             let message = "operations on this kind of database cannot be recorded";
             return Err(ConfigError::new(overlay.origin.clone(), message)
-                .with_help("put `overlay accesslog` into a `database mdb`"));
+                .with_help("put `overlay accesslog` into a `database mdb`, `ldif` or `config`"));
         }
         let settings = self.access_log_of(overlay)?;
         let holds = |other: &&Database| {
@@ -83,11 +80,31 @@ impl Config {
                 format!("logdb \"{text}\": no database has this suffix"),
                 "add a `database mdb` with this suffix and a directory of its own",
             ),
+            Some(log) if std::ptr::eq(log, database) && !is_own => Ok(None),
             Some(log) if std::ptr::eq(log, database) => {
                 fault(format!("logdb \"{text}\": a database cannot log to itself"), "name another database")
             }
             Some(_) => Ok(Some(settings)),
         }
+    }
+
+    /// The overlay that records a database, its own or else the frontend's, which is for all; whether it is its own.
+    fn access_log_overlay<'c>(
+        &'c self,
+        database: &'c Database,
+    ) -> Result<Option<(&'c Overlay, bool)>, ConfigError> {
+        for (overlays, is_own) in [(&database.overlays, true), (&self.frontend.overlays, false)] {
+            let is_it =
+                |overlay: &&Overlay| overlay.name.eq_ignore_ascii_case("accesslog") && !overlay.disabled;
+            let mut overlays = overlays.iter().filter(is_it);
+            let Some(overlay) = overlays.next() else { continue };
+            if let Some(second) = overlays.next() {
+                return Err(ConfigError::new(second.origin.clone(), "there is an access log here already")
+                    .with_help("let one `overlay accesslog` record all that is wanted"));
+            }
+            return Ok(Some((overlay, is_own)));
+        }
+        Ok(None)
     }
 
     fn access_log_of(&self, overlay: &Overlay) -> Result<AccessLogSettings, ConfigError> {

@@ -69,6 +69,7 @@ impl Config {
             _ => (IndexConfig::default(), false),
         };
         let provider = self.provider(database)?;
+        let access_log = self.access_log(database)?;
         Ok(DatabaseSettings {
             suffixes: database.suffixes.iter().map(suffix).collect(),
             root_dn: database.effective_root(),
@@ -87,14 +88,15 @@ impl Config {
             durability_relaxed: relaxed,
             // The access log is made from it.
             // Consumers are served from the change log, and an access log is made from it.
-            log: change_log != ChangeLog::Off || provider.is_some() || database.has_overlay("accesslog"),
+            log: change_log != ChangeLog::Off || provider.is_some() || access_log.is_some(),
             provider,
             log_retention: match change_log {
                 ChangeLog::Kept(retention) => retention,
                 ChangeLog::Off => LogRetention::default(),
             },
             add_content_acl: database.shared.add_content_acl,
-            old_values: self.access_log(database)?.and_then(|access_log| access_log.old).map(Arc::new),
+            audit_context: access_log.as_ref().map(|access_log| access_log.database.text.clone()),
+            old_values: access_log.and_then(|access_log| access_log.old).map(Arc::new),
             plugins: self.plugins(database)?,
             policy: Some(Arc::new(self.access_policy(Some(database))?)),
         })

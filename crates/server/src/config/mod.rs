@@ -31,7 +31,7 @@ pub mod values;
 
 pub use access_log::{AccessLogSettings, Purge};
 pub use change::{Changed, ConfigChange, ConfigRefusal, Requester};
-pub(crate) use change::{Replicated, ordered_parts};
+pub(crate) use change::{Present, Replicated, ordered_parts};
 pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};
 pub use difference::{Difference, Step};
 pub use entries::{ConfigEntry, entries};

@@ -490,7 +490,7 @@ impl Config {
     }
 
     /// The same, shared with whoever else has them.
-    pub(super) fn shared_entries(&self) -> Vec<Arc<ConfigEntry>> {
+    pub(crate) fn shared_entries(&self) -> Vec<Arc<ConfigEntry>> {
         super::entries::shared(self)
     }
 

@@ -287,10 +287,6 @@ impl Config {
     pub fn refusals(&self) -> Vec<ConfigError> {
         let mut found = Vec::new();
         self.frontend.overlays.iter().for_each(|overlay| refuse_overlay(overlay, &mut found));
-        for overlay in self.frontend.overlays.iter().filter(|o| o.name == "accesslog" && !o.disabled) {
-            let message = "an access log of all databases together is not supported: give each its overlay";
-            found.push(ConfigError::new(overlay.origin.clone(), message));
-        }
         if self.backends.iter().any(|backend| backend.name == "lload") {
             found.push(ConfigError::new(Origin::BuiltIn, "`backend lload`: balancing load is not supported"));
         }

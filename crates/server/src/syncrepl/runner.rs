@@ -22,6 +22,7 @@ use larix_store::Store as _;
 use super::Task;
 use super::connect::connect;
 use super::status::{ConsumerPhase, Status};
+use crate::config::Present;
 use crate::config::values::{LogLevel, SyncData};
 use crate::server::Server;
 
@@ -52,6 +53,9 @@ struct LogState {
     logged: bool,
     /// A change of the log was refused here.
     refused: AtomicBool,
+    /// Of cn=config: how far the sessions of this thread have brought it. What it says of itself is no measure: it was
+    /// changed here, too.
+    reached: Vec<Csn>,
 }
 
 /// How one session ended.
@@ -225,11 +229,13 @@ impl Runner {
     fn carry_out(&mut self, action: Action, full: bool) -> Result<Option<Ended>, String> {
         match action {
             Action::Apply { changes, csns, refreshing } => {
-                self.apply(changes, csns, refreshing, full)?;
+                self.apply(changes, csns.clone(), refreshing, full)?;
+                self.note_reached(&csns);
             }
             Action::DeleteAbsent { present, csns } => {
                 self.delete_absent(&present, &csns)?;
-                self.apply(Vec::new(), csns, true, full)?;
+                self.apply(Vec::new(), csns.clone(), true, full)?;
+                self.note_reached(&csns);
             }
             Action::Refreshed => {
                 if let Some(log) = self.log.as_mut().filter(|log| log.logged) {
@@ -253,6 +259,16 @@ impl Runner {
             Action::Note(note) => self.tell(&note),
         }
         Ok(None)
+    }
+
+    fn note_reached(&mut self, csns: &[Csn]) {
+        let Some(log) = self.log.as_mut().filter(|_| self.task.served.is_none()) else { return };
+        for csn in csns {
+            match log.reached.iter_mut().find(|known| known.server_id == csn.server_id) {
+                Some(known) => *known = (*known).max(*csn),
+                None => log.reached.push(*csn),
+            }
+        }
     }
 
     fn apply(
@@ -374,7 +390,8 @@ impl Runner {
             // Whoever waits has not gone.
             let _ = done.send((outcome.result, absent));
         });
-        self.server.configuration.replicate(batch, Some(present.clone()), done);
+        let present = Present { base: self.task.line.local_base().normal.clone(), uuids: present.clone() };
+        self.server.configuration.replicate(batch, Some(present), done);
         let (result, absent) =
             outcome.recv().map_err(|_| "the configuration's thread has ended".to_owned())?;
         if result.code != ResultCode::SUCCESS {
@@ -465,7 +482,10 @@ impl Runner {
         let failed = |error: &dyn std::fmt::Display| format!("the contextCSN cannot be read: {error}");
         // Of cn=config a session asks for everything: it is small, and what was changed here says nothing of what the
         // provider has done.
-        let Some(served) = &self.task.served else { return Ok(Vec::new()) };
+        let Some(served) = &self.task.served else {
+            let log = self.log.as_ref().filter(|log| !log.plain);
+            return Ok(log.map_or_else(Vec::new, |log| log.reached.clone()));
+        };
         let database = served.database();
         let snapshot = database.store().snapshot().map_err(|error| failed(&error))?;
         log::context_csns(&snapshot).map_err(|error| failed(&error))

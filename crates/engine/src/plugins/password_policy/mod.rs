@@ -29,8 +29,13 @@ use crate::entry::Entry;
 use crate::password::Hasher;
 use crate::write::Failure;
 
+use account::Account;
+
 pub use policy::Policy;
 pub use rules::{Chosen, GroupCondition, ObjectPattern, PolicyName, PolicyRule, PolicyRuleError};
+
+/// The attribute that says which policy holds for an entry.
+const SUBENTRY: &str = "pwdPolicySubentry";
 
 /// What the overlay's configuration says.
 #[derive(Clone, Debug, Default)]
@@ -89,7 +94,7 @@ impl PasswordPolicy {
         entry: &Entry,
         entries: &dyn Entries,
     ) -> Result<Option<NormalDn>, Failure> {
-        let own = schema.attribute_type("pwdPolicySubentry").and_then(|a| entry.values(a.id).first());
+        let own = schema.attribute_type(SUBENTRY).and_then(|a| entry.values(a.id).first());
         if let Some(own) = own {
             return Ok(std::str::from_utf8(own).ok().and_then(|own| schema.parse_dn(own).ok()));
         }
@@ -160,6 +165,33 @@ impl Answering for PasswordPolicy {
         let AnsweredEntry { dn, entry, schema, entries, .. } = *answered;
         let Some(policy) = self.policy_of(schema, dn, entry, entries)? else { return Ok(Vec::new()) };
         usability::controls(&self.settings, &policy, answered)
+    }
+
+    fn computes(&self) -> Option<&'static str> {
+        Some(SUBENTRY)
+    }
+
+    fn value(
+        &self,
+        schema: &Schema,
+        dn: &NormalDn,
+        entry: &Entry,
+        entries: &dyn Entries,
+    ) -> Result<Option<String>, Failure> {
+        let chosen = match rules::choose(&self.settings.rules, schema, dn, entry, entries)? {
+            Chosen::Policy(policy) => Some(policy),
+            Chosen::NoPolicy => None,
+            // Only who has a password has the policy of all others.
+            Chosen::Unsaid => self
+                .settings
+                .default_policy
+                .clone()
+                .filter(|_| Account::new(schema, entry).has(account::PASSWORD)),
+        };
+        // As it is shown, where it is there.
+        let Some(policy) = chosen else { return Ok(None) };
+        let shown = entries.entry(&policy)?.map(|entry| entry.dn);
+        Ok(Some(shown.unwrap_or_else(|| policy.as_str().to_owned())))
     }
 }
 

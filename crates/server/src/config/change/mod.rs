@@ -33,7 +33,7 @@ use super::model::{Config, Source};
 use super::slapd_d::{FileChanges, Stamp};
 
 pub(crate) use self::ordered::ordered_parts;
-pub(crate) use self::replicate::Replicated;
+pub(crate) use self::replicate::{Present, Replicated};
 
 /// A change of cn=config, as requested: nothing of it has been checked.
 #[derive(Debug, Clone)]

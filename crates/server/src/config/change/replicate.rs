@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use std::collections::BTreeSet;
 
+use larix_engine::controls::RequestControls;
 use larix_engine::csn::Csn;
-use larix_engine::log::CsnVector;
+use larix_engine::log::{CsnVector, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use larix_engine::replica::{Applied, ReplicatedChange, UuidSet};
-use larix_engine::write::AttributeValues;
+use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::ldif::LdifAttribute;
-use larix_proto::{LdapResult, ResultCode};
+use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 use larix_schema::NormalDn;
 use uuid::Uuid;
 
-use super::{Changed, ConfigRefusal};
+use super::transition::Transition;
+use super::{Changed, ConfigChange, ConfigRefusal, Requester};
 use crate::config::entries::ConfigEntry;
 use crate::config::model::Config;
 use crate::config::slapd_d::Stamp;
@@ -32,21 +34,29 @@ pub(crate) struct Replicated {
     pub(crate) absent: u64,
 }
 
+/// What a provider has of its share.
+#[derive(Clone, Debug)]
+pub(crate) struct Present {
+    /// What is not below it is not the provider's.
+    pub(crate) base: NormalDn,
+    pub(crate) uuids: UuidSet,
+}
+
 impl Config {
-    /// What these changes of a provider make of the configuration, in their order; with `present`, entries go that are
-    /// not among them. Only what comes of all has to be a valid configuration.
+    /// What these changes of a provider make of the configuration, in their order; with `present`, entries of the
+    /// share go that are not in it. Only what comes of all has to be a valid configuration.
     ///
     /// # Errors
     /// What is wrong with the configuration that would come of it.
     pub(crate) fn replicated(
         &self,
         changes: &[ReplicatedChange],
-        present: Option<&UuidSet>,
+        present: Option<&Present>,
         context_csns: &[Csn],
         stamp: &Stamp<'_>,
     ) -> Result<Replicated, ConfigRefusal> {
-        let mut tree = Tree { config: self, entries: self.entries(), changed: false };
-        tree.entries.iter_mut().for_each(|entry| stamp.complete(entry));
+        let mut tree = Tree { config: self, entries: self.shared_entries(), stamp, changed: false };
+        tree.entries.iter_mut().for_each(|entry| stamp.complete_shared(entry));
         let applied = changes.iter().map(|change| tree.apply(change)).collect();
         let seen: CsnVector = context_csns.iter().copied().collect();
         let absent = present.map_or(0, |present| tree.delete_absent(present, &seen));
@@ -54,8 +64,7 @@ impl Config {
         if !tree.changed {
             return Ok(Replicated { changed: None, applied, absent });
         }
-        let entries = tree.entries.into_iter().map(Arc::new).collect();
-        let (config, files) = self.accepted(entries, false)?;
+        let (config, files) = self.accepted(tree.entries, false)?;
         let changed = Changed {
             config,
             dn: "cn=config".to_owned(),
@@ -71,7 +80,8 @@ impl Config {
 
 struct Tree<'c> {
     config: &'c Config,
-    entries: Vec<ConfigEntry>,
+    entries: Vec<Arc<ConfigEntry>>,
+    stamp: &'c Stamp<'c>,
     changed: bool,
 }
 
@@ -86,10 +96,90 @@ impl Tree<'_> {
                 }
                 None => Applied::Older,
             },
-            ReplicatedChange::Delta { .. } => {
-                let text = "cn=config is replicated entry by entry";
-                Applied::Refused(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text))
+            ReplicatedChange::Delta { entry_uuid, dn, csn, change } => {
+                self.delta(entry_uuid.as_ref(), dn, csn, change).unwrap_or_else(|why| Applied::Refused(why.0))
             }
+        }
+    }
+
+    /// A change out of an access log: carried out as if it had been asked for here, numbers of siblings and all.
+    fn delta(
+        &mut self,
+        uuid: Option<&Uuid>,
+        dn: &str,
+        csn: &Csn,
+        change: &LoggedChange,
+    ) -> Result<Applied, ConfigRefusal> {
+        let at = match uuid {
+            Some(uuid) => self.find_uuid(uuid),
+            None => self.name(dn).and_then(|name| self.find(&name)),
+        };
+        let known = at.and_then(|at| self.entries.get(at)).cloned();
+        match (&known, change) {
+            (Some(known), LoggedChange::Add(_)) if csn_of(known).is_some_and(|own| own >= *csn) => {
+                return Ok(Applied::Older);
+            }
+            (_, LoggedChange::Add(attributes)) => {
+                // One that was made here, or that came another way, becomes what the log says.
+                let uuid = uuid.copied().or_else(|| logged_uuid(attributes));
+                if let Some(uuid) = uuid.filter(|_| known.is_some() || self.takes_place(dn)) {
+                    return Ok(self.put(&uuid, dn, &attributes.iter().map(values_of).collect::<Vec<_>>()));
+                }
+            }
+            (None, LoggedChange::Delete) => return Ok(Applied::Older),
+            (None, _) => {
+                let text = format!("\"{dn}\" is not here, and its change makes no entry of it");
+                return Err(ConfigRefusal::new(ResultCode::NO_SUCH_OBJECT, text));
+            }
+            (Some(known), _) if csn_of(known).is_some_and(|own| own >= *csn) => return Ok(Applied::Older),
+            _ => {}
+        }
+        let target = known.map_or_else(|| dn.to_owned(), |entry| entry.dn.clone());
+        let contexts = self.contexts();
+        let renamed = self.carry_out(operation(&target, change))?;
+        if let LoggedChange::ModifyDn { modifications, .. } = change {
+            // What names it was done with the name.
+            let told = |m: &&LoggedModification| !matches!(m.kind, LoggedKind::SoftAdd | LoggedKind::Delete);
+            let told = modifications.iter().filter(told).cloned().collect();
+            self.carry_out(operation(&renamed.unwrap_or(target), &LoggedChange::Modify(told)))?;
+        }
+        // Nothing was changed here for itself.
+        self.set_contexts(contexts);
+        Ok(Applied::Done)
+    }
+
+    /// Answers the name of the entry afterwards; `None` when there was nothing to do.
+    fn carry_out(&mut self, operation: WriteOperation) -> Result<Option<String>, ConfigRefusal> {
+        let controls = RequestControls::default();
+        let change = ConfigChange { operation, controls, requester: Requester::Offline };
+        let transition = Transition::new(self.config, self.entries.clone(), &change, self.stamp)?;
+        let Some(carried) = transition.run(self.config, &change)? else { return Ok(None) };
+        (self.entries, self.changed) = (carried.entries, true);
+        Ok(Some(carried.effect.dn))
+    }
+
+    /// Whether there is one entry of this name in any configuration, so that an added one can only be the same.
+    fn takes_place(&self, dn: &str) -> bool {
+        const NAMES: [&str; 4] = [
+            "cn=config",
+            "cn=schema,cn=config",
+            "olcdatabase={-1}frontend,cn=config",
+            "olcdatabase={0}config,cn=config",
+        ];
+        self.name(dn).is_some_and(|name| NAMES.contains(&name.as_str()))
+    }
+
+    fn contexts(&self) -> Vec<Vec<u8>> {
+        let top = self.find(&NormalDn::from_normal("cn=config")).and_then(|at| self.entries.get(at));
+        top.map(|entry| entry.values("contextCSN").to_vec()).unwrap_or_default()
+    }
+
+    fn set_contexts(&mut self, values: Vec<Vec<u8>>) {
+        let Some(top) = self.find(&NormalDn::from_normal("cn=config")) else { return };
+        let Some(entry) = self.entries.get_mut(top).map(Arc::make_mut) else { return };
+        entry.attributes.retain(|a| !a.description.eq_ignore_ascii_case("contextCSN"));
+        if !values.is_empty() {
+            entry.attributes.push(LdifAttribute { description: "contextCSN".to_owned(), values });
         }
     }
 
@@ -125,6 +215,7 @@ impl Tree<'_> {
             && csn_of(known) > csn_of(&entry)
         {
             self.changed = true;
+            let known = Arc::make_mut(known);
             known.attributes.retain(|a| !a.description.eq_ignore_ascii_case("entryUUID"));
             let values = vec![uuid.to_string().into_bytes()];
             known.attributes.push(LdifAttribute { description: "entryUUID".to_owned(), values });
@@ -132,7 +223,7 @@ impl Tree<'_> {
         }
         let Some(at) = same.or_else(|| self.find(&name)) else {
             self.changed = true;
-            self.entries.push(entry);
+            self.entries.push(Arc::new(entry));
             return Applied::Done;
         };
         if let Some(known) = self.entries.get(at) {
@@ -148,7 +239,7 @@ impl Tree<'_> {
         }
         if let Some(place) = self.entries.get_mut(at) {
             self.changed = true;
-            *place = entry;
+            *place = Arc::new(entry);
         }
         Applied::Done
     }
@@ -165,7 +256,7 @@ impl Tree<'_> {
             let Some((dn, levels)) = below else { continue };
             let Ok(parsed) = larix_proto::Dn::parse(&dn) else { continue };
             let rdns: Vec<String> = parsed.rdns().iter().take(levels).map(ToString::to_string).collect();
-            if let Some(entry) = self.entries.get_mut(number) {
+            if let Some(entry) = self.entries.get_mut(number).map(Arc::make_mut) {
                 entry.dn = format!("{},{to}", rdns.join(","));
             }
         }
@@ -181,15 +272,18 @@ impl Tree<'_> {
     }
 
     /// Removes what the provider does not have and would know of. Answers how many went.
-    fn delete_absent(&mut self, present: &UuidSet, seen: &CsnVector) -> u64 {
+    fn delete_absent(&mut self, present: &Present, seen: &CsnVector) -> u64 {
         let before = self.entries.len();
-        let known = |entry: &&ConfigEntry| csn_of(entry).is_none_or(|csn| seen.covers(&csn));
+        let shared = |entry: &&Arc<ConfigEntry>| {
+            self.name(&entry.dn).is_some_and(|name| name.is_within(&present.base))
+        };
+        let known = |entry: &&Arc<ConfigEntry>| csn_of(entry).is_none_or(|csn| seen.covers(&csn));
         let gone: BTreeSet<Uuid> = self
             .entries
             .iter()
-            .filter(known)
-            .filter_map(uuid_of)
-            .filter(|uuid| !present.contains(uuid))
+            .filter(|entry| known(entry) && shared(entry))
+            .filter_map(|entry| uuid_of(entry))
+            .filter(|uuid| !present.uuids.contains(uuid))
             .collect();
         for uuid in gone {
             if let Some(at) = self.find_uuid(&uuid) {
@@ -201,10 +295,8 @@ impl Tree<'_> {
 
     /// contextCSN rises only.
     fn raise(&mut self, csns: &[Csn]) {
-        let Some(top) = self.find(&NormalDn::from_normal("cn=config")) else { return };
-        let Some(entry) = self.entries.get_mut(top) else { return };
         let parse = |value: &Vec<u8>| std::str::from_utf8(value).ok()?.parse::<Csn>().ok();
-        let mut known: Vec<Csn> = entry.values("contextCSN").iter().filter_map(parse).collect();
+        let mut known: Vec<Csn> = self.contexts().iter().filter_map(parse).collect();
         let before = known.clone();
         for csn in csns {
             match known.iter_mut().find(|known| known.server_id == csn.server_id) {
@@ -218,8 +310,7 @@ impl Tree<'_> {
         self.changed = true;
         let mut values: Vec<Vec<u8>> = known.iter().map(|csn| csn.text().into_bytes()).collect();
         values.sort();
-        entry.attributes.retain(|a| !a.description.eq_ignore_ascii_case("contextCSN"));
-        entry.attributes.push(LdifAttribute { description: "contextCSN".to_owned(), values });
+        self.set_contexts(values);
     }
 
     fn name(&self, dn: &str) -> Option<NormalDn> {
@@ -232,6 +323,46 @@ impl Tree<'_> {
 
     fn find_uuid(&self, uuid: &Uuid) -> Option<usize> {
         self.entries.iter().position(|entry| uuid_of(entry).as_ref() == Some(uuid))
+    }
+}
+
+fn values_of(attribute: &LoggedAttribute) -> AttributeValues {
+    AttributeValues { description: attribute.description.clone(), values: attribute.values.clone() }
+}
+
+fn logged_uuid(attributes: &[LoggedAttribute]) -> Option<Uuid> {
+    let own = attributes.iter().find(|a| a.description.eq_ignore_ascii_case("entryUUID"))?;
+    Uuid::parse_str(std::str::from_utf8(own.values.first()?).ok()?).ok()
+}
+
+/// What a logged change asks for.
+fn operation(dn: &str, change: &LoggedChange) -> WriteOperation {
+    let modification = |m: &LoggedModification| Modification {
+        operation: match m.kind {
+            LoggedKind::Add | LoggedKind::SoftAdd => ModifyOperation::Add,
+            LoggedKind::Delete => ModifyOperation::Delete,
+            LoggedKind::Replace => ModifyOperation::Replace,
+            LoggedKind::Increment => ModifyOperation::Increment,
+        },
+        attribute: values_of(&m.attribute),
+    };
+    match change {
+        LoggedChange::Add(attributes) => {
+            let kept =
+                attributes.iter().filter(|a| !OWN.iter().any(|own| own.eq_ignore_ascii_case(&a.description)));
+            WriteOperation::Add { entry: dn.to_owned(), attributes: kept.map(values_of).collect() }
+        }
+        LoggedChange::Modify(modifications) => {
+            let changes = modifications.iter().map(modification).collect();
+            WriteOperation::Modify { object: dn.to_owned(), changes }
+        }
+        LoggedChange::Delete => WriteOperation::Delete { entry: dn.to_owned() },
+        LoggedChange::ModifyDn { new_rdn, delete_old_rdn, .. } => WriteOperation::ModifyDn {
+            entry: dn.to_owned(),
+            new_rdn: new_rdn.clone(),
+            delete_old_rdn: *delete_old_rdn,
+            new_superior: None,
+        },
     }
 }
 
@@ -294,7 +425,7 @@ mod tests {
         let ground = Ground::new();
         let mut config = start(Source::QuickStart);
         let mut carry =
-            |changes: &[ReplicatedChange], present: Option<&UuidSet>, second: u32, expected: &[&str]| {
+            |changes: &[ReplicatedChange], present: Option<&Present>, second: u32, expected: &[&str]| {
                 let seen = [csn(second).parse().unwrap()];
                 let done = config.replicated(changes, present, &seen, &ground.stamp()).unwrap();
                 if let Some(changed) = done.changed {
@@ -329,9 +460,14 @@ mod tests {
         );
         assert_eq!(carry(&[second], None, 3, &["cn=one", "cn=theirs", "cn=four"]), (done, 0));
         // What the provider does not name goes if the provider would know of it: not what was made here.
-        let mut present = UuidSet::new();
-        present.insert(UUIDS[1].parse().unwrap());
-        present.settle();
+        let mut uuids = UuidSet::new();
+        uuids.insert(UUIDS[1].parse().unwrap());
+        uuids.settle();
+        // Only what is below its base.
+        let base = NormalDn::from_normal("cn=schema,cn=config");
+        let elsewhere = Present { base, uuids: uuids.clone() };
+        assert_eq!(carry(&[], Some(&elsewhere), 4, &["cn=one", "cn=theirs", "cn=four"]), (vec![], 0));
+        let present = Present { base: NormalDn::from_normal("cn=config"), uuids };
         assert_eq!(carry(&[], Some(&present), 4, &["cn=one", "cn=theirs"]), (vec![], 1));
         let gone = ReplicatedChange::Delete { entry_uuid: UUIDS[0].parse().unwrap(), csn: None };
         assert_eq!(carry(&[gone], None, 4, &["cn=one", "cn=theirs"]), (older, 0));
