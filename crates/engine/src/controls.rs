@@ -67,6 +67,8 @@ pub struct RequestControls {
     pub effective_rights: Option<EffectiveRights>,
     /// RFC 4533: send what a copy of the content lacks.
     pub sync: Option<ContentSync>,
+    /// The copy settles conflicts value by value: send the states of entries, too.
+    pub value_conflicts: bool,
 }
 
 /// The sync request control (RFC 4533 section 2.2).
@@ -184,6 +186,8 @@ pub const SUPPORTED: &[SupportedControl] = &[
     supported(oid::EFFECTIVE_RIGHTS, true, SEARCH, &[]),
     // Listed where a database has the syncprov overlay.
     supported(oid::SYNC_REQUEST, false, SEARCH, &[]),
+    // Among members of one replicated content: nothing that clients would look for.
+    supported(oid::VALUE_CONFLICTS, false, SEARCH, &[]),
 ];
 
 const fn supported(
@@ -338,6 +342,7 @@ impl RequestControls {
             oid::DONT_USE_COPY => self.dont_use_copy = true,
             oid::PASSWORD_POLICY => self.password_policy = true,
             oid::ACCOUNT_USABILITY => self.account_usability = true,
+            oid::VALUE_CONFLICTS => self.value_conflicts = true,
             // Every commit is synced: a lazy one is nothing that this server could do faster.
             _ => {}
         }
@@ -394,6 +399,7 @@ fn name_of(control: &str) -> &'static str {
         oid::ACCOUNT_USABILITY => "account usability",
         oid::EFFECTIVE_RIGHTS => "effective rights",
         oid::SYNC_REQUEST => "Sync",
+        oid::VALUE_CONFLICTS => "conflicts by value",
         _ => "lazy commit",
     }
 }

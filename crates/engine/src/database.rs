@@ -67,6 +67,9 @@ pub struct DatabaseSettings {
     pub provider: Option<ProviderSettings>,
     /// Whether changes are written to the change log.
     pub log: bool,
+    /// Conflicts of replication are settled value by value (`conflict-mode value`), not by entries: states of entries are
+    /// kept. It takes a change log and `lastmod`.
+    pub value_conflicts: bool,
     /// How long they stay there.
     pub log_retention: LogRetention,
     /// Whether an add needs access to each attribute (`add_content_acl`).

@@ -59,7 +59,7 @@ fn put(number: u128, dn: &str, csn: Csn, more: &[(&str, &str)]) -> ReplicatedCha
             }),
         }
     }
-    ReplicatedChange::Put { entry_uuid: uuid(number), dn: dn.to_owned(), attributes }
+    ReplicatedChange::Put { entry_uuid: uuid(number), dn: dn.to_owned(), attributes, state: None }
 }
 
 fn delete(number: u128, csn: Csn) -> ReplicatedChange {

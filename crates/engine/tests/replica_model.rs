@@ -164,6 +164,7 @@ impl Node {
                                 values: values.iter().map(|value| value.clone().into_bytes()).collect(),
                             })
                             .collect(),
+                        state: None,
                     });
                 }
                 None if matches!(record.change, LoggedChange::Delete) => {
@@ -302,7 +303,7 @@ impl World {
         self.trace.push(format!("{} -> {}: {} of {whole}", from + 1, to + 1, changes.len()));
         for change in &changes {
             self.trace.push(match change {
-                ReplicatedChange::Put { entry_uuid, dn, attributes } => {
+                ReplicatedChange::Put { entry_uuid, dn, attributes, .. } => {
                     let csn = attributes.iter().find(|a| a.description == "entryCSN").unwrap();
                     format!("    put {entry_uuid} {dn} {}", String::from_utf8_lossy(&csn.values[0]))
                 }

@@ -238,6 +238,11 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         &self.group.known
     }
 
+    /// Whether conflicts are settled value by value here.
+    pub(super) fn settles_values(&self) -> bool {
+        self.group.state.settings.value_conflicts
+    }
+
     pub(super) fn schema(&self) -> &larix_schema::Schema {
         &self.group.state.schema
     }
@@ -269,6 +274,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             Ok((here, dead))
         })?;
         let (here, dead) = look;
+        let version = self.state_of_put(put)?;
         if let Some(dead) = dead {
             let newer = put.csn.is_none_or(|csn| csn > dead.csn);
             if !newer {
@@ -283,13 +289,18 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
                 Ok(())
             })?;
         }
-        if let Some(here) = here {
-            return self.put_here(put, here);
+        match (here, version) {
+            (Some(here), None) => self.put_here(put, here),
+            (Some(here), Some(version)) => self.put_version(put, version, here),
+            (None, None) => {
+                let is_covered = put.csn.is_some_and(|csn| self.is_covered(&csn));
+                if self.rules.drop_covered && is_covered { Ok(Applied::Older) } else { self.put_new(put) }
+            }
+            (None, Some(version)) => match self.rules.drop_covered && self.is_all_covered(&version) {
+                true => Ok(Applied::Older),
+                false => self.put_new_version(put, &version),
+            },
         }
-        if self.rules.drop_covered && put.csn.is_some_and(|csn| self.is_covered(&csn)) {
-            return Ok(Applied::Older);
-        }
-        self.put_new(put)
     }
 
     /// Whether the entry was created after the delete: another life under the same entryUUID.
@@ -308,7 +319,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         }))
     }
 
-    fn put_new(&mut self, put: &Put) -> Result<Applied, Failure> {
+    pub(super) fn put_new(&mut self, put: &Put) -> Result<Applied, Failure> {
         let (place, occupant) = self.make_place(put)?;
         let rules = self.rules;
         let Some(occupant) = occupant else {
@@ -319,7 +330,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             self.step(|op| steps::add(op, put, rules, &place, Some(occupant.id)))?;
             return Ok(Applied::Done);
         }
-        if wins((put.csn, put.uuid), (occupant.csn, occupant.uuid)) {
+        if wins((put.named, put.uuid), (occupant.named, occupant.uuid)) {
             let note = self.set_aside(&occupant, (put.uuid, put.csn))?;
             let glue = self.step(|op| Ok(steps::occupant(op, &place)?))?;
             self.step(|op| steps::add(op, put, rules, &place, glue))?;
@@ -414,22 +425,32 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
                     }
                 }),
             );
-            if here.dn != put.dn {
-                // Entries may come that know it by that name.
-                self.step(|op| {
-                    op.left(&put.dn, &put.uuid);
-                    match op.resolve(&put.dn)?.id {
-                        Some(id) if steps::here(op, id)?.glue => state::note_glue(&mut op.set, id),
-                        _ => {}
-                    }
-                    Ok(())
-                })?;
-            }
+            self.keep_name_known(put, &here)?;
             if lost.is_empty() {
                 return Ok(Applied::Older);
             }
             return self.note(lost_put(ConflictKind::Modify, put, (here.uuid, here.csn), lost));
         }
+        self.put_named(put, here)
+    }
+
+    /// Another name of the entry than the one that it has here: entries may come that know it by that.
+    pub(super) fn keep_name_known(&mut self, put: &Put, here: &Here) -> Result<(), Failure> {
+        if here.dn == put.dn {
+            return Ok(());
+        }
+        self.step(|op| {
+            op.left(&put.dn, &put.uuid);
+            match op.resolve(&put.dn)?.id {
+                Some(id) if steps::here(op, id)?.glue => state::note_glue(&mut op.set, id),
+                _ => {}
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes the entry what comes, name included.
+    pub(super) fn put_named(&mut self, put: &Put, here: Here) -> Result<Applied, Failure> {
         let same_name = self.step(|op| {
             let shown = op.view.dn(&op.hold(here.id)?.view()?)?;
             Ok(here.dn == put.dn
@@ -460,7 +481,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         let occupant = occupant.filter(|occupant| occupant.id != here.id);
         let mut applied = Applied::Done;
         if let Some(occupant) = occupant {
-            if !occupant.glue && !wins((put.csn, put.uuid), (occupant.csn, occupant.uuid)) {
+            if !occupant.glue && !wins((put.named, put.uuid), (occupant.named, occupant.uuid)) {
                 return self.lose_name(put, &here, &place, &occupant);
             }
             if !occupant.glue {
@@ -556,7 +577,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
     }
 
     fn merge_named(&mut self, mine: &Here, other: Here, to: EntryId) -> Result<(), Failure> {
-        if !other.glue && !wins((mine.csn, mine.uuid), (other.csn, other.uuid)) {
+        if !other.glue && !wins((mine.named, mine.uuid), (other.named, other.uuid)) {
             self.merge(mine.id, other.id)?;
             self.set_aside_below(mine, to, &other.dn, (other.uuid, other.csn))?;
             return Ok(());

@@ -29,6 +29,10 @@ const LATE_MAX: i64 = 600_000_000;
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     pub(super) fn delta(&mut self, delta: &Delta) -> Result<Applied, Failure> {
         self.follow(&delta.csn);
+        if self.settles_values() {
+            let text = "the conflict mode here is `value`: what an access log tells cannot be merged";
+            return Err(refuse(ResultCode::UNWILLING_TO_PERFORM, text).into());
+        }
         if self.rules.drop_covered && self.is_covered(&delta.csn) {
             return Ok(Applied::Older);
         }
@@ -250,7 +254,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             let entry = difference::changed(op, &held, shown.clone(), &all)?;
             let attributes = whole(op, &held, &entry)?;
             let csn = if older { here.csn } else { Some(delta.csn) };
-            Ok(Put { uuid: here.uuid, dn, shown, csn, modifier: op.stamp.name.clone(), attributes })
+            let modifier = op.stamp.name.clone();
+            Ok(Put { uuid: here.uuid, dn, shown, csn, named: csn, modifier, attributes, state: None })
         })?;
         if put.dn == here.dn {
             return self.put_in_place(&put, &here);

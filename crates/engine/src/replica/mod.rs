@@ -18,6 +18,7 @@ mod settle;
 mod state;
 mod steps;
 mod uuids;
+pub(crate) mod value;
 
 pub(crate) use apply::ReplicatedJob;
 pub use conflicts::{CONFLICTS_MAX, ConflictRecord, LOST_BYTES_MAX, conflicts, last_conflict};
@@ -30,3 +31,4 @@ pub use request::{
     Share,
 };
 pub use uuids::UuidSet;
+pub use value::{ENTRY_STATE_OID, VALUE_MODE_OID, state_of};

@@ -5,6 +5,7 @@ use larix_proto::{Dn, LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 use uuid::Uuid;
 
+use super::value::{EntryState, Received, counted};
 use super::{ReplicaRules, ReplicatedChange};
 use crate::csn::Csn;
 use crate::log::{LoggedChange, LoggedKind, LoggedModification};
@@ -28,12 +29,16 @@ pub(crate) struct Put {
     pub(crate) dn: NormalDn,
     /// The DN as it is shown.
     pub(crate) shown: String,
-    /// Its entryCSN, and that text.
+    /// Its entryCSN.
     pub(crate) csn: Option<Csn>,
+    /// When it got its name; its entryCSN where nothing else is known.
+    pub(crate) named: Option<Csn>,
     /// modifiersName.
     pub(crate) modifier: String,
     /// The attributes, each as an add of its values.
     pub(crate) attributes: Vec<Change>,
+    /// Where conflicts are settled value by value.
+    pub(crate) state: Option<Box<EntryState>>,
 }
 
 /// One logged change, resolved.
@@ -69,8 +74,13 @@ pub(crate) fn prepare(
     change: ReplicatedChange,
 ) -> Ready {
     let prepared = match change {
-        ReplicatedChange::Put { entry_uuid, dn, attributes } => {
-            put(schema, known, rules, entry_uuid, &dn, attributes).map(|put| Ready::Put(Box::new(put)))
+        ReplicatedChange::Put { entry_uuid, dn, attributes, state } => {
+            state_of(schema, &dn, &attributes, state.as_deref()).and_then(|state| {
+                let mut put = put(schema, known, rules, entry_uuid, &dn, attributes)?;
+                put.named = state.as_ref().map_or(put.csn, |state| state.named());
+                put.state = state;
+                Ok(Ready::Put(Box::new(put)))
+            })
         }
         ReplicatedChange::Delete { entry_uuid: uuid, csn } => Ok(Ready::Delete { uuid, csn }),
         ReplicatedChange::Delta { entry_uuid, dn, csn, change } => {
@@ -86,6 +96,27 @@ pub(super) fn names(schema: &Schema, text: &str) -> Result<(NormalDn, String), L
     let dn = Dn::parse(text).map_err(|_| invalid())?;
     let normal = schema.normalize_dn(&dn).map_err(|_| invalid())?;
     Ok((normal, schema.pretty_dn(&dn).map_err(|_| invalid())?))
+}
+
+/// The state that came with an entry, if the entry came whole.
+fn state_of(
+    schema: &Schema,
+    dn: &str,
+    attributes: &[AttributeValues],
+    state: Option<&[u8]>,
+) -> Result<Option<Box<EntryState>>, LdapResult> {
+    let Some(bytes) = state else { return Ok(None) };
+    let Some(received) = Received::decode(schema, bytes) else {
+        let text = format!("\"{dn}\": its state cannot be read: is the provider of another version, or its schema?");
+        return Err(refuse(ResultCode::OTHER, text));
+    };
+    match received.check_whole(&counted(attributes)) {
+        Ok(()) => Ok(Some(Box::new(received.state))),
+        Err(attribute) => {
+            let text = format!("\"{dn}\": the provider does not show all values of {attribute}: check its access rules");
+            Err(refuse(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text))
+        }
+    }
 }
 
 fn put(
@@ -120,7 +151,7 @@ fn put(
         let text = format!("\"{shown}\": no objectClass attribute");
         return Err(refuse(ResultCode::OBJECT_CLASS_VIOLATION, text));
     }
-    Ok(Put { uuid, dn, shown, csn, modifier, attributes: all })
+    Ok(Put { uuid, dn, shown, csn, named: csn, modifier, attributes: all, state: None })
 }
 
 pub(super) fn first_value(changes: &[Change], id: larix_schema::AttributeTypeId) -> Option<&str> {
@@ -172,6 +203,7 @@ fn delta(
             };
             let mut put = put(schema, known, rules, uuid, dn, attributes)?;
             put.csn = put.csn.or(Some(csn));
+            put.named = put.csn;
             return Ok(Ready::Put(Box::new(put)));
         }
         LoggedChange::Modify(mods) => DeltaChange::Modify(modifications_of(schema, rules, mods)?),

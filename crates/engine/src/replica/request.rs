@@ -14,7 +14,8 @@ use crate::write::AttributeValues;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReplicatedChange {
     /// The entry is to be exactly this: syncrepl's add and modify states. Operational attributes included.
-    Put { entry_uuid: Uuid, dn: String, attributes: Vec<AttributeValues> },
+    /// `state`: what came beside it, where conflicts are settled value by value.
+    Put { entry_uuid: Uuid, dn: String, attributes: Vec<AttributeValues>, state: Option<Vec<u8>> },
     /// The entry is gone. `csn`: of the delete, when known.
     Delete { entry_uuid: Uuid, csn: Option<Csn> },
     /// One logged change (delta-syncrepl): carried out as it was there, or refused so that a full refresh follows.

@@ -60,7 +60,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             let aside = steps::own_place(op.schema(), glue.parent, &heir.uuid);
             Ok((steps::here(op, top)?, at, aside))
         })?;
-        if above.id == heir.id || heir.csn > above.csn {
+        if above.id == heir.id || heir.named > above.named {
             return Ok(());
         }
         self.step(|op| steps::move_to(op, heir.id, &aside))?;
@@ -90,7 +90,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             if heir == here.id || !steps::is_within(op, heir, here.id)? {
                 return Ok(false);
             }
-            Ok(steps::here(op, heir)?.csn > put.csn)
+            Ok(steps::here(op, heir)?.named > put.named)
         })
     }
 

@@ -84,7 +84,8 @@ pub(crate) fn trim<S: Snapshot>(
         }
         set.delete(REPLICA, &row_key);
     }
-    trim_former(snapshot, set, first, limit)
+    trim_former(snapshot, set, first, limit)?;
+    super::value::trim(snapshot, set, first, limit)
 }
 
 fn trim_former<S: Snapshot>(snapshot: &S, set: &mut WriteSet, first: u64, limit: usize) -> Result<(), Fault> {
@@ -216,7 +217,11 @@ pub(crate) fn check<S: Snapshot>(
                     report(format!("conflict {} cannot be read", rows.conflicts));
                 }
             }
-            _ => report("a row that is none of the table's".to_owned()),
+            _ => match super::value::check_row(&row_key, &value) {
+                Some(true) => {}
+                Some(false) => report("a state of an entry cannot be read".to_owned()),
+                None => report("a row that is none of the table's".to_owned()),
+            },
         }
     }
     Ok(rows)

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::prepare::Put;
 use super::state;
-use super::{ReplicaRules, conflicts, difference};
+use super::{ReplicaRules, conflicts, difference, value};
 use crate::csn::Csn;
 use crate::entry::encode::{self, Placement};
 use crate::entry::record::RecordFlags;
@@ -47,6 +47,8 @@ pub(super) struct Here {
     pub(super) parent: EntryId,
     pub(super) uuid: Uuid,
     pub(super) csn: Option<Csn>,
+    /// Since when it has its name, as far as conflicts go: where they are settled by entries that is the entryCSN.
+    pub(super) named: Option<Csn>,
     pub(super) glue: bool,
     pub(super) dn: NormalDn,
 }
@@ -71,11 +73,18 @@ pub(super) fn here<V: Snapshot>(op: &Operator<'_, V>, id: EntryId) -> Result<Her
     let held = op.hold(id)?;
     let view = held.view()?;
     let csn = value_of(op, &held, op.ground.known.entry_csn)?;
+    let csn = csn.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok());
+    let uuid = op.entry_uuid(&held)?;
+    let named = match op.ground.settings.value_conflicts {
+        true => value::named_csn(op.snapshot(), &uuid, csn)?,
+        false => csn,
+    };
     Ok(Here {
         id,
         parent: view.parent(),
-        uuid: op.entry_uuid(&held)?,
-        csn: csn.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok()),
+        uuid,
+        csn,
+        named,
         glue: view.flags().has(RecordFlags::GLUE),
         dn: op.view.names.normal_dn(&view)?,
     })
@@ -357,14 +366,15 @@ pub(super) fn keep_name<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -> R
     let changes = [change];
     let entry = difference::changed(op, &held, shown.clone(), &changes)?;
     modify::store(op, &held, &entry)?;
+    let all: Vec<&Change> = changes.iter().collect();
     let (rdn, parent) = (view.rdn().to_owned(), view.parent());
     op.log_marked((id, parent), uuid, &shown, SENT, |schema| LoggedChange::ModifyDn {
         new_rdn: rdn,
         delete_old_rdn: false,
         new_superior: None,
-        modifications: logged(schema, &changes.iter().collect::<Vec<_>>()),
+        modifications: logged(schema, &all),
     });
-    Ok(())
+    value::note_change(op, (&held, &entry), &all, Some(value::Renamed { old_rdn: view.rdn() }))
 }
 
 /// Creates the superiors that are missing, as glue. Answers the lowest one.
@@ -438,6 +448,7 @@ pub(super) fn hollow<V: Snapshot>(
     op.log_marked((id, EntryId::ROOT), uuid, &shown, mark, |_| LoggedChange::Delete);
     if sent {
         op.bury(&uuid);
+        value::forget(op.snapshot(), &mut op.set, &uuid)?;
     }
     if tree::has_children(op.snapshot(), id)? {
         let glue = glue_entry(op, &shown);

@@ -34,6 +34,8 @@ pub struct Answer {
     pub for_consumer: bool,
     /// What plugins would say of an entry is left out: only what is stored counts (ManageDsaIT).
     pub stored_alone: bool,
+    /// For a consumer that settles conflicts value by value: the states of entries go beside them.
+    pub states: bool,
 }
 
 impl Answer {

@@ -16,6 +16,7 @@ use crate::database::View;
 use crate::entry::{EntryId, EntryReader, EntrySource, EntryView};
 use crate::fault::Fault;
 use crate::log::CsnVector;
+use crate::replica::{ENTRY_STATE_OID, state_of};
 
 /// UUIDs told in one sync info message.
 pub const UUIDS_AT_ONCE: usize = 256;
@@ -132,6 +133,11 @@ impl SearchTask {
     /// What is answered is for a consumer's copy.
     pub fn for_consumer(&mut self) {
         self.answer.for_consumer = true;
+    }
+
+    /// It merges value by value.
+    pub fn tell_states(&mut self) {
+        self.answer.states = true;
     }
 
     /// The pass is done, or not wanted.
@@ -267,12 +273,15 @@ impl SearchTask {
         view.names.append_dn(&seen.reader.view, &mut dn)?;
         let entry = SingleEntry { uuid, csn, dn };
         if let Some(Send { state, cookie, name }) = send(&entry) {
-            let control = state_control(state, uuid, cookie.as_deref());
+            let mut controls = vec![state_control(state, uuid, cookie.as_deref())];
+            if self.answer.states {
+                controls.push(beside(&seen, &uuid, csn)?);
+            }
             if matches!(looked, Looked::Reference) {
-                self.refer_to(&seen, &[control], out)?;
+                self.refer_to(&seen, &controls, out)?;
             } else {
                 let name = name.as_deref().unwrap_or(&entry.dn);
-                self.answer.append_named(&seen, name, out, &[control])?;
+                self.answer.append_named(&seen, name, out, &controls)?;
                 self.entries = self.entries.saturating_add(1);
             }
         }
@@ -319,13 +328,23 @@ impl SearchTask {
         }
         let cookie =
             refresh.cookie.as_ref().zip(csn).map(|(begin, csn)| format!("{begin},csn={}", csn.text()));
-        Ok(Some(vec![state_control(EntryState::Add, uuid, cookie.as_deref())]))
+        let mut controls = vec![state_control(EntryState::Add, uuid, cookie.as_deref())];
+        if self.answer.states {
+            controls.push(beside(seen, &uuid, csn)?);
+        }
+        Ok(Some(controls))
     }
 }
 
 /// The control that goes with an entry.
 pub fn state_control(state: EntryState, uuid: Uuid, cookie: Option<&str>) -> ControlBuf {
     SyncState { state, entry_uuid: *uuid.as_bytes(), cookie: cookie.map(str::as_bytes) }.to_control(false)
+}
+
+/// What is known of an entry's changes.
+fn beside<N: Snapshot>(seen: &Seen<'_, N>, uuid: &Uuid, csn: Option<Csn>) -> Result<ControlBuf, Fault> {
+    let value = state_of(seen.view, &seen.reader, uuid, csn)?;
+    Ok(ControlBuf { oid: ENTRY_STATE_OID.into(), critical: false, value: Some(value) })
 }
 
 /// The entryUUID, without which there is nothing to synchronise, and the entryCSN.

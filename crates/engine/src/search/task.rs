@@ -204,6 +204,7 @@ impl SearchTask {
             rights: rights.map(Box::new),
             for_consumer: false,
             stored_alone: controls.manage_dsa_it,
+            states: false,
         };
         let nanos = limits.time.map(|seconds| u64::from(seconds) * 1_000_000_000);
         Ok(Self {

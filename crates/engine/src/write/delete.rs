@@ -12,6 +12,7 @@ use crate::entry::{EntryId, encode};
 use crate::index::keys;
 use crate::index::pending::{self, Writing};
 use crate::log::LoggedChange;
+use crate::replica::value;
 use crate::tree;
 
 /// Entries that one tree delete takes at most: all of them are in one commit.
@@ -108,5 +109,8 @@ pub(crate) fn remove<V: Snapshot>(
     operator.bump_generation()?;
     operator.log((held.id, EntryId::ROOT), uuid, &shown, |_| LoggedChange::Delete);
     operator.bury(&uuid);
+    if operator.ground.settings.value_conflicts {
+        value::forget(operator.snapshot(), &mut operator.set, &uuid)?;
+    }
     Ok(())
 }

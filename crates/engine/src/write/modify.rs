@@ -14,6 +14,7 @@ use crate::entry::{Entry, EntryId};
 use crate::index::keys;
 use crate::index::pending::{self, Writing};
 use crate::log::LoggedChange;
+use crate::replica::value;
 
 /// The changes that were asked for, and those that go with them.
 pub(crate) type Changes<'c> = SmallVec<[&'c Change; 8]>;
@@ -44,7 +45,7 @@ pub(crate) fn modify<V: Snapshot>(
         let changes: Changes<'_> = changes.iter().copied().chain(&structural).collect();
         LoggedChange::Modify(logged(schema, &changes))
     });
-    Ok(())
+    value::note_change(operator, (&held, &entry), &changes, None)
 }
 
 /// The stored entry under the DN `shown` with the changes applied, checked by the schema.

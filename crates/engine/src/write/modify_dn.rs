@@ -16,6 +16,7 @@ use crate::entry::EntryId;
 use crate::entry::encode::Placement;
 use crate::entry::record::RecordFlags;
 use crate::log::LoggedChange;
+use crate::replica::value;
 use crate::tree;
 
 pub(crate) fn modify_dn<V: Snapshot>(
@@ -77,7 +78,9 @@ pub(crate) fn modify_dn<V: Snapshot>(
     if !operator.envelope.derived && old_dn != rename.target() {
         operator.left(&old_dn, &uuid);
     }
-    Ok(())
+    let old = held.view()?;
+    let renamed = value::Renamed { old_rdn: old.rdn() };
+    value::note_change(operator, (&held, &entry), &changes, Some(renamed))
 }
 
 /// The present superior: the requester must be allowed to take an entry away from it.

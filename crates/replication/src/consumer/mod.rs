@@ -11,7 +11,7 @@ mod massage;
 mod retry;
 
 use larix_engine::csn::Csn;
-use larix_engine::replica::{ReplicatedChange, UuidSet};
+use larix_engine::replica::{ENTRY_STATE_OID, ReplicatedChange, UuidSet};
 use larix_engine::write::AttributeValues;
 use larix_proto::control::{ControlValue, EntryState, SyncDone, SyncMode, SyncRequest, SyncState};
 use larix_proto::extended::SyncInfo;
@@ -47,6 +47,8 @@ pub struct Request {
     pub types_only: bool,
     /// What is asked for are records of an access log, each of which tells of a change (delta-syncrepl).
     pub logged: bool,
+    /// Conflicts are settled value by value: the states of entries are asked for.
+    pub values: bool,
     /// Entries; 0 is no limit.
     pub size_limit: u32,
     /// Seconds; 0 is no limit.
@@ -156,6 +158,9 @@ impl Session {
         };
         let whole = ControlBuf { oid: oid::MANAGE_DSA_IT.into(), critical: true, value: None };
         let mut controls = vec![sync.to_control(true), whole];
+        if self.request.values {
+            controls.push(ControlBuf { oid: oid::VALUE_CONFLICTS.into(), critical: true, value: None });
+        }
         controls.extend(self.request.controls.iter().cloned());
         let attributes: Vec<&str> = self.request.attributes.iter().map(String::as_str).collect();
         let search = client::Search {
@@ -239,7 +244,9 @@ impl Session {
                 if self.phase == Phase::Refreshing {
                     self.present.insert(uuid);
                 }
-                let change = self.put(uuid, entry)?;
+                let beside = only_control(controls, ENTRY_STATE_OID).map_err(|what| wrong(&what))?;
+                let beside = beside.and_then(|control| control.value.map(<[u8]>::to_vec));
+                let change = self.put(uuid, entry, beside)?;
                 self.gather(change, csns, actions);
             }
             EntryState::Delete => {
@@ -295,13 +302,18 @@ impl Session {
         false
     }
 
-    fn put(&self, uuid: Uuid, entry: &SearchResultEntry<'_>) -> Result<ReplicatedChange, String> {
+    fn put(
+        &self,
+        uuid: Uuid,
+        entry: &SearchResultEntry<'_>,
+        state: Option<Vec<u8>>,
+    ) -> Result<ReplicatedChange, String> {
         let (mut dn, mut attributes) = (entry.dn.to_owned(), attributes_of(entry));
         if let Some(massage) = &self.massage {
             dn = massage.dn(&dn).ok_or_else(|| format!("entry \"{dn}\" is not below the searchbase"))?;
             attributes.iter_mut().for_each(|attribute| massage.values(attribute));
         }
-        Ok(ReplicatedChange::Put { entry_uuid: uuid, dn, attributes })
+        Ok(ReplicatedChange::Put { entry_uuid: uuid, dn, attributes, state })
     }
 
     fn gather(&mut self, change: ReplicatedChange, csns: Option<Vec<Csn>>, actions: &mut Vec<Action>) {
@@ -417,6 +429,15 @@ impl Session {
             self.end(End::FullRefresh, actions);
             return Ok(());
         }
+        if result.code == ResultCode::UNAVAILABLE_CRITICAL_EXTENSION && self.request.values {
+            let text = format!(
+                "the conflict mode here is `value`, which the provider does not know: every member has to be a Larix \
+                 server in that mode ({})",
+                result.diagnostic
+            );
+            self.end(End::Failed(LdapResult { diagnostic: text, ..result.clone() }), actions);
+            return Ok(());
+        }
         if result.code != ResultCode::SUCCESS {
             self.end(End::Failed(result.clone()), actions);
             return Ok(());
@@ -488,9 +509,9 @@ fn only_control<'a>(controls: Controls<'a>, oid: &str) -> Result<Option<larix_pr
 
 fn size(change: &ReplicatedChange) -> usize {
     match change {
-        ReplicatedChange::Put { dn, attributes, .. } => {
+        ReplicatedChange::Put { dn, attributes, state, .. } => {
             let values = attributes.iter().flat_map(|attribute| &attribute.values);
-            dn.len() + values.map(Vec::len).sum::<usize>()
+            dn.len() + values.map(Vec::len).sum::<usize>() + state.as_ref().map_or(0, Vec::len)
         }
         // What a log tells of is small beside entries; the count of changes bounds it.
         ReplicatedChange::Delete { .. } | ReplicatedChange::Delta { .. } => 16,

@@ -90,6 +90,7 @@ fn request(mode: SyncMode) -> Request {
         filter: FilterBuf::parse("(objectClass=*)").unwrap(),
         attributes: vec!["*".to_owned(), "+".to_owned()],
         types_only: false,
+        values: false,
         logged: false,
         size_limit: 0,
         time_limit: 0,

@@ -204,7 +204,9 @@ impl Following {
         // Of other servers' changes only all of a commit say how far this one has come: the cookie follows by itself.
         // A delete that a present phase brought may have a CSN of ours that was told before: a consumer would pass over it.
         let is_old = is_delete && search.told.covers(&csn);
-        let own = csn.server_id == search.server_id() && !was_early && !is_old;
+        // Nor does a cookie go out where an entry may have more than the change that it is told for: what is skipped in favour
+        // of a later record is behind the cookie only when all is told.
+        let own = csn.server_id == search.server_id() && !was_early && !is_old && !search.values;
         let cookie = own.then(|| search.cookie(&[csn]));
         self.tell(search, now, (outline, *number), (name, cookie), out)?;
         self.taken.retain(|_, (_, of, _)| *of != id);
@@ -389,12 +391,19 @@ fn gather<S: Store, N: Snapshot>(
             batch.context = csns.into_iter().collect();
         }
     }
-    merge(&mut batch, logs, bound, server_id);
+    let known = |csn: &Csn| search.asked.known.covers(csn) || search.asked.sid == Some(csn.server_id);
+    merge(&mut batch, logs, bound, server_id, search.values.then_some(&known));
     Ok(batch)
 }
 
 /// Several logs in one order. A change above the bound waits: another log may have a lower one that was not seen.
-fn merge(batch: &mut Batch, mut logs: Vec<VecDeque<Told>>, bound: Option<CsnVector>, server_id: u16) {
+fn merge(
+    batch: &mut Batch,
+    mut logs: Vec<VecDeque<Told>>,
+    bound: Option<CsnVector>,
+    server_id: u16,
+    known: Option<&dyn Fn(&Csn) -> bool>,
+) {
     let highest = bound.as_ref().and_then(|bound| bound.of(server_id));
     let truncated: Vec<bool> = logs.iter().map(|log| log.len() == RECORDS).collect();
     loop {
@@ -414,8 +423,11 @@ fn merge(batch: &mut Batch, mut logs: Vec<VecDeque<Told>>, bound: Option<CsnVect
     }
     for (index, told) in batch.told.iter().enumerate() {
         let entry = (told.part, told.outline.entry);
-        // What this server did by itself is not told, and stands for nothing before it.
-        if !told.outline.local {
+        // What this server did by itself is not told, and stands for nothing before it. Nor does what the consumer knows,
+        // where the entry has that and more.
+        let outline = &told.outline;
+        let is_known = outline.kind != OutlineKind::Delete && known.is_some_and(|known| known(&outline.csn));
+        if !(outline.local || is_known) {
             batch.last.insert(entry, index);
         }
         if told.outline.kind != OutlineKind::Modify {

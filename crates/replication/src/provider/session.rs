@@ -29,6 +29,8 @@ pub struct Start<S: Store> {
     pub parts: Vec<(Arc<Served<S>>, SearchTask)>,
     /// Whether the filter matches every entry.
     pub any_entry: bool,
+    /// The consumer settles conflicts value by value, as these databases do.
+    pub values: bool,
     pub queue: RefreshQueue,
 }
 
@@ -69,6 +71,7 @@ pub struct SyncSearch<S: Store> {
     queue: RefreshQueue,
     turn: Option<Turn>,
     any_entry: bool,
+    pub(super) values: bool,
     server_id: u16,
 }
 
@@ -116,11 +119,14 @@ enum Phase {
 
 impl<S: Store> SyncSearch<S> {
     pub fn new(start: Start<S>) -> Self {
-        let Start { asked, parts, any_entry, queue } = start;
+        let Start { asked, parts, any_entry, values, queue } = start;
         let message = parts.first().map_or(MessageId(0), |(_, task)| task.message());
         let server_id = parts.first().map_or(0, |(served, _)| served.database().server_id());
         let part = |(served, mut task): (Arc<Served<S>>, SearchTask)| {
             task.for_consumer();
+            if values {
+                task.tell_states();
+            }
             Part::new(served, task)
         };
         Self {
@@ -134,6 +140,7 @@ impl<S: Store> SyncSearch<S> {
             queue,
             turn: None,
             any_entry,
+            values,
             server_id,
         }
     }
@@ -224,6 +231,10 @@ impl<S: Store> SyncSearch<S> {
             if at == 0 && database.current_settings().provider.is_none() {
                 return Err(LdapResult::with(ResultCode::UNAVAILABLE, "the content is no longer provided"));
             }
+            if database.current_settings().value_conflicts != self.values {
+                let text = "the database settles conflicts in another mode now";
+                return Err(LdapResult::with(ResultCode::UNAVAILABLE, text));
+            }
             if database.server_id() != self.server_id {
                 return Err(LdapResult::with(ResultCode::UNAVAILABLE, "the server has another id now"));
             }
@@ -273,6 +284,8 @@ impl<S: Store> SyncSearch<S> {
                     Some(log) => self.phase = Phase::Log(log),
                     None => {
                         let present = !settings.no_present;
+                        // Of an entry that was merged the entryCSN does not say what is in it.
+                        let known = if self.values { CsnVector::default() } else { known };
                         self.walk(&Refresh::new(known, present, each_cookie));
                     }
                 }

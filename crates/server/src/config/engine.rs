@@ -90,6 +90,7 @@ impl Config {
             // Consumers are served from the change log, and an access log is made from it.
             log: change_log != ChangeLog::Off || provider.is_some() || access_log.is_some(),
             provider,
+            value_conflicts: false,
             log_retention: match change_log {
                 ChangeLog::Kept(retention) => retention,
                 ChangeLog::Off => LogRetention::default(),

@@ -44,6 +44,17 @@ pub(super) fn refused(databases: &Databases, asked: Option<&ContentSync>) -> Opt
     })
 }
 
+/// What a consumer is told whose way to settle conflicts is not that of the content.
+fn another_mode(consumer: bool) -> LdapResult {
+    let text = match consumer {
+        true => "the conflict mode of the content is `entry`, that of the consumer `value`: it has to be the same on all",
+        false => {
+            "the conflict mode of the content is `value`: only Larix servers in that mode can be members or follow it"
+        }
+    };
+    LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)
+}
+
 /// Starts a consumer's search; `None` when the control is to be passed over.
 pub(super) fn start(
     new: New<'_>,
@@ -69,12 +80,16 @@ pub(super) fn start(
     for (served, suffix, scope) in glued(databases, request.scope, base) {
         parts.push((served.clone(), new.task_in(served, controls.clone(), scope, &suffix)?));
     }
+    let values = controls.value_conflicts;
+    if parts.iter().any(|(served, _)| served.database().current_settings().value_conflicts != values) {
+        return Err(ended(another_mode(values)));
+    }
     let any_entry = request.filter.to_string().eq_ignore_ascii_case("(objectClass=*)");
     let queue = new.server.refreshes.clone();
     let asked = Asked::new(asked);
     let now = new.server.both_clocks().0;
     let peer = new.server.sync_peers.add(new.subject, request.base, now, asked.rid);
-    let search = SyncSearch::new(Start { asked, parts, any_entry, queue });
+    let search = SyncSearch::new(Start { asked, parts, any_entry, values, queue });
     let search = Box::new(search);
     Ok(Some(First::Running(Search::synchronising(Synchronised::Stored { search, peer }))))
 }

@@ -432,6 +432,7 @@ impl Runner {
             attributes: vec!["*".to_owned(), "+".to_owned()],
             types_only: false,
             logged: true,
+            values: false,
             mode: line.mode,
             ..self.request()
         }
@@ -465,10 +466,17 @@ impl Runner {
             attributes,
             types_only: line.types_only,
             logged: false,
+            values: self.settles_values(),
             size_limit: line.size_limit,
             time_limit: line.time_limit,
             controls,
         }
+    }
+
+    /// Whether conflicts are settled value by value here.
+    fn settles_values(&self) -> bool {
+        let served = self.task.served.as_ref();
+        served.is_some_and(|served| served.database().current_settings().value_conflicts)
     }
 
     fn massage(&self) -> Option<Massage> {

@@ -88,7 +88,7 @@ struct Tree<'c> {
 impl Tree<'_> {
     fn apply(&mut self, change: &ReplicatedChange) -> Applied {
         match change {
-            ReplicatedChange::Put { entry_uuid, dn, attributes } => self.put(entry_uuid, dn, attributes),
+            ReplicatedChange::Put { entry_uuid, dn, attributes, .. } => self.put(entry_uuid, dn, attributes),
             ReplicatedChange::Delete { entry_uuid, .. } => match self.find_uuid(entry_uuid) {
                 Some(at) => {
                     self.remove(at);
@@ -403,6 +403,7 @@ mod tests {
             entry_uuid: UUIDS[uuid].parse().unwrap(),
             dn: dn.to_owned(),
             attributes: all.chain(own).map(values).collect(),
+            state: None,
         }
     }
 
@@ -507,6 +508,7 @@ mod tests {
                 values: vec![value.as_bytes().to_vec()],
             })
             .to_vec(),
+            state: None,
         };
         let done = config.replicated(&[theirs], None, &[], &ground.stamp()).unwrap();
         assert_eq!(done.applied, [Applied::Older]);

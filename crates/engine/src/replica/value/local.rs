@@ -1,0 +1,150 @@
+//! What a change that is made here leaves in the entry's state.
+
+use std::collections::BTreeMap;
+
+use larix_schema::AttributeDescription;
+use larix_store::Snapshot;
+use uuid::Uuid;
+
+use super::registers::{AttributeChange, Rule, value_key};
+use super::{rows, rule_of};
+use crate::entry::{Entry, EntrySource};
+use crate::replica::steps;
+use crate::write::Failure;
+use crate::write::operator::{Held, Operator};
+use crate::write::prepare::{Change, ChangeKind, naming_changes};
+use crate::write::values;
+
+/// What the entry was called, when the change gives it another name.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Renamed<'r> {
+    pub(crate) old_rdn: &'r str,
+}
+
+/// Notes a change of an entry, after it was logged. `held`: the entry as it was, `entry`: as it is now.
+///
+/// # Errors
+/// A store that cannot be read.
+pub(crate) fn note_change<V: Snapshot>(
+    op: &mut Operator<'_, V>,
+    (held, entry): (&Held<'_>, &Entry),
+    changes: &[&Change],
+    renamed: Option<Renamed<'_>>,
+) -> Result<(), Failure> {
+    // What a plugin derives has no CSN of its own: every server derives it.
+    if !op.ground.settings.value_conflicts || !op.stamps() {
+        return Ok(());
+    }
+    let uuid = op.entry_uuid(held)?;
+    if uuid.is_nil() {
+        return Ok(());
+    }
+    let (known, csn) = (op.ground.known, op.stamp.csn);
+    let text = csn.text();
+    let is_stamped = changes.iter().any(|change| {
+        change.description.attribute == known.entry_csn
+            && change.values.first().is_some_and(|value| value == text.as_bytes())
+    });
+    if !is_stamped {
+        // Whoever sets the entryCSN himself sets the whole entry under it.
+        return Ok(rows::forget(op.snapshot(), &mut op.set, &uuid)?);
+    }
+    let before = steps::value_of(op, held, known.entry_csn)?;
+    let before = before.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok());
+    let (mut state, is_kept) = rows::head(op.snapshot(), &uuid, before)?;
+    if !is_kept {
+        rows::forget(op.snapshot(), &mut op.set, &uuid)?;
+    }
+    state.seen.note(csn);
+    if renamed.is_some() {
+        state.named = Some(csn);
+    }
+    rows::put_head(&mut op.set, &uuid, &state);
+    let mut done = attribute_changes(op, held, changes)?;
+    if is_kept {
+        confirm(op, (&uuid, entry), renamed, &mut done)?;
+    }
+    let sequence = op.counters.last_log_sequence;
+    for (description, change) in &done {
+        let text = description.to_text(op.schema());
+        rows::put_change(op.snapshot(), &mut op.set, (&uuid, &text, is_kept), (change, csn, sequence))?;
+    }
+    Ok(())
+}
+
+type Done = BTreeMap<AttributeDescription, AttributeChange>;
+
+fn attribute_changes<V: Snapshot>(
+    op: &Operator<'_, V>,
+    held: &Held<'_>,
+    changes: &[&Change],
+) -> Result<Done, Failure> {
+    let known = op.ground.known;
+    let mut done = Done::new();
+    for change in changes {
+        let rule = rule_of(op.schema(), known, &change.description);
+        if matches!(rule, Rule::Newest | Rule::Ours) {
+            continue;
+        }
+        let of = done.entry(change.description.clone()).or_default();
+        if change.description.attribute == known.object_class && change.kind == ChangeKind::Replace {
+            // Classes are always changed one by one: two servers that each send the whole list mean to add or to remove
+            // some.
+            let before = class_keys(op, held)?;
+            let removed = before.iter().filter(|key| !change.keys.contains(key));
+            let added = change.keys.iter().filter(|key| !before.contains(key));
+            of.values.extend(removed.map(|key| (value_key(key), false)));
+            of.values.extend(added.map(|key| (value_key(key), true)));
+        } else {
+            of.take(rule, change);
+        }
+    }
+    Ok(done)
+}
+
+fn class_keys<V: Snapshot>(op: &Operator<'_, V>, held: &Held<'_>) -> Result<Vec<Vec<u8>>, Failure> {
+    let id = op.ground.known.object_class;
+    let (schema, kind) = (op.schema(), op.schema().attribute(id));
+    let mut keys = Vec::new();
+    op.reader(held)?.visit_exact(&AttributeDescription::plain(id), &mut |value| {
+        keys.extend(values::key(schema, kind, value));
+        true
+    })?;
+    Ok(keys)
+}
+
+/// What the merge let stay though it had been removed (a class that is needed, a value of the name) was seen by whoever made
+/// this change, and left: it is there from now on.
+fn confirm<V: Snapshot>(
+    op: &Operator<'_, V>,
+    (uuid, entry): (&Uuid, &Entry),
+    renamed: Option<Renamed<'_>>,
+    done: &mut Done,
+) -> Result<(), Failure> {
+    let (schema, known) = (op.schema(), op.ground.known);
+    let mut candidates: Vec<(AttributeDescription, Vec<u8>)> = Vec::new();
+    let classes = AttributeDescription::plain(known.object_class);
+    if rows::has_attribute(op.snapshot(), uuid, &classes.to_text(schema))? {
+        let kind = schema.attribute(known.object_class);
+        let keys = entry.values(known.object_class).iter().flat_map(|value| values::key(schema, kind, value));
+        candidates.extend(keys.map(|key| (classes.clone(), key)));
+    }
+    if let Some(renamed) = renamed {
+        for naming in naming_changes(schema, renamed.old_rdn, ChangeKind::SoftAdd)? {
+            if rule_of(schema, known, &naming.description) == Rule::Values {
+                candidates.extend(naming.keys.into_iter().map(|key| (naming.description.clone(), key)));
+            }
+        }
+    }
+    for (description, key) in candidates {
+        let (key, text) = (value_key(&key), description.to_text(schema));
+        let changed = done.get(&description);
+        if changed.is_some_and(|changed| changed.whole || changed.values.contains_key(&key)) {
+            continue;
+        }
+        if rows::register(op.snapshot(), (uuid, &text), &key)?.is_some_and(|register| !register.present) {
+            done.entry(description).or_default().values.insert(key, true);
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,226 @@
+//! An entry that comes with its state, beside the one that is here.
+
+use larix_proto::ResultCode;
+use larix_schema::AttributeDescription;
+use larix_store::{Snapshot, Store};
+use uuid::Uuid;
+
+use super::registers::{Content, Merged, Value, Version, merge};
+use super::{EntryState, derived, rows, rule_of};
+use crate::csn::Csn;
+use crate::entry::EntryId;
+use crate::log::LoggedChange;
+use crate::replica::apply::Applier;
+use crate::replica::prepare::{Put, first_value};
+use crate::replica::steps::{self, Here};
+use crate::replica::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts};
+use crate::write::add::split_rdn;
+use crate::write::operator::{Held, LogMark, Operator};
+use crate::write::prepare::{Change, ChangeKind, Standing, refuse};
+use crate::write::{AttributeValues, Failure, KnownSchema, values};
+
+impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
+    /// Whether a put is of the mode of this database. `None`: a put of a database that settles conflicts by entries.
+    ///
+    /// # Errors
+    /// Refused: the provider's mode is another one.
+    pub(in crate::replica) fn state_of_put(&self, put: &Put) -> Result<Option<EntryState>, Failure> {
+        let refused = |text: &str| -> Failure {
+            refuse(ResultCode::UNWILLING_TO_PERFORM, format!("\"{}\": {text}", put.shown)).into()
+        };
+        match (self.settles_values(), &put.state) {
+            (false, None) => Ok(None),
+            (true, Some(state)) if state.newest() == put.csn => Ok(Some((**state).clone())),
+            (true, Some(_)) => Err(refused("its state is not that of its entryCSN")),
+            (true, None) => Err(refused("the conflict mode here is `value`, and it came without its state")),
+            (false, Some(_)) => Err(refused("the conflict mode here is `entry`, and that of its provider `value`")),
+        }
+    }
+
+    /// Whether all that is in a new entry was here before.
+    pub(in crate::replica) fn is_all_covered(&self, state: &EntryState) -> bool {
+        state.seen.as_slice().iter().all(|csn| self.is_covered(csn))
+    }
+
+    /// The entry is not here.
+    pub(in crate::replica) fn put_new_version(
+        &mut self,
+        put: &Put,
+        state: &EntryState,
+    ) -> Result<Applied, Failure> {
+        let applied = self.put_new(put)?;
+        self.remember(&put.uuid, state, state.seen.as_slice(), put.csn)?;
+        Ok(applied)
+    }
+
+    /// The entry is here, perhaps with changes that the other one does not have.
+    pub(in crate::replica) fn put_version(
+        &mut self,
+        put: &Put,
+        theirs: EntryState,
+        here: Here,
+    ) -> Result<Applied, Failure> {
+        let ours = self.step(|op| Ok(rows::read(op.schema(), op.snapshot(), &put.uuid, here.csn)?))?;
+        let news = theirs.news_for(&ours);
+        let Some(newest) = news.iter().max().copied() else {
+            self.keep_name_known(put, &here)?;
+            return Ok(Applied::Older);
+        };
+        self.stamp.csn = newest;
+        let before = self.step(|op| Ok(op.counters.last_log_sequence))?;
+        let (applied, state) = if theirs.has_all_of(&ours) {
+            (self.put_named(put, here)?, theirs)
+        } else {
+            self.put_merged(put, (ours, theirs), here)?
+        };
+        let logged = self.step(|op| Ok(op.counters.last_log_sequence > before))?;
+        self.remember(&put.uuid, &state, &news, logged.then_some(newest))?;
+        Ok(applied)
+    }
+
+    /// Both sides have changes that the other one has not.
+    fn put_merged(
+        &mut self,
+        put: &Put,
+        (ours, theirs): (EntryState, EntryState),
+        here: Here,
+    ) -> Result<(Applied, EntryState), Failure> {
+        let takes_name = theirs.named > ours.named;
+        let (shown, merged) = self.step(|op| {
+            let held = op.hold(here.id)?;
+            let (schema, known) = (op.schema(), op.ground.known);
+            let own_shown = op.view.dn(&held.view()?)?;
+            let mine = Version { state: ours.clone(), content: content_of(op, &held)? };
+            let other = Version { state: theirs.clone(), content: content_of_put(put) };
+            let rule = |description: &AttributeDescription| rule_of(schema, known, description);
+            let mut merged = merge(&rule, &mine, &other);
+            let name = if takes_name { &put.shown } else { &own_shown };
+            derived::complete(schema, known, &mut merged.version, split_rdn(name).0)?;
+            Ok((own_shown, merged))
+        })?;
+        let Merged { version, mut lost_ours, mut lost_theirs } = merged;
+        let mut result = put_of(self.known(), put, version);
+        if !takes_name {
+            result.dn = here.dn.clone();
+            result.shown = shown.clone();
+            self.keep_name_known(put, &here)?;
+        }
+        let state = result.state.as_deref().cloned().unwrap_or_default();
+        let mut names = [None, None];
+        if here.dn != put.dn {
+            // Whose name gave way to one that was given without knowing of it.
+            let is_lost = |named: Option<Csn>, other: &EntryState| {
+                named.is_some_and(|named| !other.seen.covers(&named))
+            };
+            names = match takes_name {
+                true => [is_lost(ours.named, &theirs).then(|| shown.clone()), None],
+                false => [None, is_lost(theirs.named, &ours).then(|| put.shown.clone())],
+            };
+        }
+        let (csns, uuid) = ((ours.newest(), theirs.newest()), here.uuid);
+        let mut applied = self.put_named(&result, here)?;
+        let [our_name, their_name] = names;
+        for (kept, dn, (loser, winner), lost, name) in [
+            (KeptSide::Theirs, &shown, csns, &mut lost_ours, our_name),
+            (KeptSide::Ours, &put.shown, (csns.1, csns.0), &mut lost_theirs, their_name),
+        ] {
+            let lost = self.lost_values(std::mem::take(lost), name);
+            if !lost.is_empty() {
+                applied = self.note(ConflictNote {
+                    kind: ConflictKind::Modify,
+                    kept,
+                    dn: dn.clone(),
+                    winner_uuid: uuid,
+                    winner_csn: winner,
+                    loser_uuid: uuid,
+                    loser_csn: loser,
+                    lost,
+                })?;
+            }
+        }
+        Ok((applied, state))
+    }
+
+    fn lost_values(&self, lost: Content, name: Option<String>) -> Vec<AttributeValues> {
+        let schema = self.schema();
+        let name = name.map(|name| AttributeValues {
+            description: "entryDN".to_owned(),
+            values: vec![name.into_bytes()],
+        });
+        let values = lost.into_iter().map(|(description, values)| AttributeValues {
+            description: description.to_text(schema),
+            values: values.into_iter().map(|value| value.value).collect(),
+        });
+        conflicts::cut(name.into_iter().chain(values))
+    }
+
+    /// Keeps the state of an entry, and logs each server's change that came with it, so that whoever follows this server and
+    /// lacks one of them is sent the entry. `logged`: the one that is in the log already.
+    fn remember(
+        &mut self,
+        uuid: &Uuid,
+        state: &EntryState,
+        news: &[Csn],
+        logged: Option<Csn>,
+    ) -> Result<(), Failure> {
+        self.step(|op| {
+            let Some(id) = steps::find(op, uuid)? else { return Ok(()) };
+            let sequence = op.counters.last_log_sequence;
+            rows::replace(op.schema(), op.snapshot(), &mut op.set, (uuid, state), sequence)?;
+            let shown = op.view.dn(&op.hold(id)?.view()?)?;
+            for csn in news.iter().filter(|csn| Some(**csn) != logged) {
+                op.stamp.csn = *csn;
+                op.log_marked((id, EntryId::ROOT), *uuid, &shown, LogMark::default(), |_| {
+                    LoggedChange::Modify(Vec::new())
+                });
+            }
+            Ok(())
+        })
+    }
+}
+
+fn content_of<V: Snapshot>(op: &Operator<'_, V>, held: &Held<'_>) -> Result<Content, Failure> {
+    let (schema, reader) = (op.schema(), op.reader(held)?);
+    let entry = reader.to_owned(String::new(), true)?;
+    let mut content = Content::new();
+    for attribute in entry.attributes {
+        let kind = schema.attribute(attribute.description.attribute);
+        let values = attribute.values.into_iter().map(|value| Value {
+            normal: values::key(schema, kind, &value).unwrap_or_default(),
+            value,
+        });
+        content.insert(attribute.description, values.collect());
+    }
+    Ok(content)
+}
+
+fn content_of_put(put: &Put) -> Content {
+    let values = |change: &Change| {
+        let pairs = change.keys.iter().zip(&change.values);
+        pairs.map(|(normal, value)| Value { normal: normal.clone(), value: value.clone() }).collect()
+    };
+    put.attributes.iter().map(|change| (change.description.clone(), values(change))).collect()
+}
+
+/// The merged version as a put, under the name of `put`.
+fn put_of(known: &KnownSchema, put: &Put, version: Version) -> Put {
+    let attributes: Vec<Change> = version
+        .content
+        .into_iter()
+        .map(|(description, content)| {
+            let (keys, values) = content.into_iter().map(|value| (value.normal, value.value)).unzip();
+            Change { kind: ChangeKind::Add, description, values, keys, standing: Standing::Internal }
+        })
+        .collect();
+    let modifier = first_value(&attributes, known.modifiers_name).unwrap_or_default().to_owned();
+    Put {
+        uuid: put.uuid,
+        dn: put.dn.clone(),
+        shown: put.shown.clone(),
+        csn: version.state.newest(),
+        named: version.state.named,
+        modifier,
+        attributes,
+        state: Some(Box::new(version.state)),
+    }
+}

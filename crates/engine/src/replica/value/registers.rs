@@ -1,0 +1,292 @@
+//! What is remembered of an entry's changes, and how two versions of an entry become one: without a store.
+//!
+//! A *version* is an entry's content and its state. Every attribute has the CSN of when it was last set as a whole, every
+//! value that of when it was last added or removed; the later one counts, a value that is older than the last setting of
+//! the whole attribute is gone. What a state does not say is as old as the state's base, the entry's own CSN when the state
+//! began: most entries never get a state.
+//!
+//! *Invariant:* a version has all changes of each server up to the CSN that `seen` has of that server. So a version whose
+//! `seen` covers another's has all that the other one has.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use larix_schema::AttributeDescription;
+
+use crate::csn::Csn;
+use crate::entry::record::{DIGEST_LENGTH, digest};
+use crate::log::CsnVector;
+use crate::write::prepare::{Change, ChangeKind};
+
+/// Stands for a value: the digest of its normal form.
+pub(super) type ValueKey = [u8; DIGEST_LENGTH];
+
+pub(super) fn value_key(normal: &[u8]) -> ValueKey {
+    digest(normal)
+}
+
+/// When a value was last added or removed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Register {
+    pub(super) csn: Csn,
+    pub(super) present: bool,
+}
+
+/// What is known of one attribute.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct AttributeState {
+    /// When it was last set or removed as a whole, if that was after the base.
+    pub(super) cleared: Option<Csn>,
+    /// Values that were added or removed since. A present value without a register is as old as the attribute.
+    pub(super) values: BTreeMap<ValueKey, Register>,
+}
+
+/// What is known of an entry's changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct EntryState {
+    /// How old everything is that has nothing else to say; none of an entry that never had an entryCSN.
+    pub(super) base: Option<Csn>,
+    /// When the entry got its name.
+    pub(super) named: Option<Csn>,
+    /// The last change of each server that is in it.
+    pub(super) seen: CsnVector,
+    pub(super) attributes: BTreeMap<AttributeDescription, AttributeState>,
+}
+
+impl EntryState {
+    /// Of an entry that nothing is remembered of.
+    pub(super) fn begin(entry_csn: Option<Csn>) -> Self {
+        let seen = entry_csn.into_iter().collect();
+        Self { base: entry_csn, named: entry_csn, seen, attributes: BTreeMap::new() }
+    }
+
+    /// Whether it says no more than the entryCSN does.
+    pub(super) fn is_begin(&self) -> bool {
+        self.attributes.is_empty() && *self == Self::begin(self.base)
+    }
+
+    /// The latest of all changes: the entryCSN.
+    pub(crate) fn newest(&self) -> Option<Csn> {
+        self.seen.as_slice().iter().max().copied()
+    }
+
+    /// When the entry got its name.
+    pub(crate) fn named(&self) -> Option<Csn> {
+        self.named
+    }
+
+    pub(super) fn cleared(&self, description: &AttributeDescription) -> Option<Csn> {
+        let own = self.attributes.get(description).and_then(|attribute| attribute.cleared);
+        own.max(self.base)
+    }
+
+    /// Whether it has all that `other` has.
+    pub(super) fn has_all_of(&self, other: &Self) -> bool {
+        self.seen.covers_all(&other.seen)
+    }
+
+    /// The changes that it has and `other` has not: the last one of each server.
+    pub(super) fn news_for(&self, other: &Self) -> Vec<Csn> {
+        self.seen.as_slice().iter().filter(|csn| !other.seen.covers(csn)).copied().collect()
+    }
+}
+
+/// A value of a version.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Value {
+    /// The equality key.
+    pub(super) normal: Vec<u8>,
+    pub(super) value: Vec<u8>,
+}
+
+pub(super) type Content = BTreeMap<AttributeDescription, Vec<Value>>;
+
+/// An entry's content, and what is known of its changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Version {
+    pub(super) state: EntryState,
+    pub(super) content: Content,
+}
+
+/// How two versions of an attribute become one.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Rule {
+    /// Value by value.
+    Values,
+    /// The later one: of a single value, and where values cannot be compared.
+    Whole,
+    /// That of the version with the latest change: who changed it last, and when.
+    Newest,
+    /// Ours, whatever comes.
+    Ours,
+}
+
+/// What became of two versions.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Merged {
+    pub(super) version: Version,
+    /// Values that gave way to a change of somebody who did not know of them.
+    pub(super) lost_ours: Content,
+    pub(super) lost_theirs: Content,
+}
+
+/// Makes one of two versions of an entry. But for [`Rule::Ours`] it does not matter which is whose, and in which order
+/// several are merged.
+pub(super) fn merge(rule: &dyn Fn(&AttributeDescription) -> Rule, ours: &Version, theirs: &Version) -> Merged {
+    let mut state = EntryState {
+        base: ours.state.base.max(theirs.state.base),
+        named: ours.state.named.max(theirs.state.named),
+        seen: ours.state.seen.as_slice().iter().chain(theirs.state.seen.as_slice()).copied().collect(),
+        attributes: BTreeMap::new(),
+    };
+    let mut merged = Merged {
+        version: Version::default(),
+        lost_ours: Content::new(),
+        lost_theirs: Content::new(),
+    };
+    let newest = if theirs.state.newest() > ours.state.newest() { theirs } else { ours };
+    let names: BTreeSet<&AttributeDescription> = [ours, theirs]
+        .into_iter()
+        .flat_map(|version| version.state.attributes.keys().chain(version.content.keys()))
+        .collect();
+    for name in names {
+        let content = match rule(name) {
+            Rule::Newest => newest.content.get(name).cloned().unwrap_or_default(),
+            Rule::Ours => ours.content.get(name).cloned().unwrap_or_default(),
+            kept @ (Rule::Values | Rule::Whole) => {
+                let (attribute, content) = merge_attribute(name, kept, &state, (ours, theirs), &mut merged);
+                if attribute != AttributeState::default() {
+                    state.attributes.insert(name.clone(), attribute);
+                }
+                content
+            }
+        };
+        if !content.is_empty() {
+            merged.version.content.insert(name.clone(), content);
+        }
+    }
+    merged.version.state = state;
+    merged
+}
+
+fn merge_attribute(
+    name: &AttributeDescription,
+    rule: Rule,
+    state: &EntryState,
+    (ours, theirs): (&Version, &Version),
+    merged: &mut Merged,
+) -> (AttributeState, Vec<Value>) {
+    let cleared = ours.state.cleared(name).max(theirs.state.cleared(name));
+    let (mine, others) = (registers(ours, name), registers(theirs, name));
+    let mut joined: BTreeMap<ValueKey, Register> = BTreeMap::new();
+    for key in mine.keys().chain(others.keys()) {
+        let register = match (mine.get(key), others.get(key)) {
+            (Some(mine), Some(other)) => (*mine).max(*other),
+            (Some(one), None) if !is_forgotten(one, &theirs.state) => *one,
+            (None, Some(one)) if !is_forgotten(one, &ours.state) => *one,
+            _ => continue,
+        };
+        if Some(register.csn) >= cleared {
+            joined.insert(*key, register);
+        }
+    }
+    if rule == Rule::Whole {
+        // Several that were set together are all there is of an attribute whose values cannot be compared.
+        let last = joined.values().filter(|register| register.present).map(|register| register.csn).max();
+        joined.retain(|_, register| !register.present || Some(register.csn) == last);
+    }
+    let is_present = |key: &ValueKey| joined.get(key).is_some_and(|register| register.present);
+    let mut content: Vec<Value> = Vec::new();
+    let mut taken: BTreeSet<ValueKey> = BTreeSet::new();
+    for (version, of, other) in [(ours, &mine, &others), (theirs, &others, &mine)] {
+        for value in version.content.get(name).into_iter().flatten() {
+            let key = value_key(&value.normal);
+            // Of two spellings the later one.
+            let is_its = of.get(&key) >= other.get(&key);
+            if is_present(&key) && is_its && taken.insert(key) {
+                content.push(value.clone());
+            }
+        }
+    }
+    note_lost(name, (ours, &mine), &theirs.state, &is_present, &mut merged.lost_ours);
+    note_lost(name, (theirs, &others), &ours.state, &is_present, &mut merged.lost_theirs);
+    // What is as old as the attribute needs no register.
+    joined.retain(|_, register| register.csn != cleared.unwrap_or(Csn::ZERO));
+    let cleared = cleared.filter(|cleared| Some(*cleared) > state.base);
+    (AttributeState { cleared, values: joined }, content)
+}
+
+/// The registers of an attribute's values, those included that need none of their own.
+fn registers(version: &Version, name: &AttributeDescription) -> BTreeMap<ValueKey, Register> {
+    let own = version.state.attributes.get(name).map(|attribute| &attribute.values);
+    // A value that was added and is not there was taken away by a plugin, which does so on every server.
+    let removed = own.into_iter().flatten().filter(|(_, register)| !register.present);
+    let mut all: BTreeMap<_, _> = removed.map(|(key, register)| (*key, *register)).collect();
+    let csn = version.state.cleared(name).unwrap_or(Csn::ZERO);
+    for value in version.content.get(name).into_iter().flatten() {
+        let key = value_key(&value.normal);
+        let known = own.and_then(|own| own.get(&key)).copied();
+        all.entry(key).or_insert(known.unwrap_or(Register { csn, present: true }));
+    }
+    all
+}
+
+/// Whether a version that has no register of a value knew it: then it was removed there so long ago that this is
+/// forgotten.
+fn is_forgotten(register: &Register, by: &EntryState) -> bool {
+    register.present && by.seen.covers(&register.csn)
+}
+
+/// Values of a version that are gone though whoever made the other one did not know of them.
+fn note_lost(
+    name: &AttributeDescription,
+    (version, registers): (&Version, &BTreeMap<ValueKey, Register>),
+    other: &EntryState,
+    is_present: &dyn Fn(&ValueKey) -> bool,
+    lost: &mut Content,
+) {
+    for value in version.content.get(name).into_iter().flatten() {
+        let key = value_key(&value.normal);
+        let register = registers.get(&key);
+        let is_news = register.is_some_and(|register| register.present && !other.seen.covers(&register.csn));
+        if is_news && !is_present(&key) {
+            lost.entry(name.clone()).or_default().push(value.clone());
+        }
+    }
+}
+
+/// What one request does to an attribute.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct AttributeChange {
+    /// It was set or removed as a whole.
+    pub(super) whole: bool,
+    /// Values that were added (true) or removed after that.
+    pub(super) values: BTreeMap<ValueKey, bool>,
+}
+
+impl AttributeChange {
+    /// Takes a modification in, after those before it.
+    pub(super) fn take(&mut self, rule: Rule, change: &Change) {
+        let is_delete = change.kind == ChangeKind::Delete;
+        let sets = matches!(change.kind, ChangeKind::Replace | ChangeKind::Increment);
+        if rule == Rule::Whole || sets || is_delete && change.values.is_empty() {
+            *self = Self { whole: true, values: BTreeMap::new() };
+            return;
+        }
+        for normal in &change.keys {
+            let key = value_key(normal);
+            match (is_delete, self.whole) {
+                // What was set together is as old as the attribute, and what went again was never there.
+                (_, true) => _ = self.values.remove(&key),
+                (removed, false) => _ = self.values.insert(key, !removed),
+            }
+        }
+    }
+
+    /// The registers that follow, under the CSN of the request.
+    pub(super) fn registers(&self, csn: Csn) -> impl Iterator<Item = (ValueKey, Register)> {
+        self.values.iter().map(move |(key, present)| (*key, Register { csn, present: *present }))
+    }
+}
+
+#[cfg(test)]
+mod tests;
