@@ -14,12 +14,16 @@ use larix_engine::check::check;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedChange};
 use larix_engine::order::CommitOrder;
-use larix_engine::replica::{Applied, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedOutcome};
+use larix_engine::replica::{
+    Applied, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedOutcome, entry_of, state_of,
+};
+use larix_engine::search::synchronised::entry_csn;
 use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
 use larix_engine::write::{
     AttributeValues, Modification, Origin, WriteOperation, WriteRequest, WriterEnvironment,
 };
-use larix_engine::{Database, Directory, Frontend, Served};
+
+use larix_engine::{Database, DatabaseSettings, Directory, Frontend, Served};
 use larix_proto::{LdapResult, ModifyOperation};
 use larix_schema::Schema;
 use larix_store::Store;
@@ -56,10 +60,11 @@ struct Node {
 }
 
 impl Node {
-    fn new(schema: &Arc<Schema>, id: u16, seed: u64) -> Self {
+    fn new(schema: &Arc<Schema>, id: u16, seed: u64, values: bool) -> Self {
         let clock = Arc::new(ManualClock::new(common::START));
         let random = Arc::new(SeededRandom::new(seed ^ u64::from(id) << 32));
-        let database = Database::open(memory(), Arc::clone(schema), settings(schema), &*random).unwrap();
+        let settings = DatabaseSettings { value_conflicts: values, ..settings(schema) };
+        let database = Database::open(memory(), Arc::clone(schema), settings, &*random).unwrap();
         let environment = WriterEnvironment {
             clock: Arc::clone(&clock) as _,
             random: random as _,
@@ -140,6 +145,16 @@ impl Node {
         all
     }
 
+    /// What goes beside an entry where conflicts are settled value by value.
+    fn state_of(&self, uuid: &uuid::Uuid) -> Option<Vec<u8>> {
+        let snapshot = self.database().store().snapshot().unwrap();
+        let view = self.database().view(&snapshot).unwrap();
+        let id = view.settings.value_conflicts.then(|| entry_of(&view, uuid).unwrap().unwrap())?;
+        let record = view.record(id).unwrap().unwrap();
+        let csn = entry_csn(&view, id).unwrap();
+        Some(state_of(&view, &view.reader(id, &record).unwrap(), uuid, csn).unwrap())
+    }
+
     fn changes_for(&self, csns: &[Csn], after: u64) -> (Vec<ReplicatedChange>, u64) {
         let content = self.content();
         let snapshot = self.database().store().snapshot().unwrap();
@@ -164,7 +179,7 @@ impl Node {
                                 values: values.iter().map(|value| value.clone().into_bytes()).collect(),
                             })
                             .collect(),
-                        state: None,
+                        state: self.state_of(&record.entry_uuid),
                     });
                 }
                 None if matches!(record.change, LoggedChange::Delete) => {
@@ -189,12 +204,14 @@ struct World {
     created: u32,
     /// Whether containers are moved, too.
     moves: bool,
+    /// Whether conflicts are settled value by value; then values are added and deleted, too.
+    values: bool,
 }
 
 impl World {
-    fn new(schema: &Arc<Schema>, seed: u64, moves: bool) -> Self {
-        let nodes: Vec<Node> = (1..=3).map(|id| Node::new(schema, id, seed)).collect();
-        let mut world = Self { nodes, random: Random(seed), trace: Vec::new(), created: 0, moves };
+    fn new(schema: &Arc<Schema>, seed: u64, (moves, values): (bool, bool)) -> Self {
+        let nodes: Vec<Node> = (1..=3).map(|id| Node::new(schema, id, seed, values)).collect();
+        let mut world = Self { nodes, random: Random(seed), trace: Vec::new(), created: 0, moves, values };
         for (dn, class, name) in [
             (SUFFIX, "domain", "dc"),
             ("ou=a,dc=example,dc=com", "organizationalUnit", "ou"),
@@ -260,13 +277,18 @@ impl World {
                 &format!("ou={name},{superior}"),
                 &[("objectClass", "organizationalUnit"), ("ou", name), ("description", &number)],
             ),
-            3..=5 => WriteOperation::Modify {
-                object: dn,
-                changes: vec![Modification {
-                    operation: ModifyOperation::Replace,
-                    attribute: values("description", &[&number]),
-                }],
-            },
+            3..=5 => {
+                let (operation, attribute) = match roll % 6 {
+                    0 if self.values => (ModifyOperation::Add, values("seeAlso", &[&format!("cn={number}")])),
+                    1 if self.values => (ModifyOperation::Add, values("description", &[&number])),
+                    2 if self.values => (ModifyOperation::Delete, values("description", &[])),
+                    3 if self.values && !is_container => {
+                        (ModifyOperation::Replace, values("serialNumber", &[&number]))
+                    }
+                    _ => (ModifyOperation::Replace, values("description", &[&number])),
+                };
+                WriteOperation::Modify { object: dn, changes: vec![Modification { operation, attribute }] }
+            }
             6 | 7 if movable => WriteOperation::ModifyDn {
                 entry: dn,
                 new_rdn: format!("{}={name}", if is_container { "ou" } else { "cn" }),
@@ -355,14 +377,17 @@ fn add(dn: &str, attributes: &[(&str, &str)]) -> WriteOperation {
     }
 }
 
-fn run(schema: &Arc<Schema>, seed: u64, steps: usize, moves: bool) -> Result<(), String> {
-    let mut world = World::new(schema, seed, moves);
+fn run(schema: &Arc<Schema>, seed: u64, steps: usize, (moves, values): (bool, bool)) -> Result<(), String> {
+    let mut world = World::new(schema, seed, (moves, values));
     for _ in 0..steps {
         world.step();
     }
     world.settle();
     let failed = |what: String, world: &World| {
-        Err(format!("LARIX_SEED={seed} steps {steps} moves {moves}: {what}\n{}", world.trace.join("\n")))
+        Err(format!(
+            "LARIX_SEED={seed} steps {steps} moves {moves} values {values}: {what}\n{}",
+            world.trace.join("\n")
+        ))
     };
     let contents: Vec<_> = world.nodes.iter().map(Node::content).collect();
     for (at, content) in contents.iter().enumerate().skip(1) {
@@ -388,7 +413,7 @@ fn run(schema: &Arc<Schema>, seed: u64, steps: usize, moves: bool) -> Result<(),
     Ok(())
 }
 
-fn many(moves: bool, default: u64, steps: usize) {
+fn many(kind: (bool, bool), default: u64, steps: usize) {
     let schema = common::schema("");
     let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let seeds = match number("LARIX_SEED") {
@@ -399,7 +424,7 @@ fn many(moves: bool, default: u64, steps: usize) {
     let mut failures = Vec::new();
     let count = seeds.end - seeds.start;
     for seed in seeds {
-        let ran = std::panic::catch_unwind(|| run(&schema, seed, steps, moves));
+        let ran = std::panic::catch_unwind(|| run(&schema, seed, steps, kind));
         match ran {
             Ok(Ok(())) => {}
             Ok(Err(failure)) => failures.push(failure),
@@ -415,11 +440,16 @@ fn many(moves: bool, default: u64, steps: usize) {
 
 #[test]
 fn leaves_converge() {
-    many(false, 200, 60);
+    many((false, false), 200, 60);
 }
 
 #[test]
 #[ignore = "containers that are moved while others fill them do not always end alike: ADR 0025"]
 fn trees_converge() {
-    many(true, 200, 60);
+    many((true, false), 200, 60);
+}
+
+#[test]
+fn leaves_converge_value_by_value() {
+    many((false, true), 200, 60);
 }

@@ -77,7 +77,7 @@ oids! {
     /// OpenLDAP's lazy commit.
     LAZY_COMMIT = "1.2.840.113556.1.4.619";
     /// Larix: a consumer that settles conflicts value by value (ADR 0036).
-    VALUE_CONFLICTS = "2.25.87610412117718157885716886434399491440.1.1";
+    VALUE_CONFLICTS = "2.25.87610412117718157885716886434399491440.3.1";
     /// draft-sermersheim-ldap-chaining.
     CHAINING_BEHAVIOR = "1.3.6.1.4.1.4203.666.11.3";
     /// draft-ietf-ldapext-psearch, request.

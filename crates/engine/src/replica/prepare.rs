@@ -107,13 +107,16 @@ fn state_of(
 ) -> Result<Option<Box<EntryState>>, LdapResult> {
     let Some(bytes) = state else { return Ok(None) };
     let Some(received) = Received::decode(schema, bytes) else {
-        let text = format!("\"{dn}\": its state cannot be read: is the provider of another version, or its schema?");
+        let text =
+            format!("\"{dn}\": its state cannot be read: is the provider of another version, or its schema?");
         return Err(refuse(ResultCode::OTHER, text));
     };
     match received.check_whole(&counted(attributes)) {
         Ok(()) => Ok(Some(Box::new(received.state))),
         Err(attribute) => {
-            let text = format!("\"{dn}\": the provider does not show all values of {attribute}: check its access rules");
+            let text = format!(
+                "\"{dn}\": the provider does not show all values of {attribute}: check its access rules"
+            );
             Err(refuse(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text))
         }
     }

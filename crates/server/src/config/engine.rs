@@ -70,6 +70,7 @@ impl Config {
         };
         let provider = self.provider(database)?;
         let access_log = self.access_log(database)?;
+        let value_conflicts = matches!(&database.kind, DatabaseKind::Mdb(mdb) if mdb.value_conflicts);
         Ok(DatabaseSettings {
             suffixes: database.suffixes.iter().map(suffix).collect(),
             root_dn: database.effective_root(),
@@ -88,9 +89,13 @@ impl Config {
             durability_relaxed: relaxed,
             // The access log is made from it.
             // Consumers are served from the change log, and an access log is made from it.
-            log: change_log != ChangeLog::Off || provider.is_some() || access_log.is_some(),
+            // What was removed is remembered as long as it.
+            log: change_log != ChangeLog::Off
+                || provider.is_some()
+                || value_conflicts
+                || access_log.is_some(),
             provider,
-            value_conflicts: false,
+            value_conflicts,
             log_retention: match change_log {
                 ChangeLog::Kept(retention) => retention,
                 ChangeLog::Off => LogRetention::default(),

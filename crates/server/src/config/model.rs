@@ -407,6 +407,8 @@ pub struct MdbSettings {
     pub rtxn_size: Option<u32>,
     /// `change-log`: how long changes stay in the change log; default: by their number.
     pub change_log: ChangeLog,
+    /// `conflict-mode value`: conflicts of replication are settled value by value. Default: by entries.
+    pub value_conflicts: bool,
 }
 
 /// `checkpoint <kbyte> <min>`.

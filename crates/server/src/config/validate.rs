@@ -4,11 +4,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larix_engine::access::{AccessPolicy, AccessRule, Because, ItemKind, Privilege, Subject, Verdict, Who};
+use larix_proto::{FilterBuf, Scope};
 use larix_schema::{AttributeDescription, NormalDn};
 
 use super::diagnostic::{ConfigError, Origin};
 use super::directives::{OverlayHandling, overlay_kind};
 use super::model::{AccessLine, Config, Database, DatabaseKind, Overlay};
+use super::values::SyncData;
 
 /// Checks a configuration before anyone sees it.
 pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
@@ -20,8 +22,10 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
         if let Some(path) = database.kind.directory() {
             directory(database, path, &mut directories)?;
         }
-        if let DatabaseKind::Ldif { .. } = &database.kind {
-            one_suffix(database)?;
+        match &database.kind {
+            DatabaseKind::Ldif { .. } => one_suffix(database)?,
+            DatabaseKind::Mdb(mdb) if mdb.value_conflicts => value_conflicts(database)?,
+            _ => {}
         }
     }
     for database in &config.databases {
@@ -261,6 +265,38 @@ fn one_suffix(database: &Database) -> Result<(), ConfigError> {
     };
     Err(ConfigError::new(database.origin.clone(), fault)
         .with_help("give each suffix a database and a directory of its own"))
+}
+
+/// Merging value by value takes whole entries, with who changed them when.
+fn value_conflicts(database: &Database) -> Result<(), ConfigError> {
+    let refused = |what: &str, help: &str| {
+        let message = format!("`conflict-mode value` {what}");
+        Err(ConfigError::new(database.origin.clone(), message).with_help(help.to_owned()))
+    };
+    if !database.last_mod {
+        return refused("needs the entryCSN of entries", "take `lastmod off` out");
+    }
+    for line in &database.sync_replication {
+        let rid = line.rid;
+        let partial = [
+            ("attrs", !line.attributes.is_empty()),
+            ("exattrs", !line.except_attributes.is_empty()),
+            ("attrsonly", line.types_only),
+            ("filter", line.filter != FilterBuf::every_entry()),
+            ("scope", line.scope != Scope::Subtree),
+            ("suffixmassage", line.suffix_massage.is_some()),
+            ("syncdata", line.data != SyncData::Entries),
+            ("schemachecking", line.schema_checking),
+        ];
+        if let Some((key, _)) = partial.iter().find(|(_, is_partial)| *is_partial) {
+            let what = format!("takes whole entries, as they are: not with `{key}` (syncrepl rid={rid:03})");
+            return refused(
+                &what,
+                "take it out, or settle conflicts by entries (`conflict-mode entry`, on all members)",
+            );
+        }
+    }
+    Ok(())
 }
 
 /// A subordinate database needs one above it to be glued to.

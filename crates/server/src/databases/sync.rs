@@ -47,7 +47,9 @@ pub(super) fn refused(databases: &Databases, asked: Option<&ContentSync>) -> Opt
 /// What a consumer is told whose way to settle conflicts is not that of the content.
 fn another_mode(consumer: bool) -> LdapResult {
     let text = match consumer {
-        true => "the conflict mode of the content is `entry`, that of the consumer `value`: it has to be the same on all",
+        true => {
+            "the conflict mode of the content is `entry`, that of the consumer `value`: it has to be the same on all"
+        }
         false => {
             "the conflict mode of the content is `value`: only Larix servers in that mode can be members or follow it"
         }

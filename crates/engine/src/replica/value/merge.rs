@@ -33,7 +33,9 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             (true, Some(state)) if state.newest() == put.csn => Ok(Some((**state).clone())),
             (true, Some(_)) => Err(refused("its state is not that of its entryCSN")),
             (true, None) => Err(refused("the conflict mode here is `value`, and it came without its state")),
-            (false, Some(_)) => Err(refused("the conflict mode here is `entry`, and that of its provider `value`")),
+            (false, Some(_)) => {
+                Err(refused("the conflict mode here is `entry`, and that of its provider `value`"))
+            }
         }
     }
 
@@ -185,10 +187,10 @@ fn content_of<V: Snapshot>(op: &Operator<'_, V>, held: &Held<'_>) -> Result<Cont
     let mut content = Content::new();
     for attribute in entry.attributes {
         let kind = schema.attribute(attribute.description.attribute);
-        let values = attribute.values.into_iter().map(|value| Value {
-            normal: values::key(schema, kind, &value).unwrap_or_default(),
-            value,
-        });
+        let values = attribute
+            .values
+            .into_iter()
+            .map(|value| Value { normal: values::key(schema, kind, &value).unwrap_or_default(), value });
         content.insert(attribute.description, values.collect());
     }
     Ok(content)

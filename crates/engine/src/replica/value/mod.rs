@@ -16,8 +16,8 @@ mod wire;
 pub(crate) use local::{Renamed, note_change};
 pub(crate) use registers::EntryState;
 pub(crate) use rows::{check_row, forget, named_csn, trim};
-pub(crate) use wire::{Received, counted};
 pub use wire::{ENTRY_STATE_OID, VALUE_MODE_OID, state_of};
+pub(crate) use wire::{Received, counted};
 
 use larix_schema::{AttributeDescription, Schema};
 

@@ -131,18 +131,19 @@ pub(super) struct Merged {
 
 /// Makes one of two versions of an entry. But for [`Rule::Ours`] it does not matter which is whose, and in which order
 /// several are merged.
-pub(super) fn merge(rule: &dyn Fn(&AttributeDescription) -> Rule, ours: &Version, theirs: &Version) -> Merged {
+pub(super) fn merge(
+    rule: &dyn Fn(&AttributeDescription) -> Rule,
+    ours: &Version,
+    theirs: &Version,
+) -> Merged {
     let mut state = EntryState {
         base: ours.state.base.max(theirs.state.base),
         named: ours.state.named.max(theirs.state.named),
         seen: ours.state.seen.as_slice().iter().chain(theirs.state.seen.as_slice()).copied().collect(),
         attributes: BTreeMap::new(),
     };
-    let mut merged = Merged {
-        version: Version::default(),
-        lost_ours: Content::new(),
-        lost_theirs: Content::new(),
-    };
+    let mut merged =
+        Merged { version: Version::default(), lost_ours: Content::new(), lost_theirs: Content::new() };
     let newest = if theirs.state.newest() > ours.state.newest() { theirs } else { ours };
     let names: BTreeSet<&AttributeDescription> = [ours, theirs]
         .into_iter()

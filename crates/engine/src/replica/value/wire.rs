@@ -17,11 +17,9 @@ use larix_store::Snapshot;
 use uuid::Uuid;
 
 use super::registers::{AttributeState, EntryState, Register};
-use super::rows::{
-    self, decode_head, encode_head, put_csn, put_optional, take, take_csn, take_optional,
-};
-use crate::database::View;
+use super::rows::{self, decode_head, encode_head, put_csn, put_optional, take, take_csn, take_optional};
 use crate::csn::Csn;
+use crate::database::View;
 use crate::entry::EntryReader;
 use crate::fault::Fault;
 use crate::write::AttributeValues;
@@ -29,7 +27,7 @@ use crate::write::AttributeValues;
 /// On a search of content synchronisation: the consumer merges value by value, and wants the states of entries.
 pub const VALUE_MODE_OID: &str = larix_proto::oid::VALUE_CONFLICTS;
 /// On an entry of such a search: its state.
-pub const ENTRY_STATE_OID: &str = "2.25.87610412117718157885716886434399491440.1.2";
+pub const ENTRY_STATE_OID: &str = "2.25.87610412117718157885716886434399491440.3.2";
 
 const VERSION: u8 = 1;
 

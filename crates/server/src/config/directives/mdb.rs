@@ -70,6 +70,10 @@ pub(super) static TABLE: &[Directive] = &[
             log.map_err(|(word, message)| Fault::argument(word, message).with_help(ChangeLog::WORDS))?;
         Ok(())
     }),
+    Directive::new("conflict-mode", "olcLarixConflictMode", Scope::Kind("mdb"), Form::Whole, |b, c| {
+        b.mdb()?.value_conflicts = c.choice(0, &[("entry", false), ("value", true)])?;
+        Ok(())
+    }),
     retired("cachesize", "olcDbCacheSize"),
     retired("cachefree", "olcDbCacheFree"),
     retired("idlcachesize", "olcDbIDLcacheSize"),
