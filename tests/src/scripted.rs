@@ -4,9 +4,9 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 
 use larix_proto::control::{EntryState, SyncState};
-use larix_proto::encode::{EntryEncoder, intermediate};
+use larix_proto::encode::{EntryEncoder, bind_result, intermediate};
 use larix_proto::extended::SyncInfo;
-use larix_proto::{ControlValue, Frame, Message, MessageId, Request, frame};
+use larix_proto::{ControlValue, Frame, LdapResult, Message, MessageId, Request, frame};
 
 use crate::raw::PATIENCE;
 
@@ -41,7 +41,7 @@ impl ScriptedProvider {
         self.listener.accept().expect("a consumer").0
     }
 
-    /// Waits for a consumer, which does not bind, and its search.
+    /// Waits for a consumer and its search; whoever binds may.
     ///
     /// # Panics
     /// What comes is something else.
@@ -50,13 +50,22 @@ impl ScriptedProvider {
         socket.set_read_timeout(Some(PATIENCE)).expect("a read timeout");
         let (mut input, mut chunk) = (Vec::new(), [0; 4_096]);
         loop {
+            while let Ok(Frame::Complete { len }) = frame(&input, 1 << 20) {
+                let pdu: Vec<u8> = input.drain(..len).collect();
+                let message = Message::decode(&pdu).expect("a request");
+                match message.request {
+                    Request::Search(_) => return ConsumerSearch { id: message.id, socket },
+                    Request::Bind(_) => {
+                        let mut out = Vec::new();
+                        bind_result(&mut out, message.id, &LdapResult::success(), None, &[]);
+                        socket.write_all(&out).expect("the consumer takes it");
+                    }
+                    other => panic!("{other:?}"),
+                }
+            }
             let count = socket.read(&mut chunk).expect("a request");
             assert!(count > 0, "the consumer has gone");
             input.extend_from_slice(&chunk[..count]);
-            let Ok(Frame::Complete { len }) = frame(&input, 1 << 20) else { continue };
-            let message = Message::decode(&input[..len]).expect("a request");
-            assert!(matches!(message.request, Request::Search(_)), "{:?}", message.request);
-            return ConsumerSearch { id: message.id, socket };
         }
     }
 }

@@ -13,6 +13,7 @@ use larix_proto::{MessageId, Scope, client};
 use larix_testkit::process::free_port;
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::client::Client;
+use larix_tests::relay::{Passage, Relay};
 use larix_tests::scenario::Step;
 use larix_tests::scripted::ScriptedProvider;
 use larix_tests::sync::{Consumer, Held, Wanted, read};
@@ -562,6 +563,58 @@ fn a_slapd_follows_whatever_happens_while_it_is_there_or_not() {
             (child, _) = consumer.start();
             same_on_both(server.address, address, "after an absence");
         }
+        stop(child);
+    }
+}
+
+/// A slapd that was killed in a refresh has entries above its contextCSN. It deletes none that the cookie beside the delete
+/// does not cover.
+#[test]
+fn a_slapd_that_was_killed_in_a_refresh_deletes_what_it_had_of_it() {
+    for slapd in slapds() {
+        let provider = site("");
+        provider.load(&content(10));
+        let server = provider.start().expect("the provider");
+        let (relay, other) = (Relay::start(), ScriptedProvider::start());
+        relay.lead_to(server.address);
+        let consumer = SlapdConsumer::new(slapd, relay.address.port(), "");
+        let (mut child, address) = consumer.start();
+        same_on_both(server.address, address, "first fill");
+        relay.set(Passage::Cut);
+        let mut writer = admin(server.address);
+        let dn = "uid=late,ou=a,dc=example,dc=com";
+        let person = "objectClass: inetOrgPerson\n  uid: late\n  cn: late\n  sn: late";
+        change(&mut writer, &format!("add {dn}\n  {person}"));
+        let wanted = Wanted { base: dn, scope: Scope::Base, ..Wanted::default() };
+        let entry = read(server.address, &wanted).expect("it is there");
+        let of = |name: &str| {
+            let values = entry.get(dn).and_then(|attributes| attributes.get(name));
+            let value = values.and_then(|values| values.first()).expect("a value");
+            String::from_utf8(value.clone()).expect("text")
+        };
+        relay.lead_to(other.address);
+        relay.set(Passage::Open);
+        let mut refresh = other.accept();
+        let attributes = [
+            ("objectClass", "inetOrgPerson"),
+            ("structuralObjectClass", "inetOrgPerson"),
+            ("uid", "late"),
+            ("cn", "late"),
+            ("sn", "late"),
+            ("entryUUID", &of("entryuuid")),
+            ("entryCSN", &of("entrycsn")),
+        ];
+        let uuid = u128::from_str_radix(&of("entryuuid").replace('-', ""), 16).expect("a UUID");
+        refresh.add(dn, uuid.to_be_bytes(), &attributes);
+        while read(address, &wanted).is_none() {
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+        child.kill().expect("slapd is killed");
+        child.wait().expect("slapd ends");
+        change(&mut writer, &format!("delete {dn}"));
+        relay.lead_to(server.address);
+        (child, _) = consumer.start();
+        same_on_both(server.address, address, "after the kill");
         stop(child);
     }
 }

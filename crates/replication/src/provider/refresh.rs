@@ -14,6 +14,7 @@ use larix_proto::{LdapResult, MessageId, ResultCode, encode};
 use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
+use super::decide::cookie;
 use super::session::{Part, SyncSearch, failed, refresh_required};
 
 /// Records of the log that one slice looks at.
@@ -92,8 +93,11 @@ pub(super) struct LogRefresh {
     known: CsnVector,
     /// The beginning of a cookie that goes with each entry.
     each_cookie: Option<String>,
-    /// The cookie that the consumer came with, which goes with deletes.
-    cookie: String,
+    /// What the consumer has when all was taken that went out so far: this goes with deletes. A slapd deletes nothing whose
+    /// entryCSN its provider's cookie does not cover; one that was killed in a refresh has entries above its own.
+    told: CsnVector,
+    rid: u16,
+    server_id: u16,
     at: At,
     /// Names that changed entries have for the consumer still, though they are called otherwise.
     taken: BTreeMap<String, EntryId>,
@@ -134,7 +138,9 @@ impl LogRefresh {
         Ok(Some(Self {
             known: known.clone(),
             each_cookie,
-            cookie: search.cookie(known.as_slice()),
+            told: known.clone(),
+            rid: search.asked.rid,
+            server_id: search.server_id(),
             at,
             taken: BTreeMap::new(),
             absent: BTreeMap::new(),
@@ -310,6 +316,7 @@ impl LogRefresh {
             if out.len() >= budget.bytes {
                 return false;
             }
+            self.told.note(csn);
             self.tell_one(message, (csn, uuid), out);
         }
         true
@@ -319,7 +326,8 @@ impl LogRefresh {
         if let Some(name) = self.gone.remove(&(csn, uuid)).flatten() {
             self.gone_names.remove(&name);
         }
-        let cookie = format!("{},delcsn={}", self.cookie, csn.text());
+        let cookie = cookie(self.rid, self.server_id, self.told.as_slice());
+        let cookie = format!("{cookie},delcsn={}", csn.text());
         let info =
             SyncInfo::IdSet { cookie: Some(cookie.as_bytes()), deletes: true, uuids: vec![*uuid.as_bytes()] };
         encode::intermediate(out, message, Some(SyncInfo::OID), Some(&info.encode()), &[]);
@@ -345,6 +353,7 @@ impl LogRefresh {
             if changed.contains_key(&id) {
                 self.send(part, &view, id, changed, &mut Vec::new(), out)?;
             } else {
+                self.told.note(csn);
                 self.order.pop_front();
             }
         }
