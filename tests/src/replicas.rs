@@ -97,7 +97,7 @@ impl Member {
         format!("ldap://127.0.0.1:{}", self.port)
     }
 
-    fn address(&self) -> SocketAddr {
+    pub fn address(&self) -> SocketAddr {
         SocketAddr::from(([127, 0, 0, 1], self.port))
     }
 

@@ -7,11 +7,12 @@
 use std::net::SocketAddr;
 use std::time::Duration;
 
+use larix_proto::Scope;
 use larix_proto::extended::SyncInfo;
 use larix_testkit::{Authority, Kind};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask, people};
 use larix_tests::scripted::ScriptedProvider;
-use larix_tests::sync::{Consumer, Wanted};
+use larix_tests::sync::{Consumer, Wanted, read};
 
 /// The kinds of server that are here.
 fn kinds() -> Vec<Kind> {
@@ -517,4 +518,76 @@ fn a_provider_that_falls_silent_is_noticed() {
         drop(kept);
         consumer.kill();
     }
+}
+
+/// Changes of clocks that are ahead are taken, told of and followed; beyond a day ours follows only where what they changed
+/// is changed here.
+#[test]
+fn clocks_that_are_ahead_are_told_of() {
+    let other = ScriptedProvider::start();
+    let line = format!(
+        "syncrepl rid=003 provider=ldap://{} searchbase={SUFFIX} bindmethod=simple type=refreshAndPersist \
+         retry=\"1 +\"\nmultiprovider on\noverlay syncprov\ndatabase monitor\n",
+        other.address
+    );
+    let consumer = Member::new(Kind::Larix, "serverID 1\nloglevel sync", &line);
+    consumer.site.load_into(Some(SUFFIX), &people(2));
+    let consumer = consumer.arguments(&["-d", "16384"]).started();
+    let mut search = other.accept();
+    let mut client = consumer.client();
+    let csn_of = |dn: &str| {
+        let wanted = Wanted { base: dn, scope: Scope::Base, attributes: &["entryCSN"], ..Wanted::default() };
+        let entries = read(consumer.address(), &wanted)?;
+        let value = entries.values().next()?.get("entrycsn")?.first()?.clone();
+        String::from_utf8(value).ok()
+    };
+    let in_seconds = |seconds: u64| {
+        let output = std::process::Command::new("date")
+            .args(["-u", "-d", &format!("+{seconds} seconds"), "+%Y%m%d%H%M%S.000000Z#000000#003#000000"])
+            .output()
+            .expect("date runs");
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    };
+    // An hour, and ten days.
+    for (number, seconds, followed) in [(1_u32, 3_600, true), (2, 864_000, false)] {
+        let (csn, name) = (in_seconds(seconds), format!("ahead{number}"));
+        let dn = format!("uid={name},ou=people,{SUFFIX}");
+        let uuid = format!("00000000-0000-0000-0000-{number:012}");
+        let attributes = [
+            ("objectClass", "inetOrgPerson"),
+            ("structuralObjectClass", "inetOrgPerson"),
+            ("uid", &name),
+            ("cn", &name),
+            ("sn", &name),
+            ("entryUUID", &uuid),
+            ("entryCSN", &csn),
+        ];
+        search.add(&dn, u128::from(number).to_be_bytes(), &attributes);
+        let cookie = format!("rid=003,sid=003,csn={csn}");
+        if number == 1 {
+            search.inform(&SyncInfo::RefreshDelete { cookie: Some(cookie.as_bytes()), done: true });
+        } else {
+            search.inform(&SyncInfo::NewCookie(cookie.as_bytes()));
+        }
+        while csn_of(&dn).is_none() || consumer.log().matches("s ahead of our clock").count() == 0 {
+            std::thread::park_timeout(Duration::from_millis(20));
+        }
+        let elsewhere = format!("uid=u1,ou=people,{SUFFIX}");
+        let describe = |dn: &str| format!("modify \"{dn}\"\n  replace description: {number}");
+        assert_eq!(ask(&mut client, &describe(&elsewhere)), "=> 0\n");
+        assert_eq!(csn_of(&elsewhere) > Some(csn.clone()), followed, "{csn}");
+        // What is changed here afterwards wins everywhere, however far that is ahead.
+        assert_eq!(ask(&mut client, &describe(&dn)), "=> 0\n");
+        assert!(csn_of(&dn) > Some(csn.clone()), "{csn}");
+    }
+    // Once an hour for each server.
+    assert_eq!(consumer.log().matches("s ahead of our clock").count(), 1, "{}", consumer.log());
+    let monitor =
+        "search \"cn=Consumer 003,cn=Replication,cn=Larix,cn=Monitor\" base (objectClass=*) monitoredInfo";
+    let mut figures = ask(&mut client, monitor);
+    while !figures.contains("ahead=2") {
+        std::thread::park_timeout(Duration::from_millis(20));
+        figures = ask(&mut client, monitor);
+    }
+    assert!(figures.contains("clock_ahead_us=863") && figures.contains("sid=003"), "{figures}");
 }

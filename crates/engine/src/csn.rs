@@ -7,6 +7,7 @@
 
 use std::fmt;
 use std::str::FromStr;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, PoisonError};
 
 use crate::time::Timestamp;
@@ -99,13 +100,19 @@ fn hex(text: &str, max: u32) -> Option<u32> {
 pub struct CsnGenerator {
     server_id: u16,
     last: Mutex<(Timestamp, u32)>,
+    /// A CSN came in that was too far ahead to be followed.
+    left_ahead: AtomicBool,
 }
 
 impl CsnGenerator {
     /// `server_id`: 0 for a server that does not replicate. Larger ids than [`SERVER_ID_MAX`] are cut to it; the
     /// configuration refuses them before.
     pub fn new(server_id: u16) -> Self {
-        Self { server_id: server_id.min(SERVER_ID_MAX), last: Mutex::new((Timestamp(i64::MIN), 0)) }
+        Self {
+            server_id: server_id.min(SERVER_ID_MAX),
+            last: Mutex::new((Timestamp(i64::MIN), 0)),
+            left_ahead: AtomicBool::new(false),
+        }
     }
 
     pub fn server_id(&self) -> u16 {
@@ -141,8 +148,21 @@ impl CsnGenerator {
         if ahead <= SKEW_FOLLOWED || csn.server_id == self.server_id {
             let mut last = self.lock();
             *last = (*last).max((csn.time, csn.count));
+        } else {
+            self.left_ahead.store(true, Ordering::Relaxed);
         }
         ahead
+    }
+
+    /// Whether entries may have CSNs above ours, since there were some that [`follow`](Self::follow) left alone.
+    pub fn left_ahead(&self) -> bool {
+        self.left_ahead.load(Ordering::Relaxed)
+    }
+
+    /// Has the next CSN be above this one, however far that is ahead: a change that is made here to what has it must win.
+    pub fn rise_above(&self, csn: &Csn) {
+        let mut last = self.lock();
+        *last = (*last).max((csn.time, csn.count));
     }
 
     fn lock(&self) -> std::sync::MutexGuard<'_, (Timestamp, u32)> {
@@ -207,8 +227,12 @@ mod tests {
             let next = Csn { count: 4, server_id: 1, ..theirs(900) };
             next.to_string()
         });
+        assert!(!generator.left_ahead());
         generator.follow(&theirs(SKEW_FOLLOWED + 7), Timestamp(6));
         assert_eq!(generator.next(Timestamp(1000)).time, Timestamp(1000));
+        assert!(generator.left_ahead());
+        generator.rise_above(&theirs(SKEW_FOLLOWED + 7));
+        assert!(generator.next(Timestamp(1001)) > theirs(SKEW_FOLLOWED + 7));
     }
 
     #[test]

@@ -47,4 +47,14 @@ impl CommitOrder {
     pub fn follow(&self, csn: &Csn, now: Timestamp) -> i64 {
         self.generator.follow(csn, now)
     }
+
+    /// As [`CsnGenerator::left_ahead`].
+    pub fn left_ahead(&self) -> bool {
+        self.generator.left_ahead()
+    }
+
+    /// As [`CsnGenerator::rise_above`].
+    pub fn rise_above(&self, csn: &Csn) {
+        self.generator.rise_above(csn);
+    }
 }

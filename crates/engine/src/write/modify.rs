@@ -28,6 +28,7 @@ pub(crate) fn modify<V: Snapshot>(
     operator.check_referral(&held)?;
     operator.check_assertion(&held, dn)?;
     operator.pre_read(&held)?;
+    operator.rise_above(&held)?;
     let own = operator.own_changes(requested);
     let changes: Changes<'_> = requested.iter().chain(&own).collect();
     if !operator.may_modify(dn, &operator.reader(&held)?, requested)? {

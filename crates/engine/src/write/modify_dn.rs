@@ -38,6 +38,7 @@ pub(crate) fn modify_dn<V: Snapshot>(
     check_free(operator, rename, held.id)?;
     operator.pre_read(&held)?;
 
+    operator.rise_above(&held)?;
     let own = operator.own_changes(&rename.mods);
     let changes: modify::Changes<'_> = rename.mods.iter().chain(&own).collect();
     // The values of the name change in the entry as it will be called: as in OpenLDAP its new place's rules decide.

@@ -130,6 +130,25 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         self.ground.settings.last_modified && !self.envelope.derived
     }
 
+    /// What is changed here comes after what the entry had, however far ahead the clock was that set its CSN: other
+    /// servers keep the higher one.
+    pub(crate) fn rise_above(&mut self, held: &Held<'_>) -> Result<(), Fault> {
+        if !self.stamps() || !self.ground.order.left_ahead() {
+            return Ok(());
+        }
+        let mut csn: Option<Csn> = None;
+        let description = AttributeDescription::plain(self.ground.known.entry_csn);
+        self.reader(held)?.visit_exact(&description, &mut |value| {
+            csn = std::str::from_utf8(value).ok().and_then(|text| text.parse().ok());
+            false
+        })?;
+        if let Some(csn) = csn.filter(|csn| *csn > self.stamp.csn) {
+            self.ground.order.rise_above(&csn);
+            self.renew_stamp();
+        }
+        Ok(())
+    }
+
     /// The changes that go with a modify or a rename.
     pub(crate) fn own_changes(&self, requested: &[Change]) -> Vec<Change> {
         match self.stamps() {

@@ -1,12 +1,13 @@
 //! One consumer: connects, follows, and tries again.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::sync_channel;
 use std::time::Duration;
 
 use larix_client::{ClientError, Stop};
-use larix_engine::csn::Csn;
+use larix_engine::csn::{Csn, SKEW_FOLLOWED, SKEW_WARNED};
 use larix_engine::log;
 use larix_engine::replica::{
     Applied, AttributeShare, DeleteLimit, DeleteOutcome, ReplicaRules, ReplicatedBatch, ReplicatedChange,
@@ -29,6 +30,8 @@ use crate::server::Server;
 /// While a refresh goes on, what has come waits so long for more, to be committed together.
 const GATHER: Duration = Duration::from_millis(50);
 const MICROS: i64 = 1_000_000;
+/// That a server's clock is wrong is said so often, in seconds.
+const SKEW_TOLD: i64 = 3_600;
 /// What every entry needs, whatever attributes are asked for.
 const NEEDED: [&str; 3] = ["objectClass", "structuralObjectClass", "entryCSN"];
 
@@ -40,6 +43,8 @@ pub(super) struct Runner {
     retries: Retries,
     /// Of an access log (`syncdata=accesslog`): how its records stand; none for entries.
     log: Option<LogState>,
+    /// When it may be said again of a server that its clock is wrong, by its id.
+    skew_told: BTreeMap<u16, Timestamp>,
 }
 
 /// How a consumer of an access log stands.
@@ -69,7 +74,7 @@ impl Runner {
     pub(super) fn new(server: &Arc<Server>, task: Task, stop: Stop, status: Arc<Status>) -> Self {
         let retries = Retries::new(task.line.retry.clone());
         let log = (task.line.data == SyncData::AccessLog).then(LogState::default);
-        Self { server: Arc::clone(server), task, stop, status, retries, log }
+        Self { server: Arc::clone(server), task, stop, status, retries, log, skew_told: BTreeMap::new() }
     }
 
     /// Follows the provider until it is stopped, or no retry is left.
@@ -229,10 +234,12 @@ impl Runner {
     fn carry_out(&mut self, action: Action, full: bool) -> Result<Option<Ended>, String> {
         match action {
             Action::Apply { changes, csns, refreshing } => {
+                self.judge_clocks(&csns);
                 self.apply(changes, csns.clone(), refreshing, full)?;
                 self.note_reached(&csns);
             }
             Action::DeleteAbsent { present, csns } => {
+                self.judge_clocks(&csns);
                 self.delete_absent(&present, &csns)?;
                 self.apply(Vec::new(), csns.clone(), true, full)?;
                 self.note_reached(&csns);
@@ -268,6 +275,34 @@ impl Runner {
                 Some(known) => *known = (*known).max(*csn),
                 None => log.reached.push(*csn),
             }
+        }
+    }
+
+    /// Says, and counts, that changes come from a clock that is ahead of ours. One that is behind looks like a change that
+    /// was long on its way.
+    fn judge_clocks(&mut self, csns: &[Csn]) {
+        let (now, rid) = (self.server.now(), self.task.line.rid);
+        for csn in csns {
+            let (of, ahead) = (csn.server_id, csn.time.0.saturating_sub(now.0));
+            if ahead <= SKEW_WARNED {
+                self.status.change(|status| status.ahead = status.ahead.filter(|(last, _)| *last != of));
+                continue;
+            }
+            self.status.change(|status| {
+                status.counts.ahead += 1;
+                status.ahead = Some((of, ahead));
+            });
+            if self.skew_told.get(&of).is_some_and(|next| now < *next) {
+                continue;
+            }
+            self.skew_told.insert(of, Timestamp(now.0.saturating_add(SKEW_TOLD * MICROS)));
+            let seconds = ahead / MICROS;
+            let then =
+                if ahead > SKEW_FOLLOWED { "; they are taken, and our own do not follow them" } else { "" };
+            self.server.log.warning(format_args!(
+                "syncrepl rid={rid:03}: changes of the server id {of} are {seconds} s ahead of our clock: one of the two is \
+                 wrong{then}"
+            ));
         }
     }
 

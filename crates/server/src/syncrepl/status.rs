@@ -45,6 +45,8 @@ pub struct ConsumerCounts {
     pub refused: u64,
     /// Deleted because a refresh did not name them.
     pub absent: u64,
+    /// Commits with a CSN that was more than a minute ahead of our clock.
+    pub ahead: u64,
 }
 
 /// How one consumer stands.
@@ -73,6 +75,8 @@ pub struct ConsumerStatus {
     /// changes that came one by one.
     pub last_delay: Option<i64>,
     pub counts: ConsumerCounts,
+    /// The server whose last change was more than a minute ahead of our clock, and how far in microseconds.
+    pub ahead: Option<(u16, i64)>,
     /// Why the last session ended, if badly; none once a refresh is complete again.
     pub error: Option<String>,
 }

@@ -20,7 +20,7 @@ pub(super) fn encode(server: &Server, out: &mut DescriptorEncoder<'_>) -> fmt::R
     if !consumers.is_empty() {
         type Figure<'f> = &'f dyn Fn(&ConsumerStatus) -> f64;
         let truth = |value: bool| f64::from(u8::from(value));
-        let gauges: [(&str, &str, Figure<'_>); 5] = [
+        let gauges: [(&str, &str, Figure<'_>); 6] = [
             (
                 "replication_consumer_persisting",
                 "1 while changes of the provider come as they are made",
@@ -42,6 +42,11 @@ pub(super) fn encode(server: &Server, out: &mut DescriptorEncoder<'_>) -> fmt::R
                 "How long after it was made the last change was durable here, by both servers' clocks",
                 &|c| c.last_delay.unwrap_or(0) as f64 / MICROSECONDS,
             ),
+            (
+                "replication_consumer_clock_ahead_seconds",
+                "How far the last change was ahead of our clock, where that was more than a minute",
+                &|c| c.ahead.map_or(0, |(_, ahead)| ahead) as f64 / MICROSECONDS,
+            ),
         ];
         for (name, help, figure) in gauges {
             let mut metric = out.encode_descriptor(name, help, None, MetricType::Gauge)?;
@@ -61,6 +66,7 @@ pub(super) fn encode(server: &Server, out: &mut DescriptorEncoder<'_>) -> fmt::R
                 ("conflict", counts.conflicts),
                 ("refused", counts.refused),
                 ("absent", counts.absent),
+                ("ahead", counts.ahead),
             ] {
                 let labels = [("suffix", consumer.suffix.as_str()), ("rid", rid.as_str()), ("what", what)];
                 ConstCounter::new(count).encode(metric.encode_family(&labels)?)?;

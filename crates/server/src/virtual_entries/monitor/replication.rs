@@ -66,7 +66,9 @@ impl Monitor<'_> {
             format!("conflicts={}", counts.conflicts),
             format!("refused={}", counts.refused),
             format!("absent={}", counts.absent),
+            format!("ahead={}", counts.ahead),
         ];
+        words.extend(consumer.ahead.map(|(of, ahead)| format!("clock_ahead_us={ahead} sid={of:03x}")));
         words.extend(consumer.last_delay.map(|delay| format!("delay_us={delay}")));
         words.extend(consumer.last_change.map(|time| format!("last_change={}", time.generalized_micros())));
         words.extend(consumer.error.as_ref().map(|error| format!("error={error}")));
