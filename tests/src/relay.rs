@@ -33,6 +33,8 @@ struct State {
 struct Inner {
     passage: Passage,
     target: Option<SocketAddr>,
+    /// Bytes to clients until it falls silent by itself.
+    left: Option<usize>,
     /// Both ends of every connection, to be closed by a cut.
     ends: Vec<TcpStream>,
 }
@@ -45,7 +47,7 @@ impl Relay {
     pub fn start() -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
         let address = listener.local_addr().expect("the address of a bound socket");
-        let inner = Inner { passage: Passage::Open, target: None, ends: Vec::new() };
+        let inner = Inner { passage: Passage::Open, target: None, left: None, ends: Vec::new() };
         let state = Arc::new(State { inner: Mutex::new(inner), changed: Condvar::new() });
         let accepting = Arc::clone(&state);
         thread::spawn(move || {
@@ -59,6 +61,19 @@ impl Relay {
     /// Connections made from now on go there.
     pub fn lead_to(&self, target: SocketAddr) {
         self.state.lock().target = Some(target);
+    }
+
+    /// Falls silent when so many bytes have gone to clients.
+    pub fn silent_after(&self, bytes: usize) {
+        self.state.lock().left = Some(bytes);
+    }
+
+    /// Waits until it has fallen silent.
+    pub fn wait_for_silence(&self) {
+        let mut inner = self.state.lock();
+        while inner.passage != Passage::Silent {
+            inner = self.state.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+        }
     }
 
     pub fn set(&self, passage: Passage) {
@@ -86,16 +101,23 @@ impl State {
         let (Some(kept), Some([client_reads, server_reads])) = (clones(), clones()) else { return };
         inner.ends.extend(kept);
         drop(inner);
-        for (from, to) in [(client_reads, server), (server_reads, client)] {
+        for (from, to, counts) in [(client_reads, server, false), (server_reads, client, true)] {
             let state = Arc::clone(self);
-            thread::spawn(move || state.pass_on(from, to));
+            thread::spawn(move || state.pass_on(from, to, counts));
         }
     }
 
-    fn pass_on(&self, mut from: TcpStream, mut to: TcpStream) {
+    fn pass_on(&self, mut from: TcpStream, mut to: TcpStream, counts: bool) {
         let mut chunk = [0; 16 * 1024];
         while let Ok(count @ 1..) = from.read(&mut chunk) {
             let mut inner = self.lock();
+            if let Some(left) = inner.left.as_mut().filter(|_| counts) {
+                *left = left.saturating_sub(count);
+                if *left == 0 {
+                    (inner.left, inner.passage) = (None, Passage::Silent);
+                    self.changed.notify_all();
+                }
+            }
             while inner.passage == Passage::Silent {
                 inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
             }

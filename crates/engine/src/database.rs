@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
-use std::sync::atomic::{AtomicU16, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
@@ -19,6 +19,7 @@ use crate::index::build;
 use crate::index::status::{IndexStatus, WorkBoard, WorkStatus};
 use crate::index::uses::IndexUses;
 use crate::index::{IndexConfig, Kinds};
+use crate::load::discard_fill;
 use crate::log::{self, LogRetention, LogWatch};
 use crate::mirror::Mirror;
 use crate::plugins::Plugin;
@@ -289,6 +290,8 @@ pub struct Database<S> {
     still: Mutex<()>,
     /// What the store is an image of.
     mirror: OnceLock<Box<dyn Mirror>>,
+    /// The first content is coming, and is not to be read yet.
+    filling: AtomicBool,
 }
 
 /// Whom to tell of another configuration.
@@ -327,6 +330,9 @@ impl<S: Store> Database<S> {
         let (catalog, cookie_secret) = if store.is_read_only() {
             let snapshot = store.snapshot()?;
             check_format(&snapshot)?;
+            if snapshot.get(META, meta::FILLING)?.is_some() {
+                return Err(DatabaseOpenError::Empty);
+            }
             let secret = read_secret(&snapshot)?.ok_or(DatabaseOpenError::Empty)?;
             (Catalog::load(&snapshot, &schema, settings.index.clone())?, secret)
         } else {
@@ -353,6 +359,7 @@ impl<S: Store> Database<S> {
             server_id: AtomicU16::new(0),
             still: Mutex::default(),
             mirror: OnceLock::new(),
+            filling: AtomicBool::new(false),
         })
     }
 
@@ -404,6 +411,15 @@ impl<S: Store> Database<S> {
 
     pub(crate) fn set_server_id(&self, server_id: u16) {
         self.server_id.store(server_id, Ordering::Release);
+    }
+
+    /// Whether its first content is coming in ([`crate::load::Fill`]): what is in the tables is not to be read yet.
+    pub fn is_filling(&self) -> bool {
+        self.filling.load(Ordering::Acquire)
+    }
+
+    pub(crate) fn set_filling(&self, filling: bool) {
+        self.filling.store(filling, Ordering::Release);
     }
 
     /// Publishes a catalog that has more numbers: before the commit that stores the first entry with them.
@@ -705,6 +721,7 @@ fn prepare<S: Store>(
     settings: &DatabaseSettings,
     random: &dyn RandomSource,
 ) -> Result<(Catalog, [u8; COOKIE_SECRET_LENGTH]), DatabaseOpenError> {
+    discard_fill(store)?;
     let transaction = store.transaction()?;
     let mut set = WriteSet::new();
     if check_format(&transaction)? != Some(FORMAT) {

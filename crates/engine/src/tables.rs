@@ -55,6 +55,8 @@ pub mod meta {
     pub const COOKIE_SECRET: &[u8] = b"cookie-secret";
     /// 16 random bytes: which history the change log tells. Another one, or none, after changes that are not in the log.
     pub const LOG_HISTORY: &[u8] = b"log-history";
+    /// Empty: the first content is being stored; whoever finds it throws away what there is.
+    pub const FILLING: &[u8] = b"filling";
     /// Text: the version of Larix that last brought the store to its format.
     pub const WRITTEN_BY: &[u8] = b"written-by";
     /// Indexes that are being built or cleared, and how far that is; none when nothing is.

@@ -225,6 +225,10 @@ impl Dispatcher {
         let mut all = vec![Arc::clone(served.database())];
         all.extend(databases.directory().glued_below(&base).into_iter().map(|s| Arc::clone(s.database())));
         drop(databases);
+        if all.iter().any(|database| database.is_filling()) {
+            let text = "the first content is coming in: there is nothing to compare yet";
+            return Err(LdapResult::with(ResultCode::BUSY, text));
+        }
         let busy = || LdapResult::with(ResultCode::BUSY, "other digests are being made");
         let place = Place::take().ok_or_else(busy)?;
         let completer = self.completer(&begun);

@@ -129,6 +129,10 @@ impl<S: Store> Store for FaultStore<S> {
         self.inner.loader()
     }
 
+    fn live_loader(&self) -> Result<Self::Loader<'_>, CommitError> {
+        self.inner.live_loader()
+    }
+
     fn is_read_only(&self) -> bool {
         self.failed.load(Ordering::Acquire) || self.inner.is_read_only()
     }

@@ -54,6 +54,12 @@ pub trait Store: Send + Sync + Debug + 'static {
     /// Starts a bulk load into empty tables: see [`Loader`].
     fn loader(&self) -> Result<Self::Loader<'_>, CommitError>;
 
+    /// The same while the store is read by others and has content to keep: whatever ends the process or the machine, the
+    /// store stays sound, with some of what was appended or nothing of it.
+    fn live_loader(&self) -> Result<Self::Loader<'_>, CommitError> {
+        self.loader()
+    }
+
     /// Whether commits are refused: opened for reading only, or a sync failed.
     fn is_read_only(&self) -> bool;
 }

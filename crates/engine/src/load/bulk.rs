@@ -20,7 +20,7 @@ use super::parked::Parked;
 use super::prepare::Checker;
 use super::runs::{Merge, Run};
 use super::sort::Sorter;
-use super::worker::{Batch, Encoded, EncodedEntry, Turns, Worker};
+use super::worker::{Batch, Content, Encoded, EncodedEntry, Turns, Worker};
 use super::{LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress, joined};
 use crate::catalog::CatalogEdit;
 use crate::csn::Csn;
@@ -58,63 +58,82 @@ pub(super) fn load<S: Store>(
             .map_err(|error| LoadError::Fault(error.into()))?;
     let packing = Packing::new(catalog.dictionaries());
     let checker = Checker::new(context, options, CatalogEdit::new(Arc::new(catalog)))?;
-    let empty = MemoryStore::new(&TABLES)?;
     let bytes = AtomicU64::new(0);
-    let threads = options.threads.max(1);
-    let (to_workers, batches) = sync_channel::<Batch>(BATCHES_WAITING);
-    let (to_writer, results) = sync_channel::<Encoded>(BATCHES_WAITING);
-    let (begun, underway) = sync_channel::<()>(BATCHES_UNDERWAY);
-    let (used, spare) = sync_channel::<Chunk>(BATCHES_WAITING);
-    let turns = Turns::default();
-    // Owned by the workers alone: when they have ended, so does the reader.
-    let batches = Arc::new(Mutex::new(batches));
     let loader = if options.dry_run { None } else { Some(store.loader()?) };
-    let mut writer = InOrder::new(loader, &checker, &packing, scratch, observer, &bytes);
-    let gathered = thread::scope(|scope| {
-        let chunks = Chunks::new(Counted { input, bytes: &bytes }).with_files(LocalFiles);
-        scope.spawn(move || read(chunks, options, Batches { begun, out: to_workers, spare }));
-        let workers: Vec<_> = (0..threads)
-            .map(|_| {
-                let (checker, packing, empty, turns) = (&checker, &packing, &empty, &turns);
-                let (batches, to_writer, used) = (Arc::clone(&batches), to_writer.clone(), used.clone());
-                scope.spawn(move || {
-                    Worker::new(checker, packing, empty, scratch)?.run(&batches, turns, (&to_writer, &used))
-                })
-            })
-            .collect();
-        drop((batches, to_writer, used));
-        let written = writer.run(&results, &underway);
-        // Threads that still send find nobody there and end.
-        drop((results, underway));
-        let gathered: Vec<_> = workers.into_iter().map(joined).collect();
-        written.map(|()| gathered)
-    })?;
-    let report = writer.finish(gathered.into_iter().collect::<Result<_, _>>()?)?;
-    drop(empty);
+    let loading = Loading { checker: &checker, packing: &packing, scratch, bytes: &bytes };
+    let chunks = Chunks::new(Counted { input, bytes: &bytes }).with_files(LocalFiles);
+    let report = loading.run(loader, observer, |out| read(chunks, options, out), &mut || Ok(()))?;
     if !options.dry_run {
-        write_meta(store, checker, packing, &report)?;
+        let mut set = WriteSet::new();
+        report.csns.values().for_each(|csn| log::put_context_csn(&mut set, csn));
+        write_meta(&mut set, &mut checker.into_catalog(), packing, report.last_id);
+        store.transaction()?.commit(&set, Durability::Sync)?;
     }
     Ok(report.load)
 }
 
 /// Facts about the database, last: a store without them is no database.
-fn write_meta<S: Store>(
-    store: &S,
-    checker: Checker<'_>,
-    packing: Packing,
-    report: &Loaded,
-) -> Result<(), LoadError> {
-    let mut set = WriteSet::new();
-    set.put(META, meta::LAST_ENTRY_ID, report.last_id.to_be_bytes());
-    report.csns.values().for_each(|csn| log::put_context_csn(&mut set, csn));
-    let mut catalog = checker.into_catalog();
+pub(super) fn write_meta(set: &mut WriteSet, catalog: &mut CatalogEdit, packing: Packing, last_id: u64) {
+    set.put(META, meta::LAST_ENTRY_ID, last_id.to_be_bytes());
     let known = catalog.catalog().dictionaries().len();
     for dictionary in packing.into_dictionaries().iter().skip(known) {
         catalog.add_dictionary(Arc::clone(dictionary));
     }
-    catalog.write_new(&mut set);
-    store.transaction()?.commit(&set, Durability::Sync)?;
-    Ok(())
+    catalog.write_new(set);
+}
+
+/// What the threads of a load share.
+pub(super) struct Loading<'a, 'c> {
+    pub(super) checker: &'a Checker<'c>,
+    pub(super) packing: &'a Packing,
+    /// Where temporary files go.
+    pub(super) scratch: &'a Path,
+    /// What of the input was read.
+    pub(super) bytes: &'a AtomicU64,
+}
+
+impl Loading<'_, '_> {
+    /// Stores what `feed` hands out, on a thread of its own, until it returns. `named` is called when all is stored but the
+    /// names of entries, by which alone they are found.
+    pub(super) fn run<L: Loader>(
+        &self,
+        loader: Option<L>,
+        observer: &mut dyn LoadObserver,
+        feed: impl FnOnce(Batches) + Send,
+        named: &mut dyn FnMut() -> Result<(), LoadError>,
+    ) -> Result<Loaded, LoadError> {
+        let Self { checker, packing, scratch, bytes } = *self;
+        let empty = MemoryStore::new(&TABLES)?;
+        let threads = checker.options.threads.max(1);
+        let (to_workers, batches) = sync_channel::<Batch>(BATCHES_WAITING);
+        let (to_writer, results) = sync_channel::<Encoded>(BATCHES_WAITING);
+        let (begun, underway) = sync_channel::<()>(BATCHES_UNDERWAY);
+        let (used, spare) = sync_channel::<Chunk>(BATCHES_WAITING);
+        let turns = Turns::default();
+        // Owned by the workers alone: when they have ended, so does the reader.
+        let batches = Arc::new(Mutex::new(batches));
+        let mut writer = InOrder::new(loader, checker, packing, scratch, observer, bytes);
+        let gathered = thread::scope(|scope| {
+            scope.spawn(move || feed(Batches { begun, out: to_workers, spare }));
+            let workers: Vec<_> = (0..threads)
+                .map(|_| {
+                    let (empty, turns) = (&empty, &turns);
+                    let (batches, to_writer, used) = (Arc::clone(&batches), to_writer.clone(), used.clone());
+                    scope.spawn(move || {
+                        let worker = Worker::new(checker, packing, empty, scratch)?;
+                        worker.run(&batches, turns, (&to_writer, &used))
+                    })
+                })
+                .collect();
+            drop((batches, to_writer, used));
+            let written = writer.run(&results, &underway);
+            // Threads that still send find nobody there and end.
+            drop((results, underway));
+            let gathered: Vec<_> = workers.into_iter().map(joined).collect();
+            written.map(|()| gathered)
+        })?;
+        writer.finish(gathered.into_iter().collect::<Result<_, _>>()?, named)
+    }
 }
 
 /// An input that counts what is read.
@@ -143,7 +162,7 @@ impl<R: BufRead> BufRead for Counted<'_, R> {
 }
 
 /// The reader's way out.
-struct Batches {
+pub(super) struct Batches {
     begun: SyncSender<()>,
     out: SyncSender<Batch>,
     /// Chunks that were read: their memory is used again.
@@ -152,7 +171,7 @@ struct Batches {
 
 impl Batches {
     /// False when nobody wants more.
-    fn send(&self, batch: Batch) -> bool {
+    pub(super) fn send(&self, batch: Batch) -> bool {
         self.begun.send(()).is_ok() && self.out.send(batch).is_ok()
     }
 }
@@ -164,15 +183,15 @@ fn read<R: BufRead>(mut chunks: Chunks<R>, options: &LoadOptions, out: Batches) 
         }
         let content = loop {
             match chunks.next_chunk(CHUNK_BYTES) {
-                Ok(Some(chunk)) => break Ok(chunk),
+                Ok(Some(chunk)) => break Content::Chunk(chunk),
                 Ok(None) => return,
                 Err(error) if error.line < options.start_line && error.is_recoverable() => {}
-                Err(error) => break Err(error),
+                Err(error) => break Content::Failed(error),
             }
         };
         let more = match &content {
-            Ok(_) => true,
-            Err(error) => options.continue_on_error && error.is_recoverable(),
+            Content::Failed(error) => options.continue_on_error && error.is_recoverable(),
+            _ => true,
         };
         if !out.send(Batch { number, content }) || !more {
             return;
@@ -181,10 +200,10 @@ fn read<R: BufRead>(mut chunks: Chunks<R>, options: &LoadOptions, out: Batches) 
 }
 
 /// What was loaded, for the last commit.
-struct Loaded {
-    load: LoadReport,
+pub(super) struct Loaded {
+    pub(super) load: LoadReport,
     /// The highest id of an entry.
-    last_id: u64,
+    pub(super) last_id: u64,
     /// The highest CSN of each server.
     csns: BTreeMap<u16, Csn>,
 }
@@ -390,7 +409,11 @@ impl<'a, L: Loader> InOrder<'a, L> {
         Ok(())
     }
 
-    fn finish(mut self, gathered: Vec<Vec<Run>>) -> Result<Loaded, LoadError> {
+    fn finish(
+        mut self,
+        gathered: Vec<Vec<Run>>,
+        named: &mut dyn FnMut() -> Result<(), LoadError>,
+    ) -> Result<Loaded, LoadError> {
         self.tell(Phase::Indexing);
         self.ids = Names::new();
         if let Some(mut loader) = self.loader.take() {
@@ -398,8 +421,9 @@ impl<'a, L: Loader> InOrder<'a, L> {
             if !self.tree.is_empty() {
                 self.tree_runs.push(self.tree.run()?);
             }
-            append_tree(&mut loader, self.tree_runs.drain(..))?;
             self.append_postings(&mut loader, gathered)?;
+            named()?;
+            append_tree(&mut loader, self.tree_runs.drain(..))?;
             self.tell(Phase::Syncing);
             loader.finish()?;
         }

@@ -26,12 +26,14 @@ pub enum LoadError {
     Io(io::Error),
     /// The schema lacks what no directory can do without.
     Schema(&'static str),
+    /// Somebody else ended it.
+    Stopped(&'static str),
 }
 
 /// A record of the LDIF that cannot be stored.
 #[derive(Debug)]
 pub struct RecordError {
-    /// The line that the record begins on.
+    /// The line that the record begins on; 0 for one that is not of a file.
     pub line: u64,
     /// As it stands in the LDIF; empty if there is none.
     pub dn: String,
@@ -63,7 +65,10 @@ impl fmt::Display for RecordError {
         if let RecordFault::Ldif(error) = &self.fault {
             return error.fmt(f);
         }
-        write!(f, "line {}: \"{}\": ", self.line, self.dn)?;
+        if self.line > 0 {
+            write!(f, "line {}: ", self.line)?;
+        }
+        write!(f, "\"{}\": ", self.dn)?;
         match &self.fault {
             RecordFault::Ldif(error) => error.fmt(f),
             RecordFault::NotAnEntry => f.write_str("a change record, where entries are loaded"),
@@ -93,6 +98,7 @@ impl fmt::Display for LoadError {
             }
             Self::Io(error) => error.fmt(f),
             Self::Schema(element) => write!(f, "the schema does not define {element}"),
+            Self::Stopped(why) => f.write_str(why),
         }
     }
 }

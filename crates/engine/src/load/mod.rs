@@ -11,6 +11,7 @@
 mod bulk;
 mod directory;
 mod error;
+mod fill;
 mod merge;
 mod names;
 mod packing;
@@ -34,6 +35,8 @@ use crate::time::{Clock, RandomSource};
 
 pub use directory::load_directory;
 pub use error::{LoadError, RecordError, RecordFault};
+pub use fill::{Fill, FillOptions};
+pub(crate) use fill::{FillRequest, Filled, Filling, begin as begin_fill, discard as discard_fill};
 pub use merge::ATOMIC_BYTES;
 pub use reindex::{Rebuild, RebuildError, RebuildOptions, RebuildProgress, Rebuilt, rebuild};
 

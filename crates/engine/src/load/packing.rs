@@ -38,6 +38,11 @@ impl Packing {
         }
     }
 
+    /// What records were packed with so far.
+    pub(super) fn dictionaries(&self) -> Dictionaries {
+        self.dictionaries.get().cloned().unwrap_or_default()
+    }
+
     /// What the load has to store with its catalog.
     pub(super) fn into_dictionaries(self) -> Dictionaries {
         self.dictionaries.into_inner().unwrap_or_default()

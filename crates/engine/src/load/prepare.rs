@@ -10,7 +10,7 @@ use smallvec::SmallVec;
 
 use super::error::{LoadError, RecordError, RecordFault};
 use super::{LoadContext, LoadOptions};
-use crate::catalog::CatalogEdit;
+use crate::catalog::{Catalog, CatalogEdit};
 use crate::csn::{Csn, CsnGenerator};
 use crate::entry::{Entry, EntryAttribute};
 use crate::time::{RandomSource, Timestamp, UUID_RANDOM_BYTES, uuid_of};
@@ -161,6 +161,11 @@ impl<'c> Checker<'c> {
             types: Types::default(),
             classes: Vec::new(),
         }
+    }
+
+    /// The catalog with every number that was given so far.
+    pub(super) fn catalog(&self) -> Arc<Catalog> {
+        Arc::clone(self.lock().catalog())
     }
 
     /// The catalog with every number that was given.

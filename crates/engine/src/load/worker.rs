@@ -29,7 +29,14 @@ use crate::tables::{BLOBS, ENTRIES, VALUES};
 /// Records in the order of the file, or what came instead of them.
 pub(super) struct Batch {
     pub(super) number: u64,
-    pub(super) content: Result<Chunk, LdifError>,
+    pub(super) content: Content,
+}
+
+/// What a thread is given.
+pub(super) enum Content {
+    Chunk(Chunk),
+    Records(Vec<Record<Arc<str>>>),
+    Failed(LdifError),
 }
 
 /// Entries of a batch, ready but for the id of their superior.
@@ -287,13 +294,18 @@ impl<'a, 'c> Worker<'a, 'c> {
     fn content(
         &mut self,
         ticket: &Ticket<'_>,
-        content: Result<Chunk, LdifError>,
+        content: Content,
         used: &SyncSender<Chunk>,
     ) -> Result<Option<Vec<Result<EncodedEntry, RecordError>>>, LoadError> {
         let options = self.checker.options;
         let chunk = match content {
-            Ok(chunk) => chunk,
-            Err(error) => {
+            Content::Chunk(chunk) => chunk,
+            Content::Records(records) => {
+                let count = records.len() as u64;
+                let Some(before) = ticket.take_ids(count) else { return Ok(None) };
+                return self.batch(ticket, before, count, records.into_iter().map(Ok));
+            }
+            Content::Failed(error) => {
                 let Some(before) = ticket.take_ids(1) else { return Ok(None) };
                 return self.batch(ticket, before, 1, std::iter::once(Err(error)));
             }

@@ -67,6 +67,12 @@ const COMPUTED: [&str; 6] = [
     "numAllSubordinates",
 ];
 
+/// Whether no replica takes an attribute from another one.
+pub(crate) fn is_computed(description: &str) -> bool {
+    let base = description.split(';').next().unwrap_or_default();
+    COMPUTED.iter().any(|name| name.eq_ignore_ascii_case(base))
+}
+
 pub(crate) fn prepare(
     schema: &Schema,
     known: &KnownSchema,
@@ -170,7 +176,7 @@ fn one(
     attribute: AttributeValues,
 ) -> Result<Option<Change>, LdapResult> {
     let base = attribute.description.split(';').next().unwrap_or_default();
-    if COMPUTED.iter().any(|name| name.eq_ignore_ascii_case(base)) {
+    if is_computed(base) {
         return Ok(None);
     }
     if schema.attribute_type(base).is_none() && rules.drop_unknown {

@@ -10,9 +10,11 @@ use larix_store::{CommitError, Durability, Store, Transaction, WriteSet};
 
 use super::failure::commit_failed;
 use super::prepare::Prepared;
-use super::writer::{Core, WriterEnvironment};
+use super::queue::Queue;
+use super::writer::{Core, Work, WriterEnvironment};
 use crate::database::DatabaseSettings;
 use crate::index::IndexConfig;
+use crate::load::FillRequest;
 use crate::log;
 use crate::tree;
 
@@ -86,10 +88,12 @@ pub(crate) enum Errand {
     Reconfigure(Box<Reconfiguration>, SyncSender<()>),
     /// Forgets, durably, how far the changes of a server had come that is no more.
     RetireServerId(u16, SyncSender<LdapResult>),
+    /// Fills the database; answers at its beginning whether it can be.
+    Fill(Box<FillRequest>, SyncSender<bool>),
 }
 
 impl<S: Store> Core<S> {
-    pub(super) fn carry_out(&mut self, errand: Errand) {
+    pub(super) fn carry_out(&mut self, errand: Errand, queue: &Queue<Work>) {
         // Whoever asked and does not wait for the answer has no use for it.
         match errand {
             Errand::Retire(retiring, done) => {
@@ -105,6 +109,12 @@ impl<S: Store> Core<S> {
             }
             Errand::RetireServerId(server_id, done) => {
                 let _ = done.send(self.retire_server_id(server_id));
+            }
+            Errand::Fill(request, begun) => {
+                let begun = |yes| {
+                    let _ = begun.send(yes);
+                };
+                self.fill(*request, begun, queue);
             }
         }
     }

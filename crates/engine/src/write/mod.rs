@@ -12,6 +12,7 @@ pub(crate) mod delete;
 pub(crate) mod errand;
 mod failure;
 pub mod figures;
+mod filling;
 pub(crate) mod hooks;
 pub mod index_work;
 pub mod known;

@@ -100,6 +100,15 @@ impl<T> Queue<T> {
         self.lock().waiting.pop_front()
     }
 
+    /// Whether one of those that wait is such.
+    pub(crate) fn find(&self, wanted: &dyn Fn(&T) -> bool) -> bool {
+        self.lock().waiting.iter().any(wanted)
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.lock().closed
+    }
+
     pub(crate) fn len(&self) -> usize {
         self.lock().waiting.len()
     }

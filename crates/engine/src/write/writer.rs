@@ -282,7 +282,9 @@ pub(super) struct Core<S> {
     /// Under which this thread caches names: those of changes that are not committed are nobody else's business.
     pub(super) instance: u64,
     /// The entry id from which on records are looked at for a new dictionary.
-    next_training: u64,
+    pub(super) next_training: u64,
+    /// A fill may have left something that is to be thrown away first.
+    pub(super) unfinished: bool,
 }
 
 impl<S: Store> Core<S> {
@@ -325,6 +327,7 @@ impl<S: Store> Core<S> {
             marker,
             instance,
             next_training,
+            unfinished: false,
         })
     }
 
@@ -333,7 +336,7 @@ impl<S: Store> Core<S> {
         let mut behind = None;
         loop {
             if let Some(errand) = behind.take() {
-                self.carry_out(errand);
+                self.carry_out(errand, queue);
             }
             self.index_work.follow(&self.database);
             let waited = match self.patience() {
@@ -342,7 +345,7 @@ impl<S: Store> Core<S> {
             };
             match waited {
                 Waited::Item(Work::Change(first)) => behind = self.group(first, queue),
-                Waited::Item(Work::Errand(errand)) => self.carry_out(errand),
+                Waited::Item(Work::Errand(errand)) => self.carry_out(errand, queue),
                 Waited::Nothing => self.use_the_time(),
                 Waited::Closed => break,
             }
@@ -403,7 +406,7 @@ impl<S: Store> Core<S> {
 
     /// After a failed commit: what is pending is read again, with nothing brought in. If not even that can be read, it
     /// stands for the next one to open the database.
-    fn forget_merge(&mut self) {
+    pub(super) fn forget_merge(&mut self) {
         let known = self.database.store().snapshot().map_err(Fault::from).and_then(|now| Merger::new(&now));
         self.merger = known.unwrap_or_default();
     }
@@ -466,6 +469,7 @@ impl<S: Store> Core<S> {
         outcomes: &mut Vec<WriteOutcome>,
         mut queue: Option<(&Queue<Work>, &mut Option<Errand>)>,
     ) -> Result<(), GroupError> {
+        self.clear_unfinished().map_err(GroupError::Commit)?;
         let database = Arc::clone(&self.database);
         let _still = database.hold_still();
         self.index_work.follow(&database);

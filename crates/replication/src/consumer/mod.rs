@@ -178,6 +178,32 @@ impl Session {
         self.phase == Phase::Persisting
     }
 
+    /// Whether nothing is known here and everything is being sent as it is: who stores the entries as a whole takes them by
+    /// [`Self::first_entry`].
+    pub fn is_first(&self) -> bool {
+        self.phase == Phase::Refreshing
+            && self.from_nothing
+            && self.known.is_empty()
+            && self.massage.is_none()
+            && !self.request.logged
+            && !self.request.values
+    }
+
+    /// An entry of a first refresh, for who stores it without this session; everything else is to be
+    /// [received](Self::receive).
+    pub fn first_entry<'m>(
+        &self,
+        message: &'m ResponseMessage<'m>,
+    ) -> Option<(Uuid, &'m SearchResultEntry<'m>)> {
+        let Response::Entry(entry) = &message.response else { return None };
+        if message.id != self.message || !self.is_first() {
+            return None;
+        }
+        let control = only_control(message.controls, SyncState::OID).ok().flatten()?;
+        let control = SyncState::decode(control.value).ok()?;
+        (control.state == EntryState::Add).then(|| (Uuid::from_bytes(control.entry_uuid), entry))
+    }
+
     /// What a response means. Nothing is meant by what comes after the end.
     pub fn receive(&mut self, message: &ResponseMessage<'_>) -> Vec<Action> {
         let mut actions = Vec::new();

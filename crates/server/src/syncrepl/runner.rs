@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::sync_channel;
+use std::sync::mpsc::{Receiver, sync_channel};
 use std::time::Duration;
 
 use larix_client::{ClientError, Stop};
 use larix_engine::csn::{Csn, SKEW_FOLLOWED, SKEW_WARNED};
+use larix_engine::load::{Fill, FillOptions, LoadError};
 use larix_engine::log;
 use larix_engine::replica::{
     Applied, AttributeShare, DeleteLimit, DeleteOutcome, ReplicaRules, ReplicatedBatch, ReplicatedChange,
@@ -32,6 +33,11 @@ const GATHER: Duration = Duration::from_millis(50);
 const MICROS: i64 = 1_000_000;
 /// That a server's clock is wrong is said so often, in seconds.
 const SKEW_TOLD: i64 = 3_600;
+/// How often the first content is taken as a whole. A provider that is gone before its end each time gets further with
+/// batches, which stay.
+const FILLS: u32 = 5;
+/// Threads that encode entries of the first content, at most.
+const FILL_THREADS: usize = 4;
 /// What every entry needs, whatever attributes are asked for.
 const NEEDED: [&str; 3] = ["objectClass", "structuralObjectClass", "entryCSN"];
 
@@ -45,6 +51,12 @@ pub(super) struct Runner {
     log: Option<LogState>,
     /// When it may be said again of a server that its clock is wrong, by its id.
     skew_told: BTreeMap<u16, Timestamp>,
+    /// A batch of a refresh that is being written while the next one is read.
+    underway: Option<Underway>,
+    /// The first content on its way into the database as a whole.
+    fill: Option<Fill>,
+    /// How often that may be tried.
+    fills_left: u32,
 }
 
 /// How a consumer of an access log stands.
@@ -63,10 +75,20 @@ struct LogState {
     reached: Vec<Csn>,
 }
 
+/// A batch that the writer has.
+struct Underway {
+    outcome: Receiver<ReplicatedOutcome>,
+    names: Vec<String>,
+    newest: Option<Timestamp>,
+    refreshing: bool,
+}
+
 /// How one session ended.
 enum Ended {
     Poll,
     FullRefresh,
+    /// The first content cannot be taken as it was tried.
+    Again(String),
     Failed(String),
 }
 
@@ -74,7 +96,9 @@ impl Runner {
     pub(super) fn new(server: &Arc<Server>, task: Task, stop: Stop, status: Arc<Status>) -> Self {
         let retries = Retries::new(task.line.retry.clone());
         let log = (task.line.data == SyncData::AccessLog).then(LogState::default);
-        Self { server: Arc::clone(server), task, stop, status, retries, log, skew_told: BTreeMap::new() }
+        let (server, fills_left) = (Arc::clone(server), FILLS);
+        let (skew_told, underway, fill) = (BTreeMap::new(), None, None);
+        Self { server, task, stop, status, retries, log, skew_told, underway, fill, fills_left }
     }
 
     /// Follows the provider until it is stopped, or no retry is left.
@@ -93,6 +117,10 @@ impl Runner {
                 Ended::Poll => {
                     full = false;
                     self.task.line.interval
+                }
+                Ended::Again(why) => {
+                    self.tell(&why);
+                    continue;
                 }
                 Ended::FullRefresh if !full => {
                     full = true;
@@ -171,7 +199,14 @@ impl Runner {
             (status.phase, status.last_connect, status.next_connect) =
                 (ConsumerPhase::Connecting, Some(now), None);
         });
-        self.follow(full).unwrap_or_else(Ended::Failed)
+        let ended = self.follow(full).unwrap_or_else(Ended::Failed);
+        // What of it came is thrown away.
+        self.fill = None;
+        // Whoever comes next begins behind it.
+        match self.settle() {
+            Err(why) if !matches!(ended, Ended::Failed(_)) => Ended::Failed(why),
+            _ => ended,
+        }
     }
 
     /// One session from its beginning to its end.
@@ -195,13 +230,23 @@ impl Runner {
                 (ConsumerPhase::Refreshing, local, Some(cookie));
         });
         connection.send(|out, id, _| session.request(out, id)).map_err(shown)?;
+        self.begin_fill(&session);
         loop {
             if (session.is_refreshed() || !session.has_gathered()) && !connection.connection.has_message() {
                 self.flush(&mut session, full)?;
             }
             let wait = session.has_gathered().then_some(GATHER);
             let actions = match connection.connection.receive_within(wait) {
-                Ok(Some(message)) => session.receive(&message),
+                Ok(Some(message)) => {
+                    let fill = self.fill.as_mut();
+                    if let Some((fill, (uuid, entry))) = fill.zip(session.first_entry(&message)) {
+                        match fill.add(uuid, entry) {
+                            Ok(()) => continue,
+                            Err(error) => return Ok(self.fill_failed(&error)),
+                        }
+                    }
+                    session.receive(&message)
+                }
                 Ok(None) => session.flush().into_iter().collect(),
                 Err(error) => {
                     // What was gathered is good in itself.
@@ -232,7 +277,25 @@ impl Runner {
     }
 
     fn carry_out(&mut self, action: Action, full: bool) -> Result<Option<Ended>, String> {
+        if !matches!(action, Action::Apply { .. } | Action::Note(_)) {
+            self.settle()?;
+        }
         match action {
+            Action::Apply { csns, changes, .. } if self.fill.is_some() && changes.is_empty() => {
+                return Ok(self.finish_fill(csns));
+            }
+            // Nothing was here that could be absent.
+            Action::DeleteAbsent { csns, .. } if self.fill.is_some() => return Ok(self.finish_fill(csns)),
+            Action::Apply { .. } if self.fill.is_some() => {
+                let why = "the provider sends more than entries";
+                return Ok(Some(self.fill_failed(&LoadError::Stopped(why))));
+            }
+            Action::Refreshed if self.fill.is_some() => {
+                if let Some(ended) = self.finish_fill(Vec::new()) {
+                    return Ok(Some(ended));
+                }
+                self.refreshed();
+            }
             Action::Apply { changes, csns, refreshing } => {
                 self.judge_clocks(&csns);
                 self.apply(changes, csns.clone(), refreshing, full)?;
@@ -244,16 +307,7 @@ impl Runner {
                 self.apply(Vec::new(), csns.clone(), true, full)?;
                 self.note_reached(&csns);
             }
-            Action::Refreshed => {
-                if let Some(log) = self.log.as_mut().filter(|log| log.logged) {
-                    log.fallbacks = 0;
-                }
-                self.retries.reset();
-                self.tell("the refresh is complete");
-                self.status.change(|status| {
-                    (status.phase, status.refreshed, status.error) = (ConsumerPhase::Persisting, true, None);
-                });
-            }
+            Action::Refreshed => self.refreshed(),
             Action::End(End::Poll) => return Ok(Some(Ended::Poll)),
             Action::End(End::FullRefresh) => return Ok(Some(Ended::FullRefresh)),
             Action::End(End::NotLogged(why)) => {
@@ -306,8 +360,81 @@ impl Runner {
         }
     }
 
+    /// The content is the provider's now.
+    fn refreshed(&mut self) {
+        if let Some(log) = self.log.as_mut().filter(|log| log.logged) {
+            log.fallbacks = 0;
+        }
+        self.retries.reset();
+        self.tell("the refresh is complete");
+        self.status.change(|status| {
+            (status.phase, status.refreshed, status.error) = (ConsumerPhase::Persisting, true, None);
+        });
+    }
+
+    /// Into an empty database the first content goes as a whole, if it is all of a suffix.
+    fn begin_fill(&mut self, session: &Session) {
+        let Some(served) = self.task.served.clone() else { return };
+        let rules = self.rules(true);
+        if !session.is_first() || self.fills_left == 0 || !self.is_whole() || !rules.attributes.is_whole() {
+            return;
+        }
+        let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        self.fill = served.fill(FillOptions {
+            scratch: self.task.directory.clone(),
+            schema_checking: rules.schema_checking,
+            threads: cores.min(FILL_THREADS),
+        });
+        if self.fill.is_some() {
+            self.fills_left -= 1;
+            self.tell("the database is empty: it is filled as by a load");
+        }
+    }
+
+    /// The first content has come.
+    fn finish_fill(&mut self, csns: Vec<Csn>) -> Option<Ended> {
+        self.judge_clocks(&csns);
+        let newest = csns.iter().map(|csn| csn.time).max();
+        match self.fill.take()?.finish(csns) {
+            Ok(entries) => {
+                if entries > 0 {
+                    self.tell(&format!("the database was filled with {entries} entries"));
+                }
+                self.status.change(|status| {
+                    status.counts.applied += entries;
+                    status.last_change = newest.max(status.last_change);
+                });
+                None
+            }
+            Err(error) => Some(self.fill_failed(&error)),
+        }
+    }
+
+    /// What cannot be stored as a whole is asked for again, to be stored in batches, unless something else was in the way.
+    fn fill_failed(&mut self, error: &LoadError) -> Ended {
+        self.fill = None;
+        if !matches!(error, LoadError::Stopped(_)) {
+            self.fills_left = 0;
+        }
+        Ended::Again(format!("the database was not filled, the content is asked for again: {error}"))
+    }
+
+    fn is_whole(&self) -> bool {
+        let line = &self.task.line;
+        let Some(served) = &self.task.served else { return false };
+        line.scope == Scope::Subtree
+            && line.filter == FilterBuf::every_entry()
+            && served
+                .database()
+                .current_settings()
+                .suffixes
+                .iter()
+                .any(|s| s.normal == line.local_base().normal)
+    }
+
+    /// Hands a batch to the writer. One of a refresh that nothing is said of yet is written while the next is read.
     fn apply(
-        &self,
+        &mut self,
         changes: Vec<ReplicatedChange>,
         csns: Vec<Csn>,
         refreshing: bool,
@@ -317,6 +444,11 @@ impl Runner {
         let names: Vec<String> = changes.iter().map(name).collect();
         let logged = self.log.as_ref().is_some_and(|log| log.logged);
         let rules = self.rules((refreshing && !logged) || full);
+        let alone = !refreshing || logged || !csns.is_empty();
+        if alone {
+            // What these CSNs stand for is to be there.
+            self.settle()?;
+        }
         let batch = ReplicatedBatch { changes, context_csns: csns, rules };
         let (done, outcome) = sync_channel(1);
         // Whoever waits has not gone.
@@ -327,6 +459,18 @@ impl Runner {
                 self.server.configuration.replicate(batch, None, done);
             }
         }
+        let before = self.underway.replace(Underway { outcome, names, newest, refreshing });
+        before.map_or(Ok(()), |before| self.judge_one(before))?;
+        if alone { self.settle() } else { Ok(()) }
+    }
+
+    /// Waits for the batch that the writer has.
+    fn settle(&mut self) -> Result<(), String> {
+        self.underway.take().map_or(Ok(()), |underway| self.judge_one(underway))
+    }
+
+    fn judge_one(&self, underway: Underway) -> Result<(), String> {
+        let Underway { outcome, names, newest, refreshing } = underway;
         let outcome = outcome.recv().map_err(|_| "the database is being closed".to_owned())?;
         self.judge(&outcome, &names)?;
         let now = self.server.now();
@@ -441,15 +585,12 @@ impl Runner {
         let Some(served) = &self.task.served else { return ReplicaRules::default() };
         let database = served.database();
         let settings = database.current_settings();
-        let whole = line.scope == Scope::Subtree
-            && line.filter == FilterBuf::every_entry()
-            && settings.suffixes.iter().any(|suffix| suffix.normal == line.local_base().normal);
         let schema = Arc::clone(self.server.generation().databases.schema());
         ReplicaRules {
             schema_checking: line.schema_checking,
             // What a refresh sends is judged entry by entry: it may be what was missed before.
             drop_covered: !refresh,
-            multi_provider: whole && !settings.shadow,
+            multi_provider: self.is_whole() && !settings.shadow,
             attributes: Arc::new(AttributeShare::new(&schema, &line.attributes, &line.except_attributes)),
             ..ReplicaRules::default()
         }

@@ -22,7 +22,17 @@ pub struct LmdbLoader<'s> {
     txn: Option<RwTxn<'s>>,
     bytes: usize,
     builders: Vec<BlockBuilder>,
+    /// Of each transaction but the last.
+    durability: Durability,
     _writer: MutexGuard<'s, ()>,
+}
+
+/// The transaction under way.
+struct Filling<'l, 's> {
+    store: &'s LmdbStore,
+    txn: &'l mut Option<RwTxn<'s>>,
+    bytes: &'l mut usize,
+    durability: Durability,
 }
 
 impl fmt::Debug for LmdbLoader<'_> {
@@ -32,30 +42,34 @@ impl fmt::Debug for LmdbLoader<'_> {
 }
 
 impl<'s> LmdbLoader<'s> {
-    pub(super) fn begin(store: &'s LmdbStore) -> Result<Self, CommitError> {
+    pub(super) fn begin(store: &'s LmdbStore, durability: Durability) -> Result<Self, CommitError> {
         let (writer, txn) = store.begin_write()?;
         let builders = store.tables().iter().map(|_| BlockBuilder::default()).collect();
-        Ok(Self { store, txn: Some(txn), bytes: 0, builders, _writer: writer })
+        Ok(Self { store, txn: Some(txn), bytes: 0, builders, durability, _writer: writer })
     }
 
-    fn append_record(
-        store: &'s LmdbStore,
-        txn: &mut Option<RwTxn<'s>>,
-        bytes: &mut usize,
-        table: TableId,
-        key: &[u8],
-        value: &[u8],
-    ) -> Result<(), CommitError> {
-        *bytes += key.len() + value.len();
-        if *bytes > TRANSACTION_BYTES
-            && let Some(full) = txn.take()
+    /// The builder of a table's postings, and where its blocks go.
+    fn posting(&mut self, table: TableId) -> Result<(&mut BlockBuilder, Filling<'_, 's>), CommitError> {
+        let Self { store, txn, bytes, builders, durability, .. } = self;
+        let builder = store.catalog.position(table).and_then(|position| builders.get_mut(position));
+        let builder = builder.ok_or(CommitError::WrongTable(table))?;
+        Ok((builder, Filling { store, txn, bytes, durability: *durability }))
+    }
+}
+
+impl Filling<'_, '_> {
+    fn append(&mut self, table: TableId, key: &[u8], value: &[u8]) -> Result<(), CommitError> {
+        *self.bytes += key.len() + value.len();
+        if *self.bytes > TRANSACTION_BYTES
+            && let Some(full) = self.txn.take()
         {
-            *bytes = 0;
-            store.commit(full, Durability::NoSync)?;
+            *self.bytes = 0;
+            self.store.commit(full, self.durability)?;
         }
-        let txn = match txn {
+        let store = self.store;
+        let txn = match self.txn {
             Some(txn) => txn,
-            None => txn.insert(store.env.write_txn().map_err(|error| store.write_error(error))?),
+            None => self.txn.insert(store.env.write_txn().map_err(|error| store.write_error(error))?),
         };
         store.put(txn, table, key, value, PutFlags::APPEND)
     }
@@ -78,15 +92,14 @@ impl Loader for LmdbLoader<'_> {
         if value.len() > VALUE_BYTES_MAX {
             return Err(CommitError::ValueLength { table, bytes: value.len() });
         }
-        Self::append_record(self.store, &mut self.txn, &mut self.bytes, table, key, value)
+        let Self { store, txn, bytes, durability, .. } = self;
+        Filling { store, txn, bytes, durability: *durability }.append(table, key, value)
     }
 
     fn append_posting(&mut self, table: TableId, key: &[u8], id: u64) -> Result<(), CommitError> {
         check_posting_key(&self.store.catalog, table, key)?;
-        let builder = self.store.catalog.position(table).and_then(|position| self.builders.get_mut(position));
-        let Some(builder) = builder else { return Err(CommitError::WrongTable(table)) };
-        let (store, txn, bytes) = (self.store, &mut self.txn, &mut self.bytes);
-        let mut emit = |key: &[u8], value: &[u8]| Self::append_record(store, txn, bytes, table, key, value);
+        let (builder, mut filling) = self.posting(table)?;
+        let mut emit = |key: &[u8], value: &[u8]| filling.append(table, key, value);
         if builder.push(key, id, &mut emit)? { Ok(()) } else { Err(CommitError::Unordered { table }) }
     }
 
@@ -106,22 +119,20 @@ impl Loader for LmdbLoader<'_> {
         runs: &mut dyn Iterator<Item = (u64, u64)>,
     ) -> Result<(), CommitError> {
         check_posting_key(&self.store.catalog, table, key)?;
-        let builder = self.store.catalog.position(table).and_then(|position| self.builders.get_mut(position));
-        let Some(builder) = builder else { return Err(CommitError::WrongTable(table)) };
-        let (store, txn, bytes) = (self.store, &mut self.txn, &mut self.bytes);
-        let mut emit = |key: &[u8], value: &[u8]| Self::append_record(store, txn, bytes, table, key, value);
+        let (builder, mut filling) = self.posting(table)?;
+        let mut emit = |key: &[u8], value: &[u8]| filling.append(table, key, value);
         if builder.push_all(key, runs, &mut emit)? { Ok(()) } else { Err(CommitError::Unordered { table }) }
     }
 
     fn finish(mut self) -> Result<CommitId, CommitError> {
-        let (store, txn, bytes) = (self.store, &mut self.txn, &mut self.bytes);
-        for (spec, builder) in store.tables().iter().zip(&mut self.builders) {
-            builder.finish(&mut |key: &[u8], value: &[u8]| {
-                Self::append_record(store, txn, bytes, spec.id, key, value)
-            })?;
+        let Self { store, txn, bytes, builders, durability, .. } = &mut self;
+        let store = *store;
+        for (spec, builder) in store.tables().iter().zip(builders) {
+            let mut filling = Filling { store, txn, bytes, durability: *durability };
+            builder.finish(&mut |key: &[u8], value: &[u8]| filling.append(spec.id, key, value))?;
         }
         if let Some(txn) = self.txn.take() {
-            store.commit(txn, Durability::NoSync)?;
+            store.commit(txn, self.durability)?;
         }
         // The sync takes the writer's lock, which is ours.
         store.env.force_sync().map_err(|error| store.commit_error(error))?;

@@ -288,7 +288,11 @@ impl Store for LmdbStore {
     }
 
     fn loader(&self) -> Result<Self::Loader<'_>, CommitError> {
-        LmdbLoader::begin(self)
+        LmdbLoader::begin(self, Durability::NoSync)
+    }
+
+    fn live_loader(&self) -> Result<Self::Loader<'_>, CommitError> {
+        LmdbLoader::begin(self, Durability::NoMetaSync)
     }
 
     fn is_read_only(&self) -> bool {

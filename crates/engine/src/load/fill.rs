@@ -1,0 +1,328 @@
+//! The first fill of a database while it is served: what a consumer's first refresh brings goes the way of a bulk load.
+//!
+//! **All of it or nothing.** A note in the store says that content is coming ([`meta::FILLING`]); the commit that removes
+//! it is the one that brings the contextCSN. Whoever finds it, the writer after a fill that failed or the next to open the
+//! database, throws away what was stored. Names come last, so that nobody finds an entry that cannot be read.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
+use std::time::Duration;
+
+use foldhash::HashMap;
+use larix_proto::ldif::{Body, LdifAttribute, Record};
+use larix_proto::{LdapResult, ResultCode, SearchResultEntry};
+use larix_store::{CommitError, Durability, Loader, Snapshot, Store, Transaction, WriteSet};
+use uuid::Uuid;
+
+use super::bulk::{self, Batches, Loading};
+use super::error::{LoadError, RecordError, RecordFault};
+use super::packing::Packing;
+use super::prepare::Checker;
+use super::worker::{Batch, Content};
+use super::{LoadContext, LoadOptions, Unobserved};
+use crate::catalog::{Catalog, CatalogEdit};
+use crate::csn::Csn;
+use crate::database::{Database, DatabaseSettings};
+use crate::directory::Served;
+use crate::replica;
+use crate::tables::{BLOBS, ENTRIES, INDEX, META, TREE, VALUES, meta};
+use crate::time::{Clock, RandomSource};
+use crate::tree;
+use crate::write::errand::Errand;
+
+/// Entries that are handed over at once, or as many bytes of their values.
+const BATCH_ENTRIES: usize = 64;
+const BATCH_BYTES: usize = 128 << 10;
+/// Batches that wait for the writer's thread.
+const BATCHES_WAITING: usize = 8;
+/// How long the feeding thread waits before it looks whether it is still wanted.
+const LOOK: Duration = Duration::from_millis(50);
+/// What a fill puts into a store.
+const FILLED: [larix_store::TableId; 5] = [ENTRIES, TREE, INDEX, VALUES, BLOBS];
+
+/// How to fill.
+#[derive(Clone, Debug)]
+pub struct FillOptions {
+    /// Where temporary files go.
+    pub scratch: PathBuf,
+    /// Entries obey the schema's rules of object classes; syntaxes they obey always.
+    pub schema_checking: bool,
+    /// Threads that check and encode beside the one that writes.
+    pub threads: usize,
+}
+
+/// What is handed to the writer's thread.
+#[derive(Debug)]
+pub(crate) enum Feed {
+    Records(Vec<Record<Arc<str>>>),
+    /// That was all, and it stands for these.
+    Finish(Vec<Csn>),
+}
+
+/// A fill that the writer is asked for.
+#[derive(Debug)]
+pub(crate) struct FillRequest {
+    pub(crate) feed: Receiver<Feed>,
+    pub(crate) options: FillOptions,
+    /// How many entries there are, or why there are none.
+    pub(crate) done: SyncSender<Result<u64, LoadError>>,
+}
+
+/// Entries on their way into an empty database. Until it is [finished](Self::finish) there are none, and dropping it
+/// leaves it at that.
+#[derive(Debug)]
+pub struct Fill {
+    feed: SyncSender<Feed>,
+    done: Receiver<Result<u64, LoadError>>,
+    records: Vec<Record<Arc<str>>>,
+    bytes: usize,
+    names: HashMap<Box<str>, Name>,
+}
+
+/// What an attribute is called, or that it is not taken from others.
+#[derive(Clone, Debug)]
+enum Name {
+    Taken(Arc<str>),
+    Identity,
+    Left,
+}
+
+impl<S: Store> Served<S> {
+    /// Begins to fill a database in which nothing ever was. `None`: there is something, or somebody has to be told of each
+    /// change; [`Self::replicate`] is the way then. Other changes wait until it has ended.
+    pub fn fill(&self, options: FillOptions) -> Option<Fill> {
+        let (feed, fed) = sync_channel(BATCHES_WAITING);
+        let (done, outcome) = sync_channel(1);
+        let request = FillRequest { feed: fed, options, done };
+        let begun = self.writer.send(|begun| Errand::Fill(Box::new(request), begun))?;
+        begun.then(|| Fill {
+            feed,
+            done: outcome,
+            records: Vec::with_capacity(BATCH_ENTRIES),
+            bytes: 0,
+            names: HashMap::default(),
+        })
+    }
+}
+
+impl Fill {
+    /// Takes an entry. Superiors come before what is below them, or soon after.
+    ///
+    /// # Errors
+    /// Why the fill has ended, be it because of an entry before.
+    pub fn add(&mut self, uuid: Uuid, entry: &SearchResultEntry<'_>) -> Result<(), LoadError> {
+        let mut attributes = Vec::with_capacity(entry.attributes.iter().count() + 1);
+        let mut has_class = false;
+        for attribute in entry.attributes.iter() {
+            let values: Vec<Vec<u8>> = attribute.values.iter().map(<[u8]>::to_vec).collect();
+            if values.is_empty() {
+                continue;
+            }
+            let Name::Taken(description) = self.name(attribute.description) else { continue };
+            has_class |= description.eq_ignore_ascii_case("objectClass");
+            self.bytes += values.iter().map(Vec::len).sum::<usize>();
+            attributes.push(LdifAttribute { description, values });
+        }
+        if !has_class {
+            let refused = LdapResult::with(ResultCode::OBJECT_CLASS_VIOLATION, "no objectClass attribute");
+            let dn = entry.dn.to_owned();
+            return Err(RecordError { line: 0, dn, fault: RecordFault::Refused(refused) }.into());
+        }
+        let description = self.names.entry("entryUUID".into()).or_insert(Name::Identity);
+        let description = match description {
+            Name::Taken(description) => Arc::clone(description),
+            _ => "entryUUID".into(),
+        };
+        attributes.push(LdifAttribute { description, values: vec![uuid.to_string().into_bytes()] });
+        self.records.push(Record { line: 0, dn: entry.dn.to_owned(), body: Body::Content(attributes) });
+        if self.records.len() >= BATCH_ENTRIES || self.bytes >= BATCH_BYTES {
+            self.flush()?;
+        }
+        Ok(())
+    }
+
+    fn name(&mut self, description: &str) -> Name {
+        if let Some(name) = self.names.get(description) {
+            return name.clone();
+        }
+        let name = match description {
+            // What the control of the synchronisation says counts.
+            _ if description.eq_ignore_ascii_case("entryUUID") => Name::Identity,
+            _ if replica::is_computed(description) => Name::Left,
+            _ => Name::Taken(description.into()),
+        };
+        self.names.insert(description.into(), name.clone());
+        name
+    }
+
+    fn flush(&mut self) -> Result<(), LoadError> {
+        self.bytes = 0;
+        if self.records.is_empty() {
+            return Ok(());
+        }
+        let records = std::mem::replace(&mut self.records, Vec::with_capacity(BATCH_ENTRIES));
+        let sent = self.feed.send(Feed::Records(records));
+        sent.map_err(|_| self.why())
+    }
+
+    /// That was all; it stands for these CSNs. Answers how many entries there are. Success means durable.
+    ///
+    /// # Errors
+    /// Why there are none.
+    pub fn finish(mut self, context_csns: Vec<Csn>) -> Result<u64, LoadError> {
+        self.flush()?;
+        self.feed.send(Feed::Finish(context_csns)).map_err(|_| self.why())?;
+        self.done.recv().unwrap_or(Err(ENDED))
+    }
+
+    fn why(&self) -> LoadError {
+        match self.done.recv() {
+            Ok(Err(error)) => error,
+            _ => ENDED,
+        }
+    }
+}
+
+const ENDED: LoadError = LoadError::Stopped("the database is being closed");
+
+/// What a fill takes from its surroundings.
+pub(crate) struct Filling<'a, S> {
+    pub(crate) database: &'a Database<S>,
+    pub(crate) clock: &'a dyn Clock,
+    pub(crate) random: &'a dyn RandomSource,
+    /// Why the fill has to make way, if it has.
+    pub(crate) called_off: &'a (dyn Fn() -> Option<&'static str> + Sync),
+}
+
+/// What is left to be committed.
+pub(crate) struct Filled {
+    pub(crate) set: WriteSet,
+    pub(crate) catalog: CatalogEdit,
+    pub(crate) last_entry_id: u64,
+    pub(crate) entries: u64,
+    pub(crate) context_csns: Vec<Csn>,
+}
+
+impl<S: Store> Filling<'_, S> {
+    /// Stores what comes, all but the facts about the database.
+    pub(crate) fn run(&self, feed: Receiver<Feed>, options: &FillOptions) -> Result<Filled, LoadError> {
+        let state = self.database.state();
+        // Entries are as they were sent: nothing is added.
+        let settings = DatabaseSettings { last_modified: false, ..DatabaseSettings::clone(&state.settings) };
+        let load = LoadOptions {
+            schema_check: options.schema_checking,
+            value_check: true,
+            threads: options.threads,
+            ..LoadOptions::default()
+        };
+        let context = LoadContext {
+            schema: &state.schema,
+            settings: &settings,
+            clock: self.clock,
+            random: self.random,
+        };
+        let packing = Packing::new(state.catalog.dictionaries());
+        let checker = Checker::new(context, &load, CatalogEdit::new(Arc::clone(&state.catalog)))?;
+        let bytes = AtomicU64::new(0);
+        let loading =
+            Loading { checker: &checker, packing: &packing, scratch: &options.scratch, bytes: &bytes };
+        let mut end = Ok(Vec::new());
+        let loader = self.database.store().live_loader()?;
+        let into_end = &mut end;
+        // `feed` ends first: what it says of the end is known before names are stored.
+        let (say, said) = sync_channel(1);
+        let loaded = loading.run(
+            Some(loader),
+            &mut Unobserved,
+            move |out| {
+                // Whoever waits has not gone.
+                let _ = say.send(self.forward(&feed, out));
+            },
+            &mut || {
+                *into_end = said.recv().unwrap_or(Err(ENDED));
+                if into_end.is_err() {
+                    return Err(ENDED);
+                }
+                self.database.publish_catalog(named(&checker, &packing));
+                Ok(())
+            },
+        );
+        let loaded = match loaded {
+            Ok(loaded) => loaded,
+            // Whatever came of what had not come whole.
+            Err(error) => {
+                return Err(said.try_recv().ok().and_then(Result::err).or(end.err()).unwrap_or(error));
+            }
+        };
+        let context_csns = end?;
+        let mut set = WriteSet::new();
+        let mut catalog = checker.into_catalog();
+        bulk::write_meta(&mut set, &mut catalog, packing, loaded.last_id);
+        set.delete(META, meta::FILLING);
+        let (last_entry_id, entries) = (loaded.last_id, loaded.load.entries);
+        Ok(Filled { set, catalog, last_entry_id, entries, context_csns })
+    }
+
+    /// Hands on what comes, until its end.
+    fn forward(&self, feed: &Receiver<Feed>, out: Batches) -> Result<Vec<Csn>, LoadError> {
+        for number in 0.. {
+            let records = loop {
+                if let Some(why) = (self.called_off)() {
+                    return Err(LoadError::Stopped(why));
+                }
+                match feed.recv_timeout(LOOK) {
+                    Ok(Feed::Records(records)) => break records,
+                    Ok(Feed::Finish(context_csns)) => return Ok(context_csns),
+                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Disconnected) => {
+                        return Err(LoadError::Stopped("the refresh ended before its end"));
+                    }
+                }
+            };
+            if !out.send(Batch { number, content: Content::Records(records) }) {
+                // An entry cannot be stored: it is known there.
+                break;
+            }
+        }
+        Ok(Vec::new())
+    }
+}
+
+/// The catalog that all stored records can be read with.
+fn named(checker: &Checker<'_>, packing: &Packing) -> Arc<Catalog> {
+    let mut catalog = CatalogEdit::new(checker.catalog());
+    let known = catalog.catalog().dictionaries().len();
+    for dictionary in packing.dictionaries().iter().skip(known) {
+        catalog.add_dictionary(Arc::clone(dictionary));
+    }
+    Arc::clone(catalog.catalog())
+}
+
+/// Notes that content is coming.
+pub(crate) fn begin<S: Store>(store: &S) -> Result<(), CommitError> {
+    let mut set = WriteSet::new();
+    set.put(META, meta::FILLING, []);
+    store.transaction()?.commit(&set, Durability::Sync).map(|_| ())
+}
+
+/// Throws away what a fill left that did not come to its end. Answers whether there was one.
+pub(crate) fn discard<S: Store>(store: &S) -> Result<bool, CommitError> {
+    if store.snapshot()?.get(META, meta::FILLING)?.is_none() {
+        return Ok(false);
+    }
+    let mut loader = store.live_loader()?;
+    FILLED.iter().try_for_each(|table| loader.clear(*table))?;
+    loader.finish()?;
+    let transaction = store.transaction()?;
+    let mut set = WriteSet::new();
+    set.delete(META, meta::FILLING);
+    // Ids are given again: nobody may remember a name.
+    tree::bump_generation(&mut set, &transaction).map_err(|_| damaged())?;
+    transaction.commit(&set, Durability::Sync).map(|_| true)
+}
+
+fn damaged() -> CommitError {
+    CommitError::Io(std::io::Error::other("the tree's generation cannot be read"))
+}

@@ -1,0 +1,114 @@
+//! The writer's part in the first fill of a database ([`crate::load::Fill`]): whether it may be, and its last commit.
+
+use larix_store::{CommitError, Direction, KeyRange, Snapshot, Store, Transaction};
+
+use super::queue::Queue;
+use super::training;
+use super::writer::{Core, Work, durability};
+use crate::fault::Fault;
+use crate::load::{FillRequest, Filled, Filling, LoadError, begin_fill, discard_fill};
+use crate::log;
+use crate::tables::{ENTRIES, REPLICA};
+use crate::tree;
+
+impl<S: Store> Core<S> {
+    /// Carries a fill out; `begun` hears first whether there is one.
+    pub(super) fn fill(&mut self, request: FillRequest, begun: impl FnOnce(bool), queue: &Queue<Work>) {
+        let fresh = self.clear_unfinished().is_ok() && self.is_fresh().unwrap_or(false);
+        // From here on the store may have something of it.
+        self.unfinished = fresh;
+        if !(fresh && begin_fill(self.database.store()).is_ok()) {
+            // What cannot be cleared away now stands in the way of the next change.
+            let _ = self.clear_unfinished();
+            return begun(false);
+        }
+        begun(true);
+        self.database.set_filling(true);
+        let FillRequest { feed, options, done } = request;
+        let called_off = || match queue.find(&|work| matches!(work, Work::Errand(_))) {
+            _ if queue.is_closed() => Some("the database is being closed"),
+            true => Some("the configuration is changing"),
+            false => None,
+        };
+        let filling = Filling {
+            database: &self.database,
+            clock: &*self.environment.clock,
+            random: &*self.environment.random,
+            called_off: &called_off,
+        };
+        let filled = filling.run(feed, &options).and_then(|filled| self.commit_fill(filled));
+        tree::forget(self.instance);
+        if filled.is_err() {
+            let _ = self.clear_unfinished();
+        }
+        self.forget_merge();
+        self.database.set_filling(false);
+        // Whoever asked may have gone.
+        let _ = done.send(filled);
+    }
+
+    /// Nothing was ever stored, nothing logged, and nobody has to be shown each change.
+    fn is_fresh(&self) -> Result<bool, Fault> {
+        let store = self.database.store();
+        if store.is_read_only()
+            || self.counters.last_entry_id > 0
+            || self.counters.last_log_sequence > 0
+            || self.database.current_settings().value_conflicts
+            || self.database.mirror().is_some()
+            || self.database.following().is_followed()
+        {
+            return Ok(false);
+        }
+        let snapshot = store.snapshot()?;
+        for table in [ENTRIES, REPLICA] {
+            if snapshot.scan(table, KeyRange::all(), Direction::Forward)?.next().transpose()?.is_some() {
+                return Ok(false);
+            }
+        }
+        Ok(log::context_csns(&snapshot)?.is_empty())
+    }
+
+    fn commit_fill(&mut self, filled: Filled) -> Result<u64, LoadError> {
+        let Filled { mut set, catalog, last_entry_id, entries, context_csns } = filled;
+        let database = std::sync::Arc::clone(&self.database);
+        let order = std::sync::Arc::clone(&self.environment.order);
+        let _still = database.hold_still();
+        let _turn = order.turn();
+        let transaction = database.store().transaction()?;
+        for csn in &context_csns {
+            order.follow(csn, self.environment.clock.now());
+            if !log::is_retired(&transaction, csn)? {
+                log::put_context_csn(&mut set, csn);
+            }
+        }
+        // What came is not in the change log: whoever follows this server asks for the content.
+        log::end_history(&mut set);
+        database.publish_catalog(std::sync::Arc::clone(catalog.catalog()));
+        transaction.commit(&set, durability(&database.settings()))?;
+        self.unfinished = false;
+        self.has_history = false;
+        self.counters.last_entry_id = last_entry_id;
+        context_csns.iter().for_each(|csn| {
+            self.counters.highest.note(*csn);
+        });
+        self.next_training = training::next_after(last_entry_id);
+        if let Some(catalog) = catalog.committed() {
+            database.publish_catalog(catalog);
+        }
+        database.log_watch().tell();
+        Ok(entries)
+    }
+
+    /// Clears away what a fill left that did not come to its end.
+    ///
+    /// # Errors
+    /// A store that cannot be written: no change can be made before.
+    pub(super) fn clear_unfinished(&mut self) -> Result<(), CommitError> {
+        if self.unfinished {
+            discard_fill(self.database.store())?;
+            tree::forget(self.instance);
+            self.unfinished = false;
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,126 @@
+//! The first fill of an empty consumer: all at once, whatever is killed or cut while it goes on.
+
+#![allow(clippy::unwrap_used, reason = "all of this file is a test")]
+
+use std::net::SocketAddr;
+
+use larix_testkit::Kind;
+use larix_tests::relay::{Passage, Relay};
+use larix_tests::replicas::{ADMIN, Member, SUFFIX, people};
+
+const FILLED: &str = "the database was filled with ";
+const PEOPLE: usize = 1_500;
+
+fn provider(kind: Kind) -> Member {
+    let member = Member::new(kind, "", "overlay syncprov");
+    member.site.load_into(Some(SUFFIX), &people(PEOPLE));
+    member.started()
+}
+
+fn line(url: &str, more: &str) -> String {
+    format!(
+        "syncrepl rid=001 provider={url} bindmethod=simple binddn={ADMIN} credentials=secret \
+         searchbase={SUFFIX} type=refreshAndPersist retry=\"1 +\" {more}\n"
+    )
+}
+
+fn consumer(url: &str, more: &str) -> Member {
+    Member::new(Kind::Larix, "", &line(url, more)).arguments(&["-d", "16384"])
+}
+
+fn relay(provider: &Member) -> (Relay, String) {
+    let relay = Relay::start();
+    relay.lead_to(SocketAddr::from(([127, 0, 0, 1], provider.port)));
+    let url = format!("ldap://{}", relay.address);
+    (relay, url)
+}
+
+fn change(provider: &Member, title: &str) {
+    provider.change(&format!("modify \"uid=u7,ou=people,{SUFFIX}\"\n  replace title: {title}"));
+}
+
+#[test]
+fn an_empty_consumer_is_filled_at_once_and_goes_on() {
+    for kind in [Kind::Larix, Kind::Slapd].into_iter().filter(|kind| kind.program().is_some()) {
+        let provider = provider(kind);
+        let mut consumer = consumer(&provider.url(), "").started();
+        consumer.wait_for_log(&format!("{FILLED}{} entries", PEOPLE + 3));
+        consumer.wait_until_like(&provider);
+        change(&provider, "Seventh");
+        consumer.wait_until_like(&provider);
+        // It comes back with what it has.
+        consumer.stop();
+        change(&provider, "Again");
+        consumer.start();
+        consumer.wait_until_like(&provider);
+        assert_eq!(consumer.log().matches(FILLED).count(), 1, "{}", consumer.log());
+    }
+}
+
+#[test]
+fn one_who_follows_whom_is_filled_is_told_all() {
+    let provider = provider(Kind::Larix);
+    let (relay, url) = relay(&provider);
+    relay.set(Passage::Cut);
+    let middle = consumer(&url, "\noverlay syncprov").started();
+    let last = consumer(&middle.url(), "").started();
+    relay.set(Passage::Open);
+    last.wait_until_like(&provider);
+    middle.wait_until_like(&provider);
+    change(&provider, "Seventh");
+    last.wait_until_like(&provider);
+}
+
+#[test]
+fn killed_in_the_middle_it_begins_anew() {
+    let provider = provider(Kind::Larix);
+    let (relay, url) = relay(&provider);
+    let mut consumer = consumer(&url, "");
+    for bytes in [1, 100_000, 400_000] {
+        relay.set(Passage::Open);
+        relay.silent_after(bytes);
+        consumer.start();
+        relay.wait_for_silence();
+        consumer.kill();
+        relay.set(Passage::Cut);
+    }
+    relay.set(Passage::Open);
+    consumer.start();
+    consumer.wait_for_log(FILLED);
+    consumer.wait_until_like(&provider);
+}
+
+#[test]
+fn a_provider_that_is_killed_in_the_middle_is_asked_again() {
+    let mut provider = provider(Kind::Larix);
+    let (relay, url) = relay(&provider);
+    relay.silent_after(300_000);
+    let consumer = consumer(&url, "").started();
+    relay.wait_for_silence();
+    provider.kill();
+    relay.set(Passage::Cut);
+    provider.start();
+    change(&provider, "Seventh");
+    relay.set(Passage::Open);
+    consumer.wait_for_log(FILLED);
+    consumer.wait_until_like(&provider);
+}
+
+#[test]
+fn what_cannot_be_stored_as_a_whole_comes_in_batches() {
+    let provider = provider(Kind::Larix);
+    // The unit's place is not there before those who are in it.
+    provider.change(&format!(
+        "add \"ou=new,{SUFFIX}\"\n  objectClass: organizationalUnit\n  ou: new\n\n\
+         modrdn \"uid=u1,ou=people,{SUFFIX}\" uid=u1 delete ou=new,{SUFFIX}"
+    ));
+    let consumer = consumer(&provider.url(), "").started();
+    consumer.wait_for_log(FILLED);
+    consumer.wait_until_like(&provider);
+    // Part of it is no matter of a load.
+    let part = "filter=\"(|(description=even)(objectClass=organization)(objectClass=organizationalUnit))\"";
+    let part =
+        Member::new(Kind::Larix, "", &line(&provider.url(), part)).arguments(&["-d", "16384"]).started();
+    part.wait_for_log("the refresh is complete");
+    assert!(!part.log().contains(FILLED), "{}", part.log());
+}
