@@ -22,25 +22,38 @@ struct Turns {
 #[derive(Debug)]
 pub(super) struct Turn(RefreshQueue);
 
+/// A place among those who wait. Given up before its turn came, or when it had come and was not taken, it goes to the next.
+#[derive(Debug)]
+pub(super) struct Place {
+    queue: RefreshQueue,
+    follower: Arc<Follower>,
+    is_taken: bool,
+}
+
 impl RefreshQueue {
     /// Refreshes that run, and that wait.
     pub fn figures(&self) -> (usize, usize) {
         let turns = self.lock();
-        (turns.running, turns.waiting.iter().filter(|waiting| Arc::strong_count(waiting) > 1).count())
+        (turns.running, turns.waiting.len())
     }
 
-    /// A turn, if one is free; otherwise the follower is told when it is worth asking again.
-    pub(super) fn ask(&self, follower: Option<&Arc<Follower>>) -> Option<Turn> {
+    /// A turn, if one is free; otherwise the follower is told when it is worth asking again, as long as `place` is kept.
+    pub(super) fn ask(&self, follower: Option<&Arc<Follower>>, place: &mut Option<Place>) -> Option<Turn> {
         let mut turns = self.lock();
         // Without anybody to be told there is no waiting.
-        if turns.running < REFRESHES_MAX || follower.is_none() {
+        let Some(follower) = follower.filter(|_| turns.running >= REFRESHES_MAX) else {
             turns.running += 1;
+            if let Some(mut place) = place.take() {
+                turns.leave(&place.follower);
+                place.is_taken = true;
+            }
             return Some(Turn(self.clone()));
-        }
-        if let Some(follower) = follower
-            && !turns.waiting.iter().any(|waiting| Arc::ptr_eq(waiting, follower))
-        {
+        };
+        if !turns.waiting.iter().any(|waiting| Arc::ptr_eq(waiting, follower)) {
             turns.waiting.push_back(Arc::clone(follower));
+        }
+        if place.is_none() {
+            *place = Some(Place { queue: self.clone(), follower: Arc::clone(follower), is_taken: false });
         }
         None
     }
@@ -51,16 +64,38 @@ impl RefreshQueue {
     }
 }
 
+impl Turns {
+    fn tell_next(&mut self) {
+        if let Some(next) = self.waiting.pop_front() {
+            next.tell();
+        }
+    }
+
+    /// Answers whether it was waiting still.
+    fn leave(&mut self, follower: &Arc<Follower>) -> bool {
+        let before = self.waiting.len();
+        self.waiting.retain(|waiting| !Arc::ptr_eq(waiting, follower));
+        self.waiting.len() < before
+    }
+}
+
 impl Drop for Turn {
     fn drop(&mut self) {
         let mut turns = self.0.lock();
         turns.running = turns.running.saturating_sub(1);
-        // One that nobody else has any more belongs to a connection that is gone.
-        while let Some(next) = turns.waiting.pop_front() {
-            if Arc::strong_count(&next) > 1 {
-                next.tell();
-                break;
-            }
+        turns.tell_next();
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        if self.is_taken {
+            return;
+        }
+        let mut turns = self.queue.lock();
+        // Told, and gone before it came to ask: its connection was closed at that moment.
+        if !turns.leave(&self.follower) {
+            turns.tell_next();
         }
     }
 }
@@ -71,20 +106,56 @@ mod tests {
 
     use super::*;
 
-    #[test]
-    fn turns_are_limited_and_given_on() {
-        let queue = RefreshQueue::default();
+    /// A follower, and how often it was told.
+    fn follower() -> (Arc<Follower>, Arc<AtomicUsize>) {
         let told = Arc::new(AtomicUsize::new(0));
         let count = Arc::clone(&told);
         let follower = Follower::new(Box::new(move || {
             count.fetch_add(1, Ordering::SeqCst);
         }));
-        let mut turns: Vec<Turn> = (0..REFRESHES_MAX).filter_map(|_| queue.ask(Some(&follower))).collect();
+        (follower, told)
+    }
+
+    #[test]
+    fn turns_are_limited_and_given_on() {
+        let queue = RefreshQueue::default();
+        let (follower, told) = follower();
+        let mut place = None;
+        let ask = |place: &mut Option<Place>| queue.ask(Some(&follower), place);
+        let mut turns: Vec<Turn> = (0..REFRESHES_MAX).filter_map(|_| ask(&mut place)).collect();
         assert_eq!(turns.len(), REFRESHES_MAX);
-        assert!(queue.ask(Some(&follower)).is_none());
+        assert!(ask(&mut place).is_none());
         assert_eq!(queue.figures(), (REFRESHES_MAX, 1));
         assert!(turns.pop().is_some());
         assert_eq!(told.load(Ordering::SeqCst), 1);
-        assert!(queue.ask(Some(&follower)).is_some());
+        assert!(ask(&mut place).is_some());
+        assert!(place.is_none());
+    }
+
+    #[test]
+    fn a_turn_that_nobody_takes_goes_to_the_next() {
+        let queue = RefreshQueue::default();
+        let mut turns: Vec<Turn> = (0..REFRESHES_MAX).filter_map(|_| queue.ask(None, &mut None)).collect();
+        let waiting: Vec<_> = (0..4).map(|_| follower()).collect();
+        let mut places: Vec<Option<Place>> = Vec::new();
+        for (follower, _) in &waiting {
+            let mut place = None;
+            assert!(queue.ask(Some(follower), &mut place).is_none());
+            places.push(place);
+        }
+        let told = || waiting.iter().map(|(_, told)| told.load(Ordering::SeqCst)).collect::<Vec<_>>();
+        // One that goes while it waits takes nobody's turn with it.
+        places[1] = None;
+        assert_eq!((told(), queue.figures()), (vec![0; 4], (REFRESHES_MAX, 3)));
+        assert!(turns.pop().is_some());
+        assert_eq!(told(), [1, 0, 0, 0]);
+        // Told, and gone.
+        places[0] = None;
+        assert_eq!(told(), [1, 0, 1, 0]);
+        let turn = queue.ask(Some(&waiting[2].0), &mut places[2]);
+        assert!(turn.is_some() && places[2].is_none());
+        assert_eq!(told(), [1, 0, 1, 0]);
+        drop(turn);
+        assert_eq!(told(), [1, 0, 1, 1]);
     }
 }

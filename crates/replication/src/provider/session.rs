@@ -18,7 +18,7 @@ use uuid::Uuid;
 
 use super::decide::{Asked, Decision, cookie, decide};
 use super::follow::Following;
-use super::queue::{RefreshQueue, Turn};
+use super::queue::{Place, RefreshQueue, Turn};
 use super::refresh::{Changed, LogRefresh, Walk, lacks_of};
 
 /// What a search is started with.
@@ -70,6 +70,8 @@ pub struct SyncSearch<S: Store> {
     follower: Option<Arc<Follower>>,
     queue: RefreshQueue,
     turn: Option<Turn>,
+    /// Where it waits for that.
+    place: Option<Place>,
     any_entry: bool,
     pub(super) values: bool,
     server_id: u16,
@@ -139,6 +141,7 @@ impl<S: Store> SyncSearch<S> {
             follower: None,
             queue,
             turn: None,
+            place: None,
             any_entry,
             values,
             server_id,
@@ -196,7 +199,7 @@ impl<S: Store> SyncSearch<S> {
         let stepped = match &mut phase {
             Phase::Begin => {
                 if self.turn.is_none() {
-                    self.turn = self.queue.ask(self.follower.as_ref());
+                    self.turn = self.queue.ask(self.follower.as_ref(), &mut self.place);
                     if self.turn.is_none() {
                         return Ok(Stepped::Waiting);
                     }
