@@ -12,7 +12,7 @@ use larix_engine::Fault;
 use larix_engine::Served;
 use larix_engine::audit::{self, Facts, Request};
 use larix_engine::csn::Csn;
-use larix_engine::log::{self, LogKey, LogWatch};
+use larix_engine::log::{self, LogKey, LogWatch, LoggedChange};
 use larix_engine::tables::META;
 use larix_engine::time::{Clock, Timestamp};
 use larix_engine::write::{NewRecord, Recording, WriteOutcome};
@@ -374,7 +374,9 @@ impl LogWriter {
                 record.dn = format!("entryUUID={},{suffix}", record.entry_uuid);
             }
             let dn = schema.parse_dn(&record.dn).ok();
-            if record.local || !recorder.settings.wants(audit::operation_of(&record.change), dn.as_ref()) {
+            // What only says whose changes a merge brought (`conflict-mode value`) changes nothing by itself.
+            let is_empty = matches!(&record.change, LoggedChange::Modify(changes) if changes.is_empty());
+            if record.local || is_empty || !recorder.settings.wants(audit::operation_of(&record.change), dn.as_ref()) {
                 return true;
             }
             let facts = self.facts_of(database.instance(), key.sequence);
