@@ -376,7 +376,10 @@ impl LogWriter {
             let dn = schema.parse_dn(&record.dn).ok();
             // What only says whose changes a merge brought (`conflict-mode value`) changes nothing by itself.
             let is_empty = matches!(&record.change, LoggedChange::Modify(changes) if changes.is_empty());
-            if record.local || is_empty || !recorder.settings.wants(audit::operation_of(&record.change), dn.as_ref()) {
+            if record.local
+                || is_empty
+                || !recorder.settings.wants(audit::operation_of(&record.change), dn.as_ref())
+            {
                 return true;
             }
             let facts = self.facts_of(database.instance(), key.sequence);

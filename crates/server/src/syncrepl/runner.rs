@@ -379,6 +379,10 @@ impl Runner {
         if !session.is_first() || self.fills_left == 0 || !self.is_whole() || !rules.attributes.is_whole() {
             return;
         }
+        // A load knows nothing of the states that entries come with.
+        if self.settles_values() {
+            return;
+        }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         self.fill = served.fill(FillOptions {
             scratch: self.task.directory.clone(),
