@@ -4,7 +4,9 @@
 
 use larix_proto::{ControlBuf, MessageId, Scope, client, oid};
 use larix_testkit::{Kind, Server, Site};
+use larix_tests::client::Client;
 use larix_tests::raw::{Raw, bind, search};
+use larix_tests::scenario::Step;
 
 const SUFFIX: &str = "dc=example,dc=com";
 const ADMIN: &str = "cn=admin,dc=example,dc=com";
@@ -31,6 +33,56 @@ fn site() -> Site {
 fn ask(server: &Server, name: &str, password: &str) -> u32 {
     let mut connection = Raw::connect(server.address).unwrap();
     connection.ask(&bind(1, &format!("cn={name},{SUFFIX}"), password)).unwrap().code
+}
+
+#[test]
+fn entries_show_the_policy_that_holds_for_them() {
+    let site = Site::new(
+        Kind::Larix,
+        &format!(
+            "database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\noverlay ppolicy\n\
+             ppolicy_default cn=policy,{SUFFIX}\nppolicy_rules dn.base=cn=rule,{SUFFIX} policy_dn=cn=other,{SUFFIX}\n\
+             ppolicy_rules dn.base=cn=none,{SUFFIX} no_policy\n"
+        ),
+    );
+    let person = |name: &str, more: &str| {
+        format!("dn: cn={name},{SUFFIX}\nobjectClass: person\ncn: {name}\nsn: s\n{more}\n\n")
+    };
+    let password = "userPassword: pw";
+    site.load(&format!(
+        "dn: {SUFFIX}\nobjectClass: organization\nobjectClass: dcObject\no: x\ndc: example\n\n{}{}{}{}{}",
+        person("ann", password),
+        person("nobody", "description: has no password"),
+        person("rule", password),
+        person("none", password),
+        person("own", &format!("{password}\npwdPolicySubentry: cn=own,{SUFFIX}"))
+    ));
+    let server = site.start().unwrap();
+    let mut connection = Client::connect(server.address);
+    let mut shown = |rest: &str| {
+        let request = format!("search {SUFFIX} sub (sn=s) {rest}\n");
+        let answer = connection.run(&Step { request, ..Step::default() });
+        let mut all = Vec::new();
+        for line in answer.lines() {
+            match (line.strip_prefix("-> cn="), line.trim().strip_prefix("pwdPolicySubentry: cn=")) {
+                (Some(dn), _) => all.push(dn.split(',').next().unwrap().to_owned()),
+                (_, Some(policy)) => {
+                    let entry = all.last_mut().unwrap();
+                    *entry += &format!(" {}", policy.split(',').next().unwrap());
+                }
+                _ => {}
+            }
+        }
+        all.sort();
+        all
+    };
+    // As OpenLDAP 2.7 answers.
+    let computed = ["ann policy", "nobody", "none", "own own", "rule other"];
+    assert_eq!(shown("pwdPolicySubentry"), computed);
+    assert_eq!(shown("+"), computed);
+    let stored = ["ann", "nobody", "none", "own own", "rule"];
+    assert_eq!(shown("pwdPolicySubentry with managedsait"), stored);
+    assert_eq!(shown("*"), ["ann", "nobody", "none", "own", "rule"]);
 }
 
 #[test]

@@ -361,6 +361,29 @@ fn logged_changes_are_carried_out_or_refused() {
 }
 
 #[test]
+fn a_retired_server_does_not_come_back_with_a_cookie() {
+    let fixture = filled();
+    let served = &fixture.directory.databases()[0];
+    let known = || -> Vec<Csn> {
+        let snapshot = served.database().store().snapshot().unwrap();
+        log::context_csns(&snapshot).unwrap().into_iter().filter(|csn| csn.server_id == 7).collect()
+    };
+    raise(&fixture, &[csn(7, 5)]);
+    assert!(served.retire_server_id(7).is_success());
+    assert_eq!(known(), []);
+    assert_eq!(served.retire_server_id(7).code.0, 16);
+    // What it had come to says nothing any longer, its entries are as good as others.
+    for number in [4, 5] {
+        raise(&fixture, &[csn(7, number)]);
+        assert_eq!(known(), []);
+    }
+    assert_eq!(apply(&fixture, [put(70, "cn=late,dc=example,dc=com", csn(7, 5), &[])]), "done");
+    // Another server that got the id is another one.
+    raise(&fixture, &[csn(7, 6)]);
+    assert_eq!(known(), [csn(7, 6)]);
+}
+
+#[test]
 fn what_a_provider_does_not_name_goes_within_a_limit() {
     let f = filled();
     for number in 1..=6 {
