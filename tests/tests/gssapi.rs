@@ -112,7 +112,7 @@ impl Realm {
             "TLSCertificateFile {path}/server.pem\nTLSCertificateKeyFile {path}/server.key\n\
              sasl-host localhost\nsasl-realm {REALM}\n{settings}\n\
              database mdb\nsuffix dc=example,dc=com\nrootdn cn=admin,dc=example,dc=com\nrootpw secret\n\
-             directory @DATA@\n"
+             directory @DATA@\noverlay syncprov\n"
         );
         let site = Site::new(Kind::Larix, &body);
         let (port, secure) = (free_port(), free_port());
@@ -332,4 +332,43 @@ fn replayed_and_old_tickets(realm: &Realm) {
     let (code, text) = bind(&strict, &token);
     assert!(code == 49 && (text.contains("expired") || text.contains("skew")), "{code} {text}");
     assert!(strict.server.stop());
+}
+
+#[test]
+fn a_consumer_binds_with_its_ticket() {
+    if !is_possible() {
+        return;
+    }
+    let realm = Realm::start();
+    let admin = "authz-regexp \"uid=ann,.*\" cn=admin,dc=example,dc=com";
+    let provider = realm.larix(admin, "server.keytab");
+    let consumer = |authorization: &str| {
+        let body = format!(
+            "database mdb\nsuffix dc=example,dc=com\ndirectory @DATA@\n\
+             syncrepl rid=1 provider={} bindmethod=sasl saslmech=GSSAPI {authorization} searchbase=dc=example,dc=com \
+             retry=\"1 +\" type=refreshAndPersist\n",
+            provider.clear
+        );
+        let site = Site::new(Kind::Larix, &body);
+        let (conf, cache) = (realm.path("krb5.conf"), realm.path("cache"));
+        let environment: [(&str, &Path); 2] = [("KRB5_CONFIG", &conf), ("KRB5CCNAME", &cache)];
+        let arguments = ["-d", "16384"];
+        let server =
+            Server::start_in(Kind::Larix, &site.configuration(), free_port(), &arguments, &environment)
+                .unwrap();
+        (site, server)
+    };
+    for (authorization, expected) in [("", "the refresh is complete"), ("authzid=dn:cn=nobody", "bind")] {
+        let (_site, server) = consumer(authorization);
+        let mut log = String::new();
+        for _ in 0..600 {
+            log = server.log();
+            if log.contains(expected) {
+                break;
+            }
+            std::thread::park_timeout(Duration::from_millis(50));
+        }
+        assert!(log.contains(expected), "{log}\n{}", provider.server.log());
+        assert_eq!(log.contains("the refresh is complete"), authorization.is_empty(), "{log}");
+    }
 }

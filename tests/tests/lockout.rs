@@ -49,13 +49,20 @@ fn entries_show_the_policy_that_holds_for_them() {
         format!("dn: cn={name},{SUFFIX}\nobjectClass: person\ncn: {name}\nsn: s\n{more}\n\n")
     };
     let password = "userPassword: pw";
+    let policies = ["policy", "other", "mine"].map(|name| {
+        format!(
+            "dn: cn={name},{SUFFIX}\nobjectClass: applicationProcess\nobjectClass: pwdPolicy\ncn: {name}\n\
+             pwdAttribute: userPassword\n\n"
+        )
+    });
     site.load(&format!(
-        "dn: {SUFFIX}\nobjectClass: organization\nobjectClass: dcObject\no: x\ndc: example\n\n{}{}{}{}{}",
+        "dn: {SUFFIX}\nobjectClass: organization\nobjectClass: dcObject\no: x\ndc: example\n\n{}{}{}{}{}{}",
+        policies.concat(),
         person("ann", password),
         person("nobody", "description: has no password"),
         person("rule", password),
         person("none", password),
-        person("own", &format!("{password}\npwdPolicySubentry: cn=own,{SUFFIX}"))
+        person("own", &format!("{password}\npwdPolicySubentry: cn=mine,{SUFFIX}"))
     ));
     let server = site.start().unwrap();
     let mut connection = Client::connect(server.address);
@@ -77,11 +84,11 @@ fn entries_show_the_policy_that_holds_for_them() {
         all
     };
     // As OpenLDAP 2.7 answers.
-    let computed = ["ann policy", "nobody", "none", "own own", "rule other"];
+    let computed = ["ann policy", "nobody", "none", "own mine", "rule other"];
     assert_eq!(shown("pwdPolicySubentry"), computed);
     assert_eq!(shown("+"), computed);
-    let stored = ["ann", "nobody", "none", "own own", "rule"];
-    assert_eq!(shown("pwdPolicySubentry with managedsait"), stored);
+    let stored = ["ann", "nobody", "none", "own mine", "rule"];
+    assert_eq!(shown("pwdPolicySubentry with manageDSAit"), stored);
     assert_eq!(shown("*"), ["ann", "nobody", "none", "own", "rule"]);
 }
 

@@ -231,6 +231,41 @@ fn under_another_suffix() {
 }
 
 #[test]
+fn consumers_bind_by_digest_md5() {
+    for kind in kinds() {
+        let mechanisms = if kind == Kind::Larix { "sasl-mechanisms DIGEST-MD5\n" } else { "" };
+        let global = format!(
+            "{mechanisms}sasl-host localhost\nsasl-realm example\nsasl-secprops none\n\
+             authz-regexp \"uid=([^,]*),.*\" \"uid=$1,ou=people,{SUFFIX}\"\n"
+        );
+        let provider = Member::new(kind, &global, "overlay syncprov");
+        provider.site.load_into(Some(SUFFIX), &people(5));
+        let provider = provider.started();
+        provider.change(&format!(
+            "add uid=repl,ou=people,{SUFFIX}\n  objectClass: inetOrgPerson\n  uid: repl\n  cn: r\n  sn: r\n  userPassword: pw"
+        ));
+        let line = |bind: &str| {
+            format!(
+                "syncrepl rid=1 provider=ldap://localhost:{} bindmethod=sasl saslmech=DIGEST-MD5 authcid=repl {bind} \
+                 searchbase={SUFFIX} retry=\"1 +\" {PERSIST} lazycommit",
+                provider.port
+            )
+        };
+        let consumer =
+            Member::new(Kind::Larix, "", &line("credentials=pw realm=example secprops=noplain")).started();
+        consumer.wait_until_like(&provider);
+        provider.change(&format!("modify \"uid=u1,ou=people,{SUFFIX}\"\n  replace title: t"));
+        consumer.wait_until_like(&provider);
+        for (bind, why) in
+            [("credentials=wrong", "(49)"), ("credentials=pw secprops=noactive", "secprops: noactive")]
+        {
+            let stranger = Member::new(Kind::Larix, "", &line(bind)).arguments(&["-d", "16384"]).started();
+            stranger.wait_for_log(why);
+        }
+    }
+}
+
+#[test]
 fn over_tls_and_with_sasl() {
     for kind in kinds() {
         let authority = Authority::new("Root");

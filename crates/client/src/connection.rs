@@ -113,6 +113,16 @@ impl Connection {
         Ok(())
     }
 
+    /// The server's name as it was asked for.
+    pub(crate) fn host(&self) -> &str {
+        &self.host
+    }
+
+    /// Whether nobody between here and the server can listen: TLS, or a local socket.
+    pub fn is_private(&self) -> bool {
+        self.is_secure() || matches!(self.stream, Stream::Unix(_))
+    }
+
     pub fn is_secure(&self) -> bool {
         matches!(self.stream, Stream::Tls(_))
     }

@@ -6,6 +6,8 @@
 pub mod ciphers;
 mod connection;
 mod error;
+#[cfg(feature = "gssapi")]
+mod gssapi;
 mod sasl;
 mod session;
 mod stop;

@@ -1,9 +1,10 @@
-//! SASL binds with a password.
+//! SASL binds with a password, or with a ticket.
 
 use std::fmt;
 
 use base64::Engine;
 use larix_proto::{ResultCode, client};
+use larix_sasl::digest_md5;
 use larix_sasl::plain::Plain;
 use larix_sasl::scram::{Client, ClientBinding, Hash};
 
@@ -15,7 +16,7 @@ use crate::session::{Reply, Session};
 /// Random bytes in a nonce.
 const NONCE_BYTES: usize = 18;
 
-/// A SASL mechanism that takes a password.
+/// A SASL mechanism.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Mechanism {
     Plain,
@@ -24,20 +25,30 @@ pub enum Mechanism {
         /// Bound to the channel.
         plus: bool,
     },
+    DigestMd5,
+    /// Kerberos V5, without a layer.
+    #[cfg(feature = "gssapi")]
+    Gssapi,
 }
 
 impl Mechanism {
     /// # Errors
     /// A mechanism that is not supported.
     pub fn from_name(name: &str) -> Result<Self, ClientError> {
-        if name.eq_ignore_ascii_case(larix_sasl::plain::NAME) {
-            return Ok(Self::Plain);
+        #[cfg(feature = "gssapi")]
+        if name.eq_ignore_ascii_case(Self::Gssapi.name()) {
+            return Ok(Self::Gssapi);
+        }
+        for one in [Self::Plain, Self::DigestMd5] {
+            if name.eq_ignore_ascii_case(one.name()) {
+                return Ok(one);
+            }
         }
         let all = Hash::ALL.into_iter().flat_map(|hash| [false, true].map(|plus| Self::Scram { hash, plus }));
         all.into_iter().find(|mechanism| mechanism.name().eq_ignore_ascii_case(name)).ok_or_else(|| {
             ClientError::Usage(format!(
                 "{name}: EXTERNAL, PLAIN, SCRAM-SHA-512, SCRAM-SHA-256 and SCRAM-SHA-1 are supported, these three \
-                 with -PLUS, too"
+                 with -PLUS, too, DIGEST-MD5, and in a build with the feature gssapi GSSAPI"
             ))
         })
     }
@@ -47,6 +58,18 @@ impl Mechanism {
             Self::Plain => larix_sasl::plain::NAME,
             Self::Scram { hash, plus: false } => hash.mechanism(),
             Self::Scram { hash, plus: true } => hash.plus_mechanism(),
+            Self::DigestMd5 => digest_md5::NAME,
+            #[cfg(feature = "gssapi")]
+            Self::Gssapi => "GSSAPI",
+        }
+    }
+
+    /// Whether it needs a user's name and password; Kerberos has its ticket.
+    pub const fn takes_password(self) -> bool {
+        match self {
+            #[cfg(feature = "gssapi")]
+            Self::Gssapi => false,
+            _ => true,
         }
     }
 }
@@ -57,6 +80,8 @@ pub struct SaslPassword {
     pub mechanism: Mechanism,
     pub user: String,
     pub authorization: String,
+    /// Of DIGEST-MD5; empty: the server's.
+    pub realm: String,
     pub password: Zeroizing<Vec<u8>>,
 }
 
@@ -87,13 +112,44 @@ impl SaslPassword {
                 };
                 self.scram(session, hash, binding)
             }
+            Mechanism::DigestMd5 => self.digest(session),
+            #[cfg(feature = "gssapi")]
+            Mechanism::Gssapi => self.gssapi(session),
         }
     }
 
+    fn digest(&self, session: &mut Session) -> Result<Reply, ClientError> {
+        let name = digest_md5::NAME;
+        let fault = |fault| ClientError::Input { name: name.to_owned(), why: format!("{fault}") };
+        let challenge = session.call(|out, id, _| client::sasl_bind(out, id, "", name, None, &[]))?;
+        if challenge.result.code != ResultCode::SASL_BIND_IN_PROGRESS {
+            return Ok(challenge);
+        }
+        let nonce = nonce(session);
+        let host = session.connection.host().to_owned();
+        let asked = digest_md5::Asked {
+            username: &self.user,
+            realm: &self.realm,
+            authzid: &self.authorization,
+            host: &host,
+            nonce: &nonce,
+        };
+        let challenge = challenge.value.unwrap_or_default();
+        let client = digest_md5::Client::respond(&challenge, asked, &self.password).map_err(fault)?;
+        let mut last = self.step(session, client.message().as_bytes())?;
+        if last.result.code == ResultCode::SASL_BIND_IN_PROGRESS {
+            // A server's proof may come as a step of its own, that is acknowledged.
+            client.verify(last.value.as_deref().unwrap_or_default()).map_err(fault)?;
+            return self.step(session, &[]);
+        }
+        if last.result.code == ResultCode::SUCCESS {
+            client.verify(last.value.take().as_deref().unwrap_or_default()).map_err(fault)?;
+        }
+        Ok(last)
+    }
+
     fn scram(&self, session: &mut Session, hash: Hash, binding: ClientBinding) -> Result<Reply, ClientError> {
-        let mut bytes = [0; NONCE_BYTES];
-        (session.ambient.random)(&mut bytes);
-        let nonce = base64::engine::general_purpose::STANDARD.encode(bytes);
+        let nonce = nonce(session);
         let mut client = Client::new(hash, &self.user, &self.authorization, &nonce, binding);
         let fault = |fault| ClientError::Input { name: hash.mechanism().to_owned(), why: format!("{fault}") };
         let challenge = self.step(session, client.first().as_bytes())?;
@@ -109,8 +165,14 @@ impl SaslPassword {
         Ok(last)
     }
 
-    fn step(&self, session: &mut Session, message: &[u8]) -> Result<Reply, ClientError> {
+    pub(crate) fn step(&self, session: &mut Session, message: &[u8]) -> Result<Reply, ClientError> {
         let name = self.mechanism.name();
         session.call(|out, id, _| client::sasl_bind(out, id, "", name, Some(message), &[]))
     }
+}
+
+fn nonce(session: &Session) -> String {
+    let mut bytes = [0; NONCE_BYTES];
+    (session.ambient.random)(&mut bytes);
+    base64::engine::general_purpose::STANDARD.encode(bytes)
 }

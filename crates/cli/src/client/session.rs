@@ -68,17 +68,27 @@ pub(super) fn credentials(
         }
         Some(mechanism) => {
             let mechanism = Mechanism::from_name(mechanism)?;
+            let (authorization, realm) = (args.authorization.clone().unwrap_or_default(), String::new());
+            if !mechanism.takes_password() {
+                let (user, password) = Default::default();
+                return Ok(Credentials::Sasl(SaslPassword {
+                    mechanism,
+                    user,
+                    authorization,
+                    realm,
+                    password,
+                }));
+            }
             let user = args
                 .user
                 .clone()
                 .ok_or_else(|| ClientError::Usage(format!("-Y {}: -U names the user", mechanism.name())))?;
-            let authorization = args.authorization.clone().unwrap_or_default();
             let password = match password(args, ask)? {
                 Some(password) => password,
                 None => ask("Please enter your password: ")?,
             };
             let password = Zeroizing::new(password);
-            return Ok(Credentials::Sasl(SaslPassword { mechanism, user, authorization, password }));
+            return Ok(Credentials::Sasl(SaslPassword { mechanism, user, authorization, realm, password }));
         }
         None => local && !args.simple && bind_dn.is_none(),
     };

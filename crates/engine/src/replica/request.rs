@@ -47,6 +47,9 @@ pub struct ReplicaRules {
     /// what a conflict asks for is done under a CSN of this server. Off for a consumer of one provider: entries leave its
     /// share and come back.
     pub multi_provider: bool,
+    /// Commits need not be durable at once (`lazycommit`): what a crash undoes is asked for again, for the contextCSN is
+    /// undone with it.
+    pub lazy: bool,
     /// Which attributes are the provider's.
     pub attributes: Arc<AttributeShare>,
 }
@@ -59,6 +62,7 @@ impl Default for ReplicaRules {
             drop_unknown: false,
             drop_covered: true,
             multi_provider: true,
+            lazy: false,
             attributes: Arc::default(),
         }
     }

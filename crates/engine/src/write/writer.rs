@@ -508,6 +508,10 @@ impl<S: Store> Core<S> {
         let ready = group.ready();
         let before = std::mem::replace(&mut self.counters, counters);
         let Some(mut ready) = ready else { return Ok(()) };
+        let is_lazy = |job: &Job| job.replicated.as_ref().is_some_and(|batch| batch.rules.lazy);
+        if ready.durability == Durability::Sync && jobs.iter().all(is_lazy) {
+            ready.durability = Durability::NoMetaSync;
+        }
         let index_slice = self.index_along(&transaction, &mut ready);
         self.merge_along(&transaction, &mut ready.set).map_err(GroupError::Fault)?;
         let trimmer = self.trim_log(&transaction, &mut ready.set, 2 * logged).map_err(GroupError::Fault)?;

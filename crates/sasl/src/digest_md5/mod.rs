@@ -1,6 +1,7 @@
-//! DIGEST-MD5 (RFC 2831, made historic by RFC 6331): the server's side, with its integrity and RC4 layers. MD5 and RC4 are
+//! DIGEST-MD5 (RFC 2831, made historic by RFC 6331): the server's side with its integrity and RC4 layers, the client's without. MD5 and RC4 are
 //! broken for much of what they are used for elsewhere; whoever can uses SCRAM under TLS.
 
+mod client;
 mod layer;
 mod response;
 
@@ -11,6 +12,7 @@ use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
 
 use crate::Fault;
+pub use client::{Asked, Client};
 pub use layer::{Layer, LayerFault};
 pub use response::Response;
 

@@ -79,7 +79,7 @@ impl Response {
 }
 
 /// One pair, with its name in lower case, and what follows.
-fn pair(text: &str) -> Result<(String, String, &str), Fault> {
+pub(super) fn pair(text: &str) -> Result<(String, String, &str), Fault> {
     let (name, rest) = text.split_once('=').ok_or(Fault::Malformed("name=value"))?;
     let name = name.trim().to_ascii_lowercase();
     let rest = rest.trim_start();

@@ -98,3 +98,39 @@ fn layers_carry_both_ways_and_notice_changes() {
         assert_eq!(server.open(&[1, 2, 3], &mut plain), Err(LayerFault::TooShort));
     }
 }
+
+#[test]
+fn the_client_of_rfc_2831() {
+    let asked = Asked {
+        username: "chris",
+        realm: "",
+        authzid: "",
+        host: "elwood.innosoft.com",
+        nonce: "OA6MHXh6VqTrRk",
+    };
+    let challenge = server().challenge();
+    let client = Client::respond(challenge.as_bytes(), asked, b"secret").unwrap();
+    let response = Response::parse(client.message().as_bytes()).unwrap();
+    let accepted = server().finish(&response, Some(b"secret")).unwrap();
+    assert_eq!(client.verify(accepted.answer.as_bytes()), Ok(()));
+    assert_eq!(client.verify(b"rspauth=ea40f60335c427b5527b84dbabcdffff"), Err(Fault::Peer));
+    assert_eq!(server().finish(&response, Some(b"other")).err(), Some(Fault::Proof));
+    // What has to be quoted, another realm, and whom to act as.
+    let odd = Asked { username: "a\"b\\", realm: "x\"", authzid: "dn:cn=\"y", ..asked };
+    let client = Client::respond(challenge.as_bytes(), odd, "p\u{e9}".as_bytes()).unwrap();
+    let response = Response::parse(client.message().as_bytes()).unwrap();
+    assert_eq!((response.username.as_str(), response.realm.as_str()), ("a\"b\\", "x\""));
+    assert_eq!(response.authzid.as_deref(), Some("dn:cn=\"y"));
+    assert!(server().finish(&response, Some("p\u{e9}".as_bytes())).is_ok());
+    for (challenge, expected) in [
+        ("realm=\"x\",algorithm=md5-sess", Fault::Malformed("a nonce")),
+        ("nonce=\"a\",nonce=\"b\",algorithm=md5-sess", Fault::Malformed("a nonce given once")),
+        ("nonce=\"a\",algorithm=md5", Fault::Unsupported("the algorithm is")),
+        (
+            "nonce=\"a\",qop=\"auth-int,auth-conf\",algorithm=md5-sess",
+            Fault::Unsupported("a layer is asked for, which is"),
+        ),
+    ] {
+        assert_eq!(Client::respond(challenge.as_bytes(), asked, b"x").err(), Some(expected), "{challenge}");
+    }
+}

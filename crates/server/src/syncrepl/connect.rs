@@ -10,7 +10,7 @@ use larix_client::{
 use larix_engine::time::RandomSource as _;
 
 use crate::clock::SystemRandom;
-use crate::config::values::{StartTls, SyncReplication, TlsSettings};
+use crate::config::values::{SecurityProperties, StartTls, SyncReplication, TlsSettings};
 use crate::tls::end_point_binding;
 
 /// Where a line says nothing of it: a provider whose machine or network is gone is noticed after two minutes. The system's
@@ -48,6 +48,11 @@ pub(super) fn connect(
         note = Some(format!("goes on without TLS: StartTLS was answered {result}"));
     }
     if let Some(credentials) = credentials(line)? {
+        if let (Some(properties), true) = (&line.bind.properties, line.bind.sasl)
+            && let Some(why) = forbidden(properties, &credentials, session.connection.is_private())
+        {
+            return Err(ClientError::Usage(format!("secprops: {why}")));
+        }
         session.bind(&credentials)?;
     }
     session.set_patience(None)?;
@@ -69,8 +74,40 @@ fn credentials(line: &SyncReplication) -> Result<Option<Credentials>, ClientErro
         mechanism: Mechanism::from_name(name)?,
         user: bind.authentication.clone().unwrap_or_default(),
         authorization,
+        realm: bind.realm.clone().unwrap_or_default(),
         password: bind.credentials.clone(),
     })))
+}
+
+/// Why these properties (`secprops`) do not let the bind be, if they do not. A transport that nobody can listen to is as good
+/// as a layer; none of our own is put on.
+fn forbidden(
+    properties: &SecurityProperties,
+    credentials: &Credentials,
+    private: bool,
+) -> Option<&'static str> {
+    // As Cyrus SASL has it of its mechanisms.
+    let (plain, passive, active, passes_on) = match credentials {
+        Credentials::External { .. } => (false, false, true, false),
+        Credentials::Sasl(sasl) => match sasl.mechanism {
+            Mechanism::Plain => (true, true, true, true),
+            Mechanism::Scram { .. } => (false, true, false, false),
+            Mechanism::DigestMd5 => (false, true, true, false),
+            #[cfg(feature = "gssapi")]
+            Mechanism::Gssapi => (false, true, false, true),
+        },
+        Credentials::Simple { .. } => return None,
+    };
+    [
+        (properties.no_plain && plain && !private, "noplain: the password would be shown"),
+        (properties.no_dictionary && passive, "nodict: who listens could try passwords"),
+        (properties.no_active && active, "noactive: it falls to an active attacker"),
+        (properties.pass_credentials && !passes_on, "passcred: the mechanism hands no credentials over"),
+        (properties.forward_secrecy, "forwardsec: no mechanism has that of its own"),
+        (properties.min_ssf > 0 && !private, "minssf: there is no layer but TLS"),
+    ]
+    .into_iter()
+    .find_map(|(is_so, why)| is_so.then_some(why))
 }
 
 /// What the line says, and beside it what holds for the server itself. Only whether the provider's certificate is checked
@@ -98,4 +135,39 @@ pub(super) fn tls_options(line: &SyncReplication, server: &TlsSettings) -> TlsOp
         .collect();
     let own = line.tls.iter().map(|(name, value)| (name.as_str(), value.as_str()));
     TlsOptions::new(own.chain(inherited.iter().map(|(name, value)| (*name, value.as_str()))))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn properties_forbid_binds() {
+        let sasl = |mechanism: &str| {
+            Credentials::Sasl(SaslPassword {
+                mechanism: Mechanism::from_name(mechanism).unwrap(),
+                user: "u".to_owned(),
+                authorization: String::new(),
+                realm: String::new(),
+                password: b"p".to_vec().into(),
+            })
+        };
+        for (properties, mechanism, private, expected) in [
+            ("noplain", "PLAIN", false, Some("noplain")),
+            ("noplain", "PLAIN", true, None),
+            ("noplain", "DIGEST-MD5", false, None),
+            ("noactive", "DIGEST-MD5", false, Some("noactive")),
+            ("noactive", "SCRAM-SHA-256", false, None),
+            ("nodict", "SCRAM-SHA-256", true, Some("nodict")),
+            ("passcred", "SCRAM-SHA-1", true, Some("passcred")),
+            ("none,minssf=1", "SCRAM-SHA-1", false, Some("minssf")),
+            ("none,minssf=1", "SCRAM-SHA-1", true, None),
+            ("none", "PLAIN", false, None),
+        ] {
+            let parsed = SecurityProperties::parse(properties).unwrap();
+            let found = forbidden(&parsed, &sasl(mechanism), private);
+            let word = found.and_then(|why| why.split(':').next());
+            assert_eq!(word, expected, "{properties} {mechanism} {private}");
+        }
+    }
 }

@@ -592,6 +592,7 @@ impl Runner {
         let schema = Arc::clone(self.server.generation().databases.schema());
         ReplicaRules {
             schema_checking: line.schema_checking,
+            lazy: line.lazy_commit,
             // What a refresh sends is judged entry by entry: it may be what was missed before.
             drop_covered: !refresh,
             multi_provider: self.is_whole() && !settings.shadow,

@@ -12,7 +12,7 @@ use larix_replication::consumer::RetryStep;
 use larix_schema::Schema;
 use zeroize::Zeroizing;
 
-use super::ConfigDn;
+use super::{ConfigDn, SecurityProperties};
 
 /// Seconds between the refreshes of a consumer that does not persist: a day.
 const DEFAULT_INTERVAL: u32 = 86_400;
@@ -90,6 +90,10 @@ pub struct SyncBind {
     pub mechanism: Option<String>,
     pub authentication: Option<String>,
     pub authorization: Option<String>,
+    /// Of DIGEST-MD5; none: the provider's.
+    pub realm: Option<String>,
+    /// What the bind must be proof against; none: nothing is asked of it.
+    pub properties: Option<SecurityProperties>,
 }
 
 /// Passwords stay out of logs.
@@ -287,15 +291,19 @@ impl SyncBind {
                     return Err(wrong(
                         key,
                         value,
-                        "PLAIN, EXTERNAL, SCRAM-SHA-1, SCRAM-SHA-256 or SCRAM-SHA-512, the last three with -PLUS, too",
+                        "PLAIN, EXTERNAL, DIGEST-MD5, SCRAM-SHA-1, SCRAM-SHA-256 or SCRAM-SHA-512, the last three with -PLUS, \
+                         too, or in a build with the feature gssapi GSSAPI",
                     ));
                 }
                 self.mechanism = Some(value.to_ascii_uppercase());
             }
             "authcid" => self.authentication = Some(value.to_owned()),
             "authzid" => self.authorization = Some(value.to_owned()),
-            // No mechanism here has a realm, and none puts on a layer.
-            "realm" | "secprops" => {}
+            "realm" => self.realm = Some(value.to_owned()),
+            "secprops" => {
+                let properties = SecurityProperties::parse(value);
+                self.properties = Some(properties.map_err(|(word, help)| wrong(key, &word, help))?);
+            }
             _ => return Err((format!("syncrepl: no key `{key}`"), Some(KEYS))),
         }
         Ok(())
