@@ -69,6 +69,8 @@ pub struct RequestControls {
     pub sync: Option<ContentSync>,
     /// The copy settles conflicts value by value: send the states of entries, too.
     pub value_conflicts: bool,
+    /// The consumer settles conflicts as this server does.
+    pub sync_peer: bool,
 }
 
 /// The sync request control (RFC 4533 section 2.2).
@@ -80,6 +82,8 @@ pub struct ContentSync {
     pub cookie: Option<Vec<u8>>,
     /// The consumer would rather load anew than be told that it has to.
     pub reload_hint: bool,
+    /// It is a Larix: names and deletes need not come as OpenLDAP's consumers want them.
+    pub peer: bool,
 }
 
 /// The attributes that a pre-read or post-read control wants back.
@@ -188,6 +192,7 @@ pub const SUPPORTED: &[SupportedControl] = &[
     supported(oid::SYNC_REQUEST, false, SEARCH, &[]),
     // Among members of one replicated content: nothing that clients would look for.
     supported(oid::VALUE_CONFLICTS, false, SEARCH, &[]),
+    supported(oid::SYNC_PEER, false, SEARCH, &[]),
 ];
 
 const fn supported(
@@ -288,6 +293,9 @@ impl RequestControls {
                 _ => {}
             }
         }
+        if let Some(sync) = &mut parsed.sync {
+            sync.peer = parsed.sync_peer;
+        }
         if parsed.sync.is_some() && parsed.paged.is_some() {
             return Err(protocol_error("Sync control specified with pagedResults control"));
         }
@@ -335,6 +343,7 @@ impl RequestControls {
                 self.manage_dsa_it = true;
                 self.manage_dsa_it_critical = control.critical;
             }
+            oid::SYNC_PEER => self.sync_peer = true,
             oid::RELAX => self.relax = true,
             oid::NO_OP => self.no_op = true,
             oid::PERMISSIVE_MODIFY => self.permissive_modify = true,
@@ -400,6 +409,7 @@ fn name_of(control: &str) -> &'static str {
         oid::EFFECTIVE_RIGHTS => "effective rights",
         oid::SYNC_REQUEST => "Sync",
         oid::VALUE_CONFLICTS => "conflicts by value",
+        oid::SYNC_PEER => "Sync peer",
         _ => "lazy commit",
     }
 }
@@ -424,6 +434,7 @@ fn content_sync(control: &Control<'_>, name: &str) -> Result<ContentSync, LdapRe
         persist: asked.mode == SyncMode::RefreshAndPersist,
         cookie: asked.cookie.map(<[u8]>::to_vec),
         reload_hint: asked.reload_hint,
+        peer: false,
     })
 }
 

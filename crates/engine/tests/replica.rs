@@ -219,8 +219,9 @@ fn what_was_deleted_does_not_come_back() {
     assert_eq!(apply(&f, [delete(1, csn(3, 2))]), "older");
     // A consumer of a part sees entries leave and come back.
     let rules = ReplicaRules { multi_provider: false, ..ReplicaRules::default() };
-    let back = ReplicatedBatch { changes: vec![put(7, B, csn(2, 4), &[])], rules, ..Default::default() };
-    assert_eq!(word(&batch(&f, back).changes[0]), "done");
+    let changes = vec![delete(8, csn(3, 3)), put(8, B, csn(2, 4), &[])];
+    let back = ReplicatedBatch { changes, rules, ..Default::default() };
+    assert_eq!(word(&batch(&f, back).changes[1]), "done");
     // A newer modification does not save an entry from a delete; what it was is in the conflict log.
     assert_eq!(
         apply(&f, [put(9, "cn=n,dc=example,dc=com", csn(2, 9), &[]), delete(9, csn(3, 8))]),

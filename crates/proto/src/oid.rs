@@ -58,6 +58,8 @@ oids! {
     SYNC_STATE = "1.3.6.1.4.1.4203.1.9.1.2";
     /// RFC 4533, on the done message.
     SYNC_DONE = "1.3.6.1.4.1.4203.1.9.1.3";
+    /// Larix's own: a consumer says that it settles conflicts as Larix does; on an entry, the entryUUID of its superior.
+    SYNC_PEER = "2.25.87610412117718157885716886434399491440.2.4";
     /// draft-behera-ldap-password-policy, both ways.
     PASSWORD_POLICY = "1.3.6.1.4.1.42.2.27.8.5.1";
     /// draft-vchu-ldap-pwd-policy: the password has expired.

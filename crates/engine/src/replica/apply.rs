@@ -277,10 +277,17 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         let version = self.state_of_put(put)?;
         if let Some(dead) = dead {
             let newer = put.csn.is_none_or(|csn| csn > dead.csn);
+            let stays_dead = self.rules.multi_provider && !(newer && self.born_after(put, &dead.csn));
+            if stays_dead && put.csn.is_some_and(|csn| !self.is_covered(&csn)) {
+                // Whoever has the entry still may never hear of the delete: a present phase deletes nothing that the provider
+                // has not seen as it is, and its cookie covers the delete.
+                self.stamp = self.own_stamp();
+                self.bury_absent(&put.uuid)?;
+            }
             if !newer {
                 return Ok(Applied::Older);
             }
-            if self.rules.multi_provider && !self.born_after(put, &dead.csn) {
+            if stays_dead {
                 let note = lost_put(ConflictKind::Delete, put, (put.uuid, Some(dead.csn)), self.shown(put));
                 return self.note(note);
             }
@@ -675,24 +682,32 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             let dead = state::tombstone(op.snapshot(), uuid)?;
             Ok((here, dead))
         })?;
-        let known = here.as_ref().and_then(|here| here.csn);
-        let csn = csn.or(self.newest).or(known).unwrap_or(Csn::ZERO);
-        self.stamp = Stamp { csn, name: String::new() };
         let Some(here) = here else {
-            if dead.is_some_and(|dead| dead.csn >= csn) {
-                return Ok(Applied::Older);
-            }
-            self.step(|op| {
-                let mark = LogMark { local: false, absent: true };
-                // An id that no entry has: who reads the log tells entries by their ids.
-                let nowhere = (op.next_entry_id(), EntryId::ROOT);
-                op.log_marked(nowhere, *uuid, "", mark, |_| LoggedChange::Delete);
-                op.bury(uuid);
-                Ok(())
-            })?;
+            let stamp = match csn.or(self.newest) {
+                Some(csn) if dead.is_none_or(|dead| dead.csn < csn) => Stamp { csn, name: String::new() },
+                // Nobody said when: it is told on as of now.
+                None if dead.is_none() && self.rules.multi_provider => self.own_stamp(),
+                _ => return Ok(Applied::Older),
+            };
+            self.stamp = stamp;
+            self.bury_absent(uuid)?;
             return Ok(Applied::Done);
         };
+        let csn = csn.or(self.newest).or(here.csn).unwrap_or(Csn::ZERO);
+        self.stamp = Stamp { csn, name: String::new() };
         self.delete_here(here, csn)
+    }
+
+    /// Logs the delete of an entry that is not here, and remembers it.
+    fn bury_absent(&mut self, uuid: &Uuid) -> Result<(), Failure> {
+        self.step(|op| {
+            let mark = LogMark { local: false, absent: true };
+            // An id that no entry has: who reads the log tells entries by their ids.
+            let nowhere = (op.next_entry_id(), EntryId::ROOT);
+            op.log_marked(nowhere, *uuid, "", mark, |_| LoggedChange::Delete);
+            op.bury(uuid);
+            Ok(())
+        })
     }
 
     fn delete_here(&mut self, here: Here, csn: Csn) -> Result<Applied, Failure> {

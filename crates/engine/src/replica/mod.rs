@@ -23,7 +23,7 @@ pub(crate) mod value;
 pub(crate) use apply::ReplicatedJob;
 pub use conflicts::{CONFLICTS_MAX, ConflictRecord, LOST_BYTES_MAX, conflicts, last_conflict};
 pub(crate) use prepare::is_computed;
-pub use state::{ReplicaRows, entry_of};
+pub use state::{ReplicaRows, deletes_after, entry_of};
 pub(crate) use state::{Tombstone, bury, check, put_former, trim, unbury};
 
 pub use request::{

@@ -49,6 +49,29 @@ pub(crate) fn tombstone<S: Snapshot>(snapshot: &S, uuid: &Uuid) -> Result<Option
     read().map(Some).ok_or(DAMAGED)
 }
 
+/// The deletes that are remembered, by entryUUID, behind this one; `limit` at most.
+///
+/// # Errors
+/// A store that cannot be read.
+pub fn deletes_after<S: Snapshot>(
+    snapshot: &S,
+    after: Option<Uuid>,
+    limit: usize,
+) -> Result<Vec<(Uuid, Csn)>, Fault> {
+    let prefix = [TOMBSTONE];
+    let start = after.map(|uuid| key(TOMBSTONE, uuid.as_bytes()));
+    let all = KeyRange::prefix(&prefix);
+    let range = start.as_deref().map_or(all, |start| KeyRange::prefix(&prefix).after(start));
+    let mut found = Vec::new();
+    for row in snapshot.scan(REPLICA, range, Direction::Forward)?.take(limit) {
+        let (row_key, _) = row?;
+        let uuid = row_key.get(1..).and_then(|uuid| Uuid::from_slice(uuid).ok()).ok_or(DAMAGED)?;
+        let dead = tombstone(snapshot, &uuid)?.ok_or(DAMAGED)?;
+        found.push((uuid, dead.csn));
+    }
+    Ok(found)
+}
+
 /// Remembers a delete for as long as the log keeps its record.
 pub(crate) fn bury(set: &mut WriteSet, uuid: &Uuid, tombstone: Tombstone) {
     let sequence = tombstone.sequence.to_be_bytes();

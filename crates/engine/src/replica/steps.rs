@@ -251,6 +251,8 @@ pub(super) fn change<V: Snapshot>(
     rules: &ReplicaRules,
     to: Option<(&Place, Option<String>)>,
 ) -> Result<(), Failure> {
+    // What it was to be called before is overruled.
+    state::forget_displaced(&mut op.set, id);
     let held = op.hold(id)?;
     let changes = difference::changes(op, &held, &put.attributes, &rules.attributes)?;
     let old_shown = op.view.dn(&held.view()?)?;

@@ -296,7 +296,9 @@ impl<S: Store> Core<S> {
         let merger = Merger::new(&snapshot)?;
         let trimmer = log::Trimmer::new(&snapshot, environment.order.server_id())?;
         let has_history = log::history(&snapshot)?.is_some();
-        for csn in log::context_csns(&snapshot)? {
+        // What came in a refresh that was broken off is not covered by the contextCSN.
+        let logged = counters.highest.as_slice().iter().copied();
+        for csn in log::context_csns(&snapshot)?.into_iter().chain(logged) {
             environment.order.follow(&csn, environment.clock.now());
         }
         drop(snapshot);

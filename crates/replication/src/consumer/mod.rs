@@ -7,6 +7,7 @@
 //! *Invariant:* contextCSN never runs ahead of what was handed out before it: an [`Action::Apply`] has the CSNs of changes in
 //! it or in earlier ones, and those of a refresh come when the refresh is complete.
 
+mod line;
 mod massage;
 mod retry;
 
@@ -21,6 +22,7 @@ use larix_proto::{
 };
 use uuid::Uuid;
 
+pub use line::{Attempts, Line, Next};
 pub use massage::Massage;
 pub use retry::{Retries, RetryStep};
 
@@ -161,6 +163,9 @@ impl Session {
         if self.request.values {
             controls.push(ControlBuf { oid: oid::VALUE_CONFLICTS.into(), critical: true, value: None });
         }
+        if !self.request.logged {
+            controls.push(ControlBuf { oid: oid::SYNC_PEER.into(), critical: false, value: None });
+        }
         controls.extend(self.request.controls.iter().cloned());
         let attributes: Vec<&str> = self.request.attributes.iter().map(String::as_str).collect();
         let search = client::Search {
@@ -229,6 +234,12 @@ impl Session {
     /// Whether there is anything to flush.
     pub fn has_gathered(&self) -> bool {
         !self.changes.is_empty() || !self.csns.is_empty()
+    }
+
+    /// Whether it is time to [`flush`](Self::flush). `more`: a whole message waits to be received. A refresh that has
+    /// gathered something waits for more of it.
+    pub fn flushes(&self, more: bool) -> bool {
+        (self.is_refreshed() || !self.has_gathered()) && !more
     }
 
     /// What was gathered so far: to be called when nothing more waits to be received.
@@ -501,7 +512,10 @@ impl Session {
         let text = std::str::from_utf8(cookie)
             .map_err(|_| "the provider's cookie is no text: it is not of OpenLDAP's form".to_owned())?;
         let read = Cookie::parse(text).map_err(|error| error.to_string())?;
-        self.last_cookie = Some(text.to_owned());
+        // One of a relayed delete says nothing but its CSN.
+        if !read.csns.is_empty() || read.delete.is_none() {
+            self.last_cookie = Some(text.to_owned());
+        }
         self.last_delete = read.delete;
         Ok(Some(read.csns))
     }

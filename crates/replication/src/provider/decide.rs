@@ -18,6 +18,8 @@ pub struct Asked {
     pub known: CsnVector,
     pub persist: bool,
     pub reload_hint: bool,
+    /// The consumer is a Larix.
+    pub peer: bool,
 }
 
 impl Asked {
@@ -31,6 +33,7 @@ impl Asked {
             known: cookie.csns.into_iter().collect(),
             persist: control.persist,
             reload_hint: control.reload_hint,
+            peer: control.peer,
         }
     }
 }
@@ -121,7 +124,8 @@ mod tests {
     fn what_is_no_cookie_is_none() {
         let check = |cookie: Option<&str>, rid: u16, csns: usize| {
             let cookie = cookie.map(|text| text.as_bytes().to_vec());
-            let control = ContentSync { critical: true, persist: false, cookie, reload_hint: false };
+            let control =
+                ContentSync { critical: true, persist: false, cookie, reload_hint: false, peer: false };
             let asked = Asked::new(&control);
             assert_eq!((asked.rid, asked.known.as_slice().len()), (rid, csns));
         };

@@ -143,7 +143,7 @@ impl Following {
                 Fate::Outside(Some(uuid)) | Fate::Hidden(Some(uuid)) if was_there => {
                     part.view.remove(id);
                     let base = part.task.base_text().to_owned();
-                    tell_delete(search, uuid, &base, None, out);
+                    tell_delete(search, (uuid, None), &base, None, out);
                 }
                 _ => {}
             }
@@ -192,14 +192,14 @@ impl Following {
             name = current_name(now.view, id)?.unwrap_or(name);
         }
         let holder = self.taken.get(&name.to_lowercase()).copied().filter(|(_, of, _)| *of != id);
-        if let Some((at, of, uuid)) = holder.filter(|_| !is_delete) {
+        if let Some((at, of, uuid)) = holder.filter(|_| !(is_delete || search.asked.peer)) {
             // Who has that name for the consumer still leaves it, and comes back under the one that it has now.
             if let Some(part) = search.parts.get_mut(at) {
                 part.view.remove(of);
             }
             self.taken.retain(|_, (_, other, _)| *other != of);
             let base = search.parts.first().map(|part| part.task.base_text().to_owned()).unwrap_or_default();
-            tell_delete(search, uuid, &base, None, out);
+            tell_delete(search, (uuid, None), &base, None, out);
         }
         // Of other servers' changes only all of a commit say how far this one has come: the cookie follows by itself.
         // A delete that a present phase brought may have a CSN of ours that was told before: a consumer would pass over it.
@@ -254,7 +254,7 @@ impl Following {
     ) -> Result<(), LdapResult> {
         let Some(part) = search.parts.get_mut(number) else { return Ok(()) };
         let (id, view) = (outline.entry, now.view);
-        let had = part.view.contains(id);
+        let (had, has_cookie) = (part.view.contains(id), cookie.is_some());
         let was_there = part.may_have(id) && (had || part.unrestricted || outline.kind != OutlineKind::Add);
         let state = match outline.kind {
             _ if had => EntryState::Modify,
@@ -292,10 +292,10 @@ impl Following {
             // Whether it had the entry may be unknown: then no name is told.
             let name =
                 if had || part.unrestricted { outline.dn.clone() } else { part.task.base_text().to_owned() };
-            tell_delete(search, uuid, &name, cookie.as_deref(), out);
+            tell_delete(search, (uuid, Some(outline.csn)), &name, cookie, out);
             sent = true;
         }
-        if sent && cookie.is_some() {
+        if sent && has_cookie {
             search.told.note(outline.csn);
         }
         Ok(())
@@ -472,14 +472,21 @@ fn tell_cookie<S: Store>(search: &mut SyncSearch<S>, context: &CsnVector, out: &
     search.told = told;
 }
 
-/// Tells that an entry is gone.
+/// Tells that an entry is gone; a consumer of our kind also, by which change.
 fn tell_delete<S: Store>(
     search: &SyncSearch<S>,
-    uuid: Uuid,
+    (uuid, csn): (Uuid, Option<Csn>),
     name: &str,
-    cookie: Option<&str>,
+    cookie: Option<String>,
     out: &mut Vec<u8>,
 ) {
-    let control = state_control(EntryState::Delete, uuid, cookie);
+    let cookie = match csn.filter(|_| search.asked.peer) {
+        Some(csn) => {
+            let cookie = cookie.unwrap_or_else(|| search.cookie(&[]));
+            Some(format!("{cookie},delcsn={}", csn.text()))
+        }
+        None => cookie,
+    };
+    let control = state_control(EntryState::Delete, uuid, cookie.as_deref());
     EntryEncoder::begin(out, search.message, name).finish(&[control]);
 }

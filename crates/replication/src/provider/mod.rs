@@ -6,6 +6,7 @@
 
 mod decide;
 mod follow;
+mod graves;
 mod queue;
 mod refresh;
 mod session;

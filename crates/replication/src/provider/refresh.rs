@@ -15,6 +15,7 @@ use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use super::decide::cookie;
+use super::graves::Graves;
 use super::session::{Part, SyncSearch, failed, refresh_required};
 
 /// Records of the log that one slice looks at.
@@ -28,12 +29,13 @@ pub(super) const MOVED_MAX: usize = 1_000_000;
 #[derive(Debug)]
 pub(super) struct Walk {
     part: usize,
+    graves: Graves,
     present: bool,
 }
 
 impl Walk {
     pub(super) fn new(present: bool) -> Self {
-        Self { part: 0, present }
+        Self { part: 0, graves: Graves::default(), present }
     }
 
     /// Whether consumers drop what was neither sent nor named.
@@ -49,6 +51,9 @@ impl Walk {
         out: &mut Vec<u8>,
     ) -> Result<bool, LdapResult> {
         let message = search.message;
+        if self.part >= search.parts.len() {
+            return self.graves.slice(search, budget, out);
+        }
         let Some(part) = search.parts.get_mut(self.part) else { return Ok(true) };
         let database = part.served.database().clone();
         let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
@@ -66,7 +71,7 @@ impl Walk {
         if let (Some(left), Some(next)) = (left, search.parts.get_mut(self.part)) {
             next.task.limit_size(left);
         }
-        Ok(self.part >= search.parts.len())
+        Ok(false)
     }
 }
 
@@ -98,6 +103,8 @@ pub(super) struct LogRefresh {
     told: CsnVector,
     rid: u16,
     server_id: u16,
+    /// The consumer lets names be taken while they are another's still.
+    peer: bool,
     at: At,
     /// Names that changed entries have for the consumer still, though they are called otherwise.
     taken: BTreeMap<String, EntryId>,
@@ -141,6 +148,7 @@ impl LogRefresh {
             told: known.clone(),
             rid: search.asked.rid,
             server_id: search.server_id(),
+            peer: search.asked.peer,
             at,
             taken: BTreeMap::new(),
             absent: BTreeMap::new(),
@@ -377,7 +385,7 @@ impl LogRefresh {
         if let Some(gone) = name.as_ref().and_then(|name| self.gone_names.get(name)).copied() {
             self.tell_one(part.task.message(), gone, out);
         }
-        let holder = name.and_then(|name| self.taken.get(&name).copied());
+        let holder = name.and_then(|name| self.taken.get(&name).copied()).filter(|_| !self.peer);
         if let Some(holder) = holder.filter(|holder| *holder != id && changed.contains_key(holder)) {
             if under_way.contains(&holder) || under_way.len() > RING_MAX {
                 // Names that go round: one of them leaves, and comes back as if it were new.

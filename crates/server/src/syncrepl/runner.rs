@@ -11,13 +11,12 @@ use larix_engine::csn::{Csn, SKEW_FOLLOWED, SKEW_WARNED};
 use larix_engine::load::{Fill, FillOptions, LoadError};
 use larix_engine::log;
 use larix_engine::replica::{
-    Applied, AttributeShare, DeleteLimit, DeleteOutcome, ReplicaRules, ReplicatedBatch, ReplicatedChange,
-    ReplicatedOutcome, Share, UuidSet,
+    Applied, DeleteOutcome, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedOutcome, UuidSet,
 };
 use larix_engine::time::Timestamp;
 use larix_proto::control::{ControlValue as _, ProxiedAuthorization, SyncMode};
 use larix_proto::{ControlBuf, FilterBuf, LdapResult, ResultCode, Scope};
-use larix_replication::consumer::{Action, End, Massage, Request, Retries, Session};
+use larix_replication::consumer::{Action, Attempts, End, Line, Massage, Next, Request, Retries, Session};
 use larix_replication::delta;
 use larix_store::Store as _;
 
@@ -38,8 +37,6 @@ const SKEW_TOLD: i64 = 3_600;
 const FILLS: u32 = 5;
 /// Threads that encode entries of the first content, at most.
 const FILL_THREADS: usize = 4;
-/// What every entry needs, whatever attributes are asked for.
-const NEEDED: [&str; 3] = ["objectClass", "structuralObjectClass", "entryCSN"];
 
 pub(super) struct Runner {
     server: Arc<Server>,
@@ -47,6 +44,7 @@ pub(super) struct Runner {
     stop: Stop,
     status: Arc<Status>,
     retries: Retries,
+    attempts: Attempts,
     /// Of an access log (`syncdata=accesslog`): how its records stand; none for entries.
     log: Option<LogState>,
     /// When it may be said again of a server that its clock is wrong, by its id.
@@ -55,6 +53,8 @@ pub(super) struct Runner {
     underway: Option<Underway>,
     /// The first content on its way into the database as a whole.
     fill: Option<Fill>,
+    /// Deletes that came beside it, for others to be told of.
+    buried: Vec<ReplicatedChange>,
     /// How often that may be tried.
     fills_left: u32,
 }
@@ -98,40 +98,52 @@ impl Runner {
         let log = (task.line.data == SyncData::AccessLog).then(LogState::default);
         let (server, fills_left) = (Arc::clone(server), FILLS);
         let (skew_told, underway, fill) = (BTreeMap::new(), None, None);
-        Self { server, task, stop, status, retries, log, skew_told, underway, fill, fills_left }
+        let (attempts, buried) = (Attempts::default(), Vec::new());
+        Self {
+            server,
+            task,
+            stop,
+            status,
+            retries,
+            attempts,
+            log,
+            skew_told,
+            underway,
+            fill,
+            buried,
+            fills_left,
+        }
     }
 
     /// Follows the provider until it is stopped, or no retry is left.
     pub(super) fn run(mut self) {
-        let mut full = false;
         while !self.stop.is_stopped() {
-            let ended = self.session(full);
+            let ended = self.session(self.attempts.is_full());
             if self.stop.is_stopped() {
                 break;
             }
             let Some(ended) = self.changes_sides(ended) else {
-                full = false;
+                self.attempts.start_over();
                 continue;
             };
-            let seconds = match ended {
-                Ended::Poll => {
-                    full = false;
-                    self.task.line.interval
-                }
+            let (end, why) = match ended {
+                Ended::Poll => (Some(End::Poll), String::new()),
                 Ended::Again(why) => {
                     self.tell(&why);
                     continue;
                 }
-                Ended::FullRefresh if !full => {
-                    full = true;
-                    self.tell("the provider asks for a full refresh");
+                Ended::FullRefresh => {
+                    (Some(End::FullRefresh), "the provider asks for a full refresh".to_owned())
+                }
+                Ended::Failed(why) => (None, why),
+            };
+            let seconds = match self.attempts.after(end.as_ref()) {
+                Next::Interval => self.task.line.interval,
+                Next::FullAtOnce => {
+                    self.tell(&why);
                     continue;
                 }
-                Ended::FullRefresh => match self.failed("the provider asks for a full refresh once more") {
-                    Some(seconds) => seconds,
-                    None => return,
-                },
-                Ended::Failed(why) => match self.failed(&why) {
+                Next::Retry => match self.failed(&why) {
                     Some(seconds) => seconds,
                     None => return,
                 },
@@ -219,7 +231,7 @@ impl Runner {
         if let Some(log) = &mut self.log {
             log.logged = logged;
         }
-        let request = if logged { self.log_request() } else { self.request() };
+        let request = if logged { self.log_request() } else { self.line().request() };
         let mut session = Session::new(request, self.massage(), known, full);
         let cookie = session.cookie().to_string();
         // As slapd says it: who watches its log looks for these words.
@@ -232,7 +244,7 @@ impl Runner {
         connection.send(|out, id, _| session.request(out, id)).map_err(shown)?;
         self.begin_fill(&session);
         loop {
-            if (session.is_refreshed() || !session.has_gathered()) && !connection.connection.has_message() {
+            if session.flushes(connection.connection.has_message()) {
                 self.flush(&mut session, full)?;
             }
             let wait = session.has_gathered().then_some(GATHER);
@@ -286,6 +298,9 @@ impl Runner {
             }
             // Nothing was here that could be absent.
             Action::DeleteAbsent { csns, .. } if self.fill.is_some() => return Ok(self.finish_fill(csns)),
+            Action::Apply { changes, .. } if self.fill.is_some() && changes.iter().all(is_delete) => {
+                self.buried.extend(changes);
+            }
             Action::Apply { .. } if self.fill.is_some() => {
                 let why = "the provider sends more than entries";
                 return Ok(Some(self.fill_failed(&LoadError::Stopped(why))));
@@ -294,6 +309,7 @@ impl Runner {
                 if let Some(ended) = self.finish_fill(Vec::new()) {
                     return Ok(Some(ended));
                 }
+                self.bury(full)?;
                 self.refreshed();
             }
             Action::Apply { changes, csns, refreshing } => {
@@ -307,7 +323,10 @@ impl Runner {
                 self.apply(Vec::new(), csns.clone(), true, full)?;
                 self.note_reached(&csns);
             }
-            Action::Refreshed => self.refreshed(),
+            Action::Refreshed => {
+                self.bury(full)?;
+                self.refreshed();
+            }
             Action::End(End::Poll) => return Ok(Some(Ended::Poll)),
             Action::End(End::FullRefresh) => return Ok(Some(Ended::FullRefresh)),
             Action::End(End::NotLogged(why)) => {
@@ -361,11 +380,22 @@ impl Runner {
     }
 
     /// The content is the provider's now.
+    /// Deletes that came with the first content: nothing of them was here, and others may have it.
+    fn bury(&mut self, full: bool) -> Result<(), String> {
+        let buried = std::mem::take(&mut self.buried);
+        if buried.is_empty() {
+            return Ok(());
+        }
+        self.apply(buried, Vec::new(), true, full)?;
+        self.settle()
+    }
+
     fn refreshed(&mut self) {
         if let Some(log) = self.log.as_mut().filter(|log| log.logged) {
             log.fallbacks = 0;
         }
         self.retries.reset();
+        self.attempts.start_over();
         self.tell("the refresh is complete");
         self.status.change(|status| {
             (status.phase, status.refreshed, status.error) = (ConsumerPhase::Persisting, true, None);
@@ -384,6 +414,7 @@ impl Runner {
             return;
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
+        self.buried.clear();
         self.fill = served.fill(FillOptions {
             scratch: self.task.directory.clone(),
             schema_checking: rules.schema_checking,
@@ -416,7 +447,7 @@ impl Runner {
 
     /// What cannot be stored as a whole is asked for again, to be stored in batches, unless something else was in the way.
     fn fill_failed(&mut self, error: &LoadError) -> Ended {
-        self.fill = None;
+        (self.fill, self.buried) = (None, Vec::new());
         if !matches!(error, LoadError::Stopped(_)) {
             self.fills_left = 0;
         }
@@ -527,14 +558,7 @@ impl Runner {
     fn delete_absent(&self, present: &UuidSet, csns: &[Csn]) -> Result<(), String> {
         let line = &self.task.line;
         let Some(served) = &self.task.served else { return self.delete_absent_in_config(present, csns) };
-        let every = FilterBuf::every_entry();
-        let share = Share {
-            base: line.local_base().text.clone(),
-            scope: line.scope,
-            filter: Some(line.filter.clone()).filter(|filter| *filter != every),
-            seen: csns.to_vec(),
-        };
-        let limit = DeleteLimit { percent: line.delete_percent, ..DeleteLimit::default() };
+        let (share, limit) = self.line().share(csns);
         let (done, outcome) = sync_channel(1);
         served.delete_absent(
             &share,
@@ -585,19 +609,39 @@ impl Runner {
     }
 
     fn rules(&self, refresh: bool) -> ReplicaRules {
-        let line = &self.task.line;
         let Some(served) = &self.task.served else { return ReplicaRules::default() };
-        let database = served.database();
-        let settings = database.current_settings();
         let schema = Arc::clone(self.server.generation().databases.schema());
-        ReplicaRules {
+        self.line().rules(&schema, &served.database().current_settings(), refresh)
+    }
+
+    /// What the configuration says of what is replicated.
+    fn line(&self) -> Line {
+        let line = &self.task.line;
+        let local = line.local_base();
+        let identity = line.bind.authorization.as_deref().filter(|_| !line.bind.sasl);
+        let controls: Vec<ControlBuf> = identity
+            .map(|identity| ProxiedAuthorization { authorization_id: identity }.to_control(true))
+            .into_iter()
+            .collect();
+        Line {
+            rid: line.rid,
+            sid: self.task.sid,
+            // Behind it comes what the log has.
+            mode: if self.log.is_some() { SyncMode::RefreshOnly } else { line.mode },
+            base: line.base.text.clone(),
+            local_base: (local.text.clone(), local.normal.clone()),
+            scope: line.scope,
+            filter: line.filter.clone(),
+            attributes: line.attributes.clone(),
+            except_attributes: line.except_attributes.clone(),
+            types_only: line.types_only,
+            size_limit: line.size_limit,
+            time_limit: line.time_limit,
             schema_checking: line.schema_checking,
             lazy: line.lazy_commit,
-            // What a refresh sends is judged entry by entry: it may be what was missed before.
-            drop_covered: !refresh,
-            multi_provider: self.is_whole() && !settings.shadow,
-            attributes: Arc::new(AttributeShare::new(&schema, &line.attributes, &line.except_attributes)),
-            ..ReplicaRules::default()
+            delete_percent: line.delete_percent,
+            values: self.settles_values(),
+            controls,
         }
     }
 
@@ -615,42 +659,7 @@ impl Runner {
             logged: true,
             values: false,
             mode: line.mode,
-            ..self.request()
-        }
-    }
-
-    fn request(&self) -> Request {
-        let line = &self.task.line;
-        let mut attributes = line.attributes.clone();
-        if attributes.is_empty() {
-            attributes = vec!["*".to_owned(), "+".to_owned()];
-        }
-        for needed in NEEDED {
-            let has = |name: &String| name == "+" || name.eq_ignore_ascii_case(needed);
-            if !attributes.iter().any(has) {
-                attributes.push(needed.to_owned());
-            }
-        }
-        let identity = line.bind.authorization.as_deref().filter(|_| !line.bind.sasl);
-        let controls: Vec<ControlBuf> = identity
-            .map(|identity| ProxiedAuthorization { authorization_id: identity }.to_control(true))
-            .into_iter()
-            .collect();
-        Request {
-            rid: line.rid,
-            sid: self.task.sid,
-            // Behind it comes what the log has.
-            mode: if self.log.is_some() { SyncMode::RefreshOnly } else { line.mode },
-            base: line.base.text.clone(),
-            scope: line.scope,
-            filter: line.filter.clone(),
-            attributes,
-            types_only: line.types_only,
-            logged: false,
-            values: self.settles_values(),
-            size_limit: line.size_limit,
-            time_limit: line.time_limit,
-            controls,
+            ..self.line().request()
         }
     }
 
@@ -684,6 +693,10 @@ impl Runner {
         let urls: Vec<String> = self.task.line.providers.iter().map(ToString::to_string).collect();
         urls.join(" ")
     }
+}
+
+fn is_delete(change: &ReplicatedChange) -> bool {
+    matches!(change, ReplicatedChange::Delete { .. })
 }
 
 /// What a message calls a change.

@@ -1,0 +1,178 @@
+//! What a `syncrepl` line means: what is asked of the provider, by which rules what it sends is written, and what comes
+//! after the end of a session. The runner with its sockets and the simulator decide by it alike.
+
+use std::sync::Arc;
+
+use larix_engine::csn::Csn;
+use larix_engine::database::DatabaseSettings;
+use larix_engine::replica::{AttributeShare, DeleteLimit, ReplicaRules, Share};
+use larix_proto::control::SyncMode;
+use larix_proto::{ControlBuf, FilterBuf, Scope};
+use larix_schema::{NormalDn, Schema};
+
+use super::{End, Request};
+
+/// What every entry needs, whatever attributes are asked for.
+const NEEDED: [&str; 3] = ["objectClass", "structuralObjectClass", "entryCSN"];
+
+/// One line, as far as it says what is replicated.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// The replica id, 0 to [`RID_MAX`](crate::RID_MAX).
+    pub rid: u16,
+    /// Our own server id, where several servers take changes.
+    pub sid: Option<u16>,
+    pub mode: SyncMode,
+    /// At the provider.
+    pub base: String,
+    /// Here.
+    pub local_base: (String, NormalDn),
+    pub scope: Scope,
+    pub filter: FilterBuf,
+    /// Empty: `*` and `+`.
+    pub attributes: Vec<String>,
+    pub except_attributes: Vec<String>,
+    pub types_only: bool,
+    /// Entries; 0 is no limit.
+    pub size_limit: u32,
+    /// Seconds; 0 is no limit.
+    pub time_limit: u32,
+    pub schema_checking: bool,
+    /// Commits of what comes may be lost with the machine: the provider has it (`lazycommit`).
+    pub lazy: bool,
+    /// Percent of the entries that one refresh may delete; 100: all.
+    pub delete_percent: u8,
+    /// Conflicts are settled value by value.
+    pub values: bool,
+    /// That go with the request.
+    pub controls: Vec<ControlBuf>,
+}
+
+impl Line {
+    /// The search for the entries themselves.
+    #[must_use]
+    pub fn request(&self) -> Request {
+        let mut attributes = self.attributes.clone();
+        if attributes.is_empty() {
+            attributes = vec!["*".to_owned(), "+".to_owned()];
+        }
+        for needed in NEEDED {
+            let has = |name: &String| name == "+" || name.eq_ignore_ascii_case(needed);
+            if !attributes.iter().any(has) {
+                attributes.push(needed.to_owned());
+            }
+        }
+        Request {
+            rid: self.rid,
+            sid: self.sid,
+            mode: self.mode,
+            base: self.base.clone(),
+            scope: self.scope,
+            filter: self.filter.clone(),
+            attributes,
+            types_only: self.types_only,
+            logged: false,
+            values: self.values,
+            size_limit: self.size_limit,
+            time_limit: self.time_limit,
+            controls: self.controls.clone(),
+        }
+    }
+
+    /// By which rules changes are written. `refresh`: what is sent is judged entry by entry, for it may be what was
+    /// missed before.
+    #[must_use]
+    pub fn rules(&self, schema: &Schema, settings: &DatabaseSettings, refresh: bool) -> ReplicaRules {
+        let whole = self.scope == Scope::Subtree
+            && self.filter == FilterBuf::every_entry()
+            && settings.suffixes.iter().any(|suffix| suffix.normal == self.local_base.1);
+        ReplicaRules {
+            schema_checking: self.schema_checking,
+            lazy: self.lazy,
+            drop_covered: !refresh,
+            multi_provider: whole && !settings.shadow,
+            attributes: Arc::new(AttributeShare::new(schema, &self.attributes, &self.except_attributes)),
+            ..ReplicaRules::default()
+        }
+    }
+
+    /// What of the database is the provider's, and how much of it a present phase may delete. `seen`: the contextCSN that
+    /// the phase stands for.
+    #[must_use]
+    pub fn share(&self, seen: &[Csn]) -> (Share, DeleteLimit) {
+        let share = Share {
+            base: self.local_base.0.clone(),
+            scope: self.scope,
+            filter: Some(self.filter.clone()).filter(|filter| *filter != FilterBuf::every_entry()),
+            seen: seen.to_vec(),
+        };
+        (share, DeleteLimit { percent: self.delete_percent, ..DeleteLimit::default() })
+    }
+}
+
+/// What comes after a session.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// Another one when the interval is over.
+    Interval,
+    /// Another one at once, which asks for everything.
+    FullAtOnce,
+    /// Another one by the schedule of retries.
+    Retry,
+}
+
+/// Whether the next session asks for everything, whatever is here.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Attempts {
+    full: bool,
+}
+
+impl Attempts {
+    #[must_use]
+    pub fn is_full(self) -> bool {
+        self.full
+    }
+
+    /// The next session goes by what is here: a refresh is complete, or another kind of session comes.
+    pub fn start_over(&mut self) {
+        self.full = false;
+    }
+
+    /// `None`: the connection was lost.
+    pub fn after(&mut self, end: Option<&End>) -> Next {
+        match end {
+            Some(End::Poll) => {
+                self.full = false;
+                Next::Interval
+            }
+            // Asked for twice in a row it is no way out.
+            Some(End::FullRefresh | End::NotLogged(_)) if !self.full => {
+                self.full = true;
+                Next::FullAtOnce
+            }
+            _ => Next::Retry,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larix_proto::{LdapResult, ResultCode};
+
+    use super::*;
+
+    #[test]
+    fn everything_is_asked_for_once() {
+        let mut attempts = Attempts::default();
+        let mut check = |end: Option<End>, next: Next, full: bool| {
+            assert_eq!((attempts.after(end.as_ref()), attempts.is_full()), (next, full), "{end:?}");
+        };
+        check(Some(End::Poll), Next::Interval, false);
+        check(Some(End::FullRefresh), Next::FullAtOnce, true);
+        check(Some(End::FullRefresh), Next::Retry, true);
+        check(None, Next::Retry, true);
+        check(Some(End::Failed(LdapResult::new(ResultCode::BUSY))), Next::Retry, true);
+        check(Some(End::Poll), Next::Interval, false);
+        check(None, Next::Retry, false);
+    }
+}

@@ -1,0 +1,59 @@
+//! The deletes that are told behind a pass over the content.
+//!
+//! What is not there is not in the content. A consumer that has none of it either would raise its contextCSN over the
+//! deletes and could not tell them to others, who have the entries still: from it they would never hear of them. So a
+//! member that goes through our content is sent the deletes, too, as far as they are remembered.
+
+use larix_engine::replica::deletes_after;
+use larix_engine::search::Budget;
+use larix_proto::extended::SyncInfo;
+use larix_proto::{LdapResult, encode};
+use larix_store::Store;
+use uuid::Uuid;
+
+use super::session::{SyncSearch, failed};
+
+/// Where it is.
+#[derive(Debug, Default)]
+pub(super) struct Graves {
+    part: usize,
+    after: Option<Uuid>,
+}
+
+impl Graves {
+    /// Goes on; answers whether it is done.
+    pub(super) fn slice<S: Store>(
+        &mut self,
+        search: &SyncSearch<S>,
+        budget: Budget<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, LdapResult> {
+        // Others delete what they are not told of, and have nobody to tell.
+        if !search.asked.peer || search.asked.sid.is_none() {
+            return Ok(true);
+        }
+        let Some(part) = search.parts.get(self.part) else { return Ok(true) };
+        let database = part.served.database();
+        let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
+        let limit = budget.candidates as usize;
+        let deletes = deletes_after(&snapshot, self.after, limit).map_err(|fault| failed(&fault))?;
+        let cookie = search.cookie(search.asked.known.as_slice());
+        for (uuid, csn) in &deletes {
+            if out.len() >= budget.bytes {
+                return Ok(false);
+            }
+            self.after = Some(*uuid);
+            if search.asked.known.covers(csn) {
+                continue;
+            }
+            let cookie = format!("{cookie},delcsn={}", csn.text());
+            let uuids = vec![*uuid.as_bytes()];
+            let info = SyncInfo::IdSet { cookie: Some(cookie.as_bytes()), deletes: true, uuids };
+            encode::intermediate(out, search.message, Some(SyncInfo::OID), Some(&info.encode()), &[]);
+        }
+        if deletes.len() < limit {
+            *self = Self { part: self.part + 1, after: None };
+        }
+        Ok(self.part >= search.parts.len())
+    }
+}

@@ -1,0 +1,285 @@
+//! One `syncrepl` line at work: the session of the consumer, the search of the provider, and the connection between them.
+//!
+//! What is sent goes through two queues of bytes. Nothing in them overtakes; how late it comes, and in which pieces, is
+//! chance. A connection that is lost takes with it what was in them.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use larix_engine::controls::{OperationKind, RequestControls};
+use larix_engine::log::Follower;
+use larix_engine::replica::{Applied, DeleteOutcome, ReplicatedBatch};
+use larix_engine::search::{Budget, SearchInput, SearchTask};
+use larix_engine::time::Clock as _;
+use larix_proto::{Frame, Message, MessageId, Request, Response, ResponseOp, encode, frame, limits};
+use larix_replication::consumer::{Action, Attempts, End, Line, Next, Session};
+use larix_replication::provider::{Asked, Start, Stepped, SyncSearch};
+use larix_store::Store as _;
+
+use crate::node::{Memory, Node};
+use crate::random::{Random, Trace};
+
+/// Bytes that wait in a connection before the provider stops.
+const WINDOW: usize = 8 << 10;
+
+pub(crate) struct Link {
+    pub(crate) provider: usize,
+    pub(crate) consumer: usize,
+    pub(crate) line: Line,
+    attempts: Attempts,
+    pub(crate) connection: Option<Connection>,
+    /// Nobody gets through.
+    pub(crate) cut: bool,
+    /// What is sent does not arrive, and nobody is told.
+    pub(crate) silent: bool,
+}
+
+pub(crate) struct Connection {
+    session: Session,
+    search: Option<SyncSearch<Memory>>,
+    told: Arc<AtomicBool>,
+    more: bool,
+    to_provider: VecDeque<u8>,
+    to_consumer: VecDeque<u8>,
+    /// What the consumer has read and is no whole message yet.
+    read: Vec<u8>,
+    full: bool,
+}
+
+impl Link {
+    pub(crate) fn new(provider: usize, consumer: usize, line: Line) -> Self {
+        let attempts = Attempts::default();
+        Self { provider, consumer, line, attempts, connection: None, cut: false, silent: false }
+    }
+
+    fn name(&self) -> String {
+        format!("{}->{}", self.provider, self.consumer)
+    }
+
+    /// The consumer begins a session.
+    pub(crate) fn connect(&mut self, nodes: &[Node], trace: &mut Trace) {
+        let node = &nodes[self.consumer];
+        let full = self.attempts.is_full();
+        let mut session = Session::new(self.line.request(), None, node.csns(), full);
+        let mut request = Vec::new();
+        trace.note(format_args!("{} connects, {}", self.name(), session.cookie()));
+        session.request(&mut request, MessageId(2));
+        self.connection = Some(Connection {
+            session,
+            search: None,
+            told: Arc::new(AtomicBool::new(true)),
+            more: true,
+            to_provider: request.into(),
+            to_consumer: VecDeque::new(),
+            read: Vec::new(),
+            full,
+        });
+    }
+
+    /// The connection is lost: the consumer keeps what it has read.
+    pub(crate) fn lose(&mut self, nodes: &[Node], trace: &mut Trace) {
+        let Some(mut connection) = self.connection.take() else { return };
+        trace.note(format_args!("{} is lost", self.name()));
+        if let Some(action) = connection.session.flush() {
+            let _ = self.carry_out(nodes, action, connection.full, trace);
+        }
+        self.attempts.after(None);
+    }
+
+    /// A server has died.
+    pub(crate) fn drop_connection(&mut self) {
+        if self.connection.take().is_some() {
+            self.attempts.after(None);
+        }
+    }
+
+    /// A server was started anew: what it remembers of attempts is gone.
+    pub(crate) fn forget(&mut self) {
+        self.attempts = Attempts::default();
+    }
+
+    /// Bytes come to the provider, which begins to search.
+    pub(crate) fn to_provider(&mut self, nodes: &[Node], trace: &mut Trace) {
+        let name = self.name();
+        let Some(connection) = &mut self.connection else { return };
+        if connection.search.is_some() || connection.to_provider.is_empty() {
+            return;
+        }
+        let request: Vec<u8> = connection.to_provider.drain(..).collect();
+        connection.search = Some(begin(&nodes[self.provider], &request, &connection.told));
+        trace.note(format_args!("{name} is asked"));
+    }
+
+    /// The provider goes on for a slice.
+    pub(crate) fn step(&mut self, nodes: &[Node], random: &mut Random, trace: &mut Trace) {
+        let name = self.name();
+        let Some(connection) = &mut self.connection else { return };
+        let Some(search) = &mut connection.search else { return };
+        if connection.to_consumer.len() > WINDOW {
+            return;
+        }
+        let is_told = connection.told.swap(false, Ordering::SeqCst);
+        if !(connection.more || is_told) {
+            return;
+        }
+        let clock = &*nodes[self.provider].clock;
+        let (candidates, bytes) = (1 + random.below(60) as u32, 1 + random.below(6_000));
+        let mut out = Vec::new();
+        let stepped = search.step(Budget { candidates, nanos: u64::MAX, bytes, clock }, &mut out);
+        connection.more = matches!(stepped, Stepped::More);
+        if let Stepped::Done(result, controls) = stepped {
+            trace.note(format_args!("{name} ends: {}", result.code.0));
+            encode::result(&mut out, MessageId(2), ResponseOp::SearchDone, &result, &controls);
+            connection.search = None;
+        }
+        if !out.is_empty() {
+            trace.note(format_args!("{name} sends {}", out.len()));
+        }
+        connection.to_consumer.extend(out);
+    }
+
+    /// Bytes come to the consumer. `calm`: all that was sent, and then nothing for a while.
+    pub(crate) fn to_consumer(&mut self, nodes: &[Node], calm: bool, random: &mut Random, trace: &mut Trace) {
+        let Some(connection) = &mut self.connection else { return };
+        let waiting = connection.to_consumer.len();
+        let count = if calm { waiting } else { random.below(waiting + 1) };
+        connection.read.extend(connection.to_consumer.drain(..count));
+        while let Some(connection) = &mut self.connection {
+            let Frame::Complete { len } = frame(&connection.read, limits::PDU_CEILING).unwrap() else {
+                break;
+            };
+            let pdu: Vec<u8> = connection.read.drain(..len).collect();
+            let message = Response::decode_message(&pdu).unwrap();
+            let (actions, full) = (connection.session.receive(&message), connection.full);
+            if !self.carry_out_all(nodes, actions, full, trace) {
+                return;
+            }
+        }
+        let Some(connection) = &mut self.connection else { return };
+        let pause = calm || random.once_in(4);
+        if connection.session.flushes(false) || pause {
+            let (action, full) = (connection.session.flush(), connection.full);
+            self.carry_out_all(nodes, action.into_iter().collect(), full, trace);
+        }
+    }
+
+    /// Answers whether the session goes on.
+    fn carry_out_all(&mut self, nodes: &[Node], actions: Vec<Action>, full: bool, trace: &mut Trace) -> bool {
+        for action in actions {
+            match self.carry_out(nodes, action, full, trace) {
+                Ok(None) => {}
+                Ok(Some(end)) => {
+                    let next = self.attempts.after(Some(&end));
+                    trace.note(format_args!("{}: {end:?}, {next:?}", self.name()));
+                    self.connection = None;
+                    if next == Next::FullAtOnce {
+                        self.connect(nodes, trace);
+                    }
+                    return false;
+                }
+                Err(why) => {
+                    trace.note(format_args!("{} fails: {why}", self.name()));
+                    self.connection = None;
+                    self.attempts.after(None);
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn carry_out(
+        &mut self,
+        nodes: &[Node],
+        action: Action,
+        full: bool,
+        trace: &mut Trace,
+    ) -> Result<Option<End>, String> {
+        match action {
+            Action::Apply { changes, csns, refreshing } => {
+                self.apply(nodes, (changes, csns), refreshing || full, trace)?;
+            }
+            Action::DeleteAbsent { present, csns } => {
+                let (share, limit) = self.line.share(&csns);
+                match nodes[self.consumer].delete_absent(&share, &present, limit) {
+                    DeleteOutcome::Deleted(count) => {
+                        trace.note(format_args!("{} deletes {count} of what is absent", self.name()));
+                    }
+                    other => return Err(format!("{other:?}")),
+                }
+                self.apply(nodes, (Vec::new(), csns), true, trace)?;
+            }
+            Action::Refreshed => {
+                self.attempts.start_over();
+                trace.note(format_args!("{} is refreshed", self.name()));
+            }
+            Action::End(end) => return Ok(Some(end)),
+            Action::Note(note) => trace.note(format_args!("{}: {note}", self.name())),
+        }
+        Ok(None)
+    }
+
+    fn apply(
+        &self,
+        nodes: &[Node],
+        (changes, context_csns): (Vec<larix_engine::replica::ReplicatedChange>, Vec<larix_engine::csn::Csn>),
+        refresh: bool,
+        trace: &mut Trace,
+    ) -> Result<(), String> {
+        let node = &nodes[self.consumer];
+        let rules = self.line.rules(&node.schema, &node.database().current_settings(), refresh);
+        let csns: Vec<String> = context_csns.iter().map(|csn| csn.text()).collect();
+        trace.note(format_args!("{} applies {} up to {}", self.name(), changes.len(), csns.join(";")));
+        for change in &changes {
+            trace.note(format_args!("    {}", crate::changes::shown(change)));
+        }
+        let outcome = node.replicate(ReplicatedBatch { changes, context_csns, rules });
+        let mut refused = None;
+        for applied in &outcome.changes {
+            match applied {
+                Applied::Done => {}
+                Applied::Older => trace.note(format_args!("    older")),
+                Applied::Conflict(note) => {
+                    trace.note(format_args!("    conflict {:?} {:?} {}", note.kind, note.kept, note.dn));
+                }
+                Applied::Refused(result) => refused = Some(format!("refused: {result}")),
+            }
+        }
+        assert!(outcome.result.is_success(), "{outcome:?}");
+        refused.map_or(Ok(()), Err)
+    }
+}
+
+/// The search as the server makes it of its request.
+fn begin(node: &Node, request: &[u8], told: &Arc<AtomicBool>) -> SyncSearch<Memory> {
+    let message = Message::decode(request).unwrap();
+    let Request::Search(search) = message.request else { panic!("no search") };
+    let controls = RequestControls::parse(message.controls, OperationKind::Search).unwrap();
+    let served = node.served();
+    let database = served.database();
+    let snapshot = database.store().snapshot().unwrap();
+    let view = database.view(&snapshot).unwrap();
+    let any_entry = search.filter.to_string().eq_ignore_ascii_case("(objectClass=*)");
+    let input = SearchInput {
+        message: message.id,
+        base: node.schema.parse_dn(search.base).unwrap(),
+        request: search,
+        controls: controls.clone(),
+        subject: Arc::new(node.root()),
+        policy: database.current_policy(),
+        limits: None,
+        default_referrals: None,
+        cookie_secret: *database.cookie_secret(),
+        now: node.clock.monotonic(),
+        identity: false,
+    };
+    let task = SearchTask::new(&view, input).map_err(|(result, _)| result).unwrap();
+    let asked = Asked::new(controls.sync.as_ref().unwrap());
+    let queue = node.queue.clone();
+    let parts = vec![(Arc::clone(served), task)];
+    let mut search = SyncSearch::new(Start { asked, parts, any_entry, values: false, queue });
+    let told = Arc::clone(told);
+    search.follow(Follower::new(Box::new(move || told.store(true, Ordering::SeqCst))));
+    search
+}
