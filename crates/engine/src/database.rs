@@ -1,5 +1,6 @@
 //! A database: a store, and what is known about it while it is open.
 
+use std::any::Any;
 use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
@@ -292,6 +293,7 @@ pub struct Database<S> {
     mirror: OnceLock<Box<dyn Mirror>>,
     /// The first content is coming, and is not to be read yet.
     filling: AtomicBool,
+    attached: OnceLock<Box<dyn Any + Send + Sync>>,
 }
 
 /// Whom to tell of another configuration.
@@ -360,6 +362,7 @@ impl<S: Store> Database<S> {
             still: Mutex::default(),
             mirror: OnceLock::new(),
             filling: AtomicBool::new(false),
+            attached: OnceLock::new(),
         })
     }
 
@@ -411,6 +414,12 @@ impl<S: Store> Database<S> {
 
     pub(crate) fn set_server_id(&self, server_id: u16) {
         self.server_id.store(server_id, Ordering::Release);
+    }
+
+    /// What somebody keeps about the database as long as it is open; the first who asks says what that is, and none is there
+    /// for others.
+    pub fn attached<T: Any + Send + Sync + Default>(&self) -> Option<&T> {
+        self.attached.get_or_init(|| Box::new(T::default())).downcast_ref()
     }
 
     /// Whether its first content is coming in ([`crate::load::Fill`]): what is in the tables is not to be read yet.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use larix_engine::EntryId;
 use larix_engine::csn::Csn;
 use uuid::Uuid;
 
@@ -49,6 +50,39 @@ impl Gathered {
                 if rows.len() > LIST_MAX && part.range.bits < HASH_BITS {
                     part.rows = None;
                 }
+            }
+        }
+    }
+
+    /// As [`Self::add`] for all entries of a database, of which the entryUUIDs' hashes and the digests are known. Answers
+    /// those that are to be [listed](Self::list).
+    pub(super) fn add_all(&mut self, entries: impl Iterator<Item = (EntryId, u32, u128)>) -> Vec<EntryId> {
+        let mut few: Vec<Vec<EntryId>> = vec![Vec::new(); self.ranges.len()];
+        for (id, hash, digest) in entries {
+            self.entries += 1;
+            let parts = self.ranges.iter_mut().zip(&mut few);
+            for (part, ids) in parts.filter(|(part, _)| part.range.holds(hash)) {
+                if let Some(cell) = part.cells.get_mut(part.range.part_of(hash, part.split)) {
+                    cell.add(digest);
+                }
+                if let Some(rows) = &part.rows {
+                    ids.push(id);
+                    if rows.len() + ids.len() > LIST_MAX && part.range.bits < HASH_BITS {
+                        part.rows = None;
+                        *ids = Vec::new();
+                    }
+                }
+            }
+        }
+        few.concat()
+    }
+
+    /// An entry that is counted already, where it is to be listed.
+    pub(super) fn list(&mut self, row: Row) {
+        let hash = hash_of(&row.uuid);
+        for part in self.ranges.iter_mut().filter(|part| part.range.holds(hash)) {
+            if let Some(rows) = &mut part.rows {
+                rows.insert(row.uuid, row);
             }
         }
     }

@@ -13,6 +13,7 @@
 
 mod difference;
 mod gather;
+mod kept;
 mod scan;
 #[cfg(test)]
 mod tests;
@@ -24,6 +25,7 @@ use uuid::Uuid;
 
 pub use difference::{Difference, DifferentEntry, Question};
 pub use gather::Gathered;
+pub use kept::{KEPT_IDS_MAX, Kept};
 pub use scan::{ScanError, Scanner};
 pub use wire::WireError;
 

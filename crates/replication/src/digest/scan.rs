@@ -1,17 +1,21 @@
-//! A server's side: digests of what a database holds, by reading it once in slices.
+//! A server's side: digests of what a database holds, by reading it once in slices, or what of it has changed since the
+//! last question.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::ops::ControlFlow;
+use std::sync::{Arc, MutexGuard};
 
 use larix_engine::csn::Csn;
+use larix_engine::log::LogKey;
 use larix_engine::tables::ENTRIES;
 use larix_engine::{AttributeNumber, Database, EntryId, Fault, View, log};
 use larix_schema::{NormalDn, Usage};
 use larix_store::{Direction, KeyRange, Snapshot, Store};
 use uuid::Uuid;
 
-use super::{DigestRequest, DigestResponse, EntryDigest, Gathered, Row, is_local};
+use super::kept::{Ground, Kept, Table};
+use super::{DigestRequest, DigestResponse, EntryDigest, Gathered, Row, hash_of, is_local};
 
 /// Entries read in one snapshot.
 const SLICE_ENTRIES: usize = 1_000;
@@ -56,6 +60,8 @@ pub struct Scanner<'r> {
     superiors: HashMap<EntryId, Uuid>,
     /// Attributes by number: their names in lower case, none for those that do not count.
     names: HashMap<AttributeNumber, Option<String>>,
+    /// What was kept did not lead on.
+    began_anew: bool,
 }
 
 impl<'r> Scanner<'r> {
@@ -70,14 +76,167 @@ impl<'r> Scanner<'r> {
             gathered: Gathered::new(request),
             superiors: HashMap::new(),
             names: HashMap::new(),
+            began_anew: false,
         }
     }
 
-    /// Reads a database. `between` is called between two slices, when no snapshot is held.
+    /// Reads a database: where that can be known, only what has changed since the last question. `between` is called
+    /// between two slices, when no snapshot is held.
     ///
     /// # Errors
     /// A store that cannot be read, or [`ScanError::Stopped`] by `between`.
     pub fn read<S: Store>(
+        &mut self,
+        database: &Database<S>,
+        between: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<(), ScanError> {
+        if self.request.without.is_empty()
+            && self.is_whole(database)
+            && let Some(kept) = database.attached::<Kept>()
+            && self.read_kept(database, kept, between)?
+        {
+            return Ok(());
+        }
+        self.scan(database, between)
+    }
+
+    /// Whether all of the database is asked for.
+    fn is_whole<S: Store>(&self, database: &Database<S>) -> bool {
+        let suffixes = &database.current_settings().suffixes;
+        let mut within = suffixes.iter().map(|suffix| suffix.normal.is_within(&self.base));
+        suffixes.iter().any(|suffix| suffix.normal == self.base) || within.all(|within| within)
+    }
+
+    /// Brings what was kept up to date and takes it. False when nothing can be kept of this database: its changes are not
+    /// logged, or it is too large.
+    fn read_kept<S: Store>(
+        &mut self,
+        database: &Database<S>,
+        kept: &Kept,
+        between: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<bool, ScanError> {
+        let mut place = kept.lock();
+        self.superiors.clear();
+        let snapshot = database.store().snapshot().map_err(Fault::from)?;
+        let before = log::context_csns(&snapshot)?;
+        let Some((ground, last)) = ground(database, &snapshot)? else { return Ok(false) };
+        drop(snapshot);
+        let known = place.take().filter(|table| table.ground == ground);
+        // Where to go on with the entries; none when all were read.
+        let mut next = if known.is_none() { Some(EntryId(1)) } else { None };
+        let mut table = known.unwrap_or_else(|| Table::new(ground, last));
+        loop {
+            let snapshot = database.store().snapshot().map_err(Fault::from)?;
+            let view = database.view(&snapshot)?;
+            let log_ends = match next {
+                Some(from) => {
+                    next = match self.entries_from(&view, from, &mut table)? {
+                        Some(next) => next,
+                        None => return Ok(false),
+                    };
+                    false
+                }
+                None => match self.changes(database, &view, &mut table)? {
+                    Some(ended) => ended,
+                    // Another history, or records that have gone: from the beginning.
+                    None => return self.anew(database, kept, place, between),
+                },
+            };
+            if log_ends {
+                for id in self.gathered.add_all(table.entries()) {
+                    let Some(stored) = view.stored(id)? else { continue };
+                    self.entry(&view, id, &stored)?.into_iter().for_each(|row| self.gathered.list(row));
+                }
+                merge(&mut self.before, &before);
+                merge(&mut self.after, &log::context_csns(&snapshot)?);
+                *place = Some(table);
+                return Ok(true);
+            }
+            drop(view);
+            drop(snapshot);
+            if between().is_break() {
+                return Err(ScanError::Stopped);
+            }
+        }
+    }
+
+    /// After what was kept was of no use any more: as the first time; what changes so fast is scanned.
+    fn anew<S: Store>(
+        &mut self,
+        database: &Database<S>,
+        kept: &Kept,
+        place: MutexGuard<'_, Option<Table>>,
+        between: &mut dyn FnMut() -> ControlFlow<()>,
+    ) -> Result<bool, ScanError> {
+        drop(place);
+        if self.began_anew {
+            return Ok(false);
+        }
+        self.began_anew = true;
+        self.read_kept(database, kept, between)
+    }
+
+    /// Takes a slice of the entries in. Answers where to go on, if there are more; none when there are too many to keep.
+    fn entries_from<N: Snapshot>(
+        &mut self,
+        view: &View<'_, N>,
+        from: EntryId,
+        table: &mut Table,
+    ) -> Result<Option<Option<EntryId>>, ScanError> {
+        self.names.clear();
+        let (first, mut last, mut read) = (from.to_bytes(), from, 0);
+        let rows = view.snapshot.scan(ENTRIES, KeyRange::at_least(&first), Direction::Forward);
+        for row in rows.map_err(Fault::from)?.take(SLICE_ENTRIES) {
+            let (key, stored) = row.map_err(Fault::from)?;
+            last = EntryId::from_prefix(&key).ok_or(Fault::Damaged { what: "a key of the entries" })?;
+            read += 1;
+            let row = self.entry(view, last, &stored)?.map(|row| (hash_of(&row.uuid), row.digest));
+            if !table.set(last, row) {
+                return Ok(None);
+            }
+        }
+        Ok(Some((read == SLICE_ENTRIES).then(|| EntryId(last.0 + 1))))
+    }
+
+    /// Takes in what a slice of the change log says has changed. Answers whether it ended; none when it does not lead on
+    /// from what is known.
+    fn changes<S: Store, N: Snapshot>(
+        &mut self,
+        database: &Database<S>,
+        view: &View<'_, N>,
+        table: &mut Table,
+    ) -> Result<Option<bool>, ScanError> {
+        self.names.clear();
+        let server_id = table.ground.server_id;
+        let first = log::first_sequence(view.snapshot, server_id)?;
+        let same = ground(database, view.snapshot)?.is_some_and(|(ground, _)| ground == table.ground);
+        if !same || first > table.position + 1 || !Arc::ptr_eq(&view.schema, &table.ground.schema) {
+            return Ok(None);
+        }
+        let (mut changed, mut read) = (BTreeSet::new(), 0);
+        let after = LogKey { server_id, sequence: table.position };
+        log::visit_outlines_after(view.snapshot, after, &mut |key, outline| {
+            if read == SLICE_ENTRIES {
+                return false;
+            }
+            (read, table.position) = (read + 1, key.sequence);
+            changed.insert(outline.entry);
+            true
+        })?;
+        for id in changed.into_iter().filter(|id| *id != EntryId::ROOT) {
+            let row = match view.stored(id)? {
+                Some(stored) => self.entry(view, id, &stored)?.map(|row| (hash_of(&row.uuid), row.digest)),
+                None => None,
+            };
+            if !table.set(id, row) {
+                return Ok(None);
+            }
+        }
+        Ok(Some(read < SLICE_ENTRIES))
+    }
+
+    /// Reads everything.
+    fn scan<S: Store>(
         &mut self,
         database: &Database<S>,
         between: &mut dyn FnMut() -> ControlFlow<()>,
@@ -164,6 +323,17 @@ impl<'r> Scanner<'r> {
         self.superiors.insert(id, uuid);
         Ok(Some(uuid))
     }
+}
+
+/// What digests of a database stand on, and the last record of its change log; none where changes are not logged.
+fn ground<S: Store, N: Snapshot>(
+    database: &Database<S>,
+    snapshot: &N,
+) -> Result<Option<(Ground, u64)>, Fault> {
+    let Some(history) = log::history(snapshot)? else { return Ok(None) };
+    let server_id = database.server_id();
+    let ground = Ground { schema: database.schema(), history, server_id };
+    Ok(Some((ground, log::last_sequence(snapshot, server_id)?)))
 }
 
 /// entryUUID and entryCSN; nil and none where an entry has none.
