@@ -85,6 +85,7 @@ impl Site {
                 value("description", text),
                 value("entryCSN", &csn.to_string()),
             ],
+            state: None,
         });
     }
 

@@ -39,6 +39,8 @@ const BATCH_BYTES: usize = 128 << 10;
 const BATCHES_WAITING: usize = 8;
 /// How long the feeding thread waits before it looks whether it is still wanted.
 const LOOK: Duration = Duration::from_millis(50);
+/// After so many looks without anything to store, changes that wait go first.
+const IDLE_LOOKS: u32 = 40;
 /// What a fill puts into a store.
 const FILLED: [larix_store::TableId; 5] = [ENTRIES, TREE, INDEX, VALUES, BLOBS];
 
@@ -192,8 +194,8 @@ pub(crate) struct Filling<'a, S> {
     pub(crate) database: &'a Database<S>,
     pub(crate) clock: &'a dyn Clock,
     pub(crate) random: &'a dyn RandomSource,
-    /// Why the fill has to make way, if it has.
-    pub(crate) called_off: &'a (dyn Fn() -> Option<&'static str> + Sync),
+    /// Why the fill has to make way, if it has; asked with whether nothing has come for [`IDLE_LOOKS`].
+    pub(crate) called_off: &'a (dyn Fn(bool) -> Option<&'static str> + Sync),
 }
 
 /// What is left to be committed.
@@ -268,14 +270,15 @@ impl<S: Store> Filling<'_, S> {
     /// Hands on what comes, until its end.
     fn forward(&self, feed: &Receiver<Feed>, out: Batches) -> Result<Vec<Csn>, LoadError> {
         for number in 0.. {
+            let mut looks = 0;
             let records = loop {
-                if let Some(why) = (self.called_off)() {
+                if let Some(why) = (self.called_off)(looks >= IDLE_LOOKS) {
                     return Err(LoadError::Stopped(why));
                 }
                 match feed.recv_timeout(LOOK) {
                     Ok(Feed::Records(records)) => break records,
                     Ok(Feed::Finish(context_csns)) => return Ok(context_csns),
-                    Err(RecvTimeoutError::Timeout) => {}
+                    Err(RecvTimeoutError::Timeout) => looks += 1,
                     Err(RecvTimeoutError::Disconnected) => {
                         return Err(LoadError::Stopped("the refresh ended before its end"));
                     }

@@ -2,6 +2,7 @@
 
 use larix_store::{CommitError, Direction, KeyRange, Snapshot, Store, Transaction};
 
+use super::errand::Errand;
 use super::queue::Queue;
 use super::training;
 use super::writer::{Core, Work, durability};
@@ -25,10 +26,17 @@ impl<S: Store> Core<S> {
         begun(true);
         self.database.set_filling(true);
         let FillRequest { feed, options, done } = request;
-        let called_off = || match queue.find(&|work| matches!(work, Work::Errand(_))) {
-            _ if queue.is_closed() => Some("the database is being closed"),
-            true => Some("the configuration is changing"),
-            false => None,
+        // Another one that wants to fill it waits for its turn, and will not find it empty.
+        let is_fill = |work: &Work| matches!(work, Work::Errand(Errand::Fill(..)));
+        let called_off = |is_idle: bool| match () {
+            () if queue.is_closed() => Some("the database is being closed"),
+            () if queue.find(&|work| matches!(work, Work::Errand(_)) && !is_fill(work)) => {
+                Some("the configuration is changing")
+            }
+            () if is_idle && queue.find(&|work| !is_fill(work)) => {
+                Some("the provider is silent, and changes wait")
+            }
+            () => None,
         };
         let filling = Filling {
             database: &self.database,

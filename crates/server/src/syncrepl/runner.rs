@@ -242,7 +242,7 @@ impl Runner {
                 (ConsumerPhase::Refreshing, local, Some(cookie));
         });
         connection.send(|out, id, _| session.request(out, id)).map_err(shown)?;
-        self.begin_fill(&session);
+        let mut may_fill = true;
         loop {
             if session.flushes(connection.connection.has_message()) {
                 self.flush(&mut session, full)?;
@@ -250,13 +250,17 @@ impl Runner {
             let wait = session.has_gathered().then_some(GATHER);
             let actions = match connection.connection.receive_within(wait) {
                 Ok(Some(message)) => {
-                    let fill = self.fill.as_mut();
-                    if let Some((fill, (uuid, entry))) = fill.zip(session.first_entry(&message)) {
+                    let first = session.first_entry(&message);
+                    if first.is_some() && std::mem::take(&mut may_fill) {
+                        self.begin_fill();
+                    }
+                    if let Some((fill, (uuid, entry))) = self.fill.as_mut().zip(first) {
                         match fill.add(uuid, entry) {
                             Ok(()) => continue,
                             Err(error) => return Ok(self.fill_failed(&error)),
                         }
                     }
+                    may_fill = false;
                     session.receive(&message)
                 }
                 Ok(None) => session.flush().into_iter().collect(),
@@ -403,10 +407,10 @@ impl Runner {
     }
 
     /// Into an empty database the first content goes as a whole, if it is all of a suffix.
-    fn begin_fill(&mut self, session: &Session) {
+    fn begin_fill(&mut self) {
         let Some(served) = self.task.served.clone() else { return };
         let rules = self.rules(true);
-        if !session.is_first() || self.fills_left == 0 || !self.is_whole() || !rules.attributes.is_whole() {
+        if self.fills_left == 0 || !self.is_whole() || !rules.attributes.is_whole() {
             return;
         }
         // A load knows nothing of the states that entries come with.
