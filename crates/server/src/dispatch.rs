@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use larix_engine::access::{self, Subject};
 use larix_engine::controls::{self, RequestControls};
 use larix_engine::log::Follower;
-use larix_engine::time::{Clock, Monotonic};
+use larix_engine::time::{Clock, Monotonic, Timestamp};
 use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest};
 use larix_proto::{
     CompareRequest, ControlBuf, Controls, Dn, LdapResult, Message, MessageId, Request, ResponseOp,
@@ -35,6 +35,7 @@ use crate::server::Server;
 use crate::session::{Peer, Session};
 use crate::statistics::{ConnectionRecord, Counters, LimitReached, OperationKind, add, latency};
 use crate::tls::TlsFacts;
+use crate::traces::Span;
 use crate::transaction::{Transaction, TransactionOutcome};
 use crate::worker::ConnectionEvent;
 
@@ -255,6 +256,9 @@ impl Dispatcher {
         }
         let waited = begun.started.0.saturating_sub(begun.arrived.0);
         let taken = now.0.saturating_sub(begun.started.0);
+        if self.server.traces.wants_one() {
+            self.tell_span(begun, result.code, (waited, taken), database, effort);
+        }
         if let Some(asked) = self.take_asked(begun.operation.serial) {
             let ended = Ended { serial: begun.operation.serial, result, waited, taken, effort };
             operation_log::tell(&self.server.log, &self.server.databases(), &self.record, &asked, &ended);
@@ -374,6 +378,30 @@ impl Dispatcher {
         {
             self.asked.borrow_mut().push((operation.serial, asked));
         }
+    }
+
+    fn tell_span(
+        &self,
+        begun: &Begun,
+        code: ResultCode,
+        (waited, taken): (u64, u64),
+        database: u64,
+        effort: Option<Effort>,
+    ) {
+        let mut kinds = OperationKind::ALL.iter();
+        let operation = kinds.find(|(kind, _)| *kind == begun.kind).map_or("", |(_, name)| *name);
+        let micros = i64::try_from(waited.saturating_add(taken) / 1_000).unwrap_or(i64::MAX);
+        self.server.traces.tell(Span {
+            operation,
+            arrived: Timestamp(self.server.now().0.saturating_sub(micros)),
+            waited,
+            taken,
+            code,
+            entries: effort.map(|effort| (effort.entries, effort.candidates)),
+            database: self.server.databases().suffix_of_instance(database),
+            connection: self.record.number,
+            serial: begun.operation.serial,
+        });
     }
 
     /// What the access log is to be told of a request at its end, if anything.

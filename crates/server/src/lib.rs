@@ -49,6 +49,7 @@ mod stream;
 mod sync_peers;
 pub mod syncrepl;
 pub mod tls;
+mod traces;
 pub mod transaction;
 pub mod virtual_entries;
 mod worker;

@@ -357,6 +357,7 @@ impl<'s> Transition<'s> {
         {
             server.log.warning(format_args!("access log: no thread to be had, nothing is recorded: {error}"));
         }
+        server.traces.follow(config.global.trace_export.as_ref(), &server.log);
         server.admission.set_limits(config.global.client_limits.clone());
         if let Some(Loaded { state, notes }) = tls {
             server.tls.replace(state);

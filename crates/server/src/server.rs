@@ -37,6 +37,7 @@ use crate::statistics::{ListenerInfo, Statistics};
 use crate::sync_peers::SyncPeers;
 use crate::syncrepl::Consumers;
 use crate::tls::{self, TlsContext, TlsError, TlsState};
+use crate::traces::Traces;
 use crate::worker::Worker;
 
 /// What the command line says, beside the configuration.
@@ -196,6 +197,8 @@ pub struct Server {
     /// Who follows cn=config.
     pub(crate) configuration_watch: Arc<LogWatch>,
     pub(crate) access_logs: AccessLogs,
+    /// What an OpenTelemetry collector is told.
+    pub(crate) traces: Traces,
     /// For what SASL says of users who do not exist: it must be the same each time.
     pub(crate) sasl_secret: [u8; 32],
 }
@@ -222,6 +225,7 @@ impl Server {
             configuration: ConfigurationQueue::default(),
             configuration_watch: Arc::default(),
             access_logs: AccessLogs::default(),
+            traces: Traces::default(),
             refreshes: RefreshQueue::default(),
             sync_peers: SyncPeers::default(),
             admission: Admission::new(config.global.client_limits.clone(), descriptors),
@@ -363,6 +367,7 @@ impl Bound {
             .access_logs
             .follow(&server.generation_in_force(), (&server.clock, &server.log))
             .map_err(|source| ServeError::Start { what: "the access log's thread", source })?;
+        server.traces.follow(server.config().global.trace_export.as_ref(), &server.log);
         let backups = BackupThread::start(&server)
             .map_err(|source| ServeError::Start { what: "the backups' thread", source })?;
         let changes = ConfigurationThread::start(&server)
@@ -373,6 +378,7 @@ impl Bound {
         server.consumers.finish();
         drop(backups);
         server.access_logs.finish();
+        server.traces.finish();
         server.databases().close();
         server.log.line(LogLevel::STATS, format_args!("slapd stopped."));
         drop(files);

@@ -20,6 +20,7 @@ use super::values::{
     Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ChangeLog, ClientLimits, ConfigDn, Disallowed,
     EnvFlags, IndexLine, LimitRule, LogLevel, OperationRule, Requirements, Restrictions, SaslSettings,
     SearchLimits, SecurityFactors, ServerId, Subordinate, SyncReplication, TcpBuffer, TlsSettings,
+    TraceExport,
 };
 use crate::admin::AdminAddress;
 use crate::log::{LinePrefix, LogFormat, LogRotation};
@@ -74,6 +75,8 @@ pub struct Global {
     pub log_journal: bool,
     /// Operations that take so long are logged with what made them slow.
     pub slow_operation: Option<Duration>,
+    /// `trace-export`: where spans of operations go.
+    pub trace_export: Option<TraceExport>,
     /// `replica-max-lag`: a replica that has heard nothing of its provider for longer is not ready.
     pub replica_max_lag: Option<Duration>,
     /// One without a URL, or one per peer: the own one is found by the listener's URL.
@@ -146,6 +149,7 @@ impl Default for Global {
             log_format: LogFormat::default(),
             log_journal: false,
             slow_operation: None,
+            trace_export: None,
             replica_max_lag: None,
             server_ids: Vec::new(),
             listener_urls: Vec::new(),

@@ -10,6 +10,7 @@ pub mod quantity;
 mod sasl;
 mod security;
 mod sync_replication;
+mod trace_export;
 
 pub use backup_schedule::BackupSchedule;
 pub use change_log::ChangeLog;
@@ -23,6 +24,7 @@ pub use sasl::{ChannelBinding, Mechanism, SaslSettings, SecurityProperties};
 pub use security::{AuthzPolicy, AuthzRegexp, TlsSettings, TlsVerify};
 pub use sync_replication::{StartTls, SyncBind, SyncData, SyncReplication};
 pub(crate) use sync_replication::{SyncFault, is_own_url};
+pub use trace_export::TraceExport;
 
 use std::fmt;
 

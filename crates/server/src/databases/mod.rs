@@ -496,6 +496,14 @@ impl Databases {
     }
 }
 
+impl Databases {
+    /// The suffix of the database with this number, if it is open.
+    pub(crate) fn suffix_of_instance(&self, instance: u64) -> Option<String> {
+        let mut all = self.directory.databases().iter();
+        all.find(|served| served.database().instance() == instance).map(|served| suffix_of(served))
+    }
+}
+
 /// None of a store that cannot be read.
 fn figures(served: &Served<LmdbStore>) -> Option<DatabaseFigures> {
     let database = served.database();

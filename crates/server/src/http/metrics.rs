@@ -55,6 +55,7 @@ impl Collector for Figures {
         self.queues(out)?;
         self.databases(out)?;
         replication::encode(&self.0, out)?;
+        self.traces(out)?;
         self.backups(out)
     }
 }
@@ -109,6 +110,17 @@ impl Figures {
                 &buckets(&figures),
                 None,
             )?;
+        }
+        Ok(())
+    }
+
+    fn traces(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let figures = self.0.traces.figures();
+        let help = "Spans that trace-export sent, or lost because too many waited or the collector took none";
+        let mut metric = out.encode_descriptor("trace_spans", help, None, MetricType::Counter)?;
+        for (what, count) in [("sent", &figures.sent), ("lost", &figures.lost)] {
+            let count = ConstCounter::new(count.load(Ordering::Relaxed));
+            count.encode(metric.encode_family(&[("what", what)])?)?;
         }
         Ok(())
     }

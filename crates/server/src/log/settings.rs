@@ -99,7 +99,7 @@ impl LogSettings {
     }
 
     #[cfg(test)]
-    pub(super) fn silent() -> Self {
+    pub(crate) fn silent() -> Self {
         Self {
             levels: 0,
             format: LogFormat::Stats,

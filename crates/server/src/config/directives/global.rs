@@ -6,7 +6,7 @@ use super::super::builder::Builder;
 use super::super::call::{Call, Fault, c_integer};
 use super::super::values::{
     Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ChannelBinding, ClientLimits, Disallowed, LogLevel,
-    Mechanism, SecurityProperties, ServerId, TcpBuffer, TlsVerify,
+    Mechanism, SecurityProperties, ServerId, TcpBuffer, TlsVerify, TraceExport,
 };
 use super::{Directive, Form, MANY, Scope, keep};
 use crate::admin::AdminAddress;
@@ -63,6 +63,14 @@ pub(super) static TABLE: &[Directive] = &[
         b.global.slow_operation = (milliseconds > 0).then(|| Duration::from_millis(milliseconds.into()));
         Ok(())
     }),
+    Directive::new("trace-export", "olcLarixTraceExport", Scope::Global, Form::Words, |b, c| {
+        let export = TraceExport::parse(c.arguments.iter().map(String::as_str));
+        b.global.trace_export = Some(export.map_err(|(word, message)| {
+            Fault::argument(word, message).with_help(format!("trace-export {}", TraceExport::WORDS))
+        })?);
+        Ok(())
+    })
+    .arguments(1, 2),
     Directive::new("replica-max-lag", "olcLarixReplicaMaxLag", Scope::Global, Form::Whole, |b, c| {
         let seconds: u32 = c.number(0)?;
         b.global.replica_max_lag = (seconds > 0).then(|| Duration::from_secs(seconds.into()));
@@ -128,7 +136,7 @@ pub(super) static TABLE: &[Directive] = &[
     })
     .many(),
     Directive::new("maxFilterDepth", "olcMaxFilterDepth", Scope::Global, Form::Whole, |b, c| {
-        b.global.max_filter_depth = c.positive(0)?;
+        b.global.max_filter_depth = c.int_from_zero(0)?;
         Ok(())
     }),
     Directive::new("referral", "olcReferral", Scope::Global, Form::Whole, |b, c| {
@@ -185,7 +193,8 @@ pub(super) static TABLE: &[Directive] = &[
         },
     ),
     Directive::new("localSSF", "olcLocalSSF", Scope::Global, Form::Whole, |b, c| {
-        b.global.local_ssf = c.number(0)?;
+        // An unsigned number of slapd's takes what is below 0, too.
+        b.global.local_ssf = c.number::<i32>(0)?.cast_unsigned();
         Ok(())
     }),
     Directive::new("gentlehup", "olcGentleHUP", Scope::Global, Form::Switch, |b, c| {
@@ -374,10 +383,8 @@ fn switch(_: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
 
 fn loglevel(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     // The first line takes the place of the default; later words add.
-    let mut bits = match builder.global.settings.get("olcLogLevel") {
-        [] => 0,
-        _ => builder.global.log_level.0,
-    };
+    let is_first = builder.global.settings.get("olcLogLevel").is_empty();
+    let mut bits = if is_first { 0 } else { builder.global.log_level.0 };
     for (number, word) in call.arguments.iter().enumerate() {
         let level = LogLevel::parse_word(word).ok_or_else(|| {
             let names: Vec<String> =
