@@ -333,7 +333,7 @@ fn entries(session: &mut Session) -> Result<Vec<ConfigEntry>, ClientError> {
                 description: attribute.description.to_owned(),
                 values: attribute.values.iter().map(<[u8]>::to_vec).collect(),
             });
-            found.push(ConfigEntry { dn: entry.dn.to_owned(), attributes: attributes.collect() });
+            found.push(ConfigEntry::from_ldif(entry.dn.to_owned(), attributes.collect()));
         }
         if let Some((_, result)) = message.response.result() {
             let result = result.to_owned();

@@ -331,7 +331,7 @@ fn add_configuration(name: &str, args: &AddArgs) -> anyhow::Result<u64> {
         else {
             bail!("line {}: {:?}: only whole entries can be added", record.line, record.dn);
         };
-        new.push(ConfigEntry { dn: record.dn, attributes });
+        new.push(ConfigEntry::from_ldif(record.dn, attributes));
     }
     let count = new.len();
     let (clock, random) = (SystemClock::new(), SystemRandom);

@@ -376,17 +376,13 @@ impl Found {
         }
         let DatabaseKind::Mdb(mdb) = &section.kind else { return Ok(()) };
         let directory = mdb.directory.to_string_lossy();
-        let has = |a: &LdifAttribute, name: &str, value: &str| {
-            a.description == name && a.values.iter().any(|v| v.as_slice() == value.as_bytes())
-        };
         let entries = config.entries();
         let entry = entries
             .iter()
-            .find(|entry| entry.attributes.iter().any(|a| has(a, "olcDbDirectory", &directory)))
+            .find(|entry| entry.values("olcDbDirectory").contains(directory.as_bytes()))
             .context("cn=config has no entry of the database")?;
-        let lines = entry.attributes.iter().filter(|a| a.description == "olcDbIndex");
-        let lines = lines.flat_map(|a| &a.values).map(|v| String::from_utf8_lossy(v).into_owned());
-        let before: Vec<String> = lines.collect();
+        let lines = entry.values("olcDbIndex").iter();
+        let before: Vec<String> = lines.map(|value| String::from_utf8_lossy(value).into_owned()).collect();
         writeln!(out, "dn: {}\nchangetype: modify", entry.dn)?;
         let wanted: Vec<(&str, Kinds)> = self.lacking.iter().map(|(n, p)| (n.as_str(), p.kinds)).collect();
         let (removed, added) = changed_lines(&before, &wanted);

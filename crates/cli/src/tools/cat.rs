@@ -228,7 +228,7 @@ fn write_configuration(
         let dn =
             config.schema.parse_dn(&entry.dn).map_err(|error| anyhow::anyhow!("{}: {error}", entry.dn))?;
         if selection.holds_name(&dn) {
-            write_record(writer, out, entry.dn, entry.attributes)?;
+            write_record(writer, out, entry.dn.clone(), entry.into_ldif())?;
         }
     }
     Ok(())

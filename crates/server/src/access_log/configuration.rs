@@ -11,11 +11,10 @@ use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
 use larix_engine::log::{LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use larix_proto::Dn;
-use larix_proto::ldif::LdifAttribute;
 use larix_schema::Schema;
 use uuid::Uuid;
 
-use crate::config::{Config, ConfigEntry, ordered_parts};
+use crate::config::{Config, ConfigAttribute, ConfigEntry, ValueList, ordered_parts};
 use crate::databases::config_context_csns;
 
 /// By what it is known in the log's database.
@@ -257,12 +256,12 @@ impl Before<'_> {
         let is_own = |name: &str| name.eq_ignore_ascii_case(OWN);
         let gone = names.iter().filter(|name| !is_own(name) && after.values(name).is_empty());
         all.extend(gone.map(|name| modification(LoggedKind::Replace, name, Vec::new())));
-        for LdifAttribute { description, values } in
+        for ConfigAttribute { description, values } in
             after.attributes.iter().filter(|a| !is_own(&a.description))
         {
             match self {
                 Self::Held(_) if is_naming(after, description) => {}
-                Self::Held(_) => all.push(modification(LoggedKind::Replace, description, values.clone())),
+                Self::Held(_) => all.push(modification(LoggedKind::Replace, description, values.to_vec())),
                 Self::Whole(before) => {
                     all.extend(difference(schema, description, before.values(description), values));
                 }
@@ -276,8 +275,8 @@ impl Before<'_> {
 fn difference(
     schema: &Schema,
     description: &str,
-    before: &[Vec<u8>],
-    after: &[Vec<u8>],
+    before: &ValueList,
+    after: &ValueList,
 ) -> Option<LoggedModification> {
     // Who made the last change is told with each.
     const TOLD: [&str; 3] = ["entryCSN", "modifiersName", "modifyTimestamp"];
@@ -286,13 +285,10 @@ fn difference(
         return None;
     }
     let ordered = schema.attribute_type(description).is_some_and(|kind| kind.is_ordered_values());
-    let more = after.strip_prefix(before).filter(|more| !more.is_empty() && !before.is_empty());
-    let kind = match more {
-        Some(_) => LoggedKind::Add,
-        None => LoggedKind::Replace,
-    };
-    let mut values = more.unwrap_or(after).to_vec();
-    if ordered && more.is_some() {
+    let more = after.len() > before.len() && !before.is_empty() && after.starts_with(before);
+    let (kind, known) = if more { (LoggedKind::Add, before.len()) } else { (LoggedKind::Replace, 0) };
+    let mut values: Vec<Vec<u8>> = after.behind(known).cloned().collect();
+    if ordered && more {
         // Where they stand is where values without a place go.
         values.iter_mut().for_each(|value| {
             *value = ordered_parts(value).map_or(value.as_slice(), |(_, bare)| bare).to_vec();
@@ -410,11 +406,11 @@ fn is_naming(entry: &ConfigEntry, description: &str) -> bool {
 
 fn attributes(entry: &ConfigEntry) -> Vec<LoggedAttribute> {
     let kept = entry.attributes.iter().filter(|a| !a.description.eq_ignore_ascii_case(OWN));
-    kept.map(|a| LoggedAttribute { description: a.description.clone(), values: a.values.clone() }).collect()
+    kept.map(|a| LoggedAttribute { description: a.description.clone(), values: a.values.to_vec() }).collect()
 }
 
 /// What an entry says without what every entry gets.
-fn bare(entry: &ConfigEntry) -> Vec<&LdifAttribute> {
+fn bare(entry: &ConfigEntry) -> Vec<&ConfigAttribute> {
     const OPERATIONAL: [&str; 8] = [
         "structuralObjectClass",
         "entryUUID",
@@ -426,7 +422,7 @@ fn bare(entry: &ConfigEntry) -> Vec<&LdifAttribute> {
         OWN,
     ];
     let is_operational =
-        |a: &&LdifAttribute| OPERATIONAL.iter().any(|name| name.eq_ignore_ascii_case(&a.description));
+        |a: &&ConfigAttribute| OPERATIONAL.iter().any(|name| name.eq_ignore_ascii_case(&a.description));
     entry.attributes.iter().filter(|a| !is_operational(a)).collect()
 }
 

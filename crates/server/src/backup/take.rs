@@ -9,7 +9,7 @@ use std::thread;
 use larix_engine::log;
 use larix_engine::tables::{ENTRIES, TABLES};
 use larix_engine::time::Timestamp;
-use larix_proto::ldif::{Body, Record, Writer};
+use larix_proto::ldif::Writer;
 use larix_store::Store;
 use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 use rustix::fs::FlockOperation;
@@ -212,8 +212,11 @@ fn configuration(config: &Config) -> Vec<u8> {
     let writer = Writer::new(None);
     let mut text = Vec::new();
     for entry in config.entries() {
-        let record = Record { line: 0, dn: entry.dn, body: Body::Content(entry.attributes) };
-        writer.record(&mut text, &record);
+        writer.value(&mut text, "dn", entry.dn.as_bytes());
+        for attribute in &entry.attributes {
+            attribute.values.iter().for_each(|value| writer.value(&mut text, &attribute.description, value));
+        }
+        text.push(b'\n');
     }
     text
 }

@@ -46,6 +46,16 @@ pub(super) enum Defined {
     Already,
 }
 
+/// Definitions that stand before others which are defined already. They must not use these, so they are tried without.
+#[derive(Debug)]
+pub(super) struct InFront {
+    /// Until their section is complete.
+    is_open: bool,
+    tried: SchemaBuilder,
+    /// Keyword, words and text of each.
+    added: Vec<(&'static str, Vec<String>, String)>,
+}
+
 #[derive(Debug)]
 pub(super) struct Builder {
     pub(super) global: Global,
@@ -55,6 +65,10 @@ pub(super) struct Builder {
     pub(super) backends: Vec<Backend>,
     pub(super) modules: Vec<ModuleList>,
     pub(super) schema_sections: Vec<Arc<SchemaSection>>,
+    /// The schema behind each of them.
+    schema_steps: Vec<Arc<Schema>>,
+    /// What is defined now comes before what is defined already.
+    in_front: Option<InFront>,
     pub(super) notes: Notes,
     pub(super) section: Section,
     /// The section of schema definitions that is open; none: they belong to the server as a whole.
@@ -76,6 +90,8 @@ impl Builder {
             backends: Vec::new(),
             modules: Vec::new(),
             schema_sections: Vec::new(),
+            schema_steps: Vec::new(),
+            in_front: None,
             notes: Notes::default(),
             section: Section::Global,
             schema_section: None,
@@ -326,6 +342,30 @@ impl Builder {
         }
     }
 
+    /// What is defined from here on comes before what is defined already: `step` is the schema without that.
+    pub(super) fn go_in_front(&mut self, step: &Schema) {
+        self.in_front = Some(InFront { is_open: true, tried: SchemaBuilder::from(step), added: Vec::new() });
+    }
+
+    /// The section that was applied last is complete. `known`: the schema behind it as it was before.
+    pub(super) fn end_section(&mut self, known: Option<&Arc<Schema>>) {
+        let step = match (&self.in_front, known) {
+            (Some(front), _) if front.is_open => Arc::new(front.tried.clone().build()),
+            (Some(front), Some(known)) if !front.added.is_empty() => {
+                let mut step = SchemaBuilder::from(&**known);
+                for (keyword, words, text) in &front.added {
+                    // What the whole schema takes, a part of it takes.
+                    let _ = define_in(&mut step, keyword, words, text);
+                }
+                Arc::new(step.build())
+            }
+            (_, Some(known)) => Arc::clone(known),
+            (_, None) => self.schema(),
+        };
+        self.in_front.iter_mut().for_each(|front| front.is_open = false);
+        self.schema_steps.push(step);
+    }
+
     /// The schema as defined so far.
     pub(super) fn schema(&mut self) -> Arc<Schema> {
         let definitions = &self.definitions;
@@ -338,14 +378,15 @@ impl Builder {
             return Ok(());
         }
         self.schema = None;
-        let all = &mut self.definitions;
-        let added = match call.directive.keyword {
-            "objectidentifier" => all.add_object_identifier(call.argument(0)?, call.argument(1)?),
-            "attributetype" => all.add_attribute_type(call.text).map(|_| ()),
-            "objectclass" => all.add_object_class(call.text).map(|_| ()),
-            "ldapsyntax" => all.add_syntax(call.text),
-            _ => all.add_dit_content_rule(call.text),
+        let (keyword, words) = (call.directive.keyword, call.arguments);
+        let tried = match &mut self.in_front {
+            Some(front) => {
+                front.added.push((keyword, words.to_vec(), call.text.to_owned()));
+                define_in(&mut front.tried, keyword, words, call.text)
+            }
+            None => Ok(()),
         };
+        let added = tried.and_then(|()| define_in(&mut self.definitions, keyword, words, call.text));
         added.map_err(|error| match error.kind {
             SchemaErrorKind::Text { position, .. } => {
                 let at = call.text.char_indices().nth(position).map_or(call.text.len(), |(at, _)| at);
@@ -413,6 +454,7 @@ impl Builder {
             databases: self.databases,
             backends: self.backends,
             modules: self.modules,
+            schema_steps: self.schema_steps,
             schema_sections: self.schema_sections,
             notes: self.notes,
             read_entries: None,
@@ -439,4 +481,20 @@ fn check_arguments(call: &Call<'_>) -> Result<(), Fault> {
 /// The name of a schema section: the file's name without directory and extension.
 pub(super) fn schema_section_name(path: &std::path::Path) -> String {
     path.file_stem().map_or_else(|| "schema".to_owned(), |stem| stem.to_string_lossy().into_owned())
+}
+
+fn define_in(
+    all: &mut SchemaBuilder,
+    keyword: &str,
+    words: &[String],
+    text: &str,
+) -> Result<(), larix_schema::SchemaError> {
+    let word = |number: usize| words.get(number).map_or("", String::as_str);
+    match keyword {
+        "objectidentifier" => all.add_object_identifier(word(0), word(1)),
+        "attributetype" => all.add_attribute_type(text).map(|_| ()),
+        "objectclass" => all.add_object_class(text).map(|_| ()),
+        "ldapsyntax" => all.add_syntax(text),
+        _ => all.add_dit_content_rule(text),
+    }
 }

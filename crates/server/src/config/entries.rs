@@ -13,6 +13,7 @@ use larix_proto::ldif::LdifAttribute;
 use super::directives::{self, Cardinality};
 use super::model::{Config, Database, DatabaseKind, Overlay};
 use super::settings::Settings;
+use super::value_list::ValueList;
 
 pub(super) use apply::{PLAIN, from_entries};
 pub(super) use names::{EntryName, Role, split_number};
@@ -22,26 +23,59 @@ pub(super) use names::{EntryName, Role, split_number};
 pub struct ConfigEntry {
     pub dn: String,
     /// objectClass first; operational attributes only where the entry was read from a slapd.d.
-    pub attributes: Vec<LdifAttribute>,
+    pub attributes: Vec<ConfigAttribute>,
+}
+
+/// An attribute of an entry under cn=config.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ConfigAttribute {
+    pub description: String,
+    pub values: ValueList,
+}
+
+impl ConfigAttribute {
+    pub(super) fn new(description: impl Into<String>, values: impl Into<ValueList>) -> Self {
+        Self { description: description.into(), values: values.into() }
+    }
+}
+
+impl From<LdifAttribute> for ConfigAttribute {
+    fn from(attribute: LdifAttribute) -> Self {
+        Self::new(attribute.description, attribute.values)
+    }
 }
 
 impl ConfigEntry {
+    /// An entry as LDIF has it.
+    pub fn from_ldif(dn: String, attributes: Vec<LdifAttribute>) -> Self {
+        Self { dn, attributes: attributes.into_iter().map(ConfigAttribute::from).collect() }
+    }
+
+    /// Its attributes as LDIF has them.
+    pub fn into_ldif(self) -> Vec<LdifAttribute> {
+        let attribute =
+            |a: ConfigAttribute| LdifAttribute { description: a.description, values: a.values.to_vec() };
+        self.attributes.into_iter().map(attribute).collect()
+    }
+
     pub(super) fn new(dn: impl Into<String>, classes: &[&str]) -> Self {
         let mut entry = Self { dn: dn.into(), attributes: Vec::new() };
-        entry.add("objectClass", classes.iter().map(|class| class.as_bytes().to_vec()).collect());
+        entry
+            .add("objectClass", classes.iter().map(|class| class.as_bytes().to_vec()).collect::<ValueList>());
         entry
     }
 
     /// The values of an attribute, matched without regard to case.
-    pub fn values(&self, description: &str) -> &[Vec<u8>] {
+    pub fn values(&self, description: &str) -> &ValueList {
+        const NONE: &ValueList = &ValueList::NONE;
         self.attributes
             .iter()
             .find(|attribute| attribute.description.eq_ignore_ascii_case(description))
-            .map_or(&[], |attribute| attribute.values.as_slice())
+            .map_or(NONE, |attribute| &attribute.values)
     }
 
-    pub(super) fn add(&mut self, description: &str, values: Vec<Vec<u8>>) {
-        self.attributes.push(LdifAttribute { description: description.to_owned(), values });
+    pub(super) fn add(&mut self, description: &str, values: impl Into<ValueList>) {
+        self.attributes.push(ConfigAttribute::new(description, values));
     }
 
     /// Adds the value that names the entry, if it is missing: bootstraps leave it out, and slapd takes them.
@@ -49,7 +83,7 @@ impl ConfigEntry {
         let Some((description, value)) = entry.missing_name() else { return };
         let attributes = &mut Arc::make_mut(entry).attributes;
         let at = usize::from(!attributes.is_empty());
-        attributes.insert(at, LdifAttribute { description, values: vec![value] });
+        attributes.insert(at, ConfigAttribute::new(description, vec![value]));
     }
 
     fn missing_name(&self) -> Option<(String, Vec<u8>)> {
@@ -79,7 +113,7 @@ impl ConfigEntry {
                 text.extend_from_slice(value);
                 text
             });
-            self.add(setting.attribute, values.collect());
+            self.add(setting.attribute, values.collect::<ValueList>());
         }
     }
 }

@@ -27,6 +27,7 @@ pub mod slapd_d;
 #[cfg(test)]
 mod tests;
 mod validate;
+mod value_list;
 pub mod values;
 
 pub use access_log::{AccessLogSettings, Purge};
@@ -34,9 +35,10 @@ pub use change::{Changed, ConfigChange, ConfigRefusal, Requester};
 pub(crate) use change::{Present, Replicated, ordered_parts};
 pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};
 pub use difference::{Difference, Step};
-pub use entries::{ConfigEntry, entries};
+pub use entries::{ConfigAttribute, ConfigEntry, entries};
 pub use export::Exported;
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};
 pub use model::*;
 pub use passwords::PasswordCosts;
 pub use settings::{Setting, Settings};
+pub use value_list::ValueList;

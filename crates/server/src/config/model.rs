@@ -39,6 +39,8 @@ pub struct Config {
     pub modules: Vec<ModuleList>,
     /// Schema definitions by the file or entry they came from.
     pub schema_sections: Vec<Arc<SchemaSection>>,
+    /// The schema behind each section; none where it was not read from entries.
+    pub(super) schema_steps: Vec<Arc<Schema>>,
     /// What was accepted and has no effect, and why.
     pub notes: Notes,
     /// The entries it was made from, if it was made from entries.

@@ -1,5 +1,7 @@
 //! The values of a section as `cn=config` shows them.
 
+use super::value_list::ValueList;
+
 /// olc attributes with their values, in the order they were set.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Settings(Vec<Setting>);
@@ -9,7 +11,7 @@ pub struct Settings(Vec<Setting>);
 pub struct Setting {
     /// The attribute's name as the directive table spells it.
     pub attribute: &'static str,
-    pub values: Vec<Vec<u8>>,
+    pub values: ValueList,
 }
 
 impl Settings {
@@ -17,24 +19,25 @@ impl Settings {
     pub fn add(&mut self, attribute: &'static str, value: Vec<u8>) {
         match self.0.iter_mut().find(|setting| setting.attribute == attribute) {
             Some(setting) => setting.values.push(value),
-            None => self.0.push(Setting { attribute, values: vec![value] }),
+            None => self.0.push(Setting { attribute, values: vec![value].into() }),
         }
     }
 
     /// Sets the only value.
     pub fn set(&mut self, attribute: &'static str, value: Vec<u8>) {
         match self.0.iter_mut().find(|setting| setting.attribute == attribute) {
-            Some(setting) => setting.values = vec![value],
-            None => self.0.push(Setting { attribute, values: vec![value] }),
+            Some(setting) => setting.values = vec![value].into(),
+            None => self.0.push(Setting { attribute, values: vec![value].into() }),
         }
     }
 
     /// The values of an attribute, matched without regard to case; empty when it is not set.
-    pub fn get(&self, attribute: &str) -> &[Vec<u8>] {
+    pub fn get(&self, attribute: &str) -> &ValueList {
+        const NONE: &ValueList = &ValueList::NONE;
         self.0
             .iter()
             .find(|setting| setting.attribute.eq_ignore_ascii_case(attribute))
-            .map_or(&[], |setting| setting.values.as_slice())
+            .map_or(NONE, |setting| &setting.values)
     }
 
     pub fn iter(&self) -> std::slice::Iter<'_, Setting> {

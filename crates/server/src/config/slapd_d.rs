@@ -8,6 +8,7 @@ mod commit;
 #[cfg(test)]
 mod commit_tests;
 mod disk;
+mod text;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,18 +19,22 @@ use larix_engine::time::{Clock, RandomSource, new_uuid};
 use larix_proto::ldif::{Body, LdifAttribute, Reader, Record, Writer};
 
 use super::diagnostic::{ConfigError, Notes, Origin};
-use super::entries::{ConfigEntry, EntryName, from_entries};
+use super::entries::{ConfigAttribute, ConfigEntry, EntryName, from_entries};
 use super::model::{Config, Source};
 
 pub use add::{add_entries, merge_entries};
 pub use commit::FileChanges;
 pub(crate) use commit::files_of;
+pub(super) use text::Piece;
+use text::Text;
 
 const HEADER: &str = "# AUTO-GENERATED FILE - DO NOT EDIT!! Use ldapmodify.\n# CRC32 ";
 /// The file of the topmost entry.
 const TOP: &str = "cn=config.ldif";
 /// Deeper than any entry under cn=config.
 const MAX_DEPTH: usize = 8;
+/// Values of an attribute that are written piece by piece.
+const MANY: usize = 256;
 
 /// Reads a whole configuration.
 pub(super) fn read(directory: &Path) -> Result<Config, ConfigError> {
@@ -112,7 +117,7 @@ fn entry_of(file: &Path, bytes: &[u8], parent: &str, notes: &mut Notes) -> Resul
         return Err(ConfigError::new(origin, "holds no entry"));
     };
     let dn = if parent.is_empty() { rdn } else { format!("{rdn},{parent}") };
-    Ok(ConfigEntry { dn, attributes })
+    Ok(ConfigEntry::from_ldif(dn, attributes))
 }
 
 /// Whether the checksum in the second line is that of the rest; a file without one passes.
@@ -174,9 +179,7 @@ impl Stamp<'_> {
         ];
         for (description, value) in defaults {
             if entry.values(description).is_empty() {
-                entry
-                    .attributes
-                    .push(LdifAttribute { description: description.to_owned(), values: vec![value] });
+                entry.attributes.push(ConfigAttribute::new(description, vec![value]));
             }
         }
     }
@@ -218,15 +221,43 @@ fn file_of(dn: &str) -> Result<(PathBuf, String), ConfigError> {
 
 /// What the file of an entry holds.
 pub(crate) fn file_bytes(rdn: &str, attributes: &[LdifAttribute]) -> Vec<u8> {
-    let mut writer = Writer::default();
-    writer.always_base64("olcRootPW");
-    writer.always_base64("userPassword");
+    let writer = writer();
     let mut body = Vec::new();
     writer.value(&mut body, "dn", rdn.as_bytes());
     writer.attributes(&mut body, attributes);
     let mut text = format!("{HEADER}{:08x}\n", crc32(&body)).into_bytes();
     text.append(&mut body);
     text
+}
+
+/// The same of an entry of cn=config.
+fn file_text(rdn: &str, attributes: &[ConfigAttribute]) -> Text {
+    let writer = writer();
+    let mut text = Text::default();
+    let mut body = Vec::new();
+    writer.value(&mut body, "dn", rdn.as_bytes());
+    for ConfigAttribute { description, values } in attributes {
+        if values.len() < MANY {
+            values.iter().for_each(|value| writer.value(&mut body, description, value));
+            continue;
+        }
+        text.push(std::mem::take(&mut body));
+        text.extend(values.pieces(description, |values| {
+            let mut lines = Vec::new();
+            values.iter().for_each(|value| writer.value(&mut lines, description, value));
+            Piece::new(lines)
+        }));
+    }
+    text.push(body);
+    let header = format!("{HEADER}{:08x}\n", text.crc());
+    text.behind(header.into_bytes())
+}
+
+fn writer() -> Writer {
+    let mut writer = Writer::default();
+    writer.always_base64("olcRootPW");
+    writer.always_base64("userPassword");
+    writer
 }
 
 fn io_error(what: &str, path: &Path, error: &std::io::Error) -> ConfigError {

@@ -261,7 +261,7 @@ fn cookie(rid: u16, server_id: u16, csns: &[Csn]) -> String {
 
 /// How far the configuration has come: what cn=config says, and the CSNs of its entries.
 pub(crate) fn context_csns(config: &Config) -> CsnVector {
-    let entries = config.entries();
+    let entries = config.shared_entries();
     let values = entries.iter().flat_map(|e| e.values("contextCSN").iter().chain(e.values("entryCSN")));
     values.filter_map(|value| std::str::from_utf8(value).ok()?.parse::<Csn>().ok()).collect()
 }

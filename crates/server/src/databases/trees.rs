@@ -96,7 +96,7 @@ impl Databases {
         let convert = |entry: config::ConfigEntry| {
             let mut built = Builder::new(self.schema(), entry.dn.clone());
             for attribute in entry.attributes {
-                built = built.add(&attribute.description, attribute.values);
+                built = built.add(&attribute.description, attribute.values.to_vec());
             }
             if let Some(class) = built.first("objectClass")
                 && built.first("structuralObjectClass").is_none()

@@ -120,7 +120,7 @@ pub(in super::super) fn start(source: Source) -> Config {
 pub(in super::super) fn entries(ldif: &str) -> Vec<ConfigEntry> {
     let entry = |record: Record| {
         let Body::Content(attributes) = record.body else { panic!("no entry") };
-        ConfigEntry { dn: record.dn, attributes }
+        ConfigEntry::from_ldif(record.dn, attributes)
     };
     Reader::new(ldif.as_bytes()).map(|record| entry(record.unwrap())).collect()
 }

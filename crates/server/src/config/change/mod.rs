@@ -5,6 +5,7 @@
 
 #[cfg(test)]
 pub(super) mod fixture;
+mod growth;
 #[cfg(test)]
 mod growth_tests;
 mod ordered;

@@ -9,11 +9,11 @@ use larix_engine::csn::Csn;
 use larix_engine::log::{CsnVector, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use larix_engine::replica::{Applied, ReplicatedChange, UuidSet};
 use larix_engine::write::{AttributeValues, Modification, WriteOperation};
-use larix_proto::ldif::LdifAttribute;
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 use larix_schema::NormalDn;
 use uuid::Uuid;
 
+use super::super::entries::ConfigAttribute;
 use super::transition::Transition;
 use super::{Changed, ConfigChange, ConfigRefusal, Requester};
 use crate::config::entries::ConfigEntry;
@@ -179,7 +179,7 @@ impl Tree<'_> {
         let Some(entry) = self.entries.get_mut(top).map(Arc::make_mut) else { return };
         entry.attributes.retain(|a| !a.description.eq_ignore_ascii_case("contextCSN"));
         if !values.is_empty() {
-            entry.attributes.push(LdifAttribute { description: "contextCSN".to_owned(), values });
+            entry.attributes.push(ConfigAttribute::new("contextCSN", values));
         }
     }
 
@@ -192,10 +192,7 @@ impl Tree<'_> {
             let description = attribute.description.as_str();
             !attribute.values.is_empty() && !OWN.iter().any(|own| own.eq_ignore_ascii_case(description))
         };
-        let attribute = |a: &AttributeValues| LdifAttribute {
-            description: a.description.clone(),
-            values: a.values.clone(),
-        };
+        let attribute = |a: &AttributeValues| ConfigAttribute::new(a.description.clone(), a.values.clone());
         let mut entry = ConfigEntry {
             dn: dn.to_owned(),
             attributes: attributes.iter().filter(kept).map(attribute).collect(),
@@ -218,7 +215,7 @@ impl Tree<'_> {
             let known = Arc::make_mut(known);
             known.attributes.retain(|a| !a.description.eq_ignore_ascii_case("entryUUID"));
             let values = vec![uuid.to_string().into_bytes()];
-            known.attributes.push(LdifAttribute { description: "entryUUID".to_owned(), values });
+            known.attributes.push(ConfigAttribute::new("entryUUID", values));
             return Applied::Older;
         }
         let Some(at) = same.or_else(|| self.find(&name)) else {
@@ -227,11 +224,9 @@ impl Tree<'_> {
             return Applied::Done;
         };
         if let Some(known) = self.entries.get(at) {
-            let context = known.values("contextCSN").to_vec();
+            let context = known.values("contextCSN").clone();
             if !context.is_empty() {
-                entry
-                    .attributes
-                    .push(LdifAttribute { description: "contextCSN".to_owned(), values: context });
+                entry.attributes.push(ConfigAttribute::new("contextCSN", context));
             }
             if self.name(&known.dn).is_some_and(|before| before != name) {
                 self.move_below(at, dn);

@@ -329,8 +329,27 @@ fn operational_attributes_follow() {
     for name in ["entryCSN", "contextCSN", "entryUUID", "creatorsName", "modifiersName"] {
         assert_eq!(one[0].values(name).len(), 1, "{name}");
     }
-    assert!(one[0].values("entryCSN") < two[0].values("entryCSN"));
+    assert!(one[0].values("entryCSN").first() < two[0].values("entryCSN").first());
     assert_eq!(two[0].values("entryCSN"), two[0].values("contextCSN"));
     assert_eq!(one[0].values("entryUUID"), two[0].values("entryUUID"));
     assert_eq!(one[1], two[1]);
+}
+
+/// slapd keeps these in an `int` without a look at it; an unsigned one reads what is below 0 as very much.
+#[test]
+fn numbers_below_0_are_taken_as_slapd_takes_them() {
+    let ground = Ground::new();
+    let config = start(Source::QuickStart);
+    let changed = |name: &str, value: &str| {
+        let text = format!("dn: cn=config\nchangetype: modify\nreplace: {name}\n{name}: {value}\n");
+        let changed =
+            ground.change(&config, operations(&text).remove(0), RequestControls::default()).unwrap();
+        assert_eq!(changed.config.entries()[0].values(name).first().unwrap(), value.as_bytes());
+        changed.config.global
+    };
+    assert_eq!(changed("olcMaxFilterDepth", "-4").max_filter_depth, 0);
+    assert_eq!(changed("olcMaxFilterDepth", "0").max_filter_depth, 0);
+    assert_eq!(changed("olcMaxFilterDepth", "7").max_filter_depth, 7);
+    assert_eq!(changed("olcLocalSSF", "-4").local_ssf, u32::MAX - 3);
+    assert_eq!(changed("olcLocalSSF", "256").local_ssf, 256);
 }

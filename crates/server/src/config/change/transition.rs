@@ -13,13 +13,13 @@ use larix_engine::write::operational;
 use larix_engine::write::prepare::{self, Change, ChangeKind, Latitude, Prepared, PreparedModifyDn};
 use larix_engine::write::schema_check::{CheckMode, check_entry};
 use larix_engine::write::{Failure, KnownSchema};
-use larix_proto::ldif::LdifAttribute;
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::{NormalDn, Schema};
 
-use super::super::entries::{ConfigEntry, Role};
+use super::super::entries::{ConfigAttribute, ConfigEntry, Role};
 use super::super::model::Config;
 use super::super::slapd_d::Stamp;
+use super::growth::Growth;
 use super::ordered::{self, OrderedChange};
 use super::rights::{POST_READ, PRE_READ, Rights};
 use super::tree::{Node, Tree, leaf_of, numbered_leaf};
@@ -222,7 +222,9 @@ impl<'a> Transition<'a> {
 
     fn modify(&mut self, dn: &NormalDn, requested: &[Change]) -> Result<Option<Effect>, ConfigRefusal> {
         let (at, before) = self.held(dn)?;
-        let (mut entry, unknown) = self.made(&before);
+        let growth =
+            if self.looks_into_values() { None } else { Growth::of(self.schema, &before, requested) };
+        let (mut entry, unknown) = self.made(growth.as_ref().map_or(&before, Growth::stand_in));
         self.rights.check_assertion(dn, &entry, self.controls)?;
         self.pre_read(dn, &entry);
         self.rights.demand_changes(dn, &entry, requested, "")?;
@@ -233,16 +235,29 @@ impl<'a> Transition<'a> {
             return Err(ConfigRefusal::new(ResultCode::NOT_ALLOWED_ON_RDN, text));
         }
         self.check_classes_kept(&entry, requested)?;
-        for change in requested {
+        for change in requested.iter().filter(|change| !growth.as_ref().is_some_and(|it| it.covers(change))) {
             self.apply(&mut entry, change)?;
         }
         for change in operational::modification_changes(&self.known, requested, &self.stamp) {
             self.apply(&mut entry, &change)?;
         }
         self.check(&mut entry, false)?;
-        let after = Arc::new(self.unmade(&entry, unknown));
+        let mut after = self.unmade(&entry, unknown);
+        if let Some(growth) = growth {
+            growth.settle(&mut after);
+        }
+        let after = Arc::new(after);
         self.tree.replace(at, after.clone());
         Ok(Some(Effect { dn: after.dn.clone(), before: Some(before), after: Some(after) }))
+    }
+
+    /// Whether a request wants to know, or may not know, what the entry's values are.
+    fn looks_into_values(&self) -> bool {
+        let controls = self.controls;
+        !self.rights.is_root()
+            || controls.assertion.is_some()
+            || controls.pre_read.is_some()
+            || controls.post_read.is_some()
     }
 
     fn apply(&self, entry: &mut Entry, change: &Change) -> Result<(), ConfigRefusal> {
@@ -435,7 +450,7 @@ impl<'a> Transition<'a> {
     }
 
     fn post_read(&mut self, effect: &Effect) {
-        let Some(after) = &effect.after else { return };
+        let (Some(after), Some(_)) = (&effect.after, &self.controls.post_read) else { return };
         let Ok(dn) = self.schema.parse_dn(&after.dn) else { return };
         let (entry, _) = self.made(after);
         let wanted = self.controls.post_read.as_ref();
@@ -457,14 +472,14 @@ impl<'a> Transition<'a> {
         values.push(csn.text().into_bytes());
         values.sort();
         match entry.attributes.iter_mut().find(|a| a.description.eq_ignore_ascii_case("contextCSN")) {
-            Some(attribute) => attribute.values = values,
+            Some(attribute) => attribute.values = values.into(),
             None => entry.add("contextCSN", values),
         }
         self.tree.replace(at, Arc::new(entry));
     }
 
     /// The entry as the engine has it, and attributes that the schema does not define.
-    fn made(&self, entry: &ConfigEntry) -> (Entry, Vec<LdifAttribute>) {
+    fn made(&self, entry: &ConfigEntry) -> (Entry, Vec<ConfigAttribute>) {
         let mut made = Entry::new(entry.dn.clone());
         let mut unknown = Vec::new();
         for attribute in &entry.attributes {
@@ -479,10 +494,9 @@ impl<'a> Transition<'a> {
         (made, unknown)
     }
 
-    fn unmade(&self, entry: &Entry, unknown: Vec<LdifAttribute>) -> ConfigEntry {
-        let known = |attribute: &EntryAttribute| LdifAttribute {
-            description: attribute.description.to_text(self.schema),
-            values: attribute.values.clone(),
+    fn unmade(&self, entry: &Entry, unknown: Vec<ConfigAttribute>) -> ConfigEntry {
+        let known = |attribute: &EntryAttribute| {
+            ConfigAttribute::new(attribute.description.to_text(self.schema), attribute.values.clone())
         };
         let attributes = entry.attributes.iter().map(known).chain(unknown).collect();
         ConfigEntry { dn: entry.dn.clone(), attributes }

@@ -5,10 +5,9 @@ use std::sync::Arc;
 
 use larix_proto::ResultCode;
 use larix_proto::dn::Dn;
-use larix_proto::ldif::LdifAttribute;
 use larix_schema::{NormalDn, Schema};
 
-use super::super::entries::{ConfigEntry, EntryName, Role};
+use super::super::entries::{ConfigAttribute, ConfigEntry, EntryName, Role};
 use super::ConfigRefusal;
 
 /// One entry with its name taken apart.
@@ -205,8 +204,8 @@ pub(super) fn renamed(entry: &ConfigEntry, leaf: &str) -> Result<ConfigEntry, Co
     entry.dn = [first].into_iter().chain(rdns.into_iter().skip(1)).collect::<Vec<_>>().join(",");
     let value = leaf.as_bytes().to_vec();
     match entry.attributes.iter_mut().find(|other| other.description.eq_ignore_ascii_case(&attribute)) {
-        Some(naming) => naming.values = vec![value],
-        None => entry.attributes.push(LdifAttribute { description: attribute, values: vec![value] }),
+        Some(naming) => naming.values = vec![value].into(),
+        None => entry.attributes.push(ConfigAttribute::new(attribute, vec![value])),
     }
     Ok(entry)
 }

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 
 use larix_engine::access::Quoting;
-use larix_proto::ldif::LdifAttribute;
 
 use super::super::builder::{Builder, Section};
 use super::super::call::{At, Call, Fault};
@@ -12,10 +11,11 @@ use super::super::directives::{self, Cardinality, Directive, Form, Scope};
 use super::super::line;
 use super::super::model::{Backend, Config, ModuleList, SchemaSection, Source};
 use super::super::settings::Settings;
-use super::ConfigEntry;
+use super::super::value_list::ValueList;
 use super::kept::Kept;
 use super::names::{EntryName, Role, split_number};
 use super::policy_rules;
+use super::{ConfigAttribute, ConfigEntry};
 
 /// Attributes that say nothing to a directive.
 pub(crate) const PLAIN: [&str; 15] = [
@@ -70,6 +70,9 @@ pub(crate) fn from_entries(
         };
         if !applied {
             apply_entry(&mut builder, name, entry)?;
+            if matches!(name.role, Role::Schema(_)) {
+                builder.end_section(None);
+            }
         }
     }
     let mut config = builder.finish(source);
@@ -118,10 +121,10 @@ fn apply_entry(builder: &mut Builder, name: &EntryName, entry: &ConfigEntry) -> 
 /// Applies attributes to the section that is open.
 pub(super) fn apply_attributes(
     builder: &mut Builder,
-    given: &[LdifAttribute],
+    given: &[ConfigAttribute],
     dn: &Arc<str>,
 ) -> Result<(), ConfigError> {
-    let mut attributes: Vec<(usize, &'static Directive, &LdifAttribute)> = Vec::new();
+    let mut attributes: Vec<(usize, &'static Directive, &ConfigAttribute)> = Vec::new();
     for attribute in given {
         let description = attribute.description.as_str();
         if PLAIN.iter().any(|plain| plain.eq_ignore_ascii_case(description)) {
@@ -162,7 +165,7 @@ fn structure(builder: &mut Builder, keyword: &str, kind: &str, dn: &Arc<str>) ->
 fn apply_attribute(
     builder: &mut Builder,
     directive: &'static Directive,
-    attribute: &LdifAttribute,
+    attribute: &ConfigAttribute,
     dn: &Arc<str>,
 ) -> Result<(), ConfigError> {
     let origin = Origin::Value { dn: Arc::clone(dn), attribute: directive.attribute.to_owned() };
@@ -216,7 +219,7 @@ fn apply_attribute(
 }
 
 /// Values by their `{n}`, which is taken off; those without one keep their place at the end.
-fn in_order(values: &[Vec<u8>], ordered: bool) -> Vec<&[u8]> {
+fn in_order(values: &ValueList, ordered: bool) -> Vec<&[u8]> {
     if !ordered {
         return values.iter().map(Vec::as_slice).collect();
     }

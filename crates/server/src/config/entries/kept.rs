@@ -3,14 +3,12 @@
 
 use std::sync::Arc;
 
-use larix_proto::ldif::LdifAttribute;
-
 use super::super::builder::{Builder, Defined, Section};
 use super::super::diagnostic::ConfigError;
 use super::super::model::{Config, SchemaSection};
-use super::ConfigEntry;
 use super::apply::{PLAIN, apply_attributes};
 use super::names::{EntryName, Role};
+use super::{ConfigAttribute, ConfigEntry};
 
 /// Attributes that make up the schema.
 const DEFINING: [&str; 6] = [
@@ -23,7 +21,8 @@ const DEFINING: [&str; 6] = [
 ];
 
 /// The earlier configuration, and how far its schema goes on. Definitions take effect in their order, so what stays has
-/// to come before all that is new: sections as they were, and after these perhaps one that has more at its end.
+/// to come before all that is new: sections as they were, and among these one that has more at its end: that more must not use
+/// what comes behind it.
 pub(super) struct Kept<'e> {
     earlier: &'e Config,
     /// Of its schema sections, in their order.
@@ -54,13 +53,20 @@ impl<'e> Kept<'e> {
         let same_global =
             global.zip(named.first()).is_some_and(|(before, (_, now))| defines_same(before, now));
         let same = entries.iter().zip(&now).take_while(|(before, now)| defines_same(before, now)).count();
-        let rest = match (entries.get(same), now.get(same)) {
-            (None, _) => true,
-            // Nothing may come behind what grows but what is new.
-            (Some(before), Some(now)) => same + 1 == entries.len() && goes_on(now, before),
+        let behind = |entries: &[Arc<ConfigEntry>]| {
+            let now = now.get(same + 1..).unwrap_or_default();
+            entries.len() <= now.len()
+                && entries.iter().zip(now).all(|(before, now)| defines_same(before, now))
+        };
+        let rest = match (entries.get(same..), now.get(same)) {
+            (None | Some([]), _) => true,
+            (Some([before]), Some(now)) => goes_on(now, before),
+            // What comes behind that which grows stays as it is.
+            (Some([before, rest @ ..]), Some(now)) => goes_on(now, before) && behind(rest),
             (Some(_), None) => false,
         };
-        let whole = same_global && rest && entries.len() == earlier.schema_sections.len();
+        let sections = [earlier.schema_sections.len(), earlier.schema_steps.len()];
+        let whole = same_global && rest && sections == [entries.len(); 2];
         Self { earlier, entries, same: whole.then_some(same) }
     }
 
@@ -95,13 +101,19 @@ impl<'e> Kept<'e> {
         if number >= same {
             builder.defined = Defined::Not;
         }
+        let step = self.earlier.schema_steps.get(number);
+        if let Some(step) = step.filter(|_| number == same && number + 1 < self.entries.len()) {
+            builder.go_in_front(step);
+        }
         apply_attributes(builder, &added(entry, before), &Arc::from(entry.dn.as_str()))?;
+        // Behind the last one is the whole schema.
+        builder.end_section(step.filter(|_| number < same || number + 1 < self.entries.len()));
         Ok(true)
     }
 }
 
 /// What an entry says beyond the definitions that were there before.
-fn added(now: &ConfigEntry, before: &ConfigEntry) -> Vec<LdifAttribute> {
+fn added(now: &ConfigEntry, before: &ConfigEntry) -> Vec<ConfigAttribute> {
     let is_one_of = |names: &[&str], name: &str| names.iter().any(|other| other.eq_ignore_ascii_case(name));
     let said = now.attributes.iter().filter(|attribute| !is_one_of(&PLAIN, &attribute.description));
     said.map(|attribute| {
@@ -109,8 +121,10 @@ fn added(now: &ConfigEntry, before: &ConfigEntry) -> Vec<LdifAttribute> {
             true => before.values(&attribute.description).len(),
             false => 0,
         };
-        let values = attribute.values.get(known..).unwrap_or_default().to_vec();
-        LdifAttribute { description: attribute.description.clone(), values }
+        ConfigAttribute {
+            description: attribute.description.clone(),
+            values: attribute.values.behind(known).cloned().collect(),
+        }
     })
     .collect()
 }

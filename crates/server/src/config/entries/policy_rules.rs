@@ -122,7 +122,7 @@ olcOverlay: {0}ppolicy
         let entries = Reader::new(text.as_bytes()).map(|record| {
             let record = record.unwrap();
             let Body::Content(attributes) = record.body else { panic!("no entry") };
-            ConfigEntry { dn: record.dn, attributes }
+            ConfigEntry::from_ldif(record.dn, attributes)
         });
         Config::from_entries(entries.collect(), Source::QuickStart)
     }

@@ -2,11 +2,9 @@
 
 use std::path::Path;
 
-use larix_proto::ldif::LdifAttribute;
-
 use super::super::diagnostic::{ConfigError, Origin};
 use super::super::directives::{self, Cardinality};
-use super::super::entries::{ConfigEntry, EntryName, Role, split_number};
+use super::super::entries::{ConfigAttribute, ConfigEntry, EntryName, Role, split_number};
 use super::super::model::{Config, Source};
 use super::{Stamp, read_entries, write_entries};
 
@@ -128,7 +126,7 @@ fn renumber(entry: &mut ConfigEntry, number: i32) {
     entry.dn = format!("{attribute}={leaf},{parent}");
     entry.attributes.retain(|other| !other.description.eq_ignore_ascii_case(&attribute));
     let at = usize::from(!entry.attributes.is_empty());
-    entry.attributes.insert(at, LdifAttribute { description: attribute, values: vec![leaf.into_bytes()] });
+    entry.attributes.insert(at, ConfigAttribute::new(attribute, vec![leaf.into_bytes()]));
 }
 
 /// Puts `{n}` before values whose order counts.
@@ -146,11 +144,9 @@ fn number_values(entry: &mut ConfigEntry) {
         if !ordered || attribute.values.iter().any(has_number) {
             continue;
         }
-        for (number, value) in attribute.values.iter_mut().enumerate() {
-            let mut numbered = format!("{{{number}}}").into_bytes();
-            numbered.append(value);
-            *value = numbered;
-        }
+        let numbered =
+            |(number, value): (usize, &Vec<u8>)| [format!("{{{number}}}").as_bytes(), value].concat();
+        attribute.values = attribute.values.iter().enumerate().map(numbered).collect();
     }
 }
 

@@ -14,7 +14,8 @@ use super::super::diagnostic::{ConfigError, Origin};
 use super::super::entries::ConfigEntry;
 use super::super::model::Config;
 use super::disk::{Disk, RealDisk, make_directory, put, remove, sync_directory};
-use super::{crc32, file_bytes, file_of, io_error};
+use super::text::Text;
+use super::{crc32, file_of, file_text, io_error};
 
 pub(super) const JOURNAL: &str = "larix.journal";
 const MAGIC: &str = "# Changes of this directory that are not carried out yet. Do not remove.\n";
@@ -24,7 +25,7 @@ const MAGIC: &str = "# Changes of this directory that are not carried out yet. D
 pub struct FileChanges {
     directory: PathBuf,
     /// Below the directory; without content the file goes.
-    files: BTreeMap<PathBuf, Option<Vec<u8>>>,
+    files: BTreeMap<PathBuf, Option<Text>>,
 }
 
 impl FileChanges {
@@ -41,7 +42,7 @@ impl FileChanges {
                 !Arc::ptr_eq(before, entry) && before.attributes != entry.attributes
             };
             if old.get(file).is_none_or(|(_, before)| differs(before)) {
-                files.insert(file.clone(), Some(file_bytes(rdn, &entry.attributes)));
+                files.insert(file.clone(), Some(file_text(rdn, &entry.attributes)));
             }
         }
         files.extend(old.into_keys().filter(|file| !new.contains_key(file)).map(|file| (file, None)));
@@ -50,6 +51,7 @@ impl FileChanges {
 
     /// Files below a directory that come, or go where they have no content; all others stay.
     pub(crate) fn of(directory: &Path, files: BTreeMap<PathBuf, Option<Vec<u8>>>) -> Self {
+        let files = files.into_iter().map(|(file, bytes)| (file, bytes.map(Text::from))).collect();
         Self { directory: directory.to_owned(), files }
     }
 
@@ -58,7 +60,7 @@ impl FileChanges {
         let entries: Vec<_> = entries.iter().cloned().map(Arc::new).collect();
         let files = by_file(&entries)?;
         let file = |(file, (rdn, entry)): (PathBuf, (String, Arc<ConfigEntry>))| {
-            (file, Some(file_bytes(&rdn, &entry.attributes)))
+            (file, Some(file_text(&rdn, &entry.attributes)))
         };
         Ok(Self { directory: directory.to_owned(), files: files.into_iter().map(file).collect() })
     }
@@ -106,15 +108,15 @@ impl FileChanges {
             let path = directory.join(file);
             let above = path.parent().unwrap_or(directory).to_owned();
             match content {
-                Some(bytes) => {
+                Some(text) => {
                     make_directory(disk, &above)?;
-                    put(disk, &path, bytes, &owner)?;
+                    put(disk, &path, text, &owner)?;
                 }
                 None => remove(disk, &path)?,
             }
             touched.insert(above);
         }
-        let goes = |(file, content): (&PathBuf, &Option<Vec<u8>>)| content.is_none().then(|| file.clone());
+        let goes = |(file, content): (&PathBuf, &Option<Text>)| content.is_none().then(|| file.clone());
         // The deepest first; those that are not empty stay.
         for file in self.files.iter().rev().filter_map(goes) {
             disk.step(&file)?;
@@ -133,21 +135,20 @@ impl FileChanges {
 
     /// The magic line, the CRC-32 of what follows, and for each file `write LENGTH PATH` with its content, or
     /// `remove PATH`.
-    fn to_journal(&self) -> Vec<u8> {
-        let mut body = Vec::new();
+    fn to_journal(&self) -> Text {
+        let mut body = Text::default();
         for (file, content) in &self.files {
             let path = file.to_string_lossy();
             match content {
-                Some(bytes) => {
-                    body.extend_from_slice(format!("write {} {path}\n", bytes.len()).as_bytes());
-                    body.extend_from_slice(bytes);
+                Some(text) => {
+                    body.push(format!("write {} {path}\n", text.len()).into_bytes());
+                    body.append(text);
                 }
-                None => body.extend_from_slice(format!("remove {path}\n").as_bytes()),
+                None => body.push(format!("remove {path}\n").into_bytes()),
             }
         }
-        let mut text = format!("{MAGIC}{:08x}\n", crc32(&body)).into_bytes();
-        text.append(&mut body);
-        text
+        let header = format!("{MAGIC}{:08x}\n", body.crc());
+        body.behind(header.into_bytes())
     }
 
     /// `None`: not a whole journal.
@@ -168,7 +169,7 @@ impl FileChanges {
             let (length, path) = line.strip_prefix("write ")?.split_once(' ')?;
             let (content, after) = rest.split_at_checked(length.parse().ok()?)?;
             rest = after;
-            files.insert(PathBuf::from(path), Some(content.to_vec()));
+            files.insert(PathBuf::from(path), Some(Text::from(content.to_vec())));
         }
         Some(Self { directory: directory.to_owned(), files })
     }
@@ -226,7 +227,7 @@ pub(crate) fn files_of(
     if let Some(changes) = pending(directory)? {
         for (file, content) in changes.files {
             match content {
-                Some(bytes) => files.insert(file, bytes),
+                Some(text) => files.insert(file, text.to_vec()),
                 None => files.remove(&file),
             };
         }

@@ -5,6 +5,8 @@ use std::io::{self, Write as _};
 use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, chown, fchown};
 use std::path::Path;
 
+use super::text::Text;
+
 /// Asked before each step that changes anything on the disk.
 pub(super) trait Disk {
     /// # Errors
@@ -23,9 +25,9 @@ impl Disk for RealDisk {
 }
 
 /// Writes a file beside its place and moves it there once it is safe.
-pub(super) fn put(disk: &mut dyn Disk, file: &Path, bytes: &[u8], owner: &fs::Metadata) -> io::Result<()> {
+pub(super) fn put(disk: &mut dyn Disk, file: &Path, text: &Text, owner: &fs::Metadata) -> io::Result<()> {
     let fresh = file.with_extension("ldif.new");
-    let written = write(disk, &fresh, bytes, owner).and_then(|()| {
+    let written = write(disk, &fresh, text, owner).and_then(|()| {
         disk.step(file)?;
         fs::rename(&fresh, file)
     });
@@ -36,17 +38,18 @@ pub(super) fn put(disk: &mut dyn Disk, file: &Path, bytes: &[u8], owner: &fs::Me
     written
 }
 
-fn write(disk: &mut dyn Disk, file: &Path, bytes: &[u8], owner: &fs::Metadata) -> io::Result<()> {
+fn write(disk: &mut dyn Disk, file: &Path, text: &Text, owner: &fs::Metadata) -> io::Result<()> {
     disk.step(file)?;
     let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?;
     if out.metadata()?.uid() != owner.uid() {
         // A tool that root runs must not leave the server without access. Others cannot give files away.
         let _ = fchown(&out, Some(owner.uid()), Some(owner.gid()));
     }
-    let (first, second) = bytes.split_at(bytes.len() / 2);
+    let parts: Vec<&[u8]> = text.parts().collect();
+    let (first, second) = parts.split_at(parts.len() / 2);
     for half in [first, second] {
         disk.step(file)?;
-        out.write_all(half)?;
+        half.iter().try_for_each(|part| out.write_all(part))?;
     }
     disk.step(file)?;
     out.sync_all()
