@@ -2,6 +2,7 @@
 
 use std::net::{Ipv4Addr, SocketAddr};
 
+use base64::Engine as _;
 use larix_proto::{MessageId, client};
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::browser::Browser;
@@ -19,6 +20,11 @@ struct Desk {
 
 impl Desk {
     fn new(entries: &str) -> Option<Self> {
+        Self::with(entries, "", "")
+    }
+
+    /// With more lines of the configuration, and of its database.
+    fn with(entries: &str, global: &str, database: &str) -> Option<Self> {
         let Some(mut browser) = Browser::start() else {
             eprintln!("no Chromium is installed: the admin page was not tried in a browser");
             return None;
@@ -26,11 +32,11 @@ impl Desk {
         let site = Site::new(
             Kind::Larix,
             &format!(
-                "admin-listener http://127.0.0.1:0/\ndatabase config\nrootdn {ADMIN}\n\
+                "admin-listener http://127.0.0.1:0/\n{global}\ndatabase config\nrootdn {ADMIN}\n\
                  database monitor\naccess to * by dn.exact={ADMIN} read by * none\n\
                  database mdb\nsuffix dc=example,dc=com\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@\n\
                  index objectClass,uid eq\naccess to attrs=userPassword by self =xw by anonymous auth by * none\n\
-                 access to * by users read by * none\n"
+                 access to * by users read by * none\n{database}\n"
             ),
         );
         if !entries.is_empty() {
@@ -100,6 +106,7 @@ fn from_nothing_to_a_user_in_a_group() {
     assert_eq!(desk.browser.run("document.getElementById('uid').value"), "aexample");
     desk.browser.click("main button.primary");
     desk.shows("Ann Example is a user now.");
+    picture(&mut desk.browser, "admin-person");
     let password = desk.browser.run("document.getElementById('secret').textContent");
     let password = password.as_str().expect("a password").to_owned();
     let dn = "uid=aexample,ou=people,dc=example,dc=com";
@@ -131,6 +138,11 @@ fn from_nothing_to_a_user_in_a_group() {
     // What was shown once is gone.
     desk.open(&format!("/people/one?dn={dn}"));
     assert!(!desk.browser.text().contains(&password));
+    desk.open("/");
+    desk.browser.until("document.querySelector('[data-charts]').dataset.ready === 'yes'");
+    picture(&mut desk.browser, "admin-overview");
+    desk.browser.resize(390, 844);
+    picture(&mut desk.browser, "admin-narrow");
     desk.end();
 }
 
@@ -148,6 +160,9 @@ fn entries_are_browsed_and_edited() {
     desk.open("/browse?dn=uid%3Dbob%2Cou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom");
     desk.browser.until("document.querySelector('[data-tree]').dataset.ready === 'yes'");
     desk.shows("<script>document.title='taken'</script>");
+    desk.browser.prefer("dark");
+    picture(&mut desk.browser, "admin-browse-dark");
+    desk.browser.prefer("light");
     assert_ne!(desk.browser.run("document.title"), "taken");
 
     // The tree by keyboard alone: up to Ann, and in.
@@ -208,6 +223,7 @@ fn the_configuration_is_changed_while_it_serves() {
     desk.browser.fill("form[action='/entry/edit'] input[placeholder]", "givenName eq,sub");
     desk.browser.click("form[action='/entry/edit'] button");
     desk.shows("+ olcDbIndex: givenName eq,sub");
+    picture(&mut desk.browser, "admin-review");
     desk.browser.click("button[value=save]");
     desk.shows("is changed.");
     desk.shows("givenName");
@@ -236,6 +252,11 @@ fn nobody_sees_more_than_they_may() {
     desk.shows("Figures are shown to those who may read cn=Monitor");
     desk.open("/config");
     desk.shows("You may not see the configuration");
+    desk.open("/replication");
+    desk.shows("This is shown to those who may read");
+    desk.open("/log");
+    desk.shows("The log is shown to those who may read cn=config");
+    assert!(!desk.browser.text().contains("conn="), "no line of it");
     desk.open("/people/one?dn=uid%3Dbob%2Cou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom");
     desk.browser.fill("#new", "taken over");
     desk.browser.click("form[action='/people/password'] button");
@@ -244,14 +265,147 @@ fn nobody_sees_more_than_they_may() {
 }
 
 #[test]
+fn who_follows_whom_and_what_was_logged() {
+    // Nobody listens at the provider's port: the kernel refuses connections to this one.
+    let Some(mut desk) = Desk::with(
+        ENTRIES,
+        "loglevel stats\nlogfile @DATA@/log",
+        "syncrepl rid=017 provider=ldap://127.0.0.1:1 bindmethod=simple searchbase=dc=example,dc=com retry=\"600 +\"\n\
+         mirrormode on\noverlay syncprov",
+    ) else {
+        return;
+    };
+    desk.log_in(ADMIN, "secret");
+    desk.browser.click("nav a[href='/replication']");
+    desk.shows("What this server follows");
+    desk.shows("rid=017");
+    desk.shows("ldap://127.0.0.1:1");
+    desk.shows("Nobody is connected now.");
+    let failed = "document.querySelector('.problem') !== null";
+    while desk.browser.run(failed) != true {
+        desk.open("/replication");
+    }
+    desk.browser.run("document.querySelector('details').open = true");
+    desk.shows("Cookie received");
+    picture(&mut desk.browser, "admin-replication");
+
+    desk.browser.click("nav a[href='/log']");
+    desk.shows("of the last");
+    desk.browser.fill("#q", "BIND dn=");
+    desk.browser.click("main form button");
+    desk.shows("BIND dn=\"cn=admin,dc=example,dc=com\"");
+    let lines = desk.browser.run("document.querySelector('pre.log').textContent.trim().split('\\n').length");
+    assert!(lines.as_u64().is_some_and(|lines| lines >= 1), "{lines}");
+    assert_eq!(desk.browser.run("document.querySelector('pre.log').tabIndex"), 0);
+    picture(&mut desk.browser, "admin-log");
+    desk.browser.fill("#q", "no line has this");
+    desk.browser.click("main form button");
+    assert_eq!(desk.browser.run("document.querySelector('pre.log')"), serde_json::Value::Null);
+    desk.end();
+}
+
+/// Keeps a picture where `LARIX_PICTURES` says, for the guide.
+fn picture(browser: &mut Browser, name: &str) {
+    let Ok(folder) = std::env::var("LARIX_PICTURES") else { return };
+    let bytes = base64::engine::general_purpose::STANDARD.decode(browser.picture()).expect("base64");
+    std::fs::write(std::path::Path::new(&folder).join(format!("{name}.png")), bytes).expect("a picture");
+}
+
+/// What a newcomer does, from the first command on: every field and click is counted.
+struct Newcomer {
+    browser: Browser,
+    steps: Vec<String>,
+}
+
+impl Newcomer {
+    fn fills(&mut self, selector: &str, text: &str) {
+        self.steps.push(format!("fill {selector}"));
+        self.browser.fill(selector, text);
+    }
+
+    fn clicks(&mut self, selector: &str) {
+        self.steps.push(format!("click {selector}"));
+        self.browser.click(selector);
+    }
+}
+
+#[test]
+#[expect(clippy::disallowed_methods, reason = "how long it took is told")]
+fn the_first_quarter_of_an_hour_takes_a_minute() {
+    let Some(browser) = Browser::start() else {
+        eprintln!("no Chromium is installed: the first run was not tried");
+        return;
+    };
+    let folder = tempfile::tempdir().expect("a folder");
+    let (shown, ports) = (folder.path().join("shown"), folder.path().join("ports"));
+    let begun = std::time::Instant::now();
+    let mut server = std::process::Command::new(Kind::Larix.program().expect("larix is built"))
+        .current_dir(folder.path())
+        .args(["serve", "--suffix", "dc=example,dc=com", "--data", "data", "-h", "ldap://127.0.0.1:0/"])
+        .args(["--admin", "127.0.0.1:0", "--port-file", "ports"])
+        .stdout(std::fs::File::create(&shown).expect("a file"))
+        .spawn()
+        .expect("larix starts");
+    let port = loop {
+        let text = std::fs::read_to_string(&ports).unwrap_or_default();
+        match text.lines().nth(1) {
+            Some(port) => break port.to_owned(),
+            None => assert!(server.try_wait().expect("its state").is_none(), "it ended"),
+        }
+        std::thread::yield_now();
+    };
+    let text = loop {
+        let text = std::fs::read_to_string(&shown).expect("what it shows");
+        if text.contains(&format!(":{port}/")) {
+            break text;
+        }
+        std::thread::yield_now();
+    };
+    let line = text.lines().find_map(|line| line.trim_start().strip_prefix("password"));
+    let password = line.and_then(|line| line.split_whitespace().next()).expect("a password").to_owned();
+    let mut newcomer = Newcomer { browser, steps: vec!["larix serve".to_owned()] };
+    newcomer.browser.resize(1280, 900);
+    newcomer.browser.open(&format!("http://127.0.0.1:{port}/"));
+    newcomer.steps.push("open the address that it shows".to_owned());
+    newcomer.fills("#name", "admin");
+    newcomer.fills("#password", &password);
+    newcomer.clicks("button[type=submit]");
+    newcomer.clicks("nav a[href='/people']");
+    newcomer.clicks("main a.button.primary");
+    newcomer.fills("#givenName", "Ann");
+    newcomer.fills("#sn", "Example");
+    newcomer.clicks("main button.primary");
+    assert!(newcomer.browser.text().contains("Ann Example is a user now."), "{}", newcomer.browser.text());
+    newcomer.clicks("nav a[href='/groups']");
+    newcomer.clicks("main a.button.primary");
+    newcomer.fills("#cn", "staff");
+    newcomer.fills("#who", "aexample");
+    newcomer.clicks("main button.primary");
+    assert!(newcomer.browser.text().contains("1 member"), "{}", newcomer.browser.text());
+    eprintln!(
+        "{} steps, {:.1} s by a machine: {}",
+        newcomer.steps.len(),
+        begun.elapsed().as_secs_f64(),
+        newcomer.steps.join(", ")
+    );
+    assert!(newcomer.steps.len() <= 16, "{:?}", newcomer.steps);
+    let id = server.id().to_string();
+    assert!(std::process::Command::new("kill").arg(&id).status().expect("kill").success());
+    assert!(server.wait().expect("its end").success(), "a clean stop");
+}
+
+#[test]
 fn the_keyboard_is_enough_and_every_window_fits() {
     let Some(mut desk) = Desk::new(ENTRIES) else { return };
     desk.open("/login");
-    // The first field has the focus.
+    // The first field has the focus, once the window is painted.
+    desk.browser.until("document.activeElement.id === 'name'");
     desk.browser.type_text(ADMIN);
     desk.browser.press("Tab");
+    desk.browser.until("document.activeElement.id === 'password'");
     desk.browser.type_text("secret");
     desk.browser.press("Tab");
+    desk.browser.until("document.activeElement.type === 'submit'");
     desk.browser.leave_by("document.activeElement.form.requestSubmit(document.activeElement)");
     desk.browser.press("Tab");
     assert_eq!(desk.browser.run("document.activeElement.className"), "skip");
@@ -263,6 +417,8 @@ fn the_keyboard_is_enough_and_every_window_fits() {
         "/browse?dn=dc%3Dexample%2Cdc%3Dcom",
         "/search?filter=(cn=*)",
         "/config",
+        "/replication",
+        "/log",
         "/about",
     ] {
         desk.open(path);

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use larix_engine::log::{self, LogRecord};
 use larix_engine::tables::{ENTRIES, TABLES};
-use larix_engine::time::Timestamp;
+use larix_engine::time::{Clock as _, Timestamp};
 use larix_engine::write::replay::{ReplayError, StoredRecord, replay};
 use larix_engine::{Database, csn::Csn};
 use larix_store::lmdb::{DATA_FILE, DirectoryLock, LmdbOptions, LmdbStore};
@@ -16,8 +16,8 @@ use larix_store::{Durability, Store, Transaction, WriteSet};
 
 use super::changes::Records;
 use super::manifest::DatabaseBackup;
-use super::{BackupError, Chain, Pace, Until, make_directory, sync_directory};
-use crate::clock::SystemRandom;
+use super::{BackupError, Chain, Pace, RestoreNote, Until, make_directory, sync_directory};
+use crate::clock::{SystemClock, SystemRandom};
 use crate::config::Config;
 
 /// In the database's directory: where it is put together.
@@ -82,6 +82,7 @@ pub fn restore(
     // It belongs to the old file; LMDB makes another.
     let _ = fs::remove_file(target.directory.join("lock.mdb"));
     sync_directory(&target.directory)?;
+    RestoreNote::new(SystemClock::new().now(), &chain.directory, &restored).write(&target.directory)?;
     Ok(restored)
 }
 

@@ -5,6 +5,7 @@
 mod file;
 mod journal;
 pub mod json;
+mod recent;
 mod settings;
 mod syslog;
 mod writer;
@@ -22,6 +23,7 @@ pub use settings::{LinePrefix, LogCall, LogFormat, LogRotation, LogSettings};
 pub use syslog::syslog_facility;
 
 use crate::config::values::LogLevel;
+use recent::Recent;
 use writer::Outputs;
 
 /// Bytes of lines that may wait for the log's thread.
@@ -115,6 +117,8 @@ struct Shared {
     lost: AtomicU64,
     /// Lines that a file did not take.
     unwritten: AtomicU64,
+    /// The last lines that went anywhere.
+    recent: Mutex<Recent>,
     queue: SyncSender<Order>,
 }
 
@@ -168,6 +172,7 @@ impl Log {
             waiting: AtomicUsize::new(0),
             lost: AtomicU64::new(0),
             unwritten: AtomicU64::new(0),
+            recent: Mutex::default(),
             queue: queue.clone(),
         });
         let state = State { call, configured: 0, has_file: false, has_others: false, file_only: false };
@@ -181,6 +186,12 @@ impl Log {
         };
         std::thread::Builder::new().name("log".to_owned()).spawn(run)?;
         Ok((log, LogThread { ended, queue }))
+    }
+
+    /// The last lines that went anywhere, the newest last.
+    pub fn recent(&self) -> Vec<String> {
+        let recent = self.shared.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        recent.lines.iter().cloned().collect()
     }
 
     /// Whether any output wants one of these levels.

@@ -91,6 +91,7 @@ fn too_much_is_counted_and_dropped() {
         waiting: AtomicUsize::new(0),
         lost: AtomicU64::new(0),
         unwritten: AtomicU64::new(0),
+        recent: Mutex::default(),
         queue,
     };
     let batch = |bytes: usize| {

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::sync::PoisonError;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
@@ -90,6 +91,7 @@ pub(super) fn run(mut outputs: Outputs, orders: &Receiver<Order>, shared: &Share
                 Order::Lines(batch) => {
                     shared.waiting.fetch_sub(batch.text.len(), Ordering::Relaxed);
                     outputs.format(&batch, &mut formatted);
+                    outputs.keep(&batch, shared);
                 }
                 Order::Levels(others, file) => (outputs.levels, outputs.file_levels) = (others, file),
                 Order::Outputs(others) => {
@@ -119,6 +121,21 @@ impl Outputs {
     fn format(&self, batch: &Batch, out: &mut Formatted) {
         for (line, text) in batch.iter() {
             self.format_line(line, text.trim_end(), out);
+        }
+    }
+
+    /// Keeps the lines that go anywhere for who asks what happened last.
+    fn keep(&self, batch: &Batch, shared: &Shared) {
+        let file_levels = if self.file.is_some() { self.file_levels } else { 0 };
+        let wanted = self.stderr_levels | self.levels | file_levels;
+        let mut recent = shared.recent.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = String::new();
+        for (line, said) in batch.iter().filter(|(line, _)| line.level & wanted != 0) {
+            text.clear();
+            push_time(&mut text, line.at);
+            text.push(' ');
+            text.push_str(said.trim_end());
+            recent.add(&text);
         }
     }
 

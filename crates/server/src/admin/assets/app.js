@@ -95,3 +95,6 @@ if (builder) {
     filter.focus();
   });
 }
+
+// The newest lines of a log are at its end.
+for (const lines of document.querySelectorAll("[data-end]")) lines.scrollTop = lines.scrollHeight;

@@ -17,16 +17,20 @@ pub(in crate::admin) enum Place {
     Browse,
     Search,
     Configuration,
+    Replication,
+    Log,
     About,
 }
 
-const MENU: [(Place, &str, &str); 7] = [
+const MENU: [(Place, &str, &str); 9] = [
     (Place::Overview, "/", "Overview"),
     (Place::People, "/people", "People"),
     (Place::Groups, "/groups", "Groups"),
     (Place::Browse, "/browse", "Browse"),
     (Place::Search, "/search", "Search"),
     (Place::Configuration, "/config", "Configuration"),
+    (Place::Replication, "/replication", "Replication"),
+    (Place::Log, "/log", "Log"),
     (Place::About, "/about", "About"),
 ];
 

@@ -7,11 +7,13 @@ pub(super) mod create;
 pub(super) mod edit;
 pub(super) mod groups;
 pub(super) mod layout;
+pub(super) mod log;
 pub(super) mod login;
 pub(super) mod overview;
 pub(super) mod own_password;
 pub(super) mod people;
 pub(super) mod remove;
+pub(super) mod replication;
 pub(super) mod search;
 pub(super) mod values;
 
@@ -53,6 +55,8 @@ pub(super) async fn route(visit: &Visit<'_>) -> Shown {
         "/groups/new" => groups::new(visit).await,
         "/groups/member" => groups::member(visit).await,
         "/config" => config::page(visit).await,
+        "/replication" => replication::page(visit).await,
+        "/log" => log::page(visit).await,
         _ => Err(Problem::NotFound),
     }
 }

@@ -9,7 +9,9 @@ use crate::admin::assets;
 use crate::admin::client::Found;
 use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
 use crate::admin::respond::Visit;
+use crate::backup::RestoreNote;
 use crate::backup::schedule::BackupStatus;
+use crate::config::{Config, Database, DatabaseKind};
 use crate::virtual_entries::monitor::DatabaseFigures;
 
 /// Who may read this entry may see the figures.
@@ -34,7 +36,10 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
                 } }
             }
         }
-        @if may_see { (backups(&visit.admin.server.backups.status(), visit.admin.server.now())) }
+        @if may_see {
+            (backups(&visit.admin.server.backups.status(), visit.admin.server.now()))
+            (restored(&visit.admin.server.config()))
+        }
     };
     Ok(Reply::page(layout::page(visit, Place::Overview, "Overview", content)))
 }
@@ -62,6 +67,36 @@ fn backups(status: &BackupStatus, now: Timestamp) -> Markup {
                 p.help { code { "larix restore" } " brings back any moment that is covered." }
             } @else {
                 p.help { "None is scheduled: " code { "backup-schedule" } " in the configuration does it." }
+            }
+        }
+    }
+}
+
+/// The last restore of each database that was put back from a backup.
+fn restored(config: &Config) -> Markup {
+    let time = |time: Timestamp| values::readable_time(&time.generalized()).unwrap_or_default();
+    let directory = |database: &Database| match &database.kind {
+        DatabaseKind::Mdb(mdb) => RestoreNote::read(&mdb.directory),
+        _ => None,
+    };
+    let suffix = |database: &Database| database.suffixes.first().map(|suffix| suffix.text.clone());
+    let all = config.databases.iter();
+    let all: Vec<_> = all.filter_map(|database| Some((suffix(database)?, directory(database)?))).collect();
+    html! {
+        @if !all.is_empty() {
+            section aria-labelledby="restored" {
+                h2 #restored { "Restored" }
+                div.scroll { table {
+                    thead { tr { th { "Suffix" } th { "When" } th { "With every change up to" } th.number { "Entries" } th.number { "Changes carried out" } th { "Backup" } } }
+                    tbody { @for (suffix, note) in &all { tr {
+                        th scope="row" { (suffix) }
+                        td { (time(note.at)) }
+                        td { (note.last.map(time).unwrap_or_default()) }
+                        td.number { (thousands(&note.entries.to_string())) }
+                        td.number { (thousands(&note.changes.to_string())) }
+                        td { code { (note.backup) } }
+                    } } }
+                } }
             }
         }
     }
@@ -153,7 +188,7 @@ fn charts() -> Markup {
 }
 
 /// A time that has passed, roughly.
-fn ago(seconds: u64) -> String {
+pub(super) fn ago(seconds: u64) -> String {
     match seconds {
         0..120 => format!("{seconds} seconds"),
         120..7_200 => format!("{} minutes", seconds / 60),

@@ -1,0 +1,58 @@
+//! The last lines of the log.
+
+use maud::{Markup, html};
+
+use super::layout::{self, Place};
+use crate::admin::reply::{Problem, Reply, Shown};
+use crate::admin::respond::Visit;
+
+/// Who may read what this entry is may read the log: it tells of everybody.
+const WITNESS: &str = "cn=config";
+/// Lines shown unless another number is asked for.
+const LINES: usize = 200;
+
+pub(super) async fn page(visit: &Visit<'_>) -> Shown {
+    let content = match may_read(visit).await? {
+        true => content(visit),
+        false => html! { p.help { "The log is shown to those who may read " code { "cn=config" } "." } },
+    };
+    Ok(Reply::page(layout::page(visit, Place::Log, "Log", content)))
+}
+
+async fn may_read(visit: &Visit<'_>) -> Result<bool, Problem> {
+    let mut client = visit.session.client.lock().await;
+    let read = client.read(WITNESS, &["objectClass"]).await;
+    if client.is_gone() {
+        return Err(Problem::LoggedOut);
+    }
+    Ok(read.is_ok_and(|entry| entry.is_some_and(|entry| entry.text("objectClass").is_some())))
+}
+
+fn content(visit: &Visit<'_>) -> Markup {
+    let question = visit.query.trimmed("q");
+    let most = visit.query.get("lines").parse().unwrap_or(LINES);
+    let wanted = question.to_lowercase();
+    let all = visit.admin.server.log.recent();
+    let fits = |line: &&String| wanted.is_empty() || line.to_lowercase().contains(&wanted);
+    let mut lines: Vec<&String> = all.iter().rev().filter(fits).take(most).collect();
+    lines.reverse();
+    html! {
+        form.row method="get" action="/log" role="search" {
+            div { label for="q" { "Lines with" } input #q type="search" name="q" value=(question); }
+            div {
+                label for="lines" { "At most" }
+                select #lines name="lines" {
+                    @for count in [50, LINES, 1_000] { option value=(count) selected[count == most] { (count) } }
+                }
+            }
+            button.fix type="submit" { "Show" }
+        }
+        p.help role="status" {
+            (lines.len()) " of the last " (all.len()) " lines, the newest last. What is logged, and where it is kept, is "
+            a href="/config" { "configured" } "; only lines that are written somewhere are here."
+        }
+        @if !lines.is_empty() {
+            pre.log tabindex="0" role="region" aria-label="Lines of the log" data-end { @for line in &lines { (line) "\n" } }
+        }
+    }
+}
