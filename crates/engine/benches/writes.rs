@@ -1,7 +1,7 @@
 //! What a durable change costs: `cargo bench -p larix-engine --bench writes -- KIND ENTRIES OPERATIONS GROUP`.
 //!
-//! KIND is `add`, `modify` or `delete`; ENTRIES accounts of the mail directory are loaded first, then OPERATIONS changes
-//! go through the writer, GROUP of them in flight at a time. Printed for each operation: CPU time, bytes written, and the
+//! KIND is `add`, `modify`, `delete` or `member`; ENTRIES accounts of the mail directory (with `member` a few, and a group of
+//! ENTRIES members, which gets one more with each change) are loaded first, then OPERATIONS changes go through the writer, GROUP of them in flight at a time. Printed for each operation: CPU time, bytes written, and the
 //! commits it took; at the end the memory and the size of the file. Time on the clock is the machine's, not the code's:
 //! under `valgrind --tool=callgrind --toggle-collect='*Core*group*'` the same run counts instructions.
 #![allow(clippy::disallowed_methods, clippy::unwrap_used)] // measures a real machine
@@ -35,6 +35,9 @@ use larix_store::lmdb::{LmdbOptions, LmdbStore};
 const SEED: u64 = 1;
 /// 2026-01-01T00:00:00Z
 const START: Timestamp = Timestamp(1_767_225_600_000_000);
+const CROWD: &str = "cn=crowd,ou=people,dc=zre-ldap001,dc=eng,dc=vmware,dc=com";
+/// Accounts beside a group.
+const BESIDE_CROWD: u64 = 10;
 const PEOPLE: &str = "ou=people,dc=zre-ldap001,dc=eng,dc=vmware,dc=com";
 
 struct Arguments {
@@ -85,6 +88,7 @@ fn settings(schema: &Schema) -> DatabaseSettings {
         }
     }
     let root = Kind::Mail.root_dn();
+    index.add_line(schema, "member", Some("eq")).unwrap();
     DatabaseSettings {
         suffixes: vec![Suffix { normal: schema.parse_dn("").unwrap(), text: String::new() }],
         root_dn: Some(schema.parse_dn(&root).unwrap()),
@@ -137,6 +141,18 @@ fn operations(arguments: &Arguments) -> Vec<WriteOperation> {
                 }],
             })
             .collect(),
+        "member" => (0..*operations)
+            .map(|number| WriteOperation::Modify {
+                object: CROWD.to_owned(),
+                changes: vec![Modification {
+                    operation: ModifyOperation::Add,
+                    attribute: AttributeValues {
+                        description: "member".to_owned(),
+                        values: vec![format!("uid=new.{number},{PEOPLE}").into_bytes()],
+                    },
+                }],
+            })
+            .collect(),
         "delete" => (0..(*operations).min(*entries))
             .map(|number| WriteOperation::Delete { entry: format!("uid=user.{},{PEOPLE}", number + 1) })
             .collect(),
@@ -179,7 +195,7 @@ fn main() {
     let folder = tempfile::tempdir().unwrap();
     let schema = schema();
     let settings = settings(&schema);
-    let store = loaded(folder.path(), &schema, &settings, arguments.entries);
+    let store = loaded(folder.path(), &schema, &settings, &arguments);
     let clock = Arc::new(ManualClock::new(START));
     let random = Arc::new(SeededRandom::new(SEED));
     let database = Arc::new(Database::open(store, Arc::clone(&schema), settings, &*random).unwrap());
@@ -205,11 +221,19 @@ fn main() {
 }
 
 /// A store with the mail directory in it.
-fn loaded(folder: &Path, schema: &Arc<Schema>, settings: &DatabaseSettings, entries: u64) -> LmdbStore {
+fn loaded(folder: &Path, schema: &Schema, settings: &DatabaseSettings, arguments: &Arguments) -> LmdbStore {
     let options = LmdbOptions { map_size: 16 << 30, ..LmdbOptions::default() };
     let store = LmdbStore::open(folder, &TABLES, &options).unwrap();
     let mut ldif = Vec::new();
-    Kind::Mail.write_ldif(entries, SEED, &mut ldif).unwrap();
+    let has_crowd = arguments.kind == "member";
+    let accounts = if has_crowd { BESIDE_CROWD } else { arguments.entries };
+    Kind::Mail.write_ldif(accounts, SEED, &mut ldif).unwrap();
+    if has_crowd {
+        ldif.extend_from_slice(format!("\ndn: {CROWD}\nobjectClass: groupOfNames\ncn: crowd\n").as_bytes());
+        for number in 0..arguments.entries {
+            ldif.extend_from_slice(format!("member: uid=user.{number},{PEOPLE}\n").as_bytes());
+        }
+    }
     let (clock, random) = (ManualClock::new(START), SeededRandom::new(SEED));
     let context = LoadContext { schema, settings, clock: &clock, random: &random };
     load_empty(&store, folder, Cursor::new(ldif), context, &LoadOptions::default(), &mut Unobserved).unwrap();

@@ -294,7 +294,7 @@ fn check_tree<N: Snapshot>(
         let entry = EntryId::from_prefix(&value).ok_or(Fault::Damaged { what: "a row of the tree" })?;
         let fits = match view.stored(entry)? {
             Some(record) => EntryView::parse(entry, &record)
-                .is_ok_and(|entry| tree::key(entry.parent(), entry.normal_rdn()) == *key),
+                .is_ok_and(|entry| *tree::key(entry.parent(), entry.normal_rdn()) == *key),
             None => false,
         };
         if !fits {

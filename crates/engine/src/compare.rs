@@ -166,7 +166,7 @@ fn stored<N: Snapshot>(
     if !seen.reader.is_present(&target)? {
         return Ok(ResultCode::NO_SUCH_ATTRIBUTE);
     }
-    if let Some(member) = seen.reader.large_member(&target, &assertion.key)? {
+    if let Some(member) = seen.reader.large_member(&target, assertion.value.key())? {
         return Ok(if member { ResultCode::COMPARE_TRUE } else { ResultCode::COMPARE_FALSE });
     }
     let mut scratch = Scratch::default();

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use foldhash::HashMap;
 use larix_schema::{NormalDn, NormalRdn};
 use larix_store::{Direction, KeyRange, Snapshot, WriteSet};
+use smallvec::SmallVec;
 
 use crate::entry::record::digest;
 use crate::entry::{EntryId, EntryView};
@@ -21,9 +22,12 @@ pub const RDN_LIMIT: usize = 400;
 /// Superiors remembered by each thread and database.
 const CACHE_LIMIT: usize = 65_536;
 
+/// Room for most keys.
+pub type Key = SmallVec<[u8; 64]>;
+
 /// The key of a child; with an empty RDN, what the keys of all children begin with.
-pub fn key(parent: EntryId, normal_rdn: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(8 + normal_rdn.len());
+pub fn key(parent: EntryId, normal_rdn: &[u8]) -> Key {
+    let mut out = Key::with_capacity(8 + normal_rdn.len());
     out.extend_from_slice(&parent.to_bytes());
     match normal_rdn.get(..RDN_LIMIT).filter(|_| normal_rdn.len() > RDN_LIMIT) {
         None => out.extend_from_slice(normal_rdn),
@@ -103,7 +107,7 @@ pub fn resolve<S: Snapshot>(snapshot: &S, suffix: &NormalDn, dn: &NormalDn) -> R
             None => return Ok(absent),
         }
     }
-    let rdns: smallvec::SmallVec<[&[u8]; 16]> = dn.rdns().take(below).collect();
+    let rdns: SmallVec<[&[u8]; 16]> = dn.rdns().take(below).collect();
     for (done, rdn) in rdns.iter().rev().enumerate() {
         match child(snapshot, at, rdn)? {
             Some(id) => at = id,

@@ -86,10 +86,7 @@ pub struct BoundAssertion {
     /// Selects the attributes whose values are compared: itself and its subdescriptions.
     pub description: AttributeDescription,
     pub rule: &'static MatchingRule,
-    /// The assertion value as [`MatchingRule::normalize_assertion`] makes it.
-    pub key: Box<[u8]>,
-    /// The assertion value as it came.
-    pub raw: Box<[u8]>,
+    pub value: AssertedValue,
     kind: AssertionKind,
     class: Option<ObjectClassId>,
 }
@@ -117,10 +114,44 @@ pub struct BoundSubstrings {
 pub struct BoundExtensible {
     pub description: Option<AttributeDescription>,
     pub rule: &'static MatchingRule,
-    pub key: Box<[u8]>,
-    pub raw: Box<[u8]>,
+    pub value: AssertedValue,
     /// Whether the attributes of the entry's DN are asked, too.
     pub dn_attributes: bool,
+}
+
+/// An assertion value as its rule makes it and as it came, in one piece of memory.
+#[derive(Clone, Debug, PartialEq)]
+pub struct AssertedValue {
+    /// The key, and behind it the value as it came, where that is not the same.
+    bytes: Box<[u8]>,
+    key_length: usize,
+    raw_start: usize,
+}
+
+impl AssertedValue {
+    /// `write_key` appends the key.
+    fn new<E>(raw: &[u8], write_key: impl FnOnce(&mut Vec<u8>) -> Result<(), E>) -> Result<Self, E> {
+        let mut bytes = Vec::with_capacity(raw.len());
+        write_key(&mut bytes)?;
+        let key_length = bytes.len();
+        let is_same = bytes == raw;
+        let raw_start = if is_same { 0 } else { key_length };
+        if !is_same {
+            bytes.reserve_exact(raw.len());
+            bytes.extend_from_slice(raw);
+        }
+        Ok(Self { bytes: bytes.into(), key_length, raw_start })
+    }
+
+    /// The assertion value as [`MatchingRule::normalize_assertion`] makes it.
+    pub fn key(&self) -> &[u8] {
+        self.bytes.get(..self.key_length).unwrap_or_default()
+    }
+
+    /// The assertion value as it came.
+    pub fn raw(&self) -> &[u8] {
+        self.bytes.get(self.raw_start..).unwrap_or_default()
+    }
 }
 
 /// Memory that evaluation uses again and again.
@@ -208,14 +239,15 @@ impl Schema {
             AssertionKind::GreaterOrEqual | AssertionKind::LessOrEqual => attribute.ordering,
         };
         let rule = rule.ok_or(BindError::NoRule)?;
-        let mut key = Vec::with_capacity(value.len());
         self.check_assertion(attribute, rule, value)?;
-        rule.normalize_assertion(self, value, &mut key)?;
+        let value = AssertedValue::new(value, |key| rule.normalize_assertion(self, value, key))?;
         let class = match rule.normal {
-            Normal::ObjectClass => std::str::from_utf8(&key).ok().and_then(|oid| self.object_class_id(oid)),
+            Normal::ObjectClass => {
+                std::str::from_utf8(value.key()).ok().and_then(|oid| self.object_class_id(oid))
+            }
             _ => None,
         };
-        Ok(BoundAssertion { description, rule, key: key.into(), raw: value.into(), kind, class })
+        Ok(BoundAssertion { description, rule, value, kind, class })
     }
 
     /// Whether the value is of the rule's assertion syntax.
@@ -282,15 +314,9 @@ impl Schema {
             (None, None) => None,
         };
         let rule = rule.ok_or(BindError::NoRule)?;
-        let mut key = Vec::with_capacity(assertion.value.len());
-        rule.normalize_assertion(self, assertion.value, &mut key)?;
-        Ok(BoundExtensible {
-            description,
-            rule,
-            key: key.into(),
-            raw: assertion.value.into(),
-            dn_attributes: assertion.dn_attributes,
-        })
+        let value =
+            AssertedValue::new(assertion.value, |key| rule.normalize_assertion(self, assertion.value, key))?;
+        Ok(BoundExtensible { description, rule, value, dn_attributes: assertion.dn_attributes })
     }
 }
 
@@ -341,19 +367,19 @@ impl BoundAssertion {
         if self.kind == AssertionKind::Equality {
             match self.rule.normal {
                 Normal::CaseIgnore => {
-                    if let Some(equal) = crate::prep::quick_equal(&self.key, value, true) {
+                    if let Some(equal) = crate::prep::quick_equal(self.value.key(), value, true) {
                         return equal.into();
                     }
                 }
                 Normal::CaseExact => {
-                    if let Some(equal) = crate::prep::quick_equal(&self.key, value, false) {
+                    if let Some(equal) = crate::prep::quick_equal(self.value.key(), value, false) {
                         return equal.into();
                     }
                 }
-                Normal::OctetString => return (*self.key == *value).into(),
+                Normal::OctetString => return (self.value.key() == value).into(),
                 Normal::ObjectClass => return self.matches_class(schema, value),
                 // Stored names are often in normal form already, and keys differ only in letters.
-                Normal::Dn if *self.key == *value => return Match::True,
+                Normal::Dn if self.value.key() == value => return Match::True,
                 _ => {}
             }
         }
@@ -367,10 +393,10 @@ impl BoundAssertion {
     /// Whether a value with this key satisfies the assertion.
     pub fn matches_key(&self, schema: &Schema, key: &[u8]) -> Match {
         match self.kind {
-            AssertionKind::GreaterOrEqual => (*key >= *self.key).into(),
-            AssertionKind::LessOrEqual => (*key <= *self.key).into(),
-            AssertionKind::Equality => self.rule.compare_keys(schema, key, &self.key),
-            AssertionKind::Approx => self.rule.compare_approximately(schema, key, &self.key),
+            AssertionKind::GreaterOrEqual => (key >= self.value.key()).into(),
+            AssertionKind::LessOrEqual => (key <= self.value.key()).into(),
+            AssertionKind::Equality => self.rule.compare_keys(schema, key, self.value.key()),
+            AssertionKind::Approx => self.rule.compare_approximately(schema, key, self.value.key()),
         }
     }
 
@@ -430,7 +456,7 @@ impl BoundExtensible {
 
     /// Whether a value with this key satisfies the assertion.
     pub fn matches_key(&self, schema: &Schema, key: &[u8]) -> Match {
-        self.rule.compare_keys(schema, key, &self.key)
+        self.rule.compare_keys(schema, key, self.value.key())
     }
 
     /// Whether values of the attribute type are asked, when the filter names no attribute.

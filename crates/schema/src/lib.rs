@@ -26,7 +26,9 @@ pub use bundled::{BUNDLED, bundled};
 pub use description::{AttributeDescription, AttributeOptions, DescriptionError};
 pub use dn::{DnError, NormalDn, NormalRdn, escape_value};
 pub use error::{InvalidValue, SchemaError, SchemaErrorKind};
-pub use filter::{BindError, BoundAssertion, BoundExtensible, BoundFilter, BoundSubstrings, Match, Scratch};
+pub use filter::{
+    AssertedValue, BindError, BoundAssertion, BoundExtensible, BoundFilter, BoundSubstrings, Match, Scratch,
+};
 pub use model::{
     AttributeType, AttributeTypeId, ClassKind, ContentRule, Extensions, ObjectClass, ObjectClassId, Usage,
 };

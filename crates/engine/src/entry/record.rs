@@ -204,6 +204,22 @@ pub struct AttributesIter<'a> {
 impl<'a> AttributesIter<'a> {
     #[inline]
     fn read(&mut self) -> Option<Result<(AttributeNumber, ValuesView<'a>), RecordError>> {
+        // Nearly always all three numbers are of one byte, and all values stand here.
+        if let &[number, count, length, ref rest @ ..] = self.rest
+            && (number | count | length) < 0x80
+            && count & 3 == 0
+            && let Some((bytes, rest)) = rest.split_at_checked(usize::from(length))
+        {
+            self.rest = rest;
+            let count = u64::from(count >> 2);
+            let values = ValuesView { entry: self.entry, form: Form::Inline, count, bytes };
+            return Some(Ok((AttributeNumber(number.into()), values)));
+        }
+        self.read_long()
+    }
+
+    #[inline(never)]
+    fn read_long(&mut self) -> Option<Result<(AttributeNumber, ValuesView<'a>), RecordError>> {
         let number = take_varint(&mut self.rest)?;
         let count = take_varint(&mut self.rest)?;
         let length = take_varint(&mut self.rest)?;
@@ -341,9 +357,12 @@ pub struct RecordWriter {
     outside: bool,
 }
 
+/// Room for most records: growing would copy them.
+const USUAL_BYTES: usize = 2048;
+
 impl RecordWriter {
     pub fn new(parent: EntryId, rdn: &str, normal_rdn: &[u8], flags: RecordFlags) -> Self {
-        let mut out = Vec::with_capacity(512);
+        let mut out = Vec::with_capacity(USUAL_BYTES);
         out.extend_from_slice(&[CODEC_PLAIN, flags.0]);
         out.extend_from_slice(&parent.to_bytes());
         put_varint(&mut out, rdn.len() as u64);

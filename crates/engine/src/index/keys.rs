@@ -228,6 +228,9 @@ fn same_values(stored: &ValuesView<'_>, new: &[Vec<u8>]) -> bool {
     })
 }
 
+/// Room for a normalized value, which may be longer than the value.
+const NORMAL_BYTES: usize = 64;
+
 /// Makes the keys of one attribute.
 struct KeyMaker<'a> {
     schema: &'a Schema,
@@ -294,6 +297,8 @@ impl<'a> KeyMaker<'a> {
 
     fn normalize(&mut self, rule: Option<&MatchingRule>, value: &[u8]) -> bool {
         self.normal.clear();
+        // One piece of memory for most values, where growing would take several.
+        self.normal.reserve(value.len().max(NORMAL_BYTES));
         rule.is_some_and(|rule| rule.normalize_value(self.schema, value, &mut self.normal).is_ok())
     }
 

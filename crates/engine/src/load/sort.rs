@@ -449,10 +449,13 @@ fn is(head: Head<'_>, least: (u128, &[u8])) -> bool {
 /// Sorts by the bits from `low` to `high`, the order of equal ones kept: least digit first.
 fn sort_by_digits(numbers: &mut Vec<u64>, scratch: &mut Vec<u64>, low: u32, high: u32) {
     let shifts = || (low..high).step_by(DIGIT_BITS as usize);
-    let digit =
-        |number: u64, shift: u32| (number >> shift & ((1_u64 << DIGIT_BITS.min(high - shift)) - 1)) as usize;
+    const DIGITS: usize = 1 << DIGIT_BITS;
+    // The last mask changes nothing, but the compiler sees that there is a place for every digit.
+    let digit = |number: u64, shift: u32| {
+        (number >> shift & ((1_u64 << DIGIT_BITS.min(high - shift)) - 1)) as usize & (DIGITS - 1)
+    };
     // How often each digit comes, for all places of the number in one pass.
-    let mut counts = vec![[0_u32; 1 << DIGIT_BITS]; shifts().count()];
+    let mut counts = vec![[0_u32; DIGITS]; shifts().count()];
     for number in numbers.iter() {
         for (shift, counts) in shifts().zip(&mut counts) {
             counts[digit(*number, shift)] += 1;

@@ -28,7 +28,7 @@ pub use record::{
     LoggedModification, OutlineKind,
 };
 
-pub use retention::{LogRetention, RECORDS_MIN, Trimmed, Trimmer};
+pub use retention::{LogRetention, RECORDS_MIN, TRIMMED_TOGETHER, Trimmed, Trimmer};
 pub use watch::{Follower, LogWatch};
 
 /// The place of a record.

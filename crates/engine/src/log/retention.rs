@@ -10,6 +10,10 @@ use crate::time::Timestamp;
 /// Fewer records than this are never trimmed where the configuration sets neither age nor size.
 pub const RECORDS_MIN: u64 = 16_384;
 
+/// With neither age nor size, records go so many together: a few with each commit would have each of them write the oldest
+/// pages of the log as well.
+pub const TRIMMED_TOGETHER: u64 = 128;
+
 /// What of the log is kept. With neither age nor size: 16,384 records, or a quarter as many as entries were ever added
 /// if that is more.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -115,7 +119,11 @@ impl Trimmer {
     /// Needs to read nothing: sequences have no gaps.
     fn by_count(&self, set: &mut WriteSet, now: &Trimmed, limit: u64) -> Self {
         let due = (now.last_sequence + 1).saturating_sub(LogRetention::records(now.last_entry_id));
-        let first = due.min(now.needed).clamp(self.first, self.first + limit);
+        let due = due.min(now.needed);
+        if due < self.first + TRIMMED_TOGETHER {
+            return Self { head: None, behind: false, ..*self };
+        }
+        let first = due.clamp(self.first, self.first + limit.max(TRIMMED_TOGETHER));
         for sequence in self.first..first {
             set.delete(LOG, &LogKey { server_id: self.server_id, sequence }.to_bytes());
         }

@@ -86,7 +86,7 @@ impl IdSet {
     }
 
     /// Appends up to `limit` ids after `last` to `out`, ascending. Not for [`IdSet::Everything`].
-    pub fn read_after(&self, last: EntryId, limit: usize, out: &mut Vec<EntryId>) {
+    pub fn read_after(&self, last: EntryId, limit: usize, out: &mut impl Extend<EntryId>) {
         match self {
             Self::Everything => {}
             Self::List(list) => {

@@ -6,6 +6,7 @@
 use larix_schema::{BoundAssertion, BoundSubstrings, Match};
 use larix_store::{Direction, KeyRange, PostingCursor, Snapshot};
 use roaring::RoaringTreemap;
+use smallvec::SmallVec;
 
 use super::candidates::{Candidates, IdSet, LIST_LIMIT, Owed};
 use super::explain::Explain;
@@ -134,6 +135,15 @@ impl Plan {
         }
     }
 
+    /// As [`Self::read`], of a plan that is not needed any more.
+    pub fn into_candidates<S: Snapshot>(self, snapshot: &S) -> Result<Candidates, Fault> {
+        match self.node {
+            Node::Key(_, ids) if !ids.is_empty() => Ok(Candidates { ids: IdSet::List(ids), owed: self.owed }),
+            Node::Pending(ids) => Ok(Candidates { ids: IdSet::List(ids), owed: self.owed }),
+            _ => self.read(snapshot),
+        }
+    }
+
     pub fn explain(&self, catalog: &Catalog) -> Explain {
         let (step, inner): (String, &[Self]) = match &self.node {
             Node::Everything => ("scan".to_owned(), &[]),
@@ -198,7 +208,7 @@ impl<S: Snapshot> Planner<'_, S> {
     }
 
     fn and(&self, list: &[Filter]) -> Result<Plan, Fault> {
-        let mut plans: Vec<Plan> = Vec::with_capacity(list.len());
+        let mut plans: SmallVec<[Plan; 4]> = SmallVec::new();
         let mut owed = Owed::Exact;
         // Equality first: often it is all that it takes, and sizing a range costs reading its keys.
         let is_equality =
@@ -233,7 +243,7 @@ impl<S: Snapshot> Planner<'_, S> {
             }
             _ => {
                 let estimate = plans.first().map_or(0, |plan| plan.estimate);
-                Plan { node: Node::Intersection(plans), estimate, owed }
+                Plan { node: Node::Intersection(plans.into_vec()), estimate, owed }
             }
         })
     }
@@ -255,7 +265,7 @@ impl<S: Snapshot> Planner<'_, S> {
             {
                 self.keys(target, Kinds::EQUALITY, |n| {
                     let rule = self.catalog.row(n)?.equality?;
-                    (rule == a.rule).then(|| key::make(n, KeyKind::Equality, &a.key))
+                    (rule == a.rule).then(|| key::make(n, KeyKind::Equality, a.value.key()))
                 })
             }
             _ => Ok(everything()),
@@ -265,7 +275,7 @@ impl<S: Snapshot> Planner<'_, S> {
     fn equality(&self, target: &Target, a: &BoundAssertion) -> Result<Plan, Fault> {
         self.keys(target, Kinds::EQUALITY, |n| {
             let rule = self.catalog.row(n)?.equality?;
-            rule.shares_keys_with(a.rule).then(|| key::make(n, KeyKind::Equality, &a.key))
+            rule.shares_keys_with(a.rule).then(|| key::make(n, KeyKind::Equality, a.value.key()))
         })
     }
 
@@ -288,6 +298,13 @@ impl<S: Snapshot> Planner<'_, S> {
         kinds: Kinds,
         plan: impl Fn(AttributeNumber) -> Result<Plan, Fault>,
     ) -> Result<Plan, Fault> {
+        if let [number] = target.numbers.as_slice() {
+            // The usual case, of which no list is made.
+            return match self.has(*number, kinds) {
+                true => plan(*number).map(alone),
+                false => Ok(everything()),
+            };
+        }
         let mut plans = Vec::with_capacity(target.numbers.len());
         for number in &target.numbers {
             if !self.has(*number, kinds) {
@@ -309,7 +326,7 @@ impl<S: Snapshot> Planner<'_, S> {
     /// All asserted words have to be there; their order is verified.
     fn approx(&self, target: &Target, a: &BoundAssertion) -> Result<Plan, Fault> {
         self.each(target, Kinds::APPROX, |number| {
-            let words = a.key.split(|byte| *byte == b' ').filter(|word| !word.is_empty());
+            let words = a.value.key().split(|byte| *byte == b' ').filter(|word| !word.is_empty());
             let words =
                 words.map(|word| Plan::of_key(self.snapshot, key::make(number, KeyKind::Approx, word)));
             Ok(partial(intersection(words.collect::<Result<_, _>>()?)))
@@ -327,14 +344,14 @@ impl<S: Snapshot> Planner<'_, S> {
             let end = key::after_prefix(head.clone()).unwrap_or_default();
             let mut at = Vec::new();
             if up {
-                key::put_prefix(&mut at, number, KeyKind::Equality, &a.key);
+                key::put_prefix(&mut at, number, KeyKind::Equality, a.value.key());
                 self.range(at, end, Owed::Partial)
             } else {
-                key::put(&mut at, number, KeyKind::Equality, &a.key);
-                if a.key.len() > key::VALUE_LIMIT {
+                key::put(&mut at, number, KeyKind::Equality, a.value.key());
+                if a.value.key().len() > key::VALUE_LIMIT {
                     // Cut keys with the same head are in no order.
                     at.clear();
-                    key::put_prefix(&mut at, number, KeyKind::Equality, &a.key);
+                    key::put_prefix(&mut at, number, KeyKind::Equality, a.value.key());
                     at = key::after_prefix(at).unwrap_or_default();
                 } else {
                     at.push(0);
@@ -444,6 +461,15 @@ fn nothing() -> Plan {
 fn partial(mut plan: Plan) -> Plan {
     plan.owed = plan.owed.max(Owed::Partial);
     plan
+}
+
+/// The union of one plan.
+fn alone(plan: Plan) -> Plan {
+    match plan.estimate {
+        u64::MAX => everything(),
+        0 => nothing(),
+        _ => plan,
+    }
 }
 
 fn union(mut plans: Vec<Plan>) -> Plan {

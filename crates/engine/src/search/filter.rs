@@ -20,7 +20,7 @@ pub enum Filter {
     And(Vec<Self>),
     Or(Vec<Self>),
     Not(Box<Self>),
-    Test(Box<Test>),
+    Test(Test),
 }
 
 /// One assertion of a filter.
@@ -69,7 +69,7 @@ impl Filter {
     pub fn new(schema: &Schema, catalog: &Catalog, filter: BoundFilter) -> Self {
         let all = |list: Vec<BoundFilter>| list.into_iter().map(|f| Self::new(schema, catalog, f)).collect();
         let test = |description: AttributeDescription, assertion: Assertion| {
-            Self::Test(Box::new(Test { target: Target::new(schema, catalog, description), assertion }))
+            Self::Test(Test { target: Target::new(schema, catalog, description), assertion })
         };
         match filter {
             BoundFilter::True => Self::Constant(Match::True),
@@ -97,7 +97,7 @@ impl Filter {
                     Some(description) => Target::new(schema, catalog, description.clone()),
                     None => Target::any(),
                 };
-                Self::Test(Box::new(Test { target, assertion: Assertion::Extensible(a) }))
+                Self::Test(Test { target, assertion: Assertion::Extensible(a) })
             }
         }
     }
@@ -177,7 +177,7 @@ impl Test {
             Assertion::HasSubordinates(expected) => Ok((context.has_subordinates()? == *expected).into()),
             Assertion::Equality(a) => {
                 if self.is_simple(context, entry)
-                    && let Some(member) = entry.large_member(&self.target, &a.key)?
+                    && let Some(member) = entry.large_member(&self.target, a.value.key())?
                 {
                     return Ok(member.into());
                 }
@@ -199,8 +199,8 @@ impl Test {
             Assertion::Equality(a)
             | Assertion::Approx(a)
             | Assertion::GreaterOrEqual(a)
-            | Assertion::LessOrEqual(a) => Some(&a.raw),
-            Assertion::Extensible(a) => Some(&a.raw),
+            | Assertion::LessOrEqual(a) => Some(a.value.raw()),
+            Assertion::Extensible(a) => Some(a.value.raw()),
             _ => None,
         }
     }
@@ -272,10 +272,12 @@ impl Test {
 fn computed(schema: &Schema, assertion: &BoundAssertion) -> Option<Assertion> {
     match schema.attribute(assertion.description.attribute).name() {
         "entryDN" => {
-            let text = std::str::from_utf8(&assertion.raw).ok()?;
+            let text = std::str::from_utf8(assertion.value.raw()).ok()?;
             schema.parse_dn(text).ok().map(Assertion::EntryDn)
         }
-        "hasSubordinates" => Some(Assertion::HasSubordinates(assertion.raw.eq_ignore_ascii_case(b"TRUE"))),
+        "hasSubordinates" => {
+            Some(Assertion::HasSubordinates(assertion.value.raw().eq_ignore_ascii_case(b"TRUE")))
+        }
         _ => None,
     }
 }
@@ -295,7 +297,7 @@ fn applicable(
     })?;
     let mut result = Match::False;
     for description in descriptions {
-        if !context.may_search(&description, Some(&assertion.raw))? {
+        if !context.may_search(&description, Some(assertion.value.raw()))? {
             continue;
         }
         let mut scratch = Scratch::default();
@@ -326,7 +328,7 @@ fn dn_attribute_matches(
             None => assertion.asks(schema.attribute(own.attribute)),
         };
         if asked
-            && context.may_search(&own, Some(&assertion.raw))?
+            && context.may_search(&own, Some(assertion.value.raw()))?
             && assertion.matches(schema, &ava.value, &mut scratch).is_true()
         {
             return Ok(true);

@@ -1,7 +1,10 @@
 //! Going through the candidates.
 
+use std::cell::Cell;
+
 use larix_proto::{ControlBuf, LdapResult, ResultCode, Scope, encode};
 use larix_store::{Direction, KeyRange, Snapshot};
+use smallvec::SmallVec;
 
 use super::entry::{Gate, Seen};
 use super::pace::Pace;
@@ -25,6 +28,14 @@ const FEW: u64 = 16;
 const SUBTREE_LIMIT: u64 = 1024;
 /// Ids read at once.
 const CHUNK: usize = 64;
+
+/// A longer name's memory is given back to the allocator.
+const NAME_BYTES: usize = 4096;
+
+thread_local! {
+    /// Memory for the name of the entry that is answered, for all searches of this thread.
+    static NAME: Cell<String> = const { Cell::new(String::new()) };
+}
 
 /// Where a search is.
 #[derive(Debug)]
@@ -152,7 +163,7 @@ impl SearchTask {
             return Ok(Candidates { ids: IdSet::List(ids), owed: Owed::All });
         }
         self.count_uses(view, &plan);
-        plan.read(view.snapshot)
+        plan.into_candidates(view.snapshot)
     }
 
     /// Counts what the plan reads, or that it has to read everything.
@@ -206,7 +217,7 @@ impl SearchTask {
             }
             return Ok(None);
         }
-        let mut ids = Vec::with_capacity(CHUNK);
+        let mut ids: SmallVec<[EntryId; CHUNK]> = SmallVec::new();
         loop {
             ids.clear();
             progress.candidates.ids.read_after(progress.last, CHUNK, &mut ids);
@@ -334,9 +345,11 @@ impl SearchTask {
             Vec::new()
         };
         let before = out.len();
-        let mut dn = std::mem::take(&mut self.scratch);
+        let mut dn = NAME.take();
         let sent = self.answer.append(seen, &mut dn, out, &controls);
-        self.scratch = dn;
+        if dn.capacity() <= NAME_BYTES {
+            NAME.set(dn);
+        }
         if !sent? {
             return Ok(false);
         }

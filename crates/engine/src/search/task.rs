@@ -10,6 +10,7 @@ use arc_swap::Guard;
 use larix_proto::{ControlBuf, DerefAliases, LdapResult, MessageId, ResultCode, Scope, SearchRequest};
 use larix_schema::{NormalDn, Schema};
 use larix_store::Snapshot;
+use smallvec::SmallVec;
 
 use super::answer::Answer;
 use super::cookie::Binding;
@@ -31,6 +32,9 @@ use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
 use crate::time::{Clock, Monotonic, Timestamp};
+
+/// A longer base as the client wrote it is kept on the heap.
+const BASE_BYTES: usize = 80;
 
 /// How far one slice may go.
 #[derive(Copy, Clone, Debug)]
@@ -81,7 +85,7 @@ pub struct SearchInput<'r> {
 pub struct SearchTask {
     pub(super) base: NormalDn,
     /// The base as the client wrote it.
-    base_text: String,
+    asked_base: SmallVec<[u8; BASE_BYTES]>,
     pub(super) scope: Scope,
     pub(super) deref: DerefAliases,
     pub(super) filter: Filter,
@@ -208,7 +212,7 @@ impl SearchTask {
         };
         let nanos = limits.time.map(|seconds| u64::from(seconds) * 1_000_000_000);
         Ok(Self {
-            base_text: request.base.to_owned(),
+            asked_base: SmallVec::from_slice(request.base.as_bytes()),
             base: input.base,
             scope: request.scope,
             deref: request.deref,
@@ -237,6 +241,10 @@ impl SearchTask {
             now: Timestamp::default(),
             refresh: None,
         })
+    }
+
+    fn asked_base(&self) -> &str {
+        std::str::from_utf8(&self.asked_base).unwrap_or_default()
     }
 
     /// Entries answered so far.
@@ -464,7 +472,7 @@ impl SearchTask {
             let Some(urls) = self.default_referrals.as_ref().filter(|urls| !urls.is_empty()) else {
                 return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
             };
-            let target = pretty(&view.schema, &self.base_text);
+            let target = pretty(&view.schema, self.asked_base());
             let target = Some(target.as_str());
             let urls = referral::rewrite(&view.schema, urls, None, target, Some(self.scope));
             return Ok(LdapResult { referrals: urls, ..LdapResult::new(ResultCode::REFERRAL) });
@@ -487,7 +495,7 @@ impl SearchTask {
             return Ok(LdapResult::new(ResultCode::NO_SUCH_OBJECT).matched(dn));
         }
         let urls = referral::urls(&seen.reader)?;
-        let target = pretty(&seen.view.schema, &self.base_text);
+        let target = pretty(&seen.view.schema, self.asked_base());
         let target = Some(target.as_str());
         let urls = referral::rewrite(&seen.view.schema, &urls, Some(&dn), target, Some(self.scope));
         let diagnostic = if urls.is_empty() { "bad_referral object" } else { "" };

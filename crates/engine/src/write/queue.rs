@@ -16,6 +16,8 @@ pub(crate) struct Queue<T> {
 struct State<T> {
     waiting: VecDeque<T>,
     closed: bool,
+    /// Threads that wait for an item: only these are woken, which is a system call.
+    takers: usize,
 }
 
 /// What came of waiting for a while.
@@ -35,35 +37,40 @@ pub(crate) enum QueueError {
 
 impl<T> Queue<T> {
     pub(crate) fn new(limit: usize) -> Self {
-        let state = State { waiting: VecDeque::new(), closed: false };
+        let state = State { waiting: VecDeque::new(), closed: false, takers: 0 };
         Self { state: Mutex::new(state), filled: Condvar::new(), limit }
     }
 
     /// Puts an item at the end, or gives it back.
     pub(crate) fn push(&self, item: T) -> Result<(), (QueueError, T)> {
-        let mut state = self.lock();
+        let state = self.lock();
         if state.closed {
             return Err((QueueError::Closed, item));
         }
         if state.waiting.len() >= self.limit {
             return Err((QueueError::Full, item));
         }
-        state.waiting.push_back(item);
-        drop(state);
-        self.filled.notify_one();
+        self.put(state, item);
         Ok(())
     }
 
     /// Puts an item at the end whatever waits there, or gives it back when the queue is closed.
     pub(crate) fn push_beyond(&self, item: T) -> Result<(), T> {
-        let mut state = self.lock();
+        let state = self.lock();
         if state.closed {
             return Err(item);
         }
-        state.waiting.push_back(item);
-        drop(state);
-        self.filled.notify_one();
+        self.put(state, item);
         Ok(())
+    }
+
+    fn put(&self, mut state: MutexGuard<'_, State<T>>, item: T) {
+        state.waiting.push_back(item);
+        let is_awaited = state.takers > 0;
+        drop(state);
+        if is_awaited {
+            self.filled.notify_one();
+        }
     }
 
     /// Waits for an item; `None` once the queue is closed and empty.
@@ -76,18 +83,22 @@ impl<T> Queue<T> {
             if state.closed {
                 return None;
             }
+            state.takers += 1;
             state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
+            state.takers -= 1;
         }
     }
 
     /// Waits for an item no longer than `patience`.
     pub(crate) fn wait_at_most(&self, patience: Duration) -> Waited<T> {
-        let state = self.lock();
+        let mut state = self.lock();
         let waiting = |state: &mut State<T>| state.waiting.is_empty() && !state.closed;
+        state.takers += 1;
         let mut state = match self.filled.wait_timeout_while(state, patience, waiting) {
             Ok((state, _)) => state,
             Err(poisoned) => poisoned.into_inner().0,
         };
+        state.takers -= 1;
         match state.waiting.pop_front() {
             Some(item) => Waited::Item(item),
             None if state.closed => Waited::Closed,

@@ -598,8 +598,8 @@ impl<S: Store> Core<S> {
         Some(slice)
     }
 
-    /// Removes the oldest records of the log beyond those that are kept, `limit` at most: twice as many as a group
-    /// logged, so that none pays for many before it.
+    /// Removes the oldest records of the log beyond those that are kept, `limit` at most or what goes together: twice as many
+    /// as a group logged, so that none pays for many before it.
     fn trim_log<T: Snapshot>(
         &self,
         transaction: &T,
@@ -616,8 +616,10 @@ impl<S: Store> Core<S> {
             needed: self.database.following().needed(),
         };
         let trimmer = self.trimmer.slice(transaction, set, &now, limit)?;
-        if trimmer.first() > self.trimmer.first() {
-            replica::trim(transaction, set, trimmer.first(), limit as usize)?;
+        let gone = trimmer.first().saturating_sub(self.trimmer.first());
+        if gone > 0 {
+            // What is remembered of as many records, and of more, should some of it have been left.
+            replica::trim(transaction, set, trimmer.first(), limit.max(2 * gone) as usize)?;
         }
         Ok(trimmer)
     }

@@ -14,7 +14,7 @@ use crate::table::{TableId, VALUE_BYTES_MAX};
 
 /// Pages of a transaction stay in memory until its commit; this many bytes of records end one. More would touch fresh
 /// memory for pages that are soon given back, and make the list longer in which each page is looked up.
-const TRANSACTION_BYTES: usize = 4 << 20;
+const TRANSACTION_BYTES: usize = 1 << 20;
 
 /// A bulk load into an [`LmdbStore`].
 pub struct LmdbLoader<'s> {

@@ -9,7 +9,6 @@ use crate::error::ReadError;
 use crate::ordered::OrderedRead;
 use crate::store::KeyCount;
 use crate::table::{Direction, KeyRange, TableId};
-use crate::write_set::Key;
 
 /// The keys of a range with the number of their ids.
 pub struct KeyScan<'a, R: OrderedRead> {
@@ -106,7 +105,7 @@ impl<'a, R: OrderedRead> KeyScan<'a, R> {
 
     /// Goes on behind all blocks of `key`.
     fn pass_over(&mut self, key: &[u8]) -> Result<(), ReadError> {
-        let edge: Key = match self.direction {
+        let edge = match self.direction {
             Direction::Forward => block_key(key, HEADER_ID),
             Direction::Backward => block_key(key, 0),
         };

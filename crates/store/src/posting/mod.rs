@@ -17,10 +17,11 @@ pub use keys::KeyScan;
 pub(crate) use edit::edit;
 pub(crate) use load::BlockBuilder;
 
+use smallvec::SmallVec;
+
 use crate::error::ReadError;
 use crate::ordered::OrderedRead;
 use crate::table::{POSTING_KEY_BYTES_MAX, TableId};
-use crate::write_set::Key;
 use block::{Header, Ids, View};
 
 /// The id in the key of a header record.
@@ -73,8 +74,11 @@ fn storable(key: &[u8]) -> bool {
     (1..=POSTING_KEY_BYTES_MAX).contains(&key.len())
 }
 
-fn block_key(key: &[u8], first: u64) -> Key {
-    let mut block = Key::with_capacity(key.len() + 8);
+/// Room for most keys of blocks.
+type BlockKey = SmallVec<[u8; 96]>;
+
+fn block_key(key: &[u8], first: u64) -> BlockKey {
+    let mut block = BlockKey::with_capacity(key.len() + 8);
     block.extend_from_slice(key);
     block.extend_from_slice(&first.to_be_bytes());
     block

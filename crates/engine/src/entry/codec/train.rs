@@ -48,7 +48,7 @@ pub fn train<R: AsRef<[u8]>>(records: &[R], now: Option<&Dictionary>) -> Option<
         if at % HELD_BACK == 0 {
             tried.push(*record);
         } else if let Some(body) = record.get(*head..) {
-            taught.push(body.get(..RECORD_BYTES).unwrap_or(body));
+            taught.push(Sample::new(body.get(..RECORD_BYTES).unwrap_or(body)));
         }
     }
     let counts = Counts::new(&taught);
@@ -70,18 +70,30 @@ fn packed_length(dictionary: &Dictionary, record: &[u8]) -> usize {
     if dictionary.pack(0, record, &mut out) { out.len() } else { record.len() }
 }
 
+/// A record, and the hash of the piece at each of its places: they are asked for again and again.
+struct Sample<'s> {
+    bytes: &'s [u8],
+    hashes: Box<[u32]>,
+}
+
+impl<'s> Sample<'s> {
+    fn new(bytes: &'s [u8]) -> Self {
+        Self { bytes, hashes: bytes.array_windows().map(hash).collect() }
+    }
+}
+
 /// How many records have each piece, by its hash.
 #[derive(Clone)]
 struct Counts(Box<[u32]>);
 
 impl Counts {
-    fn new(samples: &[&[u8]]) -> Self {
+    fn new(samples: &[Sample<'_>]) -> Self {
         let mut counts = vec![0_u32; 1 << HASH_BITS].into_boxed_slice();
         // The last record that had the piece: one that has it twice counts once.
         let mut last = vec![0_u32; 1 << HASH_BITS];
         for (number, sample) in (1..).zip(samples) {
-            for piece in sample.windows(PIECE) {
-                let hash = hash(piece);
+            for hash in &sample.hashes {
+                let hash = *hash as usize;
                 if let (Some(count), Some(last)) = (counts.get_mut(hash), last.get_mut(hash))
                     && *last != number
                 {
@@ -95,12 +107,12 @@ impl Counts {
         Self(counts)
     }
 
-    fn of(&self, piece: &[u8]) -> u64 {
-        self.0.get(hash(piece)).copied().unwrap_or_default().into()
+    fn of(&self, hash: u32) -> u64 {
+        self.0.get(hash as usize).copied().unwrap_or_default().into()
     }
 
-    fn choose(mut self, samples: &[&[u8]], stretch: usize) -> Vec<u8> {
-        let most = samples.iter().map(|sample| sample.len()).sum::<usize>() / RECORDS_PER_DICTIONARY;
+    fn choose(mut self, samples: &[Sample<'_>], stretch: usize) -> Vec<u8> {
+        let most = samples.iter().map(|sample| sample.bytes.len()).sum::<usize>() / RECORDS_PER_DICTIONARY;
         let most = most.min(DICTIONARY_BYTES_MAX);
         let parts = (most / stretch).min(samples.len()).max(1);
         let mut chosen: Vec<(u64, &[u8])> = Vec::new();
@@ -110,7 +122,7 @@ impl Counts {
                 part.iter().filter_map(|sample| self.best(sample, stretch)).max_by_key(|(value, _)| *value);
             match best {
                 Some((value, best)) => {
-                    best.windows(PIECE).for_each(|piece| self.forget(piece));
+                    best.array_windows().for_each(|piece| self.forget(hash(piece)));
                     bytes += best.len();
                     chosen.push((value, best));
                     idle = 0;
@@ -128,37 +140,38 @@ impl Counts {
     }
 
     /// The most valuable stretch of a record, without worthless ends.
-    fn best<'s>(&self, sample: &'s [u8], stretch: usize) -> Option<(u64, &'s [u8])> {
-        let pieces = stretch.min(sample.len()).checked_sub(PIECE - 1)?;
-        let (mut value, mut best, mut start) = (0, 0, 0);
-        for (at, piece) in sample.windows(PIECE).enumerate() {
-            value += self.of(piece);
-            if let Some(left) = at.checked_sub(pieces).and_then(|left| sample.get(left..left + PIECE)) {
-                value -= self.of(left);
-            }
+    fn best<'s>(&self, sample: &Sample<'s>, stretch: usize) -> Option<(u64, &'s [u8])> {
+        let Sample { bytes, hashes } = sample;
+        let pieces = stretch.min(bytes.len()).checked_sub(PIECE - 1)?;
+        let (first, rest) = hashes.split_at_checked(pieces)?;
+        // A stretch at the beginning that is worth something is worth the most when it is whole.
+        let mut value = first.iter().map(|piece| self.of(*piece)).sum::<u64>();
+        let (mut best, mut start) = (value, 0);
+        for (at, (piece, left)) in (1..).zip(rest.iter().zip(hashes)) {
+            value = value + self.of(*piece) - self.of(*left);
             if value > best {
-                (best, start) = (value, (at + 1).saturating_sub(pieces));
+                (best, start) = (value, at);
             }
         }
-        let mut bytes = sample.get(start..)?;
+        let mut bytes = bytes.get(start..)?;
         bytes = bytes.get(..stretch).unwrap_or(bytes);
-        while bytes.len() > PIECE && bytes.first_chunk::<PIECE>().is_some_and(|piece| self.of(piece) == 0) {
+        let is_worthless = |piece: Option<&[u8; PIECE]>| piece.is_some_and(|piece| self.of(hash(piece)) == 0);
+        while bytes.len() > PIECE && is_worthless(bytes.first_chunk()) {
             bytes = bytes.get(1..)?;
         }
-        while bytes.len() > PIECE && bytes.last_chunk::<PIECE>().is_some_and(|piece| self.of(piece) == 0) {
+        while bytes.len() > PIECE && is_worthless(bytes.last_chunk()) {
             bytes = bytes.get(..bytes.len() - 1)?;
         }
         (best > 0).then_some((best, bytes))
     }
 
-    fn forget(&mut self, piece: &[u8]) {
-        if let Some(count) = self.0.get_mut(hash(piece)) {
+    fn forget(&mut self, hash: u32) {
+        if let Some(count) = self.0.get_mut(hash as usize) {
             *count = 0;
         }
     }
 }
 
-fn hash(piece: &[u8]) -> usize {
-    let word = piece.first_chunk().map_or(0, |word| u64::from_le_bytes(*word));
-    (word.wrapping_mul(0x9e37_79b1_85eb_ca87) >> (64 - HASH_BITS)) as usize
+fn hash(piece: &[u8; PIECE]) -> u32 {
+    (u64::from_le_bytes(*piece).wrapping_mul(0x9e37_79b1_85eb_ca87) >> (64 - HASH_BITS)) as u32
 }
