@@ -221,7 +221,12 @@ fn main() {
 }
 
 /// A store with the mail directory in it.
-fn loaded(folder: &Path, schema: &Schema, settings: &DatabaseSettings, arguments: &Arguments) -> LmdbStore {
+fn loaded(
+    folder: &Path,
+    schema: &Arc<Schema>,
+    settings: &DatabaseSettings,
+    arguments: &Arguments,
+) -> LmdbStore {
     let options = LmdbOptions { map_size: 16 << 30, ..LmdbOptions::default() };
     let store = LmdbStore::open(folder, &TABLES, &options).unwrap();
     let mut ldif = Vec::new();
