@@ -4,6 +4,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 
 use std::fmt::Write as _;
+use std::process::Command;
 
 use larix_load::generate::Random;
 use larix_testkit::Kind;
@@ -245,6 +246,17 @@ fn what_two_servers_change_at_once_is_merged_by_written_rules() {
         let found = shown(&content, &format!("{rdn},{PEOPLE}"), rule.attributes);
         assert_eq!(found, left, "{} | {}", rule.first, rule.second);
     }
+    // What gave way is told by whoever merged it, and only that.
+    let told = |member: &Member| {
+        let mut command = Command::new(Kind::Larix.program().unwrap());
+        command.args(["replica", "conflicts", "-x", "-D", ADMIN, "-w", "secret", &member.url()]);
+        String::from_utf8(command.output().unwrap().stdout).unwrap()
+    };
+    let told: String = mesh.members.iter().map(told).collect();
+    for lost in ["lost: displayName: one", "lost: description: more", "lost: entryDN: uid=left"] {
+        assert!(told.contains(lost), "{lost}: {told}");
+    }
+    assert!(!told.contains("lost: telephoneNumber"), "{told}");
 }
 
 /// Any changes at three servers, which hear of each other only in some rounds and over some ways; one is killed.
