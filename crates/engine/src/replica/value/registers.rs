@@ -226,7 +226,7 @@ fn registers(version: &Version, name: &AttributeDescription) -> BTreeMap<ValueKe
     for value in version.content.get(name).into_iter().flatten() {
         let key = value_key(&value.normal);
         let known = own.and_then(|own| own.get(&key)).copied();
-        all.entry(key).or_insert(known.unwrap_or(Register { csn, present: true }));
+        all.entry(key).or_insert_with(|| known.unwrap_or(Register { csn, present: true }));
     }
     all
 }
