@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use larix_engine::time::Timestamp;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
@@ -15,6 +16,12 @@ use crate::syncrepl::{ConsumerPhase, ConsumerStatus};
 
 pub(super) fn encode(server: &Server, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let now = server.both_clocks().0;
+    consumers(server, now, out)?;
+    peers(server, now, out)
+}
+
+/// What databases follow.
+fn consumers(server: &Server, now: Timestamp, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let started = server.statistics.started;
     let consumers = server.consumers.statuses();
     if !consumers.is_empty() {
@@ -73,6 +80,11 @@ pub(super) fn encode(server: &Server, out: &mut DescriptorEncoder<'_>) -> fmt::R
             }
         }
     }
+    Ok(())
+}
+
+/// Who follows this server.
+fn peers(server: &Server, now: Timestamp, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let databases = server.databases();
     if !databases.provide() {
         return Ok(());
