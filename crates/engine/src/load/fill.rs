@@ -81,13 +81,14 @@ pub struct Fill {
     records: Vec<Record<Arc<str>>>,
     bytes: usize,
     names: HashMap<Box<str>, Name>,
+    /// `entryUUID`
+    identity: Arc<str>,
 }
 
 /// What an attribute is called, or that it is not taken from others.
 #[derive(Clone, Debug)]
 enum Name {
     Taken(Arc<str>),
-    Identity,
     Left,
 }
 
@@ -105,6 +106,7 @@ impl<S: Store> Served<S> {
             records: Vec::with_capacity(BATCH_ENTRIES),
             bytes: 0,
             names: HashMap::default(),
+            identity: "entryUUID".into(),
         })
     }
 }
@@ -132,11 +134,7 @@ impl Fill {
             let dn = entry.dn.to_owned();
             return Err(RecordError { line: 0, dn, fault: RecordFault::Refused(refused) }.into());
         }
-        let description = self.names.entry("entryUUID".into()).or_insert(Name::Identity);
-        let description = match description {
-            Name::Taken(description) => Arc::clone(description),
-            _ => "entryUUID".into(),
-        };
+        let description = Arc::clone(&self.identity);
         attributes.push(LdifAttribute { description, values: vec![uuid.to_string().into_bytes()] });
         self.records.push(Record { line: 0, dn: entry.dn.to_owned(), body: Body::Content(attributes) });
         if self.records.len() >= BATCH_ENTRIES || self.bytes >= BATCH_BYTES {
@@ -151,7 +149,7 @@ impl Fill {
         }
         let name = match description {
             // What the control of the synchronisation says counts.
-            _ if description.eq_ignore_ascii_case("entryUUID") => Name::Identity,
+            _ if description.eq_ignore_ascii_case("entryUUID") => Name::Left,
             _ if replica::is_computed(description) => Name::Left,
             _ => Name::Taken(description.into()),
         };
@@ -255,7 +253,8 @@ impl<S: Store> Filling<'_, S> {
             Ok(loaded) => loaded,
             // Whatever came of what had not come whole.
             Err(error) => {
-                return Err(said.try_recv().ok().and_then(Result::err).or(end.err()).unwrap_or(error));
+                let said = said.try_recv().ok().and_then(Result::err);
+                return Err(said.or_else(|| end.err()).unwrap_or(error));
             }
         };
         let context_csns = end?;

@@ -28,15 +28,16 @@ impl<S: Store> Core<S> {
         let FillRequest { feed, options, done } = request;
         // Another one that wants to fill it waits for its turn, and will not find it empty.
         let is_fill = |work: &Work| matches!(work, Work::Errand(Errand::Fill(..)));
-        let called_off = |is_idle: bool| match () {
-            () if queue.is_closed() => Some("the database is being closed"),
-            () if queue.find(&|work| matches!(work, Work::Errand(_)) && !is_fill(work)) => {
+        let called_off = |is_idle: bool| {
+            if queue.is_closed() {
+                Some("the database is being closed")
+            } else if queue.find(&|work| matches!(work, Work::Errand(_)) && !is_fill(work)) {
                 Some("the configuration is changing")
-            }
-            () if is_idle && queue.find(&|work| !is_fill(work)) => {
+            } else if is_idle && queue.find(&|work| !is_fill(work)) {
                 Some("the provider is silent, and changes wait")
+            } else {
+                None
             }
-            () => None,
         };
         let filling = Filling {
             database: &self.database,
