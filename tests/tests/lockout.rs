@@ -83,7 +83,7 @@ fn entries_show_the_policy_that_holds_for_them() {
         all.sort();
         all
     };
-    // As OpenLDAP 2.7 answers.
+    // By the rules of OpenLDAP 2.7.
     let computed = ["ann policy", "nobody", "none", "own mine", "rule other"];
     assert_eq!(shown("pwdPolicySubentry"), computed);
     assert_eq!(shown("+"), computed);
