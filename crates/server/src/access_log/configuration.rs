@@ -430,7 +430,12 @@ fn bare(entry: &ConfigEntry) -> Vec<&ConfigAttribute> {
 fn newest(before: &Config, after: &Config) -> Option<Csn> {
     let known = config_context_csns(before);
     let all = config_context_csns(after);
-    all.as_slice().iter().filter(|csn| !known.covers(csn)).max().or(all.as_slice().iter().max()).copied()
+    all.as_slice()
+        .iter()
+        .filter(|csn| !known.covers(csn))
+        .max()
+        .or_else(|| all.as_slice().iter().max())
+        .copied()
 }
 
 fn first<'e>(entry: &'e ConfigEntry, name: &str) -> &'e [u8] {
