@@ -105,6 +105,9 @@ mod tests {
     use super::super::super::model::{Config, Source};
     use super::super::fixture::{Ground, START, entries, operations};
 
+    /// Values that are added, and those that are there then, or why they are refused.
+    type Case<'c> = (&'c [&'c str], Result<&'c [&'c str], ResultCode>);
+
     const SECTION: &str = "cn={2}many,cn=schema,cn=config";
 
     /// A section with so many classes, from a directory.
@@ -130,7 +133,7 @@ mod tests {
     fn sections_grow_alike_however_many_they_have() {
         let whole = "( 1.3.9999.30.1 NAME 'more' SUP top AUXILIARY MAY larch )";
         let two = "( 1.3.9999.30.2 NAME 'most' SUP more AUXILIARY )";
-        let cases: [(&[&str], Result<&[&str], ResultCode>); 8] = [
+        let cases: [Case<'_>; 8] = [
             (&[whole], Ok(&[whole])),
             (&[whole, two], Ok(&[whole, two])),
             (&["{7}( 1.3.9999.30.1 NAME 'more' SUP top AUXILIARY )"], Ok(&[])),

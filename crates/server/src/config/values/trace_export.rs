@@ -23,7 +23,7 @@ impl TraceExport {
     /// # Errors
     /// The number of the word, from 0, and what is wrong with it.
     pub fn parse<'a>(mut words: impl Iterator<Item = &'a str>) -> Result<Self, (usize, String)> {
-        let url = words.next().ok_or((0, "an URL is missing".to_owned()))?;
+        let url = words.next().ok_or_else(|| (0, "an URL is missing".to_owned()))?;
         let rest = url.strip_prefix("http://").ok_or_else(|| {
             let why = match url.starts_with("https://") {
                 true => "a collector is reached without TLS: one beside this server passes spans on",
