@@ -335,7 +335,6 @@ fn replayed_and_old_tickets(realm: &Realm) {
 }
 
 #[test]
-#[ignore = "not tried on a machine with a KDC yet"]
 fn a_consumer_binds_with_its_ticket() {
     if !is_possible() {
         return;
