@@ -100,7 +100,7 @@ impl Link {
     }
 
     /// Bytes come to the provider, which begins to search.
-    pub(crate) fn to_provider(&mut self, nodes: &[Node], trace: &mut Trace) {
+    pub(crate) fn reach_provider(&mut self, nodes: &[Node], trace: &mut Trace) {
         let name = self.name();
         let Some(connection) = &mut self.connection else { return };
         if connection.search.is_some() || connection.to_provider.is_empty() {
@@ -140,7 +140,13 @@ impl Link {
     }
 
     /// Bytes come to the consumer. `calm`: all that was sent, and then nothing for a while.
-    pub(crate) fn to_consumer(&mut self, nodes: &[Node], calm: bool, random: &mut Random, trace: &mut Trace) {
+    pub(crate) fn reach_consumer(
+        &mut self,
+        nodes: &[Node],
+        calm: bool,
+        random: &mut Random,
+        trace: &mut Trace,
+    ) {
         let Some(connection) = &mut self.connection else { return };
         let waiting = connection.to_consumer.len();
         let count = if calm { waiting } else { random.below(waiting + 1) };

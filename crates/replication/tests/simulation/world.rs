@@ -229,9 +229,9 @@ impl World {
                     link.connect(nodes, trace);
                 }
                 for _ in 0..40 {
-                    link.to_provider(nodes, trace);
+                    link.reach_provider(nodes, trace);
                     link.step(nodes, random, trace);
-                    link.to_consumer(nodes, true, random, trace);
+                    link.reach_consumer(nodes, true, random, trace);
                 }
             }
             let behind: Vec<_> = nodes.iter().map(Node::state).collect();
@@ -285,9 +285,9 @@ fn work(link: &mut Link, nodes: &[Node], random: &mut Random, trace: &mut Trace)
         return;
     }
     match random.below(8) {
-        0 if !link.silent => link.to_provider(nodes, trace),
+        0 if !link.silent => link.reach_provider(nodes, trace),
         1..=3 => link.step(nodes, random, trace),
-        4..=7 if !link.silent => link.to_consumer(nodes, false, random, trace),
+        4..=7 if !link.silent => link.reach_consumer(nodes, false, random, trace),
         _ => {}
     }
 }
