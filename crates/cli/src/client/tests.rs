@@ -129,10 +129,10 @@ fn how_to_bind() {
     check("search -Y PLAIN -U ann -X u:bob", false, "PLAIN ann/u:bob/asked");
     check("search -Y PLAIN -w b", false, "larix: -Y PLAIN: -U names the user");
     check(
-        "search -Y GSSAPI",
+        "search -Y NTLM",
         false,
-        "larix: GSSAPI: EXTERNAL, PLAIN, SCRAM-SHA-512, SCRAM-SHA-256 and SCRAM-SHA-1 are supported, these three \
-         with -PLUS, too",
+        "larix: NTLM: EXTERNAL, PLAIN, SCRAM-SHA-512, SCRAM-SHA-256 and SCRAM-SHA-1 are supported, these three \
+         with -PLUS, too, DIGEST-MD5, and in a build with the feature gssapi GSSAPI",
     );
 }
 
