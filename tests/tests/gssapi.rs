@@ -14,7 +14,9 @@ use std::time::Duration;
 use larix_proto::{Authentication, Frame, Message, MessageId, Request, client, frame};
 use larix_testkit::process::free_port;
 use larix_testkit::{Authority, Kind, Server, Site};
+use larix_tests::client::Client;
 use larix_tests::raw::Raw;
+use larix_tests::scenario::Step;
 
 const REALM: &str = "LARIX.TEST";
 const KDC: &str = "/usr/sbin/krb5kdc";
@@ -342,6 +344,14 @@ fn a_consumer_binds_with_its_ticket() {
     let realm = Realm::start();
     let admin = "authz-regexp \"uid=ann,.*\" cn=admin,dc=example,dc=com";
     let provider = realm.larix(admin, "server.keytab");
+    let mut writer = Client::connect(provider.server.address);
+    for request in [
+        "as cn=admin,dc=example,dc=com secret",
+        "add dc=example,dc=com\n  objectClass: organization\n  objectClass: dcObject\n  o: Example",
+    ] {
+        let answer = writer.run(&Step { request: request.to_owned(), ..Step::default() });
+        assert!(answer.ends_with("=> 0\n"), "{request}: {answer}");
+    }
     let consumer = |authorization: &str| {
         let body = format!(
             "database mdb\nsuffix dc=example,dc=com\ndirectory @DATA@\n\
