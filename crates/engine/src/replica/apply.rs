@@ -19,9 +19,9 @@ use crate::log::LoggedChange;
 use crate::write::AttributeValues;
 use crate::write::Failure;
 use crate::write::KnownSchema;
+use crate::write::group::Group;
 use crate::write::operational::Stamp;
 use crate::write::operator::{Envelope, Ground, LogMark, Operator};
-use crate::write::writer::Group;
 use crate::{log, tree};
 
 /// Moves and merges that one change may ask for.

@@ -13,6 +13,7 @@ pub(crate) mod errand;
 mod failure;
 pub mod figures;
 mod filling;
+pub(crate) mod group;
 pub(crate) mod hooks;
 pub mod index_work;
 pub mod known;

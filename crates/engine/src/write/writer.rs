@@ -5,16 +5,14 @@
 //! being synced the next one gathers. A storage error fails the group; after a failed sync the store refuses every
 //! commit, and so does the writer, until it is opened again.
 
-use std::borrow::Cow;
-use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use larix_proto::{ControlBuf, LdapResult, ResultCode};
-use larix_schema::{NormalDn, Schema};
+use larix_proto::{LdapResult, ResultCode};
+use larix_schema::Schema;
 use larix_store::{
     CommitError, Direction, Durability, KeyRange, Overlay, Snapshot, Store, Transaction, WriteSet,
 };
@@ -22,27 +20,24 @@ use uuid::Uuid;
 
 use super::errand::{Errand, Retiring};
 use super::failure::{Failure, commit_failed};
-use super::hooks::{Present, judge};
+use super::group::{Group, Ready};
 use super::index_work::{IndexWatch, IndexWork};
 use super::known::{KnownSchema, MissingElement};
-use super::operational::Stamp;
-use super::operator::{Counters, Done, Envelope, Ground, Operator};
-use super::prepare::{self, Latitude, Prepared};
+use super::operator::Counters;
+use super::prepare::Prepared;
 use super::queue::{Queue, QueueError, Waited};
-use super::request::{Completion, WriteOperation, WriteOutcome};
-use super::{add, delete, modify, modify_dn, training, veil};
-use crate::access::{AccessPolicy, Subject};
-use crate::catalog::CatalogEdit;
+use super::request::{Completion, WriteOutcome};
+use super::training;
+use crate::access::Subject;
 use crate::controls::RequestControls;
-use crate::csn::Csn;
-use crate::database::{Database, DatabaseSettings, DatabaseState, View, next_instance};
+use crate::database::{Database, DatabaseSettings, next_instance};
 use crate::fault::Fault;
 use crate::index::build::Slice;
 use crate::index::merge::{IDLE_SLICE_KEYS, Merger, SLICE_KEYS};
 use crate::log;
 use crate::mirror;
 use crate::order::CommitOrder;
-use crate::plugins::{BindAttempt, DERIVED_LIMIT, Judgement, PasswordWork, PendingChange, Plugin};
+use crate::plugins::PasswordWork;
 use crate::replica::{self, ReplicatedJob};
 use crate::tables::{ENTRIES, META, meta};
 use crate::time::{Clock, RandomSource};
@@ -269,7 +264,7 @@ pub(super) struct Core<S> {
     pub(super) counters: Counters,
     /// What no change may use any more, while it is found out whether it can leave the schema.
     pub(super) retiring: Retiring,
-    known: KnownOf,
+    pub(super) known: KnownOf,
     merger: Merger,
     pub(super) index_work: IndexWork,
     /// Nothing has come for [`QUIET`], and what is pending is being brought in.
@@ -704,316 +699,6 @@ fn read_counters<V: Snapshot>(snapshot: &V) -> Result<Counters, Fault> {
     let logged_bytes = end.map_or(Ok(0), |end| log::logged_bytes(snapshot, end.server_id))?;
     let highest = log::CsnVector::default();
     Ok(Counters { last_entry_id, last_log_sequence, logged_bytes, csn: None, highest })
-}
-
-/// A group while it gathers.
-pub(crate) struct Group<'a, S> {
-    pub(crate) database: &'a Database<S>,
-    pub(crate) retiring: &'a Retiring,
-    pub(crate) environment: &'a WriterEnvironment,
-    pub(crate) instance: u64,
-    /// As the group began: what it numbers is in `catalog`.
-    pub(crate) state: Arc<DatabaseState>,
-    pub(crate) policy: Arc<AccessPolicy>,
-    pub(crate) known: Arc<KnownSchema>,
-    pub(crate) catalog: CatalogEdit,
-    pub(crate) counters: Counters,
-    pub(crate) set: WriteSet,
-    /// What replication raised contextCSNs to.
-    pub(crate) raised: Vec<Csn>,
-}
-
-impl<'a, S: Store> Group<'a, S> {
-    fn new(core: &'a Core<S>, database: &'a Database<S>) -> Self {
-        let state = database.state();
-        Self {
-            database,
-            retiring: &core.retiring,
-            environment: &core.environment,
-            instance: core.instance,
-            known: Arc::clone(&core.known.1),
-            policy: database.policy(),
-            catalog: CatalogEdit::new(Arc::clone(&state.catalog)),
-            state,
-            counters: core.counters.clone(),
-            set: WriteSet::new(),
-            raised: Vec::new(),
-        }
-    }
-
-    /// Carries out changes that belong together. What they write is in the group's set afterwards, or nothing is.
-    ///
-    /// # Errors
-    /// A store that cannot be read.
-    fn carry_out<T: Snapshot>(&mut self, transaction: &T, tasks: &[Task]) -> Result<WriteOutcome, Fault> {
-        let mut unit = WriteSet::new();
-        let mut outcome = WriteOutcome::from(LdapResult::success());
-        let mut refusal_controls = Vec::new();
-        let csn_before = self.counters.csn;
-        let logged_before = self.counters.last_log_sequence;
-        let done = self.unit(transaction, tasks, &mut unit, &mut outcome, &mut refusal_controls);
-        let no_op = tasks.iter().any(|task| task.controls.no_op);
-        if done.is_err() || no_op {
-            tree::forget(self.instance);
-            self.counters.csn = csn_before;
-        }
-        match done {
-            Err(Failure::Refused(result)) => {
-                let (refused, controls) = (outcome.refused, refusal_controls);
-                Ok(WriteOutcome { refused, controls, ..WriteOutcome::from(result) })
-            }
-            Err(Failure::Storage(fault)) => Err(fault),
-            Ok(()) if no_op => {
-                Ok(WriteOutcome { result: LdapResult::new(ResultCode::NO_OPERATION), ..outcome })
-            }
-            Ok(()) => {
-                self.set.merge(unit);
-                outcome.logged = logged_before + 1..self.counters.last_log_sequence + 1;
-                Ok(outcome)
-            }
-        }
-    }
-
-    fn unit<T: Snapshot>(
-        &mut self,
-        transaction: &T,
-        tasks: &[Task],
-        unit: &mut WriteSet,
-        outcome: &mut WriteOutcome,
-        refusal_controls: &mut Vec<ControlBuf>,
-    ) -> Result<(), Failure> {
-        let settings = Arc::clone(&self.state.settings);
-        for (at, task) in tasks.iter().enumerate() {
-            outcome.refused = Some(at);
-            match &task.operation {
-                Prepared::Authenticate(attempt) => {
-                    self.authenticate(transaction, unit, task, attempt, outcome)?;
-                    continue;
-                }
-                Prepared::Record(recording) => {
-                    self.record(transaction, unit, task, recording)?;
-                    continue;
-                }
-                _ => {}
-            }
-            // What plugins add comes right after the change that it belongs to.
-            let mut derived: VecDeque<Task> = VecDeque::new();
-            let mut count = 0;
-            let mut next = Some((Cow::Borrowed(task), false));
-            while let Some((task, is_derived)) = next {
-                let mut task = task;
-                for plugin in &settings.plugins {
-                    let asked = self.ask(&**plugin, transaction, unit, &task, is_derived, refusal_controls);
-                    let (altered, added) = asked?;
-                    count += added.len();
-                    derived.extend(added);
-                    if let Some(operation) = altered {
-                        task = Cow::Owned(Task { operation, ..task.into_owned() });
-                    }
-                }
-                if count > DERIVED_LIMIT {
-                    let text = format!("more than {DERIVED_LIMIT} changes derived from one");
-                    return Err(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into());
-                }
-                let done = self.one(transaction, unit, &task, is_derived)?;
-                if unit.is_empty() {
-                    *unit = done.set;
-                } else {
-                    unit.merge(done.set);
-                }
-                outcome.controls.extend(done.controls);
-                next = derived.pop_front().map(|task| (Cow::Owned(task), true));
-            }
-        }
-        Ok(())
-    }
-
-    /// Shows a change to a plugin, and prepares what it wants done with it.
-    fn ask<T: Snapshot>(
-        &self,
-        plugin: &dyn Plugin,
-        transaction: &T,
-        unit: &WriteSet,
-        task: &Task,
-        derived: bool,
-        refusal_controls: &mut Vec<ControlBuf>,
-    ) -> Result<(Option<Prepared>, Vec<Task>), Failure> {
-        let before = Overlay::new(transaction, &self.set);
-        let snapshot = Overlay::new(&before, unit);
-        let view = self.view(&snapshot)?;
-        let entries = Present { view: &view, policy: &self.policy };
-        let nothing_known = PasswordWork::default();
-        let asked = plugin.before(&PendingChange {
-            operation: &task.operation,
-            subject: &task.subject,
-            controls: &task.controls,
-            schema: &self.state.schema,
-            derived,
-            entries: &entries,
-            now: self.environment.clock.now(),
-            random: &*self.environment.random,
-            passwords: task.passwords.as_deref().unwrap_or(&nothing_known),
-        });
-        let added = asked.map_err(|refusal| {
-            *refusal_controls = refusal.controls;
-            refusal.result
-        })?;
-        let latitude = Latitude { relax: false, internal: true };
-        let root = NormalDn::root();
-        let prepare = |operation: WriteOperation| {
-            let target = operation.target().to_owned();
-            // The subschema subentry is in no database: the root stands in for it.
-            let operation = prepare::prepare(&self.state.schema, operation, &root, latitude)?;
-            let controls = RequestControls { manage_dsa_it: true, ..RequestControls::default() };
-            Ok(Task { operation, target, subject: Arc::clone(&task.subject), controls, passwords: None })
-        };
-        let derived = added.derived.into_iter().map(prepare).collect::<Result<_, Failure>>()?;
-        Ok((added.altered, derived))
-    }
-
-    /// Lets the plugins judge a bind, and changes the account's state as they say. That the account is gone, or that the
-    /// schema does not let its state be changed, is no reason to answer otherwise.
-    fn authenticate<T: Snapshot>(
-        &mut self,
-        transaction: &T,
-        unit: &mut WriteSet,
-        task: &Task,
-        attempt: &BindAttempt,
-        outcome: &mut WriteOutcome,
-    ) -> Result<(), Failure> {
-        let judgement = {
-            let before = Overlay::new(transaction, &self.set);
-            let snapshot = Overlay::new(&before, &*unit);
-            let view = self.view(&snapshot)?;
-            let entries = Present { view: &view, policy: &self.policy };
-            let now = self.environment.clock.now();
-            judge(&self.state.settings.plugins, attempt, &entries, &self.state.schema, now)?
-        };
-        let Judgement { refused, controls, changes, must_change_password, rehash, ordered } = judgement;
-        outcome.controls = controls;
-        outcome.must_change_password = must_change_password;
-        outcome.rehash = rehash;
-        let failed = !attempt.matched || refused;
-        if failed {
-            outcome.result = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
-        }
-        if failed && ordered && changes.is_empty() && !self.state.settings.read_only {
-            // Of nobody, or of an account that is locked: it waits for a sync as one that is counted does.
-            unit.put(META, meta::FAILED_BIND, []);
-            outcome.judged = true;
-        }
-        if changes.is_empty() {
-            return Ok(());
-        }
-        outcome.judged = true;
-        let operation = Prepared::Modify { dn: attempt.dn.clone(), mods: changes };
-        // What a shadow keeps of its accounts is its own: with a CSN of its own it would be ahead of its provider.
-        let is_local = self.state.settings.shadow;
-        let controls = RequestControls { manage_dsa_it: true, ..RequestControls::default() };
-        match self.one(transaction, unit, &Task { operation, controls, ..task.clone() }, is_local) {
-            Ok(done) => {
-                if unit.is_empty() {
-                    *unit = done.set;
-                } else {
-                    unit.merge(done.set);
-                }
-                Ok(())
-            }
-            Err(Failure::Refused(_)) => {
-                tree::forget(self.instance);
-                Ok(())
-            }
-            Err(storage) => Err(storage),
-        }
-    }
-
-    pub(super) fn view<'s, V: Snapshot>(&self, snapshot: &'s V) -> Result<View<'s, V>, Fault> {
-        View::over_changes(snapshot, self.instance, self.catalog.state(&self.state))
-    }
-
-    fn one<T: Snapshot>(
-        &mut self,
-        transaction: &T,
-        unit: &WriteSet,
-        task: &Task,
-        derived: bool,
-    ) -> Result<Done, Failure> {
-        self.retiring.check(&task.operation, &self.state.schema)?;
-        let ground = Ground {
-            schema: &self.state.schema,
-            known: &self.known,
-            settings: &self.state.settings,
-            policy: &self.policy,
-            random: &*self.environment.random,
-            default_referrals: &self.environment.default_referrals,
-            auxiliary_needs_rule: self.environment.auxiliary_needs_rule,
-            order: &self.environment.order,
-        };
-        let now = self.environment.clock.now();
-        let csn = self.environment.order.next_csn(now);
-        let before = Overlay::new(transaction, &self.set);
-        let view = Overlay::new(&before, unit);
-        let envelope =
-            Envelope { subject: &task.subject, target: &task.target, controls: &task.controls, now, derived };
-        let mut operator = Operator {
-            ground: &ground,
-            view: self.view(&view)?,
-            instance: self.instance,
-            catalog: &mut self.catalog,
-            counters: &mut self.counters,
-            envelope,
-            stamp: Stamp::new(csn, task.subject.shown_dn()),
-            set: WriteSet::new(),
-            controls: Vec::new(),
-            continues: !unit.is_empty(),
-            old: Vec::new(),
-        };
-        let (dn, carried_out) = match &task.operation {
-            Prepared::Add { dn, entry, mods } => (dn, add::add(&mut operator, dn, entry.clone(), mods)),
-            Prepared::Modify { dn, mods } => (dn, modify::modify(&mut operator, dn, mods)),
-            Prepared::Delete { dn } => (dn, delete::delete(&mut operator, dn)),
-            Prepared::ModifyDn(rename) => (&rename.dn, modify_dn::modify_dn(&mut operator, rename)),
-            // Its changes come here as a modify.
-            Prepared::Authenticate(authentication) => (&authentication.dn, Ok(())),
-            // Its entries are added one by one.
-            Prepared::Record(recording) => (&recording.suffix, Ok(())),
-        };
-        match carried_out {
-            Err(Failure::Refused(refused)) => return Err(veil::veiled(&operator, dn, refused)?.into()),
-            other => other?,
-        }
-        let done = operator.finish();
-        if !(derived && self.state.settings.shadow) {
-            self.counters.csn = Some(done.csn);
-        }
-        Ok(done)
-    }
-
-    /// What the group wrote, if anything.
-    fn ready(mut self) -> Option<Ready> {
-        if self.set.is_empty() {
-            return None;
-        }
-        let higher =
-            |csn: &Csn| self.raised.iter().any(|raised| raised.server_id == csn.server_id && raised > csn);
-        if let Some(csn) = self.counters.csn.as_ref().filter(|csn| !higher(csn)) {
-            log::put_context_csn(&mut self.set, csn);
-        }
-        self.catalog.write_new(&mut self.set);
-        // Readers that see the commit must know every attribute number in it.
-        self.database.publish_catalog(Arc::clone(self.catalog.catalog()));
-        let (durability, logs) = (durability(&self.state.settings), self.state.settings.log);
-        Some(Ready { set: self.set, catalog: self.catalog, durability, logs })
-    }
-}
-
-/// A group that is to be committed.
-struct Ready {
-    set: WriteSet,
-    catalog: CatalogEdit,
-    durability: Durability,
-    /// Whether the changes are in the change log.
-    logs: bool,
 }
 
 pub(super) fn durability(settings: &DatabaseSettings) -> Durability {
