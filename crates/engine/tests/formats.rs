@@ -6,7 +6,7 @@ mod common;
 
 use std::sync::Arc;
 
-use common::{Fixture, SUFFIX, Shared, TREE, memory, schema, settings};
+use common::{Fixture, SUFFIX, TREE, memory, schema, settings};
 use larix_engine::Database;
 use larix_engine::log::{self, LogKey};
 use larix_engine::tables::{FORMAT, FORMAT_OLDEST, LOG, META, meta};
@@ -20,7 +20,7 @@ fn old_store(format: u32) -> Arc<MemoryStore> {
     let store = Arc::new(memory());
     let schema = schema("");
     let settings = settings(&schema);
-    Fixture::of(schema, vec![(Shared(Arc::clone(&store)), settings)]).apply(TREE);
+    Fixture::of(schema, vec![(Arc::clone(&store), settings)]).apply(TREE);
     let mut set = WriteSet::new();
     let transaction = store.transaction().unwrap();
     for row in transaction.scan(LOG, KeyRange::all(), Direction::Forward).unwrap() {
@@ -45,7 +45,7 @@ fn an_older_format_becomes_the_present_one_in_place() {
         let store = old_store(format);
         let schema = schema("");
         let settings = settings(&schema);
-        let fixture = Fixture::of(schema, vec![(Shared(Arc::clone(&store)), settings)]);
+        let fixture = Fixture::of(schema, vec![(Arc::clone(&store), settings)]);
         fixture.apply(&format!("dn: ou=New,{SUFFIX}\nobjectClass: organizationalUnit\nou: New\n"));
         assert!(fixture.entry(&format!("cn=Bo,ou=People,{SUFFIX}")).is_some());
         let snapshot = store.snapshot().unwrap();
@@ -73,8 +73,7 @@ fn a_newer_format_is_refused_with_the_version_that_wrote_it() {
     store.transaction().unwrap().commit(&set, Durability::Sync).unwrap();
     let schema = schema("");
     let settings = settings(&schema);
-    let error =
-        Database::open(Shared(store), schema, settings, &SeededRandom::new(1)).unwrap_err().to_string();
+    let error = Database::open(store, schema, settings, &SeededRandom::new(1)).unwrap_err().to_string();
     let part = format!("disk format {}, written by Larix 7.8.9, is not one of those", FORMAT + 1);
     assert!(error.contains(&part), "{error}");
 }

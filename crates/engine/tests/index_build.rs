@@ -13,7 +13,7 @@ use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{ROOT, SUFFIX, Shared, memory, operation, records, schema, settings};
+use common::{ROOT, SUFFIX, memory, operation, records, schema, settings};
 use larix_engine::access::Subject;
 use larix_engine::check;
 use larix_engine::controls::RequestControls;
@@ -207,7 +207,7 @@ fn change(dice: &mut Dice) -> String {
 
 fn round<S: Store>(seed: u64, store: &Arc<S>) {
     let (schema, mut dice) = (schema(""), Dice(seed));
-    let open = |settings| Run::start(&schema, Shared(Arc::clone(store)), settings);
+    let open = |settings| Run::start(&schema, Arc::clone(store), settings);
     let (done, answers) = mpsc::channel();
     let mut run = open(chosen(&schema, &mut dice));
     let mut underway = run.submit(
@@ -277,7 +277,7 @@ fn the_same_on_disk() {
 #[test]
 fn a_build_is_told_of_from_its_beginning_to_its_end() {
     let (schema, store) = (schema(""), Arc::new(memory()));
-    let run = Run::start(&schema, Shared(Arc::clone(&store)), settings(&schema));
+    let run = Run::start(&schema, Arc::clone(&store), settings(&schema));
     let (done, answers) = mpsc::channel();
     let root =
         format!("dn: {SUFFIX}\nobjectClass: organization\nobjectClass: dcObject\ndc: example\no: Example\n");

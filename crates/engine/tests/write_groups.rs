@@ -177,12 +177,12 @@ fn numbers_go_on_after_a_restart() {
     let schema = schema("");
     let first = {
         let settings = settings(&schema);
-        let fixture = Fixture::of(Arc::clone(&schema), vec![(common::Shared(Arc::clone(&store)), settings)]);
+        let fixture = Fixture::of(Arc::clone(&schema), vec![(Arc::clone(&store), settings)]);
         fixture.apply(TREE);
         fixture.value(BO, "entryCSN").unwrap()
     };
     let settings = settings(&schema);
-    let fixture = Fixture::of(schema, vec![(common::Shared(store), settings)]);
+    let fixture = Fixture::of(schema, vec![(store, settings)]);
     fixture.clock.set(common::START);
     fixture.apply(&replace_sn("x"));
     assert!(fixture.value(BO, "entryCSN").unwrap() > first);
@@ -432,7 +432,7 @@ fn a_log_that_is_switched_off_ends_its_history() {
     let history = |log: bool, ldif: &str| {
         let schema = schema("");
         let settings = DatabaseSettings { log, ..settings(&schema) };
-        let fixture = Fixture::of(schema, vec![(common::Shared(Arc::clone(&store)), settings)]);
+        let fixture = Fixture::of(schema, vec![(Arc::clone(&store), settings)]);
         fixture.apply(ldif);
         drop(fixture);
         let snapshot = store.snapshot().unwrap();

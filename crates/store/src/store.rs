@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::fmt::Debug;
+use std::sync::Arc;
 use std::time::Duration;
 
 use roaring::RoaringTreemap;
@@ -62,6 +63,49 @@ pub trait Store: Send + Sync + Debug + 'static {
 
     /// Whether commits are refused: opened for reading only, or a sync failed.
     fn is_read_only(&self) -> bool;
+}
+
+/// A store of several owners, which outlives the databases that are opened on it.
+impl<S: Store> Store for Arc<S> {
+    type Snapshot<'s> = S::Snapshot<'s>;
+    type Transaction<'s> = S::Transaction<'s>;
+    type Loader<'s> = S::Loader<'s>;
+
+    fn tables(&self) -> &[TableSpec] {
+        (**self).tables()
+    }
+
+    fn snapshot(&self) -> Result<Self::Snapshot<'_>, ReadError> {
+        (**self).snapshot()
+    }
+
+    fn transaction(&self) -> Result<Self::Transaction<'_>, CommitError> {
+        (**self).transaction()
+    }
+
+    fn commit_counter(&self) -> u64 {
+        (**self).commit_counter()
+    }
+
+    fn statistics(&self) -> Result<Statistics, ReadError> {
+        (**self).statistics()
+    }
+
+    fn sync(&self) -> Result<(), CommitError> {
+        (**self).sync()
+    }
+
+    fn loader(&self) -> Result<Self::Loader<'_>, CommitError> {
+        (**self).loader()
+    }
+
+    fn live_loader(&self) -> Result<Self::Loader<'_>, CommitError> {
+        (**self).live_loader()
+    }
+
+    fn is_read_only(&self) -> bool {
+        (**self).is_read_only()
+    }
 }
 
 /// A consistent view to read from.

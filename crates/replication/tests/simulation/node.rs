@@ -27,7 +27,7 @@ const ROOT: &str = "cn=Manager,dc=example,dc=com";
 /// 2026-01-01T00:00:00Z
 pub(crate) const START: Timestamp = Timestamp(1_767_225_600_000_000);
 
-pub(crate) type Memory = Shared<MemoryStore>;
+pub(crate) type Memory = Arc<MemoryStore>;
 /// What an entry looks like: DN, attributes.
 pub(crate) type Shown = (String, BTreeMap<String, BTreeSet<String>>);
 
@@ -71,7 +71,7 @@ impl Node {
             schema: Arc::clone(schema),
             clock: Arc::new(ManualClock::new(START)),
             queue: RefreshQueue::default(),
-            store: Shared(Arc::new(MemoryStore::new(&TABLES).unwrap())),
+            store: Arc::new(MemoryStore::new(&TABLES).unwrap()),
             directory: None,
             keep,
             seed,
@@ -216,53 +216,5 @@ impl Node {
         let mut findings = Vec::new();
         check(&view, &mut |finding| findings.push(finding.to_string())).unwrap();
         findings
-    }
-}
-
-/// A store that outlives its database.
-#[derive(Debug)]
-pub(crate) struct Shared<S>(pub(crate) Arc<S>);
-
-impl<S> Clone for Shared<S> {
-    fn clone(&self) -> Self {
-        Self(Arc::clone(&self.0))
-    }
-}
-
-impl<S: Store> Store for Shared<S> {
-    type Snapshot<'s> = S::Snapshot<'s>;
-    type Transaction<'s> = S::Transaction<'s>;
-    type Loader<'s> = S::Loader<'s>;
-
-    fn tables(&self) -> &[larix_store::TableSpec] {
-        self.0.tables()
-    }
-
-    fn snapshot(&self) -> Result<Self::Snapshot<'_>, larix_store::ReadError> {
-        self.0.snapshot()
-    }
-
-    fn transaction(&self) -> Result<Self::Transaction<'_>, larix_store::CommitError> {
-        self.0.transaction()
-    }
-
-    fn commit_counter(&self) -> u64 {
-        self.0.commit_counter()
-    }
-
-    fn statistics(&self) -> Result<larix_store::Statistics, larix_store::ReadError> {
-        self.0.statistics()
-    }
-
-    fn sync(&self) -> Result<(), larix_store::CommitError> {
-        self.0.sync()
-    }
-
-    fn loader(&self) -> Result<Self::Loader<'_>, larix_store::CommitError> {
-        self.0.loader()
-    }
-
-    fn is_read_only(&self) -> bool {
-        self.0.is_read_only()
     }
 }
