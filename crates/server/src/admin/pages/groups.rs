@@ -3,9 +3,9 @@
 use larix_proto::{ModifyOperation, Scope};
 use maud::{Markup, html};
 
-use super::browse::{from_hex, hex};
 use super::edit::refused;
 use super::layout::{self, Place};
+use super::listing::Listing;
 use super::login::suffixes;
 use super::people::{self, Builder};
 use super::values::entry_url;
@@ -16,8 +16,6 @@ use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::NoticeKind;
 
-/// Groups listed at once.
-const PAGE: u32 = 50;
 /// Members listed at once.
 const MEMBERS_SHOWN: usize = 200;
 /// People offered while typing.
@@ -27,64 +25,31 @@ pub(super) const GROUPS: &str =
 
 /// `/groups?q=&base=&page=`.
 pub(super) async fn list(visit: &Visit<'_>) -> Shown {
-    let all = suffixes(visit.admin);
-    let base = match visit.query.get("base") {
-        "" => all.first().map_or("", String::as_str),
-        base => base,
+    let listing = Listing {
+        place: Place::Groups,
+        path: "/groups",
+        title: "Groups",
+        question: "Name or description",
+        no_match: "No group matches",
+        kind: GROUPS,
+        asked: &["cn", "description"],
+        attributes: &["cn", "description", "objectClass"],
+        empty: html! {
+            h2 { "There is no group yet" }
+            p { "Programs ask which group somebody is in to decide what they may do." }
+            p { a.button.primary href="/groups/new" { "Make your first group" } }
+        },
+        beside: html! { a.button.primary href="/groups/new" { "New group" } },
+        header: html! { th { "Name" } th { "Kind" } th { "Description" } },
     };
-    let question = visit.query.trimmed("q");
-    let filter = match question {
-        "" => GROUPS.to_owned(),
-        text => {
-            let text = names::filter_value(text);
-            format!("(&{GROUPS}(|(cn=*{text}*)(description=*{text}*)))")
+    let row = |group: &Found| {
+        html! {
+            td { a href=(one_url(&group.dn)) { (names::called(&group.dn)) } }
+            td { (kind(group).1) }
+            td { (group.text("description").unwrap_or("")) }
         }
     };
-    let cookie = from_hex(visit.query.get("page")).unwrap_or_default();
-    let mut client = visit.session.client.lock().await;
-    let found = match super::is_there(&mut client, base).await? {
-        false => None,
-        true => Some(
-            client
-                .page(base, Scope::Subtree, &filter, &["cn", "description", "objectClass"], (PAGE, &cookie))
-                .await
-                .attempt("Looking for groups")?,
-        ),
-    };
-    drop(client);
-    let none = found.as_ref().is_none_or(|page| page.entries.is_empty());
-    let content = html! {
-        @if none && question.is_empty() && cookie.is_empty() {
-            div.empty {
-                h2 { "There is no group yet" }
-                p { "Programs ask which group somebody is in to decide what they may do." }
-                p { a.button.primary href="/groups/new" { "Make your first group" } }
-            }
-        } @else {
-            (super::search_row("/groups", "Name or description", question, &all, base, html! {
-                a.button.primary href="/groups/new" { "New group" }
-            }))
-            @if let Some(page) = &found {
-                @if page.entries.is_empty() { p { "No group matches “" (question) "”." } }
-                @else {
-                    table.wide.stack {
-                        thead { tr { th { "Name" } th { "Kind" } th { "Description" } } }
-                        tbody { @for group in &page.entries {
-                            tr {
-                                td { a href=(one_url(&group.dn)) { (names::called(&group.dn)) } }
-                                td { (kind(group).1) }
-                                td { (group.text("description").unwrap_or("")) }
-                            }
-                        } }
-                    }
-                    @if !page.cookie.is_empty() {
-                        p { a.button href=(url("/groups", &[("q", question), ("base", base), ("page", &hex(&page.cookie))])) { "More" } }
-                    }
-                }
-            }
-        }
-    };
-    Ok(Reply::page(layout::page(visit, Place::Groups, "Groups", content)))
+    listing.page(visit, row).await
 }
 
 pub(super) fn one_url(dn: &str) -> String {

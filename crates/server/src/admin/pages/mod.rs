@@ -7,6 +7,7 @@ pub(super) mod create;
 pub(super) mod edit;
 pub(super) mod groups;
 pub(super) mod layout;
+mod listing;
 pub(super) mod log;
 pub(super) mod login;
 pub(super) mod overview;

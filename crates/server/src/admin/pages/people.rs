@@ -5,9 +5,9 @@ use larix_proto::extended::PasswordModify;
 use larix_proto::{ModifyOperation, Scope};
 use maud::{Markup, html};
 
-use super::browse::{from_hex, hex};
 use super::edit::refused;
 use super::layout::{self, Place};
+use super::listing::Listing;
 use super::login::suffixes;
 use super::values::entry_url;
 use crate::admin::client::{AttributeChange, Found, FoundAttribute, LdapClient};
@@ -17,8 +17,6 @@ use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
 use crate::admin::respond::Visit;
 use crate::admin::sessions::NoticeKind;
 
-/// People listed at once.
-const PAGE: u32 = 50;
 /// Groups of one person that are listed.
 const GROUPS_MAX: u32 = 200;
 /// Where numbers for POSIX accounts begin when there is none yet.
@@ -29,73 +27,34 @@ const LOCKED_FOR_EVER: &[u8] = b"000001010000Z";
 
 /// `/people?q=&base=&page=`.
 pub(super) async fn list(visit: &Visit<'_>) -> Shown {
-    let all = suffixes(visit.admin);
-    let base = match visit.query.get("base") {
-        "" => all.first().map_or("", String::as_str),
-        base => base,
+    let listing = Listing {
+        place: Place::People,
+        path: "/people",
+        title: "People",
+        question: "Name, login or mail",
+        no_match: "Nobody matches",
+        kind: PEOPLE,
+        asked: &["cn", "uid", "sn", "mail"],
+        attributes: &["cn", "uid", "mail", "pwdAccountLockedTime"],
+        empty: html! {
+            h2 { "Nobody is here yet" }
+            p { "A user is a person or a program that logs in. Making one takes a name and nothing else." }
+            p { a.button.primary href="/people/new" { "Make your first user" } }
+        },
+        beside: html! { a.button.primary href="/people/new" { "New user" } },
+        header: html! { th { "Name" } th { "Login" } th { "Mail" } },
     };
-    let question = visit.query.trimmed("q");
-    let filter = match question {
-        "" => PEOPLE.to_owned(),
-        text => {
-            let text = names::filter_value(text);
-            format!("(&{PEOPLE}(|(cn=*{text}*)(uid=*{text}*)(sn=*{text}*)(mail=*{text}*)))")
+    let row = |person: &Found| {
+        html! {
+            td {
+                a href=(one_url(&person.dn)) { (person.text("cn").map_or_else(|| names::called(&person.dn), str::to_owned)) }
+                @if is_locked(person) { " " span.tag.warn { "locked" } }
+            }
+            td { (person.text("uid").unwrap_or("")) }
+            td { (person.text("mail").unwrap_or("")) }
         }
     };
-    let cookie = from_hex(visit.query.get("page")).unwrap_or_default();
-    let mut client = visit.session.client.lock().await;
-    let found = match super::is_there(&mut client, base).await? {
-        false => None,
-        true => Some(
-            client
-                .page(
-                    base,
-                    Scope::Subtree,
-                    &filter,
-                    &["cn", "uid", "mail", "pwdAccountLockedTime"],
-                    (PAGE, &cookie),
-                )
-                .await
-                .attempt("Looking for people")?,
-        ),
-    };
-    drop(client);
-    let none = found.as_ref().is_none_or(|page| page.entries.is_empty());
-    let content = html! {
-        @if none && question.is_empty() && cookie.is_empty() {
-            div.empty {
-                h2 { "Nobody is here yet" }
-                p { "A user is a person or a program that logs in. Making one takes a name and nothing else." }
-                p { a.button.primary href="/people/new" { "Make your first user" } }
-            }
-        } @else {
-            (super::search_row("/people", "Name, login or mail", question, &all, base, html! {
-                a.button.primary href="/people/new" { "New user" }
-            }))
-            @if let Some(page) = &found {
-                @if page.entries.is_empty() { p { "Nobody matches “" (question) "”." } }
-                @else {
-                    table.wide.stack {
-                        thead { tr { th { "Name" } th { "Login" } th { "Mail" } } }
-                        tbody { @for person in &page.entries {
-                            tr {
-                                td {
-                                    a href=(one_url(&person.dn)) { (person.text("cn").map_or_else(|| names::called(&person.dn), str::to_owned)) }
-                                    @if is_locked(person) { " " span.tag.warn { "locked" } }
-                                }
-                                td { (person.text("uid").unwrap_or("")) }
-                                td { (person.text("mail").unwrap_or("")) }
-                            }
-                        } }
-                    }
-                    @if !page.cookie.is_empty() {
-                        p { a.button href=(url("/people", &[("q", question), ("base", base), ("page", &hex(&page.cookie))])) { "More" } }
-                    }
-                }
-            }
-        }
-    };
-    Ok(Reply::page(layout::page(visit, Place::People, "People", content)))
+    listing.page(visit, row).await
 }
 
 pub(super) fn one_url(dn: &str) -> String {
