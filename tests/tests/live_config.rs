@@ -1,8 +1,9 @@
 //! The configuration is changed at random while the server is read and written: nobody notices but those whose change it
 //! is, and what is in force is what is on disk, after `kill -9`, too.
 //!
-//! `LARIX_CONFIG_CHANGES` says how many changes (default 80; 10,000 is the long run), `LARIX_SEED` which. The slowest
-//! requests are printed beside those of the same load without changes, and nothing is asserted of them.
+//! `LARIX_CONFIG_CHANGES` says how many changes (default 80; 10,000 is the long run), `LARIX_SEED` which. Phases with
+//! changes and phases of the same load without them (`LARIX_QUIET_SECONDS` in all, default 1) take turns; the slowest
+//! requests of both are printed in one line, and nothing is asserted of them.
 
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 
@@ -23,6 +24,7 @@ const PEOPLE: &str = "ou=people,dc=example,dc=com";
 const ENTRIES: usize = 200;
 const READERS: usize = 2;
 const WRITERS: usize = 2;
+const CHANGES_IN_A_PHASE: u64 = 1_000;
 const MDB: &str = "olcDatabase={1}mdb,cn=config";
 const MINE: &str = "cn={4}mine,cn=schema,cn=config";
 
@@ -190,7 +192,7 @@ impl Drop for EndOfLoad<'_> {
     }
 }
 
-/// Runs `work` beside the load, and gives how long its requests took, ascending.
+/// Runs `work` beside the load, and gives how long its requests took.
 fn beside_load(server: &Server, work: impl FnOnce()) -> Vec<Duration> {
     let (over, taken) = (AtomicBool::new(false), Mutex::new(Vec::new()));
     thread::scope(|scope| {
@@ -202,16 +204,69 @@ fn beside_load(server: &Server, work: impl FnOnce()) -> Vec<Duration> {
         let _ends = EndOfLoad(&over);
         work();
     });
-    let mut taken = taken.into_inner().unwrap();
-    taken.sort_unstable();
-    taken
+    taken.into_inner().unwrap()
 }
 
-fn show(what: &str, taken: &[Duration]) {
-    let at = |part: usize| taken.get(taken.len() * part / 1000).map_or(0, Duration::as_micros);
-    let longest = taken.last().map_or(0, Duration::as_micros);
-    let (middle, high) = (at(500), at(999));
-    println!("{what}: {} requests, p50 {middle} us, p99.9 {high} us, longest {longest} us", taken.len());
+/// Requests of one kind of phase.
+#[derive(Default)]
+struct Taken {
+    requests: Vec<Duration>,
+    seconds: f64,
+}
+
+impl Taken {
+    /// The request that so many of a thousand are not slower than.
+    fn at(&self, part: usize) -> u128 {
+        self.requests.get(self.requests.len() * part / 1000).map_or(0, Duration::as_micros)
+    }
+
+    fn longest(&self) -> u128 {
+        self.requests.last().map_or(0, Duration::as_micros)
+    }
+}
+
+/// The load's requests beside changes and without, in phases that take turns: what the machine does besides meets both.
+#[expect(clippy::disallowed_methods, reason = "the figures are what it is about")]
+fn in_turns(
+    server: &Server,
+    changes: u64,
+    quiet_seconds: u64,
+    mut change: impl FnMut(u64),
+) -> (Taken, Taken) {
+    let (mut beside, mut alone) = (Taken::default(), Taken::default());
+    let phases = changes.div_ceil(CHANGES_IN_A_PHASE).max(1);
+    for phase in 0..phases {
+        let begin = Instant::now();
+        beside.requests.extend(beside_load(server, || {
+            let from = phase * CHANGES_IN_A_PHASE;
+            (from..changes.min(from + CHANGES_IN_A_PHASE)).for_each(&mut change);
+        }));
+        beside.seconds += begin.elapsed().as_secs_f64();
+        let begin = Instant::now();
+        let quiet = Duration::from_secs(quiet_seconds).div_f64(phases as f64);
+        alone.requests.extend(beside_load(server, || thread::park_timeout(quiet)));
+        alone.seconds += begin.elapsed().as_secs_f64();
+    }
+    beside.requests.sort_unstable();
+    alone.requests.sort_unstable();
+    (beside, alone)
+}
+
+fn show(changes: u64, beside: &Taken, alone: &Taken) {
+    println!(
+        "{changes} changes, {:.0}/s; p99.9 {} us beside them, {} us without, ratio {:.2}; longest {} us and {} us; \
+         p50 {} us and {} us; {} and {} requests",
+        changes as f64 / beside.seconds,
+        beside.at(999),
+        alone.at(999),
+        beside.at(999) as f64 / alone.at(999).max(1) as f64,
+        beside.longest(),
+        alone.longest(),
+        beside.at(500),
+        alone.at(500),
+        beside.requests.len(),
+        alone.requests.len(),
+    );
 }
 
 /// All of cn=config, as LDAP tells it.
@@ -233,22 +288,17 @@ fn random_changes_under_load_disturb_nobody() {
     assert_eq!(ask(&mut administrator, section), "=> 0\n");
     let mut random = Random::new(seed);
     let mut model = Model::default();
-    let changing = beside_load(&server, || {
-        for _ in 0..changes {
-            let fails = random.below(4) == 0;
-            let request = match fails {
-                true => invalid(&mut random),
-                false => valid(&mut random, &mut model, site.path()),
-            };
-            let answer = ask(&mut administrator, &request);
-            assert_eq!(answer != "=> 0\n", fails, "{request}{answer}");
-        }
+    let quiet_seconds = number("LARIX_QUIET_SECONDS").unwrap_or(1);
+    let (beside, alone) = in_turns(&server, changes, quiet_seconds, |_| {
+        let fails = random.below(4) == 0;
+        let request = match fails {
+            true => invalid(&mut random),
+            false => valid(&mut random, &mut model, site.path()),
+        };
+        let answer = ask(&mut administrator, &request);
+        assert_eq!(answer != "=> 0\n", fails, "{request}{answer}");
     });
-    let quiet = beside_load(&server, || {
-        thread::park_timeout(Duration::from_secs(number("LARIX_QUIET_SECONDS").unwrap_or(1)));
-    });
-    show("while the configuration changed", &changing);
-    show("without changes", &quiet);
+    show(changes, &beside, &alone);
     let before = whole(&server);
     server.kill();
     let server = Server::start(Kind::Larix, &directory).unwrap_or_else(|error| panic!("{error}"));

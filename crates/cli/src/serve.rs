@@ -7,6 +7,7 @@ use std::fmt::Write as _;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::sync::Arc;
 
 use anyhow::Context;
 use clap::{Args, CommandFactory, FromArgMatches, Parser};
@@ -173,10 +174,16 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
     for note in config.notes.iter().filter(|_| foreground && debug.unwrap_or(0) & LogLevel::CONFIG != 0) {
         eprintln!("{name}: {note}");
     }
-    if let Some(quick) = &quick {
-        quick.print_next_steps(&bound.urls(), &bound.admin_urls());
-    }
-    bound.serve(config, readiness)?;
+    let Some(quick) = quick else {
+        bound.serve(config, readiness)?;
+        return Ok(ExitCode::SUCCESS);
+    };
+    let (urls, admin_urls) = (bound.urls(), bound.admin_urls());
+    let quick = Arc::new(quick);
+    let serving = Arc::clone(&quick);
+    let readiness = readiness.and_then(move || serving.print_next_steps(&urls, &admin_urls));
+    // The configuration with the password's hash stays: who made it up has to say it, even if nothing is served.
+    bound.serve(config, readiness).inspect_err(|_| quick.print_password_unserved())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -70,15 +70,28 @@ pub enum Detached {
 }
 
 /// How the serving process tells that it serves.
-#[derive(Debug)]
 pub struct Readiness {
     background: bool,
+    /// Done first, while the terminal is still there.
+    first: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl fmt::Debug for Readiness {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Readiness").field("background", &self.background).finish_non_exhaustive()
+    }
 }
 
 impl Readiness {
     /// For a server that stays in the foreground.
     pub fn foreground() -> Self {
-        Self { background: false }
+        Self { background: false, first: None }
+    }
+
+    /// Has this done, too, when the server serves, and never if it does not come to that.
+    #[must_use]
+    pub fn and_then(self, first: impl FnOnce() + Send + 'static) -> Self {
+        Self { first: Some(Box::new(first)), ..self }
     }
 
     /// Whether the server runs in the background.
@@ -88,6 +101,9 @@ impl Readiness {
 
     /// Lets the waiting parent exit and gives up the terminal; tells a service manager.
     pub fn ready(self) -> io::Result<()> {
+        if let Some(first) = self.first {
+            first();
+        }
         hardening::notify(&format!("READY=1\nMAINPID={}\n", std::process::id()));
         if !self.background {
             return Ok(());
@@ -108,7 +124,7 @@ pub fn detach() -> Result<Detached, DaemonError> {
     if std::env::var_os(DETACHED).is_some() {
         // Fails only when this process leads a group already, and then it is detached.
         let _ = rustix::process::setsid();
-        return Ok(Detached::Server(Readiness { background: true }));
+        return Ok(Detached::Server(Readiness { background: true, first: None }));
     }
     let program = std::env::current_exe().map_err(DaemonError::Spawn)?;
     let mut arguments = std::env::args_os();

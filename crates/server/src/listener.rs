@@ -109,7 +109,15 @@ impl fmt::Display for ListenError {
                 write!(f, "listener URL \"{url}\": {address} is in use by another process")
             }
             Self::Bind { url, address, source } => {
-                write!(f, "listener URL \"{url}\": cannot bind {address}: {source}")
+                write!(f, "listener URL \"{url}\": cannot bind {address}: {source}")?;
+                let port = address.rsplit(':').next().and_then(|port| port.parse::<u16>().ok());
+                if source.kind() == io::ErrorKind::PermissionDenied && port.is_some_and(|port| port < 1024) {
+                    f.write_str(
+                        "\n    = help: ports below 1024 are root's: start as root with `-u USER`, whom the server becomes then, \
+                         or name a higher port with -h",
+                    )?;
+                }
+                Ok(())
             }
             Self::SocketInUse { url, path } => {
                 write!(f, "listener URL \"{url}\": another process answers on {}", path.display())

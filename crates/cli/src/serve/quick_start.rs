@@ -6,10 +6,12 @@ use std::fs::{self, DirBuilder, OpenOptions};
 use std::io::{ErrorKind, Write};
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use anyhow::Context;
 use clap::Args;
 use larix_engine::password::{Hasher, Scheme};
+use larix_proto::dn::Dn;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::config::slapd_d::{self, Stamp};
 use larix_server::config::{Config, DatabaseKind, QuickStart, convert};
@@ -60,6 +62,8 @@ pub(super) struct Prepared {
     self_signed: Option<PathBuf>,
     /// What the administrator should know of this start.
     remarks: Vec<String>,
+    /// Whether the password was.
+    shown: AtomicBool,
 }
 
 /// Files of a certificate and its key.
@@ -80,6 +84,7 @@ impl QuickStartArgs {
     /// with an ldaps:// there and no certificate, one is made; so it is for the admin page over `https`.
     pub(super) fn prepare(&self, listen: Option<&str>, https: bool) -> anyhow::Result<Option<Prepared>> {
         let Some(suffix) = &self.suffix else { return Ok(None) };
+        check_suffix(suffix)?;
         let data = self.data.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_DATA));
         // The configuration names it, and the next start may be from another folder.
         let data = DirBuilder::new()
@@ -118,6 +123,20 @@ impl QuickStartArgs {
     }
 }
 
+/// A DNS name is what newcomers type.
+fn check_suffix(suffix: &str) -> anyhow::Result<()> {
+    let Err(error) = Dn::parse(suffix) else { return Ok(()) };
+    let is_label = |label: &str| {
+        !label.is_empty() && label.chars().all(|letter| letter.is_ascii_alphanumeric() || letter == '-')
+    };
+    anyhow::ensure!(
+        !suffix.split('.').all(is_label),
+        "--suffix {suffix} is not a DN: a domain is written --suffix dc={}",
+        suffix.replace('.', ",dc=")
+    );
+    anyhow::bail!("--suffix {suffix}: {error}: it has to be a DN, such as dc=example,dc=com")
+}
+
 /// What a start is asked for.
 struct Start<'a> {
     arguments: &'a QuickStartArgs,
@@ -152,6 +171,7 @@ impl Start<'_> {
             generated,
             self_signed: made.map(|pair| pair.certificate),
             remarks: Vec::new(),
+            shown: AtomicBool::new(false),
         })
     }
 
@@ -205,8 +225,19 @@ fn store(file: &Path, bytes: &[u8], mode: u32) -> anyhow::Result<()> {
 }
 
 impl Prepared {
+    /// What a start that came to nothing leaves behind: the password that was made up for it, unless it was shown.
+    pub(super) fn print_password_unserved(&self) {
+        let Some(password) = self.generated.as_ref().filter(|_| !self.shown.load(Ordering::Relaxed)) else {
+            return;
+        };
+        println!("The configuration is made, in {}/{CONFIGURATION}.", self.data.display());
+        println!("  administrator  {}", self.administrator());
+        println!("  password       {password}   (shown once; only its hash is kept)");
+    }
+
     /// What to do now, with commands to copy.
     pub(super) fn print_next_steps(&self, urls: &[String], admin_urls: &[String]) {
+        self.shown.store(true, Ordering::Relaxed);
         let url = urls.first().map_or(DEFAULT_URL, String::as_str);
         let suffix = &self.suffix;
         let admin = self.administrator();

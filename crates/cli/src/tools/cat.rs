@@ -74,6 +74,8 @@ fn cat(args: &CatArgs) -> anyhow::Result<u64> {
     };
     let mut writer = Writer::new(fold(&args.config)?);
     writer.always_base64("userPassword");
+    // As slapd does; Puppet finds it in no other form.
+    writer.always_base64("olcRootPW");
     let selection = Selection::new(&args.selection, &config)?;
     let unreadable = match args.database.choose(&config)? {
         Chosen::Configuration => {
@@ -224,10 +226,11 @@ fn write_configuration(
     writer: &Writer,
     out: &mut impl Write,
 ) -> anyhow::Result<()> {
+    let matching = selection.filter().map(|filter| config.matching(filter));
     for entry in config.entries() {
         let dn =
             config.schema.parse_dn(&entry.dn).map_err(|error| anyhow::anyhow!("{}: {error}", entry.dn))?;
-        if selection.holds_name(&dn) {
+        if selection.holds_name(&dn) && matching.as_ref().is_none_or(|all| all.contains(&entry.dn)) {
             write_record(writer, out, entry.dn.clone(), entry.into_ldif())?;
         }
     }

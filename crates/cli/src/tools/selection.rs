@@ -78,6 +78,10 @@ impl Selection {
         self.base.as_ref().is_none_or(|base| dn.is_in_scope(base, self.scope))
     }
 
+    pub(crate) fn filter(&self) -> Option<&BoundFilter> {
+        self.filter.as_ref()
+    }
+
     /// The entry of a stored record as an unguarded reader sees it; it is handed over whether or not it is wanted.
     ///
     /// # Errors

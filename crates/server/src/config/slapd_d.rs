@@ -8,6 +8,7 @@ mod commit;
 #[cfg(test)]
 mod commit_tests;
 mod disk;
+mod splice;
 mod text;
 
 use std::collections::BTreeMap;

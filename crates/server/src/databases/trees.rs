@@ -1,14 +1,15 @@
 //! The trees that nobody stores: root DSE, subschema subentry, cn=Monitor, cn=config.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use larix_engine::access::Subject;
+use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::entry::Entry;
-use larix_schema::NormalDn;
+use larix_schema::{BoundFilter, NormalDn, Schema};
 use larix_store::Statistics;
 
 use super::{Databases, SectionKind};
-use crate::config;
+use crate::config::{self, Config};
 use crate::sasl::offer::{self, Ground};
 use crate::server::Server;
 use crate::virtual_entries::monitor::{self, Monitor, StoreFigures};
@@ -38,7 +39,7 @@ impl Databases {
         let section = self.section(dn)?;
         let entries = match section.kind {
             SectionKind::Monitor => self.monitor(server),
-            SectionKind::Config => self.config_entries(),
+            SectionKind::Config => config_entries(&self.config, self.schema(), self.subschema_dn()),
             SectionKind::Null { .. } => Vec::new(),
             SectionKind::Stored => return None,
         };
@@ -91,22 +92,37 @@ impl Databases {
         }
         .entries()
     }
+}
 
-    fn config_entries(&self) -> Vec<Entry> {
-        let convert = |entry: config::ConfigEntry| {
-            let mut built = Builder::new(self.schema(), entry.dn.clone());
-            for attribute in entry.attributes {
-                built = built.add(&attribute.description, attribute.values.to_vec());
-            }
-            if let Some(class) = built.first("objectClass")
-                && built.first("structuralObjectClass").is_none()
-            {
-                built = built.add("structuralObjectClass", [class]);
-            }
-            built.one("entryDN", entry.dn).one("subschemaSubentry", self.subschema_dn()).build()
+impl Config {
+    /// The DNs of the entries of cn=config that a filter is true of, whatever the access rules say: what tools write.
+    pub fn matching(&self, filter: &BoundFilter) -> HashSet<String> {
+        let policy = AccessPolicy::open(Arc::clone(&self.schema), None);
+        let tree = VirtualTree {
+            schema: &self.schema,
+            policy: &policy,
+            subject: &Subject::default(),
+            entries: config_entries(self, &self.schema, "cn=Subschema"),
+            counts: false,
         };
-        config::entries(&self.config).into_iter().map(convert).collect()
+        tree.matching_unguarded(filter).map(str::to_owned).collect()
     }
+}
+
+fn config_entries(config: &Config, schema: &Schema, subschema_dn: &str) -> Vec<Entry> {
+    let convert = |entry: config::ConfigEntry| {
+        let mut built = Builder::new(schema, entry.dn.clone());
+        for attribute in entry.attributes {
+            built = built.add(&attribute.description, attribute.values.to_vec());
+        }
+        if let Some(class) = built.first("objectClass")
+            && built.first("structuralObjectClass").is_none()
+        {
+            built = built.add("structuralObjectClass", [class]);
+        }
+        built.one("entryDN", entry.dn).one("subschemaSubentry", subschema_dn).build()
+    };
+    config::entries(config).into_iter().map(convert).collect()
 }
 
 /// A store's statistics in cn=Monitor's terms.

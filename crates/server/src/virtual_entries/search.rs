@@ -247,6 +247,11 @@ impl VirtualTree<'_> {
         Ok(found)
     }
 
+    /// DNs of the entries that a filter is true of, whatever the access rules say.
+    pub(crate) fn matching_unguarded(&self, filter: &BoundFilter) -> impl Iterator<Item = &str> {
+        self.seen().filter(|seen| seen.matches(filter) == Match::True).map(|seen| seen.entry.dn.as_str())
+    }
+
     fn missing(&self, all: &[Seen<'_>], base: &NormalDn) -> LdapResult {
         let mut superior = base.parent();
         while let Some(dn) = superior {

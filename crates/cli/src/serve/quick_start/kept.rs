@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
 
 use larix_engine::controls::RequestControls;
 use larix_engine::password::{Verification, verify};
@@ -47,6 +48,7 @@ pub(super) fn again(start: &Start<'_>, kept: &Path) -> anyhow::Result<Prepared> 
         generated: None,
         self_signed,
         remarks,
+        shown: AtomicBool::new(false),
     })
 }
 

@@ -347,9 +347,18 @@ fn numbers_below_0_are_taken_as_slapd_takes_them() {
         assert_eq!(changed.config.entries()[0].values(name).first().unwrap(), value.as_bytes());
         changed.config.global
     };
-    assert_eq!(changed("olcMaxFilterDepth", "-4").max_filter_depth, 0);
     assert_eq!(changed("olcMaxFilterDepth", "0").max_filter_depth, 0);
     assert_eq!(changed("olcMaxFilterDepth", "7").max_filter_depth, 7);
     assert_eq!(changed("olcLocalSSF", "-4").local_ssf, u32::MAX - 3);
     assert_eq!(changed("olcLocalSSF", "256").local_ssf, 256);
+}
+
+/// slapd takes it, and answers no search from then on, not even one that would put it right.
+#[test]
+fn a_filter_depth_below_0_is_refused() {
+    let text = "dn: cn=config\nchangetype: modify\nreplace: olcMaxFilterDepth\nolcMaxFilterDepth: -4\n";
+    let config = start(Source::QuickStart);
+    let changed = Ground::new().change(&config, operations(text).remove(0), RequestControls::default());
+    let refused = changed.map(|_| ()).unwrap_err().0.diagnostic;
+    assert!(refused.contains("no filter") && refused.contains("1000"), "{refused}");
 }

@@ -16,7 +16,7 @@ use larix_engine::write::{Failure, KnownSchema};
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::{NormalDn, Schema};
 
-use super::super::entries::{ConfigAttribute, ConfigEntry, Role};
+use super::super::entries::{ConfigAttribute, ConfigEntry, Role, split_number};
 use super::super::model::Config;
 use super::super::slapd_d::Stamp;
 use super::growth::Growth;
@@ -120,6 +120,7 @@ impl<'a> Transition<'a> {
     ) -> Result<Option<Effect>, ConfigRefusal> {
         self.rights.demand(dn, &entry, Item::Entry, Privilege::Add, "no write access to entry")?;
         self.rights.demand_changes(dn, &entry, mods, "no write access to attribute")?;
+        self.name_as_its_dn(&mut entry)?;
         self.check(&mut entry, true)?;
         operational::complete_entry(&self.known, &mut entry, &self.stamp, self.uuid);
         self.rights.check_assertion(dn, &entry, self.controls)?;
@@ -139,6 +140,26 @@ impl<'a> Transition<'a> {
         let effect = Effect { dn: node.entry.dn.clone(), before: None, after: Some(node.entry.clone()) };
         self.tree.push(node);
         Ok(Some(effect))
+    }
+
+    /// `olcOverlay: syncprov` in an entry `olcOverlay={0}syncprov` is its name, as slapd takes it, and so the other way round.
+    fn name_as_its_dn(&self, entry: &mut Entry) -> Result<(), ConfigRefusal> {
+        let (attribute, leaf) = leaf_of(&entry.dn)?;
+        let Some(id) = self.schema.attribute_type_id(&attribute) else { return Ok(()) };
+        if !self.schema.attribute(id).is_ordered_siblings() {
+            return Ok(());
+        }
+        let (number, name) = split_number(&leaf);
+        for value in entry.attributes.iter_mut().filter(|it| it.description.attribute == id) {
+            for value in &mut value.values {
+                let text = String::from_utf8_lossy(value);
+                let (other, same) = split_number(&text);
+                if same.eq_ignore_ascii_case(name) && number.is_some() != other.is_some() {
+                    *value = leaf.as_bytes().to_vec();
+                }
+            }
+        }
+        Ok(())
     }
 
     fn check_free(&self, node: &Node) -> Result<Free, ConfigRefusal> {

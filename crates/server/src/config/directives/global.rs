@@ -136,7 +136,12 @@ pub(super) static TABLE: &[Directive] = &[
     })
     .many(),
     Directive::new("maxFilterDepth", "olcMaxFilterDepth", Scope::Global, Form::Whole, |b, c| {
-        b.global.max_filter_depth = c.int_from_zero(0)?;
+        if c.number::<i32>(0)? < 0 {
+            let why = "a depth below 0 lets no filter through, so that nothing could be searched";
+            return Err(Fault::argument(0, why)
+                .with_help("1000 is usual; 0 lets filters through that have no filter within them"));
+        }
+        b.global.max_filter_depth = c.number(0)?;
         Ok(())
     }),
     Directive::new("referral", "olcReferral", Scope::Global, Form::Whole, |b, c| {

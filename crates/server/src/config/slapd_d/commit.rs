@@ -1,8 +1,9 @@
 //! Changes of several files of a slapd.d, all or none of them: through a journal.
 //!
-//! The journal holds every file that comes, whole, and the name of every file that goes. Once it stands under its name
-//! the change has happened: whoever reads the directory reads it through the journal, and whoever writes next carries
-//! it out first. Readers write nothing, and keep writers out while they read.
+//! The journal holds every file that comes, whole, and the name of every file that goes; of a large file that stays
+//! almost as it is, what differs. Once it stands under its name the change has happened: whoever reads the directory
+//! reads it through the journal, and whoever writes next carries it out first. Readers write nothing, and keep writers
+//! out while they read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -13,7 +14,8 @@ use std::sync::Arc;
 use super::super::diagnostic::{ConfigError, Origin};
 use super::super::entries::ConfigEntry;
 use super::super::model::Config;
-use super::disk::{Disk, RealDisk, make_directory, put, remove, sync_directory};
+use super::disk::{Disk, RealDisk, make_directory, overwrite, put, remove, sync_directory};
+use super::splice::Splice;
 use super::text::Text;
 use super::{crc32, file_of, file_text, io_error};
 
@@ -24,8 +26,24 @@ const MAGIC: &str = "# Changes of this directory that are not carried out yet. D
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct FileChanges {
     directory: PathBuf,
-    /// Below the directory; without content the file goes.
-    files: BTreeMap<PathBuf, Option<Text>>,
+    /// Below the directory.
+    files: BTreeMap<PathBuf, Content>,
+    /// Large files as the configuration before has them. Those that stand so on the disk get only what differs.
+    before: BTreeMap<PathBuf, Text>,
+}
+
+/// What becomes of a file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+enum Content {
+    Gone,
+    Whole(Text),
+    Spliced(Splice),
+}
+
+impl From<Option<Text>> for Content {
+    fn from(text: Option<Text>) -> Self {
+        text.map_or(Self::Gone, Self::Whole)
+    }
 }
 
 impl FileChanges {
@@ -36,23 +54,30 @@ impl FileChanges {
         new: &Config,
     ) -> Result<Self, ConfigError> {
         let (old, new) = (by_file(&old.shared_entries())?, by_file(&new.shared_entries())?);
-        let mut files = BTreeMap::new();
+        let (mut files, mut large) = (BTreeMap::new(), BTreeMap::new());
         for (file, (rdn, entry)) in &new {
+            let before = old.get(file).map(|(_, before)| before);
             let differs = |before: &Arc<ConfigEntry>| {
                 !Arc::ptr_eq(before, entry) && before.attributes != entry.attributes
             };
-            if old.get(file).is_none_or(|(_, before)| differs(before)) {
-                files.insert(file.clone(), Some(file_text(rdn, &entry.attributes)));
+            if !before.is_none_or(differs) {
+                continue;
             }
+            let text = file_text(rdn, &entry.attributes);
+            if let Some(before) = before.filter(|_| Splice::is_for(&text)) {
+                large.insert(file.clone(), file_text(rdn, &before.attributes));
+            }
+            files.insert(file.clone(), Content::Whole(text));
         }
-        files.extend(old.into_keys().filter(|file| !new.contains_key(file)).map(|file| (file, None)));
-        Ok(Self { directory: directory.to_owned(), files })
+        let goes = |file: &PathBuf| !new.contains_key(file);
+        files.extend(old.into_keys().filter(goes).map(|file| (file, Content::Gone)));
+        Ok(Self { directory: directory.to_owned(), files, before: large })
     }
 
     /// Files below a directory that come, or go where they have no content; all others stay.
     pub(crate) fn of(directory: &Path, files: BTreeMap<PathBuf, Option<Vec<u8>>>) -> Self {
-        let files = files.into_iter().map(|(file, bytes)| (file, bytes.map(Text::from))).collect();
-        Self { directory: directory.to_owned(), files }
+        let files = files.into_iter().map(|(file, bytes)| (file, bytes.map(Text::from).into())).collect();
+        Self { directory: directory.to_owned(), files, before: BTreeMap::new() }
     }
 
     /// Files of entries that come; all others stay.
@@ -60,9 +85,10 @@ impl FileChanges {
         let entries: Vec<_> = entries.iter().cloned().map(Arc::new).collect();
         let files = by_file(&entries)?;
         let file = |(file, (rdn, entry)): (PathBuf, (String, Arc<ConfigEntry>))| {
-            (file, Some(file_text(&rdn, &entry.attributes)))
+            (file, Content::Whole(file_text(&rdn, &entry.attributes)))
         };
-        Ok(Self { directory: directory.to_owned(), files: files.into_iter().map(file).collect() })
+        let files = files.into_iter().map(file).collect();
+        Ok(Self { directory: directory.to_owned(), files, before: BTreeMap::new() })
     }
 
     /// Carries the changes out, durably: all or none, whenever the process is killed.
@@ -83,7 +109,8 @@ impl FileChanges {
         recover(disk, directory)?;
         let journal = directory.join(JOURNAL);
         let owner = fs::metadata(directory).map_err(|error| io_error("read", directory, &error))?;
-        put(disk, &journal, &self.to_journal(), &owner)
+        let changes = self.spliced();
+        put(disk, &journal, &changes.to_journal(), &owner)
             .and_then(|()| sync_directory(disk, directory))
             .map_err(|error| {
                 // It may stand under its name already, though not safely: then it must not be found there.
@@ -91,8 +118,22 @@ impl FileChanges {
                 io_error("write", &journal, &error)
             })?;
         // It has happened. What cannot be carried out now, readers find in the journal and the next change carries out.
-        let _ = self.carry_out(disk);
+        let _ = changes.carry_out(disk);
         Ok(())
+    }
+
+    /// The same with no more than what differs, for large files that stand as they are thought to.
+    fn spliced(&self) -> Self {
+        let mut files = self.files.clone();
+        for (file, before) in &self.before {
+            let Some(content) = files.get_mut(file) else { continue };
+            let Content::Whole(after) = content else { continue };
+            let splice = Splice::between(before, after);
+            if let Some(splice) = splice.filter(|_| Splice::stands(&self.directory.join(file), before)) {
+                *content = Content::Spliced(splice);
+            }
+        }
+        Self { directory: self.directory.clone(), files, before: BTreeMap::new() }
     }
 
     #[cfg(test)]
@@ -103,20 +144,21 @@ impl FileChanges {
     fn carry_out(&self, disk: &mut dyn Disk) -> io::Result<()> {
         let directory = &self.directory;
         let owner = fs::metadata(directory)?;
-        let mut touched = BTreeSet::new();
+        let mut touched = BTreeSet::from([directory.clone()]);
         for (file, content) in &self.files {
             let path = directory.join(file);
             let above = path.parent().unwrap_or(directory).to_owned();
             match content {
-                Some(text) => {
+                Content::Whole(text) => {
                     make_directory(disk, &above)?;
                     put(disk, &path, text, &owner)?;
                 }
-                None => remove(disk, &path)?,
+                Content::Spliced(splice) => overwrite(disk, &path, splice)?,
+                Content::Gone => remove(disk, &path)?,
             }
             touched.insert(above);
         }
-        let goes = |(file, content): (&PathBuf, &Option<Text>)| content.is_none().then(|| file.clone());
+        let goes = |(file, content): (&PathBuf, &Content)| (*content == Content::Gone).then(|| file.clone());
         // The deepest first; those that are not empty stay.
         for file in self.files.iter().rev().filter_map(goes) {
             disk.step(&file)?;
@@ -128,23 +170,23 @@ impl FileChanges {
         for path in touched.iter().filter(|path| path.is_dir()) {
             sync_directory(disk, path)?;
         }
-        sync_directory(disk, directory)?;
-        remove(disk, &directory.join(JOURNAL))?;
-        sync_directory(disk, directory)
+        // That it is gone need not be safe: whoever finds it again carries out what was carried out.
+        remove(disk, &directory.join(JOURNAL))
     }
 
-    /// The magic line, the CRC-32 of what follows, and for each file `write LENGTH PATH` with its content, or
-    /// `remove PATH`.
+    /// The magic line, the CRC-32 of what follows, and for each file `write LENGTH PATH` with its content,
+    /// `splice ...` as [`Splice`] has it, or `remove PATH`.
     fn to_journal(&self) -> Text {
         let mut body = Text::default();
         for (file, content) in &self.files {
             let path = file.to_string_lossy();
             match content {
-                Some(text) => {
+                Content::Whole(text) => {
                     body.push(format!("write {} {path}\n", text.len()).into_bytes());
                     body.append(text);
                 }
-                None => body.push(format!("remove {path}\n").into_bytes()),
+                Content::Spliced(splice) => body.push(splice.to_journal(&path)),
+                Content::Gone => body.push(format!("remove {path}\n").into_bytes()),
             }
         }
         let header = format!("{MAGIC}{:08x}\n", body.crc());
@@ -163,19 +205,25 @@ impl FileChanges {
             let (line, after) = split_line(rest)?;
             rest = after;
             if let Some(path) = line.strip_prefix("remove ") {
-                files.insert(PathBuf::from(path), None);
+                files.insert(PathBuf::from(path), Content::Gone);
+                continue;
+            }
+            if let Some(line) = line.strip_prefix("splice ") {
+                let (splice, path, after) = Splice::from_journal(line, rest)?;
+                rest = after;
+                files.insert(PathBuf::from(path), Content::Spliced(splice));
                 continue;
             }
             let (length, path) = line.strip_prefix("write ")?.split_once(' ')?;
             let (content, after) = rest.split_at_checked(length.parse().ok()?)?;
             rest = after;
-            files.insert(PathBuf::from(path), Some(Text::from(content.to_vec())));
+            files.insert(PathBuf::from(path), Content::Whole(Text::from(content.to_vec())));
         }
-        Some(Self { directory: directory.to_owned(), files })
+        Some(Self { directory: directory.to_owned(), files, before: BTreeMap::new() })
     }
 }
 
-fn split_line(text: &[u8]) -> Option<(&str, &[u8])> {
+pub(super) fn split_line(text: &[u8]) -> Option<(&str, &[u8])> {
     let end = text.iter().position(|byte| *byte == b'\n')?;
     let (line, rest) = text.split_at_checked(end)?;
     Some((std::str::from_utf8(line).ok()?, rest.get(1..)?))
@@ -227,9 +275,19 @@ pub(crate) fn files_of(
     if let Some(changes) = pending(directory)? {
         for (file, content) in changes.files {
             match content {
-                Some(text) => files.insert(file, text.to_vec()),
-                None => files.remove(&file),
-            };
+                Content::Whole(text) => {
+                    files.insert(file, text.to_vec());
+                }
+                Content::Gone => {
+                    files.remove(&file);
+                }
+                Content::Spliced(splice) => {
+                    // A file that somebody has removed since stays so.
+                    let Some(bytes) = files.get_mut(&file) else { continue };
+                    let path = directory.join(&file);
+                    splice.apply(bytes).map_err(|error| io_error("read", &path, &error))?;
+                }
+            }
         }
     }
     Ok(files)

@@ -6,7 +6,7 @@ use std::path::Path;
 use larix_engine::controls::RequestControls;
 
 use super::super::change::fixture::{Ground, operations, start};
-use super::super::entries::ConfigEntry;
+use super::super::entries::{ConfigAttribute, ConfigEntry};
 use super::super::model::{Config, Source};
 use super::commit::FileChanges;
 use super::disk::Disk;
@@ -33,7 +33,7 @@ impl Disk for Failing {
     }
 }
 
-const CHANGES: [&str; 5] = [
+const CHANGES: [&str; 6] = [
     // One file, but for contextCSN.
     "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\ndelete: olcAccess\nolcAccess: {0}\n",
     "dn: cn=config\nchangetype: modify\nreplace: olcIdleTimeout\nolcIdleTimeout: 7\n",
@@ -42,12 +42,26 @@ const CHANGES: [&str; 5] = [
      objectClass: olcMdbConfig\nolcDatabase: {1}mdb\nolcSuffix: cn=new\nolcDbDirectory: /tmp/larix-test/new\n",
     "dn: olcDatabase={2}mdb,cn=config\nchangetype: modrdn\nnewrdn: olcDatabase={1}mdb\ndeleteoldrdn: 1\n",
     "dn: olcDatabase={1}mdb,cn=config\nchangetype: delete\n",
+    // A large file gets what differs.
+    "dn: cn={2}many,cn=schema,cn=config\nchangetype: modify\nadd: olcObjectClasses\n\
+     olcObjectClasses: ( 1.3.9999.30.1 NAME 'more' SUP top AUXILIARY )\n",
 ];
+
+/// A section with so many definitions that its file is a large one.
+const MANY: usize = 500;
 
 /// The entries of the fixture, with their operational attributes.
 fn entries() -> Vec<ConfigEntry> {
     let ground = Ground::new();
     let mut entries = start(Source::QuickStart).entries();
+    let mut many = ConfigEntry::new("cn={2}many,cn=schema,cn=config", &["olcSchemaConfig"]);
+    many.text("cn", "{2}many");
+    let class = |number| {
+        format!("{{{number}}}( 1.3.9999.20.{number} NAME 'many{number}' SUP top AUXILIARY MAY larch )")
+            .into_bytes()
+    };
+    many.attributes.push(ConfigAttribute::new("olcObjectClasses", (0..MANY).map(class).collect::<Vec<_>>()));
+    entries.push(many);
     entries.iter_mut().for_each(|entry| ground.stamp().complete(entry));
     entries
 }
@@ -112,6 +126,10 @@ fn check(ldif: &str, ends: bool) {
         write(clean.path(), &after);
         let found: Vec<String> = names(path).into_iter().filter(|name| !name.ends_with(".new")).collect();
         assert_eq!(found, names(clean.path()), "step {step}");
+        for file in found.iter().filter(|name| name.ends_with(".ldif")) {
+            let read = |directory: &Path| std::fs::read(directory.join(file)).unwrap();
+            assert!(read(path) == read(clean.path()), "{ldif} step {step}: {file}");
+        }
         if !disk.failed {
             return;
         }
@@ -135,4 +153,63 @@ fn a_damaged_journal_is_told() {
     std::fs::write(directory.path().join("larix.journal"), "half").unwrap();
     let error = read_entries(directory.path()).unwrap_err().to_string();
     assert!(error.contains("larix.journal"), "{error}");
+}
+
+/// A large file that somebody edited, or removed, while a change waits in the journal.
+#[test]
+fn a_file_edited_behind_the_journal_is_told() {
+    let [.., ldif] = CHANGES;
+    let start = entries();
+    let old = Config::from_entries(start.clone(), Source::QuickStart).unwrap();
+    let changed = Ground::new().change(&old, operations(ldif).remove(0), RequestControls::default()).unwrap();
+    let files = FileChanges::between(Path::new("."), &old, &changed.config).unwrap();
+    let section = "cn=config/cn=schema/cn={2}many.ldif";
+    let waiting = || {
+        let directory = tempfile::tempdir().unwrap();
+        let journal = directory.path().join("larix.journal");
+        for left in 0.. {
+            write(directory.path(), &start);
+            let mut disk = Failing { left, ends: true, failed: false };
+            files.in_directory(directory.path()).commit_on(&mut disk).ok();
+            if journal.exists() {
+                break;
+            }
+        }
+        let length = std::fs::metadata(&journal).unwrap().len();
+        assert!(length < 16_384, "the journal holds {length} bytes");
+        directory
+    };
+    let directory = waiting();
+    let file = directory.path().join(section);
+    std::fs::write(&file, std::fs::read_to_string(&file).unwrap().replacen("larch", "", 3)).unwrap();
+    for error in [
+        read_entries(directory.path()).unwrap_err(),
+        FileChanges::adding(directory.path(), &start[..1]).unwrap().commit().unwrap_err(),
+    ] {
+        let error = error.to_string();
+        assert!(error.contains("edited after larix.journal") && error.contains(section), "{error}");
+    }
+    let directory = waiting();
+    std::fs::remove_file(directory.path().join(section)).unwrap();
+    assert_eq!(contents(directory.path()).len(), start.len() - 1);
+    write(directory.path(), &start[..1]);
+    assert!(!directory.path().join(section).exists() && !directory.path().join("larix.journal").exists());
+}
+
+/// What another program has made of a large file is written over as a whole.
+#[test]
+fn a_large_file_that_stands_otherwise_is_written_anew() {
+    let [.., ldif] = CHANGES;
+    let start = entries();
+    let old = Config::from_entries(start.clone(), Source::QuickStart).unwrap();
+    let changed = Ground::new().change(&old, operations(ldif).remove(0), RequestControls::default()).unwrap();
+    let files = FileChanges::between(Path::new("."), &old, &changed.config).unwrap();
+    let (directory, clean) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    write(directory.path(), &start);
+    write(clean.path(), &changed.config.entries());
+    let section = "cn=config/cn=schema/cn={2}many.ldif";
+    std::fs::write(directory.path().join(section), "dn: cn={2}many\n").unwrap();
+    files.in_directory(directory.path()).commit().unwrap();
+    let read = |directory: &Path| std::fs::read(directory.join(section)).unwrap();
+    assert!(read(directory.path()) == read(clean.path()));
 }

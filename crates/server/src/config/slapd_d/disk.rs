@@ -2,9 +2,12 @@
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Write as _};
-use std::os::unix::fs::{DirBuilderExt as _, MetadataExt as _, OpenOptionsExt as _, chown, fchown};
+use std::os::unix::fs::{
+    DirBuilderExt as _, FileExt as _, MetadataExt as _, OpenOptionsExt as _, chown, fchown,
+};
 use std::path::Path;
 
+use super::splice::Splice;
 use super::text::Text;
 
 /// Asked before each step that changes anything on the disk.
@@ -50,6 +53,25 @@ fn write(disk: &mut dyn Disk, file: &Path, text: &Text, owner: &fs::Metadata) ->
     for half in [first, second] {
         disk.step(file)?;
         half.iter().try_for_each(|part| out.write_all(part))?;
+    }
+    disk.step(file)?;
+    out.sync_all()
+}
+
+/// Writes what differs into a file, in its place. A file that is not there any more has been removed by somebody.
+pub(super) fn overwrite(disk: &mut dyn Disk, file: &Path, splice: &Splice) -> io::Result<()> {
+    disk.step(file)?;
+    let out = match OpenOptions::new().write(true).open(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
+        opened => opened?,
+    };
+    splice
+        .check_length(out.metadata()?.len())
+        .map_err(|error| io::Error::new(error.kind(), format!("`{}`: {error}", file.display())))?;
+    // The checksum, which stands in front, comes last.
+    for (at, bytes) in splice.spans().iter().rev() {
+        disk.step(file)?;
+        out.write_all_at(bytes, *at)?;
     }
     disk.step(file)?;
     out.sync_all()

@@ -19,7 +19,6 @@ impl Piece {
         Self { bytes, crc, shift }
     }
 
-    #[cfg(test)]
     pub(in super::super) fn bytes(&self) -> &[u8] {
         &self.bytes
     }
@@ -63,6 +62,10 @@ impl Text {
 
     pub(super) fn parts(&self) -> impl Iterator<Item = &[u8]> {
         self.pieces.iter().map(|piece| piece.bytes.as_slice())
+    }
+
+    pub(super) fn pieces(&self) -> &[Arc<Piece>] {
+        &self.pieces
     }
 
     pub(super) fn to_vec(&self) -> Vec<u8> {
