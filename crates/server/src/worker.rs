@@ -12,6 +12,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use larix_engine::time::{Clock, Monotonic};
+use larix_engine::write;
 use larix_proto::{LdapResult, ResultCode};
 use larix_store::lmdb;
 use tokio::io::ReadBuf;
@@ -109,6 +110,7 @@ impl Worker {
             .max_blocking_threads(HANDSHAKE_THREADS)
             // All that was ready is served: a batch is over, and nothing may keep its pages while the loop waits.
             .on_thread_park(|| {
+                write::hand_over_kept();
                 lmdb::release_snapshots();
                 log::hand_over();
             })
@@ -306,6 +308,21 @@ impl Core {
         }
     }
 
+    /// Where the worker serves one client alone, a change is carried out on this thread, and nobody waits for its commit but
+    /// who asked for it. A client that comes meanwhile does, once.
+    fn carry_out_kept(&self) {
+        let alone = self.count.load(Ordering::Relaxed) == 1;
+        if write::is_keeping() {
+            if alone {
+                lmdb::release_snapshots();
+                write::carry_out_kept();
+            } else {
+                write::hand_over_kept();
+            }
+        }
+        write::may_keep(alone);
+    }
+
     fn take_buffer(&self) -> Vec<u8> {
         self.spare.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(4096))
     }
@@ -350,7 +367,13 @@ struct Task<'c> {
 
 impl Task<'_> {
     /// Serves until the end; the reason for the log, empty when the client ended it as it should.
-    async fn serve(mut self) -> &'static str {
+    async fn serve(self) -> &'static str {
+        let reason = self.serve_to_the_end().await;
+        write::hand_over_kept();
+        reason
+    }
+
+    async fn serve_to_the_end(mut self) -> &'static str {
         let mut turn = Turn::Idle;
         loop {
             let ready = match self.connection.is_changing_layers() {
@@ -383,6 +406,8 @@ impl Task<'_> {
 
     /// Others have their turn; then what came meanwhile, or just another one.
     async fn go_on(&mut self) -> Result<Turn, Ended> {
+        write::hand_over_kept();
+        write::may_keep(false);
         tokio::task::yield_now().await;
         let mut turn = None;
         while let Ok(event) = self.events.try_recv() {
@@ -406,6 +431,7 @@ impl Task<'_> {
         }
         self.handle.pending.set(self.connection.pending());
         self.note_unfinished();
+        self.core.carry_out_kept();
         let reads = turn == Turn::Idle && self.connection.wants_input();
         let writes = self.owes_output();
         let handshake_until = self.handshake_until;

@@ -21,6 +21,7 @@ pub(crate) mod modify;
 mod modify_dn;
 pub mod operational;
 pub(crate) mod operator;
+mod own_thread;
 pub mod prepare;
 mod queue;
 mod read_controls;
@@ -43,6 +44,7 @@ pub use failure::Failure;
 pub use figures::WriteFigures;
 pub use index_work::{IndexNotice, IndexWatch};
 pub use known::KnownSchema;
+pub use own_thread::{carry_out_kept, hand_over_kept, is_keeping, may_keep};
 pub use record::{NewRecord, Recording};
 pub use request::{
     AttributeValues, Completion, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,

@@ -18,6 +18,8 @@ struct State<T> {
     closed: bool,
     /// Threads that wait for an item: only these are woken, which is a system call.
     takers: usize,
+    /// One that waits is to look around once more.
+    nudged: bool,
 }
 
 /// What came of waiting for a while.
@@ -37,7 +39,7 @@ pub(crate) enum QueueError {
 
 impl<T> Queue<T> {
     pub(crate) fn new(limit: usize) -> Self {
-        let state = State { waiting: VecDeque::new(), closed: false, takers: 0 };
+        let state = State { waiting: VecDeque::new(), closed: false, takers: 0, nudged: false };
         Self { state: Mutex::new(state), filled: Condvar::new(), limit }
     }
 
@@ -73,15 +75,18 @@ impl<T> Queue<T> {
         }
     }
 
-    /// Waits for an item; `None` once the queue is closed and empty.
-    pub(crate) fn wait(&self) -> Option<T> {
+    /// Waits for an item, for the queue's end, or for a [nudge](Self::nudge).
+    pub(crate) fn wait(&self) -> Waited<T> {
         let mut state = self.lock();
         loop {
             if let Some(item) = state.waiting.pop_front() {
-                return Some(item);
+                return Waited::Item(item);
             }
             if state.closed {
-                return None;
+                return Waited::Closed;
+            }
+            if std::mem::take(&mut state.nudged) {
+                return Waited::Nothing;
             }
             state.takers += 1;
             state = self.filled.wait(state).unwrap_or_else(PoisonError::into_inner);
@@ -99,6 +104,7 @@ impl<T> Queue<T> {
             Err(poisoned) => poisoned.into_inner().0,
         };
         state.takers -= 1;
+        state.nudged = false;
         match state.waiting.pop_front() {
             Some(item) => Waited::Item(item),
             None if state.closed => Waited::Closed,
@@ -116,8 +122,20 @@ impl<T> Queue<T> {
         self.lock().waiting.iter().any(wanted)
     }
 
+    /// Has a thread that waits without a limit return with nothing.
+    pub(crate) fn nudge(&self) {
+        self.lock().nudged = true;
+        self.filled.notify_one();
+    }
+
     pub(crate) fn is_closed(&self) -> bool {
         self.lock().closed
+    }
+
+    /// Whether it is open, nothing waits in it, and a thread waits for something.
+    pub(crate) fn is_resting(&self) -> bool {
+        let state = self.lock();
+        !state.closed && state.waiting.is_empty() && state.takers > 0
     }
 
     pub(crate) fn len(&self) -> usize {
@@ -147,9 +165,10 @@ mod tests {
         assert_eq!(queue.push(3), Err((QueueError::Full, 3)));
         assert_eq!(queue.push_beyond(3), Ok(()));
         queue.close();
-        assert_eq!((queue.push_beyond(4), queue.wait()), (Err(4), Some(1)));
+        assert_eq!((queue.push_beyond(4), queue.wait()), (Err(4), Waited::Item(1)));
         assert_eq!(queue.push(4), Err((QueueError::Closed, 4)));
-        assert_eq!((queue.wait(), queue.try_next(), queue.wait()), (Some(2), Some(3), None));
+        let last = (queue.wait(), queue.try_next(), queue.wait());
+        assert_eq!(last, (Waited::Item(2), Some(3), Waited::Closed));
         assert_eq!(queue.wait_at_most(Duration::ZERO), Waited::Closed);
     }
 
@@ -161,7 +180,24 @@ mod tests {
             let taker = scope.spawn(|| (queue.wait(), queue.wait()));
             queue.push(7).unwrap();
             queue.close();
-            assert_eq!(taker.join().unwrap(), (Some(7), None));
+            assert_eq!(taker.join().unwrap(), (Waited::Item(7), Waited::Closed));
+        });
+    }
+
+    #[test]
+    fn a_nudge_ends_one_wait_without_a_limit() {
+        let queue = Queue::new(2);
+        assert!(!queue.is_resting());
+        std::thread::scope(|scope| {
+            let taker = scope.spawn(|| (queue.wait(), queue.wait()));
+            while !queue.is_resting() {
+                std::thread::yield_now();
+            }
+            queue.nudge();
+            queue.push(7).unwrap();
+            // Whichever it saw first, it is nudged once at most.
+            let seen = taker.join().unwrap();
+            assert!(seen == (Waited::Nothing, Waited::Item(7)) || seen == (Waited::Item(7), Waited::Nothing));
         });
     }
 }

@@ -1,5 +1,6 @@
 //! The writer of a database: one thread that takes all changes that wait, carries each out on a view of what came
-//! before it, commits once, and answers.
+//! before it, commits once, and answers. Where nobody else waits, the thread that asks for a change may carry it out itself
+//! (`own_thread.rs`).
 //!
 //! **An answer means durable.** A change that fails leaves no trace and harms no other of its group. While a group is
 //! being synced the next one gathers. A storage error fails the group; after a failed sync the store refuses every
@@ -8,7 +9,7 @@
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{SyncSender, sync_channel};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread::{self, JoinHandle};
+use std::thread::{self, JoinHandle, ThreadId};
 use std::time::Duration;
 
 use larix_proto::{LdapResult, ResultCode};
@@ -24,6 +25,7 @@ use super::group::{Group, Ready};
 use super::index_work::{IndexWatch, IndexWork};
 use super::known::{KnownSchema, MissingElement};
 use super::operator::Counters;
+use super::own_thread::{self, Here};
 use super::prepare::Prepared;
 use super::queue::{Queue, QueueError, Waited};
 use super::request::{Completion, WriteOutcome};
@@ -116,9 +118,32 @@ type KnownOf = (Arc<Schema>, Arc<KnownSchema>);
 /// A handle of the writer's thread. Dropping it lets the changes that wait be carried out, then ends the thread.
 #[derive(Debug)]
 pub struct Writer {
-    queue: Arc<Queue<Work>>,
+    entrance: Arc<Entrance>,
     thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+/// Where changes come in.
+#[derive(Debug)]
+pub(super) struct Entrance {
+    pub(super) queue: Arc<Queue<Work>>,
+    pub(super) here: Arc<dyn Here>,
     retired: AtomicBool,
+}
+
+impl Entrance {
+    /// Puts a change into the queue, or answers why it cannot wait there.
+    pub(super) fn put(&self, job: Job) {
+        if let Err((error, Work::Change(job))) = self.queue.push(Work::Change(job)) {
+            let (code, text) = match error {
+                QueueError::Full => (ResultCode::BUSY, "too many changes are waiting"),
+                QueueError::Closed if self.retired.load(Ordering::Acquire) => {
+                    (ResultCode::UNAVAILABLE, REMOVED)
+                }
+                QueueError::Closed => (ResultCode::UNAVAILABLE, "the server is shutting down"),
+            };
+            (job.done)(LdapResult::with(code, text).into());
+        }
+    }
 }
 
 impl Writer {
@@ -146,57 +171,55 @@ impl Writer {
         }
         let mut core = Core::new(database, environment)?;
         core.claim_content();
-        let jobs = Arc::clone(&queue);
+        let core = Arc::new(Mutex::new(core));
+        let (jobs, here) = (Arc::clone(&queue), Arc::clone(&core));
         let thread = thread::Builder::new()
             .name("writer".to_owned())
             .stack_size(larix_proto::limits::FILTER_STACK)
-            .spawn(move || core.run(&jobs))
+            .spawn(move || run(&core, &jobs))
             .map_err(WriterStartError::Thread)?;
-        Ok(Self { queue, thread: Mutex::new(Some(thread)), retired: AtomicBool::new(false) })
+        let entrance = Arc::new(Entrance { queue, here, retired: AtomicBool::new(false) });
+        Ok(Self { entrance, thread: Mutex::new(Some(thread)) })
     }
 
+    /// Has the change carried out behind what waits: by the writer's thread, or where that rests and this thread [may keep
+    /// it](own_thread::may_keep), by this one.
     pub(crate) fn submit(&self, job: Job) {
-        if let Err((error, Work::Change(job))) = self.queue.push(Work::Change(job)) {
-            let (code, text) = match error {
-                QueueError::Full => (ResultCode::BUSY, "too many changes are waiting"),
-                QueueError::Closed if self.is_retired() => (ResultCode::UNAVAILABLE, REMOVED),
-                QueueError::Closed => (ResultCode::UNAVAILABLE, "the server is shutting down"),
-            };
-            (job.done)(LdapResult::with(code, text).into());
-        }
+        own_thread::keep_or_put(&self.entrance, job);
     }
 
     /// For who outlives the call: changes put in by it are refused once the writer has ended.
     pub(crate) fn submitter(&self) -> Submitter {
-        Submitter(Arc::clone(&self.queue))
+        Submitter(Arc::clone(&self.entrance.queue))
     }
 
     /// Has an errand run behind what waits, and waits for it; `None` when the writer has ended.
     pub(crate) fn send<A>(&self, errand: impl FnOnce(SyncSender<A>) -> Errand) -> Option<A> {
         let (done, answer) = sync_channel(1);
         // One at a time is on its way: the limit is for changes.
-        self.queue.push_beyond(Work::Errand(errand(done))).ok()?;
+        self.entrance.queue.push_beyond(Work::Errand(errand(done))).ok()?;
         answer.recv().ok()
     }
 
     /// Lets what waits be carried out and ends the writer: the database is no longer served.
     pub fn retire(&self) {
-        self.retired.store(true, Ordering::Release);
+        self.entrance.retired.store(true, Ordering::Release);
         self.end();
     }
 
     /// Whether the database was taken out of the configuration.
     pub fn is_retired(&self) -> bool {
-        self.retired.load(Ordering::Acquire)
+        self.entrance.retired.load(Ordering::Acquire)
     }
 
     fn end(&self) {
-        self.queue.close();
+        self.entrance.queue.close();
         // The handle is whole whoever panicked.
         let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let Some(thread) = thread {
-            // A completion may own the last handle: a thread cannot wait for itself. A panic was reported already.
-            if thread.thread().id() != thread::current().id() {
+            // A completion may own the last handle: a thread cannot wait for itself, nor for one that waits for it. A panic
+            // was reported already.
+            if thread.thread().id() != thread::current().id() && !own_thread::is_busy() {
                 let _ = thread.join();
             }
         }
@@ -204,7 +227,7 @@ impl Writer {
 
     /// Changes that wait.
     pub fn waiting(&self) -> usize {
-        self.queue.len()
+        self.entrance.queue.len()
     }
 }
 
@@ -256,7 +279,7 @@ impl From<Fault> for WriterStartError {
     }
 }
 
-/// What the thread owns.
+/// What a writer knows, and whoever carries out a change has the use of.
 #[derive(Debug)]
 pub(super) struct Core<S> {
     pub(super) database: Arc<Database<S>>,
@@ -280,6 +303,12 @@ pub(super) struct Core<S> {
     pub(super) next_training: u64,
     /// A fill may have left something that is to be thrown away first.
     pub(super) unfinished: bool,
+    /// The thread that carried out something last: what another one remembers of names is no longer to be trusted.
+    thread: Option<ThreadId>,
+    /// Changes that other threads carried out themselves.
+    pub(super) changes_elsewhere: u64,
+    /// Whether the writer's thread waits no longer than until something is to be done beside changes.
+    pub(super) looks_again: bool,
 }
 
 impl<S: Store> Core<S> {
@@ -325,28 +354,23 @@ impl<S: Store> Core<S> {
             instance,
             next_training,
             unfinished: false,
+            thread: None,
+            changes_elsewhere: 0,
+            looks_again: false,
         })
     }
 
-    fn run(mut self, queue: &Queue<Work>) {
-        let _closing = CloseAtEnd(queue);
-        let mut behind = None;
-        loop {
-            if let Some(errand) = behind.take() {
-                self.carry_out(errand, queue);
-            }
-            self.index_work.follow(&self.database);
-            let waited = match self.patience() {
-                Some(patience) => queue.wait_at_most(patience),
-                None => queue.wait().map_or(Waited::Closed, Waited::Item),
-            };
-            match waited {
-                Waited::Item(Work::Change(first)) => behind = self.group(first, queue),
-                Waited::Item(Work::Errand(errand)) => self.carry_out(errand, queue),
-                Waited::Nothing => self.use_the_time(),
-                Waited::Closed => break,
-            }
+    /// To be called before anything is done on this thread.
+    fn take_up(&mut self) {
+        let this = thread::current().id();
+        if self.thread.replace(this) != Some(this) {
+            tree::forget(self.instance);
         }
+    }
+
+    /// Whether the next change waits for something that takes far longer than a change does.
+    pub(super) fn has_a_long_pause_before_it(&self) -> bool {
+        self.counters.last_entry_id >= self.next_training || self.unfinished
     }
 
     /// Whether there is something to do without any change.
@@ -355,7 +379,7 @@ impl<S: Store> Core<S> {
     }
 
     /// How long to wait for changes before something else is done; without limit when there is nothing else.
-    fn patience(&self) -> Option<Duration> {
+    pub(super) fn patience(&self) -> Option<Duration> {
         if self.database.store().is_read_only() {
             return None;
         }
@@ -408,16 +432,17 @@ impl<S: Store> Core<S> {
         self.merger = known.unwrap_or_default();
     }
 
-    /// Carries out `first` and the changes that wait behind it, commits, and answers. Gives back the errand that ended
-    /// the group.
-    fn group(&mut self, first: Job, queue: &Queue<Work>) -> Option<Errand> {
+    /// Carries out `first` and with a queue the changes that wait there, commits, and answers. Gives back the errand that
+    /// ended the group.
+    pub(super) fn group(&mut self, first: Job, queue: Option<&Queue<Work>>) -> Option<Errand> {
+        self.take_up();
         let order = Arc::clone(&self.environment.order);
         self.quiet = false;
         let mut jobs = vec![first];
         let mut outcomes = Vec::new();
         let turn = order.turn();
         let mut behind = None;
-        let mut committed = self.attempt(&mut jobs, &mut outcomes, Some((queue, &mut behind)));
+        let mut committed = self.attempt(&mut jobs, &mut outcomes, queue.map(|queue| (queue, &mut behind)));
         for _ in 0..CONFLICT_RETRIES {
             if !matches!(committed, Err(GroupError::Commit(CommitError::Conflict))) {
                 break;
@@ -640,6 +665,48 @@ impl<S: Store> Core<S> {
     }
 }
 
+/// The writer's thread.
+fn run<S: Store>(core: &Mutex<Core<S>>, queue: &Queue<Work>) {
+    let _closing = CloseAtEnd(queue);
+    let mut behind = None;
+    // A thread that panicked in the middle of a change left the counters in an unknown state: nothing is written any more.
+    while let Ok(mut own) = core.lock() {
+        if let Some(errand) = behind.take() {
+            own.take_up();
+            own.carry_out(errand, queue);
+        }
+        let database = Arc::clone(&own.database);
+        own.index_work.follow(&database);
+        let patience = own.patience();
+        own.looks_again = patience.is_some();
+        let elsewhere = own.changes_elsewhere;
+        drop(own);
+        let waited = match patience {
+            Some(patience) => queue.wait_at_most(patience),
+            None => queue.wait(),
+        };
+        // Also before the end: what another thread has begun is done then.
+        let Ok(mut own) = core.lock() else {
+            if let Waited::Item(Work::Change(job)) = waited {
+                (job.done)(stopped());
+            }
+            break;
+        };
+        own.looks_again = true;
+        match waited {
+            Waited::Item(Work::Change(first)) => behind = own.group(first, Some(queue)),
+            Waited::Item(Work::Errand(errand)) => {
+                own.take_up();
+                own.carry_out(errand, queue);
+            }
+            // It was not quiet.
+            Waited::Nothing if own.changes_elsewhere != elsewhere => {}
+            Waited::Nothing => own.use_the_time(),
+            Waited::Closed => break,
+        }
+    }
+}
+
 /// Should the writer ever panic, nobody waits for it in vain.
 struct CloseAtEnd<'q>(&'q Queue<Work>);
 
@@ -649,9 +716,13 @@ impl Drop for CloseAtEnd<'_> {
         // An errand that is dropped tells whoever waits for it that the writer has ended.
         while let Some(work) = self.0.try_next() {
             let Work::Change(job) = work else { continue };
-            (job.done)(LdapResult::with(ResultCode::UNAVAILABLE, "the writer has stopped").into());
+            (job.done)(stopped());
         }
     }
+}
+
+fn stopped() -> WriteOutcome {
+    LdapResult::with(ResultCode::UNAVAILABLE, "the writer has stopped").into()
 }
 
 /// Why a group was not committed.

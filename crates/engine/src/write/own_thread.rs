@@ -1,0 +1,100 @@
+//! A change carried out by the thread that asks for it, without the way to the writer's thread and back.
+//!
+//! It saves two wake-ups, which is what a client feels that waits for each of its changes; where several clients change
+//! something, the writer's thread gathers their changes into groups, which is worth far more. So an event loop says
+//! before it takes a client's requests whether nobody else would have to wait for it ([`may_keep`]). A change is kept then, if
+//! the writer rests, until the loop has sent what it has to send and would wait ([`carry_out_kept`]), or goes on with something
+//! else ([`hand_over_kept`]). A second one sends both to the writer's thread: they share a commit.
+
+use std::cell::{Cell, RefCell};
+use std::fmt;
+use std::sync::{Arc, Mutex};
+
+use larix_store::Store;
+
+use super::queue::Queue;
+use super::writer::{Core, Entrance, Job, Work};
+
+/// Carries out a change on the calling thread.
+pub(super) trait Here: fmt::Debug + Send + Sync {
+    /// Carries out the change, commits and answers; gives it back when it has to go to the writer's thread.
+    fn carry_out(&self, job: Job, queue: &Queue<Work>) -> Result<(), Job>;
+}
+
+struct Kept {
+    entrance: Arc<Entrance>,
+    job: Job,
+}
+
+thread_local! {
+    static MAY_KEEP: Cell<bool> = const { Cell::new(false) };
+    static KEPT: RefCell<Option<Kept>> = const { RefCell::new(None) };
+    static BUSY: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Says whether changes that this thread asks for may wait for its [`carry_out_kept`]. Whoever says yes calls that or
+/// [`hand_over_kept`] before it waits for anything.
+pub fn may_keep(yes: bool) {
+    MAY_KEEP.set(yes);
+}
+
+/// Whether this thread keeps a change.
+pub fn is_keeping() -> bool {
+    KEPT.with_borrow(Option::is_some)
+}
+
+/// Carries out the change that this thread keeps, if any: it is committed, and answered, when this returns. A writer that was
+/// woken meanwhile gets it instead.
+///
+/// The thread keeps no snapshot, or the pages that the commit frees stay for longer than they need.
+pub fn carry_out_kept() {
+    let Some(Kept { entrance, job }) = KEPT.take() else { return };
+    MAY_KEEP.set(false);
+    BUSY.set(true);
+    let carried_out = entrance.here.carry_out(job, &entrance.queue);
+    BUSY.set(false);
+    if let Err(job) = carried_out {
+        entrance.put(job);
+    }
+}
+
+/// Gives the change that this thread keeps, if any, to the writer's thread.
+pub fn hand_over_kept() {
+    if let Some(Kept { entrance, job }) = KEPT.take() {
+        entrance.put(job);
+    }
+}
+
+/// Keeps the change if that is allowed and it is the first, or puts it into the queue behind the one that was kept.
+pub(super) fn keep_or_put(entrance: &Arc<Entrance>, job: Job) {
+    if MAY_KEEP.get() && !is_keeping() && job.replicated.is_none() && entrance.queue.is_resting() {
+        KEPT.set(Some(Kept { entrance: Arc::clone(entrance), job }));
+        return;
+    }
+    hand_over_kept();
+    entrance.put(job);
+}
+
+/// Whether this thread is in the middle of a change: it does not wait for the writer's thread, which may wait for it.
+pub(super) fn is_busy() -> bool {
+    BUSY.get()
+}
+
+impl<S: Store> Here for Mutex<Core<S>> {
+    fn carry_out(&self, job: Job, queue: &Queue<Work>) -> Result<(), Job> {
+        // One that panicked left its counters behind: the writer's thread finds that out and ends.
+        let Ok(mut core) = self.try_lock() else { return Err(job) };
+        if !queue.is_resting() || core.has_a_long_pause_before_it() {
+            return Err(job);
+        }
+        core.group(job, None);
+        core.changes_elsewhere += 1;
+        // It waits without a limit, but now there is something to do when it is quiet.
+        if !core.looks_again && core.patience().is_some() {
+            core.looks_again = true;
+            drop(core);
+            queue.nudge();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,218 @@
+//! Changes that the thread that asks for them carries out itself.
+
+#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
+mod common;
+
+use std::sync::{Arc, mpsc};
+use std::thread::{self, ThreadId};
+
+use common::{Fixture, SUFFIX, TREE, describe, memory, operation, records, schema, settings};
+use larix_engine::index::IndexConfig;
+use larix_engine::tables::PENDING;
+use larix_engine::write::{self, WriteOutcome};
+use larix_store::fault::{Fault, FaultPlan, FaultStore};
+use larix_store::memory::MemoryStore;
+use larix_store::{Direction, KeyRange, Snapshot, Store};
+
+const BO: &str = "cn=Bo,ou=People,dc=example,dc=com";
+
+type Answers = mpsc::Receiver<(WriteOutcome, ThreadId)>;
+
+/// Asks for a change; it is kept where the writer rests and `keep` allows it.
+fn ask<S: Store>(fixture: &Fixture<S>, ldif: &str, keep: bool) -> Answers {
+    let (sender, receiver) = mpsc::channel();
+    let (operation, controls) = operation(records(ldif).remove(0));
+    write::may_keep(keep);
+    fixture.directory.submit(
+        fixture.request(operation, &controls),
+        Box::new(move |outcome| {
+            // Who does not listen any more needs no answer.
+            let _ = sender.send((outcome, thread::current().id()));
+        }),
+    );
+    receiver
+}
+
+/// Asks for a change that this thread keeps. The writer has to rest for that, and does for good unless substring keys wait
+/// for it: who is told that there is no such entry was kept when it does.
+fn ask_and_keep<S: Store>(fixture: &Fixture<S>, ldif: &str) -> Answers {
+    loop {
+        let nobody = format!("dn: cn=Nobody,{SUFFIX}\nchangetype: delete\n");
+        let answers = ask(fixture, &nobody, true);
+        let kept = write::is_keeping();
+        write::carry_out_kept();
+        answers.recv().unwrap();
+        if kept {
+            break;
+        }
+    }
+    let answers = ask(fixture, ldif, true);
+    assert!(write::is_keeping());
+    answers
+}
+
+/// The answer to a change that this thread carries out.
+fn here<S: Store>(fixture: &Fixture<S>, ldif: &str) -> String {
+    let answers = ask_and_keep(fixture, ldif);
+    write::carry_out_kept();
+    let (outcome, by) = answers.try_recv().expect("answered when it was carried out");
+    assert_eq!(by, thread::current().id());
+    describe(&outcome)
+}
+
+fn replace_sn(value: &str) -> String {
+    format!("dn: {BO}\nchangetype: modify\nreplace: sn\nsn: {value}\n-\n")
+}
+
+fn rename(from: &str, to: &str) -> String {
+    format!("dn: ou={from},{SUFFIX}\nchangetype: modrdn\nnewrdn: ou={to}\ndeleteoldrdn: 1\n")
+}
+
+fn faulty() -> (Fixture<FaultStore<MemoryStore>>, FaultPlan) {
+    let plan = FaultPlan::new();
+    let schema = schema("");
+    let settings = settings(&schema);
+    let fixture = Fixture::of(schema, vec![(FaultStore::new(memory(), plan.clone()), settings)]);
+    fixture.apply(TREE);
+    (fixture, plan)
+}
+
+#[test]
+fn a_kept_change_waits_for_this_thread() {
+    let (fixture, plan) = faulty();
+    let answers = ask_and_keep(&fixture, &replace_sn("x"));
+    let before = plan.commits();
+    assert!(answers.try_recv().is_err());
+    write::carry_out_kept();
+    assert_eq!((plan.commits() - before, fixture.value(BO, "sn").as_deref()), (1, Some("x")));
+    assert_eq!(answers.try_recv().unwrap().1, thread::current().id());
+    // What has been carried out is not kept any more.
+    write::carry_out_kept();
+    assert_eq!(plan.commits() - before, 1);
+}
+
+#[test]
+fn without_leave_nothing_is_kept() {
+    let (fixture, _) = faulty();
+    let answers = ask(&fixture, &replace_sn("x"), false);
+    assert!(!write::is_keeping());
+    assert_ne!(answers.recv().unwrap().1, thread::current().id());
+}
+
+#[test]
+fn a_second_change_sends_both_to_the_writer_in_their_order() {
+    let (fixture, _) = faulty();
+    let first = ask_and_keep(&fixture, &replace_sn("first"));
+    let second = ask(&fixture, &replace_sn("second"), true);
+    assert!(!write::is_keeping());
+    for answers in [first, second] {
+        let (outcome, by) = answers.recv().unwrap();
+        assert_eq!(describe(&outcome), "0");
+        assert_ne!(by, thread::current().id());
+    }
+    assert_eq!(fixture.value(BO, "sn").as_deref(), Some("second"));
+    let third = ask_and_keep(&fixture, &replace_sn("third"));
+    write::hand_over_kept();
+    assert_ne!(third.recv().unwrap().1, thread::current().id());
+}
+
+#[test]
+fn faults_are_answered_as_the_writer_does() {
+    let (fixture, plan) = faulty();
+    let answers = ask_and_keep(&fixture, &replace_sn("x"));
+    plan.next(Fault::Full);
+    write::carry_out_kept();
+    let full = describe(&answers.try_recv().unwrap().0);
+    assert_eq!(full, "80 no space left for the database: nothing was changed");
+    let answers = ask_and_keep(&fixture, &replace_sn("y"));
+    plan.next(Fault::Sync);
+    write::carry_out_kept();
+    let failed = describe(&answers.try_recv().unwrap().0);
+    assert!(failed.starts_with("53 the store could not be synced"), "{failed}");
+    let later = here(&fixture, &replace_sn("z"));
+    assert_eq!(later, "53 the store is read-only since a failed sync, until it is opened again");
+    assert_eq!(fixture.value(BO, "sn").as_deref(), Some("Bo"));
+}
+
+/// Names are remembered by thread: neither thread may go by what the other one has changed, or failed to.
+#[test]
+fn threads_in_turn_see_each_others_renames() {
+    let (fixture, plan) = faulty();
+    let add = |n: u32, parent: &str| {
+        format!("dn: cn=e{n},ou={parent},{SUFFIX}\nchangetype: add\nobjectClass: person\ncn: e{n}\nsn: s\n")
+    };
+    let mut parent = "People".to_owned();
+    for n in 0..24 {
+        let next = format!("Folk{n}");
+        let there = |ldif: &str| describe(&ask(&fixture, ldif, false).recv().unwrap().0);
+        let failing = ask_and_keep(&fixture, &rename(&parent, "Nobody"));
+        plan.next(Fault::Full);
+        write::carry_out_kept();
+        assert!(describe(&failing.try_recv().unwrap().0).starts_with("80 "), "{n}");
+        let (renamed, added) = match n % 3 {
+            0 => (here(&fixture, &rename(&parent, &next)), there(&add(n, &next))),
+            1 => (there(&rename(&parent, &next)), here(&fixture, &add(n, &next))),
+            _ => (here(&fixture, &rename(&parent, &next)), here(&fixture, &add(n, &next))),
+        };
+        assert_eq!((renamed.as_str(), added.as_str()), ("0", "0"), "{n}");
+        assert_eq!(there(&add(n + 100, &parent)), format!("32 <{SUFFIX}>"), "{n}");
+        assert_eq!(here(&fixture, &add(n + 100, &parent)), format!("32 <{SUFFIX}>"), "{n}");
+        assert!(fixture.entry(&format!("cn=e{n},ou={next},{SUFFIX}")).is_some(), "{n}");
+        parent = next;
+    }
+}
+
+#[test]
+fn substring_keys_left_here_come_into_the_index_when_it_is_quiet() {
+    let schema = schema("");
+    let mut settings = settings(&schema);
+    let mut index = IndexConfig::default();
+    index.add_line(&schema, "sn", Some("sub")).unwrap();
+    settings.index = index;
+    let fixture = Fixture::of(schema, vec![(memory(), settings)]);
+    fixture.apply(TREE);
+    let pending = || {
+        let snapshot = fixture.database().store().snapshot().unwrap();
+        snapshot.scan(PENDING, KeyRange::all(), Direction::Forward).unwrap().count()
+    };
+    let is_brought_in = || {
+        while pending() > 0 {
+            thread::yield_now();
+        }
+    };
+    is_brought_in();
+    for n in 0.. {
+        let answers = ask(&fixture, &replace_sn(&format!("substrings {n}")), true);
+        let kept = write::is_keeping();
+        write::carry_out_kept();
+        assert_eq!(describe(&answers.recv().unwrap().0), "0");
+        if kept {
+            break;
+        }
+    }
+    is_brought_in();
+}
+
+/// A completion may own the last handle of the writer, whose thread waits for what this one is doing.
+#[test]
+fn the_last_handle_may_go_in_the_middle_of_a_change() {
+    let (fixture, _) = faulty();
+    let fixture = Arc::new(fixture);
+    drop(ask_and_keep(&fixture, &replace_sn("x")));
+    write::carry_out_kept();
+    let (operation, controls) = operation(records(&replace_sn("y")).remove(0));
+    let (last, request) = (Arc::clone(&fixture), fixture.request(operation, &controls));
+    let (sender, answers) = mpsc::channel();
+    write::may_keep(true);
+    fixture.directory.submit(
+        request,
+        Box::new(move |outcome| {
+            drop(last);
+            sender.send(describe(&outcome)).unwrap();
+        }),
+    );
+    drop(fixture);
+    write::carry_out_kept();
+    assert_eq!(answers.recv().unwrap(), "0");
+}
