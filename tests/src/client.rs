@@ -9,7 +9,7 @@ use larix_proto::client::{ClientAttribute, ClientChange};
 use larix_proto::extended::{ExtendedValue, PasswordModify};
 use larix_proto::{
     Attributes, ControlBuf, DerefAliases, FilterBuf, Frame, MessageId, ModifyOperation, Response, ResultView,
-    Scope, client, frame,
+    Scope, client, frame, oid,
 };
 
 use crate::controls;
@@ -110,12 +110,12 @@ impl Client {
             ["anonymous"] => client::simple_bind(&mut out, id, "", b"", &controls),
             ["as", dn, password] => client::simple_bind(&mut out, id, dn, password.as_bytes(), &controls),
             ["sasl", mechanism] => client::sasl_bind(&mut out, id, "", mechanism, None, &controls),
-            ["whoami"] => client::extended(&mut out, id, larix_proto::oid::WHO_AM_I, None, &controls),
+            ["whoami"] => client::extended(&mut out, id, oid::WHO_AM_I, None, &controls),
             ["extended", oid] => client::extended(&mut out, id, oid, None, &controls),
             ["extended", oid, hex] => client::extended(&mut out, id, oid, Some(&bytes(hex)), &controls),
             ["passwd", dn, rest @ ..] => {
                 let value = password_modify(dn, rest);
-                client::extended(&mut out, id, larix_proto::oid::PASSWORD_MODIFY, Some(&value), &controls);
+                client::extended(&mut out, id, oid::PASSWORD_MODIFY, Some(&value), &controls);
             }
             ["delete", dn] => client::delete(&mut out, id, dn, &controls),
             ["compare", dn, rest @ ..] => {
@@ -274,7 +274,11 @@ fn show(answers: &[Vec<u8>], in_order: bool, secret: bool) -> String {
     for pdu in answers {
         let Ok(message) = Response::decode_message(pdu) else { continue };
         match message.response {
-            Response::Entry(entry) => entries.push(format!("-> {}", show_entry(entry.dn, entry.attributes))),
+            Response::Entry(entry) => {
+                let named = message.controls.iter().filter(|control| control.oid == oid::DEREF);
+                let shown = show_entry(entry.dn, entry.attributes);
+                entries.push(format!("-> {shown}{}", controls::show(named)));
+            }
             Response::Reference(urls) => {
                 let urls: Vec<&str> = urls.iter().collect();
                 references.push(format!("~> {}\n", urls.join(" ")));

@@ -4,8 +4,8 @@ use std::fmt::Write as _;
 
 use larix_proto::ber::{Tag, write};
 use larix_proto::control::{
-    ControlValue, PagedResults, PostReadResponse, PreReadResponse, SortKey, SortRequest, SortResponse,
-    Subentries,
+    ControlValue, DerefRequest, DerefResponse, DerefSpec, PagedResults, PostReadResponse, PreReadResponse,
+    SortKey, SortRequest, SortResponse, Subentries, VlvRequest, VlvResponse, VlvTarget,
 };
 use larix_proto::{Control, ControlBuf, FilterBuf, oid};
 
@@ -19,6 +19,7 @@ pub fn control(word: &str, cookie: &[u8]) -> ControlBuf {
     let (oid, value): (&str, Option<Vec<u8>>) = match name {
         "assert" => (oid::ASSERTION, Some(filter(text))),
         "authzid" => (oid::PROXIED_AUTHORIZATION, Some(text.as_bytes().to_vec())),
+        "deref" => (oid::DEREF, dereference(text)),
         "domainScope" => (oid::DOMAIN_SCOPE, None),
         "dontUseCopy" => (oid::DONT_USE_COPY, None),
         "manageDSAit" => (oid::MANAGE_DSA_IT, None),
@@ -38,6 +39,7 @@ pub fn control(word: &str, cookie: &[u8]) -> ControlBuf {
         "subentries" => (oid::SUBENTRIES, Subentries { visible: text == "true" }.encode()),
         "txn" => (oid::TRANSACTION_SPECIFICATION, Some(text.as_bytes().to_vec())),
         "treeDelete" => (oid::TREE_DELETE, None),
+        "vlv" => (oid::VLV_REQUEST, view(text)),
         other => (other, value.map(|text| text.as_bytes().to_vec())),
     };
     ControlBuf { oid: oid.to_owned().into(), critical, value }
@@ -73,6 +75,46 @@ fn sort(text: &str) -> Option<Vec<u8>> {
     SortRequest { keys: keys.collect() }.encode()
 }
 
+/// `member:uid,cn;manager:mail`: attributes that name entries, and what is wanted of those.
+fn dereference(text: &str) -> Option<Vec<u8>> {
+    let specs = text.split(';').map(|spec| {
+        let (attribute, wanted) = spec.split_once(':').unwrap_or((spec, ""));
+        DerefSpec { attribute, attributes: wanted.split(',').filter(|name| !name.is_empty()).collect() }
+    });
+    DerefRequest { specs: specs.collect() }.encode()
+}
+
+/// `before/after/offset/count`, or `before/after:value`.
+fn view(text: &str) -> Option<Vec<u8>> {
+    let number = |text: &str| text.parse().unwrap_or_else(|_| panic!("{text}: not a number"));
+    let (window, value) = text.split_once(':').map_or((text, None), |(window, value)| (window, Some(value)));
+    let numbers: Vec<u32> = window.split('/').map(number).collect();
+    let (before_count, after_count, target) = match (numbers.as_slice(), value) {
+        ([before, after, offset, count], None) => {
+            (*before, *after, VlvTarget::Offset { offset: *offset, content_count: *count })
+        }
+        ([before, after], Some(value)) => (*before, *after, VlvTarget::GreaterOrEqual(value.as_bytes())),
+        _ => panic!("{text}: not a view"),
+    };
+    VlvRequest { before_count, after_count, target, context_id: None }.encode()
+}
+
+/// The entries that an entry names, in its order of names made ours.
+fn named(response: &DerefResponse<'_>) -> String {
+    let mut lines: Vec<String> = Vec::new();
+    for result in &response.results {
+        let mut line = format!("named: {} {}", result.attribute, result.value);
+        for attribute in result.attributes.iter().flat_map(|attributes| attributes.iter()) {
+            let mut values: Vec<_> = attribute.values.iter().map(String::from_utf8_lossy).collect();
+            values.sort();
+            let _ = write!(line, " [{} {}]", attribute.description, values.join(" | "));
+        }
+        lines.push(line + "\n");
+    }
+    lines.sort();
+    lines.join("   ")
+}
+
 /// The cookie of an answer's paged results control.
 pub fn cookie<'a>(controls: impl Iterator<Item = Control<'a>>) -> Option<Vec<u8>> {
     controls
@@ -90,6 +132,10 @@ pub fn show<'a>(controls: impl Iterator<Item = Control<'a>>) -> String {
             }),
             oid::SORT_RESPONSE => SortResponse::decode(control.value)
                 .map(|sorted| format!("sorted: {} {}\n", sorted.code.0, sorted.attribute.unwrap_or(""))),
+            oid::VLV_RESPONSE => VlvResponse::decode(control.value).map(|view| {
+                format!("view: {} at {} of {}\n", view.code.0, view.target_position, view.content_count)
+            }),
+            oid::DEREF => DerefResponse::decode(control.value).map(|response| named(&response)),
             oid::PRE_READ => PreReadResponse::decode(control.value)
                 .map(|entry| format!("before: {}", show_entry(entry.dn, entry.attributes))),
             oid::POST_READ => PostReadResponse::decode(control.value)

@@ -222,5 +222,8 @@ scenarios! {
     rfc4529_object_class_attributes: "rfc4529-object-class-attributes.txt",
     rfc5805_transactions: "rfc5805-transactions.txt",
     rfc5805_undone: "rfc5805-undone.txt",
+    deref: "deref.txt",
+    in_chain: "in-chain.txt",
+    vlv: "vlv.txt",
     update_controls: "update-controls.txt",
 }

@@ -5,7 +5,7 @@
 //! malformed is protocolError, critical or not.
 
 use larix_proto::ber::{DecodeError, Reader, Tag};
-use larix_proto::control::{ControlValue, SyncMode, SyncRequest};
+use larix_proto::control::{ControlValue, DerefRequest, SyncMode, SyncRequest, VlvRequest, VlvTarget};
 use larix_proto::{Control, Controls, Filter, FilterBuf, LdapResult, ResultCode, limits, oid};
 
 /// The kind of an operation, as far as controls care.
@@ -39,6 +39,10 @@ pub struct RequestControls {
     pub paged: Option<PagedResults>,
     /// RFC 2891.
     pub sort: Option<SortRequest>,
+    /// draft-ietf-ldapext-ldapv3-vlv: a part of the sorted answer.
+    pub vlv: Option<Box<VirtualListView>>,
+    /// draft-masarati-ldap-deref: attributes of entries that are named.
+    pub deref: Option<Box<Dereference>>,
     /// RFC 3876: the filters that returned values match, any of them.
     pub matched_values: Option<Vec<FilterBuf>>,
     /// RFC 3672: subentries alone (true) or entries alone (false).
@@ -116,6 +120,34 @@ pub struct SortKey {
     pub reverse: bool,
 }
 
+/// The dereference control.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dereference {
+    pub critical: bool,
+    /// Attributes that name entries, and what is wanted of those.
+    pub specs: Vec<(String, Vec<String>)>,
+}
+
+/// The virtual list view control.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VirtualListView {
+    pub critical: bool,
+    /// Entries wanted before the target.
+    pub before_count: u32,
+    /// Entries wanted behind it.
+    pub after_count: u32,
+    pub target: ViewTarget,
+}
+
+/// What a virtual list view is looked at around.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ViewTarget {
+    /// The `offset`-th, from 1, of what the client takes for `content_count` entries; a count of 0 is not known.
+    Offset { offset: u32, content_count: u32 },
+    /// The first entry whose first sort key does not come before this value.
+    GreaterOrEqual(Vec<u8>),
+}
+
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProxiedAuthorization {
     pub critical: bool,
@@ -164,7 +196,8 @@ const ACCESS: u8 = UPDATE | COMPARE | SEARCH;
 const IDENTITY_EXTENSIONS: &[&str] = &[oid::PASSWORD_MODIFY, oid::WHO_AM_I, oid::REFRESH];
 
 /// Every control that is understood. Those that OpenLDAP supports without listing them are not listed here either;
-/// sorting, tree delete and effective rights, which its embedded database lacks, are.
+/// sorting, virtual list views and dereferencing (there overlays'), tree delete and effective rights, which its embedded database
+/// lacks, are.
 pub const SUPPORTED: &[SupportedControl] = &[
     supported(oid::PROXIED_AUTHORIZATION, true, ACCESS, IDENTITY_EXTENSIONS),
     supported(oid::MANAGE_DSA_IT, true, ACCESS | BIND, &[oid::REFRESH]),
@@ -172,6 +205,8 @@ pub const SUPPORTED: &[SupportedControl] = &[
     supported(oid::DONT_USE_COPY, true, SEARCH | COMPARE, &[]),
     supported(oid::PAGED_RESULTS, true, SEARCH, &[]),
     supported(oid::SORT_REQUEST, true, SEARCH, &[]),
+    supported(oid::VLV_REQUEST, true, SEARCH, &[]),
+    supported(oid::DEREF, true, SEARCH, &[]),
     supported(oid::MATCHED_VALUES, true, SEARCH, &[]),
     supported(oid::POST_READ, true, ADD | MODIFY | MODIFY_DN, &[]),
     supported(oid::PRE_READ, true, DELETE | MODIFY | MODIFY_DN, &[]),
@@ -313,6 +348,8 @@ impl RequestControls {
             oid::POST_READ => self.post_read = Some(read_attributes(control, name)?),
             oid::PAGED_RESULTS => self.paged = Some(paged_results(control, name)?),
             oid::SORT_REQUEST => self.sort = Some(sort_request(control, name)?),
+            oid::VLV_REQUEST => self.vlv = Some(Box::new(virtual_list_view(control, name)?)),
+            oid::DEREF => self.deref = Some(Box::new(dereference(control)?)),
             oid::MATCHED_VALUES => self.matched_values = Some(matched_values(control, name)?),
             oid::SUBENTRIES => {
                 let [1, 1, visible] = control.value.unwrap_or_default() else {
@@ -391,6 +428,8 @@ fn name_of(control: &str) -> &'static str {
         oid::POST_READ => "postread",
         oid::PAGED_RESULTS => "paged results",
         oid::SORT_REQUEST => "sorted results",
+        oid::VLV_REQUEST => "vlv",
+        oid::DEREF => "Dereference",
         oid::MATCHED_VALUES => "valuesReturnFilter",
         oid::SUBENTRIES => "subentries",
         oid::PROXIED_AUTHORIZATION => "proxy authorization",
@@ -527,6 +566,31 @@ fn sort_request(control: &Control<'_>, name: &str) -> Result<SortRequest, LdapRe
         return Err(protocol_error("sorted results control has no keys"));
     }
     Ok(SortRequest { critical: control.critical, keys })
+}
+
+fn virtual_list_view(control: &Control<'_>, name: &str) -> Result<VirtualListView, LdapResult> {
+    let value = present(control, name)?;
+    let asked = VlvRequest::decode(Some(value)).map_err(|error| malformed(name, &error))?;
+    let target = match asked.target {
+        VlvTarget::Offset { offset, content_count } => ViewTarget::Offset { offset, content_count },
+        VlvTarget::GreaterOrEqual(value) => ViewTarget::GreaterOrEqual(value.to_vec()),
+    };
+    let VlvRequest { before_count, after_count, .. } = asked;
+    Ok(VirtualListView { critical: control.critical, before_count, after_count, target })
+}
+
+fn dereference(control: &Control<'_>) -> Result<Dereference, LdapResult> {
+    let fault = |text| protocol_error(format!("Dereference control {text}"));
+    let value = match control.value {
+        None => return Err(fault("value is absent")),
+        Some([]) => return Err(fault("value is empty")),
+        Some(value) => value,
+    };
+    let asked = DerefRequest::decode(Some(value))
+        .map_err(|_| protocol_error("Dereference control: derefSpec decoding error"))?;
+    let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
+    let specs = asked.specs.into_iter().map(|spec| (spec.attribute.to_owned(), owned(spec.attributes)));
+    Ok(Dereference { critical: control.critical, specs: specs.collect() })
 }
 
 fn matched_values(control: &Control<'_>, name: &str) -> Result<Vec<FilterBuf>, LdapResult> {

@@ -4,8 +4,8 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use larix_proto::ber::{Tag, write};
 use larix_proto::control::{
-    Assertion, ControlValue, PagedResults, SessionTracking, SortKey, SortRequest, Subentries, VlvRequest,
-    VlvTarget,
+    Assertion, ControlValue, DerefRequest, DerefSpec, PagedResults, SessionTracking, SortKey, SortRequest,
+    Subentries, VlvRequest, VlvTarget,
 };
 use larix_proto::{ControlBuf, FilterBuf, oid};
 
@@ -180,6 +180,10 @@ pub(super) fn search(extensions: &[String]) -> Result<SearchControls, ClientErro
                 found.controls.push(window(&named)?);
                 found.remarks.push(format!("virtual list view {critical}control: {}", named.required()?));
             }
+            "deref" => {
+                found.controls.push(dereference(&named)?);
+                found.remarks.push(format!("dereference {critical}control"));
+            }
             "mv" => {
                 found.controls.push(matched_values(&named)?);
                 found.remarks.push(format!("valuesReturnFilter {critical}control: {}", named.required()?));
@@ -196,7 +200,9 @@ pub(super) fn search(extensions: &[String]) -> Result<SearchControls, ClientErro
             "domainscope" => found.controls.push(named.bare(oid::DOMAIN_SCOPE)),
             "dontusecopy" => found.controls.push(named.bare(oid::DONT_USE_COPY)),
             _ => found.controls.push(named.generic()?.ok_or_else(|| {
-                named.fault("not known: pr, sss, vlv, mv, subentries, domainScope, dontUseCopy or an OID")
+                named.fault(
+                    "not known: pr, sss, vlv, deref, mv, subentries, domainScope, dontUseCopy or an OID",
+                )
             })?),
         }
     }
@@ -264,6 +270,18 @@ fn window(named: &Named<'_>) -> Result<ControlBuf, ClientError> {
         context_id: None,
     };
     Ok(request.to_control(named.critical))
+}
+
+/// `<attribute>:<attribute>[,<attribute>...]`, several with `;` between.
+fn dereference(named: &Named<'_>) -> Result<ControlBuf, ClientError> {
+    let spec = |spec| match str::split_once(spec, ':') {
+        Some((attribute, wanted)) if !attribute.is_empty() && !wanted.is_empty() => {
+            Ok(DerefSpec { attribute, attributes: wanted.split(',').collect() })
+        }
+        _ => Err(named.fault("write <attribute>:<attribute>[,<attribute>...][;...]")),
+    };
+    let specs = named.required()?.split(';').map(spec).collect::<Result<_, _>>()?;
+    Ok(DerefRequest { specs }.to_control(named.critical))
 }
 
 /// ValuesReturnFilter (RFC 3876): a sequence of filters; one filter is a sequence of one.

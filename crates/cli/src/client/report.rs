@@ -5,7 +5,9 @@ use std::process::ExitCode;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use larix_proto::control::{ControlValue, PagedResults, PostReadResponse, PreReadResponse, SortResponse};
+use larix_proto::control::{
+    ControlValue, DerefResponse, PagedResults, PostReadResponse, PreReadResponse, SortResponse, VlvResponse,
+};
 use larix_proto::ldif::Writer;
 use larix_proto::{Attributes, ControlBuf, LdapResult, ResultCode, oid};
 
@@ -83,6 +85,26 @@ fn known(out: &mut Vec<u8>, writer: &Writer, style: ControlStyle, control: &Cont
             {
                 let attribute = sort.attribute.map(|name| format!(" {name}")).unwrap_or_default();
                 line(out, "sortResult", &format!("({}) {}{attribute}", sort.code.0, sort.code.text()));
+            }
+        }
+        oid::VLV_RESPONSE => {
+            if let Ok(view) = VlvResponse::decode(value) {
+                let text = view.code.text();
+                let (at, of) = (view.target_position, view.content_count);
+                line(out, "vlvResult", &format!("pos={at} count={of} context= ({}) {text}", view.code.0));
+            }
+        }
+        oid::DEREF => {
+            for named in DerefResponse::decode(value).map(|response| response.results).unwrap_or_default() {
+                let mut text = String::new();
+                for attribute in named.attributes.iter().flat_map(Attributes::iter) {
+                    for value in attribute.values.iter() {
+                        let value = String::from_utf8_lossy(value);
+                        text.push_str(&format!("<{}={value}>;", attribute.description));
+                    }
+                }
+                text.push_str(named.value);
+                line(out, named.attribute, &text);
             }
         }
         oid::PRE_READ => {

@@ -64,7 +64,8 @@ pub(crate) struct SearchArgs {
     #[arg(short = 'c')]
     go_on: bool,
     /// A control, critical with !: pr=<size>[/prompt|noprompt], sss=[-]<attribute>[:<rule>][/...],
-    /// vlv=<before>/<after>/<offset>/<count>|:<value>, mv=<filter>, subentries[=true|false], domainScope, dontUseCopy,
+    /// vlv=<before>/<after>/<offset>/<count>|:<value>, deref=<names>:<attribute>,...[;...], mv=<filter>,
+    /// subentries[=true|false], domainScope, dontUseCopy,
     /// <oid>[=:<value>|::<base64>]
     #[arg(short = 'E', value_name = "[!]EXTENSION")]
     extensions: Vec<String>,

@@ -188,7 +188,20 @@ fn search_extensions() {
     assert_eq!(one("mv=(cn=a)"), "1.2.826.0.1.3344810.2.3 3009a3070402636e040161");
     assert_eq!(one("mv=((cn=a)(cn=b))"), "1.2.826.0.1.3344810.2.3 3012a3070402636e040161a3070402636e040162");
     assert_eq!(one("!subentries"), "!1.3.6.1.4.1.4203.1.10.1 0101ff");
-    for wrong in ["pr", "pr=x", "pr=1/maybe", "vlv=1", "sss", "mv=(", "foo", "subentries=maybe"] {
+    assert_eq!(one("deref=member:uid"), "1.3.6.1.4.1.4203.666.5.16 3011300f04066d656d62657230050403756964");
+    for wrong in [
+        "deref",
+        "deref=member",
+        "deref=:uid",
+        "pr",
+        "pr=x",
+        "pr=1/maybe",
+        "vlv=1",
+        "sss",
+        "mv=(",
+        "foo",
+        "subentries=maybe",
+    ] {
         assert!(matches!(parse(wrong), Err(ClientError::Usage(_))), "{wrong}");
     }
 }

@@ -295,6 +295,7 @@ fn put_shape(schema: &Schema, filter: &Filter, out: &mut String) {
                     let last = if a.final_.is_some() { "?" } else { "" };
                     write!(out, "({name}={initial}*{middle}{last})")
                 }
+                Assertion::InChain(chain) => write!(out, "({name}:{}:=?)", chain.assertion.rule.oid),
                 Assertion::Extensible(a) => {
                     let dn = if a.dn_attributes { ":dn" } else { "" };
                     write!(out, "({name}{dn}:{}:=?)", a.rule.oid)

@@ -259,6 +259,19 @@ impl<S: Snapshot> Planner<'_, S> {
             Assertion::GreaterOrEqual(a) => self.order(target, a, true),
             Assertion::LessOrEqual(a) => self.order(target, a, false),
             Assertion::Substrings(a) => self.substrings(target, a),
+            Assertion::InChain(chain) => {
+                let Some(links) = chain.links() else { return Ok(everything()) };
+                let mut plans = Vec::with_capacity(links.len());
+                for link in links {
+                    let plan =
+                        self.keys(target, Kinds::EQUALITY, |n| Some(key::make(n, KeyKind::Equality, link)))?;
+                    if plan.estimate == u64::MAX {
+                        return Ok(plan);
+                    }
+                    plans.push(plan);
+                }
+                Ok(partial(union(plans)))
+            }
             // The rule of an extensible match may be the equality rule itself.
             Assertion::Extensible(a)
                 if !a.dn_attributes && a.rule.indexable_equality() && target.description().is_some() =>

@@ -233,6 +233,11 @@ impl<'a, N: Snapshot> Seen<'a, N> {
         Ok(self.gate.policy.attribute_verdict(self.gate.subject, &target, description, Privilege::Read))
     }
 
+    /// Another entry as the same subject sees it.
+    pub fn beside(&self, reader: EntryReader<'a, N>) -> Self {
+        Self::new(self.view, reader, self.gate.clone())
+    }
+
     /// Calls `visit` with each value of what the target covers that may be read.
     pub fn visit_readable(&self, target: &Target, visit: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Fault> {
         let Some(asked) = target.description().filter(|_| !self.gate.read_all) else {
@@ -244,29 +249,33 @@ impl<'a, N: Snapshot> Seen<'a, N> {
                 covered.push(description.clone());
             }
         })?;
-        for description in covered {
-            let verdict = self.readable(&description)?;
-            if verdict == Verdict::Denied {
-                continue;
-            }
-            let mut fault = None;
-            self.reader.visit_exact(&description, &mut |value| {
-                if verdict == Verdict::Granted {
-                    return visit(value);
-                }
-                match self.allows(&description, Some(value), Privilege::Read) {
-                    Ok(allowed) => !allowed || visit(value),
-                    Err(error) => {
-                        fault = Some(error);
-                        false
-                    }
-                }
-            })?;
-            if let Some(fault) = fault {
-                return Err(fault);
-            }
+        covered.iter().try_for_each(|description| self.visit_readable_exact(description, visit))
+    }
+
+    /// Calls `visit` with each value of exactly this description that may be read, until it answers false.
+    pub fn visit_readable_exact(
+        &self,
+        description: &AttributeDescription,
+        visit: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Fault> {
+        let verdict = self.readable(description)?;
+        if verdict == Verdict::Denied {
+            return Ok(());
         }
-        Ok(())
+        let mut fault = None;
+        self.reader.visit_exact(description, &mut |value| {
+            if verdict == Verdict::Granted {
+                return visit(value);
+            }
+            match self.allows(description, Some(value), Privilege::Read) {
+                Ok(allowed) => !allowed || visit(value),
+                Err(error) => {
+                    fault = Some(error);
+                    false
+                }
+            }
+        })?;
+        fault.map_or(Ok(()), Err)
     }
 
     /// What the rules say of all items of the same class in this entry, found out once; `None`: ask for the item itself.

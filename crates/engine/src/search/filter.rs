@@ -9,6 +9,7 @@ use larix_schema::{
     Schema, Scratch,
 };
 
+use super::chain::InChain;
 use crate::catalog::Catalog;
 use crate::entry::{EntrySource, Target};
 use crate::fault::Fault;
@@ -39,6 +40,8 @@ pub enum Assertion {
     LessOrEqual(BoundAssertion),
     Substrings(BoundSubstrings),
     Extensible(BoundExtensible),
+    /// By the rule that goes along chains of names.
+    InChain(Box<InChain>),
     /// entryDN is computed.
     EntryDn(NormalDn),
     /// hasSubordinates is computed.
@@ -92,6 +95,13 @@ impl Filter {
             BoundFilter::GreaterOrEqual(a) => test(a.description.clone(), Assertion::GreaterOrEqual(a)),
             BoundFilter::LessOrEqual(a) => test(a.description.clone(), Assertion::LessOrEqual(a)),
             BoundFilter::Substrings(a) => test(a.description.clone(), Assertion::Substrings(a)),
+            BoundFilter::Extensible(a) if a.rule.is_in_chain() => match &a.description {
+                Some(description) if !a.dn_attributes => {
+                    test(description.clone(), Assertion::InChain(Box::new(InChain::new(a))))
+                }
+                // A chain goes through one attribute.
+                _ => Self::Constant(Match::Undefined),
+            },
             BoundFilter::Extensible(a) => {
                 let target = match &a.description {
                     Some(description) => Target::new(schema, catalog, description.clone()),
@@ -151,7 +161,7 @@ impl Filter {
             Self::And(list) | Self::Or(list) => list.iter().all(|part| part.asks_only(test)),
             Self::Not(inner) => inner.asks_only(test),
             Self::Test(asked) => {
-                !matches!(asked.assertion, Assertion::Extensible(_))
+                !matches!(asked.assertion, Assertion::Extensible(_) | Assertion::InChain(_))
                     && asked.target.description().is_some_and(test)
             }
         }
@@ -190,6 +200,7 @@ impl Test {
                 self.any(context, entry, |value| a.matches(schema, value, &mut scratch))
             }
             Assertion::Extensible(a) => self.extensible(context, a, entry),
+            Assertion::InChain(chain) => self.in_chain(context, chain, entry),
         }
     }
 
@@ -201,18 +212,19 @@ impl Test {
             | Assertion::GreaterOrEqual(a)
             | Assertion::LessOrEqual(a) => Some(a.value.raw()),
             Assertion::Extensible(a) => Some(a.value.raw()),
+            Assertion::InChain(chain) => Some(chain.assertion.value.raw()),
             _ => None,
         }
     }
 
     /// Whether no subtype or option has to be asked about by itself.
-    fn is_simple(&self, context: &dyn FilterContext, entry: &dyn EntrySource) -> bool {
+    pub(super) fn is_simple(&self, context: &dyn FilterContext, entry: &dyn EntrySource) -> bool {
         context.may_search_all() || entry.has_only_itself(&self.target)
     }
 
     /// True of an attribute whose test is true of any value; Undefined if it is of none, but undefined of one, or if a
     /// subtype, or one with more options, may not be searched.
-    fn any(
+    pub(super) fn any(
         &self,
         context: &dyn FilterContext,
         entry: &dyn EntrySource,

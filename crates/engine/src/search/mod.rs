@@ -2,8 +2,12 @@
 //! answered ([`selection`], [`answer`]).
 
 pub mod answer;
+pub mod chain;
 pub mod cookie;
+pub mod dereference;
 pub mod entry;
+#[cfg(test)]
+mod extension_tests;
 pub mod filter;
 pub mod limits;
 mod pace;
@@ -19,6 +23,7 @@ pub mod synchronised;
 pub mod task;
 #[cfg(test)]
 mod tests;
+mod window;
 
 pub use entry::{Gate, Seen};
 pub use task::{Budget, SearchInput, SearchTask, Step};

@@ -6,6 +6,7 @@ use larix_proto::{ControlBuf, LdapResult, ResultCode, Scope, encode};
 use larix_store::{Direction, KeyRange, Snapshot};
 use smallvec::SmallVec;
 
+use super::dereference;
 use super::entry::{Gate, Seen};
 use super::pace::Pace;
 use super::pages::Pages;
@@ -61,6 +62,8 @@ pub(super) struct Progress {
     pub(super) answered: EntryId,
     /// Matches so far, with their sort keys, when the search is sorted.
     pub(super) sorted: Vec<(Vec<u8>, EntryId)>,
+    /// Bytes of these.
+    pub(super) sorted_bytes: usize,
 }
 
 /// What is done with what is found; a step ends the slice.
@@ -129,6 +132,7 @@ impl SearchTask {
             last,
             answered: last,
             sorted: Vec::new(),
+            sorted_bytes: 0,
         })
     }
 
@@ -339,7 +343,7 @@ impl SearchTask {
         let controls = if self.refresh.is_some() {
             let Some(controls) = self.refreshed(seen, out)? else { return Ok(false) };
             controls
-        } else if self.controls.account_usability {
+        } else if self.controls.account_usability || self.dereferenced.is_some() {
             self.entry_controls(seen)?
         } else {
             Vec::new()
@@ -361,8 +365,25 @@ impl SearchTask {
         Ok(true)
     }
 
-    /// What plugins have to say of an entry.
+    /// What goes beside an entry: what plugins have to say of it, and the entries that it names.
     fn entry_controls<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<Vec<ControlBuf>, End> {
+        let mut controls = self.said_by_plugins(seen)?;
+        if let Some(wanted) = &self.dereferenced
+            && seen.is_shown()?
+        {
+            controls.extend(wanted.control(seen).map_err(|failure| match failure {
+                dereference::Failure::Fault(fault) => End::Fault(fault),
+                dereference::Failure::TooMany => {
+                    let most = dereference::DEREFERENCED_MAX;
+                    let text = format!("dereference control: an entry names more than {most} others");
+                    End::Result(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text))
+                }
+            })?);
+        }
+        Ok(controls)
+    }
+
+    fn said_by_plugins<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<Vec<ControlBuf>, End> {
         let plugins = seen.view.settings.plugins.iter().filter_map(|plugin| plugin.answering());
         let mut plugins = plugins.filter(|plugin| plugin.wants(&self.controls)).peekable();
         if plugins.peek().is_none() {

@@ -57,6 +57,21 @@ impl Order {
         Ok(Self { keys })
     }
 
+    /// Where a value of the first key stands among keys of entries: the first entry that it comes not behind is the first
+    /// whose key is not less. `None` for a value that the key's rule does not take.
+    pub fn assertion_key(&self, schema: &Schema, value: &[u8]) -> Option<Vec<u8>> {
+        let first = self.keys.first()?;
+        let mut normal = Vec::new();
+        first.rule.normalize_value(schema, value, &mut normal).ok()?;
+        let mut out = Vec::with_capacity(normal.len() + 3);
+        put(&mut out, &normal);
+        if first.reverse {
+            out.iter_mut().for_each(|byte| *byte = !*byte);
+        }
+        out.truncate(SORT_KEY_LIMIT);
+        Some(out)
+    }
+
     pub fn renumber(&mut self, schema: &Schema, catalog: &Catalog) {
         self.keys.iter_mut().for_each(|key| key.target.renumber(schema, catalog));
     }

@@ -1,6 +1,6 @@
 //! Searches whose answer is sorted: all matches are found first, by sort key and id, then answered in that order.
 
-use larix_proto::{ControlBuf, ResultCode, oid};
+use larix_proto::{ControlBuf, LdapResult, ResultCode, oid};
 use larix_store::Snapshot;
 
 use super::entry::{Gate, Seen};
@@ -8,11 +8,16 @@ use super::pace::Pace;
 use super::pages::Pages;
 use super::run::{Looked, SeenOrReference, State};
 use super::task::{Budget, End, SearchTask, Step};
+use super::window;
 use crate::database::View;
 use crate::entry::EntryId;
 
 /// Most matches that are sorted; more are adminLimitExceeded.
 pub const SORT_LIMIT: usize = 1_000_000;
+/// Bytes that their keys may take together, each counted with what it takes besides; more are adminLimitExceeded.
+pub const SORT_BYTES: usize = 256 << 20;
+/// What a match takes besides the bytes of its key: a vector and an id.
+const MATCH_BYTES: usize = size_of::<(Vec<u8>, EntryId)>();
 
 /// Runs one slice.
 pub(super) fn run<N: Snapshot>(
@@ -30,9 +35,14 @@ pub(super) fn run<N: Snapshot>(
                 SeenOrReference::Reference(seen) => task.reference(seen, out)?,
                 SeenOrReference::Match(seen) => {
                     let Some(order) = &task.order else { return Ok(None) };
+                    // What is not shown is not counted either.
+                    if !seen.is_shown()? {
+                        return Ok(None);
+                    }
                     let key = order.key(&view.schema, seen)?;
-                    if progress.sorted.len() >= SORT_LIMIT {
-                        return Err(ResultCode::ADMIN_LIMIT_EXCEEDED.into());
+                    progress.sorted_bytes += key.capacity() + MATCH_BYTES;
+                    if progress.sorted.len() >= SORT_LIMIT || progress.sorted_bytes > SORT_BYTES {
+                        return Err(too_many().into());
                     }
                     progress.sorted.push((key, seen.reader.view.id()));
                 }
@@ -45,6 +55,7 @@ pub(super) fn run<N: Snapshot>(
         }
         let mut matches = progress.sorted;
         matches.sort_unstable();
+        look_through(task, view, &mut matches)?;
         let done = match task.pages.as_ref().and_then(Pages::last) {
             Some((key, id)) => matches.partition_point(|(k, i)| (k.as_slice(), *i) <= (key, id)),
             None => 0,
@@ -81,7 +92,7 @@ fn answer<N: Snapshot>(
             && let Some(control) = task.page_is_full(*last, last_key.clone(), Some(matches.len() as u64))
         {
             task.response_controls.push(control);
-            return Ok(task.done(larix_proto::LdapResult::success()));
+            return Ok(task.done(LdapResult::success()));
         }
         *done += 1;
         // It may be gone, or match no longer, since it was sorted; if its key has changed it keeps its place here.
@@ -94,7 +105,33 @@ fn answer<N: Snapshot>(
     if task.pages.is_some() {
         task.response_controls.push(Pages::end());
     }
-    Ok(task.done(larix_proto::LdapResult::success()))
+    Ok(task.done(LdapResult::success()))
+}
+
+/// Leaves of the matches what a virtual list view shows.
+fn look_through<N: Snapshot>(
+    task: &mut SearchTask,
+    view: &View<'_, N>,
+    matches: &mut Vec<(Vec<u8>, EntryId)>,
+) -> Result<(), End> {
+    let (Some(asked), Some(order)) = (&task.controls.vlv, &task.order) else { return Ok(()) };
+    let count = matches.len();
+    match window::window(&view.schema, order, asked, matches) {
+        Ok(shown) => {
+            task.response_controls.push(window::response(ResultCode::SUCCESS, shown.target, count));
+            *matches = matches.drain(shown.places).collect();
+            Ok(())
+        }
+        Err(code) => {
+            task.response_controls.push(window::response(code, 0, count));
+            Err(ResultCode::VLV_ERROR.into())
+        }
+    }
+}
+
+fn too_many() -> LdapResult {
+    let text = "too many matches to be sorted: narrow the filter or the base";
+    LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text)
 }
 
 /// The response control (RFC 2891 section 1.2).

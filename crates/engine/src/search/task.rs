@@ -13,7 +13,9 @@ use larix_store::Snapshot;
 use smallvec::SmallVec;
 
 use super::answer::Answer;
+use super::chain::{self, Walk};
 use super::cookie::Binding;
+use super::dereference::Wanted;
 use super::entry::{Gate, Seen};
 use super::filter::Filter;
 use super::limits::{self, Effective};
@@ -24,7 +26,7 @@ use super::scope::{self, Base};
 use super::selection::Selection;
 use super::sort::Order;
 use super::synchronised::Refresh;
-use super::{referral, sorted};
+use super::{referral, sorted, window};
 use crate::access::{AccessPolicy, Privilege, Subject};
 use crate::controls::RequestControls;
 use crate::database::{COOKIE_SECRET_LENGTH, Limits, View};
@@ -110,6 +112,10 @@ pub struct SearchTask {
     pub(super) scratch: String,
     /// The time of day, for plugins that have something to say of entries.
     pub(super) now: Timestamp,
+    /// The filter asks for chains of names; these are followed first, one at a time.
+    chained: bool,
+    pub(super) walk: Option<Box<Walk>>,
+    pub(super) dereferenced: Option<Box<Wanted>>,
     /// The search tells a consumer what the content is.
     pub(super) refresh: Option<Box<Refresh>>,
 }
@@ -178,6 +184,14 @@ impl SearchTask {
         let mut response_controls = Vec::new();
         let order = order(view, &controls, &mut response_controls)
             .map_err(|result| (result, std::mem::take(&mut response_controls)))?;
+        window::check(&controls, order.as_ref()).map_err(|(result, control)| {
+            response_controls.push(control);
+            (result, std::mem::take(&mut response_controls))
+        })?;
+        if controls.vlv.is_some() && controls.paged.is_some() {
+            let text = "VLV incompatible with PagedResults";
+            return Err(fail(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)));
+        }
         let asked = limits::Asked { size: request.size_limit, time: request.time_limit, page: None };
         if let Some(paged) = &controls.paged {
             // What is not allowed at all is said before a cookie is looked at.
@@ -210,13 +224,19 @@ impl SearchTask {
             stored_alone: controls.manage_dsa_it,
             states: false,
         };
+        let dereferenced = controls.deref.as_ref().map(|asked| Wanted::new(schema, asked));
+        let dereferenced = dereferenced.transpose().map_err(fail)?.flatten().map(Box::new);
+        let filter = Filter::new(schema, &view.catalog, schema.bind_filter(request.filter));
         let nanos = limits.time.map(|seconds| u64::from(seconds) * 1_000_000_000);
         Ok(Self {
             asked_base: SmallVec::from_slice(request.base.as_bytes()),
             base: input.base,
             scope: request.scope,
             deref: request.deref,
-            filter: Filter::new(schema, &view.catalog, schema.bind_filter(request.filter)),
+            chained: filter.has_chain(),
+            walk: None,
+            dereferenced,
+            filter,
             answer,
             order,
             pages,
@@ -335,6 +355,12 @@ impl SearchTask {
             Some(before) if before == found => {}
             Some(_) => return Err(LdapResult::with(ResultCode::BUSY, "search base has moved").into()),
         }
+        if self.chained {
+            if let Some(step) = chain::follow(self, view, &gate, budget)? {
+                return Ok(step);
+            }
+            self.chained = false;
+        }
         if let Some(pages) = &self.pages
             && pages.is_abandoned()
         {
@@ -364,6 +390,7 @@ impl SearchTask {
     fn is_plain_read(&self) -> bool {
         self.scope == Scope::Base
             && self.base_id.is_none()
+            && !self.chained
             && self.order.is_none()
             && self.pages.is_none()
             && self.limits.unchecked.is_none()

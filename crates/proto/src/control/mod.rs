@@ -9,6 +9,7 @@ mod account_usability;
 mod assertion;
 mod authorization_identity;
 mod content_sync;
+mod dereference;
 mod domain_scope;
 mod dont_use_copy;
 mod manage_dsa_it;
@@ -32,6 +33,7 @@ pub use account_usability::{AccountUsability, AccountUsabilityRequest, Unusable}
 pub use assertion::Assertion;
 pub use authorization_identity::{AuthorizationIdentityRequest, AuthorizationIdentityResponse};
 pub use content_sync::{EntryState, SyncDone, SyncMode, SyncRequest, SyncState};
+pub use dereference::{DerefRequest, DerefResponse, DerefResult, DerefSpec};
 pub use domain_scope::DomainScope;
 pub use dont_use_copy::DontUseCopy;
 pub use manage_dsa_it::ManageDsaIt;

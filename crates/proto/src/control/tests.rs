@@ -82,6 +82,21 @@ fn password_policy() {
 }
 
 #[test]
+fn dereference() {
+    let ber = b"\x30\x11\x30\x0f\x04\x06member\x30\x05\x04\x03uid";
+    let specs = vec![DerefSpec { attribute: "member", attributes: vec!["uid"] }];
+    check(ber, &DerefRequest { specs });
+    let attributes = crate::list::Attributes::check(b"\x30\x0a\x04\x03uid\x31\x03\x04\x01a").expect("a list");
+    let found = DerefResult { attribute: "member", value: "uid=a", attributes: Some(attributes) };
+    let missing = DerefResult { attribute: "member", value: "uid=b", attributes: None };
+    let ber = b"\x30\x30\x30\x1d\x04\x06member\x04\x05uid=a\xa0\x0c\x30\x0a\x04\x03uid\x31\x03\x04\x01a\
+        \x30\x0f\x04\x06member\x04\x05uid=b";
+    check(ber, &DerefResponse { results: vec![found, missing] });
+    assert_eq!(error::<DerefRequest<'_>>(Some(b"\x30\x00")), "DerefControl: empty");
+    assert_eq!(error::<DerefRequest<'_>>(Some(b"\x30\x07\x30\x05\x04\x01a\x30\x00")), "attributes: empty");
+}
+
+#[test]
 fn matched_values() {
     let ber = b"\x30\x0c\x87\x02cn\xa3\x06\x04\x01a\x04\x01b";
     let control = MatchedValues::decode(Some(ber)).expect("a value");

@@ -94,7 +94,7 @@ pub static ALL_RULES: &[MatchingRule] = &[
     rule("1.3.6.1.4.1.4203.1.2.1", "caseExactIA5SubstringsMatch", IA5, Substring, N::CaseExact, 0, &[]),
     rule("1.2.840.113556.1.4.803", "integerBitAndMatch", INTEGER, Extensible, N::BitAnd, X, &[]),
     rule("1.2.840.113556.1.4.804", "integerBitOrMatch", INTEGER, Extensible, N::BitOr, X, &[]),
-    rule("1.2.840.113556.1.4.1941", "distinguishedNameInChainMatch", DN, Extensible, N::InChain, X | H, &[ldap!(34)]),
+    rule("1.2.840.113556.1.4.1941", "distinguishedNameInChainMatch", DN, Extensible, N::InChain, X, &[ldap!(34)]),
     rule("1.3.6.1.1.16.2", "UUIDMatch", UUID, Equality, N::Uuid, X, &[]),
     rule("1.3.6.1.1.16.3", "UUIDOrderingMatch", UUID, Ordering, N::Uuid, X, &[]),
     rule("1.3.6.1.4.1.4203.666.11.2.2", "CSNMatch", CSN, Equality, N::Csn, H, &[]),

@@ -355,6 +355,10 @@ impl New<'_> {
         controls: RequestControls,
         base: &NormalDn,
     ) -> Result<Search, Box<End>> {
+        if controls.vlv.is_some() {
+            let text = "VLV does not go over several databases";
+            return Err(Box::new((LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text), Vec::new())));
+        }
         let pages = controls.paged.as_ref().map(|asked| GluedPages::new(asked, glued.len() + 1));
         let pages = pages.transpose().map_err(|result| Box::new((result, Vec::new())))?;
         let begin = pages.as_ref().map_or(0, GluedPages::at);

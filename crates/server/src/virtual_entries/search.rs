@@ -168,6 +168,13 @@ impl VirtualTree<'_> {
             let result = LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text);
             return Ok(Found { result, entries: 0 });
         }
+        if controls.vlv.as_ref().is_some_and(|asked| asked.critical)
+            || controls.deref.as_ref().is_some_and(|asked| asked.critical)
+        {
+            let text = "virtual list views and dereferencing are of stored entries only";
+            let result = LdapResult::with(ResultCode::UNAVAILABLE_CRITICAL_EXTENSION, text);
+            return Ok(Found { result, entries: 0 });
+        }
         let all: Vec<Seen<'_>> = self.seen().collect();
         let Some(first) = all.iter().find(|seen| seen.dn == *base) else {
             return Ok(Found { result: self.missing(&all, base), entries: 0 });

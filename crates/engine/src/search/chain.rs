@@ -1,0 +1,291 @@
+//! Matching along chains of names: LDAP_MATCHING_RULE_IN_CHAIN, 1.2.840.113556.1.4.1941 (Microsoft's MS-ADTS section
+//! 3.1.1.3.4.4.3).
+//!
+//! `(member:1.2.840.113556.1.4.1941:=X)` is true of an entry whose member is X, or an entry of which it is true. The way
+//! goes up from X before the search begins: who has X as a member, who has these, and so on, one look-up in the equality
+//! index each. An entry carries the chain on only if the subject may search it for the very name that led to it. What the
+//! filter asks afterwards is whether an entry has one of the names that were found.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use larix_proto::{LdapResult, ResultCode};
+use larix_schema::{AttributeDescription, BoundExtensible, Match, Scratch};
+use larix_store::Snapshot;
+use roaring::RoaringTreemap;
+
+use super::entry::{Gate, Seen};
+use super::filter::{Assertion, Filter, FilterContext, Test};
+use super::pace::Pace;
+use super::task::{Budget, End, SearchTask, Step};
+use crate::access::Privilege;
+use crate::database::View;
+use crate::entry::record::RecordFlags;
+use crate::entry::{EntryId, EntrySource, Target};
+use crate::fault::Fault;
+use crate::plan::{IdSet, Plan};
+
+/// Most entries through which chains of one assertion may go; more are adminLimitExceeded.
+pub const CHAIN_LINKS_MAX: usize = 10_000;
+/// Most entries between the first and the last of a chain; more are adminLimitExceeded.
+pub const CHAIN_DEPTH_MAX: u32 = 100;
+/// Ids read at once.
+const CHUNK: usize = 64;
+
+/// An assertion with this rule.
+#[derive(Clone, Debug)]
+pub struct InChain {
+    pub assertion: BoundExtensible,
+    /// The asserted name and those of the entries between, ascending; `None` until the chain was followed.
+    links: Option<Arc<[Box<[u8]>]>>,
+}
+
+impl InChain {
+    pub fn new(assertion: BoundExtensible) -> Self {
+        Self { assertion, links: None }
+    }
+
+    /// The normalized names, one of which an entry has that matches; `None` as long as nobody followed the chain.
+    pub fn links(&self) -> Option<&[Box<[u8]>]> {
+        self.links.as_deref()
+    }
+
+    fn is_link(&self, key: &[u8]) -> bool {
+        self.links().is_some_and(|links| links.binary_search_by(|link| (**link).cmp(key)).is_ok())
+    }
+}
+
+impl Test {
+    /// Whether the entry has a name of the chain. Where nobody followed it, the first link is all that is certain.
+    pub(super) fn in_chain(
+        &self,
+        context: &dyn FilterContext,
+        chain: &InChain,
+        entry: &dyn EntrySource,
+    ) -> Result<Match, Fault> {
+        let schema = context.schema();
+        let mut scratch = Scratch::default();
+        let Some(links) = chain.links() else {
+            let found =
+                self.any(context, entry, |value| chain.assertion.matches(schema, value, &mut scratch))?;
+            return Ok(found.or(Match::Undefined));
+        };
+        let may = |value: &[u8]| match self.target.description().filter(|_| !context.may_search_all()) {
+            Some(description) => context.may_search(description, Some(value)),
+            None => Ok(true),
+        };
+        if self.is_simple(context, entry) {
+            let mut is_large = false;
+            for link in links {
+                let Some(member) = entry.large_member(&self.target, link)? else { break };
+                is_large = true;
+                if member && may(link)? {
+                    return Ok(Match::True);
+                }
+            }
+            if is_large {
+                return Ok(Match::False);
+            }
+        }
+        let mut fault = None;
+        let (mut key, rule) = (Vec::new(), chain.assertion.rule);
+        let found = self.any(context, entry, |value| {
+            key.clear();
+            if rule.normalize_value(schema, value, &mut key).is_err() || !chain.is_link(&key) {
+                return Match::False;
+            }
+            match may(&key) {
+                Ok(true) => Match::True,
+                Ok(false) => Match::Undefined,
+                Err(error) => {
+                    fault = Some(error);
+                    Match::Undefined
+                }
+            }
+        })?;
+        fault.map_or(Ok(found), Err)
+    }
+}
+
+impl Filter {
+    /// The first in-chain assertion that nobody followed.
+    fn unfollowed(&mut self) -> Option<(&AttributeDescription, &mut InChain)> {
+        match self {
+            Self::And(list) | Self::Or(list) => list.iter_mut().find_map(Self::unfollowed),
+            Self::Not(inner) => inner.unfollowed(),
+            Self::Test(Test { target, assertion: Assertion::InChain(chain) }) if chain.links.is_none() => {
+                Some((target.description()?, chain))
+            }
+            Self::Constant(_) | Self::Test(_) => None,
+        }
+    }
+
+    /// Whether there is an in-chain assertion.
+    pub(super) fn has_chain(&self) -> bool {
+        match self {
+            Self::And(list) | Self::Or(list) => list.iter().any(Self::has_chain),
+            Self::Not(inner) => inner.has_chain(),
+            Self::Test(test) => matches!(test.assertion, Assertion::InChain(_)),
+            Self::Constant(_) => false,
+        }
+    }
+}
+
+/// A chain that is being followed.
+#[derive(Debug)]
+pub(super) struct Walk {
+    description: AttributeDescription,
+    /// Names whose holders are still to be looked up, the nearest first, with how far they are.
+    todo: VecDeque<(Box<[u8]>, u32)>,
+    /// The holders that are being looked at, and the last of them that was.
+    reading: Option<(Holders, EntryId)>,
+    /// Entries that carry the chain on.
+    carriers: RoaringTreemap,
+    links: Vec<Box<[u8]>>,
+}
+
+/// Entries that have a name.
+#[derive(Debug)]
+struct Holders {
+    /// Whether an entry has it, and may be searched for it.
+    test: Filter,
+    ids: IdSet,
+    depth: u32,
+}
+
+/// Follows the chains that the filter names, for one slice. A step: it has to go on in the next one.
+///
+/// # Errors
+/// adminLimitExceeded; unwillingToPerform where there is no index to follow a chain by.
+pub(super) fn follow<N: Snapshot>(
+    task: &mut SearchTask,
+    view: &View<'_, N>,
+    gate: &Gate<'_>,
+    budget: Budget<'_>,
+) -> Result<Option<Step>, End> {
+    let mut pace = Pace::new(budget, task.deadline, task.walk.is_some())?;
+    loop {
+        let mut walk = match task.walk.take() {
+            Some(walk) => walk,
+            None => match task.filter.unfollowed() {
+                Some((description, chain)) => Box::new(Walk::new(description, chain)),
+                None => return Ok(None),
+            },
+        };
+        if let Some(step) = walk.go_on(task, view, gate, &mut pace)? {
+            task.walk = Some(walk);
+            return Ok(Some(step));
+        }
+        if let Some((_, chain)) = task.filter.unfollowed() {
+            walk.links.sort_unstable();
+            chain.links = Some(walk.links.into());
+        }
+    }
+}
+
+impl Walk {
+    fn new(description: &AttributeDescription, chain: &InChain) -> Self {
+        Self {
+            description: description.clone(),
+            todo: VecDeque::from([(chain.assertion.value.key().into(), 0)]),
+            reading: None,
+            carriers: RoaringTreemap::new(),
+            links: Vec::new(),
+        }
+    }
+
+    fn go_on<N: Snapshot>(
+        &mut self,
+        task: &mut SearchTask,
+        view: &View<'_, N>,
+        gate: &Gate<'_>,
+        pace: &mut Pace<'_>,
+    ) -> Result<Option<Step>, End> {
+        loop {
+            if let Some((holders, last)) = &mut self.reading {
+                let mut ids = Vec::with_capacity(CHUNK);
+                holders.ids.read_after(*last, CHUNK, &mut ids);
+                for id in ids.iter().copied() {
+                    if let Some(step) = pace.next()? {
+                        return Ok(Some(step));
+                    }
+                    *last = id;
+                    task.looked += 1;
+                    if !self.carriers.contains(id.0)
+                        && let Some(name) = carrier(view, gate, holders, id)?
+                    {
+                        self.carriers.insert(id.0);
+                        // Most carriers are nobody's members: they are found by the filter itself.
+                        if has_holders(view, &self.description, &name)? {
+                            if holders.depth >= CHAIN_DEPTH_MAX {
+                                return Err(too_far("deep", CHAIN_DEPTH_MAX as usize).into());
+                            }
+                            self.todo.push_back((name, holders.depth + 1));
+                        }
+                    }
+                }
+                if ids.len() == CHUNK {
+                    continue;
+                }
+                self.reading = None;
+            }
+            let Some((name, depth)) = self.todo.pop_front() else { return Ok(None) };
+            if self.links.len() >= CHAIN_LINKS_MAX {
+                return Err(too_far("long", CHAIN_LINKS_MAX).into());
+            }
+            let Some((test, plan)) = holders(view, &self.description, &name)? else {
+                return Err(self.unindexed(view).into());
+            };
+            self.links.push(name);
+            let ids = plan.into_candidates(view.snapshot)?.ids;
+            self.reading = Some((Holders { test, ids, depth }, EntryId::ROOT));
+        }
+    }
+
+    fn unindexed<N: Snapshot>(&self, view: &View<'_, N>) -> LdapResult {
+        let name = self.description.to_text(&view.schema);
+        let text = format!("in-chain matching follows an equality index, and {name} has none");
+        LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)
+    }
+}
+
+fn too_far(how: &str, limit: usize) -> LdapResult {
+    let text = format!("in-chain matching: the chain is too {how} (limit {limit})");
+    LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text)
+}
+
+/// The normalized name of an entry that carries the chain on.
+fn carrier<N: Snapshot>(
+    view: &View<'_, N>,
+    gate: &Gate<'_>,
+    holders: &Holders,
+    id: EntryId,
+) -> Result<Option<Box<[u8]>>, Fault> {
+    let Some(record) = view.record(id)? else { return Ok(None) };
+    let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
+    let carries = !seen.reader.view.flags().has(RecordFlags::GLUE)
+        && seen.allows_entry(Privilege::Search)?
+        && holders.test.matches(&seen, &seen.reader)?.is_true();
+    Ok(if carries { Some(seen.name()?.as_str().as_bytes().into()) } else { None })
+}
+
+fn has_holders<N: Snapshot>(
+    view: &View<'_, N>,
+    description: &AttributeDescription,
+    name: &[u8],
+) -> Result<bool, Fault> {
+    Ok(holders(view, description, name)?.is_none_or(|(_, plan)| plan.estimate() != Some(0)))
+}
+
+/// Who has this name, and the plan to find them by; `None` without an index.
+fn holders<N: Snapshot>(
+    view: &View<'_, N>,
+    description: &AttributeDescription,
+    name: &[u8],
+) -> Result<Option<(Filter, Plan)>, Fault> {
+    let Ok(assertion) = view.schema.bind_equality(description, name) else { return Ok(None) };
+    let target = Target::new(&view.schema, &view.catalog, description.clone());
+    let test = Filter::Test(Test { target, assertion: Assertion::Equality(assertion) });
+    let plan = Plan::new(view.snapshot, &view.catalog, &test)?;
+    Ok(plan.estimate().is_some().then_some((test, plan)))
+}
