@@ -23,6 +23,8 @@ fuzz_target!(|data: &[u8]| {
             for control in message.controls {
                 let _ = control::PagedResults::decode(control.value);
                 let _ = control::SortRequest::decode(control.value);
+                let _ = control::VlvRequest::decode(control.value);
+                let _ = control::DerefRequest::decode(control.value);
                 let _ = control::Assertion::decode(control.value);
                 let _ = control::MatchedValues::decode(control.value);
             }

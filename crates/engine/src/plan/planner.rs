@@ -15,6 +15,7 @@ use crate::entry::{AttributeNumber, Target};
 use crate::fault::Fault;
 use crate::index::pending::{self, Need};
 use crate::index::{KeyKind, Kinds, key, substrings};
+use crate::search::chain::InChain;
 use crate::search::filter::{Assertion, Filter, Test};
 use crate::tables::INDEX;
 
@@ -259,19 +260,7 @@ impl<S: Snapshot> Planner<'_, S> {
             Assertion::GreaterOrEqual(a) => self.order(target, a, true),
             Assertion::LessOrEqual(a) => self.order(target, a, false),
             Assertion::Substrings(a) => self.substrings(target, a),
-            Assertion::InChain(chain) => {
-                let Some(links) = chain.links() else { return Ok(everything()) };
-                let mut plans = Vec::with_capacity(links.len());
-                for link in links {
-                    let plan =
-                        self.keys(target, Kinds::EQUALITY, |n| Some(key::make(n, KeyKind::Equality, link)))?;
-                    if plan.estimate == u64::MAX {
-                        return Ok(plan);
-                    }
-                    plans.push(plan);
-                }
-                Ok(partial(union(plans)))
-            }
+            Assertion::InChain(chain) => self.chain(target, chain),
             // The rule of an extensible match may be the equality rule itself.
             Assertion::Extensible(a)
                 if !a.dn_attributes && a.rule.indexable_equality() && target.description().is_some() =>
@@ -290,6 +279,22 @@ impl<S: Snapshot> Planner<'_, S> {
             let rule = self.catalog.row(n)?.equality?;
             rule.shares_keys_with(a.rule).then(|| key::make(n, KeyKind::Equality, a.value.key()))
         })
+    }
+
+    /// Holders of any name of the chain; while nobody followed it, of the first one, which alone is certain.
+    fn chain(&self, target: &Target, chain: &InChain) -> Result<Plan, Fault> {
+        let first = [chain.assertion.value.key().into()];
+        let links = chain.links().unwrap_or(&first);
+        let mut plans = Vec::with_capacity(links.len());
+        for link in links {
+            let key = |number| Some(key::make(number, KeyKind::Equality, link));
+            let plan = self.keys(target, Kinds::EQUALITY, key)?;
+            if plan.estimate == u64::MAX {
+                return Ok(plan);
+            }
+            plans.push(plan);
+        }
+        Ok(partial(union(plans)))
     }
 
     /// One key for each covered number; everything when a number has no such index.
