@@ -89,6 +89,8 @@ pub struct Fill {
 #[derive(Clone, Debug)]
 enum Name {
     Taken(Arc<str>),
+    /// `entryUUID`: what the control of the synchronisation says counts.
+    Identity,
     Left,
 }
 
@@ -119,12 +121,24 @@ impl Fill {
     pub fn add(&mut self, uuid: Uuid, entry: &SearchResultEntry<'_>) -> Result<(), LoadError> {
         let mut attributes = Vec::with_capacity(entry.attributes.iter().count() + 1);
         let mut has_class = false;
+        let mut identity = Some(LdifAttribute {
+            description: Arc::clone(&self.identity),
+            values: vec![uuid.to_string().into_bytes()],
+        });
         for attribute in entry.attributes.iter() {
             let values: Vec<Vec<u8>> = attribute.values.iter().map(<[u8]>::to_vec).collect();
             if values.is_empty() {
                 continue;
             }
-            let Name::Taken(description) = self.name(attribute.description) else { continue };
+            let description = match self.name(attribute.description) {
+                Name::Taken(description) => description,
+                // Where it was sent: an entry looks the same on all servers.
+                Name::Identity => {
+                    attributes.extend(identity.take());
+                    continue;
+                }
+                Name::Left => continue,
+            };
             has_class |= description.eq_ignore_ascii_case("objectClass");
             self.bytes += values.iter().map(Vec::len).sum::<usize>();
             attributes.push(LdifAttribute { description, values });
@@ -134,8 +148,7 @@ impl Fill {
             let dn = entry.dn.to_owned();
             return Err(RecordError { line: 0, dn, fault: RecordFault::Refused(refused) }.into());
         }
-        let description = Arc::clone(&self.identity);
-        attributes.push(LdifAttribute { description, values: vec![uuid.to_string().into_bytes()] });
+        attributes.extend(identity);
         self.records.push(Record { line: 0, dn: entry.dn.to_owned(), body: Body::Content(attributes) });
         if self.records.len() >= BATCH_ENTRIES || self.bytes >= BATCH_BYTES {
             self.flush()?;
@@ -148,8 +161,7 @@ impl Fill {
             return name.clone();
         }
         let name = match description {
-            // What the control of the synchronisation says counts.
-            _ if description.eq_ignore_ascii_case("entryUUID") => Name::Left,
+            _ if description.eq_ignore_ascii_case("entryUUID") => Name::Identity,
             _ if replica::is_computed(description) => Name::Left,
             _ => Name::Taken(description.into()),
         };
