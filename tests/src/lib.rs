@@ -10,4 +10,5 @@ pub mod replicas;
 pub mod scenario;
 pub mod scripted;
 pub mod sync;
+pub mod transcript;
 pub mod writers;

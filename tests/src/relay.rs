@@ -4,6 +4,7 @@ use std::io::{Read, Write};
 use std::net::{Ipv4Addr, Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What happens to bytes on the way.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -13,6 +14,17 @@ pub enum Passage {
     Cut,
     /// Connections stay and nothing arrives until the passage is opened again, as behind a router that drops packets.
     Silent,
+}
+
+/// Bytes that have passed.
+#[derive(Clone, Debug)]
+pub struct Passed {
+    /// When, in seconds and nanoseconds as servers write it: hexadecimal.
+    pub at: String,
+    /// By the order in which they were made.
+    pub connection: usize,
+    pub to_client: bool,
+    pub bytes: Vec<u8>,
 }
 
 /// Listens on loopback and passes on to an address that may change. Its threads end with the process.
@@ -35,6 +47,9 @@ struct Inner {
     target: Option<SocketAddr>,
     /// Bytes to clients until it falls silent by itself.
     left: Option<usize>,
+    /// What has passed, if that is wanted.
+    record: Option<Vec<Passed>>,
+    connections: usize,
     /// Both ends of every connection, to be closed by a cut.
     ends: Vec<TcpStream>,
 }
@@ -45,9 +60,22 @@ impl Relay {
     /// # Panics
     /// When loopback gives no port.
     pub fn start() -> Self {
+        Self::begin(None)
+    }
+
+    /// One that keeps what passes.
+    ///
+    /// # Panics
+    /// As [`Relay::start`].
+    pub fn recording() -> Self {
+        Self::begin(Some(Vec::new()))
+    }
+
+    fn begin(record: Option<Vec<Passed>>) -> Self {
         let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
         let address = listener.local_addr().expect("the address of a bound socket");
-        let inner = Inner { passage: Passage::Open, target: None, left: None, ends: Vec::new() };
+        let (passage, ends) = (Passage::Open, Vec::new());
+        let inner = Inner { passage, target: None, left: None, record, connections: 0, ends };
         let state = Arc::new(State { inner: Mutex::new(inner), changed: Condvar::new() });
         let accepting = Arc::clone(&state);
         thread::spawn(move || {
@@ -76,6 +104,11 @@ impl Relay {
         }
     }
 
+    /// What has passed so far.
+    pub fn recorded(&self) -> Vec<Passed> {
+        self.state.lock().record.clone().unwrap_or_default()
+    }
+
     pub fn set(&self, passage: Passage) {
         let mut inner = self.state.lock();
         inner.passage = passage;
@@ -100,18 +133,20 @@ impl State {
         let clones = || Some([client.try_clone().ok()?, server.try_clone().ok()?]);
         let (Some(kept), Some([client_reads, server_reads])) = (clones(), clones()) else { return };
         inner.ends.extend(kept);
+        let connection = inner.connections;
+        inner.connections += 1;
         drop(inner);
         for (from, to, counts) in [(client_reads, server, false), (server_reads, client, true)] {
             let state = Arc::clone(self);
-            thread::spawn(move || state.pass_on(from, to, counts));
+            thread::spawn(move || state.pass_on((from, to), connection, counts));
         }
     }
 
-    fn pass_on(&self, mut from: TcpStream, mut to: TcpStream, counts: bool) {
+    fn pass_on(&self, (mut from, mut to): (TcpStream, TcpStream), connection: usize, to_client: bool) {
         let mut chunk = [0; 16 * 1024];
         while let Ok(count @ 1..) = from.read(&mut chunk) {
             let mut inner = self.lock();
-            if let Some(left) = inner.left.as_mut().filter(|_| counts) {
+            if let Some(left) = inner.left.as_mut().filter(|_| to_client) {
                 *left = left.saturating_sub(count);
                 if *left == 0 {
                     (inner.left, inner.passage) = (None, Passage::Silent);
@@ -120,6 +155,12 @@ impl State {
             }
             while inner.passage == Passage::Silent {
                 inner = self.changed.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            }
+            if let Some(record) = &mut inner.record {
+                #[allow(clippy::disallowed_methods, reason = "to be compared with the servers' logs")]
+                let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+                let at = format!("{:08x}.{:08x}", since.as_secs(), since.subsec_nanos());
+                record.push(Passed { at, connection, to_client, bytes: chunk[..count].to_vec() });
             }
             drop(inner);
             if to.write_all(&chunk[..count]).is_err() {
@@ -138,7 +179,7 @@ mod tests {
     #[test]
     fn bytes_pass_wait_or_are_lost() {
         let echo = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
-        let relay = Relay::start();
+        let relay = Relay::recording();
         relay.lead_to(echo.local_addr().expect("an address"));
         thread::spawn(move || {
             for mut stream in echo.incoming().flatten() {
@@ -155,6 +196,12 @@ mod tests {
         relay.set(Passage::Open);
         stream.read_exact(&mut byte).expect("held back, then echoed");
         assert_eq!(byte, *b"b");
+        let recorded = relay.recorded();
+        let of = |to_client| -> Vec<u8> {
+            let passed = recorded.iter().filter(|passed| passed.to_client == to_client);
+            passed.flat_map(|passed| passed.bytes.clone()).collect()
+        };
+        assert_eq!((of(false), of(true)), (b"ab".to_vec(), b"ab".to_vec()));
         relay.set(Passage::Cut);
         assert!(!matches!(stream.read(&mut byte), Ok(1)));
         let mut refused = TcpStream::connect(relay.address).expect("the relay still listens");

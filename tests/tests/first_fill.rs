@@ -4,9 +4,13 @@
 
 use std::net::SocketAddr;
 
+use larix_proto::Scope;
+use larix_proto::extended::SyncInfo;
 use larix_testkit::Kind;
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, people};
+use larix_tests::scripted::ScriptedProvider;
+use larix_tests::sync::{Wanted, read};
 
 const FILLED: &str = "the database was filled with ";
 const PEOPLE: usize = 1_500;
@@ -123,4 +127,54 @@ fn what_cannot_be_stored_as_a_whole_comes_in_batches() {
         Member::new(Kind::Larix, "", &line(&provider.url(), part)).arguments(&["-d", "16384"]).started();
     part.wait_for_log("the refresh is complete");
     assert!(!part.log().contains(FILLED), "{}", part.log());
+}
+
+/// Of the deletes that come with the first content nothing was here. They are remembered with it: an entry that somebody
+/// still has does not come back.
+#[test]
+fn deletes_beside_the_first_content_are_remembered() {
+    const CSN: &str = "20261101000000.000000Z#000000#001#000000";
+    const LATER: &str = "20261101000009.000000Z#000000#001#000000";
+    /// Behind the delete: what it says would be done if it were not remembered.
+    const LATEST: &str = "20261101000019.000000Z#000000#001#000000";
+    let other = ScriptedProvider::start();
+    let line = format!(
+        "syncrepl rid=001 provider=ldap://{} searchbase={SUFFIX} bindmethod=simple type=refreshAndPersist retry=\"1 +\"\n\
+         multiprovider on\noverlay syncprov",
+        other.address
+    );
+    let consumer = Member::new(Kind::Larix, "serverID 2", &line).arguments(&["-d", "16384"]).started();
+    let mut search = other.accept();
+    let mut send = |uuid: u128, name: &str| {
+        let dn = format!("{name}{SUFFIX}");
+        let (attribute, value) = dn.split(',').next().and_then(|rdn| rdn.split_once('=')).unwrap();
+        let class = if attribute == "ou" { "organizationalUnit" } else { "domain" };
+        let attributes = [
+            ("structuralObjectClass", class),
+            ("objectClass", class),
+            (attribute, value),
+            ("entryCSN", if uuid == 1 { CSN } else { LATEST }),
+            ("createTimestamp", "20261101000000Z"),
+        ];
+        search.add(&dn, uuid.to_be_bytes(), &attributes);
+        if uuid == 1 {
+            let uuids = vec![2_u128.to_be_bytes()];
+            let cookie = format!("rid=001,delcsn={LATER}");
+            search.inform(&SyncInfo::IdSet { cookie: Some(cookie.as_bytes()), deletes: true, uuids });
+            let cookie = format!("rid=001,csn={LATER}");
+            search.inform(&SyncInfo::RefreshPresent { cookie: Some(cookie.as_bytes()), done: true });
+        }
+    };
+    send(1, "");
+    send(2, "ou=deleted,");
+    send(3, "ou=kept,");
+    let kept = format!("ou=kept,{SUFFIX}");
+    consumer.wait_for("what is new", |content| content.contains_key(&kept));
+    assert!(consumer.log().contains(FILLED), "{}", consumer.log());
+    let content = consumer.content(SUFFIX).unwrap();
+    assert!(!content.contains_key(&format!("ou=deleted,{SUFFIX}")), "{content:?}");
+    let wanted = Wanted { scope: Scope::Base, attributes: &["contextCSN"], ..Wanted::default() };
+    let base = read(consumer.address(), &wanted).and_then(|entries| entries.into_values().next()).unwrap();
+    let context: Vec<_> = base["contextcsn"].iter().map(|csn| String::from_utf8_lossy(csn)).collect();
+    assert_eq!(context, [LATER]);
 }

@@ -555,6 +555,39 @@ fn a_provider_that_falls_silent_is_noticed() {
     }
 }
 
+/// Its kernel answers probes; it answers nothing.
+#[test]
+fn a_provider_that_stands_still_is_left() {
+    let other = ScriptedProvider::start();
+    let line = format!(
+        "syncrepl rid=001 provider=ldap://{} searchbase={SUFFIX} type=refreshAndPersist retry=\"1 +\" bindmethod=simple \
+         keepalive=1:1:1\n",
+        other.address
+    );
+    let consumer = Member::new(Kind::Larix, "", &line).arguments(&["-d", "16384"]).started();
+    let mut search = other.accept();
+    search.inform(&SyncInfo::RefreshDelete { cookie: None, done: true });
+    let again = other.accept();
+    assert!(consumer.log().contains("is silent, and does not answer"), "{}", consumer.log());
+    drop((search, again));
+}
+
+#[test]
+fn a_provider_that_has_nothing_to_tell_is_kept() {
+    for kind in kinds() {
+        let provider = Member::new(kind, "", "overlay syncprov").arguments(&["-d", "256"]);
+        provider.site.load_into(Some(SUFFIX), &people(2));
+        let provider = provider.started();
+        let consumer = consumer(&provider, "type=refreshAndPersist keepalive=1:1:5");
+        consumer.wait_until_like(&provider);
+        // Behind the bind and the search, on the same connection.
+        provider.wait_for_log("op=4 WHOAMI");
+        provider.change(&format!("modify \"uid=u1,ou=people,{SUFFIX}\"\n  replace title: x"));
+        consumer.wait_until_like(&provider);
+        assert!(!consumer.log().contains("again in"), "{kind:?}: {}", consumer.log());
+    }
+}
+
 /// Changes of clocks that are ahead are taken, told of and followed; beyond a day ours follows only where what they changed
 /// is changed here.
 #[test]

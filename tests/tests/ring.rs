@@ -4,20 +4,27 @@
 //!
 //! `LARIX_RING` names the servers (default `larix,larix,larix`; `slapd` is one of another kind), `LARIX_RING_ROUNDS` says
 //! how often the network breaks (default 3), `LARIX_SEED` how. The seed is printed.
+//!
+//! All that the servers tell each other passes a relay that keeps it. Of a failure the messages about the first entries that
+//! differ are shown; `LARIX_RING_RECORD` names a folder that gets all of them, and the servers' logs.
+//!
+//! Clocks are set wrong by libfaketime (the package `faketime`), which each server's own calls go through.
 
 use std::collections::BTreeSet;
 use std::env;
 use std::fmt::Write as _;
 use std::net::SocketAddr;
+use std::path::{Path, PathBuf};
 use std::thread;
 use std::time::Duration;
 
 use larix_load::generate::Random;
-use larix_testkit::{Kind, Server, Site};
+use larix_testkit::{Kind, Server, Site, StartError};
 use larix_tests::client::Client;
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::scenario::Step;
 use larix_tests::sync::{Wanted, read};
+use larix_tests::transcript::transcript;
 use larix_tests::writers::{ADMIN, Content, REQUESTS, SUFFIX, Writer, content, fill};
 
 /// Of each server's log and of what differs: lines that a failure shows.
@@ -34,6 +41,8 @@ struct Member {
     password: String,
     site: Site,
     server: Option<Server>,
+    /// Seconds that its clock is ahead; it changes when the server is started again.
+    ahead: Option<i64>,
     writer: Writer,
 }
 
@@ -52,6 +61,17 @@ enum Shape {
     Line,
 }
 
+/// What the members take for the time.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Clocks {
+    Right,
+    /// Minutes apart, and set to something else while a server is down: back as often as not.
+    Wrong,
+}
+
+/// Seconds that a clock may be wrong by, either way.
+const WRONG_BY: u64 = 900;
+
 struct Ring {
     members: Vec<Member>,
     links: Vec<Link>,
@@ -59,16 +79,22 @@ struct Ring {
 
 #[test]
 fn all_hold_the_same_when_the_network_is_whole_again() {
-    run(Shape::Mesh);
+    run(Shape::Mesh, Clocks::Right);
+}
+
+/// Changes are ordered by times that are not those of the changes; nothing is lost for it.
+#[test]
+fn clocks_that_are_wrong_and_set_back_lose_nothing() {
+    run(Shape::Mesh, Clocks::Wrong);
 }
 
 /// Each server hears of most changes from servers that did not make them.
 #[test]
 fn what_goes_through_others_arrives_too() {
-    run(Shape::Line);
+    run(Shape::Line, Clocks::Right);
 }
 
-fn run(shape: Shape) {
+fn run(shape: Shape, clocks: Clocks) {
     let kinds = env::var("LARIX_RING").unwrap_or_else(|_| "larix,larix,larix".to_owned());
     let kinds: Vec<Kind> = kinds
         .split(',')
@@ -82,7 +108,7 @@ fn run(shape: Shape) {
     let (rounds, seed) = (number("LARIX_RING_ROUNDS").unwrap_or(3), number("LARIX_SEED").unwrap_or(1));
     println!("seed {seed}, {rounds} rounds, {kinds:?}");
     let mut random = Random::new(seed);
-    let mut ring = Ring::start(&kinds, shape);
+    let mut ring = Ring::start(&kinds, shape, clocks, &mut random);
     ring.settle("the start");
     for round in 0..rounds {
         ring.disturb(&mut random);
@@ -96,14 +122,14 @@ fn run(shape: Shape) {
 }
 
 impl Ring {
-    fn start(kinds: &[Kind], shape: Shape) -> Self {
+    fn start(kinds: &[Kind], shape: Shape, clocks: Clocks, random: &mut Random) -> Self {
         let ways = (0..kinds.len()).flat_map(|from| (0..kinds.len()).map(move |to| (from, to)));
         let links = ways
             .filter(|(from, to)| match shape {
                 Shape::Mesh => from != to,
                 Shape::Line => from.abs_diff(*to) == 1,
             })
-            .map(|(from, to)| Link { from, to, relay: Relay::start() });
+            .map(|(from, to)| Link { from, to, relay: Relay::recording() });
         let links: Vec<Link> = links.collect();
         let password = format!("{shape:?}-{}", std::process::id());
         let members = kinds.iter().enumerate().map(|(number, kind)| Member {
@@ -112,6 +138,7 @@ impl Ring {
             password: password.clone(),
             site: Site::new(*kind, &configuration(*kind, number, &password, &links)),
             server: None,
+            ahead: (clocks == Clocks::Wrong).then(|| wrong_by(random)),
             writer: Writer::new(number),
         });
         let mut ring = Self { members: members.collect(), links };
@@ -125,7 +152,7 @@ impl Ring {
 
     fn restart(&mut self, number: usize) {
         let member = &mut self.members[number];
-        let server = member.site.start().unwrap_or_else(|error| panic!("member {number}: {error}"));
+        let server = member.start().unwrap_or_else(|error| panic!("member {number}: {error}"));
         for link in self.links.iter().filter(|link| link.to == number) {
             link.relay.lead_to(server.address);
         }
@@ -165,6 +192,11 @@ impl Ring {
                 });
             }
         });
+        let member = &mut self.members[killed];
+        if let Some(ahead) = &mut member.ahead {
+            *ahead = wrong_by(random);
+            println!("  its clock is {ahead} seconds ahead");
+        }
         self.restart(killed);
     }
 
@@ -178,6 +210,9 @@ impl Ring {
             }
             thread::park_timeout(PAUSE);
         }
+        if let Some(folder) = env::var_os("LARIX_RING_RECORD") {
+            self.keep(Path::new(&folder));
+        }
         panic!("{when}: not equal\n{}", self.report(&contents));
     }
 
@@ -186,7 +221,7 @@ impl Ring {
         let mut text = String::new();
         for member in &self.members {
             let _ = writeln!(text, "{} ({:?}), at the end of its log:", member.number, member.kind);
-            let log = std::fs::read_to_string(member.site.path().join("data/log")).unwrap_or_default();
+            let log = std::fs::read_to_string(member.log_file()).unwrap_or_default();
             let lines: Vec<&str> = log.lines().collect();
             for line in lines.iter().skip(lines.len().saturating_sub(SHOWN)) {
                 let _ = writeln!(text, "  {line}");
@@ -229,13 +264,82 @@ impl Ring {
                 let told: String = self.members.iter().filter_map(|member| member.writer.told(dn)).collect();
                 let (first, other) = (shown(&contents[0]), shown(content));
                 let _ = writeln!(text, "{dn}\n  in 0: {first}\n  in {number}: {other}\n  its writer: {told}");
+                let uuid = [&contents[0], content].into_iter().find_map(|content| {
+                    content.get(*dn)?.iter().find_map(|line| line.strip_prefix("entryUUID: "))
+                });
+                self.story(dn, uuid, &mut text);
             }
         }
         text
     }
+
+    /// What the members told each other of an entry.
+    fn story(&self, dn: &str, uuid: Option<&str>, text: &mut String) {
+        let begin = format!("{dn} ");
+        let mut lines = Vec::new();
+        for link in &self.links {
+            for line in transcript(&link.relay.recorded()) {
+                if line.text.contains(&begin) || uuid.is_some_and(|uuid| line.text.contains(uuid)) {
+                    lines.push(format!("  {} {} told {}: {}\n", line.at, link.to, link.from, line.text));
+                }
+            }
+        }
+        lines.sort_unstable();
+        text.extend(lines);
+    }
+
+    /// Writes what the members told each other, and their logs, to a folder.
+    fn keep(&self, folder: &Path) {
+        std::fs::create_dir_all(folder).expect("a folder for the record");
+        for link in &self.links {
+            let lines = transcript(&link.relay.recorded());
+            let text: String = lines.iter().map(|line| format!("{} {}\n", line.at, line.text)).collect();
+            std::fs::write(folder.join(format!("{}-told-{}", link.to, link.from)), text).expect("a record");
+        }
+        for member in &self.members {
+            let name = folder.join(format!("log-{}", member.number));
+            std::fs::copy(member.log_file(), name).expect("a copy of the log");
+        }
+    }
+}
+
+/// How many seconds a clock is ahead.
+fn wrong_by(random: &mut Random) -> i64 {
+    random.below(2 * WRONG_BY) as i64 - WRONG_BY as i64
+}
+
+/// Debian's place of the library that gives a process another time.
+fn library_of_wrong_time() -> PathBuf {
+    let folders = std::fs::read_dir("/usr/lib").expect("/usr/lib").flatten();
+    let mut found = folders.map(|folder| folder.path().join("faketime/libfaketimeMT.so.1"));
+    found.find(|path| path.exists()).expect("libfaketimeMT.so.1: the package faketime has to be installed")
 }
 
 impl Member {
+    fn start(&self) -> Result<Server, StartError> {
+        let configuration = self.site.configuration();
+        // Its `logfile` is that of -d.
+        let arguments: &[&str] = if self.kind == Kind::Slapd { &["-d", "sync"] } else { &[] };
+        let Some(ahead) = self.ahead else {
+            return Server::start_with(self.kind, &configuration, arguments, &[]);
+        };
+        let (library, time) = (library_of_wrong_time(), format!("{ahead:+}s"));
+        let environment = [
+            ("LD_PRELOAD", library.as_path()),
+            ("FAKETIME", Path::new(&time)),
+            // What waits waits as long as it should.
+            ("FAKETIME_DONT_FAKE_MONOTONIC", Path::new("1")),
+        ];
+        Server::start_with(self.kind, &configuration, arguments, &environment)
+    }
+
+    fn log_file(&self) -> PathBuf {
+        match self.kind {
+            Kind::Larix => self.site.path().join("data/log"),
+            Kind::Slapd => self.site.configuration().with_extension("Slapd.log"),
+        }
+    }
+
     fn address(&self) -> SocketAddr {
         self.server.as_ref().unwrap_or_else(|| panic!("member {} is down", self.number)).address
     }

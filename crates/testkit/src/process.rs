@@ -81,15 +81,30 @@ impl Server {
     /// # Errors
     /// The server ended, or accepted nothing for ten seconds.
     pub fn start(kind: Kind, configuration: &Path) -> Result<Self, StartError> {
+        Self::start_with(kind, configuration, &[], &[])
+    }
+
+    /// As [`Server::start`], with further arguments and more in its environment.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_with(
+        kind: Kind,
+        configuration: &Path,
+        arguments: &[&str],
+        environment: &[(&str, &Path)],
+    ) -> Result<Self, StartError> {
         if kind == Kind::Slapd {
-            return Self::start_at(kind, configuration, free_port(), &[]);
+            return Self::start_in(kind, configuration, free_port(), arguments, environment);
         }
         // A port that was free may be taken by the time the server binds it, by another test's server at that: the
         // kernel chooses, and the server tells.
         let port_file = configuration.with_extension("port");
         let _ = std::fs::remove_file(&port_file);
-        let argument = port_file.display().to_string();
-        let mut server = Self::spawn(kind, configuration, 0, &["--port-file", &argument], &[])?;
+        let file = port_file.display().to_string();
+        let arguments: Vec<&str> =
+            ["--port-file", &file].into_iter().chain(arguments.iter().copied()).collect();
+        let mut server = Self::spawn(kind, configuration, 0, &arguments, environment)?;
         server.wait_for_port(&port_file)?;
         Ok(server)
     }

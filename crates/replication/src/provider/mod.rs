@@ -2,15 +2,18 @@
 //!
 //! A [`SyncSearch`] is one consumer's search: a refresh, then, if that was asked for, every change. It goes on in slices, each
 //! with snapshots of its own; between them it knows a place in the change log and nothing that would grow with the
-//! database, but for a bit an entry where the consumer sees a part of the content.
+//! database, but for a bit an entry where the consumer sees a part of the content, and [`ENTRIES_MAX`] entries that have changed
+//! in a refresh from the log.
 
 mod decide;
 mod follow;
 mod graves;
+mod passes;
 mod queue;
 mod refresh;
 mod session;
 
 pub use decide::{Asked, Decision, decide};
+pub use passes::ENTRIES_MAX;
 pub use queue::{REFRESHES_MAX, RefreshQueue};
 pub use session::{Reached, Start, Stepped, SyncSearch};

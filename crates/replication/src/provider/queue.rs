@@ -5,12 +5,23 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use larix_engine::log::Follower;
 
+use super::passes::ENTRIES_MAX;
+
 /// Refreshes that run at once. More wait: together they would only make each other, and everybody else, slow.
 pub const REFRESHES_MAX: usize = 8;
 
 /// Who refreshes, and who waits for it.
-#[derive(Clone, Debug, Default)]
-pub struct RefreshQueue(Arc<Mutex<Turns>>);
+#[derive(Clone, Debug)]
+pub struct RefreshQueue {
+    turns: Arc<Mutex<Turns>>,
+    entries_max: usize,
+}
+
+impl Default for RefreshQueue {
+    fn default() -> Self {
+        Self::keeping(ENTRIES_MAX)
+    }
+}
 
 #[derive(Debug, Default)]
 struct Turns {
@@ -31,6 +42,15 @@ pub(super) struct Place {
 }
 
 impl RefreshQueue {
+    /// Each refresh keeps so many changed entries of a database in mind at once.
+    pub fn keeping(entries_max: usize) -> Self {
+        Self { turns: Arc::default(), entries_max }
+    }
+
+    pub(super) fn entries_max(&self) -> usize {
+        self.entries_max
+    }
+
     /// Refreshes that run, and that wait.
     pub fn figures(&self) -> (usize, usize) {
         let turns = self.lock();
@@ -60,7 +80,7 @@ impl RefreshQueue {
 
     fn lock(&self) -> MutexGuard<'_, Turns> {
         // The numbers are whole whoever panicked.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.turns.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

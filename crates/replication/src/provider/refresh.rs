@@ -16,6 +16,7 @@ use uuid::Uuid;
 
 use super::decide::cookie;
 use super::graves::Graves;
+use super::passes::{PutOff, bound};
 use super::session::{Part, SyncSearch, failed, refresh_required};
 
 /// Records of the log that one slice looks at.
@@ -83,11 +84,13 @@ pub(super) type Changed = BTreeMap<EntryId, Change>;
 pub(super) struct Change {
     uuid: Uuid,
     /// The latest of its changes.
-    csn: Csn,
+    pub(super) csn: Csn,
     /// What it was called before it was renamed.
-    old_name: Option<String>,
+    pub(super) old_name: Option<String>,
     /// It came into being, or was renamed.
-    named: bool,
+    pub(super) named: bool,
+    /// It was deleted.
+    pub(super) gone: bool,
     /// The consumer has not seen it come into being: it knows it by no name.
     born: bool,
 }
@@ -116,6 +119,14 @@ pub(super) struct LogRefresh {
     gone_names: BTreeMap<String, (Csn, Uuid)>,
     /// What is there, by its latest change: with its part.
     order: VecDeque<(Csn, usize, EntryId)>,
+    /// Entries of a part that are kept in mind at once.
+    entries_max: usize,
+    /// Passes before told what has changed up to here.
+    low: Option<Csn>,
+    /// This one tells what has changed up to here, and leaves the rest to the next.
+    high: Option<Csn>,
+    /// For each part.
+    passes: Vec<PutOff>,
 }
 
 #[derive(Debug)]
@@ -135,6 +146,7 @@ impl LogRefresh {
         search: &SyncSearch<S>,
         known: &CsnVector,
         each_cookie: Option<String>,
+        entries_max: usize,
     ) -> Result<Option<Self>, LdapResult> {
         for part in &search.parts {
             if begin(part, search.server_id(), known)?.is_none() {
@@ -155,6 +167,10 @@ impl LogRefresh {
             gone: BTreeMap::new(),
             gone_names: BTreeMap::new(),
             order: VecDeque::new(),
+            entries_max,
+            low: None,
+            high: None,
+            passes: search.parts.iter().map(|_| PutOff::default()).collect(),
         }))
     }
 
@@ -169,14 +185,22 @@ impl LogRefresh {
             At::Scan { part, .. } | At::Deletes { part, .. } => part,
             At::Sends => match self.order.front() {
                 Some((_, part, _)) => *part,
-                None => return Ok(self.tell_gone(search.message, None, budget, out)),
+                None => {
+                    let told = self.tell_gone(search.message, None, budget, out);
+                    return Ok(told && !self.again());
+                }
             },
         };
         let server_id = search.server_id();
         // Taken out for the time of the slice, so that the rest can be asked beside it.
         let Some(part) = search.parts.get_mut(number) else {
             self.at = match self.at {
-                At::Scan { .. } => At::Deletes { part: 0, after: None },
+                At::Scan { .. } => {
+                    for (number, part) in search.parts.iter_mut().enumerate() {
+                        self.leave_out(number, &mut part.changed);
+                    }
+                    At::Deletes { part: 0, after: None }
+                }
                 At::Deletes { .. } | At::Sends => {
                     self.set_order(&search.parts);
                     At::Sends
@@ -226,7 +250,8 @@ impl LogRefresh {
             Some(until) => until,
             None => log::last_sequence(&snapshot, server_id).map_err(|fault| failed(&fault))?,
         };
-        let (mut last, mut count, mut moved) = (after, 0, Vec::new());
+        let Some(passes) = self.passes.get_mut(number) else { return Ok(true) };
+        let (mut last, mut count, mut moved, mut leaves) = (after, 0, Vec::new(), false);
         let visited = log::visit_outlines_after(
             &snapshot,
             LogKey { server_id, sequence: after },
@@ -241,17 +266,42 @@ impl LogRefresh {
                 if outline.local || is_known && outline.kind != OutlineKind::Delete {
                     return true;
                 }
+                let is_later = self.high.is_some_and(|high| outline.csn > high);
+                if matches!(outline.kind, OutlineKind::ModifyDn { new_superior: Some(_), .. }) {
+                    moved.push((outline.entry, outline.csn));
+                }
                 if outline.absent || outline.entry == EntryId::ROOT {
-                    let csn = self.absent.entry(outline.entry_uuid).or_insert(outline.csn);
-                    *csn = outline.csn.max(*csn);
-                } else {
-                    note(changed, &outline, is_known, &mut moved);
+                    if !is_later && self.low.is_none_or(|low| outline.csn > low) {
+                        let csn = self.absent.entry(outline.entry_uuid).or_insert(outline.csn);
+                        *csn = outline.csn.max(*csn);
+                    }
+                } else if !passes.is_done(outline.entry) {
+                    let is_put_off = passes.is_later(outline.entry);
+                    if is_put_off || is_later && !changed.contains_key(&outline.entry) {
+                        passes.put_off(outline.entry, outline.kind != OutlineKind::Modify);
+                        if matches!(outline.kind, OutlineKind::ModifyDn { .. }) && !is_known {
+                            self.taken.entry(outline.dn.to_lowercase()).or_insert(outline.entry);
+                        }
+                    } else {
+                        leaves |= is_later;
+                        note(changed, &outline, is_known);
+                    }
                 }
                 true
             },
         );
         visited.map_err(|fault| failed(&fault))?;
-        note_moved(part, &view, changed, &moved)?;
+        note_moved(part, &view, changed, passes, &moved)?;
+        if changed.len() + self.absent.len() > self.entries_max {
+            let csns = changed.values().map(|change| change.csn).chain(self.absent.values().copied());
+            // A little less than may be: what comes next is mostly later, and passed over.
+            let high = bound(csns.collect(), self.entries_max - self.entries_max / 8);
+            self.high = self.high.min(high).or(high);
+            leaves = true;
+        }
+        if leaves {
+            self.leave_out(number, changed);
+        }
         self.at = At::Scan { part: number, after: last, until: Some(until) };
         Ok(last >= until || count < SCAN_RECORDS)
     }
@@ -280,6 +330,9 @@ impl LogRefresh {
                 Fate::Outside(uuid) | Fate::Hidden(uuid) => uuid,
             };
             let Some(change) = changed.remove(id) else { continue };
+            if let Some(passes) = self.passes.get_mut(number) {
+                passes.done(*id);
+            }
             let uuid = uuid.unwrap_or(change.uuid);
             // Also of what came into being meanwhile: a refresh that was broken off may have brought it.
             if !uuid.is_nil() {
@@ -293,6 +346,23 @@ impl LogRefresh {
         }
         self.at = At::Deletes { part: number, after: ids.last().copied().or(after) };
         Ok(done)
+    }
+
+    /// Leaves to the next pass what has changed behind what this one tells.
+    fn leave_out(&mut self, number: usize, changed: &mut Changed) {
+        let (Some(high), Some(passes)) = (self.high, self.passes.get_mut(number)) else { return };
+        // Who has another's name now needs it to be left first.
+        self.taken.extend(passes.leave_out(changed, high));
+        self.absent.retain(|_, csn| *csn <= high);
+    }
+
+    /// Begins the next pass, if something was left to it.
+    fn again(&mut self) -> bool {
+        let Some(high) = self.high.take() else { return false };
+        self.low = Some(high);
+        self.passes.iter_mut().for_each(PutOff::again);
+        self.at = At::Scan { part: 0, after: 0, until: None };
+        true
     }
 
     /// Everything that is there is to be sent by its latest change.
@@ -359,7 +429,7 @@ impl LogRefresh {
             }
             // It is sent already where another asked for it; a superior that has to go before it goes alone.
             if changed.contains_key(&id) {
-                self.send(part, &view, id, changed, &mut Vec::new(), out)?;
+                self.send((part, number), &view, id, changed, &mut Vec::new(), out)?;
             } else {
                 self.told.note(csn);
                 self.order.pop_front();
@@ -371,7 +441,7 @@ impl LogRefresh {
     /// Sends an entry; before it what has to be there, or out of its way.
     fn send<S: Store, N: Snapshot>(
         &mut self,
-        part: &mut Part<S>,
+        (part, number): (&mut Part<S>, usize),
         view: &View<'_, N>,
         id: EntryId,
         changed: &mut Changed,
@@ -379,14 +449,18 @@ impl LogRefresh {
         out: &mut Vec<u8>,
     ) -> Result<(), LdapResult> {
         // A superior that has changed, too, comes first: it may have this entry's new place in its name.
-        let id = topmost(view, changed, under_way, id)?;
+        let nothing = PutOff::default();
+        let id = topmost(view, changed, self.passes.get(number).unwrap_or(&nothing), under_way, id)?;
         under_way.push(id);
         let name = self.contested_name(view, id)?;
         if let Some(gone) = name.as_ref().and_then(|name| self.gone_names.get(name)).copied() {
             self.tell_one(part.task.message(), gone, out);
         }
         let holder = name.and_then(|name| self.taken.get(&name).copied()).filter(|_| !self.peer);
-        if let Some(holder) = holder.filter(|holder| *holder != id && changed.contains_key(holder)) {
+        let is_left = |id: &EntryId| self.passes.get(number).is_some_and(|passes| passes.is_named(*id));
+        let holder =
+            holder.filter(|holder| *holder != id && (changed.contains_key(holder) || is_left(holder)));
+        if let Some(holder) = holder {
             if under_way.contains(&holder) || under_way.len() > RING_MAX {
                 // Names that go round: one of them leaves, and comes back as if it were new.
                 let uuid = changed.get(&holder).map(|change| *change.uuid.as_bytes());
@@ -400,12 +474,20 @@ impl LogRefresh {
                 );
                 self.taken.retain(|_, of| *of != holder);
             } else {
-                self.send(part, view, holder, changed, under_way, out)?;
+                self.send((part, number), view, holder, changed, under_way, out)?;
             }
         }
         under_way.pop();
-        if let Some(name) = changed.remove(&id).and_then(|change| change.old_name) {
-            self.taken.remove(&name);
+        let change = changed.remove(&id);
+        let in_turn = change.is_some();
+        if in_turn && let Some(passes) = self.passes.get_mut(number) {
+            passes.done(id);
+        }
+        match change.map(|change| change.old_name) {
+            Some(Some(name)) => drop(self.taken.remove(&name)),
+            Some(None) => {}
+            // Before its turn: there are few.
+            None => self.taken.retain(|_, of| *of != id),
         }
         if part.task.size_limit().is_some_and(|limit| part.task.entries() >= limit) {
             return Err(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED));
@@ -419,6 +501,9 @@ impl LogRefresh {
         })?;
         if fate == Fate::Content {
             part.view.insert(id);
+        }
+        if let Some(passes) = self.passes.get_mut(number).filter(|_| !in_turn) {
+            if fate == Fate::Content { passes.done(id) } else { passes.not_needed(id) }
         }
         Ok(())
     }
@@ -486,14 +571,16 @@ pub(super) fn fate<S: Store, N: Snapshot>(
 }
 
 /// Takes a record in. `is_known`: the consumer knows of it, and has the entry under no name that it says.
-fn note(changed: &mut Changed, outline: &LogOutline, is_known: bool, moved: &mut Vec<(EntryId, Csn)>) {
+fn note(changed: &mut Changed, outline: &LogOutline, is_known: bool) {
     let change = changed.entry(outline.entry).or_insert_with(|| Change {
         uuid: outline.entry_uuid,
         csn: outline.csn,
         old_name: None,
         named: false,
+        gone: false,
         born: false,
     });
+    change.gone |= outline.kind == OutlineKind::Delete;
     change.named |= outline.kind != OutlineKind::Modify;
     change.born |= outline.kind == OutlineKind::Add;
     let leaves = matches!(outline.kind, OutlineKind::ModifyDn { .. } | OutlineKind::Delete);
@@ -501,9 +588,6 @@ fn note(changed: &mut Changed, outline: &LogOutline, is_known: bool, moved: &mut
         change.old_name.get_or_insert_with(|| outline.dn.to_lowercase());
     }
     change.csn = change.csn.max(outline.csn);
-    if matches!(outline.kind, OutlineKind::ModifyDn { new_superior: Some(_), .. }) {
-        moved.push((outline.entry, outline.csn));
-    }
 }
 
 /// What is below a moved entry may have come into a consumer's part of the tree, or have left it.
@@ -511,6 +595,7 @@ fn note_moved<S: Store, N: Snapshot>(
     part: &mut Part<S>,
     view: &View<'_, N>,
     changed: &mut Changed,
+    passes: &PutOff,
     moved: &[(EntryId, Csn)],
 ) -> Result<(), LdapResult> {
     if moved.is_empty() || part.task.spans_all(view)? {
@@ -518,12 +603,13 @@ fn note_moved<S: Store, N: Snapshot>(
     }
     for (top, csn) in moved {
         let below = tree::subtree(view.snapshot, *top, MOVED_MAX).map_err(|fault| failed(&fault))?;
-        for id in below {
+        for id in below.into_iter().filter(|id| !(passes.is_done(*id) || passes.is_later(*id))) {
             changed.entry(id).or_insert(Change {
                 uuid: Uuid::nil(),
                 csn: *csn,
                 old_name: None,
                 named: false,
+                gone: false,
                 born: false,
             });
         }
@@ -535,6 +621,7 @@ fn note_moved<S: Store, N: Snapshot>(
 fn topmost<N: Snapshot>(
     view: &View<'_, N>,
     changed: &Changed,
+    passes: &PutOff,
     under_way: &[EntryId],
     id: EntryId,
 ) -> Result<EntryId, LdapResult> {
@@ -544,7 +631,8 @@ fn topmost<N: Snapshot>(
         let Some(stored) = view.stored(at).map_err(|fault| failed(&fault))? else { break };
         let parsed = EntryView::parse(at, &stored).map_err(|error| failed(&error.into()))?;
         at = parsed.parent();
-        if changed.get(&at).is_some_and(|change| change.named) && !under_way.contains(&at) {
+        let is_named = passes.is_named(at) || changed.get(&at).is_some_and(|change| change.named);
+        if is_named && !under_way.contains(&at) {
             top = at;
         }
     }

@@ -115,7 +115,7 @@ impl<S: Store> Part<S> {
 enum Phase {
     Begin,
     Walk(Walk),
-    Log(LogRefresh),
+    Log(Box<LogRefresh>),
     Persist(Following),
 }
 
@@ -283,8 +283,8 @@ impl<S: Store> SyncSearch<S> {
             }
             Decision::Since(known) => {
                 self.check_log_reaches(&known)?;
-                match LogRefresh::new(self, &known, each_cookie.clone())? {
-                    Some(log) => self.phase = Phase::Log(log),
+                match LogRefresh::new(self, &known, each_cookie.clone(), self.queue.entries_max())? {
+                    Some(log) => self.phase = Phase::Log(Box::new(log)),
                     None => {
                         let present = !settings.no_present;
                         // Of an entry that was merged the entryCSN does not say what is in it.

@@ -15,7 +15,7 @@ use crate::tls::end_point_binding;
 
 /// Where a line says nothing of it: a provider whose machine or network is gone is noticed after two minutes. The system's
 /// own times are hours, in which a consumer that only listens would take silence for peace.
-const KEEP_ALIVE: KeepAlive = KeepAlive { idle: 60, probes: 4, interval: 15 };
+pub(super) const KEEP_ALIVE: KeepAlive = KeepAlive { idle: 60, probes: 4, interval: 15 };
 
 /// Connects and binds. Also: what StartTLS was refused with, where the line lets that be.
 ///

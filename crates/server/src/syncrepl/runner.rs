@@ -15,13 +15,13 @@ use larix_engine::replica::{
 };
 use larix_engine::time::Timestamp;
 use larix_proto::control::{ControlValue as _, ProxiedAuthorization, SyncMode};
-use larix_proto::{ControlBuf, FilterBuf, LdapResult, ResultCode, Scope};
+use larix_proto::{ControlBuf, FilterBuf, LdapResult, ResultCode, Scope, client, oid};
 use larix_replication::consumer::{Action, Attempts, End, Line, Massage, Next, Request, Retries, Session};
 use larix_replication::delta;
 use larix_store::Store as _;
 
 use super::Task;
-use super::connect::connect;
+use super::connect::{KEEP_ALIVE, connect};
 use super::status::{ConsumerPhase, Status};
 use crate::config::Present;
 use crate::config::values::{LogLevel, SyncData};
@@ -242,14 +242,17 @@ impl Runner {
                 (ConsumerPhase::Refreshing, local, Some(cookie));
         });
         connection.send(|out, id, _| session.request(out, id)).map_err(shown)?;
-        let mut may_fill = true;
+        let (mut may_fill, mut is_asked) = (true, false);
         loop {
             if session.flushes(connection.connection.has_message()) {
                 self.flush(&mut session, full)?;
             }
-            let wait = session.has_gathered().then_some(GATHER);
+            let has_gathered = session.has_gathered();
+            let silence = self.silence(is_asked).filter(|_| session.is_refreshed());
+            let wait = if has_gathered { Some(GATHER) } else { silence };
             let actions = match connection.connection.receive_within(wait) {
                 Ok(Some(message)) => {
+                    is_asked = false;
                     let first = session.first_entry(&message);
                     if first.is_some() && std::mem::take(&mut may_fill) {
                         self.begin_fill();
@@ -261,14 +264,26 @@ impl Runner {
                         }
                     }
                     may_fill = false;
-                    session.receive(&message)
+                    Some(session.receive(&message))
                 }
-                Ok(None) => session.flush().into_iter().collect(),
+                Ok(None) if !has_gathered && is_asked => {
+                    return Err(format!("{} is silent, and does not answer", self.provider()));
+                }
+                Ok(None) if !has_gathered => None,
+                Ok(None) => Some(session.flush().into_iter().collect()),
                 Err(error) => {
                     // What was gathered is good in itself.
                     self.flush(&mut session, full)?;
                     return Err(error.to_string());
                 }
+            };
+            let Some(actions) = actions else {
+                // It goes on with the search, and answers this beside it.
+                connection
+                    .send(|out, id, _| client::extended(out, id, oid::WHO_AM_I, None, &[]))
+                    .map_err(shown)?;
+                is_asked = true;
+                continue;
             };
             let (now, received) = (self.server.now(), session.last_cookie());
             self.status.change(|status| {
@@ -285,6 +300,17 @@ impl Runner {
         }
     }
 
+    /// How long a provider that is followed may say nothing until it is asked for a sign of life, or how long it may take to
+    /// answer. The kernel's probes find a machine that is gone, this a process that stands still.
+    fn silence(&self, is_asked: bool) -> Option<Duration> {
+        let said = self.task.line.keep_alive.unwrap_or(KEEP_ALIVE);
+        let or = |said: u32, usual: u32| if said == 0 { usual } else { said };
+        let answers =
+            or(said.probes, KEEP_ALIVE.probes).saturating_mul(or(said.interval, KEEP_ALIVE.interval));
+        let seconds = if is_asked { answers } else { said.idle };
+        (said.idle > 0).then(|| Duration::from_secs(seconds.into()))
+    }
+
     fn flush(&mut self, session: &mut Session, full: bool) -> Result<(), String> {
         match session.flush() {
             Some(action) => self.carry_out(action, full).map(|_| ()),
@@ -298,22 +324,24 @@ impl Runner {
         }
         match action {
             Action::Apply { csns, changes, .. } if self.fill.is_some() && changes.is_empty() => {
-                return Ok(self.finish_fill(csns));
+                return self.finish_fill(csns, full);
             }
             // Nothing was here that could be absent.
-            Action::DeleteAbsent { csns, .. } if self.fill.is_some() => return Ok(self.finish_fill(csns)),
-            Action::Apply { changes, .. } if self.fill.is_some() && changes.iter().all(is_delete) => {
+            Action::DeleteAbsent { csns, .. } if self.fill.is_some() => return self.finish_fill(csns, full),
+            Action::Apply { changes, csns, .. } if self.fill.is_some() && changes.iter().all(is_delete) => {
                 self.buried.extend(changes);
+                if !csns.is_empty() {
+                    return self.finish_fill(csns, full);
+                }
             }
             Action::Apply { .. } if self.fill.is_some() => {
                 let why = "the provider sends more than entries";
                 return Ok(Some(self.fill_failed(&LoadError::Stopped(why))));
             }
             Action::Refreshed if self.fill.is_some() => {
-                if let Some(ended) = self.finish_fill(Vec::new()) {
+                if let Some(ended) = self.finish_fill(Vec::new(), full)? {
                     return Ok(Some(ended));
                 }
-                self.bury(full)?;
                 self.refreshed();
             }
             Action::Apply { changes, csns, refreshing } => {
@@ -327,10 +355,7 @@ impl Runner {
                 self.apply(Vec::new(), csns.clone(), true, full)?;
                 self.note_reached(&csns);
             }
-            Action::Refreshed => {
-                self.bury(full)?;
-                self.refreshed();
-            }
+            Action::Refreshed => self.refreshed(),
             Action::End(End::Poll) => return Ok(Some(Ended::Poll)),
             Action::End(End::FullRefresh) => return Ok(Some(Ended::FullRefresh)),
             Action::End(End::NotLogged(why)) => {
@@ -384,16 +409,6 @@ impl Runner {
     }
 
     /// The content is the provider's now.
-    /// Deletes that came with the first content: nothing of them was here, and others may have it.
-    fn bury(&mut self, full: bool) -> Result<(), String> {
-        let buried = std::mem::take(&mut self.buried);
-        if buried.is_empty() {
-            return Ok(());
-        }
-        self.apply(buried, Vec::new(), true, full)?;
-        self.settle()
-    }
-
     fn refreshed(&mut self) {
         if let Some(log) = self.log.as_mut().filter(|log| log.logged) {
             log.fallbacks = 0;
@@ -430,23 +445,31 @@ impl Runner {
         }
     }
 
-    /// The first content has come.
-    fn finish_fill(&mut self, csns: Vec<Csn>) -> Option<Ended> {
+    /// The first content has come. Nothing of the deletes that came with it was here, and others may have it: they are to be
+    /// told of them.
+    fn finish_fill(&mut self, csns: Vec<Csn>, full: bool) -> Result<Option<Ended>, String> {
         self.judge_clocks(&csns);
         let newest = csns.iter().map(|csn| csn.time).max();
-        match self.fill.take()?.finish(csns) {
-            Ok(entries) => {
-                if entries > 0 {
-                    self.tell(&format!("the database was filled with {entries} entries"));
-                }
-                self.status.change(|status| {
-                    status.counts.applied += entries;
-                    status.last_change = newest.max(status.last_change);
-                });
-                None
-            }
-            Err(error) => Some(self.fill_failed(&error)),
+        let Some(fill) = self.fill.take() else { return Ok(None) };
+        let buried = std::mem::take(&mut self.buried);
+        // A crash may come before the deletes are stored. Without a contextCSN all is asked for again, with one they never are.
+        let proved = if buried.is_empty() { csns.clone() } else { Vec::new() };
+        let entries = match fill.finish(proved) {
+            Ok(entries) => entries,
+            Err(error) => return Ok(Some(self.fill_failed(&error))),
+        };
+        if entries > 0 {
+            self.tell(&format!("the database was filled with {entries} entries"));
         }
+        self.status.change(|status| {
+            status.counts.applied += entries;
+            status.last_change = newest.max(status.last_change);
+        });
+        if !buried.is_empty() {
+            self.apply(buried, csns, true, full)?;
+            self.settle()?;
+        }
+        Ok(None)
     }
 
     /// What cannot be stored as a whole is asked for again, to be stored in batches, unless something else was in the way.
