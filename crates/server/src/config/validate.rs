@@ -378,6 +378,7 @@ fn refuse_overlay(overlay: &Overlay, found: &mut Vec<ConfigError>) {
     let handling = overlay_kind(&overlay.name).map(|kind| kind.handling);
     if let (false, Some(OverlayHandling::Refused(why))) = (overlay.disabled, handling) {
         let message = format!("the overlay {} is not supported yet: {why}", overlay.name);
-        found.push(ConfigError::new(overlay.origin.clone(), message));
+        let mend = "leave it out; with `olcDisabled: TRUE` it is kept without effect";
+        found.push(ConfigError::new(overlay.origin.clone(), message).with_help(mend));
     }
 }
