@@ -75,7 +75,8 @@ fn new_entries_get_their_number() {
 /// As slapd takes them: bootstraps write the number into the DN or into the value, or into neither.
 #[test]
 fn names_and_values_may_differ_in_their_number() {
-    let conflict = "64 value of single-valued naming attribute 'olcDatabase' conflicts with value present in entry";
+    let conflict =
+        "64 value of single-valued naming attribute 'olcDatabase' conflicts with value present in entry";
     let cases: &[(&str, &str, &str)] = &[
         ("{3}mdb", "mdb", "olcDatabase={3}mdb,cn=config olcDatabase={3}mdb"),
         ("{1}mdb", "MDB", "olcDatabase={1}mdb,cn=config olcDatabase={1}mdb"),
@@ -84,8 +85,7 @@ fn names_and_values_may_differ_in_their_number() {
         ("{3}mdb", "ldif", conflict),
     ];
     for (rdn, value, expected) in cases {
-        let ldif =
-            format!("dn: olcDatabase={rdn},cn=config\nchangetype: add\n{NEW}olcDatabase: {value}\n");
+        let ldif = format!("dn: olcDatabase={rdn},cn=config\nchangetype: add\n{NEW}olcDatabase: {value}\n");
         let controls = RequestControls::default();
         assert_eq!(outcome(&ldif, &["olcDatabase"], &controls), *expected, "{rdn} {value}");
     }
