@@ -9,6 +9,7 @@ pub mod relay;
 pub mod replicas;
 pub mod scenario;
 pub mod scripted;
+pub mod secure;
 pub mod sync;
 pub mod transcript;
 pub mod writers;

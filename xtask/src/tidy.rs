@@ -40,6 +40,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     }
     dead_files(root, &files, &mut faults);
     broken_map(root, &mut faults);
+    unknown_tests(root, &files, &mut faults);
     if !faults.is_empty() {
         bail!("tidy:\n  {}", faults.join("\n  "));
     }
@@ -182,6 +183,44 @@ fn broken_map(root: &Path, faults: &mut Vec<String>) {
     }
 }
 
+/// Threats without a test, and tests that SECURITY.md names and nobody wrote.
+fn unknown_tests(root: &Path, files: &[PathBuf], faults: &mut Vec<String>) {
+    let Ok(text) = std::fs::read_to_string(root.join("SECURITY.md")) else {
+        faults.push("SECURITY.md: missing".to_owned());
+        return;
+    };
+    let sources = files.iter().filter(|file| file.extension().is_some_and(|e| e == "rs"));
+    let code: Vec<String> =
+        sources.filter_map(|file| std::fs::read_to_string(root.join(file)).ok()).collect();
+    let is_there = |test: &str| match is_path(test) {
+        true => root.join(test).exists(),
+        false => code.iter().any(|code| has_test(code, test)),
+    };
+    for (number, tests) in threats(&text) {
+        let named: Vec<&str> = tests.split('`').skip(1).step_by(2).collect();
+        if named.is_empty() && tests.trim() != "the same" {
+            faults.push(format!("SECURITY.md:{number}: a threat without a test"));
+        }
+        for test in named.into_iter().filter(|test| !is_there(test)) {
+            faults.push(format!("SECURITY.md:{number}: there is no test {test}"));
+        }
+    }
+}
+
+/// Line and third column of each row of the table of threats.
+fn threats(text: &str) -> Vec<(usize, &str)> {
+    let lines = text.lines().enumerate();
+    let table = lines.skip_while(|(_, line)| !line.starts_with("| threat |")).skip(2);
+    table
+        .take_while(|(_, line)| line.starts_with('|'))
+        .map(|(number, line)| (number + 1, line.split('|').nth(3).unwrap_or_default()))
+        .collect()
+}
+
+fn has_test(code: &str, name: &str) -> bool {
+    code.contains(&format!("#[test]\nfn {name}()")) || code.contains(&format!("#[test]\n    fn {name}()"))
+}
+
 /// Whether a quoted word is meant as a path of this project.
 fn is_path(word: &str) -> bool {
     ["crates/", "tests/", "docs/", "fuzz/", "xtask/"].iter().any(|folder| word.starts_with(folder))
@@ -197,6 +236,14 @@ mod tests {
         let code = "impl A {\n    pub(crate) fn short(&self) {\n        1\n    }\n}\n\nfn other() -> u8 {\n    2\n}\n";
         let found = functions(code);
         assert_eq!(found, [("short".into(), 2, 3), ("other".into(), 7, 3)]);
+    }
+
+    #[test]
+    fn threats_name_their_tests() {
+        let text = "| a |\n\n| threat | defence | test |\n|---|---|---|\n| x | y | `tests/a.rs`: `one` |\n| z | w | |\n\n| no |\n";
+        assert_eq!(threats(text), [(5, " `tests/a.rs`: `one` "), (6, " ")]);
+        assert!(has_test("#[test]\nfn one() {", "one"));
+        assert!(!has_test("fn one() {", "one"));
     }
 
     #[test]

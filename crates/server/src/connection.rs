@@ -10,7 +10,7 @@ use larix_proto::{
     DecodeLimits, Frame, LdapResult, Message, MessageError, MessageId, Request, ResponseOp, ResultCode,
     encode, frame, oid,
 };
-use zeroize::Zeroize;
+use zeroize::{Zeroize, Zeroizing};
 
 /// Requests started in one turn, so that a long pipeline leaves room for others.
 pub const REQUESTS_PER_TURN: usize = 64;
@@ -135,8 +135,8 @@ pub struct Connection<S: Service> {
     service: S,
     /// As they were when the turn began, or a bind within it ended.
     limits: Limits,
-    /// Bytes read and not yet consumed.
-    input: Vec<u8>,
+    /// Bytes read and not yet consumed. A password may be among them: what is let go of them is overwritten.
+    input: Zeroizing<Vec<u8>>,
     /// Answers; the first `sent` bytes are gone.
     output: Vec<u8>,
     sent: usize,
@@ -173,7 +173,7 @@ impl<S: Service> Connection<S> {
         Self {
             limits: service.limits(),
             service,
-            input: Vec::new(),
+            input: Zeroizing::default(),
             output: Vec::new(),
             sent: 0,
             next_serial: 0,
@@ -200,12 +200,12 @@ impl<S: Service> Connection<S> {
             // The usual case: whole messages, decoded where they were read.
             let used = self.start_requests(bytes);
             match bytes.get(used..) {
-                Some(rest) if self.phase == Phase::Open => self.input.extend_from_slice(rest),
+                Some(rest) if self.phase == Phase::Open => self.keep(rest),
                 Some(rest) if self.phase == Phase::Changing && !rest.is_empty() => self.refuse_behind(),
                 _ => {}
             }
         } else {
-            self.input.extend_from_slice(bytes);
+            self.keep(bytes);
             self.start_kept_requests();
         }
         self.run()
@@ -339,6 +339,19 @@ impl<S: Service> Connection<S> {
             && self.searches.len() + self.waiting.len() < self.limits.pending.max(1)
     }
 
+    /// Keeps what cannot be started yet. Nobody knows what it is: the caller overwrites its copy, too.
+    fn keep(&mut self, bytes: &[u8]) {
+        self.had_secrets |= !bytes.is_empty();
+        let needed = self.input.len() + bytes.len();
+        if needed > self.input.capacity() {
+            // A list that grows by itself leaves its old place as it is.
+            let mut larger = Vec::with_capacity(needed.max(2 * self.input.capacity()));
+            larger.extend_from_slice(&self.input);
+            self.input = Zeroizing::new(larger);
+        }
+        self.input.extend_from_slice(bytes);
+    }
+
     fn start_kept_requests(&mut self) {
         if self.input.is_empty() {
             return;
@@ -349,7 +362,7 @@ impl<S: Service> Connection<S> {
             input.get_mut(..used).unwrap_or(&mut []).zeroize();
         }
         if used == input.len() || self.phase == Phase::Closing {
-            // Dropped, not kept: an idle connection holds no buffer.
+            // Dropped and overwritten, not kept: an idle connection holds no buffer.
             return;
         }
         if self.phase == Phase::Changing {
@@ -401,6 +414,7 @@ impl<S: Service> Connection<S> {
         self.had_secrets |= match message.request {
             Request::Bind(_) => true,
             Request::Extended(request) => request.name == oid::PASSWORD_MODIFY,
+            Request::Compare(request) => request.attribute.eq_ignore_ascii_case("userPassword"),
             _ => false,
         };
         match message.request {
@@ -530,7 +544,7 @@ impl<S: Service> Connection<S> {
         }
         self.abandon_all();
         self.phase = Phase::Closing;
-        self.input = Vec::new();
+        self.input = Zeroizing::default();
         if let Some(result) = notice {
             encode::notice_of_disconnection(&mut self.output, &result);
         }

@@ -3,6 +3,7 @@
 //! Everything comes from a seed: a case that differs can be run again. Requests are those of a scenario
 //! (`tests/conformance/README.md`), so that a difference can be moved into a scenario as it stands.
 
+pub mod acis;
 pub mod random;
 pub mod requests;
 pub mod rules;

@@ -9,10 +9,12 @@ pub struct Grammar {
     pub groups_by_url: bool,
     /// `op=` and `control=`, which slapd has since 2.7.
     pub requests: bool,
+    /// `dynacl/aci`: rights that stand in the entries ([`super::acis`]).
+    pub acis: bool,
 }
 
 impl Grammar {
-    pub const WHOLE: Self = Self { sets: true, groups_by_url: true, requests: true };
+    pub const WHOLE: Self = Self { sets: true, groups_by_url: true, requests: true, acis: true };
 }
 
 const NAMES: [&str; 16] = [
@@ -349,6 +351,9 @@ fn clause(random: &mut Random, grammar: Grammar, expands: bool) -> String {
 fn who(random: &mut Random, grammar: Grammar, expands: bool) -> String {
     if expands && random.percent(50) {
         return random.pick(&EXPANDED_WHO).to_owned();
+    }
+    if grammar.acis && random.percent(35) {
+        return "dynacl/aci".to_owned();
     }
     match random.below(20) {
         0..=11 => random.pick(&SIMPLE_WHO).to_owned(),

@@ -1,5 +1,8 @@
 //! The tree that every rule set is tried on.
 
+use super::acis;
+use super::random::Random;
+
 /// The entries, below the suffix `@S@`. `uid=ann` and `uid=bob` can bind, `uid=cho` has no password.
 const ENTRIES: &str = "\
 dn: @S@
@@ -154,6 +157,23 @@ impl Tree {
             })
             .collect();
         Self { suffix, entries }
+    }
+
+    /// The same, with rights in the entries.
+    #[must_use]
+    pub fn with_acis(mut self, random: &mut Random) -> Self {
+        for entry in &mut self.entries {
+            entry.lines.extend(acis::lines(random).iter().map(|line| line.replace("@S@", &self.suffix)));
+        }
+        self
+    }
+
+    /// The rights that stand in entries, with the entry's name.
+    pub fn acis(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.entries.iter().flat_map(|entry| {
+            let lines = entry.lines.iter().filter_map(|line| line.strip_prefix("OpenLDAPaci: "));
+            lines.map(|value| (entry.dn.as_str(), value))
+        })
     }
 
     /// LDIF of all entries.

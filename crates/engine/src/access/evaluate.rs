@@ -252,7 +252,11 @@ impl<'a> Evaluation<'a> {
     /// What a clause that applies grants: as it is written, or what the entries say within it (`aci`).
     pub(super) fn granted(&self, clause: &CompiledClause, captures: Option<&Captures<'_>>) -> Granted {
         let Some(attribute) = &clause.aci else { return Granted::By(clause.grant) };
-        let allowed = clause.grant.apply(Privileges::NONE);
+        // A sign in front says nothing here about which privileges these are (slapd, `slap_acl_mask`).
+        let (allowed, is_signed) = match clause.grant {
+            Grant::Add(set) | Grant::Remove(set) => (set, true),
+            grant => (grant.apply(Privileges::NONE), false),
+        };
         if !allowed.contains(self.required) {
             return Granted::Nothing;
         }
@@ -262,8 +266,11 @@ impl<'a> Evaluation<'a> {
             return Granted::Nothing;
         }
         let Rights { granted, denied } = Aci { ask: self.ask, lookup, captures }.rights(attribute);
-        let kept = allowed.intersection(granted).without(denied);
-        Granted::By(Grant::Add(kept))
+        let granted = allowed.intersection(granted);
+        Granted::By(match is_signed && granted.is_empty() {
+            true => Grant::Remove(denied),
+            false => Grant::Add(granted.without(denied)),
+        })
     }
 
     /// What other entries can be asked with; `None` where the target is not known.

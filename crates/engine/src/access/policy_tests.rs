@@ -284,6 +284,12 @@ fn rights_in_the_entries() {
     assert!(check(&fixture, &narrow, ANN, STAFF, "cn/read"));
     assert!(check(&fixture, &narrow, BOB, STAFF, "cn/compare"));
     assert!(!check(&fixture, &narrow, ANN, STAFF, "cn/compare"));
+    // What is denied alone takes away only where the clause's privileges have a sign, either one (slapd's way).
+    fixture.add_values(STAFF, "OpenLDAPaci", &["0#entry#deny;w;description#public#"]);
+    for (access, expected) in [("-w", false), ("+w", false), ("=w", true), ("write", true), ("-r", true)] {
+        let policy = fixture.policy(&format!("access to * by * =wrs continue by dynacl/aci {access}"));
+        assert_eq!(check(&fixture, &policy, ANN, STAFF, "description/write"), expected, "{access}");
+    }
 }
 
 #[test]

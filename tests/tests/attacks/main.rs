@@ -1,9 +1,12 @@
 //! Attacks against the real binary. Each shows that others are served meanwhile or that nothing is given away, and prints its
-//! figure (`cargo test -p larix-tests --test attacks -- --nocapture --test-threads=1`); `ATTACKS=full` makes them ten times as large.
+//! row of `docs/performance/attacks.md` (`cargo test -p larix-tests --test attacks -- --nocapture --test-threads=1`);
+//! `ATTACKS=full` makes them ten times as large.
 //! Nothing here depends on how fast the machine is: figures are printed, not judged.
 
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 #![expect(clippy::disallowed_methods, reason = "attacks are timed")]
+
+mod tls;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
@@ -81,6 +84,11 @@ fn durations(connection: &mut Raw, count: usize, request: impl Fn(u32) -> Vec<u8
     taken
 }
 
+/// Prints a row of the table.
+fn figure(attack: &str, figure: std::fmt::Arguments<'_>) {
+    println!("| {attack} | {figure} |");
+}
+
 fn shown(sorted: &[Duration]) -> String {
     let at = |part: usize| sorted[(sorted.len() - 1) * part / 100];
     format!("median {:?}, 99th of a hundred {:?}, worst {:?}", at(50), at(99), at(100))
@@ -115,8 +123,11 @@ fn a_bind_flood_leaves_searches_to_others() {
         done.store(true, Ordering::Relaxed);
         flooded
     });
-    println!("bind flood: searches of another client {}; before {}", shown(&flooded), shown(&quiet));
-    println!("bind flood: {judged:?} guesses judged, {busy:?} refused as busy");
+    figure(
+        "bind flood",
+        format_args!("searches of another client {}; before {}", shown(&flooded), shown(&quiet)),
+    );
+    figure("bind flood", format_args!("{judged:?} guesses judged, {busy:?} refused as busy"));
     assert_unharmed(&server);
 }
 
@@ -136,7 +147,7 @@ fn spraying_from_one_address_is_judged_a_few_times() {
             }
         }
     }
-    println!("spraying: {judged} guesses judged wrong, {refused} not looked at");
+    figure("spraying", format_args!("{judged} guesses judged wrong, {refused} not looked at"));
     assert_eq!(judged, 5);
     assert!(refused > 0);
     let answer = connect(&server).ask(&bind(1, &format!("cn=user1,{SUFFIX}"), "right")).unwrap();
@@ -162,7 +173,7 @@ fn a_flood_of_connections_ends_at_the_limits() {
             other => panic!("{other:?}"),
         }
     }
-    println!("connection flood: {} served, {refused} refused", held.len());
+    figure("connection flood", format_args!("{} served, {refused} refused", held.len()));
     assert_eq!(held.len(), 20);
     for connection in &mut held {
         assert_eq!(connection.ask(&one_entry(2)).unwrap().code, 0);
@@ -199,12 +210,15 @@ fn half_a_request_is_not_waited_for_for_ever() {
     assert_unharmed(&server);
     let begin = Instant::now();
     assert!(slow.iter_mut().all(|connection| connection.answer().is_none()));
-    println!(
-        "slow loris: {} connections ended after {:?}; {} KB before, {} KB now",
-        slow.len(),
-        begin.elapsed(),
-        before,
-        memory(&server)
+    figure(
+        "slow loris",
+        format_args!(
+            "{} connections ended after {:?}; {} KB before, {} KB now",
+            slow.len(),
+            begin.elapsed(),
+            before,
+            memory(&server)
+        ),
     );
     assert_eq!(idle.ask(&one_entry(1)).unwrap().code, 0, "an idle client that owes nothing stays");
 }
@@ -285,7 +299,10 @@ fn what_is_hidden_looks_like_what_is_not_there() {
             times.sort();
             times[times.len() / 2]
         });
-        println!("probe by {name}: of what is there {:?}, of what is not {:?}", medians[0], medians[1]);
+        figure(
+            "probe",
+            format_args!("{name}: of what is there {:?}, of what is not {:?}", medians[0], medians[1]),
+        );
     }
 }
 
@@ -309,7 +326,10 @@ fn bombs_in_filters_and_rules_cost_what_their_length_costs() {
     ] {
         let begin = Instant::now();
         let answer = client.ask(&request).unwrap();
-        println!("bomb: {name} of {} bytes: {} after {:?}", request.len(), answer.code, begin.elapsed());
+        figure(
+            "bomb",
+            format_args!("{name} of {} bytes: {} after {:?}", request.len(), answer.code, begin.elapsed()),
+        );
     }
     // The writer's thread looks at filters, too.
     let mut bomb = Vec::new();
@@ -320,13 +340,16 @@ fn bombs_in_filters_and_rules_cost_what_their_length_costs() {
     client::delete(&mut bomb, MessageId(1), &format!("cn=user9,{SUFFIX}"), &[assertion]);
     let begin = Instant::now();
     let answer = client.ask(&bomb).unwrap();
-    println!("bomb: an assertion control 990 deep: {} after {:?}", answer.code, begin.elapsed());
+    figure(
+        "bomb",
+        format_args!("an assertion control 990 deep: {} after {:?}", answer.code, begin.elapsed()),
+    );
     let mut bomb = Vec::new();
     let controls = vec![ControlBuf { oid: "1.2.3.4".into(), critical: false, value: None }; 10_000];
     client::delete(&mut bomb, MessageId(1), "cn=x", &controls);
     let begin = Instant::now();
     let answer = client.ask(&bomb).unwrap();
-    println!("bomb: 10,000 controls: {} after {:?}", answer.code, begin.elapsed());
+    figure("bomb", format_args!("10,000 controls: {} after {:?}", answer.code, begin.elapsed()));
     assert_unharmed(&server);
 }
 
@@ -352,7 +375,10 @@ fn abandoned_searches_leave_nothing() {
             answered += 1;
         }
     });
-    println!("abandon: {answered} answered all the same; {before} KB before, {} KB after", memory(&server));
+    figure(
+        "abandon",
+        format_args!("{answered} answered all the same; {before} KB before, {} KB after", memory(&server)),
+    );
     assert_unharmed(&server);
 }
 
@@ -371,10 +397,9 @@ fn a_pipeline_that_nobody_reads_stops_at_the_socket() {
             deaf
         })
         .collect();
-    println!(
-        "unread pipelines: {} of them, {before} KB before, {} KB with them",
-        deaf.len(),
-        memory(&server)
+    figure(
+        "unread pipelines",
+        format_args!("{} of them, {before} KB before, {} KB with them", deaf.len(), memory(&server)),
     );
     assert_unharmed(&server);
 }
@@ -388,7 +413,9 @@ fn tokens_too_large_for_sasl_are_refused() {
         let token = vec![b'n'; bytes];
         client::sasl_bind(&mut request, MessageId(1), "", "SCRAM-SHA-256", Some(&token), &[]);
         let answer = client.ask(&request);
-        println!("SASL token of {bytes} bytes: {answer:?}");
+        let told =
+            answer.as_ref().map_or("the end".to_owned(), |answer| format!("{} {}", answer.code, answer.text));
+        figure("SASL tokens", format_args!("{bytes} bytes: {told}"));
         // Above sockbuf_max_incoming nothing of it is kept: a notice, or the end before it could be read.
         let cut = answer.is_none_or(|answer| answer.id == 0);
         assert_eq!(cut, expected, "{bytes}");
@@ -403,5 +430,5 @@ fn idle_connections_cost_little() {
     let held: Vec<Raw> = (0..times(200)).map(|_| connect(&server)).collect();
     assert_unharmed(&server);
     let each = memory(&server).saturating_sub(before) * 1024 / held.len();
-    println!("idle connections: {} open, about {each} bytes each", held.len());
+    figure("idle connections", format_args!("{} open, about {each} bytes each", held.len()));
 }
