@@ -4,8 +4,9 @@ use std::fmt::Write as _;
 
 use larix_proto::ber::{Tag, write};
 use larix_proto::control::{
-    ControlValue, DerefRequest, DerefResponse, DerefSpec, PagedResults, PostReadResponse, PreReadResponse,
-    SortKey, SortRequest, SortResponse, Subentries, VlvRequest, VlvResponse, VlvTarget,
+    ControlValue, DerefRequest, DerefResponse, DerefSpec, PagedResults, PasswordPolicyResponse,
+    PasswordWarning, PostReadResponse, PreReadResponse, SortKey, SortRequest, SortResponse, Subentries,
+    VlvRequest, VlvResponse, VlvTarget,
 };
 use larix_proto::{Control, ControlBuf, FilterBuf, oid};
 
@@ -31,6 +32,7 @@ pub fn control(word: &str, cookie: &[u8]) -> ControlBuf {
             (oid::PAGED_RESULTS, PagedResults { size, cookie }.encode())
         }
         "permissiveModify" => (oid::PERMISSIVE_MODIFY, None),
+        "policy" => (oid::PASSWORD_POLICY, None),
         "postread" => (oid::POST_READ, Some(strings(text))),
         "preread" => (oid::PRE_READ, Some(strings(text))),
         "relax" => (oid::RELAX, None),
@@ -115,6 +117,17 @@ fn named(response: &DerefResponse<'_>) -> String {
     lines.join("   ")
 }
 
+/// `policy: WARNING, ERROR`, as far as there are such; seconds go by meanwhile.
+fn policy(response: PasswordPolicyResponse) -> String {
+    let warning = response.warning.map(|warning| match warning {
+        PasswordWarning::TimeBeforeExpiration(_) => "expires in *".to_owned(),
+        PasswordWarning::GraceLoginsRemaining(logins) => format!("grace {logins}"),
+    });
+    let error = response.error.map(|error| format!("{error:?}"));
+    let parts: Vec<String> = warning.into_iter().chain(error).collect();
+    format!("policy: {}\n", parts.join(", "))
+}
+
 /// The cookie of an answer's paged results control.
 pub fn cookie<'a>(controls: impl Iterator<Item = Control<'a>>) -> Option<Vec<u8>> {
     controls
@@ -140,6 +153,7 @@ pub fn show<'a>(controls: impl Iterator<Item = Control<'a>>) -> String {
                 .map(|entry| format!("before: {}", show_entry(entry.dn, entry.attributes))),
             oid::POST_READ => PostReadResponse::decode(control.value)
                 .map(|entry| format!("after: {}", show_entry(entry.dn, entry.attributes))),
+            oid::PASSWORD_POLICY => PasswordPolicyResponse::decode(control.value).map(policy),
             other => Ok(format!("control: {other}\n")),
         };
         let shown = shown.unwrap_or_else(|error| format!("control: {}: {error}\n", control.oid));

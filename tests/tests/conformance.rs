@@ -216,6 +216,7 @@ scenarios! {
     rfc4526_absolute_filters: "rfc4526-absolute-filters.txt",
     monitor: "monitor.txt",
     password_policy: "password-policy.txt",
+    password_policy_controls: "password-policy-controls.txt",
     rfc4527_read_entry: "rfc4527-read-entry.txt",
     rfc4528_assertion: "rfc4528-assertion.txt",
     rfc4528_virtual_entries: "rfc4528-virtual-entries.txt",

@@ -4,6 +4,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use md5::Md5;
 use sha1::Sha1;
+use sha2::digest::FixedOutputReset;
 use sha2::{Digest, Sha256, Sha384, Sha512};
 use subtle::ConstantTimeEq;
 use zeroize::Zeroizing;
@@ -34,12 +35,13 @@ pub(super) fn encode(algorithm: Algorithm, salt: &[u8], password: &[u8]) -> Stri
 }
 
 fn hash(algorithm: Algorithm, parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
-    fn run<D: Digest>(parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
+    fn run<D: Digest + FixedOutputReset>(parts: &[&[u8]]) -> Zeroizing<Vec<u8>> {
         let mut hasher = D::new();
         for part in parts {
-            hasher.update(part);
+            Digest::update(&mut hasher, part);
         }
-        Zeroizing::new(hasher.finalize().to_vec())
+        // Where it stands: what is moved leaves a copy of its last block, which has the password, on the stack.
+        Zeroizing::new(Digest::finalize_reset(&mut hasher).to_vec())
     }
     match algorithm {
         Algorithm::Md5 => run::<Md5>(parts),
