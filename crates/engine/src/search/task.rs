@@ -184,7 +184,8 @@ impl SearchTask {
         let mut response_controls = Vec::new();
         let order = order(view, &controls, &mut response_controls)
             .map_err(|result| (result, std::mem::take(&mut response_controls)))?;
-        window::check(&controls, order.as_ref()).map_err(|(result, control)| {
+        window::check(&controls, order.as_ref()).map_err(|refused| {
+            let (result, control) = *refused;
             response_controls.push(control);
             (result, std::mem::take(&mut response_controls))
         })?;

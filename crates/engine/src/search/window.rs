@@ -25,16 +25,16 @@ pub(super) struct Window {
 /// What is refused before anything is looked for.
 ///
 /// # Errors
-/// A view of what is not sorted, or is answered in pages.
+/// A view of what is not sorted.
 pub(super) fn check(
     controls: &RequestControls,
     order: Option<&Order>,
-) -> Result<(), (LdapResult, ControlBuf)> {
+) -> Result<(), Box<(LdapResult, ControlBuf)>> {
     if controls.vlv.is_none() || order.is_some() {
         return Ok(());
     }
     // A sort control that was not critical may have been ignored.
-    Err(match controls.sort {
+    Err(Box::new(match controls.sort {
         None => {
             let text = "Sort control is required with VLV";
             (LdapResult::with(ResultCode::VLV_ERROR, text), response(ResultCode::SORT_CONTROL_MISSING, 0, 0))
@@ -43,7 +43,7 @@ pub(super) fn check(
             let result = LdapResult::with(ResultCode::VLV_ERROR, "VLV needs an order that can be had");
             (result, response(ResultCode::INAPPROPRIATE_MATCHING, 0, 0))
         }
-    })
+    }))
 }
 
 /// The window into a list of so many matches.

@@ -86,7 +86,7 @@ fn dereference() {
     let ber = b"\x30\x11\x30\x0f\x04\x06member\x30\x05\x04\x03uid";
     let specs = vec![DerefSpec { attribute: "member", attributes: vec!["uid"] }];
     check(ber, &DerefRequest { specs });
-    let attributes = crate::list::Attributes::check(b"\x30\x0a\x04\x03uid\x31\x03\x04\x01a").expect("a list");
+    let attributes = Attributes::check(b"\x30\x0a\x04\x03uid\x31\x03\x04\x01a").expect("a list");
     let found = DerefResult { attribute: "member", value: "uid=a", attributes: Some(attributes) };
     let missing = DerefResult { attribute: "member", value: "uid=b", attributes: None };
     let ber = b"\x30\x30\x30\x1d\x04\x06member\x04\x05uid=a\xa0\x0c\x30\x0a\x04\x03uid\x31\x03\x04\x01a\
