@@ -413,8 +413,9 @@ fn tokens_too_large_for_sasl_are_refused() {
         let token = vec![b'n'; bytes];
         client::sasl_bind(&mut request, MessageId(1), "", "SCRAM-SHA-256", Some(&token), &[]);
         let answer = client.ask(&request);
-        let told =
-            answer.as_ref().map_or("the end".to_owned(), |answer| format!("{} {}", answer.code, answer.text));
+        let told = answer
+            .as_ref()
+            .map_or_else(|| "the end".to_owned(), |answer| format!("{} {}", answer.code, answer.text));
         figure("SASL tokens", format_args!("{bytes} bytes: {told}"));
         // Above sockbuf_max_incoming nothing of it is kept: a notice, or the end before it could be read.
         let cut = answer.is_none_or(|answer| answer.id == 0);

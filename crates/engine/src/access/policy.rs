@@ -357,6 +357,17 @@ impl AccessPolicy {
 
     /// What the rules grant the subject, to be shown; [`Self::check`] decides.
     pub fn collected(&self, subject: &Subject, target: &AccessTarget<'_>, item: Item<'_>) -> Collected {
+        self.collected_for(subject, target, item, Privileges::NONE)
+    }
+
+    /// The same when `required` is asked for: `aci` clauses that cannot give it are passed over.
+    pub fn collected_for(
+        &self,
+        subject: &Subject,
+        target: &AccessTarget<'_>,
+        item: Item<'_>,
+        required: Privileges,
+    ) -> Collected {
         if self.is_root(subject) {
             return Collected::of_level(AccessLevel::Manage);
         }
@@ -365,7 +376,7 @@ impl AccessPolicy {
         }
         let (item, value) = item.split();
         let ask = Ask { subject, item: Some(item), value, target: Some(target), within: None };
-        Evaluation::new(self, &ask, Privileges::NONE).collect()
+        Evaluation::new(self, &ask, required).collect()
     }
 
     /// What can be said of an item of all entries at or below `within` (or, with `None`, of the database).

@@ -181,7 +181,9 @@ impl<'a, N: Snapshot> Seen<'a, N> {
     ///
     /// As in OpenLDAP, what the rules collected counts, also where their list ends without a decision.
     pub fn discloses_refusal(&self) -> Result<bool, Fault> {
-        let collected = self.gate.policy.collected(self.gate.subject, &self.target()?, Item::Entry);
+        let asked = Privilege::Search.required();
+        let collected =
+            self.gate.policy.collected_for(self.gate.subject, &self.target()?, Item::Entry, asked);
         Ok(collected.privileges.contains(Privilege::Disclose.required()) && !self.failed())
     }
 
