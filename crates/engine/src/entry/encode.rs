@@ -119,10 +119,15 @@ fn flags(
 ) -> RecordFlags {
     let object_class = schema.attribute_type("objectClass").map(|object_class| object_class.id);
     let classes = object_class.map_or(&[][..], |object_class| entry.values(object_class));
+    // Classes that are left where they are were not read.
+    let is_kept = entry
+        .attributes
+        .iter()
+        .any(|attribute| attribute.kept.is_some() && object_class == Some(attribute.description.attribute));
     if let Some(old) = old
         && let Some(number) = catalog.catalog().object_class()
         && let Ok(Some(stored)) = old.get(number)
-        && are_same(&stored, classes)
+        && (is_kept || are_same(&stored, classes))
     {
         return RecordFlags(old.flags().0 & RecordFlags::OF_CLASSES);
     }
