@@ -62,12 +62,7 @@ fn changes(batch: usize) -> Vec<ReplicatedChange> {
 fn replicate<S: Store>(fixture: &Fixture<S>, batch: usize) {
     let (sender, receiver) = mpsc::channel();
     let rules = ReplicaRules { lazy: true, ..ReplicaRules::default() };
-    let batch = ReplicatedBatch {
-        changes: changes(batch),
-        context_csns: vec![csn(batch)],
-        rules,
-        ..ReplicatedBatch::default()
-    };
+    let batch = ReplicatedBatch { changes: changes(batch), context_csns: vec![csn(batch)], rules };
     fixture.directory.databases()[0].replicate(batch, Box::new(move |done| sender.send(done).unwrap()));
     let outcome = receiver.recv().unwrap();
     assert!(outcome.result.is_success(), "{outcome:?}");
