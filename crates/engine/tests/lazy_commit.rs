@@ -78,13 +78,13 @@ fn opened(folder: &Path) -> Fixture<LmdbStore> {
 
 /// How many batches there are: the contextCSN says so, and the entries do.
 fn batches(fixture: &Fixture<LmdbStore>) -> usize {
-    let snapshot = fixture.database().store().snapshot().unwrap();
-    let claimed = log::context_csns(&snapshot).unwrap();
+    let claimed = log::context_csns(&fixture.database().store().snapshot().unwrap()).unwrap();
     let there = |batch: usize| (0..EACH).filter(|n| fixture.entry(&dn(batch, *n)).is_some()).count();
     let whole = (0..BATCHES).take_while(|batch| there(*batch) == EACH).count();
     assert!((whole..BATCHES).all(|batch| there(batch) == 0), "a part of a batch");
     let expected: Vec<Csn> = whole.checked_sub(1).map(csn).into_iter().collect();
     assert_eq!(claimed, expected, "{whole} batches are there");
+    let snapshot = fixture.database().store().snapshot().unwrap();
     let view = fixture.database().view(&snapshot).unwrap();
     check(&view, &mut |finding| panic!("{finding}")).unwrap();
     whole
