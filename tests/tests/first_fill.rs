@@ -176,5 +176,6 @@ fn deletes_beside_the_first_content_are_remembered() {
     let wanted = Wanted { scope: Scope::Base, attributes: &["contextCSN"], ..Wanted::default() };
     let base = read(consumer.address(), &wanted).and_then(|entries| entries.into_values().next()).unwrap();
     let context: Vec<_> = base["contextcsn"].iter().map(|csn| String::from_utf8_lossy(csn)).collect();
-    assert_eq!(context, [LATER]);
+    // Who refuses an entry may tell its delete again, under a CSN of its own.
+    assert!(context.iter().any(|csn| csn == LATER), "{context:?}");
 }
