@@ -2,6 +2,7 @@
 //!
 //! `LARIX_MATRIX_SEED` says where the rules begin.
 
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::Output;
 
 use larix_testkit::{Kind, Site};
@@ -92,7 +93,7 @@ fn slapacl_prints_the_same() {
         site
     };
     let sites = [(Kind::Slapd, site(Kind::Slapd)), (Kind::Larix, site(Kind::Larix))];
-    let mut faults = Vec::new();
+    let (mut faults, mut died_of) = (Vec::new(), 0);
     for number in 0..DATABASES {
         let tree = Tree::new(&format!("m{number}"));
         let names: Vec<&str> = tree.names().collect();
@@ -106,17 +107,22 @@ fn slapacl_prints_the_same() {
             if arguments.iter().any(|flag| flag == "-u") || random.percent(50) {
                 arguments.extend(random.some(&QUESTIONS, 60).into_iter().map(str::to_owned));
             }
-            let [theirs, ours] = [&sites[0], &sites[1]].map(|(kind, site)| {
+            let [(theirs, died), (ours, _)] = [&sites[0], &sites[1]].map(|(kind, site)| {
                 let mut command = kind.tool("acl");
                 command.arg("-f").arg(site.configuration()).args(&arguments);
-                shown(&command.output().expect("the tool starts"))
+                let output = command.output().expect("the tool starts");
+                (shown(&output), output.status.signal().is_some())
             });
-            if theirs != ours {
+            // Debian's slapacl dies of some rules that read other entries (sets, ACIs above): what it printed counts.
+            died_of += usize::from(died);
+            if if died { !theirs.iter().all(|line| ours.contains(line)) } else { theirs != ours } {
                 faults.push(format!("{arguments:?}\nslapd: {theirs:#?}\nlarix: {ours:#?}"));
             }
         }
     }
     assert!(faults.is_empty(), "{} differ:\n{}", faults.len(), faults.join("\n"));
+    let asked = DATABASES * ASKED_OF_DATABASE;
+    assert!(died_of * 5 < asked, "slapacl died of {died_of} of {asked} questions");
 }
 
 #[test]

@@ -287,7 +287,9 @@ fn rights_in_the_entries() {
     // What is denied alone takes away only where the clause's privileges have a sign, either one (slapd's way).
     fixture.add_values(STAFF, "OpenLDAPaci", &["0#entry#deny;w;description#public#"]);
     for (access, expected) in [("-w", false), ("+w", false), ("=w", true), ("write", true), ("-r", true)] {
-        let policy = fixture.policy(&format!("access to * by * =wrs continue by dynacl/aci {access}"));
+        // The last clause has the list end with what was collected.
+        let rules = format!("access to * by * =wrs continue by dynacl/aci {access} by * +0");
+        let policy = fixture.policy(&rules);
         assert_eq!(check(&fixture, &policy, ANN, STAFF, "description/write"), expected, "{access}");
     }
 }

@@ -24,6 +24,7 @@ mod yescrypt_text;
 use std::fmt;
 
 use subtle::ConstantTimeEq;
+use zeroize::Zeroize as _;
 
 pub use hasher::{Argon2Cost, CryptMethod, HashError, Hasher};
 pub use scheme::{Algorithm, Scheme};
@@ -132,18 +133,36 @@ pub fn verify(stored: &[u8], password: &[u8]) -> Verification {
     match scheme {
         None => Verification::Unusable(Unusable::UnknownScheme),
         Some(Scheme::Cleartext) => cleartext(rest, password),
-        Some(scheme @ Scheme::Digest { algorithm, salted }) => {
-            digest::verify(algorithm, salted, rest, password).unwrap_or_else(|| malformed(scheme))
-        }
-        Some(scheme @ Scheme::Pbkdf2(algorithm)) => {
-            pbkdf2_scheme::verify(algorithm, rest, password).unwrap_or_else(|| malformed(scheme))
-        }
-        Some(Scheme::Argon2) => argon2id::verify(rest, password).unwrap_or_else(|| malformed(Scheme::Argon2)),
-        Some(Scheme::Crypt) => crypt::verify(rest, password).unwrap_or_else(|| malformed(Scheme::Crypt)),
-        Some(scheme @ Scheme::Scram(hash)) => {
-            scram_scheme::verify(hash, rest, password).unwrap_or_else(|| malformed(scheme))
+        Some(scheme) => {
+            let verification = verify_hash(scheme, rest, password).unwrap_or_else(|| malformed(scheme));
+            overwrite_stack();
+            verification
         }
     }
+}
+
+/// Calls of its own, so that all of their stack is below the caller's. `None` if the value is malformed.
+#[inline(never)]
+fn verify_hash(scheme: Scheme, stored: &[u8], password: &[u8]) -> Option<Verification> {
+    match scheme {
+        Scheme::Cleartext => Some(cleartext(stored, password)),
+        Scheme::Digest { algorithm, salted } => digest::verify(algorithm, salted, stored, password),
+        Scheme::Pbkdf2(algorithm) => pbkdf2_scheme::verify(algorithm, stored, password),
+        Scheme::Argon2 => argon2id::verify(stored, password),
+        Scheme::Crypt => crypt::verify(stored, password),
+        Scheme::Scram(hash) => scram_scheme::verify(hash, stored, password),
+    }
+}
+
+/// How much of the stack hashes are reckoned to use, in 8 bytes: 16 KiB, also where the compiler does not optimise.
+const STACK_WORDS: usize = 2048;
+
+/// Overwrites what the calls before left on the stack: libraries copy a block that has the password when they move a
+/// hasher, and overwrite their own copy alone.
+#[inline(never)]
+fn overwrite_stack() {
+    let mut below = [0_u64; STACK_WORDS];
+    below.zeroize();
 }
 
 /// Whether a value is hashed already: it begins with a `{SCHEME}` that is known, or holds none itself.
