@@ -4,7 +4,7 @@
 
 use std::fs::{self, File};
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use larix_testkit::Kind;
@@ -41,7 +41,8 @@ impl Newcomer {
             .unwrap();
         let port = loop {
             match fs::read_to_string(&ports) {
-                Ok(port) if port.ends_with('\n') => break port.trim().to_owned(),
+                // What it shows comes behind the ports, line by line.
+                Ok(port) if port.ends_with('\n') && has_shown(&shown) => break port.trim().to_owned(),
                 _ => assert!(child.try_wait().unwrap().is_none(), "it ended"),
             }
             std::thread::yield_now();
@@ -95,6 +96,13 @@ impl Running {
         assert!(self.child.wait().unwrap().success(), "a clean stop");
         fs::read_to_string(&self.shown).unwrap()
     }
+}
+
+/// Whether the line with the password is there as a whole.
+fn has_shown(file: &Path) -> bool {
+    let text = fs::read_to_string(file).unwrap();
+    let whole = text.rfind('\n').map_or("", |end| &text[..end]);
+    whole.lines().any(|line| line.trim_start().starts_with("password"))
 }
 
 /// The word behind a label of what the server shows.
