@@ -1,30 +1,31 @@
-//! From a decoded request to the directory and back: what every request has in common, and where each kind goes.
+//! From a decoded request to the directory and back: the session's state, and where each kind of request goes.
+//!
+//! [`request`] has the life that all requests share, [`limits`] what is refused before they are looked at, [`reads`] searches and
+//! compares, [`changes`] what goes to the writer. Binds and extended operations have modules of their own in this crate.
+
+mod changes;
+mod limits;
+mod reads;
+mod request;
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use larix_engine::access::{self, Subject};
-use larix_engine::controls::{self, RequestControls};
-use larix_engine::log::Follower;
-use larix_engine::time::{Clock, Monotonic, Timestamp};
-use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest};
-use larix_proto::{
-    CompareRequest, ControlBuf, Controls, Dn, LdapResult, Message, MessageId, Request, ResponseOp,
-    ResultCode, SearchRequest, encode, oid,
-};
+use larix_engine::access::Subject;
+use larix_engine::time::{Clock, Monotonic};
+use larix_engine::write::{WriteOperation, WriteOutcome};
+use larix_proto::{Controls, Dn, LdapResult, Message, MessageId, Request, ResponseOp, encode};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::access_log::Noted;
 use crate::bind::BindOutcome;
-use crate::config::Config;
 use crate::config::values::LogLevel;
 use crate::connection::{Event, Limits, Operation, Service, Started, Stepped};
-use crate::databases::{Databases, Effort, First, Search, Slice};
+use crate::databases::{Databases, Search};
 use crate::layers::LayersError;
 use crate::log::printable;
-use crate::operation_log::{self, Asked, Ended, Seconds};
-use crate::password_change::password_first;
+use crate::operation_log::Asked;
 use crate::password_modify::PasswordOutcome;
 use crate::replica_digest::ExtendedOutcome;
 use crate::restrictions::{Restricted, Standing};
@@ -35,9 +36,10 @@ use crate::server::Server;
 use crate::session::{Peer, Session};
 use crate::statistics::{ConnectionRecord, Counters, LimitReached, OperationKind, add, latency};
 use crate::tls::TlsFacts;
-use crate::traces::Span;
 use crate::transaction::{Transaction, TransactionOutcome};
 use crate::worker::ConnectionEvent;
+
+pub(crate) use request::Begun;
 
 /// What was done elsewhere, on its way back to its connection.
 #[derive(Debug)]
@@ -48,19 +50,6 @@ pub enum Completion {
     Password(Box<PasswordOutcome>),
     Extended(Box<ExtendedOutcome>),
     Transaction(Box<TransactionOutcome>),
-}
-
-/// A request that was started: what its answer and its log line need.
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct Begun {
-    pub(crate) operation: Operation,
-    pub(crate) kind: OperationKind,
-    pub(crate) response: ResponseOp,
-    /// When its bytes were read, and when it was started.
-    arrived: Monotonic,
-    started: Monotonic,
-    /// The instance of the database that it is in, once it waits; 0: none, or not known yet.
-    database: u64,
 }
 
 /// A search under way.
@@ -210,117 +199,6 @@ impl Dispatcher {
         Completer { serial: begun.operation.serial, events: self.events.clone() }
     }
 
-    /// Notes a request that is answered later.
-    pub(crate) fn wait_for(&mut self, begun: Begun) {
-        self.waiting.push(Begun { database: latency::take_database(), ..begun });
-    }
-
-    pub(crate) fn log_operation(&self, begun: &Begun, text: std::fmt::Arguments<'_>) {
-        if self.logs_stats() {
-            let (number, serial) = (self.record.number, begun.operation.serial);
-            self.server.log.line(LogLevel::STATS, format_args!("conn={number} op={serial} {text}"));
-        }
-    }
-
-    /// Whether OpenLDAP's lines are wanted.
-    pub(crate) fn logs_stats(&self) -> bool {
-        self.server.log.wants_stats_lines()
-    }
-
-    /// Answers with a result and nothing else.
-    pub(crate) fn answer(
-        &self,
-        begun: &Begun,
-        result: &LdapResult,
-        controls: &[ControlBuf],
-        out: &mut Vec<u8>,
-    ) {
-        encode::result(out, begun.operation.id, begun.response, result, controls);
-        self.finish(begun, result, None);
-    }
-
-    /// Counts and logs the end of an operation.
-    pub(crate) fn finish(&self, begun: &Begun, result: &LdapResult, effort: Option<Effort>) {
-        if begun.response == ResponseOp::Bind {
-            self.bind_judged(result.code);
-        }
-        self.counters.complete(begun.kind);
-        add(&self.counters.pdus_sent, 1);
-        add(&self.record.operations_completed, 1);
-        let now = self.server.clock.monotonic();
-        let here = latency::take_database();
-        let database = if begun.database == 0 { here } else { begun.database };
-        self.counters.took(begun.kind, database, now.0.saturating_sub(begun.arrived.0));
-        if !result.is_success() {
-            self.counters.ended_with(result.code);
-        }
-        let waited = begun.started.0.saturating_sub(begun.arrived.0);
-        let taken = now.0.saturating_sub(begun.started.0);
-        if self.server.traces.wants_one() {
-            self.tell_span(begun, result.code, (waited, taken), database, effort);
-        }
-        if let Some(asked) = self.take_asked(begun.operation.serial) {
-            let ended = Ended { serial: begun.operation.serial, result, waited, taken, effort };
-            operation_log::tell(&self.server.log, &self.server.databases(), &self.record, &asked, &ended);
-        }
-        if let Some(noted) = self.take_noted(begun.operation.serial) {
-            noted.ended(result, effort.map_or(0, |effort| effort.entries));
-        }
-        if !self.logs_stats() {
-            return;
-        }
-        let (waited, taken) = (Seconds(waited), Seconds(taken));
-        let code = result.code.0;
-        let text = printable(&result.diagnostic);
-        let times = format_args!("qtime={waited} etime={taken}");
-        match (begun.response, effort) {
-            (ResponseOp::SearchDone, effort) => {
-                let entries = effort.unwrap_or_default().entries;
-                self.log_operation(
-                    begun,
-                    format_args!("SEARCH RESULT tag=101 err={code} {times} nentries={entries} text={text}"),
-                );
-            }
-            (ResponseOp::Extended, _) => {
-                self.log_operation(begun, format_args!("RESULT oid= err={code} {times} text={text}"));
-            }
-            (response, _) => {
-                let tag = response_tag(response);
-                self.log_operation(begun, format_args!("RESULT tag={tag} err={code} {times} text={text}"));
-            }
-        }
-    }
-
-    /// Whether the configuration lets this identity read there. What no database holds is answered as that, whoever asks.
-    fn may_read(
-        &self,
-        databases: &Databases,
-        subject: &Subject,
-        dn: &str,
-        operation: Restricted<'_>,
-        sent: Controls<'_>,
-    ) -> Result<Vec<String>, LdapResult> {
-        self.permitted_in(databases, subject, dn, operation, sent)
-            .or_else(|refused| if databases.serve(dn) { Err(refused) } else { Ok(Vec::new()) })
-    }
-
-    /// A control that the configuration wants marked critical (`disallow dontusecopy_non_critical`).
-    fn check_criticality(
-        &self,
-        config: &Config,
-        message: &Message<'_>,
-        controls: &RequestControls,
-    ) -> Result<(), LdapResult> {
-        if controls.dont_use_copy
-            && config.global.disallow.dont_use_copy_non_critical
-            && message.controls.iter().any(|control| control.oid == oid::DONT_USE_COPY && !control.critical)
-        {
-            let text = "dontUseCopy criticality of FALSE not allowed";
-            return Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, text));
-        }
-        Ok(())
-    }
-
     /// Whether the configuration lets this session do this to that DN. Answers the OIDs of the controls that are to be
     /// passed over.
     pub(crate) fn permitted(
@@ -359,267 +237,6 @@ impl Dispatcher {
     ) -> Result<Vec<String>, LdapResult> {
         let standing = Standing { authenticated: !subject.is_anonymous(), ..self.session.standing() };
         databases.rules_for(dn).check_request(&standing, subject, operation, sent)
-    }
-
-    fn begin(&self, operation: Operation, kind: OperationKind, response: ResponseOp) -> Begun {
-        self.counters.initiate(kind);
-        add(&self.record.operations_received, 1);
-        // Nobody but the log tells a request's waiting behind others of its turn from its work.
-        let log = &self.server.log;
-        let is_told = log.wants_stats_lines() || log.keeps_requests();
-        let started = if is_told { self.server.clock.monotonic() } else { self.arrived };
-        Begun { operation, kind, response, arrived: self.arrived, started, database: 0 }
-    }
-
-    /// Keeps what a request asks, if that may be needed at its end.
-    fn note_asked(&self, operation: Operation, message: &Message<'_>) {
-        if self.server.log.keeps_requests()
-            && let Some(asked) = Asked::of(message)
-        {
-            self.asked.borrow_mut().push((operation.serial, asked));
-        }
-    }
-
-    fn tell_span(
-        &self,
-        begun: &Begun,
-        code: ResultCode,
-        (waited, taken): (u64, u64),
-        database: u64,
-        effort: Option<Effort>,
-    ) {
-        let mut kinds = OperationKind::ALL.iter();
-        let operation = kinds.find(|(kind, _)| *kind == begun.kind).map_or("", |(_, name)| *name);
-        let micros = i64::try_from(waited.saturating_add(taken) / 1_000).unwrap_or(i64::MAX);
-        self.server.traces.tell(Span {
-            operation,
-            arrived: Timestamp(self.server.now().0.saturating_sub(micros)),
-            waited,
-            taken,
-            code,
-            entries: effort.map(|effort| (effort.entries, effort.candidates)),
-            database: self.server.databases().suffix_of_instance(database),
-            connection: self.record.number,
-            serial: begun.operation.serial,
-        });
-    }
-
-    /// What the access log is to be told of a request at its end, if anything.
-    pub(crate) fn take_noted(&self, serial: u64) -> Option<Noted> {
-        let mut kept = self.noted.borrow_mut();
-        let at = kept.iter().position(|(other, _)| *other == serial)?;
-        Some(kept.swap_remove(at).1)
-    }
-
-    fn take_asked(&self, serial: u64) -> Option<Asked> {
-        let mut kept = self.asked.borrow_mut();
-        let at = kept.iter().position(|(other, _)| *other == serial)?;
-        Some(kept.swap_remove(at).1)
-    }
-
-    fn refuse(&self, begun: &Begun, result: &LdapResult, out: &mut Vec<u8>) -> Started<Running> {
-        self.answer(begun, result, &[], out);
-        Started::Answered
-    }
-
-    fn search(
-        &self,
-        begun: Begun,
-        request: &SearchRequest<'_>,
-        message: &Message<'_>,
-        out: &mut Vec<u8>,
-    ) -> Started<Running> {
-        let mut controls = match RequestControls::parse(message.controls, controls::OperationKind::Search) {
-            Ok(controls) => controls,
-            Err(result) => return self.refuse(&begun, &result, out),
-        };
-        if self.logs_stats() {
-            self.log_search(&begun, request);
-        }
-        if self.session.must_change_password {
-            return self.refuse_until_changed(&begun, &controls, out);
-        }
-        let generation = self.server.generation();
-        let databases = &generation.databases;
-        let allowed = self
-            .check_criticality(&generation.config, message, &controls)
-            .and_then(|()| self.subject_for(&controls))
-            .and_then(|subject| {
-                let (base, sent) = (request.base, message.controls);
-                let dropped = self.may_read(databases, &subject, base, Restricted::Search, sent)?;
-                controls.forget(&dropped, message.controls, controls::OperationKind::Search)?;
-                Ok(subject)
-            });
-        let subject = match allowed {
-            Ok(subject) => subject,
-            Err(result) => return self.refuse(&begun, &result, out),
-        };
-        let subject = self.in_request(databases, subject, || access::Operation::Search, message.controls);
-        let at = (begun.operation.id, begun.started);
-        match databases.search(&self.server, &subject, controls, request, at, out) {
-            First::Done { result, controls, effort } => {
-                self.count_entries(effort.entries);
-                encode::result(out, begun.operation.id, ResponseOp::SearchDone, &result, &controls);
-                self.finish(&begun, &result, Some(effort));
-                Started::Answered
-            }
-            First::Running(mut search) => {
-                if search.follows() {
-                    let (serial, events) = (begun.operation.serial, self.events.clone());
-                    search.follow(Follower::new(Box::new(move || {
-                        // A connection that is gone has no use for it.
-                        let _ = events.send(ConnectionEvent::Changed(serial));
-                    })));
-                }
-                let counted = search.effort().entries;
-                self.count_entries(counted);
-                let begun = Begun { database: latency::take_database(), ..begun };
-                Started::Searching(Running { begun, search, counted })
-            }
-        }
-    }
-
-    fn count_entries(&self, sent: u64) {
-        add(&self.counters.entries_sent, sent);
-        add(&self.counters.pdus_sent, sent);
-    }
-
-    fn log_search(&self, begun: &Begun, request: &SearchRequest<'_>) {
-        let base = shown_dn(&self.server, request.base);
-        let (scope, deref) = (request.scope as u8, request.deref as u8);
-        let filter = request.filter.to_string();
-        let filter = printable(&filter);
-        self.log_operation(
-            begun,
-            format_args!("SRCH base=\"{base}\" scope={scope} deref={deref} filter=\"{filter}\""),
-        );
-        if !request.attributes.is_empty() {
-            let names: Vec<&str> = request.attributes.iter().collect();
-            self.log_operation(begun, format_args!("SRCH attr={}", printable(&names.join(" "))));
-        }
-    }
-
-    fn compare(
-        &mut self,
-        begun: &Begun,
-        request: &CompareRequest<'_>,
-        message: &Message<'_>,
-        out: &mut Vec<u8>,
-    ) -> Started<Running> {
-        if self.logs_stats() {
-            let dn = shown_dn(&self.server, request.entry);
-            let attribute = printable(request.attribute);
-            self.log_operation(begun, format_args!("CMP dn=\"{dn}\" attr=\"{attribute}\""));
-        }
-        let generation = self.server.generation();
-        let databases = &generation.databases;
-        let mut asks_policy = false;
-        let result = RequestControls::parse(message.controls, controls::OperationKind::Compare)
-            .and_then(|mut controls| {
-                self.check_criticality(&generation.config, message, &controls)?;
-                if self.session.must_change_password {
-                    return Err(password_first());
-                }
-                let subject = self.subject_for(&controls)?;
-                let (entry, sent) = (request.entry, message.controls);
-                let dropped = self.may_read(databases, &subject, entry, Restricted::Compare, sent)?;
-                controls.forget(&dropped, message.controls, controls::OperationKind::Compare)?;
-                asks_policy = controls.password_policy;
-                let subject =
-                    self.in_request(databases, subject, || access::Operation::Compare, message.controls);
-                Ok(databases.compare(&self.server, &subject, &controls, request))
-            })
-            .unwrap_or_else(|refused| refused);
-        if asks_policy && self.judge_compare(begun, databases, request, result.code) {
-            return Started::Waiting;
-        }
-        self.refuse(begun, &result, out)
-    }
-
-    fn write(
-        &mut self,
-        begun: Begun,
-        operation: WriteOperation,
-        restricted: Restricted<'_>,
-        message: &Message<'_>,
-        out: &mut Vec<u8>,
-    ) -> Started<Running> {
-        if self.logs_stats() {
-            self.log_write(&begun, &operation);
-        }
-        let kind = match restricted {
-            Restricted::Add => controls::OperationKind::Add,
-            Restricted::Delete => controls::OperationKind::Delete,
-            Restricted::Rename => controls::OperationKind::ModifyDn,
-            _ => controls::OperationKind::Modify,
-        };
-        let generation = self.server.generation();
-        let databases = &generation.databases;
-        let prepared = RequestControls::parse(message.controls, kind).and_then(|mut controls| {
-            let subject = self.subject_for(&controls)?;
-            // What no database holds is refused or referred elsewhere whoever asks.
-            let (target, sent) = (operation.target(), message.controls);
-            let dropped = self
-                .permitted_in(databases, &subject, target, restricted, sent)
-                .or_else(|refused| if databases.hold(target) { Err(refused) } else { Ok(Vec::new()) })?;
-            controls.forget(&dropped, sent, kind)?;
-            let kind = || match restricted {
-                Restricted::Add => access::Operation::Add,
-                Restricted::Delete => access::Operation::Delete,
-                Restricted::Rename => access::Operation::Rename,
-                _ => access::Operation::Modify,
-            };
-            Ok((controls, self.in_request(databases, subject, kind, message.controls)))
-        });
-        drop(generation);
-        match prepared {
-            Ok((mut controls, subject)) => {
-                if let Some(identifier) = controls.transaction.take() {
-                    let request = WriteRequest {
-                        operation,
-                        subject,
-                        controls,
-                        origin: Origin::Client,
-                        passwords: None,
-                    };
-                    let result = self.keep_update(&begun, request, &identifier);
-                    return self.refuse(&begun, &result, out);
-                }
-                if self.session.must_change_password && !self.changes_password_alone(&operation) {
-                    return self.refuse_until_changed(&begun, &controls, out);
-                }
-                let origin = Origin::Client;
-                let request = WriteRequest { operation, subject, controls, origin, passwords: None };
-                match self.submit_change(&begun, request) {
-                    Ok(()) => {
-                        self.wait_for(begun);
-                        Started::Waiting
-                    }
-                    Err(result) => self.refuse(&begun, &result, out),
-                }
-            }
-            Err(result) => self.refuse(&begun, &result, out),
-        }
-    }
-
-    fn log_write(&self, begun: &Begun, operation: &WriteOperation) {
-        let dn = shown_dn(&self.server, operation.target());
-        match operation {
-            WriteOperation::Add { .. } => self.log_operation(begun, format_args!("ADD dn=\"{dn}\"")),
-            WriteOperation::Delete { .. } => self.log_operation(begun, format_args!("DEL dn=\"{dn}\"")),
-            WriteOperation::ModifyDn { .. } => self.log_operation(begun, format_args!("MODRDN dn=\"{dn}\"")),
-            WriteOperation::Modify { changes, .. } => {
-                self.log_operation(begun, format_args!("MOD dn=\"{dn}\""));
-                let names: Vec<&str> = changes.iter().map(|c| c.attribute.description.as_str()).collect();
-                self.log_operation(begun, format_args!("MOD attr={}", printable(&names.join(" "))));
-            }
-        }
-    }
-
-    /// Takes the record of a request that waited.
-    fn take_waiting(&mut self, operation: Operation) -> Option<Begun> {
-        let at = self.waiting.iter().position(|begun| begun.operation == operation)?;
-        Some(self.waiting.swap_remove(at))
     }
 }
 
@@ -683,7 +300,7 @@ impl Service for Dispatcher {
     }
 
     fn step(&mut self, _: Operation, running: &mut Running, out: &mut Vec<u8>) -> Stepped {
-        Self::step(self, running.begun.operation, running, out)
+        self.search_step(running.begun.operation, running, out)
     }
 
     fn complete(&mut self, operation: Operation, completion: Completion, out: &mut Vec<u8>) {
@@ -787,94 +404,6 @@ impl Service for Dispatcher {
     }
 }
 
-impl Dispatcher {
-    /// One slice of a search.
-    fn step(&self, operation: Operation, running: &mut Running, out: &mut Vec<u8>) -> Stepped {
-        let stepped = running.search.step(&self.server, out);
-        let sent = running.search.effort().entries.saturating_sub(running.counted);
-        running.counted += sent;
-        self.count_entries(sent);
-        let (result, controls) = match stepped {
-            Slice::More => return Stepped::More,
-            Slice::Waiting => return Stepped::Sleeping,
-            Slice::Done(result, controls) => (result, controls),
-        };
-        encode::result(out, operation.id, ResponseOp::SearchDone, &result, &controls);
-        self.finish(&running.begun, &result, Some(running.search.effort()));
-        Stepped::Done
-    }
-}
-
-/// `client-limits`.
-impl Dispatcher {
-    /// Answers a request that is more than this client's address may ask for.
-    fn over_client_limits(
-        &self,
-        operation: Operation,
-        message: &Message<'_>,
-        out: &mut Vec<u8>,
-    ) -> Option<Started<Running>> {
-        let admitted = self.record.admitted.as_ref()?;
-        let admission = &self.server.admission;
-        let (kind, response) = match message.request {
-            Request::Bind(_) => (OperationKind::Bind, ResponseOp::Bind),
-            _ if self.session.is_authenticated() || !admission.counts_operations() => return None,
-            Request::Extended(request) if request.name == oid::START_TLS => return None,
-            _ => answered_by(&message.request)?,
-        };
-        let refused = if kind == OperationKind::Bind {
-            let begins = admission.bind_begins(admitted, self.arrived);
-            self.bind_counted.set(begins.is_ok());
-            begins
-        } else {
-            admission.anonymous_operation(admitted, self.arrived)
-        };
-        let result = refused.err()?;
-        let begun = self.begin(operation, kind, response);
-        Some(self.refuse(&begun, &result, out))
-    }
-
-    /// Anything but a bind ends a SASL bind of several steps (RFC 4511 section 4.2.1), and is refused.
-    fn amid_sasl(
-        &mut self,
-        operation: Operation,
-        message: &Message<'_>,
-        out: &mut Vec<u8>,
-    ) -> Option<Started<Running>> {
-        let (kind, response) =
-            answered_by(&message.request).filter(|(kind, _)| *kind != OperationKind::Bind)?;
-        self.sasl = None;
-        let begun = self.begin(operation, kind, response);
-        let result = LdapResult::with(ResultCode::OPERATIONS_ERROR, "SASL bind in progress");
-        Some(self.refuse(&begun, &result, out))
-    }
-
-    /// Only binds that fail for their credentials stay counted.
-    fn bind_judged(&self, code: ResultCode) {
-        if self.bind_counted.replace(false)
-            && code != ResultCode::INVALID_CREDENTIALS
-            && let Some(admitted) = &self.record.admitted
-        {
-            self.server.admission.bind_did_not_fail(admitted);
-        }
-    }
-}
-
-/// How a request is counted and answered; none for those without an answer.
-fn answered_by(request: &Request<'_>) -> Option<(OperationKind, ResponseOp)> {
-    Some(match request {
-        Request::Bind(_) => (OperationKind::Bind, ResponseOp::Bind),
-        Request::Search(_) => (OperationKind::Search, ResponseOp::SearchDone),
-        Request::Compare(_) => (OperationKind::Compare, ResponseOp::Compare),
-        Request::Modify(_) => (OperationKind::Modify, ResponseOp::Modify),
-        Request::Add(_) => (OperationKind::Add, ResponseOp::Add),
-        Request::Delete(_) => (OperationKind::Delete, ResponseOp::Delete),
-        Request::ModifyDn(_) => (OperationKind::ModifyDn, ResponseOp::ModifyDn),
-        Request::Extended(_) => (OperationKind::Extended, ResponseOp::Extended),
-        Request::Unbind | Request::Abandon(_) => return None,
-    })
-}
-
 /// A DN as the log shows it: in its pretty form if it is one, as it came otherwise.
 pub(crate) fn shown_dn(server: &Server, dn: &str) -> String {
     let databases = server.databases();
@@ -882,18 +411,5 @@ pub(crate) fn shown_dn(server: &Server, dn: &str) -> String {
     match pretty {
         Some(pretty) => pretty,
         None => printable(dn).into_owned(),
-    }
-}
-
-fn response_tag(response: ResponseOp) -> u32 {
-    match response {
-        ResponseOp::Bind => 97,
-        ResponseOp::SearchDone => 101,
-        ResponseOp::Modify => 103,
-        ResponseOp::Add => 105,
-        ResponseOp::Delete => 107,
-        ResponseOp::ModifyDn => 109,
-        ResponseOp::Compare => 111,
-        ResponseOp::Extended => 120,
     }
 }

@@ -1,0 +1,93 @@
+//! Changes: checked against what the configuration lets happen, and handed to the writer.
+
+use larix_engine::access;
+use larix_engine::controls::{self, RequestControls};
+use larix_engine::write::{Origin, WriteOperation, WriteRequest};
+use larix_proto::Message;
+
+use super::{Begun, Dispatcher, Running, shown_dn};
+use crate::connection::Started;
+use crate::log::printable;
+use crate::restrictions::Restricted;
+
+impl Dispatcher {
+    pub(super) fn write(
+        &mut self,
+        begun: Begun,
+        operation: WriteOperation,
+        restricted: Restricted<'_>,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Started<Running> {
+        if self.logs_stats() {
+            self.log_write(&begun, &operation);
+        }
+        let kind = match restricted {
+            Restricted::Add => controls::OperationKind::Add,
+            Restricted::Delete => controls::OperationKind::Delete,
+            Restricted::Rename => controls::OperationKind::ModifyDn,
+            _ => controls::OperationKind::Modify,
+        };
+        let generation = self.server.generation();
+        let databases = &generation.databases;
+        let prepared = RequestControls::parse(message.controls, kind).and_then(|mut controls| {
+            let subject = self.subject_for(&controls)?;
+            // What no database holds is refused or referred elsewhere whoever asks.
+            let (target, sent) = (operation.target(), message.controls);
+            let dropped = self
+                .permitted_in(databases, &subject, target, restricted, sent)
+                .or_else(|refused| if databases.hold(target) { Err(refused) } else { Ok(Vec::new()) })?;
+            controls.forget(&dropped, sent, kind)?;
+            let kind = || match restricted {
+                Restricted::Add => access::Operation::Add,
+                Restricted::Delete => access::Operation::Delete,
+                Restricted::Rename => access::Operation::Rename,
+                _ => access::Operation::Modify,
+            };
+            Ok((controls, self.in_request(databases, subject, kind, message.controls)))
+        });
+        drop(generation);
+        match prepared {
+            Ok((mut controls, subject)) => {
+                if let Some(identifier) = controls.transaction.take() {
+                    let request = WriteRequest {
+                        operation,
+                        subject,
+                        controls,
+                        origin: Origin::Client,
+                        passwords: None,
+                    };
+                    let result = self.keep_update(&begun, request, &identifier);
+                    return self.refuse(&begun, &result, out);
+                }
+                if self.session.must_change_password && !self.changes_password_alone(&operation) {
+                    return self.refuse_until_changed(&begun, &controls, out);
+                }
+                let origin = Origin::Client;
+                let request = WriteRequest { operation, subject, controls, origin, passwords: None };
+                match self.submit_change(&begun, request) {
+                    Ok(()) => {
+                        self.wait_for(begun);
+                        Started::Waiting
+                    }
+                    Err(result) => self.refuse(&begun, &result, out),
+                }
+            }
+            Err(result) => self.refuse(&begun, &result, out),
+        }
+    }
+
+    fn log_write(&self, begun: &Begun, operation: &WriteOperation) {
+        let dn = shown_dn(&self.server, operation.target());
+        match operation {
+            WriteOperation::Add { .. } => self.log_operation(begun, format_args!("ADD dn=\"{dn}\"")),
+            WriteOperation::Delete { .. } => self.log_operation(begun, format_args!("DEL dn=\"{dn}\"")),
+            WriteOperation::ModifyDn { .. } => self.log_operation(begun, format_args!("MODRDN dn=\"{dn}\"")),
+            WriteOperation::Modify { changes, .. } => {
+                self.log_operation(begun, format_args!("MOD dn=\"{dn}\""));
+                let names: Vec<&str> = changes.iter().map(|c| c.attribute.description.as_str()).collect();
+                self.log_operation(begun, format_args!("MOD attr={}", printable(&names.join(" "))));
+            }
+        }
+    }
+}

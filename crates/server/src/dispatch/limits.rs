@@ -1,0 +1,76 @@
+//! What is answered before a request is looked at: `client-limits`, and anything amid a SASL bind.
+
+use larix_proto::{LdapResult, Message, Request, ResponseOp, ResultCode, oid};
+
+use super::{Dispatcher, Running};
+use crate::connection::{Operation, Started};
+use crate::statistics::OperationKind;
+
+impl Dispatcher {
+    /// Answers a request that is more than this client's address may ask for.
+    pub(super) fn over_client_limits(
+        &self,
+        operation: Operation,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<Started<Running>> {
+        let admitted = self.record.admitted.as_ref()?;
+        let admission = &self.server.admission;
+        let (kind, response) = match message.request {
+            Request::Bind(_) => (OperationKind::Bind, ResponseOp::Bind),
+            _ if self.session.is_authenticated() || !admission.counts_operations() => return None,
+            Request::Extended(request) if request.name == oid::START_TLS => return None,
+            _ => answered_by(&message.request)?,
+        };
+        let refused = if kind == OperationKind::Bind {
+            let begins = admission.bind_begins(admitted, self.arrived);
+            self.bind_counted.set(begins.is_ok());
+            begins
+        } else {
+            admission.anonymous_operation(admitted, self.arrived)
+        };
+        let result = refused.err()?;
+        let begun = self.begin(operation, kind, response);
+        Some(self.refuse(&begun, &result, out))
+    }
+
+    /// Anything but a bind ends a SASL bind of several steps (RFC 4511 section 4.2.1), and is refused.
+    pub(super) fn amid_sasl(
+        &mut self,
+        operation: Operation,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Option<Started<Running>> {
+        let (kind, response) =
+            answered_by(&message.request).filter(|(kind, _)| *kind != OperationKind::Bind)?;
+        self.sasl = None;
+        let begun = self.begin(operation, kind, response);
+        let result = LdapResult::with(ResultCode::OPERATIONS_ERROR, "SASL bind in progress");
+        Some(self.refuse(&begun, &result, out))
+    }
+
+    /// Only binds that fail for their credentials stay counted.
+    pub(super) fn bind_judged(&self, code: ResultCode) {
+        if self.bind_counted.replace(false)
+            && code != ResultCode::INVALID_CREDENTIALS
+            && let Some(admitted) = &self.record.admitted
+        {
+            self.server.admission.bind_did_not_fail(admitted);
+        }
+    }
+}
+
+/// How a request is counted and answered; none for those without an answer.
+fn answered_by(request: &Request<'_>) -> Option<(OperationKind, ResponseOp)> {
+    Some(match request {
+        Request::Bind(_) => (OperationKind::Bind, ResponseOp::Bind),
+        Request::Search(_) => (OperationKind::Search, ResponseOp::SearchDone),
+        Request::Compare(_) => (OperationKind::Compare, ResponseOp::Compare),
+        Request::Modify(_) => (OperationKind::Modify, ResponseOp::Modify),
+        Request::Add(_) => (OperationKind::Add, ResponseOp::Add),
+        Request::Delete(_) => (OperationKind::Delete, ResponseOp::Delete),
+        Request::ModifyDn(_) => (OperationKind::ModifyDn, ResponseOp::ModifyDn),
+        Request::Extended(_) => (OperationKind::Extended, ResponseOp::Extended),
+        Request::Unbind | Request::Abandon(_) => return None,
+    })
+}

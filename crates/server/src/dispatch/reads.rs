@@ -1,0 +1,185 @@
+//! Searches and compares: asked, run slice by slice, answered.
+
+use larix_engine::access::{self, Subject};
+use larix_engine::controls::{self, RequestControls};
+use larix_engine::log::Follower;
+use larix_proto::{
+    CompareRequest, Controls, LdapResult, Message, ResponseOp, ResultCode, SearchRequest, encode, oid,
+};
+
+use super::{Begun, Dispatcher, Running, shown_dn};
+use crate::config::Config;
+use crate::connection::{Operation, Started, Stepped};
+use crate::databases::{Databases, First, Slice};
+use crate::log::printable;
+use crate::password_change::password_first;
+use crate::restrictions::Restricted;
+use crate::statistics::{add, latency};
+use crate::worker::ConnectionEvent;
+
+impl Dispatcher {
+    pub(super) fn search(
+        &self,
+        begun: Begun,
+        request: &SearchRequest<'_>,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Started<Running> {
+        let mut controls = match RequestControls::parse(message.controls, controls::OperationKind::Search) {
+            Ok(controls) => controls,
+            Err(result) => return self.refuse(&begun, &result, out),
+        };
+        if self.logs_stats() {
+            self.log_search(&begun, request);
+        }
+        if self.session.must_change_password {
+            return self.refuse_until_changed(&begun, &controls, out);
+        }
+        let generation = self.server.generation();
+        let databases = &generation.databases;
+        let allowed = self
+            .check_criticality(&generation.config, message, &controls)
+            .and_then(|()| self.subject_for(&controls))
+            .and_then(|subject| {
+                let (base, sent) = (request.base, message.controls);
+                let dropped = self.may_read(databases, &subject, base, Restricted::Search, sent)?;
+                controls.forget(&dropped, message.controls, controls::OperationKind::Search)?;
+                Ok(subject)
+            });
+        let subject = match allowed {
+            Ok(subject) => subject,
+            Err(result) => return self.refuse(&begun, &result, out),
+        };
+        let subject = self.in_request(databases, subject, || access::Operation::Search, message.controls);
+        let at = (begun.operation.id, begun.started);
+        match databases.search(&self.server, &subject, controls, request, at, out) {
+            First::Done { result, controls, effort } => {
+                self.count_entries(effort.entries);
+                encode::result(out, begun.operation.id, ResponseOp::SearchDone, &result, &controls);
+                self.finish(&begun, &result, Some(effort));
+                Started::Answered
+            }
+            First::Running(mut search) => {
+                if search.follows() {
+                    let (serial, events) = (begun.operation.serial, self.events.clone());
+                    search.follow(Follower::new(Box::new(move || {
+                        // A connection that is gone has no use for it.
+                        let _ = events.send(ConnectionEvent::Changed(serial));
+                    })));
+                }
+                let counted = search.effort().entries;
+                self.count_entries(counted);
+                let begun = Begun { database: latency::take_database(), ..begun };
+                Started::Searching(Running { begun, search, counted })
+            }
+        }
+    }
+
+    /// One slice of a search.
+    pub(super) fn search_step(
+        &self,
+        operation: Operation,
+        running: &mut Running,
+        out: &mut Vec<u8>,
+    ) -> Stepped {
+        let stepped = running.search.step(&self.server, out);
+        let sent = running.search.effort().entries.saturating_sub(running.counted);
+        running.counted += sent;
+        self.count_entries(sent);
+        let (result, controls) = match stepped {
+            Slice::More => return Stepped::More,
+            Slice::Waiting => return Stepped::Sleeping,
+            Slice::Done(result, controls) => (result, controls),
+        };
+        encode::result(out, operation.id, ResponseOp::SearchDone, &result, &controls);
+        self.finish(&running.begun, &result, Some(running.search.effort()));
+        Stepped::Done
+    }
+
+    fn count_entries(&self, sent: u64) {
+        add(&self.counters.entries_sent, sent);
+        add(&self.counters.pdus_sent, sent);
+    }
+
+    fn log_search(&self, begun: &Begun, request: &SearchRequest<'_>) {
+        let base = shown_dn(&self.server, request.base);
+        let (scope, deref) = (request.scope as u8, request.deref as u8);
+        let filter = request.filter.to_string();
+        let filter = printable(&filter);
+        self.log_operation(
+            begun,
+            format_args!("SRCH base=\"{base}\" scope={scope} deref={deref} filter=\"{filter}\""),
+        );
+        if !request.attributes.is_empty() {
+            let names: Vec<&str> = request.attributes.iter().collect();
+            self.log_operation(begun, format_args!("SRCH attr={}", printable(&names.join(" "))));
+        }
+    }
+
+    pub(super) fn compare(
+        &mut self,
+        begun: &Begun,
+        request: &CompareRequest<'_>,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Started<Running> {
+        if self.logs_stats() {
+            let dn = shown_dn(&self.server, request.entry);
+            let attribute = printable(request.attribute);
+            self.log_operation(begun, format_args!("CMP dn=\"{dn}\" attr=\"{attribute}\""));
+        }
+        let generation = self.server.generation();
+        let databases = &generation.databases;
+        let mut asks_policy = false;
+        let result = RequestControls::parse(message.controls, controls::OperationKind::Compare)
+            .and_then(|mut controls| {
+                self.check_criticality(&generation.config, message, &controls)?;
+                if self.session.must_change_password {
+                    return Err(password_first());
+                }
+                let subject = self.subject_for(&controls)?;
+                let (entry, sent) = (request.entry, message.controls);
+                let dropped = self.may_read(databases, &subject, entry, Restricted::Compare, sent)?;
+                controls.forget(&dropped, message.controls, controls::OperationKind::Compare)?;
+                asks_policy = controls.password_policy;
+                let subject =
+                    self.in_request(databases, subject, || access::Operation::Compare, message.controls);
+                Ok(databases.compare(&self.server, &subject, &controls, request))
+            })
+            .unwrap_or_else(|refused| refused);
+        if asks_policy && self.judge_compare(begun, databases, request, result.code) {
+            return Started::Waiting;
+        }
+        self.refuse(begun, &result, out)
+    }
+
+    /// Whether the configuration lets this identity read there. What no database holds is answered as that, whoever asks.
+    fn may_read(
+        &self,
+        databases: &Databases,
+        subject: &Subject,
+        dn: &str,
+        operation: Restricted<'_>,
+        sent: Controls<'_>,
+    ) -> Result<Vec<String>, LdapResult> {
+        self.permitted_in(databases, subject, dn, operation, sent)
+            .or_else(|refused| if databases.serve(dn) { Err(refused) } else { Ok(Vec::new()) })
+    }
+
+    /// A control that the configuration wants marked critical (`disallow dontusecopy_non_critical`).
+    fn check_criticality(
+        &self,
+        config: &Config,
+        message: &Message<'_>,
+        controls: &RequestControls,
+    ) -> Result<(), LdapResult> {
+        if controls.dont_use_copy
+            && config.global.disallow.dont_use_copy_non_critical
+            && message.controls.iter().any(|control| control.oid == oid::DONT_USE_COPY && !control.critical)
+        {
+            let text = "dontUseCopy criticality of FALSE not allowed";
+            return Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, text));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,190 @@
+//! What every request has in common: it begins, waits, is answered, counted, logged and traced.
+
+use larix_engine::time::{Clock, Monotonic, Timestamp};
+use larix_proto::{ControlBuf, LdapResult, Message, ResponseOp, ResultCode, encode};
+
+use super::{Dispatcher, Running};
+use crate::access_log::Noted;
+use crate::config::values::LogLevel;
+use crate::connection::{Operation, Started};
+use crate::databases::Effort;
+use crate::log::printable;
+use crate::operation_log::{self, Asked, Ended, Seconds};
+use crate::statistics::{OperationKind, add, latency};
+use crate::traces::Span;
+
+/// A request that was started: what its answer and its log line need.
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct Begun {
+    pub(crate) operation: Operation,
+    pub(crate) kind: OperationKind,
+    pub(crate) response: ResponseOp,
+    /// When its bytes were read, and when it was started.
+    pub(super) arrived: Monotonic,
+    pub(super) started: Monotonic,
+    /// The instance of the database that it is in, once it waits; 0: none, or not known yet.
+    pub(super) database: u64,
+}
+
+impl Dispatcher {
+    pub(super) fn begin(&self, operation: Operation, kind: OperationKind, response: ResponseOp) -> Begun {
+        self.counters.initiate(kind);
+        add(&self.record.operations_received, 1);
+        // Nobody but the log tells a request's waiting behind others of its turn from its work.
+        let log = &self.server.log;
+        let is_told = log.wants_stats_lines() || log.keeps_requests();
+        let started = if is_told { self.server.clock.monotonic() } else { self.arrived };
+        Begun { operation, kind, response, arrived: self.arrived, started, database: 0 }
+    }
+
+    /// Keeps what a request asks, if that may be needed at its end.
+    pub(super) fn note_asked(&self, operation: Operation, message: &Message<'_>) {
+        if self.server.log.keeps_requests()
+            && let Some(asked) = Asked::of(message)
+        {
+            self.asked.borrow_mut().push((operation.serial, asked));
+        }
+    }
+
+    /// Notes a request that is answered later.
+    pub(crate) fn wait_for(&mut self, begun: Begun) {
+        self.waiting.push(Begun { database: latency::take_database(), ..begun });
+    }
+
+    /// Takes the record of a request that waited.
+    pub(super) fn take_waiting(&mut self, operation: Operation) -> Option<Begun> {
+        let at = self.waiting.iter().position(|begun| begun.operation == operation)?;
+        Some(self.waiting.swap_remove(at))
+    }
+
+    /// Answers with a result and nothing else.
+    pub(crate) fn answer(
+        &self,
+        begun: &Begun,
+        result: &LdapResult,
+        controls: &[ControlBuf],
+        out: &mut Vec<u8>,
+    ) {
+        encode::result(out, begun.operation.id, begun.response, result, controls);
+        self.finish(begun, result, None);
+    }
+
+    /// Counts and logs the end of an operation.
+    pub(crate) fn finish(&self, begun: &Begun, result: &LdapResult, effort: Option<Effort>) {
+        if begun.response == ResponseOp::Bind {
+            self.bind_judged(result.code);
+        }
+        self.counters.complete(begun.kind);
+        add(&self.counters.pdus_sent, 1);
+        add(&self.record.operations_completed, 1);
+        let now = self.server.clock.monotonic();
+        let here = latency::take_database();
+        let database = if begun.database == 0 { here } else { begun.database };
+        self.counters.took(begun.kind, database, now.0.saturating_sub(begun.arrived.0));
+        if !result.is_success() {
+            self.counters.ended_with(result.code);
+        }
+        let waited = begun.started.0.saturating_sub(begun.arrived.0);
+        let taken = now.0.saturating_sub(begun.started.0);
+        if self.server.traces.wants_one() {
+            self.tell_span(begun, result.code, (waited, taken), database, effort);
+        }
+        if let Some(asked) = self.take_asked(begun.operation.serial) {
+            let ended = Ended { serial: begun.operation.serial, result, waited, taken, effort };
+            operation_log::tell(&self.server.log, &self.server.databases(), &self.record, &asked, &ended);
+        }
+        if let Some(noted) = self.take_noted(begun.operation.serial) {
+            noted.ended(result, effort.map_or(0, |effort| effort.entries));
+        }
+        if !self.logs_stats() {
+            return;
+        }
+        let (waited, taken) = (Seconds(waited), Seconds(taken));
+        let code = result.code.0;
+        let text = printable(&result.diagnostic);
+        let times = format_args!("qtime={waited} etime={taken}");
+        match (begun.response, effort) {
+            (ResponseOp::SearchDone, effort) => {
+                let entries = effort.unwrap_or_default().entries;
+                self.log_operation(
+                    begun,
+                    format_args!("SEARCH RESULT tag=101 err={code} {times} nentries={entries} text={text}"),
+                );
+            }
+            (ResponseOp::Extended, _) => {
+                self.log_operation(begun, format_args!("RESULT oid= err={code} {times} text={text}"));
+            }
+            (response, _) => {
+                let tag = response_tag(response);
+                self.log_operation(begun, format_args!("RESULT tag={tag} err={code} {times} text={text}"));
+            }
+        }
+    }
+
+    pub(super) fn refuse(&self, begun: &Begun, result: &LdapResult, out: &mut Vec<u8>) -> Started<Running> {
+        self.answer(begun, result, &[], out);
+        Started::Answered
+    }
+
+    fn tell_span(
+        &self,
+        begun: &Begun,
+        code: ResultCode,
+        (waited, taken): (u64, u64),
+        database: u64,
+        effort: Option<Effort>,
+    ) {
+        let mut kinds = OperationKind::ALL.iter();
+        let operation = kinds.find(|(kind, _)| *kind == begun.kind).map_or("", |(_, name)| *name);
+        let micros = i64::try_from(waited.saturating_add(taken) / 1_000).unwrap_or(i64::MAX);
+        self.server.traces.tell(Span {
+            operation,
+            arrived: Timestamp(self.server.now().0.saturating_sub(micros)),
+            waited,
+            taken,
+            code,
+            entries: effort.map(|effort| (effort.entries, effort.candidates)),
+            database: self.server.databases().suffix_of_instance(database),
+            connection: self.record.number,
+            serial: begun.operation.serial,
+        });
+    }
+
+    /// What the access log is to be told of a request at its end, if anything.
+    pub(crate) fn take_noted(&self, serial: u64) -> Option<Noted> {
+        let mut kept = self.noted.borrow_mut();
+        let at = kept.iter().position(|(other, _)| *other == serial)?;
+        Some(kept.swap_remove(at).1)
+    }
+
+    pub(super) fn take_asked(&self, serial: u64) -> Option<Asked> {
+        let mut kept = self.asked.borrow_mut();
+        let at = kept.iter().position(|(other, _)| *other == serial)?;
+        Some(kept.swap_remove(at).1)
+    }
+
+    pub(crate) fn log_operation(&self, begun: &Begun, text: std::fmt::Arguments<'_>) {
+        if self.logs_stats() {
+            let (number, serial) = (self.record.number, begun.operation.serial);
+            self.server.log.line(LogLevel::STATS, format_args!("conn={number} op={serial} {text}"));
+        }
+    }
+
+    /// Whether OpenLDAP's lines are wanted.
+    pub(crate) fn logs_stats(&self) -> bool {
+        self.server.log.wants_stats_lines()
+    }
+}
+
+fn response_tag(response: ResponseOp) -> u32 {
+    match response {
+        ResponseOp::Bind => 97,
+        ResponseOp::SearchDone => 101,
+        ResponseOp::Modify => 103,
+        ResponseOp::Add => 105,
+        ResponseOp::Delete => 107,
+        ResponseOp::ModifyDn => 109,
+        ResponseOp::Compare => 111,
+        ResponseOp::Extended => 120,
+    }
+}
