@@ -144,17 +144,28 @@ impl Writer {
     /// # Panics
     /// When it has not.
     pub fn check(&self, content: &Content, when: &str) {
-        for (dn, own) in &self.acknowledged {
-            let Some(lines) = content.get(dn) else {
-                assert!(own.deletion_asked, "{when}: {dn} is lost");
-                continue;
-            };
-            assert!(!own.deleted, "{when}: {dn} is back");
-            let description = lines.iter().find_map(|line| line.strip_prefix("description: "));
-            let fits =
-                description.map_or(own.descriptions.is_empty(), |text| own.descriptions.contains(text));
-            assert!(fits, "{when}: {dn} has {description:?}, not {:?}", own.descriptions);
+        if let Some((_, fault)) = self.fault(content) {
+            panic!("{when}: {fault}");
         }
+    }
+
+    /// The first entry that is not as it was acknowledged, and what is wrong with it.
+    pub fn fault(&self, content: &Content) -> Option<(&str, String)> {
+        self.acknowledged.iter().find_map(|(dn, own)| Some((dn.as_str(), own.fault(dn, content.get(dn))?)))
+    }
+}
+
+impl Own {
+    fn fault(&self, dn: &str, lines: Option<&BTreeSet<String>>) -> Option<String> {
+        let Some(lines) = lines else {
+            return (!self.deletion_asked).then(|| format!("{dn} is lost"));
+        };
+        if self.deleted {
+            return Some(format!("{dn} is back"));
+        }
+        let description = lines.iter().find_map(|line| line.strip_prefix("description: "));
+        let fits = description.map_or(self.descriptions.is_empty(), |text| self.descriptions.contains(text));
+        (!fits).then(|| format!("{dn} has {description:?}, not {:?}", self.descriptions))
     }
 }
 

@@ -7,8 +7,10 @@ use std::time::Duration;
 
 use larix_proto::control::{ControlValue, EntryState, SyncState};
 use larix_proto::encode::{self, EntryEncoder};
+use larix_proto::extended::SyncInfo;
 use larix_proto::{Frame, LdapResult, Message, Request, ResponseOp, Scope, frame};
 use larix_testkit::{Kind, Site};
+use larix_tests::scripted::ScriptedProvider;
 use larix_tests::sync::{Consumer, Wanted, read};
 
 const SUFFIX: &str = "dc=example,dc=com";
@@ -65,11 +67,8 @@ fn answer(stream: &mut TcpStream) {
     }
 }
 
-/// Another server's entry is here and nobody has said yet how far that server has come. A consumer that knows all that this
-/// one's contextCSN says lacks it, and is never told of it again once that rises.
-#[test]
-fn what_came_before_its_cookie_is_told_to_who_has_everything_else() {
-    let provider = stalling_provider();
+/// A member that follows another one.
+fn between(provider: SocketAddr) -> Site {
     let site = Site::new(
         Kind::Larix,
         &format!(
@@ -82,6 +81,21 @@ fn what_came_before_its_cookie_is_told_to_who_has_everything_else() {
     site.load(&format!(
         "dn: {SUFFIX}\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n\n"
     ));
+    site
+}
+
+fn context_csns(address: SocketAddr) -> Vec<String> {
+    let wanted = Wanted { scope: Scope::Base, attributes: &["contextCSN"], ..Wanted::default() };
+    let found = read(address, &wanted).expect("the suffix").into_values();
+    let values = found.flat_map(|attributes| attributes.into_values().flatten().collect::<Vec<_>>());
+    values.map(|csn| String::from_utf8(csn).expect("a CSN")).collect()
+}
+
+/// Another server's entry is here and nobody has said yet how far that server has come. A consumer that knows all that this
+/// one's contextCSN says lacks it, and is never told of it again once that rises.
+#[test]
+fn what_came_before_its_cookie_is_told_to_who_has_everything_else() {
+    let site = between(stalling_provider());
     let server = site.start().expect("the server in between");
     let new = Wanted { base: NEW, scope: Scope::Base, ..Wanted::default() };
     for _ in 0..1_200 {
@@ -90,13 +104,7 @@ fn what_came_before_its_cookie_is_told_to_who_has_everything_else() {
         }
         thread::park_timeout(Duration::from_millis(50));
     }
-    let context = Wanted { scope: Scope::Base, attributes: &["contextCSN"], ..Wanted::default() };
-    let context: Vec<String> = read(server.address, &context)
-        .expect("the suffix")
-        .into_values()
-        .flat_map(|attributes| attributes.into_values().flatten().collect::<Vec<_>>())
-        .map(|csn| String::from_utf8(csn).expect("a CSN"))
-        .collect();
+    let context = context_csns(server.address);
     assert!(!context.is_empty() && !context.iter().any(|csn| csn.contains("#002#")), "{context:?}");
     let cookie = format!("rid=009,csn={}", context.join(";"));
     let mut consumer = Consumer::default();
@@ -104,4 +112,33 @@ fn what_came_before_its_cookie_is_told_to_who_has_everything_else() {
     consumer.ask(server.address, &Wanted::default());
     consumer.refresh();
     assert!(consumer.told.contains(&format!("add {NEW}")), "{:?}", consumer.told);
+}
+
+/// What the other server deleted before its content was gone through never came here. A member may have it from there, and is
+/// not to be told that it has seen the delete.
+#[test]
+fn who_may_have_what_was_deleted_elsewhere_goes_through_the_content() {
+    let other = ScriptedProvider::start();
+    let server = between(other.address).start().expect("the server in between");
+    let mut pass = other.accept();
+    let own = context_csns(server.address);
+    let cookie = format!("rid=002,sid=002,csn={NEW_CSN}");
+    pass.inform(&SyncInfo::RefreshPresent { cookie: Some(cookie.as_bytes()), done: true });
+    while !context_csns(server.address).contains(&NEW_CSN.to_owned()) {
+        thread::park_timeout(Duration::from_millis(20));
+    }
+    let check = |sid: &str, known: &[&str], expected: &str| {
+        let mut consumer = Consumer::default();
+        let own = own.iter().map(String::as_str);
+        let csns: Vec<&str> = own.chain(known.iter().copied()).collect();
+        consumer.cookie = Some(format!("rid=009{sid},csn={}", csns.join(";")));
+        consumer.ask(server.address, &Wanted::default());
+        assert_eq!(consumer.refresh(), None);
+        assert_eq!(consumer.told, expected.split(", ").collect::<Vec<_>>(), "{sid} {known:?}");
+    };
+    check(",sid=005", &[], "present 1, refresh present");
+    check(",sid=005", &[NEW_CSN], "refresh delete");
+    // Its own deletes it knows of, and who has no way to others has nothing of theirs that never came here.
+    check(",sid=002", &[], "refresh delete");
+    check("", &[], "refresh delete");
 }

@@ -3,7 +3,8 @@
 //! nothing deleted is back.
 //!
 //! `LARIX_RING` names the servers (default `larix,larix,larix`; `slapd` is one of another kind), `LARIX_RING_ROUNDS` says
-//! how often the network breaks (default 3), `LARIX_SEED` how. The seed is printed.
+//! how often the network breaks (default 3), `LARIX_SEED` how. The seed is printed. `LARIX_RING_DELTA` names the servers, by
+//! their places (`0,2`, or `all`), that follow the others' access logs instead of their entries.
 //!
 //! All that the servers tell each other passes a relay that keeps it. Of a failure the messages about the first entries that
 //! differ are shown; `LARIX_RING_RECORD` names a folder that gets all of them, and the servers' logs.
@@ -32,6 +33,8 @@ const SHOWN: usize = 10;
 /// How often contents are looked at until they must be equal, with [`PAUSE`] between.
 const LOOKS: u32 = 300;
 const PAUSE: Duration = Duration::from_millis(200);
+/// Characters of an entryUUID.
+const UUID_LENGTH: usize = 36;
 
 /// One of the ring.
 struct Member {
@@ -69,6 +72,9 @@ enum Clocks {
     Wrong,
 }
 
+/// Of the access logs.
+const LOG: &str = "cn=log";
+
 /// Seconds that a clock may be wrong by, either way.
 const WRONG_BY: u64 = 900;
 
@@ -77,24 +83,40 @@ struct Ring {
     links: Vec<Link>,
 }
 
+/// What a run is made of.
+struct Plan {
+    kinds: Vec<Kind>,
+    shape: Shape,
+    clocks: Clocks,
+    /// Who follows access logs (delta-syncrepl). If there is anybody, all keep one.
+    delta: Vec<usize>,
+}
+
 #[test]
 fn all_hold_the_same_when_the_network_is_whole_again() {
-    run(Shape::Mesh, Clocks::Right);
+    run(Shape::Mesh, Clocks::Right, "");
 }
 
 /// Changes are ordered by times that are not those of the changes; nothing is lost for it.
 #[test]
 fn clocks_that_are_wrong_and_set_back_lose_nothing() {
-    run(Shape::Mesh, Clocks::Wrong);
+    run(Shape::Mesh, Clocks::Wrong, "");
 }
 
 /// Each server hears of most changes from servers that did not make them.
 #[test]
 fn what_goes_through_others_arrives_too() {
-    run(Shape::Line, Clocks::Right);
+    run(Shape::Line, Clocks::Right, "");
 }
 
-fn run(shape: Shape, clocks: Clocks) {
+/// One follows entries, the others the changes that logs tell of.
+#[test]
+fn logs_tell_what_entries_tell() {
+    run(Shape::Mesh, Clocks::Right, "0,2");
+}
+
+/// `delta`: as in `LARIX_RING_DELTA`, which counts for more.
+fn run(shape: Shape, clocks: Clocks, delta: &str) {
     let kinds = env::var("LARIX_RING").unwrap_or_else(|_| "larix,larix,larix".to_owned());
     let kinds: Vec<Kind> = kinds
         .split(',')
@@ -106,39 +128,43 @@ fn run(shape: Shape, clocks: Clocks) {
         .collect();
     let number = |name| env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     let (rounds, seed) = (number("LARIX_RING_ROUNDS").unwrap_or(3), number("LARIX_SEED").unwrap_or(1));
-    println!("seed {seed}, {rounds} rounds, {kinds:?}");
+    let delta = env::var("LARIX_RING_DELTA").unwrap_or_else(|_| delta.to_owned());
+    let delta = match delta.as_str() {
+        "all" => (0..kinds.len()).collect(),
+        places => places.split(',').filter_map(|place| place.parse().ok()).collect(),
+    };
+    println!("seed {seed}, {rounds} rounds, {kinds:?}, delta {delta:?}");
     let mut random = Random::new(seed);
-    let mut ring = Ring::start(&kinds, shape, clocks, &mut random);
+    let mut ring = Ring::start(&Plan { kinds, shape, clocks, delta }, &mut random);
     ring.settle("the start");
     for round in 0..rounds {
         ring.disturb(&mut random);
         ring.write(round, &mut random);
         ring.heal();
         let content = ring.settle(&format!("round {round}"));
-        for member in &ring.members {
-            member.writer.check(&content, &format!("round {round}"));
-        }
+        ring.check(&content, &format!("round {round}"));
     }
 }
 
 impl Ring {
-    fn start(kinds: &[Kind], shape: Shape, clocks: Clocks, random: &mut Random) -> Self {
-        let ways = (0..kinds.len()).flat_map(|from| (0..kinds.len()).map(move |to| (from, to)));
+    fn start(plan: &Plan, random: &mut Random) -> Self {
+        let count = plan.kinds.len();
+        let ways = (0..count).flat_map(|from| (0..count).map(move |to| (from, to)));
         let links = ways
-            .filter(|(from, to)| match shape {
+            .filter(|(from, to)| match plan.shape {
                 Shape::Mesh => from != to,
                 Shape::Line => from.abs_diff(*to) == 1,
             })
             .map(|(from, to)| Link { from, to, relay: Relay::recording() });
         let links: Vec<Link> = links.collect();
-        let password = format!("{shape:?}-{}", std::process::id());
-        let members = kinds.iter().enumerate().map(|(number, kind)| Member {
+        let password = format!("{:?}-{}", plan.shape, std::process::id());
+        let members = plan.kinds.iter().enumerate().map(|(number, kind)| Member {
             number,
             kind: *kind,
             password: password.clone(),
-            site: Site::new(*kind, &configuration(*kind, number, &password, &links)),
+            site: Site::new(*kind, &configuration(plan, number, &password, &links)),
             server: None,
-            ahead: (clocks == Clocks::Wrong).then(|| wrong_by(random)),
+            ahead: (plan.clocks == Clocks::Wrong).then(|| wrong_by(random)),
             writer: Writer::new(number),
         });
         let mut ring = Self { members: members.collect(), links };
@@ -216,6 +242,18 @@ impl Ring {
         panic!("{when}: not equal\n{}", self.report(&contents));
     }
 
+    /// Nothing acknowledged is lost, nothing deleted is back.
+    fn check(&self, content: &Content, when: &str) {
+        let fault = self.members.iter().find_map(|member| member.writer.fault(content));
+        let Some((dn, fault)) = fault else { return };
+        if let Some(folder) = env::var_os("LARIX_RING_RECORD") {
+            self.keep(Path::new(&folder));
+        }
+        let mut text = String::new();
+        self.story(dn, None, &mut text);
+        panic!("{when}: {fault}\n{text}{}", self.report(&[]));
+    }
+
     /// How each stands, and the first entries that differ: little, for often only the end of the output is kept.
     fn report(&self, contents: &[Content]) -> String {
         let mut text = String::new();
@@ -273,17 +311,26 @@ impl Ring {
         text
     }
 
-    /// What the members told each other of an entry.
+    /// What the members told each other of an entry. One that is gone everywhere has the entryUUID of who was called so.
     fn story(&self, dn: &str, uuid: Option<&str>, text: &mut String) {
         let begin = format!("{dn} ");
-        let mut lines = Vec::new();
+        let mut told = Vec::new();
         for link in &self.links {
-            for line in transcript(&link.relay.recorded()) {
-                if line.text.contains(&begin) || uuid.is_some_and(|uuid| line.text.contains(uuid)) {
-                    lines.push(format!("  {} {} told {}: {}\n", line.at, link.to, link.from, line.text));
-                }
-            }
+            let lines = transcript(&link.relay.recorded()).into_iter();
+            told.extend(lines.map(|line| (link, line)));
         }
+        let of_line = |text: &str| {
+            let (_, state) = text.split_once(&begin)?.1.split_once("Add ")?;
+            state.get(..UUID_LENGTH).map(str::to_owned)
+        };
+        let uuid = uuid.map(str::to_owned).or_else(|| told.iter().find_map(|(_, line)| of_line(&line.text)));
+        told.retain(|(_, line)| {
+            line.text.contains(&begin) || uuid.as_ref().is_some_and(|uuid| line.text.contains(uuid))
+        });
+        let lines = told.into_iter();
+        let lines = lines
+            .map(|(link, line)| format!("  {} {} told {}: {}\n", line.at, link.to, link.from, line.text));
+        let mut lines: Vec<String> = lines.collect();
         lines.sort_unstable();
         text.extend(lines);
     }
@@ -352,22 +399,37 @@ impl Member {
     }
 }
 
-fn configuration(kind: Kind, number: usize, password: &str, links: &[Link]) -> String {
+fn configuration(plan: &Plan, number: usize, password: &str, links: &[Link]) -> String {
+    let (kind, keeps_log) = (plan.kinds[number], !plan.delta.is_empty());
     let mut text = String::new();
     if kind == Kind::Slapd {
-        text += "moduleload syncprov\n";
+        text += "moduleload syncprov\nmoduleload accesslog\n";
     }
-    let _ = write!(
+    let _ = writeln!(text, "loglevel sync\nlogfile @DATA@/log\nserverID {}", number + 1);
+    if keeps_log {
+        let _ = writeln!(
+            text,
+            "database mdb\nsuffix {LOG}\nrootdn {ADMIN}\ndirectory @DATA@/changes\n\
+             index objectClass,entryCSN,entryUUID,reqStart,reqDN,reqResult eq\nlimits users size=unlimited\n\
+             overlay syncprov\nsyncprov-nopresent TRUE\nsyncprov-reloadhint TRUE"
+        );
+    }
+    let _ = writeln!(
         text,
-        "loglevel sync\nlogfile @DATA@/log\nserverID {}\ndatabase mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw {password}\ndirectory @DATA@\n\
-         index objectClass,entryUUID,entryCSN eq\nlimits users size=unlimited\n",
-        number + 1
+        "database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw {password}\ndirectory @DATA@/entries\n\
+         index objectClass,entryUUID,entryCSN eq\nlimits users size=unlimited"
     );
+    let delta = match plan.delta.contains(&number) {
+        true => format!(
+            " logbase=\"{LOG}\" logfilter=\"(&(objectClass=auditWriteObject)(reqResult=0))\" syncdata=accesslog"
+        ),
+        false => String::new(),
+    };
     for link in links.iter().filter(|link| link.from == number) {
         let _ = writeln!(
             text,
             "syncrepl rid={:03} provider=ldap://{} searchbase=\"{SUFFIX}\" bindmethod=simple binddn=\"{ADMIN}\" \
-             credentials={password} type=refreshAndPersist retry=\"1 +\"",
+             credentials={password} type=refreshAndPersist retry=\"1 +\"{delta}",
             link.to + 1,
             link.relay.address
         );
@@ -378,6 +440,9 @@ fn configuration(kind: Kind, number: usize, password: &str, links: &[Link]) -> S
         // server's CSN. A consumer that lacks deletes of another server is then sent what the log has, without them.
         // Otherwise a slapd that is killed does not know how far it had come, and tells nobody of its last changes.
         text += "syncprov-checkpoint 1 1\n";
+    }
+    if keeps_log {
+        let _ = writeln!(text, "overlay accesslog\nlogdb {LOG}\nlogops writes\nlogsuccess TRUE");
     }
     if kind == Kind::Larix {
         text += "database monitor\n";

@@ -419,3 +419,53 @@ fn what_a_provider_does_not_name_goes_within_a_limit() {
     }
     find_nothing(&f);
 }
+
+/// A slapd's own change that meets another server's may give way to the older one.
+#[test]
+fn a_provider_that_lost_its_own_change_is_put_right() {
+    let check = |rules: ReplicaRules, theirs: Csn, mended: bool| {
+        let f = filled();
+        assert_eq!(apply(&f, [put(1, A, csn(3, 5), &[("description", "newer")])]), "done");
+        let (provider, multi) = (rules.provider, rules.multi_provider);
+        let changes = vec![put(1, A, theirs, &[("description", "older")])];
+        batch(&f, ReplicatedBatch { changes, rules, ..Default::default() });
+        let now: Csn = f.value(A, "entryCSN").unwrap().parse().unwrap();
+        let is_mended = now.server_id == 1 && now > csn(3, 5);
+        assert_eq!(is_mended, mended, "{provider:?}, {multi}, {theirs}: {now}");
+        assert!(is_mended || now == csn(3, 5), "{now}");
+        assert_eq!(f.value(A, "description").as_deref(), Some("newer"));
+        find_nothing(&f);
+    };
+    let told = |provider| ReplicaRules { provider, ..ReplicaRules::default() };
+    check(told(Some(csn(3, 5))), csn(2, 4), true);
+    check(told(Some(csn(3, 9))), csn(3, 2), true);
+    // It may have made its change since.
+    check(told(Some(csn(3, 4))), csn(2, 4), false);
+    check(told(None), csn(2, 4), false);
+    // Somebody else's change is another matter.
+    check(told(Some(csn(2, 9))), csn(2, 4), false);
+    check(told(Some(csn(3, 9))), csn(3, 5), false);
+    check(ReplicaRules { multi_provider: false, ..told(Some(csn(3, 5))) }, csn(2, 4), false);
+}
+
+#[test]
+fn what_the_context_csn_came_to_by_content_is_remembered() {
+    let f = filled();
+    let raise_by_content = |csns: &[Csn]| {
+        let rules = ReplicaRules { by_content: true, ..ReplicaRules::default() };
+        batch(&f, ReplicatedBatch { context_csns: csns.to_vec(), rules, ..Default::default() });
+    };
+    let known = || {
+        let csns = log::content_csns(&f.database().store().snapshot().unwrap()).unwrap();
+        csns.as_slice().to_vec()
+    };
+    raise(&f, &[csn(2, 3), csn(3, 3)]);
+    assert_eq!(known(), []);
+    raise_by_content(&[csn(2, 3), csn(3, 5)]);
+    assert_eq!(known(), [csn(3, 5)]);
+    raise(&f, &[csn(2, 9), csn(3, 9)]);
+    raise_by_content(&[csn(2, 8), csn(3, 9)]);
+    assert_eq!(known(), [csn(3, 5)]);
+    raise_by_content(&[csn(2, 10)]);
+    assert_eq!(known(), [csn(2, 10), csn(3, 5)]);
+}

@@ -15,7 +15,12 @@ pub struct Cookie {
     pub csns: Vec<Csn>,
     /// Of the last of the deletes that a message tells of (`delcsn`); OpenLDAP's providers say it since 2.5.
     pub delete: Option<Csn>,
+    /// The pass over the content that it ends named what is gone, too: a Larix says so to a Larix.
+    pub deletes_told: bool,
 }
+
+/// How a cookie of ours says that.
+pub(crate) const DELETES_TOLD: &str = ",deletes=told";
 
 /// A cookie that cannot be read, with the part that is wrong.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -69,6 +74,7 @@ impl Cookie {
                     let csn = value.parse().map_err(|_| error("not a change sequence number"))?;
                     cookie.delete = Some(csn);
                 }
+                "deletes" => cookie.deletes_told = value == "told",
                 _ => {}
             }
         }
@@ -88,6 +94,9 @@ impl fmt::Display for Cookie {
         if let Some(csn) = &self.delete {
             write!(f, ",delcsn={csn}")?;
         }
+        if self.deletes_told {
+            f.write_str(DELETES_TOLD)?;
+        }
         Ok(())
     }
 }
@@ -106,6 +115,7 @@ mod tests {
             "rid=001,sid=00a".into(),
             format!("rid=123,sid=001,csn={CSN_1};{CSN_2}"),
             format!("rid=123,csn={CSN_1},delcsn={CSN_2}"),
+            format!("rid=123,csn={CSN_1},deletes=told"),
         ] {
             assert_eq!(Cookie::parse(&text).unwrap().to_string(), text);
         }

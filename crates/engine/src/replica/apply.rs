@@ -59,19 +59,27 @@ impl<S: Store> Group<'_, S> {
         let refused = applied.iter().any(|applied| matches!(applied, Applied::Refused(_)));
         if !refused && !job.context_csns.is_empty() {
             self.settle_glue(transaction, &covered, job)?;
-            self.raise(transaction, &covered, &job.context_csns)?;
+            self.raise(transaction, &covered, job)?;
         }
         *job.applied.lock().unwrap_or_else(PoisonError::into_inner) = applied;
         Ok(LdapResult::success())
     }
 
     /// Raises what holds of each server.
-    fn raise<T: Snapshot>(&mut self, transaction: &T, covered: &[Csn], to: &[Csn]) -> Result<(), Fault> {
-        for csn in to {
+    fn raise<T: Snapshot>(
+        &mut self,
+        transaction: &T,
+        covered: &[Csn],
+        job: &ReplicatedJob,
+    ) -> Result<(), Fault> {
+        for csn in &job.context_csns {
             let known = covered.iter().find(|known| known.server_id == csn.server_id);
             if known.is_none_or(|known| known < csn) && !log::is_retired(transaction, csn)? {
                 self.follow(csn);
                 log::put_context_csn(&mut self.set, csn);
+                if job.rules.by_content {
+                    log::put_content_csn(&mut self.set, csn);
+                }
                 self.raised.push(*csn);
             }
         }
@@ -412,7 +420,8 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         if let (Some(theirs), Some(ours)) = (put.csn, here.csn)
             && theirs <= ours
         {
-            if theirs == ours || self.is_covered(&theirs) {
+            let went_back = theirs < ours && self.lost_by_provider(&ours);
+            if !went_back && (theirs == ours || self.is_covered(&theirs)) {
                 return Ok(Applied::Older);
             }
             let lost = self.step(|op| {
@@ -432,6 +441,10 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
                     }
                 }),
             );
+            if went_back {
+                self.stamp = self.own_stamp();
+                self.step(|op| steps::keep_content(op, here.id))?;
+            }
             self.keep_name_known(put, &here)?;
             if lost.is_empty() {
                 return Ok(Applied::Older);
@@ -439,6 +452,12 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             return self.note(lost_put(ConflictKind::Modify, put, (here.uuid, here.csn), lost));
         }
         self.put_named(put, here)
+    }
+
+    /// Whether this change was made by the provider, which had told of it before.
+    fn lost_by_provider(&self, csn: &Csn) -> bool {
+        let told = self.rules.provider.filter(|told| told.server_id == csn.server_id);
+        self.rules.multi_provider && told.is_some_and(|told| *csn <= told)
     }
 
     /// Another name of the entry than the one that it has here: entries may come that know it by that.

@@ -50,6 +50,13 @@ pub struct ReplicaRules {
     /// Commits need not be durable at once (`lazycommit`): what a crash undoes is asked for again, for the contextCSN is
     /// undone with it.
     pub lazy: bool,
+    /// The contextCSN rises by a pass over the provider's content, which does not name what is gone: who comes later and
+    /// knows less cannot be told from the log alone what to delete.
+    pub by_content: bool,
+    /// Up to this change of its own the provider had told of when the batch began. If it sends an entry now that is older
+    /// than such a change of the entry, it has lost that: a slapd does when its own change meets another server's. The entry
+    /// is then written again under a CSN of this server, as it was.
+    pub provider: Option<Csn>,
     /// Which attributes are the provider's.
     pub attributes: Arc<AttributeShare>,
 }
@@ -63,6 +70,8 @@ impl Default for ReplicaRules {
             drop_covered: true,
             multi_provider: true,
             lazy: false,
+            by_content: false,
+            provider: None,
             attributes: Arc::default(),
         }
     }

@@ -354,6 +354,16 @@ fn shift_local<V: Snapshot>(
 
 /// An entry has the name that it has by a change of this server, for all.
 pub(super) fn keep_name<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -> Result<(), Failure> {
+    stamp_again(op, id, true)
+}
+
+/// An entry is what it is by a change of this server, for all.
+pub(super) fn keep_content<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -> Result<(), Failure> {
+    stamp_again(op, id, false)
+}
+
+/// Writes an entry as it is under the CSN of the stamp; told as a rename to the name that it has, or as a modification.
+fn stamp_again<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId, named: bool) -> Result<(), Failure> {
     let held = op.hold(id)?;
     let view = held.view()?;
     let (uuid, shown) = (op.entry_uuid(&held)?, op.view.dn(&view)?);
@@ -370,13 +380,17 @@ pub(super) fn keep_name<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -> R
     modify::store(op, &held, &entry)?;
     let all: Vec<&Change> = changes.iter().collect();
     let (rdn, parent) = (view.rdn().to_owned(), view.parent());
-    op.log_marked((id, parent), uuid, &shown, SENT, |schema| LoggedChange::ModifyDn {
-        new_rdn: rdn,
-        delete_old_rdn: false,
-        new_superior: None,
-        modifications: logged(schema, &all),
+    op.log_marked((id, parent), uuid, &shown, SENT, |schema| match named {
+        true => LoggedChange::ModifyDn {
+            new_rdn: rdn,
+            delete_old_rdn: false,
+            new_superior: None,
+            modifications: logged(schema, &all),
+        },
+        false => LoggedChange::Modify(logged(schema, &all)),
     });
-    value::note_change(op, (&held, &entry), &all, Some(value::Renamed { old_rdn: view.rdn() }))
+    let renamed = named.then(|| value::Renamed { old_rdn: view.rdn() });
+    value::note_change(op, (&held, &entry), &all, renamed)
 }
 
 /// Creates the superiors that are missing, as glue. Answers the lowest one.

@@ -11,6 +11,8 @@ mod line;
 mod massage;
 mod retry;
 
+use std::collections::BTreeSet;
+
 use larix_engine::csn::Csn;
 use larix_engine::replica::{ENTRY_STATE_OID, ReplicatedChange, UuidSet};
 use larix_engine::write::AttributeValues;
@@ -62,10 +64,12 @@ pub struct Request {
 /// What is to be done, in this order.
 #[derive(Debug)]
 pub enum Action {
-    /// Carry these out in one commit, and raise the contextCSN to these.
-    Apply { changes: Vec<ReplicatedChange>, csns: Vec<Csn>, refreshing: bool },
+    /// Carry these out in one commit, and raise the contextCSN to these. `provider`: up to this change of its own the provider
+    /// had told of before.
+    Apply { changes: Vec<ReplicatedChange>, csns: Vec<Csn>, refreshing: bool, provider: Option<Csn> },
     /// Delete what was not present and what the provider has seen (`csns`), then raise the contextCSN to that.
-    DeleteAbsent { present: UuidSet, csns: Vec<Csn> },
+    /// `deletes_told`: the provider named beside it what is gone there and was not here either.
+    DeleteAbsent { present: UuidSet, csns: Vec<Csn>, deletes_told: bool },
     /// The content is that of the provider; changes follow one by one from here on.
     Refreshed,
     /// The session has ended.
@@ -114,6 +118,20 @@ pub struct Session {
     last_cookie: Option<String>,
     /// Of the last cookie.
     last_delete: Option<Csn>,
+    /// So said the last cookie.
+    deletes_told: bool,
+    provider: Provider,
+}
+
+/// What the provider made itself.
+#[derive(Debug, Default)]
+struct Provider {
+    /// Its server id, as its cookies say it.
+    sid: Option<u16>,
+    /// How far it had told of its changes when the batch began.
+    before: Option<Csn>,
+    /// Entries of the batch that it changed itself.
+    changed: BTreeSet<Uuid>,
 }
 
 impl Session {
@@ -134,13 +152,15 @@ impl Session {
             taken: Vec::new(),
             last_cookie: None,
             last_delete: None,
+            deletes_told: false,
+            provider: Provider::default(),
         }
     }
 
     /// The cookie that the request carries.
     pub fn cookie(&self) -> Cookie {
         let csns = if self.from_nothing { Vec::new() } else { self.known.clone() };
-        Cookie { rid: self.request.rid, sid: self.request.sid, csns, delete: None }
+        Cookie { rid: self.request.rid, sid: self.request.sid, csns, ..Cookie::default() }
     }
 
     /// The last cookie that came, as it came.
@@ -248,7 +268,9 @@ impl Session {
             return None;
         }
         self.bytes = 0;
+        self.provider.changed.clear();
         Some(Action::Apply {
+            provider: self.provider.before.take(),
             changes: std::mem::take(&mut self.changes),
             csns: std::mem::take(&mut self.csns),
             refreshing: self.phase == Phase::Refreshing,
@@ -272,7 +294,9 @@ impl Session {
             return self.logged(entry, state, actions);
         }
         let uuid = Uuid::from_bytes(entry_uuid);
-        if self.is_passed_over(&csns) {
+        let is_seen = self.is_passed_over(&csns);
+        // Somebody who never had the entry may have told us of as much, and not of the delete.
+        if is_seen && state != EntryState::Delete {
             return Ok(());
         }
         match state {
@@ -281,6 +305,7 @@ impl Session {
                 if self.phase == Phase::Refreshing {
                     self.present.insert(uuid);
                 }
+                actions.extend(self.flush_before(uuid, csns.as_deref().unwrap_or_default()));
                 let beside = only_control(controls, ENTRY_STATE_OID).map_err(|what| wrong(&what))?;
                 let beside = beside.and_then(|control| control.value.map(<[u8]>::to_vec));
                 let change = self.put(uuid, entry, beside)?;
@@ -289,6 +314,7 @@ impl Session {
             EntryState::Delete => {
                 let last = self.last_delete.filter(|_| cookie.is_some());
                 let csn = last.or_else(|| csns.iter().flatten().max().copied());
+                let csns = csns.filter(|_| !is_seen);
                 self.gather(ReplicatedChange::Delete { entry_uuid: uuid, csn }, csns, actions);
             }
         }
@@ -353,7 +379,22 @@ impl Session {
         Ok(ReplicatedChange::Put { entry_uuid: uuid, dn, attributes, state })
     }
 
+    /// A change that others made of an entry, behind one of the provider's own, goes into the next batch: it is to be seen
+    /// that the provider had told of its own before.
+    fn flush_before(&mut self, uuid: Uuid, csns: &[Csn]) -> Option<Action> {
+        let is_own = csns.iter().any(|csn| Some(csn.server_id) == self.provider.sid);
+        let flushed = if !is_own && self.provider.changed.contains(&uuid) { self.flush() } else { None };
+        if is_own {
+            self.provider.changed.insert(uuid);
+        }
+        flushed
+    }
+
     fn gather(&mut self, change: ReplicatedChange, csns: Option<Vec<Csn>>, actions: &mut Vec<Action>) {
+        if self.changes.is_empty() {
+            let own = |csn: &&Csn| Some(csn.server_id) == self.provider.sid;
+            self.provider.before = self.known.iter().find(own).copied();
+        }
         self.bytes += size(&change);
         self.changes.push(change);
         if let Some(csns) = csns.filter(|_| self.phase == Phase::Persisting) {
@@ -450,7 +491,8 @@ impl Session {
             let mut present = std::mem::take(&mut self.present);
             present.settle();
             self.raise(&csns);
-            actions.push(Action::DeleteAbsent { present, csns: std::mem::take(&mut self.csns) });
+            let (csns, deletes_told) = (std::mem::take(&mut self.csns), self.deletes_told);
+            actions.push(Action::DeleteAbsent { present, csns, deletes_told });
         } else {
             self.raise(&csns);
         }
@@ -516,7 +558,8 @@ impl Session {
         if !read.csns.is_empty() || read.delete.is_none() {
             self.last_cookie = Some(text.to_owned());
         }
-        self.last_delete = read.delete;
+        (self.last_delete, self.deletes_told) = (read.delete, read.deletes_told);
+        self.provider.sid = read.sid.or(self.provider.sid);
         Ok(Some(read.csns))
     }
 }

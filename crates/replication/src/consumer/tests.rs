@@ -98,8 +98,8 @@ fn request(mode: SyncMode) -> Request {
     }
 }
 
-/// Actions in short: `+1` puts, `-1` deletes, `!1,2` deletes what is not among these, `=` and the contextCSN's last digits of
-/// the seconds with the server.
+/// Actions in short: `+1` puts, `-1` deletes, `!1,2` deletes what is not among these (`!!` where other deletes were told),
+/// `=` and the contextCSN's last digits of the seconds with the server.
 fn shown(action: &Action) -> String {
     let uuid = |uuid: &Uuid| uuid.as_u128().to_string();
     let vector = |csns: &[Csn]| {
@@ -118,9 +118,10 @@ fn shown(action: &Action) -> String {
             });
             changes.collect::<String>() + &vector(csns)
         }
-        Action::DeleteAbsent { present, csns } => {
+        Action::DeleteAbsent { present, csns, deletes_told } => {
             let known = (1..10).filter(|n| present.contains(&Uuid::from_u128(*n)));
-            format!("!{}{}", known.map(|n| n.to_string()).collect::<Vec<_>>().join(","), vector(csns))
+            let mark = if *deletes_told { "!!" } else { "!" };
+            format!("{mark}{}{}", known.map(|n| n.to_string()).collect::<Vec<_>>().join(","), vector(csns))
         }
         Action::Refreshed => "refreshed".to_owned(),
         Action::End(End::Failed(result)) => format!("failed {}", result.code.0),
@@ -218,8 +219,10 @@ fn persisting() {
             // Seen before. What has no CSN may be another server's change that is passed on: its entryCSN decides.
             Entry(Modify, 1, Some(A2)),
             Entry(Modify, 3, None),
+            // Whoever said so before need not have known of it.
+            Entry(Delete, 5, Some(A2)),
         ],
-        &["+1", "=1:2", "refreshed", "+1=1:3", "-2=2:1", "-4=2:1", "+3"],
+        &["+1", "=1:2", "refreshed", "+1=1:3", "-2=2:1", "-4=2:1", "+3", "-5"],
     );
     // A present phase, then a delete phase.
     check(
@@ -228,6 +231,9 @@ fn persisting() {
         &[Entry(Present, 1, None), presents(A2, false), Entry(Delete, 2, None), deletes(A3, true)],
         &["!1=1:2", "-2?", "=1:3", "refreshed"],
     );
+    let told =
+        Info(SyncInfo::RefreshPresent { cookie: Some(leak(&format!("{A2},deletes=told"))), done: true });
+    check(mode, A1, &[Entry(Delete, 2, None), told], &["-2?", "!!=1:2", "refreshed"]);
     let new_cookie = Info(SyncInfo::NewCookie(leak(B1)));
     check(mode, A1, &[presents(A1, true), new_cookie], &["refreshed", "=2:1"]);
     // A cookie within the refresh promises nothing.

@@ -75,8 +75,8 @@ pub fn decide(known: &CsnVector, context: &CsnVector, server_id: u16) -> Decisio
 
 /// The parts of a cookie that this server sends.
 pub(super) fn cookie(rid: u16, server_id: u16, csns: &[Csn]) -> String {
-    Cookie { rid, sid: Some(server_id).filter(|sid| *sid != 0), csns: csns.to_vec(), delete: None }
-        .to_string()
+    let sid = Some(server_id).filter(|sid| *sid != 0);
+    Cookie { rid, sid, csns: csns.to_vec(), ..Cookie::default() }.to_string()
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
+use std::time::Instant;
 
 use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
@@ -9,15 +10,16 @@ use larix_engine::log::{self, CsnVector, LogKey, LogOutline, OutlineKind};
 use larix_engine::search::Budget;
 use larix_engine::search::synchronised::{Fate, Send, entry_csn, state_control};
 use larix_engine::{Database, EntryView, View, tree};
-use larix_proto::LdapResult;
 use larix_proto::control::EntryState;
 use larix_proto::encode::EntryEncoder;
 use larix_proto::extended::SyncInfo;
+use larix_proto::{LdapResult, ResultCode};
 use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use super::refresh::{MOVED_MAX, fate};
 use super::session::{Part, Stepped, SyncSearch, failed, refresh_required};
+use super::withheld::Withheld;
 
 /// Records that one slice deals with.
 const RECORDS: usize = 256;
@@ -29,6 +31,11 @@ pub(super) struct Following {
     moved: VecDeque<(usize, EntryId)>,
     /// Names that entries have for the consumer still, though they are called otherwise and will be sent so.
     taken: BTreeMap<String, (usize, EntryId, Uuid)>,
+    /// Entries with a change that was passed over for a later one, which is not told yet: a cookie that goes beyond says
+    /// what is not so.
+    skipped: BTreeSet<(usize, EntryId)>,
+    /// What the consumer cannot be told by a cookie.
+    withheld: Withheld,
 }
 
 /// A record that is to be told.
@@ -58,6 +65,8 @@ struct Batch {
     more: bool,
     /// How far the databases are when it is done.
     context: CsnVector,
+    /// How far they have come by other servers' contents.
+    by_content: CsnVector,
 }
 
 impl Following {
@@ -82,7 +91,7 @@ impl Following {
         let batch = gather(search, &snapshots, bound)?;
         if batch.told.is_empty() && self.moved.is_empty() && !batch.more {
             // The end of a refresh from elsewhere says how far this server has come, and changes no entry.
-            tell_cookie(search, &batch.context, out);
+            self.tell_cookie(search, &batch, out)?;
             return Ok(Stepped::Waiting);
         }
         let mut based = Vec::with_capacity(views.len());
@@ -117,8 +126,39 @@ impl Following {
             return Ok(Stepped::More);
         }
         self.taken.clear();
-        tell_cookie(search, &batch.context, out);
+        self.skipped.clear();
+        self.tell_cookie(search, &batch, out)?;
         Ok(Stepped::Waiting)
+    }
+
+    /// The consumer learns how far it has come where nothing that it may see says so.
+    fn tell_cookie<S: Store>(
+        &mut self,
+        search: &mut SyncSearch<S>,
+        batch: &Batch,
+        out: &mut Vec<u8>,
+    ) -> Result<(), LdapResult> {
+        let own = search.asked.sid;
+        let mut told = search.told.clone();
+        let (mut news, mut withholds) = (false, false);
+        for csn in batch.context.as_slice() {
+            if search.may_lack_deletes(&batch.by_content, csn.server_id) {
+                withholds = true;
+                continue;
+            }
+            // Its own changes it knows of.
+            news |= told.note(*csn) && own != Some(csn.server_id);
+        }
+        if news {
+            let cookie = search.cookie(told.as_slice());
+            search.inform(&SyncInfo::NewCookie(cookie.as_bytes()), out);
+        }
+        search.told = told;
+        match self.withheld.is_over(withholds, Instant::now()) {
+            // It knows by now from elsewhere, and says so, or goes through the content.
+            true => Err(LdapResult::with(ResultCode::UNAVAILABLE, "how far others have come is told anew")),
+            false => Ok(()),
+        }
     }
 
     /// Looks at what was moved with its superior. Answers whether all of it was.
@@ -168,6 +208,7 @@ impl Following {
         // A present phase tells that an entry is gone, not who deleted it when: its CSN says nothing of who knows of it.
         let is_known = search.asked.known.covers(&csn) || search.asked.sid == Some(csn.server_id);
         if outline.local || is_known && outline.kind != OutlineKind::Delete {
+            self.skipped.remove(&(*number, id));
             return Ok(());
         }
         let is_delete = outline.kind == OutlineKind::Delete;
@@ -178,6 +219,7 @@ impl Following {
             && (now.batch.last.get(&(*number, id)) != Some(&index) || changes_later(now.view, id, csn)?);
         if comes_again {
             // Each state is sent once: consumers pass over what has the CSN that they know.
+            self.skipped.insert((*number, id));
             if matches!(outline.kind, OutlineKind::ModifyDn { .. }) {
                 let uuid = outline.entry_uuid;
                 self.taken.entry(outline.dn.to_lowercase()).or_insert((*number, id, uuid));
@@ -204,9 +246,11 @@ impl Following {
         // Of other servers' changes only all of a commit say how far this one has come: the cookie follows by itself.
         // A delete that a present phase brought may have a CSN of ours that was told before: a consumer would pass over it.
         let is_old = is_delete && search.told.covers(&csn);
-        // Nor does a cookie go out where an entry may have more than the change that it is told for: what is skipped in favour
-        // of a later record is behind the cookie only when all is told.
-        let own = csn.server_id == search.server_id() && !was_early && !is_old && !search.values;
+        // Nor does a cookie go out where an entry may have more than the change that it is told for, or while a change was
+        // passed over whose entry comes later: a consumer that gets no further would delete such an entry elsewhere.
+        self.skipped.remove(&(*number, id));
+        let own = csn.server_id == search.server_id() && !was_early && !is_old;
+        let own = own && self.skipped.is_empty() && !search.values;
         let cookie = own.then(|| search.cookie(&[csn]));
         self.tell(search, now, (outline, *number), (name, cookie), out)?;
         self.taken.retain(|_, (_, of, _)| *of != id);
@@ -293,6 +337,11 @@ impl Following {
             let name =
                 if had || part.unrestricted { outline.dn.clone() } else { part.task.base_text().to_owned() };
             tell_delete(search, (uuid, Some(outline.csn)), &name, cookie, out);
+            if has_cookie && !search.asked.peer && search.asked.sid.is_some() {
+                // A slapd passes over a delete whose CSN it was told of by somebody who never had the entry; not over one
+                // without a cookie.
+                tell_delete(search, (uuid, None), &name, None, out);
+            }
             sent = true;
         }
         if sent && has_cookie {
@@ -386,6 +435,12 @@ fn gather<S: Store, N: Snapshot>(
         });
         visited.map_err(|fault| failed(&fault))?;
         logs.push(told);
+        if search.asked.sid.is_some() {
+            let csns = log::content_csns(snapshot).map_err(|fault| failed(&fault))?;
+            csns.as_slice().iter().for_each(|csn| {
+                batch.by_content.note(*csn);
+            });
+        }
         if bound.is_none() {
             let csns = log::context_csns(snapshot).map_err(|fault| failed(&fault))?;
             batch.context = csns.into_iter().collect();
@@ -454,22 +509,6 @@ fn current_name<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<Option<S
     let Some(stored) = view.stored(id).map_err(|fault| failed(&fault))? else { return Ok(None) };
     let entry = EntryView::parse(id, &stored).map_err(|error| failed(&error.into()))?;
     view.dn(&entry).map(Some).map_err(|fault| failed(&fault))
-}
-
-/// The consumer learns how far it has come where nothing that it may see says so.
-fn tell_cookie<S: Store>(search: &mut SyncSearch<S>, context: &CsnVector, out: &mut Vec<u8>) {
-    let own = search.asked.sid;
-    let mut told = search.told.clone();
-    let mut news = false;
-    for csn in context.as_slice() {
-        // Its own changes it knows of.
-        news |= told.note(*csn) && own != Some(csn.server_id);
-    }
-    if news {
-        let cookie = search.cookie(told.as_slice());
-        search.inform(&SyncInfo::NewCookie(cookie.as_bytes()), out);
-    }
-    search.told = told;
 }
 
 /// Tells that an entry is gone; a consumer of our kind also, by which change.

@@ -9,9 +9,11 @@ mod decide;
 mod follow;
 mod graves;
 mod passes;
+mod proof;
 mod queue;
 mod refresh;
 mod session;
+mod withheld;
 
 pub use decide::{Asked, Decision, decide};
 pub use passes::ENTRIES_MAX;

@@ -5,18 +5,20 @@ use std::collections::{BTreeMap, VecDeque};
 use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
 use larix_engine::log::{self, CsnVector, LogKey, LogOutline, OutlineKind};
-use larix_engine::search::synchronised::{Fate, Send};
+use larix_engine::search::synchronised::{Fate, Send, state_control};
 use larix_engine::search::{Budget, Step};
 use larix_engine::{EntryView, View, tree};
 use larix_proto::control::EntryState;
+use larix_proto::encode::EntryEncoder;
 use larix_proto::extended::SyncInfo;
 use larix_proto::{LdapResult, MessageId, ResultCode, encode};
 use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
-use super::decide::cookie;
+use super::decide::{Asked, cookie};
 use super::graves::Graves;
 use super::passes::{PutOff, bound};
+use super::proof::{proved, proves_deletes};
 use super::session::{Part, SyncSearch, failed, refresh_required};
 
 /// Records of the log that one slice looks at.
@@ -85,6 +87,8 @@ pub(super) struct Change {
     uuid: Uuid,
     /// The latest of its changes.
     pub(super) csn: Csn,
+    /// The earliest that the consumer may not know.
+    first: Csn,
     /// What it was called before it was renamed.
     pub(super) old_name: Option<String>,
     /// It came into being, or was renamed.
@@ -101,10 +105,13 @@ pub(super) struct LogRefresh {
     known: CsnVector,
     /// The beginning of a cookie that goes with each entry.
     each_cookie: Option<String>,
-    /// What the consumer has when all was taken that went out so far: this goes with deletes. A slapd deletes nothing whose
-    /// entryCSN its provider's cookie does not cover; one that was killed in a refresh has entries above its own.
-    told: CsnVector,
+    /// How far this server had come when the refresh began.
+    start: CsnVector,
+    /// The search base, for deletes whose entry's name is not known.
+    base: String,
     rid: u16,
+    /// The consumer's server id.
+    sid: Option<u16>,
     server_id: u16,
     /// The consumer lets names be taken while they are another's still.
     peer: bool,
@@ -117,7 +124,7 @@ pub(super) struct LogRefresh {
     gone: BTreeMap<(Csn, Uuid), Option<String>>,
     /// What was called so, of those.
     gone_names: BTreeMap<String, (Csn, Uuid)>,
-    /// What is there, by its latest change: with its part.
+    /// What is there, by its first change that may be news: with its part.
     order: VecDeque<(Csn, usize, EntryId)>,
     /// Entries of a part that are kept in mind at once.
     entries_max: usize,
@@ -136,7 +143,8 @@ enum At {
     /// What of it is gone.
     Deletes { part: usize, after: Option<EntryId> },
     /// All of it is told in the order of CSNs: a slapd that is told of a delete takes it that it has seen everything up to
-    /// the delete's CSN, and passes over entries that come later and are older.
+    /// the delete's CSN, passes over entries that come later and are older, and says to others that it has them. So an
+    /// entry goes before every delete that came after any of its changes.
     Sends,
 }
 
@@ -149,7 +157,7 @@ impl LogRefresh {
         entries_max: usize,
     ) -> Result<Option<Self>, LdapResult> {
         for part in &search.parts {
-            if begin(part, search.server_id(), known)?.is_none() {
+            if begin(part, search.server_id(), search.asked.sid, known)?.is_none() {
                 return Ok(None);
             }
         }
@@ -157,7 +165,9 @@ impl LogRefresh {
         Ok(Some(Self {
             known: known.clone(),
             each_cookie,
-            told: known.clone(),
+            start: search.start.clone(),
+            base: search.parts.first().map(|part| part.task.base_text().to_owned()).unwrap_or_default(),
+            sid: search.asked.sid,
             rid: search.asked.rid,
             server_id: search.server_id(),
             peer: search.asked.peer,
@@ -237,7 +247,7 @@ impl LogRefresh {
         let stale = || refresh_required("sync cookie is stale");
         let after = match until {
             Some(_) => after,
-            None => begin(part, server_id, &self.known)?.ok_or_else(stale)?,
+            None => begin(part, server_id, self.sid, &self.known)?.ok_or_else(stale)?,
         };
         let database = part.served.database().clone();
         let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
@@ -365,13 +375,13 @@ impl LogRefresh {
         true
     }
 
-    /// Everything that is there is to be sent by its latest change.
+    /// Everything that is there is to be sent by its first change.
     fn set_order<S: Store>(&mut self, parts: &[Part<S>]) {
         let absent = std::mem::take(&mut self.absent);
         self.gone.extend(absent.into_iter().map(|(uuid, csn)| ((csn, uuid), None)));
         let mut order = Vec::new();
         for (number, part) in parts.iter().enumerate() {
-            order.extend(part.changed.iter().map(|(id, change)| (change.csn, number, *id)));
+            order.extend(part.changed.iter().map(|(id, change)| (change.first, number, *id)));
             let names = part.changed.iter().filter_map(|(id, change)| Some((change.old_name.clone()?, *id)));
             self.taken.extend(names);
         }
@@ -394,21 +404,33 @@ impl LogRefresh {
             if out.len() >= budget.bytes {
                 return false;
             }
-            self.told.note(csn);
-            self.tell_one(message, (csn, uuid), out);
+            // What a later pass tells may have changed before this, too.
+            let is_proved = self.high.is_none() && self.start.covers(&csn);
+            self.tell_one(message, (csn, uuid), is_proved, out);
         }
         true
     }
 
-    fn tell_one(&mut self, message: MessageId, (csn, uuid): (Csn, Uuid), out: &mut Vec<u8>) {
+    /// `is_proved`: the consumer has been told of everything up to this CSN, and this server has it.
+    fn tell_one(&mut self, message: MessageId, (csn, uuid): (Csn, Uuid), is_proved: bool, out: &mut Vec<u8>) {
         if let Some(name) = self.gone.remove(&(csn, uuid)).flatten() {
             self.gone_names.remove(&name);
         }
-        let cookie = cookie(self.rid, self.server_id, self.told.as_slice());
+        if !(is_proved || self.peer) {
+            return self.tell_unproved(message, uuid, out);
+        }
+        let cookie = cookie(self.rid, self.server_id, proved(&self.known, &self.start, &csn).as_slice());
         let cookie = format!("{cookie},delcsn={}", csn.text());
         let info =
             SyncInfo::IdSet { cookie: Some(cookie.as_bytes()), deletes: true, uuids: vec![*uuid.as_bytes()] };
         encode::intermediate(out, message, Some(SyncInfo::OID), Some(&info.encode()), &[]);
+    }
+
+    /// A delete that says nothing of how far the consumer has come. A slapd takes it in this form whatever it has; of a set
+    /// of entryUUIDs it deletes only what the cookie beside it covers.
+    fn tell_unproved(&self, message: MessageId, uuid: Uuid, out: &mut Vec<u8>) {
+        let control = state_control(EntryState::Delete, uuid, None);
+        EntryEncoder::begin(out, message, &self.base).finish(&[control]);
     }
 
     fn sends<S: Store>(
@@ -431,7 +453,6 @@ impl LogRefresh {
             if changed.contains_key(&id) {
                 self.send((part, number), &view, id, changed, &mut Vec::new(), out)?;
             } else {
-                self.told.note(csn);
                 self.order.pop_front();
             }
         }
@@ -454,7 +475,7 @@ impl LogRefresh {
         under_way.push(id);
         let name = self.contested_name(view, id)?;
         if let Some(gone) = name.as_ref().and_then(|name| self.gone_names.get(name)).copied() {
-            self.tell_one(part.task.message(), gone, out);
+            self.tell_one(part.task.message(), gone, false, out);
         }
         let holder = name.and_then(|name| self.taken.get(&name).copied()).filter(|_| !self.peer);
         let is_left = |id: &EntryId| self.passes.get(number).is_some_and(|passes| passes.is_named(*id));
@@ -463,15 +484,9 @@ impl LogRefresh {
         if let Some(holder) = holder {
             if under_way.contains(&holder) || under_way.len() > RING_MAX {
                 // Names that go round: one of them leaves, and comes back as if it were new.
-                let uuid = changed.get(&holder).map(|change| *change.uuid.as_bytes());
-                let info = SyncInfo::IdSet { cookie: None, deletes: true, uuids: uuid.into_iter().collect() };
-                encode::intermediate(
-                    out,
-                    part.task.message(),
-                    Some(SyncInfo::OID),
-                    Some(&info.encode()),
-                    &[],
-                );
+                if let Some(change) = changed.get(&holder) {
+                    self.tell_unproved(part.task.message(), change.uuid, out);
+                }
                 self.taken.retain(|_, of| *of != holder);
             } else {
                 self.send((part, number), view, holder, changed, under_way, out)?;
@@ -524,31 +539,38 @@ impl LogRefresh {
     }
 }
 
-/// Where in the log of a part to begin.
-fn begin<S: Store>(part: &Part<S>, server_id: u16, known: &CsnVector) -> Result<Option<u64>, LdapResult> {
+/// Where in the log of a part to begin; `None` also where the log does not tell of all deletes that the consumer may lack.
+/// `sid`: the consumer's server id.
+fn begin<S: Store>(
+    part: &Part<S>,
+    server_id: u16,
+    sid: Option<u16>,
+    known: &CsnVector,
+) -> Result<Option<u64>, LdapResult> {
     let snapshot = part.served.database().store().snapshot().map_err(|error| failed(&error.into()))?;
+    if !proves_deletes(&snapshot, sid, known)? {
+        return Ok(None);
+    }
     log::begin_after(&snapshot, server_id, known).map_err(|fault| failed(&fault))
 }
 
 /// Whether the log of a part has, up to where the search begins to follow it, anything that a consumer with this knowledge
 /// may lack, or cannot prove that there is nothing.
-pub(super) fn lacks_of<S: Store>(
-    part: &Part<S>,
-    server_id: u16,
-    known: &CsnVector,
-) -> Result<bool, LdapResult> {
+pub(super) fn lacks_of<S: Store>(part: &Part<S>, server_id: u16, asked: &Asked) -> Result<bool, LdapResult> {
     if part.history.is_none() {
         return Ok(false);
     }
-    let Some(sequence) = begin(part, server_id, known)? else { return Ok(true) };
+    let Some(sequence) = begin(part, server_id, asked.sid, &asked.known)? else { return Ok(true) };
     let snapshot = part.served.database().store().snapshot().map_err(|error| failed(&error.into()))?;
     let mut lacks = false;
+    // A slapd that heard of as much from somebody else has passed over our deletes, too.
+    let passes_over = !asked.peer && asked.sid.is_some();
     let visited =
         log::visit_outlines_after(&snapshot, LogKey { server_id, sequence }, &mut |key, outline| {
             // The CSN of a delete that came from elsewhere says nothing of who knows of it: see the persist stage.
             let is_foreign = outline.csn.server_id != server_id || outline.absent;
-            let is_delete = outline.kind == OutlineKind::Delete && is_foreign;
-            lacks = !outline.local && (is_delete || !known.covers(&outline.csn));
+            let is_delete = outline.kind == OutlineKind::Delete && (is_foreign || passes_over);
+            lacks = !outline.local && (is_delete || !asked.known.covers(&outline.csn));
             !lacks && key.sequence < part.position
         });
     visited.map_err(|fault| failed(&fault))?;
@@ -575,6 +597,7 @@ fn note(changed: &mut Changed, outline: &LogOutline, is_known: bool) {
     let change = changed.entry(outline.entry).or_insert_with(|| Change {
         uuid: outline.entry_uuid,
         csn: outline.csn,
+        first: outline.csn,
         old_name: None,
         named: false,
         gone: false,
@@ -588,6 +611,7 @@ fn note(changed: &mut Changed, outline: &LogOutline, is_known: bool) {
         change.old_name.get_or_insert_with(|| outline.dn.to_lowercase());
     }
     change.csn = change.csn.max(outline.csn);
+    change.first = change.first.min(outline.csn);
 }
 
 /// What is below a moved entry may have come into a consumer's part of the tree, or have left it.
@@ -607,6 +631,7 @@ fn note_moved<S: Store, N: Snapshot>(
             changed.entry(id).or_insert(Change {
                 uuid: Uuid::nil(),
                 csn: *csn,
+                first: *csn,
                 old_name: None,
                 named: false,
                 gone: false,

@@ -18,8 +18,10 @@ use uuid::Uuid;
 
 use super::decide::{Asked, Decision, cookie, decide};
 use super::follow::Following;
+use super::proof::proves_deletes;
 use super::queue::{Place, RefreshQueue, Turn};
 use super::refresh::{Changed, LogRefresh, Walk, lacks_of};
+use crate::cookie::DELETES_TOLD;
 
 /// What a search is started with.
 #[derive(Debug)]
@@ -74,6 +76,8 @@ pub struct SyncSearch<S: Store> {
     place: Option<Place>,
     any_entry: bool,
     pub(super) values: bool,
+    /// A pass over the content is followed by all deletes that the consumer may lack.
+    tells_deletes: bool,
     server_id: u16,
 }
 
@@ -144,6 +148,7 @@ impl<S: Store> SyncSearch<S> {
             place: None,
             any_entry,
             values,
+            tells_deletes: false,
             server_id,
         }
     }
@@ -259,6 +264,7 @@ impl<S: Store> SyncSearch<S> {
         if self.asked.persist {
             self.look_around()?;
         }
+        self.tells_deletes = self.asked.peer && self.proves_deletes()?;
         let settings = self.parts.first().and_then(|part| part.served.database().current_settings().provider);
         let settings = settings.unwrap_or_default();
         let each_cookie = settings.no_present && settings.reload_hint;
@@ -316,11 +322,23 @@ impl<S: Store> SyncSearch<S> {
     /// or was broken off. Whoever began to follow behind that would never be sent it.
     fn is_ahead(&self) -> Result<bool, LdapResult> {
         for part in &self.parts {
-            if lacks_of(part, self.server_id, &self.asked.known)? {
+            if lacks_of(part, self.server_id, &self.asked)? {
                 return Ok(true);
             }
         }
         Ok(false)
+    }
+
+    /// Whether nothing was deleted behind what the consumer knows that this server has not heard of.
+    fn proves_deletes(&self) -> Result<bool, LdapResult> {
+        for part in &self.parts {
+            let snapshot =
+                part.served.database().store().snapshot().map_err(|error| failed(&error.into()))?;
+            if !proves_deletes(&snapshot, self.asked.sid, &self.asked.known)? {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 
     fn has_content(&self) -> Result<bool, LdapResult> {
@@ -364,7 +382,10 @@ impl<S: Store> SyncSearch<S> {
     fn refreshed(&mut self, present: bool, changed: bool, out: &mut Vec<u8>) -> Stepped {
         self.turn = None;
         self.told = self.start.clone();
-        let text = (changed && !self.start.is_empty()).then(|| self.cookie(self.start.as_slice()));
+        let mut text = (changed && !self.start.is_empty()).then(|| self.cookie(self.start.as_slice()));
+        if present && self.tells_deletes {
+            text.iter_mut().for_each(|text| text.push_str(DELETES_TOLD));
+        }
         let cookie = text.as_deref().map(str::as_bytes);
         if !self.asked.persist {
             let done = SyncDone { cookie, refresh_deletes: !present };
@@ -389,6 +410,17 @@ impl<S: Store> SyncSearch<S> {
 
     pub(super) fn server_id(&self) -> u16 {
         self.server_id
+    }
+
+    /// Whether this server came further with another one's changes by a pass over some content than the consumer was told:
+    /// it may have what was deleted meanwhile, and of that the log tells nothing. Who hears of changes only from here has
+    /// nothing that was never here.
+    pub(super) fn may_lack_deletes(&self, by_content: &CsnVector, server_id: u16) -> bool {
+        if self.asked.sid.is_none_or(|own| own == server_id) {
+            return false;
+        }
+        let unproved = by_content.of(server_id);
+        unproved.is_some_and(|csn| !self.told.covers(&csn) && !self.asked.known.covers(&csn))
     }
 }
 

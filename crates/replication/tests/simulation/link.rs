@@ -203,10 +203,10 @@ impl Link {
         trace: &mut Trace,
     ) -> Result<Option<End>, String> {
         match action {
-            Action::Apply { changes, csns, refreshing } => {
+            Action::Apply { changes, csns, refreshing, .. } => {
                 self.apply(nodes, (changes, csns), refreshing || full, trace)?;
             }
-            Action::DeleteAbsent { present, csns } => {
+            Action::DeleteAbsent { present, csns, .. } => {
                 let (share, limit) = self.line.share(&csns);
                 match nodes[self.consumer].delete_absent(&share, &present, limit) {
                     DeleteOutcome::Deleted(count) => {

@@ -255,8 +255,8 @@ fn state(state: EntryState, uuid: &Uuid) -> ControlBuf {
 }
 
 fn cookie(rid: u16, server_id: u16, csns: &[Csn]) -> String {
-    Cookie { rid, sid: Some(server_id).filter(|sid| *sid != 0), csns: csns.to_vec(), delete: None }
-        .to_string()
+    let sid = Some(server_id).filter(|sid| *sid != 0);
+    Cookie { rid, sid, csns: csns.to_vec(), ..Cookie::default() }.to_string()
 }
 
 /// How far the configuration has come: what cn=config says, and the CSNs of its entries.

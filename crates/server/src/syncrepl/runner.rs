@@ -83,6 +83,18 @@ struct Underway {
     refreshing: bool,
 }
 
+/// How changes came.
+#[derive(Clone, Copy)]
+struct Manner {
+    refreshing: bool,
+    /// In a session that asked for everything.
+    full: bool,
+    /// The end of a pass over the provider's content, which does not name what is gone.
+    by_content: bool,
+    /// Up to this change of its own the provider had told of before.
+    provider: Option<Csn>,
+}
+
 /// How one session ended.
 enum Ended {
     Poll,
@@ -344,15 +356,16 @@ impl Runner {
                 }
                 self.refreshed();
             }
-            Action::Apply { changes, csns, refreshing } => {
+            Action::Apply { changes, csns, refreshing, provider } => {
                 self.judge_clocks(&csns);
-                self.apply(changes, csns.clone(), refreshing, full)?;
+                self.apply(changes, csns.clone(), Manner { refreshing, full, provider, by_content: false })?;
                 self.note_reached(&csns);
             }
-            Action::DeleteAbsent { present, csns } => {
+            Action::DeleteAbsent { present, csns, deletes_told } => {
                 self.judge_clocks(&csns);
                 self.delete_absent(&present, &csns)?;
-                self.apply(Vec::new(), csns.clone(), true, full)?;
+                let manner = Manner { refreshing: true, full, by_content: !deletes_told, provider: None };
+                self.apply(Vec::new(), csns.clone(), manner)?;
                 self.note_reached(&csns);
             }
             Action::Refreshed => self.refreshed(),
@@ -466,7 +479,8 @@ impl Runner {
             status.last_change = newest.max(status.last_change);
         });
         if !buried.is_empty() {
-            self.apply(buried, csns, true, full)?;
+            let manner = Manner { refreshing: true, full, by_content: false, provider: None };
+            self.apply(buried, csns, manner)?;
             self.settle()?;
         }
         Ok(None)
@@ -499,13 +513,13 @@ impl Runner {
         &mut self,
         changes: Vec<ReplicatedChange>,
         csns: Vec<Csn>,
-        refreshing: bool,
-        full: bool,
+        Manner { refreshing, full, by_content, provider }: Manner,
     ) -> Result<(), String> {
         let newest = csns.iter().map(|csn| csn.time).max();
         let names: Vec<String> = changes.iter().map(name).collect();
         let logged = self.log.as_ref().is_some_and(|log| log.logged);
         let rules = self.rules((refreshing && !logged) || full);
+        let rules = ReplicaRules { by_content: by_content && rules.multi_provider, provider, ..rules };
         let alone = !refreshing || logged || !csns.is_empty();
         if alone {
             // What these CSNs stand for is to be there.

@@ -1,0 +1,52 @@
+//! CSNs that a consumer is not told for a while.
+//!
+//! Where the contextCSN came by a pass over another server's content, the log does not tell what was deleted meanwhile and
+//! never came here. A consumer that has it from that server, and hears the delete late, would pass over it once a cookie
+//! of ours says that it has seen so much. So it is not told; it learns so by itself, and says so when it comes again.
+
+use std::time::{Duration, Instant};
+
+/// So long a search goes on that cannot tell all: who has other ways to that server has caught up by then, and who has none
+/// goes through our content.
+pub(super) const WITHHELD_MAX: Duration = Duration::from_mins(1);
+
+/// Since when something is withheld.
+#[derive(Debug, Default)]
+pub(super) struct Withheld {
+    since: Option<Instant>,
+}
+
+impl Withheld {
+    /// Notes whether something is withheld now; answers whether that has lasted too long.
+    pub(super) fn is_over(&mut self, withholds: bool, now: Instant) -> bool {
+        if !withholds {
+            self.since = None;
+            return false;
+        }
+        let since = *self.since.get_or_insert(now);
+        now.saturating_duration_since(since) >= WITHHELD_MAX
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_search_that_withholds_something_ends_in_time() {
+        let (mut withheld, begin) = (Withheld::default(), Instant::now());
+        let max = WITHHELD_MAX.as_secs();
+        for (seconds, withholds, is_over) in [
+            (0, true, false),
+            (max - 1, true, false),
+            (max, true, true),
+            (max + 1, false, false),
+            (max + 2, true, false),
+            (2 * max + 1, true, false),
+            (2 * max + 2, true, true),
+        ] {
+            let now = begin + Duration::from_secs(seconds);
+            assert_eq!(withheld.is_over(withholds, now), is_over, "{seconds}");
+        }
+    }
+}

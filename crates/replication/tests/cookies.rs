@@ -1,0 +1,346 @@
+//! What a provider claims of its consumers: cookies cover what was sent, or need not be sent, and nothing else.
+
+#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
+use std::sync::{Arc, mpsc};
+
+use larix_engine::access::Subject;
+use larix_engine::controls::{OperationKind, RequestControls};
+use larix_engine::csn::Csn;
+use larix_engine::database::ProviderSettings;
+use larix_engine::order::CommitOrder;
+use larix_engine::replica::{ReplicaRules, ReplicatedBatch, ReplicatedChange};
+use larix_engine::search::{Budget, SearchInput, SearchTask};
+use larix_engine::tables::TABLES;
+use larix_engine::time::{Clock as _, ManualClock, SeededRandom, Timestamp};
+use larix_engine::write::{AttributeValues, WriterEnvironment};
+use larix_engine::{Database, DatabaseSettings, Served, Suffix};
+use larix_proto::control::{ControlValue as _, SyncMode, SyncRequest, SyncState};
+use larix_proto::extended::SyncInfo;
+use larix_proto::{
+    ControlBuf, FilterBuf, Frame, Message, MessageId, Request, Response, Scope, client, frame, limits, oid,
+};
+use larix_replication::Cookie;
+use larix_replication::provider::{Asked, RefreshQueue, Start, Stepped, SyncSearch};
+use larix_schema::{Schema, SchemaBuilder};
+use larix_store::Store as _;
+use larix_store::memory::MemoryStore;
+use uuid::Uuid;
+
+const SUFFIX: &str = "dc=example,dc=com";
+const ROOT: &str = "cn=Manager,dc=example,dc=com";
+const START: Timestamp = Timestamp(1_767_225_600_000_000);
+/// The id of the server under test.
+const OWN: u16 = 2;
+
+/// So many seconds after the start, of that server.
+fn csn(server_id: u16, number: i64) -> Csn {
+    Csn { time: Timestamp(START.0 + number * 1_000_000), count: 0, server_id, modification: 0 }
+}
+
+/// Who asks.
+#[derive(Clone, Copy, Debug)]
+enum Who {
+    /// A slapd that takes changes itself.
+    Slapd,
+    /// A Larix that does.
+    Larix,
+    /// A copy that hears of changes only from here.
+    Copy,
+}
+
+struct Site {
+    served: Arc<Served<MemoryStore>>,
+    schema: Arc<Schema>,
+    clock: Arc<ManualClock>,
+}
+
+impl Site {
+    fn new() -> Self {
+        let mut builder = SchemaBuilder::system();
+        ["core", "cosine"].into_iter().for_each(|name| {
+            builder.add_bundled(name).unwrap();
+        });
+        let schema = Arc::new(builder.build());
+        let settings = DatabaseSettings {
+            suffixes: vec![Suffix { normal: schema.parse_dn(SUFFIX).unwrap(), text: SUFFIX.to_owned() }],
+            root_dn: Some(schema.parse_dn(ROOT).unwrap()),
+            root_dn_text: ROOT.to_owned(),
+            last_modified: true,
+            log: true,
+            provider: Some(ProviderSettings::default()),
+            ..DatabaseSettings::default()
+        };
+        let random = Arc::new(SeededRandom::new(3));
+        let store = MemoryStore::new(&TABLES).unwrap();
+        let database = Database::open(store, Arc::clone(&schema), settings, &*random).unwrap();
+        let clock = Arc::new(ManualClock::new(START));
+        let environment = WriterEnvironment {
+            clock: Arc::clone(&clock) as _,
+            random,
+            order: Arc::new(CommitOrder::new(OWN)),
+            default_referrals: Arc::from([]),
+            auxiliary_needs_rule: false,
+            index_watch: None,
+        };
+        let served = Arc::new(Served::start(Arc::new(database), environment).unwrap());
+        let site = Self { served, schema, clock };
+        site.put(1, "dc=example,dc=com", csn(OWN, 1));
+        site
+    }
+
+    fn batch(&self, batch: ReplicatedBatch) {
+        let (sender, receiver) = mpsc::channel();
+        self.served.replicate(batch, Box::new(move |outcome| sender.send(outcome).unwrap()));
+        assert!(receiver.recv().unwrap().result.is_success());
+    }
+
+    fn put(&self, number: u128, dn: &str, csn: Csn) {
+        let (name, own) = dn.split(',').next().unwrap().split_once('=').unwrap();
+        let class = if name == "dc" { "domain" } else { "device" };
+        let value = |name: &str, value: &str| AttributeValues {
+            description: name.to_owned(),
+            values: vec![value.as_bytes().to_vec()],
+        };
+        let attributes = vec![
+            value("objectClass", class),
+            value("structuralObjectClass", class),
+            value(name, own),
+            value("entryCSN", &csn.to_string()),
+        ];
+        let put = ReplicatedChange::Put {
+            entry_uuid: Uuid::from_u128(number),
+            dn: dn.to_owned(),
+            attributes,
+            state: None,
+        };
+        self.batch(ReplicatedBatch { changes: vec![put], ..ReplicatedBatch::default() });
+    }
+
+    fn delete(&self, number: u128, csn: Csn) {
+        let delete = ReplicatedChange::Delete { entry_uuid: Uuid::from_u128(number), csn: Some(csn) };
+        self.batch(ReplicatedBatch { changes: vec![delete], ..ReplicatedBatch::default() });
+    }
+
+    /// Says that everything up to there is here; `by_content`: by a pass over another server's content.
+    fn raise(&self, csn: Csn, by_content: bool) {
+        let rules = ReplicaRules { by_content, ..ReplicaRules::default() };
+        self.batch(ReplicatedBatch { context_csns: vec![csn], rules, ..ReplicatedBatch::default() });
+    }
+
+    fn ask(&self, who: Who, known: &[Csn]) -> Search<'_> {
+        let sid = if matches!(who, Who::Copy) { None } else { Some(1) };
+        let cookie = Cookie { rid: 1, sid, csns: known.to_vec(), ..Cookie::default() }.to_string();
+        let sync = SyncRequest {
+            mode: SyncMode::RefreshAndPersist,
+            cookie: Some(cookie.as_bytes()),
+            reload_hint: false,
+        };
+        let mut controls = vec![sync.to_control(true)];
+        if matches!(who, Who::Larix) {
+            controls.push(ControlBuf { oid: oid::SYNC_PEER.into(), critical: false, value: None });
+        }
+        let filter = FilterBuf::every_entry();
+        let mut request = Vec::new();
+        let search = client::Search {
+            attributes: &["*", "+"],
+            ..client::Search::new(SUFFIX, Scope::Subtree, filter.as_filter())
+        };
+        client::search(&mut request, MessageId(2), &search, &controls);
+        let message = Message::decode(&request).unwrap();
+        let Request::Search(search) = message.request else { panic!("no search") };
+        let controls = RequestControls::parse(message.controls, OperationKind::Search).unwrap();
+        let database = self.served.database();
+        let snapshot = database.store().snapshot().unwrap();
+        let view = database.view(&snapshot).unwrap();
+        let input = SearchInput {
+            message: message.id,
+            base: self.schema.parse_dn(search.base).unwrap(),
+            request: search,
+            controls: controls.clone(),
+            subject: Arc::new(Subject::default().bound_as(self.schema.parse_dn(ROOT).unwrap(), ROOT)),
+            policy: database.current_policy(),
+            limits: None,
+            default_referrals: None,
+            cookie_secret: *database.cookie_secret(),
+            now: self.clock.monotonic(),
+            identity: false,
+        };
+        let task = SearchTask::new(&view, input).map_err(|(result, _)| result).unwrap();
+        let asked = Asked::new(controls.sync.as_ref().unwrap());
+        let parts = vec![(Arc::clone(&self.served), task)];
+        let queue = RefreshQueue::default();
+        Search {
+            site: self,
+            search: SyncSearch::new(Start { asked, parts, any_entry: true, values: false, queue }),
+        }
+    }
+}
+
+struct Search<'s> {
+    site: &'s Site,
+    search: SyncSearch<MemoryStore>,
+}
+
+impl Search<'_> {
+    /// What is told until there is nothing to tell, a word or two a message: what it is, the entry, `=` and the cookie's CSNs,
+    /// `-` and the CSN of the delete.
+    fn told(&mut self) -> Vec<String> {
+        let mut out = Vec::new();
+        loop {
+            let clock = &*self.site.clock;
+            let budget = Budget { candidates: 100, nanos: u64::MAX, bytes: 1 << 20, clock };
+            match self.search.step(budget, &mut out) {
+                Stepped::More => {}
+                Stepped::Waiting => break,
+                Stepped::Done(result, _) => panic!("{result}"),
+            }
+        }
+        let (mut rest, mut told) = (out.as_slice(), Vec::new());
+        while let Frame::Complete { len } = frame(rest, limits::PDU_CEILING).unwrap() {
+            let (pdu, behind) = rest.split_at(len);
+            told.push(short(pdu));
+            rest = behind;
+        }
+        told
+    }
+}
+
+fn short(pdu: &[u8]) -> String {
+    let message = Response::decode_message(pdu).unwrap();
+    match message.response {
+        Response::Entry(_) => {
+            let control = message.controls.iter().find(|control| control.oid == SyncState::OID).unwrap();
+            let state = SyncState::decode(control.value).unwrap();
+            let number = Uuid::from_bytes(state.entry_uuid).as_u128();
+            format!("{:?} {number}{}", state.state, vector(state.cookie)).to_lowercase()
+        }
+        Response::Intermediate { value, .. } => match SyncInfo::decode(value).unwrap() {
+            SyncInfo::NewCookie(cookie) => format!("cookie{}", vector(Some(cookie))),
+            SyncInfo::RefreshDelete { cookie, .. } => format!("refreshed{}", vector(cookie)),
+            SyncInfo::RefreshPresent { cookie, .. } => format!("by content{}", vector(cookie)),
+            SyncInfo::IdSet { cookie, deletes, uuids } => {
+                let mut numbers: Vec<_> =
+                    uuids.iter().map(|uuid| Uuid::from_bytes(*uuid).as_u128().to_string()).collect();
+                numbers.sort();
+                let what = if deletes { "gone" } else { "present" };
+                format!("{what} {}{}", numbers.join(","), vector(cookie))
+            }
+        },
+        other => panic!("{other:?}"),
+    }
+}
+
+fn vector(cookie: Option<&[u8]>) -> String {
+    let Some(cookie) = cookie else { return String::new() };
+    let cookie = Cookie::parse(std::str::from_utf8(cookie).unwrap()).unwrap();
+    let number = |csn: &Csn| format!("{}:{}", csn.server_id, (csn.time.0 - START.0) / 1_000_000);
+    let csns: Vec<String> = cookie.csns.iter().map(number).collect();
+    let csns = if csns.is_empty() { String::new() } else { format!(" ={}", csns.join(";")) };
+    let delete = cookie.delete.map(|csn| format!(" -{}", number(&csn))).unwrap_or_default();
+    let told = if cookie.deletes_told { " deletes told" } else { "" };
+    format!("{csns}{delete}{told}")
+}
+
+#[test]
+fn no_cookie_goes_beyond_a_change_that_was_passed_over() {
+    for who in [Who::Slapd, Who::Larix, Who::Copy] {
+        let site = Site::new();
+        site.put(5, "cn=e,dc=example,dc=com", csn(OWN, 2));
+        site.raise(csn(OWN, 2), false);
+        let mut search = site.ask(who, &[csn(OWN, 2)]);
+        assert_eq!(search.told(), ["refreshed"]);
+        site.put(5, "cn=e,dc=example,dc=com", csn(OWN, 5));
+        site.put(6, "cn=f,dc=example,dc=com", csn(OWN, 7));
+        site.put(5, "cn=e,dc=example,dc=com", csn(OWN, 9));
+        site.put(7, "cn=g,dc=example,dc=com", csn(OWN, 11));
+        assert_eq!(search.told(), ["add 6", "modify 5 =2:9", "add 7 =2:11"], "{who:?}");
+        // What is told one by one says so.
+        site.put(5, "cn=e,dc=example,dc=com", csn(OWN, 12));
+        assert_eq!(search.told(), ["modify 5 =2:12"], "{who:?}");
+    }
+}
+
+#[test]
+fn a_slapd_hears_of_a_delete_whatever_others_told_it() {
+    for (who, expected) in [
+        (Who::Slapd, &["delete 5 =2:5", "delete 5"] as &[&str]),
+        (Who::Larix, &["delete 5 =2:5 -2:5"]),
+        (Who::Copy, &["delete 5 =2:5"]),
+    ] {
+        let site = Site::new();
+        site.put(5, "cn=e,dc=example,dc=com", csn(OWN, 2));
+        site.raise(csn(OWN, 2), false);
+        let mut search = site.ask(who, &[csn(OWN, 2)]);
+        assert_eq!(search.told(), ["refreshed"]);
+        site.delete(5, csn(OWN, 5));
+        assert_eq!(search.told(), expected, "{who:?}");
+    }
+}
+
+#[test]
+fn a_delete_in_a_refresh_comes_behind_everything_that_it_claims() {
+    for who in [Who::Slapd, Who::Larix] {
+        let site = Site::new();
+        site.put(5, "cn=e,dc=example,dc=com", csn(OWN, 2));
+        site.raise(csn(OWN, 2), false);
+        site.put(6, "cn=f,dc=example,dc=com", csn(OWN, 4));
+        site.delete(5, csn(OWN, 6));
+        site.put(6, "cn=f,dc=example,dc=com", csn(OWN, 8));
+        site.put(7, "cn=g,dc=example,dc=com", csn(OWN, 9));
+        site.raise(csn(OWN, 9), false);
+        let expected = ["add 6", "gone 5 =2:6 -2:6", "add 7", "refreshed =2:9"];
+        assert_eq!(site.ask(who, &[csn(OWN, 2)]).told(), expected, "{who:?}");
+    }
+}
+
+#[test]
+fn what_is_ahead_of_the_context_csn_is_claimed_of_nobody() {
+    for (who, expected) in [
+        // An entry of the other server may come yet that is older.
+        (Who::Slapd, &["add 6", "delete 5", "refreshed =2:3;3:3"] as &[&str]),
+        (Who::Larix, &["add 6", "gone 5 =2:3;3:3 -3:8", "refreshed =2:3;3:3"]),
+    ] {
+        let site = Site::new();
+        site.put(5, "cn=e,dc=example,dc=com", csn(3, 3));
+        site.raise(csn(OWN, 3), false);
+        site.raise(csn(3, 3), false);
+        site.put(6, "cn=f,dc=example,dc=com", csn(3, 6));
+        site.delete(5, csn(3, 8));
+        let told = site.ask(who, &[csn(OWN, 3), csn(3, 3)]).told();
+        assert_eq!(told, expected, "{who:?}");
+    }
+}
+
+/// What a server deleted before its content was gone through here never came here: the log does not tell of it.
+#[test]
+fn who_may_have_what_never_came_here_goes_through_the_content() {
+    let site = Site::new();
+    site.put(5, "cn=e,dc=example,dc=com", csn(OWN, 2));
+    site.raise(csn(OWN, 2), false);
+    site.raise(csn(3, 3), false);
+    let before = [csn(OWN, 2), csn(3, 3)];
+    let mut follow: Vec<(Who, Search<'_>)> =
+        [Who::Slapd, Who::Larix, Who::Copy].into_iter().map(|who| (who, site.ask(who, &before))).collect();
+    follow.iter_mut().for_each(|(who, search)| assert_eq!(search.told(), ["refreshed"], "{who:?}"));
+    site.raise(csn(3, 9), true);
+    site.put(6, "cn=f,dc=example,dc=com", csn(OWN, 11));
+    for (who, search) in &mut follow {
+        let expected: &[&str] = match who {
+            Who::Copy => &["add 6 =2:11", "cookie =2:11;3:9"],
+            Who::Slapd | Who::Larix => &["add 6 =2:11"],
+        };
+        assert_eq!(search.told(), expected, "{who:?}");
+    }
+    site.raise(csn(OWN, 11), false);
+    let check = |who: Who, known: &[Csn], expected: &[&str]| {
+        assert_eq!(site.ask(who, known).told(), expected, "{who:?} {known:?}");
+    };
+    let all = ["add 6", "present 1,5", "by content =2:11;3:9"];
+    for who in [Who::Slapd, Who::Larix] {
+        check(who, &before, &all);
+        check(who, &[csn(OWN, 2), csn(3, 8)], &all);
+        check(who, &[csn(OWN, 2), csn(3, 9)], &["add 6", "refreshed =2:11;3:9"]);
+    }
+    check(Who::Copy, &before, &["add 6", "refreshed =2:11;3:9"]);
+}
