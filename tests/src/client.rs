@@ -242,7 +242,7 @@ fn search(
             Some(("time", number)) => time_limit = number.parse().expect("a time limit"),
             Some(("size", number)) => size_limit = number.parse().expect("a size limit"),
             _ if *word == "typesonly" => types_only = true,
-            _ if *word == "inorder" => {}
+            _ if matches!(*word, "inorder" | "later") => {}
             _ => attributes.push(*word),
         }
     }

@@ -11,6 +11,7 @@
 
 pub mod last_bind;
 pub mod password_policy;
+pub mod referential_integrity;
 
 mod password_work;
 
@@ -31,6 +32,9 @@ pub use password_work::{PasswordWork, Purpose};
 
 /// Changes that one change may lead to, those of these included: a bound against plugins that answer each other.
 pub const DERIVED_LIMIT: usize = 10_000;
+
+/// Changes that [follow](FollowUp) from one change: all of them are in one commit.
+pub const CONSEQUENCE_LIMIT: usize = 250_000;
 
 /// A hook on operations.
 pub trait Plugin: Debug + Send + Sync {
@@ -69,7 +73,7 @@ pub struct PendingChange<'a> {
     pub subject: &'a Subject,
     pub controls: &'a RequestControls,
     pub schema: &'a Schema,
-    /// Whether a plugin asked for it.
+    /// Whether a plugin asked for it, or it follows from another change.
     pub derived: bool,
     /// The directory as the changes before this one leave it.
     pub entries: &'a dyn Entries,
@@ -86,6 +90,56 @@ pub struct Additions {
     pub altered: Option<Prepared>,
     /// Carried out after it, in order, in its name.
     pub derived: Vec<WriteOperation>,
+    /// Asked once it has been carried out.
+    pub follow_up: Option<Box<dyn FollowUp>>,
+}
+
+/// What else is to be changed once a change has been carried out, in the same commit.
+pub trait FollowUp: Debug {
+    /// The changes, in order; `entries` is the directory with the change in it.
+    ///
+    /// # Errors
+    /// A refusal, with which the change and all that belongs to it end.
+    fn consequences(
+        self: Box<Self>,
+        entries: &dyn Entries,
+        schema: &Schema,
+    ) -> Result<Vec<Consequence>, Refusal>;
+}
+
+/// A change that follows from another. One that is refused is left undone, and nothing else with it.
+#[derive(Debug)]
+pub struct Consequence {
+    /// Not asked whether the requester may: its modifications are the server's own.
+    pub operation: Prepared,
+    /// Whether each server sees to it by itself: operational attributes stay, and it does not go to replicas. Otherwise it is
+    /// a change as any other.
+    pub local: bool,
+}
+
+/// The name of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Name {
+    pub normal: NormalDn,
+    /// As it is shown.
+    pub shown: String,
+}
+
+/// An entry that has names of others as values.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Referrer {
+    pub dn: NormalDn,
+    pub references: Vec<Reference>,
+}
+
+/// Names in one attribute of an entry.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Reference {
+    pub attribute: AttributeDescription,
+    /// Which of the names it has, by their place in the list of those that were looked for.
+    pub names: Vec<usize>,
+    /// How many values it has in all.
+    pub values: u64,
 }
 
 /// A change that a plugin does not let happen.
@@ -144,6 +198,23 @@ pub trait Entries: Debug {
     /// # Errors
     /// A store that cannot be read.
     fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Failure>;
+
+    /// The names of an entry of this database and of all below it, superiors first; none where there is no entry.
+    ///
+    /// # Errors
+    /// A store that cannot be read; adminLimitExceeded for more than [`crate::write::NAMES_LIMIT`].
+    fn names_within(&self, dn: &NormalDn) -> Result<Vec<Name>, Failure>;
+
+    /// The entries of this database that have any of the names as a value of any of the attributes. An attribute without an
+    /// equality index costs a look at every entry.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn referrers(
+        &self,
+        attributes: &[AttributeDescription],
+        names: &[Name],
+    ) -> Result<Vec<Referrer>, Failure>;
 }
 
 /// The hook around binds.

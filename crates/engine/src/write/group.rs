@@ -18,16 +18,53 @@ use super::prepare::{self, Latitude, Prepared};
 use super::request::{WriteOperation, WriteOutcome};
 use super::writer::{Core, Task, WriterEnvironment, durability};
 use super::{add, delete, modify, modify_dn, veil};
-use crate::access::AccessPolicy;
+use crate::access::{AccessPolicy, Subject};
 use crate::catalog::CatalogEdit;
 use crate::controls::RequestControls;
 use crate::csn::Csn;
 use crate::database::{Database, DatabaseState, View};
 use crate::fault::Fault;
 use crate::log;
-use crate::plugins::{BindAttempt, DERIVED_LIMIT, Judgement, PasswordWork, PendingChange, Plugin};
+use crate::plugins::{
+    BindAttempt, CONSEQUENCE_LIMIT, Consequence, DERIVED_LIMIT, FollowUp, Judgement, PasswordWork,
+    PendingChange, Plugin,
+};
 use crate::tables::{META, meta};
 use crate::tree;
+
+/// Why a change is carried out.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Role {
+    Requested,
+    /// A plugin asked for it.
+    Derived,
+    /// It follows from another change.
+    Consequence,
+    /// It follows from another change, on every server anew.
+    LocalConsequence,
+}
+
+impl Role {
+    fn is_local(self) -> bool {
+        matches!(self, Self::Derived | Self::LocalConsequence)
+    }
+
+    fn may_fail(self) -> bool {
+        matches!(self, Self::Consequence | Self::LocalConsequence)
+    }
+}
+
+/// What a plugin wants, prepared.
+struct Asked {
+    altered: Option<Prepared>,
+    derived: Vec<Task>,
+    follow_up: Option<Box<dyn FollowUp>>,
+}
+
+fn too_many(limit: usize) -> LdapResult {
+    let text = format!("more than {limit} changes derived from one");
+    LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text)
+}
 
 /// A group while it gathers.
 pub(crate) struct Group<'a, S> {
@@ -124,32 +161,50 @@ impl<'a, S: Store> Group<'a, S> {
                 _ => {}
             }
             // What plugins add comes right after the change that it belongs to.
-            let mut derived: VecDeque<Task> = VecDeque::new();
+            let mut waiting: VecDeque<(Task, Role)> = VecDeque::new();
             let mut count = 0;
-            let mut next = Some((Cow::Borrowed(task), false));
-            while let Some((task, is_derived)) = next {
+            let mut next = Some((Cow::Borrowed(task), Role::Requested));
+            while let Some((task, role)) = next {
                 let mut task = task;
+                let mut follow_ups: Vec<Box<dyn FollowUp>> = Vec::new();
                 for plugin in &settings.plugins {
-                    let asked = self.ask(&**plugin, transaction, unit, &task, is_derived, refusal_controls);
-                    let (altered, added) = asked?;
-                    count += added.len();
-                    derived.extend(added);
-                    if let Some(operation) = altered {
+                    let asked = self.ask(&**plugin, transaction, unit, &task, role, refusal_controls)?;
+                    count += asked.derived.len();
+                    waiting.extend(asked.derived.into_iter().map(|task| (task, Role::Derived)));
+                    follow_ups.extend(asked.follow_up);
+                    if let Some(operation) = asked.altered {
                         task = Cow::Owned(Task { operation, ..task.into_owned() });
                     }
                 }
                 if count > DERIVED_LIMIT {
-                    let text = format!("more than {DERIVED_LIMIT} changes derived from one");
-                    return Err(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into());
+                    return Err(too_many(DERIVED_LIMIT).into());
                 }
-                let done = self.one(transaction, unit, &task, is_derived)?;
-                if unit.is_empty() {
-                    *unit = done.set;
-                } else {
-                    unit.merge(done.set);
+                match self.one(transaction, unit, &task, role.is_local()) {
+                    Ok(done) => {
+                        if unit.is_empty() {
+                            *unit = done.set;
+                        } else {
+                            unit.merge(done.set);
+                        }
+                        outcome.controls.extend(done.controls);
+                        if !follow_ups.is_empty() {
+                            let follow = self.consequences(
+                                follow_ups,
+                                transaction,
+                                unit,
+                                &task.subject,
+                                refusal_controls,
+                            )?;
+                            waiting.extend(follow);
+                            if waiting.len() > CONSEQUENCE_LIMIT {
+                                return Err(too_many(CONSEQUENCE_LIMIT).into());
+                            }
+                        }
+                    }
+                    Err(Failure::Refused(_)) if role.may_fail() => tree::forget(self.instance),
+                    Err(failure) => return Err(failure),
                 }
-                outcome.controls.extend(done.controls);
-                next = derived.pop_front().map(|task| (Cow::Owned(task), true));
+                next = waiting.pop_front().map(|(task, role)| (Cow::Owned(task), role));
             }
         }
         Ok(())
@@ -162,9 +217,9 @@ impl<'a, S: Store> Group<'a, S> {
         transaction: &T,
         unit: &WriteSet,
         task: &Task,
-        derived: bool,
+        role: Role,
         refusal_controls: &mut Vec<ControlBuf>,
-    ) -> Result<(Option<Prepared>, Vec<Task>), Failure> {
+    ) -> Result<Asked, Failure> {
         let before = Overlay::new(transaction, &self.set);
         let snapshot = Overlay::new(&before, unit);
         let view = self.view(&snapshot)?;
@@ -175,7 +230,7 @@ impl<'a, S: Store> Group<'a, S> {
             subject: &task.subject,
             controls: &task.controls,
             schema: &self.state.schema,
-            derived,
+            derived: role != Role::Requested,
             entries: &entries,
             now: self.environment.clock.now(),
             random: &*self.environment.random,
@@ -195,7 +250,36 @@ impl<'a, S: Store> Group<'a, S> {
             Ok(Task { operation, target, subject: Arc::clone(&task.subject), controls, passwords: None })
         };
         let derived = added.derived.into_iter().map(prepare).collect::<Result<_, Failure>>()?;
-        Ok((added.altered, derived))
+        Ok(Asked { altered: added.altered, derived, follow_up: added.follow_up })
+    }
+
+    /// What follows from a change that was carried out.
+    fn consequences<T: Snapshot>(
+        &self,
+        follow_ups: Vec<Box<dyn FollowUp>>,
+        transaction: &T,
+        unit: &WriteSet,
+        subject: &Arc<Subject>,
+        refusal_controls: &mut Vec<ControlBuf>,
+    ) -> Result<Vec<(Task, Role)>, Failure> {
+        let before = Overlay::new(transaction, &self.set);
+        let snapshot = Overlay::new(&before, unit);
+        let view = self.view(&snapshot)?;
+        let entries = Present { view: &view, policy: &self.policy };
+        let mut tasks = Vec::new();
+        for follow_up in follow_ups {
+            let consequences = follow_up.consequences(&entries, &self.state.schema).map_err(|refusal| {
+                *refusal_controls = refusal.controls;
+                refusal.result
+            })?;
+            tasks.extend(consequences.into_iter().map(|Consequence { operation, local }| {
+                let target = operation.dn().as_str().to_owned();
+                let controls = RequestControls { manage_dsa_it: true, ..RequestControls::default() };
+                let role = if local { Role::LocalConsequence } else { Role::Consequence };
+                (Task { operation, target, subject: Arc::clone(subject), controls, passwords: None }, role)
+            }));
+        }
+        Ok(tasks)
     }
 
     /// Lets the plugins judge a bind, and changes the account's state as they say. That the account is gone, or that the

@@ -6,12 +6,13 @@ use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use larix_store::Snapshot;
 
 use super::failure::Failure;
+use super::references;
 use crate::access::{AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, Privilege, Subject};
 use crate::database::View;
 use crate::entry::Entry;
 use crate::entry::reader::OwnedSource;
 use crate::neighbours::{Facts, suffix_depth};
-use crate::plugins::{BindAttempt, Entries, Judgement, NobodysBind, PendingBind, Plugin};
+use crate::plugins::{BindAttempt, Entries, Judgement, Name, NobodysBind, PendingBind, Plugin, Referrer};
 use crate::time::Timestamp;
 
 /// The entries that a plugin may look at.
@@ -66,6 +67,18 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
     fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Failure> {
         // What cannot be told is no membership.
         Ok(self.policy.is_member_seen(self.view, group, member).unwrap_or(false))
+    }
+
+    fn names_within(&self, dn: &NormalDn) -> Result<Vec<Name>, Failure> {
+        references::names_within(self.view, dn)
+    }
+
+    fn referrers(
+        &self,
+        attributes: &[AttributeDescription],
+        names: &[Name],
+    ) -> Result<Vec<Referrer>, Failure> {
+        references::referrers(self.view, attributes, names)
     }
 }
 

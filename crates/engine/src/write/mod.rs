@@ -26,6 +26,7 @@ pub mod prepare;
 mod queue;
 mod read_controls;
 pub mod record;
+mod references;
 pub mod replay;
 mod request;
 pub mod schema_check;
@@ -46,6 +47,7 @@ pub use index_work::{IndexNotice, IndexWatch};
 pub use known::KnownSchema;
 pub use own_thread::{carry_out_kept, hand_over_kept, is_keeping, may_keep};
 pub use record::{NewRecord, Recording};
+pub use references::NAMES_LIMIT;
 pub use request::{
     AttributeValues, Completion, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,
 };

@@ -15,6 +15,7 @@ mod directives;
 mod engine;
 mod entries;
 mod export;
+mod integrity;
 mod line;
 mod load;
 mod model;

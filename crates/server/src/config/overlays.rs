@@ -6,6 +6,7 @@ use larix_engine::database::ProviderSettings;
 use larix_engine::plugins::Plugin;
 use larix_engine::plugins::last_bind::LastBind;
 use larix_engine::plugins::password_policy::{PasswordPolicy, PasswordPolicySettings, PolicyRule};
+use larix_engine::plugins::referential_integrity::ReferentialIntegrity;
 
 use super::diagnostic::ConfigError;
 use super::line;
@@ -19,8 +20,15 @@ impl Config {
     pub(super) fn plugins(&self, database: &Database) -> Result<Vec<Arc<dyn Plugin>>, ConfigError> {
         let mut plugins: Vec<Arc<dyn Plugin>> = Vec::new();
         for overlay in database.overlays.iter().filter(|overlay| !overlay.disabled) {
-            if overlay.name == "ppolicy" {
-                plugins.push(Arc::new(PasswordPolicy::new(self.password_policy(database, overlay)?)));
+            match overlay.name.as_str() {
+                "ppolicy" => {
+                    plugins.push(Arc::new(PasswordPolicy::new(self.password_policy(database, overlay)?)));
+                }
+                "refint" => {
+                    let settings = self.referential_integrity(database, overlay)?;
+                    plugins.push(Arc::new(ReferentialIntegrity::new(settings)));
+                }
+                _ => {}
             }
         }
         if database.last_bind {

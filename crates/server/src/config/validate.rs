@@ -9,6 +9,7 @@ use larix_schema::{AttributeDescription, NormalDn};
 
 use super::diagnostic::{ConfigError, Origin};
 use super::directives::{OverlayHandling, overlay_kind};
+use super::integrity;
 use super::model::{AccessLine, Config, Database, DatabaseKind, Overlay};
 use super::values::SyncData;
 
@@ -33,6 +34,7 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     }
     for database in &config.databases {
         config.access_log(database)?;
+        config.check_integrity(database)?;
     }
     access(&config)?;
     access_notes(&mut config);
@@ -77,6 +79,7 @@ fn access_notes(config: &mut Config) {
         never_matching(config, &database.access, &suffixes, &mut notes);
         if stored {
             open_passwords(config, database, &suffixes, &mut notes);
+            integrity::note_unindexed(config, database, &mut notes);
         }
     }
     notes.into_iter().for_each(|(origin, text)| config.notes.push(origin, text));
@@ -322,7 +325,10 @@ impl Config {
     /// What the server cannot do although the configuration asks for it, and must not pretend to: it does not start.
     pub fn refusals(&self) -> Vec<ConfigError> {
         let mut found = Vec::new();
-        self.frontend.overlays.iter().for_each(|overlay| refuse_overlay(overlay, &mut found));
+        for overlay in &self.frontend.overlays {
+            refuse_overlay(overlay, &mut found);
+            integrity::refuse_for_all(overlay, &mut found);
+        }
         if self.backends.iter().any(|backend| backend.name == "lload") {
             found.push(ConfigError::new(Origin::BuiltIn, "`backend lload`: balancing load is not supported"));
         }

@@ -43,7 +43,7 @@ const OVERLAYS: &[OverlayKind] = &[
     overlay("pbind", "olcPBindConfig", Refused("binds would not be forwarded")),
     overlay("pcache", "olcPcacheConfig", Refused("nothing would be cached")),
     overlay("ppolicy", "olcPPolicyConfig", BuiltIn),
-    overlay("refint", "olcRefintConfig", Refused("references to deleted entries would remain")),
+    overlay("refint", "olcRefintConfig", BuiltIn),
     overlay("remoteauth", "olcRemoteAuthCfg", Refused("binds would not be forwarded")),
     overlay("retcode", "olcRetcodeConfig", Refused("no result codes would be put in")),
     overlay("rwm", "olcRwmConfig", Refused("names would not be rewritten")),

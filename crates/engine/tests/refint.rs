@@ -1,0 +1,236 @@
+//! References to entries that are deleted or renamed.
+
+#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
+mod common;
+
+use std::fmt::Write as _;
+use std::sync::{Arc, mpsc};
+
+use common::{Fixture, TREE, memory, schema, settings};
+use larix_engine::check::check as check_database;
+use larix_engine::index::IndexConfig;
+use larix_engine::plugins::referential_integrity::{ReferentialIntegrity, ReferentialIntegritySettings};
+use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
+use larix_store::Store;
+use larix_store::memory::MemoryStore;
+use uuid::Uuid;
+
+const ANN: &str = "cn=Ann Lee,ou=People,dc=example,dc=com";
+const BO: &str = "cn=Bo,ou=People,dc=example,dc=com";
+
+const GROUPS: &str = "
+    dn: cn=both,ou=Groups,dc=example,dc=com
+    objectClass: groupOfNames
+    cn: both
+    member: cn=Bo,ou=People,dc=example,dc=com
+    member: cn=Ann Lee,ou=People,dc=example,dc=com
+    seeAlso: CN=ann  lee, OU=people,dc=example,dc=com
+
+    dn: cn=ann,ou=Groups,dc=example,dc=com
+    objectClass: groupOfNames
+    cn: ann
+    owner: cn=Ann Lee,ou=People,dc=example,dc=com
+    member: cn=Ann Lee,ou=People,dc=example,dc=com
+";
+
+fn fixture(indexed: bool, nothing: Option<&str>) -> Fixture<MemoryStore> {
+    let schema = schema("");
+    let mut settings = settings(&schema);
+    if indexed {
+        let mut index = IndexConfig::default();
+        index.add_line(&schema, "member,seeAlso", Some("eq")).unwrap();
+        settings.index = index;
+    }
+    settings.plugins = vec![Arc::new(ReferentialIntegrity::new(ReferentialIntegritySettings {
+        attributes: ["member", "seeAlso"].map(|name| schema.describe(name).unwrap()).to_vec(),
+        nothing: nothing.map(str::to_owned),
+        modifier: Some("cn=keeper".to_owned()),
+    }))];
+    settings.policy = Some(common::policy(
+        &schema,
+        &["to dn.subtree=ou=People,dc=example,dc=com by users write", "to * by * read"],
+    ));
+    let fixture = Fixture::of(schema, vec![(memory(), settings)]);
+    fixture.apply(TREE);
+    fixture.apply(GROUPS);
+    fixture
+}
+
+/// Values of member, seeAlso and owner, the last components of the names alone.
+fn references(fixture: &Fixture<MemoryStore>) -> String {
+    let mut out = String::new();
+    for group in ["both", "ann"] {
+        let entry = fixture.entry(&format!("cn={group},ou=Groups,dc=example,dc=com")).unwrap();
+        write!(out, "{group}:").unwrap();
+        for name in ["member", "seeAlso", "owner"] {
+            let values = entry.values(fixture.schema.attribute_type(name).unwrap().id);
+            for value in values {
+                let value = String::from_utf8_lossy(value);
+                write!(out, " {}", value.strip_suffix(",dc=example,dc=com").unwrap_or(&value)).unwrap();
+            }
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// What becomes of the references, with an index and without.
+fn check(nothing: Option<&str>, change: &str, answer: &str, expected: &str) {
+    for indexed in [true, false] {
+        let fixture = fixture(indexed, nothing);
+        assert_eq!(fixture.change(change), answer, "{change}");
+        assert_eq!(references(&fixture), expected, "{change}, indexed: {indexed}");
+        let snapshot = fixture.database().store().snapshot().unwrap();
+        let view = fixture.database().view(&snapshot).unwrap();
+        check_database(&view, &mut |finding| panic!("{finding}")).unwrap();
+    }
+}
+
+const UNCHANGED: &str = "both: cn=Bo,ou=People cn=Ann Lee,ou=People cn=ann  lee,ou=people\n\
+                         ann: cn=Ann Lee,ou=People cn=Ann Lee,ou=People\n";
+
+#[test]
+fn a_rename_is_followed() {
+    let rename = |to: &str| format!("dn: {ANN}\nchangetype: modrdn\nnewrdn: cn={to}\ndeleteoldrdn: 1\n");
+    check(
+        None,
+        &rename("Anna"),
+        "0",
+        "both: cn=Bo,ou=People cn=Anna,ou=People cn=Anna,ou=People\n\
+         ann: cn=Anna,ou=People cn=Ann Lee,ou=People\n",
+    );
+    // Only the spelling changes.
+    check(
+        None,
+        &rename("ANN LEE"),
+        "0",
+        "both: cn=Bo,ou=People cn=ANN LEE,ou=People cn=ANN LEE,ou=People\n\
+         ann: cn=ANN LEE,ou=People cn=Ann Lee,ou=People\n",
+    );
+    check(None, &rename("Bo"), "68", UNCHANGED);
+}
+
+#[test]
+fn a_rename_to_a_name_that_is_there_leaves_it_once() {
+    let fixture = fixture(true, None);
+    fixture.apply(&format!(
+        "dn: cn=ann,ou=Groups,dc=example,dc=com\nchangetype: modify\nadd: member\nmember: cn=Anna,ou=People,dc=example,dc=com\n\n\
+         dn: {ANN}\nchangetype: modrdn\nnewrdn: cn=Anna\ndeleteoldrdn: 1\n"
+    ));
+    assert!(references(&fixture).ends_with("ann: cn=Anna,ou=People cn=Ann Lee,ou=People\n"));
+}
+
+#[test]
+fn a_subtree_is_followed() {
+    check(
+        None,
+        "dn: ou=People,dc=example,dc=com\nchangetype: modrdn\nnewrdn: ou=Staff\ndeleteoldrdn: 1\n\
+         newsuperior: ou=Groups,dc=example,dc=com\n",
+        "0",
+        "both: cn=Bo,ou=Staff,ou=Groups cn=Ann Lee,ou=Staff,ou=Groups cn=Ann Lee,ou=Staff,ou=Groups\n\
+         ann: cn=Ann Lee,ou=Staff,ou=Groups cn=Ann Lee,ou=People\n",
+    );
+    check(
+        Some("cn=nothing"),
+        "dn: ou=People,dc=example,dc=com\ncontrol: 1.2.840.113556.1.4.805 true\nchangetype: delete\n",
+        "0",
+        "both: cn=nothing cn=nothing\nann: cn=nothing cn=Ann Lee,ou=People\n",
+    );
+}
+
+#[test]
+fn references_to_deleted_entries_go() {
+    let delete = format!("dn: {ANN}\nchangetype: delete\n");
+    // The last value of a required attribute stays, and what would have gone with it.
+    check(None, &delete, "0", "both: cn=Bo,ou=People\nann: cn=Ann Lee,ou=People cn=Ann Lee,ou=People\n");
+    check(
+        Some("cn=nothing,dc=example,dc=com"),
+        &delete,
+        "0",
+        "both: cn=Bo,ou=People cn=nothing\nann: cn=nothing cn=Ann Lee,ou=People\n",
+    );
+    check(
+        None,
+        "dn: ou=People,dc=example,dc=com\nchangetype: delete\n",
+        "66 subordinate objects must be deleted first",
+        UNCHANGED,
+    );
+    // What is only tried changes nothing.
+    check(
+        None,
+        &format!("dn: {ANN}\ncontrol: 1.3.6.1.4.1.4203.666.5.2 true\nchangetype: delete\n"),
+        "16654",
+        UNCHANGED,
+    );
+}
+
+#[test]
+fn who_may_delete_an_entry_need_not_be_able_to_change_who_refers() {
+    let mut fixture = fixture(true, None);
+    fixture.bind("cn=somebody");
+    let answer = fixture.change(&format!("dn: {BO}\nchangetype: delete\n"));
+    assert_eq!(answer, "0");
+    assert!(references(&fixture).starts_with("both: cn=Ann Lee,ou=People"));
+    let group = "cn=both,ou=Groups,dc=example,dc=com";
+    assert_eq!(fixture.value(group, "modifiersName").unwrap(), "cn=keeper");
+    let answer = fixture.change("dn: cn=ann,ou=Groups,dc=example,dc=com\nchangetype: delete\n");
+    assert!(answer.starts_with("50"), "{answer}");
+}
+
+#[test]
+fn who_refers_has_a_csn_of_its_own() {
+    let fixture = fixture(true, None);
+    let group = "cn=both,ou=Groups,dc=example,dc=com";
+    let before = fixture.value(group, "entryCSN").unwrap();
+    fixture.apply(&format!("dn: {ANN}\nchangetype: modrdn\nnewrdn: cn=Anna\ndeleteoldrdn: 0\n"));
+    let renamed = fixture.value("cn=Anna,ou=People,dc=example,dc=com", "entryCSN").unwrap();
+    let after = fixture.value(group, "entryCSN").unwrap();
+    assert!(before < renamed && renamed < after, "{before} {renamed} {after}");
+}
+
+#[test]
+fn a_replicated_delete_brings_nothing_with_it() {
+    let fixture = fixture(true, None);
+    let uuid = Uuid::try_parse(&fixture.value(ANN, "entryUUID").unwrap()).unwrap();
+    let change = ReplicatedChange::Delete { entry_uuid: uuid, csn: None };
+    let (sender, receiver) = mpsc::channel();
+    let batch = ReplicatedBatch { changes: vec![change], ..Default::default() };
+    fixture.directory.databases()[0].replicate(batch, Box::new(move |outcome| sender.send(outcome).unwrap()));
+    assert!(receiver.recv().unwrap().result.is_success());
+    assert!(fixture.entry(ANN).is_none());
+    assert_eq!(references(&fixture), UNCHANGED);
+}
+
+/// So many members are no longer kept within the record.
+const MANY: usize = 3_000;
+
+#[test]
+fn large_groups_are_followed() {
+    for indexed in [true, false] {
+        let fixture = fixture(indexed, None);
+        let mut group =
+            "dn: cn=many,ou=Groups,dc=example,dc=com\nobjectClass: groupOfNames\ncn: many\n".to_owned();
+        for number in 0..MANY {
+            writeln!(group, "member: cn={number},ou=People,dc=example,dc=com").unwrap();
+        }
+        writeln!(group, "member: {ANN}\nmember: {BO}").unwrap();
+        fixture.apply(&group);
+        let members = |fixture: &Fixture<MemoryStore>| {
+            let entry = fixture.entry("cn=many,ou=Groups,dc=example,dc=com").unwrap();
+            let values = entry.values(fixture.schema.attribute_type("member").unwrap().id);
+            let named = values.iter().map(|value| String::from_utf8_lossy(value).into_owned());
+            let mut named: Vec<String> = named
+                .filter(|name| !name.starts_with(|c: char| c == 'c' && name.as_bytes()[3].is_ascii_digit()))
+                .collect();
+            named.sort_unstable();
+            (values.len(), named)
+        };
+        fixture.apply(&format!("dn: {BO}\nchangetype: delete\n"));
+        assert_eq!(members(&fixture), (MANY + 1, vec![ANN.to_owned()]));
+        fixture.apply(
+            "dn: ou=People,dc=example,dc=com\nchangetype: modrdn\nnewrdn: ou=Staff\ndeleteoldrdn: 1\n",
+        );
+        assert_eq!(members(&fixture), (MANY + 1, vec!["cn=Ann Lee,ou=Staff,dc=example,dc=com".to_owned()]));
+    }
+}

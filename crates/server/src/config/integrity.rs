@@ -1,0 +1,111 @@
+//! `overlay refint` and its directives.
+
+use larix_engine::index::Kinds;
+use larix_engine::plugins::referential_integrity::{MODIFIER, ReferentialIntegritySettings};
+use larix_schema::AttributeDescription;
+
+use super::diagnostic::{ConfigError, Origin};
+use super::line;
+use super::model::{Config, Database, DatabaseKind, Overlay};
+use super::values::ConfigDn;
+
+impl Overlay {
+    /// The first value of one of its settings.
+    pub(super) fn text(&self, attribute: &str) -> Option<String> {
+        let value = self.settings.get(attribute).first()?;
+        Some(String::from_utf8_lossy(value).into_owned())
+    }
+
+    fn words(&self, attribute: &str) -> Vec<String> {
+        let values = self.settings.get(attribute).iter();
+        let words = values.flat_map(|value| line::words(&String::from_utf8_lossy(value)).0);
+        words.map(|word| word.text).collect()
+    }
+
+    fn fault(&self, message: String) -> ConfigError {
+        ConfigError::new(self.origin.clone(), message)
+    }
+
+    fn dn(&self, config: &Config, keyword: &str, attribute: &str) -> Result<Option<ConfigDn>, ConfigError> {
+        let Some(text) = self.text(attribute) else { return Ok(None) };
+        let dn = ConfigDn::parse_relaxed(&config.schema, text.trim().trim_matches('"'));
+        dn.map(Some).map_err(|error| self.fault(format!("{keyword} \"{text}\" is not a DN: {error}")))
+    }
+}
+
+impl Config {
+    /// # Errors
+    /// A setting of these overlays that cannot be understood.
+    pub(super) fn check_integrity(&self, database: &Database) -> Result<(), ConfigError> {
+        for overlay in database.overlays.iter().filter(|overlay| !overlay.disabled) {
+            if overlay.name == "refint" {
+                self.referential_integrity(database, overlay)?;
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) fn referential_integrity(
+        &self,
+        database: &Database,
+        overlay: &Overlay,
+    ) -> Result<ReferentialIntegritySettings, ConfigError> {
+        let nothing = overlay.dn(self, "refint_nothing", "olcRefintNothing")?;
+        let modifier = overlay.dn(self, "refint_modifiersname", "olcRefintModifiersName")?;
+        let modifier = modifier.map_or_else(|| MODIFIER.to_owned(), |dn| dn.text);
+        Ok(ReferentialIntegritySettings {
+            attributes: self.reference_attributes(overlay)?,
+            nothing: nothing.map(|dn| dn.text),
+            modifier: database.last_mod.then_some(modifier),
+        })
+    }
+
+    fn reference_attributes(&self, overlay: &Overlay) -> Result<Vec<AttributeDescription>, ConfigError> {
+        let mut attributes = Vec::new();
+        for name in overlay.words("olcRefintAttribute") {
+            match self.schema.describe(&name) {
+                Ok(description) => attributes.push(description),
+                Err(_) if self.schema_comes() => {}
+                Err(error) => return Err(overlay.fault(format!("refint_attributes <{name}>: {error}"))),
+            }
+        }
+        Ok(attributes)
+    }
+
+    /// Whether the schema is not read yet: a name that is unknown may be known later.
+    fn schema_comes(&self) -> bool {
+        self.read_entries.is_some() && self.schema_sections.is_empty()
+    }
+}
+
+/// Overlays that look after the entries of one database alone.
+pub(super) fn refuse_for_all(overlay: &Overlay, found: &mut Vec<ConfigError>) {
+    if overlay.name == "refint" && !overlay.disabled {
+        let message = format!("the overlay {} for all databases is not supported", overlay.name);
+        found.push(overlay.fault(message).with_help("put `overlay refint` into each database"));
+    }
+}
+
+/// What an administrator should know of references that are kept right.
+pub(super) fn note_unindexed(config: &Config, database: &Database, notes: &mut Vec<(Origin, String)>) {
+    let DatabaseKind::Mdb(mdb) = &database.kind else { return };
+    for overlay in database.overlays.iter().filter(|overlay| overlay.name == "refint" && !overlay.disabled) {
+        let Ok(attributes) = config.reference_attributes(overlay) else { continue };
+        let has_index = |attribute: &&AttributeDescription| {
+            mdb.index_config.kinds(&config.schema, attribute).has(Kinds::EQUALITY)
+        };
+        let unindexed: Vec<String> = attributes
+            .iter()
+            .filter(|attribute| !has_index(attribute))
+            .map(|attribute| attribute.to_text(&config.schema))
+            .collect();
+        if !unindexed.is_empty() {
+            let names = unindexed.join(",");
+            let text = format!(
+                "each delete and each rename looks at every entry: refint_attributes without an equality index; \
+                 add `index {names} eq`"
+            );
+            notes.push((overlay.origin.clone(), text));
+        }
+    }
+}
