@@ -109,3 +109,52 @@ pub(super) fn note_unindexed(config: &Config, database: &Database, notes: &mut V
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(lines: &str) -> Result<Config, String> {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("slapd.conf");
+        std::fs::write(folder.path().join("core.schema"), larix_schema::bundled("core").unwrap()).unwrap();
+        let place = folder.path().display();
+        let text = format!("include {place}/core.schema\n{lines}").replace("$D", &place.to_string());
+        std::fs::write(&file, text).unwrap();
+        Config::from_slapd_conf(&file).map_err(|error| error.to_string())
+    }
+
+    const DATABASE: &str = "database mdb\nsuffix dc=a\ndirectory $D\nindex member eq\noverlay refint\n";
+
+    #[test]
+    fn settings_are_read() {
+        let config = read(&format!(
+            "{DATABASE}refint_attributes member owner\nrefint_attributes seeAlso\n\
+             refint_nothing \"CN=no body, dc=a\"\n"
+        ))
+        .unwrap();
+        let database = &config.databases[1];
+        let settings = config.referential_integrity(database, &database.overlays[0]).unwrap();
+        let names = settings.attributes.iter().map(|attribute| attribute.to_text(&config.schema));
+        assert_eq!(names.collect::<Vec<_>>(), ["member", "owner", "seeAlso"]);
+        assert_eq!(settings.nothing.as_deref(), Some("cn=no body,dc=a"));
+        assert_eq!(settings.modifier.as_deref(), Some(MODIFIER));
+        let mut notes = Vec::new();
+        note_unindexed(&config, database, &mut notes);
+        assert!(notes[0].1.ends_with("add `index owner,seeAlso eq`"), "{}", notes[0].1);
+        assert!(config.refusals().is_empty());
+    }
+
+    #[test]
+    fn mistakes_are_named() {
+        for (lines, fault) in [
+            ("refint_attributes nosuch\n", "refint_attributes <nosuch>: attribute type undefined"),
+            ("refint_nothing nobody\n", "refint_nothing \"nobody\" is not a DN"),
+        ] {
+            let error = read(&format!("{DATABASE}{lines}")).unwrap_err();
+            assert!(error.contains(fault), "{error}");
+        }
+        let config = read("overlay refint\nrefint_attributes member\n").unwrap();
+        assert!(config.refusals()[0].to_string().contains("for all databases is not supported"));
+    }
+}
