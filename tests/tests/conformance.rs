@@ -200,6 +200,7 @@ macro_rules! scenarios {
 }
 
 scenarios! {
+    memberof: "memberof.txt",
     refint: "refint.txt",
     cn_config_changes: "cn-config-changes.txt",
     configuration_allow: "configuration-allow.txt",

@@ -13,7 +13,7 @@ use larix_tests::client::Client;
 use larix_tests::scenario::Step;
 
 /// Overlays and their directives.
-const OVERLAYS: [(&str, &str); 5] = [
+const OVERLAYS: [(&str, &str); 7] = [
     (
         "ppolicy",
         "ppolicy_default \"cn=default,ou=policies,dc=example,dc=com\"\nppolicy_hash_cleartext\nppolicy_use_lockout\n\
@@ -27,6 +27,13 @@ const OVERLAYS: [(&str, &str); 5] = [
     ("syncprov", "syncprov-checkpoint 100 10\nsyncprov-sessionlog 500\n"),
     ("sssvlv", "sssvlv-max 5\nsssvlv-maxkeys 3\nsssvlv-maxperconn 2\n"),
     ("deref", ""),
+    (
+        "memberof",
+        "memberof-dn cn=keeper,dc=example,dc=com\nmemberof-dangling error\nmemberof-dangling-error noSuchObject\n\
+         memberof-refint TRUE\nmemberof-group-oc groupOfUniqueNames\nmemberof-member-ad uniqueMember\n\
+         memberof-memberof-ad memberOf\n",
+    ),
+    ("refint", "refint_attributes member owner\nrefint_nothing cn=nobody,dc=example,dc=com\n"),
 ];
 
 fn configuration(folder: &Path) -> String {

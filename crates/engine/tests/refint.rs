@@ -202,6 +202,29 @@ fn a_replicated_delete_brings_nothing_with_it() {
     assert_eq!(references(&fixture), UNCHANGED);
 }
 
+/// Changes that happen together or not at all (RFC 5805); the result.
+fn together(fixture: &Fixture<MemoryStore>, changes: &[&str]) -> u32 {
+    let operations = changes.iter().flat_map(|change| common::records(change)).map(common::operation);
+    let requests = operations.map(|(operation, controls)| fixture.request(operation, &controls)).collect();
+    let (sender, receiver) = mpsc::channel();
+    fixture.directory.submit_all(requests, Box::new(move |outcome| sender.send(outcome).unwrap()));
+    receiver.recv().unwrap().result.code.0
+}
+
+#[test]
+fn within_a_transaction_references_follow_at_once() {
+    let fixture = fixture(true, None);
+    let delete = format!("dn: {ANN}\nchangetype: delete\n");
+    let rename = format!("dn: {BO}\nchangetype: modrdn\nnewrdn: cn=Bob\ndeleteoldrdn: 1\n");
+    let group = "dn: cn=both,ou=Groups,dc=example,dc=com\nchangetype: modify\n";
+    let gone = format!("{group}delete: member\nmember: {ANN}\n");
+    assert_eq!(together(&fixture, &[&delete, &rename, &gone]), 16);
+    assert_eq!(references(&fixture), UNCHANGED);
+    let renamed = format!("{group}delete: member\nmember: cn=Bob,ou=People,dc=example,dc=com\n-\nadd: member\nmember: {ANN}\n");
+    assert_eq!(together(&fixture, &[&delete, &rename, &renamed]), 0);
+    assert!(references(&fixture).starts_with("both: cn=Ann Lee,ou=People\n"));
+}
+
 /// So many members are no longer kept within the record.
 const MANY: usize = 3_000;
 

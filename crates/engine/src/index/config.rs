@@ -161,6 +161,11 @@ impl IndexConfig {
         Ok(())
     }
 
+    /// Adds kinds that something else than a line asks for.
+    pub fn also(&mut self, description: AttributeDescription, kinds: Kinds) {
+        self.lines.push((description, kinds));
+    }
+
     /// The kinds kept for a description: those of every line for it or a supertype of it, and those that every
     /// database has (equality of objectClass and entryUUID). None for entryCSN: the change log answers for it.
     pub fn kinds(&self, schema: &Schema, description: &AttributeDescription) -> Kinds {

@@ -190,8 +190,9 @@ impl Group {
     ) -> Result<(), LoadError> {
         self.set.put(META, meta::LAST_ENTRY_ID, self.last_id.to_be_bytes());
         self.csns.iter().for_each(|csn| log::put_context_csn(&mut self.set, csn));
-        // What is loaded is not in the change log.
+        // What is loaded is not in the change log, and no overlay saw it.
         log::end_history(&mut self.set);
+        self.set.delete(META, meta::MEMBERSHIPS);
         let catalog = local.catalog.catalog();
         local.catalog.write_new(&mut self.set);
         database.publish_catalog(catalog.clone());

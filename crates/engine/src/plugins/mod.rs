@@ -10,6 +10,7 @@
 //! * [`Answering`] sees an entry on its way out.
 
 pub mod last_bind;
+pub mod membership;
 pub mod password_policy;
 pub mod referential_integrity;
 
@@ -28,6 +29,7 @@ use crate::time::{RandomSource, Timestamp};
 use crate::write::prepare::{Change, Prepared};
 use crate::write::{Failure, WriteOperation};
 
+pub use membership::MembershipRule;
 pub use password_work::{PasswordWork, Purpose};
 
 /// Changes that one change may lead to, those of these included: a bound against plugins that answer each other.
@@ -62,6 +64,11 @@ pub trait Plugin: Debug + Send + Sync {
 
     /// The hook on answered entries.
     fn answering(&self) -> Option<&dyn Answering> {
+        None
+    }
+
+    /// What makes entries members, where an attribute of theirs is to say so.
+    fn membership(&self) -> Option<&MembershipRule> {
         None
     }
 }
@@ -168,6 +175,14 @@ pub trait Entries: Debug {
     /// # Errors
     /// A store that cannot be read.
     fn entry(&self, dn: &NormalDn) -> Result<Option<Entry>, Failure>;
+
+    /// Whether there is an entry of this DN, here or in another database.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn exists(&self, dn: &NormalDn) -> Result<bool, Failure> {
+        Ok(self.entry(dn)?.is_some())
+    }
 
     /// Whether the subject has the privilege on an attribute of this entry, which need not be stored.
     ///

@@ -166,9 +166,10 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
     }
 
     /// Keeps what was written, or nothing.
-    fn end(self, done: Result<Applied, Failure>) -> Result<Applied, Fault> {
+    fn end(mut self, done: Result<Applied, Failure>) -> Result<Applied, Fault> {
         match done {
             Ok(applied) => {
+                self.group.follow_memberships(self.transaction, &mut self.unit, Some(self.stamp.csn))?;
                 self.group.set.merge(self.unit);
                 Ok(applied)
             }

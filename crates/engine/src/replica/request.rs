@@ -115,6 +115,14 @@ impl AttributeShare {
             || IDENTITY.contains(&kind.name())
     }
 
+    /// Without attributes that are not the provider's either.
+    #[must_use]
+    pub fn without(&self, others: &[AttributeTypeId]) -> Self {
+        let mut share = self.clone();
+        share.except.extend_from_slice(others);
+        share
+    }
+
     /// Whether it covers everything.
     pub fn is_whole(&self) -> bool {
         self.only.is_none() && self.except.is_empty()

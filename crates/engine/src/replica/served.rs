@@ -25,7 +25,14 @@ impl<S: Store> Served<S> {
                 return done(ReplicatedOutcome { changes: Vec::new(), result });
             }
         };
-        let ReplicatedBatch { changes, context_csns, rules } = batch;
+        let ReplicatedBatch { changes, context_csns, mut rules } = batch;
+        let settings = self.database().settings();
+        let rules_of_groups = settings.plugins.iter().filter_map(|plugin| plugin.membership());
+        let own: Vec<_> = rules_of_groups.map(|rule| rule.member_of.attribute).collect();
+        if !own.is_empty() {
+            // Each server finds out by itself which groups an entry is in.
+            rules.attributes = Arc::new(rules.attributes.without(&own));
+        }
         let changes = changes.into_iter().map(|change| prepare(&schema, &known, &rules, change)).collect();
         let applied = Arc::new(Mutex::new(Vec::new()));
         let job = ReplicatedJob { changes, context_csns, rules, applied: Arc::clone(&applied) };

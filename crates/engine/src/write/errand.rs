@@ -176,6 +176,8 @@ impl<S: Store> Core<S> {
         self.retiring = Retiring::default();
         self.database.publish_configuration(schema, settings);
         self.claim_content();
+        let database = Arc::clone(&self.database);
+        self.membership_walk.look(&database);
         tree::forget(self.instance);
     }
 }

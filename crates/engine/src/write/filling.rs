@@ -9,7 +9,7 @@ use super::writer::{Core, Work, durability};
 use crate::fault::Fault;
 use crate::load::{FillRequest, Filled, Filling, LoadError, begin_fill, discard_fill};
 use crate::log;
-use crate::tables::{ENTRIES, REPLICA};
+use crate::tables::{ENTRIES, META, REPLICA, meta};
 use crate::tree;
 
 impl<S: Store> Core<S> {
@@ -92,6 +92,8 @@ impl<S: Store> Core<S> {
         }
         // What came is not in the change log: whoever follows this server asks for the content.
         log::end_history(&mut set);
+        // Nor was anybody asked which groups it is in.
+        set.delete(META, meta::MEMBERSHIPS);
         database.publish_catalog(std::sync::Arc::clone(catalog.catalog()));
         transaction.commit(&set, durability(&database.settings()))?;
         self.unfinished = false;
@@ -104,6 +106,7 @@ impl<S: Store> Core<S> {
         if let Some(catalog) = catalog.committed() {
             database.publish_catalog(catalog);
         }
+        self.membership_walk.look(&database);
         database.log_watch().tell();
         Ok(entries)
     }

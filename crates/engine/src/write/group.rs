@@ -81,6 +81,8 @@ pub(crate) struct Group<'a, S> {
     pub(crate) set: WriteSet,
     /// What replication raised contextCSNs to.
     pub(crate) raised: Vec<Csn>,
+    /// All entries are to be gone through for the groups that they are in.
+    pub(crate) walks: bool,
 }
 
 impl<'a, S: Store> Group<'a, S> {
@@ -98,6 +100,7 @@ impl<'a, S: Store> Group<'a, S> {
             counters: core.counters.clone(),
             set: WriteSet::new(),
             raised: Vec::new(),
+            walks: false,
         }
     }
 
@@ -207,7 +210,8 @@ impl<'a, S: Store> Group<'a, S> {
                 next = waiting.pop_front().map(|(task, role)| (Cow::Owned(task), role));
             }
         }
-        Ok(())
+        let csn = self.counters.csn;
+        Ok(self.follow_memberships(transaction, unit, csn)?)
     }
 
     /// Shows a change to a plugin, and prepares what it wants done with it.

@@ -41,6 +41,17 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
         Ok(Some(reader.to_owned(self.view.dn(&reader.view)?, false)?))
     }
 
+    fn exists(&self, dn: &NormalDn) -> Result<bool, Failure> {
+        if self.view.resolve(dn)?.is_some_and(|resolved| resolved.id.is_some()) {
+            return Ok(true);
+        }
+        let beyond = suffix_depth(self.view, dn).unwrap_or(0);
+        Ok(match self.policy.others() {
+            Some(others) => others.owned(dn, beyond)?.is_some(),
+            None => false,
+        })
+    }
+
     fn allows(
         &self,
         subject: &Subject,

@@ -63,6 +63,11 @@ pub enum IndexNotice {
     Cleared {
         indexes: String,
     },
+    /// All entries were gone through, and so many of them did not say which groups they are in.
+    Memberships {
+        entries: u64,
+        changed: u64,
+    },
     /// It is tried again in a while.
     Failed {
         message: String,

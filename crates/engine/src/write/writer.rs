@@ -24,6 +24,7 @@ use super::failure::{Failure, commit_failed};
 use super::group::{Group, Ready};
 use super::index_work::{IndexWatch, IndexWork};
 use super::known::{KnownSchema, MissingElement};
+use super::membership_walk::MembershipWalk;
 use super::operator::Counters;
 use super::own_thread::{self, Here};
 use super::prepare::Prepared;
@@ -290,6 +291,7 @@ pub(super) struct Core<S> {
     pub(super) known: KnownOf,
     merger: Merger,
     pub(super) index_work: IndexWork,
+    pub(super) membership_walk: MembershipWalk,
     /// Nothing has come for [`QUIET`], and what is pending is being brought in.
     quiet: bool,
     /// What of the change log has to go.
@@ -339,8 +341,11 @@ impl<S: Store> Core<S> {
         };
         let known = (schema, known);
         let watch = environment.index_watch.clone();
+        let mut membership_walk = MembershipWalk::default();
+        membership_walk.look(&database);
         Ok(Self {
             index_work: IndexWork::new(watch, Arc::clone(&environment.clock)),
+            membership_walk,
             database,
             environment,
             counters,
@@ -386,16 +391,22 @@ impl<S: Store> Core<S> {
         // Once it is quiet what is left behind is brought in, slice by slice.
         let quiet = if self.quiet { Duration::ZERO } else { QUIET };
         let behind = self.is_behind().then_some(quiet);
-        [self.index_work.patience(), behind].into_iter().flatten().min()
+        let walk = self.membership_walk.patience(&self.database, &*self.environment.clock);
+        [self.index_work.patience(), walk, behind].into_iter().flatten().min()
     }
 
     fn use_the_time(&mut self) {
-        if self.index_work.patience() != Some(Duration::ZERO) {
-            if self.is_behind() {
-                self.catch_up();
+        if self.index_work.patience() == Some(Duration::ZERO) {
+            if self.index_work.alone(&self.database) {
+                self.forget_merge();
             }
-        } else if self.index_work.alone(&self.database) {
-            self.forget_merge();
+        } else if self.membership_walk.patience(&self.database, &*self.environment.clock)
+            == Some(Duration::ZERO)
+        {
+            // With no changes but those of the walk.
+            self.group(Job { tasks: Vec::new(), replicated: None, done: Box::new(|_| {}) }, None);
+        } else if self.is_behind() {
+            self.catch_up();
         }
     }
 
@@ -459,6 +470,7 @@ impl<S: Store> Core<S> {
             tree::forget(self.instance);
             self.forget_merge();
             self.index_work.forget();
+            self.membership_walk.failed(&*self.environment.clock);
         }
         let mut outcomes = outcomes.into_iter();
         for job in jobs {
@@ -524,6 +536,10 @@ impl<S: Store> Core<S> {
             let outcome = outcome.map_err(GroupError::Fault)?;
             outcomes.push(outcome);
         }
+        let alone = jobs.iter().all(|job| job.tasks.is_empty() && job.replicated.is_none());
+        let walked =
+            self.membership_walk.along(&mut group, &transaction, alone).map_err(GroupError::Fault)?;
+        let walks_anew = group.walks;
         // What was given out stays so even if it is not committed: nothing is ever given twice.
         let counters = Counters { csn: None, ..group.counters.clone() };
         let logged = counters.last_log_sequence - self.counters.last_log_sequence;
@@ -572,6 +588,7 @@ impl<S: Store> Core<S> {
         {
             self.forget_merge();
         }
+        self.membership_walk.committed(walked, walks_anew, self.environment.index_watch.as_deref());
         database.log_watch().tell();
         Ok(())
     }

@@ -60,7 +60,7 @@ impl Config {
             DatabaseKind::Ldif { .. } => ChangeLog::default(),
             _ => ChangeLog::Off,
         };
-        let (index, relaxed) = match &database.kind {
+        let (mut index, relaxed) = match &database.kind {
             DatabaseKind::Mdb(mdb) => {
                 (mdb.index_config.clone(), mdb.no_sync || mdb.env_flags.no_sync || mdb.env_flags.no_meta_sync)
             }
@@ -68,6 +68,7 @@ impl Config {
             DatabaseKind::Ldif { .. } => (IndexConfig::default(), true),
             _ => (IndexConfig::default(), false),
         };
+        self.index_members(database, &mut index)?;
         let provider = self.provider(database)?;
         let access_log = self.access_log(database)?;
         let value_conflicts = matches!(&database.kind, DatabaseKind::Mdb(mdb) if mdb.value_conflicts);

@@ -22,11 +22,11 @@ impl Overlay {
         words.map(|word| word.text).collect()
     }
 
-    fn fault(&self, message: String) -> ConfigError {
+    pub(super) fn fault(&self, message: String) -> ConfigError {
         ConfigError::new(self.origin.clone(), message)
     }
 
-    fn dn(&self, config: &Config, keyword: &str, attribute: &str) -> Result<Option<ConfigDn>, ConfigError> {
+    pub(super) fn dn(&self, config: &Config, keyword: &str, attribute: &str) -> Result<Option<ConfigDn>, ConfigError> {
         let Some(text) = self.text(attribute) else { return Ok(None) };
         let dn = ConfigDn::parse_relaxed(&config.schema, text.trim().trim_matches('"'));
         dn.map(Some).map_err(|error| self.fault(format!("{keyword} \"{text}\" is not a DN: {error}")))
@@ -54,10 +54,23 @@ impl Config {
         let modifier = overlay.dn(self, "refint_modifiersname", "olcRefintModifiersName")?;
         let modifier = modifier.map_or_else(|| MODIFIER.to_owned(), |dn| dn.text);
         Ok(ReferentialIntegritySettings {
-            attributes: self.reference_attributes(overlay)?,
+            attributes: self.kept_attributes(database, overlay)?,
             nothing: nothing.map(|dn| dn.text),
             modifier: database.last_mod.then_some(modifier),
         })
+    }
+
+    /// Those that nothing else keeps right: an overlay memberof sees to its own attribute.
+    fn kept_attributes(
+        &self,
+        database: &Database,
+        overlay: &Overlay,
+    ) -> Result<Vec<AttributeDescription>, ConfigError> {
+        let mut attributes = self.reference_attributes(overlay)?;
+        for membership in self.memberships(database)? {
+            attributes.retain(|attribute| *attribute != membership.rule.member_of);
+        }
+        Ok(attributes)
     }
 
     fn reference_attributes(&self, overlay: &Overlay) -> Result<Vec<AttributeDescription>, ConfigError> {
@@ -73,27 +86,30 @@ impl Config {
     }
 
     /// Whether the schema is not read yet: a name that is unknown may be known later.
-    fn schema_comes(&self) -> bool {
+    pub(super) fn schema_comes(&self) -> bool {
         self.read_entries.is_some() && self.schema_sections.is_empty()
     }
 }
 
 /// Overlays that look after the entries of one database alone.
 pub(super) fn refuse_for_all(overlay: &Overlay, found: &mut Vec<ConfigError>) {
-    if overlay.name == "refint" && !overlay.disabled {
+    if matches!(overlay.name.as_str(), "refint" | "memberof") && !overlay.disabled {
         let message = format!("the overlay {} for all databases is not supported", overlay.name);
-        found.push(overlay.fault(message).with_help("put `overlay refint` into each database"));
+        let help = format!("put `overlay {}` into each database", overlay.name);
+        found.push(overlay.fault(message).with_help(help));
     }
 }
 
 /// What an administrator should know of references that are kept right.
 pub(super) fn note_unindexed(config: &Config, database: &Database, notes: &mut Vec<(Origin, String)>) {
     let DatabaseKind::Mdb(mdb) = &database.kind else { return };
+    let mut index = mdb.index_config.clone();
+    // What is wrong there is said elsewhere.
+    let _ = config.index_members(database, &mut index);
     for overlay in database.overlays.iter().filter(|overlay| overlay.name == "refint" && !overlay.disabled) {
-        let Ok(attributes) = config.reference_attributes(overlay) else { continue };
-        let has_index = |attribute: &&AttributeDescription| {
-            mdb.index_config.kinds(&config.schema, attribute).has(Kinds::EQUALITY)
-        };
+        let Ok(attributes) = config.kept_attributes(database, overlay) else { continue };
+        let has_index =
+            |attribute: &&AttributeDescription| index.kinds(&config.schema, attribute).has(Kinds::EQUALITY);
         let unindexed: Vec<String> = attributes
             .iter()
             .filter(|attribute| !has_index(attribute))
@@ -111,10 +127,11 @@ pub(super) fn note_unindexed(config: &Config, database: &Database, notes: &mut V
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn read(lines: &str) -> Result<Config, String> {
+    /// A slapd.conf with the core schema; its folder stands for `$D`.
+    pub(in super::super) fn read(lines: &str) -> Result<Config, String> {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("slapd.conf");
         std::fs::write(folder.path().join("core.schema"), larix_schema::bundled("core").unwrap()).unwrap();

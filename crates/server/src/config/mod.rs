@@ -18,6 +18,7 @@ mod export;
 mod integrity;
 mod line;
 mod load;
+mod membership;
 mod model;
 mod overlays;
 mod passwords;

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use larix_engine::database::ProviderSettings;
 use larix_engine::plugins::Plugin;
 use larix_engine::plugins::last_bind::LastBind;
+use larix_engine::plugins::membership::Membership;
 use larix_engine::plugins::password_policy::{PasswordPolicy, PasswordPolicySettings, PolicyRule};
 use larix_engine::plugins::referential_integrity::ReferentialIntegrity;
 
@@ -23,6 +24,10 @@ impl Config {
             match overlay.name.as_str() {
                 "ppolicy" => {
                     plugins.push(Arc::new(PasswordPolicy::new(self.password_policy(database, overlay)?)));
+                }
+                "memberof" => {
+                    let settings = self.membership(database, overlay)?;
+                    plugins.extend(settings.map(|settings| Arc::new(Membership::new(settings)) as _));
                 }
                 "refint" => {
                     let settings = self.referential_integrity(database, overlay)?;

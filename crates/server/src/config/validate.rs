@@ -35,6 +35,7 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
     for database in &config.databases {
         config.access_log(database)?;
         config.check_integrity(database)?;
+        config.check_memberships(database)?;
     }
     access(&config)?;
     access_notes(&mut config);

@@ -34,6 +34,9 @@ impl IndexWatch for IndexLog {
             IndexNotice::Cleared { indexes } => {
                 log.notice(format_args!("indexes of \"{suffix}\" that were dropped are gone: {indexes}"));
             }
+            IndexNotice::Memberships { entries, changed } => log.notice(format_args!(
+                "overlay memberof of \"{suffix}\": {changed} of {entries} entries did not say which groups they are in"
+            )),
             IndexNotice::Failed { message } => log.warning(format_args!(
                 "indexes of \"{suffix}\" cannot be worked on, which is tried again every few seconds: {message}"
             )),

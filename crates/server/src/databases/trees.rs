@@ -33,7 +33,9 @@ impl Databases {
             return Some(tree(vec![self.root_dse(server, subject)], &*self.frontend_policy));
         }
         if entry && *dn == self.directory.frontend().subschema {
-            let subentry = subschema::entry(self.schema(), self.subschema_dn(), server.statistics.started);
+            let shown: &[&str] = if self.config.has_memberships() { &["memberOf"] } else { &[] };
+            let subentry =
+                subschema::entry(self.schema(), self.subschema_dn(), server.statistics.started, shown);
             return Some(tree(vec![subentry], &*self.frontend_policy));
         }
         let section = self.section(dn)?;

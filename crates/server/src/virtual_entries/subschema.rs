@@ -10,7 +10,8 @@ use super::Builder;
 /// The subentry's DN when `schemadn` does not give another.
 pub const DEFAULT_DN: &str = "cn=Subschema";
 
-pub fn entry(schema: &Schema, dn: &str, started: Timestamp) -> Entry {
+/// `shown`: attribute types that are listed although OpenLDAP hides them unless a module is loaded.
+pub fn entry(schema: &Schema, dn: &str, started: Timestamp, shown: &[&str]) -> Entry {
     let mut built = Builder::new(schema, dn)
         .one("structuralObjectClass", "subentry")
         .add("objectClass", ["top", "subentry", "subschema", "extensibleObject"]);
@@ -19,7 +20,12 @@ pub fn entry(schema: &Schema, dn: &str, started: Timestamp) -> Entry {
     }
     built = built.one("createTimestamp", started.generalized()).one("modifyTimestamp", started.generalized());
     for attribute in SubschemaAttribute::ALL {
-        built = built.add(attribute.name(), schema.subschema_values(attribute));
+        let mut values = schema.subschema_values(attribute);
+        if attribute == SubschemaAttribute::AttributeTypes {
+            let hidden = shown.iter().filter_map(|name| schema.attribute_type(name)).filter(|of| of.hidden);
+            values.extend(hidden.map(ToString::to_string));
+        }
+        built = built.add(attribute.name(), values);
     }
     built.one("entryDN", dn).one("subschemaSubentry", dn).build()
 }

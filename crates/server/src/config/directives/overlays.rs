@@ -37,7 +37,7 @@ const OVERLAYS: &[OverlayKind] = &[
     overlay("dynlist", "olcDynListConfig", Refused("dynamic members would be missing from answers")),
     overlay("glue", "olcOverlayConfig", BuiltIn),
     overlay("homedir", "olcHomedirConfig", Refused("home directories would not be made")),
-    overlay("memberof", "olcMemberOfConfig", Refused("memberOf would be missing from answers")),
+    overlay("memberof", "olcMemberOfConfig", BuiltIn),
     overlay("nestgroup", "olcNestGroupConfig", Refused("nested members would be missing from answers")),
     overlay("otp", "olcOverlayConfig", Refused("one-time passwords would not be checked")),
     overlay("pbind", "olcPBindConfig", Refused("binds would not be forwarded")),
@@ -158,7 +158,8 @@ pub(super) static TABLE: &[Directive] = &[
     kept("memberof-memberof-ad", "olcMemberOfMemberOfAD", Scope::Overlay("memberof"), Form::Whole),
     kept("memberof-reverse", "olcMemberOfReverse", Scope::Overlay("memberof"), Form::Switch),
     kept("memberof-dangling-error", "olcMemberOfDanglingError", Scope::Overlay("memberof"), Form::Words),
-    kept("memberof-addcheck", "olcMemberOfAddCheck", Scope::Overlay("memberof"), Form::Switch),
+    kept("memberof-addcheck", "olcMemberOfAddCheck", Scope::Overlay("memberof"), Form::Switch)
+        .noted("an entry that is added says which groups name it already, always"),
     kept("refint_attributes", "olcRefintAttribute", Scope::Overlay("refint"), Form::Words).many(),
     kept("refint_nothing", "olcRefintNothing", Scope::Overlay("refint"), Form::Whole),
     kept("refint_modifiersName", "olcRefintModifiersName", Scope::Overlay("refint"), Form::Whole),
