@@ -128,10 +128,8 @@ fn the_overlay_comes_changes_and_goes_while_the_server_serves() {
     let index = "modify \"olcDatabase={1}mdb,cn=config\"\n  add olcDbIndex: memberOf eq";
     assert_eq!(ask(&mut config, index), "=> 0\n");
     let mut client = server.client();
-    let found = ask(
-        &mut client,
-        &format!("search \"{SUFFIX}\" sub (memberOf=CN=Two,ou=groups,{SUFFIX}) 1.1"),
-    );
+    let found =
+        ask(&mut client, &format!("search \"{SUFFIX}\" sub (memberOf=CN=Two,ou=groups,{SUFFIX}) 1.1"));
     assert_eq!(found, format!("-> uid=u3,ou=people,{SUFFIX}\n-> uid=u4,ou=people,{SUFFIX}\n=> 0\n"));
     // Other groups.
     let refused = format!("modify \"{overlay}\"\n  add olcMemberOfMemberAD: cn");

@@ -14,10 +14,10 @@ use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
 use larix_engine::index::{IndexConfig, Kinds};
 use larix_engine::log::{LogKey, LogRecord};
+use larix_engine::order::CommitOrder;
 use larix_engine::plugins::MembershipRule;
 use larix_engine::plugins::membership::{Dangling, Membership, MembershipSettings};
 use larix_engine::plugins::referential_integrity::{ReferentialIntegrity, ReferentialIntegritySettings};
-use larix_engine::order::CommitOrder;
 use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
 use larix_engine::tables::{ENTRIES, LOG};
 use larix_engine::time::{RandomSource, SeededRandom, Timestamp};
@@ -187,8 +187,10 @@ fn entries_say_what_groups_say() {
         format!("dn: {ANN}\nchangetype: modrdn\nnewrdn: cn=Bo\ndeleteoldrdn: 0\n"),
         format!("dn: {BO}\nchangetype: modrdn\nnewrdn: cn=Ann Lee\ndeleteoldrdn: 0\n"),
         format!("dn: {BO}\nobjectClass: person\ncn: Bo\nsn: B\n"),
-        "dn: ou=Teams,dc=example,dc=com\ncontrol: 1.2.840.113556.1.4.805 true\nchangetype: delete\n".to_owned(),
-        "dn: ou=People,dc=example,dc=com\ncontrol: 1.2.840.113556.1.4.805 true\nchangetype: delete\n".to_owned(),
+        "dn: ou=Teams,dc=example,dc=com\ncontrol: 1.2.840.113556.1.4.805 true\nchangetype: delete\n"
+            .to_owned(),
+        "dn: ou=People,dc=example,dc=com\ncontrol: 1.2.840.113556.1.4.805 true\nchangetype: delete\n"
+            .to_owned(),
     ];
     let fixture = fixture(Options::default());
     for step in &steps {
@@ -301,8 +303,11 @@ fn a_transaction_counts_as_a_whole() {
     let changes = [
         group("one", &[ANN, "cn=New,ou=People,dc=example,dc=com"]),
         "dn: cn=New,ou=People,dc=example,dc=com\nobjectClass: person\ncn: New\nsn: N\n".to_owned(),
-        format!("dn: cn=one,ou=Groups,dc=example,dc=com\nchangetype: modify\ndelete: member\nmember: {ANN}\n"),
-        "dn: cn=one,ou=Groups,dc=example,dc=com\nchangetype: modrdn\nnewrdn: cn=uno\ndeleteoldrdn: 1\n".to_owned(),
+        format!(
+            "dn: cn=one,ou=Groups,dc=example,dc=com\nchangetype: modify\ndelete: member\nmember: {ANN}\n"
+        ),
+        "dn: cn=one,ou=Groups,dc=example,dc=com\nchangetype: modrdn\nnewrdn: cn=uno\ndeleteoldrdn: 1\n"
+            .to_owned(),
     ];
     let operations = changes.iter().flat_map(|change| common::records(change)).map(common::operation);
     let requests = operations.map(|(operation, controls)| fixture.request(operation, &controls)).collect();
@@ -310,7 +315,10 @@ fn a_transaction_counts_as_a_whole() {
     fixture.directory.submit_all(requests, Box::new(move |outcome| sender.send(outcome).unwrap()));
     assert!(receiver.recv().unwrap().result.is_success());
     check(&fixture, "a transaction");
-    assert_eq!(memberships(&fixture, "cn=New,ou=People,dc=example,dc=com"), ["cn=uno,ou=Groups,dc=example,dc=com"]);
+    assert_eq!(
+        memberships(&fixture, "cn=New,ou=People,dc=example,dc=com"),
+        ["cn=uno,ou=Groups,dc=example,dc=com"]
+    );
 }
 
 /// So many members are no longer kept within the record.
@@ -346,9 +354,13 @@ fn large_groups_and_many_groups() {
         fixture.apply(&group(&format!("g{number}"), &[BO]).replace("ou=Groups", "ou=Teams"));
     }
     assert_eq!(memberships(&fixture, BO).len(), MANY);
-    fixture.apply(&group("g0", &[]).replace("ou=Groups", "ou=Teams").lines().next().map_or_else(String::new, |dn| {
-        format!("{dn}\nchangetype: delete\n")
-    }));
+    fixture.apply(
+        &group("g0", &[])
+            .replace("ou=Groups", "ou=Teams")
+            .lines()
+            .next()
+            .map_or_else(String::new, |dn| format!("{dn}\nchangetype: delete\n")),
+    );
     check(&fixture, "many groups");
 }
 
@@ -375,7 +387,8 @@ fn whatever_happens_entries_say_what_groups_say() {
         let fixture = fixture(options);
         let place = |dice: &mut Dice| ["ou=People", "ou=Groups", "ou=Extra,ou=People"][dice.roll(3) as usize];
         let name = |dice: &mut Dice| format!("cn=e{},{},dc=example,dc=com", dice.roll(6), place(dice));
-        fixture.apply("dn: ou=Extra,ou=People,dc=example,dc=com\nobjectClass: organizationalUnit\nou: Extra\n");
+        fixture
+            .apply("dn: ou=Extra,ou=People,dc=example,dc=com\nobjectClass: organizationalUnit\nou: Extra\n");
         for step in 0..120 {
             let dn = name(&mut dice);
             let (class, attribute) = RULES[dice.roll(2) as usize];

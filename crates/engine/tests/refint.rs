@@ -220,7 +220,9 @@ fn within_a_transaction_references_follow_at_once() {
     let gone = format!("{group}delete: member\nmember: {ANN}\n");
     assert_eq!(together(&fixture, &[&delete, &rename, &gone]), 16);
     assert_eq!(references(&fixture), UNCHANGED);
-    let renamed = format!("{group}delete: member\nmember: cn=Bob,ou=People,dc=example,dc=com\n-\nadd: member\nmember: {ANN}\n");
+    let renamed = format!(
+        "{group}delete: member\nmember: cn=Bob,ou=People,dc=example,dc=com\n-\nadd: member\nmember: {ANN}\n"
+    );
     assert_eq!(together(&fixture, &[&delete, &rename, &renamed]), 0);
     assert!(references(&fixture).starts_with("both: cn=Ann Lee,ou=People\n"));
 }

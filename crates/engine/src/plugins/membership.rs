@@ -28,7 +28,8 @@ impl MembershipRule {
     pub fn is_group<'v>(&self, schema: &Schema, mut classes: impl Iterator<Item = &'v [u8]>) -> bool {
         classes.any(|value| {
             let class = std::str::from_utf8(value).ok().and_then(|name| schema.object_class_id(name));
-            class.is_some_and(|class| class == self.group_class || schema.is_subclass(class, self.group_class))
+            class
+                .is_some_and(|class| class == self.group_class || schema.is_subclass(class, self.group_class))
         })
     }
 }

@@ -47,7 +47,8 @@ pub(super) struct Rules<'s> {
 
 impl<'s> Rules<'s> {
     pub(super) fn of(settings: &'s DatabaseSettings) -> Self {
-        let (mut rules, mut targets) = (Vec::new(), Vec::new());
+        let mut rules = Vec::new();
+        let mut targets: Vec<&AttributeDescription> = Vec::new();
         for rule in settings.plugins.iter().filter_map(|plugin| plugin.membership()) {
             let place = targets.iter().position(|target| **target == rule.member_of);
             let place = place.unwrap_or_else(|| {
@@ -357,7 +358,8 @@ impl<B: Snapshot, A: Snapshot> Difference<'_, '_, '_, B, A> {
         self.rules.targets.iter().any(|target| {
             let Some(number) = self.now.catalog.number(target) else { return false };
             let (Ok(old), Ok(new)) = (old.view.get(number), new.view.get(number)) else { return true };
-            old.map(|values| (values.len(), values.as_ber())) != new.map(|values| (values.len(), values.as_ber()))
+            old.map(|values| (values.len(), values.as_ber()))
+                != new.map(|values| (values.len(), values.as_ber()))
         })
     }
 
@@ -580,6 +582,7 @@ fn edit_member<V: Snapshot>(
     modify::store(operator, &held, &entry)?;
     let uuid = operator.entry_uuid(&held)?;
     let changes: Vec<&Change> = changes.iter().collect();
-    operator.log((id, EntryId::ROOT), uuid, &entry.dn, |schema| LoggedChange::Modify(logged(schema, &changes)));
+    operator
+        .log((id, EntryId::ROOT), uuid, &entry.dn, |schema| LoggedChange::Modify(logged(schema, &changes)));
     Ok(())
 }

@@ -85,7 +85,8 @@ impl MembershipWalk {
             return None;
         }
         let state = database.state();
-        let is_ready = Rules::of(&state.settings).are_indexed(&state.catalog);
+        let rules = Rules::of(&state.settings);
+        let is_ready = !rules.is_empty() && rules.are_indexed(&state.catalog);
         is_ready.then(|| Duration::from_nanos(self.next.0.saturating_sub(clock.monotonic().0)))
     }
 
@@ -110,12 +111,7 @@ impl MembershipWalk {
     }
 
     /// A group was committed with what [`Self::along`] answered. `anew`: there was too much for it.
-    pub(super) fn committed(
-        &mut self,
-        walked: Option<Walked>,
-        anew: bool,
-        watch: Option<&dyn IndexWatch>,
-    ) {
+    pub(super) fn committed(&mut self, walked: Option<Walked>, anew: bool, watch: Option<&dyn IndexWatch>) {
         if let Some(walked) = walked {
             self.entries += walked.entries;
             self.changed += walked.changed;
@@ -185,7 +181,8 @@ impl<S: Store> Group<'_, S> {
             };
             let start = last.saturating_add(1).to_be_bytes();
             for row in snapshot.scan(ENTRIES, KeyRange::at_least(&start), Direction::Forward)? {
-                let id = EntryId::from_prefix(&row?.0).ok_or(Fault::Damaged { what: "a key of the entries" })?;
+                let id =
+                    EntryId::from_prefix(&row?.0).ok_or(Fault::Damaged { what: "a key of the entries" })?;
                 let changes = corrections(&view, &rules, id)?;
                 if !changes.is_empty() {
                     edits.push((id, changes));

@@ -26,7 +26,12 @@ impl Overlay {
         ConfigError::new(self.origin.clone(), message)
     }
 
-    pub(super) fn dn(&self, config: &Config, keyword: &str, attribute: &str) -> Result<Option<ConfigDn>, ConfigError> {
+    pub(super) fn dn(
+        &self,
+        config: &Config,
+        keyword: &str,
+        attribute: &str,
+    ) -> Result<Option<ConfigDn>, ConfigError> {
         let Some(text) = self.text(attribute) else { return Ok(None) };
         let dn = ConfigDn::parse_relaxed(&config.schema, text.trim().trim_matches('"'));
         dn.map(Some).map_err(|error| self.fault(format!("{keyword} \"{text}\" is not a DN: {error}")))

@@ -19,7 +19,8 @@ impl Config {
     /// # Errors
     /// A setting of an overlay memberof that cannot be understood.
     pub(super) fn check_memberships(&self, database: &Database) -> Result<(), ConfigError> {
-        Self::membership_overlays(database).try_for_each(|overlay| self.membership(database, overlay).map(|_| ()))
+        Self::membership_overlays(database)
+            .try_for_each(|overlay| self.membership(database, overlay).map(|_| ()))
     }
 
     /// Who names an entry as a member is found by an index, whatever the index lines say.
@@ -73,13 +74,17 @@ impl Config {
         }
         let Some(group_class) = group_class else {
             let text = format!("memberof-group-oc <{class}>: unable to find group objectClass=\"{class}\"");
-            return Err(overlay.fault(text).with_help("load the schema that defines it before (groupOfNames: core)"));
+            return Err(overlay
+                .fault(text)
+                .with_help("load the schema that defines it before (groupOfNames: core)"));
         };
         let rule = MembershipRule { group_class, member: member?, member_of: member_of? };
         if rule.member == rule.member_of {
             let name = rule.member.to_text(&self.schema);
             let text = format!("memberof-memberof-ad <{name}>: the same attribute as memberof-member-ad");
-            return Err(overlay.fault(text).with_help("name the attribute that members are to have, as memberOf"));
+            return Err(overlay
+                .fault(text)
+                .with_help("name the attribute that members are to have, as memberOf"));
         }
         let flag = |name: &str| overlay.text(name).is_some_and(|value| value.eq_ignore_ascii_case("TRUE"));
         Ok(Some(MembershipSettings {
@@ -100,8 +105,7 @@ impl Config {
         let name = overlay.text(setting).unwrap_or_else(|| otherwise.to_owned());
         let name = name.trim().trim_matches('"');
         let described = self.schema.describe(name);
-        let description =
-            described.map_err(|error| overlay.fault(format!("{keyword} <{name}>: {error}")))?;
+        let description = described.map_err(|error| overlay.fault(format!("{keyword} <{name}>: {error}")))?;
         let kind = self.schema.attribute(description.attribute);
         if !kind.syntax.is_dn() || kind.equality.is_none() {
             let text = format!(
@@ -140,9 +144,8 @@ fn result_code(text: &str) -> Option<ResultCode> {
         Some(digits) => u32::from_str_radix(digits, 16).ok(),
         None => text.parse().ok(),
     };
-    let named = |code: &ResultCode| {
-        code.name().is_some_and(|name| name.replace('_', "").eq_ignore_ascii_case(text))
-    };
+    let named =
+        |code: &ResultCode| code.name().is_some_and(|name| name.replace('_', "").eq_ignore_ascii_case(text));
     let code = match number {
         Some(number) => Some(ResultCode(number)),
         None => (0..=0xff).map(ResultCode).find(named),
