@@ -367,7 +367,7 @@ fn large_groups_and_many_groups() {
 struct Dice(SeededRandom);
 
 impl Dice {
-    fn roll(&mut self, sides: u32) -> u32 {
+    fn roll(&self, sides: u32) -> u32 {
         let mut bytes = [0; 4];
         self.0.fill(&mut bytes);
         u32::from_be_bytes(bytes) % sides
@@ -378,22 +378,22 @@ impl Dice {
 #[test]
 fn whatever_happens_entries_say_what_groups_say() {
     for seed in 0..24 {
-        let mut dice = Dice(SeededRandom::new(seed));
+        let dice = Dice(SeededRandom::new(seed));
         let options = Options {
             dangling: if seed % 4 == 3 { Dangling::Drop } else { Dangling::Ignore },
             integrity: seed % 3 == 1,
             refint: seed % 3 == 2,
         };
         let fixture = fixture(options);
-        let place = |dice: &mut Dice| ["ou=People", "ou=Groups", "ou=Extra,ou=People"][dice.roll(3) as usize];
-        let name = |dice: &mut Dice| format!("cn=e{},{},dc=example,dc=com", dice.roll(6), place(dice));
+        let place = |dice: &Dice| ["ou=People", "ou=Groups", "ou=Extra,ou=People"][dice.roll(3) as usize];
+        let name = |dice: &Dice| format!("cn=e{},{},dc=example,dc=com", dice.roll(6), place(dice));
         fixture
             .apply("dn: ou=Extra,ou=People,dc=example,dc=com\nobjectClass: organizationalUnit\nou: Extra\n");
         for step in 0..120 {
-            let dn = name(&mut dice);
+            let dn = name(&dice);
             let (class, attribute) = RULES[dice.roll(2) as usize];
             let members: String =
-                (0..1 + dice.roll(4)).map(|_| format!("{attribute}: {}\n", name(&mut dice))).collect();
+                (0..1 + dice.roll(4)).map(|_| format!("{attribute}: {}\n", name(&dice))).collect();
             let change = match dice.roll(9) {
                 0 | 1 => {
                     let cn = dn.split(['=', ',']).nth(1).unwrap();
@@ -407,11 +407,11 @@ fn whatever_happens_entries_say_what_groups_say() {
                     "dn: {dn}\nchangetype: modrdn\nnewrdn: {}=e{}\ndeleteoldrdn: 1\nnewsuperior: {},dc=example,dc=com\n",
                     ["cn", "CN"][dice.roll(2) as usize],
                     dice.roll(6),
-                    place(&mut dice),
+                    place(&dice),
                 ),
                 6 => format!("dn: {dn}\nchangetype: delete\n"),
                 7 => {
-                    let ou = place(&mut dice).split(['=', ',']).nth(1).unwrap();
+                    let ou = place(&dice).split(['=', ',']).nth(1).unwrap();
                     format!(
                         "dn: ou={ou},dc=example,dc=com\nchangetype: modrdn\nnewrdn: ou={}\ndeleteoldrdn: 1\n",
                         ["People", "Groups", "Extra"][dice.roll(3) as usize],
