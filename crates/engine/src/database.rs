@@ -659,13 +659,23 @@ impl<'s, N: Snapshot> View<'s, N> {
 
     /// A view with changes laid over a commit.
     pub fn over_changes(snapshot: &'s N, instance: u64, state: Arc<DatabaseState>) -> Result<Self, Fault> {
-        Ok(View {
-            names: Names::new(snapshot, instance)?,
+        Ok(Self::over_changes_of(snapshot, instance, state, tree::generation(snapshot)?))
+    }
+
+    /// The same where the tree's generation is known.
+    pub(crate) fn over_changes_of(
+        snapshot: &'s N,
+        instance: u64,
+        state: Arc<DatabaseState>,
+        generation: u64,
+    ) -> Self {
+        View {
+            names: Names::of_generation(snapshot, instance, generation),
             snapshot,
             state: Guard::from_inner(state),
             facts: None,
             uses: None,
-        })
+        }
     }
 
     /// Looks up a DN in the suffix that it belongs to; `None` when it belongs to none.

@@ -271,7 +271,17 @@ impl<S: Store> Directory<S> {
     /// Carries out a change. `done` is called once: here when the request is refused at once, else on the writer's
     /// thread.
     pub fn submit(&self, request: WriteRequest, done: Completion) {
-        self.submit_all(vec![request], done);
+        self.submit_at(request, None, done);
+    }
+
+    /// As [`Self::submit`]; `target`: the normal form of the target's DN, where it is known.
+    pub fn submit_at(&self, request: WriteRequest, target: Option<NormalDn>, done: Completion) {
+        match self.prepare(request, target) {
+            Ok((served, task)) => {
+                served.writer.submit(Job { tasks: vec![task], replicated: None, done });
+            }
+            Err(result) => done(WriteOutcome { refused: Some(0), ..WriteOutcome::from(result) }),
+        }
     }
 
     /// Carries out changes of one database together: all or none (RFC 5805).
@@ -287,7 +297,7 @@ impl<S: Store> Directory<S> {
         let mut chosen: Option<&Arc<Served<S>>> = None;
         let mut tasks = Vec::with_capacity(requests.len());
         for (at, request) in requests.into_iter().enumerate() {
-            let (served, task) = self.prepare(request).map_err(|result| (result, Some(at)))?;
+            let (served, task) = self.prepare(request, None).map_err(|result| (result, Some(at)))?;
             if chosen.is_some_and(|chosen| !Arc::ptr_eq(chosen, served)) {
                 let text = "transaction affects multiple databases";
                 return Err((refuse(ResultCode::AFFECTS_MULTIPLE_DSAS, text), Some(at)));
@@ -301,7 +311,11 @@ impl<S: Store> Directory<S> {
     }
 
     /// Checks all of a change that takes no entry, and finds its database.
-    fn prepare(&self, request: WriteRequest) -> Result<(&Arc<Served<S>>, Task), LdapResult> {
+    fn prepare(
+        &self,
+        request: WriteRequest,
+        dn: Option<NormalDn>,
+    ) -> Result<(&Arc<Served<S>>, Task), LdapResult> {
         let latitude =
             Latitude { relax: request.controls.relax, internal: request.origin == Origin::Internal };
         let target = request.operation.target().to_owned();
@@ -309,13 +323,14 @@ impl<S: Store> Directory<S> {
             self.check_read_attributes(read)?;
         }
         let schema = &self.frontend.schema;
-        let operation = prepare::prepare(schema, request.operation, &self.frontend.subschema, latitude)?;
+        let subschema = &self.frontend.subschema;
+        let operation = prepare::prepare_at(schema, request.operation, dn, subschema, latitude)?;
         let dn = operation.dn();
         let served = self.select(dn).ok_or_else(|| {
             let otherwise = refuse(ResultCode::UNWILLING_TO_PERFORM, "no global superior knowledge");
             self.elsewhere(&target, None, otherwise)
         })?;
-        let settings = served.database.settings();
+        let settings = served.database.current_settings();
         if settings.read_only {
             return Err(refuse(ResultCode::UNWILLING_TO_PERFORM, "operation restricted"));
         }
@@ -576,7 +591,7 @@ impl<S: Store> Directory<S> {
     /// not heeded here: the writer asks them again.
     pub fn work_on_passwords(&self, request: &mut WriteRequest) {
         let work = Arc::clone(request.passwords.get_or_insert_with(Arc::<PasswordWork>::default));
-        let Ok((served, task)) = self.prepare(request.clone()) else { return };
+        let Ok((served, task)) = self.prepare(request.clone(), None) else { return };
         let database = &served.database;
         let (settings, policy) = (database.settings(), database.policy());
         let Ok(snapshot) = database.store().snapshot() else { return };

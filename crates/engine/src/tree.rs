@@ -227,12 +227,7 @@ pub fn forget(database: u64) {
 }
 
 impl<'s, S: Snapshot> Names<'s, S> {
-    /// `database` tells databases of this process apart.
-    pub fn new(snapshot: &'s S, database: u64) -> Result<Self, Fault> {
-        Ok(Self { snapshot, database, generation: generation(snapshot)? })
-    }
-
-    /// As [`Self::new`], where the generation is known.
+    /// `database` tells databases of this process apart; `generation` is the [snapshot's](generation).
     pub(crate) fn of_generation(snapshot: &'s S, database: u64, generation: u64) -> Self {
         Self { snapshot, database, generation }
     }

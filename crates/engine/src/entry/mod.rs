@@ -3,6 +3,7 @@
 pub mod codec;
 pub mod encode;
 pub mod owned;
+pub(crate) mod patch;
 pub mod reader;
 pub mod record;
 pub mod values;

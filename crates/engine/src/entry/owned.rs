@@ -73,6 +73,8 @@ pub struct EntryAttribute {
     pub large: Option<LargeValues>,
     /// The stored values stay as they are and were not loaded: `values` is empty.
     pub kept: Option<Kept>,
+    /// Where it began in the stored record, for an entry that has only [what changes](super::patch).
+    pub(crate) place: Option<u32>,
 }
 
 /// Values that stand in the stored record and go into the next one as they are.
@@ -85,7 +87,7 @@ pub struct Kept {
 
 impl EntryAttribute {
     pub fn new(description: AttributeDescription, values: Vec<Vec<u8>>) -> Self {
-        Self { description, values, large: None, kept: None }
+        Self { description, values, large: None, kept: None, place: None }
     }
 
     /// How many values the attribute will have.

@@ -181,6 +181,11 @@ impl<'a> EntryView<'a> {
         AttributesIter { entry: self.id, packed: self.packed, rest: self.attributes }
     }
 
+    /// The bytes that [`Self::attributes`] reads.
+    pub(crate) fn attribute_bytes(&self) -> &'a [u8] {
+        self.attributes
+    }
+
     /// The stored values of one attribute description.
     pub fn get(&self, number: AttributeNumber) -> Result<Option<ValuesView<'a>>, RecordError> {
         for attribute in self.attributes() {
@@ -202,6 +207,11 @@ pub struct AttributesIter<'a> {
 }
 
 impl<'a> AttributesIter<'a> {
+    /// How many bytes are still to be read.
+    pub(crate) fn rest(&self) -> usize {
+        self.rest.len()
+    }
+
     #[inline]
     fn read(&mut self) -> Option<Result<(AttributeNumber, ValuesView<'a>), RecordError>> {
         // Nearly always all three numbers are of one byte, and all values stand here.
@@ -406,6 +416,11 @@ impl RecordWriter {
         debug_assert!(stored.form == Form::Inline, "what stands outside has to be looked at");
         self.head(number, Form::Inline, stored.count, stored.bytes.len());
         self.out.extend_from_slice(stored.bytes);
+    }
+
+    /// Whole attributes as they stand in another record, none with anything outside of it.
+    pub(super) fn kept_bytes(&mut self, attributes: &[u8]) {
+        self.out.extend_from_slice(attributes);
     }
 
     /// An attribute whose `count` values live in the table `values`.

@@ -7,6 +7,7 @@ use larix_store::{Snapshot, WriteSet};
 
 use super::{KeyKind, Kinds, key, substrings};
 use crate::catalog::{Catalog, CatalogRow};
+use crate::entry::patch::Patch;
 use crate::entry::record::{Form, StoredValue, ValuesView};
 use crate::entry::{Entry, EntryAttribute, EntryId, EntryReader, LargeValues, values};
 use crate::fault::Fault;
@@ -67,6 +68,24 @@ pub fn changes<S: Snapshot>(
         let Some(row) = row.filter(|row| !row.wanted.is_empty() && !seen.contains(&row.number)) else {
             continue;
         };
+        changes.added.extend(attribute_keys(schema, row, attribute));
+    }
+    Ok(changes)
+}
+
+/// As [`changes`], where it is known which attributes change.
+pub(crate) fn patch_changes<S: Snapshot>(
+    schema: &Schema,
+    catalog: &Catalog,
+    old: &EntryReader<'_, S>,
+    patch: &Patch<'_>,
+) -> Result<IndexChanges, Fault> {
+    let mut changes = IndexChanges::default();
+    for (number, stored) in &patch.touched {
+        let Some(row) = catalog.row(*number).filter(|row| !row.wanted.is_empty()) else { continue };
+        change_attribute(schema, row, old, stored, patch.attribute(row), &mut changes)?;
+    }
+    for (row, attribute) in patch.new_ones(catalog).filter(|(row, _)| !row.wanted.is_empty()) {
         changes.added.extend(attribute_keys(schema, row, attribute));
     }
     Ok(changes)

@@ -27,6 +27,7 @@ pub use record::{
     LogHead, LogOutline, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind,
     LoggedModification, OutlineKind,
 };
+pub(crate) use record::{LogHeading, encode_modify};
 
 pub use retention::{LogRetention, RECORDS_MIN, TRIMMED_TOGETHER, Trimmed, Trimmer};
 pub use watch::{Follower, LogWatch};
@@ -63,8 +64,13 @@ impl LogKey {
 pub fn append(set: &mut WriteSet, key: LogKey, record: &LogRecord) -> u64 {
     let bytes = record.encode();
     let length = bytes.len() as u64;
-    set.put(LOG, &key.to_bytes(), bytes);
+    append_encoded(set, key, bytes);
     length
+}
+
+/// The same with a record that is encoded.
+pub(crate) fn append_encoded(set: &mut WriteSet, key: LogKey, record: Vec<u8>) {
+    set.put(LOG, &key.to_bytes(), record);
 }
 
 /// Which history the log tells; `None` when changes were made that are not in it.
@@ -206,14 +212,17 @@ const CONTEXT_CSN_PREFIX: &[u8] = b"context-csn/";
 
 /// The contextCSN of a server in the table `meta`: its key is the server id in three hexadecimal digits.
 fn context_csn_key(server_id: u16) -> Vec<u8> {
-    let mut key = CONTEXT_CSN_PREFIX.to_vec();
-    key.extend_from_slice(format!("{:03x}", server_id.min(SERVER_ID_MAX)).as_bytes());
+    let mut key = Vec::with_capacity(CONTEXT_CSN_PREFIX.len() + 3);
+    key.extend_from_slice(CONTEXT_CSN_PREFIX);
+    let digit =
+        |place: u32| char::from_digit(u32::from(server_id.min(SERVER_ID_MAX)) >> (4 * place) & 0xf, 16);
+    key.extend([2, 1, 0].into_iter().filter_map(digit).map(|digit| digit as u8));
     key
 }
 
 /// Notes that everything up to `csn` of its server is in the database.
 pub fn put_context_csn(set: &mut WriteSet, csn: &Csn) {
-    set.put(META, &context_csn_key(csn.server_id), csn.to_string().into_bytes());
+    set.put(META, &context_csn_key(csn.server_id), csn.text().into_bytes());
 }
 
 const CONTENT_CSN_PREFIX: &[u8] = b"content-csn/";

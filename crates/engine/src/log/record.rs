@@ -5,6 +5,7 @@
 
 use std::fmt;
 
+use larix_schema::{AttributeDescription, Schema};
 use uuid::Uuid;
 
 use crate::csn::Csn;
@@ -16,6 +17,10 @@ use crate::write::split_rdn;
 const VERSION: u8 = 2;
 /// Without offset, entry id and superior.
 const VERSION_BEFORE: u8 = 1;
+/// The kind of a modify.
+const MODIFY: u8 = 1;
+/// Room for most records.
+const USUAL_BYTES: usize = 256;
 const FLAG_LOCAL: u8 = 1;
 const FLAG_CONTINUES: u8 = 2;
 /// The entry as it was follows the change.
@@ -107,27 +112,23 @@ impl LogRecord {
     pub fn encode(&self) -> Vec<u8> {
         let kind = match &self.change {
             LoggedChange::Add(_) => 0,
-            LoggedChange::Modify(_) => 1,
+            LoggedChange::Modify(_) => MODIFY,
             LoggedChange::Delete => 2,
             LoggedChange::ModifyDn { .. } => 3,
         };
-        let mut out = Vec::with_capacity(256);
-        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
-        let flags = flag(self.local, FLAG_LOCAL)
-            | flag(self.continues, FLAG_CONTINUES)
-            | flag(!self.old.is_empty(), FLAG_OLD)
-            | flag(self.absent, FLAG_ABSENT);
-        out.extend_from_slice(&[VERSION, kind, flags]);
-        out.extend_from_slice(&self.csn.time.0.to_be_bytes());
-        put_varint(&mut out, self.offset);
-        put_varint(&mut out, self.entry.0);
-        put_varint(&mut out, self.superior.0);
-        put_varint(&mut out, u64::from(self.csn.count));
-        put_varint(&mut out, u64::from(self.csn.server_id));
-        put_varint(&mut out, u64::from(self.csn.modification));
-        out.extend_from_slice(self.entry_uuid.as_bytes());
-        put_bytes(&mut out, self.dn.as_bytes());
-        put_bytes(&mut out, self.requester.as_bytes());
+        let heading = LogHeading {
+            csn: self.csn,
+            offset: self.offset,
+            entry: self.entry,
+            superior: self.superior,
+            entry_uuid: self.entry_uuid,
+            dn: &self.dn,
+            requester: &self.requester,
+            local: self.local,
+            continues: self.continues,
+            absent: self.absent,
+        };
+        let mut out = heading.encode(kind, !self.old.is_empty());
         match &self.change {
             LoggedChange::Add(attributes) => {
                 put_varint(&mut out, attributes.len() as u64);
@@ -144,10 +145,7 @@ impl LogRecord {
                 put_modifications(&mut out, modifications);
             }
         }
-        if !self.old.is_empty() {
-            put_varint(&mut out, self.old.len() as u64);
-            self.old.iter().for_each(|a| put_attribute(&mut out, a));
-        }
+        put_old(&mut out, &self.old);
         out
     }
 
@@ -159,6 +157,78 @@ impl LogRecord {
             Some(&version) => Err(LogRecordError::Version(version)),
             None => Err(LogRecordError::Damaged),
         }
+    }
+}
+
+/// What all kinds of records begin with; the fields are those of [`LogRecord`].
+#[derive(Copy, Clone, Debug)]
+pub(crate) struct LogHeading<'a> {
+    pub(crate) csn: Csn,
+    pub(crate) offset: u64,
+    pub(crate) entry: EntryId,
+    pub(crate) superior: EntryId,
+    pub(crate) entry_uuid: Uuid,
+    pub(crate) dn: &'a str,
+    pub(crate) requester: &'a str,
+    pub(crate) local: bool,
+    pub(crate) continues: bool,
+    pub(crate) absent: bool,
+}
+
+impl LogHeading<'_> {
+    fn encode(&self, kind: u8, has_old: bool) -> Vec<u8> {
+        let mut out = Vec::with_capacity(USUAL_BYTES);
+        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+        let flags = flag(self.local, FLAG_LOCAL)
+            | flag(self.continues, FLAG_CONTINUES)
+            | flag(has_old, FLAG_OLD)
+            | flag(self.absent, FLAG_ABSENT);
+        out.extend_from_slice(&[VERSION, kind, flags]);
+        out.extend_from_slice(&self.csn.time.0.to_be_bytes());
+        put_varint(&mut out, self.offset);
+        put_varint(&mut out, self.entry.0);
+        put_varint(&mut out, self.superior.0);
+        put_varint(&mut out, u64::from(self.csn.count));
+        put_varint(&mut out, u64::from(self.csn.server_id));
+        put_varint(&mut out, u64::from(self.csn.modification));
+        out.extend_from_slice(self.entry_uuid.as_bytes());
+        put_bytes(&mut out, self.dn.as_bytes());
+        put_bytes(&mut out, self.requester.as_bytes());
+        out
+    }
+}
+
+/// The record of a modify: what [`LogRecord::encode`] makes of [`LoggedChange::Modify`].
+pub(crate) fn encode_modify<'m>(
+    schema: &Schema,
+    heading: &LogHeading<'_>,
+    modifications: impl ExactSizeIterator<Item = (LoggedKind, &'m AttributeDescription, &'m [Vec<u8>])>,
+    old: &[LoggedAttribute],
+) -> Vec<u8> {
+    let mut out = heading.encode(MODIFY, !old.is_empty());
+    put_varint(&mut out, modifications.len() as u64);
+    for (kind, description, values) in modifications {
+        out.push(kind as u8);
+        let name = schema.attribute(description.attribute).name();
+        let options = description.options();
+        let length = name.len() + options.iter().map(|option| 1 + option.len()).sum::<usize>();
+        put_varint(&mut out, length as u64);
+        out.extend_from_slice(name.as_bytes());
+        for option in options {
+            out.push(b';');
+            out.extend_from_slice(option.as_bytes());
+        }
+        put_varint(&mut out, values.len() as u64);
+        values.iter().for_each(|value| put_bytes(&mut out, value));
+    }
+    put_old(&mut out, old);
+    out
+}
+
+fn put_old(out: &mut Vec<u8>, old: &[LoggedAttribute]) {
+    if !old.is_empty() {
+        put_varint(out, old.len() as u64);
+        old.iter().for_each(|attribute| put_attribute(out, attribute));
     }
 }
 

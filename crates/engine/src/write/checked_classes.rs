@@ -10,7 +10,8 @@ use larix_schema::{AttributeTypeId, Schema};
 
 use super::known::KnownSchema;
 use super::schema_check::CheckMode;
-use crate::entry::Entry;
+use crate::entry::record::put_octet_string;
+use crate::entry::{Entry, EntryAttribute, ValuesView};
 
 /// Lists that are kept, the first ones that come. A table takes a byte an attribute type.
 const LISTS_MAX: usize = 16;
@@ -25,9 +26,12 @@ pub(crate) struct CheckedLists(Arc<[OnceLock<CheckedList>; LISTS_MAX]>);
 #[derive(Debug)]
 pub(super) struct CheckedList {
     values: Vec<Vec<u8>>,
+    /// The same as they stand in a record.
+    stored: Vec<u8>,
     auxiliary_needs_rule: bool,
-    /// What structuralObjectClass says.
+    /// What structuralObjectClass says, and as it stands in a record.
     structural: Vec<u8>,
+    stored_structural: Vec<u8>,
     /// What the classes and their superiors require.
     must: Vec<AttributeTypeId>,
     /// By number of the attribute type.
@@ -55,6 +59,13 @@ impl CheckedLists {
         })
     }
 
+    /// The list with exactly the values that an entry has stored.
+    pub(super) fn find_stored(&self, values: &ValuesView<'_>, mode: CheckMode) -> Option<&CheckedList> {
+        let values = values.as_ber().filter(|_| !mode.relax && !values.is_empty())?;
+        let mut lists = self.0.iter().map_while(OnceLock::get);
+        lists.find(|list| list.auxiliary_needs_rule == mode.auxiliary_needs_rule && list.stored == values)
+    }
+
     /// Keeps a list that passed, if there is room. `allows` answers for attributes of user applications, `must` has what
     /// is required.
     pub(super) fn keep(
@@ -78,11 +89,16 @@ impl CheckedLists {
                 true => Allowed::Values,
             }
         });
+        let (mut stored, mut stored_structural) = (Vec::new(), Vec::new());
+        values.iter().for_each(|value| put_octet_string(&mut stored, value));
+        put_octet_string(&mut stored_structural, structural.as_bytes());
         // Another thread may have taken the place: then this list has to wait for the next entry.
         let _ = place.set(CheckedList {
             values: values.to_vec(),
+            stored,
             auxiliary_needs_rule: mode.auxiliary_needs_rule,
             structural: structural.as_bytes().to_vec(),
+            stored_structural,
             must,
             attributes: attributes.collect(),
         });
@@ -101,16 +117,31 @@ impl CheckedList {
             [value] => *value == self.structural,
             _ => false,
         };
-        let allowed = |attribute: &crate::entry::EntryAttribute| match self
-            .attributes
-            .get(attribute.description.attribute.0 as usize)
-        {
+        recorded && self.allows_all(&entry.attributes) && self.has_all(&[], &entry.attributes)
+    }
+
+    /// Whether a stored structuralObjectClass is the one of the list.
+    pub(super) fn is_structural(&self, stored: &ValuesView<'_>) -> bool {
+        stored.as_ber() == Some(&self.stored_structural)
+    }
+
+    /// Whether so many values of this type are in order. False says nothing.
+    pub(super) fn allows(&self, attribute: AttributeTypeId, values: u64) -> bool {
+        match self.attributes.get(attribute.0 as usize) {
             Some(Allowed::Values) => true,
-            Some(Allowed::OneValue) => attribute.count() <= 1,
+            Some(Allowed::OneValue) => values <= 1,
             Some(Allowed::Ask) | None => false,
-        };
-        let has =
-            |wanted: &AttributeTypeId| entry.attributes.iter().any(|a| a.description.attribute == *wanted);
-        recorded && entry.attributes.iter().all(allowed) && self.must.iter().all(has)
+        }
+    }
+
+    pub(super) fn allows_all(&self, attributes: &[EntryAttribute]) -> bool {
+        attributes.iter().all(|attribute| self.allows(attribute.description.attribute, attribute.count()))
+    }
+
+    /// Whether all that is required is among these.
+    pub(super) fn has_all(&self, types: &[AttributeTypeId], attributes: &[EntryAttribute]) -> bool {
+        self.must.iter().all(|wanted| {
+            types.contains(wanted) || attributes.iter().any(|a| a.description.attribute == *wanted)
+        })
     }
 }

@@ -1,6 +1,7 @@
 //! A group while it gathers: each change on a view of what came before it, in one set.
 
 use std::borrow::Cow;
+use std::cell::Cell;
 use std::collections::VecDeque;
 use std::sync::Arc;
 
@@ -83,6 +84,8 @@ pub(crate) struct Group<'a, S> {
     pub(crate) raised: Vec<Csn>,
     /// All entries are to be gone through for the groups that they are in.
     pub(crate) walks: bool,
+    /// Of the tree, as the group began; looked up once.
+    generation: Cell<Option<u64>>,
 }
 
 impl<'a, S: Store> Group<'a, S> {
@@ -101,6 +104,7 @@ impl<'a, S: Store> Group<'a, S> {
             set: WriteSet::new(),
             raised: Vec::new(),
             walks: false,
+            generation: Cell::default(),
         }
     }
 
@@ -134,7 +138,11 @@ impl<'a, S: Store> Group<'a, S> {
                 Ok(WriteOutcome { result: LdapResult::new(ResultCode::NO_OPERATION), ..outcome })
             }
             Ok(()) => {
-                self.set.merge(unit);
+                if self.set.is_empty() {
+                    self.set = unit;
+                } else {
+                    self.set.merge(unit);
+                }
                 outcome.logged = logged_before + 1..self.counters.last_log_sequence + 1;
                 Ok(outcome)
             }
@@ -346,6 +354,21 @@ impl<'a, S: Store> Group<'a, S> {
         View::over_changes(snapshot, self.instance, self.catalog.state(&self.state))
     }
 
+    /// The same where `unit` is all that lies over the group's changes.
+    fn view_over<'s, V: Snapshot>(&self, snapshot: &'s V, unit: &WriteSet) -> Result<View<'s, V>, Fault> {
+        let changes_it = |set: &WriteSet| set.get(META, meta::TREE_GENERATION).is_some();
+        if changes_it(unit) || changes_it(&self.set) {
+            return self.view(snapshot);
+        }
+        let generation = match self.generation.get() {
+            Some(generation) => generation,
+            None => tree::generation(snapshot)?,
+        };
+        self.generation.set(Some(generation));
+        let state = self.catalog.state(&self.state);
+        Ok(View::over_changes_of(snapshot, self.instance, state, generation))
+    }
+
     fn one<T: Snapshot>(
         &mut self,
         transaction: &T,
@@ -372,7 +395,7 @@ impl<'a, S: Store> Group<'a, S> {
             Envelope { subject: &task.subject, target: &task.target, controls: &task.controls, now, derived };
         let mut operator = Operator {
             ground: &ground,
-            view: self.view(&view)?,
+            view: self.view_over(&view, unit)?,
             instance: self.instance,
             catalog: &mut self.catalog,
             counters: &mut self.counters,

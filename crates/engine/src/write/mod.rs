@@ -24,6 +24,7 @@ mod modify_dn;
 pub mod operational;
 pub(crate) mod operator;
 mod own_thread;
+mod patched;
 pub mod prepare;
 mod queue;
 mod read_controls;

@@ -7,6 +7,7 @@ use smallvec::SmallVec;
 use super::change;
 use super::failure::Failure;
 use super::operator::{Held, Operator, StoredSets, insufficient, logged};
+use super::patched::Patched;
 use super::prepare::{Change, ChangeKind, Standing};
 use super::schema_check::{CheckMode, check_entry};
 use crate::entry::encode::{self, Placement};
@@ -31,10 +32,18 @@ pub(crate) fn modify<V: Snapshot>(
     operator.rise_above(&held)?;
     let own = operator.own_changes(requested);
     let changes: Changes<'_> = requested.iter().chain(&own).collect();
-    if !operator.may_modify(dn, &operator.reader(&held)?, requested)? {
+    let old = held.view()?;
+    if !operator.may_modify(dn, &operator.reader_of(old), requested)? {
         return Err(insufficient("").into());
     }
-    let shown = operator.view.dn(&held.view()?)?;
+    if let Some(patched) = Patched::new(operator, &old, &changes)? {
+        operator.keep_old(&held, Some(&changes))?;
+        patched.store(operator, &held, &old)?;
+        operator.post_read(held.id)?;
+        operator.log_modify(held.id, patched.uuid, patched.dn(), &changes);
+        return Ok(());
+    }
+    let shown = operator.view.dn(&old)?;
     let entry = changed_entry(operator, &held, shown, &changes)?;
     // The schema check may record another structural class: the log has to tell it, too.
     let structural = structural_change(operator, &held, &entry, &changes)?;

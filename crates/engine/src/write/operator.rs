@@ -17,11 +17,12 @@ use crate::catalog::CatalogEdit;
 use crate::controls::RequestControls;
 use crate::csn::Csn;
 use crate::database::{DatabaseSettings, View};
-use crate::entry::record::RecordFlags;
+use crate::entry::record::{CODEC_PLAIN, RecordFlags};
 use crate::entry::{EntryId, EntryReader, EntrySource, EntryView, Record};
 use crate::fault::Fault;
 use crate::log::{
-    self, CsnVector, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification,
+    self, CsnVector, LogHeading, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind,
+    LoggedModification,
 };
 use crate::order::CommitOrder;
 use crate::plugins::Entries;
@@ -110,7 +111,19 @@ pub(crate) struct Held<'v> {
     record: Record<'v>,
 }
 
-impl Held<'_> {
+impl<'v> Held<'v> {
+    pub(crate) fn record(&self) -> &Record<'v> {
+        &self.record
+    }
+
+    pub(crate) fn flags(&self) -> Result<RecordFlags, Fault> {
+        match **self.record() {
+            // Of a record that is read nothing else stands there.
+            [CODEC_PLAIN, flags, ..] => Ok(RecordFlags(flags)),
+            _ => Ok(self.view()?.flags()),
+        }
+    }
+
     pub(crate) fn view(&self) -> Result<EntryView<'_>, Fault> {
         Ok(EntryView::parse(self.id, &self.record)?)
     }
@@ -216,7 +229,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
 
     /// Refuses a change of a referral entry unless it is managed as an entry.
     pub(crate) fn check_referral(&self, held: &Held<'_>) -> Result<(), Failure> {
-        if held.view()?.flags().has(RecordFlags::REFERRAL) && !self.envelope.controls.manage_dsa_it {
+        if held.flags()?.has(RecordFlags::REFERRAL) && !self.envelope.controls.manage_dsa_it {
             return Err(self.referral(held)?.into());
         }
         Ok(())
@@ -224,6 +237,11 @@ impl<'a, V: Snapshot> Operator<'a, V> {
 
     pub(crate) fn reader<'h>(&'h self, held: &'h Held<'_>) -> Result<EntryReader<'h, V>, Fault> {
         self.view.reader(held.id, &held.record)
+    }
+
+    /// As [`Self::reader`], of a record that was looked at before.
+    pub(crate) fn reader_of<'h>(&'h self, view: EntryView<'h>) -> EntryReader<'h, V> {
+        EntryReader::new(self.view.snapshot, &self.view.schema, &self.view.catalog, view)
     }
 
     pub(crate) fn next_entry_id(&mut self) -> EntryId {
@@ -254,15 +272,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         mark: LogMark,
         change: impl FnOnce(&Schema) -> LoggedChange,
     ) {
-        // Of what is not logged, too: nothing that is logged later proves that a consumer has it.
-        self.counters.highest.note(self.stamp.csn);
-        if !self.ground.settings.log {
-            return;
-        }
-        self.counters.last_log_sequence += 1;
-        // A change that another server made is logged here as any other: in the order of its arrival.
-        let server_id = self.ground.order.server_id();
-        let key = LogKey { server_id, sequence: self.counters.last_log_sequence };
+        let Some(key) = self.next_log_key() else { return };
         let record = LogRecord {
             csn: self.stamp.csn,
             offset: self.counters.logged_bytes,
@@ -278,6 +288,42 @@ impl<'a, V: Snapshot> Operator<'a, V> {
             old: std::mem::take(&mut self.old),
         };
         self.counters.logged_bytes += log::append(&mut self.set, key, &record);
+    }
+
+    /// As [`Self::log`] with a modify, of which nothing is copied but into the record.
+    pub(crate) fn log_modify(&mut self, entry: EntryId, entry_uuid: Uuid, dn: &str, changes: &[&Change]) {
+        let Some(key) = self.next_log_key() else { return };
+        let heading = LogHeading {
+            csn: self.stamp.csn,
+            offset: self.counters.logged_bytes,
+            entry,
+            superior: EntryId::ROOT,
+            entry_uuid,
+            dn,
+            requester: &self.stamp.name,
+            local: self.envelope.derived,
+            continues: std::mem::replace(&mut self.continues, true),
+            absent: false,
+        };
+        let old = std::mem::take(&mut self.old);
+        let modifications =
+            changes.iter().map(|change| (logged_kind(change.kind), &change.description, &*change.values));
+        let bytes = log::encode_modify(self.ground.schema, &heading, modifications, &old);
+        self.counters.logged_bytes += bytes.len() as u64;
+        log::append_encoded(&mut self.set, key, bytes);
+    }
+
+    /// The place of the next record in the log, if there is one.
+    fn next_log_key(&mut self) -> Option<LogKey> {
+        // Of what is not logged, too: nothing that is logged later proves that a consumer has it.
+        self.counters.highest.note(self.stamp.csn);
+        if !self.ground.settings.log {
+            return None;
+        }
+        self.counters.last_log_sequence += 1;
+        // A change that another server made is logged here as any other: in the order of its arrival.
+        let server_id = self.ground.order.server_id();
+        Some(LogKey { server_id, sequence: self.counters.last_log_sequence })
     }
 
     /// Keeps what the access log wants to know of an entry before it changes: where `changed` is `None`, all of it.
@@ -387,17 +433,21 @@ pub(crate) fn insufficient(text: &str) -> LdapResult {
 /// Modifications as they stand in the log.
 pub(crate) fn logged(schema: &Schema, changes: &[&Change]) -> Vec<LoggedModification> {
     let logged = |change: &&Change| LoggedModification {
-        kind: match change.kind {
-            ChangeKind::Add => LoggedKind::Add,
-            ChangeKind::Delete => LoggedKind::Delete,
-            ChangeKind::Replace => LoggedKind::Replace,
-            ChangeKind::Increment => LoggedKind::Increment,
-            ChangeKind::SoftAdd => LoggedKind::SoftAdd,
-        },
+        kind: logged_kind(change.kind),
         attribute: LoggedAttribute {
             description: change.description.to_text(schema),
             values: change.values.clone(),
         },
     };
     changes.iter().map(logged).collect()
+}
+
+fn logged_kind(kind: ChangeKind) -> LoggedKind {
+    match kind {
+        ChangeKind::Add => LoggedKind::Add,
+        ChangeKind::Delete => LoggedKind::Delete,
+        ChangeKind::Replace => LoggedKind::Replace,
+        ChangeKind::Increment => LoggedKind::Increment,
+        ChangeKind::SoftAdd => LoggedKind::SoftAdd,
+    }
 }

@@ -137,12 +137,25 @@ pub fn prepare(
     subschema: &NormalDn,
     latitude: Latitude,
 ) -> Result<Prepared, LdapResult> {
+    prepare_at(schema, operation, None, subschema, latitude)
+}
+
+/// As [`prepare`]; `target`: the normal form of the target's DN, where it is known.
+pub(crate) fn prepare_at(
+    schema: &Schema,
+    operation: WriteOperation,
+    target: Option<NormalDn>,
+    subschema: &NormalDn,
+    latitude: Latitude,
+) -> Result<Prepared, LdapResult> {
     match operation {
         WriteOperation::Add { entry, attributes } => {
             prepare_add(schema, &entry, attributes, subschema, latitude)
         }
         WriteOperation::Modify { object, changes } => {
-            prepare_modify(schema, &object, changes, subschema, latitude)
+            changes.iter().try_for_each(check_shape)?;
+            let dn = target.map_or_else(|| normal_dn(schema, &object), Ok)?;
+            prepare_modify(schema, dn, changes, subschema, latitude)
         }
         WriteOperation::Delete { entry } => {
             let dn = normal_dn(schema, &entry)?;
@@ -213,15 +226,11 @@ fn prepare_add(
 
 fn prepare_modify(
     schema: &Schema,
-    object: &str,
+    dn: NormalDn,
     changes: Vec<Modification>,
     subschema: &NormalDn,
     latitude: Latitude,
 ) -> Result<Prepared, LdapResult> {
-    for change in &changes {
-        check_shape(change)?;
-    }
-    let dn = normal_dn(schema, object)?;
     let mut mods = changes
         .into_iter()
         .map(|change| {

@@ -319,7 +319,7 @@ fn check_naming(
 }
 
 /// Why a type may not name entries.
-fn unfit_for_naming(kind: &AttributeType, mode: CheckMode) -> Option<&'static str> {
+pub(super) fn unfit_for_naming(kind: &AttributeType, mode: CheckMode) -> Option<&'static str> {
     if kind.is_operational() {
         Some("is operational")
     } else if kind.collective {

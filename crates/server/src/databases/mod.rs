@@ -7,7 +7,7 @@ mod index_log;
 mod limits;
 mod memory;
 mod open;
-mod search;
+pub(crate) mod search;
 mod sync;
 mod trees;
 
@@ -288,7 +288,7 @@ impl Databases {
         }
         match section.and_then(Section::refuses_changes) {
             Some(refused) => done(refused.into()),
-            None => self.directory.submit(request, done),
+            None => self.directory.submit_at(request, target, done),
         }
     }
 

@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use larix_store::{Direction, KeyRange, ReadError, Snapshot, WriteSet};
 
+use super::scratch::Scratch;
 use super::{Content, Dictionary, Packed, Record};
 use crate::entry::EntryId;
 use crate::entry::record::{CODEC_LZ4, RecordError};
@@ -85,11 +86,16 @@ impl Dictionaries {
 
     /// The record as it is to be stored.
     pub fn packed(&self, plain: Vec<u8>) -> Vec<u8> {
+        self.packed_over(plain, None)
+    }
+
+    /// As [`Self::packed`], for a record that takes the place of another: what both begin with need not be packed again.
+    pub(crate) fn packed_over(&self, plain: Vec<u8>, before: Option<&Record<'_>>) -> Vec<u8> {
         let Some((number, dictionary)) = self.list.len().checked_sub(1).zip(self.list.last()) else {
             return plain;
         };
         let mut out = Vec::with_capacity(plain.len() / 2);
-        if dictionary.pack(number as u32, &plain, &mut out) { out } else { plain }
+        if dictionary.pack_over(number as u32, &plain, before, &mut out) { out } else { plain }
     }
 
     /// A stored record, ready to be read.
@@ -103,10 +109,11 @@ impl Dictionaries {
             return Ok(Record(Content::Stored(stored)));
         }
         let packed = Packed::parse(&stored).ok_or(RecordError::BadPacking { entry: id })?;
-        match self.list.get(packed.dictionary as usize) {
-            Some(dictionary) => Ok(dictionary.unpack(id, &packed)?),
-            None => unpacked_with_newer(snapshot, id, &packed),
-        }
+        let scratch = match self.list.get(packed.dictionary as usize) {
+            Some(dictionary) => dictionary.unpack(id, &packed)?,
+            None => unpacked_with_newer(snapshot, id, &packed)?,
+        };
+        Ok(Record(Content::Unpacked(scratch, stored)))
     }
 
     /// Adds one, unless there are too many.
@@ -132,11 +139,7 @@ impl Dictionaries {
 }
 
 /// Another process, which writes, has added a dictionary since this one opened the database.
-fn unpacked_with_newer(
-    snapshot: &impl Snapshot,
-    id: EntryId,
-    packed: &Packed<'_>,
-) -> Result<Record<'static>, Fault> {
+fn unpacked_with_newer(snapshot: &impl Snapshot, id: EntryId, packed: &Packed<'_>) -> Result<Scratch, Fault> {
     let number = packed.dictionary;
     match snapshot.get(META, &stored_key(number as usize))?.as_deref().and_then(<[u8]>::split_first) {
         Some((&KIND, bytes)) => Ok(Dictionary::new(bytes).unpack(id, packed)?),

@@ -33,6 +33,9 @@ const PATIENCE_BITS: u32 = 2;
 /// A match of this length is not held back for a better one at the next byte.
 const GOOD: usize = 12;
 
+/// Of literals that are taken over, one place in so many is noted.
+const NOTED_STEP: usize = 3;
+
 const SHORT_BITS: u32 = 15;
 const LONG_BITS: u32 = 14;
 const OWN_BITS: u32 = 10;
@@ -71,13 +74,34 @@ impl Places {
     }
 }
 
+/// A block of the same dictionary for a record that begins as another one does.
+pub(super) struct Earlier<'a> {
+    pub(super) block: &'a [u8],
+    /// How many bytes of the records are alike; of those before the head's place none is looked at.
+    pub(super) alike: usize,
+}
+
 /// Appends to `out` the block for what stands behind the head in `record`. Of what stands before `head` nothing is
 /// referred to: it may change. Records of more than [`RECORD_BYTES_MAX`] bytes are not for this.
-pub(super) fn pack(dictionary: &[u8], places: &Places, record: &[u8], head: Range<usize>, out: &mut Vec<u8>) {
+///
+/// From an `earlier` block the sequences are taken over that end within what is alike. A search would find the same ones
+/// there, so that a record does not grow by being changed again and again.
+pub(super) fn pack(
+    dictionary: &[u8],
+    places: &Places,
+    record: &[u8],
+    head: Range<usize>,
+    earlier: Option<Earlier<'_>>,
+    out: &mut Vec<u8>,
+) {
     let matches_start = record.len().saturating_sub(NO_MATCH_AT_END);
     let mut finder = Finder::new(dictionary, places, record, head.start);
     (head.start..head.end.min(matches_start)).for_each(|at| finder.note(at));
-    let (mut at, mut anchor) = (head.end, head.end);
+    let begin = match earlier {
+        Some(earlier) => finder.take_over(&earlier, head.end, matches_start, out),
+        None => head.end,
+    };
+    let (mut at, mut anchor) = (begin, begin);
     while at < matches_start {
         let found = finder.find(at);
         finder.note(at);
@@ -130,6 +154,37 @@ impl<'a> Finder<'a> {
         }
     }
 
+    /// Takes over the sequences of a block that describe what is alike, from the place `at` on. Answers the place behind them.
+    fn take_over(
+        &mut self,
+        earlier: &Earlier<'_>,
+        at: usize,
+        matches_start: usize,
+        out: &mut Vec<u8>,
+    ) -> usize {
+        let mut at = at;
+        let mut input = earlier.block;
+        while let Some(Sequence { literals, length, offset, rest }) = Sequence::read(input) {
+            let (begin, end) = (at + literals, at + literals + length);
+            // A match that ends where the records begin to differ might be longer now.
+            let is_alike = end < earlier.alike && begin < matches_start && end <= self.end;
+            // What is referred to has to be alike, too.
+            let is_within = match begin.checked_sub(offset) {
+                Some(place) => place >= self.start && offset > 0,
+                None => (length..=self.dictionary.len()).contains(&(offset - begin)),
+            };
+            if !(is_alike && is_within) {
+                break;
+            }
+            // Of literals not each was noted by the search either.
+            (at..begin).step_by(NOTED_STEP).for_each(|at| self.note(at));
+            [begin, begin + 2, end - 2].into_iter().for_each(|at| self.note(at));
+            (at, input) = (end, rest);
+        }
+        out.extend_from_slice(earlier.block.get(..earlier.block.len() - input.len()).unwrap_or_default());
+        at
+    }
+
     /// The longest match found for what stands at a place of the record, before [`NO_MATCH_AT_END`].
     fn find(&self, at: usize) -> Option<Match> {
         let rest = self.record.get(at..self.end)?;
@@ -180,6 +235,31 @@ impl Match {
     }
 }
 
+/// A sequence that ends with a match, as it stands in a block.
+struct Sequence<'a> {
+    literals: usize,
+    length: usize,
+    offset: usize,
+    rest: &'a [u8],
+}
+
+impl<'a> Sequence<'a> {
+    /// `None`: there is no match any more.
+    fn read(block: &'a [u8]) -> Option<Self> {
+        let (&token, mut rest) = block.split_first()?;
+        let mut literals = usize::from(token >> 4);
+        if literals == LONG {
+            literals = literals.checked_add(take_length(&mut rest)?)?;
+        }
+        let (offset, mut rest) = rest.get(literals..)?.split_first_chunk()?;
+        let mut length = usize::from(token & 15);
+        if length == LONG {
+            length = length.checked_add(take_length(&mut rest)?)?;
+        }
+        Some(Self { literals, length: length + MATCH_MIN, offset: u16::from_le_bytes(*offset).into(), rest })
+    }
+}
+
 /// How many bytes two slices begin with alike.
 fn equal_bytes(a: &[u8], b: &[u8]) -> usize {
     let ((words_a, _), (words_b, _)) = (a.as_chunks::<8>(), b.as_chunks::<8>());
@@ -193,6 +273,14 @@ fn equal_bytes(a: &[u8], b: &[u8]) -> usize {
     }
     let (a, b) = (a.get(length..).unwrap_or_default(), b.get(length..).unwrap_or_default());
     length + a.iter().zip(b).take_while(|(a, b)| a == b).count()
+}
+
+/// As [`equal_bytes`], of slices that are alike for long.
+pub(super) fn equal_start(a: &[u8], b: &[u8]) -> usize {
+    let ((chunks_a, _), (chunks_b, _)) = (a.as_chunks::<32>(), b.as_chunks::<32>());
+    let begin = 32 * chunks_a.iter().zip(chunks_b).take_while(|(a, b)| a == b).count();
+    let rest = |bytes| <[u8]>::get(bytes, begin..).unwrap_or_default();
+    begin + equal_bytes(rest(a), rest(b))
 }
 
 fn four(bytes: &[u8], at: usize) -> Option<u32> {

@@ -31,7 +31,18 @@ pub struct Record<'a>(Content<'a>);
 
 enum Content<'a> {
     Stored(Cow<'a, [u8]>),
-    Unpacked(Scratch),
+    /// With the record as it is stored.
+    Unpacked(Scratch, Cow<'a, [u8]>),
+}
+
+impl Record<'_> {
+    /// The record as it is stored, if it is packed.
+    pub(crate) fn packed(&self) -> Option<&[u8]> {
+        match &self.0 {
+            Content::Stored(_) => None,
+            Content::Unpacked(_, stored) => Some(stored),
+        }
+    }
 }
 
 impl Deref for Record<'_> {
@@ -40,7 +51,7 @@ impl Deref for Record<'_> {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Content::Stored(bytes) => bytes,
-            Content::Unpacked(scratch) => scratch,
+            Content::Unpacked(scratch, _) => scratch,
         }
     }
 }
@@ -80,6 +91,12 @@ impl Dictionary {
     /// Appends a plain record, packed under the number that the dictionary has. False when the record had better stay
     /// plain: then `out` is of no use.
     pub fn pack(&self, number: u32, plain: &[u8], out: &mut Vec<u8>) -> bool {
+        self.pack_over(number, plain, None, out)
+    }
+
+    /// As [`Self::pack`]. What the record begins with as another one does that was packed with this dictionary is taken over
+    /// from there.
+    fn pack_over(&self, number: u32, plain: &[u8], before: Option<&Record<'_>>, out: &mut Vec<u8>) -> bool {
         let head = head_length(plain).and_then(|length| plain.get(..length));
         let Some((head, [CODEC_PLAIN, rest_of_head @ ..])) = head.map(|head| (head, head)) else {
             return false;
@@ -87,25 +104,31 @@ impl Dictionary {
         if !(PACKED_BYTES_MIN..=RECORD_BYTES_MAX).contains(&plain.len()) {
             return false;
         }
-        let before = out.len();
+        let begin = out.len();
         out.push(CODEC_LZ4);
         out.extend_from_slice(rest_of_head);
         put_varint(out, u64::from(number));
         put_varint(out, (plain.len() - head.len()) as u64);
         let places = self.places.get_or_init(|| lz4::Places::new(self.bytes()));
-        lz4::pack(self.bytes(), places, plain, RDN_IN_RECORD..head.len(), out);
+        let earlier = before.and_then(|before| {
+            let packed = Packed::parse(before.packed()?).filter(|packed| packed.dictionary == number)?;
+            let alike = RDN_IN_RECORD + lz4::equal_start(tail(before), tail(plain));
+            Some(lz4::Earlier { block: packed.block, alike })
+        });
+        lz4::pack(self.bytes(), places, plain, RDN_IN_RECORD..head.len(), earlier, out);
         // A sixteenth is not worth unpacking.
-        out.len() - before < plain.len() - plain.len() / 16
+        out.len() - begin < plain.len() - plain.len() / 16
     }
 
     /// A stored record that was packed with this dictionary.
     pub fn unpacked(&self, id: EntryId, stored: &[u8]) -> Result<Record<'static>, RecordError> {
         let packed = Packed::parse(stored).ok_or(RecordError::BadPacking { entry: id })?;
-        self.unpack(id, &packed)
+        let scratch = self.unpack(id, &packed)?;
+        Ok(Record(Content::Unpacked(scratch, Cow::Owned(stored.to_vec()))))
     }
 
     /// Unpacks what stands behind the head of a record.
-    fn unpack(&self, id: EntryId, packed: &Packed<'_>) -> Result<Record<'static>, RecordError> {
+    fn unpack(&self, id: EntryId, packed: &Packed<'_>) -> Result<Scratch, RecordError> {
         let damaged = || RecordError::BadPacking { entry: id };
         let end = packed.head.len() + packed.length;
         if end > RECORD_BYTES_MAX {
@@ -118,8 +141,13 @@ impl Dictionary {
         head.iter_mut().take(1).for_each(|codec| *codec = CODEC_PLAIN);
         lz4::unpack(&self.padded, packed.block, out, packed.head.len()..end).ok_or_else(damaged)?;
         scratch.set_length(end);
-        Ok(Record(Content::Unpacked(scratch)))
+        Ok(scratch)
     }
+}
+
+/// What of a record a block may refer to: all but codec, flags and superior.
+fn tail(record: &[u8]) -> &[u8] {
+    record.get(RDN_IN_RECORD..).unwrap_or_default()
 }
 
 /// The parts of a packed record.

@@ -63,6 +63,50 @@ fn what_is_packed_is_unpacked_here_and_elsewhere() {
     assert!(packed_bytes * 3 < plain_bytes, "{packed_bytes} of {plain_bytes}");
 }
 
+/// `plain` packed over what is stored of the record before it.
+fn pack_over(dictionary: &Dictionary, before: &[u8], plain: &[u8]) -> Option<Vec<u8>> {
+    let mut out = Vec::new();
+    let before = dictionary.unpacked(ENTRY, before).unwrap();
+    dictionary.pack_over(5, plain, Some(&before), &mut out).then_some(out)
+}
+
+#[test]
+fn a_record_that_is_changed_again_and_again_stays_as_short() {
+    let dictionary = train(&people(400), None).unwrap();
+    let (mut anew, mut over) = (0, 0);
+    for number in 0..300 {
+        let mut plain = person(number);
+        let mut packed = pack(&dictionary, &plain).unwrap();
+        for change in 0..8_u64 {
+            // As a modify does: something goes, at the end or before, and something comes at the end.
+            let cut = plain.len() - 20 - (number * 7 + change * 13) as usize % 60;
+            plain.drain(cut..cut + 20);
+            plain.extend_from_slice(format!("{:020}", number * change).as_bytes());
+            let next = pack_over(&dictionary, &packed, &plain).unwrap();
+            assert_eq!(unpack(&dictionary, &next).unwrap(), plain);
+            assert_eq!(foreign(&dictionary, &next), plain[head_length(&plain).unwrap()..]);
+            over += next.len();
+            anew += pack(&dictionary, &plain).unwrap().len();
+            packed = next;
+        }
+    }
+    assert!(over * 100 <= anew * 101, "{over} instead of {anew}");
+}
+
+#[test]
+fn what_is_taken_over_is_what_a_search_finds() {
+    let dictionary = train(&people(400), None).unwrap();
+    for number in 0..200 {
+        let plain = person(number);
+        let packed = pack(&dictionary, &plain).unwrap();
+        let again = pack_over(&dictionary, &packed, &plain).unwrap();
+        assert!(again.len() <= packed.len() + 2, "{} and {}", again.len(), packed.len());
+        // Another name, and nothing is alike.
+        let other = person(number + 1_000);
+        assert_eq!(pack_over(&dictionary, &packed, &other), pack(&dictionary, &other));
+    }
+}
+
 #[test]
 fn the_same_records_give_the_same_dictionary() {
     let records = people(400);
@@ -96,6 +140,13 @@ fn any_bytes_come_back() {
             if let Some(packed) = pack(&dictionary, &plain) {
                 assert_eq!(unpack(&dictionary, &packed).unwrap(), plain);
                 assert_eq!(foreign(&dictionary, &packed), plain[13..]);
+                let mut changed = plain.clone();
+                changed.truncate(13 + (changed.len() - 13) * (round % 7) / 6);
+                changed.extend(bytes(round as u64 % 80));
+                if let Some(next) = pack_over(&dictionary, &packed, &changed) {
+                    assert_eq!(unpack(&dictionary, &next).unwrap(), changed);
+                    assert_eq!(foreign(&dictionary, &next), changed[13..]);
+                }
             }
         }
     }

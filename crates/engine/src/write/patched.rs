@@ -1,0 +1,184 @@
+//! The usual modify: it changes a few attributes that stand in the record, of an entry whose object classes have passed the
+//! check before. Nothing else of the entry is looked at but its types, and all else goes into the next record as it stands.
+//!
+//! Whatever this does not settle goes the long way, which alone refuses for the schema's sake.
+
+use larix_schema::{AttributeDescription, AttributeTypeId, Schema, SyntaxKind};
+use larix_store::Snapshot;
+use smallvec::SmallVec;
+use uuid::Uuid;
+
+use super::change;
+use super::checked_classes::CheckedList;
+use super::failure::Failure;
+use super::operator::{Held, Operator, StoredSets};
+use super::prepare::{Change, ChangeKind};
+use super::schema_check::{CheckMode, unfit_for_naming};
+use crate::catalog::Catalog;
+use crate::entry::patch::{Patch, Touch};
+use crate::entry::record::StoredValue;
+use crate::entry::{AttributeNumber, EntryView, ValuesView};
+use crate::index::keys;
+use crate::index::pending::{self, Writing};
+
+/// Attributes of an entry that room is kept for.
+const USUAL_ATTRIBUTES: usize = 48;
+
+/// An entry with its changes, checked.
+pub(super) struct Patched<'r> {
+    patch: Patch<'r>,
+    /// The entryUUID; nil for an entry that never got any.
+    pub(super) uuid: Uuid,
+}
+
+impl<'r> Patched<'r> {
+    /// Applies the changes to a stored entry. `None`: it has to go the long way.
+    ///
+    /// # Errors
+    /// What [`change::apply`] refuses; a damaged record.
+    pub(super) fn new<V: Snapshot>(
+        operator: &Operator<'_, V>,
+        old: &EntryView<'r>,
+        changes: &[&Change],
+    ) -> Result<Option<Self>, Failure> {
+        let (ground, controls) = (operator.ground, operator.envelope.controls);
+        let known = ground.known;
+        let decides = [known.object_class, known.structural_object_class, known.entry_uuid];
+        let changes_type = |change: &&Change| decides.contains(&change.description.attribute);
+        if controls.relax || ground.settings.value_conflicts || changes.iter().any(changes_type) {
+            return Ok(None);
+        }
+        let catalog = &operator.view.catalog;
+        let classes = catalog.object_class().map(|number| old.get(number)).transpose()?.flatten();
+        let mode = CheckMode { relax: false, add: false, auxiliary_needs_rule: ground.auxiliary_needs_rule };
+        let list = classes.and_then(|classes| known.checked.find_stored(&classes, mode));
+        let number = |attribute| catalog.number(&AttributeDescription::plain(attribute));
+        let naming = Naming::of(ground.schema, catalog, old.rdn(), mode);
+        let (Some(list), Some(naming), Some(structural)) =
+            (list, naming, number(known.structural_object_class))
+        else {
+            return Ok(None);
+        };
+        let mut scan = Scan {
+            list,
+            naming,
+            structural,
+            uuid: number(known.entry_uuid),
+            changed: changes.iter().map(|c| (catalog.number(&c.description), c.kind)).collect(),
+            kept: SmallVec::new(),
+            is_structural: false,
+            is_named: false,
+            found: Uuid::nil(),
+        };
+        let shown = operator.view.dn(old)?;
+        let read = Patch::read(catalog, old, shown, |row, stored| {
+            scan.touch(row.number, row.description.as_ref()?.attribute, stored)
+        })?;
+        let Some(mut patch) = read.filter(|_| scan.is_structural && scan.is_named) else { return Ok(None) };
+        let sets = StoredSets { reader: operator.reader_of(*old) };
+        for change in changes {
+            change::apply(ground.schema, &mut patch.entry, change, controls.permissive_modify, &sets)?;
+        }
+        let after = &patch.entry.attributes;
+        let passes = patch.fits() && list.allows_all(after) && list.has_all(&scan.kept, after);
+        Ok(passes.then_some(Self { patch, uuid: scan.found }))
+    }
+
+    /// The DN as it is shown.
+    pub(super) fn dn(&self) -> &str {
+        &self.patch.entry.dn
+    }
+
+    /// Stores the changed entry in the place of the old one.
+    ///
+    /// # Errors
+    /// A damaged record, a store that cannot be read.
+    pub(super) fn store<V: Snapshot>(
+        &self,
+        operator: &mut Operator<'_, V>,
+        held: &Held<'_>,
+        old: &EntryView<'r>,
+    ) -> Result<(), Failure> {
+        let (schema, snapshot) = (operator.schema(), operator.snapshot());
+        self.patch.store(&mut operator.set, schema, operator.catalog, (old, held.record()))?;
+        let reader = operator.reader_of(*old);
+        let changes = keys::patch_changes(schema, operator.catalog.catalog(), &reader, &self.patch)?;
+        Ok(pending::apply(&mut operator.set, snapshot, held.id, &changes, Writing::Changed)?)
+    }
+}
+
+/// What is found out while the attributes of a record are gone through.
+struct Scan<'l, 'r> {
+    list: &'l CheckedList,
+    naming: Naming<'r>,
+    structural: AttributeNumber,
+    uuid: Option<AttributeNumber>,
+    /// What the changes are about; none of what no entry has had yet.
+    changed: SmallVec<[(Option<AttributeNumber>, ChangeKind); 8]>,
+    /// The types of what stays.
+    kept: SmallVec<[AttributeTypeId; USUAL_ATTRIBUTES]>,
+    is_structural: bool,
+    is_named: bool,
+    found: Uuid,
+}
+
+impl Scan<'_, '_> {
+    fn touch(
+        &mut self,
+        number: AttributeNumber,
+        attribute: AttributeTypeId,
+        stored: &ValuesView<'_>,
+    ) -> Option<Touch> {
+        // What is replaced first need not be known.
+        if let Some((_, kind)) = self.changed.iter().find(|(changed, _)| *changed == Some(number)) {
+            return Some(if *kind == ChangeKind::Replace { Touch::Drop } else { Touch::Load });
+        }
+        if !self.list.allows(attribute, stored.len()) {
+            return None;
+        }
+        if number == self.structural {
+            self.is_structural = self.list.is_structural(stored);
+        } else if number == self.naming.number {
+            self.is_named = self.naming.is_among(stored);
+        } else if Some(number) == self.uuid {
+            let value = stored.iter().next();
+            if let Some(Ok(StoredValue::Inline(value))) = value {
+                self.found = Uuid::try_parse_ascii(value).unwrap_or_default();
+            }
+        }
+        self.kept.push(attribute);
+        Some(Touch::Keep)
+    }
+}
+
+/// The value of a name that is written as any string is.
+struct Naming<'r> {
+    number: AttributeNumber,
+    value: &'r str,
+}
+
+impl<'r> Naming<'r> {
+    /// `None` for names with several values, escapes, or types of other syntaxes: there more is asked than whether the value is
+    /// there byte by byte.
+    fn of(schema: &Schema, catalog: &Catalog, rdn: &'r str, mode: CheckMode) -> Option<Self> {
+        let (name, value) = rdn.split_once('=')?;
+        let is_plain =
+            |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'-' | b'_' | b'@' | b' ');
+        if value.is_empty() || value.trim_ascii().len() != value.len() || !value.bytes().all(is_plain) {
+            return None;
+        }
+        let kind = schema.attribute_type(name)?;
+        let is_string = matches!(kind.syntax.kind, SyntaxKind::DirectoryString | SyntaxKind::Ia5String);
+        if !is_string || unfit_for_naming(kind, mode).is_some() {
+            return None;
+        }
+        let number = catalog.number(&AttributeDescription::plain(kind.id))?;
+        Some(Self { number, value })
+    }
+
+    fn is_among(&self, stored: &ValuesView<'_>) -> bool {
+        let is_it =
+            |stored| matches!(stored, Ok(StoredValue::Inline(value)) if value == self.value.as_bytes());
+        stored.iter().any(is_it)
+    }
+}
