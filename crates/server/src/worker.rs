@@ -21,7 +21,6 @@ use zeroize::Zeroize;
 
 use crate::config::values::LogLevel;
 use crate::connection::{Connection, Turn};
-use crate::databases::search;
 use crate::dispatch::{Completion, Dispatcher, LayerChange};
 use crate::host_names;
 use crate::layers::{Layers, LayersError};
@@ -52,8 +51,6 @@ const HANDSHAKE_THREADS: usize = 1;
 const PLAIN_BUFFER_BYTES: usize = 128 * 1024;
 /// How long a client may take to read its last answers when the connection is being closed.
 const LINGER: Duration = Duration::from_secs(5);
-/// After somebody asked for something so many slices of searches are short: some milliseconds.
-const SHORT_SLICES: u32 = 200;
 const NANOS_A_SECOND: u64 = 1_000_000_000;
 /// A client asks for TLS where none is configured, or where it cannot be agreed on.
 const NO_TLS: &str = "TLS negotiation failure";
@@ -129,8 +126,6 @@ impl Worker {
                 open: RefCell::default(),
                 sweeps: Cell::default(),
                 count,
-                inputs: Cell::default(),
-                short_slices: Cell::default(),
                 read_buffer: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
                 plain: RefCell::default(),
                 spare: RefCell::default(),
@@ -178,10 +173,6 @@ struct Core {
     open: RefCell<HashMap<u64, Rc<Handle>>>,
     sweeps: Cell<u32>,
     count: Arc<AtomicUsize>,
-    /// How often a client's input was taken.
-    inputs: Cell<u64>,
-    /// Slices that are to be short from now on.
-    short_slices: Cell<u32>,
     read_buffer: RefCell<Box<[u8]>>,
     /// Input without its layers.
     plain: RefCell<Vec<u8>>,
@@ -332,13 +323,6 @@ impl Core {
         write::may_keep(alone);
     }
 
-    /// Between two slices of a search: whether others asked for something. If they did they will again.
-    fn note_company(&self, there_is: bool) {
-        let left = if there_is { SHORT_SLICES } else { self.short_slices.get().saturating_sub(1) };
-        self.short_slices.set(left);
-        search::in_company(left > 0);
-    }
-
     fn take_buffer(&self) -> Vec<u8> {
         self.spare.borrow_mut().pop().unwrap_or_else(|| Vec::with_capacity(4096))
     }
@@ -424,9 +408,7 @@ impl Task<'_> {
     async fn go_on(&mut self) -> Result<Turn, Ended> {
         write::hand_over_kept();
         write::may_keep(false);
-        let before = self.core.inputs.get();
         tokio::task::yield_now().await;
-        self.core.note_company(self.core.inputs.get() != before);
         let mut turn = None;
         while let Ok(event) = self.events.try_recv() {
             turn = Some(self.take_event(event)?);
@@ -558,7 +540,6 @@ impl Task<'_> {
             self.connection.service_mut().close_because("connection lost");
             return Ok(self.connection.input_ended());
         }
-        self.core.inputs.set(self.core.inputs.get().wrapping_add(1));
         self.connection.service_mut().bytes_arrived();
         self.handle.last_activity.set(self.connection.service().last_activity());
         match &self.layers {

@@ -7,7 +7,7 @@ mod index_log;
 mod limits;
 mod memory;
 mod open;
-pub(crate) mod search;
+mod search;
 mod sync;
 mod trees;
 

@@ -1,6 +1,5 @@
 //! A search over the directory: over one stored database, over several glued ones, or over a tree that nobody stores.
 
-use std::cell::Cell;
 use std::sync::Arc;
 
 use larix_engine::access::Subject;
@@ -32,18 +31,6 @@ use crate::virtual_entries::search::Found;
 const SLICE_CANDIDATES: u32 = 128;
 /// And after so long it ends where candidates are dear: a small search takes a tenth of it.
 const SLICE_NANOS: u64 = 100_000;
-/// The same while other clients of the thread ask for something, too. What a slice costs beside its candidates is a tenth of
-/// it.
-const SLICE_NANOS_IN_COMPANY: u64 = 25_000;
-
-thread_local! {
-    static SLICE: Cell<u64> = const { Cell::new(SLICE_NANOS) };
-}
-
-/// Says whether searches of this thread have others that may have to wait for them.
-pub(crate) fn in_company(yes: bool) {
-    SLICE.set(if yes { SLICE_NANOS_IN_COMPANY } else { SLICE_NANOS });
-}
 
 /// A result with its controls.
 pub(super) type End = (LdapResult, Vec<ControlBuf>);
@@ -225,7 +212,7 @@ impl Part {
 }
 
 pub(super) fn budget(server: &Server) -> Budget<'_> {
-    let (candidates, nanos) = (SLICE_CANDIDATES, SLICE.get());
+    let (candidates, nanos) = (SLICE_CANDIDATES, SLICE_NANOS);
     Budget { candidates, nanos, bytes: OUTPUT_HIGH, clock: &*server.clock }
 }
 
