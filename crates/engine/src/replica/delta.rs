@@ -44,7 +44,11 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             };
             id.map(|id| steps::here(op, id)).transpose()
         })?;
-        let Some(here) = here.filter(|here| !here.glue) else { return self.of_nothing(delta) };
+        let Some(here) = here.filter(|here| !here.glue) else {
+            // Known, and gone since.
+            let is_over = self.is_covered(&delta.csn) && !matches!(delta.change, DeltaChange::Delete);
+            return if is_over { Ok(Applied::Older) } else { self.of_nothing(delta) };
+        };
         match &delta.change {
             DeltaChange::Delete => self.delete(&here.uuid, Some(delta.csn)),
             DeltaChange::Modify(changes) => self.modify(delta, here, changes),

@@ -291,7 +291,8 @@ impl Session {
             SyncState::decode(state.value).map_err(|error| wrong(&error))?;
         let csns = self.read_cookie(cookie).map_err(|error| wrong(&error))?;
         if self.request.logged {
-            return self.logged(entry, state, actions);
+            let proves = csns.is_some_and(|csns| !csns.is_empty());
+            return self.logged(entry, (state, proves), actions);
         }
         let uuid = Uuid::from_bytes(entry_uuid);
         let is_seen = self.is_passed_over(&csns);
@@ -321,11 +322,12 @@ impl Session {
         Ok(())
     }
 
-    /// A record of an access log: the change that it tells of. That a record is gone says nothing of what it told.
+    /// A record of an access log: the change that it tells of. `proves`: a CSN came beside it, which says that all before it
+    /// was told. That a record is gone says nothing of what it told.
     fn logged(
         &mut self,
         entry: &SearchResultEntry<'_>,
-        state: EntryState,
+        (state, proves): (EntryState, bool),
         actions: &mut Vec<Action>,
     ) -> Result<(), String> {
         if !matches!(state, EntryState::Add | EntryState::Modify) {
@@ -338,7 +340,12 @@ impl Session {
         });
         match massaged {
             Ok(Some(ReplicatedChange::Delta { entry_uuid, dn, csn, change })) => {
-                // Records come in the order of the changes: each is as good as a cookie.
+                // What a refresh brought the provider stands in its log in any order, and is told without a CSN beside it.
+                if !proves {
+                    self.gather(ReplicatedChange::Delta { entry_uuid, dn, csn, change }, None, actions);
+                    return Ok(());
+                }
+                // Other records come in the order of the changes: each is as good as a cookie.
                 // Changes that were made together, deletes above all, may share a CSN.
                 if is_newer(&self.known, &[csn]) || self.taken == [csn] {
                     self.raise(&[csn]);

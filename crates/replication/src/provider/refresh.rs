@@ -510,7 +510,8 @@ impl LogRefresh {
         let each = &self.each_cookie;
         // What a glued database's base lacks was found out before.
         let fate = fate(part, 1, view, id, out, &mut |entry| {
-            let cookie = each.as_ref().zip(entry.csn);
+            // Ahead of the contextCSN others may come yet that are older.
+            let cookie = each.as_ref().zip(entry.csn.filter(|csn| self.start.covers(csn)));
             let cookie = cookie.map(|(begin, csn)| format!("{begin},csn={}", csn.text()));
             Some(Send { state: EntryState::Add, cookie, name: None })
         })?;

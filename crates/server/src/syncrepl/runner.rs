@@ -173,6 +173,7 @@ impl Runner {
     /// From the log to the entries, when the log does not lead on from here, and back when they were refreshed: `None`,
     /// and another session at once. The second time in a row it is a failure, which waits as the others do.
     fn changes_sides(&mut self, ended: Ended) -> Option<Ended> {
+        let is_empty = self.task.served.is_some() && self.context_csns().is_ok_and(|csns| csns.is_empty());
         let Some(log) = &mut self.log else { return Some(ended) };
         let refused = log.refused.swap(false, Ordering::Relaxed);
         let why = match (log.logged, ended) {
@@ -180,7 +181,11 @@ impl Runner {
             (true, Ended::Failed(why)) if refused => why,
             (false, Ended::Poll) => {
                 log.plain = false;
-                return None;
+                return match is_empty {
+                    // Its log leads on from nowhere: not at once again.
+                    true => Some(Ended::Failed("the provider has no content yet".to_owned())),
+                    false => None,
+                };
             }
             (_, ended) => return Some(ended),
         };
@@ -518,7 +523,8 @@ impl Runner {
         let newest = csns.iter().map(|csn| csn.time).max();
         let names: Vec<String> = changes.iter().map(name).collect();
         let logged = self.log.as_ref().is_some_and(|log| log.logged);
-        let rules = self.rules((refreshing && !logged) || full);
+        // Records of a log may come in any order: each is judged by what is here.
+        let rules = self.rules(refreshing || logged || full);
         let rules = ReplicaRules { by_content: by_content && rules.multi_provider, provider, ..rules };
         let alone = !refreshing || logged || !csns.is_empty();
         if alone {
