@@ -533,8 +533,7 @@ impl<S: Store> Core<S> {
                 Some(batch) => group.replicate(&transaction, batch).map(WriteOutcome::from),
                 None => group.carry_out(&transaction, &job.tasks),
             };
-            let outcome = outcome.map_err(GroupError::Fault)?;
-            outcomes.push(outcome);
+            outcomes.push(outcome.map_err(GroupError::Fault)?);
         }
         let alone = jobs.iter().all(|job| job.tasks.is_empty() && job.replicated.is_none());
         let walked =
@@ -563,14 +562,10 @@ impl<S: Store> Core<S> {
         let marker = match ready.logs {
             true => self.marker.along(&transaction, &mut ready.set, begun_history, &marked),
             false => Ok(log::Marker::default()),
-        };
-        let marker = marker.map_err(GroupError::Fault)?;
-        let begun = self.environment.clock.monotonic();
-        if let Some(mirror) = database.mirror() {
-            let state = ready.catalog.state(&database.state());
-            let changes = mirror::changes(&transaction, &ready.set, state).map_err(GroupError::Fault)?;
-            mirror.write(&changes).map_err(GroupError::Mirror)?;
         }
+        .map_err(GroupError::Fault)?;
+        let begun = self.environment.clock.monotonic();
+        self.reflect(&transaction, &ready)?;
         transaction.commit(&ready.set, ready.durability).map_err(GroupError::Commit)?;
         let taken = self.environment.clock.monotonic().0.saturating_sub(begun.0);
         database.writes().committed(outcomes.len(), taken);
@@ -591,6 +586,14 @@ impl<S: Store> Core<S> {
         self.membership_walk.committed(walked, walks_anew, self.environment.index_watch.as_deref());
         database.log_watch().tell();
         Ok(())
+    }
+
+    /// Writes a group's changes where the store is an image of something else.
+    fn reflect<T: Snapshot>(&self, transaction: &T, ready: &Ready) -> Result<(), GroupError> {
+        let Some(mirror) = self.database.mirror() else { return Ok(()) };
+        let state = ready.catalog.state(&self.database.state());
+        let changes = mirror::changes(transaction, &ready.set, state).map_err(GroupError::Fault)?;
+        mirror.write(&changes).map_err(GroupError::Mirror)
     }
 
     /// Content that is provided and of which nothing says how far it has come, as after a load, gets a contextCSN of ours:
