@@ -90,6 +90,19 @@ impl Client {
         }
     }
 
+    /// The first value of an attribute of an entry, also of one that the server chose.
+    pub fn value(&mut self, base: &str, attribute: &str) -> Option<String> {
+        let mut out = Vec::new();
+        search(&mut out, MessageId(self.next_id), base, "base", "(objectClass=*)", &[attribute], &[]);
+        self.exchange(&out).iter().find_map(|pdu| match Response::decode_message(pdu).ok()?.response {
+            Response::Entry(entry) => {
+                let value = entry.attributes.iter().next()?.values.iter().next()?;
+                Some(String::from_utf8_lossy(value).into_owned())
+            }
+            _ => None,
+        })
+    }
+
     /// Runs one step and shows what came back.
     pub fn run(&mut self, step: &Step) -> String {
         let mut lines = step.request.lines();

@@ -28,6 +28,7 @@ pub mod listener;
 mod live;
 pub mod local;
 pub mod log;
+mod low_priority;
 mod operation_log;
 pub mod operation_rules;
 mod password_change;

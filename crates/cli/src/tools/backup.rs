@@ -9,15 +9,10 @@ pub(super) use take::main as take;
 use std::io::{self, IsTerminal, Write};
 
 use larix_server::backup::{Pace, Progress};
-use larix_server::config::values::quantity;
-
-/// `--throttle`: bytes a second.
-fn rate(text: &str) -> Result<u64, String> {
-    quantity::bytes(text)
-}
+use larix_server::config::values::Throttle;
 
 /// Tells a person at a terminal how far it is, on one line.
-fn pace(throttle: Option<u64>) -> Pace<'static> {
+fn pace(throttle: Throttle) -> Pace<'static> {
     let is_terminal = io::stderr().is_terminal();
     let mut width = 0;
     Pace::new(throttle, move |progress: &Progress<'_>| {

@@ -7,6 +7,7 @@
 
 mod chain;
 mod changes;
+mod copy_file;
 mod error;
 mod manifest;
 mod pace;
@@ -26,6 +27,8 @@ pub use restored::RestoreNote;
 pub use stream::{StreamSummary, unpack};
 pub use take::{Source, take_full, take_increment, take_stream};
 pub use until::Until;
+
+pub use crate::low_priority::give_way;
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

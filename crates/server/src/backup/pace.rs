@@ -6,6 +6,7 @@ use larix_engine::time::{Clock, Monotonic, Timestamp};
 
 use super::BackupError;
 use crate::clock::SystemClock;
+use crate::config::values::Throttle;
 
 /// How far something is, for people.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -25,7 +26,9 @@ pub struct Pace<'p> {
     /// The time of day.
     wall: Box<dyn Fn() -> Timestamp + 'p>,
     /// Bytes a second.
-    throttle: Option<u64>,
+    limit: Option<u64>,
+    /// Whether it rests as long as it worked.
+    rests: bool,
     show: Box<dyn FnMut(&Progress<'_>) + 'p>,
     stop: Box<dyn Fn() -> bool + 'p>,
     what: String,
@@ -33,6 +36,8 @@ pub struct Pace<'p> {
     done: u64,
     started: Monotonic,
     shown: Monotonic,
+    /// The end of the last rest.
+    rested: Monotonic,
 }
 
 impl std::fmt::Debug for Pace<'_> {
@@ -46,16 +51,22 @@ const SHOW_EVERY: u64 = 500_000_000;
 const SECOND: u64 = 1_000_000_000;
 /// The longest a throttled backup waits before it looks whether it is to stop.
 const NAP: u64 = SECOND / 4;
+/// Work of less than this needs no rest: some pages read, summed up and written.
+const WORK: u64 = SECOND / 1_000;
 
 impl<'p> Pace<'p> {
-    /// `throttle`: bytes a second. `show` is called twice a second.
-    pub fn new(throttle: Option<u64>, show: impl FnMut(&Progress<'_>) + 'p) -> Self {
+    /// `show` is called twice a second.
+    pub fn new(throttle: Throttle, show: impl FnMut(&Progress<'_>) + 'p) -> Self {
         let clock = SystemClock::new();
         let now = clock.monotonic();
         Self {
             clock,
             wall: Box::new(|| SystemClock::new().now()),
-            throttle: throttle.filter(|rate| *rate > 0),
+            limit: match throttle {
+                Throttle::AtMost(rate) => Some(rate),
+                Throttle::Considerate | Throttle::Unlimited => None,
+            },
+            rests: throttle != Throttle::Unlimited,
             show: Box::new(show),
             stop: Box::new(|| false),
             what: String::new(),
@@ -63,12 +74,13 @@ impl<'p> Pace<'p> {
             done: 0,
             started: now,
             shown: now,
+            rested: now,
         }
     }
 
     /// Without limit, silent.
     pub fn quiet() -> Self {
-        Self::new(None, |_| {})
+        Self::new(Throttle::Unlimited, |_| {})
     }
 
     /// Asks now and then whether to give up.
@@ -91,15 +103,17 @@ impl<'p> Pace<'p> {
     pub(super) fn begin(&mut self, what: impl Into<String>, total: u64) {
         (self.what, self.total, self.done) = (what.into(), total, 0);
         self.started = self.clock.monotonic();
-        self.shown = self.started;
+        (self.shown, self.rested) = (self.started, self.started);
     }
 
-    /// Counts bytes, and waits where they came too fast.
+    /// Counts bytes, and waits: half of the time others have processor and disk for themselves, and where a rate is given the
+    /// bytes must not come faster.
     ///
     /// # Errors
     /// [`BackupError::Stopped`].
     pub(super) fn advance(&mut self, bytes: u64) -> Result<(), BackupError> {
         self.done += bytes;
+        self.rest();
         loop {
             if (self.stop)() {
                 return Err(BackupError::Stopped);
@@ -110,7 +124,7 @@ impl<'p> Pace<'p> {
                 self.tell(now);
             }
             let passed = now.0.saturating_sub(self.started.0);
-            let due = self.throttle.map_or(0, |rate| {
+            let due = self.limit.map_or(0, |rate| {
                 u64::try_from(u128::from(self.done) * u128::from(SECOND) / u128::from(rate))
                     .unwrap_or(u64::MAX)
             });
@@ -118,6 +132,15 @@ impl<'p> Pace<'p> {
                 0 => return Ok(()),
                 ahead => nap(Duration::from_nanos(ahead.min(NAP))),
             }
+        }
+    }
+
+    /// As long as it worked since the last rest: where the disk is busy, or the processor, it takes longer, and so does this.
+    fn rest(&mut self) {
+        let worked = self.clock.monotonic().0.saturating_sub(self.rested.0);
+        if self.rests && worked >= WORK {
+            nap(Duration::from_nanos(worked.min(NAP)));
+            self.rested = self.clock.monotonic();
         }
     }
 

@@ -13,6 +13,7 @@ use larix_engine::time::Timestamp;
 
 use super::{BackupError, Chain, Manifest, Pace, Source, sync_directory, take_full, take_increment};
 use crate::config::values::BackupSchedule;
+use crate::low_priority::give_way;
 use crate::server::Server;
 
 /// How scheduled backups stand.
@@ -64,8 +65,6 @@ const RETRY_MICROS: i64 = 300_000_000;
 const MICROS: i64 = 1_000_000;
 /// What the directories of full backups begin with; the time is behind it.
 const NAME: &str = "larix-";
-/// How much nicer than the server the thread is.
-const NICE: i32 = 10;
 
 impl Backups {
     pub fn status(&self) -> BackupStatus {
@@ -116,8 +115,7 @@ impl Drop for BackupThread {
 }
 
 fn run(server: &Arc<Server>) {
-    // Linux keeps this for each thread. Where it is refused backups compete as everything else does.
-    let _ = rustix::process::setpriority_process(None, NICE);
+    give_way();
     let mut known: Option<BackupSchedule> = None;
     while !server.backups.is_stopped() {
         let schedule = server.config().global.backup_schedule.clone();

@@ -16,11 +16,12 @@ use rustix::fs::FlockOperation;
 use sha2::{Digest, Sha256};
 
 use super::chain::{Chain, increment_name};
+use super::copy_file::CopyFile;
 use super::manifest::{DatabaseBackup, Manifest, Position, StoredFile};
 use super::stream::StreamWriter;
 use super::{
     BackupError, CONFIGURATION, INCREMENT_MANIFEST, MANIFEST, Pace, changes, hexadecimal, make_directory,
-    private, sync_directory, write_private,
+    sync_directory, write_private,
 };
 use crate::config::Config;
 
@@ -232,12 +233,9 @@ fn copy(
     let folder = directory.join(&name);
     make_directory(&folder)?;
     let path = folder.join(DATA_FILE);
-    let mut file = private().open(&path).map_err(BackupError::io("write", &path))?;
-    let (bytes, sha256) = copy_through(source, pace, &mut |chunk| {
-        file.write_all(chunk).map_err(BackupError::io("write", &path))
-    })?;
-    file.sync_all().map_err(BackupError::io("write", &path))?;
-    drop(file);
+    let mut file = CopyFile::create(&path)?;
+    let (bytes, sha256) = copy_through(source, pace, &mut |chunk| file.write(chunk))?;
+    file.finish()?;
     let mut backup = look_into(&folder)?;
     sync_directory(&folder)?;
     backup.suffixes = source.suffixes.to_vec();

@@ -12,7 +12,7 @@ mod security;
 mod sync_replication;
 mod trace_export;
 
-pub use backup_schedule::BackupSchedule;
+pub use backup_schedule::{BackupSchedule, Throttle};
 pub use change_log::ChangeLog;
 pub use client_limits::{ClientLimits, Network, Rate};
 pub use features::{Allowed, Disallowed, LogLevel, Requirements, Restrictions, SecurityFactors};

@@ -9,10 +9,11 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Parser;
 use larix_server::backup::{self, CONFIGURATION, Chain, DatabaseBackup, Target, Until};
+use larix_server::config::values::Throttle;
 use larix_server::config::{self, Config, DatabaseKind};
 use larix_store::lmdb::{DATA_FILE, DirectoryLock, LmdbOptions};
 
-use super::{pace, rate};
+use super::pace;
 use crate::tools::common::{self, ConfigArgs};
 
 /// Put the databases of a backup back while no server runs
@@ -37,8 +38,8 @@ struct RestoreArgs {
     #[arg(long)]
     replace: bool,
     /// Bytes a second at most, such as 50m
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    throttle: Option<u64>,
+    #[arg(long, value_name = "RATE", value_parser = Throttle::parse)]
+    throttle: Option<Throttle>,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -70,9 +71,13 @@ fn from_stream(args: &RestoreArgs) -> anyhow::Result<()> {
     if unpacked.symlink_metadata().is_ok() {
         fs::remove_dir_all(&unpacked).with_context(|| format!("cannot remove {}", unpacked.display()))?;
     }
-    let done = backup::unpack(&mut io::stdin().lock(), Some(&unpacked), &mut pace(args.throttle))
-        .map_err(anyhow::Error::from)
-        .and_then(|_| restore(args, &unpacked));
+    let done = backup::unpack(
+        &mut io::stdin().lock(),
+        Some(&unpacked),
+        &mut pace(args.throttle.unwrap_or(Throttle::Unlimited)),
+    )
+    .map_err(anyhow::Error::from)
+    .and_then(|_| restore(args, &unpacked));
     // What cannot be removed is removed by the next restore of a stream.
     let _ = fs::remove_dir_all(&unpacked);
     done
@@ -87,7 +92,7 @@ fn restore(args: &RestoreArgs, from: &Path) -> anyhow::Result<()> {
         targets.push(target(backup, &config, args)?);
     }
     let until = args.to_time.or(args.to_csn).unwrap_or(Until::End);
-    let mut pace = pace(args.throttle);
+    let mut pace = pace(args.throttle.unwrap_or(Throttle::Unlimited));
     for target in &targets {
         let restored = backup::restore(&chain, target, &config, until, args.replace, &mut pace)?;
         let last = restored.last.map_or_else(|| "none".to_owned(), |csn| csn.to_string());

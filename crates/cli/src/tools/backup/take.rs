@@ -9,10 +9,11 @@ use anyhow::bail;
 use clap::Parser;
 use larix_engine::tables::TABLES;
 use larix_server::backup::{self, Chain, Manifest, Source};
+use larix_server::config::values::Throttle;
 use larix_server::config::{self, Config, DatabaseKind};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
-use super::{pace, rate};
+use super::pace;
 use crate::tools::common::{self, Chosen, ConfigArgs, DatabaseArgs};
 
 /// Copy databases while the server runs, with checksums
@@ -35,9 +36,10 @@ struct BackupArgs {
     /// With --verify: restore it into a directory that is removed again, and check tree, entries and indexes
     #[arg(long, requires = "verify")]
     load: bool,
-    /// Bytes a second at most, such as 50m
-    #[arg(long, value_name = "RATE", value_parser = rate)]
-    throttle: Option<u64>,
+    /// Bytes a second at most, such as 50m. A backup gives way to the server and rests as long as it works; `none`: as fast
+    /// as it can
+    #[arg(long, value_name = "RATE", value_parser = Throttle::parse)]
+    throttle: Option<Throttle>,
     /// Print help
     #[arg(long, action = clap::ArgAction::Help)]
     help: Option<bool>,
@@ -60,7 +62,8 @@ pub(crate) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
 }
 
 fn verify(args: &BackupArgs, directory: &Path) -> anyhow::Result<()> {
-    let mut pace = pace(args.throttle);
+    let throttle = args.throttle.unwrap_or(Throttle::Unlimited);
+    let mut pace = pace(throttle);
     if directory == Path::new("-") {
         if args.load {
             bail!("--load needs a directory: `larix restore --from -` makes databases of a stream");
@@ -91,7 +94,9 @@ fn load(args: &BackupArgs, chain: &Chain) -> anyhow::Result<()> {
     let config = args.config.read()?;
     let scratch = tempfile::Builder::new().prefix("larix-verify-").tempdir()?;
     let mut findings = 0;
-    for loaded in chain.load(&config, scratch.path(), &mut pace(args.throttle))? {
+    for loaded in
+        chain.load(&config, scratch.path(), &mut pace(args.throttle.unwrap_or(Throttle::Unlimited)))?
+    {
         loaded.findings.iter().for_each(|finding| eprintln!("{finding}"));
         findings += loaded.findings.len();
         println!(
@@ -120,7 +125,11 @@ fn take(args: &BackupArgs, to: &Path) -> anyhow::Result<()> {
     }
     let sources: Vec<Source<'_>> =
         opened.iter().map(|(store, suffixes)| Source { store, suffixes }).collect();
-    let mut pace = pace(args.throttle);
+    let throttle = args.throttle.unwrap_or_default();
+    if throttle != Throttle::Unlimited {
+        backup::give_way();
+    }
+    let mut pace = pace(throttle);
     if to == Path::new("-") {
         if args.incremental {
             bail!("an increment is added to the backup in a directory: --to names it");

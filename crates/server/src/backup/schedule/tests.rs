@@ -4,13 +4,19 @@ use larix_proto::client::{self, ClientAttribute, ClientChange};
 use larix_proto::{MessageId, ModifyOperation};
 
 use super::*;
+use crate::config::values::Throttle;
 use crate::config::{Config, QuickStart};
 use crate::local::LocalServer;
 
 #[test]
 fn what_is_due() {
-    let schedule =
-        BackupSchedule { directory: "/b".into(), full: 1_000, increment: Some(100), keep: 2, throttle: None };
+    let schedule = BackupSchedule {
+        directory: "/b".into(),
+        full: 1_000,
+        increment: Some(100),
+        keep: 2,
+        throttle: Throttle::Unlimited,
+    };
     let seconds = |seconds: i64| Timestamp(seconds * MICROS);
     let status = |full, last, error: Option<i64>| BackupStatus {
         last_full: Some(seconds(full)),
@@ -57,8 +63,13 @@ impl Bench {
             tls_key: None,
         });
         let local = LocalServer::open(config.unwrap()).unwrap();
-        let schedule =
-            BackupSchedule { directory: backups, full: 1_000, increment: Some(100), keep: 2, throttle: None };
+        let schedule = BackupSchedule {
+            directory: backups,
+            full: 1_000,
+            increment: Some(100),
+            keep: 2,
+            throttle: Throttle::Unlimited,
+        };
         let bench = Self { folder, local, seconds: Cell::new(0), schedule, written: Cell::new(0) };
         bench.request(|out, id| {
             let attributes = [

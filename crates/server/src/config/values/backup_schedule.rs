@@ -15,8 +15,33 @@ pub struct BackupSchedule {
     pub increment: Option<u64>,
     /// Full backups that are kept, each with its increments.
     pub keep: u32,
-    /// Bytes a second at most.
-    pub throttle: Option<u64>,
+    pub throttle: Throttle,
+}
+
+/// How fast a backup goes.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum Throttle {
+    /// It rests as long as it works.
+    #[default]
+    Considerate,
+    /// The same, and at most so many bytes a second.
+    AtMost(u64),
+    /// As fast as it can.
+    Unlimited,
+}
+
+impl Throttle {
+    /// `none` (or 0), or bytes a second such as `50m`.
+    ///
+    /// # Errors
+    /// Says what it should look like.
+    pub fn parse(text: &str) -> Result<Self, String> {
+        if text.eq_ignore_ascii_case("none") {
+            return Ok(Self::Unlimited);
+        }
+        let rate = quantity::bytes(text).map_err(|error| format!("{error}; or `none`"))?;
+        Ok(if rate == 0 { Self::Unlimited } else { Self::AtMost(rate) })
+    }
 }
 
 impl BackupSchedule {
@@ -36,7 +61,7 @@ impl BackupSchedule {
             full: Self::FULL_DEFAULT,
             increment: None,
             keep: Self::KEEP_DEFAULT,
-            throttle: None,
+            throttle: Throttle::default(),
         };
         for (number, word) in words.into_iter().enumerate() {
             let fault = |message| (number, message);
@@ -47,9 +72,7 @@ impl BackupSchedule {
                 "directory" => schedule.directory = PathBuf::from(value),
                 "full" => schedule.full = period(value).map_err(fault)?,
                 "increment" => schedule.increment = Some(period(value).map_err(fault)?),
-                "throttle" => {
-                    schedule.throttle = Some(quantity::bytes(value).map_err(fault)?).filter(|b| *b > 0)
-                }
+                "throttle" => schedule.throttle = Throttle::parse(value).map_err(fault)?,
                 "keep" => {
                     let keep = value.parse().ok().filter(|keep| *keep > 0);
                     let wrong = || fault(format!("`{value}` is not a number of backups, 1 or more"));
@@ -85,10 +108,17 @@ mod tests {
             full: 86_400,
             increment: Some(900),
             keep: 3,
-            throttle: Some(50 << 20),
+            throttle: Throttle::AtMost(50 << 20),
         };
         assert_eq!(whole, expected);
-        assert_eq!(parse("directory=/b").unwrap().increment, None);
+        let short = parse("directory=/b").unwrap();
+        assert_eq!((short.increment, short.throttle), (None, Throttle::Considerate));
+        for text in ["none", "0", "NONE"] {
+            assert_eq!(
+                parse(&format!("directory=/b throttle={text}")).unwrap().throttle,
+                Throttle::Unlimited
+            );
+        }
         for (line, number, part) in [
             ("full=1d", 0, "no absolute path"),
             ("directory=b", 0, "no absolute path"),
@@ -96,6 +126,7 @@ mod tests {
             ("directory=/b keep=0", 1, "not a number of backups"),
             ("directory=/b now", 1, "has no value"),
             ("directory=/b at=5", 1, "no setting `at`"),
+            ("directory=/b throttle=fast", 1, "`none`"),
         ] {
             let (at, message) = parse(line).unwrap_err();
             assert!(at == number && message.contains(part), "{line}: {at} {message}");

@@ -1,0 +1,90 @@
+//! A thread that computes what no client of the directory waits for: it gives way to those that answer.
+
+use std::any::Any;
+use std::fmt;
+use std::io;
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::mpsc::{SendError, SyncSender, sync_channel};
+
+/// How much nicer than the server such a thread is: it gets a tenth of what others get of a busy core.
+pub(crate) const NICE: i32 = 10;
+/// Things to be done that wait.
+const QUEUE_LIMIT: usize = 64;
+
+type Work = Box<dyn FnOnce() + Send>;
+
+/// The thread ends with this.
+pub(crate) struct LowPriority {
+    work: SyncSender<Work>,
+}
+
+impl fmt::Debug for LowPriority {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LowPriority").finish_non_exhaustive()
+    }
+}
+
+impl LowPriority {
+    /// # Errors
+    /// No thread to be had.
+    pub(crate) fn start(name: &str) -> io::Result<Self> {
+        let (sender, receiver) = sync_channel::<Work>(QUEUE_LIMIT);
+        std::thread::Builder::new().name(name.to_owned()).spawn(move || {
+            give_way();
+            while let Ok(work) = receiver.recv() {
+                work();
+            }
+        })?;
+        Ok(Self { work: sender })
+    }
+
+    /// Has something computed there, and waits for it. Threads that it starts have the low priority, too.
+    pub(crate) fn run<T: Send + 'static>(&self, compute: impl FnOnce() -> T + Send + 'static) -> T {
+        let (sender, done) = sync_channel::<Result<T, Box<dyn Any + Send>>>(1);
+        let work: Work = Box::new(move || {
+            // Whoever asked waits.
+            let _ = sender.send(catch_unwind(AssertUnwindSafe(compute)));
+        });
+        if let Err(SendError(work)) = self.work.send(work) {
+            work();
+        }
+        match done.recv() {
+            Ok(Ok(value)) => value,
+            Ok(Err(panic)) => resume_unwind(panic),
+            Err(_) => resume_unwind(Box::new("a thread of low priority has ended")),
+        }
+    }
+
+    /// Has something freed there.
+    pub(crate) fn free<T: Send + 'static>(&self, value: T) {
+        // Where nobody is there to do it, the closure is freed here.
+        let _ = self.work.try_send(Box::new(move || drop(value)));
+    }
+}
+
+/// Lowers the priority of this thread. Linux keeps it for each; where it is refused the thread competes as all others do.
+pub fn give_way() {
+    let _ = rustix::process::nice(NICE);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn it_computes_at_its_priority_and_survives_a_panic() {
+        // No nicer than it is: how nice that is.
+        let nice = || rustix::process::nice(0).unwrap();
+        let own = nice();
+        let low = LowPriority::start("low").unwrap();
+        assert_eq!(low.run(|| 6 * 7), 42);
+        assert_eq!(low.run(move || nice()), (own + NICE).min(19));
+        assert_eq!(nice(), own);
+        let panicked = catch_unwind(AssertUnwindSafe(|| low.run(|| panic!("a bug"))));
+        assert!(panicked.is_err());
+        let (sender, freed) = sync_channel::<()>(0);
+        low.free(sender);
+        assert!(freed.recv().is_err(), "nobody has freed it");
+        assert_eq!(low.run(|| 1), 1);
+    }
+}
