@@ -9,9 +9,10 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 use larix_engine::Served;
 use larix_engine::replica::{Applied, ReplicatedBatch, ReplicatedOutcome};
@@ -24,7 +25,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::clock::SystemRandom;
 
 use crate::admin::{AdminAddress, AdminChange, AdminListener};
-use crate::config::slapd_d::Stamp;
+use crate::config::slapd_d::{Keeper, Stamp};
 use crate::config::values::LogLevel;
 use crate::config::{
     Changed, Config, ConfigChange, ConfigRefusal, DatabaseKind, Global, Present, Replicated, Requester,
@@ -32,11 +33,16 @@ use crate::config::{
 use crate::databases::{Databases, PreparedDatabases};
 use crate::http::{HttpChange, HttpListener};
 use crate::log::LogSettings;
+use crate::low_priority::LowPriority;
 use crate::server::{Generation, ServeError, Server};
 use crate::tls::{Loaded, TlsState};
 
 /// Changes that wait for their turn; more are answered busy.
 const QUEUE_LIMIT: usize = 1_024;
+/// So long after the last change the files of slapd.d are made safe, and the journal that has been until then goes.
+const AT_REST: Duration = Duration::from_millis(200);
+/// Earlier generations that are kept until nobody has them: so that no request finds itself freeing one.
+const EARLIER_MAX: usize = 8;
 
 /// The way to the thread that changes the configuration.
 #[derive(Default)]
@@ -122,8 +128,9 @@ impl ConfigurationThread {
     pub(crate) fn start(server: &Arc<Server>) -> io::Result<Self> {
         let (queue, asked) = sync_channel(QUEUE_LIMIT);
         let (changed, own) = (queue.clone(), server.clone());
-        let thread =
-            std::thread::Builder::new().name("configuration".to_owned()).spawn(move || run(&own, &asked))?;
+        let judge = LowPriority::start("judge")?;
+        let thread = std::thread::Builder::new().name("configuration".to_owned());
+        let thread = thread.spawn(move || run(&own, &asked, judge))?;
         // Only one is ever started.
         let _ = server.configuration.queue.set(changed);
         Ok(Self { queue, thread })
@@ -138,47 +145,143 @@ impl ConfigurationThread {
     }
 }
 
-fn run(server: &Arc<Server>, asked: &Receiver<Asked>) {
-    let internal = || refusal(ResultCode::OTHER, "internal error");
-    while let Ok(asked) = asked.recv() {
+fn run(server: &Arc<Server>, asked: &Receiver<Asked>, judge: LowPriority) {
+    let mut configurator =
+        Configurator { server, judge, keeper: Keeper::default(), settle: false, earlier: Vec::new() };
+    while let Some(asked) = configurator.next(asked) {
         // A change that is a bug's end must not be the end of all changes: nothing is published before all is ready.
         match asked {
             Asked::Change(requests, done) => {
-                let outcome = catch_unwind(AssertUnwindSafe(|| change(server, requests)));
-                done(outcome.unwrap_or_else(|_| internal().into()));
-                server.access_logs.wake_configuration();
+                let outcome = catch_unwind(AssertUnwindSafe(|| configurator.change(requests)));
+                done(outcome.unwrap_or_else(|_| configurator.internal_error().into()));
             }
             Asked::Replicate(batch, present, done) => {
-                let outcome = catch_unwind(AssertUnwindSafe(|| replicate(server, &batch, present.as_ref())));
-                let outcome = outcome.unwrap_or_else(|_| Err(internal()));
+                let outcome = catch_unwind(AssertUnwindSafe(|| configurator.replicate(batch, present)));
+                let outcome = outcome.unwrap_or_else(|_| Err(configurator.internal_error()));
                 let (changes, absent, result) = match outcome {
                     Ok((changes, absent)) => (changes, absent, LdapResult::success()),
                     Err(result) => (Vec::new(), 0, result),
                 };
                 done(ReplicatedOutcome { changes, result }, absent);
-                server.access_logs.wake_configuration();
             }
             Asked::End => break,
         }
+        server.access_logs.wake_configuration();
     }
+    configurator.settle();
 }
 
-/// Makes of the configuration what a provider has, as far as it was told.
-fn replicate(
-    server: &Arc<Server>,
-    batch: &ReplicatedBatch,
-    present: Option<&Present>,
-) -> Result<(Vec<Applied>, u64), LdapResult> {
-    let earlier = server.generation_in_force();
-    let stamp = Stamp { clock: &*server.clock, random: &SystemRandom };
-    let Replicated { changed, applied, absent } = earlier
-        .config
-        .replicated(&batch.changes, present, &batch.context_csns, &stamp)
-        .map_err(|refused| refused.0)?;
-    if let Some(changed) = changed {
-        Transition::prepare(server, &earlier, &changed).and_then(|ready| ready.carry_out(&changed))?;
+/// What the thread has beside the requests.
+struct Configurator<'s> {
+    server: &'s Arc<Server>,
+    /// Where a change is judged: some milliseconds that are not taken from who answers.
+    judge: LowPriority,
+    /// The journal of slapd.d.
+    keeper: Keeper,
+    /// Whether something was changed since the files were last made safe, or could not be.
+    settle: bool,
+    earlier: Vec<Arc<Generation>>,
+}
+
+impl Configurator<'_> {
+    /// What is asked next. `None`: nobody is left to ask.
+    fn next(&mut self, asked: &Receiver<Asked>) -> Option<Asked> {
+        if self.settle {
+            match asked.recv_timeout(AT_REST) {
+                Ok(asked) => return Some(asked),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => self.settle(),
+            }
+        }
+        asked.recv().ok()
     }
-    Ok((applied, absent))
+
+    /// Behind a panic: the journal is taken up again as it stands on the disk.
+    fn internal_error(&mut self) -> LdapResult {
+        self.keeper = Keeper::default();
+        refusal(ResultCode::OTHER, "internal error")
+    }
+
+    /// Makes safe in the files what is so in the journal.
+    fn settle(&mut self) {
+        self.settle = false;
+        self.judge.free(std::mem::take(&mut self.earlier));
+        if let Err(error) = self.keeper.settle() {
+            // It is safe in the journal, and tried again behind the next change.
+            self.server.log.warning(format_args!("slapd.d: {}", ConfigRefusal::from(error)));
+        }
+    }
+
+    /// Whatever has this generation still, is not the one to free it.
+    fn let_go(&mut self, earlier: Arc<Generation>) {
+        self.earlier.push(earlier);
+        let free = self.earlier.extract_if(.., |generation| Arc::strong_count(generation) == 1);
+        let mut free: Vec<Arc<Generation>> = free.collect();
+        if self.earlier.len() > EARLIER_MAX {
+            free.push(self.earlier.remove(0));
+        }
+        self.judge.free(free);
+    }
+
+    fn change(&mut self, requests: Vec<WriteRequest>) -> WriteOutcome {
+        let earlier = self.server.generation_in_force();
+        let Some(policy) = earlier.databases.configuration_policy() else {
+            return refusal(ResultCode::UNWILLING_TO_PERFORM, "there is no database config").into();
+        };
+        let change = |WriteRequest { operation, subject, controls, .. }| {
+            let policy = Arc::clone(&policy);
+            ConfigChange { operation, controls, requester: Requester::Client { subject, policy } }
+        };
+        let changes: Vec<ConfigChange> = requests.into_iter().map(change).collect();
+        let (clock, config) = (Arc::clone(&self.server.clock), Arc::clone(&earlier.config));
+        let judged = self.judge.run(move || {
+            let stamp = Stamp { clock: &*clock, random: &SystemRandom };
+            config.changed_together(&changes, &stamp)
+        });
+        let changed = match judged {
+            Ok(changed) => changed,
+            Err((number, refused)) => return WriteOutcome { refused: Some(number), ..refused.into() },
+        };
+        let nothing = changed.before.is_none() && changed.after.is_none();
+        if changed.no_op || nothing {
+            return changed.outcome();
+        }
+        match self.carry_out(&earlier, &changed) {
+            Ok(logged) => {
+                let outcome = WriteOutcome { logged, ..changed.outcome() };
+                self.judge.free(changed);
+                self.let_go(earlier);
+                outcome
+            }
+            Err(refused) => refused.into(),
+        }
+    }
+
+    /// Makes of the configuration what a provider has, as far as it was told.
+    fn replicate(
+        &mut self,
+        batch: ReplicatedBatch,
+        present: Option<Present>,
+    ) -> Result<(Vec<Applied>, u64), LdapResult> {
+        let earlier = self.server.generation_in_force();
+        let (clock, config) = (Arc::clone(&self.server.clock), Arc::clone(&earlier.config));
+        let judged = self.judge.run(move || {
+            let stamp = Stamp { clock: &*clock, random: &SystemRandom };
+            config.replicated(&batch.changes, present.as_ref(), &batch.context_csns, &stamp)
+        });
+        let Replicated { changed, applied, absent } = judged.map_err(|refused| refused.0)?;
+        if let Some(changed) = changed {
+            self.carry_out(&earlier, &changed)?;
+            self.let_go(earlier);
+        }
+        Ok((applied, absent))
+    }
+
+    fn carry_out(&mut self, earlier: &Generation, changed: &Changed) -> Result<Range<u64>, LdapResult> {
+        self.settle = true;
+        let ready = Transition::prepare(self.server, earlier, changed)?;
+        ready.carry_out(changed, &mut self.keeper)
+    }
 }
 
 fn refusal(code: ResultCode, text: impl Into<String>) -> LdapResult {
@@ -187,31 +290,6 @@ fn refusal(code: ResultCode, text: impl Into<String>) -> LdapResult {
 
 fn failed(error: impl fmt::Display) -> LdapResult {
     refusal(ResultCode::OTHER, error.to_string())
-}
-
-fn change(server: &Arc<Server>, requests: Vec<WriteRequest>) -> WriteOutcome {
-    let earlier = server.generation_in_force();
-    let Some(policy) = earlier.databases.configuration_policy() else {
-        return refusal(ResultCode::UNWILLING_TO_PERFORM, "there is no database config").into();
-    };
-    let change = |WriteRequest { operation, subject, controls, .. }| {
-        let policy = Arc::clone(&policy);
-        ConfigChange { operation, controls, requester: Requester::Client { subject, policy } }
-    };
-    let changes: Vec<ConfigChange> = requests.into_iter().map(change).collect();
-    let stamp = Stamp { clock: &*server.clock, random: &SystemRandom };
-    let changed = match earlier.config.changed_together(&changes, &stamp) {
-        Ok(changed) => changed,
-        Err((number, refused)) => return WriteOutcome { refused: Some(number), ..refused.into() },
-    };
-    let nothing = changed.before.is_none() && changed.after.is_none();
-    if changed.no_op || nothing {
-        return changed.outcome();
-    }
-    match Transition::prepare(server, &earlier, &changed).and_then(|ready| ready.carry_out(&changed)) {
-        Ok(logged) => WriteOutcome { logged, ..changed.outcome() },
-        Err(refused) => refused.into(),
-    }
 }
 
 /// All that the next configuration needs, ready beside what is in force. Dropping it takes back what was made.
@@ -271,11 +349,11 @@ impl<'s> Transition<'s> {
     ///
     /// # Errors
     /// What cannot be written, or what entries still use: then nothing has changed.
-    fn carry_out(self, changed: &Changed) -> Result<Range<u64>, LdapResult> {
+    fn carry_out(self, changed: &Changed, keeper: &mut Keeper) -> Result<Range<u64>, LdapResult> {
         self.free_schema()
             .and_then(|()| self.forget_indexes())
             .and_then(|()| self.set_file_modes(&self.config))
-            .and_then(|()| changed.commit().map_err(|error| ConfigRefusal::from(error).0))
+            .and_then(|()| changed.commit_by(keeper).map_err(|error| ConfigRefusal::from(error).0))
             .inspect_err(|_| {
                 self.keep_schema();
                 // As it was: what could be changed can be changed back.

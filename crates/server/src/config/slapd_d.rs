@@ -8,6 +8,9 @@ mod commit;
 #[cfg(test)]
 mod commit_tests;
 mod disk;
+mod journal;
+#[cfg(test)]
+mod journal_tests;
 mod splice;
 mod text;
 
@@ -26,6 +29,7 @@ use super::model::{Config, Source};
 pub use add::{add_entries, merge_entries};
 pub use commit::FileChanges;
 pub(crate) use commit::files_of;
+pub(crate) use journal::Keeper;
 pub(super) use text::Piece;
 use text::Text;
 
@@ -57,7 +61,7 @@ pub(super) fn read(directory: &Path) -> Result<Config, ConfigError> {
 
 /// Whether there is a configuration in this directory, be it one that a journal alone holds yet.
 pub fn is_kept_in(directory: &Path) -> bool {
-    directory.join(TOP).exists() || directory.join(commit::JOURNAL).exists()
+    directory.join(TOP).exists() || directory.join(journal::JOURNAL).exists()
 }
 
 /// Every entry of a slapd.d as it is stored, parents before children; none when there is no cn=config.ldif.

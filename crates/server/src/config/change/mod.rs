@@ -31,7 +31,7 @@ use self::transition::{Effect, Transition};
 use super::diagnostic::{ConfigError, Excerpt, Origin};
 use super::entries::ConfigEntry;
 use super::model::{Config, Source};
-use super::slapd_d::{FileChanges, Stamp};
+use super::slapd_d::{FileChanges, Keeper, Stamp};
 
 pub(crate) use self::ordered::ordered_parts;
 pub(crate) use self::replicate::{Present, Replicated};
@@ -214,6 +214,14 @@ impl Changed {
     pub fn commit(&self) -> Result<(), ConfigError> {
         match &self.files {
             Some(files) if !self.no_op => files.commit(),
+            _ => Ok(()),
+        }
+    }
+
+    /// The same for a server, which keeps the journal of its changes.
+    pub(crate) fn commit_by(&self, keeper: &mut Keeper) -> Result<(), ConfigError> {
+        match &self.files {
+            Some(files) if !self.no_op => keeper.commit(files),
             _ => Ok(()),
         }
     }

@@ -1,7 +1,7 @@
-//! Changes of several files of a slapd.d, all or none of them: through a journal.
+//! Changes of several files of a slapd.d, all or none of them: through a [journal](super::journal).
 //!
 //! The journal holds every file that comes, whole, and the name of every file that goes; of a large file that stays
-//! almost as it is, what differs. Once it stands under its name the change has happened: whoever reads the directory
+//! almost as it is, what differs. Once that is there and safe the change has happened: whoever reads the directory
 //! reads it through the journal, and whoever writes next carries it out first. Readers write nothing, and keep writers
 //! out while they read.
 
@@ -11,16 +11,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use super::super::diagnostic::{ConfigError, Origin};
+use super::super::diagnostic::ConfigError;
 use super::super::entries::ConfigEntry;
 use super::super::model::Config;
-use super::disk::{Disk, RealDisk, make_directory, overwrite, put, remove, sync_directory};
+use super::disk::{Disk, RealDisk, Sync, make_directory, overwrite, put, remove};
+use super::journal;
 use super::splice::Splice;
 use super::text::Text;
-use super::{crc32, file_of, file_text, io_error};
-
-pub(super) const JOURNAL: &str = "larix.journal";
-const MAGIC: &str = "# Changes of this directory that are not carried out yet. Do not remove.\n";
+use super::{file_of, file_text, io_error};
 
 /// What becomes of the files of a slapd.d.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -107,23 +105,23 @@ impl FileChanges {
         make_directory(disk, directory).map_err(|error| io_error("make", directory, &error))?;
         let _lock = Lock::exclusive(directory)?;
         recover(disk, directory)?;
-        let journal = directory.join(JOURNAL);
-        let owner = fs::metadata(directory).map_err(|error| io_error("read", directory, &error))?;
         let changes = self.spliced();
-        put(disk, &journal, &changes.to_journal(), &owner)
-            .and_then(|()| sync_directory(disk, directory))
-            .map_err(|error| {
-                // It may stand under its name already, though not safely: then it must not be found there.
-                let _ = remove(disk, &journal);
-                io_error("write", &journal, &error)
-            })?;
+        journal::begin(disk, directory, &journal::whole(&changes))?;
         // It has happened. What cannot be carried out now, readers find in the journal and the next change carries out.
-        let _ = changes.carry_out(disk);
+        let _ = changes.carry_out_and_end(disk);
         Ok(())
     }
 
+    pub(super) fn is_empty(&self) -> bool {
+        self.files.is_empty()
+    }
+
+    pub(super) fn directory(&self) -> &Path {
+        &self.directory
+    }
+
     /// The same with no more than what differs, for large files that stand as they are thought to.
-    fn spliced(&self) -> Self {
+    pub(super) fn spliced(&self) -> Self {
         let mut files = self.files.clone();
         for (file, before) in &self.before {
             let Some(content) = files.get_mut(file) else { continue };
@@ -141,22 +139,34 @@ impl FileChanges {
         Self { directory: directory.to_owned(), ..self.clone() }
     }
 
-    fn carry_out(&self, disk: &mut dyn Disk) -> io::Result<()> {
+    /// The files that it touches, and the directories above them, some of which it may make.
+    pub(super) fn touched(&self) -> (BTreeSet<PathBuf>, BTreeSet<PathBuf>) {
+        let files: BTreeSet<PathBuf> = self.files.keys().map(|file| self.directory.join(file)).collect();
+        let above = self.files.keys().flat_map(|file| file.ancestors().skip(1));
+        let directories = above.map(|above| self.directory.join(above)).collect();
+        (files, directories)
+    }
+
+    fn carry_out_and_end(&self, disk: &mut dyn Disk) -> io::Result<()> {
+        self.carry_out(disk, Sync::Now)?;
+        let (_, directories) = self.touched();
+        journal::end(disk, &self.directory, &directories)
+    }
+
+    /// Makes the files what they have to be; names in directories are not synced.
+    pub(super) fn carry_out(&self, disk: &mut dyn Disk, sync: Sync) -> io::Result<()> {
         let directory = &self.directory;
         let owner = fs::metadata(directory)?;
-        let mut touched = BTreeSet::from([directory.clone()]);
         for (file, content) in &self.files {
             let path = directory.join(file);
-            let above = path.parent().unwrap_or(directory).to_owned();
             match content {
                 Content::Whole(text) => {
-                    make_directory(disk, &above)?;
-                    put(disk, &path, text, &owner)?;
+                    make_directory(disk, path.parent().unwrap_or(directory))?;
+                    put(disk, &path, text, &owner, sync)?;
                 }
-                Content::Spliced(splice) => overwrite(disk, &path, splice)?,
+                Content::Spliced(splice) => overwrite(disk, &path, splice, sync)?,
                 Content::Gone => remove(disk, &path)?,
             }
-            touched.insert(above);
         }
         let goes = |(file, content): (&PathBuf, &Content)| (*content == Content::Gone).then(|| file.clone());
         // The deepest first; those that are not empty stay.
@@ -167,16 +177,11 @@ impl FileChanges {
             // Its siblings may have gone, too.
             let _ = path.parent().map(fs::remove_dir);
         }
-        for path in touched.iter().filter(|path| path.is_dir()) {
-            sync_directory(disk, path)?;
-        }
-        // That it is gone need not be safe: whoever finds it again carries out what was carried out.
-        remove(disk, &directory.join(JOURNAL))
+        Ok(())
     }
 
-    /// The magic line, the CRC-32 of what follows, and for each file `write LENGTH PATH` with its content,
-    /// `splice ...` as [`Splice`] has it, or `remove PATH`.
-    fn to_journal(&self) -> Text {
+    /// For each file `write LENGTH PATH` with its content, `splice ...` as [`Splice`] has it, or `remove PATH`.
+    pub(super) fn to_record(&self) -> Text {
         let mut body = Text::default();
         for (file, content) in &self.files {
             let path = file.to_string_lossy();
@@ -189,17 +194,11 @@ impl FileChanges {
                 Content::Gone => body.push(format!("remove {path}\n").into_bytes()),
             }
         }
-        let header = format!("{MAGIC}{:08x}\n", body.crc());
-        body.behind(header.into_bytes())
+        body
     }
 
-    /// `None`: not a whole journal.
-    fn from_journal(directory: &Path, text: &[u8]) -> Option<Self> {
-        let rest = text.strip_prefix(MAGIC.as_bytes())?;
-        let (checksum, mut rest) = split_line(rest)?;
-        if u32::from_str_radix(checksum, 16).ok()? != crc32(rest) {
-            return None;
-        }
+    /// `None`: it is not one.
+    pub(super) fn from_record(directory: &Path, mut rest: &[u8]) -> Option<Self> {
         let mut files = BTreeMap::new();
         while !rest.is_empty() {
             let (line, after) = split_line(rest)?;
@@ -221,6 +220,26 @@ impl FileChanges {
         }
         Some(Self { directory: directory.to_owned(), files, before: BTreeMap::new() })
     }
+
+    /// Both changes, one after the other, as one. `None`: the second does not go on where the first one ends.
+    pub(super) fn then(mut self, later: Self) -> Option<Self> {
+        for (file, content) in later.files {
+            let content = match (self.files.remove(&file), content) {
+                (Some(Content::Whole(text)), Content::Spliced(splice)) => {
+                    let mut bytes = text.to_vec();
+                    splice.apply(&mut bytes).ok()?;
+                    Content::Whole(Text::from(bytes))
+                }
+                (Some(Content::Spliced(first)), Content::Spliced(second)) => {
+                    Content::Spliced(first.then(second)?)
+                }
+                (Some(Content::Gone), Content::Spliced(_)) => return None,
+                (_, content) => content,
+            };
+            self.files.insert(file, content);
+        }
+        Some(self)
+    }
 }
 
 pub(super) fn split_line(text: &[u8]) -> Option<(&str, &[u8])> {
@@ -239,27 +258,12 @@ fn by_file(entries: &[Arc<ConfigEntry>]) -> Result<ByFile, ConfigError> {
     entries.iter().map(file).collect()
 }
 
-/// A change that has happened and was not carried out, if there is one.
-fn pending(directory: &Path) -> Result<Option<FileChanges>, ConfigError> {
-    let path = directory.join(JOURNAL);
-    match fs::read(&path) {
-        Ok(text) => match FileChanges::from_journal(directory, &text) {
-            Some(changes) => Ok(Some(changes)),
-            None => Err(ConfigError::new(
-                Origin::BuiltIn,
-                format!("`{}` is damaged: changes of the files there were half carried out", path.display()),
-            )
-            .with_help("restore the directory from a backup, or remove this file and check every entry")),
-        },
-        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(error) => Err(io_error("read", &path, &error)),
-    }
-}
-
 /// Carries out what happened before and was not carried out.
-fn recover(disk: &mut dyn Disk, directory: &Path) -> Result<(), ConfigError> {
-    match pending(directory)? {
-        Some(changes) => changes.carry_out(disk).map_err(|error| io_error("write", directory, &error)),
+pub(super) fn recover(disk: &mut dyn Disk, directory: &Path) -> Result<(), ConfigError> {
+    match journal::pending(directory)? {
+        Some(changes) => {
+            changes.carry_out_and_end(disk).map_err(|error| io_error("write", directory, &error))
+        }
         None => Ok(()),
     }
 }
@@ -272,7 +276,7 @@ pub(crate) fn files_of(
     let _lock = Lock::shared(directory)?;
     let mut files = BTreeMap::new();
     collect(directory, Path::new(""), depth_max, &mut files)?;
-    if let Some(changes) = pending(directory)? {
+    if let Some(changes) = journal::pending(directory)? {
         for (file, content) in changes.files {
             match content {
                 Content::Whole(text) => {
@@ -319,7 +323,7 @@ fn collect(
 }
 
 /// Keeps writers, or everybody, out of the directory until it is dropped.
-struct Lock {
+pub(super) struct Lock {
     _file: File,
 }
 
@@ -328,7 +332,7 @@ impl Lock {
         Self::take(directory, File::lock_shared)
     }
 
-    fn exclusive(directory: &Path) -> Result<Self, ConfigError> {
+    pub(super) fn exclusive(directory: &Path) -> Result<Self, ConfigError> {
         Self::take(directory, File::lock)
     }
 

@@ -13,10 +13,10 @@ use super::disk::Disk;
 use super::read_entries;
 
 /// Fails at one step, and if it is the end of the process at all after it.
-struct Failing {
-    left: usize,
-    ends: bool,
-    failed: bool,
+pub(super) struct Failing {
+    pub(super) left: usize,
+    pub(super) ends: bool,
+    pub(super) failed: bool,
 }
 
 impl Disk for Failing {
@@ -33,7 +33,7 @@ impl Disk for Failing {
     }
 }
 
-const CHANGES: [&str; 6] = [
+pub(super) const CHANGES: [&str; 6] = [
     // One file, but for contextCSN.
     "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\ndelete: olcAccess\nolcAccess: {0}\n",
     "dn: cn=config\nchangetype: modify\nreplace: olcIdleTimeout\nolcIdleTimeout: 7\n",
@@ -51,7 +51,7 @@ const CHANGES: [&str; 6] = [
 const MANY: usize = 500;
 
 /// The entries of the fixture, with their operational attributes.
-fn entries() -> Vec<ConfigEntry> {
+pub(super) fn entries() -> Vec<ConfigEntry> {
     let ground = Ground::new();
     let mut entries = start(Source::QuickStart).entries();
     let mut many = ConfigEntry::new("cn={2}many,cn=schema,cn=config", &["olcSchemaConfig"]);
@@ -66,17 +66,17 @@ fn entries() -> Vec<ConfigEntry> {
     entries
 }
 
-fn write(directory: &Path, entries: &[ConfigEntry]) {
+pub(super) fn write(directory: &Path, entries: &[ConfigEntry]) {
     FileChanges::adding(directory, entries).unwrap().commit().unwrap();
 }
 
-fn contents(directory: &Path) -> Vec<ConfigEntry> {
+pub(super) fn contents(directory: &Path) -> Vec<ConfigEntry> {
     let mut all = read_entries(directory).unwrap().0;
     all.sort_by(|one, other| one.dn.cmp(&other.dn));
     all
 }
 
-fn names(directory: &Path) -> Vec<String> {
+pub(super) fn names(directory: &Path) -> Vec<String> {
     let mut all = Vec::new();
     let mut open = vec![directory.to_owned()];
     while let Some(path) = open.pop() {

@@ -17,6 +17,14 @@ pub(super) trait Disk {
     fn step(&mut self, what: &Path) -> io::Result<()>;
 }
 
+/// When what is written is made safe.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub(super) enum Sync {
+    Now,
+    /// By whoever writes, together with more.
+    Later,
+}
+
 /// The disk as it is.
 #[derive(Debug)]
 pub(super) struct RealDisk;
@@ -27,12 +35,19 @@ impl Disk for RealDisk {
     }
 }
 
-/// Writes a file beside its place and moves it there once it is safe.
-pub(super) fn put(disk: &mut dyn Disk, file: &Path, text: &Text, owner: &fs::Metadata) -> io::Result<()> {
+/// Writes a file beside its place and moves it there once it is whole, or safe.
+pub(super) fn put(
+    disk: &mut dyn Disk,
+    file: &Path,
+    text: &Text,
+    owner: &fs::Metadata,
+    sync: Sync,
+) -> io::Result<File> {
     let fresh = file.with_extension("ldif.new");
-    let written = write(disk, &fresh, text, owner).and_then(|()| {
+    let written = write(disk, &fresh, text, owner, sync).and_then(|written| {
         disk.step(file)?;
-        fs::rename(&fresh, file)
+        fs::rename(&fresh, file)?;
+        Ok(written)
     });
     if written.is_err() && disk.step(&fresh).is_ok() {
         // What could not be written whole is of no use; that it stays is no harm either.
@@ -41,7 +56,13 @@ pub(super) fn put(disk: &mut dyn Disk, file: &Path, text: &Text, owner: &fs::Met
     written
 }
 
-fn write(disk: &mut dyn Disk, file: &Path, text: &Text, owner: &fs::Metadata) -> io::Result<()> {
+fn write(
+    disk: &mut dyn Disk,
+    file: &Path,
+    text: &Text,
+    owner: &fs::Metadata,
+    sync: Sync,
+) -> io::Result<File> {
     disk.step(file)?;
     let mut out = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(file)?;
     if out.metadata()?.uid() != owner.uid() {
@@ -54,12 +75,15 @@ fn write(disk: &mut dyn Disk, file: &Path, text: &Text, owner: &fs::Metadata) ->
         disk.step(file)?;
         half.iter().try_for_each(|part| out.write_all(part))?;
     }
-    disk.step(file)?;
-    out.sync_all()
+    if sync == Sync::Now {
+        disk.step(file)?;
+        out.sync_all()?;
+    }
+    Ok(out)
 }
 
 /// Writes what differs into a file, in its place. A file that is not there any more has been removed by somebody.
-pub(super) fn overwrite(disk: &mut dyn Disk, file: &Path, splice: &Splice) -> io::Result<()> {
+pub(super) fn overwrite(disk: &mut dyn Disk, file: &Path, splice: &Splice, sync: Sync) -> io::Result<()> {
     disk.step(file)?;
     let out = match OpenOptions::new().write(true).open(file) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(()),
@@ -73,8 +97,20 @@ pub(super) fn overwrite(disk: &mut dyn Disk, file: &Path, splice: &Splice) -> io
         disk.step(file)?;
         out.write_all_at(bytes, *at)?;
     }
+    if sync == Sync::Now {
+        disk.step(file)?;
+        out.sync_all()?;
+    }
+    Ok(())
+}
+
+/// Makes safe what was written to a file; one that is not there any more has been removed by somebody.
+pub(super) fn sync_file(disk: &mut dyn Disk, file: &Path) -> io::Result<()> {
     disk.step(file)?;
-    out.sync_all()
+    match File::open(file) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        opened => opened?.sync_all(),
+    }
 }
 
 /// Makes a directory and those above it that are missing.

@@ -105,6 +105,18 @@ impl Splice {
         Ok(())
     }
 
+    /// This and then another one, as one. `None`: that one is not of the file that this one leaves.
+    pub(super) fn then(self, second: Self) -> Option<Self> {
+        if self.length != second.length_before {
+            return None;
+        }
+        let first = self.spans.into_iter().flat_map(|span| uncovered(span, &second.spans));
+        let mut spans: Vec<(u64, Vec<u8>)> = first.collect();
+        spans.extend(second.spans);
+        spans.sort_by_key(|(at, _)| *at);
+        Some(Self { length_before: self.length_before, length: second.length, spans })
+    }
+
     /// `splice BEFORE LENGTH COUNT PATH`, the file's lengths and how many spans follow, each `OFFSET LENGTH` with its
     /// bytes.
     pub(super) fn to_journal(&self, path: &str) -> Vec<u8> {
@@ -137,6 +149,28 @@ impl Splice {
         }
         Some((Self { length_before, length, spans }, path, rest))
     }
+}
+
+/// What of a span others, ascending, do not write over.
+fn uncovered(span: (u64, Vec<u8>), covers: &[(u64, Vec<u8>)]) -> Vec<(u64, Vec<u8>)> {
+    let (mut at, mut bytes) = span;
+    let mut left = Vec::new();
+    let offset = |from: u64, to: u64| usize::try_from(to.saturating_sub(from)).unwrap_or(usize::MAX);
+    for (start, cover) in covers {
+        let ahead = offset(at, *start).min(bytes.len());
+        let covered = offset(at, start + cover.len() as u64).min(bytes.len());
+        let behind = bytes.split_off(covered);
+        bytes.truncate(ahead);
+        if !bytes.is_empty() {
+            left.push((at, bytes));
+        }
+        at += covered as u64;
+        bytes = behind;
+    }
+    if !bytes.is_empty() {
+        left.push((at, bytes));
+    }
+    left
 }
 
 #[cfg(test)]
@@ -186,6 +220,43 @@ mod tests {
         }
         let small = text(&[vec![0; 100]]);
         assert_eq!(Splice::between(&small, &small), None);
+    }
+
+    /// Two splices as one do what they do one after the other, also to a file that has something of both already.
+    #[test]
+    fn one_behind_another() {
+        let spans = |all: &[(u64, &str)]| -> Vec<(u64, Vec<u8>)> {
+            all.iter().map(|(at, bytes)| (*at, bytes.as_bytes().to_vec())).collect()
+        };
+        let start = b"0123456789".to_vec();
+        let firsts: [&[(u64, &str)]; 4] =
+            [&[], &[(0, "abcd")], &[(0, "a"), (3, "bcd"), (9, "ef")], &[(2, "abcdefghij")]];
+        let seconds: [&[(u64, &str)]; 5] =
+            [&[], &[(0, "X")], &[(1, "XY"), (5, "Z")], &[(4, "XYZXYZXYZ")], &[(0, "XXXXXXXXXXXXX")]];
+        for first in firsts {
+            for second in seconds {
+                let end = |length: u64, all: &[(u64, &str)]| {
+                    all.iter().map(|(at, bytes)| at + bytes.len() as u64).max().unwrap_or(0).max(length)
+                };
+                let middle = end(10, first);
+                let one = Splice { length_before: 10, length: middle, spans: spans(first) };
+                let other =
+                    Splice { length_before: middle, length: end(middle, second), spans: spans(second) };
+                let (mut half, mut wanted) = (start.clone(), start.clone());
+                one.apply(&mut half).unwrap();
+                one.apply(&mut wanted).unwrap();
+                other.apply(&mut wanted).unwrap();
+                let both = one.then(other).unwrap();
+                let ordered = both.spans.is_sorted_by(|(a, bytes), (b, _)| a + bytes.len() as u64 <= *b);
+                assert!(ordered, "{both:?}");
+                for mut file in [start.clone(), half, wanted.clone()] {
+                    both.apply(&mut file).unwrap();
+                    assert_eq!(file, wanted, "{first:?} {second:?}");
+                }
+            }
+        }
+        let splice = |length_before, length| Splice { length_before, length, spans: Vec::new() };
+        assert_eq!(splice(1, 2).then(splice(3, 4)), None);
     }
 
     #[test]
