@@ -99,11 +99,16 @@ impl Readiness {
         self.background
     }
 
-    /// Lets the waiting parent exit and gives up the terminal; tells a service manager.
-    pub fn ready(self) -> io::Result<()> {
-        if let Some(first) = self.first {
+    /// Does what is to be done first, if that was not done yet.
+    pub(crate) fn announce(&mut self) {
+        if let Some(first) = self.first.take() {
             first();
         }
+    }
+
+    /// Lets the waiting parent exit and gives up the terminal; tells a service manager.
+    pub fn ready(mut self) -> io::Result<()> {
+        self.announce();
         hardening::notify(&format!("READY=1\nMAINPID={}\n", std::process::id()));
         if !self.background {
             return Ok(());

@@ -5,7 +5,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::ops::Deref;
 use std::os::unix::fs::MetadataExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -404,7 +404,7 @@ impl Bound {
         count: usize,
         infos: Vec<Arc<ListenerInfo>>,
         http: Vec<HttpListener>,
-        readiness: Readiness,
+        mut readiness: Readiness,
     ) -> Result<(), ServeError> {
         let start = |what| move |source| ServeError::Start { what, source };
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -417,7 +417,8 @@ impl Bound {
             .collect::<io::Result<Vec<_>>>()
             .map_err(start("a worker"))?;
         let workers = Rc::new(workers);
-        self.write_port_file(&http)?;
+        let ports = self.port_lines(&http);
+        let port_file = self.options.port_file.clone();
         let sockets = self.socket_paths();
         let ended = tokio::task::LocalSet::new().block_on(&runtime, async {
             let mut signals = Signals::new().map_err(start("the signal handlers"))?;
@@ -462,6 +463,9 @@ impl Bound {
             let mut harness = Harness::greet(settings.config.global.harness.as_ref(), listening)
                 .map_err(ServeError::Harness)?;
             drop(settings);
+            readiness.announce();
+            // Whoever waits for the file has seen what was announced; whoever waits for this process finds the file.
+            write_port_file(port_file.as_deref(), &ports)?;
             readiness.ready().map_err(start("the background process"))?;
             harness.ready();
             let name = signals.next(&server.log).await;
@@ -482,22 +486,25 @@ impl Bound {
         ended
     }
 
-    fn write_port_file(&self, http: &[HttpListener]) -> Result<(), ServeError> {
-        let Some(path) = &self.options.port_file else { return Ok(()) };
+    /// The ports that were bound, a line each.
+    fn port_lines(&self, http: &[HttpListener]) -> String {
         let http = http.iter().filter_map(|listener| Some(listener.address().ok()?.port()));
         let admin = self.admin.iter().map(|listener| listener.address().address.port());
-        let ports: String =
-            self.ports().into_iter().chain(http).chain(admin).map(|port| format!("{port}\n")).collect();
-        // Written beside and renamed: whoever waits for the file never reads half of it.
-        let part = path.with_extension("part");
-        std::fs::write(&part, ports)
-            .and_then(|()| std::fs::rename(&part, path))
-            .map_err(|source| ServeError::PortFile { path: path.clone(), source })
+        self.ports().into_iter().chain(http).chain(admin).map(|port| format!("{port}\n")).collect()
     }
 
     fn socket_paths(&self) -> Vec<SocketPath> {
         self.listeners.iter().filter_map(SocketPath::of).collect()
     }
+}
+
+/// Written beside and renamed: whoever waits for the file never reads half of it.
+fn write_port_file(path: Option<&Path>, ports: &str) -> Result<(), ServeError> {
+    let Some(path) = path else { return Ok(()) };
+    let part = path.with_extension("part");
+    std::fs::write(&part, ports)
+        .and_then(|()| std::fs::rename(&part, path))
+        .map_err(|source| ServeError::PortFile { path: path.to_owned(), source })
 }
 
 /// A Unix socket's file, to be removed at the end if it still is ours.

@@ -11,6 +11,7 @@ use larix_engine::Database;
 use larix_engine::controls::RequestControls;
 use larix_engine::write::WriteOperation;
 use larix_proto::{LdapResult, ResultCode};
+use larix_schema::NormalDn;
 use larix_server::config::Config;
 use larix_store::lmdb::LmdbStore;
 
@@ -76,10 +77,10 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
         bail!("nothing to delete: give DNs, -l FILE or -a FILTER");
     }
     if args.database.is_configuration() {
-        if args.filter.is_some() {
-            bail!("-a does not go with cn=config: give DNs or -l FILE");
-        }
         common::demand_directory(&config)?;
+        if let Some(filter) = &args.filter {
+            dns.extend(matching_configuration(&config, filter, args.recursive)?);
+        }
         return each(name, args, dns, |operation, controls| {
             common::change_configuration(&mut config, operation, controls)
         });
@@ -129,6 +130,24 @@ fn each(
         failed += 1;
     }
     Ok(failed)
+}
+
+/// The DNs of entries of cn=config that match, the last first: so that leaves go before what is above them, and nothing gets
+/// another number before its turn. With `recursive` those below another one go with it.
+fn matching_configuration(config: &Config, filter: &str, recursive: bool) -> anyhow::Result<Vec<String>> {
+    let selection = Selection::matching(filter, config)?;
+    let Some(matching) = selection.filter().map(|filter| config.matching(filter)) else {
+        return Ok(Vec::new());
+    };
+    let mut found: Vec<(NormalDn, String)> = Vec::new();
+    for entry in config.entries().into_iter().filter(|entry| matching.contains(&entry.dn)) {
+        let dn =
+            config.schema.parse_dn(&entry.dn).map_err(|error| anyhow::anyhow!("{}: {error}", entry.dn))?;
+        if !recursive || !found.iter().any(|(above, _)| dn.is_within(above)) {
+            found.push((dn, entry.dn));
+        }
+    }
+    Ok(found.into_iter().rev().map(|(_, dn)| dn).collect())
 }
 
 /// Collects the DNs of the entries that match, youngest first, so that leaves go before what is above them.

@@ -5,12 +5,13 @@ use std::fmt;
 use larix_engine::controls::RequestControls;
 use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::ModifyOperation;
+use larix_proto::dn::Dn;
 
 use super::change::{ConfigChange, Requester};
 use super::defaults::is_default;
 use super::definition::meaning;
 use super::directives::{self, Cardinality, Form};
-use super::entries::{ConfigEntry, EntryName, PLAIN, Role, split_number};
+use super::entries::{ConfigEntry, EntryName, PLAIN, Role, is_policy_rule, split_number};
 use super::model::Config;
 
 /// Requests that make one configuration out of another, in an order in which each is valid after those before it.
@@ -55,6 +56,8 @@ impl Config {
 }
 
 const SCHEMA_DN: &str = "cn=schema,cn=config";
+/// `ppolicy_rules`
+const RULES: &str = "olcLarixPPolicyRules";
 
 /// Entries that are numbered together.
 #[derive(Debug, Clone, Copy)]
@@ -96,6 +99,17 @@ struct Node {
     /// What is set, without `{n}` and without defaults.
     attributes: Vec<AttributeValues>,
     children: Vec<Self>,
+    /// Rules of a password policy that are entries below it, among its lines with the others.
+    rules: RuleEntries,
+}
+
+/// Entries that mean what lines do.
+#[derive(Debug, Clone, Default)]
+struct RuleEntries {
+    /// Their RDNs, in their order.
+    rdns: Vec<String>,
+    /// The lines that are values.
+    lines: Vec<Vec<u8>>,
 }
 
 /// A configuration's entries by the part they play.
@@ -135,13 +149,40 @@ impl Tree {
             };
             push_with_key(list, node);
         }
+        tree.note_rules(config);
         tree
+    }
+
+    /// Tells lines that are values from those that are entries.
+    fn note_rules(&mut self, config: &Config) {
+        let read = config.read_entries.as_deref().unwrap_or_default();
+        for entry in read {
+            let is_one = EntryName::parse(&entry.dn).is_ok_and(|name| is_policy_rule(&name, entry));
+            let Some((rdn, above)) = split_dn(&entry.dn).filter(|_| is_one) else { continue };
+            let owners = self.fixed.iter_mut().chain(&mut self.databases);
+            let mut overlays = owners.flat_map(|owner| &mut owner.children);
+            let Some(overlay) = overlays.find(|overlay| overlay.dn.eq_ignore_ascii_case(&above)) else {
+                continue;
+            };
+            overlay.rules.rdns.push(rdn);
+            let own = read.iter().find(|other| other.dn.eq_ignore_ascii_case(&overlay.dn));
+            let lines = own.into_iter().flat_map(|own| own.values(RULES).iter());
+            overlay.rules.lines = lines.map(|line| unnumbered(line).to_vec()).collect();
+        }
     }
 
     fn owner_of(&mut self, dn: &str) -> Option<&mut Node> {
         let above = dn.split_once(',').map(|(_, above)| above.to_owned())?;
         self.fixed.iter_mut().chain(&mut self.databases).find(|node| node.dn == above)
     }
+}
+
+/// The first RDN, and what is above it.
+fn split_dn(dn: &str) -> Option<(String, String)> {
+    let dn = Dn::parse(dn).ok()?;
+    let (rdn, above) = dn.rdns().split_first()?;
+    let above: Vec<String> = above.iter().map(ToString::to_string).collect();
+    Some((rdn.to_string(), above.join(",")))
 }
 
 /// Adds a node; of several alike, each has a key of its own.
@@ -180,7 +221,19 @@ impl Node {
             classes: entry.values("objectClass").to_vec(),
             attributes: attributes.collect(),
             children: Vec::new(),
+            rules: RuleEntries::default(),
         }
+    }
+
+    /// Without the rules that are entries.
+    fn with_lines_alone(&self) -> Self {
+        let mut node = Self { rules: RuleEntries::default(), ..self.clone() };
+        node.attributes.retain(|attribute| attribute.description != RULES);
+        if !self.rules.lines.is_empty() {
+            let values = self.rules.lines.clone();
+            node.attributes.push(AttributeValues { description: RULES.to_owned(), values });
+        }
+        node
     }
 
     fn values(&self, description: &str) -> &[Vec<u8>] {
@@ -267,10 +320,20 @@ impl Plan {
             }
             let dn = group.dn(parent, &node.name, place);
             for (below, overlay) in node.children.iter().enumerate().rev() {
-                self.push(WriteOperation::Delete { entry: OVERLAY.dn(&dn, &overlay.name, below) });
+                let entry = OVERLAY.dn(&dn, &overlay.name, below);
+                self.remove_rules(&entry, overlay);
+                self.push(WriteOperation::Delete { entry });
             }
+            self.remove_rules(&dn, node);
             self.push(WriteOperation::Delete { entry: dn });
             current.remove(place);
+        }
+    }
+
+    /// Deletes the rules that are entries.
+    fn remove_rules(&mut self, overlay: &str, node: &Node) {
+        for rdn in node.rules.rdns.iter().rev() {
+            self.push(WriteOperation::Delete { entry: format!("{rdn},{overlay}") });
         }
     }
 
@@ -345,6 +408,11 @@ impl Plan {
 
     /// What changes within an entry, in one request.
     fn attributes(&mut self, dn: &str, current: &Node, wanted: &Node) {
+        if !current.rules.rdns.is_empty() && current.values(RULES) != wanted.values(RULES) {
+            // The rules that are wanted are lines: none of them may be there twice.
+            self.remove_rules(dn, current);
+            return self.attributes(dn, &current.with_lines_alone(), wanted);
+        }
         let mut step = Step {
             operation: WriteOperation::Modify { object: dn.to_owned(), changes: Vec::new() },
             taken: Vec::new(),

@@ -17,6 +17,7 @@ use super::value_list::ValueList;
 
 pub(super) use apply::{PLAIN, from_entries};
 pub(super) use names::{EntryName, Role, split_number};
+pub(super) use policy_rules::is_one as is_policy_rule;
 
 /// One entry under cn=config.
 #[derive(Debug, Clone, PartialEq, Eq)]

@@ -148,6 +148,34 @@ fn slapd_d_and_back() {
     assert!(twice.to_string().contains("already served"), "{twice}");
     assert_eq!(Config::from_slapd_d(&target).unwrap().databases.len(), 5);
 
+    // A number that leaves a gap becomes the next one, and what is below follows.
+    let gap = [
+        entry(
+            "dn: olcDatabase={9}mdb,cn=config\nobjectClass: olcDatabaseConfig\nobjectClass: olcMdbConfig\n\
+             olcDatabase: {9}mdb\nolcSuffix: dc=gap\nolcDbDirectory: /nowhere/gap\n",
+        ),
+        entry(
+            "dn: olcOverlay={3}syncprov,olcDatabase={9}mdb,cn=config\nobjectClass: olcOverlayConfig\n\
+             objectClass: olcSyncProvConfig\nolcOverlay: {3}syncprov\n",
+        ),
+        entry(
+            "dn: cn=module{7},cn=config\nobjectClass: olcModuleList\ncn: module{7}\nolcModuleLoad: syncprov\n",
+        ),
+    ];
+    let more = add_entries(&target, gap.to_vec(), &stamp).unwrap_or_else(|error| panic!("{error}"));
+    let added = more.entries();
+    for (dn, name, value) in [
+        ("olcDatabase={5}mdb,cn=config", "olcDatabase", "{5}mdb"),
+        ("olcOverlay={0}syncprov,olcDatabase={5}mdb,cn=config", "olcOverlay", "{0}syncprov"),
+        ("cn=module{0},cn=config", "cn", "module{0}"),
+    ] {
+        let entry = added.iter().find(|entry| entry.dn == dn);
+        let entry =
+            entry.unwrap_or_else(|| panic!("no {dn}: {:?}", added.iter().map(|e| &e.dn).collect::<Vec<_>>()));
+        assert_eq!(entry.values(name).iter().collect::<Vec<_>>(), [value.as_bytes()], "{dn}");
+    }
+    assert_eq!(Config::from_slapd_d(&target).unwrap().databases.len(), 6);
+
     let fresh = directory.path().join("new").join("slapd.d");
     let global = entry("dn: cn=config\nobjectClass: olcGlobal\ncn: config\n");
     let config = add_entries(&fresh, vec![global], &stamp).unwrap_or_else(|error| panic!("{error}"));

@@ -1,6 +1,7 @@
 //! What has to change, as people are told.
 
-use super::super::model::Config;
+use super::super::entries::ConfigEntry;
+use super::super::model::{Config, Source};
 use super::super::slapd_d::Stamp;
 use crate::clock::{SystemClock, SystemRandom};
 
@@ -102,4 +103,60 @@ fn what_has_to_change() {
         &BASE.replace("database", "attributetype ( 1.2.3 NAME 'x' SUP name )\ndatabase"),
         "  cn=config\n  + olcAttributeTypes: {0}( 1.2.3 NAME 'x' SUP name )\n",
     );
+}
+
+/// Rules of a password policy that are entries mean the same as lines, and make room for other lines.
+#[test]
+fn rules_that_are_entries() {
+    let directory = tempfile::tempdir().unwrap();
+    let with = |lines: &str| config(directory.path(), &format!("{BASE}overlay ppolicy\n{lines}"));
+    let line = |policy: &str| format!("ppolicy_rules dn.subtree=ou=a,dc=a policy_dn=cn={policy},dc=a\n");
+    let overlay = "olcOverlay={0}ppolicy,olcDatabase={1}mdb,cn=config";
+    let rule = |name: &str, policy: &str| {
+        let mut entry = ConfigEntry::new(
+            format!("cn={name},{overlay}"),
+            &["olcPPolicyAbstractRule", "olcPPolicyScopedRule"],
+        );
+        entry.text("cn", name);
+        entry.text("olcPPolicyRuleObject", "ou=a,dc=a");
+        entry.text("olcPPolicyRuleScope", "subtree");
+        entry.text("olcPPolicyRulePolicy", &format!("cn={policy},dc=a"));
+        entry
+    };
+    let entries = |lines: &str, rules: Vec<ConfigEntry>| {
+        let all = with(lines).entries().into_iter().chain(rules).collect();
+        Config::from_entries(all, Source::QuickStart).unwrap_or_else(|error| panic!("{error}"))
+    };
+    let two = || vec![rule("{0}one", "one"), rule("{1}two", "two")];
+    let deleted = format!("- cn={{1}}two,{overlay}\n- cn={{0}}one,{overlay}\n");
+    for (name, current, wanted, expected) in [
+        ("alike", entries("", two()), with(&(line("one") + &line("two"))), String::new()),
+        ("none is wanted", entries("", two()), with(""), deleted.clone()),
+        (
+            "the policy goes",
+            entries("", two()),
+            config(directory.path(), BASE),
+            format!("{deleted}- {overlay}\n"),
+        ),
+        (
+            "another one",
+            entries("", two()),
+            with(&line("three")),
+            format!(
+                "{deleted}  {overlay}\n  + olcLarixPPolicyRules: {{0}}dn.subtree=ou=a,dc=a policy_dn=cn=three,dc=a\n"
+            ),
+        ),
+        (
+            "a line stays",
+            entries(&line("zero"), vec![rule("{0}one", "one")]),
+            with(&line("zero")),
+            format!("- cn={{0}}one,{overlay}\n"),
+        ),
+    ] {
+        assert_eq!(current.difference(&wanted).to_string(), expected, "{name}");
+        let made = applied(&current, &wanted).unwrap_or_else(|refusal| panic!("{name}: {refusal}"));
+        assert_eq!(made.difference(&wanted).to_string(), "", "{name}");
+        let rules = made.entries().iter().filter(|entry| entry.dn.ends_with(&format!(",{overlay}"))).count();
+        assert!(rules == 0 || expected.is_empty(), "{name}");
+    }
 }

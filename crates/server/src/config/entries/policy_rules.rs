@@ -19,7 +19,7 @@ const SCOPED: &str = "olcPPolicyScopedRule";
 const GROUP_CLASS: &str = "groupOfNames";
 
 /// Whether an entry is a rule of an overlay ppolicy.
-pub(super) fn is_one(name: &EntryName, entry: &ConfigEntry) -> bool {
+pub(in super::super) fn is_one(name: &EntryName, entry: &ConfigEntry) -> bool {
     let [.., (attribute, value), _] = name.path.as_slice() else { return false };
     let below_policy = attribute == "olcoverlay" && split_number(value).1 == "ppolicy";
     below_policy && (is_a(entry, REGEX) || is_a(entry, SCOPED))

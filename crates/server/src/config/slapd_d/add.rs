@@ -2,14 +2,16 @@
 
 use std::path::Path;
 
+use larix_proto::dn::Dn;
+
 use super::super::diagnostic::{ConfigError, Origin};
 use super::super::directives::{self, Cardinality};
 use super::super::entries::{ConfigAttribute, ConfigEntry, EntryName, Role, split_number};
 use super::super::model::{Config, Source};
 use super::{Stamp, read_entries, write_entries};
 
-/// Adds entries to a directory, which is made if it is not there. `{n}` is put in where it is missing; what every
-/// configuration has (cn=schema, the frontend, the config database) is added when it is not given.
+/// Adds entries to a directory, which is made if it is not there. `{n}` is put in where it is missing, and one that would
+/// leave a gap becomes the next one; what every configuration has (cn=schema, the frontend, the config database) is added when it is not given.
 ///
 /// Nothing is written unless all entries together are a valid configuration. Gives that configuration.
 ///
@@ -51,6 +53,7 @@ pub fn merge_entries(
             all.push((name, entry));
         }
     }
+    close_gaps(&mut all, first_new)?;
     let mut written: Vec<ConfigEntry> = Vec::with_capacity(all.len() - first_new);
     for (_, entry) in all.iter_mut().skip(first_new) {
         stamp.complete(entry);
@@ -94,6 +97,56 @@ fn add_one(all: &mut Vec<(EntryName, ConfigEntry)>, mut entry: ConfigEntry) -> R
     Ok(())
 }
 
+/// Gives new entries, and what is below them, the next number where theirs leaves a gap behind their siblings.
+fn close_gaps(all: &mut [(EntryName, ConfigEntry)], first_new: usize) -> Result<(), ConfigError> {
+    let mut numbered: Vec<usize> = (0..all.len()).collect();
+    // Superiors first: what is below them is renamed with them.
+    let order = |at: &usize| all.get(*at).map(|(name, _)| (name.path.len(), name.number));
+    numbered.sort_by_key(order);
+    for (place, at) in numbered.iter().enumerate() {
+        let Some((name, _)) = all.get(*at) else { continue };
+        let Some(number) = name.number.filter(|_| *at >= first_new && is_counted(name)) else { continue };
+        let siblings = numbered.iter().take(place).filter_map(|other| all.get(*other));
+        let before =
+            siblings.filter(|(other, _)| is_sibling(other, name)).filter_map(|(other, _)| other.number);
+        let next = before.max().map_or(i32::from(matches!(name.role, Role::Database(_))), |last| last + 1);
+        if next < number {
+            rename(all, *at, next)?;
+        }
+    }
+    Ok(())
+}
+
+/// Whether its number is its place among its siblings.
+fn is_counted(name: &EntryName) -> bool {
+    match &name.role {
+        Role::Database(kind) => kind != "frontend" && kind != "config",
+        Role::Module | Role::Schema(_) | Role::Backend(_) | Role::Overlay(_) => true,
+        _ => false,
+    }
+}
+
+/// Gives an entry another number, and what is below it the new name.
+fn rename(all: &mut [(EntryName, ConfigEntry)], at: usize, number: i32) -> Result<(), ConfigError> {
+    let Some((name, entry)) = all.get_mut(at) else { return Ok(()) };
+    let old = name.clone();
+    renumber(entry, number);
+    *name = name_of(entry)?;
+    let above = entry.dn.clone();
+    for (name, entry) in all.iter_mut().filter(|(name, _)| name.path.len() > old.path.len()) {
+        if name.path.get(..old.path.len()) == Some(old.path.as_slice()) {
+            let dn = entry.dn.clone();
+            let rdns = Dn::parse(&dn)
+                .map_err(|error| ConfigError::new(Origin::BuiltIn, format!("{dn}: {error}")))?;
+            let own = rdns.rdns().iter().take(name.path.len() - old.path.len());
+            let own: Vec<String> = own.map(ToString::to_string).chain([above.clone()]).collect();
+            entry.dn = own.join(",");
+            *name = name_of(entry)?;
+        }
+    }
+    Ok(())
+}
+
 fn name_of(entry: &ConfigEntry) -> Result<EntryName, ConfigError> {
     EntryName::parse(&entry.dn)
         .map_err(|why| ConfigError::new(Origin::BuiltIn, format!("{}: {why}", entry.dn)))
@@ -118,8 +171,10 @@ fn renumber(entry: &mut ConfigEntry, number: i32) {
     let Some((attribute, rest)) = entry.dn.split_once('=') else { return };
     let (leaf, parent) = rest.split_once(',').unwrap_or((rest, ""));
     let attribute = attribute.trim().to_owned();
+    let leaf = split_number(leaf.trim()).1;
+    let leaf = leaf.split_once('{').map_or(leaf, |(name, _)| name);
     // cn=module carries its number behind.
-    let leaf = match leaf.trim() {
+    let leaf = match leaf {
         module if module.eq_ignore_ascii_case("module") => format!("{module}{{{number}}}"),
         name => format!("{{{number}}}{name}"),
     };
