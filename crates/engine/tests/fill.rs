@@ -87,7 +87,7 @@ fn put(sent: &Sent) -> ReplicatedChange {
             values: vec![value.as_bytes().to_vec()],
         })
         .collect();
-    ReplicatedChange::Put { entry_uuid: sent.uuid, dn: sent.dn.clone(), attributes, state: None }
+    ReplicatedChange::Put { entry_uuid: sent.uuid, dn: sent.dn.clone(), attributes, state: None, place: None }
 }
 
 fn begin<S: Store>(fixture: &Fixture<S>) -> Option<Fill> {

@@ -59,7 +59,13 @@ fn put(number: u128, dn: &str, csn: Csn, more: &[(&str, &str)]) -> ReplicatedCha
             }),
         }
     }
-    ReplicatedChange::Put { entry_uuid: uuid(number), dn: dn.to_owned(), attributes, state: None }
+    ReplicatedChange::Put {
+        entry_uuid: uuid(number),
+        dn: dn.to_owned(),
+        attributes,
+        state: None,
+        place: None,
+    }
 }
 
 fn delete(number: u128, csn: Csn) -> ReplicatedChange {

@@ -86,6 +86,7 @@ impl Site {
                 value("entryCSN", &csn.to_string()),
             ],
             state: None,
+            place: None,
         });
     }
 

@@ -120,6 +120,22 @@ impl<S: Store> Group<'_, S> {
             // What cannot be settled stays as it is.
             applier.end(done)?;
         }
+        self.settle_names(transaction, covered, job)?;
+        let wanted = state::all_wanted(&Overlay::new(transaction, &self.set))?;
+        for (id, wanted) in &wanted {
+            let mut applier = Applier::new(self, transaction, covered, job);
+            let done = applier.settle_place(*id, wanted).map(|()| Applied::Done);
+            applier.end(done)?;
+        }
+        if wanted.is_empty() { Ok(()) } else { self.settle_names(transaction, covered, job) }
+    }
+
+    fn settle_names<T: Snapshot>(
+        &mut self,
+        transaction: &T,
+        covered: &[Csn],
+        job: &ReplicatedJob,
+    ) -> Result<(), Fault> {
         for (id, name) in state::displaced(&Overlay::new(transaction, &self.set))? {
             let mut applier = Applier::new(self, transaction, covered, job);
             let done = applier.settle_name(id, &name).map(|()| Applied::Done);
@@ -141,6 +157,8 @@ pub(super) struct Applier<'x, 'g, S: Store, T> {
     unit: WriteSet,
     pub(super) stamp: Stamp,
     steps: usize,
+    /// Superiors are told by their entryUUIDs: what is below an entry goes with it, whatever it is called.
+    by_uuid: bool,
 }
 
 impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
@@ -162,6 +180,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             unit: WriteSet::new(),
             stamp,
             steps: 0,
+            by_uuid: job.rules.places,
         }
     }
 
@@ -233,7 +252,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
     }
 
     /// The next CSN of this server, for what it does on its own.
-    fn own_stamp(&mut self) -> Stamp {
+    pub(super) fn own_stamp(&mut self) -> Stamp {
         let csn = self.group.environment.order.next_csn(self.group.environment.clock.now());
         self.group.counters.csn = Some(csn);
         Stamp { csn, name: self.stamp.name.clone() }
@@ -271,6 +290,14 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
     }
 
     fn put(&mut self, put: &Put) -> Result<Applied, Failure> {
+        self.by_uuid = self.rules.places && put.place.is_some();
+        let located = self.located(put)?;
+        let applied = self.put_by_name(located.as_ref().unwrap_or(put))?;
+        self.note_place(put)?;
+        Ok(applied)
+    }
+
+    fn put_by_name(&mut self, put: &Put) -> Result<Applied, Failure> {
         if let Some(csn) = &put.csn {
             self.group.follow(csn);
         }
@@ -336,7 +363,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
     }
 
     pub(super) fn put_new(&mut self, put: &Put) -> Result<Applied, Failure> {
-        let (place, occupant) = self.make_place(put)?;
+        let (place, occupant) = self.make_place(&put.dn, &put.shown)?;
         let rules = self.rules;
         let Some(occupant) = occupant else {
             self.step(|op| steps::add(op, put, rules, &place, None))?;
@@ -354,7 +381,8 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         }
         let aside = steps::own_place(self.schema(), place.parent, &put.uuid);
         self.step(|op| {
-            let id = steps::add(op, put, rules, &aside, None)?;
+            let glue = steps::occupant(op, &aside)?;
+            let id = steps::add(op, put, rules, &aside, glue)?;
             state::displace(&mut op.set, id, &put.dn);
             Ok(())
         })?;
@@ -363,14 +391,18 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
     }
 
     /// The place of a put, with glue for superiors that are missing, and who stands there.
-    fn make_place(&mut self, put: &Put) -> Result<(Place, Option<Here>), Failure> {
+    pub(super) fn make_place(
+        &mut self,
+        dn: &NormalDn,
+        shown: &str,
+    ) -> Result<(Place, Option<Here>), Failure> {
         for _ in 0..2 {
             let found = self.step(|op| {
-                if op.view.settings.suffixes.iter().all(|suffix| !put.dn.is_within(&suffix.normal)) {
-                    let text = format!("\"{}\" is not within the database", put.shown);
+                if op.view.settings.suffixes.iter().all(|suffix| !dn.is_within(&suffix.normal)) {
+                    let text = format!("\"{shown}\" is not within the database");
                     return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
                 }
-                let Some(place) = steps::place_of(op, &put.dn, &put.shown)? else { return Ok(None) };
+                let Some(place) = steps::place_of(op, dn, shown)? else { return Ok(None) };
                 let occupant = steps::occupant(op, &place)?;
                 let occupant = occupant.map(|id| steps::here(op, id)).transpose()?;
                 Ok(Some((place, occupant)))
@@ -379,8 +411,8 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
                 return Ok(found);
             }
             self.step(|op| {
-                let superior = put.dn.parent().unwrap_or_else(NormalDn::root);
-                let (_, shown) = crate::write::add::split_rdn(&put.shown);
+                let superior = dn.parent().unwrap_or_else(NormalDn::root);
+                let (_, shown) = crate::write::add::split_rdn(shown);
                 steps::add_glue(op, &superior, shown)
             })?;
         }
@@ -388,7 +420,11 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
     }
 
     /// An entry whose name another one gets goes under a name of its own beside it, without what is below it.
-    fn set_aside(&mut self, loser: &Here, (winner, csn): (Uuid, Option<Csn>)) -> Result<Applied, Failure> {
+    pub(super) fn set_aside(
+        &mut self,
+        loser: &Here,
+        (winner, csn): (Uuid, Option<Csn>),
+    ) -> Result<Applied, Failure> {
         self.set_aside_below(loser, loser.parent, &loser.dn, (winner, csn))
     }
 
@@ -399,9 +435,11 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         name: &NormalDn,
         (winner_uuid, winner_csn): (Uuid, Option<Csn>),
     ) -> Result<Applied, Failure> {
+        let by_uuid = self.by_uuid;
+        let aside = self.own_place(loser, parent)?;
         let (dn, lost) = self.step(|op| {
             let lost = steps::values_of(op, loser.id)?;
-            steps::set_aside(op, loser, parent)?;
+            steps::set_aside(op, loser, &aside, by_uuid)?;
             state::displace(&mut op.set, loser.id, name);
             Ok(lost)
         })?;
@@ -500,7 +538,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         if moved {
             return self.stay(put, &here);
         }
-        let (place, occupant) = self.make_place(put)?;
+        let (place, occupant) = self.make_place(&put.dn, &put.shown)?;
         let is_loop = self.step(|op| Ok(steps::is_within(op, place.parent, here.id)?))?;
         if is_loop {
             return self.stay(put, &here);
@@ -555,9 +593,11 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
     ) -> Result<Applied, Failure> {
         let lost = self.shown(put);
         let note = lost_put(ConflictKind::Name, put, (occupant.uuid, occupant.csn), lost);
-        // What is below it goes where it was to go.
-        self.merge(here.id, occupant.id)?;
-        let aside = steps::own_place(self.schema(), place.parent, &put.uuid);
+        if !self.by_uuid {
+            // What is below it goes where it was to go.
+            self.merge(here.id, occupant.id)?;
+        }
+        let aside = self.own_place(here, place.parent)?;
         self.relocate(put, here, &aside)?;
         self.step(|op| {
             state::displace(&mut op.set, here.id, &put.dn);

@@ -259,7 +259,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             let attributes = whole(op, &held, &entry)?;
             let csn = if older { here.csn } else { Some(delta.csn) };
             let modifier = op.stamp.name.clone();
-            Ok(Put { uuid: here.uuid, dn, shown, csn, named: csn, modifier, attributes, state: None })
+            let (uuid, named) = (here.uuid, csn);
+            Ok(Put { uuid, dn, shown, csn, named, modifier, attributes, state: None, place: None })
         })?;
         if put.dn == here.dn {
             return self.put_in_place(&put, &here);

@@ -6,7 +6,7 @@ use larix_schema::{AttributeDescription, NormalDn, Schema};
 use uuid::Uuid;
 
 use super::value::{EntryState, Received, counted};
-use super::{ReplicaRules, ReplicatedChange};
+use super::{EntryPlace, ReplicaRules, ReplicatedChange};
 use crate::csn::Csn;
 use crate::log::{LoggedChange, LoggedKind, LoggedModification};
 use crate::write::AttributeValues;
@@ -39,6 +39,8 @@ pub(crate) struct Put {
     pub(crate) attributes: Vec<Change>,
     /// Where conflicts are settled value by value.
     pub(crate) state: Option<Box<EntryState>>,
+    /// Where it stands, if that was told.
+    pub(crate) place: Option<EntryPlace>,
 }
 
 /// One logged change, resolved.
@@ -80,11 +82,15 @@ pub(crate) fn prepare(
     change: ReplicatedChange,
 ) -> Ready {
     let prepared = match change {
-        ReplicatedChange::Put { entry_uuid, dn, attributes, state } => {
+        ReplicatedChange::Put { entry_uuid, dn, attributes, state, place } => {
             state_of(schema, &dn, &attributes, state.as_deref()).and_then(|state| {
                 let mut put = put(schema, known, rules, entry_uuid, &dn, attributes)?;
                 put.named = state.as_ref().map_or(put.csn, |state| state.named());
                 put.state = state;
+                if let Some(place) = &place {
+                    names(schema, &place.name)?;
+                }
+                put.place = place;
                 Ok(Ready::Put(Box::new(put)))
             })
         }
@@ -160,7 +166,7 @@ fn put(
         let text = format!("\"{shown}\": no objectClass attribute");
         return Err(refuse(ResultCode::OBJECT_CLASS_VIOLATION, text));
     }
-    Ok(Put { uuid, dn, shown, csn, named: csn, modifier, attributes: all, state: None })
+    Ok(Put { uuid, dn, shown, csn, named: csn, modifier, attributes: all, state: None, place: None })
 }
 
 pub(super) fn first_value(changes: &[Change], id: larix_schema::AttributeTypeId) -> Option<&str> {

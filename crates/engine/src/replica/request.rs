@@ -6,6 +6,7 @@ use larix_proto::{FilterBuf, LdapResult, Scope};
 use larix_schema::{AttributeDescription, AttributeTypeId, Schema, Usage};
 use uuid::Uuid;
 
+use super::EntryPlace;
 use crate::csn::Csn;
 use crate::log::LoggedChange;
 use crate::write::AttributeValues;
@@ -15,7 +16,14 @@ use crate::write::AttributeValues;
 pub enum ReplicatedChange {
     /// The entry is to be exactly this: syncrepl's add and modify states. Operational attributes included.
     /// `state`: what came beside it, where conflicts are settled value by value.
-    Put { entry_uuid: Uuid, dn: String, attributes: Vec<AttributeValues>, state: Option<Vec<u8>> },
+    /// `place`: where it stands, told by a server of our kind; it counts for more than the DN.
+    Put {
+        entry_uuid: Uuid,
+        dn: String,
+        attributes: Vec<AttributeValues>,
+        state: Option<Vec<u8>>,
+        place: Option<EntryPlace>,
+    },
     /// The entry is gone. `csn`: of the delete, when known.
     Delete { entry_uuid: Uuid, csn: Option<Csn> },
     /// One logged change (delta-syncrepl): carried out as it was there, or refused so that a full refresh follows.
@@ -47,6 +55,8 @@ pub struct ReplicaRules {
     /// what a conflict asks for is done under a CSN of this server. Off for a consumer of one provider: entries leave its
     /// share and come back.
     pub multi_provider: bool,
+    /// The whole of the suffix comes: superiors are found by their entryUUIDs, where these are told.
+    pub places: bool,
     /// Commits need not be durable at once (`lazycommit`): what a crash undoes is asked for again, for the contextCSN is
     /// undone with it.
     pub lazy: bool,
@@ -69,6 +79,7 @@ impl Default for ReplicaRules {
             drop_unknown: false,
             drop_covered: true,
             multi_provider: true,
+            places: true,
             lazy: false,
             by_content: false,
             provider: None,

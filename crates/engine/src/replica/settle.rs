@@ -57,7 +57,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 rdn: view.rdn().to_owned(),
                 normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),
             };
-            let aside = steps::own_place(op.schema(), glue.parent, &heir.uuid);
+            let nobody = uuid::Uuid::from_u128(!heir.uuid.as_u128());
+            let aside = steps::own_place(op.schema(), glue.parent, &nobody);
             Ok((steps::here(op, top)?, at, aside))
         })?;
         if above.id == heir.id || heir.named > above.named {
@@ -94,12 +95,24 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         })
     }
 
+    /// The place below `parent` whose name only this entry has. Glue that stands there goes.
+    pub(super) fn own_place(&mut self, here: &Here, parent: EntryId) -> Result<Place, Failure> {
+        let place = steps::own_place(self.schema(), parent, &here.uuid);
+        let glue = self.step(|op| Ok(steps::occupant(op, &place)?))?;
+        if let Some(glue) = glue.filter(|glue| *glue != here.id) {
+            self.through_glue(here, &place, glue)?;
+        }
+        Ok(place)
+    }
+
     /// The entry moves to where glue stands: it gets what is below that. Where it stands there itself it goes out of the way
     /// first.
     pub(super) fn through_glue(&mut self, here: &Here, place: &Place, glue: EntryId) -> Result<(), Failure> {
         let inside = self.step(|op| Ok(steps::is_within(op, here.id, glue)?))?;
         if inside {
-            let aside = steps::own_place(self.schema(), place.parent, &here.uuid);
+            // The glue may have the name that only this entry may have.
+            let nobody = uuid::Uuid::from_u128(!here.uuid.as_u128());
+            let aside = steps::own_place(self.schema(), place.parent, &nobody);
             self.step(|op| steps::move_to(op, here.id, &aside))?;
         }
         self.merge(glue, here.id)?;

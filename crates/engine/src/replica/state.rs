@@ -6,6 +6,7 @@ use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::{Direction, KeyRange, PostingCursor, Snapshot, WriteSet};
 use uuid::Uuid;
 
+use super::EntryPlace;
 use crate::csn::Csn;
 use crate::database::View;
 use crate::entry::EntryId;
@@ -21,6 +22,7 @@ const DISPLACED: u8 = b'p';
 const FORMER: u8 = b'f';
 const FORMER_ORDER: u8 = b'o';
 const NEW_GLUE: u8 = b'g';
+const WANTED: u8 = b'w';
 
 /// When an entry was deleted.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -149,6 +151,52 @@ pub(crate) fn displaced<S: Snapshot>(snapshot: &S) -> Result<Vec<(EntryId, Norma
     Ok(found)
 }
 
+/// The place that a version of an entry has, where the entry does not stand there.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Wanted {
+    /// Of the version: when the entry got its name.
+    pub(crate) csn: Csn,
+    pub(crate) place: EntryPlace,
+}
+
+impl Wanted {
+    fn decode(row: &[u8]) -> Option<Self> {
+        let (length, rest) = row.split_first()?;
+        let (csn, place) = rest.split_at_checked(usize::from(*length))?;
+        let csn = std::str::from_utf8(csn).ok()?.parse().ok()?;
+        Some(Self { csn, place: EntryPlace::decode(place)? })
+    }
+}
+
+pub(crate) fn want(set: &mut WriteSet, id: EntryId, wanted: &Wanted) {
+    let csn = wanted.csn.text();
+    // A CSN has forty characters.
+    let mut row = vec![u8::try_from(csn.len()).unwrap_or_default()];
+    row.extend_from_slice(csn.as_bytes());
+    row.extend_from_slice(&wanted.place.encode());
+    set.put(REPLICA, &key(WANTED, &id.to_bytes()), row);
+}
+
+pub(crate) fn forget_wanted(set: &mut WriteSet, id: EntryId) {
+    set.delete(REPLICA, &key(WANTED, &id.to_bytes()));
+}
+
+pub(crate) fn wanted<S: Snapshot>(snapshot: &S, id: EntryId) -> Result<Option<Wanted>, Fault> {
+    let Some(row) = snapshot.get(REPLICA, &key(WANTED, &id.to_bytes()))? else { return Ok(None) };
+    Wanted::decode(&row).map(Some).ok_or(DAMAGED)
+}
+
+/// The entries that stand elsewhere than their versions say.
+pub(crate) fn all_wanted<S: Snapshot>(snapshot: &S) -> Result<Vec<(EntryId, Wanted)>, Fault> {
+    let mut found = Vec::new();
+    for row in snapshot.scan(REPLICA, KeyRange::prefix(&[WANTED]), Direction::Forward)? {
+        let (row_key, row) = row?;
+        let id = row_key.get(1..).and_then(EntryId::from_prefix).ok_or(DAMAGED)?;
+        found.push((id, Wanted::decode(&row).ok_or(DAMAGED)?));
+    }
+    Ok(found)
+}
+
 /// Who had a name before.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Former {
@@ -234,6 +282,7 @@ pub(crate) fn check<S: Snapshot>(
             (TOMBSTONE_ORDER | FORMER_ORDER, _) if rest.len() == 8 && value.len() == 16 => {}
             (FORMER, _) if rest.len() == DIGEST_LENGTH && value.len() > 24 => {}
             (NEW_GLUE, _) if rest.len() == 8 => {}
+            (WANTED, _) if rest.len() == 8 && Wanted::decode(&value).is_some() => {}
             (super::conflicts::CONFLICT, _) if rest.len() == 8 => {
                 rows.conflicts += 1;
                 if super::conflicts::decode(0, &value).is_none() {

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::prepare::Put;
 use super::state;
-use super::{ReplicaRules, conflicts, difference, value};
+use super::{ReplicaRules, conflicts, difference, place, value};
 use crate::csn::Csn;
 use crate::entry::encode::{self, Placement};
 use crate::entry::record::RecordFlags;
@@ -340,6 +340,7 @@ fn shift_local<V: Snapshot>(
     place: &Place,
     superior: String,
 ) -> Result<(), Failure> {
+    place::keep(op, held.id)?;
     let (uuid, shown) = (op.entry_uuid(held)?, op.view.dn(&held.view()?)?);
     let entry = op.reader(held)?.owned_in_part(shown.clone(), |_| false)?;
     shift(op, held, place, &entry)?;
@@ -548,18 +549,18 @@ pub(super) fn named<V: Snapshot>(
     Ok(Place { parent: here.parent, rdn, normal_rdn: normal })
 }
 
-/// Puts an entry under a name of its own below `parent`. What is below it stays where it was, under glue.
+/// Puts an entry at a place of its own. What is below it goes with it, or stays where it was, under glue.
 pub(super) fn set_aside<V: Snapshot>(
     op: &mut Operator<'_, V>,
     loser: &Here,
-    parent: EntryId,
+    place: &Place,
+    with_subordinates: bool,
 ) -> Result<(), Failure> {
     let held = op.hold(loser.id)?;
     let view = held.view()?;
     let shown = op.view.dn(&view)?;
-    let superior = op.view.names.superior(parent)?.map(|superior| superior.dn.clone());
-    let place = own_place(op.schema(), parent, &loser.uuid);
-    if tree::has_children(op.snapshot(), loser.id)? {
+    let superior = op.view.names.superior(place.parent)?.map(|superior| superior.dn.clone());
+    if !with_subordinates && tree::has_children(op.snapshot(), loser.id)? {
         let glue = glue_entry(op, &shown);
         let old = Place {
             parent: view.parent(),
@@ -567,10 +568,10 @@ pub(super) fn set_aside<V: Snapshot>(
             normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),
         };
         let glue_id = op.next_entry_id();
-        shift_local(op, &held, &place, superior.unwrap_or_default())?;
+        shift_local(op, &held, place, superior.unwrap_or_default())?;
         store_new(op, glue_id, &old, &glue)?;
         log_glue(op, glue_id, old.parent, &glue);
         return hand_all_over(op, loser.id, glue_id, &shown);
     }
-    shift_local(op, &held, &place, superior.unwrap_or_default())
+    shift_local(op, &held, place, superior.unwrap_or_default())
 }

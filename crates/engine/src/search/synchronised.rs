@@ -16,7 +16,7 @@ use crate::database::View;
 use crate::entry::{EntryId, EntryReader, EntrySource, EntryView};
 use crate::fault::Fault;
 use crate::log::CsnVector;
-use crate::replica::{ENTRY_STATE_OID, state_of};
+use crate::replica::{ENTRY_PLACE_OID, ENTRY_STATE_OID, place_of, state_of};
 
 /// UUIDs told in one sync info message.
 pub const UUIDS_AT_ONCE: usize = 256;
@@ -138,6 +138,11 @@ impl SearchTask {
     /// It merges value by value.
     pub fn tell_states(&mut self) {
         self.answer.states = true;
+    }
+
+    /// It finds superiors by their entryUUIDs.
+    pub fn tell_places(&mut self) {
+        self.answer.places = true;
     }
 
     /// The pass is done, or not wanted.
@@ -277,6 +282,9 @@ impl SearchTask {
             if self.answer.states {
                 controls.push(beside(&seen, &uuid, csn)?);
             }
+            if self.answer.places {
+                controls.extend(place(&seen)?);
+            }
             if matches!(looked, Looked::Reference) {
                 self.refer_to(&seen, &controls, out)?;
             } else {
@@ -332,6 +340,9 @@ impl SearchTask {
         if self.answer.states {
             controls.push(beside(seen, &uuid, csn)?);
         }
+        if self.answer.places {
+            controls.extend(place(seen)?);
+        }
         Ok(Some(controls))
     }
 }
@@ -345,6 +356,13 @@ pub fn state_control(state: EntryState, uuid: Uuid, cookie: Option<&str>) -> Con
 fn beside<N: Snapshot>(seen: &Seen<'_, N>, uuid: &Uuid, csn: Option<Csn>) -> Result<ControlBuf, Fault> {
     let value = state_of(seen.view, &seen.reader, uuid, csn)?;
     Ok(ControlBuf { oid: ENTRY_STATE_OID.into(), critical: false, value: Some(value) })
+}
+
+/// Where it stands.
+fn place<N: Snapshot>(seen: &Seen<'_, N>) -> Result<Option<ControlBuf>, Fault> {
+    let place = place_of(seen.view, seen.reader.view.id())?;
+    let control = |value| ControlBuf { oid: ENTRY_PLACE_OID.into(), critical: false, value: Some(value) };
+    Ok(place.map(|place| control(place.encode())))
 }
 
 /// The entryUUID, without which there is nothing to synchronise, and the entryCSN.

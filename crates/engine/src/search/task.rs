@@ -224,6 +224,7 @@ impl SearchTask {
             for_consumer: false,
             stored_alone: controls.manage_dsa_it,
             states: false,
+            places: false,
         };
         let dereferenced = controls.deref.as_ref().map(|asked| Wanted::new(schema, asked));
         let dereferenced = dereferenced.transpose().map_err(fail)?.flatten().map(Box::new);

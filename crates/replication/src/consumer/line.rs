@@ -91,6 +91,7 @@ impl Line {
             lazy: self.lazy,
             drop_covered: !refresh,
             multi_provider: whole && !settings.shadow,
+            places: whole,
             attributes: Arc::new(AttributeShare::new(schema, &self.attributes, &self.except_attributes)),
             ..ReplicaRules::default()
         }

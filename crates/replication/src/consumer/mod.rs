@@ -14,7 +14,7 @@ mod retry;
 use std::collections::BTreeSet;
 
 use larix_engine::csn::Csn;
-use larix_engine::replica::{ENTRY_STATE_OID, ReplicatedChange, UuidSet};
+use larix_engine::replica::{ENTRY_PLACE_OID, ENTRY_STATE_OID, EntryPlace, ReplicatedChange, UuidSet};
 use larix_engine::write::AttributeValues;
 use larix_proto::control::{ControlValue, EntryState, SyncDone, SyncMode, SyncRequest, SyncState};
 use larix_proto::extended::SyncInfo;
@@ -309,7 +309,15 @@ impl Session {
                 actions.extend(self.flush_before(uuid, csns.as_deref().unwrap_or_default()));
                 let beside = only_control(controls, ENTRY_STATE_OID).map_err(|what| wrong(&what))?;
                 let beside = beside.and_then(|control| control.value.map(<[u8]>::to_vec));
-                let change = self.put(uuid, entry, beside)?;
+                let place = only_control(controls, ENTRY_PLACE_OID).map_err(|what| wrong(&what))?;
+                let place = match place.and_then(|control| control.value) {
+                    Some(value) => {
+                        let read = EntryPlace::decode(value);
+                        Some(read.ok_or_else(|| wrong(&"its place cannot be read"))?)
+                    }
+                    None => None,
+                };
+                let change = self.put(uuid, entry, (beside, place))?;
                 self.gather(change, csns, actions);
             }
             EntryState::Delete => {
@@ -376,14 +384,14 @@ impl Session {
         &self,
         uuid: Uuid,
         entry: &SearchResultEntry<'_>,
-        state: Option<Vec<u8>>,
+        (state, place): (Option<Vec<u8>>, Option<EntryPlace>),
     ) -> Result<ReplicatedChange, String> {
         let (mut dn, mut attributes) = (entry.dn.to_owned(), attributes_of(entry));
         if let Some(massage) = &self.massage {
             dn = massage.dn(&dn).ok_or_else(|| format!("entry \"{dn}\" is not below the searchbase"))?;
             attributes.iter_mut().for_each(|attribute| massage.values(attribute));
         }
-        Ok(ReplicatedChange::Put { entry_uuid: uuid, dn, attributes, state })
+        Ok(ReplicatedChange::Put { entry_uuid: uuid, dn, attributes, state, place })
     }
 
     /// A change that others made of an entry, behind one of the provider's own, goes into the next batch: it is to be seen

@@ -7,6 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, MutexGuard};
 
 use larix_engine::csn::Csn;
+use larix_engine::entry::record::RecordFlags;
 use larix_engine::log::LogKey;
 use larix_engine::tables::ENTRIES;
 use larix_engine::{AttributeNumber, Database, EntryId, Fault, View, log};
@@ -290,6 +291,10 @@ impl<'r> Scanner<'r> {
         let reader = view.reader(id, &record)?;
         let is_whole = view.settings.suffixes.iter().any(|suffix| suffix.normal == self.base);
         if !is_whole && !view.names.normal_dn(&reader.view)?.is_within(&self.base) {
+            return Ok(None);
+        }
+        if reader.view.flags().has(RecordFlags::GLUE) {
+            // It has no state of its own: what stands on it is told by that.
             return Ok(None);
         }
         let (uuid, csn) = identity(view, id, &record)?;

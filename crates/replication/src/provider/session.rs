@@ -128,10 +128,14 @@ impl<S: Store> SyncSearch<S> {
         let Start { asked, parts, any_entry, values, queue } = start;
         let message = parts.first().map_or(MessageId(0), |(_, task)| task.message());
         let server_id = parts.first().map_or(0, |(served, _)| served.database().server_id());
+        let peer = asked.peer;
         let part = |(served, mut task): (Arc<Served<S>>, SearchTask)| {
             task.for_consumer();
             if values {
                 task.tell_states();
+            }
+            if peer {
+                task.tell_places();
             }
             Part::new(served, task)
         };

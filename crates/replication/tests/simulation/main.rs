@@ -68,7 +68,7 @@ fn leaves_converge() {
 }
 
 #[test]
-#[ignore = "containers that are moved while others fill them do not always end alike: ADR 0025"]
+
 fn containers_converge() {
     many(Tree::Containers, 150, 400);
 }

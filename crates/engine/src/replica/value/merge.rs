@@ -224,5 +224,6 @@ fn put_of(known: &KnownSchema, put: &Put, version: Version) -> Put {
         modifier,
         attributes,
         state: Some(Box::new(version.state)),
+        place: put.place.clone(),
     }
 }

@@ -399,6 +399,7 @@ mod tests {
             dn: dn.to_owned(),
             attributes: all.chain(own).map(values).collect(),
             state: None,
+            place: None,
         }
     }
 
@@ -504,6 +505,7 @@ mod tests {
             })
             .to_vec(),
             state: None,
+            place: None,
         };
         let done = config.replicated(&[theirs], None, &[], &ground.stamp()).unwrap();
         assert_eq!(done.applied, [Applied::Older]);
