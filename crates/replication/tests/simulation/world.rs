@@ -256,7 +256,7 @@ impl World {
                 return Some(format!("{at}: {findings:?}"));
             }
             let wrong = match node.kind {
-                Kind::Part => part_differs(whole, content),
+                Kind::Part => part_differs(whole, content, self.tree),
                 _ => differs(whole, content),
             };
             if let Some(wrong) = wrong {
@@ -302,15 +302,24 @@ fn differs(whole: &BTreeMap<String, Shown>, content: &BTreeMap<String, Shown>) -
     more.map(|uuid| format!("{uuid} is here alone: {:?}", content[uuid]))
 }
 
-/// A part has the entries of its filter, with its attributes.
-fn part_differs(whole: &BTreeMap<String, Shown>, content: &BTreeMap<String, Shown>) -> Option<String> {
+/// A part has the entries of its filter, with its attributes. Containers that it does not have may be called otherwise
+/// without its hearing of it: then its entries' own names are compared.
+fn part_differs(
+    whole: &BTreeMap<String, Shown>,
+    content: &BTreeMap<String, Shown>,
+    tree: Tree,
+) -> Option<String> {
+    let name = |dn: &str| match tree {
+        Tree::Leaves => dn.to_owned(),
+        Tree::Containers => dn.split(',').next().unwrap_or_default().to_owned(),
+    };
     let share = |all: &BTreeMap<String, Shown>| {
         let mut share = BTreeMap::new();
         for (uuid, (dn, attributes)) in all {
             if attributes["objectClass"].contains("device") {
                 let mut kept = attributes.clone();
                 kept.retain(|name, _| PART_ATTRIBUTES.contains(&name.as_str()) || name == "entryCSN");
-                share.insert(uuid.clone(), (dn.clone(), kept));
+                share.insert(uuid.clone(), (name(dn), kept));
             }
         }
         share
