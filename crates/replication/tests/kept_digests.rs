@@ -128,7 +128,8 @@ fn kept_digests_are_those_of_what_is_there() {
         for number in 0..2_300 {
             site.put(10_000 + number, &format!("cn=d{number},ou=people,{SUFFIX}"), "one");
         }
-        assert_eq!(site.check(), 2_303);
+        // The units have one entryUUID: the first has become the other, and glue has no part in it.
+        assert_eq!(site.check(), 2_302);
         assert!(matches!(site.ask(vec![(Range::ALL.part(3, 4), 2)], &[]).ranges[..], [Content::Listed(_)]));
         for number in 0..40 {
             site.put(10_000 + number, &format!("cn=d{number},ou=people,{SUFFIX}"), "two");
