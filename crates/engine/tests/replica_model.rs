@@ -454,7 +454,6 @@ fn leaves_converge() {
 }
 
 #[test]
-
 fn trees_converge() {
     many((true, false), 200, 60);
 }
@@ -462,4 +461,9 @@ fn trees_converge() {
 #[test]
 fn leaves_converge_value_by_value() {
     many((false, true), 200, 60);
+}
+
+#[test]
+fn trees_converge_value_by_value() {
+    many((true, true), 200, 60);
 }

@@ -22,7 +22,30 @@ const DISPLACED: u8 = b'p';
 const FORMER: u8 = b'f';
 const FORMER_ORDER: u8 = b'o';
 const NEW_GLUE: u8 = b'g';
-const WANTED: u8 = b'w';
+const WANTED: u8 = b'e';
+
+/// No two kinds of rows begin alike.
+const _: () = {
+    let [state, removed] = super::value::ROW_KINDS;
+    let kinds = [
+        TOMBSTONE,
+        TOMBSTONE_ORDER,
+        DISPLACED,
+        FORMER,
+        FORMER_ORDER,
+        NEW_GLUE,
+        WANTED,
+        super::conflicts::CONFLICT,
+        state,
+        removed,
+    ];
+    let (mut seen, mut at) = (0_u128, 0);
+    while at < kinds.len() {
+        assert!(seen & (1 << kinds[at]) == 0, "two kinds of rows of the table replica begin alike");
+        seen |= 1 << kinds[at];
+        at += 1;
+    }
+};
 
 /// When an entry was deleted.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]

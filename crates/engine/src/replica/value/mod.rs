@@ -15,7 +15,7 @@ mod wire;
 
 pub(crate) use local::{Renamed, note_change};
 pub(crate) use registers::EntryState;
-pub(crate) use rows::{check_row, forget, named_csn, trim};
+pub(crate) use rows::{KINDS as ROW_KINDS, check_row, forget, named_csn, trim};
 pub use wire::{ENTRY_STATE_OID, VALUE_MODE_OID, state_of};
 pub(crate) use wire::{Received, counted};
 

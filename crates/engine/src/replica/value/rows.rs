@@ -16,6 +16,8 @@ use crate::time::Timestamp;
 const STATE: u8 = b'v';
 /// Removed values in the order in which they are forgotten.
 const REMOVED: u8 = b'w';
+/// What the rows of this file begin with.
+pub(crate) const KINDS: [u8; 2] = [STATE, REMOVED];
 const UUID_LENGTH: usize = 16;
 const ENTRY_KEY: usize = 1 + UUID_LENGTH;
 const ATTRIBUTE_KEY: usize = ENTRY_KEY + DIGEST_LENGTH;
