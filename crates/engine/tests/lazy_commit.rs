@@ -49,7 +49,13 @@ fn put(number: usize, dn: &str, class: &str, batch: usize) -> ReplicatedChange {
         values: vec![value.into_bytes()],
     });
     let entry_uuid = Uuid::from_u128(number as u128 + 1);
-    ReplicatedChange::Put { entry_uuid, dn: dn.to_owned(), attributes: attributes.collect(), state: None }
+    ReplicatedChange::Put {
+        entry_uuid,
+        dn: dn.to_owned(),
+        attributes: attributes.collect(),
+        state: None,
+        place: None,
+    }
 }
 
 /// A batch as a consumer hands it over, and what it stands for.
