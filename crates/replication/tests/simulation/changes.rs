@@ -16,7 +16,13 @@ pub(crate) struct Promises {
     /// The newest change of each entry, and what it was behind it.
     newest: BTreeMap<String, (Csn, Shown)>,
     deleted: BTreeSet<String>,
+    /// The DNs that containers were seen under, by entryUUID.
+    names: BTreeMap<String, BTreeSet<String>>,
     made: u32,
+}
+
+fn is_container(shown: &Shown) -> bool {
+    shown.1["objectClass"].contains("organizationalUnit")
 }
 
 /// What of the tree is changed.
@@ -35,13 +41,32 @@ impl Promises {
             return;
         }
         let before = node.content();
+        self.see(&before);
         let Some(operation) = self.operation(&before, tree, random) else { return };
         let text = format!("{} {operation:?}", node.id);
         let result = node.change(operation);
         trace.note(format_args!("{text}: {}", result.code.0));
         if result.is_success() {
-            self.keep(&before, &node.content());
+            let after = node.content();
+            self.see(&after);
+            self.keep(&before, &after);
         }
+    }
+
+    /// Keeps what containers are called.
+    pub(crate) fn see(&mut self, content: &BTreeMap<String, Shown>) {
+        for (uuid, shown) in content.iter().filter(|(_, shown)| is_container(shown)) {
+            self.names.entry(uuid.clone()).or_default().insert(shown.0.clone());
+        }
+    }
+
+    /// Whether a superior of an entry was called otherwise once, or is none any more.
+    pub(crate) fn superior_was_renamed(&self, content: &BTreeMap<String, Shown>, dn: &str) -> bool {
+        let superiors = dn.match_indices(',').map(|(at, _)| &dn[at + 1..]);
+        superiors.take_while(|dn| *dn != SUFFIX).any(|superior| {
+            let found = content.iter().find(|(_, shown)| shown.0 == superior);
+            found.is_none_or(|(uuid, _)| self.names.get(uuid).is_some_and(|names| names.len() > 1))
+        })
     }
 
     fn operation(
@@ -50,7 +75,6 @@ impl Promises {
         tree: Tree,
         random: &mut Random,
     ) -> Option<WriteOperation> {
-        let is_container = |shown: &Shown| shown.1["objectClass"].contains("organizationalUnit");
         let containers: Vec<&Shown> =
             content.values().filter(|shown| is_container(shown) || shown.0 == SUFFIX).collect();
         if containers.is_empty() {

@@ -68,7 +68,6 @@ fn leaves_converge() {
 }
 
 #[test]
-
 fn containers_converge() {
     many(Tree::Containers, 150, 400);
 }

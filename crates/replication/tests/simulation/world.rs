@@ -250,13 +250,14 @@ impl World {
         }
         let contents: Vec<BTreeMap<String, Shown>> = self.nodes.iter().map(Node::content).collect();
         let whole = &contents[0];
+        contents.iter().for_each(|content| self.promises.see(content));
         for (at, (content, node)) in contents.iter().zip(&self.nodes).enumerate() {
             let findings = node.findings();
             if !findings.is_empty() {
                 return Some(format!("{at}: {findings:?}"));
             }
             let wrong = match node.kind {
-                Kind::Part => part_differs(whole, content, self.tree),
+                Kind::Part => part_differs(whole, content, &self.promises),
                 _ => differs(whole, content),
             };
             if let Some(wrong) = wrong {
@@ -302,16 +303,22 @@ fn differs(whole: &BTreeMap<String, Shown>, content: &BTreeMap<String, Shown>) -
     more.map(|uuid| format!("{uuid} is here alone: {:?}", content[uuid]))
 }
 
-/// A part has the entries of its filter, with its attributes. Containers that it does not have may be called otherwise
-/// without its hearing of it: then its entries' own names are compared.
+/// A part has the entries of its filter, with its attributes. It does not hear that containers that its filter leaves out are
+/// called otherwise: of what is below one that was, the entry's own name is compared.
 fn part_differs(
     whole: &BTreeMap<String, Shown>,
     content: &BTreeMap<String, Shown>,
-    tree: Tree,
+    promises: &Promises,
 ) -> Option<String> {
-    let name = |dn: &str| match tree {
-        Tree::Leaves => dn.to_owned(),
-        Tree::Containers => dn.split(',').next().unwrap_or_default().to_owned(),
+    let name = |uuid: &str, dn: &str| {
+        let above = whole.get(uuid).map(|(dn, _)| dn.as_str());
+        let Some(above) = above.filter(|above| promises.superior_was_renamed(whole, above)) else {
+            return dn.to_owned();
+        };
+        let own = dn.split(',').next().unwrap_or_default();
+        // Below the old name another one may have it.
+        let is_aside = own.eq_ignore_ascii_case(&format!("entryUUID={uuid}"));
+        if is_aside { above.split(',').next().unwrap_or_default() } else { own }.to_owned()
     };
     let share = |all: &BTreeMap<String, Shown>| {
         let mut share = BTreeMap::new();
@@ -319,7 +326,7 @@ fn part_differs(
             if attributes["objectClass"].contains("device") {
                 let mut kept = attributes.clone();
                 kept.retain(|name, _| PART_ATTRIBUTES.contains(&name.as_str()) || name == "entryCSN");
-                share.insert(uuid.clone(), (name(dn), kept));
+                share.insert(uuid.clone(), (name(uuid, dn), kept));
             }
         }
         share
