@@ -35,7 +35,25 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         if below {
             return self.settle_loop(&glue, &heir);
         }
+        // What came without a place has that of its superior from now on.
+        let placeless = self.step(|op| {
+            let (mut below, mut found) = (Vec::new(), Vec::new());
+            crate::tree::visit_children(op.snapshot(), id, |child| {
+                below.push(child);
+                true
+            })?;
+            for child in below {
+                if state::wanted(op.snapshot(), child)?.is_none() {
+                    found.push(child);
+                }
+            }
+            Ok(found)
+        })?;
         self.merge(id, heir.id)?;
+        self.step(|op| {
+            placeless.iter().for_each(|child| state::forget_wanted(&mut op.set, *child));
+            Ok(())
+        })?;
         self.clear_glue(id)
     }
 
