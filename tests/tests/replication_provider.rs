@@ -8,8 +8,9 @@ use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use larix_load::generate::Random;
+use larix_proto::control::{SyncMode, SyncRequest};
 use larix_proto::extended::SyncInfo;
-use larix_proto::{MessageId, Scope, client};
+use larix_proto::{ControlBuf, ControlValue as _, FilterBuf, MessageId, Response, Scope, client};
 use larix_testkit::process::free_port;
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::client::Client;
@@ -404,6 +405,39 @@ fn random_change(writer: &mut Client, random: &mut Random) {
         _ => format!("modify {dn}\n  replace sn: s{}", random.below(3)),
     };
     run(writer, &request);
+}
+
+/// Who says that it is a Larix is told the superior's entryUUID with each entry that has one; others see what slapd sends.
+#[test]
+fn places_are_told_to_servers_of_our_kind() {
+    const PLACE: &str = "2.25.87610412117718157885716886434399491440.3.3";
+    let site = site("");
+    site.load(&content(4));
+    let server = site.start().expect("the provider");
+    let mut client = admin(server.address);
+    for is_peer in [false, true] {
+        let sync = SyncRequest { mode: SyncMode::RefreshOnly, cookie: None, reload_hint: false };
+        let peer = ControlBuf { oid: larix_proto::oid::SYNC_PEER.into(), critical: false, value: None };
+        let controls: Vec<ControlBuf> =
+            [sync.to_control(true)].into_iter().chain(is_peer.then_some(peer)).collect();
+        let filter = FilterBuf::every_entry();
+        let search = client::Search::new("dc=example,dc=com", Scope::Subtree, filter.as_filter());
+        let mut request = Vec::new();
+        client::search(&mut request, MessageId(5), &search, &controls);
+        let mut places = BTreeMap::new();
+        for pdu in client.exchange(&request) {
+            let message = Response::decode_message(&pdu).expect("a response");
+            let Response::Entry(entry) = message.response else { continue };
+            let place = message.controls.iter().find(|control| control.oid == PLACE);
+            let name = place.and_then(|control| control.value?.get(16..).map(<[u8]>::to_vec));
+            places.insert(entry.dn.to_owned(), name);
+        }
+        assert_eq!(places.len(), 7);
+        for (dn, name) in places {
+            let rdn = dn.split(',').next().filter(|_| is_peer && dn != "dc=example,dc=com");
+            assert_eq!(name.as_deref(), rdn.map(str::as_bytes), "{dn}");
+        }
+    }
 }
 
 #[test]

@@ -3,122 +3,19 @@
 #![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
 
 mod common;
+mod replicated;
 
 use std::sync::mpsc;
 
-use common::{Fixture, TREE};
-use larix_engine::check::check;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use larix_engine::replica::{
-    Applied, ConflictKind, DeleteLimit, DeleteOutcome, KeptSide, ReplicaRules, ReplicatedBatch,
-    ReplicatedChange, ReplicatedOutcome, Share, UuidSet, conflicts,
+    ConflictKind, DeleteLimit, DeleteOutcome, KeptSide, ReplicaRules, ReplicatedBatch, ReplicatedChange,
+    Share, UuidSet, conflicts,
 };
-use larix_engine::time::Timestamp;
-use larix_engine::write::AttributeValues;
 use larix_proto::Scope;
 use larix_store::Store;
-use larix_store::memory::MemoryStore;
-use uuid::Uuid;
-
-type Memory = Fixture<MemoryStore>;
-
-/// The `number`th CSN of a server, in seconds after the fixture's clock began.
-fn csn(server_id: u16, number: i64) -> Csn {
-    Csn { time: Timestamp(common::START.0 + number * 1_000_000), count: 0, server_id, modification: 0 }
-}
-
-fn uuid(number: u128) -> Uuid {
-    Uuid::from_u128(number)
-}
-
-/// A put of `cn=...` as a device or `ou=...` as a unit, with `more` attributes.
-fn put(number: u128, dn: &str, csn: Csn, more: &[(&str, &str)]) -> ReplicatedChange {
-    let (name, value) = dn.split(',').next().unwrap().split_once('=').unwrap();
-    let class = if name == "ou" { "organizationalUnit" } else { "device" };
-    let csn = csn.to_string();
-    let uuid_text = uuid(number).to_string();
-    let fixed = [
-        ("objectClass", class),
-        ("structuralObjectClass", class),
-        (name, value),
-        ("entryUUID", &uuid_text),
-        ("entryCSN", &csn),
-        ("creatorsName", "cn=somebody"),
-        ("modifiersName", "cn=else"),
-        ("createTimestamp", "20200101000000Z"),
-        ("modifyTimestamp", "20200101000000Z"),
-    ];
-    let mut attributes: Vec<AttributeValues> = Vec::new();
-    for (name, value) in fixed.iter().filter(|(name, _)| !more.iter().any(|(n, _)| n == name)).chain(more) {
-        match attributes.iter_mut().find(|a| a.description == *name) {
-            Some(attribute) => attribute.values.push(value.as_bytes().to_vec()),
-            None => attributes.push(AttributeValues {
-                description: (*name).to_owned(),
-                values: vec![value.as_bytes().to_vec()],
-            }),
-        }
-    }
-    ReplicatedChange::Put {
-        entry_uuid: uuid(number),
-        dn: dn.to_owned(),
-        attributes,
-        state: None,
-        place: None,
-    }
-}
-
-fn delete(number: u128, csn: Csn) -> ReplicatedChange {
-    ReplicatedChange::Delete { entry_uuid: uuid(number), csn: Some(csn) }
-}
-
-fn batch(fixture: &Memory, batch: ReplicatedBatch) -> ReplicatedOutcome {
-    let (sender, receiver) = mpsc::channel();
-    let served = &fixture.directory.databases()[0];
-    served.replicate(batch, Box::new(move |outcome| sender.send(outcome).unwrap()));
-    let outcome = receiver.recv().unwrap();
-    assert!(outcome.result.is_success(), "{outcome:?}");
-    outcome
-}
-
-fn word(applied: &Applied) -> String {
-    match applied {
-        Applied::Done => "done".to_owned(),
-        Applied::Older => "older".to_owned(),
-        Applied::Conflict(note) => format!("{:?} {:?}", note.kind, note.kept).to_lowercase(),
-        Applied::Refused(result) => format!("{} {}", result.code.0, result.diagnostic),
-    }
-}
-
-/// Carries out changes, each in a batch of its own; the answers in a row.
-fn apply(fixture: &Memory, changes: impl IntoIterator<Item = ReplicatedChange>) -> String {
-    let words: Vec<String> = changes
-        .into_iter()
-        .map(|change| {
-            let changes = vec![change];
-            let outcome = batch(fixture, ReplicatedBatch { changes, ..Default::default() });
-            word(&outcome.changes[0])
-        })
-        .collect();
-    words.join(", ")
-}
-
-/// Says that everything up to these CSNs is in.
-fn raise(fixture: &Memory, context_csns: &[Csn]) {
-    batch(fixture, ReplicatedBatch { context_csns: context_csns.to_vec(), ..Default::default() });
-}
-
-fn filled() -> Memory {
-    let fixture = Memory::new();
-    fixture.apply(TREE);
-    fixture
-}
-
-fn find_nothing(fixture: &Memory) {
-    let snapshot = fixture.database().store().snapshot().unwrap();
-    let view = fixture.database().view(&snapshot).unwrap();
-    check(&view, &mut |finding| panic!("{finding}")).unwrap();
-}
+use replicated::{apply, batch, csn, delete, filled, find_nothing, put, raise, uuid, word};
 
 const A: &str = "cn=a,ou=People,dc=example,dc=com";
 const B: &str = "cn=b,ou=Groups,dc=example,dc=com";

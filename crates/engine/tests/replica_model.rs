@@ -15,8 +15,8 @@ use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedChange};
 use larix_engine::order::CommitOrder;
 use larix_engine::replica::{
-    Applied, EntryPlace, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedOutcome, entry_of,
-    place_of, state_of,
+    Applied, EntryPlace, Places, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedOutcome,
+    entry_of, state_of,
 };
 use larix_engine::search::synchronised::entry_csn;
 use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
@@ -159,7 +159,9 @@ impl Node {
     fn place_of(&self, uuid: &uuid::Uuid) -> Option<EntryPlace> {
         let snapshot = self.database().store().snapshot().unwrap();
         let view = self.database().view(&snapshot).unwrap();
-        place_of(&view, entry_of(&view, uuid).unwrap().unwrap()).unwrap()
+        let id = entry_of(&view, uuid).unwrap().unwrap();
+        let record = view.record(id).unwrap().unwrap();
+        Places::default().place_of(&view, &view.reader(id, &record).unwrap()).unwrap()
     }
 
     fn changes_for(&self, csns: &[Csn], after: u64) -> (Vec<ReplicatedChange>, u64) {

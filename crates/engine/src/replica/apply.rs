@@ -99,7 +99,7 @@ impl<S: Store> Group<'_, S> {
     ) -> Result<Applied, Fault> {
         let mut applier = Applier::new(self, transaction, covered, job);
         let done = match ready {
-            Ready::Put(put) => applier.put(put),
+            Ready::Put(put) => applier.put_at_place(put),
             Ready::Delete { uuid, csn } => applier.delete(uuid, *csn),
             Ready::Delta(delta) => applier.delta(delta),
             Ready::Refused(result) => Ok(Applied::Refused(result.clone())),
@@ -157,8 +157,6 @@ pub(super) struct Applier<'x, 'g, S: Store, T> {
     unit: WriteSet,
     pub(super) stamp: Stamp,
     steps: usize,
-    /// Superiors are told by their entryUUIDs: what is below an entry goes with it, whatever it is called.
-    by_uuid: bool,
 }
 
 impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
@@ -180,7 +178,6 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             unit: WriteSet::new(),
             stamp,
             steps: 0,
-            by_uuid: job.rules.places,
         }
     }
 
@@ -289,15 +286,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         Ok(Applied::Conflict(Box::new(note)))
     }
 
-    fn put(&mut self, put: &Put) -> Result<Applied, Failure> {
-        self.by_uuid = self.rules.places && put.place.is_some();
-        let located = self.located(put)?;
-        let applied = self.put_by_name(located.as_ref().unwrap_or(put))?;
-        self.note_place(put)?;
-        Ok(applied)
-    }
-
-    fn put_by_name(&mut self, put: &Put) -> Result<Applied, Failure> {
+    pub(super) fn put_by_name(&mut self, put: &Put) -> Result<Applied, Failure> {
         if let Some(csn) = &put.csn {
             self.group.follow(csn);
         }
@@ -370,7 +359,9 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             return Ok(Applied::Done);
         };
         if occupant.glue {
-            self.step(|op| steps::add(op, put, rules, &place, Some(occupant.id)))?;
+            self.fill_glue(occupant.id, put.place.is_some(), |applier| {
+                applier.step(|op| steps::add(op, put, rules, &place, Some(occupant.id)))
+            })?;
             return Ok(Applied::Done);
         }
         if wins((put.named, put.uuid), (occupant.named, occupant.uuid)) {
@@ -419,7 +410,8 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         Err(Fault::Damaged { what: "the superiors of a replicated entry" }.into())
     }
 
-    /// An entry whose name another one gets goes under a name of its own beside it, without what is below it.
+    /// An entry whose name another one gets goes under a name of its own beside it. What is below it goes with it where
+    /// superiors are told by their entryUUIDs; otherwise it stays.
     pub(super) fn set_aside(
         &mut self,
         loser: &Here,
@@ -435,11 +427,11 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         name: &NormalDn,
         (winner_uuid, winner_csn): (Uuid, Option<Csn>),
     ) -> Result<Applied, Failure> {
-        let by_uuid = self.by_uuid;
+        let with_subordinates = self.rules.places;
         let aside = self.own_place(loser, parent)?;
         let (dn, lost) = self.step(|op| {
             let lost = steps::values_of(op, loser.id)?;
-            steps::set_aside(op, loser, &aside, by_uuid)?;
+            steps::set_aside(op, loser, &aside, with_subordinates)?;
             state::displace(&mut op.set, loser.id, name);
             Ok(lost)
         })?;
@@ -554,7 +546,8 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             }
             let glue = self.step(|op| Ok(steps::occupant(op, &place)?))?;
             if let Some(glue) = glue {
-                self.through_glue(&here, &place, glue)?;
+                let is_told = put.place.is_some();
+                self.fill_glue(glue, is_told, |applier| applier.through_glue(&here, &place, glue))?;
             }
         }
         self.relocate(put, &here, &place)?;
@@ -593,7 +586,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
     ) -> Result<Applied, Failure> {
         let lost = self.shown(put);
         let note = lost_put(ConflictKind::Name, put, (occupant.uuid, occupant.csn), lost);
-        if !self.by_uuid {
+        if !self.rules.places {
             // What is below it goes where it was to go.
             self.merge(here.id, occupant.id)?;
         }

@@ -23,7 +23,7 @@ pub(crate) mod value;
 
 pub(crate) use apply::ReplicatedJob;
 pub use conflicts::{CONFLICTS_MAX, ConflictRecord, LOST_BYTES_MAX, conflicts, last_conflict};
-pub use place::{ENTRY_PLACE_OID, EntryPlace, place_of};
+pub use place::{ENTRY_PLACE_OID, EntryPlace, Places};
 pub(crate) use prepare::is_computed;
 pub use state::{ReplicaRows, deletes_after, entry_of};
 pub(crate) use state::{Tombstone, bury, check, put_former, trim, unbury};

@@ -7,10 +7,12 @@
 //! that it has known under a CSN of its own. Servers that have the same versions then have the same tree
 //! (`docs/adr/0042-places-by-entryuuid.md`).
 
+use foldhash::HashMap;
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
+use super::Applied;
 use super::apply::{Applier, wins};
 use super::prepare::{Put, names};
 use super::state::{self, Wanted};
@@ -23,6 +25,7 @@ use crate::entry::{EntryId, EntryReader, EntrySource};
 use crate::fault::Fault;
 use crate::tree;
 use crate::write::Failure;
+use crate::write::add::split_rdn;
 use crate::write::operator::Operator;
 
 /// The control that says where an entry stands: sixteen bytes of the superior's entryUUID, then the DN from there down.
@@ -63,49 +66,96 @@ impl EntryPlace {
     }
 }
 
-/// The place of this version of an entry, as others are told. `None`: it has no superior that is an entry.
-///
-/// # Errors
-/// A store that cannot be read.
-pub fn place_of<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<Option<EntryPlace>, Fault> {
-    if let Some(wanted) = state::wanted(view.snapshot, id)? {
-        let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
-        let reader = view.reader(id, &record)?;
-        let csn = first(view, &reader, "entryCSN")?.and_then(|text| text.parse::<Csn>().ok());
-        let named = match (view.settings.value_conflicts, first(view, &reader, "entryUUID")?) {
-            (true, Some(uuid)) => match Uuid::try_parse(&uuid) {
-                Ok(uuid) => value::named_csn(view.snapshot, &uuid, csn)?,
-                Err(_) => csn,
-            },
-            _ => csn,
-        };
-        if named == Some(wanted.csn) {
-            return Ok(Some(wanted.place));
-        }
-    }
-    standing(view, id)
+/// The entryUUIDs of superiors that [`Places`] remembers.
+const SUPERIORS_MAX: usize = 1_024;
+
+/// Tells the places of entries, one after the other: the superior's entryUUID is looked up once for its subordinates.
+#[derive(Clone, Debug, Default)]
+pub struct Places {
+    /// No other entry ever gets an id, and none another entryUUID. Glue is not among them.
+    superiors: HashMap<EntryId, Uuid>,
+    /// The commit that was looked at last, and whether any entry stood elsewhere than its version says.
+    elsewhere: Option<(u64, bool)>,
 }
 
-/// Where an entry stands here.
-fn standing<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<Option<EntryPlace>, Fault> {
-    let (mut name, mut at) = (String::new(), id);
-    loop {
-        let record = view.record(at)?.ok_or(Fault::Missing { entry: at, what: "the record" })?;
-        let reader = view.reader(at, &record)?;
-        let entry = &reader.view;
-        if at != id && !entry.flags().has(RecordFlags::GLUE) {
-            let uuid = first(view, &reader, "entryUUID")?.and_then(|text| Uuid::try_parse(&text).ok());
-            return Ok(uuid.map(|superior| EntryPlace { superior, name }));
+impl Places {
+    /// The place of this version of an entry, as others are told. `None`: it has no superior that is an entry.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn place_of<N: Snapshot>(
+        &mut self,
+        view: &View<'_, N>,
+        reader: &EntryReader<'_, N>,
+    ) -> Result<Option<EntryPlace>, Fault> {
+        let commit = view.snapshot.commit_counter();
+        let elsewhere = match self.elsewhere {
+            Some((known, elsewhere)) if known == commit => elsewhere,
+            _ => state::is_any_wanted(view.snapshot)?,
+        };
+        self.elsewhere = Some((commit, elsewhere));
+        if elsewhere && let Some(wanted) = wanted_of(view, reader)? {
+            return Ok(Some(wanted));
         }
-        if entry.parent() == EntryId::ROOT {
-            return Ok(None);
+        if let Some(superior) = self.superiors.get(&reader.view.parent()) {
+            return Ok(Some(EntryPlace { superior: *superior, name: reader.view.rdn().to_owned() }));
         }
-        if !name.is_empty() {
-            name.push(',');
+        let found = standing(view, reader)?;
+        if let Some((parent, place)) = &found
+            && *parent == reader.view.parent()
+        {
+            if self.superiors.len() >= SUPERIORS_MAX {
+                self.superiors.clear();
+            }
+            self.superiors.insert(*parent, place.superior);
         }
-        name.push_str(entry.rdn());
-        at = entry.parent();
+        Ok(found.map(|(_, place)| place))
     }
+}
+
+/// The place that this version of an entry is to have, if it stands elsewhere.
+fn wanted_of<N: Snapshot>(
+    view: &View<'_, N>,
+    reader: &EntryReader<'_, N>,
+) -> Result<Option<EntryPlace>, Fault> {
+    let Some(wanted) = state::wanted(view.snapshot, reader.view.id())? else { return Ok(None) };
+    let csn = first(view, reader, "entryCSN")?.and_then(|text| text.parse::<Csn>().ok());
+    let named = match uuid_of(view, reader)?.filter(|_| view.settings.value_conflicts) {
+        Some(uuid) => value::named_csn(view.snapshot, &uuid, csn)?,
+        None => csn,
+    };
+    Ok((named == Some(wanted.csn)).then_some(wanted.place))
+}
+
+/// Where an entry stands here, and the id of the superior that this is told by.
+fn standing<N: Snapshot>(
+    view: &View<'_, N>,
+    reader: &EntryReader<'_, N>,
+) -> Result<Option<(EntryId, EntryPlace)>, Fault> {
+    let mut name = reader.view.rdn().to_owned();
+    let mut at = reader.view.parent();
+    while at != EntryId::ROOT {
+        let record = view.record(at)?.ok_or(Fault::Missing { entry: at, what: "the record" })?;
+        let above = view.reader(at, &record)?;
+        if !above.view.flags().has(RecordFlags::GLUE) {
+            let place = |superior| (at, EntryPlace { superior, name });
+            return Ok(uuid_of(view, &above)?.map(place));
+        }
+        name.push(',');
+        name.push_str(above.view.rdn());
+        at = above.view.parent();
+    }
+    Ok(None)
+}
+
+/// As [`standing`], by id.
+fn stands<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<Option<EntryPlace>, Fault> {
+    let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
+    Ok(standing(view, &view.reader(id, &record)?)?.map(|(_, place)| place))
+}
+
+fn uuid_of<N: Snapshot>(view: &View<'_, N>, reader: &EntryReader<'_, N>) -> Result<Option<Uuid>, Fault> {
+    Ok(first(view, reader, "entryUUID")?.and_then(|text| Uuid::try_parse(&text).ok()))
 }
 
 fn first<N: Snapshot>(
@@ -122,56 +172,109 @@ fn first<N: Snapshot>(
     Ok(found)
 }
 
+/// What stands on glue, and on glue that stands on that.
+fn on_glue<V: Snapshot>(op: &Operator<'_, V>, glue: EntryId) -> Result<Vec<EntryId>, Failure> {
+    let (mut open, mut found) = (vec![glue], Vec::new());
+    while let Some(at) = open.pop() {
+        let mut below = Vec::new();
+        tree::visit_children(op.snapshot(), at, |child| {
+            below.push(child);
+            true
+        })?;
+        for child in below {
+            let is_glue = op.hold(child)?.view()?.flags().has(RecordFlags::GLUE);
+            if is_glue { open.push(child) } else { found.push(child) }
+        }
+    }
+    Ok(found)
+}
+
 /// Remembers where an entry stands that is about to be moved without a change of its own; of glue, what stands on it.
 pub(super) fn keep<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -> Result<(), Failure> {
     let here = steps::here(op, id)?;
     if here.glue {
-        let mut below = Vec::new();
-        tree::visit_children(op.snapshot(), id, |child| {
-            below.push(child);
-            true
-        })?;
-        return below.into_iter().try_for_each(|child| keep(op, child));
+        return on_glue(op, id)?.into_iter().try_for_each(|entry| keep(op, entry));
     }
     let Some(csn) = here.named else { return Ok(()) };
     if state::wanted(op.snapshot(), id)?.is_some_and(|known| known.csn == csn) {
         return Ok(());
     }
-    if let Some(place) = standing(&op.view, id)? {
+    if let Some(place) = stands(&op.view, id)? {
         state::want(&mut op.set, id, &Wanted { csn, place });
     }
     Ok(())
 }
 
+/// What a put finds of the place that came with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Ground {
+    /// The entry stands there already.
+    Same,
+    /// Its superior is here.
+    Superior,
+    /// Its superior is not here.
+    Missing,
+}
+
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
-    /// The put under the name that its place has here, if that is another than the one that came.
-    pub(super) fn located(&mut self, put: &Put) -> Result<Option<Put>, Failure> {
-        let Some(place) = put.place.as_ref().filter(|_| self.rules.places) else { return Ok(None) };
-        let found = self.step(|op| name_of(op, place))?;
-        let other = found.filter(|(dn, shown)| *dn != put.dn || *shown != put.shown);
-        Ok(other.map(|(dn, shown)| Put { dn, shown, ..put.clone() }))
+    /// A put goes to the place that came with it, whatever that is called here; without one it goes by its name.
+    pub(super) fn put_at_place(&mut self, put: &Put) -> Result<Applied, Failure> {
+        let Some(place) = put.place.as_ref().filter(|_| self.rules.places) else {
+            return self.put_by_name(put);
+        };
+        let (name, ground) = self.step(|op| locate(op, put, place))?;
+        let located = name.map(|(dn, shown)| Put { dn, shown, ..put.clone() });
+        let applied = self.put_by_name(located.as_ref().unwrap_or(put))?;
+        match (ground, &applied) {
+            (Ground::Same, _) | (Ground::Superior, Applied::Done) => {}
+            _ => self.note_place(put, place)?,
+        }
+        Ok(applied)
     }
 
-    /// After a put: whether what is here now stands where it is to stand.
-    pub(super) fn note_place(&mut self, put: &Put) -> Result<(), Failure> {
-        if !self.rules.places {
-            return Ok(());
-        }
+    /// Remembers the place of a put where what is here now does not stand there.
+    fn note_place(&mut self, put: &Put, place: &EntryPlace) -> Result<(), Failure> {
         self.step(|op| {
             let Some(id) = steps::find(op, &put.uuid)? else { return Ok(()) };
             let here = steps::here(op, id)?;
-            let Some(csn) = here.named.filter(|_| here.named == put.named) else { return Ok(()) };
-            let wanted = match &put.place {
-                Some(place) if !stands_at(op, id, place)? => Some(place.clone()),
-                _ => None,
-            };
-            match wanted {
-                Some(place) => state::want(&mut op.set, id, &Wanted { csn, place }),
-                None if state::wanted(op.snapshot(), id)?.is_some() => state::forget_wanted(&mut op.set, id),
-                None => {}
+            // The entry of a suffix has its place by that, whatever it stands on elsewhere.
+            let is_free = here.parent != EntryId::ROOT;
+            let Some(csn) = here.named.filter(|_| is_free && here.named == put.named) else { return Ok(()) };
+            if !stands_at(op, id, place)? {
+                state::want(&mut op.set, id, &Wanted { csn, place: place.clone() });
+            } else if state::wanted(op.snapshot(), id)?.is_some() {
+                state::forget_wanted(&mut op.set, id);
             }
             Ok(())
         })
+    }
+
+    /// Glue gives way to an entry, which gets what stands on it. `is_told`: a place came with the entry. Otherwise it is from a
+    /// server that knows names alone: what came without a place, too, has that of its superior from now on.
+    pub(super) fn fill_glue<R>(
+        &mut self,
+        glue: EntryId,
+        is_told: bool,
+        fill: impl FnOnce(&mut Self) -> Result<R, Failure>,
+    ) -> Result<R, Failure> {
+        if is_told {
+            return fill(self);
+        }
+        let placeless = self.step(|op| {
+            let mut found = Vec::new();
+            for id in on_glue(op, glue)? {
+                if state::wanted(op.snapshot(), id)?.is_none() {
+                    found.push(id);
+                }
+            }
+            Ok(found)
+        })?;
+        let filled = fill(self)?;
+        self.step(|op| {
+            placeless.iter().for_each(|id| state::forget_wanted(&mut op.set, *id));
+            Ok(())
+        })?;
+        Ok(filled)
     }
 
     /// An entry that stands elsewhere than its version says: it goes there if it can; otherwise the place that it has is
@@ -236,16 +339,19 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         })
     }
 
-    /// The place that an entry has is its place from now on, for all.
+    /// The place that an entry has is its place from now on, for all. Who takes no changes says nothing: its provider decides.
     fn stays(&mut self, id: EntryId) -> Result<(), Failure> {
-        if !self.rules.multi_provider {
-            return Ok(());
+        let decides = self.rules.multi_provider;
+        if decides {
+            self.stamp = self.own_stamp();
         }
-        self.stamp = self.own_stamp();
         self.step(|op| {
             state::forget_wanted(&mut op.set, id);
-            state::forget_displaced(&mut op.set, id);
-            steps::keep_name(op, id)
+            if decides {
+                state::forget_displaced(&mut op.set, id);
+                steps::keep_name(op, id)?;
+            }
+            Ok(())
         })
     }
 
@@ -294,5 +400,46 @@ fn name_of<V: Snapshot>(
 }
 
 fn stands_at<V: Snapshot>(op: &Operator<'_, V>, id: EntryId, place: &EntryPlace) -> Result<bool, Fault> {
-    Ok(standing(&op.view, id)?.is_some_and(|standing| standing.is(op.schema(), place)))
+    Ok(stands(&op.view, id)?.is_some_and(|standing| standing.is(op.schema(), place)))
+}
+
+/// What the place of a put is called here, where that is another name than the one that came, and what is known of it.
+fn locate<V: Snapshot>(
+    op: &Operator<'_, V>,
+    put: &Put,
+    place: &EntryPlace,
+) -> Result<(Option<(NormalDn, String)>, Ground), Failure> {
+    let other = |(dn, shown): (NormalDn, String)| (dn != put.dn).then_some((dn, shown));
+    if let Some(id) = steps::find(op, &put.uuid)?
+        && stands_at(op, id, place)?
+    {
+        let held = op.hold(id)?;
+        let view = held.view()?;
+        let superior = op.view.names.superior(view.parent())?;
+        let mut shown = split_rdn(&place.name).0.to_owned();
+        for superior in superior {
+            shown.push(',');
+            shown.push_str(&superior.dn);
+        }
+        return Ok((other((op.view.names.normal_dn(&view)?, shown)), Ground::Same));
+    }
+    match name_of(op, place)? {
+        Some(name) => Ok((other(name), Ground::Superior)),
+        None => Ok((None, Ground::Missing)),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_place_is_read_as_it_was_written() {
+        let place = EntryPlace { superior: Uuid::from_u128(7), name: "cn=a,ou=b".to_owned() };
+        assert_eq!(EntryPlace::decode(&place.encode()), Some(place));
+        let long = [b'x'; 17];
+        for (bytes, is_place) in [(&long[..15], false), (&long[..16], true), (&long, true), (&[0xff; 17], false)] {
+            assert_eq!(EntryPlace::decode(bytes).is_some(), is_place, "{bytes:?}");
+        }
+    }
 }

@@ -35,25 +35,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         if below {
             return self.settle_loop(&glue, &heir);
         }
-        // What came without a place has that of its superior from now on.
-        let placeless = self.step(|op| {
-            let (mut below, mut found) = (Vec::new(), Vec::new());
-            crate::tree::visit_children(op.snapshot(), id, |child| {
-                below.push(child);
-                true
-            })?;
-            for child in below {
-                if state::wanted(op.snapshot(), child)?.is_none() {
-                    found.push(child);
-                }
-            }
-            Ok(found)
-        })?;
-        self.merge(id, heir.id)?;
-        self.step(|op| {
-            placeless.iter().for_each(|child| state::forget_wanted(&mut op.set, *child));
-            Ok(())
-        })?;
+        self.fill_glue(id, false, |applier| applier.merge(id, heir.id))?;
         self.clear_glue(id)
     }
 
@@ -75,8 +57,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 rdn: view.rdn().to_owned(),
                 normal_rdn: String::from_utf8_lossy(view.normal_rdn()).into_owned(),
             };
-            let nobody = uuid::Uuid::from_u128(!heir.uuid.as_u128());
-            let aside = steps::own_place(op.schema(), glue.parent, &nobody);
+            let aside = steps::passing_place(op.schema(), glue.parent, &heir.uuid);
             Ok((steps::here(op, top)?, at, aside))
         })?;
         if above.id == heir.id || heir.named > above.named {
@@ -128,9 +109,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     pub(super) fn through_glue(&mut self, here: &Here, place: &Place, glue: EntryId) -> Result<(), Failure> {
         let inside = self.step(|op| Ok(steps::is_within(op, here.id, glue)?))?;
         if inside {
-            // The glue may have the name that only this entry may have.
-            let nobody = uuid::Uuid::from_u128(!here.uuid.as_u128());
-            let aside = steps::own_place(self.schema(), place.parent, &nobody);
+            let aside = steps::passing_place(self.schema(), place.parent, &here.uuid);
             self.step(|op| steps::move_to(op, here.id, &aside))?;
         }
         self.merge(glue, here.id)?;

@@ -209,6 +209,12 @@ pub(crate) fn wanted<S: Snapshot>(snapshot: &S, id: EntryId) -> Result<Option<Wa
     Wanted::decode(&row).map(Some).ok_or(DAMAGED)
 }
 
+/// Whether any entry stands elsewhere than its version says.
+pub(crate) fn is_any_wanted<S: Snapshot>(snapshot: &S) -> Result<bool, Fault> {
+    let mut rows = snapshot.scan(REPLICA, KeyRange::prefix(&[WANTED]), Direction::Forward)?;
+    Ok(rows.next().transpose()?.is_some())
+}
+
 /// The entries that stand elsewhere than their versions say.
 pub(crate) fn all_wanted<S: Snapshot>(snapshot: &S) -> Result<Vec<(EntryId, Wanted)>, Fault> {
     let mut found = Vec::new();

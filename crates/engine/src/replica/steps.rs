@@ -531,6 +531,11 @@ pub(super) fn own_place(schema: &Schema, parent: EntryId, uuid: &Uuid) -> Place 
     Place { parent, rdn, normal_rdn }
 }
 
+/// Where an entry stands for a moment within one change: glue may have the name of [`own_place`].
+pub(super) fn passing_place(schema: &Schema, parent: EntryId, uuid: &Uuid) -> Place {
+    own_place(schema, parent, &Uuid::from_u128(!uuid.as_u128()))
+}
+
 /// Whether nobody stands below `to` under the name of this entry.
 pub(super) fn is_free<V: Snapshot>(op: &Operator<'_, V>, id: EntryId, to: EntryId) -> Result<bool, Failure> {
     let held = op.hold(id)?;

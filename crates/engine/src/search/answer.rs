@@ -36,8 +36,6 @@ pub struct Answer {
     pub stored_alone: bool,
     /// For a consumer that settles conflicts value by value: the states of entries go beside them.
     pub states: bool,
-    /// For a consumer of our kind: where entries stand goes beside them.
-    pub places: bool,
 }
 
 impl Answer {

@@ -16,7 +16,7 @@ use crate::database::View;
 use crate::entry::{EntryId, EntryReader, EntrySource, EntryView};
 use crate::fault::Fault;
 use crate::log::CsnVector;
-use crate::replica::{ENTRY_PLACE_OID, ENTRY_STATE_OID, place_of, state_of};
+use crate::replica::{ENTRY_PLACE_OID, ENTRY_STATE_OID, state_of};
 
 /// UUIDs told in one sync info message.
 pub const UUIDS_AT_ONCE: usize = 256;
@@ -142,7 +142,7 @@ impl SearchTask {
 
     /// It finds superiors by their entryUUIDs.
     pub fn tell_places(&mut self) {
-        self.answer.places = true;
+        self.places = Some(Box::default());
     }
 
     /// The pass is done, or not wanted.
@@ -282,9 +282,7 @@ impl SearchTask {
             if self.answer.states {
                 controls.push(beside(&seen, &uuid, csn)?);
             }
-            if self.answer.places {
-                controls.extend(place(&seen)?);
-            }
+            controls.extend(self.place(&seen)?);
             if matches!(looked, Looked::Reference) {
                 self.refer_to(&seen, &controls, out)?;
             } else {
@@ -340,10 +338,16 @@ impl SearchTask {
         if self.answer.states {
             controls.push(beside(seen, &uuid, csn)?);
         }
-        if self.answer.places {
-            controls.extend(place(seen)?);
-        }
+        controls.extend(self.place(seen)?);
         Ok(Some(controls))
+    }
+
+    /// Where an entry stands, for who finds superiors by their entryUUIDs.
+    fn place<N: Snapshot>(&mut self, seen: &Seen<'_, N>) -> Result<Option<ControlBuf>, Fault> {
+        let Some(places) = &mut self.places else { return Ok(None) };
+        let place = places.place_of(seen.view, &seen.reader)?;
+        let control = |value| ControlBuf { oid: ENTRY_PLACE_OID.into(), critical: false, value: Some(value) };
+        Ok(place.map(|place| control(place.encode())))
     }
 }
 
@@ -356,13 +360,6 @@ pub fn state_control(state: EntryState, uuid: Uuid, cookie: Option<&str>) -> Con
 fn beside<N: Snapshot>(seen: &Seen<'_, N>, uuid: &Uuid, csn: Option<Csn>) -> Result<ControlBuf, Fault> {
     let value = state_of(seen.view, &seen.reader, uuid, csn)?;
     Ok(ControlBuf { oid: ENTRY_STATE_OID.into(), critical: false, value: Some(value) })
-}
-
-/// Where it stands.
-fn place<N: Snapshot>(seen: &Seen<'_, N>) -> Result<Option<ControlBuf>, Fault> {
-    let place = place_of(seen.view, seen.reader.view.id())?;
-    let control = |value| ControlBuf { oid: ENTRY_PLACE_OID.into(), critical: false, value: Some(value) };
-    Ok(place.map(|place| control(place.encode())))
 }
 
 /// The entryUUID, without which there is nothing to synchronise, and the entryCSN.

@@ -33,6 +33,7 @@ use crate::database::{COOKIE_SECRET_LENGTH, Limits, View};
 use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
+use crate::replica::Places;
 use crate::time::{Clock, Monotonic, Timestamp};
 
 /// A longer base as the client wrote it is kept on the heap.
@@ -118,6 +119,8 @@ pub struct SearchTask {
     pub(super) dereferenced: Option<Box<Wanted>>,
     /// The search tells a consumer what the content is.
     pub(super) refresh: Option<Box<Refresh>>,
+    /// For a consumer of our kind: where entries stand goes beside them.
+    pub(super) places: Option<Box<Places>>,
 }
 
 /// Who searches, under which rules.
@@ -224,7 +227,6 @@ impl SearchTask {
             for_consumer: false,
             stored_alone: controls.manage_dsa_it,
             states: false,
-            places: false,
         };
         let dereferenced = controls.deref.as_ref().map(|asked| Wanted::new(schema, asked));
         let dereferenced = dereferenced.transpose().map_err(fail)?.flatten().map(Box::new);
@@ -262,6 +264,7 @@ impl SearchTask {
             scratch: String::new(),
             now: Timestamp::default(),
             refresh: None,
+            places: None,
         })
     }
 

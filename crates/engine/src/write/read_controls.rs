@@ -121,7 +121,6 @@ impl<V: Snapshot> Operator<'_, V> {
             for_consumer: false,
             stored_alone: self.envelope.controls.manage_dsa_it,
             states: false,
-            places: false,
         };
         let mut message = Vec::new();
         if !answer.append(&seen, &mut String::new(), &mut message, &[])? {

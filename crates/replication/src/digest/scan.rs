@@ -7,7 +7,7 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, MutexGuard};
 
 use larix_engine::csn::Csn;
-use larix_engine::entry::record::RecordFlags;
+use larix_engine::entry::record::{self, RecordFlags};
 use larix_engine::log::LogKey;
 use larix_engine::tables::ENTRIES;
 use larix_engine::{AttributeNumber, Database, EntryId, Fault, View, log};
@@ -294,7 +294,7 @@ impl<'r> Scanner<'r> {
             return Ok(None);
         }
         if reader.view.flags().has(RecordFlags::GLUE) {
-            // It has no state of its own: what stands on it is told by that.
+            // It has no state of its own: its RDN is in the digests of what stands on it.
             return Ok(None);
         }
         let (uuid, csn) = identity(view, id, &record)?;
@@ -321,7 +321,12 @@ impl<'r> Scanner<'r> {
             return Ok(Some(*known));
         }
         let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
-        let (uuid, _) = identity(view, id, &record)?;
+        let reader = view.reader(id, &record)?;
+        let uuid = match reader.view.flags().has(RecordFlags::GLUE) {
+            // Its RDN is all that it has, and it keeps that.
+            true => Uuid::from_bytes(record::digest(reader.view.normal_rdn())),
+            false => identity(view, id, &record)?.0,
+        };
         if self.superiors.len() >= SUPERIORS_MAX {
             self.superiors.clear();
         }

@@ -1,0 +1,232 @@
+//! Places that are told by the superior's entryUUID: where entries go, what is remembered, and who decides.
+
+#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
+mod common;
+mod replicated;
+
+use common::SUFFIX;
+use larix_engine::csn::Csn;
+use larix_engine::log::{LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
+use larix_engine::replica::{
+    EntryPlace, Places, ReplicaRules, ReplicatedBatch, ReplicatedChange, conflicts, entry_of,
+};
+use larix_engine::tables::REPLICA;
+use larix_store::{Direction, KeyRange, Snapshot as _, Store as _};
+use replicated::{Memory, apply, batch, csn, delete, filled, find_nothing, put, raise, uuid, word};
+use uuid::Uuid;
+
+/// A put with its place.
+fn told(change: ReplicatedChange, superior: Uuid, name: &str) -> ReplicatedChange {
+    let ReplicatedChange::Put { entry_uuid, dn, attributes, state, .. } = change else { panic!("no put") };
+    let place = Some(EntryPlace { superior, name: name.to_owned() });
+    ReplicatedChange::Put { entry_uuid, dn, attributes, state, place }
+}
+
+/// What others are told of an entry: the superior's entryUUID, and the name below that.
+fn place(f: &Memory, number: u128) -> (Uuid, String) {
+    let snapshot = f.database().store().snapshot().unwrap();
+    let view = f.database().view(&snapshot).unwrap();
+    let id = entry_of(&view, &uuid(number)).unwrap().unwrap();
+    let record = view.record(id).unwrap().unwrap();
+    let place = Places::default().place_of(&view, &view.reader(id, &record).unwrap()).unwrap().unwrap();
+    (place.superior, place.name)
+}
+
+/// Entries that are remembered to stand elsewhere than their versions say.
+fn elsewhere(f: &Memory) -> usize {
+    let snapshot = f.database().store().snapshot().unwrap();
+    snapshot.scan(REPLICA, KeyRange::prefix(b"e"), Direction::Forward).unwrap().count()
+}
+
+fn csn_of(f: &Memory, dn: &str) -> Csn {
+    f.value(dn, "entryCSN").unwrap_or_else(|| panic!("{dn} is not there")).parse().unwrap()
+}
+
+fn suffix_uuid(f: &Memory) -> Uuid {
+    f.value(SUFFIX, "entryUUID").unwrap().parse().unwrap()
+}
+
+/// The batch is complete; nothing is open behind that.
+fn complete(f: &Memory) {
+    raise(f, &[csn(2, 1_000), csn(3, 1_000)]);
+    assert_eq!(elsewhere(f), 0);
+    find_nothing(f);
+}
+
+const OLD: &str = "ou=u,dc=example,dc=com";
+const NEW: &str = "ou=v,dc=example,dc=com";
+const BELOW_OLD: &str = "cn=a,ou=u,dc=example,dc=com";
+const BELOW_NEW: &str = "cn=a,ou=v,dc=example,dc=com";
+
+#[test]
+fn an_entry_goes_to_its_superior_whatever_that_is_called() {
+    let f = filled();
+    assert_eq!(apply(&f, [put(2, NEW, csn(2, 1), &[])]), "done");
+    assert_eq!(apply(&f, [told(put(1, BELOW_OLD, csn(3, 2), &[]), uuid(2), "cn=a")]), "done");
+    assert!(f.entry(BELOW_NEW).is_some() && f.entry(OLD).is_none());
+    assert_eq!((place(&f, 1), elsewhere(&f)), ((uuid(2), "cn=a".to_owned()), 0));
+    // What is here already stays there, whatever it is called elsewhere.
+    let changed = put(1, BELOW_OLD, csn(3, 3), &[("description", "changed")]);
+    assert_eq!(apply(&f, [told(changed, uuid(2), "CN=A")]), "done");
+    assert_eq!(f.value(BELOW_NEW, "description").as_deref(), Some("changed"));
+    // Glue between belongs to the name.
+    let deep = told(put(3, "cn=b,ou=w,ou=u,dc=example,dc=com", csn(3, 4), &[]), uuid(2), "cn=b,ou=w");
+    assert_eq!(apply(&f, [deep]), "done");
+    assert_eq!(place(&f, 3), (uuid(2), "cn=b,ou=w".to_owned()));
+    complete(&f);
+    assert_eq!(csn_of(&f, BELOW_NEW), csn(3, 3));
+    assert_eq!(csn_of(&f, "cn=b,ou=w,ou=v,dc=example,dc=com"), csn(3, 4));
+}
+
+#[test]
+fn a_superior_that_comes_later_gets_what_waited_for_it() {
+    // With places and without: what comes before its superior is not changed by that.
+    for is_told in [true, false] {
+        let f = filled();
+        let told = |change, superior, name| if is_told { told(change, superior, name) } else { change };
+        let below = told(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a");
+        assert_eq!(apply(&f, [below]), "done");
+        assert_eq!(elsewhere(&f), usize::from(is_told));
+        let superior = told(put(2, OLD, csn(2, 1), &[]), suffix_uuid(&f), "ou=u");
+        assert_eq!(apply(&f, [superior]), "done");
+        complete(&f);
+        assert_eq!(csn_of(&f, BELOW_OLD), csn(2, 2), "{is_told}");
+        assert_eq!(place(&f, 1), (uuid(2), "cn=a".to_owned()));
+    }
+    // Under another name than the one that the entry came with.
+    let f = filled();
+    assert_eq!(apply(&f, [told(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a")]), "done");
+    // Whoever asks meanwhile is told the place that the entry is to have.
+    assert_eq!(place(&f, 1), (uuid(2), "cn=a".to_owned()));
+    assert_eq!(apply(&f, [told(put(2, NEW, csn(2, 3), &[]), suffix_uuid(&f), "ou=v")]), "done");
+    complete(&f);
+    assert_eq!(csn_of(&f, BELOW_NEW), csn(2, 2));
+    assert!(f.entry(OLD).is_none());
+}
+
+#[test]
+fn what_stands_on_glue_beneath_glue_waits_too() {
+    let f = filled();
+    let (unit, leaf) = ("ou=w,ou=u,dc=example,dc=com", "cn=a,ou=w,ou=u,dc=example,dc=com");
+    assert_eq!(apply(&f, [put(1, leaf, csn(2, 3), &[]), put(2, OLD, csn(2, 1), &[])]), "done, done");
+    assert_eq!(apply(&f, [put(3, unit, csn(2, 2), &[])]), "done");
+    complete(&f);
+    assert_eq!((csn_of(&f, leaf), csn_of(&f, unit)), (csn(2, 3), csn(2, 2)));
+}
+
+/// Who takes changes tells the place that an entry has as a change of its own; who takes none leaves that to its provider.
+#[test]
+fn what_cannot_stand_where_it_is_to_stand_is_decided() {
+    let check = |multi_provider: bool, changes: &dyn Fn(&Memory) -> Vec<ReplicatedChange>| {
+        let f = filled();
+        let rules = ReplicaRules { multi_provider, ..ReplicaRules::default() };
+        let changes = changes(&f);
+        let context_csns = vec![csn(2, 1_000)];
+        let outcome = batch(&f, ReplicatedBatch { changes, context_csns, rules });
+        assert!(outcome.changes.iter().all(|applied| word(applied) == "done"), "{outcome:?}");
+        assert_eq!(elsewhere(&f), 0);
+        find_nothing(&f);
+        assert_eq!(csn_of(&f, BELOW_OLD).server_id, if multi_provider { 1 } else { 2 });
+        assert_eq!(place(&f, 1), (suffix_uuid(&f), "cn=a,ou=u".to_owned()));
+    };
+    for multi_provider in [true, false] {
+        // A superior that never comes.
+        check(multi_provider, &|_| vec![told(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a")]);
+        // One that is deleted while others fill it.
+        check(multi_provider, &|f| {
+            vec![
+                told(put(2, OLD, csn(2, 1), &[]), suffix_uuid(f), "ou=u"),
+                told(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a"),
+                delete(2, csn(2, 3)),
+            ]
+        });
+    }
+}
+
+#[test]
+fn a_decision_overrules_what_was_changed_elsewhere_before_it() {
+    let f = filled();
+    assert_eq!(apply(&f, [told(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a")]), "done");
+    f.clock.advance_micros(10_000_000);
+    raise(&f, &[csn(3, 1)]);
+    assert_eq!(elsewhere(&f), 0);
+    let late = put(1, BELOW_OLD, csn(2, 3), &[("description", "late")]);
+    assert_eq!(apply(&f, [told(late, uuid(2), "cn=a")]), "modify ours");
+    assert_eq!(csn_of(&f, BELOW_OLD).server_id, 1);
+    let lost = conflicts(&f.database().store().snapshot().unwrap(), 0, 100).unwrap();
+    assert!(lost.last().unwrap().note.lost.iter().any(|a| a.values == [b"late"]), "{lost:?}");
+}
+
+#[test]
+fn the_entry_of_a_suffix_stands_on_nothing() {
+    let f = filled();
+    // At the provider there is something above it.
+    let own = suffix_uuid(&f);
+    let change = put(own.as_u128(), SUFFIX, csn(2, 5), &[]);
+    assert_eq!(apply(&f, [told(change, uuid(77), "dc=example")]), "done");
+    complete(&f);
+    assert_eq!(csn_of(&f, SUFFIX), csn(2, 5));
+}
+
+#[test]
+fn of_entries_below_each_other_the_older_move_is_taken_back() {
+    let check = |x_moved: i64, y_moved: i64, expected: &str, decided: &str| {
+        let f = filled();
+        let (x, y) = ("ou=x,dc=example,dc=com", "ou=y,dc=example,dc=com");
+        assert_eq!(apply(&f, [put(1, x, csn(2, 1), &[]), put(2, y, csn(2, 2), &[])]), "done, done");
+        apply(&f, [told(put(1, "ou=x,ou=y,dc=example,dc=com", csn(2, x_moved), &[]), uuid(2), "ou=x")]);
+        apply(&f, [told(put(2, "ou=y,ou=x,dc=example,dc=com", csn(3, y_moved), &[]), uuid(1), "ou=y")]);
+        complete(&f);
+        assert!(f.entry(expected).is_some(), "{x_moved} {y_moved}");
+        assert_eq!(csn_of(&f, decided).server_id, 1);
+    };
+    check(5, 6, "ou=y,ou=x,dc=example,dc=com", "ou=x,dc=example,dc=com");
+    check(6, 5, "ou=x,ou=y,dc=example,dc=com", "ou=y,dc=example,dc=com");
+}
+
+#[test]
+fn what_is_below_an_entry_that_loses_its_name_goes_with_it() {
+    for is_told in [true, false] {
+        let f = filled();
+        assert_eq!(apply(&f, [put(2, OLD, csn(2, 1), &[]), put(1, BELOW_OLD, csn(2, 2), &[])]), "done, done");
+        let other = put(3, OLD, csn(3, 5), &[]);
+        let other = if is_told { told(other, suffix_uuid(&f), "ou=u") } else { other };
+        assert_eq!(apply(&f, [other]), "name theirs");
+        complete(&f);
+        let aside = format!("entryUUID={},{SUFFIX}", uuid(2));
+        assert_eq!(csn_of(&f, &aside).server_id, 1);
+        assert_eq!(csn_of(&f, &format!("cn=a,{aside}")), csn(2, 2));
+        assert!(f.entry(BELOW_OLD).is_none());
+        assert_eq!(f.value(OLD, "entryUUID"), Some(uuid(3).to_string()));
+    }
+}
+
+/// A log of changes tells names alone.
+#[test]
+fn a_logged_move_onto_glue_changes_nothing_that_stands_there() {
+    let f = filled();
+    assert_eq!(apply(&f, [put(1, BELOW_OLD, csn(2, 2), &[]), put(2, NEW, csn(2, 1), &[])]), "done, done");
+    let stamp = LoggedModification {
+        kind: LoggedKind::Replace,
+        attribute: LoggedAttribute {
+            description: "entryCSN".to_owned(),
+            values: vec![csn(2, 3).text().into_bytes()],
+        },
+    };
+    let change = LoggedChange::ModifyDn {
+        new_rdn: "ou=u".to_owned(),
+        delete_old_rdn: true,
+        new_superior: None,
+        modifications: vec![stamp],
+    };
+    let delta = ReplicatedChange::Delta {
+        entry_uuid: Some(uuid(2)),
+        dn: NEW.to_owned(),
+        csn: csn(2, 3),
+        change,
+    };
+    assert_eq!(apply(&f, [delta]), "done");
+    complete(&f);
+    assert_eq!((csn_of(&f, BELOW_OLD), csn_of(&f, OLD)), (csn(2, 2), csn(2, 3)));
+}
