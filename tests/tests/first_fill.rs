@@ -9,7 +9,7 @@ use larix_proto::extended::SyncInfo;
 use larix_testkit::Kind;
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, people};
-use larix_tests::scripted::ScriptedProvider;
+use larix_tests::scripted::{ConsumerSearch, ScriptedProvider};
 use larix_tests::sync::{Wanted, read};
 
 const FILLED: &str = "the database was filled with ";
@@ -129,48 +129,57 @@ fn what_cannot_be_stored_as_a_whole_comes_in_batches() {
     assert!(!part.log().contains(FILLED), "{}", part.log());
 }
 
-/// Of the deletes that come with the first content nothing was here. They are remembered with it: an entry that somebody
-/// still has does not come back.
-#[test]
-fn deletes_beside_the_first_content_are_remembered() {
-    const CSN: &str = "20261101000000.000000Z#000000#001#000000";
-    const LATER: &str = "20261101000009.000000Z#000000#001#000000";
-    /// Behind the delete: what it says would be done if it were not remembered.
-    const LATEST: &str = "20261101000019.000000Z#000000#001#000000";
-    let other = ScriptedProvider::start();
+const CSN: &str = "20261101000000.000000Z#000000#001#000000";
+const LATER: &str = "20261101000009.000000Z#000000#001#000000";
+/// Behind the deletes: what it says would be done if they were not remembered.
+const LATEST: &str = "20261101000019.000000Z#000000#001#000000";
+/// Of an entry that was deleted while it was unknown here.
+const DELETED: u128 = 2;
+/// UUIDs in one message.
+const UUIDS: u128 = 200;
+
+/// A member that has nothing.
+fn member(provider: SocketAddr) -> Member {
     let line = format!(
-        "syncrepl rid=001 provider=ldap://{} searchbase={SUFFIX} bindmethod=simple type=refreshAndPersist retry=\"1 +\"\n\
-         multiprovider on\noverlay syncprov",
-        other.address
+        "syncrepl rid=001 provider=ldap://{provider} searchbase={SUFFIX} bindmethod=simple type=refreshAndPersist retry=\"1 +\"\n\
+         multiprovider on\noverlay syncprov"
     );
-    let consumer = Member::new(Kind::Larix, "serverID 2", &line).arguments(&["-d", "16384"]).started();
-    let mut search = other.accept();
-    let mut send = |uuid: u128, name: &str| {
-        let dn = format!("{name}{SUFFIX}");
-        let (attribute, value) = dn.split(',').next().and_then(|rdn| rdn.split_once('=')).unwrap();
-        let class = if attribute == "ou" { "organizationalUnit" } else { "domain" };
-        let attributes = [
-            ("structuralObjectClass", class),
-            ("objectClass", class),
-            (attribute, value),
-            ("entryCSN", if uuid == 1 { CSN } else { LATEST }),
-            ("createTimestamp", "20261101000000Z"),
-        ];
-        search.add(&dn, uuid.to_be_bytes(), &attributes);
-        if uuid == 1 {
-            let uuids = vec![2_u128.to_be_bytes()];
-            let cookie = format!("rid=001,delcsn={LATER}");
-            search.inform(&SyncInfo::IdSet { cookie: Some(cookie.as_bytes()), deletes: true, uuids });
-            let cookie = format!("rid=001,csn={LATER}");
-            search.inform(&SyncInfo::RefreshPresent { cookie: Some(cookie.as_bytes()), done: true });
-        }
-    };
-    send(1, "");
-    send(2, "ou=deleted,");
-    send(3, "ou=kept,");
+    Member::new(Kind::Larix, "serverID 2", &line).arguments(&["-d", "16384"])
+}
+
+fn send(search: &mut ConsumerSearch, uuid: u128, name: &str, csn: &str) {
+    let dn = format!("{name}{SUFFIX}");
+    let (attribute, value) = dn.split(',').next().and_then(|rdn| rdn.split_once('=')).unwrap();
+    let class = if attribute == "ou" { "organizationalUnit" } else { "domain" };
+    let attributes = [
+        ("structuralObjectClass", class),
+        ("objectClass", class),
+        (attribute, value),
+        ("entryCSN", csn),
+        ("createTimestamp", "20261101000000Z"),
+    ];
+    search.add(&dn, uuid.to_be_bytes(), &attributes);
+}
+
+/// One entry, and so many deletes beside it.
+fn send_first(search: &mut ConsumerSearch, deletes: u128) {
+    send(search, 1, "", CSN);
+    let all: Vec<u128> = (DELETED..DELETED + deletes).collect();
+    for some in all.chunks(UUIDS as usize) {
+        let uuids = some.iter().map(|uuid| uuid.to_be_bytes()).collect();
+        let cookie = format!("rid=001,delcsn={LATER}");
+        search.inform(&SyncInfo::IdSet { cookie: Some(cookie.as_bytes()), deletes: true, uuids });
+    }
+    let cookie = format!("rid=001,csn={LATER}");
+    search.inform(&SyncInfo::RefreshPresent { cookie: Some(cookie.as_bytes()), done: true });
+}
+
+/// Somebody still has the entry that was deleted: it does not come back.
+fn stays_deleted(search: &mut ConsumerSearch, consumer: &Member) {
+    send(search, DELETED, "ou=deleted,", LATEST);
+    send(search, u128::MAX, "ou=kept,", LATEST);
     let kept = format!("ou=kept,{SUFFIX}");
     consumer.wait_for("what is new", |content| content.contains_key(&kept));
-    assert!(consumer.log().contains(FILLED), "{}", consumer.log());
     let content = consumer.content(SUFFIX).unwrap();
     assert!(!content.contains_key(&format!("ou=deleted,{SUFFIX}")), "{content:?}");
     let wanted = Wanted { scope: Scope::Base, attributes: &["contextCSN"], ..Wanted::default() };
@@ -178,4 +187,35 @@ fn deletes_beside_the_first_content_are_remembered() {
     let context: Vec<_> = base["contextcsn"].iter().map(|csn| String::from_utf8_lossy(csn)).collect();
     // Who refuses an entry may tell its delete again, under a CSN of its own.
     assert!(context.iter().any(|csn| csn == LATER), "{context:?}");
+}
+
+/// Of the deletes that come with the first content nothing was here. They are remembered with it: an entry that somebody
+/// still has does not come back.
+#[test]
+fn deletes_beside_the_first_content_are_remembered() {
+    let other = ScriptedProvider::start();
+    let consumer = member(other.address).started();
+    let mut search = other.accept();
+    send_first(&mut search, 1);
+    stays_deleted(&mut search, &consumer);
+    assert!(consumer.log().contains(FILLED), "{}", consumer.log());
+}
+
+/// The deletes are stored behind the content. Killed between the two, or while they are stored, it asks for all once more:
+/// that it has content says nothing of how far that goes, and it is none of its own.
+#[test]
+fn killed_before_the_deletes_are_stored_it_asks_for_all_again() {
+    const DELETES: u128 = 20_000;
+    let other = ScriptedProvider::start();
+    let mut consumer = member(other.address);
+    consumer.start();
+    let mut search = other.accept();
+    send_first(&mut search, DELETES);
+    consumer.wait_for_log(FILLED);
+    consumer.kill();
+    consumer.start();
+    let mut search = other.accept();
+    assert!(!consumer.log().contains("#002#"), "it claims what it was sent: {}", consumer.log());
+    send_first(&mut search, DELETES);
+    stays_deleted(&mut search, &consumer);
 }

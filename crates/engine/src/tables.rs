@@ -57,6 +57,8 @@ pub mod meta {
     pub const LOG_HISTORY: &[u8] = b"log-history";
     /// Empty: the first content is being stored; whoever finds it throws away what there is.
     pub const FILLING: &[u8] = b"filling";
+    /// Empty: content came from a provider that has not said yet what it stands for. It is not ours to claim.
+    pub const UNPROVED: &[u8] = b"unproved";
     /// Text: the version of Larix that last brought the store to its format.
     pub const WRITTEN_BY: &[u8] = b"written-by";
     /// Indexes that are being built or cleared, and how far that is; none when nothing is.

@@ -9,6 +9,7 @@ use std::sync::{Arc, mpsc};
 use common::{Fixture, SUFFIX, memory, schema, settings};
 use larix_engine::check::check;
 use larix_engine::csn::Csn;
+use larix_engine::database::ProviderSettings;
 use larix_engine::load::{Fill, FillOptions, LoadError};
 use larix_engine::replica::{Applied, ReplicatedBatch, ReplicatedChange};
 use larix_engine::tables::{ENTRIES, INDEX, META, TABLES, TREE, meta};
@@ -230,6 +231,39 @@ fn a_change_of_the_configuration_goes_first() {
     assert!(matches!(stopped, LoadError::Stopped("the configuration is changing")), "{stopped:?}");
     assert_eq!(fill(&f, &company(), vec![csn(1)]).unwrap(), company().len() as u64);
     sound(&f);
+}
+
+/// A member that starts with content gives it a contextCSN of its own, unless it came from a provider that was going to say how
+/// far it goes.
+#[test]
+fn content_that_is_half_told_is_not_claimed() {
+    let open = |folder: &std::path::Path| {
+        let schema = schema("");
+        let mut settings = settings(&schema);
+        settings.provider = Some(ProviderSettings::default());
+        settings.index.add_line(&schema, "entryUUID", Some("eq")).unwrap();
+        Fixture::of(schema, vec![(lmdb(folder), settings)])
+    };
+    for filled in [true, false] {
+        let folder = tempfile::tempdir().unwrap();
+        let f = open(folder.path());
+        match filled {
+            true => drop(fill(&f, &company(), Vec::new()).unwrap()),
+            false => drop(replicate(&f, company().iter().map(put).collect())),
+        }
+        drop(f);
+        let f = open(folder.path());
+        assert_eq!(contexts(&f), [], "{filled}");
+        let (sender, receiver) = mpsc::channel();
+        let batch = ReplicatedBatch { context_csns: vec![csn(5_000)], ..ReplicatedBatch::default() };
+        f.directory.databases()[0].replicate(batch, Box::new(move |done| sender.send(done).unwrap()));
+        assert!(receiver.recv().unwrap().result.is_success());
+        let snapshot = f.database().store().snapshot().unwrap();
+        assert!(snapshot.get(META, meta::UNPROVED).unwrap().is_none());
+        drop(snapshot);
+        drop(f);
+        assert_eq!(contexts(&open(folder.path())), [csn(5_000)]);
+    }
 }
 
 #[test]

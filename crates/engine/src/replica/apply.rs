@@ -16,6 +16,7 @@ use crate::csn::Csn;
 use crate::entry::EntryId;
 use crate::fault::Fault;
 use crate::log::LoggedChange;
+use crate::tables::{META, meta};
 use crate::write::AttributeValues;
 use crate::write::Failure;
 use crate::write::KnownSchema;
@@ -56,6 +57,9 @@ impl<S: Store> Group<'_, S> {
             };
             applied.push(done);
         }
+        if covered.is_empty() && !job.changes.is_empty() {
+            self.set.put(META, meta::UNPROVED, []);
+        }
         let refused = applied.iter().any(|applied| matches!(applied, Applied::Refused(_)));
         if !refused && !job.context_csns.is_empty() {
             self.settle_glue(transaction, &covered, job)?;
@@ -72,6 +76,9 @@ impl<S: Store> Group<'_, S> {
         covered: &[Csn],
         job: &ReplicatedJob,
     ) -> Result<(), Fault> {
+        if covered.is_empty() {
+            self.set.delete(META, meta::UNPROVED);
+        }
         for csn in &job.context_csns {
             let known = covered.iter().find(|known| known.server_id == csn.server_id);
             if known.is_none_or(|known| known < csn) && !log::is_retired(transaction, csn)? {

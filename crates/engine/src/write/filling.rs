@@ -90,6 +90,9 @@ impl<S: Store> Core<S> {
                 log::put_context_csn(&mut set, csn);
             }
         }
+        if context_csns.is_empty() {
+            set.put(META, meta::UNPROVED, []);
+        }
         // What came is not in the change log: whoever follows this server asks for the content.
         log::end_history(&mut set);
         // Nor was anybody asked which groups it is in.

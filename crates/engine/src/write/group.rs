@@ -441,7 +441,8 @@ impl<'a, S: Store> Group<'a, S> {
         // Readers that see the commit must know every attribute number in it.
         self.database.publish_catalog(Arc::clone(self.catalog.catalog()));
         let (durability, logs) = (durability(&self.state.settings), self.state.settings.log);
-        Some(Ready { set: self.set, catalog: self.catalog, durability, logs })
+        let decided = self.counters.csn.is_some();
+        Some(Ready { set: self.set, catalog: self.catalog, durability, logs, decided })
     }
 }
 
@@ -452,4 +453,6 @@ pub(super) struct Ready {
     pub(super) durability: Durability,
     /// Whether the changes are in the change log.
     pub(super) logs: bool,
+    /// There are changes under CSNs of this server among them: nobody else has these, and no CSN may be given twice.
+    pub(super) decided: bool,
 }

@@ -546,7 +546,7 @@ impl<S: Store> Core<S> {
         let before = std::mem::replace(&mut self.counters, counters);
         let Some(mut ready) = ready else { return Ok(()) };
         let is_lazy = |job: &Job| job.replicated.as_ref().is_some_and(|batch| batch.rules.lazy);
-        if ready.durability == Durability::Sync && jobs.iter().all(is_lazy) {
+        if ready.durability == Durability::Sync && !ready.decided && jobs.iter().all(is_lazy) {
             ready.durability = Durability::NoMetaSync;
         }
         let index_slice = self.index_along(&transaction, &mut ready);
@@ -613,6 +613,10 @@ impl<S: Store> Core<S> {
                 Ok::<_, Fault>(rows.next().transpose()?.is_none())
             };
             let known = log::context_csns(&transaction).map_err(GroupError::Fault)?;
+            let is_unproved = transaction.get(META, meta::UNPROVED).map_err(Fault::from);
+            if is_unproved.map_err(GroupError::Fault)?.is_some() {
+                return Ok(None);
+            }
             if !known.is_empty() || is_empty().map_err(GroupError::Fault)? {
                 return Ok(None);
             }

@@ -9,40 +9,45 @@ use larix_proto::ModifyOperation;
 
 use crate::node::{Kind, Node, SUFFIX, Shown};
 use crate::random::{Random, Trace};
+use crate::setup::{Setup, Tree};
 
 /// What was acknowledged, by entryUUID.
 #[derive(Debug, Default)]
 pub(crate) struct Promises {
-    /// The newest change of each entry, and what it was behind it.
-    newest: BTreeMap<String, (Csn, Shown)>,
+    /// The newest change of each entry.
+    newest: BTreeMap<String, Newest>,
     deleted: BTreeSet<String>,
     /// The DNs that containers were seen under, by entryUUID.
     names: BTreeMap<String, BTreeSet<String>>,
     made: u32,
 }
 
+#[derive(Debug)]
+struct Newest {
+    csn: Csn,
+    /// What the entry was behind it.
+    shown: Shown,
+    /// What it gave `description`.
+    given: BTreeSet<String>,
+}
+
+fn description(shown: &Shown) -> BTreeSet<String> {
+    shown.1.get("description").cloned().unwrap_or_default()
+}
+
 fn is_container(shown: &Shown) -> bool {
     shown.1["objectClass"].contains("organizationalUnit")
 }
 
-/// What of the tree is changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Tree {
-    /// Entries without subordinates alone come and go.
-    Leaves,
-    /// Containers, too.
-    Containers,
-}
-
 impl Promises {
     /// One change at one server.
-    pub(crate) fn change(&mut self, node: &Node, tree: Tree, random: &mut Random, trace: &mut Trace) {
+    pub(crate) fn change(&mut self, node: &Node, setup: Setup, random: &mut Random, trace: &mut Trace) {
         if node.kind != Kind::Member {
             return;
         }
         let before = node.content();
         self.see(&before);
-        let Some(operation) = self.operation(&before, tree, random) else { return };
+        let Some(operation) = self.operation(&before, setup, random) else { return };
         let text = format!("{} {operation:?}", node.id);
         let result = node.change(operation);
         trace.note(format_args!("{text}: {}", result.code.0));
@@ -72,7 +77,7 @@ impl Promises {
     fn operation(
         &mut self,
         content: &BTreeMap<String, Shown>,
-        tree: Tree,
+        Setup { tree, values: by_value, .. }: Setup,
         random: &mut Random,
     ) -> Option<WriteOperation> {
         let containers: Vec<&Shown> =
@@ -99,14 +104,12 @@ impl Promises {
                 &[("objectClass", "organizationalUnit"), ("ou", name), ("description", &number)],
             ),
             4..=6 if is_free => {
-                let kinds = [ModifyOperation::Replace, ModifyOperation::Add];
-                WriteOperation::Modify {
-                    object: entry.0.clone(),
-                    changes: vec![Modification {
-                        operation: *random.pick(&kinds),
-                        attribute: values("description", &[&number]),
-                    }],
-                }
+                let kinds = [ModifyOperation::Replace, ModifyOperation::Add, ModifyOperation::Delete];
+                let operation = *random.pick(if by_value { &kinds } else { &kinds[..2] });
+                let given: &[&str] = if operation == ModifyOperation::Delete { &[] } else { &[&number] };
+                let attribute = values("description", given);
+                let changes = vec![Modification { operation, attribute }];
+                WriteOperation::Modify { object: entry.0.clone(), changes }
             }
             7..=9 if may_move => WriteOperation::ModifyDn {
                 entry: entry.0.clone(),
@@ -128,27 +131,33 @@ impl Promises {
         for (uuid, shown) in behind {
             let csn = csn_of(shown);
             let is_changed = before.get(uuid).is_none_or(|old| csn_of(old) != csn);
-            let newest = self.newest.get(uuid).is_none_or(|(known, _)| *known < csn);
+            let newest = self.newest.get(uuid).is_none_or(|known| known.csn < csn);
             if is_changed && newest && !self.deleted.contains(uuid) {
-                self.newest.insert(uuid.clone(), (csn, shown.clone()));
+                let old = before.get(uuid).map(description).unwrap_or_default();
+                let given = description(shown).difference(&old).cloned().collect();
+                self.newest.insert(uuid.clone(), Newest { csn, shown: shown.clone(), given });
             }
         }
     }
 
     /// What a server that has heard of everything lacks of what was promised, or has though it may not.
-    pub(crate) fn broken(&self, content: &BTreeMap<String, Shown>) -> Option<String> {
+    pub(crate) fn broken(&self, content: &BTreeMap<String, Shown>, by_value: bool) -> Option<String> {
         if let Some(uuid) = self.deleted.iter().find(|uuid| content.contains_key(*uuid)) {
             return Some(format!("{uuid} was deleted and is back: {:?}", content[uuid]));
         }
-        for (uuid, (csn, shown)) in &self.newest {
+        for (uuid, Newest { csn, shown, given }) in &self.newest {
             let Some(found) = content.get(uuid) else {
                 return Some(format!("{uuid} is lost: {shown:?}"));
             };
             if csn_of(found) < *csn {
                 return Some(format!("{uuid} has lost a change: {shown:?}, found {found:?}"));
             }
-            let value = |shown: &Shown| shown.1.get("description").cloned();
-            if csn_of(found) == *csn && value(found) != value(shown) {
+            // Value by value what others gave it may be there, too.
+            let is_kept = match by_value {
+                true => given.is_subset(&description(found)),
+                false => description(found) == description(shown),
+            };
+            if csn_of(found) == *csn && !is_kept {
                 return Some(format!("{uuid} is not what it was made: {shown:?}, found {found:?}"));
             }
         }

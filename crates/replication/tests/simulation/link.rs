@@ -11,10 +11,12 @@ use larix_engine::controls::{OperationKind, RequestControls};
 use larix_engine::log::Follower;
 use larix_engine::replica::{Applied, DeleteOutcome, ReplicatedBatch};
 use larix_engine::search::{Budget, SearchInput, SearchTask};
+use larix_engine::Served;
 use larix_engine::time::Clock as _;
 use larix_proto::{Frame, Message, MessageId, Request, Response, ResponseOp, encode, frame, limits};
 use larix_replication::consumer::{Action, Attempts, End, Line, Next, Session};
 use larix_replication::provider::{Asked, Start, Stepped, SyncSearch};
+use larix_schema::NormalDn;
 use larix_store::Store as _;
 
 use crate::node::{Memory, Node};
@@ -262,29 +264,30 @@ fn begin(node: &Node, request: &[u8], told: &Arc<AtomicBool>) -> SyncSearch<Memo
     let message = Message::decode(request).unwrap();
     let Request::Search(search) = message.request else { panic!("no search") };
     let controls = RequestControls::parse(message.controls, OperationKind::Search).unwrap();
-    let served = node.served();
-    let database = served.database();
-    let snapshot = database.store().snapshot().unwrap();
-    let view = database.view(&snapshot).unwrap();
     let any_entry = search.filter.to_string().eq_ignore_ascii_case("(objectClass=*)");
-    let input = SearchInput {
-        message: message.id,
-        base: node.schema.parse_dn(search.base).unwrap(),
-        request: search,
-        controls: controls.clone(),
-        subject: Arc::new(node.root()),
-        policy: database.current_policy(),
-        limits: None,
-        default_referrals: None,
-        cookie_secret: *database.cookie_secret(),
-        now: node.clock.monotonic(),
-        identity: false,
+    let part = |(served, base): (&Arc<Served<Memory>>, NormalDn)| {
+        let database = served.database();
+        let snapshot = database.store().snapshot().unwrap();
+        let view = database.view(&snapshot).unwrap();
+        let input = SearchInput {
+            message: message.id,
+            base,
+            request: search,
+            controls: controls.clone(),
+            subject: Arc::new(node.root()),
+            policy: database.current_policy(),
+            limits: None,
+            default_referrals: None,
+            cookie_secret: *database.cookie_secret(),
+            now: node.clock.monotonic(),
+            identity: false,
+        };
+        (Arc::clone(served), SearchTask::new(&view, input).map_err(|(result, _)| result).unwrap())
     };
-    let task = SearchTask::new(&view, input).map_err(|(result, _)| result).unwrap();
+    let parts = node.parts().map(part).collect();
     let asked = Asked::new(controls.sync.as_ref().unwrap());
-    let queue = node.queue.clone();
-    let parts = vec![(Arc::clone(served), task)];
-    let mut search = SyncSearch::new(Start { asked, parts, any_entry, values: false, queue });
+    let (queue, values) = (node.queue.clone(), controls.value_conflicts);
+    let mut search = SyncSearch::new(Start { asked, parts, any_entry, values, queue });
     let told = Arc::clone(told);
     search.follow(Follower::new(Box::new(move || told.store(true, Ordering::SeqCst))));
     search

@@ -10,12 +10,14 @@ mod changes;
 mod link;
 mod node;
 mod random;
+mod setup;
+mod store;
 mod world;
 
 use std::sync::Arc;
 
-use changes::Tree;
 use larix_schema::Schema;
+use setup::{Setup, Tree};
 use world::World;
 
 /// What one run came to: the digest of all that happened, and what was wrong at its end.
@@ -23,10 +25,10 @@ fn run(
     schema: &Arc<Schema>,
     seed: u64,
     steps: usize,
-    tree: Tree,
+    setup: Setup,
     keep: bool,
 ) -> (u64, Option<String>, String) {
-    let mut world = World::new(schema, seed, tree, keep);
+    let mut world = World::new(schema, seed, setup, keep);
     for _ in 0..steps {
         world.step();
     }
@@ -38,7 +40,7 @@ fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|text| text.parse().ok())
 }
 
-fn many(tree: Tree, default: u64, steps: usize) {
+fn many(setup: Setup, default: u64, steps: usize) {
     let schema = node::schema();
     let one = number("LARIX_SEED");
     let seeds = match one {
@@ -49,7 +51,7 @@ fn many(tree: Tree, default: u64, steps: usize) {
     let count = seeds.end - seeds.start;
     let mut failures = Vec::new();
     for seed in seeds {
-        let ran = std::panic::catch_unwind(|| run(&schema, seed, steps, tree, one.is_some()));
+        let ran = std::panic::catch_unwind(|| run(&schema, seed, steps, setup, one.is_some()));
         let failure = match ran {
             Ok((_, None, _)) => continue,
             Ok((_, Some(wrong), trace)) => format!("LARIX_SEED={seed} LARIX_STEPS={steps}: {wrong}\n{trace}"),
@@ -64,20 +66,36 @@ fn many(tree: Tree, default: u64, steps: usize) {
 
 #[test]
 fn leaves_converge() {
-    many(Tree::Leaves, 150, 400);
+    many(Setup::of(Tree::Leaves), 150, 400);
 }
 
 #[test]
 fn containers_converge() {
-    many(Tree::Containers, 150, 400);
+    many(Setup::of(Tree::Containers), 150, 400);
+}
+
+#[test]
+fn containers_converge_value_by_value() {
+    many(Setup { values: true, ..Setup::of(Tree::Containers) }, 60, 400);
+}
+
+#[test]
+fn what_dying_machines_lose_comes_again() {
+    many(Setup { lossy: true, ..Setup::of(Tree::Containers) }, 60, 400);
+}
+
+#[test]
+fn glued_databases_are_followed_as_one() {
+    many(Setup { glued: true, ..Setup::of(Tree::Containers) }, 60, 400);
 }
 
 #[test]
 fn a_seed_tells_the_same_story_again() {
     let schema = node::schema();
     for seed in 0..4 {
-        let first = run(&schema, seed, 300, Tree::Containers, false);
-        let again = run(&schema, seed, 300, Tree::Containers, false);
+        let setup = Setup { lossy: seed % 2 == 1, ..Setup::of(Tree::Containers) };
+        let first = run(&schema, seed, 300, setup, false);
+        let again = run(&schema, seed, 300, setup, false);
         assert_eq!((first.0, &first.1), (again.0, &again.1), "seed {seed}");
     }
 }

@@ -1,4 +1,4 @@
-//! One server: an engine over a store in memory that outlives it.
+//! One server: an engine over stores in memory that outlive it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
@@ -8,26 +8,31 @@ use larix_engine::access::Subject;
 use larix_engine::check::check;
 use larix_engine::csn::Csn;
 use larix_engine::database::ProviderSettings;
-use larix_engine::log::{self, LogRetention};
+use larix_engine::log::{self, CsnVector, LogRetention};
 use larix_engine::order::CommitOrder;
 use larix_engine::replica::{DeleteLimit, DeleteOutcome, ReplicatedBatch, ReplicatedOutcome, Share, UuidSet};
-use larix_engine::tables::{ENTRIES, TABLES};
+use larix_engine::tables::ENTRIES;
 use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
 use larix_engine::write::{Origin, WriteOperation, WriteRequest, WriterEnvironment};
 use larix_engine::{Database, DatabaseSettings, Directory, EntryId, Frontend, Served, Suffix};
 use larix_proto::LdapResult;
 use larix_replication::digest::{DigestRequest, DigestResponse, Range, Scanner};
 use larix_replication::provider::RefreshQueue;
-use larix_schema::{Schema, SchemaBuilder};
-use larix_store::memory::MemoryStore;
-use larix_store::{Direction, KeyRange, Snapshot as _, Store};
+use larix_schema::{NormalDn, Schema, SchemaBuilder};
+use larix_store::{Direction, KeyRange, Snapshot as _, Store as _};
+
+use crate::random::Random;
+use crate::setup::Setup;
+use crate::store::Volatile;
 
 pub(crate) const SUFFIX: &str = "dc=example,dc=com";
+/// What is a database of its own where databases are glued.
+const GLUED: &str = "ou=b,dc=example,dc=com";
 const ROOT: &str = "cn=Manager,dc=example,dc=com";
 /// 2026-01-01T00:00:00Z
 pub(crate) const START: Timestamp = Timestamp(1_767_225_600_000_000);
 
-pub(crate) type Memory = Arc<MemoryStore>;
+pub(crate) type Memory = Arc<Volatile>;
 /// What an entry looks like: DN, attributes.
 pub(crate) type Shown = (String, BTreeMap<String, BTreeSet<String>>);
 
@@ -56,7 +61,10 @@ pub(crate) struct Node {
     pub(crate) schema: Arc<Schema>,
     pub(crate) clock: Arc<ManualClock>,
     pub(crate) queue: RefreshQueue,
-    store: Memory,
+    setup: Setup,
+    stores: Vec<Memory>,
+    /// One for each store, that of the suffix first.
+    served: Vec<Arc<Served<Memory>>>,
     directory: Option<Directory<Memory>>,
     keep: LogRetention,
     seed: u64,
@@ -69,14 +77,23 @@ fn refreshes(id: u16) -> RefreshQueue {
 }
 
 impl Node {
-    pub(crate) fn new(schema: &Arc<Schema>, (id, kind): (u16, Kind), seed: u64, keep: LogRetention) -> Self {
+    pub(crate) fn new(
+        schema: &Arc<Schema>,
+        (id, kind): (u16, Kind),
+        setup: Setup,
+        seed: u64,
+        keep: LogRetention,
+    ) -> Self {
+        let databases = if setup.glued && kind == Kind::Member { 2 } else { 1 };
         let mut node = Self {
             id,
             kind,
             schema: Arc::clone(schema),
             clock: Arc::new(ManualClock::new(START)),
             queue: refreshes(id),
-            store: Arc::new(MemoryStore::new(&TABLES).unwrap()),
+            setup,
+            stores: (0..databases).map(|_| Arc::new(Volatile::new())).collect(),
+            served: Vec::new(),
             directory: None,
             keep,
             seed,
@@ -88,48 +105,77 @@ impl Node {
 
     /// Ends the server, and starts it again on what it has stored.
     pub(crate) fn start(&mut self) {
-        self.directory = None;
+        self.end();
         self.queue = refreshes(self.id);
         self.starts += 1;
-        let (schema, is_member) = (&self.schema, self.kind == Kind::Member);
         let random = SeededRandom::new(self.seed ^ u64::from(self.id) << 32 ^ self.starts << 48);
         let random = Arc::new(random);
-        let settings = DatabaseSettings {
-            suffixes: vec![Suffix { normal: schema.parse_dn(SUFFIX).unwrap(), text: SUFFIX.to_owned() }],
+        let order = Arc::new(CommitOrder::new(self.id));
+        for (store, suffix) in self.stores.iter().zip([SUFFIX, GLUED]) {
+            let (schema, settings) = (Arc::clone(&self.schema), self.settings(suffix));
+            let database = Database::open(Arc::clone(store), schema, settings, &*random).unwrap();
+            let environment = WriterEnvironment {
+                clock: Arc::clone(&self.clock) as _,
+                random: Arc::clone(&random) as _,
+                order: Arc::clone(&order),
+                default_referrals: Arc::from([]),
+                auxiliary_needs_rule: false,
+                index_watch: None,
+            };
+            self.served.push(Arc::new(Served::start(Arc::new(database), environment).unwrap()));
+        }
+        let frontend = Frontend {
+            subschema: self.schema.parse_dn("cn=Subschema").unwrap(),
+            schema: Arc::clone(&self.schema),
+            default_search_base: None,
+            referrals: Vec::new(),
+        };
+        self.directory = Some(Directory::new(frontend, self.served.clone()).unwrap());
+    }
+
+    fn end(&mut self) {
+        self.directory = None;
+        self.served.clear();
+    }
+
+    /// The machine dies and comes back. Answers how many commits it has lost.
+    pub(crate) fn crash(&mut self, random: &mut Random) -> usize {
+        self.end();
+        let mut lost = 0;
+        for store in &mut self.stores {
+            let less = random.below(store.at_risk() + 1);
+            *store = Arc::new(store.without_last(less));
+            lost += less;
+        }
+        self.start();
+        lost
+    }
+
+    fn settings(&self, suffix: &str) -> DatabaseSettings {
+        let schema = &self.schema;
+        DatabaseSettings {
+            suffixes: vec![Suffix { normal: schema.parse_dn(suffix).unwrap(), text: suffix.to_owned() }],
+            subordinate: suffix == GLUED,
             root_dn: Some(schema.parse_dn(ROOT).unwrap()),
             root_dn_text: ROOT.to_owned(),
             last_modified: true,
             log: true,
             log_retention: self.keep,
-            shadow: !is_member,
+            shadow: self.kind != Kind::Member,
+            value_conflicts: self.setup.values,
             provider: Some(ProviderSettings::default()),
             ..DatabaseSettings::default()
-        };
-        let database = Database::open(self.store.clone(), Arc::clone(schema), settings, &*random).unwrap();
-        let environment = WriterEnvironment {
-            clock: Arc::clone(&self.clock) as _,
-            random: random as _,
-            order: Arc::new(CommitOrder::new(self.id)),
-            default_referrals: Arc::from([]),
-            auxiliary_needs_rule: false,
-            index_watch: None,
-        };
-        let served = Arc::new(Served::start(Arc::new(database), environment).unwrap());
-        let frontend = Frontend {
-            subschema: schema.parse_dn("cn=Subschema").unwrap(),
-            schema: Arc::clone(schema),
-            default_search_base: None,
-            referrals: Vec::new(),
-        };
-        self.directory = Some(Directory::new(frontend, vec![served]).unwrap());
+        }
     }
 
-    pub(crate) fn served(&self) -> &Arc<Served<Memory>> {
-        &self.directory.as_ref().unwrap().databases()[0]
-    }
-
+    /// The database that takes what is replicated.
     pub(crate) fn database(&self) -> &Arc<Database<Memory>> {
-        self.served().database()
+        self.served[0].database()
+    }
+
+    /// Where a search of the whole content goes on, and its base there.
+    pub(crate) fn parts(&self) -> impl Iterator<Item = (&Arc<Served<Memory>>, NormalDn)> {
+        self.served.iter().zip([SUFFIX, GLUED]).map(|(served, base)| (served, self.schema.parse_dn(base).unwrap()))
     }
 
     pub(crate) fn root(&self) -> Subject {
@@ -152,7 +198,7 @@ impl Node {
 
     pub(crate) fn replicate(&self, batch: ReplicatedBatch) -> ReplicatedOutcome {
         let (sender, receiver) = mpsc::channel();
-        self.served().replicate(batch, Box::new(move |outcome| sender.send(outcome).unwrap()));
+        self.served[0].replicate(batch, Box::new(move |outcome| sender.send(outcome).unwrap()));
         receiver.recv().unwrap()
     }
 
@@ -164,26 +210,37 @@ impl Node {
     ) -> DeleteOutcome {
         let (sender, receiver) = mpsc::channel();
         let done = Box::new(move |outcome| sender.send(outcome).unwrap());
-        self.served().delete_absent(share, present, limit, done);
+        self.served[0].delete_absent(share, present, limit, done);
         receiver.recv().unwrap()
     }
 
     pub(crate) fn csns(&self) -> Vec<Csn> {
-        log::context_csns(&self.database().store().snapshot().unwrap()).unwrap()
+        self.state().1
     }
 
     /// What tells whether anything was written.
     pub(crate) fn state(&self) -> (u64, Vec<Csn>) {
-        let snapshot = self.database().store().snapshot().unwrap();
-        let last = log::last_sequence(&snapshot, self.id).unwrap();
-        (last, log::context_csns(&snapshot).unwrap())
+        let (mut last, mut csns) = (0, CsnVector::default());
+        for served in &self.served {
+            let snapshot = served.database().store().snapshot().unwrap();
+            last += log::last_sequence(&snapshot, self.id).unwrap();
+            log::context_csns(&snapshot).unwrap().into_iter().for_each(|csn| csns.note(csn));
+        }
+        (last, csns.as_slice().to_vec())
     }
 
     /// All entries but glue, by entryUUID.
     pub(crate) fn content(&self) -> BTreeMap<String, Shown> {
-        let snapshot = self.database().store().snapshot().unwrap();
-        let view = self.database().view(&snapshot).unwrap();
         let mut all = BTreeMap::new();
+        for served in &self.served {
+            self.content_of(served.database(), &mut all);
+        }
+        all
+    }
+
+    fn content_of(&self, database: &Database<Memory>, all: &mut BTreeMap<String, Shown>) {
+        let snapshot = database.store().snapshot().unwrap();
+        let view = database.view(&snapshot).unwrap();
         for row in snapshot.scan(ENTRIES, KeyRange::all(), Direction::Forward).unwrap() {
             let (key, _) = row.unwrap();
             let id = EntryId(u64::from_be_bytes(key.as_ref().try_into().unwrap()));
@@ -202,7 +259,6 @@ impl Node {
             };
             assert!(all.insert(uuid, (entry.dn, attributes)).is_none());
         }
-        all
     }
 
     /// The digests of the whole, as `larix replica check` asks for them.
@@ -210,16 +266,20 @@ impl Node {
         let request =
             DigestRequest { base: SUFFIX.to_owned(), without: Vec::new(), ranges: vec![(Range::ALL, 8)] };
         let mut scanner = Scanner::new(&request, self.schema.parse_dn(SUFFIX).unwrap());
-        scanner.read(self.database(), &mut || ControlFlow::Continue(())).unwrap();
+        for served in &self.served {
+            scanner.read(served.database(), &mut || ControlFlow::Continue(())).unwrap();
+        }
         scanner.finish()
     }
 
-    /// What a check of the database finds.
+    /// What a check of the databases finds.
     pub(crate) fn findings(&self) -> Vec<String> {
-        let snapshot = self.database().store().snapshot().unwrap();
-        let view = self.database().view(&snapshot).unwrap();
         let mut findings = Vec::new();
-        check(&view, &mut |finding| findings.push(finding.to_string())).unwrap();
+        for served in &self.served {
+            let snapshot = served.database().store().snapshot().unwrap();
+            let view = served.database().view(&snapshot).unwrap();
+            check(&view, &mut |finding| findings.push(finding.to_string())).unwrap();
+        }
         findings
     }
 }

@@ -10,10 +10,11 @@ use larix_proto::{FilterBuf, Scope};
 use larix_replication::consumer::Line;
 use larix_schema::Schema;
 
-use crate::changes::{Promises, Tree, add};
+use crate::changes::{Promises, add};
 use crate::link::Link;
 use crate::node::{Kind, Node, SUFFIX, Shown};
 use crate::random::{Random, Trace};
+use crate::setup::Setup;
 
 /// What a part has of the whole.
 const PART_FILTER: &str = "(objectClass=device)";
@@ -28,39 +29,40 @@ pub(crate) struct World {
     random: Random,
     pub(crate) trace: Trace,
     promises: Promises,
-    tree: Tree,
+    setup: Setup,
     /// The log may forget what others have not heard of.
     forgets: bool,
 }
 
 impl World {
-    pub(crate) fn new(schema: &Arc<Schema>, seed: u64, tree: Tree, keep: bool) -> Self {
+    pub(crate) fn new(schema: &Arc<Schema>, seed: u64, setup: Setup, keep: bool) -> Self {
         let mut random = Random::new(seed);
         let forgets = random.once_in(4);
         let size = forgets.then_some(2_000 + random.below(20_000) as u64);
         let retention = LogRetention { age: None, size };
-        let members = 2 + random.below(4);
+        let members = if setup.glued { 1 } else { 2 + random.below(4) };
         let mut kinds = vec![Kind::Member; members];
-        if random.once_in(3) {
-            kinds.push(Kind::Shadow);
-        }
+        let shadows = if setup.glued { 1 + random.below(3) } else { usize::from(random.once_in(3)) };
+        kinds.resize(members + shadows, Kind::Shadow);
         if random.once_in(3) {
             kinds.push(Kind::Part);
         }
         let node = |(at, kind): (usize, &Kind)| {
             let id = if *kind == Kind::Member { at as u16 + 1 } else { 0 };
-            Node::new(schema, (id, *kind), seed ^ (at as u64) << 8, retention)
+            Node::new(schema, (id, *kind), setup, seed ^ (at as u64) << 8, retention)
         };
         let nodes: Vec<Node> = kinds.iter().enumerate().map(node).collect();
         let (links, promises) = (Vec::new(), Promises::default());
-        let mut world = Self { nodes, links, random, trace: Trace::default(), promises, tree, forgets };
+        let mut world = Self { nodes, links, random, trace: Trace::default(), promises, setup, forgets };
         world.trace.keep = keep;
         world.connect_members(members);
         for (at, kind) in kinds.iter().enumerate().skip(members) {
-            let provider = world.random.below(members);
+            // A lone provider is followed by way of others, too.
+            let providers = if setup.glued { at.min(members + shadows) } else { members };
+            let provider = world.random.below(providers);
             world.add_link(provider, at, *kind);
             if *kind == Kind::Shadow && world.random.once_in(2) {
-                let another = world.random.below(members);
+                let another = world.random.below(providers);
                 if another != provider {
                     world.add_link(another, at, *kind);
                 }
@@ -97,6 +99,7 @@ impl World {
         let part = kind == Kind::Part;
         let schema = Arc::clone(&self.nodes[consumer].schema);
         let filter = if part { FilterBuf::parse(PART_FILTER).unwrap() } else { FilterBuf::every_entry() };
+        let lazy = self.setup.lossy && self.random.once_in(2);
         let attributes = if part { PART_ATTRIBUTES.map(str::to_owned).to_vec() } else { Vec::new() };
         let line = Line {
             rid: self.links.len() as u16 + 1,
@@ -112,9 +115,9 @@ impl World {
             size_limit: 0,
             time_limit: 0,
             schema_checking: false,
-            lazy: false,
+            lazy,
             delete_percent: 100,
-            values: false,
+            values: self.setup.values,
             controls: Vec::new(),
         };
         self.links.push(Link::new(provider, consumer, line));
@@ -151,7 +154,7 @@ impl World {
         match random.below(100) {
             0..20 => {
                 let node = random.below(nodes.len());
-                promises.change(&nodes[node], self.tree, random, trace);
+                promises.change(&nodes[node], self.setup, random, trace);
             }
             20..92 => {
                 let at = random.below(links.len());
@@ -184,6 +187,7 @@ impl World {
 
     fn restart(&mut self) {
         let at = self.random.below(self.nodes.len());
+        let dies = self.setup.lossy && self.random.once_in(2);
         self.trace.note(format_args!("{at} is started again"));
         for link in &mut self.links {
             if link.consumer == at {
@@ -193,7 +197,12 @@ impl World {
                 link.lose(&self.nodes, &mut self.trace);
             }
         }
-        self.nodes[at].start();
+        if dies {
+            let lost = self.nodes[at].crash(&mut self.random);
+            self.trace.note(format_args!("it has lost {lost} commits"));
+        } else {
+            self.nodes[at].start();
+        }
     }
 
     /// One server hears of nobody any more, or all do again.
@@ -266,11 +275,14 @@ impl World {
             if node.kind == Kind::Member && node.csns() != self.nodes[0].csns() {
                 return Some(format!("{at}: contextCSN {:?}, 0 has {:?}", node.csns(), self.nodes[0].csns()));
             }
-            if node.kind != Kind::Part && node.digests().ranges != self.nodes[0].digests().ranges {
+            // The entry above a glued database is not in that.
+            let like = if self.setup.glued { 1 } else { 0 };
+            let is_whole = node.kind != Kind::Part && at >= like;
+            if is_whole && node.digests().ranges != self.nodes[like].digests().ranges {
                 return Some(format!("{at}: the digests differ, and no entry does"));
             }
         }
-        if self.forgets { None } else { self.promises.broken(whole) }
+        if self.forgets { None } else { self.promises.broken(whole, self.setup.values) }
     }
 }
 

@@ -1,0 +1,28 @@
+//! What is simulated: kinds of servers, and how they stand to each other.
+
+/// What of the tree is changed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tree {
+    /// Entries without subordinates alone come and go.
+    Leaves,
+    /// Containers, too.
+    Containers,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Setup {
+    pub(crate) tree: Tree,
+    /// Conflicts are settled value by value.
+    pub(crate) values: bool,
+    /// Some lines leave commits unsynced (`lazycommit`), and machines die.
+    pub(crate) lossy: bool,
+    /// The provider has two databases that are one content. Others have all of it in one, and follow it or each other.
+    pub(crate) glued: bool,
+}
+
+impl Setup {
+    /// Servers that take changes, with conflicts settled by entries.
+    pub(crate) fn of(tree: Tree) -> Self {
+        Self { tree, values: false, lossy: false, glued: false }
+    }
+}
