@@ -19,6 +19,7 @@ use larix_replication::provider::{Asked, Start, Stepped, SyncSearch};
 use larix_schema::NormalDn;
 use larix_store::Store as _;
 
+use crate::log::Side;
 use crate::node::{Memory, Node};
 use crate::random::{Random, Trace};
 
@@ -35,6 +36,8 @@ pub(crate) struct Link {
     pub(crate) cut: bool,
     /// What is sent does not arrive, and nobody is told.
     pub(crate) silent: bool,
+    /// Of an access log; none for entries.
+    pub(crate) side: Option<Side>,
 }
 
 pub(crate) struct Connection {
@@ -52,7 +55,8 @@ pub(crate) struct Connection {
 impl Link {
     pub(crate) fn new(provider: usize, consumer: usize, line: Line) -> Self {
         let attempts = Attempts::default();
-        Self { provider, consumer, line, attempts, connection: None, cut: false, silent: false }
+        let (connection, side) = (None, None);
+        Self { provider, consumer, line, attempts, connection, cut: false, silent: false, side }
     }
 
     fn name(&self) -> String {
@@ -63,7 +67,12 @@ impl Link {
     pub(crate) fn connect(&mut self, nodes: &[Node], trace: &mut Trace) {
         let node = &nodes[self.consumer];
         let full = self.attempts.is_full();
-        let mut session = Session::new(self.line.request(), None, node.csns(), full);
+        let known = node.csns();
+        let request = match &mut self.side {
+            Some(side) => side.request(&self.line, full, &known),
+            None => self.line.request(),
+        };
+        let mut session = Session::new(request, None, known, full);
         let mut request = Vec::new();
         trace.note(format_args!("{} connects, {}", self.name(), session.cookie()));
         session.request(&mut request, MessageId(2));
@@ -99,6 +108,7 @@ impl Link {
     /// A server was started anew: what it remembers of attempts is gone.
     pub(crate) fn forget(&mut self) {
         self.attempts = Attempts::default();
+        self.side.iter_mut().for_each(|side| *side = Side::default());
     }
 
     /// Bytes come to the provider, which begins to search.
@@ -178,6 +188,12 @@ impl Link {
             match self.carry_out(nodes, action, full, trace) {
                 Ok(None) => {}
                 Ok(Some(end)) => {
+                    if self.side.as_mut().is_some_and(|side| side.changes(Some(&end))) {
+                        trace.note(format_args!("{}: {end:?}, the other side", self.name()));
+                        self.connection = None;
+                        self.attempts.start_over();
+                        return false;
+                    }
                     let next = self.attempts.after(Some(&end));
                     trace.note(format_args!("{}: {end:?}, {next:?}", self.name()));
                     self.connection = None;
@@ -189,6 +205,10 @@ impl Link {
                 Err(why) => {
                     trace.note(format_args!("{} fails: {why}", self.name()));
                     self.connection = None;
+                    if self.side.as_mut().is_some_and(|side| side.changes(None)) {
+                        self.attempts.start_over();
+                        return false;
+                    }
                     self.attempts.after(None);
                     return false;
                 }
@@ -204,9 +224,10 @@ impl Link {
         full: bool,
         trace: &mut Trace,
     ) -> Result<Option<End>, String> {
+        let logged = self.side.as_ref().is_some_and(|side| side.logged);
         match action {
             Action::Apply { changes, csns, refreshing, .. } => {
-                self.apply(nodes, (changes, csns), refreshing || full, trace)?;
+                self.apply(nodes, (changes, csns), (refreshing && !logged) || full, trace)?;
             }
             Action::DeleteAbsent { present, csns, .. } => {
                 let (share, limit) = self.line.share(&csns);
@@ -229,7 +250,7 @@ impl Link {
     }
 
     fn apply(
-        &self,
+        &mut self,
         nodes: &[Node],
         (changes, context_csns): (Vec<larix_engine::replica::ReplicatedChange>, Vec<larix_engine::csn::Csn>),
         refresh: bool,
@@ -255,6 +276,9 @@ impl Link {
             }
         }
         assert!(outcome.result.is_success(), "{outcome:?}");
+        if let Some(side) = self.side.as_mut().filter(|side| side.logged) {
+            side.refused |= refused.is_some();
+        }
         refused.map_or(Ok(()), Err)
     }
 }
@@ -284,7 +308,9 @@ fn begin(node: &Node, request: &[u8], told: &Arc<AtomicBool>) -> SyncSearch<Memo
         };
         (Arc::clone(served), SearchTask::new(&view, input).map_err(|(result, _)| result).unwrap())
     };
-    let parts = node.parts().map(part).collect();
+    // What was answered before is in the log that is searched.
+    node.record(usize::MAX);
+    let parts = node.parts(search.base).into_iter().map(part).collect();
     let asked = Asked::new(controls.sync.as_ref().unwrap());
     let (queue, values) = (node.queue.clone(), controls.value_conflicts);
     let mut search = SyncSearch::new(Start { asked, parts, any_entry, values, queue });

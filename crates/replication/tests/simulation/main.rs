@@ -8,6 +8,7 @@
 
 mod changes;
 mod link;
+mod log;
 mod node;
 mod random;
 mod setup;
@@ -86,7 +87,22 @@ fn what_dying_machines_lose_comes_again() {
 
 #[test]
 fn glued_databases_are_followed_as_one() {
-    many(Setup { glued: true, ..Setup::of(Tree::Containers) }, 60, 400);
+    many(Setup { glued: true, alone: true, ..Setup::of(Tree::Containers) }, 60, 400);
+}
+
+#[test]
+fn an_access_log_leads_where_its_server_is() {
+    many(Setup { delta: true, alone: true, ..Setup::of(Tree::Containers) }, 60, 400);
+}
+
+#[test]
+fn access_logs_of_several_members_lead_to_the_same() {
+    many(Setup { delta: true, ..Setup::of(Tree::Leaves) }, 60, 400);
+}
+
+#[test]
+fn access_logs_of_several_members_lead_to_the_same_tree() {
+    many(Setup { delta: true, ..Setup::of(Tree::Containers) }, 60, 400);
 }
 
 #[test]

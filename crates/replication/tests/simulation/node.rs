@@ -21,6 +21,7 @@ use larix_replication::provider::RefreshQueue;
 use larix_schema::{NormalDn, Schema, SchemaBuilder};
 use larix_store::{Direction, KeyRange, Snapshot as _, Store as _};
 
+use crate::log::LOG;
 use crate::random::Random;
 use crate::setup::Setup;
 use crate::store::Volatile;
@@ -65,6 +66,8 @@ pub(crate) struct Node {
     stores: Vec<Memory>,
     /// One for each store, that of the suffix first.
     served: Vec<Arc<Served<Memory>>>,
+    /// Store and database of the access log.
+    log: Option<(Memory, Option<Arc<Served<Memory>>>)>,
     directory: Option<Directory<Memory>>,
     keep: LogRetention,
     seed: u64,
@@ -94,6 +97,7 @@ impl Node {
             setup,
             stores: (0..databases).map(|_| Arc::new(Volatile::new())).collect(),
             served: Vec::new(),
+            log: (setup.delta && kind == Kind::Member).then(|| (Arc::new(Volatile::new()), None)),
             directory: None,
             keep,
             seed,
@@ -111,19 +115,24 @@ impl Node {
         let random = SeededRandom::new(self.seed ^ u64::from(self.id) << 32 ^ self.starts << 48);
         let random = Arc::new(random);
         let order = Arc::new(CommitOrder::new(self.id));
-        for (store, suffix) in self.stores.iter().zip([SUFFIX, GLUED]) {
+        let open = |store: &Memory, suffix: &str, order: &Arc<CommitOrder>| {
             let (schema, settings) = (Arc::clone(&self.schema), self.settings(suffix));
             let database = Database::open(Arc::clone(store), schema, settings, &*random).unwrap();
             let environment = WriterEnvironment {
                 clock: Arc::clone(&self.clock) as _,
                 random: Arc::clone(&random) as _,
-                order: Arc::clone(&order),
+                order: Arc::clone(order),
                 default_referrals: Arc::from([]),
                 auxiliary_needs_rule: false,
                 index_watch: None,
             };
-            self.served.push(Arc::new(Served::start(Arc::new(database), environment).unwrap()));
-        }
+            Arc::new(Served::start(Arc::new(database), environment).unwrap())
+        };
+        let stores = self.stores.iter().zip([SUFFIX, GLUED]);
+        let served: Vec<_> = stores.map(|(store, suffix)| open(store, suffix, &order)).collect();
+        let own = Arc::new(CommitOrder::new(self.id));
+        let log = self.log.as_ref().map(|(store, _)| (Arc::clone(store), Some(open(store, LOG, &own))));
+        (self.served, self.log) = (served, log);
         let frontend = Frontend {
             subschema: self.schema.parse_dn("cn=Subschema").unwrap(),
             schema: Arc::clone(&self.schema),
@@ -131,11 +140,17 @@ impl Node {
             referrals: Vec::new(),
         };
         self.directory = Some(Directory::new(frontend, self.served.clone()).unwrap());
+        self.keep_for_log();
     }
 
     fn end(&mut self) {
         self.directory = None;
         self.served.clear();
+        self.log.iter_mut().for_each(|(_, served)| *served = None);
+    }
+
+    pub(crate) fn access_log(&self) -> Option<&Arc<Served<Memory>>> {
+        self.log.as_ref()?.1.as_ref()
     }
 
     /// The machine dies and comes back. Answers how many commits it has lost.
@@ -173,9 +188,13 @@ impl Node {
         self.served[0].database()
     }
 
-    /// Where a search of the whole content goes on, and its base there.
-    pub(crate) fn parts(&self) -> impl Iterator<Item = (&Arc<Served<Memory>>, NormalDn)> {
-        self.served.iter().zip([SUFFIX, GLUED]).map(|(served, base)| (served, self.schema.parse_dn(base).unwrap()))
+    /// Where a search goes on, and its base there.
+    pub(crate) fn parts(&self, base: &str) -> Vec<(&Arc<Served<Memory>>, NormalDn)> {
+        let dn = |base: &str| self.schema.parse_dn(base).unwrap();
+        match base {
+            LOG => self.access_log().into_iter().map(|served| (served, dn(LOG))).collect(),
+            _ => self.served.iter().zip([SUFFIX, GLUED].map(dn)).collect(),
+        }
     }
 
     pub(crate) fn root(&self) -> Subject {

@@ -16,13 +16,17 @@ pub(crate) struct Setup {
     pub(crate) values: bool,
     /// Some lines leave commits unsynced (`lazycommit`), and machines die.
     pub(crate) lossy: bool,
-    /// The provider has two databases that are one content. Others have all of it in one, and follow it or each other.
+    /// Members have two databases that are one content. Others have all of it in one.
     pub(crate) glued: bool,
+    /// Members keep access logs, which shadows follow.
+    pub(crate) delta: bool,
+    /// A single server takes changes.
+    pub(crate) alone: bool,
 }
 
 impl Setup {
     /// Servers that take changes, with conflicts settled by entries.
     pub(crate) fn of(tree: Tree) -> Self {
-        Self { tree, values: false, lossy: false, glued: false }
+        Self { tree, values: false, lossy: false, glued: false, delta: false, alone: false }
     }
 }

@@ -12,6 +12,7 @@ use larix_schema::Schema;
 
 use crate::changes::{Promises, add};
 use crate::link::Link;
+use crate::log::Side;
 use crate::node::{Kind, Node, SUFFIX, Shown};
 use crate::random::{Random, Trace};
 use crate::setup::Setup;
@@ -40,9 +41,10 @@ impl World {
         let forgets = random.once_in(4);
         let size = forgets.then_some(2_000 + random.below(20_000) as u64);
         let retention = LogRetention { age: None, size };
-        let members = if setup.glued { 1 } else { 2 + random.below(4) };
+        let members = if setup.alone { 1 } else { 2 + random.below(4) };
         let mut kinds = vec![Kind::Member; members];
-        let shadows = if setup.glued { 1 + random.below(3) } else { usize::from(random.once_in(3)) };
+        let follow = setup.alone || setup.delta;
+        let shadows = if follow { 1 + random.below(3) } else { usize::from(random.once_in(3)) };
         kinds.resize(members + shadows, Kind::Shadow);
         if random.once_in(3) {
             kinds.push(Kind::Part);
@@ -58,7 +60,7 @@ impl World {
         world.connect_members(members);
         for (at, kind) in kinds.iter().enumerate().skip(members) {
             // A lone provider is followed by way of others, too.
-            let providers = if setup.glued { at.min(members + shadows) } else { members };
+            let providers = if setup.alone && !setup.delta { at.min(members + shadows) } else { members };
             let provider = world.random.below(providers);
             world.add_link(provider, at, *kind);
             if *kind == Kind::Shadow && world.random.once_in(2) {
@@ -120,7 +122,11 @@ impl World {
             values: self.setup.values,
             controls: Vec::new(),
         };
-        self.links.push(Link::new(provider, consumer, line));
+        let mut link = Link::new(provider, consumer, line);
+        if self.setup.delta && kind == Kind::Shadow {
+            link.side = Some(Side::default());
+        }
+        self.links.push(link);
     }
 
     fn begin(&mut self) {
@@ -150,6 +156,9 @@ impl World {
         let Self { nodes, links, random, trace, promises, .. } = self;
         for node in nodes.iter() {
             node.clock.advance_micros([1, 700, 40_000, 2_000_000][random.below(4)]);
+        }
+        if self.setup.delta {
+            nodes[random.below(nodes.len())].record(1 + random.below(8));
         }
         match random.below(100) {
             0..20 => {
@@ -233,6 +242,7 @@ impl World {
             for link in links.iter_mut() {
                 for node in nodes.iter() {
                     node.clock.advance_micros(1_000);
+                    node.record(usize::MAX);
                 }
                 if link.connection.is_none() {
                     link.connect(nodes, trace);

@@ -1,0 +1,131 @@
+//! Access logs: a server's changes as records in a database of their own, and the lines that follow these (delta-syncrepl).
+
+use std::sync::{Arc, mpsc};
+
+use larix_engine::audit;
+use larix_engine::csn::Csn;
+use larix_engine::log::{self, LogKey, LoggedChange};
+use larix_engine::tables::META;
+use larix_engine::write::Recording;
+use larix_proto::control::SyncMode;
+use larix_proto::{FilterBuf, Scope};
+use larix_replication::consumer::{End, Line, Request};
+use larix_replication::delta;
+use larix_store::{Snapshot as _, Store as _};
+
+use crate::node::{Node, SUFFIX};
+
+/// The suffix of an access log.
+pub(crate) const LOG: &str = "cn=log";
+const MARK: &[u8] = b"access-log/dc=example,dc=com";
+
+/// How a line that follows an access log stands.
+#[derive(Debug, Default)]
+pub(crate) struct Side {
+    /// The next session asks for the entries themselves.
+    plain: bool,
+    /// The session under way is one with the log.
+    pub(crate) logged: bool,
+    /// A change of the log was refused.
+    pub(crate) refused: bool,
+}
+
+impl Side {
+    /// What the next session asks for.
+    pub(crate) fn request(&mut self, line: &Line, full: bool, known: &[Csn]) -> Request {
+        self.logged = !full && !known.is_empty() && !self.plain;
+        match self.logged {
+            true => Request {
+                base: LOG.to_owned(),
+                scope: Scope::Subtree,
+                filter: FilterBuf::parse(delta::FILTER).unwrap(),
+                attributes: vec!["*".to_owned(), "+".to_owned()],
+                logged: true,
+                values: false,
+                ..line.request()
+            },
+            // Behind it comes what the log has.
+            false => Request { mode: SyncMode::RefreshOnly, ..line.request() },
+        }
+    }
+
+    /// From the log to the entries, when the log does not lead on from here, and back when they were refreshed. Answers whether
+    /// the next session is on the other side.
+    pub(crate) fn changes(&mut self, end: Option<&End>) -> bool {
+        let refused = std::mem::take(&mut self.refused);
+        let other = match (self.logged, end) {
+            (true, Some(End::FullRefresh | End::NotLogged(_))) => true,
+            (true, _) if refused => true,
+            (false, Some(End::Poll)) => false,
+            _ => return false,
+        };
+        self.plain = other;
+        true
+    }
+}
+
+impl Node {
+    /// Records changes that are not in the access log yet, so many at most.
+    pub(crate) fn record(&self, most: usize) {
+        let Some(access_log) = self.access_log() else { return };
+        let recorded = access_log.database();
+        let suffix = recorded.settings().suffixes.first().cloned().unwrap();
+        let mut recording = Recording::new(suffix.normal, suffix.text);
+        let snapshot = recorded.store().snapshot().unwrap();
+        let view = recorded.view(&snapshot).unwrap();
+        let from = snapshot.get(META, MARK).unwrap().and_then(|mark| LogKey::from_bytes(&mark));
+        let from = from.unwrap_or(LogKey { server_id: self.id, sequence: 0 });
+        let min_csns = audit::min_csns(&view).unwrap();
+        let is_new = min_csns.is_none();
+        let mut min_csns = min_csns.unwrap_or_default();
+        drop(view);
+        drop(snapshot);
+        let database = self.database();
+        let snapshot = database.store().snapshot().unwrap();
+        let (mut reached, mut count) = (from, 0);
+        log::visit_stored_after(&snapshot, from, &mut |key, mut record, _| {
+            if count == most {
+                return false;
+            }
+            (reached, count) = (key, count + 1);
+            if record.dn.is_empty() && record.absent {
+                record.dn = format!("entryUUID={},{SUFFIX}", record.entry_uuid);
+            }
+            let is_empty = matches!(&record.change, LoggedChange::Modify(changes) if changes.is_empty());
+            if !record.local && !is_empty {
+                recording.records.push(audit::of_change(&self.schema, &record, None));
+                recording.context_csns.push(record.csn);
+                if min_csns.iter().all(|min| min.server_id != record.csn.server_id) {
+                    min_csns.push(record.csn);
+                }
+            }
+            true
+        })
+        .unwrap();
+        drop(snapshot);
+        if count == 0 {
+            return;
+        }
+        min_csns.sort_by_key(|csn| csn.server_id);
+        if is_new {
+            recording.container = Some(audit::container(&self.schema, LOG, &min_csns));
+        }
+        recording.min_csns = Some(min_csns);
+        recording.marks.push((MARK.to_vec(), reached.to_bytes().to_vec()));
+        let (sender, receiver) = mpsc::channel();
+        let done = Box::new(move |outcome| sender.send(outcome).unwrap());
+        access_log.record(recording, done);
+        let outcome = receiver.recv().unwrap();
+        assert!(outcome.result.is_success(), "{outcome:?}");
+        database.following().needs_from(reached.sequence + 1);
+    }
+
+    /// Keeps changes in the change log until they are recorded.
+    pub(crate) fn keep_for_log(&self) {
+        let Some(access_log) = self.access_log() else { return };
+        let snapshot = access_log.database().store().snapshot().unwrap();
+        let mark = snapshot.get(META, MARK).unwrap().and_then(|mark| LogKey::from_bytes(&mark));
+        let from = mark.map_or(1, |mark| mark.sequence + 1);
+        self.database().following().follow(Arc::new(|| {}), from);
+    }
+}
