@@ -121,9 +121,9 @@ impl<S: Store> Group<'_, S> {
         covered: &[Csn],
         job: &ReplicatedJob,
     ) -> Result<(), Fault> {
-        for id in state::new_glue(&Overlay::new(transaction, &self.set))? {
+        for (id, is_told) in state::new_glue(&Overlay::new(transaction, &self.set))? {
             let mut applier = Applier::new(self, transaction, covered, job);
-            let done = applier.settle(id).map(|()| Applied::Done);
+            let done = applier.settle(id, is_told).map(|()| Applied::Done);
             // What cannot be settled stays as it is.
             applier.end(done)?;
         }
@@ -359,7 +359,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
     }
 
     pub(super) fn put_new(&mut self, put: &Put) -> Result<Applied, Failure> {
-        let (place, occupant) = self.make_place(&put.dn, &put.shown)?;
+        let (place, occupant) = self.make_place((&put.dn, &put.shown), put.place.is_some())?;
         let rules = self.rules;
         let Some(occupant) = occupant else {
             self.step(|op| steps::add(op, put, rules, &place, None))?;
@@ -388,11 +388,11 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         self.note(lost_put(ConflictKind::Name, put, (occupant.uuid, occupant.csn), lost))
     }
 
-    /// The place of a put, with glue for superiors that are missing, and who stands there.
+    /// The place of a name, with glue for superiors that are missing, and who stands there.
     pub(super) fn make_place(
         &mut self,
-        dn: &NormalDn,
-        shown: &str,
+        (dn, shown): (&NormalDn, &str),
+        is_told: bool,
     ) -> Result<(Place, Option<Here>), Failure> {
         for _ in 0..2 {
             let found = self.step(|op| {
@@ -411,7 +411,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             self.step(|op| {
                 let superior = dn.parent().unwrap_or_else(NormalDn::root);
                 let (_, shown) = crate::write::add::split_rdn(shown);
-                steps::add_glue(op, &superior, shown)
+                steps::add_glue(op, &superior, shown, is_told)
             })?;
         }
         Err(Fault::Damaged { what: "the superiors of a replicated entry" }.into())
@@ -506,7 +506,9 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         self.step(|op| {
             op.left(&put.dn, &put.uuid);
             match op.resolve(&put.dn)?.id {
-                Some(id) if steps::here(op, id)?.glue => state::note_glue(&mut op.set, id),
+                Some(id) if steps::here(op, id)?.glue => {
+                    state::note_glue(&mut op.set, id, put.place.is_some());
+                }
                 _ => {}
             }
             Ok(())
@@ -537,7 +539,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         if moved {
             return self.stay(put, &here);
         }
-        let (place, occupant) = self.make_place(&put.dn, &put.shown)?;
+        let (place, occupant) = self.make_place((&put.dn, &put.shown), put.place.is_some())?;
         let is_loop = self.step(|op| Ok(steps::is_within(op, place.parent, here.id)?))?;
         if is_loop {
             return self.stay(put, &here);

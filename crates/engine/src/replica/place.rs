@@ -225,9 +225,10 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let (name, ground) = self.step(|op| locate(op, put, place))?;
         let located = name.map(|(dn, shown)| Put { dn, shown, ..put.clone() });
         let applied = self.put_by_name(located.as_ref().unwrap_or(put))?;
-        match (ground, &applied) {
-            (Ground::Same, _) | (Ground::Superior, Applied::Done) => {}
-            _ => self.note_place(put, place)?,
+        // Of a name of several RDNs the superiors may be glue there and entries here.
+        let is_below = ground == Ground::Superior && split_rdn(&place.name).1.is_empty();
+        if !(ground == Ground::Same || is_below && applied == Applied::Done) {
+            self.note_place(put, place)?;
         }
         Ok(applied)
     }
@@ -308,7 +309,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     fn goes(&mut self, here: &Here, wanted: &Wanted) -> Result<bool, Failure> {
         let id = here.id;
         let Some((dn, shown)) = self.step(|op| name_of(op, &wanted.place))? else { return Ok(false) };
-        let (place, occupant) = self.make_place(&dn, &shown)?;
+        let (place, occupant) = self.make_place((&dn, &shown), true)?;
         let is_loop = self.step(|op| Ok(steps::is_within(op, place.parent, id)?))?;
         if is_loop {
             return Ok(false);
@@ -417,7 +418,7 @@ fn locate<V: Snapshot>(
         let view = held.view()?;
         let superior = op.view.names.superior(view.parent())?;
         let mut shown = split_rdn(&place.name).0.to_owned();
-        for superior in superior {
+        if let Some(superior) = superior {
             shown.push(',');
             shown.push_str(&superior.dn);
         }
@@ -438,7 +439,9 @@ mod tests {
         let place = EntryPlace { superior: Uuid::from_u128(7), name: "cn=a,ou=b".to_owned() };
         assert_eq!(EntryPlace::decode(&place.encode()), Some(place));
         let long = [b'x'; 17];
-        for (bytes, is_place) in [(&long[..15], false), (&long[..16], true), (&long, true), (&[0xff; 17], false)] {
+        for (bytes, is_place) in
+            [(&long[..15], false), (&long[..16], true), (&long, true), (&[0xff; 17], false)]
+        {
             assert_eq!(EntryPlace::decode(bytes).is_some(), is_place, "{bytes:?}");
         }
     }

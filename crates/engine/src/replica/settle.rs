@@ -16,8 +16,8 @@ use crate::write::prepare::refuse;
 
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     /// Glue that nothing filled in: if who had its name is elsewhere now, what is below goes there. Another server added
-    /// it before it knew of the rename.
-    pub(super) fn settle(&mut self, id: EntryId) -> Result<(), Failure> {
+    /// it before it knew of the rename. What is there by a place that was told has a row for that then.
+    pub(super) fn settle(&mut self, id: EntryId, is_told: bool) -> Result<(), Failure> {
         let found = self.step(|op| {
             state::forget_glue(&mut op.set, id);
             if op.view.stored(id)?.is_none() {
@@ -35,7 +35,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         if below {
             return self.settle_loop(&glue, &heir);
         }
-        self.fill_glue(id, false, |applier| applier.merge(id, heir.id))?;
+        self.fill_glue(id, is_told, |applier| applier.merge(id, heir.id))?;
         self.clear_glue(id)
     }
 

@@ -257,20 +257,22 @@ pub(crate) fn former<S: Snapshot>(snapshot: &S, dn: &NormalDn) -> Result<Option<
     read().map(Some).ok_or(DAMAGED)
 }
 
-/// Glue that may yet be filled in before it is looked for who had its name.
-pub(crate) fn note_glue(set: &mut WriteSet, id: EntryId) {
-    set.put(REPLICA, &key(NEW_GLUE, &id.to_bytes()), [0]);
+/// Glue that may yet be filled in before it is looked for who had its name. `is_told`: it is for an entry that came with its
+/// place.
+pub(crate) fn note_glue(set: &mut WriteSet, id: EntryId, is_told: bool) {
+    set.put(REPLICA, &key(NEW_GLUE, &id.to_bytes()), [u8::from(is_told)]);
 }
 
 pub(crate) fn forget_glue(set: &mut WriteSet, id: EntryId) {
     set.delete(REPLICA, &key(NEW_GLUE, &id.to_bytes()));
 }
 
-pub(crate) fn new_glue<S: Snapshot>(snapshot: &S) -> Result<Vec<EntryId>, Fault> {
+pub(crate) fn new_glue<S: Snapshot>(snapshot: &S) -> Result<Vec<(EntryId, bool)>, Fault> {
     let mut found = Vec::new();
     for row in snapshot.scan(REPLICA, KeyRange::prefix(&[NEW_GLUE]), Direction::Forward)? {
-        let (row_key, _) = row?;
-        found.push(row_key.get(1..).and_then(EntryId::from_prefix).ok_or(DAMAGED)?);
+        let (row_key, row) = row?;
+        let id = row_key.get(1..).and_then(EntryId::from_prefix).ok_or(DAMAGED)?;
+        found.push((id, row.first().is_some_and(|told| *told != 0)));
     }
     Ok(found)
 }

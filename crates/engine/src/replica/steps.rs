@@ -399,6 +399,7 @@ pub(super) fn add_glue<V: Snapshot>(
     op: &mut Operator<'_, V>,
     dn: &NormalDn,
     shown: &str,
+    is_told: bool,
 ) -> Result<(), Failure> {
     let mut missing = Vec::new();
     let (mut dn, mut shown) = (dn.clone(), shown);
@@ -428,7 +429,7 @@ pub(super) fn add_glue<V: Snapshot>(
         let place = Place { parent, rdn, normal_rdn };
         store_new(op, id, &place, &entry)?;
         log_glue(op, id, parent, &entry);
-        state::note_glue(&mut op.set, id);
+        state::note_glue(&mut op.set, id, is_told);
         parent = id;
     }
     Ok(())

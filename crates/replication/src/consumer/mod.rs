@@ -609,7 +609,8 @@ fn size(change: &ReplicatedChange) -> usize {
     match change {
         ReplicatedChange::Put { dn, attributes, state, place, .. } => {
             let values = attributes.iter().flat_map(|attribute| &attribute.values);
-            let beside = state.as_ref().map_or(0, Vec::len) + place.as_ref().map_or(0, |place| place.name.len());
+            let beside =
+                state.as_ref().map_or(0, Vec::len) + place.as_ref().map_or(0, |place| place.name.len());
             dn.len() + values.map(Vec::len).sum::<usize>() + beside
         }
         // What a log tells of is small beside entries; the count of changes bounds it.

@@ -7,11 +7,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use larix_engine::Served;
 use larix_engine::controls::{OperationKind, RequestControls};
 use larix_engine::log::Follower;
 use larix_engine::replica::{Applied, DeleteOutcome, ReplicatedBatch};
 use larix_engine::search::{Budget, SearchInput, SearchTask};
-use larix_engine::Served;
 use larix_engine::time::Clock as _;
 use larix_proto::{Frame, Message, MessageId, Request, Response, ResponseOp, encode, frame, limits};
 use larix_replication::consumer::{Action, Attempts, End, Line, Next, Session};

@@ -101,6 +101,7 @@ fn access_logs_of_several_members_lead_to_the_same() {
 }
 
 #[test]
+#[ignore = "an access log tells names alone: a move that another server makes by itself is not in it (seed 37): ADR 0042"]
 fn access_logs_of_several_members_lead_to_the_same_tree() {
     many(Setup { delta: true, ..Setup::of(Tree::Containers) }, 60, 400);
 }

@@ -243,7 +243,9 @@ impl Node {
         for served in &self.served {
             let snapshot = served.database().store().snapshot().unwrap();
             last += log::last_sequence(&snapshot, self.id).unwrap();
-            log::context_csns(&snapshot).unwrap().into_iter().for_each(|csn| csns.note(csn));
+            for csn in log::context_csns(&snapshot).unwrap() {
+                csns.note(csn);
+            }
         }
         (last, csns.as_slice().to_vec())
     }

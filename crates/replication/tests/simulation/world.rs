@@ -46,7 +46,8 @@ impl World {
         let follow = setup.alone || setup.delta;
         let shadows = if follow { 1 + random.below(3) } else { usize::from(random.once_in(3)) };
         kinds.resize(members + shadows, Kind::Shadow);
-        if random.once_in(3) {
+        // Value by value whole entries are taken.
+        if random.once_in(3) && !setup.values {
             kinds.push(Kind::Part);
         }
         let node = |(at, kind): (usize, &Kind)| {
@@ -63,7 +64,7 @@ impl World {
             let providers = if setup.alone && !setup.delta { at.min(members + shadows) } else { members };
             let provider = world.random.below(providers);
             world.add_link(provider, at, *kind);
-            if *kind == Kind::Shadow && world.random.once_in(2) {
+            if *kind == Kind::Shadow && !setup.alone && world.random.once_in(2) {
                 let another = world.random.below(providers);
                 if another != provider {
                     world.add_link(another, at, *kind);
