@@ -113,6 +113,7 @@ impl Site {
             dn: dn.to_owned(),
             attributes,
             state: None,
+            place: None,
         };
         self.batch(ReplicatedBatch { changes: vec![put], ..ReplicatedBatch::default() });
     }

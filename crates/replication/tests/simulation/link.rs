@@ -10,7 +10,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use larix_engine::Served;
 use larix_engine::controls::{OperationKind, RequestControls};
 use larix_engine::log::Follower;
-use larix_engine::replica::{Applied, DeleteOutcome, ReplicatedBatch};
+use larix_engine::replica::{Applied, DeleteOutcome, ReplicaRules, ReplicatedBatch};
 use larix_engine::search::{Budget, SearchInput, SearchTask};
 use larix_engine::time::Clock as _;
 use larix_proto::{Frame, Message, MessageId, Request, Response, ResponseOp, encode, frame, limits};
@@ -226,10 +226,11 @@ impl Link {
     ) -> Result<Option<End>, String> {
         let logged = self.side.as_ref().is_some_and(|side| side.logged);
         match action {
-            Action::Apply { changes, csns, refreshing, .. } => {
-                self.apply(nodes, (changes, csns), (refreshing && !logged) || full, trace)?;
+            Action::Apply { changes, csns, refreshing, provider } => {
+                let rules = self.rules(nodes, (refreshing && !logged) || full);
+                self.apply(nodes, (changes, csns), ReplicaRules { provider, ..rules }, trace)?;
             }
-            Action::DeleteAbsent { present, csns, .. } => {
+            Action::DeleteAbsent { present, csns, deletes_told } => {
                 let (share, limit) = self.line.share(&csns);
                 match nodes[self.consumer].delete_absent(&share, &present, limit) {
                     DeleteOutcome::Deleted(count) => {
@@ -237,7 +238,9 @@ impl Link {
                     }
                     other => return Err(format!("{other:?}")),
                 }
-                self.apply(nodes, (Vec::new(), csns), true, trace)?;
+                let rules = self.rules(nodes, true);
+                let by_content = !deletes_told && rules.multi_provider;
+                self.apply(nodes, (Vec::new(), csns), ReplicaRules { by_content, ..rules }, trace)?;
             }
             Action::Refreshed => {
                 self.attempts.start_over();
@@ -249,15 +252,19 @@ impl Link {
         Ok(None)
     }
 
+    fn rules(&self, nodes: &[Node], refresh: bool) -> ReplicaRules {
+        let node = &nodes[self.consumer];
+        self.line.rules(&node.schema, &node.database().current_settings(), refresh)
+    }
+
     fn apply(
         &mut self,
         nodes: &[Node],
         (changes, context_csns): (Vec<larix_engine::replica::ReplicatedChange>, Vec<larix_engine::csn::Csn>),
-        refresh: bool,
+        rules: ReplicaRules,
         trace: &mut Trace,
     ) -> Result<(), String> {
         let node = &nodes[self.consumer];
-        let rules = self.line.rules(&node.schema, &node.database().current_settings(), refresh);
         let csns: Vec<String> = context_csns.iter().map(|csn| csn.text()).collect();
         trace.note(format_args!("{} applies {} up to {}", self.name(), changes.len(), csns.join(";")));
         for change in &changes {
