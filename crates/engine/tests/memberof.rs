@@ -443,7 +443,7 @@ fn put(number: u128, dn: &str, at: i64, more: &[(&str, &str)]) -> ReplicatedChan
             None => attributes.push(AttributeValues { description: (*name).to_owned(), values: vec![value] }),
         }
     }
-    ReplicatedChange::Put { entry_uuid: uuid, dn: dn.to_owned(), attributes, state: None }
+    ReplicatedChange::Put { entry_uuid: uuid, dn: dn.to_owned(), attributes, state: None, place: None }
 }
 
 fn replicate(fixture: &Memory, change: ReplicatedChange) {
