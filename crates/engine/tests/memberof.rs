@@ -21,7 +21,7 @@ use larix_engine::plugins::referential_integrity::{ReferentialIntegrity, Referen
 use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
 use larix_engine::tables::{ENTRIES, LOG};
 use larix_engine::time::{RandomSource, SeededRandom, Timestamp};
-use larix_engine::write::{AttributeValues, Reconfiguration, WriterEnvironment};
+use larix_engine::write::{AttributeValues, MEMBERS_LIMIT, Reconfiguration, WriterEnvironment};
 use larix_engine::{DatabaseSettings, Entry};
 use larix_proto::ResultCode;
 use larix_schema::Schema;
@@ -42,6 +42,7 @@ fn rule(schema: &Schema, (class, member): (&str, &str)) -> MembershipRule {
         group_class: schema.object_class_id(class).unwrap(),
         member: schema.describe(member).unwrap(),
         member_of: schema.describe("memberOf").unwrap(),
+        at_once: MEMBERS_LIMIT,
     }
 }
 
@@ -51,6 +52,8 @@ struct Options {
     integrity: bool,
     /// With overlay refint for both attributes.
     refint: bool,
+    /// Members that change at once.
+    at_once: Option<usize>,
 }
 
 fn indexed(schema: &Schema) -> DatabaseSettings {
@@ -68,7 +71,7 @@ fn with_overlays(schema: &Schema, options: Options) -> DatabaseSettings {
     let mut settings = indexed(schema);
     for of in RULES {
         settings.plugins.push(Arc::new(Membership::new(MembershipSettings {
-            rule: rule(schema, of),
+            rule: MembershipRule { at_once: options.at_once.unwrap_or(MEMBERS_LIMIT), ..rule(schema, of) },
             dangling: options.dangling,
             integrity: options.integrity,
             modifier: Some("cn=keeper".to_owned()),
@@ -383,6 +386,7 @@ fn whatever_happens_entries_say_what_groups_say() {
             dangling: if seed % 4 == 3 { Dangling::Drop } else { Dangling::Ignore },
             integrity: seed % 3 == 1,
             refint: seed % 3 == 2,
+            at_once: (seed % 5 == 4).then_some(2),
         };
         let fixture = fixture(options);
         let place = |dice: &Dice| ["ou=People", "ou=Groups", "ou=Extra,ou=People"][dice.roll(3) as usize];
@@ -423,6 +427,9 @@ fn whatever_happens_entries_say_what_groups_say() {
                 }
             };
             fixture.change(&change);
+            if options.at_once.is_some() {
+                touch(&fixture);
+            }
             check(&fixture, &format!("step {step} of seed {seed}: {change}"));
         }
     }
@@ -503,7 +510,21 @@ fn reconfigure(fixture: &Memory, settings: DatabaseSettings) {
 
 /// The commit of the next change takes the walk along, unless that was over before.
 fn touch(fixture: &Memory) {
-    fixture.apply(&format!("dn: {BO}\nchangetype: modify\nreplace: description\ndescription: here\n"));
+    fixture.apply("dn: dc=example,dc=com\nchangetype: modify\nreplace: description\ndescription: here\n");
+}
+
+#[test]
+fn what_is_too_much_at_once_follows() {
+    let fixture = fixture(Options { at_once: Some(2), ..Options::default() });
+    fixture.apply(&group("one", &[ANN, BO, "ou=People,dc=example,dc=com"]));
+    touch(&fixture);
+    check(&fixture, "three members");
+    assert_eq!(memberships(&fixture, BO).len(), 1);
+    fixture.apply("dn: ou=People,dc=example,dc=com\nchangetype: modrdn\nnewrdn: ou=Staff\ndeleteoldrdn: 1\n");
+    touch(&fixture);
+    check(&fixture, "a container with three entries");
+    fixture.apply(&group("two", &["cn=Bo,ou=Staff,dc=example,dc=com"]));
+    check(&fixture, "a member");
 }
 
 #[test]

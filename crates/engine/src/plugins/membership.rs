@@ -21,6 +21,8 @@ pub struct MembershipRule {
     pub member: AttributeDescription,
     /// `memberof-memberof-ad`
     pub member_of: AttributeDescription,
+    /// Members that change in the commit of what they follow from: [`crate::write::MEMBERS_LIMIT`].
+    pub at_once: usize,
 }
 
 impl MembershipRule {

@@ -43,11 +43,13 @@ pub(super) struct Rules<'s> {
     /// Each with the place of its attribute of members in `targets`.
     rules: Vec<(&'s MembershipRule, usize)>,
     targets: Vec<&'s AttributeDescription>,
+    /// Members that change at once.
+    at_once: usize,
 }
 
 impl<'s> Rules<'s> {
     pub(super) fn of(settings: &'s DatabaseSettings) -> Self {
-        let mut rules = Vec::new();
+        let (mut rules, mut at_once) = (Vec::new(), MEMBERS_LIMIT);
         let mut targets: Vec<&AttributeDescription> = Vec::new();
         for rule in settings.plugins.iter().filter_map(|plugin| plugin.membership()) {
             let place = targets.iter().position(|target| **target == rule.member_of);
@@ -56,8 +58,9 @@ impl<'s> Rules<'s> {
                 targets.len() - 1
             });
             rules.push((rule, place));
+            at_once = at_once.min(rule.at_once);
         }
-        Self { rules, targets }
+        Self { rules, targets, at_once }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -254,15 +257,15 @@ impl<B: Snapshot, A: Snapshot> Difference<'_, '_, '_, B, A> {
         }
         let renamed: Vec<EntryId> = ids.iter().filter(|(_, renamed)| **renamed).map(|(id, _)| *id).collect();
         for id in renamed {
-            let below = tree::subtree(self.now.snapshot, id, MEMBERS_LIMIT + 1)?;
+            let below = tree::subtree(self.now.snapshot, id, self.rules.at_once + 1)?;
             ids.extend(below.into_iter().map(|id| (id, true)));
-            if ids.len() > MEMBERS_LIMIT {
+            if ids.len() > self.rules.at_once {
                 return Ok(false);
             }
         }
         for (id, renamed) in ids {
             self.entry(id, renamed)?;
-            if self.edits.len() + self.anew.len() > MEMBERS_LIMIT {
+            if self.edits.len() + self.anew.len() > self.rules.at_once {
                 return Ok(false);
             }
         }

@@ -2,6 +2,7 @@
 
 use larix_engine::index::{IndexConfig, Kinds};
 use larix_engine::plugins::membership::{Dangling, MembershipRule, MembershipSettings};
+use larix_engine::write::MEMBERS_LIMIT;
 use larix_proto::ResultCode;
 use larix_schema::AttributeDescription;
 
@@ -78,7 +79,8 @@ impl Config {
                 .fault(text)
                 .with_help("load the schema that defines it before (groupOfNames: core)"));
         };
-        let rule = MembershipRule { group_class, member: member?, member_of: member_of? };
+        let rule =
+            MembershipRule { group_class, member: member?, member_of: member_of?, at_once: MEMBERS_LIMIT };
         if rule.member == rule.member_of {
             let name = rule.member.to_text(&self.schema);
             let text = format!("memberof-memberof-ad <{name}>: the same attribute as memberof-member-ad");
