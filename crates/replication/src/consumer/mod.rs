@@ -348,8 +348,10 @@ impl Session {
         });
         match massaged {
             Ok(Some(ReplicatedChange::Delta { entry_uuid, dn, csn, change })) => {
-                // What a refresh brought the provider stands in its log in any order, and is told without a CSN beside it.
-                if !proves {
+                // What a refresh brought the provider stands in its log in any order. It is told without a CSN beside it; a
+                // slapd whose log is gone through has one beside everything, and is in order with its own changes alone.
+                let is_own = Some(csn.server_id) == self.provider.sid;
+                if !proves || self.phase == Phase::Refreshing && !is_own {
                     self.gather(ReplicatedChange::Delta { entry_uuid, dn, csn, change }, None, actions);
                     return Ok(());
                 }
