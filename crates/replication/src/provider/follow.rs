@@ -2,13 +2,13 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
 
 use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
 use larix_engine::log::{self, CsnVector, LogKey, LogOutline, OutlineKind};
 use larix_engine::search::Budget;
 use larix_engine::search::synchronised::{Fate, Send, entry_csn, state_control};
+use larix_engine::time::Clock;
 use larix_engine::{Database, EntryView, View, tree};
 use larix_proto::control::EntryState;
 use larix_proto::encode::EntryEncoder;
@@ -91,7 +91,7 @@ impl Following {
         let batch = gather(search, &snapshots, bound)?;
         if batch.told.is_empty() && self.moved.is_empty() && !batch.more {
             // The end of a refresh from elsewhere says how far this server has come, and changes no entry.
-            self.tell_cookie(search, &batch, out)?;
+            self.tell_cookie(search, &batch, budget.clock, out)?;
             return Ok(Stepped::Waiting);
         }
         let mut based = Vec::with_capacity(views.len());
@@ -127,7 +127,7 @@ impl Following {
         }
         self.taken.clear();
         self.skipped.clear();
-        self.tell_cookie(search, &batch, out)?;
+        self.tell_cookie(search, &batch, budget.clock, out)?;
         Ok(Stepped::Waiting)
     }
 
@@ -136,6 +136,7 @@ impl Following {
         &mut self,
         search: &mut SyncSearch<S>,
         batch: &Batch,
+        clock: &dyn Clock,
         out: &mut Vec<u8>,
     ) -> Result<(), LdapResult> {
         let own = search.asked.sid;
@@ -154,7 +155,7 @@ impl Following {
             search.inform(&SyncInfo::NewCookie(cookie.as_bytes()), out);
         }
         search.told = told;
-        match self.withheld.is_over(withholds, Instant::now()) {
+        match self.withheld.is_over(withholds, clock.monotonic()) {
             // It knows by now from elsewhere, and says so, or goes through the content.
             true => Err(LdapResult::with(ResultCode::UNAVAILABLE, "how far others have come is told anew")),
             false => Ok(()),

@@ -4,27 +4,28 @@
 //! never came here. A consumer that has it from that server, and hears the delete late, would pass over it once a cookie
 //! of ours says that it has seen so much. So it is not told; it learns so by itself, and says so when it comes again.
 
-use std::time::{Duration, Instant};
+use larix_engine::time::Monotonic;
 
-/// So long a search goes on that cannot tell all: who has other ways to that server has caught up by then, and who has none
-/// goes through our content.
-pub(super) const WITHHELD_MAX: Duration = Duration::from_mins(1);
+/// So many nanoseconds a search goes on that cannot tell all: who has other ways to that server has caught up by then, and who
+/// has none goes through our content.
+const WITHHELD_MAX: u64 = 60 * SECOND;
+const SECOND: u64 = 1_000_000_000;
 
 /// Since when something is withheld.
 #[derive(Debug, Default)]
 pub(super) struct Withheld {
-    since: Option<Instant>,
+    since: Option<Monotonic>,
 }
 
 impl Withheld {
     /// Notes whether something is withheld now; answers whether that has lasted too long.
-    pub(super) fn is_over(&mut self, withholds: bool, now: Instant) -> bool {
+    pub(super) fn is_over(&mut self, withholds: bool, now: Monotonic) -> bool {
         if !withholds {
             self.since = None;
             return false;
         }
         let since = *self.since.get_or_insert(now);
-        now.saturating_duration_since(since) >= WITHHELD_MAX
+        now.0.saturating_sub(since.0) >= WITHHELD_MAX
     }
 }
 
@@ -34,8 +35,8 @@ mod tests {
 
     #[test]
     fn a_search_that_withholds_something_ends_in_time() {
-        let (mut withheld, begin) = (Withheld::default(), Instant::now());
-        let max = WITHHELD_MAX.as_secs();
+        let mut withheld = Withheld::default();
+        let max = WITHHELD_MAX / SECOND;
         for (seconds, withholds, is_over) in [
             (0, true, false),
             (max - 1, true, false),
@@ -45,7 +46,7 @@ mod tests {
             (2 * max + 1, true, false),
             (2 * max + 2, true, true),
         ] {
-            let now = begin + Duration::from_secs(seconds);
+            let now = Monotonic(seconds * SECOND);
             assert_eq!(withheld.is_over(withholds, now), is_over, "{seconds}");
         }
     }
