@@ -78,7 +78,7 @@ mod tests {
         let own = nice();
         let low = LowPriority::start("low").unwrap();
         assert_eq!(low.run(|| 6 * 7), 42);
-        assert_eq!(low.run(move || nice()), (own + NICE).min(19));
+        assert_eq!(low.run(nice), (own + NICE).min(19));
         assert_eq!(nice(), own);
         let panicked = catch_unwind(AssertUnwindSafe(|| low.run(|| panic!("a bug"))));
         assert!(panicked.is_err());

@@ -95,7 +95,7 @@ impl CopyFile {
         Ok(())
     }
 
-    fn write_out(&mut self, count: usize) -> io::Result<()> {
+    fn write_out(&self, count: usize) -> io::Result<()> {
         let bytes = self.memory.get(self.start..self.start + count).unwrap_or(&[]);
         self.file.write_all_at(bytes, self.at)
     }

@@ -109,7 +109,7 @@ fn close_gaps(all: &mut [(EntryName, ConfigEntry)], first_new: usize) -> Result<
         let siblings = numbered.iter().take(place).filter_map(|other| all.get(*other));
         let before =
             siblings.filter(|(other, _)| is_sibling(other, name)).filter_map(|(other, _)| other.number);
-        let next = before.max().map_or(i32::from(matches!(name.role, Role::Database(_))), |last| last + 1);
+        let next = before.max().unwrap_or_else(|| i32::from(matches!(name.role, Role::Database(_))) - 1) + 1;
         if next < number {
             rename(all, *at, next)?;
         }
