@@ -215,15 +215,22 @@ impl Configurator<'_> {
     /// Whatever has this generation still, is not the one to free it.
     fn let_go(&mut self, earlier: Arc<Generation>) {
         self.earlier.push(earlier);
-        let free = self.earlier.extract_if(.., |generation| Arc::strong_count(generation) == 1);
-        let mut free: Vec<Arc<Generation>> = free.collect();
+        self.free_unused();
         if self.earlier.len() > EARLIER_MAX {
-            free.push(self.earlier.remove(0));
+            let oldest = self.earlier.remove(0);
+            self.judge.free(oldest);
         }
+    }
+
+    /// What nobody has any more: before a change is judged, for it may want a directory that is open there still.
+    fn free_unused(&mut self) {
+        let free = self.earlier.extract_if(.., |generation| Arc::strong_count(generation) == 1);
+        let free: Vec<Arc<Generation>> = free.collect();
         self.judge.free(free);
     }
 
     fn change(&mut self, requests: Vec<WriteRequest>) -> WriteOutcome {
+        self.free_unused();
         let earlier = self.server.generation_in_force();
         let Some(policy) = earlier.databases.configuration_policy() else {
             return refusal(ResultCode::UNWILLING_TO_PERFORM, "there is no database config").into();
@@ -263,6 +270,7 @@ impl Configurator<'_> {
         batch: ReplicatedBatch,
         present: Option<Present>,
     ) -> Result<(Vec<Applied>, u64), LdapResult> {
+        self.free_unused();
         let earlier = self.server.generation_in_force();
         let (clock, config) = (Arc::clone(&self.server.clock), Arc::clone(&earlier.config));
         let judged = self.judge.run(move || {

@@ -175,7 +175,9 @@ impl Marker {
         let last = last_sequence(snapshot, server_id)?;
         let after = LogKey { server_id, sequence: marker.last.unwrap_or(last) };
         visit_outlines_after(snapshot, after, &mut |_, outline| {
-            highest.note(outline.csn);
+            if !outline.local {
+                highest.note(outline.csn);
+            }
             true
         })?;
         Ok((marker, highest))

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use larix_schema::{AttributeDescription, NormalDn, Schema, Usage};
+use larix_schema::{AttributeDescription, NormalDn, NormalRdn, Schema, Usage};
 
 use super::{Additions, Consequence, Entries, FollowUp, Name, PendingChange, Plugin, Reference, Refusal};
 use crate::write::Failure;
@@ -56,7 +56,13 @@ impl Plugin for ReferentialIntegrity {
             Prepared::Delete { dn } => {
                 (vec![Name { normal: dn.clone(), shown: dn.as_str().to_owned() }], None)
             }
-            Prepared::ModifyDn(rename) => (change.entries.names_within(&rename.dn)?, Some(rename.target())),
+            // What is below it is looked up once it is renamed: whoever may not rename it is to cost nothing.
+            Prepared::ModifyDn(rename) => {
+                let normal = rename.dn.clone();
+                let shown = change.entries.entry(&normal)?.map(|entry| entry.dn);
+                let shown = shown.unwrap_or_else(|| normal.as_str().to_owned());
+                (vec![Name { normal, shown }], Some(rename.target()))
+            }
             _ => return Ok(Additions::default()),
         };
         let settings = Arc::clone(&self.settings);
@@ -68,7 +74,7 @@ impl Plugin for ReferentialIntegrity {
 #[derive(Debug)]
 struct Gone {
     settings: Arc<ReferentialIntegritySettings>,
-    /// Their former names, that of the topmost first.
+    /// Their former names, that of the topmost first; of a rename that one alone.
     names: Vec<Name>,
     /// What the topmost is called now.
     target: Option<NormalDn>,
@@ -80,15 +86,15 @@ impl FollowUp for Gone {
         entries: &dyn Entries,
         schema: &Schema,
     ) -> Result<Vec<Consequence>, Refusal> {
-        let new_names = self.new_names(entries)?;
+        let (names, new_names) = self.names(entries)?;
         let mut consequences = Vec::new();
-        for referrer in entries.referrers(&self.settings.attributes, &self.names)? {
+        for referrer in entries.referrers(&self.settings.attributes, &names)? {
             for local in [false, true] {
                 let mut mods = Vec::new();
                 for reference in &referrer.references {
                     let usage = schema.attribute(reference.attribute.attribute).usage;
                     if (usage == Usage::DsaOperation) == local {
-                        mods.extend(self.changes(schema, reference, new_names.as_deref())?);
+                        mods.extend(self.changes(schema, reference, &names, new_names.as_deref())?);
                     }
                 }
                 if mods.is_empty() {
@@ -110,26 +116,14 @@ impl FollowUp for Gone {
 }
 
 impl Gone {
-    /// What the entries are called now; `None` when they are gone.
-    fn new_names(&self, entries: &dyn Entries) -> Result<Option<Vec<String>>, Failure> {
-        let (Some(target), Some(top)) = (&self.target, self.names.first()) else { return Ok(None) };
-        let shown = match entries.entry(target)? {
-            Some(entry) => entry.dn,
-            None => target.as_str().to_owned(),
+    /// The former names, and what the entries are called now; `None` when they are gone.
+    fn names(&self, entries: &dyn Entries) -> Result<(Vec<Name>, Option<Vec<String>>), Failure> {
+        let (Some(target), Some(top)) = (&self.target, self.names.first()) else {
+            return Ok((self.names.clone(), None));
         };
-        let depth = top.normal.depth();
-        let renamed = |name: &Name| {
-            let mut below = Vec::new();
-            let mut rest = name.shown.as_str();
-            for _ in depth..name.normal.depth() {
-                let (rdn, above) = split_rdn(rest);
-                below.push(rdn);
-                rest = above;
-            }
-            below.push(&shown);
-            below.join(",")
-        };
-        Ok(Some(self.names.iter().map(renamed).collect()))
+        let now = entries.names_within(target)?;
+        let former = now.iter().map(|name| former(name, target, top)).collect();
+        Ok((former, Some(now.into_iter().map(|name| name.shown).collect())))
     }
 
     /// The changes of one attribute.
@@ -137,10 +131,11 @@ impl Gone {
         &self,
         schema: &Schema,
         reference: &Reference,
+        names: &[Name],
         new_names: Option<&[String]>,
     ) -> Result<Vec<Change>, Refusal> {
         let text = reference.attribute.to_text(schema);
-        let former = reference.names.iter().filter_map(|at| self.names.get(*at));
+        let former = reference.names.iter().filter_map(|at| names.get(*at));
         let values: Vec<Vec<u8>> = former.map(|name| name.shown.clone().into_bytes()).collect();
         let removed = values.len() as u64;
         let mut changes = vec![internal_change(schema, ChangeKind::Delete, &text, values)?];
@@ -158,4 +153,22 @@ impl Gone {
         }
         Ok(changes)
     }
+}
+
+/// What an entry at or below `target` was called when that was `top`.
+fn former(name: &Name, target: &NormalDn, top: &Name) -> Name {
+    let levels = name.normal.depth().saturating_sub(target.depth());
+    let rdns: Vec<&[u8]> = name.normal.rdns().take(levels).collect();
+    let normal = rdns.iter().rev().fold(top.normal.clone(), |superior, rdn| {
+        NormalDn::join(&NormalRdn::from_normal(&String::from_utf8_lossy(rdn)), &superior)
+    });
+    let mut below: Vec<&str> = Vec::new();
+    let mut rest = name.shown.as_str();
+    for _ in 0..levels {
+        let (rdn, above) = split_rdn(rest);
+        below.push(rdn);
+        rest = above;
+    }
+    below.push(&top.shown);
+    Name { normal, shown: below.join(",") }
 }

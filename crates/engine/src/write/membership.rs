@@ -360,6 +360,9 @@ impl<B: Snapshot, A: Snapshot> Difference<'_, '_, '_, B, A> {
     fn differs(&self, old: &EntryReader<'_, B>, new: &EntryReader<'_, A>) -> bool {
         self.rules.targets.iter().any(|target| {
             let Some(number) = self.now.catalog.number(target) else { return false };
+            if self.rows.contains_key(&(new.view.id(), number)) {
+                return true;
+            }
             let (Ok(old), Ok(new)) = (old.view.get(number), new.view.get(number)) else { return true };
             old.map(|values| (values.len(), values.as_ber()))
                 != new.map(|values| (values.len(), values.as_ber()))
@@ -419,15 +422,20 @@ impl<B: Snapshot, A: Snapshot> Difference<'_, '_, '_, B, A> {
             let Some(record) = self.now.record(id)? else { continue };
             let reader = self.now.reader(id, &record)?;
             let says = |group: &Rc<GroupName>| has_value(self.now, &reader, description, &group.normal);
+            // By several rules a group comes or goes several times.
             let (mut gone, mut come) = (Vec::new(), Vec::new());
+            let (mut left, mut known) = (HashSet::new(), HashSet::new());
             for group in edit.gone {
-                if says(&group)? {
+                if left.insert(group.normal.as_str().to_owned()) && says(&group)? {
                     gone.push(group);
                 }
             }
             for group in edit.come {
+                if !known.insert(group.normal.as_str().to_owned()) {
+                    continue;
+                }
                 // The same group may have got another spelling.
-                if gone.iter().any(|gone| gone.normal == group.normal) || !says(&group)? {
+                if left.contains(group.normal.as_str()) || !says(&group)? {
                     come.push(group);
                 }
             }
@@ -478,7 +486,14 @@ impl<S: Store> Group<'_, S> {
             edits?
         };
         match edits {
-            Some(edits) => self.edit_members(transaction, unit, edits, csn),
+            Some((edits, waits)) => {
+                if waits {
+                    // Nobody can tell yet which groups name the new ones.
+                    membership_walk::begin_anew(unit);
+                    self.walks = true;
+                }
+                self.edit_members(transaction, unit, edits, csn)
+            }
             None => {
                 membership_walk::begin_anew(unit);
                 self.walks = true;
@@ -546,9 +561,11 @@ fn difference<B: Snapshot, A: Snapshot>(
     was: &View<'_, B>,
     now: &View<'_, A>,
     unit: &WriteSet,
-) -> Result<Option<Edits>, Fault> {
+) -> Result<Option<(Edits, bool)>, Fault> {
+    let members = rules.rules.iter().map(|(rule, _)| &rule.member);
+    let attributes = members.chain(rules.targets.iter().copied());
     let numbers: Vec<AttributeNumber> =
-        rules.rules.iter().filter_map(|(rule, _)| now.catalog.number(&rule.member)).collect();
+        attributes.filter_map(|description| now.catalog.number(description)).collect();
     let mut rows = Rows::new();
     for (key, value) in unit.records(VALUES) {
         let number = key.get(8..12).and_then(|bytes| bytes.try_into().ok()).map(u32::from_be_bytes);
@@ -560,10 +577,11 @@ fn difference<B: Snapshot, A: Snapshot>(
     }
     let (edits, anew) = (BTreeMap::new(), BTreeSet::new());
     let mut difference = Difference { rules, was, now, rows, edits, anew };
-    match difference.read(unit)? {
-        true => difference.changes().map(Some),
-        false => Ok(None),
+    if !difference.read(unit)? {
+        return Ok(None);
     }
+    let waits = !difference.anew.is_empty() && !rules.are_indexed(&now.catalog);
+    difference.changes().map(|edits| Some((edits, waits)))
 }
 
 /// Changes one member, without a look at the schema: whatever class it is of, it may say which groups it is in.

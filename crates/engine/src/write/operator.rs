@@ -315,8 +315,11 @@ impl<'a, V: Snapshot> Operator<'a, V> {
 
     /// The place of the next record in the log, if there is one.
     fn next_log_key(&mut self) -> Option<LogKey> {
-        // Of what is not logged, too: nothing that is logged later proves that a consumer has it.
-        self.counters.highest.note(self.stamp.csn);
+        // Of what is not logged, too: nothing that is logged later proves that a consumer has it. What each server does by
+        // itself nobody lacks.
+        if !self.envelope.derived {
+            self.counters.highest.note(self.stamp.csn);
+        }
         if !self.ground.settings.log {
             return None;
         }

@@ -208,7 +208,10 @@ impl Following {
         let (csn, id) = (outline.csn, outline.entry);
         // A present phase tells that an entry is gone, not who deleted it when: its CSN says nothing of who knows of it.
         let is_known = search.asked.known.covers(&csn) || search.asked.sid == Some(csn.server_id);
-        if outline.local || is_known && outline.kind != OutlineKind::Delete {
+        if outline.local {
+            return Ok(());
+        }
+        if is_known && outline.kind != OutlineKind::Delete {
             self.skipped.remove(&(*number, id));
             return Ok(());
         }
@@ -448,7 +451,7 @@ fn gather<S: Store, N: Snapshot>(
         }
     }
     let known = |csn: &Csn| search.asked.known.covers(csn) || search.asked.sid == Some(csn.server_id);
-    merge(&mut batch, logs, bound, server_id, search.values.then_some(&known));
+    merge(&mut batch, logs, bound, server_id, (search.values, &known));
     Ok(batch)
 }
 
@@ -458,7 +461,7 @@ fn merge(
     mut logs: Vec<VecDeque<Told>>,
     bound: Option<CsnVector>,
     server_id: u16,
-    known: Option<&dyn Fn(&Csn) -> bool>,
+    (values, known): (bool, &dyn Fn(&Csn) -> bool),
 ) {
     let highest = bound.as_ref().and_then(|bound| bound.of(server_id));
     let truncated: Vec<bool> = logs.iter().map(|log| log.len() == RECORDS).collect();
@@ -482,7 +485,11 @@ fn merge(
         // What this server did by itself is not told, and stands for nothing before it. Nor does what the consumer knows,
         // where the entry has that and more.
         let outline = &told.outline;
-        let is_known = outline.kind != OutlineKind::Delete && known.is_some_and(|known| known(&outline.csn));
+        // An access log may bring one that is older than what it follows: it does not stand for that.
+        let before = batch.last.get(&entry).and_then(|at| batch.told.get(*at));
+        let is_late = outline.kind == OutlineKind::Modify
+            && before.is_some_and(|before| before.outline.csn > outline.csn);
+        let is_known = outline.kind != OutlineKind::Delete && (values || is_late) && known(&outline.csn);
         if !(outline.local || is_known) {
             batch.last.insert(entry, index);
         }

@@ -229,7 +229,10 @@ impl Open {
 
     /// Whoever else changes the directory has carried out what was in it, and has removed it.
     fn stands(&self) -> bool {
-        self.file.metadata().is_ok_and(|metadata| metadata.nlink() > 0)
+        let same = |there: fs::Metadata| {
+            self.file.metadata().is_ok_and(|own| (own.dev(), own.ino()) == (there.dev(), there.ino()))
+        };
+        fs::metadata(self.path()).is_ok_and(same)
     }
 
     fn has_room_for(&self, record: &Text) -> bool {
