@@ -203,6 +203,28 @@ fn entries_say_what_groups_say() {
     assert!(groups(&fixture).0.is_empty());
 }
 
+/// As two overlays of which one's class is above the other's have it.
+#[test]
+fn a_group_by_two_rules_counts_once() {
+    let schema = schema("");
+    let mut settings = with_overlays(&schema, Options::default());
+    let again = settings.plugins[0].clone();
+    settings.plugins.push(again);
+    let fixture = Fixture::of(schema, vec![(memory(), settings)]);
+    fixture.apply(TREE);
+    fixture.apply(&group("one", &[ANN, BO]));
+    assert_eq!(memberships(&fixture, ANN), ["cn=one,ou=Groups,dc=example,dc=com"]);
+    fixture.apply(
+        "dn: cn=one,ou=Groups,dc=example,dc=com\nchangetype: modrdn\nnewrdn: cn=uno\ndeleteoldrdn: 1\n",
+    );
+    assert_eq!(memberships(&fixture, ANN), ["cn=uno,ou=Groups,dc=example,dc=com"]);
+    fixture.apply(&format!(
+        "dn: cn=uno,ou=Groups,dc=example,dc=com\nchangetype: modify\ndelete: member\nmember: {ANN}\n"
+    ));
+    assert_eq!(memberships(&fixture, ANN), [""; 0]);
+    check(&fixture, "all");
+}
+
 #[test]
 fn what_refint_changes_counts() {
     for options in [

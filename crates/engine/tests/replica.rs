@@ -264,6 +264,92 @@ fn logged_changes_are_carried_out_or_refused() {
     find_nothing(&f);
 }
 
+/// A record that tells of modifications of the entry 1 at [`A`].
+fn told(csn: Csn, mods: &[LoggedModification]) -> ReplicatedChange {
+    let mut mods = mods.to_vec();
+    mods.push(modification(LoggedKind::Replace, "entryCSN", &[&csn.to_string()]));
+    let change = LoggedChange::Modify(mods);
+    ReplicatedChange::Delta { entry_uuid: Some(uuid(1)), dn: A.to_owned(), csn, change }
+}
+
+fn descriptions(fixture: &replicated::Memory) -> Vec<String> {
+    let id = fixture.schema.attribute_type("description").unwrap().id;
+    let entry = fixture.entry(A).unwrap();
+    let text = |value: &Vec<u8>| String::from_utf8_lossy(value).into_owned();
+    let mut values: Vec<String> = entry.values(id).iter().map(text).collect();
+    values.sort();
+    values
+}
+
+/// All orders of so many.
+fn orders(count: usize) -> Vec<Vec<usize>> {
+    let Some(last) = count.checked_sub(1) else { return vec![Vec::new()] };
+    let longer = |order: Vec<usize>| {
+        (0..count).map(move |at| {
+            let mut order = order.clone();
+            order.insert(at, last);
+            order
+        })
+    };
+    orders(last).into_iter().flat_map(longer).collect()
+}
+
+#[test]
+fn logged_changes_end_alike_in_any_order() {
+    use LoggedKind::{Add, Delete, Replace};
+    // Each is made at another server, later than the one before; there is a "p" before all.
+    let check = |changes: &[(LoggedKind, &[&str])], expected: &[&str]| {
+        for order in orders(changes.len()) {
+            let f = filled();
+            apply(&f, [put(1, A, csn(2, 1), &[("description", "p")])]);
+            for number in &order {
+                let (kind, values) = changes[*number];
+                let csn = csn(3 + *number as u16, 10 * (*number as i64 + 1));
+                let outcome = apply(&f, [told(csn, &[modification(kind, "description", values)])]);
+                assert!(["done", "modify ours"].contains(&outcome.as_str()), "{outcome}");
+            }
+            assert_eq!(descriptions(&f), expected, "{changes:?} in the order {order:?}");
+            find_nothing(&f);
+        }
+    };
+    check(&[(Add, &["q"]), (Replace, &["a"]), (Add, &["b"])], &["a", "b"]);
+    check(&[(Replace, &["a"]), (Delete, &[]), (Add, &["b"])], &["b"]);
+    check(&[(Replace, &["a"]), (Replace, &["b"]), (Delete, &["b"])], &[]);
+    check(&[(Replace, &["a"]), (Delete, &["p"]), (Add, &["p"])], &["a", "p"]);
+    check(&[(Add, &["q"]), (Replace, &["a", "c"]), (Add, &["b"]), (Delete, &["c"])], &["a", "b"]);
+}
+
+#[test]
+fn what_a_refresh_brings_counts_as_a_whole() {
+    let f = filled();
+    assert_eq!(apply(&f, [put(1, A, csn(2, 1), &[])]), "done");
+    let snapshot = f.database().store().snapshot().unwrap();
+    let before = log::last_sequence(&snapshot, 1).unwrap();
+    assert_eq!(apply(&f, [put(1, A, csn(2, 30), &[("description", "whole")])]), "done");
+    // Others may have a value that was never here.
+    let snapshot = f.database().store().snapshot().unwrap();
+    let mut kinds = Vec::new();
+    log::visit_after(&snapshot, LogKey { server_id: 1, sequence: before }, &mut |_, record| {
+        let LoggedChange::Modify(mods) = record.change else { panic!("no modification") };
+        kinds.extend(mods.iter().filter(|m| m.attribute.description == "description").map(|m| m.kind));
+        true
+    })
+    .unwrap();
+    assert_eq!(kinds, [LoggedKind::Replace]);
+    let older = told(csn(3, 20), &[modification(LoggedKind::Replace, "description", &["old"])]);
+    assert_eq!(apply(&f, [older]), "modify ours");
+    assert_eq!(descriptions(&f), ["whole"]);
+}
+
+#[test]
+fn an_entry_that_came_whole_has_what_its_server_did_before() {
+    let f = filled();
+    assert_eq!(apply(&f, [put(1, A, csn(2, 30), &[("description", "two")])]), "done");
+    let first = told(csn(2, 20), &[modification(LoggedKind::Replace, "description", &["one"])]);
+    assert_eq!(apply(&f, [first]), "modify ours");
+    assert_eq!(descriptions(&f), ["two"]);
+}
+
 #[test]
 fn a_retired_server_does_not_come_back_with_a_cookie() {
     let fixture = filled();

@@ -193,6 +193,9 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         self.step(|op| {
             let mut newer = Vec::new();
             for record in newer_records(op, &here.uuid, &delta.csn)? {
+                if has_it(&record, &delta.csn) {
+                    return Ok(Vec::new());
+                }
                 let (LoggedChange::Modify(mods) | LoggedChange::ModifyDn { modifications: mods, .. }) =
                     record.change
                 else {
@@ -200,20 +203,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 };
                 newer.extend(modifications_of(op.schema(), rules, mods)?);
             }
-            let held = op.hold(here.id)?;
-            let reader = op.reader(&held)?;
-            let schema = op.schema();
-            let present = |description: &AttributeDescription| {
-                let kind = schema.attribute(description.attribute);
-                let mut present = Vec::new();
-                // What cannot be read is met when it is changed.
-                let _ = reader.visit_exact(description, &mut |value| {
-                    present.push((value.to_vec(), values::key(schema, kind, value).unwrap_or_default()));
-                    true
-                });
-                present
-            };
-            Ok(resolve::resolve(schema, changes, &newer, &present))
+            Ok(resolve::resolve(op.schema(), changes, &newer))
         })
     }
 
@@ -228,7 +218,10 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         if older {
             let renamed = self.step(|op| {
                 let newer = newer_records(op, &here.uuid, &delta.csn)?;
-                Ok(newer.iter().any(|record| matches!(record.change, LoggedChange::ModifyDn { .. })))
+                let is_over = |record: &LogRecord| {
+                    matches!(record.change, LoggedChange::ModifyDn { .. }) || has_it(record, &delta.csn)
+                };
+                Ok(newer.iter().any(is_over))
             })?;
             if renamed {
                 let note = self.lost(ConflictKind::Modify, delta, (here.uuid, here.csn), here.uuid);
@@ -298,6 +291,12 @@ fn whole<V: Snapshot>(
     Ok(all)
 }
 
+/// Whether with this newer record the entry came whole, as the server of this CSN had made it later: the change is in it, and
+/// nothing tells what was set again since.
+fn has_it(newer: &LogRecord, csn: &Csn) -> bool {
+    matches!(newer.change, LoggedChange::Add(_)) && newer.csn.server_id == csn.server_id
+}
+
 /// The changes of an entry that are newer than `csn`, oldest first.
 ///
 /// # Errors
@@ -339,6 +338,8 @@ fn newer_records<V: Snapshot>(
     if last.is_some_and(|(sequence, oldest)| sequence > 1 && oldest > *csn) {
         return Err(cannot_tell());
     }
+    // Of one CSN in the order in which they were logged.
+    found.reverse();
     found.sort_by_key(|record| record.csn);
     Ok(found)
 }

@@ -60,8 +60,12 @@ pub(super) fn changes<V: Snapshot>(
             changes.push(replaced(description, wanted.values.clone(), wanted.keys.clone()));
         }
     }
+    // Who is told of these changes one by one (delta-syncrepl) may have other values than there are here, and an older
+    // change that comes later is merged with what they say: they say what is, not what was missing here.
     let added = new.iter().filter(|change| !seen.contains(&&change.description));
-    changes.extend(added.cloned());
+    changes.extend(
+        added.map(|change| replaced(&change.description, change.values.clone(), change.keys.clone())),
+    );
     Ok(changes)
 }
 
