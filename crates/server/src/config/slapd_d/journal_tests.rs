@@ -113,8 +113,11 @@ fn the_end_of_the_process_leaves_what_was_answered() {
     check(true);
 }
 
+/// What is in each file of a directory.
+type Files = BTreeMap<PathBuf, Vec<u8>>;
+
 /// The directory before the course, that behind it, its journal, and where each of its records begins.
-fn unsettled() -> (BTreeMap<PathBuf, Vec<u8>>, BTreeMap<PathBuf, Vec<u8>>, Vec<u8>, Vec<usize>) {
+fn unsettled() -> (Files, Files, Vec<u8>, Vec<usize>) {
     let (course, states) = course();
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path();
