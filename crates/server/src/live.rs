@@ -287,7 +287,17 @@ impl Configurator<'_> {
 
     fn carry_out(&mut self, earlier: &Generation, changed: &Changed) -> Result<Range<u64>, LdapResult> {
         self.settle = true;
-        let ready = Transition::prepare(self.server, earlier, changed)?;
+        let ready = Transition::prepare(self.server, earlier, changed).or_else(|refused| {
+            if self.earlier.is_empty() {
+                return Err(refused);
+            }
+            // A request may have had a generation in which a directory that is wanted now is still open: whoever is the last
+            // to have it closes it.
+            self.free_unused();
+            self.earlier.clear();
+            self.judge.run(|| ());
+            Transition::prepare(self.server, earlier, changed)
+        })?;
         ready.carry_out(changed, &mut self.keeper)
     }
 }
