@@ -3,7 +3,7 @@
 //!
 //! `LARIX_CONFIG_CHANGES` says how many changes (default 80; 10,000 is the long run), `LARIX_SEED` which. Phases with
 //! changes and phases of the same load without them (`LARIX_QUIET_SECONDS` in all, default 1) take turns; the slowest
-//! requests of both are printed in one line, and nothing is asserted of them.
+//! requests of both are printed, reads and writes apart, and nothing is asserted of them.
 
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 
@@ -166,7 +166,7 @@ fn invalid(random: &mut Random) -> String {
 
 /// Reads or writes until it is over; every answer is the one that it has to be.
 #[expect(clippy::disallowed_methods, reason = "the figures are what it is about")]
-fn load(address: SocketAddr, seed: u64, writes: bool, over: &AtomicBool, taken: &Mutex<Vec<Duration>>) {
+fn load(address: SocketAddr, seed: u64, writes: bool, over: &AtomicBool, taken: &Mutex<Requests>) {
     let mut random = Random::new(seed);
     let mut connection = bound(address, ADMIN);
     while !over.load(Ordering::Relaxed) {
@@ -178,7 +178,14 @@ fn load(address: SocketAddr, seed: u64, writes: bool, over: &AtomicBool, taken: 
         };
         let begin = Instant::now();
         let answer = ask(&mut connection, &request);
-        taken.lock().unwrap().push(begin.elapsed());
+        let elapsed = begin.elapsed();
+        let mut taken = taken.lock().unwrap();
+        if writes {
+            taken.writes.push(elapsed)
+        } else {
+            taken.reads.push(elapsed)
+        }
+        drop(taken);
         assert!(answer.ends_with("=> 0\n") && (writes || answer.contains(&dn)), "{request}{answer}");
     }
 }
@@ -193,8 +200,8 @@ impl Drop for EndOfLoad<'_> {
 }
 
 /// Runs `work` beside the load, and gives how long its requests took.
-fn beside_load(server: &Server, work: impl FnOnce()) -> Vec<Duration> {
-    let (over, taken) = (AtomicBool::new(false), Mutex::new(Vec::new()));
+fn beside_load(server: &Server, work: impl FnOnce()) -> Requests {
+    let (over, taken) = (AtomicBool::new(false), Mutex::new(Requests::default()));
     thread::scope(|scope| {
         for number in 0..READERS + WRITERS {
             let (over, taken) = (&over, &taken);
@@ -207,21 +214,43 @@ fn beside_load(server: &Server, work: impl FnOnce()) -> Vec<Duration> {
     taken.into_inner().unwrap()
 }
 
+/// How long requests took.
+#[derive(Default)]
+struct Requests {
+    reads: Vec<Duration>,
+    writes: Vec<Duration>,
+}
+
+impl Requests {
+    fn extend(&mut self, more: Self) {
+        self.reads.extend(more.reads);
+        self.writes.extend(more.writes);
+    }
+
+    fn all(&self) -> Vec<Duration> {
+        [self.reads.as_slice(), &self.writes].concat()
+    }
+}
+
 /// Requests of one kind of phase.
 #[derive(Default)]
 struct Taken {
-    requests: Vec<Duration>,
+    requests: Requests,
     seconds: f64,
 }
 
-impl Taken {
-    /// The request that so many of a thousand are not slower than.
-    fn at(&self, part: usize) -> u128 {
-        self.requests.get(self.requests.len() * part / 1000).map_or(0, Duration::as_micros)
-    }
+/// Microseconds: in the middle, what one of a thousand is slower than, the longest.
+struct Slowness {
+    p50: u128,
+    p999: u128,
+    longest: u128,
+}
 
-    fn longest(&self) -> u128 {
-        self.requests.last().map_or(0, Duration::as_micros)
+impl Slowness {
+    fn of(mut requests: Vec<Duration>) -> Self {
+        requests.sort_unstable();
+        let at = |part: usize| requests.get(requests.len() * part / 1000).map_or(0, Duration::as_micros);
+        Self { p50: at(500), p999: at(999), longest: requests.last().map_or(0, Duration::as_micros) }
     }
 }
 
@@ -247,26 +276,33 @@ fn in_turns(
         alone.requests.extend(beside_load(server, || thread::park_timeout(quiet)));
         alone.seconds += begin.elapsed().as_secs_f64();
     }
-    beside.requests.sort_unstable();
-    alone.requests.sort_unstable();
     (beside, alone)
 }
 
 fn show(changes: u64, beside: &Taken, alone: &Taken) {
-    println!(
-        "{changes} changes, {:.0}/s; p99.9 {} us beside them, {} us without, ratio {:.2}; longest {} us and {} us; \
-         p50 {} us and {} us; {} and {} requests",
-        changes as f64 / beside.seconds,
-        beside.at(999),
-        alone.at(999),
-        beside.at(999) as f64 / alone.at(999).max(1) as f64,
-        beside.longest(),
-        alone.longest(),
-        beside.at(500),
-        alone.at(500),
-        beside.requests.len(),
-        alone.requests.len(),
-    );
+    println!("{changes} changes, {:.0}/s; beside them, and without, in us", changes as f64 / beside.seconds);
+    let (with, without) = (&beside.requests, &alone.requests);
+    let kinds = [
+        ("all", with.all(), without.all()),
+        ("reads", with.reads.clone(), without.reads.clone()),
+        ("writes", with.writes.clone(), without.writes.clone()),
+    ];
+    for (kind, with, without) in kinds {
+        let numbers = (with.len(), without.len());
+        let (with, without) = (Slowness::of(with), Slowness::of(without));
+        println!(
+            "{kind}: p99.9 {} and {}, ratio {:.2}; p50 {} and {}; longest {} and {}; {} and {} requests",
+            with.p999,
+            without.p999,
+            with.p999 as f64 / without.p999.max(1) as f64,
+            with.p50,
+            without.p50,
+            with.longest,
+            without.longest,
+            numbers.0,
+            numbers.1,
+        );
+    }
 }
 
 /// All of cn=config, as LDAP tells it.

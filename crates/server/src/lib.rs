@@ -35,6 +35,7 @@ mod password_change;
 mod password_check;
 pub mod password_modify;
 pub mod password_pool;
+mod processor_time;
 mod proxy_header;
 pub mod replica_digest;
 mod replica_health;

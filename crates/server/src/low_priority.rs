@@ -6,8 +6,8 @@ use std::io;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::mpsc::{SendError, SyncSender, sync_channel};
 
-/// How much nicer than the server such a thread is: it gets a tenth of what others get of a busy core.
-pub(crate) const NICE: i32 = 10;
+use crate::processor_time::{LOWEST, give_way};
+
 /// Things to be done that wait.
 const QUEUE_LIMIT: usize = 64;
 
@@ -30,7 +30,7 @@ impl LowPriority {
     pub(crate) fn start(name: &str) -> io::Result<Self> {
         let (sender, receiver) = sync_channel::<Work>(QUEUE_LIMIT);
         std::thread::Builder::new().name(name.to_owned()).spawn(move || {
-            give_way();
+            give_way(LOWEST);
             while let Ok(work) = receiver.recv() {
                 work();
             }
@@ -62,11 +62,6 @@ impl LowPriority {
     }
 }
 
-/// Lowers the priority of this thread. Linux keeps it for each; where it is refused the thread competes as all others do.
-pub fn give_way() {
-    let _ = rustix::process::nice(NICE);
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -78,7 +73,7 @@ mod tests {
         let own = nice();
         let low = LowPriority::start("low").unwrap();
         assert_eq!(low.run(|| 6 * 7), 42);
-        assert_eq!(low.run(nice), (own + NICE).min(19));
+        assert_eq!(low.run(nice), LOWEST.max(own));
         assert_eq!(nice(), own);
         let panicked = catch_unwind(AssertUnwindSafe(|| low.run(|| panic!("a bug"))));
         assert!(panicked.is_err());

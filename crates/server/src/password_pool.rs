@@ -12,11 +12,10 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use crate::processor_time::{LOW, give_way};
+
 /// Jobs that may wait; the next is refused with "busy".
 pub const QUEUE: usize = 1024;
-
-/// How much nicer the threads are than the others.
-const NICENESS: i32 = 10;
 
 type Job = Box<dyn FnOnce() + Send>;
 
@@ -153,8 +152,7 @@ impl Shared {
     }
 
     fn work(&self) {
-        // Linux: of the calling thread alone. Refused it may be; then the threads are like others.
-        let _ = rustix::process::nice(NICENESS);
+        give_way(LOW);
         let mut state = self.lock();
         loop {
             if let Some(job) = state.jobs.pop() {

@@ -28,7 +28,7 @@ pub use stream::{StreamSummary, unpack};
 pub use take::{Source, take_full, take_increment, take_stream};
 pub use until::Until;
 
-pub use crate::low_priority::give_way;
+pub use crate::processor_time::{LOW, give_way};
 
 use std::fs::{self, File, OpenOptions};
 use std::io;

@@ -13,7 +13,7 @@ use larix_engine::time::Timestamp;
 
 use super::{BackupError, Chain, Manifest, Pace, Source, sync_directory, take_full, take_increment};
 use crate::config::values::BackupSchedule;
-use crate::low_priority::give_way;
+use crate::processor_time::{LOW, give_way};
 use crate::server::Server;
 
 /// How scheduled backups stand.
@@ -115,7 +115,7 @@ impl Drop for BackupThread {
 }
 
 fn run(server: &Arc<Server>) {
-    give_way();
+    give_way(LOW);
     let mut known: Option<BackupSchedule> = None;
     while !server.backups.is_stopped() {
         let schedule = server.config().global.backup_schedule.clone();

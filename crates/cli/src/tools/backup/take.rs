@@ -127,7 +127,7 @@ fn take(args: &BackupArgs, to: &Path) -> anyhow::Result<()> {
         opened.iter().map(|(store, suffixes)| Source { store, suffixes }).collect();
     let throttle = args.throttle.unwrap_or_default();
     if throttle != Throttle::Unlimited {
-        backup::give_way();
+        backup::give_way(backup::LOW);
     }
     let mut pace = pace(throttle);
     if to == Path::new("-") {
