@@ -90,11 +90,16 @@ fn check() -> anyhow::Result<()> {
 fn test(rest: &[&str]) -> anyhow::Result<()> {
     tidy::run(&root())?;
     dependencies::run(&root())?;
-    // The end-to-end tests start the real binary: it is built before them, once.
-    cargo(&["build", "--package", "larix", "--profile", "test"])?;
+    binary()?;
     let mut arguments = vec!["test", "--workspace"];
     arguments.extend(rest);
     cargo(&arguments)
+}
+
+/// Builds the binary that the end-to-end tests start, along with what is built for all tests: by itself cargo would pick other
+/// features of what both are made of, and compile everything twice.
+fn binary() -> anyhow::Result<()> {
+    cargo(&["test", "--workspace", "--test", "binary", "--no-run"])
 }
 
 /// The build feature that needs the system's Kerberos library, with a KDC. What is missing is an error here.
@@ -129,7 +134,7 @@ fn bench(entries: &str, flags: &[&str]) -> anyhow::Result<()> {
 
 /// Every scenario, small: that it runs and that every answer is right, not how fast.
 fn smoke() -> anyhow::Result<()> {
-    cargo(&["build", "--package", "larix"])?;
+    binary()?;
     ["mail", "frontend", "grid", "subscribers", "sizing"]
         .iter()
         .try_for_each(|scenario| compare("debug", &[*scenario, "--smoke"]))

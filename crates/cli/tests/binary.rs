@@ -1,0 +1,74 @@
+//! The binary as it is called: by its own name and commands, and by each of slapd's names.
+//!
+//! That this package has such a test makes cargo build the binary along with all tests, out of the same parts: the tests
+//! of `larix-tests` start that one.
+#![allow(clippy::unwrap_used, reason = "all of this file is a test")]
+
+use std::os::unix::fs::symlink;
+use std::process::{Command, Output};
+
+const LARIX: &str = env!("CARGO_BIN_EXE_larix");
+/// The command line cannot be understood.
+const WRONG_USAGE: i32 = 2;
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+fn check(called: &str, output: &Output, status: i32, said: &str) {
+    let all = text(&output.stdout) + &text(&output.stderr);
+    assert_eq!(output.status.code(), Some(status), "{called}: {all}");
+    assert!(all.contains(said), "{called}: {said:?} is not in {all:?}");
+    assert_eq!(
+        output.stdout.is_empty(),
+        status != 0,
+        "{called}: what is wrong goes to standard error: {all:?}"
+    );
+}
+
+#[test]
+fn it_says_what_it_is_and_what_it_does_not_know() {
+    for (arguments, status, said) in [
+        (&["--version"][..], 0, concat!("larix ", env!("CARGO_PKG_VERSION"))),
+        (&["--help"], 0, "Offline tools"),
+        (&[], WRONG_USAGE, "Usage: larix"),
+        (&["nonsense"], WRONG_USAGE, "'nonsense'"),
+        (&["serve", "--nonsense"], WRONG_USAGE, "'--nonsense'"),
+        (&["cat", "-Q"], WRONG_USAGE, "'-Q'"),
+        (&["load", "run", "nonsense"], WRONG_USAGE, "nonsense"),
+    ] {
+        let output = Command::new(LARIX).args(arguments).output().unwrap();
+        check(&format!("larix {arguments:?}"), &output, status, said);
+    }
+}
+
+#[test]
+fn slapds_names_are_its_tools() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in [
+        "slapadd",
+        "slapcat",
+        "slapindex",
+        "slapmodify",
+        "slapdelete",
+        "slappasswd",
+        "slaptest",
+        "slapacl",
+        "slapauth",
+        "slapdn",
+        "slapschema",
+    ] {
+        let link = folder.path().join(name);
+        symlink(LARIX, &link).unwrap();
+        let help = Command::new(&link).arg("--help").output().unwrap();
+        check(name, &help, 0, &format!("Usage: {name}"));
+        let wrong = Command::new(&link).arg("--nonsense").output().unwrap();
+        check(name, &wrong, WRONG_USAGE, "'--nonsense'");
+    }
+    let slapd = folder.path().join("slapd");
+    symlink(LARIX, &slapd).unwrap();
+    let tool = Command::new(&slapd).args(["-Tdn", "cn=a, dc=b"]).output().unwrap();
+    check("slapd -Tdn", &tool, 0, "cn=a,dc=b");
+    let unknown = Command::new(&slapd).arg("-Tnonsense").output().unwrap();
+    check("slapd -Tnonsense", &unknown, 1, "\"nonsense\"");
+}
