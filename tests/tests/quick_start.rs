@@ -147,6 +147,60 @@ fn changes_are_there_at_the_next_start() {
     assert!(shown(&server.stop(), "note").contains(earlier.to_str().unwrap()));
 }
 
+/// The commands of the guide's first page, as they stand there but for the address and the password.
+#[test]
+fn the_first_page_of_the_guide_works() {
+    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/getting-started.md");
+    let guide = fs::read_to_string(guide).unwrap();
+    let (_, commands) = guide.split_once("Put something in:\n").unwrap();
+    let (commands, _) = commands.split_once("`ldapadd` and").unwrap();
+    // What is indented is typed; an empty line ends an entry.
+    let typed = |line: &str| line.strip_prefix("    ").or(line.is_empty().then_some("")).map(str::to_owned);
+    let script = commands.lines().filter_map(typed).collect::<Vec<_>>().join("\n");
+
+    let newcomer = Newcomer::new();
+    let server = newcomer.start("ldap://127.0.0.1:0", &[]);
+    let text = fs::read_to_string(&server.shown).unwrap();
+    let password = shown(&text, "password").split(' ').next().unwrap();
+    assert!(script.contains("ldap://127.0.0.1:3890"), "where the server is that `--suffix` starts: {script}");
+    let script =
+        script.replace("ldap://127.0.0.1:3890", &server.url).replace(" -W", &format!(" -w {password}"));
+    let larix = Kind::Larix.program().unwrap();
+    let script = format!("set -e\nlarix() {{ '{}' \"$@\"; }}\n{script}", larix.display());
+    let output = Command::new("sh").args(["-c", &script]).env_remove("LDAPURI").output().unwrap();
+    let found = String::from_utf8(output.stdout).unwrap();
+    assert!(output.status.success() && found.contains("\ncn: Ann Archer\n"), "{found}{:?}", output.stderr);
+
+    assert!(server.stop().contains("the first entry"));
+    let text = newcomer.start("ldap://127.0.0.1:0", &[]).stop();
+    assert!(!text.contains("the first entry"), "it has entries: {text}");
+}
+
+#[test]
+fn a_full_disk_is_no_damaged_entry() {
+    let newcomer = Newcomer::new();
+    let server = newcomer.start("ldap://127.0.0.1:0", &[]);
+    let text = fs::read_to_string(&server.shown).unwrap();
+    let password = shown(&text, "password").split(' ').next().unwrap();
+    // More than what is gathered before it is written.
+    let long = "x".repeat(3 << 19);
+    server.change(
+        password,
+        &format!(
+            "dn: dc=example,dc=com\nchangetype: add\nobjectClass: domain\ndc: example\ndescription: {long}\n"
+        ),
+    );
+    server.stop();
+    for go_on in [&[][..], &["-c"]] {
+        let mut cat = Kind::Larix.tool("cat");
+        cat.args(["-l", "/dev/full", "-F"]).arg(newcomer.data.join("slapd.d")).args(go_on);
+        let output = cat.output().unwrap();
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert!(!output.status.success() && said.contains("cannot write the LDIF: No space left"), "{said}");
+        assert!(!said.contains("entry"), "{said}");
+    }
+}
+
 #[test]
 fn flags_that_say_otherwise_are_told() {
     let newcomer = Newcomer::new();

@@ -21,6 +21,8 @@ use larix_server::listener::{AddressFamily, parse_urls};
 use larix_server::log::syslog_facility;
 use larix_server::{Bound, ServeOptions};
 
+/// Where `larix serve --suffix` listens unless it is told.
+pub(crate) use self::quick_start::DEFAULT_URL as QUICK_START_URL;
 use self::quick_start::QuickStartArgs;
 
 const DEFAULT_URLS: &str = "ldap:///";
@@ -67,7 +69,7 @@ pub(crate) struct ServeArgs {
     /// Print the version (twice: and end)
     #[arg(short = 'V', action = clap::ArgAction::Count)]
     version: u8,
-    /// A replication cookie (accepted; replication is not available yet)
+    /// A consumer's cookie (accepted, without effect: each consumer's cookie is in its database)
     #[arg(short = 'c', value_name = "COOKIE")]
     cookie: Vec<String>,
     /// OpenLDAP's further options (slp=...; accepted, without effect)

@@ -94,9 +94,14 @@ pub(crate) struct CommonArgs {
 }
 
 impl CommonArgs {
+    /// Whether the command line says which server to ask.
+    pub(super) fn names_server(&self) -> bool {
+        self.uri.is_some() || self.host.is_some() || self.port.is_some()
+    }
+
     /// The servers to try. `environment` is the value of LDAPURI.
     pub(super) fn urls(&self, environment: Option<&str>) -> Result<Vec<LdapUrl>, ClientError> {
-        if self.uri.is_none() && (self.host.is_some() || self.port.is_some()) {
+        if self.uri.is_none() && self.names_server() {
             let host = self.host.clone().unwrap_or_default();
             return Ok(vec![LdapUrl::server(UrlScheme::Ldap, host, self.port)]);
         }

@@ -18,7 +18,19 @@ use super::options::CommonArgs;
 
 /// Connects and binds, as the command line says.
 pub(super) fn open(args: &CommonArgs) -> Result<Session, ClientError> {
-    open_at(args, &args.urls(std::env::var("LDAPURI").ok().as_deref())?)
+    let environment = std::env::var("LDAPURI").ok();
+    let opened = open_at(args, &args.urls(environment.as_deref())?);
+    if args.names_server() || environment.is_some() { opened } else { opened.map_err(name_a_server) }
+}
+
+/// Who names no server asks one at port 389, where a newcomer's does not listen.
+pub(super) fn name_a_server(error: ClientError) -> ClientError {
+    let ClientError::Connect { url, source } = error else { return error };
+    let text = format!(
+        "{source}; no server was named: -H or LDAPURI does, as in -H {} for what `larix serve --suffix` serves",
+        crate::serve::QUICK_START_URL
+    );
+    ClientError::Connect { url, source: io::Error::new(source.kind(), text) }
 }
 
 /// The same at the first of these servers that answers.

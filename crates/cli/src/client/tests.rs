@@ -8,7 +8,7 @@ use larix_proto::{ControlBuf, LdapResult, MessageId, Response, ResultCode, Scope
 use super::controls::{self, Paging};
 use super::search::filter_and_attributes;
 use super::search_output::{Format, Heading, Output, friendly};
-use super::session::credentials;
+use super::session::{credentials, name_a_server};
 use super::*;
 use larix_client::ClientError;
 use larix_client::Credentials;
@@ -93,6 +93,21 @@ fn servers_by_flag_or_environment() {
     check("search -H ldap://[::1]:1389", None, &["ldap|::1|Some(1389)"]);
     check("search -h a -p 7", None, &["ldap|a|Some(7)"]);
     check("search -H foo://a", None, &["larix: -H foo://a: \"foo\" is not a scheme of LDAP URLs"]);
+}
+
+#[test]
+fn who_names_no_server_is_told_how() {
+    assert!(!search("search").common.names_server());
+    for line in ["search -H ldap://a", "search -h a", "search -p 7"] {
+        assert!(search(line).common.names_server(), "{line}");
+    }
+    let refused = io::Error::from(io::ErrorKind::ConnectionRefused);
+    let error = name_a_server(ClientError::Connect { url: "ldap://localhost/".to_owned(), source: refused });
+    assert_eq!(
+        error::shown(&error),
+        "larix: cannot contact LDAP server ldap://localhost/: connection refused; no server was named: -H or LDAPURI does, \
+         as in -H ldap://127.0.0.1:3890 for what `larix serve --suffix` serves"
+    );
 }
 
 #[test]

@@ -20,7 +20,7 @@ use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd
 use zeroize::Zeroizing;
 
 /// Where the newcomer's server listens: this machine alone, a port that needs no privilege.
-pub(super) const DEFAULT_URL: &str = "ldap://127.0.0.1:3890";
+pub(crate) const DEFAULT_URL: &str = "ldap://127.0.0.1:3890";
 const DEFAULT_DATA: &str = "larix-data";
 /// The configuration, in the data directory.
 const CONFIGURATION: &str = "slapd.d";
@@ -58,6 +58,8 @@ pub(super) struct Prepared {
     pub(super) config: Config,
     /// In clear, the one time that it is known.
     generated: Option<String>,
+    /// Whether the configuration was made by this start: there are no entries then.
+    first: bool,
     /// Of a certificate that nobody vouches for: clients have to be given it.
     self_signed: Option<PathBuf>,
     /// What the administrator should know of this start.
@@ -169,6 +171,7 @@ impl Start<'_> {
             data: data.to_owned(),
             config: Config::from_slapd_d(kept)?,
             generated,
+            first: true,
             self_signed: made.map(|pair| pair.certificate),
             remarks: Vec::new(),
             shown: AtomicBool::new(false),
@@ -266,7 +269,8 @@ impl Prepared {
         }
         println!();
         // Without indentation: these lines are copied into a shell, and LDIF takes a leading space for a folded line.
-        if let Some(entry) = base_entry(suffix) {
+        // Whoever starts it again has entries.
+        if let Some(entry) = base_entry(suffix).filter(|_| self.first) {
             println!("Next, in another terminal, the first entry (ldapadd does as well):\n");
             println!("larix modify -a -x -H {url} -D {admin} -W <<'END'");
             for line in entry {
@@ -274,7 +278,10 @@ impl Prepared {
             }
             println!("END\n");
         }
-        println!("And look at it:\n\nlarix search -x -H {url} -D {admin} -W -b \"{suffix}\"\n");
+        println!(
+            "{}:\n\nlarix search -x -H {url} -D {admin} -W -b \"{suffix}\"\n",
+            if self.first { "And look at it" } else { "Look at it" }
+        );
         println!("Stop it with Ctrl-C.");
     }
 }

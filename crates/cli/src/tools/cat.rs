@@ -139,6 +139,10 @@ impl<W: Write> Output<'_, W> {
         each_record(database, |view, id, record| {
             order.passed = Some(id);
             let Err(error) = self.row(view, id, record, &mut order) else { return Ok(()) };
+            // A full disk is no damaged entry, and the next one would meet it, too.
+            if error.is::<io::Error>() {
+                return Err(error);
+            }
             unreadable += 1;
             eprintln!("{directory}: entry {id}: {error:#}");
             if !self.args.go_on {

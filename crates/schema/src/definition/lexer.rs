@@ -84,6 +84,25 @@ impl<'a> Lexer<'a> {
         }
     }
 
+    /// The OID of a description. A bare number ends where its digits and dots do, as in OpenLDAP: folded LDIF
+    /// swallows the space before the next keyword (`1.2.3NAME 'x'`).
+    pub(super) fn oid(&mut self, name: &'static str) -> Result<&'a str, SchemaError> {
+        let start = self.clone();
+        let word = self.word(name)?;
+        let number = word.len() - word.trim_start_matches(|c: char| c.is_ascii_digit() || c == '.').len();
+        match word.split_at(number) {
+            (number, keyword)
+                if start.peek()? == Token::Word(word)
+                    && !number.is_empty()
+                    && keyword.starts_with(|c: char| c.is_ascii_alphabetic()) =>
+            {
+                self.position -= keyword.len();
+                Ok(number)
+            }
+            _ => Ok(word),
+        }
+    }
+
     /// A quoted string, which may be empty; a bare word is taken, too.
     pub(super) fn string(&mut self, name: &'static str) -> Result<String, SchemaError> {
         match self.peek()? {

@@ -197,7 +197,7 @@ fn read(
 ) -> Result<Heading, SchemaError> {
     let mut lexer = Lexer::new(text);
     lexer.expect(Token::Open, "an opening parenthesis")?;
-    let mut heading = Heading { oid: lexer.word("an OID")?.to_owned(), ..Heading::default() };
+    let mut heading = Heading { oid: lexer.oid("an OID")?.to_owned(), ..Heading::default() };
     loop {
         let at = lexer.clone();
         let word = match lexer.next()? {

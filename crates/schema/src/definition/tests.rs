@@ -17,6 +17,9 @@ fn descriptions_are_taken_apart() {
     let class =
         ObjectClassDefinition::parse("(1.2.3 NAME x SUP(a$b) AUXILIARY MUST 'c' MAY ( d $ e ))").unwrap();
     assert_eq!((class.superiors.len(), class.kind), (2, ClassKind::Auxiliary));
+    // The space before the keyword went with the fold of an LDIF line.
+    let folded = ObjectClassDefinition::parse("( 1.2.3NAME 'x' SUP top )").unwrap();
+    assert_eq!((folded.oid.as_str(), folded.names.as_slice()), ("1.2.3", ["x".to_owned()].as_slice()));
     assert_eq!((class.must.as_slice(), class.may.len()), (["c".to_owned()].as_slice(), 2));
 }
 

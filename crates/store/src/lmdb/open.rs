@@ -284,7 +284,8 @@ fn open_tables(
             Err(OpenError::Format { path: path.to_owned(), found, supported: FORMAT })
         }
         Err(Failure::NotOurs) => {
-            let what = "an LMDB file of another program".to_owned();
+            let what =
+                "an LMDB file of another program; name an empty directory and load LDIF into it".to_owned();
             Err(OpenError::Corrupt { path: path.to_owned(), what })
         }
     }

@@ -46,6 +46,7 @@ pub(super) fn again(start: &Start<'_>, kept: &Path) -> anyhow::Result<Prepared> 
         data: start.data.to_owned(),
         config,
         generated: None,
+        first: false,
         self_signed,
         remarks,
         shown: AtomicBool::new(false),
