@@ -1,10 +1,10 @@
-//! An engine that fails where a test wants it to.
+//! An engine that fails where a test wants it to, and one whose machine may die.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::error::{CommitError, ReadError};
 use crate::store::{CommitId, Durability, Snapshot, Statistics, Store, Transaction};
@@ -63,7 +63,7 @@ impl FaultPlan {
         self.faults().remove(&commit)
     }
 
-    fn faults(&self) -> std::sync::MutexGuard<'_, BTreeMap<u64, Fault>> {
+    fn faults(&self) -> MutexGuard<'_, BTreeMap<u64, Fault>> {
         self.inner.faults.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -74,11 +74,62 @@ pub struct FaultStore<S> {
     inner: S,
     plan: FaultPlan,
     failed: AtomicBool,
+    /// Where the machine may die.
+    past: Option<Mutex<Past>>,
+}
+
+/// What was committed, in its order.
+#[derive(Clone, Debug, Default)]
+struct Past {
+    commits: Vec<WriteSet>,
+    /// So many of them stay whatever happens.
+    synced: usize,
 }
 
 impl<S: Store> FaultStore<S> {
     pub fn new(inner: S, plan: FaultPlan) -> Self {
-        Self { inner, plan, failed: AtomicBool::new(false) }
+        Self { inner, plan, failed: AtomicBool::new(false), past: None }
+    }
+
+    /// The same over an empty store, on a machine that may die ([`Self::after_loss`]): what is committed is kept in memory
+    /// for that, and nothing can be loaded.
+    pub fn volatile(inner: S, plan: FaultPlan) -> Self {
+        Self { past: Some(Mutex::default()), ..Self::new(inner, plan) }
+    }
+
+    /// How many of the last commits a machine that dies now may lose: those behind the last sync. None of a store that is
+    /// not [volatile](Self::volatile).
+    pub fn at_risk(&self) -> usize {
+        self.past().map_or(0, |past| past.commits.len() - past.synced)
+    }
+
+    /// What is there after the machine died and has lost the last `lost` commits, in `empty`, which has nothing yet.
+    ///
+    /// # Panics
+    /// More are to be lost than are [at risk](Self::at_risk).
+    ///
+    /// # Errors
+    /// What `empty` does not take.
+    pub fn after_loss(&self, lost: usize, empty: S) -> Result<Self, CommitError> {
+        assert!(lost <= self.at_risk(), "what was synced is not lost");
+        let mut past = self.past().map_or_else(Past::default, |past| past.clone());
+        past.commits.truncate(past.commits.len() - lost);
+        past.synced = past.commits.len();
+        for set in &past.commits {
+            empty.transaction()?.commit(set, Durability::Sync)?;
+        }
+        Ok(Self { past: Some(Mutex::new(past)), ..Self::new(empty, self.plan.clone()) })
+    }
+
+    fn past(&self) -> Option<MutexGuard<'_, Past>> {
+        self.past.as_ref().map(|past| past.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn check_loads(&self) -> Result<(), CommitError> {
+        match self.past {
+            None => Ok(()),
+            Some(_) => Err(CommitError::Io(io::Error::other("what is loaded could not be lost"))),
+        }
     }
 
     pub fn plan(&self) -> &FaultPlan {
@@ -122,14 +173,21 @@ impl<S: Store> Store for FaultStore<S> {
         if self.failed.load(Ordering::Acquire) {
             return Err(CommitError::ReadOnly { after_failed_sync: true });
         }
-        self.inner.sync()
+        let mut past = self.past();
+        self.inner.sync()?;
+        if let Some(past) = &mut past {
+            past.synced = past.commits.len();
+        }
+        Ok(())
     }
 
     fn loader(&self) -> Result<Self::Loader<'_>, CommitError> {
+        self.check_loads()?;
         self.inner.loader()
     }
 
     fn live_loader(&self) -> Result<Self::Loader<'_>, CommitError> {
+        self.check_loads()?;
         self.inner.live_loader()
     }
 
@@ -197,7 +255,18 @@ impl<'s, S: Store> Snapshot for FaultTransaction<'s, S> {
 impl<S: Store> Transaction for FaultTransaction<'_, S> {
     fn commit(self, changes: &WriteSet, durability: Durability) -> Result<CommitId, CommitError> {
         match self.store.plan.take() {
-            None => self.inner.commit(changes, durability),
+            None => {
+                // Held until it is noted: their order is that of the commits.
+                let mut past = self.store.past();
+                let done = self.inner.commit(changes, durability)?;
+                if let Some(past) = &mut past {
+                    past.commits.push(changes.clone());
+                    if durability == Durability::Sync {
+                        past.synced = past.commits.len();
+                    }
+                }
+                Ok(done)
+            }
             Some(Fault::Conflict) => Err(CommitError::Conflict),
             Some(Fault::Full) => Err(CommitError::Full),
             Some(Fault::Io) => Err(CommitError::Io(planned())),
@@ -239,10 +308,63 @@ mod tests {
         assert!(store.is_read_only());
         assert!(matches!(commit(b"7"), Err(CommitError::ReadOnly { after_failed_sync: true })));
         assert!(matches!(store.sync(), Err(CommitError::ReadOnly { .. })));
-        let snapshot = store.snapshot().expect("reads go on");
-        let keys = snapshot.scan(ORDERED, KeyRange::all(), Direction::Forward).expect("scan");
-        let keys: Vec<_> = keys.map(|record| record.expect("record").0.into_owned()).collect();
-        assert_eq!(keys, [b"1", b"5"]);
+        assert_eq!(keys(&store), "15", "reads go on");
         assert_eq!(plan.commits(), 6);
+    }
+
+    /// The keys, of one letter each.
+    fn keys(store: &impl Store) -> String {
+        let snapshot = store.snapshot().expect("a snapshot");
+        let records = snapshot.scan(ORDERED, KeyRange::all(), Direction::Forward).expect("scan");
+        records.map(|record| char::from(record.expect("record").0[0])).collect()
+    }
+
+    fn volatile(plan: FaultPlan) -> FaultStore<MemoryStore> {
+        FaultStore::volatile(MemoryStore::new(&TABLES).expect("open"), plan)
+    }
+
+    /// Commits one key after another, those in capitals with a sync; `!` is a sync by itself.
+    fn commit(store: &impl Store, keys: &str) {
+        for key in keys.chars() {
+            if key == '!' {
+                store.sync().expect("a sync");
+                continue;
+            }
+            let durability = if key.is_uppercase() { Durability::Sync } else { Durability::NoMetaSync };
+            let mut set = WriteSet::new();
+            set.put(ORDERED, &[key as u8], *b"v");
+            // One that fails was planned.
+            let _ = store.transaction().expect("a transaction").commit(&set, durability);
+        }
+    }
+
+    #[test]
+    fn a_machine_that_dies_loses_the_last_that_was_not_synced() {
+        for (commits, fault, left) in [
+            ("", None, &[""][..]),
+            ("A", None, &["A"]),
+            ("a", None, &["a", ""]),
+            ("abC", None, &["Cab"]),
+            ("abCde", None, &["Cabde", "Cabd", "Cab"]),
+            ("ab!c", None, &["abc", "ab"]),
+            // What failed was never there, and its sync covers nothing.
+            ("abC", Some((3, Fault::Full)), &["ab", "a", ""]),
+            ("abC", Some((3, Fault::Sync)), &["ab", "a", ""]),
+        ] {
+            let plan = fault.map_or_else(FaultPlan::new, |(at, fault)| FaultPlan::new().at(at, fault));
+            let store = volatile(plan);
+            commit(&store, commits);
+            assert_eq!(store.at_risk() + 1, left.len(), "{commits}");
+            for (lost, left) in left.iter().enumerate() {
+                let empty = MemoryStore::new(&TABLES).expect("open");
+                let after = store.after_loss(lost, empty).expect("what was committed before");
+                assert_eq!((keys(&after).as_str(), after.at_risk()), (*left, 0), "{commits} without {lost}");
+                // It goes on, and may die again.
+                commit(&after, "z");
+                let empty = MemoryStore::new(&TABLES).expect("open");
+                assert_eq!(keys(&after.after_loss(1, empty).expect("the same")), *left);
+            }
+        }
+        assert!(volatile(FaultPlan::new()).loader().is_err(), "what is loaded is not kept for the next life");
     }
 }

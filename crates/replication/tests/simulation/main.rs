@@ -12,7 +12,6 @@ mod log;
 mod node;
 mod random;
 mod setup;
-mod store;
 mod world;
 
 use std::sync::Arc;

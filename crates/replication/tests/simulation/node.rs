@@ -11,7 +11,7 @@ use larix_engine::database::ProviderSettings;
 use larix_engine::log::{self, CsnVector, LogRetention};
 use larix_engine::order::CommitOrder;
 use larix_engine::replica::{DeleteLimit, DeleteOutcome, ReplicatedBatch, ReplicatedOutcome, Share, UuidSet};
-use larix_engine::tables::ENTRIES;
+use larix_engine::tables::{ENTRIES, TABLES};
 use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
 use larix_engine::write::{Origin, WriteOperation, WriteRequest, WriterEnvironment};
 use larix_engine::{Database, DatabaseSettings, Directory, EntryId, Frontend, Served, Suffix};
@@ -19,12 +19,13 @@ use larix_proto::LdapResult;
 use larix_replication::digest::{DigestRequest, DigestResponse, Range, Scanner};
 use larix_replication::provider::RefreshQueue;
 use larix_schema::{NormalDn, Schema, SchemaBuilder};
+use larix_store::fault::{FaultPlan, FaultStore};
+use larix_store::memory::MemoryStore;
 use larix_store::{Direction, KeyRange, Snapshot as _, Store as _};
 
 use crate::log::LOG;
 use crate::random::Random;
 use crate::setup::Setup;
-use crate::store::Volatile;
 
 pub(crate) const SUFFIX: &str = "dc=example,dc=com";
 /// What is a database of its own where databases are glued.
@@ -33,7 +34,8 @@ const ROOT: &str = "cn=Manager,dc=example,dc=com";
 /// 2026-01-01T00:00:00Z
 pub(crate) const START: Timestamp = Timestamp(1_767_225_600_000_000);
 
-pub(crate) type Memory = Arc<Volatile>;
+/// What was committed and not synced is lost when the machine dies.
+pub(crate) type Memory = Arc<FaultStore<MemoryStore>>;
 /// What an entry looks like: DN, attributes.
 pub(crate) type Shown = (String, BTreeMap<String, BTreeSet<String>>);
 
@@ -79,6 +81,14 @@ fn refreshes(id: u16) -> RefreshQueue {
     if id.is_multiple_of(2) { RefreshQueue::keeping(4) } else { RefreshQueue::default() }
 }
 
+fn empty() -> MemoryStore {
+    MemoryStore::new(&TABLES).unwrap()
+}
+
+fn new_store() -> Memory {
+    Arc::new(FaultStore::volatile(empty(), FaultPlan::new()))
+}
+
 impl Node {
     pub(crate) fn new(
         schema: &Arc<Schema>,
@@ -95,9 +105,9 @@ impl Node {
             clock: Arc::new(ManualClock::new(START)),
             queue: refreshes(id),
             setup,
-            stores: (0..databases).map(|_| Arc::new(Volatile::new())).collect(),
+            stores: (0..databases).map(|_| new_store()).collect(),
             served: Vec::new(),
-            log: (setup.delta && kind == Kind::Member).then(|| (Arc::new(Volatile::new()), None)),
+            log: (setup.delta && kind == Kind::Member).then(|| (new_store(), None)),
             directory: None,
             keep,
             seed,
@@ -159,7 +169,7 @@ impl Node {
         let mut lost = 0;
         for store in &mut self.stores {
             let less = random.below(store.at_risk() + 1);
-            *store = Arc::new(store.without_last(less));
+            *store = Arc::new(store.after_loss(less, empty()).unwrap());
             lost += less;
         }
         self.start();
