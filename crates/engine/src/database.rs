@@ -1,183 +1,36 @@
 //! A database: a store, and what is known about it while it is open.
 
+mod settings;
+mod view;
+
 use std::any::Any;
-use std::borrow::Cow;
 use std::fmt;
 use std::ops::Deref;
 use std::sync::atomic::{AtomicBool, AtomicU16, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
 use arc_swap::{ArcSwap, Guard};
-use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
+use larix_schema::{NormalDn, Schema};
 use larix_store::{CommitError, Durability, ReadError, Snapshot, Store, Transaction, WriteSet};
 
 use crate::access::AccessPolicy;
 use crate::catalog::{Catalog, CatalogError};
-use crate::entry::{EntryId, EntryReader, EntryView, Record};
 use crate::facts::Facts;
 use crate::fault::Fault;
+use crate::index::Kinds;
 use crate::index::build;
 use crate::index::status::{IndexStatus, WorkBoard, WorkStatus};
 use crate::index::uses::IndexUses;
-use crate::index::{IndexConfig, Kinds};
 use crate::load::discard_fill;
-use crate::log::{self, LogRetention, LogWatch};
+use crate::log::{self, LogWatch};
 use crate::mirror::Mirror;
-use crate::plugins::Plugin;
-use crate::tables::{ENTRIES, FORMAT, FORMAT_OLDEST, META, meta};
+use crate::tables::{FORMAT, FORMAT_OLDEST, META, meta};
 use crate::time::RandomSource;
-use crate::tree::{self, Names};
+use crate::tree::Names;
 use crate::write::figures::WriteBoard;
 
-/// A naming context of a database.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Suffix {
-    pub normal: NormalDn,
-    /// The DN as it was configured.
-    pub text: String,
-}
-
-/// What the configuration says about a database. Replaced as a whole.
-#[derive(Clone, Debug, Default)]
-pub struct DatabaseSettings {
-    pub suffixes: Vec<Suffix>,
-    pub root_dn: Option<NormalDn>,
-    /// The root DN as it was configured.
-    pub root_dn_text: String,
-    /// Clear or hashed.
-    pub root_password: Option<Vec<u8>>,
-    pub index: IndexConfig,
-    pub read_only: bool,
-    /// `subordinate`: glued below the database of a superior suffix.
-    pub subordinate: bool,
-    pub hidden: bool,
-    pub limits: Limits,
-    /// Alias hops allowed in one dereference.
-    pub max_deref_depth: u32,
-    /// Only what its provider sends changes it: clients are sent elsewhere, and what the server itself keeps of accounts
-    /// stays here.
-    pub shadow: bool,
-    /// Who may change a shadow nevertheless (`updatedn`).
-    pub update_dn: Option<NormalDn>,
-    /// Where a shadow sends clients that change something; none: to the default referrals.
-    pub update_referrals: Vec<String>,
-    /// Whether changes keep the operational attributes (`lastmod`); without it an entry has structuralObjectClass alone.
-    pub last_modified: bool,
-    /// Commits do not sync the store's root (`dbnosync`).
-    pub durability_relaxed: bool,
-    /// Whether and how the content is provided to consumers (RFC 4533); that takes a change log.
-    pub provider: Option<ProviderSettings>,
-    /// Whether changes are written to the change log.
-    pub log: bool,
-    /// Conflicts of replication are settled value by value (`conflict-mode value`), not by entries: states of entries are
-    /// kept. It takes a change log and `lastmod`.
-    pub value_conflicts: bool,
-    /// How long they stay there.
-    pub log_retention: LogRetention,
-    /// Whether an add needs access to each attribute (`add_content_acl`).
-    pub add_content_acl: bool,
-    /// Hooks on changes, in the order of the configuration.
-    pub plugins: Vec<Arc<dyn Plugin>>,
-    /// What of changed entries is logged as it was before (`logold`).
-    pub old_values: Option<Arc<OldValues>>,
-    /// The suffix of the database that its operations are recorded in: auditContext of its own suffix entry.
-    pub audit_context: Option<String>,
-    /// The rules of the database and of the frontend; `None`: everybody may read, nobody but the root may write.
-    pub policy: Option<Arc<AccessPolicy>>,
-}
-
-/// Of which entries the change log has what they were before a change.
-#[derive(Clone, Debug)]
-pub struct OldValues {
-    /// Entries that match it.
-    pub filter: BoundFilter,
-    /// Beside the attributes that change: these.
-    pub attributes: Vec<AttributeDescription>,
-}
-
-/// How a database's content is provided (the overlay syncprov).
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub struct ProviderSettings {
-    /// No present phase: consumers are sent what is new and are not told what is gone.
-    pub no_present: bool,
-    /// Consumers that can load anew only when told to are told (e-syncRefreshRequired).
-    pub reload_hint: bool,
-}
-
-impl DatabaseSettings {
-    fn policy_or_open(&self, schema: &Arc<Schema>) -> Arc<AccessPolicy> {
-        let open = || Arc::new(AccessPolicy::open(Arc::clone(schema), self.root_dn.clone()));
-        self.policy.clone().unwrap_or_else(open)
-    }
-}
-
-/// Limits of one search, under OpenLDAP's names (`limits`, `sizelimit`, `timelimit`); `None` is no limit.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Entries when the client asks for no limit.
-    pub size_soft: Option<u32>,
-    pub size_hard: HardLimit,
-    /// Candidates above which a search is refused (adminLimitExceeded).
-    pub size_unchecked: Option<u32>,
-    /// Entries of one page (`size.pr`).
-    pub size_page: Option<u32>,
-    /// Entries of all pages together (`size.prtotal`).
-    pub size_total: PagedTotal,
-    /// Paged results do not tell the number of candidates.
-    pub no_estimate: bool,
-    /// Seconds when the client asks for no limit.
-    pub time_soft: Option<u32>,
-    pub time_hard: HardLimit,
-}
-
-/// What a client may ask for at most.
-#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub enum HardLimit {
-    /// The soft limit; asking for more gives that.
-    #[default]
-    Soft,
-    Unlimited,
-    /// Asking for more is an error.
-    Count(u32),
-}
-
-/// How many entries paged results may give in all (`size.prtotal`).
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum PagedTotal {
-    /// As many as a search without pages.
-    Hard,
-    Unlimited,
-    Disabled,
-    Count(u32),
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self {
-            size_soft: Some(500),
-            size_hard: HardLimit::Soft,
-            size_unchecked: None,
-            size_page: None,
-            size_total: PagedTotal::Hard,
-            no_estimate: false,
-            time_soft: Some(3600),
-            time_hard: HardLimit::Soft,
-        }
-    }
-}
-
-impl Limits {
-    pub const UNLIMITED: Self = Self {
-        size_soft: None,
-        size_hard: HardLimit::Unlimited,
-        size_unchecked: None,
-        size_page: None,
-        size_total: PagedTotal::Unlimited,
-        no_estimate: false,
-        time_soft: None,
-        time_hard: HardLimit::Unlimited,
-    };
-}
+pub use settings::{DatabaseSettings, HardLimit, Limits, OldValues, PagedTotal, ProviderSettings, Suffix};
+pub use view::View;
 
 /// Why a database could not be opened on its store.
 #[derive(Debug)]
@@ -615,102 +468,6 @@ impl<S: Store> Database<S> {
         let names = Names::of_generation(snapshot, self.instance, facts.generation);
         let uses = Some((self.instance, &self.index_uses));
         Ok(View { names, snapshot, state, facts: Some(facts), uses })
-    }
-}
-
-/// A snapshot of a database, and the schema, catalog and settings to read it with.
-#[derive(Debug)]
-pub struct View<'s, N> {
-    pub snapshot: &'s N,
-    /// A guard rather than a handle of its own: no count that all cores would write to.
-    state: Guard<Arc<DatabaseState>>,
-    pub names: Names<'s, N>,
-    /// What is known of the commit that is read; `None` where changes are laid over it.
-    pub(crate) facts: Option<Facts>,
-    /// Where it is counted what indexes are used for; nobody counts for the writer. With the database's instance.
-    pub(crate) uses: Option<(u64, &'s IndexUses)>,
-}
-
-impl<N> Clone for View<'_, N> {
-    fn clone(&self) -> Self {
-        Self {
-            snapshot: self.snapshot,
-            state: Guard::from_inner(Arc::clone(&self.state)),
-            names: self.names,
-            facts: self.facts,
-            uses: self.uses,
-        }
-    }
-}
-
-impl<N> Deref for View<'_, N> {
-    type Target = DatabaseState;
-
-    fn deref(&self) -> &DatabaseState {
-        &self.state
-    }
-}
-
-impl<'s, N: Snapshot> View<'s, N> {
-    /// The state that it is read with, to be kept.
-    pub(crate) fn state(&self) -> &Arc<DatabaseState> {
-        &self.state
-    }
-
-    /// A view with changes laid over a commit.
-    pub fn over_changes(snapshot: &'s N, instance: u64, state: Arc<DatabaseState>) -> Result<Self, Fault> {
-        Ok(Self::over_changes_of(snapshot, instance, state, tree::generation(snapshot)?))
-    }
-
-    /// The same where the tree's generation is known.
-    pub(crate) fn over_changes_of(
-        snapshot: &'s N,
-        instance: u64,
-        state: Arc<DatabaseState>,
-        generation: u64,
-    ) -> Self {
-        View {
-            names: Names::of_generation(snapshot, instance, generation),
-            snapshot,
-            state: Guard::from_inner(state),
-            facts: None,
-            uses: None,
-        }
-    }
-
-    /// Looks up a DN in the suffix that it belongs to; `None` when it belongs to none.
-    pub fn resolve(&self, dn: &NormalDn) -> Result<Option<tree::Resolved>, Fault> {
-        let suffix =
-            self.settings.suffixes.iter().find(|s| s.normal == *dn || dn.is_descendant_of(&s.normal));
-        suffix.map(|suffix| self.names.resolve(&suffix.normal, dn)).transpose()
-    }
-
-    /// The record of an entry, ready to be read.
-    pub fn record(&self, id: EntryId) -> Result<Option<Record<'s>>, Fault> {
-        self.stored(id)?.map(|stored| self.unpacked(id, stored)).transpose()
-    }
-
-    /// The record of an entry as it is stored: its head can be read, its attributes once it is
-    /// [unpacked](Self::unpacked).
-    pub fn stored(&self, id: EntryId) -> Result<Option<Cow<'s, [u8]>>, Fault> {
-        Ok(self.snapshot.get(ENTRIES, &id.to_bytes())?)
-    }
-
-    /// A stored record, ready to be read. Costs nothing for one that is stored plain.
-    pub fn unpacked<'r>(&self, id: EntryId, stored: impl Into<Cow<'r, [u8]>>) -> Result<Record<'r>, Fault> {
-        self.catalog.dictionaries().unpacked(self.snapshot, id, stored.into())
-    }
-
-    /// An unpacked record read in place.
-    pub fn reader<'a>(&'a self, id: EntryId, record: &'a [u8]) -> Result<EntryReader<'a, N>, Fault> {
-        Ok(EntryReader::new(self.snapshot, &self.schema, &self.catalog, EntryView::parse(id, record)?))
-    }
-
-    /// The DN of an entry as it is shown.
-    pub fn dn(&self, entry: &EntryView<'_>) -> Result<String, Fault> {
-        let mut dn = String::new();
-        self.names.append_dn(entry, &mut dn)?;
-        Ok(dn)
     }
 }
 

@@ -1,0 +1,160 @@
+//! What the configuration says about a database.
+
+use std::sync::Arc;
+
+use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
+
+use crate::access::AccessPolicy;
+use crate::index::IndexConfig;
+use crate::log::LogRetention;
+use crate::plugins::Plugin;
+
+/// A naming context of a database.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Suffix {
+    pub normal: NormalDn,
+    /// The DN as it was configured.
+    pub text: String,
+}
+
+/// What the configuration says about a database. Replaced as a whole.
+#[derive(Clone, Debug, Default)]
+pub struct DatabaseSettings {
+    pub suffixes: Vec<Suffix>,
+    pub root_dn: Option<NormalDn>,
+    /// The root DN as it was configured.
+    pub root_dn_text: String,
+    /// Clear or hashed.
+    pub root_password: Option<Vec<u8>>,
+    pub index: IndexConfig,
+    pub read_only: bool,
+    /// `subordinate`: glued below the database of a superior suffix.
+    pub subordinate: bool,
+    pub hidden: bool,
+    pub limits: Limits,
+    /// Alias hops allowed in one dereference.
+    pub max_deref_depth: u32,
+    /// Only what its provider sends changes it: clients are sent elsewhere, and what the server itself keeps of accounts
+    /// stays here.
+    pub shadow: bool,
+    /// Who may change a shadow nevertheless (`updatedn`).
+    pub update_dn: Option<NormalDn>,
+    /// Where a shadow sends clients that change something; none: to the default referrals.
+    pub update_referrals: Vec<String>,
+    /// Whether changes keep the operational attributes (`lastmod`); without it an entry has structuralObjectClass alone.
+    pub last_modified: bool,
+    /// Commits do not sync the store's root (`dbnosync`).
+    pub durability_relaxed: bool,
+    /// Whether and how the content is provided to consumers (RFC 4533); that takes a change log.
+    pub provider: Option<ProviderSettings>,
+    /// Whether changes are written to the change log.
+    pub log: bool,
+    /// Conflicts of replication are settled value by value (`conflict-mode value`), not by entries: states of entries are
+    /// kept. It takes a change log and `lastmod`.
+    pub value_conflicts: bool,
+    /// How long they stay there.
+    pub log_retention: LogRetention,
+    /// Whether an add needs access to each attribute (`add_content_acl`).
+    pub add_content_acl: bool,
+    /// Hooks on changes, in the order of the configuration.
+    pub plugins: Vec<Arc<dyn Plugin>>,
+    /// What of changed entries is logged as it was before (`logold`).
+    pub old_values: Option<Arc<OldValues>>,
+    /// The suffix of the database that its operations are recorded in: auditContext of its own suffix entry.
+    pub audit_context: Option<String>,
+    /// The rules of the database and of the frontend; `None`: everybody may read, nobody but the root may write.
+    pub policy: Option<Arc<AccessPolicy>>,
+}
+
+/// Of which entries the change log has what they were before a change.
+#[derive(Clone, Debug)]
+pub struct OldValues {
+    /// Entries that match it.
+    pub filter: BoundFilter,
+    /// Beside the attributes that change: these.
+    pub attributes: Vec<AttributeDescription>,
+}
+
+/// How a database's content is provided (the overlay syncprov).
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProviderSettings {
+    /// No present phase: consumers are sent what is new and are not told what is gone.
+    pub no_present: bool,
+    /// Consumers that can load anew only when told to are told (e-syncRefreshRequired).
+    pub reload_hint: bool,
+}
+
+impl DatabaseSettings {
+    pub(super) fn policy_or_open(&self, schema: &Arc<Schema>) -> Arc<AccessPolicy> {
+        let open = || Arc::new(AccessPolicy::open(Arc::clone(schema), self.root_dn.clone()));
+        self.policy.clone().unwrap_or_else(open)
+    }
+}
+
+/// Limits of one search, under OpenLDAP's names (`limits`, `sizelimit`, `timelimit`); `None` is no limit.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Entries when the client asks for no limit.
+    pub size_soft: Option<u32>,
+    pub size_hard: HardLimit,
+    /// Candidates above which a search is refused (adminLimitExceeded).
+    pub size_unchecked: Option<u32>,
+    /// Entries of one page (`size.pr`).
+    pub size_page: Option<u32>,
+    /// Entries of all pages together (`size.prtotal`).
+    pub size_total: PagedTotal,
+    /// Paged results do not tell the number of candidates.
+    pub no_estimate: bool,
+    /// Seconds when the client asks for no limit.
+    pub time_soft: Option<u32>,
+    pub time_hard: HardLimit,
+}
+
+/// What a client may ask for at most.
+#[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
+pub enum HardLimit {
+    /// The soft limit; asking for more gives that.
+    #[default]
+    Soft,
+    Unlimited,
+    /// Asking for more is an error.
+    Count(u32),
+}
+
+/// How many entries paged results may give in all (`size.prtotal`).
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum PagedTotal {
+    /// As many as a search without pages.
+    Hard,
+    Unlimited,
+    Disabled,
+    Count(u32),
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self {
+            size_soft: Some(500),
+            size_hard: HardLimit::Soft,
+            size_unchecked: None,
+            size_page: None,
+            size_total: PagedTotal::Hard,
+            no_estimate: false,
+            time_soft: Some(3600),
+            time_hard: HardLimit::Soft,
+        }
+    }
+}
+
+impl Limits {
+    pub const UNLIMITED: Self = Self {
+        size_soft: None,
+        size_hard: HardLimit::Unlimited,
+        size_unchecked: None,
+        size_page: None,
+        size_total: PagedTotal::Unlimited,
+        no_estimate: false,
+        time_soft: None,
+        time_hard: HardLimit::Unlimited,
+    };
+}

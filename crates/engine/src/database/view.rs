@@ -1,0 +1,113 @@
+//! A snapshot of a database with all that it takes to read it.
+
+use std::borrow::Cow;
+use std::ops::Deref;
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use larix_schema::NormalDn;
+use larix_store::Snapshot;
+
+use super::DatabaseState;
+use crate::entry::{EntryId, EntryReader, EntryView, Record};
+use crate::facts::Facts;
+use crate::fault::Fault;
+use crate::index::uses::IndexUses;
+use crate::tables::ENTRIES;
+use crate::tree::{self, Names};
+
+/// A snapshot of a database, and the schema, catalog and settings to read it with.
+#[derive(Debug)]
+pub struct View<'s, N> {
+    pub snapshot: &'s N,
+    /// A guard rather than a handle of its own: no count that all cores would write to.
+    pub(super) state: Guard<Arc<DatabaseState>>,
+    pub names: Names<'s, N>,
+    /// What is known of the commit that is read; `None` where changes are laid over it.
+    pub(crate) facts: Option<Facts>,
+    /// Where it is counted what indexes are used for; nobody counts for the writer. With the database's instance.
+    pub(crate) uses: Option<(u64, &'s IndexUses)>,
+}
+
+impl<N> Clone for View<'_, N> {
+    fn clone(&self) -> Self {
+        Self {
+            snapshot: self.snapshot,
+            state: Guard::from_inner(Arc::clone(&self.state)),
+            names: self.names,
+            facts: self.facts,
+            uses: self.uses,
+        }
+    }
+}
+
+impl<N> Deref for View<'_, N> {
+    type Target = DatabaseState;
+
+    fn deref(&self) -> &DatabaseState {
+        &self.state
+    }
+}
+
+impl<'s, N: Snapshot> View<'s, N> {
+    /// The state that it is read with, to be kept.
+    pub(crate) fn state(&self) -> &Arc<DatabaseState> {
+        &self.state
+    }
+
+    /// A view with changes laid over a commit.
+    pub fn over_changes(snapshot: &'s N, instance: u64, state: Arc<DatabaseState>) -> Result<Self, Fault> {
+        Ok(Self::over_changes_of(snapshot, instance, state, tree::generation(snapshot)?))
+    }
+
+    /// The same where the tree's generation is known.
+    pub(crate) fn over_changes_of(
+        snapshot: &'s N,
+        instance: u64,
+        state: Arc<DatabaseState>,
+        generation: u64,
+    ) -> Self {
+        View {
+            names: Names::of_generation(snapshot, instance, generation),
+            snapshot,
+            state: Guard::from_inner(state),
+            facts: None,
+            uses: None,
+        }
+    }
+
+    /// Looks up a DN in the suffix that it belongs to; `None` when it belongs to none.
+    pub fn resolve(&self, dn: &NormalDn) -> Result<Option<tree::Resolved>, Fault> {
+        let suffix =
+            self.settings.suffixes.iter().find(|s| s.normal == *dn || dn.is_descendant_of(&s.normal));
+        suffix.map(|suffix| self.names.resolve(&suffix.normal, dn)).transpose()
+    }
+
+    /// The record of an entry, ready to be read.
+    pub fn record(&self, id: EntryId) -> Result<Option<Record<'s>>, Fault> {
+        self.stored(id)?.map(|stored| self.unpacked(id, stored)).transpose()
+    }
+
+    /// The record of an entry as it is stored: its head can be read, its attributes once it is
+    /// [unpacked](Self::unpacked).
+    pub fn stored(&self, id: EntryId) -> Result<Option<Cow<'s, [u8]>>, Fault> {
+        Ok(self.snapshot.get(ENTRIES, &id.to_bytes())?)
+    }
+
+    /// A stored record, ready to be read. Costs nothing for one that is stored plain.
+    pub fn unpacked<'r>(&self, id: EntryId, stored: impl Into<Cow<'r, [u8]>>) -> Result<Record<'r>, Fault> {
+        self.catalog.dictionaries().unpacked(self.snapshot, id, stored.into())
+    }
+
+    /// An unpacked record read in place.
+    pub fn reader<'a>(&'a self, id: EntryId, record: &'a [u8]) -> Result<EntryReader<'a, N>, Fault> {
+        Ok(EntryReader::new(self.snapshot, &self.schema, &self.catalog, EntryView::parse(id, record)?))
+    }
+
+    /// The DN of an entry as it is shown.
+    pub fn dn(&self, entry: &EntryView<'_>) -> Result<String, Fault> {
+        let mut dn = String::new();
+        self.names.append_dn(entry, &mut dn)?;
+        Ok(dn)
+    }
+}
