@@ -21,7 +21,9 @@ use larix_engine::plugins::referential_integrity::{ReferentialIntegrity, Referen
 use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
 use larix_engine::tables::{ENTRIES, LOG};
 use larix_engine::time::{RandomSource, SeededRandom, Timestamp};
-use larix_engine::write::{AttributeValues, MEMBERS_LIMIT, Reconfiguration, WriterEnvironment};
+use larix_engine::write::{
+    AttributeValues, IndexNotice, IndexWatch, MEMBERS_LIMIT, Reconfiguration, WriterEnvironment,
+};
 use larix_engine::{DatabaseSettings, Entry};
 use larix_proto::ResultCode;
 use larix_schema::Schema;
@@ -37,11 +39,11 @@ const BO: &str = "cn=Bo,ou=People,dc=example,dc=com";
 /// Two rules with one attribute of members.
 const RULES: [(&str, &str); 2] = [("groupOfNames", "member"), ("groupOfUniqueNames", "uniqueMember")];
 
-fn rule(schema: &Schema, (class, member): (&str, &str)) -> MembershipRule {
+fn rule(schema: &Schema, (class, member): (&str, &str), member_of: &str) -> MembershipRule {
     MembershipRule {
         group_class: schema.object_class_id(class).unwrap(),
         member: schema.describe(member).unwrap(),
-        member_of: schema.describe("memberOf").unwrap(),
+        member_of: schema.describe(member_of).unwrap(),
         at_once: MEMBERS_LIMIT,
     }
 }
@@ -54,6 +56,8 @@ struct Options {
     refint: bool,
     /// Members that change at once.
     at_once: Option<usize>,
+    /// Groups are told by seeAlso, which clients may write, not by memberOf.
+    writable: bool,
 }
 
 fn indexed(schema: &Schema) -> DatabaseSettings {
@@ -69,9 +73,13 @@ fn indexed(schema: &Schema) -> DatabaseSettings {
 
 fn with_overlays(schema: &Schema, options: Options) -> DatabaseSettings {
     let mut settings = indexed(schema);
+    let member_of = if options.writable { "seeAlso" } else { "memberOf" };
     for of in RULES {
         settings.plugins.push(Arc::new(Membership::new(MembershipSettings {
-            rule: MembershipRule { at_once: options.at_once.unwrap_or(MEMBERS_LIMIT), ..rule(schema, of) },
+            rule: MembershipRule {
+                at_once: options.at_once.unwrap_or(MEMBERS_LIMIT),
+                ..rule(schema, of, member_of)
+            },
             dangling: options.dangling,
             integrity: options.integrity,
             modifier: Some("cn=keeper".to_owned()),
@@ -113,6 +121,11 @@ fn texts<'e>(schema: &Schema, entry: &'e Entry, name: &str) -> impl Iterator<Ite
     values.iter().map(|value| std::str::from_utf8(value).unwrap())
 }
 
+/// What an entry says, by whichever attribute.
+fn told<'e>(schema: &Schema, entry: &'e Entry) -> impl Iterator<Item = &'e str> {
+    texts(schema, entry, "memberOf").chain(texts(schema, entry, "seeAlso"))
+}
+
 type Groups = BTreeMap<String, BTreeSet<String>>;
 
 /// What entries say, and what they should.
@@ -122,7 +135,7 @@ fn groups(fixture: &Memory) -> (Groups, Groups) {
     let by_name: BTreeMap<_, _> = all.iter().map(|entry| (normal(&entry.dn), entry)).collect();
     let (mut said, mut wanted) = (Groups::new(), Groups::new());
     for entry in &all {
-        let groups: BTreeSet<String> = texts(schema, entry, "memberOf").map(str::to_owned).collect();
+        let groups: BTreeSet<String> = told(schema, entry).map(str::to_owned).collect();
         if !groups.is_empty() {
             said.insert(entry.dn.clone(), groups);
         }
@@ -150,7 +163,7 @@ fn check(fixture: &Memory, after: &str) {
 
 fn memberships(fixture: &Memory, dn: &str) -> Vec<String> {
     let entry = fixture.entry(dn).unwrap();
-    texts(&fixture.schema, &entry, "memberOf").map(str::to_owned).collect()
+    told(&fixture.schema, &entry).map(str::to_owned).collect()
 }
 
 fn group(name: &str, members: &[&str]) -> String {
@@ -281,6 +294,12 @@ fn what_is_refused_or_only_tried_changes_nothing() {
             "19 memberOf: no user modification allowed",
         ),
         (
+            format!(
+                "dn: {BO}\ncontrol: 1.3.6.1.4.1.4203.666.5.12 true\nchangetype: modify\nadd: memberOf\nmemberOf: cn=false\n"
+            ),
+            "19 memberOf: no-user-modification attribute not manageable",
+        ),
+        (
             "dn: cn=one,ou=Groups,dc=example,dc=com\ncontrol: 1.3.6.1.4.1.4203.666.5.2 true\nchangetype: delete\n"
                 .to_owned(),
             "16654",
@@ -409,6 +428,7 @@ fn whatever_happens_entries_say_what_groups_say() {
             integrity: seed % 3 == 1,
             refint: seed % 3 == 2,
             at_once: (seed % 5 == 4).then_some(2),
+            writable: seed % 2 == 1,
         };
         let fixture = fixture(options);
         let place = |dice: &Dice| ["ou=People", "ou=Groups", "ou=Extra,ou=People"][dice.roll(3) as usize];
@@ -516,6 +536,10 @@ fn changes_of_other_servers_count_whatever_their_order() {
 }
 
 fn reconfigure(fixture: &Memory, settings: DatabaseSettings) {
+    reconfigure_with(fixture, settings, None);
+}
+
+fn reconfigure_with(fixture: &Memory, settings: DatabaseSettings, index_watch: Option<Arc<dyn IndexWatch>>) {
     fixture.directory.databases()[0].reconfigure(Reconfiguration {
         schema: Arc::clone(&fixture.schema),
         settings,
@@ -525,7 +549,7 @@ fn reconfigure(fixture: &Memory, settings: DatabaseSettings) {
             order: Arc::new(CommitOrder::new(1)),
             default_referrals: Arc::from([]),
             auxiliary_needs_rule: false,
-            index_watch: None,
+            index_watch,
         },
     });
 }
@@ -567,4 +591,108 @@ fn groups_from_before_the_overlay_are_found() {
     touch(&fixture);
     check(&fixture, "the overlay came again");
     assert!(groups(&fixture).0.is_empty());
+}
+
+/// Lets the writer work on indexes.
+#[derive(Debug)]
+struct Allowed;
+
+impl IndexWatch for Allowed {
+    fn notice(&self, _notice: IndexNotice) {}
+}
+
+/// Commits, of which each takes a slice of a build along.
+const BUILD_COMMITS: usize = 10_000;
+
+/// Has the indexes that the settings want built, and then all entries gone through.
+fn build(fixture: &Memory, settings: DatabaseSettings) {
+    reconfigure_with(fixture, settings, Some(Arc::new(Allowed)));
+    let is_complete = || fixture.database().catalog().stale().next().is_none();
+    for _ in 0..BUILD_COMMITS {
+        if is_complete() {
+            break;
+        }
+        fixture.clock.advance_micros(1_000_000);
+        touch(fixture);
+    }
+    assert!(is_complete(), "the indexes are not built");
+    fixture.clock.advance_micros(1_000_000);
+    touch(fixture);
+}
+
+const WRITABLE: Options =
+    Options { dangling: Dangling::Ignore, integrity: false, refint: false, at_once: None, writable: true };
+
+/// While the index of members is built nobody can tell which groups name an entry: those that come, are renamed, or have
+/// their groups told by somebody else say so when it can be told.
+#[test]
+fn what_happens_while_the_index_is_built_counts_behind_it() {
+    let team = "cn=team,ou=Groups,dc=example,dc=com";
+    let [new, cid, bob] = ["New", "Cid", "Bob"].map(|name| format!("cn={name},ou=People,dc=example,dc=com"));
+    let person = |dn: &str| format!("dn: {dn}\nobjectClass: person\ncn: {}\nsn: S\n", &dn[3..6]);
+    let replicated = |dn: &str, member_of: &str| {
+        let more = [("objectClass", "person"), ("cn", "Cid"), ("sn", "C"), ("seeAlso", member_of)];
+        put(8, dn, 2, &more)
+    };
+    let changes: [(&str, &dyn Fn(&Memory)); 5] = [
+        ("added", &|fixture| fixture.apply(&person(&new))),
+        ("renamed", &|fixture| {
+            fixture.apply(&format!("dn: {BO}\nchangetype: modrdn\nnewrdn: cn=Bob\ndeleteoldrdn: 1\n"));
+        }),
+        ("written", &|fixture| {
+            fixture.apply(&format!("dn: {ANN}\nchangetype: modify\nreplace: seeAlso\nseeAlso: cn=false\n"));
+        }),
+        ("replicated", &|fixture| replicate(fixture, replicated(&cid, "cn=elsewhere,dc=example,dc=com"))),
+        ("below a renamed container", &|fixture| {
+            fixture.apply(
+                "dn: ou=People,dc=example,dc=com\nchangetype: modrdn\nnewrdn: ou=Staff\ndeleteoldrdn: 1\n",
+            );
+        }),
+    ];
+    for (name, change) in changes {
+        let fixture = fixture(WRITABLE);
+        let schema = &fixture.schema;
+        fixture.apply(&group("team", &[ANN, BO, &new, &cid, &bob, "cn=Ann Lee,ou=Staff,dc=example,dc=com"]));
+        // All entries were gone through. Then the index goes, and is wanted again.
+        touch(&fixture);
+        check(&fixture, "a group");
+        let without = DatabaseSettings { index: IndexConfig::default(), ..with_overlays(schema, WRITABLE) };
+        reconfigure(&fixture, without);
+        touch(&fixture);
+        reconfigure(&fixture, with_overlays(schema, WRITABLE));
+        change(&fixture);
+        // What a group itself says needs no index.
+        fixture.apply(&format!(
+            "dn: {team}\nchangetype: modify\nadd: member\nmember: ou=Groups,dc=example,dc=com\n"
+        ));
+        assert_eq!(memberships(&fixture, "ou=Groups,dc=example,dc=com"), [team], "{name}");
+        build(&fixture, with_overlays(schema, WRITABLE));
+        check(&fixture, name);
+    }
+}
+
+/// So many groups of an entry are no longer kept within its record: only the rows tell what changed.
+#[test]
+fn whoever_writes_many_groups_writes_what_the_groups_say() {
+    let fixture = fixture(WRITABLE);
+    for number in 0..MANY {
+        fixture.apply(&group(&format!("g{number}"), &[BO]));
+    }
+    let one = |number: usize| format!("cn=g{number},ou=Groups,dc=example,dc=com");
+    let all = (0..MANY).fold("replace: seeAlso\n".to_owned(), |all, number| {
+        all + "seeAlso: cn=false" + &number.to_string() + "\n"
+    });
+    for how in [
+        format!("delete: seeAlso\nseeAlso: {}\n-\nadd: seeAlso\nseeAlso: cn=false\n", one(5)),
+        format!("delete: seeAlso\nseeAlso: {}\n", one(7)),
+        "add: seeAlso\nseeAlso: cn=false\n".to_owned(),
+        // As many others.
+        all,
+        "replace: seeAlso\nseeAlso: cn=false\n".to_owned(),
+        "delete: seeAlso\n".to_owned(),
+    ] {
+        fixture.apply(&format!("dn: {BO}\nchangetype: modify\n{how}"));
+        assert_eq!(memberships(&fixture, BO).len(), MANY);
+        check(&fixture, &how);
+    }
 }

@@ -5,13 +5,21 @@
 mod common;
 
 use std::fmt::Write as _;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use common::{Fixture, TREE, memory, schema, settings};
+use larix_engine::Entry;
+use larix_engine::access::{GroupQuery, Privilege, Subject};
 use larix_engine::check::check as check_database;
 use larix_engine::index::IndexConfig;
 use larix_engine::plugins::referential_integrity::{ReferentialIntegrity, ReferentialIntegritySettings};
+use larix_engine::plugins::{
+    Additions, AroundChange, Consequence, Entries, FollowUp, Name, PendingChange, Plugin, Referrer, Refusal,
+};
 use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
+use larix_engine::write::Failure;
+use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use larix_store::Store;
 use larix_store::memory::MemoryStore;
 use uuid::Uuid;
@@ -35,6 +43,14 @@ const GROUPS: &str = "
 ";
 
 fn fixture(indexed: bool, nothing: Option<&str>) -> Fixture<MemoryStore> {
+    fixture_with(indexed, nothing, |refint| Arc::new(refint))
+}
+
+fn fixture_with(
+    indexed: bool,
+    nothing: Option<&str>,
+    plugin: impl FnOnce(ReferentialIntegrity) -> Arc<dyn Plugin>,
+) -> Fixture<MemoryStore> {
     let schema = schema("");
     let mut settings = settings(&schema);
     if indexed {
@@ -42,7 +58,7 @@ fn fixture(indexed: bool, nothing: Option<&str>) -> Fixture<MemoryStore> {
         index.add_line(&schema, "member,seeAlso", Some("eq")).unwrap();
         settings.index = index;
     }
-    settings.plugins = vec![Arc::new(ReferentialIntegrity::new(ReferentialIntegritySettings {
+    settings.plugins = vec![plugin(ReferentialIntegrity::new(ReferentialIntegritySettings {
         attributes: ["member", "seeAlso"].map(|name| schema.describe(name).unwrap()).to_vec(),
         nothing: nothing.map(str::to_owned),
         modifier: Some("cn=keeper".to_owned()),
@@ -258,4 +274,116 @@ fn large_groups_are_followed() {
         );
         assert_eq!(members(&fixture), (MANY + 1, vec!["cn=Ann Lee,ou=Staff,dc=example,dc=com".to_owned()]));
     }
+}
+
+/// The overlay, with a count of the times that it went through a subtree or looked for references.
+#[derive(Debug)]
+struct Counted {
+    refint: ReferentialIntegrity,
+    looks: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct CountedFollowUp {
+    inner: Box<dyn FollowUp>,
+    looks: Arc<AtomicUsize>,
+}
+
+#[derive(Debug)]
+struct CountedEntries<'a> {
+    inner: &'a dyn Entries,
+    looks: &'a AtomicUsize,
+}
+
+impl Plugin for Counted {
+    fn name(&self) -> &str {
+        self.refint.name()
+    }
+
+    fn before(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+        let entries = CountedEntries { inner: change.entries, looks: &self.looks };
+        let mut additions = self.refint.before(&PendingChange { entries: &entries, ..*change })?;
+        if let Some(inner) = additions.follow_up.take() {
+            additions.follow_up = Some(Box::new(CountedFollowUp { inner, looks: Arc::clone(&self.looks) }));
+        }
+        Ok(additions)
+    }
+}
+
+impl FollowUp for CountedFollowUp {
+    fn consequences(
+        self: Box<Self>,
+        around: &AroundChange<'_>,
+        schema: &Schema,
+    ) -> Result<Vec<Consequence>, Refusal> {
+        let counted = |inner| CountedEntries { inner, looks: &self.looks };
+        let (before, after) = (counted(around.before), counted(around.after));
+        self.inner.consequences(&AroundChange { before: &before, after: &after }, schema)
+    }
+}
+
+impl Entries for CountedEntries<'_> {
+    fn entry(&self, dn: &NormalDn) -> Result<Option<Entry>, Failure> {
+        self.inner.entry(dn)
+    }
+
+    fn allows(
+        &self,
+        subject: &Subject,
+        dn: &NormalDn,
+        entry: &Entry,
+        attribute: &AttributeDescription,
+        privilege: Privilege,
+    ) -> Result<bool, Failure> {
+        self.inner.allows(subject, dn, entry, attribute, privilege)
+    }
+
+    fn matches(&self, dn: &NormalDn, entry: &Entry, filter: &BoundFilter) -> Result<bool, Failure> {
+        self.inner.matches(dn, entry, filter)
+    }
+
+    fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Failure> {
+        self.inner.is_member(group, member)
+    }
+
+    fn names_within(&self, dn: &NormalDn) -> Result<Vec<Name>, Failure> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.inner.names_within(dn)
+    }
+
+    fn referrers(
+        &self,
+        attributes: &[AttributeDescription],
+        names: &[Name],
+    ) -> Result<Vec<Referrer>, Failure> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.inner.referrers(attributes, names)
+    }
+}
+
+/// Neither the entries below nor those that refer to them are looked for on behalf of somebody who is refused.
+#[test]
+fn a_change_that_is_refused_costs_nothing_more() {
+    let looks = Arc::new(AtomicUsize::new(0));
+    let counted = |refint| Arc::new(Counted { refint, looks: Arc::clone(&looks) }) as Arc<dyn Plugin>;
+    let mut fixture = fixture_with(true, None, counted);
+    let people = "ou=People,dc=example,dc=com";
+    let tree_delete = format!("dn: {people}\ncontrol: 1.2.840.113556.1.4.805 true\nchangetype: delete\n");
+    let rename = |to: &str| format!("dn: {people}\nchangetype: modrdn\nnewrdn: ou={to}\ndeleteoldrdn: 1\n");
+    let check = |fixture: &Fixture<MemoryStore>, change: &str, code: &str, expected: usize| {
+        let answer = fixture.change(change);
+        assert_eq!(answer.split(' ').next(), Some(code), "{change}{answer}");
+        assert_eq!(looks.swap(0, Ordering::Relaxed), expected, "{change}");
+    };
+    fixture.bind("cn=somebody");
+    for change in [tree_delete.as_str(), &rename("Staff")] {
+        check(&fixture, change, "50", 0);
+    }
+    fixture.bind(common::ROOT);
+    check(&fixture, &rename("Groups"), "68", 0);
+    check(&fixture, &format!("dn: {people}\nchangetype: delete\n"), "66", 0);
+    // What is allowed is followed: the names below, and who has them.
+    check(&fixture, &rename("Staff"), "0", 2);
+    check(&fixture, &tree_delete.replace("People", "Staff"), "0", 2);
+    check(&fixture, "dn: cn=ann,ou=Groups,dc=example,dc=com\nchangetype: delete\n", "0", 1);
 }

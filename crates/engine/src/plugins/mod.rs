@@ -103,15 +103,24 @@ pub struct Additions {
 
 /// What else is to be changed once a change has been carried out, in the same commit.
 pub trait FollowUp: Debug {
-    /// The changes, in order; `entries` is the directory with the change in it.
+    /// The changes, in order.
     ///
     /// # Errors
     /// A refusal, with which the change and all that belongs to it end.
     fn consequences(
         self: Box<Self>,
-        entries: &dyn Entries,
+        around: &AroundChange<'_>,
         schema: &Schema,
     ) -> Result<Vec<Consequence>, Refusal>;
+}
+
+/// The directory on both sides of a change that has been carried out.
+#[derive(Copy, Clone, Debug)]
+pub struct AroundChange<'a> {
+    /// As the change found it.
+    pub before: &'a dyn Entries,
+    /// With the change in it.
+    pub after: &'a dyn Entries,
 }
 
 /// A change that follows from another. One that is refused is left undone, and nothing else with it.

@@ -6,9 +6,11 @@
 
 use std::sync::Arc;
 
-use larix_schema::{AttributeDescription, NormalDn, NormalRdn, Schema, Usage};
+use larix_schema::{AttributeDescription, NormalDn, Schema, Usage};
 
-use super::{Additions, Consequence, Entries, FollowUp, Name, PendingChange, Plugin, Reference, Refusal};
+use super::{
+    Additions, AroundChange, Consequence, Entries, FollowUp, Name, PendingChange, Plugin, Reference, Refusal,
+};
 use crate::write::Failure;
 use crate::write::prepare::{Change, ChangeKind, Prepared, internal_change};
 use crate::write::split_rdn;
@@ -48,34 +50,25 @@ impl Plugin for ReferentialIntegrity {
         if self.settings.attributes.is_empty() {
             return Ok(Additions::default());
         }
-        let (names, target) = match change.operation {
-            Prepared::Delete { dn } if change.controls.tree_delete => {
-                (change.entries.names_within(dn)?, None)
-            }
-            // Its spelling matters to nobody: values are found by their normal form.
-            Prepared::Delete { dn } => {
-                (vec![Name { normal: dn.clone(), shown: dn.as_str().to_owned() }], None)
-            }
-            // What is below it is looked up once it is renamed: whoever may not rename it is to cost nothing.
-            Prepared::ModifyDn(rename) => {
-                let normal = rename.dn.clone();
-                let shown = change.entries.entry(&normal)?.map(|entry| entry.dn);
-                let shown = shown.unwrap_or_else(|| normal.as_str().to_owned());
-                (vec![Name { normal, shown }], Some(rename.target()))
-            }
+        let (dn, below, target) = match change.operation {
+            Prepared::Delete { dn } => (dn, change.controls.tree_delete, None),
+            Prepared::ModifyDn(rename) => (&rename.dn, true, Some(rename.target())),
             _ => return Ok(Additions::default()),
         };
-        let settings = Arc::clone(&self.settings);
-        Ok(Additions { follow_up: Some(Box::new(Gone { settings, names, target })), ..Additions::default() })
+        let gone = Gone { settings: Arc::clone(&self.settings), dn: dn.clone(), below, target };
+        Ok(Additions { follow_up: Some(Box::new(gone)), ..Additions::default() })
     }
 }
 
-/// Entries that are no more, or elsewhere.
+/// Entries that are no more, or elsewhere. Who they are is looked up once the change is made: whoever may not make it is to
+/// cost nothing.
 #[derive(Debug)]
 struct Gone {
     settings: Arc<ReferentialIntegritySettings>,
-    /// Their former names, that of the topmost first; of a rename that one alone.
-    names: Vec<Name>,
+    /// What the topmost was called.
+    dn: NormalDn,
+    /// Whether the entries below it went with it.
+    below: bool,
     /// What the topmost is called now.
     target: Option<NormalDn>,
 }
@@ -83,12 +76,13 @@ struct Gone {
 impl FollowUp for Gone {
     fn consequences(
         self: Box<Self>,
-        entries: &dyn Entries,
+        around: &AroundChange<'_>,
         schema: &Schema,
     ) -> Result<Vec<Consequence>, Refusal> {
-        let (names, new_names) = self.names(entries)?;
+        let names = self.names(around.before)?;
+        let new_names = self.new_names(&names, around.after)?;
         let mut consequences = Vec::new();
-        for referrer in entries.referrers(&self.settings.attributes, &names)? {
+        for referrer in around.after.referrers(&self.settings.attributes, &names)? {
             for local in [false, true] {
                 let mut mods = Vec::new();
                 for reference in &referrer.references {
@@ -116,14 +110,32 @@ impl FollowUp for Gone {
 }
 
 impl Gone {
-    /// The former names, and what the entries are called now; `None` when they are gone.
-    fn names(&self, entries: &dyn Entries) -> Result<(Vec<Name>, Option<Vec<String>>), Failure> {
-        let (Some(target), Some(top)) = (&self.target, self.names.first()) else {
-            return Ok((self.names.clone(), None));
+    /// The former names, that of the topmost first.
+    fn names(&self, before: &dyn Entries) -> Result<Vec<Name>, Failure> {
+        if self.below {
+            return before.names_within(&self.dn);
+        }
+        // Its spelling matters to nobody: values are found by their normal form.
+        Ok(vec![Name { normal: self.dn.clone(), shown: self.dn.as_str().to_owned() }])
+    }
+
+    /// What the entries are called now, in the same order; `None` when they are gone.
+    fn new_names(&self, names: &[Name], after: &dyn Entries) -> Result<Option<Vec<String>>, Failure> {
+        let Some(target) = &self.target else { return Ok(None) };
+        let shown = after.entry(target)?.map_or_else(|| target.as_str().to_owned(), |entry| entry.dn);
+        let depth = self.dn.depth();
+        let renamed = |name: &Name| {
+            let mut below = Vec::new();
+            let mut rest = name.shown.as_str();
+            for _ in depth..name.normal.depth() {
+                let (rdn, above) = split_rdn(rest);
+                below.push(rdn);
+                rest = above;
+            }
+            below.push(&shown);
+            below.join(",")
         };
-        let now = entries.names_within(target)?;
-        let former = now.iter().map(|name| former(name, target, top)).collect();
-        Ok((former, Some(now.into_iter().map(|name| name.shown).collect())))
+        Ok(Some(names.iter().map(renamed).collect()))
     }
 
     /// The changes of one attribute.
@@ -153,22 +165,4 @@ impl Gone {
         }
         Ok(changes)
     }
-}
-
-/// What an entry at or below `target` was called when that was `top`.
-fn former(name: &Name, target: &NormalDn, top: &Name) -> Name {
-    let levels = name.normal.depth().saturating_sub(target.depth());
-    let rdns: Vec<&[u8]> = name.normal.rdns().take(levels).collect();
-    let normal = rdns.iter().rev().fold(top.normal.clone(), |superior, rdn| {
-        NormalDn::join(&NormalRdn::from_normal(&String::from_utf8_lossy(rdn)), &superior)
-    });
-    let mut below: Vec<&str> = Vec::new();
-    let mut rest = name.shown.as_str();
-    for _ in 0..levels {
-        let (rdn, above) = split_rdn(rest);
-        below.push(rdn);
-        rest = above;
-    }
-    below.push(&top.shown);
-    Name { normal, shown: below.join(",") }
 }

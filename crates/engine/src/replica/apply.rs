@@ -217,16 +217,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
             return Err(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into());
         }
         let group = &mut *self.group;
-        let ground = Ground {
-            schema: &group.state.schema,
-            known: &group.known,
-            settings: &group.state.settings,
-            policy: &group.policy,
-            random: &*group.environment.random,
-            default_referrals: &[],
-            auxiliary_needs_rule: false,
-            order: &group.environment.order,
-        };
+        let ground = Ground::of(&group.state, &group.known, &group.policy, group.environment);
         let before = Overlay::new(self.transaction, &group.set);
         let view = Overlay::new(&before, &self.unit);
         let (subject, controls) = (Subject::default(), RequestControls::default());

@@ -27,8 +27,8 @@ use crate::database::{Database, DatabaseState, View};
 use crate::fault::Fault;
 use crate::log;
 use crate::plugins::{
-    BindAttempt, CONSEQUENCE_LIMIT, Consequence, DERIVED_LIMIT, FollowUp, Judgement, PasswordWork,
-    PendingChange, Plugin,
+    AroundChange, BindAttempt, CONSEQUENCE_LIMIT, Consequence, DERIVED_LIMIT, FollowUp, Judgement,
+    PasswordWork, PendingChange, Plugin,
 };
 use crate::tables::{META, meta};
 use crate::tree;
@@ -192,17 +192,11 @@ impl<'a, S: Store> Group<'a, S> {
                 }
                 match self.one(transaction, unit, &task, role.is_local()) {
                     Ok(done) => {
-                        if unit.is_empty() {
-                            *unit = done.set;
-                        } else {
-                            unit.merge(done.set);
-                        }
-                        outcome.controls.extend(done.controls);
                         if !follow_ups.is_empty() {
                             let follow = self.consequences(
                                 follow_ups,
                                 transaction,
-                                unit,
+                                (unit, &done.set),
                                 &task.subject,
                                 refusal_controls,
                             )?;
@@ -211,6 +205,12 @@ impl<'a, S: Store> Group<'a, S> {
                                 return Err(too_many(CONSEQUENCE_LIMIT).into());
                             }
                         }
+                        if unit.is_empty() {
+                            *unit = done.set;
+                        } else {
+                            unit.merge(done.set);
+                        }
+                        outcome.controls.extend(done.controls);
                     }
                     Err(Failure::Refused(_)) if role.may_fail() => tree::forget(self.instance),
                     Err(failure) => return Err(failure),
@@ -265,22 +265,26 @@ impl<'a, S: Store> Group<'a, S> {
         Ok(Asked { altered: added.altered, derived, follow_up: added.follow_up })
     }
 
-    /// What follows from a change that was carried out.
+    /// What follows from a change that was carried out: `done` is what it wrote.
     fn consequences<T: Snapshot>(
         &self,
         follow_ups: Vec<Box<dyn FollowUp>>,
         transaction: &T,
-        unit: &WriteSet,
+        (unit, done): (&WriteSet, &WriteSet),
         subject: &Arc<Subject>,
         refusal_controls: &mut Vec<ControlBuf>,
     ) -> Result<Vec<(Task, Role)>, Failure> {
-        let before = Overlay::new(transaction, &self.set);
-        let snapshot = Overlay::new(&before, unit);
-        let view = self.view(&snapshot)?;
-        let entries = Present { view: &view, policy: &self.policy };
+        let group = Overlay::new(transaction, &self.set);
+        let before = Overlay::new(&group, unit);
+        let after = Overlay::new(&before, done);
+        let (old, new) = (self.view(&before)?, self.view(&after)?);
+        let around = AroundChange {
+            before: &Present { view: &old, policy: &self.policy },
+            after: &Present { view: &new, policy: &self.policy },
+        };
         let mut tasks = Vec::new();
         for follow_up in follow_ups {
-            let consequences = follow_up.consequences(&entries, &self.state.schema).map_err(|refusal| {
+            let consequences = follow_up.consequences(&around, &self.state.schema).map_err(|refusal| {
                 *refusal_controls = refusal.controls;
                 refusal.result
             })?;
@@ -377,16 +381,7 @@ impl<'a, S: Store> Group<'a, S> {
         derived: bool,
     ) -> Result<Done, Failure> {
         self.retiring.check(&task.operation, &self.state.schema)?;
-        let ground = Ground {
-            schema: &self.state.schema,
-            known: &self.known,
-            settings: &self.state.settings,
-            policy: &self.policy,
-            random: &*self.environment.random,
-            default_referrals: &self.environment.default_referrals,
-            auxiliary_needs_rule: self.environment.auxiliary_needs_rule,
-            order: &self.environment.order,
-        };
+        let ground = Ground::of(&self.state, &self.known, &self.policy, self.environment);
         let now = self.environment.clock.now();
         let csn = self.environment.order.next_csn(now);
         let before = Overlay::new(transaction, &self.set);

@@ -25,13 +25,13 @@ use crate::csn::Csn;
 use crate::database::{DatabaseSettings, View, next_instance};
 use crate::entry::record::Form;
 use crate::entry::values::member_key_of_normal;
-use crate::entry::{AttributeNumber, EntryId, EntryReader, ValuesView};
+use crate::entry::{AttributeNumber, EntryId, EntryReader, EntryView, ValuesView};
 use crate::fault::Fault;
 use crate::index::{KeyKind, Kinds, key};
 use crate::log::LoggedChange;
 use crate::plan::Plan;
 use crate::plugins::MembershipRule;
-use crate::tables::{ENTRIES, VALUES};
+use crate::tables::{ENTRIES, META, VALUES, meta};
 use crate::tree;
 
 /// Members that change in the commit of the change that asks for it, and entries below a renamed one that are looked at there.
@@ -251,9 +251,10 @@ impl<B: Snapshot, A: Snapshot> Difference<'_, '_, '_, B, A> {
     /// Answers false when there is too much of it.
     fn read(&mut self, unit: &WriteSet) -> Result<bool, Fault> {
         let mut ids = BTreeMap::new();
+        let moves = unit.get(META, meta::TREE_GENERATION).is_some();
         for (key, _) in unit.records(ENTRIES) {
             let id = EntryId::from_prefix(key).ok_or(Fault::Damaged { what: "a key of the entries" })?;
-            ids.insert(id, self.is_renamed(id)?);
+            ids.insert(id, moves && self.is_renamed(id)?);
         }
         let renamed: Vec<EntryId> = ids.iter().filter(|(_, renamed)| **renamed).map(|(id, _)| *id).collect();
         for id in renamed {
@@ -273,8 +274,9 @@ impl<B: Snapshot, A: Snapshot> Difference<'_, '_, '_, B, A> {
     }
 
     fn is_renamed(&self, id: EntryId) -> Result<bool, Fault> {
-        let (Some(old), Some(new)) = (self.was.record(id)?, self.now.record(id)?) else { return Ok(false) };
-        let (old, new) = (self.was.reader(id, &old)?.view, self.now.reader(id, &new)?.view);
+        // Names stand in the head, which is never packed.
+        let (Some(old), Some(new)) = (self.was.stored(id)?, self.now.stored(id)?) else { return Ok(false) };
+        let (old, new) = (EntryView::parse(id, &old)?, EntryView::parse(id, &new)?);
         if (old.parent(), old.rdn()) == (new.parent(), new.rdn()) {
             return Ok(false);
         }
@@ -515,16 +517,7 @@ impl<S: Store> Group<'_, S> {
         }
         let now = self.environment.clock.now();
         let csn = csn.unwrap_or_else(|| self.environment.order.next_csn(now));
-        let ground = Ground {
-            schema: &self.state.schema,
-            known: &self.known,
-            settings: &self.state.settings,
-            policy: &self.policy,
-            random: &*self.environment.random,
-            default_referrals: &[],
-            auxiliary_needs_rule: false,
-            order: &self.environment.order,
-        };
+        let ground = Ground::of(&self.state, &self.known, &self.policy, self.environment);
         let before = Overlay::new(transaction, &self.set);
         let view = Overlay::new(&before, &*unit);
         let (subject, controls) = (Subject::default(), RequestControls::default());

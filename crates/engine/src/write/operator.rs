@@ -12,11 +12,12 @@ use super::known::KnownSchema;
 use super::operational::{self, Stamp};
 use super::prepare::{Change, ChangeKind, refuse};
 use super::values;
+use super::writer::WriterEnvironment;
 use crate::access::{AccessPolicy, Subject};
 use crate::catalog::CatalogEdit;
 use crate::controls::RequestControls;
 use crate::csn::Csn;
-use crate::database::{DatabaseSettings, View};
+use crate::database::{DatabaseSettings, DatabaseState, View};
 use crate::entry::record::{CODEC_PLAIN, RecordFlags};
 use crate::entry::{EntryId, EntryReader, EntrySource, EntryView, Record};
 use crate::fault::Fault;
@@ -44,6 +45,26 @@ pub(crate) struct Ground<'a> {
     pub(crate) default_referrals: &'a [String],
     pub(crate) auxiliary_needs_rule: bool,
     pub(crate) order: &'a CommitOrder,
+}
+
+impl<'a> Ground<'a> {
+    pub(crate) fn of(
+        state: &'a DatabaseState,
+        known: &'a KnownSchema,
+        policy: &'a AccessPolicy,
+        environment: &'a WriterEnvironment,
+    ) -> Self {
+        Self {
+            schema: &state.schema,
+            known,
+            settings: &state.settings,
+            policy,
+            random: &*environment.random,
+            default_referrals: &environment.default_referrals,
+            auxiliary_needs_rule: environment.auxiliary_needs_rule,
+            order: &environment.order,
+        }
+    }
 }
 
 /// Numbers that the writer gives out. They only rise: what a failed change took stays unused.

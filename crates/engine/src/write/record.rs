@@ -159,16 +159,7 @@ impl<S: Store> Group<'_, S> {
         (step, recording): (&Step<'_>, &Recording),
         (csn, derived): (Csn, bool),
     ) -> Result<(), Failure> {
-        let ground = Ground {
-            schema: &self.state.schema,
-            known: &self.known,
-            settings: &self.state.settings,
-            policy: &self.policy,
-            random: &*self.environment.random,
-            default_referrals: &self.environment.default_referrals,
-            auxiliary_needs_rule: self.environment.auxiliary_needs_rule,
-            order: &self.environment.order,
-        };
+        let ground = Ground::of(&self.state, &self.known, &self.policy, self.environment);
         let before = Overlay::new(transaction, &self.set);
         let view = Overlay::new(&before, &*unit);
         let now = self.environment.clock.now();
