@@ -4,6 +4,8 @@
 
 use std::fs::{self, File};
 use std::io::Write;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -252,6 +254,83 @@ fn a_server_in_the_background_shows_its_password() {
     }
     assert!(output.status.success() && shown(&text, "password").contains("shown once"), "{text}");
     assert_eq!(ours.len(), 1, "{ours:?}");
+}
+
+/// One line says which address is taken; no password is made up, and nothing is left, so that the next start is a first one.
+#[test]
+fn an_address_that_is_taken_is_said_and_nothing_is_left() {
+    let newcomer = Newcomer::new();
+    let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+    let address = taken.local_addr().unwrap().to_string();
+    let elsewhere = tempfile::tempdir().unwrap();
+    let path = elsewhere.path().join("socket");
+    let _answers = UnixListener::bind(&path).unwrap();
+    let path = path.display().to_string();
+    let socket = format!("ldapi://{}", path.replace('/', "%2F"));
+    let (url, http) = (format!("ldapi://own ldap://{address}"), format!("http://{address}/"));
+    let cases: [(&[&str], &str); 5] = [
+        (&["-h", &url], &address),
+        (&["-h", "ldapi://own", "--http", &http], &address),
+        (&["-h", "ldapi://own", "--admin", &address], &address),
+        (&["-h", &format!("ldapi://own {socket}")], &path),
+        (&["-h", &url, "--background"], &address),
+    ];
+    for (arguments, named) in cases {
+        let mut command = newcomer.command(&["--suffix", "dc=example,dc=com"]);
+        let output = command.args(arguments).env_remove("LARIX_DETACHED").output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{arguments:?}");
+        let said = String::from_utf8(output.stderr).unwrap();
+        assert_eq!(said.lines().count(), 1, "{arguments:?}: {said}");
+        for word in [named, "another process", "end that, or name another"] {
+            assert!(said.contains(word), "{arguments:?}: {said}");
+        }
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), "", "{arguments:?}");
+        let left: Vec<_> = fs::read_dir(newcomer.folder.path()).unwrap().collect();
+        assert!(left.is_empty(), "{arguments:?}: {left:?}");
+    }
+}
+
+/// The configuration is kept with the hash of a password that was made up: it is told, this once, though nothing is served.
+#[test]
+fn a_start_that_comes_to_nothing_shows_its_password() {
+    let newcomer = Newcomer::new();
+    fs::create_dir(&newcomer.data).unwrap();
+    let foreign = newcomer.data.join("data.mdb");
+    let suffix = ["--suffix", "dc=example,dc=com"];
+    for arguments in [&[][..], &["--background"]] {
+        fs::write(&foreign, [b'x'; 65_536]).unwrap();
+        let mut command = newcomer.command(&suffix);
+        command.args(["-h", "ldapi://own"]).args(arguments).env_remove("LARIX_DETACHED");
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(1), "{output:?}");
+        let text = String::from_utf8(output.stdout).unwrap();
+        assert_eq!(text.matches("password").count(), 1, "{text}");
+        let password = shown(&text, "password").split(' ').next().unwrap().to_owned();
+        // The second start has nothing new to tell.
+        let again = newcomer.command(&suffix).args(["-h", "ldapi://own"]).output().unwrap();
+        assert!(!again.status.success() && again.stdout.is_empty(), "{again:?}");
+
+        fs::remove_file(&foreign).unwrap();
+        let server = newcomer.start("ldap://127.0.0.1:0", &[]);
+        server.check(&password, "cn=config", &["dn: cn=config"]);
+        assert_eq!(shown(&server.stop(), "password"), "as set before");
+        fs::remove_dir_all(&newcomer.data).unwrap();
+        fs::create_dir(&newcomer.data).unwrap();
+    }
+}
+
+/// A certificate that cannot be read is said before a configuration is made that would ask for it for ever.
+#[test]
+fn a_first_start_with_a_wrong_certificate_leaves_a_first_start() {
+    let newcomer = Newcomer::new();
+    let arguments = ["--suffix", "dc=example,dc=com", "--tls-cert", "missing.pem"];
+    let output = newcomer.command(&arguments).args(["-h", "ldapi://own"]).output().unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success() && said.contains("missing.pem"), "{said}");
+    assert_eq!(String::from_utf8(output.stdout).unwrap(), "");
+    assert!(!newcomer.data.join("slapd.d").exists());
+    let server = newcomer.start("ldap://127.0.0.1:0", &[]);
+    assert!(shown(&server.stop(), "password").contains("shown once"));
 }
 
 /// The ids of processes that have this among their arguments.

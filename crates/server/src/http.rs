@@ -68,7 +68,13 @@ pub struct HttpListenError {
 
 impl fmt::Display for HttpListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}: cannot listen there: {}", self.directive, self.source)
+        let Self { directive, source } = self;
+        match source.kind() {
+            io::ErrorKind::AddrInUse => {
+                write!(f, "{directive}: the address is in use by another process: end that, or name another")
+            }
+            _ => write!(f, "{directive}: cannot listen there: {source}"),
+        }
     }
 }
 

@@ -106,7 +106,10 @@ impl fmt::Display for ListenError {
                 source.as_ref().map_or(Ok(()), |source| write!(f, ": {source}"))
             }
             Self::Bind { url, address, source } if source.kind() == io::ErrorKind::AddrInUse => {
-                write!(f, "listener URL \"{url}\": {address} is in use by another process")
+                write!(
+                    f,
+                    "listener URL \"{url}\": {address} is in use by another process: end that, or name another with -h"
+                )
             }
             Self::Bind { url, address, source } => {
                 write!(f, "listener URL \"{url}\": cannot bind {address}: {source}")?;
@@ -120,7 +123,11 @@ impl fmt::Display for ListenError {
                 Ok(())
             }
             Self::SocketInUse { url, path } => {
-                write!(f, "listener URL \"{url}\": another process answers on {}", path.display())
+                write!(
+                    f,
+                    "listener URL \"{url}\": another process answers on {}: end that, or name another with -h",
+                    path.display()
+                )
             }
         }
     }

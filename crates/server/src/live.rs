@@ -4,6 +4,9 @@
 //! is in force, it becomes durable, and then it is published, which cannot fail. Whatever fails before leaves everything
 //! as it was. A change is answered when it is in force: whoever saw the answer sees the change.
 
+#[cfg(test)]
+mod tests;
+
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;

@@ -285,6 +285,8 @@ fn cores() -> usize {
 #[derive(Debug)]
 pub struct Bound {
     listeners: Vec<Listener>,
+    sockets: Vec<SocketPath>,
+    http: Vec<HttpListener>,
     admin: Vec<AdminListener>,
     options: ServeOptions,
     /// `-u` was given.
@@ -292,20 +294,24 @@ pub struct Bound {
 }
 
 impl Bound {
-    /// Binds every URL, so that a port in use is known before anything else is touched, then changes to the user,
-    /// group and root directory.
+    /// Binds every URL and address that the options name, so that a port in use is known before anything else is touched, then
+    /// changes to the user, group and root directory.
     pub fn new(options: ServeOptions, privileges: &Privileges) -> Result<Self, ServeError> {
-        let mut listeners = Vec::new();
+        let (mut listeners, mut sockets) = (Vec::new(), Vec::new());
         for url in &options.urls {
-            listeners.extend(url.bind(options.family, DEFAULT_BACKLOG)?);
+            let bound = url.bind(options.family, DEFAULT_BACKLOG)?;
+            sockets.extend(bound.iter().filter_map(SocketPath::of));
+            listeners.extend(bound);
         }
+        let http = options.http.iter().map(|address| HttpListener::bind(*address)).collect::<Result<_, _>>();
+        let http = http.map_err(ServeError::Http)?;
         let admin = options.admin.iter().map(AdminListener::bind).collect::<Result<_, _>>();
         let admin = admin.map_err(ServeError::Http)?;
         privileges.drop_to()?;
         hardening::forbid_new_privileges()
             .map_err(|source| ServeError::Start { what: "without new privileges", source })?;
         hardening::keep_files_private();
-        Ok(Self { listeners, admin, options, other_user: privileges.change_user() })
+        Ok(Self { listeners, sockets, http, admin, options, other_user: privileges.change_user() })
     }
 
     /// The ports that were bound, in the order of the URLs.
@@ -346,9 +352,9 @@ impl Bound {
         }
         let tls = TlsState::load(&config.global.tls, clock.now()).map_err(ServeError::Tls)?;
         tls.notes.iter().for_each(|note| log.notice(format_args!("TLS: {note}")));
-        let http = self.options.http.iter().chain(&config.global.http_listeners);
-        let http = http.map(|address| HttpListener::bind(*address)).collect::<Result<Vec<_>, _>>();
-        let http = http.map_err(ServeError::Http)?;
+        for address in &config.global.http_listeners {
+            self.http.push(HttpListener::bind(*address).map_err(ServeError::Http)?);
+        }
         for address in &config.global.admin_listeners {
             self.admin.push(AdminListener::bind(address).map_err(ServeError::Http)?);
         }
@@ -373,7 +379,7 @@ impl Bound {
         let changes = ConfigurationThread::start(&server)
             .map_err(|source| ServeError::Start { what: "the configuration's thread", source })?;
         server.consumers.follow(&server);
-        let result = self.run(&server, workers, infos, http, readiness);
+        let result = self.run(&server, workers, infos, readiness);
         changes.finish();
         server.consumers.finish();
         drop(backups);
@@ -403,7 +409,6 @@ impl Bound {
         server: &Arc<Server>,
         count: usize,
         infos: Vec<Arc<ListenerInfo>>,
-        http: Vec<HttpListener>,
         mut readiness: Readiness,
     ) -> Result<(), ServeError> {
         let start = |what| move |source| ServeError::Start { what, source };
@@ -417,9 +422,8 @@ impl Bound {
             .collect::<io::Result<Vec<_>>>()
             .map_err(start("a worker"))?;
         let workers = Rc::new(workers);
-        let ports = self.port_lines(&http);
+        let ports = self.port_lines();
         let port_file = self.options.port_file.clone();
-        let sockets = self.socket_paths();
         let ended = tokio::task::LocalSet::new().block_on(&runtime, async {
             let mut signals = Signals::new().map_err(start("the signal handlers"))?;
             let acceptor = Rc::new(Acceptor { server: server.clone(), workers: workers.clone() });
@@ -443,9 +447,9 @@ impl Bound {
             server.configuration.set_http(sender);
             // Those of the command line come first, and are not the configuration's to close.
             let configured = server.config().global.http_listeners.clone();
-            let own = http.len().saturating_sub(configured.len());
+            let own = self.http.len().saturating_sub(configured.len());
             let names = std::iter::repeat_n(None, own).chain(configured.into_iter().map(Some));
-            http::start(names.zip(http).collect(), http_changes, server.clone());
+            http::start(names.zip(self.http).collect(), http_changes, server.clone());
             let handles = workers.iter().map(|worker| worker.handle().clone()).collect();
             let (sender, admin_changes) = tokio::sync::mpsc::unbounded_channel();
             server.configuration.set_admin(sender);
@@ -476,9 +480,7 @@ impl Bound {
             Ok(())
         });
         // The listeners are closed with the tasks that held them; now the connections.
-        for path in sockets {
-            path.remove();
-        }
+        drop(self.sockets);
         workers.iter().for_each(Worker::stop);
         if let Ok(workers) = Rc::try_unwrap(workers) {
             workers.into_iter().for_each(Worker::join);
@@ -487,14 +489,10 @@ impl Bound {
     }
 
     /// The ports that were bound, a line each.
-    fn port_lines(&self, http: &[HttpListener]) -> String {
-        let http = http.iter().filter_map(|listener| Some(listener.address().ok()?.port()));
+    fn port_lines(&self) -> String {
+        let http = self.http.iter().filter_map(|listener| Some(listener.address().ok()?.port()));
         let admin = self.admin.iter().map(|listener| listener.address().address.port());
         self.ports().into_iter().chain(http).chain(admin).map(|port| format!("{port}\n")).collect()
-    }
-
-    fn socket_paths(&self) -> Vec<SocketPath> {
-        self.listeners.iter().filter_map(SocketPath::of).collect()
     }
 }
 
@@ -507,7 +505,8 @@ fn write_port_file(path: Option<&Path>, ports: &str) -> Result<(), ServeError> {
         .map_err(|source| ServeError::PortFile { path: path.to_owned(), source })
 }
 
-/// A Unix socket's file, to be removed at the end if it still is ours.
+/// A Unix socket's file: dropped, it is removed if it still is ours, at the end as well as when a start fails.
+#[derive(Debug)]
 struct SocketPath {
     path: PathBuf,
     inode: u64,
@@ -519,8 +518,10 @@ impl SocketPath {
         let inode = std::fs::symlink_metadata(path).ok()?.ino();
         Some(Self { path: path.clone(), inode })
     }
+}
 
-    fn remove(&self) {
+impl Drop for SocketPath {
+    fn drop(&mut self) {
         let ours = std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode);
         if ours {
             // Gone already, or a directory that the dropped user may not write: the next start replaces it.

@@ -11,11 +11,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use anyhow::Context;
 use clap::Args;
 use larix_engine::password::{Hasher, Scheme};
+use larix_engine::time::Clock as _;
 use larix_proto::dn::Dn;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::config::slapd_d::{self, Stamp};
 use larix_server::config::{Config, DatabaseKind, QuickStart, convert};
 use larix_server::password_modify::generate_password;
+use larix_server::tls::TlsState;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd};
 use zeroize::Zeroizing;
 
@@ -165,7 +167,10 @@ impl Start<'_> {
             tls_certificate: tls.map(|pair| pair.certificate.clone()),
             tls_key: tls.map(|pair| pair.key.clone()),
         })?;
-        convert(&config, kept, &Stamp { clock: &SystemClock::new(), random: &SystemRandom })?;
+        // What is kept is asked for at each start: a certificate that cannot be had is no part of it.
+        let clock = SystemClock::new();
+        TlsState::load(&config.global.tls, clock.now())?;
+        convert(&config, kept, &Stamp { clock: &clock, random: &SystemRandom })?;
         Ok(Prepared {
             suffix: suffix.to_owned(),
             data: data.to_owned(),

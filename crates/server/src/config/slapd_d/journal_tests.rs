@@ -229,6 +229,42 @@ fn somebody_else_may_come_between_two_changes() {
     assert!(files_in(path) == clean(states.last().unwrap()));
 }
 
+/// A copy, of this moment or an earlier one, takes the directory's place: what is answered from then on is safe in it.
+#[test]
+fn a_directory_in_the_place_of_another_has_a_journal_of_its_own() {
+    let (course, states) = course();
+    for with_journal in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, earlier) = (folder.path().join("slapd.d"), folder.path().join("earlier"));
+        std::fs::create_dir(&path).unwrap();
+        write(&path, &states[0]);
+        let mut keeper = Keeper::default();
+        keeper.commit(&course[0].in_directory(&path)).unwrap();
+        let mut copy = files_in(&path);
+        if !with_journal {
+            copy.remove(Path::new(JOURNAL)).unwrap();
+        }
+        std::fs::rename(&path, &earlier).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        place(&path, &copy);
+        let (old, new) = (files_in(&earlier), files_in(&path));
+
+        keeper.commit(&course[1].in_directory(&path)).unwrap();
+        assert!(contents(&path) == states[2]);
+        assert!(files_in(&earlier) == old, "what is answered was written where nobody looks");
+        // Nothing but the journal was synced.
+        let journal = std::fs::read(path.join(JOURNAL)).unwrap();
+        std::fs::remove_dir_all(&path).unwrap();
+        std::fs::create_dir(&path).unwrap();
+        place(&path, &new);
+        std::fs::write(path.join(JOURNAL), journal).unwrap();
+        assert!(contents(&path) == states[2], "lost with the power");
+        keeper.commit(&course[2].in_directory(&path)).unwrap();
+        keeper.settle().unwrap();
+        assert!(files_in(&path) == clean(&states[3]));
+    }
+}
+
 #[test]
 fn a_full_journal_is_carried_out() {
     let directory = tempfile::tempdir().unwrap();
