@@ -2,7 +2,7 @@
 
 use larix_engine::controls::RequestControls;
 
-use super::super::model::{Config, Source};
+use super::super::model::{Config, DatabaseKind, Source};
 use super::fixture::{Ground, operations, start};
 
 /// The DNs of the databases and overlays with what follows them, and the values of `shown` in the changed entry.
@@ -116,6 +116,17 @@ fn an_inserted_database_moves_those_behind_it_with_all_below() {
     let back = "dn: olcDatabase={1}mdb,cn=config\nchangetype: delete\n";
     let back = ground.change(&changed.config, operations(back).remove(0), RequestControls::default());
     assert_eq!(names(&back.unwrap().config), names(&config));
+}
+
+/// As slapd cuts words: `384"` is 384.
+#[test]
+fn a_quote_at_the_end_of_a_mode_is_passed_over() {
+    let ground = Ground::new();
+    let ldif = "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\nreplace: olcDbMode\nolcDbMode: 416\"\n";
+    let config = start(Source::QuickStart);
+    let changed = ground.change(&config, operations(ldif).remove(0), RequestControls::default()).unwrap();
+    let DatabaseKind::Mdb(mdb) = &changed.config.databases[1].kind else { panic!("no mdb database") };
+    assert_eq!(mdb.mode, Some(0o640));
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(super) static TABLE: &[Directive] = &[
     })
     .arguments(0, 1),
     Directive::new("envflags", "olcDbEnvFlags", Scope::Kind("mdb"), Form::Each, env_flags).many(),
-    Directive::new("mode", "olcDbMode", Scope::Kind("mdb"), Form::Whole, mode),
+    Directive::new("mode", "olcDbMode", Scope::Kind("mdb"), Form::Words, mode),
     Directive::new("maxentrysize", "olcDbMaxEntrySize", Scope::Kind("mdb"), Form::Whole, |b, c| {
         b.mdb()?.max_entry_size = c.number(0)?;
         Ok(())
