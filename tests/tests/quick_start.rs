@@ -157,7 +157,8 @@ fn the_first_page_of_the_guide_works() {
     let (_, commands) = guide.split_once("Put something in:\n").unwrap();
     let (commands, _) = commands.split_once("`ldapadd` and").unwrap();
     // What is indented is typed; an empty line ends an entry.
-    let typed = |line: &str| line.strip_prefix("    ").or(line.is_empty().then_some("")).map(str::to_owned);
+    let typed =
+        |line: &str| line.strip_prefix("    ").or_else(|| line.is_empty().then_some("")).map(str::to_owned);
     let script = commands.lines().filter_map(typed).collect::<Vec<_>>().join("\n");
 
     let newcomer = Newcomer::new();

@@ -623,6 +623,9 @@ fn build(fixture: &Memory, settings: DatabaseSettings) {
 const WRITABLE: Options =
     Options { dangling: Dangling::Ignore, integrity: false, refint: false, at_once: None, writable: true };
 
+/// What a change is called in messages, and the change.
+type NamedChange<'c> = (&'c str, &'c dyn Fn(&Memory));
+
 /// While the index of members is built nobody can tell which groups name an entry: those that come, are renamed, or have
 /// their groups told by somebody else say so when it can be told.
 #[test]
@@ -634,7 +637,7 @@ fn what_happens_while_the_index_is_built_counts_behind_it() {
         let more = [("objectClass", "person"), ("cn", "Cid"), ("sn", "C"), ("seeAlso", member_of)];
         put(8, dn, 2, &more)
     };
-    let changes: [(&str, &dyn Fn(&Memory)); 5] = [
+    let changes: [NamedChange<'_>; 5] = [
         ("added", &|fixture| fixture.apply(&person(&new))),
         ("renamed", &|fixture| {
             fixture.apply(&format!("dn: {BO}\nchangetype: modrdn\nnewrdn: cn=Bob\ndeleteoldrdn: 1\n"));
