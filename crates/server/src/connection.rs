@@ -1,16 +1,21 @@
 //! One client's connection as a state machine without I/O: bytes in, requests started in order, bytes out.
 //!
 //! The worker reads and writes; [`Connection`] cuts the input into messages, keeps the order that LDAP demands (a bind
-//! is a barrier), holds the searches under way and lets each have a slice a turn, and stops when the client does not
-//! take its answers. What a request does is its [`Service`]'s business.
+//! is a barrier), holds the searches under way and lets each have a slice a turn, or sends it elsewhere when it has become long, and
+//! stops when the client does not take its answers. What a request does is its [`Service`]'s business.
 
-use std::collections::VecDeque;
+mod searches;
+mod service;
 
 use larix_proto::{
     DecodeLimits, Frame, LdapResult, Message, MessageError, MessageId, Request, ResponseOp, ResultCode,
     encode, frame, oid,
 };
 use zeroize::{Zeroize, Zeroizing};
+
+pub use searches::Place;
+use searches::Searches;
+pub use service::{Event, Limits, Operation, Service, Started, Stepped};
 
 /// Requests started in one turn, so that a long pipeline leaves room for others.
 pub const REQUESTS_PER_TURN: usize = 64;
@@ -20,103 +25,6 @@ pub const OUTPUT_HIGH: usize = 256 * 1024;
 pub const INPUT_HIGH: usize = 64 * 1024;
 
 const _: () = assert!(INPUT_HIGH < larix_proto::limits::PDU_CEILING);
-
-/// What happens to requests. One a connection: it knows the session.
-pub trait Service {
-    /// A search under way.
-    type Search;
-    /// The outcome of something that was done elsewhere: a write, a password verified.
-    type Completion;
-
-    /// Starts a request; what can be answered at once is appended to `out`.
-    fn start(
-        &mut self,
-        operation: Operation,
-        message: &Message<'_>,
-        out: &mut Vec<u8>,
-    ) -> Started<Self::Search>;
-    /// Lets a search go on for one slice.
-    fn step(&mut self, operation: Operation, search: &mut Self::Search, out: &mut Vec<u8>) -> Stepped;
-    /// Answers a request that waited.
-    fn complete(&mut self, operation: Operation, completion: Self::Completion, out: &mut Vec<u8>);
-    /// A search ends before its time: told to, with this result to send, or silently.
-    fn end(
-        &mut self,
-        operation: Operation,
-        search: Self::Search,
-        result: Option<LdapResult>,
-        out: &mut Vec<u8>,
-    );
-    /// Answers a Cancel request (RFC 3909).
-    fn cancelled(&mut self, operation: Operation, result: LdapResult, out: &mut Vec<u8>);
-    /// For the log: what the connection decided by itself.
-    fn event(&mut self, event: Event<'_>);
-    /// The limits that hold now; they change with the identity.
-    fn limits(&self) -> Limits;
-    /// Answers a StartTLS request that [`Started::Securing`] stands for. `outstanding`: other requests of this
-    /// connection are under way.
-    fn start_tls(&mut self, operation: Operation, outstanding: bool, out: &mut Vec<u8>);
-    /// Whether the request that was answered last has changed what carries the bytes (StartTLS, a SASL security
-    /// layer): what came behind it in the clear is not to be trusted.
-    fn changes_layers(&self) -> bool;
-}
-
-/// A request's number on its connection (`op=` in the log) and the client's message id.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Operation {
-    pub serial: u64,
-    pub id: MessageId,
-}
-
-/// What became of a request.
-#[derive(Debug)]
-pub enum Started<S> {
-    /// Answered, or nothing to answer.
-    Answered,
-    /// A search that goes on.
-    Searching(S),
-    /// [`Connection::complete`] will be called with its serial number.
-    Waiting,
-    /// The same, and no request is started before: a bind.
-    WaitingAlone,
-    /// A Cancel request for this message.
-    Cancel(MessageId),
-    /// A StartTLS request: [`Service::start_tls`] answers it.
-    Securing,
-    /// The client broke the protocol: notice of disconnection.
-    Disconnect(LdapResult),
-}
-
-/// How a slice of a search ended.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Stepped {
-    /// There is more to do.
-    More,
-    /// There is nothing to do until [`Connection::wake`].
-    Sleeping,
-    /// Its result is appended.
-    Done,
-}
-
-/// Limits of one connection.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Content bytes of one message.
-    pub pdu: usize,
-    /// Requests under way (searching or waiting); more are read when one is done.
-    pub pending: usize,
-    /// Nesting of filters.
-    pub filter_depth: usize,
-}
-
-/// What a connection decides without its service.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Event<'a> {
-    Unbind(Operation),
-    Abandon(Operation, MessageId),
-    /// The input cannot be LDAP, or one of its messages will not be read.
-    Refused(&'a str),
-}
 
 /// What to do next with a connection.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -141,9 +49,7 @@ pub struct Connection<S: Service> {
     output: Vec<u8>,
     sent: usize,
     next_serial: u64,
-    searches: VecDeque<(Operation, S::Search)>,
-    /// Searches that wait for changes.
-    sleeping: Vec<(Operation, S::Search)>,
+    searches: Searches<S::Search, S::Away>,
     waiting: Vec<Waiting>,
     phase: Phase,
     /// A password was among the bytes taken since the last question.
@@ -177,8 +83,7 @@ impl<S: Service> Connection<S> {
             output: Vec::new(),
             sent: 0,
             next_serial: 0,
-            searches: VecDeque::new(),
-            sleeping: Vec::new(),
+            searches: Searches::default(),
             waiting: Vec::new(),
             phase: Phase::Open,
             had_secrets: false,
@@ -225,16 +130,24 @@ impl<S: Service> Connection<S> {
 
     /// A search that waits for changes goes on.
     pub fn wake(&mut self, serial: u64) -> Turn {
-        if let Some(at) = self.sleeping.iter().position(|(operation, _)| operation.serial == serial) {
-            self.searches.push_back(self.sleeping.swap_remove(at));
+        self.searches.wake(serial);
+        self.resume()
+    }
+
+    /// A search comes back from where its slices were computed. One that was ended meanwhile is dropped.
+    pub fn returned(&mut self, serial: u64, returned: S::Returned) -> Turn {
+        if let Some((operation, _)) = self.searches.elsewhere.take_if(|(o, _)| o.serial == serial)
+            && let Some(search) = self.service.returned(operation, returned, &mut self.output)
+        {
+            self.searches.long.push_back((operation, search));
         }
         self.resume()
     }
 
     /// Searches that wait for changes end with this result, or silently.
     pub fn end_sleeping(&mut self, result: Option<&LdapResult>) {
-        for (operation, search) in std::mem::take(&mut self.sleeping) {
-            self.service.end(operation, search, result.cloned(), &mut self.output);
+        for (operation, search) in std::mem::take(&mut self.searches.sleeping) {
+            self.service.end(operation, Place::Here(search), result.cloned(), &mut self.output);
         }
     }
 
@@ -307,7 +220,7 @@ impl<S: Service> Connection<S> {
 
     /// Requests that were started and not answered.
     pub fn pending(&self) -> usize {
-        self.searches.len() + self.sleeping.len() + self.waiting.len()
+        self.searches.working() + self.searches.sleeping.len() + self.waiting.len()
     }
 
     /// Whether what was received since the last question held a password: its bytes are to be overwritten.
@@ -336,7 +249,7 @@ impl<S: Service> Connection<S> {
         !matches!(self.phase, Phase::Closing | Phase::Changing)
             && self.has_room()
             && !self.waiting.iter().any(|w| w.alone)
-            && self.searches.len() + self.waiting.len() < self.limits.pending.max(1)
+            && self.searches.working() + self.waiting.len() < self.limits.pending.max(1)
     }
 
     /// Keeps what cannot be started yet. Nobody knows what it is: the caller overwrites its copy, too.
@@ -433,7 +346,7 @@ impl<S: Service> Connection<S> {
                         self.note_layers();
                     }
                 }
-                Started::Searching(search) => self.searches.push_back((operation, search)),
+                Started::Searching(search) => self.searches.short.push_back((operation, search)),
                 Started::Waiting => self.waiting.push(Waiting { operation, alone: false, abandoned: false }),
                 Started::WaitingAlone => {
                     // RFC 4511 section 4.2.1: a bind abandons what is under way.
@@ -501,7 +414,7 @@ impl<S: Service> Connection<S> {
     }
 
     fn abandon(&mut self, id: MessageId) {
-        if let Some((operation, search)) = self.take_search(id) {
+        if let Some((operation, search)) = self.searches.take(id) {
             self.service.end(operation, search, None, &mut self.output);
         } else if let Some(waiting) = self.waiting.iter_mut().find(|w| w.operation.id == id && !w.alone) {
             // What waits may be done already: only its answer can be held back.
@@ -509,16 +422,8 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    fn take_search(&mut self, id: MessageId) -> Option<(Operation, S::Search)> {
-        if let Some(at) = self.searches.iter().position(|(operation, _)| operation.id == id) {
-            return self.searches.remove(at);
-        }
-        let at = self.sleeping.iter().position(|(operation, _)| operation.id == id)?;
-        Some(self.sleeping.swap_remove(at))
-    }
-
     fn abandon_all(&mut self) {
-        for (operation, search) in std::mem::take(&mut self.searches) {
+        for (operation, search) in self.searches.take_working() {
             self.service.end(operation, search, None, &mut self.output);
         }
         self.end_sleeping(None);
@@ -526,7 +431,7 @@ impl<S: Service> Connection<S> {
     }
 
     fn cancel(&mut self, operation: Operation, id: MessageId) {
-        let result = if let Some((other, search)) = self.take_search(id) {
+        let result = if let Some((other, search)) = self.searches.take(id) {
             let result = LdapResult::new(ResultCode::CANCELED);
             self.service.end(other, search, Some(result), &mut self.output);
             LdapResult::success()
@@ -550,19 +455,35 @@ impl<S: Service> Connection<S> {
         }
     }
 
-    /// One slice for each search, then what is to be done next.
+    /// One slice for each short search and the next long one sent elsewhere, then what is to be done next.
     fn run(&mut self) -> Turn {
-        for _ in 0..self.searches.len() {
+        for _ in 0..self.searches.short.len() {
             if !self.has_room() {
                 break;
             }
-            let Some((operation, mut search)) = self.searches.pop_front() else { break };
+            let Some((operation, mut search)) = self.searches.short.pop_front() else { break };
             match self.service.step(operation, &mut search, &mut self.output) {
-                Stepped::More => self.searches.push_back((operation, search)),
-                Stepped::Sleeping if self.phase == Phase::Open => self.sleeping.push((operation, search)),
+                Stepped::More if self.service.is_long(&search) => {
+                    self.searches.long.push_back((operation, search))
+                }
+                Stepped::More => self.searches.short.push_back((operation, search)),
+                Stepped::Sleeping if self.phase == Phase::Open => {
+                    self.searches.sleeping.push((operation, search))
+                }
                 // Nobody is there any more to be told of changes.
-                Stepped::Sleeping => self.service.end(operation, search, None, &mut self.output),
+                Stepped::Sleeping => {
+                    self.service.end(operation, Place::Here(search), None, &mut self.output);
+                }
                 Stepped::Done => {}
+            }
+        }
+        if self.has_room()
+            && self.searches.elsewhere.is_none()
+            && let Some((operation, search)) = self.searches.long.pop_front()
+        {
+            match self.service.send_away(operation, search) {
+                Place::Elsewhere(away) => self.searches.elsewhere = Some((operation, away)),
+                Place::Here(search) => self.searches.short.push_back((operation, search)),
             }
         }
         match self.phase {
@@ -577,7 +498,7 @@ impl<S: Service> Connection<S> {
     pub fn has_work(&self) -> bool {
         !matches!(self.phase, Phase::Closing | Phase::Changing)
             && self.has_room()
-            && (!self.searches.is_empty() || self.can_start_kept())
+            && (self.searches.can_go_on() || self.can_start_kept())
     }
 
     fn can_start_kept(&self) -> bool {

@@ -1,8 +1,9 @@
 //! From a decoded request to the directory and back: the session's state, and where each kind of request goes.
 //!
 //! [`request`] has the life that all requests share, [`limits`] what is refused before they are looked at, [`reads`] searches and
-//! compares, [`changes`] what goes to the writer. Binds and extended operations have modules of their own in this crate.
+//! compares, [`away`] searches that take long, [`changes`] what goes to the writer. Binds and extended operations have modules of their own in this crate.
 
+mod away;
 mod changes;
 mod limits;
 mod reads;
@@ -21,7 +22,7 @@ use tokio::sync::mpsc::UnboundedSender;
 use crate::access_log::Noted;
 use crate::bind::BindOutcome;
 use crate::config::values::LogLevel;
-use crate::connection::{Event, Limits, Operation, Service, Started, Stepped};
+use crate::connection::{Event, Limits, Operation, Place, Service, Started, Stepped};
 use crate::databases::{Databases, Search};
 use crate::layers::LayersError;
 use crate::log::printable;
@@ -39,6 +40,7 @@ use crate::tls::TlsFacts;
 use crate::transaction::{Transaction, TransactionOutcome};
 use crate::worker::ConnectionEvent;
 
+pub use away::{Away, Returned};
 pub(crate) use request::Begun;
 
 /// What was done elsewhere, on its way back to its connection.
@@ -59,6 +61,10 @@ pub struct Running {
     search: Search,
     /// Entries that the counters know of.
     counted: u64,
+    /// Slices computed here.
+    slices: u32,
+    /// For answers that are made elsewhere, empty here.
+    spare: Vec<u8>,
 }
 
 /// What carries the bytes behind the answer that was just given.
@@ -242,6 +248,8 @@ impl Dispatcher {
 
 impl Service for Dispatcher {
     type Search = Running;
+    type Away = Away;
+    type Returned = Returned;
     type Completion = Completion;
 
     fn start(&mut self, operation: Operation, message: &Message<'_>, out: &mut Vec<u8>) -> Started<Running> {
@@ -303,6 +311,18 @@ impl Service for Dispatcher {
         self.search_step(running.begun.operation, running, out)
     }
 
+    fn is_long(&self, running: &Running) -> bool {
+        running.is_long()
+    }
+
+    fn send_away(&mut self, _: Operation, running: Running) -> Place<Running, Away> {
+        self.send_search_away(running)
+    }
+
+    fn returned(&mut self, operation: Operation, returned: Returned, out: &mut Vec<u8>) -> Option<Running> {
+        self.search_returned(operation, returned, out)
+    }
+
     fn complete(&mut self, operation: Operation, completion: Completion, out: &mut Vec<u8>) {
         let Some(begun) = self.take_waiting(operation) else { return };
         match completion {
@@ -326,16 +346,25 @@ impl Service for Dispatcher {
         }
     }
 
-    fn end(&mut self, _: Operation, running: Running, result: Option<LdapResult>, out: &mut Vec<u8>) {
-        let result = result.inspect(|result| {
-            encode::result(out, running.begun.operation.id, ResponseOp::SearchDone, result, &[]);
-        });
-        let effort = running.search.effort();
+    fn end(
+        &mut self,
+        operation: Operation,
+        search: Place<Running, Away>,
+        result: Option<LdapResult>,
+        out: &mut Vec<u8>,
+    ) {
+        let (begun, effort) = match &search {
+            Place::Here(running) => (running.begun, running.search.effort()),
+            Place::Elsewhere(away) => (away.begun(), away.effort()),
+        };
         match result {
-            Some(result) => self.finish(&running.begun, &result, Some(effort)),
+            Some(result) => {
+                encode::result(out, operation.id, ResponseOp::SearchDone, &result, &[]);
+                self.finish(&begun, &result, Some(effort));
+            }
             None => {
-                self.take_asked(running.begun.operation.serial);
-                self.take_noted(running.begun.operation.serial);
+                self.take_asked(operation.serial);
+                self.take_noted(operation.serial);
                 self.counters.complete(OperationKind::Search);
                 add(&self.record.operations_completed, 1);
             }

@@ -29,6 +29,7 @@ mod live;
 pub mod local;
 pub mod log;
 mod low_priority;
+mod low_turns;
 mod operation_log;
 pub mod operation_rules;
 mod password_change;

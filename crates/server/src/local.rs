@@ -74,6 +74,12 @@ pub struct LocalConnection {
 }
 
 impl LocalConnection {
+    /// For tests that make the connection's turns themselves.
+    #[cfg(test)]
+    pub(crate) fn parts(&mut self) -> (&mut Connection<Dispatcher>, &mut UnboundedReceiver<ConnectionEvent>) {
+        (&mut self.connection, &mut self.events)
+    }
+
     /// Hands over whole requests and appends what is answered to `out`, when all of them are answered.
     pub fn request(&mut self, bytes: &[u8], out: &mut Vec<u8>) {
         // A worker's loop shares one read transaction among the requests that it finds ready: here it is each one's own.
@@ -91,6 +97,7 @@ impl LocalConnection {
                 Turn::Idle if self.connection.pending() == 0 => break,
                 Turn::Idle => match self.events.blocking_recv() {
                     Some(ConnectionEvent::Completed(serial, done)) => self.connection.complete(serial, *done),
+                    Some(ConnectionEvent::Returned(serial, back)) => self.connection.returned(serial, *back),
                     _ => break,
                 },
             };

@@ -32,6 +32,7 @@ use crate::http::{self, HttpListenError, HttpListener};
 use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket, ListenUrl, Listener};
 use crate::live::{ConfigurationQueue, ConfigurationThread};
 use crate::log::{Log, LogCall, LogFileError, LogSettings, LogThread};
+use crate::low_turns::LowTurns;
 use crate::password_pool::PasswordPool;
 use crate::statistics::{ListenerInfo, Statistics};
 use crate::sync_peers::SyncPeers;
@@ -179,6 +180,8 @@ pub struct Server {
     pub passwords: PasswordPool,
     /// Where binds wait for another program's word; its threads wait rather than compute.
     pub askers: PasswordPool,
+    /// Where searches go that have become long.
+    pub(crate) long_searches: LowTurns,
     pub decoy: Decoy,
     pub tls: TlsContext,
     pub clock: Arc<SystemClock>,
@@ -235,6 +238,7 @@ impl Server {
             statistics: Statistics::new(clock.now(), listeners, workers),
             passwords: PasswordPool::for_cores(cores()),
             askers: PasswordPool::new(crate::saslauthd::QUESTIONS_AT_ONCE),
+            long_searches: LowTurns::new(workers),
             tls: TlsContext::default(),
             clock,
             descriptors,
@@ -380,6 +384,7 @@ impl Bound {
             .map_err(|source| ServeError::Start { what: "the configuration's thread", source })?;
         server.consumers.follow(&server);
         let result = self.run(&server, workers, infos, readiness);
+        server.long_searches.finish();
         changes.finish();
         server.consumers.finish();
         drop(backups);

@@ -21,7 +21,7 @@ use zeroize::Zeroize;
 
 use crate::config::values::LogLevel;
 use crate::connection::{Connection, Turn};
-use crate::dispatch::{Completion, Dispatcher, LayerChange};
+use crate::dispatch::{Completion, Dispatcher, LayerChange, Returned};
 use crate::host_names;
 use crate::layers::{Layers, LayersError};
 use crate::log;
@@ -70,6 +70,8 @@ pub(crate) struct Accepted {
 pub(crate) enum ConnectionEvent {
     /// A request that waited is done. Boxed: every connection's queue has room for a few dozen events.
     Completed(u64, Box<Completion>),
+    /// A search that was elsewhere is back, with what it has answered.
+    Returned(u64, Box<Returned>),
     /// A search that waits for changes may go on.
     Changed(u64),
     /// `idletimeout` or `writetimeout` has passed.
@@ -512,6 +514,7 @@ impl Task<'_> {
             ConnectionEvent::Completed(serial, completion) => {
                 Ok(self.connection.complete(serial, *completion))
             }
+            ConnectionEvent::Returned(serial, returned) => Ok(self.connection.returned(serial, *returned)),
             ConnectionEvent::Changed(serial) => Ok(self.connection.wake(serial)),
             ConnectionEvent::TimedOut(reason) => Err(Ended::Because(reason)),
             ConnectionEvent::Stop => {

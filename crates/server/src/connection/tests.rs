@@ -3,20 +3,29 @@
 use super::*;
 
 /// Answers at once, except for these: bind with password "slow" waits; add waits; a search below "steps=N" goes on
-/// for N slices of one byte string each.
+/// for N slices of one byte string each, one below "long=N" is long after its first.
 #[derive(Debug, Default)]
 struct Script {
     log: Vec<String>,
     slice: usize,
     layers: bool,
+    /// Nothing can be computed elsewhere.
+    alone: bool,
+    /// What was sent elsewhere last.
+    away: Option<Search>,
 }
 
+#[derive(Debug)]
 struct Search {
     left: usize,
+    long: bool,
 }
 
 impl Service for Script {
     type Search = Search;
+    /// The message.
+    type Away = MessageId;
+    type Returned = Search;
     type Completion = &'static str;
 
     fn start(&mut self, operation: Operation, message: &Message<'_>, out: &mut Vec<u8>) -> Started<Search> {
@@ -29,8 +38,10 @@ impl Service for Script {
                 _ => answer(out, operation, ResponseOp::Bind),
             },
             Request::Add(_) => Started::Waiting,
-            Request::Search(search) => match search.base.strip_prefix("steps=") {
-                Some(steps) => Started::Searching(Search { left: steps.parse().unwrap() }),
+            Request::Search(search) => match search.base.split_once('=') {
+                Some((kind, steps)) => {
+                    Started::Searching(Search { left: steps.parse().unwrap(), long: kind == "long" })
+                }
                 None => answer(out, operation, ResponseOp::SearchDone),
             },
             Request::Extended(extended) if extended.name == oid::START_TLS => Started::Securing,
@@ -50,13 +61,47 @@ impl Service for Script {
         Stepped::More
     }
 
+    fn is_long(&self, search: &Search) -> bool {
+        search.long
+    }
+
+    fn send_away(&mut self, operation: Operation, mut search: Search) -> Place<Search, MessageId> {
+        if self.alone {
+            search.long = false;
+            return Place::Here(search);
+        }
+        self.log.push(format!("away {}", operation.id));
+        self.away = Some(search);
+        Place::Elsewhere(operation.id)
+    }
+
+    fn returned(&mut self, operation: Operation, mut search: Search, out: &mut Vec<u8>) -> Option<Search> {
+        self.log.push(format!("back {}", operation.id));
+        out.resize(out.len() + self.slice, 0);
+        if search.left > 0 {
+            search.left -= 1;
+            return Some(search);
+        }
+        encode::result(out, operation.id, ResponseOp::SearchDone, &LdapResult::success(), &[]);
+        None
+    }
+
     fn complete(&mut self, operation: Operation, completion: &'static str, out: &mut Vec<u8>) {
         self.log.push(format!("complete {completion}"));
         encode::result(out, operation.id, ResponseOp::Add, &LdapResult::success(), &[]);
     }
 
-    fn end(&mut self, operation: Operation, _: Search, result: Option<LdapResult>, out: &mut Vec<u8>) {
-        self.log.push(format!("end {}", operation.id));
+    fn end(
+        &mut self,
+        operation: Operation,
+        search: Place<Search, MessageId>,
+        result: Option<LdapResult>,
+        out: &mut Vec<u8>,
+    ) {
+        self.log.push(match search {
+            Place::Here(_) => format!("end {}", operation.id),
+            Place::Elsewhere(id) => format!("end {id} elsewhere"),
+        });
         if let Some(result) = result {
             encode::result(out, operation.id, ResponseOp::SearchDone, &result, &[]);
         }
@@ -326,6 +371,120 @@ fn a_client_that_does_not_read_stops_its_search_alone() {
     connection.sent(2 * OUTPUT_HIGH);
     assert_eq!(connection.resume(), Turn::Idle);
     assert_eq!(connection.service().log.len(), 3);
+}
+
+/// The search that is elsewhere comes back.
+fn come_back(connection: &mut Connection<Script>, serial: u64) -> Turn {
+    let search = connection.service_mut().away.take().unwrap();
+    connection.returned(serial, search)
+}
+
+#[test]
+fn a_long_search_goes_elsewhere_and_others_are_answered_meanwhile() {
+    let mut connection = connection();
+    assert_eq!(connection.receive(&search(1, "long=2")), Turn::Idle, "nothing is to be done here");
+    assert!(!connection.has_work());
+    assert_eq!((connection.pending(), connection.wants_input()), (1, true));
+    connection.receive(&[delete(2), add(3)].concat());
+    assert_eq!(come_back(&mut connection, 0), Turn::Idle, "it goes again at once");
+    connection.complete(2, "added");
+    come_back(&mut connection, 0);
+    assert_eq!(
+        connection.service().log,
+        ["step 1", "away 1", "back 1", "away 1", "complete added", "back 1"]
+    );
+    assert_eq!(answers(connection.output()), ["2:6b:0", "3:69:0", "1:65:0"]);
+    assert_eq!(connection.pending(), 0);
+}
+
+#[test]
+fn one_long_search_is_elsewhere_at_a_time() {
+    let mut connection = connection();
+    connection.receive(&[search(1, "long=2"), search(2, "long=1"), search(3, "steps=1")].concat());
+    assert_eq!(connection.pending(), 3);
+    // As many are pending as may be, but for the short one, which ends now.
+    let mut turn = connection.receive(&[delete(4), add(5), delete(6)].concat());
+    while turn == Turn::More {
+        turn = connection.resume();
+    }
+    assert_eq!(answers(connection.output()), ["3:65:0", "4:6b:0"], "the last one waits");
+    connection.service_mut().log.clear();
+    for serial in [0, 1, 0] {
+        come_back(&mut connection, serial);
+    }
+    let log = ["back 1", "away 2", "back 2", "away 1", "back 1"];
+    assert_eq!(connection.service().log, log);
+    assert_eq!(answers(connection.output()), ["3:65:0", "4:6b:0", "2:65:0", "6:6b:0", "1:65:0"]);
+}
+
+#[test]
+fn a_search_that_cannot_go_elsewhere_goes_on_here() {
+    let mut connection = connection();
+    connection.service_mut().alone = true;
+    assert_eq!(connection.receive(&search(1, "long=2")), Turn::More);
+    while connection.resume() == Turn::More {}
+    assert_eq!(connection.service().log, ["step 1"; 3]);
+    assert_eq!(answers(connection.output()), ["1:65:0"]);
+}
+
+#[test]
+fn a_search_does_not_go_elsewhere_while_its_client_does_not_read() {
+    let mut connection = connection();
+    connection.receive(&search(1, "long=2"));
+    connection.service_mut().slice = OUTPUT_HIGH;
+    assert_eq!(come_back(&mut connection, 0), Turn::Idle);
+    assert!(connection.service().away.is_none());
+    assert!(!connection.has_work() && !connection.wants_input());
+    connection.sent(OUTPUT_HIGH);
+    assert!(connection.has_work(), "no input is to come: nothing else would wake it");
+    assert_eq!(connection.resume(), Turn::Idle);
+    assert!(connection.service().away.is_some());
+}
+
+#[test]
+fn what_is_elsewhere_can_be_ended_in_every_way() {
+    let check = |name: &str, how: &[Vec<u8>], expected: &[&str], log: &[&str], turn: Turn| {
+        // The first is elsewhere, the second long and here.
+        let mut connection = connection();
+        connection.receive(&[search(1, "long=5"), search(2, "long=5")].concat());
+        connection.service_mut().log.clear();
+        assert_eq!(connection.receive(&how.concat()), turn, "{name}");
+        assert_eq!(connection.service().log, log, "{name}");
+        connection.service_mut().slice = 7;
+        let before = connection.output().len();
+        let late = Search { left: 3, long: true };
+        // Its number is the first's, which nobody waits for any more.
+        connection.returned(0, late);
+        assert_eq!(connection.output().len(), before, "{name}: what comes too late is not answered");
+        assert_eq!(answers(connection.output()), expected, "{name}");
+    };
+    let next = ["abandon 1", "end 1 elsewhere", "away 2"];
+    check("abandoned", &[abandon(3, 1)], &[], &next, Turn::Idle);
+    check("cancelled", &[cancel(3, 1)], &["1:65:118", "3:78:0"], &next[1..], Turn::Idle);
+    check(
+        "cancelled, then abandoned",
+        &[cancel(3, 1), abandon(4, 1)],
+        &["1:65:118", "3:78:0"],
+        &["end 1 elsewhere", "abandon 1", "away 2"],
+        Turn::Idle,
+    );
+    let both = ["abandon 1", "end 1 elsewhere", "abandon 2", "end 2"];
+    check("both abandoned", &[abandon(3, 1), abandon(4, 2)], &[], &both, Turn::Idle);
+    let all = ["end 2", "end 1 elsewhere"];
+    check("a bind", &[bind(3, "slow")], &[], &all, Turn::Idle);
+    check("unbind", &[unbind(3)], &[], &["unbind", "end 2", "end 1 elsewhere"], Turn::Close);
+    let refused = ["refused: message id 0 is the server's own", "end 2", "end 1 elsewhere"];
+    check("what is no LDAP", &[delete(0)], &["0:78:2"], &refused, Turn::Close);
+}
+
+#[test]
+fn a_half_closed_connection_waits_for_what_is_elsewhere() {
+    let mut connection = connection();
+    connection.receive(&search(1, "long=2"));
+    assert_eq!(connection.input_ended(), Turn::Idle);
+    assert_eq!(come_back(&mut connection, 0), Turn::Idle);
+    assert_eq!(come_back(&mut connection, 0), Turn::Close);
+    assert_eq!(answers(connection.output()), ["1:65:0"]);
 }
 
 #[test]

@@ -137,6 +137,16 @@ impl Search {
         self.part.as_ref().map_or(self.done, |part| self.done.plus(Effort::of(&part.task)))
     }
 
+    /// Whether it goes over what is stored, and waits for nothing.
+    pub fn is_of_stored(&self) -> bool {
+        self.sync.is_none() && self.gate.is_none()
+    }
+
+    /// One slice of such a search, on any thread; the result when it is done.
+    pub(crate) fn slice_of_stored(&mut self, server: &Server, out: &mut Vec<u8>) -> Option<End> {
+        self.step_parts(server, out)
+    }
+
     /// Goes on for one slice.
     pub fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Slice {
         if let Some(sync) = &mut self.sync {

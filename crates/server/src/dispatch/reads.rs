@@ -70,7 +70,7 @@ impl Dispatcher {
                 let counted = search.effort().entries;
                 self.count_entries(counted);
                 let begun = Begun { database: latency::take_database(), ..begun };
-                Started::Searching(Running { begun, search, counted })
+                Started::Searching(Running { begun, search, counted, slices: 1, spare: Vec::new() })
             }
         }
     }
@@ -83,9 +83,8 @@ impl Dispatcher {
         out: &mut Vec<u8>,
     ) -> Stepped {
         let stepped = running.search.step(&self.server, out);
-        let sent = running.search.effort().entries.saturating_sub(running.counted);
-        running.counted += sent;
-        self.count_entries(sent);
+        running.slices = running.slices.saturating_add(1);
+        self.count_new_entries(running);
         let (result, controls) = match stepped {
             Slice::More => return Stepped::More,
             Slice::Waiting => return Stepped::Sleeping,
@@ -94,6 +93,13 @@ impl Dispatcher {
         encode::result(out, operation.id, ResponseOp::SearchDone, &result, &controls);
         self.finish(&running.begun, &result, Some(running.search.effort()));
         Stepped::Done
+    }
+
+    /// Counts what was answered since the last time.
+    pub(super) fn count_new_entries(&self, running: &mut Running) {
+        let sent = running.search.effort().entries.saturating_sub(running.counted);
+        running.counted += sent;
+        self.count_entries(sent);
     }
 
     fn count_entries(&self, sent: u64) {

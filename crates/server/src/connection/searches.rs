@@ -1,0 +1,76 @@
+//! The searches of one connection that are under way, by where they are.
+
+use std::collections::VecDeque;
+
+use larix_proto::MessageId;
+
+use super::Operation;
+
+/// Where a search is.
+#[derive(Debug)]
+pub enum Place<S, A> {
+    Here(S),
+    /// Its slices are computed elsewhere. Dropping what stands for it ends that.
+    Elsewhere(A),
+}
+
+/// See the module's page.
+#[derive(Debug)]
+pub(super) struct Searches<S, A> {
+    /// Each has a slice a turn.
+    pub(super) short: VecDeque<(Operation, S)>,
+    /// Those that have become long. Each goes elsewhere in its turn: one at a time, so that a connection has one buffer more than
+    /// its own, and no more of the others' time than any other connection.
+    pub(super) long: VecDeque<(Operation, S)>,
+    pub(super) elsewhere: Option<(Operation, A)>,
+    /// Those that wait for changes.
+    pub(super) sleeping: Vec<(Operation, S)>,
+}
+
+impl<S, A> Default for Searches<S, A> {
+    fn default() -> Self {
+        Self { short: VecDeque::new(), long: VecDeque::new(), elsewhere: None, sleeping: Vec::new() }
+    }
+}
+
+impl<S, A> Searches<S, A> {
+    /// Those that are worked at.
+    pub(super) fn working(&self) -> usize {
+        self.short.len() + self.long.len() + usize::from(self.elsewhere.is_some())
+    }
+
+    /// Whether any has something to do here.
+    pub(super) fn can_go_on(&self) -> bool {
+        !self.short.is_empty() || (self.elsewhere.is_none() && !self.long.is_empty())
+    }
+
+    /// A search that waits for changes goes on.
+    pub(super) fn wake(&mut self, serial: u64) {
+        if let Some(at) = self.sleeping.iter().position(|(operation, _)| operation.serial == serial) {
+            self.short.push_back(self.sleeping.swap_remove(at));
+        }
+    }
+
+    /// Takes out the search of this message.
+    pub(super) fn take(&mut self, id: MessageId) -> Option<(Operation, Place<S, A>)> {
+        let here = |(operation, search)| (operation, Place::Here(search));
+        for queue in [&mut self.short, &mut self.long] {
+            if let Some(at) = queue.iter().position(|(operation, _)| operation.id == id) {
+                return queue.remove(at).map(here);
+            }
+        }
+        if let Some((operation, away)) = self.elsewhere.take_if(|(operation, _)| operation.id == id) {
+            return Some((operation, Place::Elsewhere(away)));
+        }
+        let at = self.sleeping.iter().position(|(operation, _)| operation.id == id)?;
+        Some(here(self.sleeping.swap_remove(at)))
+    }
+
+    /// Takes out all that are worked at.
+    pub(super) fn take_working(&mut self) -> Vec<(Operation, Place<S, A>)> {
+        let here = std::mem::take(&mut self.short).into_iter().chain(std::mem::take(&mut self.long));
+        let here = here.map(|(operation, search)| (operation, Place::Here(search)));
+        let elsewhere = self.elsewhere.take();
+        here.chain(elsewhere.map(|(operation, away)| (operation, Place::Elsewhere(away)))).collect()
+    }
+}

@@ -1,0 +1,118 @@
+//! What a connection asks of whoever carries its requests out.
+
+use larix_proto::{LdapResult, Message, MessageId};
+
+use super::Place;
+
+/// What happens to requests. One a connection: it knows the session.
+pub trait Service {
+    /// A search under way.
+    type Search;
+    /// Stands for a search whose slices are computed elsewhere. Dropping it ends that.
+    type Away;
+    /// Such a search with what it has answered, on its way back.
+    type Returned;
+    /// The outcome of something that was done elsewhere: a write, a password verified.
+    type Completion;
+
+    /// Starts a request; what can be answered at once is appended to `out`.
+    fn start(
+        &mut self,
+        operation: Operation,
+        message: &Message<'_>,
+        out: &mut Vec<u8>,
+    ) -> Started<Self::Search>;
+    /// Lets a search go on for one slice.
+    fn step(&mut self, operation: Operation, search: &mut Self::Search, out: &mut Vec<u8>) -> Stepped;
+    /// Answers a request that waited.
+    fn complete(&mut self, operation: Operation, completion: Self::Completion, out: &mut Vec<u8>);
+    /// Whether a search has become so long that others are not to wait for its slices.
+    fn is_long(&self, search: &Self::Search) -> bool;
+    /// Has slices of a long search computed elsewhere, until [`Connection::returned`](super::Connection::returned) is called with its
+    /// serial number. Where that is not to be had it stays here, and is not long any more.
+    fn send_away(&mut self, operation: Operation, search: Self::Search) -> Place<Self::Search, Self::Away>;
+    /// A search is back: appends what it has answered. The search, unless its result is appended, too.
+    fn returned(
+        &mut self,
+        operation: Operation,
+        returned: Self::Returned,
+        out: &mut Vec<u8>,
+    ) -> Option<Self::Search>;
+    /// A search ends before its time: told to, with this result to send, or silently.
+    fn end(
+        &mut self,
+        operation: Operation,
+        search: Place<Self::Search, Self::Away>,
+        result: Option<LdapResult>,
+        out: &mut Vec<u8>,
+    );
+    /// Answers a Cancel request (RFC 3909).
+    fn cancelled(&mut self, operation: Operation, result: LdapResult, out: &mut Vec<u8>);
+    /// For the log: what the connection decided by itself.
+    fn event(&mut self, event: Event<'_>);
+    /// The limits that hold now; they change with the identity.
+    fn limits(&self) -> Limits;
+    /// Answers a StartTLS request that [`Started::Securing`] stands for. `outstanding`: other requests of this
+    /// connection are under way.
+    fn start_tls(&mut self, operation: Operation, outstanding: bool, out: &mut Vec<u8>);
+    /// Whether the request that was answered last has changed what carries the bytes (StartTLS, a SASL security
+    /// layer): what came behind it in the clear is not to be trusted.
+    fn changes_layers(&self) -> bool;
+}
+
+/// A request's number on its connection (`op=` in the log) and the client's message id.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Operation {
+    pub serial: u64,
+    pub id: MessageId,
+}
+
+/// What became of a request.
+#[derive(Debug)]
+pub enum Started<S> {
+    /// Answered, or nothing to answer.
+    Answered,
+    /// A search that goes on.
+    Searching(S),
+    /// [`Connection::complete`](super::Connection::complete) will be called with its serial number.
+    Waiting,
+    /// The same, and no request is started before: a bind.
+    WaitingAlone,
+    /// A Cancel request for this message.
+    Cancel(MessageId),
+    /// A StartTLS request: [`Service::start_tls`] answers it.
+    Securing,
+    /// The client broke the protocol: notice of disconnection.
+    Disconnect(LdapResult),
+}
+
+/// How a slice of a search ended.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Stepped {
+    /// There is more to do.
+    More,
+    /// There is nothing to do until [`Connection::wake`](super::Connection::wake).
+    Sleeping,
+    /// Its result is appended.
+    Done,
+}
+
+/// Limits of one connection.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Content bytes of one message.
+    pub pdu: usize,
+    /// Requests under way (searching or waiting); more are read when one is done.
+    pub pending: usize,
+    /// Nesting of filters.
+    pub filter_depth: usize,
+}
+
+/// What a connection decides without its service.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Event<'a> {
+    Unbind(Operation),
+    Abandon(Operation, MessageId),
+    /// The input cannot be LDAP, or one of its messages will not be read.
+    Refused(&'a str),
+}

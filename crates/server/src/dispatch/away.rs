@@ -1,0 +1,169 @@
+//! Searches that have become long leave their worker for threads of low priority: whoever asks little waits for none of their
+//! slices, neither in the worker's loop nor for the processor.
+//!
+//! A connection keeps what stands for its search ([`Away`]). What the search has answered comes back with it, and it goes again when the
+//! client takes its answers: a search whose client does not read is not away. Limits, rules and snapshots are those of every slice.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+
+use larix_engine::time::Clock;
+use larix_proto::{ControlBuf, LdapResult, ResponseOp, ResultCode, encode};
+use tokio::sync::mpsc::UnboundedSender;
+
+use super::{Begun, Dispatcher, Running};
+use crate::connection::{OUTPUT_HIGH, Operation, Place};
+use crate::databases::Effort;
+use crate::low_turns::Turns;
+use crate::server::Server;
+use crate::worker::ConnectionEvent;
+
+/// Slices of a search that its worker computes. They are of 100 us at most, but for the last candidate's: nearly all searches end
+/// before.
+pub(super) const SLICES_HERE: u32 = 20;
+/// How long one search is worked at while others wait.
+const TURN_NANOS: u64 = 4_000_000;
+/// Bytes of answers that are sent before more are made: a connection's output is filled by two of them.
+const ANSWERS_BYTES: usize = OUTPUT_HIGH / 2;
+
+/// Stands for a search that is away. Dropped, the search ends after the slice it is at.
+#[derive(Debug)]
+pub struct Away {
+    begun: Begun,
+    /// Entries that have come back.
+    answered: u64,
+    watch: Arc<Watch>,
+}
+
+/// What the two sides of a search that is away tell each other.
+#[derive(Debug, Default)]
+struct Watch {
+    unwanted: AtomicBool,
+    candidates: AtomicU64,
+}
+
+impl Away {
+    pub(super) fn begun(&self) -> Begun {
+        self.begun
+    }
+
+    /// What it has taken, without the entries that will not be sent.
+    pub(super) fn effort(&self) -> Effort {
+        Effort { entries: self.answered, candidates: self.watch.candidates.load(Ordering::Relaxed) }
+    }
+}
+
+impl Drop for Away {
+    fn drop(&mut self) {
+        self.watch.unwanted.store(true, Ordering::Relaxed);
+    }
+}
+
+/// A search that was away, and what it has answered.
+#[derive(Debug)]
+pub struct Returned {
+    running: Running,
+    answers: Vec<u8>,
+    end: Option<(LdapResult, Vec<ControlBuf>)>,
+}
+
+/// A search on its way.
+struct Journey {
+    server: Arc<Server>,
+    running: Running,
+    answers: Vec<u8>,
+    watch: Arc<Watch>,
+    events: UnboundedSender<ConnectionEvent>,
+}
+
+impl Turns for Journey {
+    fn turn(mut self: Box<Self>) -> Option<Box<dyn Turns>> {
+        let until = self.server.clock.monotonic().0.saturating_add(TURN_NANOS);
+        loop {
+            if self.watch.unwanted.load(Ordering::Relaxed) {
+                return None;
+            }
+            let end = self.slice();
+            let is_over = self.server.clock.monotonic().0 >= until;
+            if end.is_some() || self.answers.len() >= ANSWERS_BYTES || (is_over && !self.answers.is_empty()) {
+                self.go_back(end);
+                return None;
+            }
+            if is_over {
+                return Some(self);
+            }
+        }
+    }
+}
+
+impl Journey {
+    fn slice(&mut self) -> Option<(LdapResult, Vec<ControlBuf>)> {
+        let whole = self.answers.len();
+        let Self { server, running, answers, .. } = self;
+        let slice = catch_unwind(AssertUnwindSafe(|| running.search.slice_of_stored(server, answers)));
+        let end = slice.unwrap_or_else(|_| {
+            // What happened was printed; the thread is others', too.
+            self.answers.truncate(whole);
+            Some((LdapResult::with(ResultCode::OTHER, "internal error"), Vec::new()))
+        });
+        self.watch.candidates.store(self.running.search.effort().candidates, Ordering::Relaxed);
+        end
+    }
+
+    fn go_back(self, end: Option<(LdapResult, Vec<ControlBuf>)>) {
+        let Self { running, answers, events, .. } = self;
+        let serial = running.begun.operation.serial;
+        // A connection that is gone has no use for it.
+        let _ = events.send(ConnectionEvent::Returned(serial, Box::new(Returned { running, answers, end })));
+    }
+}
+
+impl Running {
+    pub(super) fn is_long(&self) -> bool {
+        self.slices >= SLICES_HERE && self.search.is_of_stored()
+    }
+}
+
+impl Dispatcher {
+    pub(super) fn send_search_away(&self, mut running: Running) -> Place<Running, Away> {
+        let pool = &self.server.long_searches;
+        if !pool.are_there() {
+            // It asks for threads again when it has been worked at for as long once more.
+            running.slices = 0;
+            return Place::Here(running);
+        }
+        let watch = Arc::<Watch>::default();
+        watch.candidates.store(running.search.effort().candidates, Ordering::Relaxed);
+        let away = Away { begun: running.begun, answered: running.counted, watch: Arc::clone(&watch) };
+        let answers = std::mem::take(&mut running.spare);
+        let (server, events) = (Arc::clone(&self.server), self.events.clone());
+        pool.take(Journey { server, running, answers, watch, events });
+        Place::Elsewhere(away)
+    }
+
+    pub(super) fn search_returned(
+        &self,
+        operation: Operation,
+        returned: Returned,
+        out: &mut Vec<u8>,
+    ) -> Option<Running> {
+        let Returned { mut running, mut answers, end } = returned;
+        if out.is_empty() {
+            std::mem::swap(out, &mut answers);
+        } else {
+            out.append(&mut answers);
+        }
+        self.count_new_entries(&mut running);
+        if let Some((result, controls)) = end {
+            encode::result(out, operation.id, ResponseOp::SearchDone, &result, &controls);
+            self.finish(&running.begun, &result, Some(running.search.effort()));
+            return None;
+        }
+        running.spare = answers;
+        Some(running)
+    }
+}
+
+#[cfg(test)]
+mod tests;

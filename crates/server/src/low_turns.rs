@@ -1,0 +1,217 @@
+//! A few threads of low priority that have turns at what takes long: nobody's work waits for the end of another's.
+
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::thread::JoinHandle;
+
+use larix_store::lmdb;
+
+use crate::processor_time::{LOW, give_way};
+
+/// Work that is done in turns.
+pub(crate) trait Turns: Send {
+    /// Has a turn, which is to take some milliseconds. Itself, if it wants another.
+    fn turn(self: Box<Self>) -> Option<Box<dyn Turns>>;
+}
+
+/// The threads. They start when they are first needed, and end with this.
+pub(crate) struct LowTurns {
+    shared: Arc<Shared>,
+    most: usize,
+}
+
+#[derive(Default)]
+struct Shared {
+    state: Mutex<State>,
+    ready: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    waiting: VecDeque<Box<dyn Turns>>,
+    threads: Vec<JoinHandle<()>>,
+    idle: usize,
+    ended: bool,
+}
+
+impl LowTurns {
+    /// Up to `most` threads.
+    pub(crate) fn new(most: usize) -> Self {
+        Self { shared: Arc::default(), most: most.max(1) }
+    }
+
+    /// Whether there is a thread to take some work.
+    pub(crate) fn are_there(&self) -> bool {
+        let mut state = self.shared.lock();
+        if state.ended {
+            return false;
+        }
+        if state.idle <= state.waiting.len() && state.threads.len() < self.most {
+            let shared = Arc::clone(&self.shared);
+            let builder = std::thread::Builder::new().name("long-searches".to_owned());
+            // Fewer threads than wanted will do.
+            let started = builder.stack_size(larix_proto::limits::FILTER_STACK).spawn(move || shared.work());
+            state.threads.extend(started);
+        }
+        !state.threads.is_empty()
+    }
+
+    /// Takes work, which has its first turn after those that wait.
+    pub(crate) fn take(&self, work: impl Turns + 'static) {
+        let mut state = self.shared.lock();
+        if !state.ended {
+            state.waiting.push_back(Box::new(work));
+            drop(state);
+            self.shared.ready.notify_one();
+        }
+    }
+
+    /// Whether nobody works and nothing waits.
+    #[cfg(test)]
+    pub(crate) fn are_idle(&self) -> bool {
+        let state = self.shared.lock();
+        state.waiting.is_empty() && state.idle == state.threads.len()
+    }
+
+    /// Ends the threads, each after the turn it is at; what waits is dropped.
+    pub(crate) fn finish(&self) {
+        for thread in self.shared.end() {
+            // One that panicked has printed why.
+            let _ = thread.join();
+        }
+    }
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, State> {
+        // Work is done outside the lock, so that a panic of one leaves the state whole.
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn work(&self) {
+        give_way(LOW);
+        lmdb::keep_snapshots();
+        let mut state = self.lock();
+        while !state.ended {
+            if let Some(work) = state.waiting.pop_front() {
+                drop(state);
+                let again = work.turn();
+                // Whose turn comes next may be in another database, for as long as it likes.
+                lmdb::release_snapshots();
+                state = self.lock();
+                if !state.ended {
+                    state.waiting.extend(again);
+                }
+            } else {
+                state.idle += 1;
+                state = self.ready.wait(state).unwrap_or_else(PoisonError::into_inner);
+                state.idle -= 1;
+            }
+        }
+    }
+
+    fn end(&self) -> Vec<JoinHandle<()>> {
+        let mut state = self.lock();
+        state.ended = true;
+        let (waiting, threads) = (std::mem::take(&mut state.waiting), std::mem::take(&mut state.threads));
+        drop(state);
+        self.ready.notify_all();
+        drop(waiting);
+        threads
+    }
+}
+
+impl Drop for LowTurns {
+    fn drop(&mut self) {
+        // Not waited for: it may be one of them that lets the last of the server go.
+        self.shared.end();
+    }
+}
+
+impl fmt::Debug for LowTurns {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("LowTurns").field("most", &self.most).finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc::{Receiver, Sender, channel};
+
+    use super::*;
+
+    /// Has so many turns, and tells of each; waits in each until it may go on, where that is wanted.
+    struct Counted {
+        name: &'static str,
+        left: usize,
+        told: Sender<String>,
+        gate: Option<Receiver<()>>,
+    }
+
+    impl Turns for Counted {
+        fn turn(mut self: Box<Self>) -> Option<Box<dyn Turns>> {
+            self.told.send(format!("{} {}", self.name, self.left)).unwrap();
+            self.gate.iter().for_each(|gate| gate.recv().unwrap());
+            self.left -= 1;
+            (self.left > 0).then_some(self as Box<dyn Turns>)
+        }
+    }
+
+    #[test]
+    fn work_has_turns_in_order() {
+        let pool = LowTurns::new(1);
+        let (told, said) = channel();
+        let (open, gate) = channel();
+        assert!(pool.are_there());
+        pool.take(Counted { name: "first", left: 1, told: told.clone(), gate: Some(gate) });
+        assert_eq!(said.recv().unwrap(), "first 1");
+        for (name, left) in [("a", 3), ("b", 1), ("c", 2)] {
+            assert!(pool.are_there(), "one that is busy is there, too");
+            pool.take(Counted { name, left, told: told.clone(), gate: None });
+        }
+        open.send(()).unwrap();
+        drop(told);
+        let order: Vec<String> = said.iter().collect();
+        assert_eq!(order, ["a 3", "b 1", "c 2", "a 2", "c 1", "a 1"]);
+    }
+
+    #[test]
+    fn the_end_waits_for_a_turn_and_drops_the_rest() {
+        let pool = LowTurns::new(1);
+        let (told, said) = channel();
+        let (open, gate) = channel();
+        assert!(pool.are_there());
+        pool.take(Counted { name: "slow", left: 9, told: told.clone(), gate: Some(gate) });
+        pool.take(Counted { name: "never", left: 9, told, gate: None });
+        assert_eq!(said.recv().unwrap(), "slow 9");
+        std::thread::scope(|scope| {
+            let ends = scope.spawn(|| pool.finish());
+            while !pool.shared.lock().ended {
+                std::thread::yield_now();
+            }
+            assert!(!ends.is_finished(), "a turn is under way");
+            open.send(()).unwrap();
+        });
+        assert!(said.recv().is_err(), "nobody has another turn");
+        assert!(!pool.are_there());
+    }
+
+    #[test]
+    fn there_are_as_many_threads_as_are_needed() {
+        let pool = LowTurns::new(2);
+        let (told, said) = channel();
+        let mut gates = Vec::new();
+        for started in [1, 2, 2] {
+            let (open, gate) = channel();
+            gates.push(open);
+            assert!(pool.are_there());
+            pool.take(Counted { name: "w", left: 1, told: told.clone(), gate: Some(gate) });
+            assert_eq!(pool.shared.lock().threads.len(), started);
+        }
+        assert_eq!((said.recv().unwrap(), said.recv().unwrap()), ("w 1".to_owned(), "w 1".to_owned()));
+        drop(told);
+        gates.iter().for_each(|open| open.send(()).unwrap());
+        assert_eq!(said.iter().count(), 1);
+    }
+}
