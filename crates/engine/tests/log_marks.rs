@@ -4,17 +4,26 @@
 
 mod common;
 
+use std::sync::{Arc, mpsc};
+
 use common::{Fixture, SUFFIX, TREE, memory, schema, settings};
+use larix_engine::Database;
+use larix_engine::audit::{self, Facts, Request};
 use larix_engine::csn::Csn;
 use larix_engine::log::{CsnVector, LogKey, LogRetention, MARK_EVERY, begin_after, visit_outlines_after};
 use larix_engine::time::Timestamp;
+use larix_engine::write::{NewRecord, Recording};
 use larix_store::Store;
 use larix_store::memory::MemoryStore;
 
 const SERVER: u16 = 1;
 
 fn csns(fixture: &Fixture<MemoryStore>) -> Vec<(u64, Csn)> {
-    let snapshot = fixture.database().store().snapshot().unwrap();
+    all_csns(fixture.database())
+}
+
+fn all_csns<S: Store>(database: &Database<S>) -> Vec<(u64, Csn)> {
+    let snapshot = database.store().snapshot().unwrap();
     let mut found = Vec::new();
     visit_outlines_after(&snapshot, LogKey { server_id: SERVER, sequence: 0 }, &mut |key, outline| {
         found.push((key.sequence, outline.csn));
@@ -97,4 +106,40 @@ fn changes_that_are_not_logged_end_what_marks_prove() {
     assert_eq!(begin(&fixture, &[known]), None);
     let (_, newest) = *csns(&fixture).last().unwrap();
     assert!(begin(&fixture, &[newest]).is_some());
+}
+
+/// Records of an access log that tell of no change, and its first entry, are nobody's news.
+#[test]
+fn what_a_server_does_by_itself_is_in_no_mark() {
+    let (schema, store) = (schema(""), Arc::new(memory()));
+    let settings = settings(&schema);
+    let open = || Fixture::of(Arc::clone(&schema), vec![(Arc::clone(&store), settings.clone())]);
+    let of_operation = audit::of_request(&schema, &Request::Unbind, &Facts::default());
+    let of_change = |time: u64| {
+        let csn = Csn { time: Timestamp(time as i64), count: 0, server_id: 9, modification: 0 };
+        NewRecord { csn: Some(csn), ..of_operation.clone() }
+    };
+    let record = |fixture: &Fixture<Arc<MemoryStore>>, records: Vec<NewRecord>| {
+        let new = Recording::new(schema.parse_dn(SUFFIX).unwrap(), SUFFIX.to_owned());
+        let container = Some(audit::container(&schema, SUFFIX, &[]));
+        let (done, ended) = mpsc::channel();
+        let recording = Recording { container, records, ..new };
+        fixture.directory.databases()[0]
+            .record(recording, Box::new(move |outcome| done.send(outcome).unwrap()));
+        assert!(ended.recv().unwrap().result.is_success());
+    };
+    // Who knows all that the other server did, and nothing of this one, lacks nothing up to the newest mark.
+    let leads_to_the_end = |round: u64| {
+        let fixture = open();
+        record(&fixture, vec![of_operation.clone()]);
+        let times = (round * MARK_EVERY + 1)..=((round + 1) * MARK_EVERY);
+        record(&fixture, times.map(of_change).collect());
+        let (end, newest) = *all_csns(fixture.database()).last().unwrap();
+        let snapshot = fixture.database().store().snapshot().unwrap();
+        assert_eq!(begin_after(&snapshot, SERVER, &[newest].into_iter().collect()).unwrap(), Some(end));
+    };
+    leads_to_the_end(0);
+    // A writer that begins reads what stands behind the last mark.
+    record(&open(), vec![of_operation.clone()]);
+    leads_to_the_end(1);
 }

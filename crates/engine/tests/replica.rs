@@ -319,6 +319,69 @@ fn logged_changes_end_alike_in_any_order() {
     check(&[(Add, &["q"]), (Replace, &["a", "c"]), (Add, &["b"]), (Delete, &["c"])], &["a", "b"]);
 }
 
+/// Two members that follow each other's logs tell each other what they have merged.
+#[test]
+fn a_late_change_is_merged_and_told_once() {
+    let f = filled();
+    assert_eq!(apply(&f, [put(1, A, csn(2, 1), &[("description", "p")])]), "done");
+    let newest = told(csn(3, 30), &[modification(LoggedKind::Add, "description", &["new"])]);
+    assert_eq!(apply(&f, [newest]), "done");
+    let late = || told(csn(4, 20), &[modification(LoggedKind::Add, "description", &["late"])]);
+    let last = || log::last_sequence(&f.database().store().snapshot().unwrap(), 1).unwrap();
+    assert_eq!(apply(&f, [late()]), "modify ours");
+    let told_up_to = last();
+    assert_eq!(apply(&f, [late()]), "older");
+    assert_eq!(last(), told_up_to);
+    assert_eq!(descriptions(&f), ["late", "new", "p"]);
+}
+
+/// A server that decides something by itself writes the entryCSN alone: when and by whom the entry was changed last others say.
+#[test]
+fn who_changed_an_entry_last_does_not_depend_on_the_order() {
+    let change = |at: i64, by: &str| {
+        let by =
+            modification(LoggedKind::Replace, "modifiersName", &[&format!("cn={by},{}", common::SUFFIX)]);
+        told(csn(2 + at as u16, 10 * at), &[by])
+    };
+    for order in orders(3) {
+        let f = filled();
+        assert_eq!(apply(&f, [put(1, A, csn(2, 1), &[])]), "done");
+        for number in &order {
+            let change = [change(1, "one"), change(2, "two"), told(csn(5, 30), &[])][*number].clone();
+            let outcome = apply(&f, [change]);
+            assert!(["done", "modify ours"].contains(&outcome.as_str()), "{outcome}");
+        }
+        let id = f.schema.attribute_type("modifiersName").unwrap().id;
+        let modifier = String::from_utf8_lossy(&f.entry(A).unwrap().values(id)[0]).into_owned();
+        assert_eq!(modifier, format!("cn=two,{}", common::SUFFIX), "{order:?}");
+    }
+}
+
+#[test]
+fn an_older_rename_does_not_undo_one_to_the_name_that_the_entry_has() {
+    let renamed = |csn: Csn, rdn: &str| {
+        let mods = vec![modification(LoggedKind::Replace, "entryCSN", &[&csn.to_string()])];
+        let change = LoggedChange::ModifyDn {
+            new_rdn: rdn.to_owned(),
+            delete_old_rdn: false,
+            new_superior: None,
+            modifications: mods,
+        };
+        ReplicatedChange::Delta { entry_uuid: Some(uuid(1)), dn: A.to_owned(), csn, change }
+    };
+    for order in orders(2) {
+        let f = filled();
+        assert_eq!(apply(&f, [put(1, A, csn(2, 1), &[])]), "done");
+        let changes = [renamed(csn(3, 20), "cn=z"), renamed(csn(4, 30), "cn=a")];
+        for number in &order {
+            let outcome = apply(&f, [changes[*number].clone()]);
+            assert!(["done", "modify ours"].contains(&outcome.as_str()), "{outcome}");
+        }
+        assert!(f.entry(A).is_some(), "{order:?}");
+        find_nothing(&f);
+    }
+}
+
 #[test]
 fn what_a_refresh_brings_counts_as_a_whole() {
     let f = filled();

@@ -127,10 +127,10 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     fn modify(&mut self, delta: &Delta, here: Here, changes: &[Change]) -> Result<Applied, Failure> {
         let (left, lost) = match here.csn {
             Some(ours) if ours == delta.csn => return Ok(Applied::Older),
-            Some(ours) if ours > delta.csn => {
-                let left = self.left_of(delta, &here, changes)?;
-                (left, true)
-            }
+            Some(ours) if ours > delta.csn => match self.left_of(delta, &here, changes)? {
+                Some(left) => (left, true),
+                None => return Ok(Applied::Older),
+            },
             _ => (self.with_own_csn(changes.to_vec(), &delta.csn), false),
         };
         let softened: Vec<Change> = left.into_iter().map(|change| self.softened(change)).collect();
@@ -183,18 +183,24 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         }
     }
 
-    /// What newer changes of the entry leave of this one.
-    fn left_of(&mut self, delta: &Delta, here: &Here, changes: &[Change]) -> Result<Vec<Change>, Failure> {
-        let known = self.known();
-        let own = [known.entry_csn, known.modifiers_name, known.modify_timestamp];
-        let changes: Vec<Change> =
-            changes.iter().filter(|change| !own.contains(&change.description.attribute)).cloned().collect();
+    /// What newer changes of the entry leave of this one; `None` when it was merged before.
+    fn left_of(
+        &mut self,
+        delta: &Delta,
+        here: &Here,
+        changes: &[Change],
+    ) -> Result<Option<Vec<Change>>, Failure> {
+        // Who changed it last, and when, is settled as any attribute is: what a server decided by itself says nothing of it.
+        let entry_csn = self.known().entry_csn;
+        let is_told = |change: &&Change| change.description.attribute != entry_csn;
+        let changes: Vec<Change> = changes.iter().filter(is_told).cloned().collect();
         let rules = self.rules;
         self.step(|op| {
+            let Some(records) = newer_records(op, &here.uuid, &delta.csn)? else { return Ok(None) };
             let mut newer = Vec::new();
-            for record in newer_records(op, &here.uuid, &delta.csn)? {
+            for record in records {
                 if has_it(&record, &delta.csn) {
-                    return Ok(Vec::new());
+                    return Ok(Some(Vec::new()));
                 }
                 let (LoggedChange::Modify(mods) | LoggedChange::ModifyDn { modifications: mods, .. }) =
                     record.change
@@ -203,7 +209,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 };
                 newer.extend(modifications_of(op.schema(), rules, mods)?);
             }
-            Ok(resolve::resolve(op.schema(), changes, &newer))
+            Ok(Some(resolve::resolve(op.schema(), changes, &newer)))
         })
     }
 
@@ -221,15 +227,16 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 let is_over = |record: &LogRecord| {
                     matches!(record.change, LoggedChange::ModifyDn { .. }) || has_it(record, &delta.csn)
                 };
-                Ok(newer.iter().any(is_over))
+                Ok(newer.map(|newer| newer.iter().any(is_over)))
             })?;
+            let Some(renamed) = renamed else { return Ok(Applied::Older) };
             if renamed {
                 let note = self.lost(ConflictKind::Modify, delta, (here.uuid, here.csn), here.uuid);
                 return self.note(note);
             }
         }
         let changes = match older {
-            true => self.left_of(delta, &here, mods)?,
+            true => self.left_of(delta, &here, mods)?.unwrap_or_default(),
             false => self.with_own_csn(mods.clone(), &delta.csn),
         };
         let put = self.step(|op| {
@@ -256,7 +263,15 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             Ok(Put { uuid, dn, shown, csn, named, modifier, attributes, state: None, place: None })
         })?;
         if put.dn == here.dn {
-            return self.put_in_place(&put, &here);
+            // It has the name by this change from now on: an older rename that comes later is overruled by it.
+            let rules = self.rules;
+            self.step(|op| {
+                let Some(place) = steps::place_of(op, &put.dn, &put.shown)? else {
+                    return Err(crate::Fault::Damaged { what: "the superior of an entry" }.into());
+                };
+                steps::change(op, here.id, &put, rules, Some((&place, new_superior.clone())))
+            })?;
+            return Ok(Applied::Done);
         }
         self.put_elsewhere(&put, here)
     }
@@ -297,7 +312,8 @@ fn has_it(newer: &LogRecord, csn: &Csn) -> bool {
     matches!(newer.change, LoggedChange::Add(_)) && newer.csn.server_id == csn.server_id
 }
 
-/// The changes of an entry that are newer than `csn`, oldest first.
+/// The changes of an entry that are newer than `csn`, oldest first; `None` where the change of that CSN was merged before. Who
+/// merges it again tells it again: two members that follow each other's logs would never come to rest.
 ///
 /// # Errors
 /// Refused when the log does not go back far enough to tell.
@@ -305,7 +321,7 @@ fn newer_records<V: Snapshot>(
     op: &Operator<'_, V>,
     uuid: &Uuid,
     csn: &Csn,
-) -> Result<Vec<LogRecord>, Failure> {
+) -> Result<Option<Vec<LogRecord>>, Failure> {
     let cannot_tell = || -> Failure {
         let text = "the change log does not tell what was changed since: the entry has to be sent whole";
         LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into()
@@ -331,7 +347,13 @@ fn newer_records<V: Snapshot>(
             break;
         }
         last = Some((key.sequence, record.csn));
-        if record.entry_uuid == *uuid && record.csn > *csn && !record.local {
+        if record.entry_uuid != *uuid || record.local {
+            continue;
+        }
+        if record.csn == *csn {
+            return Ok(None);
+        }
+        if record.csn > *csn {
             found.push(record);
         }
     }
@@ -341,5 +363,5 @@ fn newer_records<V: Snapshot>(
     // Of one CSN in the order in which they were logged.
     found.reverse();
     found.sort_by_key(|record| record.csn);
-    Ok(found)
+    Ok(Some(found))
 }

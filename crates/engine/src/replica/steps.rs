@@ -287,7 +287,9 @@ pub(super) fn change<V: Snapshot>(
                 new_superior,
                 modifications: logged(schema, &all),
             });
-            op.left(&old_dn, &put.uuid);
+            if old_dn != put.dn {
+                op.left(&old_dn, &put.uuid);
+            }
             Ok(())
         }
     }

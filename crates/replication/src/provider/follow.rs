@@ -537,3 +537,6 @@ fn tell_delete<S: Store>(
     let control = state_control(EntryState::Delete, uuid, cookie.as_deref());
     EntryEncoder::begin(out, search.message, name).finish(&[control]);
 }
+
+#[cfg(test)]
+mod tests;
