@@ -13,7 +13,8 @@ use crate::csn::Csn;
 use crate::database::View;
 use crate::entry::{Entry, EntryAttribute, EntrySource};
 use crate::fault::Fault;
-use crate::log::{LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
+use crate::log::{CsnVector, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
+use crate::tables::META;
 use crate::time::Timestamp;
 use crate::write::NewRecord;
 
@@ -206,6 +207,42 @@ pub fn min_csns<N: Snapshot>(view: &View<'_, N>) -> Result<Option<Vec<Csn>>, Fau
         true
     })?;
     Ok(Some(csns))
+}
+
+/// The row of the table `meta` that says up to where a log lacks changes.
+const LACKS: &[u8] = b"access-log-lacks";
+
+/// Up to which CSN of each server an access log has not all changes, one by one: what was made before it began, what was
+/// taken away since, and what came with entries as they are. Of a server that is not named it has everything, from the first
+/// change on. minCSN cannot say that, for it names every server of which there is a record. `None` where nothing is; nothing
+/// is lacking in a database that is no access log.
+///
+/// # Errors
+/// A store that cannot be read, or a row that is damaged.
+pub fn lacks<N: Snapshot>(view: &View<'_, N>) -> Result<Option<CsnVector>, Fault> {
+    match stored_lacks(view.snapshot)? {
+        Some(lacks) => Ok(Some(lacks)),
+        // It was written by an older version, or loaded.
+        None => Ok(min_csns(view)?.map(|csns| csns.into_iter().collect())),
+    }
+}
+
+/// What [`lacks`] says where the log has written it.
+///
+/// # Errors
+/// A store that cannot be read, or a row that is damaged.
+pub fn stored_lacks<N: Snapshot>(snapshot: &N) -> Result<Option<CsnVector>, Fault> {
+    let Some(row) = snapshot.get(META, LACKS)? else { return Ok(None) };
+    let csns = std::str::from_utf8(&row).ok().and_then(|text| {
+        text.split(';').filter(|csn| !csn.is_empty()).map(|csn| csn.parse::<Csn>().ok()).collect()
+    });
+    csns.map(Some).ok_or(Fault::Damaged { what: "what an access log lacks" })
+}
+
+/// What [`lacks`] reads: key and value.
+pub fn lacks_row(lacks: &CsnVector) -> (Vec<u8>, Vec<u8>) {
+    let csns: Vec<String> = lacks.as_slice().iter().map(Csn::text).collect();
+    (LACKS.to_vec(), csns.join(";").into_bytes())
 }
 
 /// The values of reqMod for an add: `attribute:+ value`.

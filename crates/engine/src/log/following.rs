@@ -43,7 +43,7 @@ impl Following {
         LogKey { server_id: self.server_id.load(Ordering::Acquire), sequence }
     }
 
-    /// Has `wake` called after changes were answered, on the writer's thread: it must not block. Records from `needed` on
+    /// Has `wake` called after changes were answered, or a contextCSN was raised, on the writer's thread: it must not block. Records from `needed` on
     /// stay.
     pub fn follow(&self, wake: Wake, needed: u64) {
         self.needed.store(needed, Ordering::Release);
@@ -70,9 +70,10 @@ impl Following {
         self.needed.load(Ordering::Acquire)
     }
 
-    pub(crate) fn set_answered(&self, LogKey { server_id, sequence }: LogKey) {
+    /// `contexts_rose`: how far this server has come with others' changes is news, too.
+    pub(crate) fn set_answered(&self, LogKey { server_id, sequence }: LogKey, contexts_rose: bool) {
         self.server_id.store(server_id, Ordering::Release);
-        if self.answered.swap(sequence, Ordering::AcqRel) == sequence {
+        if self.answered.swap(sequence, Ordering::AcqRel) == sequence && !contexts_rose {
             return;
         }
         let wake = self.lock().clone();

@@ -67,10 +67,16 @@ impl CsnVector {
 impl FromIterator<Csn> for CsnVector {
     fn from_iter<I: IntoIterator<Item = Csn>>(csns: I) -> Self {
         let mut vector = Self::default();
-        csns.into_iter().for_each(|csn| {
-            vector.note(csn);
-        });
+        vector.extend(csns);
         vector
+    }
+}
+
+impl Extend<Csn> for CsnVector {
+    fn extend<I: IntoIterator<Item = Csn>>(&mut self, csns: I) {
+        csns.into_iter().for_each(|csn| {
+            self.note(csn);
+        });
     }
 }
 

@@ -254,6 +254,25 @@ pub fn content_csns<S: Snapshot>(snapshot: &S) -> Result<CsnVector, Fault> {
     Ok(csns)
 }
 
+const WHOLE_CSN_PREFIX: &[u8] = b"whole-csn/";
+
+/// Notes that the contextCSN came to `csn` in a refresh of entries as they are: what was changed in them one by one until then
+/// is not in the log, and an entry may have more than the change whose CSN it came with.
+pub(crate) fn put_whole_csn(set: &mut WriteSet, csn: &Csn) {
+    let key = [WHOLE_CSN_PREFIX, format!("{:03x}", csn.server_id.min(SERVER_ID_MAX)).as_bytes()].concat();
+    set.put(META, &key, csn.text().into_bytes());
+}
+
+/// Up to which CSN of each server entries came as they are, rather than change by change.
+///
+/// # Errors
+/// A store that cannot be read.
+pub fn whole_csns<S: Snapshot>(snapshot: &S) -> Result<Vec<Csn>, Fault> {
+    let rows = snapshot.scan(META, KeyRange::prefix(WHOLE_CSN_PREFIX), Direction::Forward)?;
+    let read = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<Csn>().ok();
+    rows.map(|row| read(&row?.1).ok_or(Fault::Damaged { what: "a CSN of entries that came whole" })).collect()
+}
+
 const RETIRED_PREFIX: &[u8] = b"retired/";
 
 fn retired_key(server_id: u16) -> Vec<u8> {

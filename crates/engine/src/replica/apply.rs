@@ -64,6 +64,10 @@ impl<S: Store> Group<'_, S> {
         if !refused && !job.context_csns.is_empty() {
             self.settle_glue(transaction, &covered, job)?;
             self.raise(transaction, &covered, job)?;
+        } else if !job.rules.multi_provider {
+            // A shadow decides nothing: a name that is free again is given back. Of records of an access log that come late
+            // nothing says that a batch is complete.
+            self.settle_names(transaction, &covered, job)?;
         }
         *job.applied.lock().unwrap_or_else(PoisonError::into_inner) = applied;
         Ok(LdapResult::success())
@@ -86,6 +90,9 @@ impl<S: Store> Group<'_, S> {
                 log::put_context_csn(&mut self.set, csn);
                 if job.rules.by_content {
                     log::put_content_csn(&mut self.set, csn);
+                }
+                if job.rules.whole {
+                    log::put_whole_csn(&mut self.set, csn);
                 }
                 self.raised.push(*csn);
             }

@@ -262,6 +262,9 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             let (uuid, named) = (here.uuid, csn);
             Ok(Put { uuid, dn, shown, csn, named, modifier, attributes, state: None, place: None })
         })?;
+        if put.dn == here.dn && here.parent == crate::EntryId::ROOT {
+            return self.put_in_place(&put, &here);
+        }
         if put.dn == here.dn {
             // It has the name by this change from now on: an older rename that comes later is overruled by it.
             let rules = self.rules;

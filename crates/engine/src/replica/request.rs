@@ -63,6 +63,9 @@ pub struct ReplicaRules {
     /// The contextCSN rises by a pass over the provider's content, which does not name what is gone: who comes later and
     /// knows less cannot be told from the log alone what to delete.
     pub by_content: bool,
+    /// The contextCSN rises by a refresh of entries as they are: an access log of ours does not tell one by one what was
+    /// changed in them.
+    pub whole: bool,
     /// Up to this change of its own the provider had told of when the batch began. If it sends an entry now that is older
     /// than such a change of the entry, it has lost that: a slapd does when its own change meets another server's. The entry
     /// is then written again under a CSN of this server, as it was.
@@ -82,6 +85,7 @@ impl Default for ReplicaRules {
             places: true,
             lazy: false,
             by_content: false,
+            whole: false,
             provider: None,
             attributes: Arc::default(),
         }

@@ -20,7 +20,7 @@ use crate::csn::Csn;
 use crate::entry::{Entry, EntryAttribute, EntryId};
 use crate::index::pending::Writing;
 use crate::log::{self, LoggedChange};
-use crate::tables::META;
+use crate::tables::{META, meta};
 use crate::time::{Timestamp, new_uuid};
 
 /// What one commit brings into the database of an access log.
@@ -38,7 +38,8 @@ pub struct Recording {
     pub removed: Vec<EntryId>,
     /// The values of minCSN from now on; `None`: as they are.
     pub min_csns: Option<Vec<Csn>>,
-    /// What is in the log now; those that are known to be later stay.
+    /// How far the log has come, which raises what the records themselves say of this server's changes; those that are known
+    /// to be later stay. Others' changes may come in any order: of these nothing but this says that all are there.
     pub context_csns: Vec<Csn>,
     /// Rows of the table `meta`.
     pub marks: Vec<(Vec<u8>, Vec<u8>)>,
@@ -65,6 +66,7 @@ impl Recording {
             && self.records.is_empty()
             && self.removed.is_empty()
             && self.min_csns.is_none()
+            && self.context_csns.is_empty()
             && self.marks.is_empty()
     }
 }
@@ -127,6 +129,10 @@ impl<S: Store> Group<'_, S> {
             let csn = csn.or(last).unwrap_or_else(|| self.environment.order.next_csn(now));
             self.step(transaction, unit, task, (&step, recording), (csn, derived))?;
         }
+        if contexts.is_empty() {
+            // Nothing that is recorded is this server's own content, which gets a contextCSN when it has none.
+            unit.put(META, meta::UNPROVED, []);
+        }
         self.raise_contexts(transaction, unit, recording.context_csns.iter().chain(&last))?;
         recording.marks.iter().for_each(|(key, value)| unit.put(META, key, value.clone()));
         Ok(())
@@ -147,6 +153,7 @@ impl<S: Store> Group<'_, S> {
                 None => known.push(*csn),
             }
             log::put_context_csn(unit, csn);
+            unit.delete(META, meta::UNPROVED);
         }
         Ok(())
     }

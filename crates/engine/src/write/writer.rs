@@ -309,6 +309,8 @@ pub(super) struct Core<S> {
     thread: Option<ThreadId>,
     /// Changes that other threads carried out themselves.
     pub(super) changes_elsewhere: u64,
+    /// A contextCSN was raised, which whoever follows the log is to be told.
+    contexts_rose: bool,
     /// Whether the writer's thread waits no longer than until something is to be done beside changes.
     pub(super) looks_again: bool,
 }
@@ -330,7 +332,7 @@ impl<S: Store> Core<S> {
         drop(snapshot);
         database.writes().log_extent(trimmer.first(), counters.last_log_sequence);
         let (server_id, sequence) = (environment.order.server_id(), counters.last_log_sequence);
-        database.following().set_answered(log::LogKey { server_id, sequence });
+        database.following().set_answered(log::LogKey { server_id, sequence }, false);
         database.set_server_id(server_id);
         let schema = database.schema();
         let known = Arc::new(KnownSchema::of(&schema).map_err(WriterStartError::Schema)?);
@@ -361,6 +363,7 @@ impl<S: Store> Core<S> {
             unfinished: false,
             thread: None,
             changes_elsewhere: 0,
+            contexts_rose: false,
             looks_again: false,
         })
     }
@@ -489,10 +492,10 @@ impl<S: Store> Core<S> {
         behind
     }
 
-    pub(super) fn note_answered(&self) {
+    pub(super) fn note_answered(&mut self) {
         let server_id = self.environment.order.server_id();
         let answered = log::LogKey { server_id, sequence: self.counters.last_log_sequence };
-        self.database.following().set_answered(answered);
+        self.database.following().set_answered(answered, std::mem::take(&mut self.contexts_rose));
     }
 
     /// Carries out the jobs, and with a queue those that wait there, and commits. There is an outcome for each job that
@@ -571,8 +574,8 @@ impl<S: Store> Core<S> {
         database.writes().committed(outcomes.len(), taken);
         self.trimmer = trimmer;
         database.writes().log_extent(trimmer.first(), self.counters.last_log_sequence);
-        self.has_history = ready.logs;
-        self.marker = marker;
+        (self.has_history, self.marker) = (ready.logs, marker);
+        self.contexts_rose |= log::sets_context_csn(&ready.set);
         // Before, nothing of a dictionary was stored.
         self.next_training = self.next_training.max(training::next_after(last_entry_id));
         if let Some(catalog) = ready.catalog.committed() {

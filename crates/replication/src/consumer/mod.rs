@@ -488,10 +488,10 @@ impl Session {
         actions.extend(self.flush());
         self.conclude(csns.unwrap_or_default(), of_present, actions);
         if done {
-            self.phase = Phase::Persisting;
-            self.present = UuidSet::new();
             // Nothing of a phase that ends before its cookie is covered by it: what waits goes now.
             actions.extend(self.flush());
+            self.phase = Phase::Persisting;
+            self.present = UuidSet::new();
             actions.push(Action::Refreshed);
         }
         Ok(())

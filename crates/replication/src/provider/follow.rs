@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use larix_engine::audit;
 use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
 use larix_engine::log::{self, CsnVector, LogKey, LogOutline, OutlineKind};
@@ -87,6 +88,11 @@ impl Following {
         let mut views = Vec::with_capacity(databases.len());
         for (database, snapshot) in databases.iter().zip(&snapshots) {
             views.push(database.view(snapshot).map_err(|fault| failed(&fault))?);
+        }
+        if search.asked.sid.is_some()
+            && let Some(snapshot) = snapshots.first()
+        {
+            check_log_tells(search, snapshot)?;
         }
         let batch = gather(search, &snapshots, bound)?;
         if batch.told.is_empty() && self.moved.is_empty() && !batch.more {
@@ -453,6 +459,20 @@ fn gather<S: Store, N: Snapshot>(
     let known = |csn: &Csn| search.asked.known.covers(csn) || search.asked.sid == Some(csn.server_id);
     merge(&mut batch, logs, bound, server_id, (search.values, &known));
     Ok(batch)
+}
+
+/// An access log whose server took entries as they are does not tell what was changed in them one by one. Who hears of
+/// changes from others, too, may know the CSN that such an entry came with and lack what else is in it; it may say anew what
+/// it knows.
+fn check_log_tells<S: Store, N: Snapshot>(search: &SyncSearch<S>, snapshot: &N) -> Result<(), LdapResult> {
+    let lacks = audit::stored_lacks(snapshot).map_err(|fault| failed(&fault))?.unwrap_or_default();
+    let is_known = |csn: &Csn| {
+        search.told.covers(csn) || search.asked.known.covers(csn) || search.asked.sid == Some(csn.server_id)
+    };
+    if lacks.as_slice().iter().all(is_known) {
+        return Ok(());
+    }
+    Err(LdapResult::with(ResultCode::UNAVAILABLE, "the log does not tell all changes one by one"))
 }
 
 /// Several logs in one order. A change above the bound waits: another log may have a lower one that was not seen.

@@ -286,13 +286,16 @@ impl<S: Store> SyncSearch<S> {
             Decision::Refused(result) => Err(result),
             Decision::Unchanged => Ok(self.refreshed(false, false, out)),
             Decision::Everything => {
+                if !self.asked.known.is_empty() {
+                    self.check_log_reaches()?;
+                }
                 // It drops what it is not sent: a first refresh that was interrupted may have left something there.
                 let all = Refresh::new(CsnVector::default(), !settings.no_present, each_cookie);
                 self.walk(&all);
                 Ok(Stepped::More)
             }
             Decision::Since(known) => {
-                self.check_log_reaches(&known)?;
+                self.check_log_reaches()?;
                 match LogRefresh::new(self, &known, each_cookie.clone(), self.queue.entries_max())? {
                     Some(log) => self.phase = Phase::Log(Box::new(log)),
                     None => {
@@ -307,18 +310,20 @@ impl<S: Store> SyncSearch<S> {
         }
     }
 
-    /// An access log from which records were taken away says so: who lacks what they told has to ask for the entries.
-    fn check_log_reaches(&self, known: &CsnVector) -> Result<(), LdapResult> {
+    /// An access log that has not everything says so: who lacks what it does not tell has to ask for the entries. A server
+    /// of which it has everything from the first change on need not be known to the consumer.
+    fn check_log_reaches(&self) -> Result<(), LdapResult> {
         let Some(part) = self.parts.first() else { return Ok(()) };
         let database = part.served.database();
-        let min_csns = || -> Result<Option<Vec<Csn>>, Fault> {
+        let lacks = || -> Result<Option<CsnVector>, Fault> {
             let snapshot = database.store().snapshot()?;
-            audit::min_csns(&database.view(&snapshot)?)
+            audit::lacks(&database.view(&snapshot)?)
         };
-        let min_csns = min_csns().map_err(|fault| failed(&fault))?.unwrap_or_default();
-        match min_csns.iter().all(|csn| known.covers(csn)) {
-            true => Ok(()),
-            false => Err(refresh_required("sync cookie is stale")),
+        let lacks = lacks().map_err(|fault| failed(&fault))?.unwrap_or_default();
+        if self.asked.known.covers_all(&lacks) {
+            Ok(())
+        } else {
+            Err(refresh_required("sync cookie is stale"))
         }
     }
 

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use larix_engine::csn::Csn;
+use larix_engine::log::LoggedChange;
 use larix_engine::replica::ReplicatedChange;
 use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::ModifyOperation;
@@ -194,6 +195,20 @@ pub(crate) fn shown(change: &ReplicatedChange) -> String {
         ReplicatedChange::Delete { entry_uuid, csn } => {
             format!("delete {entry_uuid} {}", csn.map(|csn| csn.text()).unwrap_or_default())
         }
-        ReplicatedChange::Delta { dn, .. } => format!("delta {dn}"),
+        ReplicatedChange::Delta { entry_uuid, dn, csn, change } => {
+            let uuid = entry_uuid.map(|uuid| uuid.to_string()).unwrap_or_default();
+            let what = match change {
+                LoggedChange::Add(_) => "add".to_owned(),
+                LoggedChange::Modify(mods) => {
+                    let names: Vec<&str> = mods.iter().map(|m| m.attribute.description.as_str()).collect();
+                    format!("modify {}", names.join(","))
+                }
+                LoggedChange::Delete => "delete".to_owned(),
+                LoggedChange::ModifyDn { new_rdn, new_superior, .. } => {
+                    format!("rename {new_rdn} {new_superior:?}")
+                }
+            };
+            format!("delta {uuid} {dn} {} {what}", csn.text())
+        }
     }
 }

@@ -227,8 +227,10 @@ impl Link {
         let logged = self.side.as_ref().is_some_and(|side| side.logged);
         match action {
             Action::Apply { changes, csns, refreshing, provider } => {
-                let rules = self.rules(nodes, (refreshing && !logged) || full);
-                self.apply(nodes, (changes, csns), ReplicaRules { provider, ..rules }, trace)?;
+                // Records of a log may come in any order: each is judged by what is here.
+                let rules = self.rules(nodes, refreshing || logged || full);
+                let whole = refreshing && !logged;
+                self.apply(nodes, (changes, csns), ReplicaRules { provider, whole, ..rules }, trace)?;
             }
             Action::DeleteAbsent { present, csns, deletes_told } => {
                 let (share, limit) = self.line.share(&csns);
@@ -240,7 +242,8 @@ impl Link {
                 }
                 let rules = self.rules(nodes, true);
                 let by_content = !deletes_told && rules.multi_provider;
-                self.apply(nodes, (Vec::new(), csns), ReplicaRules { by_content, ..rules }, trace)?;
+                let rules = ReplicaRules { by_content, whole: true, ..rules };
+                self.apply(nodes, (Vec::new(), csns), rules, trace)?;
             }
             Action::Refreshed => {
                 self.attempts.start_over();

@@ -75,16 +75,19 @@ impl Node {
         let view = recorded.view(&snapshot).unwrap();
         let from = snapshot.get(META, MARK).unwrap().and_then(|mark| LogKey::from_bytes(&mark));
         let from = from.unwrap_or(LogKey { server_id: self.id, sequence: 0 });
-        let min_csns = audit::min_csns(&view).unwrap();
-        let is_new = min_csns.is_none();
-        let mut min_csns = min_csns.unwrap_or_default();
+        let known = log::context_csns(&snapshot).unwrap();
+        let lacks = audit::lacks(&view).unwrap();
+        let is_new = lacks.is_none();
+        let mut lacks = lacks.unwrap_or_default();
+        let before = lacks.clone();
         drop(view);
         drop(snapshot);
         let database = self.database();
         let snapshot = database.store().snapshot().unwrap();
-        let (mut reached, mut count) = (from, 0);
+        let (mut reached, mut count, mut ended) = (from, 0, true);
         log::visit_stored_after(&snapshot, from, &mut |key, mut record, _| {
             if count == most {
+                ended = false;
                 return false;
             }
             (reached, count) = (key, count + 1);
@@ -94,24 +97,28 @@ impl Node {
             let is_empty = matches!(&record.change, LoggedChange::Modify(changes) if changes.is_empty());
             if !record.local && !is_empty {
                 recording.records.push(audit::of_change(&self.schema, &record, None));
-                recording.context_csns.push(record.csn);
-                if min_csns.iter().all(|min| min.server_id != record.csn.server_id) {
-                    min_csns.push(record.csn);
-                }
             }
             true
         })
         .unwrap();
+        if ended {
+            recording.context_csns = log::context_csns(&snapshot).unwrap();
+            lacks.extend(log::whole_csns(&snapshot).unwrap());
+        }
         drop(snapshot);
-        if count == 0 {
+        if is_new {
+            recording.container = Some(audit::container(&self.schema, LOG, &[]));
+        }
+        if is_new || lacks != before {
+            recording.marks.push(audit::lacks_row(&lacks));
+        }
+        let news = recording.context_csns.iter().any(|csn| !known.contains(csn));
+        if count > 0 {
+            recording.marks.push((MARK.to_vec(), reached.to_bytes().to_vec()));
+        }
+        if !(news || is_new || !recording.marks.is_empty()) {
             return;
         }
-        min_csns.sort_by_key(|csn| csn.server_id);
-        if is_new {
-            recording.container = Some(audit::container(&self.schema, LOG, &min_csns));
-        }
-        recording.min_csns = Some(min_csns);
-        recording.marks.push((MARK.to_vec(), reached.to_bytes().to_vec()));
         let (sender, receiver) = mpsc::channel();
         let done = Box::new(move |outcome| sender.send(outcome).unwrap());
         access_log.record(recording, done);

@@ -20,6 +20,8 @@ pub(crate) struct Setup {
     pub(crate) glued: bool,
     /// Members keep access logs, which shadows follow.
     pub(crate) delta: bool,
+    /// Members follow each other's, too.
+    pub(crate) delta_ring: bool,
     /// A single server takes changes.
     pub(crate) alone: bool,
 }
@@ -27,6 +29,14 @@ pub(crate) struct Setup {
 impl Setup {
     /// Servers that take changes, with conflicts settled by entries.
     pub(crate) fn of(tree: Tree) -> Self {
-        Self { tree, values: false, lossy: false, glued: false, delta: false, alone: false }
+        Self {
+            tree,
+            values: false,
+            lossy: false,
+            glued: false,
+            delta: false,
+            delta_ring: false,
+            alone: false,
+        }
     }
 }

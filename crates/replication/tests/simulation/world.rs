@@ -124,7 +124,8 @@ impl World {
             controls: Vec::new(),
         };
         let mut link = Link::new(provider, consumer, line);
-        if self.setup.delta && kind == Kind::Shadow {
+        let follows_log = kind == Kind::Shadow || kind == Kind::Member && self.setup.delta_ring;
+        if self.setup.delta && follows_log {
             link.side = Some(Side::default());
         }
         self.links.push(link);
@@ -293,7 +294,11 @@ impl World {
                 return Some(format!("{at}: the digests differ, and no entry does"));
             }
         }
-        if self.forgets { None } else { self.promises.broken(whole, self.setup.values) }
+        if self.forgets {
+            None
+        } else {
+            self.promises.broken(whole, self.setup.values || self.setup.delta_ring)
+        }
     }
 }
 

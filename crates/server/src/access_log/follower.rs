@@ -12,7 +12,7 @@ use larix_engine::Fault;
 use larix_engine::Served;
 use larix_engine::audit::{self, Facts, Request};
 use larix_engine::csn::Csn;
-use larix_engine::log::{self, LogKey, LogWatch, LoggedChange};
+use larix_engine::log::{self, CsnVector, LogKey, LogWatch, LoggedChange};
 use larix_engine::tables::META;
 use larix_engine::time::{Clock, Timestamp};
 use larix_engine::write::{NewRecord, Recording, WriteOutcome};
@@ -69,8 +69,10 @@ struct State {
 /// What the thread alone knows.
 #[derive(Debug, Default)]
 struct Known {
-    /// Of the log's first entry; `None` before it was read.
-    min_csns: Option<Vec<Csn>>,
+    /// From where on the log has changes; `None` before it was read.
+    extent: Option<Extent>,
+    /// How far sources had come at some time, by their names, where the log has not come as far yet.
+    contexts: HashMap<String, Context>,
     /// Where the change logs were read up to, by the sources' names.
     positions: HashMap<String, LogKey>,
     /// How the entries of cn=config were when they were recorded last; `None` before that was read.
@@ -81,6 +83,42 @@ struct Known {
     failing: bool,
 }
 
+/// How far a source had come when its change log was so long. The access log has come as far once it has all of that: other
+/// servers' changes come in any order while a refresh comes in.
+#[derive(Clone, Debug)]
+struct Context {
+    csns: Vec<Csn>,
+    /// What of it came with entries as they are.
+    whole: Vec<Csn>,
+    sequence: u64,
+}
+
+impl Context {
+    fn now<N: Snapshot>(snapshot: &N, server_id: u16) -> Result<Self, Fault> {
+        let sequence = log::last_sequence(snapshot, server_id)?;
+        Ok(Self { csns: log::context_csns(snapshot)?, whole: log::whole_csns(snapshot)?, sequence })
+    }
+}
+
+/// From where on a log has changes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct Extent {
+    /// Of the log's first entry: of each server of which there are records.
+    min_csns: CsnVector,
+    /// See [`audit::lacks`].
+    lacks: CsnVector,
+}
+
+impl Extent {
+    /// What was made up to here is not in the log.
+    fn lacks(&mut self, csns: impl IntoIterator<Item = Csn>) {
+        for csn in csns {
+            self.min_csns.note(csn);
+            self.lacks.note(csn);
+        }
+    }
+}
+
 /// One commit's worth, and what holds once it is done.
 struct Round {
     recording: Recording,
@@ -88,9 +126,21 @@ struct Round {
     configuration: Option<Arc<Held>>,
     /// How many of what was handed over are in it.
     requests: usize,
-    min_csns: Vec<Csn>,
+    extent: Extent,
+    contexts: HashMap<String, Context>,
     /// There is more already.
     more: bool,
+}
+
+/// What a change log was read for.
+struct Read {
+    reached: LogKey,
+    /// It ends there.
+    ended: bool,
+    /// What the access log has not come to.
+    context: Option<Context>,
+    /// Changes up to here are missing for ever.
+    missed: Vec<Csn>,
 }
 
 impl LogWriter {
@@ -244,23 +294,17 @@ impl LogWriter {
             .map_err(|fault| fault.to_string())?;
         if let Some(purged) = purges {
             round.more |= purged.more;
-            let mut raised = false;
-            for csn in purged.csns {
-                if let Some(min) = round.min_csns.iter_mut().find(|min| min.server_id == csn.server_id)
-                    && *min < csn
-                {
-                    *min = csn;
-                    raised = true;
-                }
-            }
-            if raised {
-                round.recording.min_csns = Some(round.min_csns.clone());
-            }
+            round.extent.lacks(purged.csns);
+        }
+        if known.extent.as_ref() != Some(&round.extent) {
+            round.recording.marks.push(audit::lacks_row(&round.extent.lacks));
+            let min_csns = round.extent.min_csns.as_slice();
+            round.recording.min_csns = (!min_csns.is_empty()).then(|| min_csns.to_vec());
         }
         if !round.recording.is_empty() {
             self.commit(round.recording)?;
         }
-        known.min_csns = Some(round.min_csns);
+        (known.extent, known.contexts) = (Some(round.extent), round.contexts);
         known.configuration = round.configuration;
         self.settle(known, round.positions, round.requests);
         Ok(round.more)
@@ -279,18 +323,17 @@ impl LogWriter {
         let missing = Fault::Damaged { what: "the suffix of the access log's database" };
         let suffix = suffix.ok_or(missing)?;
         let mut recording = Recording::new(suffix.normal, suffix.text);
-        let mut min_csns = match &known.min_csns {
-            Some(csns) => csns.clone(),
+        let mut extent = match &known.extent {
+            Some(extent) => extent.clone(),
             None => self.open(recorders, &mut recording)?,
         };
-        let own = recording.min_csns.is_some() || recording.container.is_some();
-        let mut raised = own && !min_csns.is_empty();
         let mut round_positions = Vec::new();
+        let mut contexts = HashMap::new();
         let mut more = requests.len() == GROUP;
         let mut changes: Vec<(Timestamp, NewRecord)> = Vec::new();
         let mut configuration = known.configuration.clone();
         for recorder in recorders {
-            let (key, ended) = match &recorder.source.origin {
+            let read = match &recorder.source.origin {
                 SourceKind::Database(served) => {
                     self.changes_of(known, (recorder, served), &schema, &mut changes, &mut recording)?
                 }
@@ -305,31 +348,26 @@ impl LogWriter {
                     )?
                 }
             };
-            more |= !ended;
-            round_positions.push((Arc::clone(&recorder.source), key));
+            more |= !read.ended;
+            extent.lacks(read.missed);
+            contexts.extend(read.context.map(|context| (recorder.source.name.clone(), context)));
+            round_positions.push((Arc::clone(&recorder.source), read.reached));
         }
         for (_, record) in &mut changes {
             record.start = record.start.max(Timestamp(known.last_start.0 + 1));
             known.last_start = record.start;
             let Some(csn) = record.csn else { continue };
-            recording.context_csns.push(csn);
-            if !min_csns.iter().any(|min| min.server_id == csn.server_id) {
-                min_csns.push(csn);
-                min_csns.sort_by_key(|csn| csn.server_id);
-                raised = true;
+            if extent.min_csns.of(csn.server_id).is_none() {
+                extent.min_csns.note(csn);
             }
-        }
-        if raised {
-            recording.min_csns = Some(min_csns.clone());
         }
         let count = requests.len();
         recording.records = merged(&schema, changes, requests);
         let positions = round_positions;
-        Ok(Round { recording, positions, configuration, requests: count, min_csns, more })
+        Ok(Round { recording, positions, configuration, requests: count, extent, contexts, more })
     }
 
-    /// The records of one change log behind what was read of it, up to the group's limit. Where it is read up to then, and
-    /// whether that is its end.
+    /// The records of one change log behind what was read of it, up to the group's limit.
     fn changes_of(
         &self,
         known: &Known,
@@ -337,24 +375,33 @@ impl LogWriter {
         schema: &Arc<larix_schema::Schema>,
         changes: &mut Vec<(Timestamp, NewRecord)>,
         recording: &mut Recording,
-    ) -> Result<(LogKey, bool), Fault> {
+    ) -> Result<Read, Fault> {
         let source = &recorder.source;
+        let mut missed = Vec::new();
         let database = served.database();
         let target = database.following().answered();
         let snapshot = database.store().snapshot()?;
         let history = log::history(&snapshot)?.unwrap_or_default();
         let from = match known.positions.get(&source.name) {
             Some(position) if position.server_id == target.server_id => *position,
-            _ => self.begin(source, history, target)?,
+            _ => match self.begin(source, history, target)? {
+                Some(position) => position,
+                None => {
+                    missed = log::context_csns(&snapshot)?;
+                    target
+                }
+            },
         };
         let first = log::first_sequence(&snapshot, target.server_id)?;
         if first > from.sequence + 1 && target.sequence > from.sequence {
-            let missed = first - from.sequence - 1;
-            let name = &source.name;
+            let (count, name) = (first - from.sequence - 1, &source.name);
             self.log.warning(format_args!(
-                "access log: {missed} changes of \"{name}\" are no longer in its change log and stay unrecorded"
+                "access log: {count} changes of \"{name}\" are no longer in its change log and stay unrecorded"
             ));
+            missed = log::context_csns(&snapshot)?;
         }
+        let before = known.contexts.get(&source.name).cloned();
+        let contexts = before.into_iter().chain([Context::now(&snapshot, target.server_id)?]);
         let (mut reached, mut count, mut bytes, mut ended) = (target, 0, 0, true);
         let suffix =
             database.settings().suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
@@ -393,7 +440,17 @@ impl LogWriter {
         if reached != from || !known.positions.contains_key(&source.name) {
             recording.marks.push(mark(&source.name, history, reached));
         }
-        Ok((reached, ended))
+        // While changes go on, the change log may always be longer than what was read of it: the earlier state is kept.
+        let mut waits = None;
+        for context in contexts {
+            if reached.sequence >= context.sequence {
+                recording.context_csns.extend_from_slice(&context.csns);
+                missed.extend_from_slice(&context.whole);
+            } else {
+                waits = waits.or(Some(context));
+            }
+        }
+        Ok(Read { reached, ended, context: waits, missed })
     }
 
     /// The same of cn=config, whose changes are told by whoever makes them.
@@ -404,7 +461,7 @@ impl LogWriter {
         schema: &Arc<larix_schema::Schema>,
         changes: &mut Vec<(Timestamp, NewRecord)>,
         recording: &mut Recording,
-    ) -> Result<(LogKey, bool), Fault> {
+    ) -> Result<Read, Fault> {
         let name = &recorder.source.name;
         let key = |sequence| LogKey { server_id: 0, sequence };
         let wanted = |record: &log::LogRecord| {
@@ -427,6 +484,7 @@ impl LogWriter {
         let reached = recorder.source.reached.load(Ordering::Acquire);
         let told = source.after(reached, &known, GROUP);
         for (sequence, record) in told.records.iter().filter(|(_, record)| wanted(record)) {
+            recording.context_csns.push(record.csn);
             let facts = self.facts_of(super::CONFIGURATION, *sequence);
             let change = audit::of_change(schema, record, facts.as_deref());
             changes.push((facts.map_or(record.csn.time, |facts| facts.end), change));
@@ -435,18 +493,20 @@ impl LogWriter {
             recording.marks.push((mark_key(name), told.held.to_bytes()));
         }
         *held = Some(told.held);
-        Ok((key(told.reached), !told.more))
+        let (context, missed) = (None, Vec::new());
+        Ok(Read { reached: key(told.reached), ended: !told.more, context, missed })
     }
 
     fn facts_of(&self, database: u64, sequence: u64) -> Option<Arc<Facts>> {
         self.lock().facts.get(&(database, sequence)).cloned()
     }
 
-    /// Where to begin in a change log: where it was left, or where it ended when recording was asked for.
-    fn begin(&self, source: &Source, history: Uuid, target: LogKey) -> Result<LogKey, Fault> {
+    /// Where to begin in a change log: where it was left, or where it ended when recording was asked for; `None`: it is not
+    /// known.
+    fn begin(&self, source: &Source, history: Uuid, target: LogKey) -> Result<Option<LogKey>, Fault> {
         let snapshot = self.served.database().store().snapshot()?;
         let Some(stored) = snapshot.get(META, &mark_key(&source.name))? else {
-            return Ok(if source.began.server_id == target.server_id { source.began } else { target });
+            return Ok(Some(source.began).filter(|began| began.server_id == target.server_id));
         };
         let stored = stored.split_at_checked(16).and_then(|(was, key)| {
             let key = LogKey::from_bytes(key)?;
@@ -459,20 +519,20 @@ impl LogWriter {
                  in between are not in the log"
             ));
         }
-        Ok(stored.unwrap_or(target))
+        Ok(stored)
     }
 
-    /// Looks at the log's first entry: its minCSN, or what it is to be made with.
-    fn open(&self, recorders: &[Arc<Recorder>], recording: &mut Recording) -> Result<Vec<Csn>, Fault> {
+    /// Looks at from where on the log has changes, or what it is to be made with.
+    fn open(&self, recorders: &[Arc<Recorder>], recording: &mut Recording) -> Result<Extent, Fault> {
         let database = self.served.database();
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
-        if let Some(mut csns) = audit::min_csns(&view)? {
-            if csns.is_empty() {
-                csns = log::context_csns(&snapshot)?;
-                recording.min_csns = (!csns.is_empty()).then(|| csns.clone());
+        if let Some((min_csns, lacks)) = audit::min_csns(&view)?.zip(audit::lacks(&view)?) {
+            let mut extent = Extent { min_csns: min_csns.into_iter().collect(), lacks };
+            if extent.min_csns.is_empty() {
+                extent.min_csns = log::context_csns(&snapshot)?.into_iter().collect();
             }
-            return Ok(csns);
+            return Ok(extent);
         }
         let mut csns: Vec<Csn> = Vec::new();
         if let Some(recorder) = recorders.first() {
@@ -483,7 +543,9 @@ impl LogWriter {
         }
         recording.container = Some(audit::container(&view.schema, &recording.suffix_text, &csns));
         recording.context_csns.clone_from(&csns);
-        Ok(csns)
+        let mut extent = Extent::default();
+        extent.lacks(csns);
+        Ok(extent)
     }
 
     fn commit(&self, recording: Recording) -> Result<(), String> {

@@ -525,7 +525,8 @@ impl Runner {
         let logged = self.log.as_ref().is_some_and(|log| log.logged);
         // Records of a log may come in any order: each is judged by what is here.
         let rules = self.rules(refreshing || logged || full);
-        let rules = ReplicaRules { by_content: by_content && rules.multi_provider, provider, ..rules };
+        let by_content = by_content && rules.multi_provider;
+        let rules = ReplicaRules { by_content, whole: refreshing && !logged, provider, ..rules };
         let alone = !refreshing || logged || !csns.is_empty();
         if alone {
             // What these CSNs stand for is to be there.
