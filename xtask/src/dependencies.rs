@@ -1,7 +1,6 @@
 //! Licences and known-bad crates, from `cargo metadata` alone: no network, no database to download.
 
 use std::path::Path;
-use std::process::Command;
 
 use anyhow::{Context, bail};
 use serde_json::Value;
@@ -66,7 +65,7 @@ impl std::fmt::Display for NotFetched {
 impl std::error::Error for NotFetched {}
 
 fn look(root: &Path, which: &[&str]) -> anyhow::Result<()> {
-    let output = Command::new("cargo")
+    let output = crate::cargo_command()
         .args(["metadata", "--format-version", "1", "--locked"])
         .args(which)
         .current_dir(root)

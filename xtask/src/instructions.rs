@@ -43,7 +43,7 @@ pub(crate) fn run(root: &Path, update: bool) -> anyhow::Result<()> {
 
 /// Builds the benchmark and answers where it is.
 fn build(root: &Path) -> anyhow::Result<PathBuf> {
-    let output = Command::new("cargo")
+    let output = crate::cargo_command()
         .args(["build", "--profile", "fast", "--package", "larix-server", "--bench", "instructions"])
         .args(["--message-format", "json-render-diagnostics"])
         .current_dir(root)

@@ -70,7 +70,23 @@ fn root() -> PathBuf {
 }
 
 fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
-    run(Command::new("cargo").args(arguments).current_dir(root()))
+    run(cargo_command().args(arguments))
+}
+
+/// Cargo in the workspace's root, as it is called by hand. What cargo has told this program of its own package would reach build
+/// scripts: ring's runs again for it, and half of the workspace would be compiled anew after each call by hand.
+fn cargo_command() -> Command {
+    let mut command = Command::new("cargo");
+    command.current_dir(root());
+    for (name, _) in std::env::vars_os() {
+        if name
+            .to_str()
+            .is_some_and(|name| name.starts_with("CARGO_PKG_") || name.starts_with("CARGO_MANIFEST_"))
+        {
+            command.env_remove(name);
+        }
+    }
+    command
 }
 
 fn run(command: &mut Command) -> anyhow::Result<()> {
@@ -107,7 +123,7 @@ fn kerberos() -> anyhow::Result<()> {
     let build = ["build", "--package", "larix", "--profile", "test", "--features", "gssapi"];
     cargo(&build)?;
     let test = ["test", "--package", "larix-tests", "--test", "gssapi"];
-    run(Command::new("cargo").args(test).env("LARIX_KERBEROS", "required").current_dir(root()))
+    run(cargo_command().args(test).env("LARIX_KERBEROS", "required"))
 }
 
 fn fuzz(runs: &str) -> anyhow::Result<()> {
