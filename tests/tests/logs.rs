@@ -58,6 +58,10 @@ fn operations_are_objects_without_values() {
 fn a_file_that_was_moved_is_followed_by_a_new_one() {
     let (site, server, path) = start("logfile-format syslog-utc");
     compare(&server, b"example");
+    // A line is on its way for a moment when its answer is there.
+    while !read(&path).contains(" RESULT ") {
+        std::thread::park_timeout(std::time::Duration::from_millis(5));
+    }
     let aside = site.path().join("aside.log");
     std::fs::rename(&path, &aside).expect("the log file");
     let user1 = std::process::Command::new("kill").args(["-USR1", &server.process_id().to_string()]).status();
