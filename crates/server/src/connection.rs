@@ -52,6 +52,8 @@ pub struct Connection<S: Service> {
     searches: Searches<S::Search, S::Away>,
     waiting: Vec<Waiting>,
     phase: Phase,
+    /// What searches that would wait for changes end with, once the server stops.
+    farewell: Option<Box<LdapResult>>,
     /// A password was among the bytes taken since the last question.
     had_secrets: bool,
 }
@@ -86,6 +88,7 @@ impl<S: Service> Connection<S> {
             searches: Searches::default(),
             waiting: Vec::new(),
             phase: Phase::Open,
+            farewell: None,
             had_secrets: false,
         }
     }
@@ -124,8 +127,15 @@ impl<S: Service> Connection<S> {
             Phase::InputEnded | Phase::Closing => {}
         }
         // Who has gone follows nothing any more.
-        self.end_sleeping(None);
+        self.end_sleeping();
         self.run()
+    }
+
+    /// The server stops: what was asked is still answered, and searches that wait for changes, now or after their next slice, end
+    /// with this result.
+    pub fn stop(&mut self, result: LdapResult) -> Turn {
+        self.farewell = Some(Box::new(result));
+        self.input_ended()
     }
 
     /// A search that waits for changes goes on.
@@ -144,11 +154,16 @@ impl<S: Service> Connection<S> {
         self.resume()
     }
 
-    /// Searches that wait for changes end with this result, or silently.
-    pub fn end_sleeping(&mut self, result: Option<&LdapResult>) {
+    /// Searches that wait for changes end: silently, unless the server stops.
+    fn end_sleeping(&mut self) {
         for (operation, search) in std::mem::take(&mut self.searches.sleeping) {
-            self.service.end(operation, Place::Here(search), result.cloned(), &mut self.output);
+            self.end_follower(operation, search);
         }
+    }
+
+    fn end_follower(&mut self, operation: Operation, search: S::Search) {
+        let result = self.farewell.as_deref().cloned();
+        self.service.end(operation, Place::Here(search), result, &mut self.output);
     }
 
     /// A turn without input.
@@ -426,7 +441,7 @@ impl<S: Service> Connection<S> {
         for (operation, search) in self.searches.take_working() {
             self.service.end(operation, search, None, &mut self.output);
         }
-        self.end_sleeping(None);
+        self.end_sleeping();
         self.waiting.iter_mut().for_each(|w| w.abandoned = true);
     }
 
@@ -470,10 +485,8 @@ impl<S: Service> Connection<S> {
                 Stepped::Sleeping if self.phase == Phase::Open => {
                     self.searches.sleeping.push((operation, search))
                 }
-                // Nobody is there any more to be told of changes.
-                Stepped::Sleeping => {
-                    self.service.end(operation, Place::Here(search), None, &mut self.output);
-                }
+                // Nobody is there any more to be told of changes, or to tell of them.
+                Stepped::Sleeping => self.end_follower(operation, search),
                 Stepped::Done => {}
             }
         }

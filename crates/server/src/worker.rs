@@ -520,8 +520,7 @@ impl Task<'_> {
             ConnectionEvent::Stop => {
                 self.connection.service_mut().close_because("slapd shutdown");
                 let result = LdapResult::with(ResultCode::UNAVAILABLE, "the server is shutting down");
-                self.connection.end_sleeping(Some(&result));
-                Ok(self.connection.input_ended())
+                Ok(self.connection.stop(result))
             }
         }
     }

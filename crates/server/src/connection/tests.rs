@@ -3,7 +3,8 @@
 use super::*;
 
 /// Answers at once, except for these: bind with password "slow" waits; add waits; a search below "steps=N" goes on
-/// for N slices of one byte string each, one below "long=N" is long after its first.
+/// for N slices of one byte string each, one below "long=N" is long after its first, one below "follow=N" waits for changes after its
+/// last.
 #[derive(Debug, Default)]
 struct Script {
     log: Vec<String>,
@@ -19,6 +20,7 @@ struct Script {
 struct Search {
     left: usize,
     long: bool,
+    follows: bool,
 }
 
 impl Service for Script {
@@ -40,7 +42,8 @@ impl Service for Script {
             Request::Add(_) => Started::Waiting,
             Request::Search(search) => match search.base.split_once('=') {
                 Some((kind, steps)) => {
-                    Started::Searching(Search { left: steps.parse().unwrap(), long: kind == "long" })
+                    let (long, follows) = (kind == "long", kind == "follow");
+                    Started::Searching(Search { left: steps.parse().unwrap(), long, follows })
                 }
                 None => answer(out, operation, ResponseOp::SearchDone),
             },
@@ -52,6 +55,9 @@ impl Service for Script {
 
     fn step(&mut self, operation: Operation, search: &mut Search, out: &mut Vec<u8>) -> Stepped {
         self.log.push(format!("step {}", operation.id));
+        if search.left == 0 && search.follows {
+            return Stepped::Sleeping;
+        }
         if search.left == 0 {
             encode::result(out, operation.id, ResponseOp::SearchDone, &LdapResult::success(), &[]);
             return Stepped::Done;
@@ -452,7 +458,7 @@ fn what_is_elsewhere_can_be_ended_in_every_way() {
         assert_eq!(connection.service().log, log, "{name}");
         connection.service_mut().slice = 7;
         let before = connection.output().len();
-        let late = Search { left: 3, long: true };
+        let late = Search { left: 3, long: true, follows: false };
         // Its number is the first's, which nobody waits for any more.
         connection.returned(0, late);
         assert_eq!(connection.output().len(), before, "{name}: what comes too late is not answered");
@@ -485,6 +491,37 @@ fn a_half_closed_connection_waits_for_what_is_elsewhere() {
     assert_eq!(come_back(&mut connection, 0), Turn::Idle);
     assert_eq!(come_back(&mut connection, 0), Turn::Close);
     assert_eq!(answers(connection.output()), ["1:65:0"]);
+}
+
+#[test]
+fn who_follows_changes_is_told_that_the_server_stops() {
+    let unavailable = || LdapResult::new(ResultCode::UNAVAILABLE);
+    let mut waits = connection();
+    waits.receive(&search(1, "follow=0"));
+    assert_eq!((waits.stop(unavailable()), waits.pending()), (Turn::Close, 0));
+    assert_eq!(answers(waits.output()), ["1:65:52"]);
+    // One that has a slice to go when it happens, and one that a change has just woken.
+    let mut at_work = connection();
+    assert_eq!(at_work.receive(&search(1, "follow=3")), Turn::More);
+    assert_eq!(at_work.stop(unavailable()), Turn::More);
+    while at_work.resume() == Turn::More {}
+    assert_eq!((at_work.resume(), answers(at_work.output())), (Turn::Close, vec!["1:65:52".to_owned()]));
+    let mut woken = connection();
+    woken.receive(&search(1, "follow=0"));
+    woken.searches.wake(0);
+    assert_eq!(woken.stop(unavailable()), Turn::Close);
+    assert_eq!(answers(woken.output()), ["1:65:52"]);
+}
+
+#[test]
+fn who_has_gone_is_told_of_no_changes() {
+    let mut connection = connection();
+    connection.receive(&[search(1, "follow=0"), search(2, "follow=2")].concat());
+    assert_eq!(connection.input_ended(), Turn::More);
+    while connection.resume() == Turn::More {}
+    assert_eq!(connection.resume(), Turn::Close);
+    assert_eq!(connection.service().log.iter().filter(|line| line.starts_with("end")).count(), 2);
+    assert!(answers(connection.output()).is_empty());
 }
 
 #[test]
