@@ -1,11 +1,5 @@
 //! Places that are told by the superior's entryUUID: where entries go, what is remembered, and who decides.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-mod replicated;
-
-use common::SUFFIX;
 use larix_engine::csn::Csn;
 use larix_engine::log::{LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use larix_engine::replica::{
@@ -13,8 +7,10 @@ use larix_engine::replica::{
 };
 use larix_engine::tables::REPLICA;
 use larix_store::{Direction, KeyRange, Snapshot as _, Store as _};
-use replicated::{Memory, apply, batch, csn, delete, filled, find_nothing, put, raise, uuid, word};
 use uuid::Uuid;
+
+use crate::common::SUFFIX;
+use crate::replicated::{Memory, apply, batch, csn, delete, filled, find_nothing, put, raise, uuid, word};
 
 /// A put with its place.
 fn told(change: ReplicatedChange, superior: Uuid, name: &str) -> ReplicatedChange {

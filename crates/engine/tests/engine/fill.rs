@@ -1,12 +1,7 @@
 //! The first fill of an empty database while it is served: all of it, or nothing.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-
 use std::sync::{Arc, mpsc};
 
-use common::{Fixture, SUFFIX, memory, schema, settings};
 use larix_engine::check::check;
 use larix_engine::csn::Csn;
 use larix_engine::database::ProviderSettings;
@@ -21,6 +16,8 @@ use larix_proto::{MessageId, Response};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use larix_store::{Direction, Durability, KeyRange, Snapshot, Store, Transaction, WriteSet};
 use uuid::Uuid;
+
+use crate::common::{self, Fixture, SUFFIX, memory, schema, settings};
 
 const PEOPLE: usize = 700;
 

@@ -1,13 +1,12 @@
 //! Changes under controls and under access rules, and the changes of glued, read-only and empty-suffix databases.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::{Fixture, SUFFIX, TREE, describe, memory, operation, policy, records, schema, settings, suffix};
 use larix_store::memory::MemoryStore;
+
+use crate::common::{
+    self, Fixture, SUFFIX, TREE, describe, memory, operation, policy, records, schema, settings, suffix,
+};
 
 const BO: &str = "cn=Bo,ou=People,dc=example,dc=com";
 const ANN: &str = "cn=Ann Lee,ou=People,dc=example,dc=com";

@@ -3,17 +3,12 @@
 //!
 //! `LARIX_MODEL_SEED` sets the first seed, `LARIX_INDEX_ROUNDS` how many there are.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, Sender};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use common::{ROOT, SUFFIX, memory, operation, records, schema, settings};
 use larix_engine::access::Subject;
 use larix_engine::check;
 use larix_engine::controls::RequestControls;
@@ -26,6 +21,8 @@ use larix_engine::{Database, DatabaseSettings, Directory, Frontend, Served};
 use larix_schema::Schema;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use larix_store::{Direction, KeyRange, Snapshot, Store};
+
+use crate::common::{ROOT, SUFFIX, memory, operation, records, schema, settings};
 
 const ENTRIES: u64 = 60;
 const ROUNDS: u64 = 8;

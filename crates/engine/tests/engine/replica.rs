@@ -1,10 +1,5 @@
 //! What a consumer writes, rule by rule.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-mod replicated;
-
 use std::sync::mpsc;
 
 use larix_engine::csn::Csn;
@@ -15,7 +10,9 @@ use larix_engine::replica::{
 };
 use larix_proto::Scope;
 use larix_store::Store;
-use replicated::{apply, batch, csn, delete, filled, find_nothing, put, raise, uuid, word};
+
+use crate::common;
+use crate::replicated::{self, apply, batch, csn, delete, filled, find_nothing, put, raise, uuid, word};
 
 const A: &str = "cn=a,ou=People,dc=example,dc=com";
 const B: &str = "cn=b,ou=Groups,dc=example,dc=com";

@@ -1,12 +1,7 @@
 //! Changes carried out again from the change log: the tables are the same, byte for byte.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-
 use std::fmt::Write;
 
-use common::{Fixture, SUFFIX, TREE, memory, schema, settings};
 use larix_engine::Database;
 use larix_engine::log::{LogKey, LogRecord};
 use larix_engine::tables::{BLOBS, ENTRIES, LOG, TREE as TREE_TABLE, VALUES};
@@ -14,6 +9,8 @@ use larix_engine::time::SeededRandom;
 use larix_engine::write::replay::{ReplayError, StoredRecord, replay};
 use larix_store::memory::MemoryStore;
 use larix_store::{Direction, KeyRange, Snapshot, Store, TableId};
+
+use crate::common::{Fixture, SUFFIX, TREE, memory, schema, settings};
 
 type Rows = Vec<(Vec<u8>, Vec<u8>)>;
 

@@ -1,12 +1,7 @@
 //! The writer: groups, failures of the store, the change log, large sets.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-
 use std::sync::{Arc, mpsc};
 
-use common::{Fixture, SUFFIX, TREE, describe, memory, operation, records, schema, settings};
 use larix_engine::DatabaseSettings;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedChange};
@@ -17,6 +12,8 @@ use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 use larix_store::fault::{Fault, FaultPlan, FaultStore};
 use larix_store::memory::MemoryStore;
 use larix_store::{Snapshot, Store};
+
+use crate::common::{self, Fixture, SUFFIX, TREE, describe, memory, operation, records, schema, settings};
 
 fn faulty() -> (Fixture<FaultStore<MemoryStore>>, FaultPlan) {
     let plan = FaultPlan::new();

@@ -1,12 +1,7 @@
 //! Where in the change log a consumer's news begin.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-
 use std::sync::{Arc, mpsc};
 
-use common::{Fixture, SUFFIX, TREE, memory, schema, settings};
 use larix_engine::Database;
 use larix_engine::audit::{self, Facts, Request};
 use larix_engine::csn::Csn;
@@ -15,6 +10,8 @@ use larix_engine::time::Timestamp;
 use larix_engine::write::{NewRecord, Recording};
 use larix_store::Store;
 use larix_store::memory::MemoryStore;
+
+use crate::common::{Fixture, SUFFIX, TREE, memory, schema, settings};
 
 const SERVER: u16 = 1;
 

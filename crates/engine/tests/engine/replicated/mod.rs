@@ -1,7 +1,5 @@
 //! Changes as a consumer hands them over.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
-
 use std::sync::mpsc;
 
 use larix_engine::check::check;

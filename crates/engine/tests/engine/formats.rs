@@ -1,18 +1,15 @@
 //! Databases of older disk formats become the present one in place; newer ones are refused.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::{Fixture, SUFFIX, TREE, memory, schema, settings};
 use larix_engine::Database;
 use larix_engine::log::{self, LogKey};
 use larix_engine::tables::{FORMAT, FORMAT_OLDEST, LOG, META, meta};
 use larix_engine::time::SeededRandom;
 use larix_store::memory::MemoryStore;
 use larix_store::{Direction, Durability, KeyRange, Snapshot, Store, Transaction, WriteSet};
+
+use crate::common::{Fixture, SUFFIX, TREE, memory, schema, settings};
 
 /// A store as format 3 had it: without a history, with shorter records in the log. What 1 and 2 had less is not in it
 /// either: packed records, and keys that wait.

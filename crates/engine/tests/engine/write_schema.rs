@@ -1,12 +1,8 @@
 //! Schema rules beyond the everyday ones: content rules, obsolete and abstract elements, types without equality.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-
 use std::sync::Arc;
 
-use common::{Fixture, SUFFIX, TREE, memory, settings};
+use crate::common::{self, Fixture, SUFFIX, TREE, memory, settings};
 
 const SCHEMA: &str = "
 attributetype ( 1.1.1.1 NAME 'tOld' OBSOLETE EQUALITY caseIgnoreMatch SYNTAX 1.3.6.1.4.1.1466.115.121.1.15 )

@@ -1,15 +1,10 @@
 //! `lazycommit`: what the machine takes with it was never claimed. A crash may undo the last commit, whose root need not be on
 //! disk yet; the contextCSN goes with the changes that it stands for, and a consumer asks for them again.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::sync::mpsc;
 
-use common::{Fixture, SUFFIX, schema, settings};
 use larix_engine::check::check;
 use larix_engine::csn::Csn;
 use larix_engine::log;
@@ -20,6 +15,8 @@ use larix_engine::write::AttributeValues;
 use larix_store::Store;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use uuid::Uuid;
+
+use crate::common::{self, Fixture, SUFFIX, schema, settings};
 
 const BATCHES: usize = 12;
 const EACH: usize = 5;

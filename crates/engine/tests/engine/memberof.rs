@@ -1,14 +1,9 @@
 //! Which groups an entry is in: always what the groups say, whatever the way.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::sync::{Arc, mpsc};
 
-use common::{Fixture, TREE, memory, schema, settings};
 use larix_engine::check::check as check_database;
 use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
@@ -30,6 +25,8 @@ use larix_schema::Schema;
 use larix_store::memory::MemoryStore;
 use larix_store::{Direction, KeyRange, Snapshot, Store};
 use uuid::Uuid;
+
+use crate::common::{self, Fixture, TREE, memory, schema, settings};
 
 type Memory = Fixture<MemoryStore>;
 

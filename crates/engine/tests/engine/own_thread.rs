@@ -1,19 +1,16 @@
 //! Changes that the thread that asks for them carries out itself.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-
 use std::sync::{Arc, mpsc};
 use std::thread::{self, ThreadId};
 
-use common::{Fixture, SUFFIX, TREE, describe, memory, operation, records, schema, settings};
 use larix_engine::index::IndexConfig;
 use larix_engine::tables::PENDING;
 use larix_engine::write::{self, WriteOutcome};
 use larix_store::fault::{Fault, FaultPlan, FaultStore};
 use larix_store::memory::MemoryStore;
 use larix_store::{Direction, KeyRange, Snapshot, Store};
+
+use crate::common::{Fixture, SUFFIX, TREE, describe, memory, operation, records, schema, settings};
 
 const BO: &str = "cn=Bo,ou=People,dc=example,dc=com";
 

@@ -1,14 +1,9 @@
 //! What an access log stands on: old values in the change log, records that are not trimmed before they are read, and
 //! recordings, which are one commit with how far they go.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, mpsc};
 
-use common::{Fixture, SUFFIX, TREE, memory, schema, settings};
 use larix_engine::audit::{self, Facts, Request};
 use larix_engine::csn::Csn;
 use larix_engine::database::OldValues;
@@ -19,6 +14,8 @@ use larix_engine::write::{NewRecord, Recording};
 use larix_engine::{DatabaseSettings, EntryId};
 use larix_proto::FilterBuf;
 use larix_store::{Snapshot, Store};
+
+use crate::common::{Fixture, SUFFIX, TREE, memory, schema, settings};
 
 const BO: &str = "cn=Bo,ou=People,dc=example,dc=com";
 const CSN: &str = "20990101000000.000000Z#000000#005#000000";

@@ -1,10 +1,6 @@
 //! Changes through the directory: what they do, and what is answered to those that are refused.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-
-use common::{Fixture, TREE};
+use crate::common::{Fixture, TREE};
 
 fn tree() -> Fixture<larix_store::memory::MemoryStore> {
     let fixture = Fixture::new();

@@ -1,14 +1,9 @@
 //! References to entries that are deleted or renamed.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
-use common::{Fixture, TREE, memory, schema, settings};
 use larix_engine::Entry;
 use larix_engine::access::{GroupQuery, Privilege, Subject};
 use larix_engine::check::check as check_database;
@@ -23,6 +18,8 @@ use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use larix_store::Store;
 use larix_store::memory::MemoryStore;
 use uuid::Uuid;
+
+use crate::common::{self, Fixture, TREE, memory, schema, settings};
 
 const ANN: &str = "cn=Ann Lee,ou=People,dc=example,dc=com";
 const BO: &str = "cn=Bo,ou=People,dc=example,dc=com";

@@ -1,13 +1,8 @@
 //! The password policy under a clock that stands still until it is moved.
 
-#![allow(clippy::unwrap_used, reason = "all of this file is a test")]
-
-mod common;
-
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use common::{Fixture, ROOT, SUFFIX, describe, memory, operation, records, schema, settings};
 use larix_engine::controls::RequestControls;
 use larix_engine::database::Suffix;
 use larix_engine::password::{Hasher, Scheme};
@@ -20,6 +15,8 @@ use larix_proto::oid;
 use larix_store::Store;
 use larix_store::memory::MemoryStore;
 use zeroize::Zeroizing;
+
+use crate::common::{self, Fixture, ROOT, SUFFIX, describe, memory, operation, records, schema, settings};
 
 const USER: &str = "cn=user,dc=example,dc=com";
 const POLICY: &str = "cn=policy,dc=example,dc=com";

@@ -1,7 +1,5 @@
 //! A directory in memory, and changes written as LDIF.
 
-#![allow(dead_code, reason = "each test binary uses its part")]
-
 use std::fmt::Write as _;
 use std::sync::{Arc, mpsc};
 

@@ -1,16 +1,13 @@
 //! A usual modify goes a short way that looks at little of the entry. It must do, and refuse, what the long way does. The
 //! relax rules control has a modify go the long way and changes nothing about these.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-
-use common::{Fixture, TREE, describe, memory, records, schema, settings};
 use larix_engine::check;
 use larix_engine::log::{self, LogKey};
 use larix_engine::time::{RandomSource, SeededRandom};
 use larix_store::Store;
 use larix_store::memory::MemoryStore;
+
+use crate::common::{self, Fixture, TREE, describe, memory, records, schema, settings};
 
 const MORE: &str = "
     dn: cn=Bo+sn=Lee,ou=People,dc=example,dc=com

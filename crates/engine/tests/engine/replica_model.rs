@@ -1,14 +1,9 @@
 //! Several servers that take changes and tell each other of them, in any order and with losses: they end with the same
 //! content. `LARIX_SEED=` replays one run, `LARIX_SEEDS=` says how many are tried.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
 
-use common::{ROOT, SUFFIX, memory, settings};
 use larix_engine::access::Subject;
 use larix_engine::check::check;
 use larix_engine::csn::Csn;
@@ -29,6 +24,8 @@ use larix_proto::{LdapResult, ModifyOperation};
 use larix_schema::Schema;
 use larix_store::Store;
 use larix_store::memory::MemoryStore;
+
+use crate::common::{self, ROOT, SUFFIX, memory, settings};
 
 struct Random(u64);
 

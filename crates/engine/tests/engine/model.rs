@@ -3,14 +3,9 @@
 //!
 //! `LARIX_MODEL_OPERATIONS` sets the number of changes, `LARIX_MODEL_SEED` the seed, which is printed.
 
-#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
-
-mod common;
-
 use std::collections::BTreeMap;
 use std::sync::mpsc;
 
-use common::{Fixture, SUFFIX, describe, memory, schema, settings};
 use larix_engine::check;
 use larix_engine::index::IndexConfig;
 use larix_engine::tables::TABLES;
@@ -20,6 +15,8 @@ use larix_engine::write::{self, AttributeValues, Modification, WriteOperation, W
 use larix_proto::{ControlBuf, ModifyOperation, oid};
 use larix_store::Store;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
+
+use crate::common::{Fixture, SUFFIX, describe, memory, schema, settings};
 
 const OPERATIONS: usize = 3_000;
 /// Changes that are under way at once: several commit together.

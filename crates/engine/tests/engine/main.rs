@@ -1,0 +1,26 @@
+//! The engine as a whole, on every store. One program for all of it: what is generic over the store is compiled once.
+
+#![allow(clippy::unwrap_used, reason = "a test says where it failed by panicking")]
+
+mod access_log;
+mod common;
+mod fill;
+mod formats;
+mod index_build;
+mod lazy_commit;
+mod log_marks;
+mod memberof;
+mod model;
+mod modify_ways;
+mod own_thread;
+mod password_policy;
+mod refint;
+mod replay;
+mod replica;
+mod replica_model;
+mod replica_places;
+mod replicated;
+mod write;
+mod write_groups;
+mod write_rules;
+mod write_schema;
