@@ -202,15 +202,16 @@ mod tests {
 
     #[test]
     fn the_folder_goes_with_its_owner_unless_it_is_kept() {
+        // Its own: names are given again once they are free, to whoever makes a folder next.
+        let place = tempfile::tempdir().unwrap();
         for keep in [false, true] {
             let guard = Guard::default();
-            let folder = Folder::create(&std::env::temp_dir(), keep, &guard).unwrap();
+            let folder = Folder::create(place.path(), keep, &guard).unwrap();
             let path = folder.path().to_owned();
             fs::write(path.join("a"), "b").unwrap();
             assert!(disk(&path).unwrap() >= 1);
             drop(folder);
             assert_eq!(path.exists(), keep);
-            let _ = fs::remove_dir_all(path);
         }
     }
 
@@ -218,7 +219,8 @@ mod tests {
     fn written_entries_are_counted() {
         let scenario = Scenario::new("subscribers", Size::SMOKE).unwrap();
         let guard = Guard::default();
-        let folder = Folder::create(&std::env::temp_dir(), false, &guard).unwrap();
+        let place = tempfile::tempdir().unwrap();
+        let folder = Folder::create(place.path(), false, &guard).unwrap();
         let written = folder.write_contents(&scenario, 1).unwrap();
         assert_eq!(written.len(), 3);
         for one in &written {
