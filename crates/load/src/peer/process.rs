@@ -22,6 +22,8 @@ const START_STEPS: u32 = 60_000;
 /// How long it may take to stop before it is killed, in steps of [`STEP`].
 const STOP_STEPS: u32 = 60_000;
 const STEP: Duration = Duration::from_millis(2);
+/// How long a failure waits for the server to be seen ended, in steps of [`STEP`].
+const DEATH_STEPS: u32 = 1_000;
 /// How often a start is tried when another process took the port first.
 const PORT_TRIES: u32 = 3;
 /// How much of a log an error quotes.
@@ -158,8 +160,8 @@ impl Running {
 
     /// Says of a failure while this server was asked whether the server had died.
     pub(crate) fn explain(&mut self, error: anyhow::Error) -> anyhow::Error {
-        // A connection is seen closed a moment before the process is seen ended.
-        for _ in 0..50 {
+        // A connection is seen closed a moment before the process is seen ended, on a busy machine a long one.
+        for _ in 0..DEATH_STEPS {
             if let Err(death) = self.check() {
                 return death.context(format!("{error:#}"));
             }
