@@ -21,7 +21,7 @@ use crate::plugins::{BindAttempt, BindConclusion, PasswordWork, PendingChange, P
 use crate::search::entry::{Gate, Seen};
 use crate::search::referral;
 use crate::time::{Clock, RandomSource};
-use crate::write::errand::Errand;
+use crate::write::writer::errand::Errand;
 use crate::write::hooks::{Present, judge};
 use crate::write::prepare::{self, ChangeKind, Latitude, Prepared, refuse};
 use crate::write::writer::{Job, Task};

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
+use larix_store::Durability;
 
 use crate::access::AccessPolicy;
 use crate::index::IndexConfig;
@@ -85,6 +86,11 @@ pub struct ProviderSettings {
 }
 
 impl DatabaseSettings {
+    /// How commits of changes that are answered are synced.
+    pub(crate) fn durability(&self) -> Durability {
+        if self.durability_relaxed { Durability::NoMetaSync } else { Durability::Sync }
+    }
+
     pub(super) fn policy_or_open(&self, schema: &Arc<Schema>) -> Arc<AccessPolicy> {
         let open = || Arc::new(AccessPolicy::open(Arc::clone(schema), self.root_dn.clone()));
         self.policy.clone().unwrap_or_else(open)

@@ -30,7 +30,7 @@ use crate::replica;
 use crate::tables::{BLOBS, ENTRIES, INDEX, META, TREE, VALUES, meta};
 use crate::time::{Clock, RandomSource};
 use crate::tree;
-use crate::write::errand::Errand;
+use crate::write::writer::errand::Errand;
 
 /// Entries that are handed over at once, or as many bytes of their values.
 const BATCH_ENTRIES: usize = 64;

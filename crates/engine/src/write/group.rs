@@ -9,7 +9,6 @@ use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::{Durability, Overlay, Snapshot, Store, WriteSet};
 
-use super::errand::Retiring;
 use super::failure::Failure;
 use super::hooks::{Present, judge};
 use super::known::KnownSchema;
@@ -17,7 +16,8 @@ use super::operational::Stamp;
 use super::operator::{Counters, Done, Envelope, Ground, Operator};
 use super::prepare::{self, Latitude, Prepared};
 use super::request::{WriteOperation, WriteOutcome};
-use super::writer::{Core, Task, WriterEnvironment, durability};
+use super::retiring::Retiring;
+use super::writer::{Task, WriterEnvironment};
 use super::{add, delete, modify, modify_dn, veil};
 use crate::access::{AccessPolicy, Subject};
 use crate::catalog::CatalogEdit;
@@ -89,18 +89,26 @@ pub(crate) struct Group<'a, S> {
 }
 
 impl<'a, S: Store> Group<'a, S> {
-    pub(super) fn new(core: &'a Core<S>, database: &'a Database<S>) -> Self {
+    /// Begins with what the database holds and its configuration says now. `instance`: under which names are cached.
+    pub(super) fn new(
+        database: &'a Database<S>,
+        environment: &'a WriterEnvironment,
+        retiring: &'a Retiring,
+        known: Arc<KnownSchema>,
+        counters: Counters,
+        instance: u64,
+    ) -> Self {
         let state = database.state();
         Self {
             database,
-            retiring: &core.retiring,
-            environment: &core.environment,
-            instance: core.instance,
-            known: Arc::clone(&core.known.1),
+            retiring,
+            environment,
+            instance,
+            known,
             policy: database.policy(),
             catalog: CatalogEdit::new(Arc::clone(&state.catalog)),
             state,
-            counters: core.counters.clone(),
+            counters,
             set: WriteSet::new(),
             raised: Vec::new(),
             walks: false,
@@ -435,7 +443,7 @@ impl<'a, S: Store> Group<'a, S> {
         self.catalog.write_new(&mut self.set);
         // Readers that see the commit must know every attribute number in it.
         self.database.publish_catalog(Arc::clone(self.catalog.catalog()));
-        let (durability, logs) = (durability(&self.state.settings), self.state.settings.log);
+        let (durability, logs) = (self.state.settings.durability(), self.state.settings.log);
         let decided = self.counters.csn.is_some();
         Some(Ready { set: self.set, catalog: self.catalog, durability, logs, decided })
     }

@@ -10,7 +10,6 @@ use std::time::Duration;
 use larix_schema::Schema;
 use larix_store::{CommitError, Snapshot, Store, Transaction, WriteSet};
 
-use super::writer::durability;
 use crate::catalog::Catalog;
 use crate::database::{Database, DatabaseSettings};
 use crate::entry::AttributeNumber;
@@ -194,7 +193,7 @@ impl IndexWork {
             let made = self.builder.slice(&transaction, &schema, &catalog, &limits);
             let Some(mut slice) = made.map_err(into_commit_error)? else { return Ok(None) };
             let set: WriteSet = std::mem::take(&mut slice.set);
-            transaction.commit(&set, durability(&database.settings()))?;
+            transaction.commit(&set, database.settings().durability())?;
             Ok(Some(slice))
         })();
         match worked {

@@ -9,10 +9,8 @@ mod authority;
 pub mod change;
 mod checked_classes;
 pub(crate) mod delete;
-pub(crate) mod errand;
 mod failure;
 pub mod figures;
-mod filling;
 pub(crate) mod group;
 pub(crate) mod hooks;
 pub mod index_work;
@@ -23,15 +21,14 @@ pub(crate) mod modify;
 mod modify_dn;
 pub mod operational;
 pub(crate) mod operator;
-mod own_thread;
 mod patched;
 pub mod prepare;
-mod queue;
 mod read_controls;
 pub mod record;
 mod references;
 pub mod replay;
 mod request;
+mod retiring;
 pub mod schema_check;
 mod training;
 pub(crate) mod values;
@@ -43,18 +40,20 @@ pub(crate) fn superior_of(dn: &str) -> &str {
     split_rdn(dn).1
 }
 
-pub use errand::{Reconfiguration, Retiring};
 pub use failure::Failure;
 pub use figures::WriteFigures;
 pub use index_work::{IndexNotice, IndexWatch};
 pub use known::KnownSchema;
 pub use membership::MEMBERS_LIMIT;
-pub use own_thread::{carry_out_kept, hand_over_kept, is_keeping, may_keep};
 pub use record::{NewRecord, Recording};
 pub use references::NAMES_LIMIT;
 pub use request::{
     AttributeValues, Completion, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,
 };
-pub use writer::{Writer, WriterEnvironment, WriterStartError};
+pub use retiring::Retiring;
+pub use writer::errand::Reconfiguration;
+pub use writer::{
+    Writer, WriterEnvironment, WriterStartError, carry_out_kept, hand_over_kept, is_keeping, may_keep,
+};
 
 pub(crate) use add::split_rdn;

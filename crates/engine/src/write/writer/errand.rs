@@ -5,70 +5,21 @@ use std::sync::Arc;
 use std::sync::mpsc::SyncSender;
 
 use larix_proto::{LdapResult, ResultCode};
-use larix_schema::{AttributeTypeId, ObjectClassId, Schema};
+use larix_schema::Schema;
 use larix_store::{CommitError, Durability, Store, Transaction, WriteSet};
 
-use super::failure::commit_failed;
-use super::prepare::Prepared;
+use super::WriterEnvironment;
+use super::core::Core;
+use super::entrance::Work;
+use super::log_upkeep::LogUpkeep;
 use super::queue::Queue;
-use super::writer::{Core, Work, WriterEnvironment};
 use crate::database::DatabaseSettings;
 use crate::index::IndexConfig;
 use crate::load::FillRequest;
 use crate::log;
 use crate::tree;
-
-/// Types and classes that are about to leave the schema. From the moment the writer knows of them no change brings them
-/// into an entry, so that what is looked up behind that holds.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Retiring {
-    pub attributes: Vec<AttributeTypeId>,
-    pub classes: Vec<ObjectClassId>,
-}
-
-impl Retiring {
-    pub fn is_empty(&self) -> bool {
-        self.attributes.is_empty() && self.classes.is_empty()
-    }
-
-    /// The first of these elements that a change uses, by its name.
-    fn used_by(&self, operation: &Prepared, schema: &Schema) -> Option<String> {
-        let object_class = schema.attribute_type_id("objectClass");
-        let find = |attribute: AttributeTypeId, values: &[Vec<u8>]| {
-            if self.attributes.contains(&attribute) {
-                return Some(schema.attribute(attribute).name().to_owned());
-            }
-            if self.classes.is_empty() || Some(attribute) != object_class {
-                return None;
-            }
-            let mut classes = values.iter().filter_map(|value| {
-                let class = schema.object_class(std::str::from_utf8(value).ok()?)?;
-                self.classes.contains(&class.id).then(|| class.name().to_owned())
-            });
-            classes.next()
-        };
-        let (attributes, mods) = match operation {
-            Prepared::Add { entry, mods, .. } => (entry.attributes.as_slice(), mods.as_slice()),
-            Prepared::Modify { mods, .. } => (&[][..], mods.as_slice()),
-            Prepared::ModifyDn(rename) => (&[][..], rename.mods.as_slice()),
-            Prepared::Delete { .. } | Prepared::Authenticate(_) | Prepared::Record(_) => return None,
-        };
-        let added = attributes.iter().find_map(|a| find(a.description.attribute, &a.values));
-        added.or_else(|| mods.iter().find_map(|change| find(change.description.attribute, &change.values)))
-    }
-
-    /// # Errors
-    /// Refuses a change that uses any of these elements.
-    pub(super) fn check(&self, operation: &Prepared, schema: &Schema) -> Result<(), LdapResult> {
-        if self.is_empty() {
-            return Ok(());
-        }
-        self.used_by(operation, schema).map_or(Ok(()), |name| {
-            let text = format!("{name}: is being removed from the schema");
-            Err(LdapResult::with(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, text))
-        })
-    }
-}
+use crate::write::failure::commit_failed;
+use crate::write::retiring::Retiring;
 
 /// What another configuration says of a database that stays open.
 #[derive(Clone, Debug)]
@@ -158,12 +109,10 @@ impl<S: Store> Core<S> {
             }
             // Sequences go on under the next server ID. What cannot be read now fails the next group, too.
             if server_id != self.environment.order.server_id()
-                && let (Ok(trimmer), Ok((marker, highest))) =
-                    (log::Trimmer::new(&snapshot, server_id), log::Marker::new(&snapshot, server_id))
+                && let Ok((log, highest)) = LogUpkeep::new(&snapshot, server_id)
             {
                 self.counters.highest = highest;
-                self.trimmer = trimmer;
-                self.marker = marker;
+                self.log = log;
                 self.database.set_server_id(server_id);
             }
         }

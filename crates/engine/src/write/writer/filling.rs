@@ -2,15 +2,16 @@
 
 use larix_store::{CommitError, Direction, KeyRange, Snapshot, Store, Transaction};
 
+use super::core::Core;
+use super::entrance::Work;
 use super::errand::Errand;
 use super::queue::Queue;
-use super::training;
-use super::writer::{Core, Work, durability};
 use crate::fault::Fault;
 use crate::load::{FillRequest, Filled, Filling, LoadError, begin_fill, discard_fill};
 use crate::log;
 use crate::tables::{ENTRIES, META, REPLICA, meta};
 use crate::tree;
+use crate::write::training;
 
 impl<S: Store> Core<S> {
     /// Carries a fill out; `begun` hears first whether there is one.
@@ -98,9 +99,9 @@ impl<S: Store> Core<S> {
         // Nor was anybody asked which groups it is in.
         set.delete(META, meta::MEMBERSHIPS);
         database.publish_catalog(std::sync::Arc::clone(catalog.catalog()));
-        transaction.commit(&set, durability(&database.settings()))?;
+        transaction.commit(&set, database.settings().durability())?;
         self.unfinished = false;
-        self.has_history = false;
+        self.log.history_ended();
         self.counters.last_entry_id = last_entry_id;
         context_csns.iter().for_each(|csn| {
             self.counters.highest.note(*csn);

@@ -12,8 +12,9 @@ use std::sync::{Arc, Mutex};
 
 use larix_store::Store;
 
+use super::core::Core;
+use super::entrance::{Entrance, Job, Work};
 use super::queue::Queue;
-use super::writer::{Core, Entrance, Job, Work};
 
 /// Carries out a change on the calling thread.
 pub(super) trait Here: fmt::Debug + Send + Sync {

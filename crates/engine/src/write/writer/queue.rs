@@ -6,7 +6,7 @@ use std::time::Duration;
 
 /// A queue with a limit that can be closed.
 #[derive(Debug)]
-pub(crate) struct Queue<T> {
+pub(super) struct Queue<T> {
     state: Mutex<State<T>>,
     filled: Condvar,
     limit: usize,
@@ -24,7 +24,7 @@ struct State<T> {
 
 /// What came of waiting for a while.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Waited<T> {
+pub(super) enum Waited<T> {
     Item(T),
     Nothing,
     Closed,
@@ -32,19 +32,19 @@ pub(crate) enum Waited<T> {
 
 /// Why an item was not taken into the queue.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum QueueError {
+pub(super) enum QueueError {
     Full,
     Closed,
 }
 
 impl<T> Queue<T> {
-    pub(crate) fn new(limit: usize) -> Self {
+    pub(super) fn new(limit: usize) -> Self {
         let state = State { waiting: VecDeque::new(), closed: false, takers: 0, nudged: false };
         Self { state: Mutex::new(state), filled: Condvar::new(), limit }
     }
 
     /// Puts an item at the end, or gives it back.
-    pub(crate) fn push(&self, item: T) -> Result<(), (QueueError, T)> {
+    pub(super) fn push(&self, item: T) -> Result<(), (QueueError, T)> {
         let state = self.lock();
         if state.closed {
             return Err((QueueError::Closed, item));
@@ -57,7 +57,7 @@ impl<T> Queue<T> {
     }
 
     /// Puts an item at the end whatever waits there, or gives it back when the queue is closed.
-    pub(crate) fn push_beyond(&self, item: T) -> Result<(), T> {
+    pub(super) fn push_beyond(&self, item: T) -> Result<(), T> {
         let state = self.lock();
         if state.closed {
             return Err(item);
@@ -76,7 +76,7 @@ impl<T> Queue<T> {
     }
 
     /// Waits for an item, for the queue's end, or for a [nudge](Self::nudge).
-    pub(crate) fn wait(&self) -> Waited<T> {
+    pub(super) fn wait(&self) -> Waited<T> {
         let mut state = self.lock();
         loop {
             if let Some(item) = state.waiting.pop_front() {
@@ -95,7 +95,7 @@ impl<T> Queue<T> {
     }
 
     /// Waits for an item no longer than `patience`.
-    pub(crate) fn wait_at_most(&self, patience: Duration) -> Waited<T> {
+    pub(super) fn wait_at_most(&self, patience: Duration) -> Waited<T> {
         let mut state = self.lock();
         let waiting = |state: &mut State<T>| state.waiting.is_empty() && !state.closed;
         state.takers += 1;
@@ -113,37 +113,37 @@ impl<T> Queue<T> {
     }
 
     /// The next item if one waits.
-    pub(crate) fn try_next(&self) -> Option<T> {
+    pub(super) fn try_next(&self) -> Option<T> {
         self.lock().waiting.pop_front()
     }
 
     /// Whether one of those that wait is such.
-    pub(crate) fn find(&self, wanted: &dyn Fn(&T) -> bool) -> bool {
+    pub(super) fn find(&self, wanted: &dyn Fn(&T) -> bool) -> bool {
         self.lock().waiting.iter().any(wanted)
     }
 
     /// Has a thread that waits without a limit return with nothing.
-    pub(crate) fn nudge(&self) {
+    pub(super) fn nudge(&self) {
         self.lock().nudged = true;
         self.filled.notify_one();
     }
 
-    pub(crate) fn is_closed(&self) -> bool {
+    pub(super) fn is_closed(&self) -> bool {
         self.lock().closed
     }
 
     /// Whether it is open, nothing waits in it, and a thread waits for something.
-    pub(crate) fn is_resting(&self) -> bool {
+    pub(super) fn is_resting(&self) -> bool {
         let state = self.lock();
         !state.closed && state.waiting.is_empty() && state.takers > 0
     }
 
-    pub(crate) fn len(&self) -> usize {
+    pub(super) fn len(&self) -> usize {
         self.lock().waiting.len()
     }
 
     /// Takes no more items; those that wait are still handed out.
-    pub(crate) fn close(&self) {
+    pub(super) fn close(&self) {
         self.lock().closed = true;
         self.filled.notify_all();
     }

@@ -1,0 +1,227 @@
+//! A group's way to its commit: each change on a view of what came before it, what goes along with them, one commit, and the
+//! answers.
+
+use std::sync::Arc;
+
+use larix_proto::{LdapResult, ResultCode};
+use larix_store::{CommitError, Durability, Snapshot, Store, Transaction};
+
+use super::core::Core;
+use super::entrance::{Job, Work};
+use super::errand::Errand;
+use super::gathering::Gathering;
+use super::log_upkeep::{LogUpkeep, Logged};
+use super::queue::Queue;
+use crate::catalog::CatalogEdit;
+use crate::fault::Fault;
+use crate::index::build::Slice;
+use crate::log;
+use crate::mirror;
+use crate::tree;
+use crate::write::failure::{Failure, commit_failed};
+use crate::write::group::{Group, Ready};
+use crate::write::known::MissingElement;
+use crate::write::membership_walk::Walked;
+use crate::write::operator::Counters;
+use crate::write::request::WriteOutcome;
+use crate::write::training;
+
+/// How often a group is tried again after another server's commit to the same store was first.
+const CONFLICT_RETRIES: usize = 16;
+
+/// Why a group was not committed.
+#[derive(Debug)]
+pub(super) enum GroupError {
+    Fault(Fault),
+    Commit(CommitError),
+    /// What the store is an image of could not be written.
+    Mirror(String),
+    Schema(MissingElement),
+}
+
+impl From<Fault> for GroupError {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<CommitError> for GroupError {
+    fn from(error: CommitError) -> Self {
+        Self::Commit(error)
+    }
+}
+
+impl From<MissingElement> for GroupError {
+    fn from(missing: MissingElement) -> Self {
+        Self::Schema(missing)
+    }
+}
+
+impl GroupError {
+    fn into_result(self) -> LdapResult {
+        match self {
+            Self::Fault(fault) => Failure::Storage(fault).into_result(),
+            Self::Commit(error) => commit_failed(&error),
+            Self::Mirror(why) => LdapResult::with(ResultCode::OTHER, why),
+            Self::Schema(missing) => LdapResult::with(ResultCode::OTHER, missing.to_string()),
+        }
+    }
+}
+
+/// What holds once a group is committed.
+struct Settled {
+    catalog: CatalogEdit,
+    log: LogUpkeep,
+    index_slice: Option<Slice>,
+    walked: Option<Walked>,
+    /// There was too much for the walk to go along.
+    walks_anew: bool,
+    contexts_rose: bool,
+    /// Before the group.
+    last_entry_id: u64,
+}
+
+impl<S: Store> Core<S> {
+    /// Carries out `first` and with a queue the changes that wait there, commits, and answers. Gives back the errand that
+    /// ended the group.
+    pub(super) fn group(&mut self, first: Job, queue: Option<&Queue<Work>>) -> Option<Errand> {
+        self.take_up();
+        self.quiet = false;
+        let mut gathering = Gathering::new(first, queue);
+        let failed = self.attempt_in_turn(&mut gathering).err().map(GroupError::into_result);
+        if failed.is_some() {
+            // Names that the failed changes gave to entries must not survive in this thread's cache.
+            tree::forget(self.instance);
+            self.forget_merge();
+            self.index_work.forget();
+            self.membership_walk.failed(&*self.environment.clock);
+        }
+        let behind = gathering.answer(failed.as_ref());
+        self.note_answered();
+        behind
+    }
+
+    /// Holds the turn of all databases that are glued with this one, and tries again where another server's commit was first.
+    fn attempt_in_turn(&mut self, gathering: &mut Gathering<'_>) -> Result<(), GroupError> {
+        let order = Arc::clone(&self.environment.order);
+        let _turn = order.turn();
+        let mut committed = self.attempt(gathering);
+        for _ in 0..CONFLICT_RETRIES {
+            if !matches!(committed, Err(GroupError::Commit(CommitError::Conflict))) {
+                break;
+            }
+            tree::forget(self.instance);
+            self.forget_merge();
+            gathering.begin_again();
+            committed = self.attempt(gathering);
+        }
+        committed
+    }
+
+    /// Carries out the changes and commits them. There is an outcome for each that was come to.
+    fn attempt(&mut self, gathering: &mut Gathering<'_>) -> Result<(), GroupError> {
+        self.clear_unfinished()?;
+        let database = Arc::clone(&self.database);
+        let _still = database.hold_still();
+        self.index_work.follow(&database);
+        self.renew_known()?;
+        let transaction = database.store().transaction()?;
+        let mut group = Group::new(
+            &database,
+            &self.environment,
+            &self.retiring,
+            Arc::clone(&self.known.1),
+            self.counters.clone(),
+            self.instance,
+        );
+        let last_entry_id = group.counters.last_entry_id;
+        if last_entry_id >= self.next_training {
+            training::renew_dictionary(&transaction, &mut group.catalog, last_entry_id)?;
+        }
+        carry_out_all(gathering, &mut group, &transaction)?;
+        let walked = self.membership_walk.along(&mut group, &transaction, gathering.is_nothing())?;
+        let walks_anew = group.walks;
+        // What was given out stays so even if it is not committed: nothing is ever given twice.
+        let counters = Counters { csn: None, ..group.counters.clone() };
+        let ready = group.ready();
+        let before = std::mem::replace(&mut self.counters, counters);
+        let Some(mut ready) = ready else { return Ok(()) };
+        if ready.durability == Durability::Sync && !ready.decided && gathering.is_lazy() {
+            ready.durability = Durability::NoMetaSync;
+        }
+        let index_slice = self.index_along(&transaction, &mut ready);
+        self.merge_along(&transaction, &mut ready.set)?;
+        let log = self.log_along(&transaction, &mut ready, &before)?;
+        let begun = self.environment.clock.monotonic();
+        self.reflect(&transaction, &ready)?;
+        transaction.commit(&ready.set, ready.durability)?;
+        let taken = self.environment.clock.monotonic().0.saturating_sub(begun.0);
+        database.writes().committed(gathering.len(), taken);
+        let contexts_rose = log::sets_context_csn(&ready.set);
+        let catalog = ready.catalog;
+        self.settle(Settled { catalog, log, index_slice, walked, walks_anew, contexts_rose, last_entry_id });
+        Ok(())
+    }
+
+    /// Adds what the change log needs to a group's changes.
+    fn log_along<T: Snapshot>(
+        &self,
+        transaction: &T,
+        ready: &mut Ready,
+        before: &Counters,
+    ) -> Result<LogUpkeep, Fault> {
+        let logged = Logged {
+            server_id: self.environment.order.server_id(),
+            is_logged: ready.logs,
+            before,
+            behind: &self.counters,
+        };
+        let random = &*self.environment.random;
+        self.log.along(transaction, &mut ready.set, &logged, &self.trimmed(), random)
+    }
+
+    /// Writes a group's changes where the store is an image of something else.
+    fn reflect<T: Snapshot>(&self, transaction: &T, ready: &Ready) -> Result<(), GroupError> {
+        let Some(mirror) = self.database.mirror() else { return Ok(()) };
+        let state = ready.catalog.state(&self.database.state());
+        let changes = mirror::changes(transaction, &ready.set, state)?;
+        mirror.write(&changes).map_err(GroupError::Mirror)
+    }
+
+    /// Takes over what was committed, and tells who waits for it.
+    fn settle(&mut self, settled: Settled) {
+        let database = Arc::clone(&self.database);
+        self.log = settled.log;
+        database.writes().log_extent(self.log.first(), self.counters.last_log_sequence);
+        self.contexts_rose |= settled.contexts_rose;
+        // Before, nothing of a dictionary was stored.
+        self.next_training = self.next_training.max(training::next_after(settled.last_entry_id));
+        if let Some(catalog) = settled.catalog.committed() {
+            database.publish_catalog(catalog);
+        }
+        if let Some(slice) = settled.index_slice
+            && self.index_work.committed(&database, &slice)
+        {
+            self.forget_merge();
+        }
+        let watch = self.environment.index_watch.as_deref();
+        self.membership_walk.committed(settled.walked, settled.walks_anew, watch);
+        database.log_watch().tell();
+    }
+}
+
+/// Carries out what is gathered, and what waits.
+fn carry_out_all<S: Store, T: Snapshot>(
+    gathering: &mut Gathering<'_>,
+    group: &mut Group<'_, S>,
+    transaction: &T,
+) -> Result<(), Fault> {
+    while let Some(job) = gathering.next(group.set.byte_len()) {
+        let outcome = match &job.replicated {
+            Some(batch) => group.replicate(transaction, batch).map(WriteOutcome::from),
+            None => group.carry_out(transaction, &job.tasks),
+        };
+        gathering.note(outcome?);
+    }
+    Ok(())
+}

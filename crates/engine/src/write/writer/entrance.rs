@@ -1,0 +1,172 @@
+//! Where changes come into a writer: what one is, its queue, and what who asks is told when it cannot wait there.
+//!
+//! **Every change that comes in is answered once**: by the writer, or here.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use larix_proto::{LdapResult, ResultCode};
+
+use super::errand::Errand;
+use super::own_thread::Here;
+use super::queue::{Queue, QueueError};
+use crate::access::Subject;
+use crate::controls::RequestControls;
+use crate::plugins::PasswordWork;
+use crate::replica::ReplicatedJob;
+use crate::write::prepare::Prepared;
+use crate::write::request::Completion;
+
+/// The answer to changes of a database that is no longer there.
+pub const REMOVED: &str = "the database was removed from the configuration";
+
+/// A change that is ready for the writer.
+#[derive(Clone, Debug)]
+pub(crate) struct Task {
+    pub(crate) operation: Prepared,
+    /// The DN of the target as the request had it.
+    pub(crate) target: String,
+    pub(crate) subject: Arc<Subject>,
+    pub(crate) controls: RequestControls,
+    pub(crate) passwords: Option<Arc<PasswordWork>>,
+}
+
+/// Changes that happen together or not at all, and whom to tell.
+pub(crate) struct Job {
+    pub(crate) tasks: Vec<Task>,
+    /// Changes of other servers; there are no tasks then.
+    pub(crate) replicated: Option<Box<ReplicatedJob>>,
+    pub(crate) done: Completion,
+}
+
+impl Job {
+    /// Changes nothing: the writer does with it what it does beside changes.
+    pub(super) fn nothing() -> Self {
+        Self { tasks: Vec::new(), replicated: None, done: Box::new(|_| {}) }
+    }
+
+    pub(super) fn is_nothing(&self) -> bool {
+        self.tasks.is_empty() && self.replicated.is_none()
+    }
+}
+
+impl std::fmt::Debug for Job {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Job").field("tasks", &self.tasks).finish_non_exhaustive()
+    }
+}
+
+/// What a writer's queue holds.
+#[derive(Debug)]
+pub(super) enum Work {
+    Change(Job),
+    /// Ends the group that gathers, and is carried out behind it.
+    Errand(Errand),
+}
+
+/// The way to a writer for who holds it.
+#[derive(Debug)]
+pub(super) struct Entrance {
+    pub(super) queue: Arc<Queue<Work>>,
+    pub(super) here: Arc<dyn Here>,
+    retired: AtomicBool,
+}
+
+impl Entrance {
+    pub(super) fn new(queue: Arc<Queue<Work>>, here: Arc<dyn Here>) -> Self {
+        Self { queue, here, retired: AtomicBool::new(false) }
+    }
+
+    /// Puts a change into the queue, or answers why it cannot wait there.
+    pub(super) fn put(&self, job: Job) {
+        put(&self.queue, job, || if self.is_retired() { REMOVED } else { "the server is shutting down" });
+    }
+
+    /// The database is taken out of the configuration.
+    pub(super) fn retire(&self) {
+        self.retired.store(true, Ordering::Release);
+    }
+
+    pub(super) fn is_retired(&self) -> bool {
+        self.retired.load(Ordering::Acquire)
+    }
+}
+
+/// The way to a writer for who outlives it: it holds the queue alone.
+#[derive(Clone, Debug)]
+pub(crate) struct Submitter(Arc<Queue<Work>>);
+
+impl Submitter {
+    pub(super) fn new(queue: Arc<Queue<Work>>) -> Self {
+        Self(queue)
+    }
+
+    /// Puts a change into the queue, or answers why it cannot wait there.
+    pub(crate) fn submit(&self, job: Job) {
+        put(&self.0, job, || "the database is no longer served");
+    }
+}
+
+fn put(queue: &Queue<Work>, job: Job, why_closed: impl FnOnce() -> &'static str) {
+    let Err((error, Work::Change(job))) = queue.push(Work::Change(job)) else { return };
+    let (code, text) = match error {
+        QueueError::Full => (ResultCode::BUSY, "too many changes are waiting"),
+        QueueError::Closed => (ResultCode::UNAVAILABLE, why_closed()),
+    };
+    (job.done)(LdapResult::with(code, text).into());
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+
+    #[derive(Debug)]
+    struct Nowhere;
+
+    impl Here for Nowhere {
+        fn carry_out(&self, job: Job, _: &Queue<Work>) -> Result<(), Job> {
+            Err(job)
+        }
+    }
+
+    fn answered(put: impl FnOnce(Job)) -> Option<(ResultCode, String)> {
+        let (sender, receiver) = mpsc::channel();
+        let done: Completion = Box::new(move |outcome| {
+            let _ = sender.send((outcome.result.code, outcome.result.diagnostic));
+        });
+        put(Job { done, ..Job::nothing() });
+        receiver.try_recv().ok()
+    }
+
+    #[test]
+    fn what_cannot_wait_is_told_why() {
+        const BUSY: &str = "too many changes are waiting";
+        const STOPS: &str = "the server is shutting down";
+        const CLOSED: &str = "the database is no longer served";
+        let check = |limit, closed, retired, held: Option<(ResultCode, &str)>, outlived| {
+            let queue = Arc::new(Queue::new(limit));
+            let entrance = Entrance::new(Arc::clone(&queue), Arc::new(Nowhere));
+            if retired {
+                entrance.retire();
+            }
+            if closed {
+                queue.close();
+            }
+            let text = |told: Option<(ResultCode, &str)>| told.map(|(code, text)| (code, text.to_owned()));
+            let case = format!("limit {limit}, closed {closed}, retired {retired}");
+            assert_eq!(answered(|job| entrance.put(job)), text(held), "{case}");
+            while queue.try_next().is_some() {}
+            let submitter = Submitter::new(Arc::clone(&queue));
+            assert_eq!(answered(|job| submitter.submit(job)), text(outlived), "{case}");
+        };
+        let unavailable = |text| Some((ResultCode::UNAVAILABLE, text));
+        check(1, false, false, None, None);
+        // What is retired takes what comes before it is closed.
+        check(1, false, true, None, None);
+        check(0, false, false, Some((ResultCode::BUSY, BUSY)), Some((ResultCode::BUSY, BUSY)));
+        check(1, true, false, unavailable(STOPS), unavailable(CLOSED));
+        check(1, true, true, unavailable(REMOVED), unavailable(CLOSED));
+    }
+}

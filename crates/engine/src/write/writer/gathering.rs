@@ -1,0 +1,160 @@
+//! The changes of one group: what is gathered, what came of each, and who is told what in the end.
+//!
+//! **Outcomes are those of the first jobs, in their order**: whatever ends a group early, each job is answered once.
+
+use larix_proto::{LdapResult, ResultCode};
+
+use super::entrance::{Job, Work};
+use super::errand::Errand;
+use super::queue::Queue;
+use super::{GROUP_BYTES, GROUP_LIMIT};
+use crate::write::request::WriteOutcome;
+
+/// A group's changes.
+#[derive(Debug)]
+pub(super) struct Gathering<'q> {
+    jobs: Vec<Job>,
+    outcomes: Vec<WriteOutcome>,
+    /// Where more of them wait.
+    queue: Option<&'q Queue<Work>>,
+    /// The errand that ended the group.
+    behind: Option<Errand>,
+}
+
+impl<'q> Gathering<'q> {
+    pub(super) fn new(first: Job, queue: Option<&'q Queue<Work>>) -> Self {
+        Self { jobs: vec![first], outcomes: Vec::new(), queue, behind: None }
+    }
+
+    /// The next change to be carried out: one that was gathered before, or with less than `bytes` of changes in the group one that
+    /// waits.
+    pub(super) fn next(&mut self, bytes: usize) -> Option<&Job> {
+        if self.outcomes.len() == self.jobs.len()
+            && self.behind.is_none()
+            && self.jobs.len() < GROUP_LIMIT
+            && bytes < GROUP_BYTES
+        {
+            match self.queue.and_then(Queue::try_next) {
+                Some(Work::Change(job)) => self.jobs.push(job),
+                Some(Work::Errand(errand)) => self.behind = Some(errand),
+                None => {}
+            }
+        }
+        self.jobs.get(self.outcomes.len())
+    }
+
+    /// What came of the change that [`Self::next`] answered.
+    pub(super) fn note(&mut self, outcome: WriteOutcome) {
+        self.outcomes.push(outcome);
+    }
+
+    /// The same changes once more, and no others.
+    pub(super) fn begin_again(&mut self) {
+        self.outcomes.clear();
+        self.queue = None;
+    }
+
+    /// Changes that were carried out.
+    pub(super) fn len(&self) -> usize {
+        self.outcomes.len()
+    }
+
+    pub(super) fn is_nothing(&self) -> bool {
+        self.jobs.iter().all(Job::is_nothing)
+    }
+
+    /// Whether nobody relies on any of it before a later commit.
+    pub(super) fn is_lazy(&self) -> bool {
+        let is_lazy = |job: &Job| job.replicated.as_ref().is_some_and(|batch| batch.rules.lazy);
+        self.jobs.iter().all(is_lazy)
+    }
+
+    /// Tells everybody; `failed`: why nothing was committed. Gives back the errand that ended the group.
+    pub(super) fn answer(self, failed: Option<&LdapResult>) -> Option<Errand> {
+        let mut outcomes = self.outcomes.into_iter();
+        for job in self.jobs {
+            (job.done)(settled(outcomes.next(), failed));
+        }
+        self.behind
+    }
+}
+
+/// What is answered to a change with this outcome.
+fn settled(outcome: Option<WriteOutcome>, failed: Option<&LdapResult>) -> WriteOutcome {
+    match (outcome, failed) {
+        (Some(outcome), None) => outcome,
+        // What was refused was refused whatever became of the others.
+        (Some(outcome), Some(_)) if !outcome.result.is_success() && !outcome.judged => outcome,
+        (_, Some(failed)) => failed.clone().into(),
+        (None, None) => LdapResult::with(ResultCode::OTHER, "internal error: change not carried out").into(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+
+    use super::*;
+    use crate::write::Retiring;
+
+    #[test]
+    fn what_each_is_told() {
+        const FAILED: ResultCode = ResultCode::BUSY;
+        let refused = ResultCode::NO_SUCH_OBJECT;
+        let check = |carried_out: Option<(ResultCode, bool)>, fails: bool, told: ResultCode| {
+            let outcome =
+                carried_out.map(|(code, judged)| WriteOutcome { judged, ..LdapResult::new(code).into() });
+            let failed = fails.then(|| LdapResult::new(FAILED));
+            let answer = settled(outcome, failed.as_ref()).result.code;
+            assert_eq!(answer, told, "{carried_out:?}, fails {fails}");
+        };
+        check(Some((ResultCode::SUCCESS, false)), false, ResultCode::SUCCESS);
+        check(Some((refused, false)), false, refused);
+        check(None, false, ResultCode::OTHER);
+        check(Some((ResultCode::SUCCESS, false)), true, FAILED);
+        check(Some((refused, false)), true, refused);
+        // The failure of a bind stands only once it is counted.
+        check(Some((refused, true)), true, FAILED);
+        check(None, true, FAILED);
+    }
+
+    fn job() -> Work {
+        Work::Change(Job::nothing())
+    }
+
+    fn errand() -> Work {
+        Work::Errand(Errand::Retire(Retiring::default(), mpsc::sync_channel(1).0))
+    }
+
+    /// How many changes are carried out of a group that never has more than `bytes`, and how many wait afterwards.
+    fn gathered(waiting: Vec<Work>, bytes: usize) -> (usize, usize, bool) {
+        let queue = Queue::new(waiting.len());
+        for work in waiting {
+            assert!(queue.push(work).is_ok());
+        }
+        let mut gathering = Gathering::new(Job::nothing(), Some(&queue));
+        while gathering.next(bytes).is_some() {
+            gathering.note(LdapResult::success().into());
+        }
+        let carried_out = gathering.len();
+        gathering.begin_again();
+        let again = std::iter::from_fn(|| {
+            gathering.next(0)?;
+            gathering.note(LdapResult::success().into());
+            Some(())
+        });
+        assert_eq!(again.count(), carried_out, "the same once more");
+        let behind = gathering.answer(None);
+        (carried_out, queue.len(), behind.is_some())
+    }
+
+    #[test]
+    fn a_group_ends_at_its_limits_and_before_an_errand() {
+        let jobs = |count| std::iter::repeat_with(job).take(count).collect::<Vec<_>>();
+        assert_eq!(gathered(Vec::new(), 0), (1, 0, false));
+        assert_eq!(gathered(jobs(3), GROUP_BYTES - 1), (4, 0, false));
+        assert_eq!(gathered(jobs(3), GROUP_BYTES), (1, 3, false));
+        assert_eq!(gathered(jobs(GROUP_LIMIT + 1), 0), (GROUP_LIMIT, 2, false));
+        assert_eq!(gathered(vec![job(), errand(), job()], 0), (2, 1, true));
+    }
+}

@@ -1,0 +1,246 @@
+//! The writer of a database: one thread that takes all changes that wait, carries each out on a view of what came
+//! before it, commits once, and answers. Where nobody else waits, the thread that asks for a change may carry it out itself
+//! ([`own_thread`]).
+//!
+//! **An answer means durable.** A change that fails leaves no trace and harms no other of its group. While a group is
+//! being synced the next one gathers. A storage error fails the group; after a failed sync the store refuses every
+//! commit, and so does the writer, until it is opened again.
+//!
+//! Changes come in at the [`entrance`] and wait in the [`queue`]. What the writer knows is the [core's](core), what becomes of a
+//! group stands in [`commit`], what is done beside changes in [`upkeep`], and what is asked of it between two groups in [`errand`].
+
+mod commit;
+mod core;
+mod entrance;
+pub(crate) mod errand;
+mod filling;
+mod gathering;
+mod log_upkeep;
+mod own_thread;
+mod queue;
+mod upkeep;
+
+use std::sync::mpsc::{SyncSender, sync_channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::{self, JoinHandle};
+
+use larix_proto::{LdapResult, ResultCode};
+use larix_store::Store;
+
+pub use entrance::REMOVED;
+pub(crate) use entrance::{Job, Submitter, Task};
+pub use own_thread::{carry_out_kept, hand_over_kept, is_keeping, may_keep};
+
+use self::core::Core;
+use super::index_work::IndexWatch;
+use super::known::MissingElement;
+use super::request::WriteOutcome;
+use crate::database::Database;
+use crate::fault::Fault;
+use crate::order::CommitOrder;
+use crate::time::{Clock, RandomSource};
+use entrance::{Entrance, Work};
+use errand::Errand;
+use queue::{Queue, Waited};
+
+/// Changes that wait for the writer; more are answered busy.
+pub const QUEUE_LIMIT: usize = 65_536;
+/// Changes committed together.
+pub const GROUP_LIMIT: usize = 4_096;
+/// Bytes of changed records and postings committed together, about. A single change may be larger.
+pub const GROUP_BYTES: usize = 64 << 20;
+
+const _: () = assert!(GROUP_LIMIT <= QUEUE_LIMIT);
+
+/// What a writer takes from around it.
+#[derive(Clone, Debug)]
+pub struct WriterEnvironment {
+    pub clock: Arc<dyn Clock>,
+    pub random: Arc<dyn RandomSource>,
+    /// Shared by databases glued under one suffix.
+    pub order: Arc<CommitOrder>,
+    pub default_referrals: Arc<[String]>,
+    pub auxiliary_needs_rule: bool,
+    /// Who hears of work on indexes; `None`: this process leaves incomplete indexes as they are.
+    pub index_watch: Option<Arc<dyn IndexWatch>>,
+}
+
+/// A handle of the writer's thread. Dropping it lets the changes that wait be carried out, then ends the thread.
+#[derive(Debug)]
+pub struct Writer {
+    entrance: Arc<Entrance>,
+    thread: Mutex<Option<JoinHandle<()>>>,
+}
+
+impl Writer {
+    /// Starts the writer's thread.
+    ///
+    /// # Errors
+    /// A store that cannot be read, or no thread to be had.
+    pub fn start<S: Store>(
+        database: Arc<Database<S>>,
+        environment: WriterEnvironment,
+    ) -> Result<Self, WriterStartError> {
+        let queue = Arc::new(Queue::new(QUEUE_LIMIT));
+        if environment.index_watch.is_some() {
+            let waiting = Arc::downgrade(&queue);
+            database.set_listener(Box::new(move || {
+                if let Some(queue) = waiting.upgrade() {
+                    // One that is full or closed has a writer that is awake, or none.
+                    let _ = queue.push(Work::Change(Job::nothing()));
+                }
+            }));
+        }
+        let mut core = Core::new(database, environment)?;
+        core.claim_content();
+        let core = Arc::new(Mutex::new(core));
+        let (jobs, here) = (Arc::clone(&queue), Arc::clone(&core));
+        let thread = thread::Builder::new()
+            .name("writer".to_owned())
+            .stack_size(larix_proto::limits::FILTER_STACK)
+            .spawn(move || run(&core, &jobs))
+            .map_err(WriterStartError::Thread)?;
+        let entrance = Arc::new(Entrance::new(queue, here));
+        Ok(Self { entrance, thread: Mutex::new(Some(thread)) })
+    }
+
+    /// Has the change carried out behind what waits: by the writer's thread, or where that rests and this thread [may keep
+    /// it](own_thread::may_keep), by this one.
+    pub(crate) fn submit(&self, job: Job) {
+        own_thread::keep_or_put(&self.entrance, job);
+    }
+
+    /// For who outlives the call: changes put in by it are refused once the writer has ended.
+    pub(crate) fn submitter(&self) -> Submitter {
+        Submitter::new(Arc::clone(&self.entrance.queue))
+    }
+
+    /// Has an errand run behind what waits, and waits for it; `None` when the writer has ended.
+    pub(crate) fn send<A>(&self, errand: impl FnOnce(SyncSender<A>) -> Errand) -> Option<A> {
+        let (done, answer) = sync_channel(1);
+        // One at a time is on its way: the limit is for changes.
+        self.entrance.queue.push_beyond(Work::Errand(errand(done))).ok()?;
+        answer.recv().ok()
+    }
+
+    /// Lets what waits be carried out and ends the writer: the database is no longer served.
+    pub fn retire(&self) {
+        self.entrance.retire();
+        self.end();
+    }
+
+    /// Whether the database was taken out of the configuration.
+    pub fn is_retired(&self) -> bool {
+        self.entrance.is_retired()
+    }
+
+    fn end(&self) {
+        self.entrance.queue.close();
+        // The handle is whole whoever panicked.
+        let thread = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(thread) = thread {
+            // A completion may own the last handle: a thread cannot wait for itself, nor for one that waits for it. A panic
+            // was reported already.
+            if thread.thread().id() != thread::current().id() && !own_thread::is_busy() {
+                let _ = thread.join();
+            }
+        }
+    }
+
+    /// Changes that wait.
+    pub fn waiting(&self) -> usize {
+        self.entrance.queue.len()
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Why a writer could not start.
+#[derive(Debug)]
+pub enum WriterStartError {
+    Fault(Fault),
+    Schema(MissingElement),
+    Thread(std::io::Error),
+}
+
+impl std::fmt::Display for WriterStartError {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Self::Fault(fault) => fault.fmt(f),
+            Self::Schema(missing) => missing.fmt(f),
+            Self::Thread(error) => write!(f, "no thread for the writer: {error}"),
+        }
+    }
+}
+
+impl std::error::Error for WriterStartError {}
+
+impl From<Fault> for WriterStartError {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+/// The writer's thread.
+fn run<S: Store>(core: &Mutex<Core<S>>, queue: &Queue<Work>) {
+    let _closing = CloseAtEnd(queue);
+    let mut behind = None;
+    // A thread that panicked in the middle of a change left the counters in an unknown state: nothing is written any more.
+    while let Ok(mut own) = core.lock() {
+        if let Some(errand) = behind.take() {
+            own.take_up();
+            own.carry_out(errand, queue);
+        }
+        let database = Arc::clone(&own.database);
+        own.index_work.follow(&database);
+        let patience = own.patience();
+        own.looks_again = patience.is_some();
+        let elsewhere = own.changes_elsewhere;
+        drop(own);
+        let waited = match patience {
+            Some(patience) => queue.wait_at_most(patience),
+            None => queue.wait(),
+        };
+        // Also before the end: what another thread has begun is done then.
+        let Ok(mut own) = core.lock() else {
+            if let Waited::Item(Work::Change(job)) = waited {
+                (job.done)(stopped());
+            }
+            break;
+        };
+        own.looks_again = true;
+        match waited {
+            Waited::Item(Work::Change(first)) => behind = own.group(first, Some(queue)),
+            Waited::Item(Work::Errand(errand)) => {
+                own.take_up();
+                own.carry_out(errand, queue);
+            }
+            // It was not quiet.
+            Waited::Nothing if own.changes_elsewhere != elsewhere => {}
+            Waited::Nothing => own.use_the_time(),
+            Waited::Closed => break,
+        }
+    }
+}
+
+/// Should the writer ever panic, nobody waits for it in vain.
+struct CloseAtEnd<'q>(&'q Queue<Work>);
+
+impl Drop for CloseAtEnd<'_> {
+    fn drop(&mut self) {
+        self.0.close();
+        // An errand that is dropped tells whoever waits for it that the writer has ended.
+        while let Some(work) = self.0.try_next() {
+            let Work::Change(job) = work else { continue };
+            (job.done)(stopped());
+        }
+    }
+}
+
+fn stopped() -> WriteOutcome {
+    LdapResult::with(ResultCode::UNAVAILABLE, "the writer has stopped").into()
+}

@@ -1,0 +1,125 @@
+//! What a writer does beside changes, and when: slices of work that go along with a group, and more of them while no change
+//! waits.
+
+use std::time::Duration;
+
+use larix_store::{Overlay, Snapshot, Store, Transaction, WriteSet};
+
+use super::commit::GroupError;
+use super::core::Core;
+use super::entrance::Job;
+use super::log_upkeep::LogUpkeep;
+use crate::fault::Fault;
+use crate::index::build::Slice;
+use crate::index::merge::{IDLE_SLICE_KEYS, Merger, SLICE_KEYS};
+use crate::log;
+use crate::write::group::Ready;
+
+/// After so long without a change, what is pending is brought into the indexes.
+const QUIET: Duration = Duration::from_millis(250);
+/// Records of the log that are removed at once when nothing else is to be done.
+const LOG_SLICE: u64 = 1024;
+/// What a pending key takes in its row, about.
+const PENDING_KEY_BYTES: usize = 3;
+
+impl<S: Store> Core<S> {
+    /// Whether the next change waits for something that takes far longer than a change does.
+    pub(super) fn has_a_long_pause_before_it(&self) -> bool {
+        self.counters.last_entry_id >= self.next_training || self.unfinished
+    }
+
+    /// Whether there is something to do without any change.
+    fn is_behind(&self) -> bool {
+        self.merger.is_pending() || self.log.is_behind()
+    }
+
+    /// How long to wait for changes before something else is done; without limit when there is nothing else.
+    pub(super) fn patience(&self) -> Option<Duration> {
+        if self.database.store().is_read_only() {
+            return None;
+        }
+        // Once it is quiet what is left behind is brought in, slice by slice.
+        let quiet = if self.quiet { Duration::ZERO } else { QUIET };
+        let behind = self.is_behind().then_some(quiet);
+        [self.index_work.patience(), self.patience_of_walk(), behind].into_iter().flatten().min()
+    }
+
+    fn patience_of_walk(&self) -> Option<Duration> {
+        self.membership_walk.patience(&self.database, &*self.environment.clock)
+    }
+
+    /// Does what is due while no change waits.
+    pub(super) fn use_the_time(&mut self) {
+        if self.index_work.patience() == Some(Duration::ZERO) {
+            if self.index_work.alone(&self.database) {
+                self.forget_merge();
+            }
+        } else if self.patience_of_walk() == Some(Duration::ZERO) {
+            // With no changes but those of the walk.
+            self.group(Job::nothing(), None);
+        } else if self.is_behind() {
+            let caught_up = self.catch_up();
+            self.quiet = caught_up.is_ok();
+            match caught_up {
+                Ok(log) => self.log = log,
+                Err(_) => self.forget_merge(),
+            }
+        }
+    }
+
+    /// Brings a slice of what is pending into the indexes, and removes a slice of what the log need not keep.
+    fn catch_up(&mut self) -> Result<LogUpkeep, GroupError> {
+        let transaction = self.database.store().transaction()?;
+        let mut set = WriteSet::new();
+        if self.merger.is_pending() {
+            self.merger.slice(&transaction, IDLE_SLICE_KEYS, true)?.write(&mut set);
+        }
+        let log = match self.log.is_behind() {
+            true => self.log.alone(&transaction, &mut set, &self.trimmed(), LOG_SLICE)?,
+            false => self.log.clone(),
+        };
+        transaction.commit(&set, self.database.settings().durability())?;
+        Ok(log)
+    }
+
+    /// After a failed commit: what is pending is read again, with nothing brought in. If not even that can be read, it
+    /// stands for the next one to open the database.
+    pub(super) fn forget_merge(&mut self) {
+        let known = self.database.store().snapshot().map_err(Fault::from).and_then(|now| Merger::new(&now));
+        self.merger = known.unwrap_or_default();
+    }
+
+    /// By what is judged which records of the log have to go.
+    pub(super) fn trimmed(&self) -> log::Trimmed {
+        let settings = self.database.current_settings();
+        log::Trimmed {
+            retention: if settings.log { settings.log_retention } else { log::LogRetention::NOTHING },
+            now: self.environment.clock.now(),
+            last_sequence: self.counters.last_log_sequence,
+            last_entry_id: self.counters.last_entry_id,
+            logged_bytes: self.counters.logged_bytes,
+            needed: self.database.following().needed(),
+        }
+    }
+
+    /// Adds a slice of work on indexes to a group's changes.
+    pub(super) fn index_along<T: Snapshot>(&mut self, transaction: &T, ready: &mut Ready) -> Option<Slice> {
+        let view = Overlay::new(transaction, &ready.set);
+        let mut slice = self.index_work.beside(&self.database, &view, ready.catalog.catalog())?;
+        ready.set.merge(std::mem::take(&mut slice.set));
+        Some(slice)
+    }
+
+    /// Adds a slice of what is pending to a group's changes.
+    pub(super) fn merge_along<T: Snapshot>(
+        &mut self,
+        transaction: &T,
+        set: &mut WriteSet,
+    ) -> Result<(), Fault> {
+        let bytes = self.merger.observe(set)?;
+        let keys = SLICE_KEYS + 2 * bytes / PENDING_KEY_BYTES;
+        let slice = self.merger.slice(&Overlay::new(transaction, &*set), keys, false)?;
+        slice.write(set);
+        Ok(())
+    }
+}
