@@ -1,0 +1,149 @@
+//! What the log says of entries: each record taken in, and what follows for entries that it does not name.
+
+use std::collections::BTreeMap;
+
+use larix_engine::csn::Csn;
+use larix_engine::entry::EntryId;
+use larix_engine::log::{LogOutline, OutlineKind};
+use larix_engine::{EntryView, View, tree};
+use larix_proto::LdapResult;
+use larix_store::{Snapshot, Store};
+use uuid::Uuid;
+
+use crate::provider::passes::PutOff;
+use crate::provider::session::{Part, failed};
+
+/// Entries of a moved subtree that a consumer of a part of the tree is told of.
+pub(in crate::provider) const MOVED_MAX: usize = 1_000_000;
+
+/// Entries that have changed since a consumer was here.
+pub(in crate::provider) type Changed = BTreeMap<EntryId, Change>;
+
+/// What the log says of an entry.
+#[derive(Clone, Debug)]
+pub(in crate::provider) struct Change {
+    pub(super) uuid: Uuid,
+    /// The latest of its changes.
+    pub(in crate::provider) csn: Csn,
+    /// The earliest that the consumer may not know.
+    pub(super) first: Csn,
+    /// What it was called before it was renamed.
+    pub(in crate::provider) old_name: Option<String>,
+    /// It came into being, or was renamed.
+    pub(in crate::provider) named: bool,
+    /// It was deleted.
+    pub(in crate::provider) gone: bool,
+    /// The consumer has not seen it come into being: it knows it by no name.
+    born: bool,
+}
+
+impl Change {
+    /// Nothing is known of it but that it changed under this CSN.
+    fn new(uuid: Uuid, csn: Csn) -> Self {
+        Self { uuid, csn, first: csn, old_name: None, named: false, gone: false, born: false }
+    }
+}
+
+/// Takes a record in. `is_known`: the consumer knows of it, and has the entry under no name that it says.
+pub(super) fn note(changed: &mut Changed, outline: &LogOutline, is_known: bool) {
+    let change = changed.entry(outline.entry).or_insert_with(|| Change::new(outline.entry_uuid, outline.csn));
+    change.gone |= outline.kind == OutlineKind::Delete;
+    change.named |= outline.kind != OutlineKind::Modify;
+    change.born |= outline.kind == OutlineKind::Add;
+    let leaves = matches!(outline.kind, OutlineKind::ModifyDn { .. } | OutlineKind::Delete);
+    if leaves && !change.born && !is_known {
+        change.old_name.get_or_insert_with(|| outline.dn.to_lowercase());
+    }
+    change.csn = change.csn.max(outline.csn);
+    change.first = change.first.min(outline.csn);
+}
+
+/// What is below a moved entry may have come into a consumer's part of the tree, or have left it.
+pub(super) fn note_moved<S: Store, N: Snapshot>(
+    part: &mut Part<S>,
+    view: &View<'_, N>,
+    changed: &mut Changed,
+    passes: &PutOff,
+    moved: &[(EntryId, Csn)],
+) -> Result<(), LdapResult> {
+    if moved.is_empty() || part.task.spans_all(view)? {
+        return Ok(());
+    }
+    for (top, csn) in moved {
+        let below = tree::subtree(view.snapshot, *top, MOVED_MAX).map_err(|fault| failed(&fault))?;
+        for id in below.into_iter().filter(|id| !(passes.is_done(*id) || passes.is_later(*id))) {
+            changed.entry(id).or_insert(Change::new(Uuid::nil(), *csn));
+        }
+    }
+    Ok(())
+}
+
+/// The highest of an entry and its superiors that has another name than before, and is not under way.
+pub(super) fn topmost<N: Snapshot>(
+    view: &View<'_, N>,
+    changed: &Changed,
+    passes: &PutOff,
+    under_way: &[EntryId],
+    id: EntryId,
+) -> Result<EntryId, LdapResult> {
+    let mut top = id;
+    let mut at = id;
+    while at != EntryId::ROOT {
+        let Some(stored) = view.stored(at).map_err(|fault| failed(&fault))? else { break };
+        let parsed = EntryView::parse(at, &stored).map_err(|error| failed(&error.into()))?;
+        at = parsed.parent();
+        let is_named = passes.is_named(at) || changed.get(&at).is_some_and(|change| change.named);
+        if is_named && !under_way.contains(&at) {
+            top = at;
+        }
+    }
+    Ok(top)
+}
+
+#[cfg(test)]
+mod tests {
+    use larix_engine::time::Timestamp;
+
+    use super::*;
+
+    fn csn(time: i64) -> Csn {
+        Csn { time: Timestamp(time), count: 0, server_id: 1, modification: 0 }
+    }
+
+    const ADD: OutlineKind = OutlineKind::Add;
+    const MODIFY: OutlineKind = OutlineKind::Modify;
+    const RENAME: OutlineKind = OutlineKind::ModifyDn { new_rdn: String::new(), new_superior: None };
+    const DELETE: OutlineKind = OutlineKind::Delete;
+
+    fn outline(kind: OutlineKind, dn: &str, csn: Csn) -> LogOutline {
+        let (entry, entry_uuid) = (EntryId(7), Uuid::from_u128(7));
+        LogOutline { csn, entry, entry_uuid, dn: dn.to_owned(), local: false, absent: false, kind }
+    }
+
+    #[test]
+    fn what_records_come_to() {
+        let check =
+            |records: &[(OutlineKind, &str, i64, bool)], old_name: Option<&str>, flags: (bool, bool)| {
+                let mut changed = Changed::new();
+                for (kind, dn, time, is_known) in records {
+                    note(&mut changed, &outline(kind.clone(), dn, csn(*time)), *is_known);
+                }
+                let change = changed.remove(&EntryId(7)).unwrap();
+                assert_eq!(change.old_name.as_deref(), old_name, "{records:?}");
+                assert_eq!((change.named, change.gone), flags, "named and gone: {records:?}");
+                let times = records.iter().map(|(_, _, time, _)| *time);
+                let extent = (times.clone().min().map(csn), times.max().map(csn));
+                assert_eq!((Some(change.first), Some(change.csn)), extent, "{records:?}");
+            };
+        check(&[(MODIFY, "cn=A", 1, false)], None, (false, false));
+        check(&[(RENAME, "cn=A", 1, false)], Some("cn=a"), (true, false));
+        // The consumer knows the first of the names.
+        check(&[(RENAME, "cn=A", 1, false), (RENAME, "cn=B", 2, false)], Some("cn=a"), (true, false));
+        check(&[(RENAME, "cn=A", 1, true), (RENAME, "cn=B", 2, false)], Some("cn=b"), (true, false));
+        check(&[(ADD, "cn=A", 1, false), (RENAME, "cn=A", 2, false)], None, (true, false));
+        check(&[(DELETE, "cn=A", 1, false)], Some("cn=a"), (true, true));
+        check(&[(ADD, "cn=A", 1, false), (DELETE, "cn=A", 2, false)], None, (true, true));
+        // Records come in the order in which they were stored, CSNs in any.
+        check(&[(MODIFY, "cn=A", 5, false), (MODIFY, "cn=A", 3, false)], None, (false, false));
+    }
+}

@@ -1,0 +1,84 @@
+//! What is gone for a consumer: told in the order of CSNs, or before its turn where an entry that is sent has its name.
+//!
+//! **A name that is kept is that of something which has not been told yet.**
+
+use std::collections::BTreeMap;
+
+use larix_engine::csn::Csn;
+use uuid::Uuid;
+
+/// One delete: when, and of which entry.
+pub(super) type Grave = (Csn, Uuid);
+
+/// What is gone, and not told of yet.
+#[derive(Debug, Default)]
+pub(super) struct Gone {
+    /// With what it was called, if another may have that name now.
+    graves: BTreeMap<Grave, Option<String>>,
+    names: BTreeMap<String, Grave>,
+}
+
+impl Gone {
+    pub(super) fn insert(&mut self, grave: Grave, name: Option<String>) {
+        if let Some(name) = &name {
+            self.names.insert(name.clone(), grave);
+        }
+        self.graves.insert(grave, name);
+    }
+
+    /// The first, if it came before this; `None`: whenever it came.
+    pub(super) fn first(&self, before: Option<Csn>) -> Option<Grave> {
+        let (&grave, _) = self.graves.first_key_value()?;
+        before.is_none_or(|before| grave.0 < before).then_some(grave)
+    }
+
+    /// What was called so.
+    pub(super) fn named(&self, name: &str) -> Option<Grave> {
+        self.names.get(name).copied()
+    }
+
+    pub(super) fn has_names(&self) -> bool {
+        !self.names.is_empty()
+    }
+
+    /// It is told now.
+    pub(super) fn told(&mut self, grave: Grave) {
+        if let Some(name) = self.graves.remove(&grave).flatten() {
+            self.names.remove(&name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use larix_engine::time::Timestamp;
+
+    use super::*;
+
+    fn grave(time: i64, uuid: u128) -> Grave {
+        (Csn { time: Timestamp(time), count: 0, server_id: 1, modification: 0 }, Uuid::from_u128(uuid))
+    }
+
+    #[test]
+    fn graves_are_told_in_order_and_names_go_with_them() {
+        let mut gone = Gone::default();
+        let (early, late) = (grave(1, 9), grave(5, 2));
+        gone.insert(late, Some("cn=late".to_owned()));
+        gone.insert(early, None);
+        for (before, first) in [
+            (None, Some(early)),
+            (Some(0), None),
+            (Some(1), None),
+            (Some(2), Some(early)),
+            (Some(9), Some(early)),
+        ] {
+            assert_eq!(gone.first(before.map(|time| grave(time, 0).0)), first, "before {before:?}");
+        }
+        assert_eq!((gone.named("cn=late"), gone.named("cn=early")), (Some(late), None));
+        gone.told(early);
+        assert!(gone.has_names());
+        assert_eq!((gone.first(None), gone.first(Some(late.0))), (Some(late), None));
+        gone.told(late);
+        assert_eq!((gone.first(None), gone.named("cn=late"), gone.has_names()), (None, None, false));
+    }
+}

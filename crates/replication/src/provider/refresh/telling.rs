@@ -1,0 +1,189 @@
+//! The last stage of a refresh from the log: all of it is told in the order of CSNs, but for what has to be out of the way.
+//!
+//! A slapd that is told of a delete takes it that it has seen everything up to the delete's CSN, passes over entries that come later
+//! and are older, and says to others that it has them. **So an entry goes before every delete that came after any of its changes.**
+
+use larix_engine::csn::Csn;
+use larix_engine::entry::EntryId;
+use larix_engine::search::Budget;
+use larix_engine::search::synchronised::{Fate, Send, state_control};
+use larix_engine::{EntryView, View};
+use larix_proto::control::EntryState;
+use larix_proto::encode::EntryEncoder;
+use larix_proto::extended::SyncInfo;
+use larix_proto::{LdapResult, MessageId, ResultCode, encode};
+use larix_store::{Snapshot, Store};
+use uuid::Uuid;
+
+use super::changed::{Change, Changed, topmost};
+use super::gone::Grave;
+use super::{LogRefresh, fate};
+use crate::provider::decide::cookie;
+use crate::provider::passes::PutOff;
+use crate::provider::proof::proved;
+use crate::provider::session::{Part, failed};
+
+/// Entries that wait for each other's names at most.
+const RING_MAX: usize = 64;
+
+impl LogRefresh {
+    /// Tells what was gone before a change, or all of it. Answers whether that is done.
+    pub(super) fn tell_gone(
+        &mut self,
+        message: MessageId,
+        before: Option<Csn>,
+        budget: Budget<'_>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        while let Some(grave) = self.gone.first(before) {
+            if out.len() >= budget.bytes {
+                return false;
+            }
+            // What a later pass tells may have changed before this, too.
+            let is_proved = self.high.is_none() && self.start.covers(&grave.0);
+            self.tell_one(message, grave, is_proved, out);
+        }
+        true
+    }
+
+    /// `is_proved`: the consumer has been told of everything up to this CSN, and this server has it.
+    fn tell_one(&mut self, message: MessageId, (csn, uuid): Grave, is_proved: bool, out: &mut Vec<u8>) {
+        self.gone.told((csn, uuid));
+        if !(is_proved || self.peer) {
+            return self.tell_unproved(message, uuid, out);
+        }
+        let cookie = cookie(self.rid, self.server_id, proved(&self.known, &self.start, &csn).as_slice());
+        let cookie = format!("{cookie},delcsn={}", csn.text());
+        let info =
+            SyncInfo::IdSet { cookie: Some(cookie.as_bytes()), deletes: true, uuids: vec![*uuid.as_bytes()] };
+        encode::intermediate(out, message, Some(SyncInfo::OID), Some(&info.encode()), &[]);
+    }
+
+    /// A delete that says nothing of how far the consumer has come. A slapd takes it in this form whatever it has; of a set
+    /// of entryUUIDs it deletes only what the cookie beside it covers.
+    fn tell_unproved(&self, message: MessageId, uuid: Uuid, out: &mut Vec<u8>) {
+        let control = state_control(EntryState::Delete, uuid, None);
+        EntryEncoder::begin(out, message, &self.base).finish(&[control]);
+    }
+
+    /// Sends a slice of what is there.
+    pub(super) fn sends<S: Store>(
+        &mut self,
+        part: &mut Part<S>,
+        number: usize,
+        budget: Budget<'_>,
+        changed: &mut Changed,
+        out: &mut Vec<u8>,
+    ) -> Result<(), LdapResult> {
+        let database = part.served.database().clone();
+        let snapshot = database.store().snapshot().map_err(|error| failed(&error.into()))?;
+        let view = database.view(&snapshot).map_err(|fault| failed(&fault))?;
+        for _ in 0..budget.candidates {
+            let Some(&(csn, _, id)) = self.order.front().filter(|(_, of, _)| *of == number) else { break };
+            if out.len() >= budget.bytes || !self.tell_gone(part.task.message(), Some(csn), budget, out) {
+                break;
+            }
+            // It is sent already where another asked for it; a superior that has to go before it goes alone.
+            if changed.contains_key(&id) {
+                self.send((part, number), &view, id, changed, &mut Vec::new(), out)?;
+            } else {
+                self.order.pop_front();
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends an entry; before it what has to be there, or out of its way.
+    fn send<S: Store, N: Snapshot>(
+        &mut self,
+        (part, number): (&mut Part<S>, usize),
+        view: &View<'_, N>,
+        id: EntryId,
+        changed: &mut Changed,
+        under_way: &mut Vec<EntryId>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), LdapResult> {
+        // A superior that has changed, too, comes first: it may have this entry's new place in its name.
+        let nothing = PutOff::default();
+        let id = topmost(view, changed, self.passes.get(number).unwrap_or(&nothing), under_way, id)?;
+        under_way.push(id);
+        let name = self.contested_name(view, id)?;
+        if let Some(gone) = name.as_ref().and_then(|name| self.gone.named(name)) {
+            self.tell_one(part.task.message(), gone, false, out);
+        }
+        if let Some(holder) = name.and_then(|name| self.holder(&name, number, id, changed)) {
+            if under_way.contains(&holder) || under_way.len() > RING_MAX {
+                // Names that go round: one of them leaves, and comes back as if it were new.
+                if let Some(change) = changed.get(&holder) {
+                    self.tell_unproved(part.task.message(), change.uuid, out);
+                }
+                self.taken.retain(|_, of| *of != holder);
+            } else {
+                self.send((part, number), view, holder, changed, under_way, out)?;
+            }
+        }
+        under_way.pop();
+        self.send_one((part, number), view, id, changed.remove(&id), out)
+    }
+
+    /// Another that has this name for the consumer still, and will be told to have left it.
+    fn holder(&self, name: &str, number: usize, id: EntryId, changed: &Changed) -> Option<EntryId> {
+        let holder = self.taken.get(name).copied().filter(|holder| !self.peer && *holder != id)?;
+        let is_left = || self.passes.get(number).is_some_and(|passes| passes.is_named(holder));
+        (changed.contains_key(&holder) || is_left()).then_some(holder)
+    }
+
+    /// Sends an entry that nothing is in the way of. `change`: what is known of it, where it is its turn in this pass.
+    fn send_one<S: Store, N: Snapshot>(
+        &mut self,
+        (part, number): (&mut Part<S>, usize),
+        view: &View<'_, N>,
+        id: EntryId,
+        change: Option<Change>,
+        out: &mut Vec<u8>,
+    ) -> Result<(), LdapResult> {
+        let in_turn = change.is_some();
+        if in_turn && let Some(passes) = self.passes.get_mut(number) {
+            passes.done(id);
+        }
+        match change.map(|change| change.old_name) {
+            Some(Some(name)) => drop(self.taken.remove(&name)),
+            Some(None) => {}
+            // Before its turn: there are few.
+            None => self.taken.retain(|_, of| *of != id),
+        }
+        if part.task.size_limit().is_some_and(|limit| part.task.entries() >= limit) {
+            return Err(LdapResult::new(ResultCode::SIZE_LIMIT_EXCEEDED));
+        }
+        let each = &self.each_cookie;
+        // What a glued database's base lacks was found out before.
+        let fate = fate(part, 1, view, id, out, &mut |entry| {
+            // Ahead of the contextCSN others may come yet that are older.
+            let cookie = each.as_ref().zip(entry.csn.filter(|csn| self.start.covers(csn)));
+            let cookie = cookie.map(|(begin, csn)| format!("{begin},csn={}", csn.text()));
+            Some(Send { state: EntryState::Add, cookie, name: None })
+        })?;
+        if fate == Fate::Content {
+            part.view.insert(id);
+        }
+        if let Some(passes) = self.passes.get_mut(number).filter(|_| !in_turn) {
+            if fate == Fate::Content { passes.done(id) } else { passes.not_needed(id) }
+        }
+        Ok(())
+    }
+
+    /// What this entry is called, where another may be called so for the consumer still.
+    fn contested_name<N: Snapshot>(
+        &self,
+        view: &View<'_, N>,
+        id: EntryId,
+    ) -> Result<Option<String>, LdapResult> {
+        if self.taken.is_empty() && !self.gone.has_names() {
+            return Ok(None);
+        }
+        let Some(stored) = view.stored(id).map_err(|fault| failed(&fault))? else { return Ok(None) };
+        let entry = EntryView::parse(id, &stored).map_err(|error| failed(&error.into()))?;
+        let name = view.dn(&entry).map_err(|fault| failed(&fault))?;
+        Ok(Some(name.to_lowercase()))
+    }
+}
