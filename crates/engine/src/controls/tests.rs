@@ -86,3 +86,39 @@ fn the_root_dse_lists_what_openldap_lists() {
     }
     assert!(!listed().any(|known| known == oid::RELAX));
 }
+
+#[test]
+fn search_options_are_the_domain_scope_or_nothing() {
+    let options = |flags: u8, critical| control(oid::SEARCH_OPTIONS, critical, Some(&[0x30, 3, 2, 1, flags]));
+    let domain_scope = || control(oid::DOMAIN_SCOPE, true, None);
+    let check = |controls: &[ControlBuf], expected: Result<bool, ResultCode>| {
+        let parsed = parse(controls, OperationKind::Search);
+        let seen = parsed.map(|controls| controls.domain_scope).map_err(|refused| refused.code);
+        assert_eq!(seen, expected, "{controls:?}");
+    };
+    check(&[options(0, true)], Ok(false));
+    check(&[options(1, true)], Ok(true));
+    check(&[options(2, true)], Err(ResultCode::UNWILLING_TO_PERFORM));
+    check(&[options(3, false)], Ok(false));
+    check(&[domain_scope()], Ok(true));
+    check(&[domain_scope(), options(0, true)], Ok(true));
+    check(&[domain_scope(), options(1, true)], Err(ResultCode::PROTOCOL_ERROR));
+    check(&[domain_scope(), options(2, false)], Ok(true));
+}
+
+#[test]
+fn a_transaction_is_named_by_a_critical_control() {
+    for (critical, value, expected) in [
+        (true, Some(&b"t"[..]), Some(&b"t"[..])),
+        (true, Some(b""), Some(b"")),
+        (false, Some(b"t"), None),
+        (true, None, None),
+    ] {
+        let sent = control(oid::TRANSACTION_SPECIFICATION, critical, value);
+        let parsed = parse(&[sent], OperationKind::Add).map(|controls| controls.transaction);
+        match expected {
+            Some(name) => assert_eq!(parsed.unwrap().as_deref(), Some(name)),
+            None => assert_eq!(parsed.unwrap_err().code, ResultCode::PROTOCOL_ERROR),
+        }
+    }
+}

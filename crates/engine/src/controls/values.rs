@@ -1,0 +1,346 @@
+//! What the values of controls say: each into a type of its own, or why not.
+
+use larix_proto::ber::{DecodeError, Reader, Tag};
+use larix_proto::control::{ControlValue, DerefRequest, SyncMode, SyncRequest, VlvRequest, VlvTarget};
+use larix_proto::{Control, Filter, FilterBuf, LdapResult, ResultCode, limits};
+
+use super::protocol_error;
+
+/// The sync request control (RFC 4533 section 2.2).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContentSync {
+    pub critical: bool,
+    /// refreshAndPersist: the search goes on with every change.
+    pub persist: bool,
+    pub cookie: Option<Vec<u8>>,
+    /// The consumer would rather load anew than be told that it has to.
+    pub reload_hint: bool,
+    /// It is a Larix: names and deletes need not come as OpenLDAP's consumers want them.
+    pub peer: bool,
+}
+
+/// The attributes that a pre-read or post-read control wants back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ReadAttributes {
+    pub critical: bool,
+    pub attributes: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct PagedResults {
+    pub critical: bool,
+    /// Entries of this page; 0 ends the search.
+    pub size: u32,
+    /// Empty on the first page.
+    pub cookie: Vec<u8>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SortRequest {
+    pub critical: bool,
+    pub keys: Vec<SortKey>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SortKey {
+    pub attribute: String,
+    /// An ordering rule; `None` is the attribute's own.
+    pub rule: Option<String>,
+    pub reverse: bool,
+}
+
+/// The dereference control.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Dereference {
+    pub critical: bool,
+    /// Attributes that name entries, and what is wanted of those.
+    pub specs: Vec<(String, Vec<String>)>,
+}
+
+/// The virtual list view control.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct VirtualListView {
+    pub critical: bool,
+    /// Entries wanted before the target.
+    pub before_count: u32,
+    /// Entries wanted behind it.
+    pub after_count: u32,
+    pub target: ViewTarget,
+}
+
+/// What a virtual list view is looked at around.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum ViewTarget {
+    /// The `offset`-th, from 1, of what the client takes for `content_count` entries; a count of 0 is not known.
+    Offset { offset: u32, content_count: u32 },
+    /// The first entry whose first sort key does not come before this value.
+    GreaterOrEqual(Vec<u8>),
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ProxiedAuthorization {
+    pub critical: bool,
+    /// `dn:...`, `u:...`, or empty for anonymous.
+    pub authzid: String,
+}
+
+/// The Get Effective Rights control.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct EffectiveRights {
+    pub critical: bool,
+    /// Whose: `dn:...`, or empty for anonymous; `None` is the requester.
+    pub authzid: Option<String>,
+    /// Attributes to be told about, whether an entry has them or not.
+    pub attributes: Vec<String>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SessionTracking {
+    pub source_ip: String,
+    pub source_name: String,
+    pub format_oid: String,
+    pub identifier: String,
+}
+
+fn malformed(name: &str, error: &DecodeError) -> LdapResult {
+    protocol_error(format!("{name} control could not be decoded: {error}"))
+}
+
+fn present<'a>(control: &Control<'a>, name: &str) -> Result<&'a [u8], LdapResult> {
+    match control.value {
+        None => Err(protocol_error(format!("{name} control value is absent"))),
+        Some([]) => Err(protocol_error(format!("{name} control value is empty"))),
+        Some(value) => Ok(value),
+    }
+}
+
+pub(super) fn assertion(control: &Control<'_>, name: &str) -> Result<FilterBuf, LdapResult> {
+    let value = present(control, name)?;
+    let filter = Filter::decode(value, limits::FILTER_DEPTH).map_err(|error| malformed(name, &error))?;
+    Ok(filter.to_owned())
+}
+
+/// Whether subentries alone are wanted, not entries alone.
+pub(super) fn subentries(control: &Control<'_>) -> Result<bool, LdapResult> {
+    match control.value {
+        Some([1, 1, visible]) => Ok(*visible != 0),
+        _ => Err(protocol_error("subentries control value encoding is bogus")),
+    }
+}
+
+/// The transaction's identifier.
+pub(super) fn transaction(control: &Control<'_>) -> Result<Vec<u8>, LdapResult> {
+    let value = control.value.ok_or_else(|| protocol_error("no transaction identifier provided"))?;
+    if !control.critical {
+        return Err(protocol_error("txnSpec control must be marked critical"));
+    }
+    Ok(value.to_vec())
+}
+
+/// Microsoft's search options: bit 0 is the domain scope, others are not known. Answers whether it is asked for.
+pub(super) fn search_options(control: &Control<'_>, name: &str) -> Result<bool, LdapResult> {
+    const DOMAIN_SCOPE: i64 = 1;
+    let value = present(control, name)?;
+    let decode = || {
+        let mut reader = Reader::new(value).sequence("SearchOptions")?;
+        reader.integer("flags")
+    };
+    let flags = decode().map_err(|error| malformed(name, &error))?;
+    if flags & !DOMAIN_SCOPE == 0 {
+        return Ok(flags & DOMAIN_SCOPE != 0);
+    }
+    if control.critical {
+        let text = "searchOptions contained unrecognized flag";
+        return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
+    }
+    Ok(false)
+}
+
+pub(super) fn content_sync(control: &Control<'_>, name: &str) -> Result<ContentSync, LdapResult> {
+    let value = present(control, name)?;
+    let asked = SyncRequest::decode(Some(value)).map_err(|error| malformed(name, &error))?;
+    Ok(ContentSync {
+        critical: control.critical,
+        persist: asked.mode == SyncMode::RefreshAndPersist,
+        cookie: asked.cookie.map(<[u8]>::to_vec),
+        reload_hint: asked.reload_hint,
+        peer: false,
+    })
+}
+
+/// Without a value, the requester's rights. Else a sequence of the authorization identity and a list of attributes
+/// (OpenDJ), or the identity alone, in BER or bare (389 Directory Server).
+pub(super) fn effective_rights(control: &Control<'_>, name: &str) -> Result<EffectiveRights, LdapResult> {
+    let critical = control.critical;
+    let Some(value) = control.value.filter(|value| !value.is_empty()) else {
+        return Ok(EffectiveRights { critical, ..EffectiveRights::default() });
+    };
+    if value.get(..3).is_some_and(|head| head.eq_ignore_ascii_case(b"dn:")) {
+        let authzid = std::str::from_utf8(value).map_err(|_| protocol_error(format!("{name}: not UTF-8")))?;
+        return Ok(EffectiveRights {
+            critical,
+            authzid: Some(authzid.to_owned()),
+            ..EffectiveRights::default()
+        });
+    }
+    let decode = || {
+        let mut outer = Reader::new(value);
+        let mut attributes = Vec::new();
+        if value.first() != Some(&0x30) {
+            return Ok((outer.string("authzId")?.to_owned(), attributes));
+        }
+        let mut reader = outer.sequence("GetEffectiveRights")?;
+        let authzid = reader.string("authzId")?.to_owned();
+        if !reader.is_empty() {
+            let mut list = reader.sequence("attributes")?;
+            while !list.is_empty() {
+                attributes.push(list.string("attribute")?.to_owned());
+            }
+        }
+        Ok::<_, DecodeError>((authzid, attributes))
+    };
+    let (authzid, attributes) = decode().map_err(|error| malformed(name, &error))?;
+    Ok(EffectiveRights { critical, authzid: Some(authzid), attributes })
+}
+
+pub(super) fn read_attributes(control: &Control<'_>, name: &str) -> Result<ReadAttributes, LdapResult> {
+    let fault = |text| protocol_error(format!("{name} control: {text}"));
+    let value = match control.value {
+        None => return Err(fault("value is absent")),
+        Some([]) => return Err(fault("value is empty")),
+        Some(value) => value,
+    };
+    let decode = || {
+        let mut reader = Reader::new(value).sequence("AttributeSelection")?;
+        let mut attributes = Vec::new();
+        while !reader.is_empty() {
+            attributes.push(reader.string("selector")?.to_owned());
+        }
+        Ok::<_, DecodeError>(attributes)
+    };
+    let attributes = decode().map_err(|_| fault("decoding error"))?;
+    Ok(ReadAttributes { critical: control.critical, attributes })
+}
+
+pub(super) fn paged_results(control: &Control<'_>, name: &str) -> Result<PagedResults, LdapResult> {
+    let value = present(control, name)?;
+    let decode = || {
+        let mut reader = Reader::new(value).sequence("realSearchControlValue")?;
+        Ok::<_, DecodeError>((reader.integer("size")?, reader.octets("cookie")?.to_vec()))
+    };
+    let (size, cookie) =
+        decode().map_err(|_| protocol_error("paged results control could not be decoded"))?;
+    let size = u32::try_from(size).map_err(|_| protocol_error("paged results control size invalid"))?;
+    Ok(PagedResults { critical: control.critical, size, cookie })
+}
+
+pub(super) fn sort_request(control: &Control<'_>, name: &str) -> Result<SortRequest, LdapResult> {
+    let value = present(control, name)?;
+    let decode = || {
+        let mut list = Reader::new(value).sequence("SortKeyList")?;
+        let mut keys = Vec::new();
+        while !list.is_empty() {
+            let mut key = list.sequence("SortKey")?;
+            let attribute = key.string("attributeType")?.to_owned();
+            let rule = key.optional(Tag::context(0), "orderingRule")?;
+            let reverse = key.optional(Tag::context(1), "reverseOrder")?;
+            keys.push(SortKey {
+                attribute,
+                rule: rule.map(|rule| String::from_utf8_lossy(rule).into_owned()),
+                reverse: reverse.is_some_and(|reverse| reverse.iter().any(|byte| *byte != 0)),
+            });
+        }
+        Ok(keys)
+    };
+    let keys = decode().map_err(|error| malformed(name, &error))?;
+    if keys.is_empty() {
+        return Err(protocol_error("sorted results control has no keys"));
+    }
+    Ok(SortRequest { critical: control.critical, keys })
+}
+
+pub(super) fn virtual_list_view(control: &Control<'_>, name: &str) -> Result<VirtualListView, LdapResult> {
+    let value = present(control, name)?;
+    let asked = VlvRequest::decode(Some(value)).map_err(|error| malformed(name, &error))?;
+    let target = match asked.target {
+        VlvTarget::Offset { offset, content_count } => ViewTarget::Offset { offset, content_count },
+        VlvTarget::GreaterOrEqual(value) => ViewTarget::GreaterOrEqual(value.to_vec()),
+    };
+    let VlvRequest { before_count, after_count, .. } = asked;
+    Ok(VirtualListView { critical: control.critical, before_count, after_count, target })
+}
+
+pub(super) fn dereference(control: &Control<'_>) -> Result<Dereference, LdapResult> {
+    let fault = |text| protocol_error(format!("Dereference control {text}"));
+    let value = match control.value {
+        None => return Err(fault("value is absent")),
+        Some([]) => return Err(fault("value is empty")),
+        Some(value) => value,
+    };
+    let asked = DerefRequest::decode(Some(value))
+        .map_err(|_| protocol_error("Dereference control: derefSpec decoding error"))?;
+    let owned = |names: Vec<&str>| names.into_iter().map(str::to_owned).collect();
+    let specs = asked.specs.into_iter().map(|spec| (spec.attribute.to_owned(), owned(spec.attributes)));
+    Ok(Dereference { critical: control.critical, specs: specs.collect() })
+}
+
+pub(super) fn matched_values(control: &Control<'_>, name: &str) -> Result<Vec<FilterBuf>, LdapResult> {
+    let value = present(control, name)?;
+    let decode = || {
+        let mut list = Reader::new(value).sequence("ValuesReturnFilter")?;
+        let mut filters = Vec::new();
+        while !list.is_empty() {
+            filters.push(Filter::decode(list.raw("SimpleFilterItem")?, 1)?.to_owned());
+        }
+        Ok(filters)
+    };
+    decode().map_err(|error| malformed(name, &error))
+}
+
+pub(super) fn proxied_authorization(control: &Control<'_>) -> Result<ProxiedAuthorization, LdapResult> {
+    let Some(value) = control.value else {
+        return Err(protocol_error("proxy authorization control value absent"));
+    };
+    let authzid = std::str::from_utf8(value)
+        .map_err(|_| LdapResult::with(ResultCode::AUTHORIZATION_DENIED, "authzId mapping failed"))?;
+    Ok(ProxiedAuthorization { critical: control.critical, authzid: authzid.to_owned() })
+}
+
+pub(super) fn session_tracking(control: &Control<'_>, name: &str) -> Result<SessionTracking, LdapResult> {
+    const SOURCE_IP_MAX: usize = 128;
+    const SOURCE_NAME_MAX: usize = 65_536;
+    const FORMAT_OID_MAX: usize = 1024;
+    if control.critical {
+        return Err(protocol_error("sessionTracking criticality is TRUE"));
+    }
+    let value = present(control, name)?;
+    let decode = || {
+        let mut reader = Reader::new(value).sequence("SessionIdentifierControlValue")?;
+        let mut text = |field| {
+            reader.octets(field).map(|text| match std::str::from_utf8(text) {
+                Ok(text) if !text.chars().any(char::is_control) => text.to_owned(),
+                _ => String::new(),
+            })
+        };
+        Ok(SessionTracking {
+            source_ip: text("sessionSourceIp")?,
+            source_name: text("sessionSourceName")?,
+            format_oid: text("formatOID")?,
+            identifier: text("sessionTrackingIdentifier")?,
+        })
+    };
+    let tracking =
+        decode().map_err(|_: DecodeError| protocol_error("sessionTracking control decoding error"))?;
+    let fault = if tracking.source_ip.len() > SOURCE_IP_MAX {
+        "sessionSourceIp too long"
+    } else if tracking.source_name.len() > SOURCE_NAME_MAX {
+        "sessionSourceName too long"
+    } else if tracking.format_oid.is_empty() {
+        "formatOID empty"
+    } else if tracking.format_oid.len() > FORMAT_OID_MAX {
+        "formatOID too long"
+    } else {
+        return Ok(tracking);
+    };
+    Err(protocol_error(format!("sessionTracking.{fault}")))
+}
