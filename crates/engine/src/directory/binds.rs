@@ -1,0 +1,207 @@
+//! Who somebody is: what a bind's password is checked against, and how a bind ends.
+
+use std::sync::Arc;
+
+use larix_proto::{Dn, LdapResult, ResultCode};
+use larix_schema::{AttributeDescription, NormalDn};
+use larix_store::Store;
+
+use super::{Directory, Served};
+use crate::access::{AccessTarget, Item, Privilege, Subject};
+use crate::entry::EntrySource;
+use crate::entry::record::RecordFlags;
+use crate::fault::Fault;
+use crate::plugins::{BindAttempt, BindConclusion};
+use crate::search::entry::{Gate, Seen};
+use crate::write::hooks::{Present, judge};
+use crate::write::prepare::{Prepared, refuse};
+use crate::write::{Failure, WriteOutcome};
+
+/// Whose password a simple bind is about, and what to check it against.
+#[derive(Clone, PartialEq, Eq)]
+pub struct BindLookup {
+    pub dn: NormalDn,
+    /// The DN as it is shown: of the root DN as it is configured, of an entry as it is stored.
+    pub shown: String,
+    /// Hashed or clear; any that matches will do. None: the bind fails (invalidCredentials).
+    pub secrets: Vec<Vec<u8>>,
+}
+
+/// Passwords stay out of logs.
+impl std::fmt::Debug for BindLookup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("BindLookup")
+            .field("dn", &self.dn)
+            .field("secrets", &self.secrets.len())
+            .finish_non_exhaustive()
+    }
+}
+
+impl<S: Store> Directory<S> {
+    /// Finds what a simple bind's password is to be checked against. The check itself, which takes time by design, is
+    /// the caller's, off the event loop.
+    ///
+    /// # Errors
+    /// invalidDNSyntax; a referral; other when the store cannot be read. An entry that does not exist, has no password
+    /// or may not be used for it gives a look-up without secrets: nothing tells these apart.
+    pub fn bind_lookup(&self, name: &str, subject: &Subject) -> Result<BindLookup, LdapResult> {
+        let invalid = || refuse(ResultCode::INVALID_DN_SYNTAX, "invalid DN");
+        let parsed = Dn::parse(name).map_err(|_| invalid())?;
+        let dn = self.frontend.schema.normalize_dn(&parsed).map_err(|_| invalid())?;
+        let mut lookup = BindLookup { dn: dn.clone(), shown: name.to_owned(), secrets: Vec::new() };
+        let Some(served) = self.select(&dn) else {
+            let otherwise = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
+            return Err(self.elsewhere(name, None, otherwise));
+        };
+        let settings = served.database.current_settings();
+        let is_root = settings.root_dn.as_ref() == Some(&dn);
+        if is_root {
+            lookup.shown.clone_from(&settings.root_dn_text);
+            lookup.secrets.extend(settings.root_password.clone());
+        }
+        self.add_entry_secrets(served, subject, is_root, &mut lookup)
+            .map_err(|fault| refuse(ResultCode::OTHER, format!("internal error: {fault}")))?;
+        Ok(lookup)
+    }
+
+    fn add_entry_secrets(
+        &self,
+        served: &Served<S>,
+        subject: &Subject,
+        is_root: bool,
+        lookup: &mut BindLookup,
+    ) -> Result<(), Fault> {
+        let database = &served.database;
+        let snapshot = database.store().snapshot()?;
+        let view = database.view(&snapshot)?;
+        let Some(id) = view.resolve(&lookup.dn)?.and_then(|resolved| resolved.id) else { return Ok(()) };
+        let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
+        let reader = view.reader(id, &record)?;
+        let flags = reader.view.flags();
+        if [RecordFlags::ALIAS, RecordFlags::REFERRAL, RecordFlags::SUBENTRY]
+            .into_iter()
+            .any(|f| flags.has(f))
+        {
+            return Ok(());
+        }
+        let policy = database.current_policy();
+        let seen = Seen::new(&view, reader, Gate::new(&policy, subject));
+        let description = AttributeDescription::plain(self.known.user_password);
+        let target = AccessTarget { dn: &lookup.dn, entry: &seen };
+        let item = Item::Attribute { description: &description, value: None };
+        if !policy.check(subject, &target, item, Privilege::Auth) {
+            return Ok(());
+        }
+        if !is_root {
+            lookup.shown = view.dn(&seen.reader.view)?;
+        }
+        let secrets = &mut lookup.secrets;
+        seen.reader.visit_description(&description, &mut |value| {
+            secrets.push(value.to_vec());
+            true
+        })
+    }
+
+    /// Values of an attribute of an entry that the subject may use to authenticate; none of an entry that is not here.
+    ///
+    /// # Errors
+    /// If the store cannot be read.
+    pub fn authentication_values(
+        &self,
+        dn: &NormalDn,
+        attribute: &str,
+        subject: &Subject,
+    ) -> Result<Vec<Vec<u8>>, Fault> {
+        let mut values = Vec::new();
+        let (Some(served), Ok(description)) = (self.select(dn), self.frontend.schema.describe(attribute))
+        else {
+            return Ok(values);
+        };
+        let snapshot = served.database.store().snapshot()?;
+        let view = served.database.view(&snapshot)?;
+        let Some(id) = view.resolve(dn)?.and_then(|resolved| resolved.id) else { return Ok(values) };
+        let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
+        let policy = served.database.current_policy();
+        let seen = Seen::new(&view, view.reader(id, &record)?, Gate::new(&policy, subject));
+        if !seen.allows(&description, None, Privilege::Auth)? {
+            return Ok(values);
+        }
+        seen.reader.visit_description(&description, &mut |value| {
+            values.push(value.to_vec());
+            true
+        })?;
+        Ok(values)
+    }
+
+    /// Whether somebody has a say in how a bind to this DN ends: then [`Self::conclude_bind`] answers it.
+    pub fn judges_binds(&self, dn: &NormalDn) -> bool {
+        self.judge_of(dn).is_some_and(|served| {
+            let settings = served.database.current_settings();
+            settings.root_dn.as_ref() != Some(dn)
+                && settings.plugins.iter().any(|plugin| plugin.authentication().is_some())
+        })
+    }
+
+    /// Ends a bind whose password was compared: by the password policy and whatever else hangs on binds. `done` is called
+    /// once, here or on the writer's thread. A judgement that other attempts might change, or that changes the account's
+    /// state, is made by the writer and is durable before `done`: of any number of guesses at the same time no more
+    /// are judged than the policy allows.
+    pub fn conclude_bind(&self, attempt: BindAttempt, done: Box<dyn FnOnce(BindConclusion) + Send>) {
+        let Some(served) = self.judge_of(&attempt.dn) else {
+            return done(BindConclusion::outright(attempt.matched));
+        };
+        match self.judge_at_once(served, &attempt) {
+            Err(failure) => {
+                let result = failure.into_result();
+                done(BindConclusion { result, ..BindConclusion::outright(false) });
+            }
+            Ok(Some(conclusion)) => done(conclusion),
+            Ok(None) => {
+                let done = |outcome: WriteOutcome| {
+                    let WriteOutcome { result, controls, must_change_password, rehash, .. } = outcome;
+                    done(BindConclusion { result, controls, must_change_password, rehash });
+                };
+                let target = attempt.dn.as_str().to_owned();
+                let operation = Prepared::Authenticate(Box::new(attempt));
+                served.submit_own(target, operation, None, Box::new(done));
+            }
+        }
+    }
+
+    /// The database that has a say in a bind. A name that leads to none, as names of SASL may, goes where wrong passwords are
+    /// counted: it must not be told from the name of an account by the time that its answer takes.
+    fn judge_of(&self, dn: &NormalDn) -> Option<&Arc<Served<S>>> {
+        let counts = |served: &Served<S>| {
+            let settings = served.database.current_settings();
+            let mut authentications = settings.plugins.iter().filter_map(|plugin| plugin.authentication());
+            authentications.any(|authentication| authentication.counts_failures())
+        };
+        self.select(dn).or_else(|| self.databases().iter().find(|served| counts(served)))
+    }
+
+    /// The judgement by what is committed, if it needs nobody else.
+    fn judge_at_once(
+        &self,
+        served: &Served<S>,
+        attempt: &BindAttempt,
+    ) -> Result<Option<BindConclusion>, Failure> {
+        let database = &served.database;
+        let (settings, policy) = (database.settings(), database.policy());
+        let snapshot = database.store().snapshot()?;
+        let view = database.view(&snapshot)?;
+        let entries = Present { view: &view, policy: &policy };
+        let schema = &self.frontend.schema;
+        let judged = judge(&settings.plugins, attempt, &entries, schema, served.clock.now())?;
+        if judged.ordered || !judged.changes.is_empty() && !settings.read_only {
+            return Ok(None);
+        }
+        let succeeds = attempt.matched && !judged.refused;
+        let code = if succeeds { ResultCode::SUCCESS } else { ResultCode::INVALID_CREDENTIALS };
+        Ok(Some(BindConclusion {
+            result: LdapResult::new(code),
+            controls: judged.controls,
+            must_change_password: judged.must_change_password && succeeds,
+            rehash: judged.rehash.filter(|_| succeeds),
+        }))
+    }
+}

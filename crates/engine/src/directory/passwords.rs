@@ -1,0 +1,82 @@
+//! Work with passwords beside the change that sets them, and one change that nobody asked for: a hash of another scheme.
+
+use std::sync::Arc;
+
+use larix_schema::NormalDn;
+use larix_store::Store;
+
+use super::Directory;
+use crate::plugins::{PasswordWork, PendingChange, Purpose};
+use crate::write::hooks::Present;
+use crate::write::prepare::{self, ChangeKind, Prepared};
+use crate::write::{WriteOperation, WriteRequest};
+
+impl<S: Store> Directory<S> {
+    /// Stores the same password under another value, unless it was changed meanwhile. No policy has a say in it, and
+    /// nobody waits for it.
+    pub fn rehash(&self, dn: &NormalDn, old: &[u8], new: &[u8]) {
+        let Some(served) = self.select(dn) else { return };
+        let schema = &self.frontend.schema;
+        let change =
+            |kind, value: &[u8]| prepare::internal_change(schema, kind, "userPassword", vec![value.to_vec()]);
+        let mods =
+            change(ChangeKind::Delete, old).and_then(|old| Ok(vec![old, change(ChangeKind::Add, new)?]));
+        let settings = served.database.current_settings();
+        let Some(mods) = mods.ok().filter(|_| !settings.read_only && !settings.shadow) else {
+            return;
+        };
+        let operation = Prepared::Modify { dn: dn.clone(), mods };
+        let work = Arc::new(PasswordWork::of(Purpose::Rehash, None, None));
+        served.submit_own(dn.as_str().to_owned(), operation, Some(work), Box::new(|_| {}));
+    }
+
+    /// Whether a change sets a password that somebody has work with: then [`Self::work_on_passwords`] is worth a call, on
+    /// a thread that may take its time, before [`Self::submit`].
+    pub fn has_password_work(&self, operation: &WriteOperation) -> bool {
+        let is_password = |description: &str| {
+            let described = self.frontend.schema.describe(description);
+            described.is_ok_and(|description| description.attribute == self.known.user_password)
+        };
+        let about = match operation {
+            WriteOperation::Add { attributes, .. } => attributes.iter().any(|a| is_password(&a.description)),
+            WriteOperation::Modify { changes, .. } => {
+                changes.iter().any(|change| is_password(&change.attribute.description))
+            }
+            _ => false,
+        };
+        if !about {
+            return false;
+        }
+        let target = self.frontend.schema.parse_dn(operation.target());
+        let served = target.as_ref().ok().and_then(|dn| self.select(dn));
+        served.is_some_and(|served| {
+            let settings = served.database.current_settings();
+            settings.plugins.iter().any(|plugin| plugin.works_on_passwords())
+        })
+    }
+
+    /// Shows a change to the plugins that have work with its passwords, so that the writer finds it done. What they say is
+    /// not heeded here: the writer asks them again.
+    pub fn work_on_passwords(&self, request: &mut WriteRequest) {
+        let work = Arc::clone(request.passwords.get_or_insert_with(Arc::<PasswordWork>::default));
+        let Ok((served, task)) = self.prepare(request.clone(), None) else { return };
+        let database = &served.database;
+        let (settings, policy) = (database.settings(), database.policy());
+        let Ok(snapshot) = database.store().snapshot() else { return };
+        let Ok(view) = database.view(&snapshot) else { return };
+        let entries = Present { view: &view, policy: &policy };
+        for plugin in settings.plugins.iter().filter(|plugin| plugin.works_on_passwords()) {
+            let _ = plugin.before(&PendingChange {
+                operation: &task.operation,
+                subject: &task.subject,
+                controls: &task.controls,
+                schema: &self.frontend.schema,
+                derived: false,
+                entries: &entries,
+                now: served.clock.now(),
+                random: &*served.random,
+                passwords: &work,
+            });
+        }
+    }
+}

@@ -1,0 +1,137 @@
+//! A database with its writer: what is asked of both, whatever directory they are part of.
+
+use std::sync::Arc;
+
+use larix_proto::{LdapResult, ResultCode};
+use larix_schema::Schema;
+use larix_store::{CommitError, Store};
+
+use crate::access::Subject;
+use crate::controls::RequestControls;
+use crate::database::Database;
+use crate::index::{IndexConfig, IndexStatus, NotIndexed};
+use crate::plugins::PasswordWork;
+use crate::time::{Clock, RandomSource};
+use crate::write::prepare::Prepared;
+use crate::write::writer::errand::Errand;
+use crate::write::writer::{Job, Task};
+use crate::write::{
+    Completion, Reconfiguration, Recording, Retiring, Writer, WriterEnvironment, WriterStartError,
+};
+
+/// A database with its writer.
+#[derive(Debug)]
+pub struct Served<S: Store> {
+    pub(super) database: Arc<Database<S>>,
+    pub(crate) writer: Writer,
+    pub(super) clock: Arc<dyn Clock>,
+    pub(super) random: Arc<dyn RandomSource>,
+}
+
+impl<S: Store> Served<S> {
+    /// Starts the writer of an open database.
+    ///
+    /// # Errors
+    /// A store that cannot be read, a schema without the system's elements, or no thread to be had.
+    pub fn start(
+        database: Arc<Database<S>>,
+        environment: WriterEnvironment,
+    ) -> Result<Self, WriterStartError> {
+        let (clock, random) = (Arc::clone(&environment.clock), Arc::clone(&environment.random));
+        let writer = Writer::start(Arc::clone(&database), environment)?;
+        Ok(Self { database, writer, clock, random })
+    }
+
+    pub fn database(&self) -> &Arc<Database<S>> {
+        &self.database
+    }
+
+    /// The root DN as a subject: in whose name the server keeps an account's state.
+    fn root_subject(&self) -> Arc<Subject> {
+        let settings = self.database.current_settings();
+        Arc::new(match &settings.root_dn {
+            Some(root) => Subject::default().bound_as(root.clone(), &settings.root_dn_text),
+            None => Subject::default(),
+        })
+    }
+
+    /// Writes records of an access log. `done` is called once, on the writer's thread or here.
+    pub fn record(&self, recording: Recording, done: Completion) {
+        let target = recording.suffix_text.clone();
+        self.submit_own(target, Prepared::Record(Arc::new(recording)), None, done);
+    }
+
+    /// Has a change carried out that the server itself makes, in the name of the root DN.
+    pub(super) fn submit_own(
+        &self,
+        target: String,
+        operation: Prepared,
+        passwords: Option<Arc<PasswordWork>>,
+        done: Completion,
+    ) {
+        let (subject, controls) = (self.root_subject(), RequestControls::default());
+        self.submit(vec![Task { operation, target, subject, controls, passwords }], done);
+    }
+
+    /// Has changes carried out together.
+    pub(super) fn submit(&self, tasks: Vec<Task>, done: Completion) {
+        self.writer.submit(Job { tasks, replicated: None, done });
+    }
+
+    /// The state of each index, how far a build is, and what indexes are used for.
+    pub fn index_status(&self) -> Vec<IndexStatus> {
+        self.database.index_status()
+    }
+
+    /// Searches that no index could serve, the most frequent shapes first.
+    pub fn not_indexed(&self) -> Vec<NotIndexed> {
+        self.database.index_uses().not_indexed()
+    }
+
+    /// How many searches no index could serve.
+    pub fn not_indexed_total(&self) -> u64 {
+        self.database.index_uses().not_indexed_total()
+    }
+
+    /// From the answer on, no change brings these elements into an entry, until [`Self::reconfigure`] or another call of
+    /// this says otherwise.
+    pub fn retire_elements(&self, retiring: Retiring) {
+        // A writer that has ended changes nothing any more.
+        let _ = self.writer.send(|done| Errand::Retire(retiring, done));
+    }
+
+    /// Makes it durable that indexes which these lines do not want are not kept: before [`Self::reconfigure`].
+    ///
+    /// # Errors
+    /// A commit that failed; nothing has changed.
+    pub fn forget_indexes(&self, schema: Arc<Schema>, index: IndexConfig) -> Result<(), CommitError> {
+        self.writer.send(|done| Errand::ForgetIndexes(schema, index, done)).unwrap_or(Ok(()))
+    }
+
+    /// Forgets how far the changes of a server had come that is no more: its contextCSN. Waits for the writer.
+    pub fn retire_server_id(&self, server_id: u16) -> LdapResult {
+        let ended = || LdapResult::with(ResultCode::UNAVAILABLE, "the writer has ended");
+        self.writer.send(|done| Errand::RetireServerId(server_id, done)).unwrap_or_else(ended)
+    }
+
+    /// Has the database follow another configuration, between two groups of changes.
+    pub fn reconfigure(&self, next: Reconfiguration) {
+        let _ = self.writer.send(|done| Errand::Reconfigure(Box::new(next), done));
+    }
+
+    /// Carries out what waits and takes no more changes: the database has left the configuration.
+    pub fn retire(&self) {
+        self.writer.retire();
+        self.database.log_watch().tell();
+    }
+
+    /// Whether the database has left the configuration: what is under way there ends.
+    pub fn is_retired(&self) -> bool {
+        self.writer.is_retired()
+    }
+
+    /// Changes that wait to be carried out.
+    pub fn waiting_writes(&self) -> usize {
+        self.writer.waiting()
+    }
+}
