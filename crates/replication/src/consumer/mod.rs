@@ -7,15 +7,14 @@
 //! *Invariant:* contextCSN never runs ahead of what was handed out before it: an [`Action::Apply`] has the CSNs of changes in
 //! it or in earlier ones, and those of a refresh come when the refresh is complete.
 
+mod batch;
+mod entries;
 mod line;
 mod massage;
 mod retry;
 
-use std::collections::BTreeSet;
-
 use larix_engine::csn::Csn;
-use larix_engine::replica::{ENTRY_PLACE_OID, ENTRY_STATE_OID, EntryPlace, ReplicatedChange, UuidSet};
-use larix_engine::write::AttributeValues;
+use larix_engine::replica::{ReplicatedChange, UuidSet};
 use larix_proto::control::{ControlValue, EntryState, SyncDone, SyncMode, SyncRequest, SyncState};
 use larix_proto::extended::SyncInfo;
 use larix_proto::{
@@ -24,16 +23,13 @@ use larix_proto::{
 };
 use uuid::Uuid;
 
+pub use batch::{BATCH_BYTES, BATCH_CHANGES};
 pub use line::{Attempts, Line, Next};
 pub use massage::Massage;
 pub use retry::{Retries, RetryStep};
 
-use crate::{Cookie, delta};
-
-/// Changes of one batch; more make another one.
-pub const BATCH_CHANGES: usize = 1_000;
-/// Bytes of values of one batch.
-pub const BATCH_BYTES: usize = 4 << 20;
+use crate::Cookie;
+use batch::Batch;
 
 /// What is asked of the provider.
 #[derive(Clone, Debug)]
@@ -103,35 +99,17 @@ enum Phase {
 pub struct Session {
     request: Request,
     massage: Option<Massage>,
-    /// What the contextCSN was when the session began, and what it was raised to since.
-    known: Vec<Csn>,
     /// No cookie was sent.
     from_nothing: bool,
     message: MessageId,
     phase: Phase,
     present: UuidSet,
-    changes: Vec<ReplicatedChange>,
-    bytes: usize,
-    csns: Vec<Csn>,
-    /// What the last change that was taken has to say of itself.
-    taken: Vec<Csn>,
+    batch: Batch,
     last_cookie: Option<String>,
     /// Of the last cookie.
     last_delete: Option<Csn>,
     /// So said the last cookie.
     deletes_told: bool,
-    provider: Provider,
-}
-
-/// What the provider made itself.
-#[derive(Debug, Default)]
-struct Provider {
-    /// Its server id, as its cookies say it.
-    sid: Option<u16>,
-    /// How far it had told of its changes when the batch began.
-    before: Option<Csn>,
-    /// Entries of the batch that it changed itself.
-    changed: BTreeSet<Uuid>,
 }
 
 impl Session {
@@ -141,25 +119,20 @@ impl Session {
         Self {
             request,
             massage,
-            known,
             from_nothing,
             message: MessageId(0),
             phase: Phase::Refreshing,
             present: UuidSet::new(),
-            changes: Vec::new(),
-            bytes: 0,
-            csns: Vec::new(),
-            taken: Vec::new(),
+            batch: Batch::new(known),
             last_cookie: None,
             last_delete: None,
             deletes_told: false,
-            provider: Provider::default(),
         }
     }
 
     /// The cookie that the request carries.
     pub fn cookie(&self) -> Cookie {
-        let csns = if self.from_nothing { Vec::new() } else { self.known.clone() };
+        let csns = if self.from_nothing { Vec::new() } else { self.batch.known().as_slice().to_vec() };
         Cookie { rid: self.request.rid, sid: self.request.sid, csns, ..Cookie::default() }
     }
 
@@ -208,7 +181,7 @@ impl Session {
     pub fn is_first(&self) -> bool {
         self.phase == Phase::Refreshing
             && self.from_nothing
-            && self.known.is_empty()
+            && self.batch.known().is_empty()
             && self.massage.is_none()
             && !self.request.logged
             && !self.request.values
@@ -253,7 +226,7 @@ impl Session {
 
     /// Whether there is anything to flush.
     pub fn has_gathered(&self) -> bool {
-        !self.changes.is_empty() || !self.csns.is_empty()
+        !self.batch.is_empty()
     }
 
     /// Whether it is time to [`flush`](Self::flush). `more`: a whole message waits to be received. A refresh that has
@@ -264,173 +237,16 @@ impl Session {
 
     /// What was gathered so far: to be called when nothing more waits to be received.
     pub fn flush(&mut self) -> Option<Action> {
-        if self.changes.is_empty() && self.csns.is_empty() {
-            return None;
-        }
-        self.bytes = 0;
-        self.provider.changed.clear();
-        Some(Action::Apply {
-            provider: self.provider.before.take(),
-            changes: std::mem::take(&mut self.changes),
-            csns: std::mem::take(&mut self.csns),
-            refreshing: self.phase == Phase::Refreshing,
-        })
-    }
-
-    fn entry(
-        &mut self,
-        entry: &SearchResultEntry<'_>,
-        controls: Controls<'_>,
-        actions: &mut Vec<Action>,
-    ) -> Result<(), String> {
-        let wrong = |what: &dyn std::fmt::Display| format!("entry \"{}\": {what}", entry.dn);
-        let state = only_control(controls, SyncState::OID).map_err(|what| wrong(&what))?;
-        let state = state
-            .ok_or_else(|| wrong(&"no sync state control; is the provider's overlay syncprov there?"))?;
-        let SyncState { state, entry_uuid, cookie } =
-            SyncState::decode(state.value).map_err(|error| wrong(&error))?;
-        let csns = self.read_cookie(cookie).map_err(|error| wrong(&error))?;
-        if self.request.logged {
-            let proves = csns.is_some_and(|csns| !csns.is_empty());
-            return self.logged(entry, (state, proves), actions);
-        }
-        let uuid = Uuid::from_bytes(entry_uuid);
-        let is_seen = self.is_passed_over(&csns);
-        // Somebody who never had the entry may have told us of as much, and not of the delete.
-        if is_seen && state != EntryState::Delete {
-            return Ok(());
-        }
-        match state {
-            EntryState::Present => self.present.insert(uuid),
-            EntryState::Add | EntryState::Modify => {
-                if self.phase == Phase::Refreshing {
-                    self.present.insert(uuid);
-                }
-                actions.extend(self.flush_before(uuid, csns.as_deref().unwrap_or_default()));
-                let beside = only_control(controls, ENTRY_STATE_OID).map_err(|what| wrong(&what))?;
-                let beside = beside.and_then(|control| control.value.map(<[u8]>::to_vec));
-                let place = only_control(controls, ENTRY_PLACE_OID).map_err(|what| wrong(&what))?;
-                let place = match place.and_then(|control| control.value) {
-                    Some(value) => {
-                        let read = EntryPlace::decode(value);
-                        Some(read.ok_or_else(|| wrong(&"its place cannot be read"))?)
-                    }
-                    None => None,
-                };
-                let change = self.put(uuid, entry, (beside, place))?;
-                self.gather(change, csns, actions);
-            }
-            EntryState::Delete => {
-                let last = self.last_delete.filter(|_| cookie.is_some());
-                let csn = last.or_else(|| csns.iter().flatten().max().copied());
-                let csns = csns.filter(|_| !is_seen);
-                self.gather(ReplicatedChange::Delete { entry_uuid: uuid, csn }, csns, actions);
-            }
-        }
-        Ok(())
-    }
-
-    /// A record of an access log: the change that it tells of. `proves`: a CSN came beside it, which says that all before it
-    /// was told. That a record is gone says nothing of what it told.
-    fn logged(
-        &mut self,
-        entry: &SearchResultEntry<'_>,
-        (state, proves): (EntryState, bool),
-        actions: &mut Vec<Action>,
-    ) -> Result<(), String> {
-        if !matches!(state, EntryState::Add | EntryState::Modify) {
-            return Ok(());
-        }
-        let read = delta::change_of(&attributes_of(entry)).map_err(|error| error.to_string());
-        let massaged = read.and_then(|change| match (change, &self.massage) {
-            (Some(change), Some(massage)) => delta::massaged(change, massage).map(Some),
-            (change, _) => Ok(change),
-        });
-        match massaged {
-            Ok(Some(ReplicatedChange::Delta { entry_uuid, dn, csn, change })) => {
-                // What a refresh brought the provider stands in its log in any order. It is told without a CSN beside it; a
-                // slapd whose log is gone through has one beside everything, and is in order with its own changes alone.
-                let is_own = Some(csn.server_id) == self.provider.sid;
-                if !proves || self.phase == Phase::Refreshing && !is_own {
-                    self.gather(ReplicatedChange::Delta { entry_uuid, dn, csn, change }, None, actions);
-                    return Ok(());
-                }
-                // Other records come in the order of the changes: each is as good as a cookie.
-                // Changes that were made together, deletes above all, may share a CSN.
-                if is_newer(&self.known, &[csn]) || self.taken == [csn] {
-                    self.raise(&[csn]);
-                    self.taken = vec![csn];
-                    self.gather(ReplicatedChange::Delta { entry_uuid, dn, csn, change }, None, actions);
-                }
-            }
-            Ok(_) => {}
-            Err(why) => self.end(End::NotLogged(format!("{}: {why}", entry.dn)), actions),
-        }
-        Ok(())
-    }
-
-    /// Whether all of a change was seen before. What comes without a cookie, as other servers' changes that are passed on do,
-    /// is judged by its entryCSN when it is written.
-    fn is_passed_over(&mut self, csns: &Option<Vec<Csn>>) -> bool {
-        let Some(csns) = csns.as_deref().filter(|csns| !csns.is_empty()) else { return false };
-        // Changes that were made together, deletes above all, may share a CSN.
-        let is_seen = !is_newer(&self.known, csns) && self.taken != *csns;
-        if self.phase == Phase::Persisting && is_seen {
-            return true;
-        }
-        self.taken = csns.to_vec();
-        false
-    }
-
-    fn put(
-        &self,
-        uuid: Uuid,
-        entry: &SearchResultEntry<'_>,
-        (state, place): (Option<Vec<u8>>, Option<EntryPlace>),
-    ) -> Result<ReplicatedChange, String> {
-        let (mut dn, mut attributes) = (entry.dn.to_owned(), attributes_of(entry));
-        if let Some(massage) = &self.massage {
-            dn = massage.dn(&dn).ok_or_else(|| format!("entry \"{dn}\" is not below the searchbase"))?;
-            attributes.iter_mut().for_each(|attribute| massage.values(attribute));
-        }
-        Ok(ReplicatedChange::Put { entry_uuid: uuid, dn, attributes, state, place })
-    }
-
-    /// A change that others made of an entry, behind one of the provider's own, goes into the next batch: it is to be seen
-    /// that the provider had told of its own before.
-    fn flush_before(&mut self, uuid: Uuid, csns: &[Csn]) -> Option<Action> {
-        let is_own = csns.iter().any(|csn| Some(csn.server_id) == self.provider.sid);
-        let flushed = if !is_own && self.provider.changed.contains(&uuid) { self.flush() } else { None };
-        if is_own {
-            self.provider.changed.insert(uuid);
-        }
-        flushed
+        self.batch.take(self.phase == Phase::Refreshing)
     }
 
     fn gather(&mut self, change: ReplicatedChange, csns: Option<Vec<Csn>>, actions: &mut Vec<Action>) {
-        if self.changes.is_empty() {
-            let own = |csn: &&Csn| Some(csn.server_id) == self.provider.sid;
-            self.provider.before = self.known.iter().find(own).copied();
-        }
-        self.bytes += size(&change);
-        self.changes.push(change);
+        let is_full = self.batch.add(change);
         if let Some(csns) = csns.filter(|_| self.phase == Phase::Persisting) {
-            self.raise(&csns);
+            self.batch.raise(&csns);
         }
-        if self.changes.len() >= BATCH_CHANGES || self.bytes >= BATCH_BYTES {
+        if is_full {
             actions.extend(self.flush());
-        }
-    }
-
-    /// From the next batch on the contextCSN covers these.
-    fn raise(&mut self, csns: &[Csn]) {
-        for csn in csns {
-            for vector in [&mut self.known, &mut self.csns] {
-                match vector.iter_mut().find(|known| known.server_id == csn.server_id) {
-                    Some(known) => *known = (*known).max(*csn),
-                    None => vector.push(*csn),
-                }
-            }
         }
     }
 
@@ -440,8 +256,8 @@ impl Session {
             SyncInfo::NewCookie(cookie) => {
                 let csns = self.read_cookie(Some(cookie))?.unwrap_or_default();
                 // While a refresh goes on, only its end says what is here.
-                if self.phase == Phase::Persisting && is_newer(&self.known, &csns) {
-                    self.raise(&csns);
+                if self.phase == Phase::Persisting && self.batch.is_news(&csns) {
+                    self.batch.raise(&csns);
                 }
             }
             SyncInfo::RefreshDelete { cookie, done } => {
@@ -467,7 +283,7 @@ impl Session {
                     self.gather(ReplicatedChange::Delete { entry_uuid, csn: last }, None, actions);
                 }
                 if let Some(csns) = csns.filter(|_| self.phase == Phase::Persisting) {
-                    self.raise(&csns);
+                    self.batch.raise(&csns);
                 }
             }
         }
@@ -500,18 +316,18 @@ impl Session {
     /// A phase is complete: what it did not name as present is gone, and its cookie holds. A cookie that tells nothing new
     /// says that nothing changed: what was named present meanwhile means nothing then.
     fn conclude(&mut self, csns: Vec<Csn>, of_present: bool, actions: &mut Vec<Action>) {
-        let newer = self.from_nothing && !csns.is_empty() || is_newer(&self.known, &csns);
+        let newer = self.from_nothing && !csns.is_empty() || self.batch.is_news(&csns);
         if !newer {
             return;
         }
         if of_present && !self.request.logged {
             let mut present = std::mem::take(&mut self.present);
             present.settle();
-            self.raise(&csns);
-            let (csns, deletes_told) = (std::mem::take(&mut self.csns), self.deletes_told);
+            self.batch.raise(&csns);
+            let (csns, deletes_told) = (self.batch.take_csns(), self.deletes_told);
             actions.push(Action::DeleteAbsent { present, csns, deletes_told });
         } else {
-            self.raise(&csns);
+            self.batch.raise(&csns);
         }
     }
 
@@ -576,25 +392,9 @@ impl Session {
             self.last_cookie = Some(text.to_owned());
         }
         (self.last_delete, self.deletes_told) = (read.delete, read.deletes_told);
-        self.provider.sid = read.sid.or(self.provider.sid);
+        self.batch.note_provider(read.sid);
         Ok(Some(read.csns))
     }
-}
-
-fn attributes_of(entry: &SearchResultEntry<'_>) -> Vec<AttributeValues> {
-    let owned = |attribute: larix_proto::Attribute<'_>| AttributeValues {
-        description: attribute.description.to_owned(),
-        values: attribute.values.iter().map(<[u8]>::to_vec).collect(),
-    };
-    entry.attributes.iter().map(owned).collect()
-}
-
-/// Whether one of these is new to whoever knows those.
-fn is_newer(known: &[Csn], csns: &[Csn]) -> bool {
-    let is_new = |csn: &Csn| {
-        known.iter().find(|known| known.server_id == csn.server_id).is_none_or(|known| csn > known)
-    };
-    csns.iter().any(is_new)
 }
 
 /// The control with this OID, if there is one.
@@ -605,19 +405,6 @@ fn only_control<'a>(controls: Controls<'a>, oid: &str) -> Result<Option<larix_pr
         return Err(format!("the control {oid} twice"));
     }
     Ok(first)
-}
-
-fn size(change: &ReplicatedChange) -> usize {
-    match change {
-        ReplicatedChange::Put { dn, attributes, state, place, .. } => {
-            let values = attributes.iter().flat_map(|attribute| &attribute.values);
-            let beside =
-                state.as_ref().map_or(0, Vec::len) + place.as_ref().map_or(0, |place| place.name.len());
-            dn.len() + values.map(Vec::len).sum::<usize>() + beside
-        }
-        // What a log tells of is small beside entries; the count of changes bounds it.
-        ReplicatedChange::Delete { .. } | ReplicatedChange::Delta { .. } => 16,
-    }
 }
 
 #[cfg(test)]

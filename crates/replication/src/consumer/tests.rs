@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use larix_engine::replica::ReplicatedChange;
+use larix_engine::write::AttributeValues;
 use larix_proto::encode;
 use larix_schema::SchemaBuilder;
 
