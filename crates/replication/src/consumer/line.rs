@@ -79,13 +79,19 @@ impl Line {
         }
     }
 
+    /// Whether all of one of the database's suffixes is asked for.
+    #[must_use]
+    pub fn is_whole(&self, settings: &DatabaseSettings) -> bool {
+        self.scope == Scope::Subtree
+            && self.filter == FilterBuf::every_entry()
+            && settings.suffixes.iter().any(|suffix| suffix.normal == self.local_base.1)
+    }
+
     /// By which rules changes are written. `refresh`: what is sent is judged entry by entry, for it may be what was
     /// missed before.
     #[must_use]
     pub fn rules(&self, schema: &Schema, settings: &DatabaseSettings, refresh: bool) -> ReplicaRules {
-        let whole = self.scope == Scope::Subtree
-            && self.filter == FilterBuf::every_entry()
-            && settings.suffixes.iter().any(|suffix| suffix.normal == self.local_base.1);
+        let whole = self.is_whole(settings);
         ReplicaRules {
             schema_checking: self.schema_checking,
             lazy: self.lazy,

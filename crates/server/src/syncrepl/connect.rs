@@ -17,6 +17,16 @@ use crate::tls::end_point_binding;
 /// own times are hours, in which a consumer that only listens would take silence for peace.
 pub(super) const KEEP_ALIVE: KeepAlive = KeepAlive { idle: 60, probes: 4, interval: 15 };
 
+/// How long a provider that is followed may say nothing until it is asked for a sign of life, or how long it may take to
+/// answer (`is_asked`). The kernel's probes find a machine that is gone, this a process that stands still.
+pub(super) fn silence(said: Option<KeepAlive>, is_asked: bool) -> Option<Duration> {
+    let said = said.unwrap_or(KEEP_ALIVE);
+    let or = |said: u32, usual: u32| if said == 0 { usual } else { said };
+    let answers = or(said.probes, KEEP_ALIVE.probes).saturating_mul(or(said.interval, KEEP_ALIVE.interval));
+    let seconds = if is_asked { answers } else { said.idle };
+    (said.idle > 0).then(|| Duration::from_secs(seconds.into()))
+}
+
 /// Connects and binds. Also: what StartTLS was refused with, where the line lets that be.
 ///
 /// # Errors
@@ -140,6 +150,22 @@ pub(super) fn tls_options(line: &SyncReplication, server: &TlsSettings) -> TlsOp
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn how_long_silence_may_last() {
+        let said = |idle, probes, interval| Some(KeepAlive { idle, probes, interval });
+        for (line, until_asked, until_answered) in [
+            (None, Some(60), Some(60)),
+            (said(10, 3, 5), Some(10), Some(15)),
+            (said(10, 0, 5), Some(10), Some(20)),
+            (said(10, 3, 0), Some(10), Some(45)),
+            // 0: no probes, and nothing is asked.
+            (said(0, 3, 5), None, None),
+        ] {
+            let seconds = |is_asked| silence(line, is_asked).map(|silence| silence.as_secs());
+            assert_eq!((seconds(false), seconds(true)), (until_asked, until_answered), "{line:?}");
+        }
+    }
 
     #[test]
     fn properties_forbid_binds() {

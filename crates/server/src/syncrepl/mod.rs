@@ -5,6 +5,7 @@
 mod connect;
 mod runner;
 mod status;
+mod terms;
 
 use std::fmt;
 use std::path::PathBuf;

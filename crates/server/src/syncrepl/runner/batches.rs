@@ -1,0 +1,195 @@
+//! What a consumer writes: batches of changes, one of which may be on its way to the disk while the next is read, and deletes of
+//! what the provider does not have.
+//!
+//! **A contextCSN is handed over behind all that it stands for.** A change that was refused ends the session, so that it is
+//! asked for again.
+
+use std::sync::mpsc::{Receiver, sync_channel};
+
+use larix_engine::csn::Csn;
+use larix_engine::replica::{
+    Applied, DeleteOutcome, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedOutcome, UuidSet,
+};
+use larix_engine::time::Timestamp;
+use larix_proto::ResultCode;
+
+use super::Runner;
+use super::log_state::LogState;
+use crate::config::Present;
+
+/// A batch that the writer has.
+pub(super) struct Underway {
+    outcome: Receiver<ReplicatedOutcome>,
+    names: Vec<String>,
+    newest: Option<Timestamp>,
+    refreshing: bool,
+}
+
+/// How changes came.
+#[derive(Clone, Copy)]
+pub(super) struct Manner {
+    pub(super) refreshing: bool,
+    /// In a session that asked for everything.
+    pub(super) full: bool,
+    /// The end of a pass over the provider's content, which does not name what is gone.
+    pub(super) by_content: bool,
+    /// Up to this change of its own the provider had told of before.
+    pub(super) provider: Option<Csn>,
+}
+
+impl Runner {
+    /// Hands a batch to the writer. One of a refresh that nothing is said of yet is written while the next is read.
+    pub(super) fn apply(
+        &mut self,
+        changes: Vec<ReplicatedChange>,
+        csns: Vec<Csn>,
+        Manner { refreshing, full, by_content, provider }: Manner,
+    ) -> Result<(), String> {
+        let newest = csns.iter().map(|csn| csn.time).max();
+        let names: Vec<String> = changes.iter().map(name).collect();
+        let logged = self.log.as_ref().is_some_and(LogState::is_logged);
+        // Records of a log may come in any order: each is judged by what is here.
+        let rules = self.task.rules(&self.schema(), refreshing || logged || full);
+        let by_content = by_content && rules.multi_provider;
+        let rules = ReplicaRules { by_content, whole: refreshing && !logged, provider, ..rules };
+        let alone = !refreshing || logged || !csns.is_empty();
+        if alone {
+            // What these CSNs stand for is to be there.
+            self.settle()?;
+        }
+        let batch = ReplicatedBatch { changes, context_csns: csns, rules };
+        let (done, outcome) = sync_channel(1);
+        // Whoever waits has not gone.
+        match &self.task.served {
+            Some(served) => served.replicate(batch, Box::new(move |outcome| drop(done.send(outcome)))),
+            None => {
+                let done = Box::new(move |outcome, _| drop(done.send(outcome)));
+                self.server.configuration.replicate(batch, None, done);
+            }
+        }
+        let before = self.underway.replace(Underway { outcome, names, newest, refreshing });
+        before.map_or(Ok(()), |before| self.stored(before))?;
+        if alone { self.settle() } else { Ok(()) }
+    }
+
+    /// Waits for the batch that the writer has.
+    pub(super) fn settle(&mut self) -> Result<(), String> {
+        self.underway.take().map_or(Ok(()), |underway| self.stored(underway))
+    }
+
+    /// Waits for what came of a batch.
+    fn stored(&mut self, underway: Underway) -> Result<(), String> {
+        let Underway { outcome, names, newest, refreshing } = underway;
+        let outcome = outcome.recv().map_err(|_| "the database is being closed".to_owned())?;
+        self.judge(&outcome, &names)?;
+        let now = self.server.now();
+        self.status.change(|status| {
+            status.last_change = newest.max(status.last_change);
+            if let Some(newest) = newest.filter(|_| !refreshing) {
+                status.last_delay = Some(now.0.saturating_sub(newest.0));
+            }
+        });
+        Ok(())
+    }
+
+    /// Counts what came of the changes; one that was refused ends the session, so that it is asked for again.
+    fn judge(&mut self, outcome: &ReplicatedOutcome, names: &[String]) -> Result<(), String> {
+        self.count(&outcome.changes);
+        let mut refused = None;
+        for (change, name) in outcome.changes.iter().zip(names) {
+            match change {
+                Applied::Done | Applied::Older => {}
+                Applied::Conflict(note) => {
+                    self.tell(&format!("conflict at \"{}\": {:?}, kept {:?}", note.dn, note.kind, note.kept));
+                }
+                Applied::Refused(result) => refused = refused.or(Some((name, result))),
+            }
+        }
+        if outcome.result.code != ResultCode::SUCCESS {
+            return Err(format!("a change could not be stored: {}", outcome.result));
+        }
+        match refused {
+            Some((name, result)) => {
+                self.log.iter_mut().for_each(LogState::note_refused);
+                Err(format!("{name}: {result}"))
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn count(&self, changes: &[Applied]) {
+        self.status.change(|status| {
+            let counts = &mut status.counts;
+            for change in changes {
+                *match change {
+                    Applied::Done => &mut counts.applied,
+                    Applied::Older => &mut counts.older,
+                    Applied::Conflict(_) => &mut counts.conflicts,
+                    Applied::Refused(_) => &mut counts.refused,
+                } += 1;
+            }
+        });
+    }
+
+    /// Deletes what a present phase did not name.
+    pub(super) fn delete_absent(&self, present: &UuidSet, csns: &[Csn]) -> Result<(), String> {
+        let line = &self.task.line;
+        let Some(served) = &self.task.served else { return self.delete_absent_in_config(present, csns) };
+        let (share, limit) = self.task.line().share(csns);
+        let (done, outcome) = sync_channel(1);
+        served.delete_absent(
+            &share,
+            present,
+            limit,
+            Box::new(move |outcome| {
+                // Whoever waits has not gone.
+                let _ = done.send(outcome);
+            }),
+        );
+        match outcome.recv().map_err(|_| "the database is being closed".to_owned())? {
+            DeleteOutcome::Deleted(count) => {
+                if count > 0 {
+                    self.tell(&format!("deleted {count} entries that the provider does not have"));
+                }
+                self.status.change(|status| status.counts.absent += count);
+                Ok(())
+            }
+            DeleteOutcome::TooMany { absent, entries } => Err(format!(
+                "{} has {absent} of our {entries} entries no longer: nothing was deleted, as that is more than \
+                 maxdelete={}% allows. If the provider is right, let maxdelete=100 stand in the syncrepl line once",
+                self.task.provider(),
+                line.delete_percent
+            )),
+            DeleteOutcome::Failed { result, .. } => {
+                Err(format!("entries that the provider does not have could not be deleted: {result}"))
+            }
+        }
+    }
+
+    /// The configuration is small: no share of it is too much to go, and what would be needed may not.
+    fn delete_absent_in_config(&self, present: &UuidSet, csns: &[Csn]) -> Result<(), String> {
+        let (done, outcome) = sync_channel(1);
+        let batch = ReplicatedBatch { context_csns: csns.to_vec(), ..ReplicatedBatch::default() };
+        let done = Box::new(move |outcome: ReplicatedOutcome, absent: u64| {
+            // Whoever waits has not gone.
+            let _ = done.send((outcome.result, absent));
+        });
+        let present = Present { base: self.task.line.local_base().normal.clone(), uuids: present.clone() };
+        self.server.configuration.replicate(batch, Some(present), done);
+        let (result, absent) =
+            outcome.recv().map_err(|_| "the configuration's thread has ended".to_owned())?;
+        if result.code != ResultCode::SUCCESS {
+            return Err(format!("entries that the provider does not have could not be deleted: {result}"));
+        }
+        self.status.change(|status| status.counts.absent += absent);
+        Ok(())
+    }
+}
+
+/// What a message calls a change.
+fn name(change: &ReplicatedChange) -> String {
+    match change {
+        ReplicatedChange::Put { dn, .. } | ReplicatedChange::Delta { dn, .. } => format!("entry \"{dn}\""),
+        ReplicatedChange::Delete { entry_uuid, .. } => format!("the delete of the entry {entry_uuid}"),
+    }
+}

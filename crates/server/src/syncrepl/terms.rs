@@ -1,0 +1,98 @@
+//! What a `syncrepl` line asks for, in the words of [`larix_replication::consumer`].
+
+use std::sync::Arc;
+
+use larix_engine::replica::ReplicaRules;
+use larix_proto::control::{ControlValue as _, ProxiedAuthorization, SyncMode};
+use larix_proto::{ControlBuf, FilterBuf, Scope};
+use larix_replication::consumer::{Line, Massage, Request};
+use larix_replication::delta;
+use larix_schema::Schema;
+
+use super::Task;
+use crate::config::values::SyncData;
+
+impl Task {
+    /// Whether the line follows an access log.
+    pub(super) fn follows_log(&self) -> bool {
+        self.line.data == SyncData::AccessLog
+    }
+
+    /// What the configuration says of what is replicated.
+    pub(super) fn line(&self) -> Line {
+        let line = &self.line;
+        let local = line.local_base();
+        let identity = line.bind.authorization.as_deref().filter(|_| !line.bind.sasl);
+        let controls: Vec<ControlBuf> = identity
+            .map(|identity| ProxiedAuthorization { authorization_id: identity }.to_control(true))
+            .into_iter()
+            .collect();
+        Line {
+            rid: line.rid,
+            sid: self.sid,
+            // Behind it comes what the log has.
+            mode: if self.follows_log() { SyncMode::RefreshOnly } else { line.mode },
+            base: line.base.text.clone(),
+            local_base: (local.text.clone(), local.normal.clone()),
+            scope: line.scope,
+            filter: line.filter.clone(),
+            attributes: line.attributes.clone(),
+            except_attributes: line.except_attributes.clone(),
+            types_only: line.types_only,
+            size_limit: line.size_limit,
+            time_limit: line.time_limit,
+            schema_checking: line.schema_checking,
+            lazy: line.lazy_commit,
+            delete_percent: line.delete_percent,
+            values: self.settles_values(),
+            controls,
+        }
+    }
+
+    /// Asks for the records of the provider's access log.
+    pub(super) fn log_request(&self) -> Request {
+        let line = &self.line;
+        let filter = line.log_filter.clone().or_else(|| FilterBuf::parse(delta::FILTER).ok());
+        let base = line.log_base.as_ref().map_or_else(String::new, |base| base.text.clone());
+        Request {
+            base,
+            scope: Scope::Subtree,
+            filter: filter.unwrap_or_else(FilterBuf::every_entry),
+            attributes: vec!["*".to_owned(), "+".to_owned()],
+            types_only: false,
+            logged: true,
+            values: false,
+            mode: line.mode,
+            ..self.line().request()
+        }
+    }
+
+    /// By which rules changes are written; see [`Line::rules`].
+    pub(super) fn rules(&self, schema: &Schema, refresh: bool) -> ReplicaRules {
+        let Some(served) = &self.served else { return ReplicaRules::default() };
+        self.line().rules(schema, &served.database().current_settings(), refresh)
+    }
+
+    /// Whether all of a suffix is asked for.
+    pub(super) fn is_whole(&self) -> bool {
+        let Some(served) = &self.served else { return false };
+        self.line().is_whole(&served.database().current_settings())
+    }
+
+    /// Whether conflicts are settled value by value here.
+    pub(super) fn settles_values(&self) -> bool {
+        let served = self.served.as_ref();
+        served.is_some_and(|served| served.database().current_settings().value_conflicts)
+    }
+
+    pub(super) fn massage(&self, schema: Arc<Schema>) -> Option<Massage> {
+        let to = self.line.suffix_massage.as_ref()?;
+        Some(Massage::new(schema, self.line.base.normal.clone(), &to.text))
+    }
+
+    /// The provider, as messages name it.
+    pub(super) fn provider(&self) -> String {
+        let urls: Vec<String> = self.line.providers.iter().map(ToString::to_string).collect();
+        urls.join(" ")
+    }
+}
