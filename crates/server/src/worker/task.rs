@@ -1,0 +1,314 @@
+//! The task that serves one connection: it takes what comes, lets the connection have its turn, and sends what came of it.
+//!
+//! It waits in one place ([`Task::wait`]), and whatever it keeps for others is handed over before.
+
+mod protected;
+
+use std::io;
+use std::rc::Rc;
+use std::task::{Context, Poll};
+use std::time::{Duration, Instant};
+
+use larix_engine::time::Clock;
+use larix_engine::write;
+use larix_proto::{LdapResult, ResultCode};
+use tokio::io::ReadBuf;
+use tokio::sync::mpsc::UnboundedReceiver;
+use zeroize::Zeroize;
+
+use super::deadlines::Handle;
+use super::{ConnectionEvent, Core};
+use crate::connection::{Connection, Turn};
+use crate::dispatch::Dispatcher;
+use crate::layers::Layers;
+use crate::statistics::add;
+use crate::stream::{Stream, Writer};
+
+/// How long a client may take to read its last answers when the connection is being closed.
+const LINGER: Duration = Duration::from_secs(5);
+
+/// Why a connection's task ends before its turn says so.
+enum Ended {
+    /// The other side is gone.
+    Lost,
+    /// We end it, for this reason.
+    Because(&'static str),
+}
+
+impl Ended {
+    /// As the log says it.
+    fn reason(self) -> &'static str {
+        match self {
+            Self::Lost => "connection lost",
+            Self::Because(reason) => reason,
+        }
+    }
+}
+
+/// What a connection's task waited for.
+enum Happened {
+    Event(Option<ConnectionEvent>),
+    /// So many bytes are in the worker's buffer.
+    Read(usize),
+    Writable,
+    Lost,
+}
+
+/// The task that serves one connection.
+pub(super) struct Task<'c> {
+    core: &'c Core,
+    stream: Stream,
+    /// What stands between the socket and the connection; nothing on most.
+    layers: Option<Box<Layers>>,
+    /// When patience with a handshake ends.
+    handshake_until: Option<Instant>,
+    connection: Connection<Dispatcher>,
+    events: UnboundedReceiver<ConnectionEvent>,
+    handle: Rc<Handle>,
+}
+
+impl<'c> Task<'c> {
+    pub(super) fn new(
+        core: &'c Core,
+        stream: Stream,
+        dispatcher: Dispatcher,
+        events: UnboundedReceiver<ConnectionEvent>,
+        handle: Rc<Handle>,
+    ) -> Self {
+        let connection = Connection::new(dispatcher);
+        Self { core, stream, layers: None, handshake_until: None, connection, events, handle }
+    }
+
+    /// Serves until the end; the reason for the log, empty when the client ended it as it should. `tls`: from the first byte on.
+    pub(super) async fn serve(mut self, tls: bool) -> &'static str {
+        if tls && let Err(ended) = self.start_tls() {
+            return ended.reason();
+        }
+        let reason = self.serve_to_the_end().await;
+        write::hand_over_kept();
+        reason
+    }
+
+    async fn serve_to_the_end(mut self) -> &'static str {
+        let mut turn = Turn::Idle;
+        loop {
+            let ready = match self.connection.is_changing_layers() {
+                true => self.change_layers().and_then(|()| self.flush()),
+                false => self.flush(),
+            };
+            let next = match ready {
+                Err(ended) => Err(ended),
+                Ok(()) => match turn {
+                    Turn::Close if !self.owes_output() => break,
+                    Turn::More => self.go_on().await,
+                    // The output was full when the turn ended, and all of it has just been sent.
+                    Turn::Idle if self.connection.has_work() => self.go_on().await,
+                    Turn::Close | Turn::Idle => self.wait(turn).await,
+                },
+            };
+            match next {
+                Ok(next) => turn = next,
+                Err(ended) => return ended.reason(),
+            }
+        }
+        if let Some(layers) = &mut self.layers {
+            layers.close();
+            // The last word of TLS; a socket that takes nothing now does not get it.
+            let _ = layers.flush(&mut Writer(&self.stream));
+        }
+        self.connection.service().close_reason()
+    }
+
+    /// Others have their turn; then what came meanwhile, or just another one.
+    async fn go_on(&mut self) -> Result<Turn, Ended> {
+        write::hand_over_kept();
+        write::may_keep(false);
+        tokio::task::yield_now().await;
+        let mut turn = None;
+        while let Ok(event) = self.events.try_recv() {
+            turn = Some(self.take_event(event)?);
+        }
+        if self.connection.wants_input()
+            && let Some(count) = self.read()?
+        {
+            return self.take_input(count).await;
+        }
+        Ok(turn.unwrap_or_else(|| {
+            self.lend();
+            self.connection.resume()
+        }))
+    }
+
+    /// Waits for input, an event, or room to write.
+    async fn wait(&mut self, turn: Turn) -> Result<Turn, Ended> {
+        if let Some(buffer) = self.connection.return_output() {
+            self.core.return_buffer(buffer);
+        }
+        self.handle.note_pending(self.connection.pending());
+        self.note_unfinished();
+        self.core.carry_out_kept();
+        let reads = turn == Turn::Idle && self.connection.wants_input();
+        let writes = self.owes_output();
+        let handshake_until = self.handshake_until;
+        let happened = std::future::poll_fn(|context| self.poll(context, reads, writes));
+        let happened = match turn {
+            // With nothing to wait for but the client's reading of its last answers, patience ends.
+            Turn::Close => match tokio::time::timeout(LINGER, happened).await {
+                Ok(happened) => happened,
+                Err(_) => return Err(Ended::Because("slow client")),
+            },
+            _ => match handshake_until {
+                None => happened.await,
+                Some(until) => match tokio::time::timeout_at(until.into(), happened).await {
+                    Ok(happened) => happened,
+                    Err(_) => return Err(Ended::Because("TLS handshake timeout")),
+                },
+            },
+        };
+        match happened {
+            Happened::Event(Some(event)) => {
+                let next = self.take_event(event)?;
+                Ok(if turn == Turn::Close { turn } else { next })
+            }
+            Happened::Event(None) | Happened::Lost => Err(Ended::Lost),
+            Happened::Read(count) => {
+                self.lend();
+                self.take_input(count).await
+            }
+            // Only what is left to send matters now; the flush comes next.
+            Happened::Writable if turn == Turn::Close => Ok(turn),
+            Happened::Writable => {
+                self.flush()?;
+                self.lend();
+                Ok(self.connection.resume())
+            }
+        }
+    }
+
+    /// What comes first of what is waited for. Input is in the worker's buffer then.
+    fn poll(&mut self, context: &mut Context<'_>, reads: bool, writes: bool) -> Poll<Happened> {
+        if let Poll::Ready(event) = self.events.poll_recv(context) {
+            return Poll::Ready(Happened::Event(event));
+        }
+        if reads {
+            let mut buffer = self.core.read_buffer.borrow_mut();
+            let mut buffer = ReadBuf::new(&mut buffer);
+            // Unlike reading until nothing is there, this takes a read that does not fill the buffer for the last one:
+            // a system call less for each request.
+            match self.stream.poll_read(context, &mut buffer) {
+                Poll::Ready(Ok(())) => return Poll::Ready(Happened::Read(buffer.filled().len())),
+                Poll::Ready(Err(_)) => return Poll::Ready(Happened::Lost),
+                Poll::Pending => {}
+            }
+        }
+        if writes {
+            match self.stream.poll_write_ready(context) {
+                Poll::Ready(Ok(())) => return Poll::Ready(Happened::Writable),
+                Poll::Ready(Err(_)) => return Poll::Ready(Happened::Lost),
+                Poll::Pending => {}
+            }
+        }
+        Poll::Pending
+    }
+
+    /// Notes since when the client owes the rest of a request. Once it is authenticated it may take its time.
+    fn note_unfinished(&self) {
+        let unfinished = self.connection.unfinished_request();
+        self.handle
+            .note_unfinished(unfinished.filter(|_| !self.connection.service().session.is_authenticated()));
+    }
+
+    fn take_event(&mut self, event: ConnectionEvent) -> Result<Turn, Ended> {
+        self.lend();
+        match event {
+            ConnectionEvent::Completed(serial, completion) => {
+                Ok(self.connection.complete(serial, *completion))
+            }
+            ConnectionEvent::Returned(serial, returned) => Ok(self.connection.returned(serial, *returned)),
+            ConnectionEvent::Changed(serial) => Ok(self.connection.wake(serial)),
+            ConnectionEvent::TimedOut(reason) => Err(Ended::Because(reason)),
+            ConnectionEvent::Stop => {
+                self.connection.service_mut().close_because("slapd shutdown");
+                let result = LdapResult::with(ResultCode::UNAVAILABLE, "the server is shutting down");
+                Ok(self.connection.stop(result))
+            }
+        }
+    }
+
+    /// Reads once. `None`: nothing is there.
+    fn read(&mut self) -> Result<Option<usize>, Ended> {
+        self.lend();
+        let read = self.stream.try_read(&mut self.core.read_buffer.borrow_mut());
+        match read {
+            Ok(count) => Ok(Some(count)),
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(None),
+            Err(_) => Err(Ended::Lost),
+        }
+    }
+
+    /// Hands over the first `count` bytes of the worker's buffer; none is the end of the input.
+    async fn take_input(&mut self, count: usize) -> Result<Turn, Ended> {
+        if count == 0 {
+            self.connection.service_mut().close_because("connection lost");
+            return Ok(self.connection.input_ended());
+        }
+        self.connection.service_mut().bytes_arrived();
+        self.handle.note_activity(self.connection.service().last_activity());
+        match &self.layers {
+            None => {
+                let mut buffer = self.core.read_buffer.borrow_mut();
+                let bytes = buffer.get_mut(..count).unwrap_or(&mut []);
+                let turn = self.connection.receive(bytes);
+                if self.connection.take_had_secrets() {
+                    bytes.zeroize();
+                }
+                Ok(turn)
+            }
+            Some(layers) if layers.is_handshaking() => self.take_handshake(count).await,
+            Some(_) => self.take_protected(count),
+        }
+    }
+
+    /// Whether the client has not got all of its answers.
+    fn owes_output(&self) -> bool {
+        match &self.layers {
+            None => !self.connection.output().is_empty(),
+            // What is to go through a handshake that is not done cannot go.
+            Some(layers) => {
+                layers.wants_write() || !(layers.is_handshaking() || self.connection.output().is_empty())
+            }
+        }
+    }
+
+    /// Sends what can be sent without waiting.
+    fn flush(&mut self) -> Result<(), Ended> {
+        if self.layers.is_some() {
+            return self.flush_layers();
+        }
+        while !self.connection.output().is_empty() {
+            match self.stream.try_write(self.connection.output()) {
+                Ok(count) => {
+                    add(&self.core.counters.bytes_sent, count as u64);
+                    self.connection.sent(count);
+                    self.handle.note_taken();
+                }
+                Err(error) => return self.not_written(&error),
+            }
+        }
+        Ok(())
+    }
+
+    fn not_written(&self, error: &io::Error) -> Result<(), Ended> {
+        if error.kind() != io::ErrorKind::WouldBlock {
+            return Err(Ended::Lost);
+        }
+        self.handle.note_blocked(self.core.server.clock.monotonic());
+        Ok(())
+    }
+
+    fn lend(&mut self) {
+        if self.connection.needs_output() {
+            self.connection.lend_output(self.core.take_buffer());
+        }
+    }
+}
