@@ -63,6 +63,16 @@ pub fn contains(
     Ok(snapshot.get(VALUES, &set_key(entry, number, member))?.is_some())
 }
 
+/// The value of a large set that has this member key.
+pub fn get<S: Snapshot>(
+    snapshot: &S,
+    entry: EntryId,
+    number: AttributeNumber,
+    member: &[u8],
+) -> Result<Option<Vec<u8>>, Fault> {
+    Ok(snapshot.get(VALUES, &set_key(entry, number, member))?.map(|value| value.to_vec()))
+}
+
 /// Calls `visit` with each member key and value of a large set in key order, until it answers false.
 pub fn visit(
     snapshot: &impl Snapshot,

@@ -4,6 +4,8 @@
 //! values and makes no key a prefix of another. A value longer than [`VALUE_LIMIT`] is cut and followed by a digest:
 //! good for equality, but for order and prefixes it says no more than its head.
 
+use std::borrow::Cow;
+
 use crate::entry::AttributeNumber;
 use crate::entry::record::digest;
 
@@ -100,8 +102,16 @@ pub fn parse_head(key: &[u8]) -> Option<(AttributeNumber, KeyKind)> {
 }
 
 /// The value that a key holds; `None` when it was cut.
-pub fn parse_value(key: &[u8]) -> Option<Vec<u8>> {
-    let mut rest = key.get(5..)?;
+pub fn parse_value(key: &[u8]) -> Option<Cow<'_, [u8]>> {
+    let rest = key.get(5..)?;
+    // Nearly every value has no zero byte.
+    if let Some(value) = rest.strip_suffix(&END).filter(|value| !value.contains(&0)) {
+        return Some(Cow::Borrowed(value));
+    }
+    unescaped(rest).map(Cow::Owned)
+}
+
+fn unescaped(mut rest: &[u8]) -> Option<Vec<u8>> {
     let mut value = Vec::with_capacity(rest.len());
     loop {
         match rest {

@@ -133,12 +133,30 @@ pub struct Consequence {
     pub local: bool,
 }
 
-/// The name of an entry.
+/// Names that are looked for among values, whether there are such entries or not.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Sought<'a> {
+    /// This one alone.
+    Name(&'a NormalDn),
+    /// It and all below it.
+    Within(&'a NormalDn),
+}
+
+impl Sought<'_> {
+    pub fn includes(&self, name: &NormalDn) -> bool {
+        match self {
+            Self::Name(sought) => name == *sought,
+            Self::Within(top) => name.is_within(top),
+        }
+    }
+}
+
+/// A value that is a name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Name {
     pub normal: NormalDn,
-    /// As it is shown.
-    pub shown: String,
+    /// As it stands there, or its normal form: to take it out either will do.
+    pub text: String,
 }
 
 /// An entry that has names of others as values.
@@ -152,8 +170,8 @@ pub struct Referrer {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Reference {
     pub attribute: AttributeDescription,
-    /// Which of the names it has, by their place in the list of those that were looked for.
-    pub names: Vec<usize>,
+    /// Those that were looked for, in the order of the values.
+    pub names: Vec<Name>,
     /// How many values it has in all.
     pub values: u64,
 }
@@ -223,21 +241,22 @@ pub trait Entries: Debug {
     /// A store that cannot be read.
     fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Failure>;
 
-    /// The names of an entry of this database and of all below it, superiors first; none where there is no entry.
-    ///
-    /// # Errors
-    /// A store that cannot be read; adminLimitExceeded for more than [`crate::write::NAMES_LIMIT`].
-    fn names_within(&self, dn: &NormalDn) -> Result<Vec<Name>, Failure>;
-
-    /// The entries of this database that have any of the names as a value of any of the attributes. An attribute without an
-    /// equality index costs a look at every entry.
+    /// Whether there are entries below this one of the database.
     ///
     /// # Errors
     /// A store that cannot be read.
+    fn has_subordinates(&self, dn: &NormalDn) -> Result<bool, Failure>;
+
+    /// The entries of this database that have any of the names as a value of any of the attributes. One name costs a look-up
+    /// in the equality index of each attribute, all within one a look at every key there; an attribute without such an
+    /// index a look at every entry.
+    ///
+    /// # Errors
+    /// A store that cannot be read; adminLimitExceeded for more than [`crate::write::REFERENCES_LIMIT`] values.
     fn referrers(
         &self,
         attributes: &[AttributeDescription],
-        names: &[Name],
+        sought: Sought<'_>,
     ) -> Result<Vec<Referrer>, Failure>;
 }
 

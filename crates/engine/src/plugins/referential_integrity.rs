@@ -1,8 +1,9 @@
 //! `overlay refint`: names of entries that are deleted or renamed, where other entries have them as values.
 //!
-//! What refers to an entry is looked up once the entry is deleted or renamed, and changed in the same commit: one modification
-//! for each entry that refers, with a CSN of its own, so that it goes to replicas as any change does. Such a change that comes
-//! by replication is no reason to look again: what followed from it comes, too.
+//! Names below a renamed entry follow whether there is an entry of that name or not. What refers to an entry is looked up once
+//! the entry is deleted or renamed, and changed in the same commit: one modification for each entry that refers, with a CSN of
+//! its own, so that it goes to replicas as any change does. Such a change that comes by replication is no reason to look again:
+//! what followed from it comes, too.
 
 use std::sync::Arc;
 
@@ -10,6 +11,7 @@ use larix_schema::{AttributeDescription, NormalDn, Schema, Usage};
 
 use super::{
     Additions, AroundChange, Consequence, Entries, FollowUp, Name, PendingChange, Plugin, Reference, Refusal,
+    Sought,
 };
 use crate::write::Failure;
 use crate::write::prepare::{Change, ChangeKind, Prepared, internal_change};
@@ -60,14 +62,14 @@ impl Plugin for ReferentialIntegrity {
     }
 }
 
-/// Entries that are no more, or elsewhere. Who they are is looked up once the change is made: whoever may not make it is to
+/// Entries that are no more, or elsewhere. Who names them is looked up once the change is made: whoever may not make it is to
 /// cost nothing.
 #[derive(Debug)]
 struct Gone {
     settings: Arc<ReferentialIntegritySettings>,
     /// What the topmost was called.
     dn: NormalDn,
-    /// Whether the entries below it went with it.
+    /// Whether entries below it, if there were any, went with it.
     below: bool,
     /// What the topmost is called now.
     target: Option<NormalDn>,
@@ -79,16 +81,21 @@ impl FollowUp for Gone {
         around: &AroundChange<'_>,
         schema: &Schema,
     ) -> Result<Vec<Consequence>, Refusal> {
-        let names = self.names(around.before)?;
-        let new_names = self.new_names(&names, around.after)?;
+        // Below what has no entries below it no names are looked for, where OpenLDAP reads all entries for them: a look-up is much
+        // less than a walk, and most deletes and renames are of such entries.
+        let sought = match self.below && around.before.has_subordinates(&self.dn)? {
+            true => Sought::Within(&self.dn),
+            false => Sought::Name(&self.dn),
+        };
+        let target = self.target.as_ref().map(|target| shown(target, around.after)).transpose()?;
         let mut consequences = Vec::new();
-        for referrer in around.after.referrers(&self.settings.attributes, &names)? {
+        for referrer in around.after.referrers(&self.settings.attributes, sought)? {
             for local in [false, true] {
                 let mut mods = Vec::new();
                 for reference in &referrer.references {
                     let usage = schema.attribute(reference.attribute.attribute).usage;
                     if (usage == Usage::DsaOperation) == local {
-                        mods.extend(self.changes(schema, reference, &names, new_names.as_deref())?);
+                        mods.extend(self.changes(schema, reference, target.as_deref())?);
                     }
                 }
                 if mods.is_empty() {
@@ -109,52 +116,40 @@ impl FollowUp for Gone {
     }
 }
 
+/// How the name of an entry is shown.
+fn shown(dn: &NormalDn, entries: &dyn Entries) -> Result<String, Failure> {
+    Ok(entries.entry(dn)?.map_or_else(|| dn.as_str().to_owned(), |entry| entry.dn))
+}
+
 impl Gone {
-    /// The former names, that of the topmost first.
-    fn names(&self, before: &dyn Entries) -> Result<Vec<Name>, Failure> {
-        if self.below {
-            return before.names_within(&self.dn);
+    /// What a name is now that the topmost is called `target`: what stood before its RDNs stays as it was written.
+    fn renamed(&self, name: &Name, target: &str) -> String {
+        let mut parts = Vec::new();
+        let mut rest = name.text.as_str();
+        for _ in self.dn.depth()..name.normal.depth() {
+            let (rdn, above) = split_rdn(rest);
+            parts.push(rdn);
+            rest = above;
         }
-        // Its spelling matters to nobody: values are found by their normal form.
-        Ok(vec![Name { normal: self.dn.clone(), shown: self.dn.as_str().to_owned() }])
+        parts.push(target);
+        parts.join(",")
     }
 
-    /// What the entries are called now, in the same order; `None` when they are gone.
-    fn new_names(&self, names: &[Name], after: &dyn Entries) -> Result<Option<Vec<String>>, Failure> {
-        let Some(target) = &self.target else { return Ok(None) };
-        let shown = after.entry(target)?.map_or_else(|| target.as_str().to_owned(), |entry| entry.dn);
-        let depth = self.dn.depth();
-        let renamed = |name: &Name| {
-            let mut below = Vec::new();
-            let mut rest = name.shown.as_str();
-            for _ in depth..name.normal.depth() {
-                let (rdn, above) = split_rdn(rest);
-                below.push(rdn);
-                rest = above;
-            }
-            below.push(&shown);
-            below.join(",")
-        };
-        Ok(Some(names.iter().map(renamed).collect()))
-    }
-
-    /// The changes of one attribute.
+    /// The changes of one attribute; `target`: what the topmost is called now, if it is not gone.
     fn changes(
         &self,
         schema: &Schema,
         reference: &Reference,
-        names: &[Name],
-        new_names: Option<&[String]>,
+        target: Option<&str>,
     ) -> Result<Vec<Change>, Refusal> {
         let text = reference.attribute.to_text(schema);
-        let former = reference.names.iter().filter_map(|at| names.get(*at));
-        let values: Vec<Vec<u8>> = former.map(|name| name.shown.clone().into_bytes()).collect();
+        let values: Vec<Vec<u8>> =
+            reference.names.iter().map(|name| name.text.clone().into_bytes()).collect();
         let removed = values.len() as u64;
         let mut changes = vec![internal_change(schema, ChangeKind::Delete, &text, values)?];
-        let come: Vec<Vec<u8>> = match (new_names, &self.settings.nothing) {
-            (Some(names), _) => {
-                let now = reference.names.iter().filter_map(|at| names.get(*at));
-                now.map(|name| name.clone().into_bytes()).collect()
+        let come: Vec<Vec<u8>> = match (target, &self.settings.nothing) {
+            (Some(target), _) => {
+                reference.names.iter().map(|name| self.renamed(name, target).into_bytes()).collect()
             }
             (None, Some(nothing)) if removed == reference.values => vec![nothing.clone().into_bytes()],
             _ => Vec::new(),

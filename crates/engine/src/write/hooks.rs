@@ -12,8 +12,9 @@ use crate::database::View;
 use crate::entry::Entry;
 use crate::entry::reader::OwnedSource;
 use crate::neighbours::{Facts, suffix_depth};
-use crate::plugins::{BindAttempt, Entries, Judgement, Name, NobodysBind, PendingBind, Plugin, Referrer};
+use crate::plugins::{BindAttempt, Entries, Judgement, NobodysBind, PendingBind, Plugin, Referrer, Sought};
 use crate::time::Timestamp;
+use crate::tree;
 
 /// The entries that a plugin may look at.
 pub(crate) struct Present<'p, 's, V> {
@@ -80,16 +81,17 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
         Ok(self.policy.is_member_seen(self.view, group, member).unwrap_or(false))
     }
 
-    fn names_within(&self, dn: &NormalDn) -> Result<Vec<Name>, Failure> {
-        references::names_within(self.view, dn)
+    fn has_subordinates(&self, dn: &NormalDn) -> Result<bool, Failure> {
+        let Some(id) = self.view.resolve(dn)?.and_then(|resolved| resolved.id) else { return Ok(false) };
+        Ok(tree::has_children(self.view.snapshot, id)?)
     }
 
     fn referrers(
         &self,
         attributes: &[AttributeDescription],
-        names: &[Name],
+        sought: Sought<'_>,
     ) -> Result<Vec<Referrer>, Failure> {
-        references::referrers(self.view, attributes, names)
+        references::referrers(self.view, attributes, sought)
     }
 }
 

@@ -25,7 +25,7 @@ use crate::csn::Csn;
 use crate::database::{DatabaseSettings, View, next_instance};
 use crate::entry::record::Form;
 use crate::entry::values::member_key_of_normal;
-use crate::entry::{AttributeNumber, EntryId, EntryReader, EntryView, ValuesView};
+use crate::entry::{AttributeNumber, Entry, EntryId, EntryReader, EntryView, ValuesView};
 use crate::fault::Fault;
 use crate::index::{KeyKind, Kinds, key};
 use crate::log::LoggedChange;
@@ -590,13 +590,39 @@ fn edit_member<V: Snapshot>(
         changes.iter().any(|change| change.description == *description)
     })?;
     let sets = StoredSets { reader };
+    let places = places(&entry, changes);
     for change in changes {
         change::apply(operator.schema(), &mut entry, change, true, &sets)?;
     }
+    put_back(&mut entry, places);
     modify::store(operator, &held, &entry)?;
     let uuid = operator.entry_uuid(&held)?;
     let changes: Vec<&Change> = changes.iter().collect();
     operator
         .log((id, EntryId::ROOT), uuid, &entry.dn, |schema| LoggedChange::Modify(logged(schema, &changes)));
     Ok(())
+}
+
+/// Where the attributes that are to change stand, first ones first.
+fn places<'c>(entry: &Entry, changes: &'c [Change]) -> Vec<(usize, &'c AttributeDescription)> {
+    let place = |change: &'c Change| {
+        let of = &change.description;
+        Some((entry.attributes.iter().position(|attribute| attribute.description == *of)?, of))
+    };
+    let mut places: Vec<_> = changes.iter().filter_map(place).collect();
+    places.sort_unstable_by_key(|(at, _)| *at);
+    places.dedup_by_key(|(at, _)| *at);
+    places
+}
+
+/// Has attributes stand where they stood: one whose last value goes before the next one comes is at the end otherwise, though to a
+/// client nothing was replaced.
+fn put_back(entry: &mut Entry, places: Vec<(usize, &AttributeDescription)>) {
+    let mut gone = 0;
+    for (place, description) in places {
+        match entry.remove(description) {
+            Some(attribute) => entry.attributes.insert(place - gone, attribute),
+            None => gone += 1,
+        }
+    }
 }

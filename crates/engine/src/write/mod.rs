@@ -46,7 +46,7 @@ pub use index_work::{IndexNotice, IndexWatch};
 pub use known::KnownSchema;
 pub use membership::MEMBERS_LIMIT;
 pub use record::{NewRecord, Recording};
-pub use references::NAMES_LIMIT;
+pub use references::REFERENCES_LIMIT;
 pub use request::{
     AttributeValues, Completion, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,
 };

@@ -1,7 +1,12 @@
 //! Who refers to whom: entries that have the names of others as values.
+//!
+//! Values are found, not entries: a name of which there is no entry is a value as any other. Where the equality index tells which
+//! values there are, one name is looked up, and all within one are found by a walk along its keys: these begin with the RDN that is
+//! deepest, so that no part of them has what lies below one name.
 
 use std::collections::BTreeMap;
 
+use larix_proto::ResultCode;
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::{Direction, KeyRange, Snapshot};
 
@@ -9,33 +14,15 @@ use super::failure::Failure;
 use super::prepare::refuse;
 use crate::database::View;
 use crate::entry::record::{Form, ValuesView};
-use crate::entry::{AttributeNumber, EntryId, EntryReader, EntryView, values};
+use crate::entry::{AttributeNumber, EntryId, EntryReader, values};
 use crate::fault::Fault;
 use crate::index::{KeyKind, Kinds, key};
 use crate::plan::Plan;
-use crate::plugins::{Name, Reference, Referrer};
-use crate::tables::ENTRIES;
-use crate::tree;
+use crate::plugins::{Name, Reference, Referrer, Sought};
+use crate::tables::{ENTRIES, INDEX};
 
-/// Entries whose references are looked for at once: those of a subtree that is renamed or deleted.
-pub const NAMES_LIMIT: usize = 1_000_000;
-
-/// The names of an entry and of all below it, superiors first; of none where there is no entry.
-pub(super) fn names_within<V: Snapshot>(view: &View<'_, V>, dn: &NormalDn) -> Result<Vec<Name>, Failure> {
-    let Some(top) = view.resolve(dn)?.and_then(|resolved| resolved.id) else { return Ok(Vec::new()) };
-    let ids = tree::subtree(view.snapshot, top, NAMES_LIMIT + 1)?;
-    if ids.len() > NAMES_LIMIT {
-        let text = format!("references to more than {NAMES_LIMIT} entries at once");
-        return Err(refuse(larix_proto::ResultCode::ADMIN_LIMIT_EXCEEDED, text).into());
-    }
-    let mut names = Vec::with_capacity(ids.len());
-    for id in ids {
-        let Some(stored) = view.stored(id)? else { continue };
-        let entry = EntryView::parse(id, &stored)?;
-        names.push(Name { normal: view.names.normal_dn(&entry)?, shown: view.dn(&entry)? });
-    }
-    Ok(names)
-}
+/// Values that are found at once.
+pub const REFERENCES_LIMIT: usize = 1_000_000;
 
 /// One of the attributes that are looked through.
 struct Column<'a> {
@@ -43,15 +30,23 @@ struct Column<'a> {
     number: AttributeNumber,
 }
 
-/// Attribute and name, both by their place in the lists that were given.
-type Hits = BTreeMap<EntryId, Vec<(usize, usize)>>;
+/// What is known of the values of one attribute of an entry.
+enum Hit {
+    /// These names may be among them.
+    Of(Vec<NormalDn>),
+    /// Any of those that are looked for may be.
+    Any,
+}
+
+/// By entry and the attribute's place in the list that was given.
+type Hits = BTreeMap<(EntryId, usize), Hit>;
 
 /// The entries that have any of the names in any of the attributes, by the equality index, or where there is none by
 /// looking through all entries once.
 pub(super) fn referrers<V: Snapshot>(
     view: &View<'_, V>,
     attributes: &[AttributeDescription],
-    names: &[Name],
+    sought: Sought<'_>,
 ) -> Result<Vec<Referrer>, Failure> {
     let mut columns = Vec::with_capacity(attributes.len());
     for attribute in attributes {
@@ -61,117 +56,202 @@ pub(super) fn referrers<V: Snapshot>(
             columns.push(Column { attribute, number });
         }
     }
-    let mut hits = Hits::new();
+    let mut search = Search { view, sought, columns, hits: Hits::new(), left: REFERENCES_LIMIT };
     let mut unindexed = Vec::new();
-    for (at, column) in columns.iter().enumerate() {
-        let row = view.catalog.row(column.number);
-        if !row.is_some_and(|row| row.usable().has(Kinds::EQUALITY) && row.equality.is_some()) {
+    for at in 0..search.columns.len() {
+        if !search.look_up(at)? {
             unindexed.push(at);
-            continue;
-        }
-        for (place, name) in names.iter().enumerate() {
-            let key = key::make(column.number, KeyKind::Equality, name.normal.as_str().as_bytes());
-            let found = Plan::of_key(view.snapshot, key)?.into_candidates(view.snapshot)?.ids;
-            let mut ids: Vec<EntryId> = Vec::new();
-            found.read_after(EntryId::ROOT, usize::MAX, &mut ids);
-            ids.into_iter().for_each(|id| hits.entry(id).or_default().push((at, place)));
         }
     }
     if !unindexed.is_empty() {
-        scan(view, &columns, &unindexed, names, &mut hits)?;
+        search.scan(&unindexed)?;
     }
-    let mut referrers = Vec::with_capacity(hits.len());
-    for (id, mut found) in hits {
-        found.sort_unstable();
-        referrers.extend(referrer(view, &columns, (id, &found), names)?);
-    }
-    Ok(referrers)
+    search.referrers()
 }
 
-/// Looks through all entries.
-fn scan<V: Snapshot>(
-    view: &View<'_, V>,
-    columns: &[Column<'_>],
-    unindexed: &[usize],
-    names: &[Name],
-    hits: &mut Hits,
-) -> Result<(), Fault> {
-    let wanted: foldhash::HashMap<&[u8], usize> =
-        names.iter().enumerate().map(|(at, name)| (name.normal.as_str().as_bytes(), at)).collect();
-    let mut normal = Vec::new();
-    for row in view.snapshot.scan(ENTRIES, KeyRange::all(), Direction::Forward)? {
-        let (id, stored) = row?;
-        let id = EntryId::from_prefix(&id).ok_or(Fault::Damaged { what: "an entry id" })?;
-        let record = view.unpacked(id, stored)?;
-        let reader = view.reader(id, &record)?;
-        for at in unindexed {
-            let Some(column) = columns.get(*at) else { continue };
-            let Some(stored) = reader.view.get(column.number)? else { continue };
-            let rule = view.schema.attribute(column.attribute.attribute).equality;
-            if stored.form() == Form::Large && wanted.len() as u64 <= stored.len() {
-                for (name, place) in &wanted {
-                    if reader.member(column.number, &values::member_key_of_normal(name))? {
-                        hits.entry(id).or_default().push((*at, *place));
+struct Search<'s, 'v, 'b, V> {
+    view: &'v View<'b, V>,
+    sought: Sought<'s>,
+    columns: Vec<Column<'s>>,
+    hits: Hits,
+    /// How many more names the index may give.
+    left: usize,
+}
+
+impl<V: Snapshot> Search<'_, '_, '_, V> {
+    /// Finds by the index who has what is sought in one of the attributes. Answers false where there is none.
+    fn look_up(&mut self, at: usize) -> Result<bool, Failure> {
+        let (view, snapshot) = (self.view, self.view.snapshot);
+        let Some(number) = self.columns.get(at).map(|column| column.number) else { return Ok(true) };
+        let row = view.catalog.row(number);
+        if !row.is_some_and(|row| row.usable().has(Kinds::EQUALITY) && row.equality.is_some()) {
+            return Ok(false);
+        }
+        match self.sought {
+            Sought::Name(name) => {
+                let key = key::make(number, KeyKind::Equality, name.as_str().as_bytes());
+                self.found(at, &key, Some(name.clone()))?;
+            }
+            Sought::Within(top) => {
+                let mut head = Vec::new();
+                key::put_prefix(&mut head, number, KeyKind::Equality, &[]);
+                for row in snapshot.posting_keys(INDEX, KeyRange::prefix(&head), Direction::Forward)? {
+                    let (key, _) = row?;
+                    let Some(value) = key::parse_value(&key) else {
+                        // The end of a value that was cut is not in the key.
+                        self.found(at, &key, None)?;
+                        continue;
+                    };
+                    if ends_with(&value, top)
+                        && let Ok(name) = std::str::from_utf8(&value)
+                    {
+                        self.found(at, &key, Some(NormalDn::from_normal(name)))?;
                     }
                 }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Notes all entries of a key; `name`: its value, if that is known.
+    fn found(&mut self, at: usize, key: &[u8], name: Option<NormalDn>) -> Result<(), Failure> {
+        let snapshot = self.view.snapshot;
+        let found = Plan::of_key(snapshot, key.to_vec())?.into_candidates(snapshot)?.ids;
+        let mut ids: Vec<EntryId> = Vec::new();
+        found.read_after(EntryId::ROOT, usize::MAX, &mut ids);
+        if name.is_some() {
+            self.left = self.left.checked_sub(ids.len()).ok_or_else(too_many)?;
+        }
+        for id in ids {
+            let hit = self.hits.entry((id, at)).or_insert_with(|| Hit::Of(Vec::new()));
+            match (hit, &name) {
+                (Hit::Of(names), Some(name)) => names.push(name.clone()),
+                (hit, None) => *hit = Hit::Any,
+                (Hit::Any, Some(_)) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Looks through all entries.
+    fn scan(&mut self, unindexed: &[usize]) -> Result<(), Fault> {
+        let view = self.view;
+        for row in view.snapshot.scan(ENTRIES, KeyRange::all(), Direction::Forward)? {
+            let (id, stored) = row?;
+            let id = EntryId::from_prefix(&id).ok_or(Fault::Damaged { what: "an entry id" })?;
+            let record = view.unpacked(id, stored)?;
+            let reader = view.reader(id, &record)?;
+            for at in unindexed {
+                let Some(column) = self.columns.get(*at) else { continue };
+                let Some(stored) = reader.view.get(column.number)? else { continue };
+                let mut is_there = false;
+                match self.sought {
+                    Sought::Name(name) if stored.form() == Form::Large => {
+                        let member = values::member_key_of_normal(name.as_str().as_bytes());
+                        is_there = reader.member(column.number, &member)?;
+                    }
+                    _ => visit_names(&reader, column, &stored, &mut |name, _| {
+                        is_there = self.sought.includes(&name);
+                        !is_there
+                    })?,
+                }
+                if is_there {
+                    self.hits.insert((id, *at), Hit::Any);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn referrers(self) -> Result<Vec<Referrer>, Failure> {
+        let view = self.view;
+        let mut referrers: Vec<Referrer> = Vec::new();
+        let (mut last, mut left) = (None, REFERENCES_LIMIT);
+        for ((id, at), hit) in &self.hits {
+            let Some(column) = self.columns.get(*at) else { continue };
+            let Some(record) = view.record(*id)? else { continue };
+            let reader = view.reader(*id, &record)?;
+            let Some(stored) = reader.view.get(column.number)? else { continue };
+            let names = self.names(&reader, column, &stored, hit)?;
+            if names.is_empty() {
                 continue;
             }
-            reader.visit_values(column.number, &stored, &mut |value| {
-                normal.clear();
-                let is_valid =
-                    rule.is_some_and(|rule| rule.normalize_value(&view.schema, value, &mut normal).is_ok());
-                if let Some(place) = wanted.get(normal.as_slice()).filter(|_| is_valid) {
-                    hits.entry(id).or_default().push((*at, *place));
+            left = left.checked_sub(names.len()).ok_or_else(too_many)?;
+            let reference = Reference { attribute: column.attribute.clone(), names, values: stored.len() };
+            match referrers.last_mut().filter(|_| last == Some(*id)) {
+                Some(referrer) => referrer.references.push(reference),
+                None => {
+                    let dn = view.names.normal_dn(&reader.view)?;
+                    referrers.push(Referrer { dn, references: vec![reference] });
+                    last = Some(*id);
                 }
-                true
-            })?;
-        }
-    }
-    Ok(())
-}
-
-fn referrer<V: Snapshot>(
-    view: &View<'_, V>,
-    columns: &[Column<'_>],
-    (id, found): (EntryId, &[(usize, usize)]),
-    all: &[Name],
-) -> Result<Option<Referrer>, Fault> {
-    let Some(record) = view.record(id)? else { return Ok(None) };
-    let reader = view.reader(id, &record)?;
-    let mut references = Vec::new();
-    for (at, column) in columns.iter().enumerate() {
-        let mut names: Vec<usize> =
-            found.iter().filter(|(of, _)| *of == at).map(|(_, place)| *place).collect();
-        if let (false, Some(stored)) = (names.is_empty(), reader.view.get(column.number)?) {
-            if names.len() > 1 && stored.form() != Form::Large {
-                names = in_order(&reader, column, &stored, &names, all)?;
             }
-            references.push(Reference { attribute: column.attribute.clone(), names, values: stored.len() });
         }
+        Ok(referrers)
     }
-    Ok(Some(Referrer { dn: view.names.normal_dn(&reader.view)?, references }))
+
+    /// What is sought among the values of one attribute, in their order.
+    fn names(
+        &self,
+        reader: &EntryReader<'_, V>,
+        column: &Column<'_>,
+        stored: &ValuesView<'_>,
+        hit: &Hit,
+    ) -> Result<Vec<Name>, Fault> {
+        let mut names = Vec::new();
+        match (hit, self.sought) {
+            (Hit::Of(found), Sought::Name(_)) => {
+                let name =
+                    |normal: &NormalDn| Name { normal: normal.clone(), text: normal.as_str().to_owned() };
+                names.extend(found.iter().map(name));
+            }
+            (Hit::Of(found), Sought::Within(_)) if stored.form() == Form::Large => {
+                for normal in found {
+                    let member = values::member_key_of_normal(normal.as_str().as_bytes());
+                    let value = values::get(reader.snapshot, reader.view.id(), column.number, &member)?;
+                    let text = value.and_then(|value| String::from_utf8(value).ok());
+                    names.extend(text.map(|text| Name { normal: normal.clone(), text }));
+                }
+            }
+            _ => visit_names(reader, column, stored, &mut |normal, text| {
+                if self.sought.includes(&normal) {
+                    names.push(Name { normal, text: text.to_owned() });
+                }
+                // One more than is taken is enough to be refused.
+                names.len() <= REFERENCES_LIMIT
+            })?,
+        }
+        Ok(names)
+    }
 }
 
-/// The names in the order of the values: that in which the new ones will stand.
-fn in_order<V: Snapshot>(
+fn too_many() -> Failure {
+    let text = format!("more than {REFERENCES_LIMIT} references at once");
+    refuse(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into()
+}
+
+/// Whether a name in normal form is `top` or lies below it.
+fn ends_with(name: &[u8], top: &NormalDn) -> bool {
+    let Some(below) = name.strip_suffix(top.as_str().as_bytes()) else { return false };
+    below.is_empty() || top.is_root() || below.ends_with(b",")
+}
+
+/// Calls `visit` with each value that is a name and with its text, until it answers false.
+fn visit_names<V: Snapshot>(
     reader: &EntryReader<'_, V>,
     column: &Column<'_>,
     stored: &ValuesView<'_>,
-    names: &[usize],
-    all: &[Name],
-) -> Result<Vec<usize>, Fault> {
-    let Some(rule) = reader.schema.attribute(column.attribute.attribute).equality else {
-        return Ok(names.to_vec());
-    };
-    let wanted: foldhash::HashMap<&[u8], usize> =
-        names.iter().filter_map(|at| Some((all.get(*at)?.normal.as_str().as_bytes(), *at))).collect();
-    let (mut ordered, mut normal) = (Vec::with_capacity(names.len()), Vec::new());
+    visit: &mut dyn FnMut(NormalDn, &str) -> bool,
+) -> Result<(), Fault> {
+    let Some(rule) = reader.schema.attribute(column.attribute.attribute).equality else { return Ok(()) };
+    let mut normal = Vec::new();
     reader.visit_values(column.number, stored, &mut |value| {
         normal.clear();
-        if rule.normalize_value(reader.schema, value, &mut normal).is_ok() {
-            ordered.extend(wanted.get(normal.as_slice()).copied());
+        let is_valid = rule.normalize_value(reader.schema, value, &mut normal).is_ok();
+        match (std::str::from_utf8(&normal), std::str::from_utf8(value)) {
+            (Ok(name), Ok(text)) if is_valid => visit(NormalDn::from_normal(name), text),
+            _ => true,
         }
-        true
     })?;
-    Ok(ordered)
+    Ok(())
 }

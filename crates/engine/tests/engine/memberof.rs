@@ -168,6 +168,33 @@ fn group(name: &str, members: &[&str]) -> String {
     format!("dn: cn={name},ou=Groups,dc=example,dc=com\nobjectClass: groupOfNames\ncn: {name}\n{members}\n")
 }
 
+/// An attribute that is kept by the server does not wander about in the entry when a group changes its name.
+#[test]
+fn the_attribute_keeps_its_place() {
+    let fixture = fixture(Options::default());
+    fixture.apply(&group("one", &[BO]));
+    let changed = |change: &str| {
+        fixture.apply(change);
+        let entry = fixture.entry(BO).unwrap();
+        let names = entry.attributes.iter().map(|attribute| attribute.description.to_text(&fixture.schema));
+        names.filter(|name| ["sn", "memberOf", "description"].contains(&name.as_str())).collect::<Vec<_>>()
+    };
+    let order = ["sn", "memberOf", "description"];
+    assert_eq!(changed(&format!("dn: {BO}\nchangetype: modify\nadd: description\ndescription: d\n")), order);
+    let named = |from: &str, to: &str| {
+        format!(
+            "dn: cn={from},ou=Groups,dc=example,dc=com\nchangetype: modrdn\nnewrdn: cn={to}\ndeleteoldrdn: 1\n"
+        )
+    };
+    for (from, to) in [("one", "two"), ("two", "TWO")] {
+        assert_eq!(changed(&named(from, to)), order, "{from} is called {to}");
+        assert_eq!(memberships(&fixture, BO), [format!("cn={to},ou=Groups,dc=example,dc=com")]);
+    }
+    // Another that does not stay leaves no gap.
+    let leave = |name: &str| format!("dn: cn={name},ou=Groups,dc=example,dc=com\nchangetype: delete\n");
+    assert_eq!(changed(&leave("TWO")), ["sn", "description"]);
+}
+
 #[test]
 fn entries_say_what_groups_say() {
     let steps = [

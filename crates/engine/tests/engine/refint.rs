@@ -10,7 +10,7 @@ use larix_engine::check::check as check_database;
 use larix_engine::index::IndexConfig;
 use larix_engine::plugins::referential_integrity::{ReferentialIntegrity, ReferentialIntegritySettings};
 use larix_engine::plugins::{
-    Additions, AroundChange, Consequence, Entries, FollowUp, Name, PendingChange, Plugin, Referrer, Refusal,
+    Additions, AroundChange, Consequence, Entries, FollowUp, PendingChange, Plugin, Referrer, Refusal, Sought,
 };
 use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
 use larix_engine::write::Failure;
@@ -141,7 +141,8 @@ fn a_subtree_is_followed() {
         "dn: ou=People,dc=example,dc=com\nchangetype: modrdn\nnewrdn: ou=Staff\ndeleteoldrdn: 1\n\
          newsuperior: ou=Groups,dc=example,dc=com\n",
         "0",
-        "both: cn=Bo,ou=Staff,ou=Groups cn=Ann Lee,ou=Staff,ou=Groups cn=Ann Lee,ou=Staff,ou=Groups\n\
+        // What stands before the renamed entry's name stays as it was written there.
+        "both: cn=Bo,ou=Staff,ou=Groups cn=Ann Lee,ou=Staff,ou=Groups cn=ann  lee,ou=Staff,ou=Groups\n\
          ann: cn=Ann Lee,ou=Staff,ou=Groups cn=Ann Lee,ou=People\n",
     );
     check(
@@ -273,7 +274,80 @@ fn large_groups_are_followed() {
     }
 }
 
-/// The overlay, with a count of the times that it went through a subtree or looked for references.
+/// Longer than what a key of the index holds of a value.
+const LONG: usize = 200;
+
+/// Names of which there is no entry, below ou=People but for the last two.
+fn names_of_nobody() -> Vec<String> {
+    let below = ["cn=Former", "cn=Deep,ou=gone", r"cn=Comma\2C within", "cn=a+ou=b"];
+    let mut names: Vec<String> =
+        below.iter().map(|name| format!("{name},ou=People,dc=example,dc=com")).collect();
+    names.push(format!("cn={},OU=people,DC=example,dc=com", "x".repeat(LONG)));
+    names.push("cn=a+ou=People,dc=example,dc=com".to_owned());
+    names.push(format!("cn={},ou=Others,dc=example,dc=com", "x".repeat(LONG)));
+    names
+}
+
+/// Members of a group whose names begin so, by their order.
+fn members_of(fixture: &Fixture<MemoryStore>, group: &str) -> Vec<String> {
+    let entry = fixture.entry(&format!("cn={group},ou=Groups,dc=example,dc=com")).unwrap();
+    let values = entry.values(fixture.schema.attribute_type("member").unwrap().id);
+    let names = values.iter().map(|value| String::from_utf8_lossy(value).into_owned());
+    names.filter(|name| !name.starts_with("cn=other")).collect()
+}
+
+#[test]
+fn names_below_a_renamed_entry_follow_without_entries() {
+    let rename = "dn: ou=People,dc=example,dc=com\nchangetype: modrdn\nnewrdn: ou=Staff\ndeleteoldrdn: 1\n";
+    let delete =
+        "dn: ou=People,dc=example,dc=com\ncontrol: 1.2.840.113556.1.4.805 true\nchangetype: delete\n";
+    for (indexed, others) in [(true, 0), (false, 0), (true, MANY), (false, MANY)] {
+        for change in [rename, delete] {
+            let fixture = fixture(indexed, None);
+            let names = names_of_nobody();
+            let mut group =
+                "dn: cn=dangling,ou=Groups,dc=example,dc=com\nobjectClass: groupOfNames\ncn: dangling\n"
+                    .to_owned();
+            let others = (0..others).map(|number| format!("cn=other {number},dc=example,dc=com"));
+            for name in names.iter().cloned().chain(others) {
+                writeln!(group, "member: {name}").unwrap();
+            }
+            fixture.apply(&group);
+            assert_eq!(fixture.change(change), "0");
+            let mut expected: Vec<String> = names[names.len() - 2..].to_vec();
+            if change == rename {
+                let renamed = |name: &String| {
+                    let (rdn, _) =
+                        name.to_lowercase().find(",ou=people").map(|at| name.split_at(at)).unwrap();
+                    format!("{rdn},ou=Staff,dc=example,dc=com")
+                };
+                expected.extend(names[..names.len() - 2].iter().map(renamed));
+            }
+            let mut found = members_of(&fixture, "dangling");
+            // A large set is in no order.
+            found.sort_unstable();
+            expected.sort_unstable();
+            assert_eq!(found, expected, "{change}, indexed: {indexed}");
+        }
+    }
+}
+
+/// Where nothing is below the entry, no name but its own is looked for.
+#[test]
+fn below_an_entry_without_subordinates_names_stay() {
+    for indexed in [true, false] {
+        let fixture = fixture(indexed, None);
+        let below = format!("cn=pet,{BO}");
+        fixture.apply(&format!(
+            "dn: cn=ann,ou=Groups,dc=example,dc=com\nchangetype: modify\nadd: member\nmember: {BO}\nmember: {below}\n\n\
+             dn: {BO}\nchangetype: modrdn\nnewrdn: cn=Bob\ndeleteoldrdn: 1\n"
+        ));
+        let bob = "cn=Bob,ou=People,dc=example,dc=com".to_owned();
+        assert_eq!(members_of(&fixture, "ann"), [ANN.to_owned(), below, bob], "indexed: {indexed}");
+    }
+}
+
+/// The overlay, with a count of the times that it asked for entries below or looked for references.
 #[derive(Debug)]
 struct Counted {
     refint: ReferentialIntegrity,
@@ -343,22 +417,22 @@ impl Entries for CountedEntries<'_> {
         self.inner.is_member(group, member)
     }
 
-    fn names_within(&self, dn: &NormalDn) -> Result<Vec<Name>, Failure> {
+    fn has_subordinates(&self, dn: &NormalDn) -> Result<bool, Failure> {
         self.looks.fetch_add(1, Ordering::Relaxed);
-        self.inner.names_within(dn)
+        self.inner.has_subordinates(dn)
     }
 
     fn referrers(
         &self,
         attributes: &[AttributeDescription],
-        names: &[Name],
+        sought: Sought<'_>,
     ) -> Result<Vec<Referrer>, Failure> {
         self.looks.fetch_add(1, Ordering::Relaxed);
-        self.inner.referrers(attributes, names)
+        self.inner.referrers(attributes, sought)
     }
 }
 
-/// Neither the entries below nor those that refer to them are looked for on behalf of somebody who is refused.
+/// Neither entries below nor those that refer to them are looked for on behalf of somebody who is refused.
 #[test]
 fn a_change_that_is_refused_costs_nothing_more() {
     let looks = Arc::new(AtomicUsize::new(0));
@@ -379,7 +453,7 @@ fn a_change_that_is_refused_costs_nothing_more() {
     fixture.bind(common::ROOT);
     check(&fixture, &rename("Groups"), "68", 0);
     check(&fixture, &format!("dn: {people}\nchangetype: delete\n"), "66", 0);
-    // What is allowed is followed: the names below, and who has them.
+    // What is allowed is followed: whether there is anything below, and who names it.
     check(&fixture, &rename("Staff"), "0", 2);
     check(&fixture, &tree_delete.replace("People", "Staff"), "0", 2);
     check(&fixture, "dn: cn=ann,ou=Groups,dc=example,dc=com\nchangetype: delete\n", "0", 1);
