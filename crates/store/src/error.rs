@@ -74,8 +74,8 @@ pub enum OpenError {
     NotADirectory { path: PathBuf },
     /// There is no store in this directory and the options forbid to create one.
     NotAStore { path: PathBuf },
-    /// The directory or its files may not be read or written by this user.
-    Permission { path: PathBuf, error: io::Error },
+    /// The store's directory, or a file in it, may not be read or written by this user.
+    Permission { path: PathBuf, directory: PathBuf, error: io::Error },
     /// Two tables of one name or number, or a number too high: a bug of the caller.
     Table { name: &'static str },
 }
@@ -148,10 +148,11 @@ impl fmt::Display for OpenError {
             ),
             Self::NotADirectory { path } => write!(f, "{}: not a directory", path.display()),
             Self::NotAStore { path } => write!(f, "{}: no store in this directory", path.display()),
-            Self::Permission { path, error } => write!(
+            Self::Permission { path, directory, error } => write!(
                 f,
-                "{0}: {error}; the server's user has to own the directory and what is in it: chown -R USER: {0}",
-                path.display()
+                "{}: {error}; the server's user has to own the directory and what is in it: chown -R USER: {}",
+                path.display(),
+                directory.display()
             ),
             Self::Table { name } => write!(f, "table {name} is declared twice or numbered too high"),
         }

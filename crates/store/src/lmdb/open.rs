@@ -84,7 +84,7 @@ pub(super) fn open(path: &Path, tables: &[TableSpec], options: &LmdbOptions) -> 
     let catalog = Catalog::new(tables).map_err(|spec| OpenError::Table { name: spec.name })?;
     check_directory(path)?;
     let data = path.join(DATA_FILE);
-    let is_new = !data.try_exists().map_err(|error| os_error(&data, error))?;
+    let is_new = !data.try_exists().map_err(|error| file_error(path, DATA_FILE, error))?;
     if is_new && (options.read_only || !options.create) {
         return Err(OpenError::NotAStore { path: path.to_owned() });
     }
@@ -99,7 +99,7 @@ pub(super) fn open(path: &Path, tables: &[TableSpec], options: &LmdbOptions) -> 
     let last = env.info().last_txn_id as u64;
     let room = match options.read_only {
         true => None,
-        false => Some(Mutex::new(Room::open(&data).map_err(|error| os_error(&data, error))?)),
+        false => Some(Mutex::new(Room::open(&data).map_err(|error| file_error(path, DATA_FILE, error))?)),
     };
     let page_bytes = page_bytes(&env, &tables).map_err(|error| lmdb_error(path, error))?;
     Ok(LmdbStore {
@@ -181,15 +181,15 @@ impl DirectoryLock {
 }
 
 fn lock_directory(path: &Path, options: &LmdbOptions) -> Result<DirectoryLock, OpenError> {
-    let lock_path = path.join(LOCK_FILE);
+    let failed = |error| file_error(path, LOCK_FILE, error);
     let mut file = OpenOptions::new()
         .read(true)
         .write(true)
         .create(true)
         .truncate(false)
         .mode(options.file_mode)
-        .open(&lock_path)
-        .map_err(|error| os_error(&lock_path, error))?;
+        .open(path.join(LOCK_FILE))
+        .map_err(failed)?;
     match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
         Ok(()) => {}
         Err(Errno::WOULDBLOCK) => {
@@ -201,13 +201,13 @@ fn lock_directory(path: &Path, options: &LmdbOptions) -> Result<DirectoryLock, O
             };
             return Err(OpenError::InUse { path: path.to_owned(), holder });
         }
-        Err(error) => return Err(os_error(&lock_path, error.into())),
+        Err(error) => return Err(failed(error.into())),
     }
     let written = file
         .set_len(0)
         .and_then(|()| file.rewind())
         .and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes()));
-    written.map_err(|error| os_error(&lock_path, error))?;
+    written.map_err(failed)?;
     Ok(DirectoryLock { file })
 }
 
@@ -385,12 +385,21 @@ fn lmdb_error(path: &Path, error: heed::Error) -> OpenError {
     }
 }
 
-fn os_error(path: &Path, error: io::Error) -> OpenError {
-    let path: PathBuf = path.to_owned();
+/// What the system said of a store's directory.
+fn os_error(directory: &Path, error: io::Error) -> OpenError {
+    system_error(directory.to_owned(), directory, error)
+}
+
+/// What the system said of a file in it.
+fn file_error(directory: &Path, name: &str, error: io::Error) -> OpenError {
+    system_error(directory.join(name), directory, error)
+}
+
+fn system_error(path: PathBuf, directory: &Path, error: io::Error) -> OpenError {
     match error.kind() {
         io::ErrorKind::NotFound => OpenError::Missing { path },
         io::ErrorKind::PermissionDenied | io::ErrorKind::ReadOnlyFilesystem => {
-            OpenError::Permission { path, error }
+            OpenError::Permission { path, directory: directory.to_owned(), error }
         }
         _ if is_full(&error) => OpenError::Full { path },
         _ => OpenError::Io { path, error: into_io(heed::Error::Io(error)) },

@@ -65,6 +65,14 @@ fn open_errors_name_the_fault() {
     assert!(matches!(error, OpenError::Table { .. }), "{error:?}");
 }
 
+/// No user may make files in /sys: the file is what was refused, its directory what somebody has to own.
+#[test]
+fn who_may_not_write_is_told_which_directory_to_own() {
+    let error = open(Path::new("/sys")).expect_err("refused").to_string();
+    assert!(error.starts_with("/sys/larix.lock: "), "{error}");
+    assert!(error.ends_with("chown -R USER: /sys"), "{error}");
+}
+
 #[test]
 fn one_writer_a_directory() {
     let root = directory();
