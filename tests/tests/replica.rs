@@ -105,6 +105,31 @@ fn one_value_among_ten_thousand_entries() {
     assert!(status == Some(0) && text.contains("knows no change of it"), "{text}");
 }
 
+/// One of the two has nothing below this name: the command says which.
+#[test]
+fn who_answered_is_named() {
+    let (_full, full) = serve(Kind::Larix, &ldif(None));
+    let empty_site = Site::new(Kind::Larix, configuration());
+    let empty = empty_site.start().expect("the server starts");
+    for servers in [[&full, &empty], [&empty, &full]] {
+        for words in
+            [&["check", "-b", "o=u"][..], &["check", "-b", "o=u", "--search"], &["retire", "-b", "o=u", "1"]]
+        {
+            let (status, text) = replica(words, &servers);
+            assert_eq!(status, Some(32), "{words:?}: {text}");
+            assert!(text.starts_with(&format!("larix: {}: ", url(&empty))), "{words:?}: {text}");
+            assert!(!text.contains(&url(&full)), "{words:?}: {text}");
+        }
+        let (status, text) = replica(&["status", "-b", "o=u"], &servers);
+        assert_eq!(status, Some(5), "{text}");
+        let told = format!("{}\n  search: No such object (32)\n", url(&empty));
+        assert!(text.contains(&told), "{text}");
+    }
+    let (status, text) = replica_as("cn=admin,o=u", "wrong", &["check", "-b", "o=u"], &[&full, &empty]);
+    assert_eq!(status, Some(49), "{text}");
+    assert!(text.starts_with(&format!("larix: {}: ", url(&full))), "{text}");
+}
+
 #[test]
 fn beside_slapd_names_and_numbers_are_compared() {
     if Kind::Slapd.program().is_none() {

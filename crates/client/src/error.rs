@@ -34,6 +34,11 @@ pub enum ClientError {
         step: &'static str,
         result: LdapResult,
     },
+    /// What one of several servers made of it.
+    At {
+        url: String,
+        error: Box<ClientError>,
+    },
     /// A file, or standard input, could not be read.
     Input {
         name: String,
@@ -64,6 +69,7 @@ impl fmt::Display for ClientError {
             Self::Decode(error) => write!(f, "the answer cannot be read: {error}"),
             Self::Unexpected(what) => write!(f, "unexpected answer: {what}"),
             Self::Refused { step, result } => write_result(f, step, result),
+            Self::At { url, error } => write!(f, "{url}: {error}"),
             Self::Input { name, why } => write!(f, "{name}: {why}"),
             Self::Output(error) => write!(f, "cannot write: {error}"),
         }

@@ -18,7 +18,7 @@ use uuid::Uuid;
 use super::super::json as output;
 use super::super::options::CommonArgs;
 use super::entries::{self, Asked, Shown};
-use super::{NO, Server};
+use super::{NO, Server, at};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -90,9 +90,9 @@ struct Look {
 }
 
 pub(super) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, ClientError> {
-    let mut here = Server::open(&args.common, &args.here)?;
-    let there = Server::open(&args.common, &args.there)?;
-    let base = super::base(args.base.as_deref(), &mut here)?;
+    let mut here = at(&args.here, Server::open(&args.common, &args.here))?;
+    let there = at(&args.there, Server::open(&args.common, &args.there))?;
+    let base = at(&args.here, super::base(args.base.as_deref(), &mut here))?;
     let method = if args.search { Method::Search } else { Method::Digests };
     let mut check = Check { args, base, method, servers: [here, there] };
     let (look, changing) = check.look_until_settled()?;
@@ -158,7 +158,7 @@ impl Check<'_> {
             let here = answer(&mut here.session, method, request);
             (here, other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
-        match (here?, there?) {
+        match (at(&self.args.here, here)?, at(&self.args.there, there)?) {
             (Some(here), Some(there)) => Ok([here, there]),
             _ => {
                 self.say(format_args!("not both servers know digests: entries are searched and compared"));
@@ -172,7 +172,8 @@ impl Check<'_> {
         let uuids: Vec<Uuid> = look.different.iter().map(|entry| entry.uuid).collect();
         let mut shown = Vec::new();
         for server in &mut self.servers {
-            shown.push(entries::by_uuid(&mut server.session, &self.base, &uuids, &self.args.without)?);
+            let found = entries::by_uuid(&mut server.session, &self.base, &uuids, &self.args.without);
+            shown.push(at(&server.url, found)?);
         }
         for entry in &look.different {
             let [here, there] = [0, 1].map(|at| shown.get(at).and_then(|found| found.get(&entry.uuid)));

@@ -87,6 +87,14 @@ impl Server {
     }
 }
 
+/// Says which of the servers it was, where the error does not: of one command several are asked.
+fn at<T>(url: &str, answer: Result<T, ClientError>) -> Result<T, ClientError> {
+    answer.map_err(|error| match error {
+        ClientError::Usage(_) | ClientError::Connect { .. } | ClientError::Output(_) => error,
+        error => ClientError::At { url: url.to_owned(), error: Box::new(error) },
+    })
+}
+
 /// `-b`, else the one suffix of the first server.
 fn base(given: Option<&str>, first: &mut Server) -> Result<String, ClientError> {
     match given {

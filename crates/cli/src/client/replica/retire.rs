@@ -10,7 +10,7 @@ use larix_replication::SID_MAX;
 use larix_server::replica_digest::{RETIRE_OID, RetireRequest};
 
 use super::super::options::CommonArgs;
-use super::{Server, entries};
+use super::{Server, at, entries};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -39,15 +39,19 @@ fn server_id(text: &str) -> Result<u16, String> {
 }
 
 pub(super) fn run(args: &RetireArgs, out: &mut dyn Write) -> Result<ExitCode, ClientError> {
-    let mut servers =
-        args.urls.iter().map(|url| Server::open(&args.common, url)).collect::<Result<Vec<_>, _>>()?;
+    let mut servers = args
+        .urls
+        .iter()
+        .map(|url| at(url, Server::open(&args.common, url)))
+        .collect::<Result<Vec<_>, _>>()?;
     let Some(first) = servers.first_mut() else {
         return Err(ClientError::Usage("no server is given".to_owned()));
     };
-    let base = super::base(args.base.as_deref(), first)?;
+    let base = super::base(args.base.as_deref(), first);
+    let base = at(&first.url, base)?;
     let mut known = Vec::new();
     for server in &mut servers {
-        let csns = entries::context_csns(&mut server.session, &base)?;
+        let csns = at(&server.url, entries::context_csns(&mut server.session, &base))?;
         known.push((server.url.clone(), csns.into_iter().find(|csn| csn.server_id == args.server_id)));
     }
     let newest = known.iter().filter_map(|(_, csn)| *csn).max();
@@ -59,13 +63,16 @@ pub(super) fn run(args: &RetireArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
     }
     let value = RetireRequest { base, server_id: args.server_id }.encode();
     for server in &mut servers {
-        let reply = server
+        let asked = server
             .session
-            .call(|out, id, controls| client::extended(out, id, RETIRE_OID, Some(&value), controls))?;
+            .call(|out, id, controls| client::extended(out, id, RETIRE_OID, Some(&value), controls));
+        let reply = at(&server.url, asked)?;
         let told = match reply.result.code {
             ResultCode::SUCCESS => "removed",
             ResultCode::NO_SUCH_ATTRIBUTE => "had none",
-            _ => return Err(ClientError::Refused { step: "retire", result: reply.result }),
+            _ => {
+                return at(&server.url, Err(ClientError::Refused { step: "retire", result: reply.result }));
+            }
         };
         writeln!(out, "{}: {told}", server.url).map_err(ClientError::Output)?;
     }
