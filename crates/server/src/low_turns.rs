@@ -67,6 +67,11 @@ impl LowTurns {
         }
     }
 
+    /// How much work waits for a turn; what has one does not count.
+    pub(crate) fn waiting(&self) -> usize {
+        self.shared.lock().waiting.len()
+    }
+
     /// Whether nobody works and nothing waits.
     #[cfg(test)]
     pub(crate) fn are_idle(&self) -> bool {

@@ -87,6 +87,7 @@ impl Databases {
             log: &server.log,
             backups: server.backups.status(),
             passwords_waiting: server.passwords.waiting(),
+            long_searches_waiting: server.long_searches.waiting(),
             stored: self.monitored(),
             consumers: server.consumers.statuses(),
             peers: server.sync_peers.figures(self, now),

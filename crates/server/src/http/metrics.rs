@@ -151,6 +151,8 @@ impl Figures {
     fn queues(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
         let (log, passwords) = (&self.0.log, self.0.passwords.waiting() as f64);
         gauge(out, "passwords_waiting", "Passwords that wait to be hashed or compared", passwords)?;
+        let searches = self.0.long_searches.waiting() as f64;
+        gauge(out, "long_searches_waiting", "Long searches that wait for a turn", searches)?;
         gauge(out, "log_waiting_bytes", "Bytes of log lines that wait to be written", log.waiting() as f64)?;
         counter(out, "log_lines_dropped", "Log lines dropped because too many waited", log.lost())?;
         counter(out, "log_lines_not_written", "Log lines that the log file did not take", log.unwritten())

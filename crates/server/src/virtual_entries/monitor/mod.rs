@@ -46,6 +46,8 @@ pub(crate) struct Monitor<'a> {
     pub backups: BackupStatus,
     /// Passwords that wait to be hashed or compared.
     pub passwords_waiting: usize,
+    /// Long searches that wait for a turn.
+    pub long_searches_waiting: usize,
     /// For each database in the configuration's order: what it says itself, where it stores anything.
     pub stored: Vec<Option<DatabaseFigures>>,
     /// The databases that follow a provider.

@@ -71,6 +71,7 @@ impl Monitor<'_> {
         out.push(self.own_container("Queues", "What waits, and what was dropped.").build());
         for (name, count) in [
             ("Passwords Waiting", self.passwords_waiting as u64),
+            ("Long Searches Waiting", self.long_searches_waiting as u64),
             ("Log Bytes Waiting", self.log.waiting() as u64),
             ("Log Lines Dropped", self.log.lost()),
             ("Log Lines Not Written", self.log.unwritten()),
