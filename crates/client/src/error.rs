@@ -37,7 +37,7 @@ pub enum ClientError {
     /// What one of several servers made of it.
     At {
         url: String,
-        error: Box<ClientError>,
+        error: Box<Self>,
     },
     /// A file, or standard input, could not be read.
     Input {
