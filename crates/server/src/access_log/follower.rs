@@ -1,6 +1,9 @@
 //! The thread that writes one log database: it follows the change logs of the databases that are recorded there, and
 //! takes what connections hand over.
 
+mod extent;
+mod reading;
+
 use std::collections::{HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,22 +13,20 @@ use std::time::Duration;
 
 use larix_engine::Fault;
 use larix_engine::Served;
-use larix_engine::audit::{self, Facts, Request};
-use larix_engine::csn::Csn;
-use larix_engine::log::{self, CsnVector, LogKey, LogWatch, LoggedChange};
-use larix_engine::tables::META;
+use larix_engine::audit::{Facts, Request};
+use larix_engine::log::{LogKey, LogWatch};
 use larix_engine::time::{Clock, Timestamp};
 use larix_engine::write::{NewRecord, Recording, WriteOutcome};
 use larix_proto::LdapResult;
 use larix_store::lmdb::LmdbStore;
-use larix_store::{Snapshot, Store};
-use uuid::Uuid;
 
-use super::configuration::{ConfigChanges, Held};
+use super::configuration::Held;
 use super::purge::Purging;
 use super::{Recorder, Source, SourceKind};
 use crate::clock::SystemClock;
 use crate::log::Log;
+use extent::{Context, Extent};
+use reading::merged;
 
 /// Operations that wait to be recorded; what comes then is counted and left out. The change log itself waits without limit.
 const REQUESTS: usize = 65_536;
@@ -33,8 +34,6 @@ const REQUESTS: usize = 65_536;
 const FACTS: usize = 65_536;
 /// Records in one commit, from each source and from what was handed over.
 const GROUP: usize = 1_024;
-/// Bytes of a change log that one commit takes, about.
-const GROUP_BYTES: usize = 8 << 20;
 /// After a failure, until the next try.
 const RETRY: Duration = Duration::from_secs(1);
 /// How long the thread sleeps at most.
@@ -83,42 +82,6 @@ struct Known {
     failing: bool,
 }
 
-/// How far a source had come when its change log was so long. The access log has come as far once it has all of that: other
-/// servers' changes come in any order while a refresh comes in.
-#[derive(Clone, Debug)]
-struct Context {
-    csns: Vec<Csn>,
-    /// What of it came with entries as they are.
-    whole: Vec<Csn>,
-    sequence: u64,
-}
-
-impl Context {
-    fn now<N: Snapshot>(snapshot: &N, server_id: u16) -> Result<Self, Fault> {
-        let sequence = log::last_sequence(snapshot, server_id)?;
-        Ok(Self { csns: log::context_csns(snapshot)?, whole: log::whole_csns(snapshot)?, sequence })
-    }
-}
-
-/// From where on a log has changes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Extent {
-    /// Of the log's first entry: of each server of which there are records.
-    min_csns: CsnVector,
-    /// See [`audit::lacks`].
-    lacks: CsnVector,
-}
-
-impl Extent {
-    /// What was made up to here is not in the log.
-    fn lacks(&mut self, csns: impl IntoIterator<Item = Csn>) {
-        for csn in csns {
-            self.min_csns.note(csn);
-            self.lacks.note(csn);
-        }
-    }
-}
-
 /// One commit's worth, and what holds once it is done.
 struct Round {
     recording: Recording,
@@ -130,17 +93,6 @@ struct Round {
     contexts: HashMap<String, Context>,
     /// There is more already.
     more: bool,
-}
-
-/// What a change log was read for.
-struct Read {
-    reached: LogKey,
-    /// It ends there.
-    ended: bool,
-    /// What the access log has not come to.
-    context: Option<Context>,
-    /// Changes up to here are missing for ever.
-    missed: Vec<Csn>,
 }
 
 impl LogWriter {
@@ -296,11 +248,7 @@ impl LogWriter {
             round.more |= purged.more;
             round.extent.lacks(purged.csns);
         }
-        if known.extent.as_ref() != Some(&round.extent) {
-            round.recording.marks.push(audit::lacks_row(&round.extent.lacks));
-            let min_csns = round.extent.min_csns.as_slice();
-            round.recording.min_csns = (!min_csns.is_empty()).then(|| min_csns.to_vec());
-        }
+        round.extent.record(known.extent.as_ref(), &mut round.recording);
         if !round.recording.is_empty() {
             self.commit(round.recording)?;
         }
@@ -327,7 +275,7 @@ impl LogWriter {
             Some(extent) => extent.clone(),
             None => self.open(recorders, &mut recording)?,
         };
-        let mut round_positions = Vec::new();
+        let mut positions = Vec::new();
         let mut contexts = HashMap::new();
         let mut more = requests.len() == GROUP;
         let mut changes: Vec<(Timestamp, NewRecord)> = Vec::new();
@@ -351,201 +299,16 @@ impl LogWriter {
             more |= !read.ended;
             extent.lacks(read.missed);
             contexts.extend(read.context.map(|context| (recorder.source.name.clone(), context)));
-            round_positions.push((Arc::clone(&recorder.source), read.reached));
+            positions.push((Arc::clone(&recorder.source), read.reached));
         }
         for (_, record) in &mut changes {
             record.start = record.start.max(Timestamp(known.last_start.0 + 1));
             known.last_start = record.start;
-            let Some(csn) = record.csn else { continue };
-            if extent.min_csns.of(csn.server_id).is_none() {
-                extent.min_csns.note(csn);
-            }
+            record.csn.into_iter().for_each(|csn| extent.note(csn));
         }
         let count = requests.len();
         recording.records = merged(&schema, changes, requests);
-        let positions = round_positions;
         Ok(Round { recording, positions, configuration, requests: count, extent, contexts, more })
-    }
-
-    /// The records of one change log behind what was read of it, up to the group's limit.
-    fn changes_of(
-        &self,
-        known: &Known,
-        (recorder, served): (&Arc<Recorder>, &Served<LmdbStore>),
-        schema: &Arc<larix_schema::Schema>,
-        changes: &mut Vec<(Timestamp, NewRecord)>,
-        recording: &mut Recording,
-    ) -> Result<Read, Fault> {
-        let source = &recorder.source;
-        let mut missed = Vec::new();
-        let database = served.database();
-        let target = database.following().answered();
-        let snapshot = database.store().snapshot()?;
-        let history = log::history(&snapshot)?.unwrap_or_default();
-        let from = match known.positions.get(&source.name) {
-            Some(position) if position.server_id == target.server_id => *position,
-            _ => match self.begin(source, history, target)? {
-                Some(position) => position,
-                None => {
-                    missed = log::context_csns(&snapshot)?;
-                    target
-                }
-            },
-        };
-        let first = log::first_sequence(&snapshot, target.server_id)?;
-        if first > from.sequence + 1 && target.sequence > from.sequence {
-            let (count, name) = (first - from.sequence - 1, &source.name);
-            self.log.warning(format_args!(
-                "access log: {count} changes of \"{name}\" are no longer in its change log and stay unrecorded"
-            ));
-            missed = log::context_csns(&snapshot)?;
-        }
-        let before = known.contexts.get(&source.name).cloned();
-        let contexts = before.into_iter().chain([Context::now(&snapshot, target.server_id)?]);
-        let (mut reached, mut count, mut bytes, mut ended) = (target, 0, 0, true);
-        let suffix =
-            database.settings().suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
-        log::visit_stored_after(&snapshot, from, &mut |key, mut record, stored| {
-            if key.sequence > target.sequence {
-                return false;
-            }
-            if count == GROUP || bytes > GROUP_BYTES {
-                ended = false;
-                return false;
-            }
-            count += 1;
-            bytes += stored.len();
-            reached = key;
-            if record.dn.is_empty() && record.absent {
-                // Of an entry that was never here nothing but its identity is known; a record has a name.
-                record.dn = format!("entryUUID={},{suffix}", record.entry_uuid);
-            }
-            let dn = schema.parse_dn(&record.dn).ok();
-            // What only says whose changes a merge brought (`conflict-mode value`) changes nothing by itself.
-            let is_empty = matches!(&record.change, LoggedChange::Modify(changes) if changes.is_empty());
-            if record.local
-                || is_empty
-                || !recorder.settings.wants(audit::operation_of(&record.change), dn.as_ref())
-            {
-                return true;
-            }
-            let facts = self.facts_of(database.instance(), key.sequence);
-            let change = audit::of_change(schema, &record, facts.as_deref());
-            changes.push((facts.map_or(record.csn.time, |facts| facts.end), change));
-            true
-        })?;
-        if ended {
-            reached = target;
-        }
-        if reached != from || !known.positions.contains_key(&source.name) {
-            recording.marks.push(mark(&source.name, history, reached));
-        }
-        // While changes go on, the change log may always be longer than what was read of it: the earlier state is kept.
-        let mut waits = None;
-        for context in contexts {
-            if reached.sequence >= context.sequence {
-                recording.context_csns.extend_from_slice(&context.csns);
-                missed.extend_from_slice(&context.whole);
-            } else {
-                waits = waits.or(Some(context));
-            }
-        }
-        Ok(Read { reached, ended, context: waits, missed })
-    }
-
-    /// The same of cn=config, whose changes are told by whoever makes them.
-    fn changes_of_configuration(
-        &self,
-        held: &mut Option<Arc<Held>>,
-        (recorder, source): (&Arc<Recorder>, &ConfigChanges),
-        schema: &Arc<larix_schema::Schema>,
-        changes: &mut Vec<(Timestamp, NewRecord)>,
-        recording: &mut Recording,
-    ) -> Result<Read, Fault> {
-        let name = &recorder.source.name;
-        let key = |sequence| LogKey { server_id: 0, sequence };
-        let wanted = |record: &log::LogRecord| {
-            let dn = schema.parse_dn(&record.dn).ok();
-            recorder.settings.wants(audit::operation_of(&record.change), dn.as_ref())
-        };
-        let known = match held {
-            Some(known) => Arc::clone(known),
-            None => {
-                let snapshot = self.served.database().store().snapshot()?;
-                let stored = snapshot.get(META, &mark_key(name))?.and_then(|row| Held::from_bytes(&row));
-                let missed = stored.as_ref().map_or_else(Vec::new, |stored| source.missed_since(stored));
-                let of = |record: &log::LogRecord| (record.csn.time, audit::of_change(schema, record, None));
-                changes.extend(missed.iter().filter(|record| wanted(record)).map(of));
-                let began = source.began();
-                recording.marks.push((mark_key(name), began.to_bytes()));
-                began
-            }
-        };
-        let reached = recorder.source.reached.load(Ordering::Acquire);
-        let told = source.after(reached, &known, GROUP);
-        for (sequence, record) in told.records.iter().filter(|(_, record)| wanted(record)) {
-            recording.context_csns.push(record.csn);
-            let facts = self.facts_of(super::CONFIGURATION, *sequence);
-            let change = audit::of_change(schema, record, facts.as_deref());
-            changes.push((facts.map_or(record.csn.time, |facts| facts.end), change));
-        }
-        if told.reached != reached {
-            recording.marks.push((mark_key(name), told.held.to_bytes()));
-        }
-        *held = Some(told.held);
-        let (context, missed) = (None, Vec::new());
-        Ok(Read { reached: key(told.reached), ended: !told.more, context, missed })
-    }
-
-    fn facts_of(&self, database: u64, sequence: u64) -> Option<Arc<Facts>> {
-        self.lock().facts.get(&(database, sequence)).cloned()
-    }
-
-    /// Where to begin in a change log: where it was left, or where it ended when recording was asked for; `None`: it is not
-    /// known.
-    fn begin(&self, source: &Source, history: Uuid, target: LogKey) -> Result<Option<LogKey>, Fault> {
-        let snapshot = self.served.database().store().snapshot()?;
-        let Some(stored) = snapshot.get(META, &mark_key(&source.name))? else {
-            return Ok(Some(source.began).filter(|began| began.server_id == target.server_id));
-        };
-        let stored = stored.split_at_checked(16).and_then(|(was, key)| {
-            let key = LogKey::from_bytes(key)?;
-            (was == history.as_bytes() && key.server_id == target.server_id).then_some(key)
-        });
-        if stored.is_none() {
-            let name = &source.name;
-            self.log.warning(format_args!(
-                "access log: \"{name}\" has another history or server ID than when it was recorded last; changes made \
-                 in between are not in the log"
-            ));
-        }
-        Ok(stored)
-    }
-
-    /// Looks at from where on the log has changes, or what it is to be made with.
-    fn open(&self, recorders: &[Arc<Recorder>], recording: &mut Recording) -> Result<Extent, Fault> {
-        let database = self.served.database();
-        let snapshot = database.store().snapshot()?;
-        let view = database.view(&snapshot)?;
-        if let Some((min_csns, lacks)) = audit::min_csns(&view)?.zip(audit::lacks(&view)?) {
-            let mut extent = Extent { min_csns: min_csns.into_iter().collect(), lacks };
-            if extent.min_csns.is_empty() {
-                extent.min_csns = log::context_csns(&snapshot)?.into_iter().collect();
-            }
-            return Ok(extent);
-        }
-        let mut csns: Vec<Csn> = Vec::new();
-        if let Some(recorder) = recorders.first() {
-            csns = match &recorder.source.origin {
-                SourceKind::Database(served) => log::context_csns(&served.database().store().snapshot()?)?,
-                SourceKind::Configuration(source) => source.context_csns(),
-            };
-        }
-        recording.container = Some(audit::container(&view.schema, &recording.suffix_text, &csns));
-        recording.context_csns.clone_from(&csns);
-        let mut extent = Extent::default();
-        extent.lacks(csns);
-        Ok(extent)
     }
 
     fn commit(&self, recording: Recording) -> Result<(), String> {
@@ -583,39 +346,4 @@ impl LogWriter {
         drop(state);
         self.handled.fetch_add(requests as u64, Ordering::AcqRel);
     }
-}
-
-/// In the order in which they ended; changes keep theirs.
-fn merged(
-    schema: &larix_schema::Schema,
-    changes: Vec<(Timestamp, NewRecord)>,
-    mut requests: Vec<(Request, Facts)>,
-) -> Vec<NewRecord> {
-    requests.sort_by_key(|(_, facts)| facts.end);
-    let mut requests = requests.into_iter().peekable();
-    let mut all = Vec::with_capacity(changes.len() + requests.len());
-    for (end, change) in changes {
-        while let Some((request, facts)) = requests.next_if(|(_, facts)| facts.end < end) {
-            all.push(audit::of_request(schema, &request, &facts));
-        }
-        all.push(change);
-    }
-    all.extend(requests.map(|(request, facts)| audit::of_request(schema, &request, &facts)));
-    all
-}
-
-const MARK: &[u8] = b"access-log/";
-
-fn mark_key(name: &str) -> Vec<u8> {
-    [MARK, name.as_bytes()].concat()
-}
-
-/// The row that tells how far a change log was read: its history, then the key of its record.
-fn mark(name: &str, history: Uuid, key: LogKey) -> (Vec<u8>, Vec<u8>) {
-    (mark_key(name), [history.as_bytes().as_slice(), &key.to_bytes()].concat())
-}
-
-/// So that a deadline can be told from a time of day.
-pub(super) fn seconds_until(now: Timestamp, then: Timestamp) -> Duration {
-    Duration::from_micros(u64::try_from(then.0.saturating_sub(now.0)).unwrap_or(0))
 }

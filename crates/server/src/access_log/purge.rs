@@ -10,7 +10,6 @@ use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
 
 use super::Recorder;
-use super::follower::seconds_until;
 use crate::config::Purge;
 
 const MICROS: i64 = 1_000_000;
@@ -127,4 +126,9 @@ fn find(
     }
     purged.more &= !removed.is_empty();
     Ok(purged)
+}
+
+/// So that a deadline can be told from a time of day.
+fn seconds_until(now: Timestamp, then: Timestamp) -> Duration {
+    Duration::from_micros(u64::try_from(then.0.saturating_sub(now.0)).unwrap_or(0))
 }

@@ -1,0 +1,231 @@
+//! What the change logs have to tell: the records behind what was read of each, as the access log has them.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use larix_engine::Fault;
+use larix_engine::Served;
+use larix_engine::audit::{self, Facts, Request};
+use larix_engine::csn::Csn;
+use larix_engine::log::{self, LogKey, LogRecord, LoggedChange};
+use larix_engine::tables::META;
+use larix_engine::time::Timestamp;
+use larix_engine::write::{NewRecord, Recording};
+use larix_schema::Schema;
+use larix_store::lmdb::LmdbStore;
+use larix_store::{Snapshot, Store};
+use uuid::Uuid;
+
+use super::extent::{self, Context};
+use super::{GROUP, Known, LogWriter};
+use crate::access_log::configuration::{ConfigChanges, Held};
+use crate::access_log::{CONFIGURATION, Recorder, Source};
+
+/// Bytes of a change log that one commit takes, about.
+const GROUP_BYTES: usize = 8 << 20;
+
+/// What a change log was read for.
+pub(super) struct Read {
+    pub(super) reached: LogKey,
+    /// It ends there.
+    pub(super) ended: bool,
+    /// What the access log has not come to.
+    pub(super) context: Option<Context>,
+    /// Changes up to here are missing for ever.
+    pub(super) missed: Vec<Csn>,
+}
+
+impl LogWriter {
+    /// The records of one change log behind what was read of it, up to the group's limit.
+    pub(super) fn changes_of(
+        &self,
+        known: &Known,
+        (recorder, served): (&Arc<Recorder>, &Served<LmdbStore>),
+        schema: &Arc<Schema>,
+        changes: &mut Vec<(Timestamp, NewRecord)>,
+        recording: &mut Recording,
+    ) -> Result<Read, Fault> {
+        let source = &recorder.source;
+        let database = served.database();
+        let target = database.following().answered();
+        let snapshot = database.store().snapshot()?;
+        let history = log::history(&snapshot)?.unwrap_or_default();
+        let position = known.positions.get(&source.name).copied();
+        let (from, gap) = match position.filter(|position| position.server_id == target.server_id) {
+            Some(position) => (position, false),
+            None => self.begin(source, history, target)?.map_or((target, true), |begun| (begun, false)),
+        };
+        let gap = self.tell_gap(source, from, target, &snapshot)? || gap;
+        let mut missed = if gap { log::context_csns(&snapshot)? } else { Vec::new() };
+        let before = known.contexts.get(&source.name).cloned();
+        let contexts = before.into_iter().chain([Context::now(&snapshot, target.server_id)?]);
+        let suffix =
+            database.settings().suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
+        let (mut reached, mut count, mut bytes, mut ended) = (target, 0, 0, true);
+        log::visit_stored_after(&snapshot, from, &mut |key, record, stored| {
+            if key.sequence > target.sequence {
+                return false;
+            }
+            if count == GROUP || bytes > GROUP_BYTES {
+                ended = false;
+                return false;
+            }
+            count += 1;
+            bytes += stored.len();
+            reached = key;
+            let facts = || self.facts_of(database.instance(), key.sequence);
+            changes.extend(told(record, &suffix, recorder, schema, facts));
+            true
+        })?;
+        if ended {
+            reached = target;
+        }
+        if position.is_none() || reached != from {
+            recording.marks.push(mark(&source.name, history, reached));
+        }
+        let context = extent::settle(contexts, reached.sequence, recording, &mut missed);
+        Ok(Read { reached, ended, context, missed })
+    }
+
+    /// Says of changes that their records have gone before they were read; whether there are any.
+    fn tell_gap<N: Snapshot>(
+        &self,
+        source: &Source,
+        from: LogKey,
+        target: LogKey,
+        snapshot: &N,
+    ) -> Result<bool, Fault> {
+        let first = log::first_sequence(snapshot, target.server_id)?;
+        let is_gap = first > from.sequence + 1 && target.sequence > from.sequence;
+        if is_gap {
+            let (count, name) = (first - from.sequence - 1, &source.name);
+            self.log.warning(format_args!(
+                "access log: {count} changes of \"{name}\" are no longer in its change log and stay unrecorded"
+            ));
+        }
+        Ok(is_gap)
+    }
+
+    /// The same of cn=config, whose changes are told by whoever makes them.
+    pub(super) fn changes_of_configuration(
+        &self,
+        held: &mut Option<Arc<Held>>,
+        (recorder, source): (&Arc<Recorder>, &ConfigChanges),
+        schema: &Arc<Schema>,
+        changes: &mut Vec<(Timestamp, NewRecord)>,
+        recording: &mut Recording,
+    ) -> Result<Read, Fault> {
+        let name = &recorder.source.name;
+        let key = |sequence| LogKey { server_id: 0, sequence };
+        let wanted = |record: &LogRecord| {
+            let dn = schema.parse_dn(&record.dn).ok();
+            recorder.settings.wants(audit::operation_of(&record.change), dn.as_ref())
+        };
+        let known = match held {
+            Some(known) => Arc::clone(known),
+            None => {
+                let snapshot = self.served.database().store().snapshot()?;
+                let stored = snapshot.get(META, &mark_key(name))?.and_then(|row| Held::from_bytes(&row));
+                let missed = stored.as_ref().map_or_else(Vec::new, |stored| source.missed_since(stored));
+                let of = |record: &LogRecord| (record.csn.time, audit::of_change(schema, record, None));
+                changes.extend(missed.iter().filter(|record| wanted(record)).map(of));
+                let began = source.began();
+                recording.marks.push((mark_key(name), began.to_bytes()));
+                began
+            }
+        };
+        let reached = recorder.source.reached.load(Ordering::Acquire);
+        let told = source.after(reached, &known, GROUP);
+        for (sequence, record) in told.records.iter().filter(|(_, record)| wanted(record)) {
+            recording.context_csns.push(record.csn);
+            let facts = self.facts_of(CONFIGURATION, *sequence);
+            let change = audit::of_change(schema, record, facts.as_deref());
+            changes.push((facts.map_or(record.csn.time, |facts| facts.end), change));
+        }
+        if told.reached != reached {
+            recording.marks.push((mark_key(name), told.held.to_bytes()));
+        }
+        *held = Some(told.held);
+        let (context, missed) = (None, Vec::new());
+        Ok(Read { reached: key(told.reached), ended: !told.more, context, missed })
+    }
+
+    fn facts_of(&self, database: u64, sequence: u64) -> Option<Arc<Facts>> {
+        self.lock().facts.get(&(database, sequence)).cloned()
+    }
+
+    /// Where to begin in a change log: where it was left, or where it ended when recording was asked for; `None`: it is not
+    /// known.
+    fn begin(&self, source: &Source, history: Uuid, target: LogKey) -> Result<Option<LogKey>, Fault> {
+        let snapshot = self.served.database().store().snapshot()?;
+        let Some(stored) = snapshot.get(META, &mark_key(&source.name))? else {
+            return Ok(Some(source.began).filter(|began| began.server_id == target.server_id));
+        };
+        let stored = stored.split_at_checked(16).and_then(|(was, key)| {
+            let key = LogKey::from_bytes(key)?;
+            (was == history.as_bytes() && key.server_id == target.server_id).then_some(key)
+        });
+        if stored.is_none() {
+            let name = &source.name;
+            self.log.warning(format_args!(
+                "access log: \"{name}\" has another history or server ID than when it was recorded last; changes made \
+                 in between are not in the log"
+            ));
+        }
+        Ok(stored)
+    }
+}
+
+/// What is recorded of a change, and when it ended; `None`: it is none that the recorder wants. `suffix`: of the database.
+fn told(
+    mut record: LogRecord,
+    suffix: &str,
+    recorder: &Recorder,
+    schema: &Schema,
+    facts: impl FnOnce() -> Option<Arc<Facts>>,
+) -> Option<(Timestamp, NewRecord)> {
+    if record.dn.is_empty() && record.absent {
+        // Of an entry that was never here nothing but its identity is known; a record has a name.
+        record.dn = format!("entryUUID={},{suffix}", record.entry_uuid);
+    }
+    let dn = schema.parse_dn(&record.dn).ok();
+    // What only says whose changes a merge brought (`conflict-mode value`) changes nothing by itself.
+    let is_empty = matches!(&record.change, LoggedChange::Modify(changes) if changes.is_empty());
+    if record.local || is_empty || !recorder.settings.wants(audit::operation_of(&record.change), dn.as_ref())
+    {
+        return None;
+    }
+    let facts = facts();
+    let change = audit::of_change(schema, &record, facts.as_deref());
+    Some((facts.map_or(record.csn.time, |facts| facts.end), change))
+}
+
+/// In the order in which they ended; changes keep theirs.
+pub(super) fn merged(
+    schema: &Schema,
+    changes: Vec<(Timestamp, NewRecord)>,
+    mut requests: Vec<(Request, Facts)>,
+) -> Vec<NewRecord> {
+    requests.sort_by_key(|(_, facts)| facts.end);
+    let mut requests = requests.into_iter().peekable();
+    let mut all = Vec::with_capacity(changes.len() + requests.len());
+    for (end, change) in changes {
+        while let Some((request, facts)) = requests.next_if(|(_, facts)| facts.end < end) {
+            all.push(audit::of_request(schema, &request, &facts));
+        }
+        all.push(change);
+    }
+    all.extend(requests.map(|(request, facts)| audit::of_request(schema, &request, &facts)));
+    all
+}
+
+const MARK: &[u8] = b"access-log/";
+
+fn mark_key(name: &str) -> Vec<u8> {
+    [MARK, name.as_bytes()].concat()
+}
+
+/// The row that tells how far a change log was read: its history, then the key of its record.
+fn mark(name: &str, history: Uuid, key: LogKey) -> (Vec<u8>, Vec<u8>) {
+    (mark_key(name), [history.as_bytes().as_slice(), &key.to_bytes()].concat())
+}
