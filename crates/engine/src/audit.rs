@@ -13,7 +13,8 @@ use crate::csn::Csn;
 use crate::database::View;
 use crate::entry::{Entry, EntryAttribute, EntrySource};
 use crate::fault::Fault;
-use crate::log::{CsnVector, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
+use crate::log::{CsnVector, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, Told};
+use crate::replica::EntryPlace;
 use crate::tables::META;
 use crate::time::Timestamp;
 use crate::write::NewRecord;
@@ -101,6 +102,11 @@ impl Request {
     }
 }
 
+/// Of an add or a rename: the entryUUID of the superior, a space, and the DN from there down.
+pub const PLACE: &str = "larixReqPlace";
+/// It is no change that anybody made, but what it took to make an entry another server's version of it.
+pub const WHOLE: &str = "larixReqWhole";
+
 /// What kind of operation a record of the change log is.
 pub fn operation_of(change: &LoggedChange) -> Operation {
     match change {
@@ -113,15 +119,22 @@ pub fn operation_of(change: &LoggedChange) -> Operation {
 
 /// The record of a change that is in the change log. What came with its request is known as long as the server has not
 /// been restarted in between; without it the record has what the change log says.
-pub fn of_change(schema: &Schema, record: &LogRecord, facts: Option<&Facts>) -> NewRecord {
+/// `place`: where it put the entry, told to servers of our kind.
+pub fn of_change(
+    schema: &Schema,
+    record: &LogRecord,
+    place: Option<&EntryPlace>,
+    facts: Option<&Facts>,
+) -> NewRecord {
     let time = record.csn.time;
     let unknown =
         || Facts { start: time, end: time, authorization: record.requester.clone(), ..Facts::default() };
     let facts = facts.cloned().unwrap_or_else(unknown);
-    let mut writer = Writer::new(schema, operation_of(&record.change), &facts);
-    writer.text("reqDN", facts.dn.as_deref().unwrap_or(&record.dn));
+    let (dn, change) = record.as_told();
+    let mut writer = Writer::new(schema, operation_of(change), &facts);
+    writer.text("reqDN", facts.dn.as_deref().unwrap_or(dn));
     writer.ended(&facts);
-    match &record.change {
+    match change {
         LoggedChange::Add(attributes) => writer.put("reqMod", add_lines(attributes)),
         LoggedChange::Modify(modifications) => {
             writer.put("reqMod", modification_lines(modifications));
@@ -134,11 +147,17 @@ pub fn of_change(schema: &Schema, record: &LogRecord, facts: Option<&Facts>) -> 
             let told: Vec<_> = modifications.iter().filter(told).cloned().collect();
             writer.put("reqMod", modification_lines(&told));
             writer.put("reqOld", old_lines(&record.old));
-            writer.renamed(&record.dn, new_rdn, *delete_old_rdn, new_superior.as_deref());
+            writer.renamed(dn, new_rdn, *delete_old_rdn, new_superior.as_deref());
         }
     }
     if !record.entry_uuid.is_nil() {
         writer.text("reqEntryUUID", &record.entry_uuid.to_string());
+    }
+    if let Some(place) = place {
+        writer.text(PLACE, &format!("{} {}", place.superior, place.name));
+    }
+    if record.told == Told::Whole {
+        writer.text(WHOLE, "TRUE");
     }
     writer.finish(facts.start, Some(record.csn))
 }

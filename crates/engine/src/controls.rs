@@ -66,6 +66,8 @@ pub struct RequestControls {
     pub sync: Option<ContentSync>,
     /// The copy settles conflicts value by value: send the states of entries, too.
     pub value_conflicts: bool,
+    /// The copy merges changes one by one by the states of entries, and wants these where they are kept.
+    pub states: bool,
     /// The consumer settles conflicts as this server does.
     pub sync_peer: bool,
 }
@@ -189,7 +191,8 @@ impl RequestControls {
             oid::DONT_USE_COPY => self.dont_use_copy = true,
             oid::PASSWORD_POLICY => self.password_policy = true,
             oid::ACCOUNT_USABILITY => self.account_usability = true,
-            oid::VALUE_CONFLICTS => self.value_conflicts = true,
+            oid::VALUE_CONFLICTS if control.critical => self.value_conflicts = true,
+            oid::VALUE_CONFLICTS => self.states = true,
             // Every commit is synced: a lazy one is nothing that this server could do faster.
             _ => {}
         }

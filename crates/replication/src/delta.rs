@@ -4,9 +4,10 @@
 
 use std::fmt;
 
+use larix_engine::audit;
 use larix_engine::csn::Csn;
 use larix_engine::log::{LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
-use larix_engine::replica::ReplicatedChange;
+use larix_engine::replica::{EntryPlace, ReplicatedChange};
 use larix_engine::write::AttributeValues;
 use larix_proto::Dn;
 use uuid::Uuid;
@@ -72,7 +73,8 @@ pub fn change_of(record: &[AttributeValues]) -> Result<Option<ReplicatedChange>,
     };
     let parsed = std::str::from_utf8(&csn).ok().and_then(|text| text.parse::<Csn>().ok());
     let csn = parsed.ok_or_else(|| wrong("entryCSN", &csn))?;
-    Ok(Some(ReplicatedChange::Delta { entry_uuid, dn, csn, change }))
+    let whole = record.text(audit::WHOLE)?.is_some();
+    Ok(Some(ReplicatedChange::Delta { entry_uuid, dn, csn, change, place: record.place()?, whole }))
 }
 
 /// The change under the names that hold here.
@@ -80,7 +82,9 @@ pub fn change_of(record: &[AttributeValues]) -> Result<Option<ReplicatedChange>,
 /// # Errors
 /// It is about an entry that is not below the provider's suffix.
 pub fn massaged(change: ReplicatedChange, massage: &Massage) -> Result<ReplicatedChange, String> {
-    let ReplicatedChange::Delta { entry_uuid, dn, csn, mut change } = change else { return Ok(change) };
+    let ReplicatedChange::Delta { entry_uuid, dn, csn, mut change, place, whole } = change else {
+        return Ok(change);
+    };
     let named =
         |dn: &str| massage.dn(dn).ok_or_else(|| format!("entry \"{dn}\" is not below the searchbase"));
     let values = |attribute: &mut LoggedAttribute| {
@@ -103,7 +107,7 @@ pub fn massaged(change: ReplicatedChange, massage: &Massage) -> Result<Replicate
             modifications.iter_mut().for_each(|modification| values(&mut modification.attribute));
         }
     }
-    Ok(ReplicatedChange::Delta { entry_uuid, dn: named(&dn)?, csn, change })
+    Ok(ReplicatedChange::Delta { entry_uuid, dn: named(&dn)?, csn, change, place, whole })
 }
 
 fn wrong(attribute: &'static str, value: &[u8]) -> DeltaError {
@@ -126,6 +130,15 @@ impl<'r> Record<'r> {
     fn text(&self, name: &'static str) -> Result<Option<&'r str>, DeltaError> {
         let text = |value| std::str::from_utf8(value).map_err(|_| wrong(name, value));
         self.bytes(name).map(text).transpose()
+    }
+
+    /// Where an add or a rename put the entry, as a Larix says it.
+    fn place(&self) -> Result<Option<EntryPlace>, DeltaError> {
+        let Some(text) = self.text(audit::PLACE)? else { return Ok(None) };
+        let place = text.split_once(' ').and_then(|(superior, name)| {
+            Some(EntryPlace { superior: Uuid::try_parse(superior).ok()?, name: name.to_owned() })
+        });
+        place.map(Some).ok_or_else(|| wrong(audit::PLACE, text.as_bytes()))
     }
 
     fn modifications(&self) -> Result<Vec<LoggedModification>, DeltaError> {
@@ -321,7 +334,7 @@ mod tests {
         let read = change_of(&record(lines));
         let read = read.map(|change| {
             change.map(|change| match change {
-                ReplicatedChange::Delta { entry_uuid, dn, csn, change } => {
+                ReplicatedChange::Delta { entry_uuid, dn, csn, change, .. } => {
                     assert_eq!(entry_uuid, Some(UUID.parse().unwrap()));
                     assert_eq!((dn.as_str(), csn), ("cn=A,dc=b", CSN.parse().unwrap()));
                     change

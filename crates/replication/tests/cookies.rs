@@ -173,7 +173,14 @@ impl Site {
         let queue = RefreshQueue::default();
         Search {
             site: self,
-            search: SyncSearch::new(Start { asked, parts, any_entry: true, values: false, queue }),
+            search: SyncSearch::new(Start {
+                asked,
+                parts,
+                any_entry: true,
+                values: false,
+                states: false,
+                queue,
+            }),
         }
     }
 }

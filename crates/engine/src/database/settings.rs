@@ -53,6 +53,9 @@ pub struct DatabaseSettings {
     /// Conflicts of replication are settled value by value (`conflict-mode value`), not by entries: states of entries are
     /// kept. It takes a change log and `lastmod`.
     pub value_conflicts: bool,
+    /// Changes come one by one from the access logs of several members, and this is one: they are merged by the states of
+    /// entries, which are kept. It takes a change log and `lastmod`.
+    pub merges_records: bool,
     /// How long they stay there.
     pub log_retention: LogRetention,
     /// Whether an add needs access to each attribute (`add_content_acl`).
@@ -89,6 +92,11 @@ impl DatabaseSettings {
     /// How commits of changes that are answered are synced.
     pub(crate) fn durability(&self) -> Durability {
         if self.durability_relaxed { Durability::NoMetaSync } else { Durability::Sync }
+    }
+
+    /// Whether states of entries are kept beside them: who changed what when.
+    pub fn keeps_states(&self) -> bool {
+        self.value_conflicts || self.merges_records
     }
 
     pub(super) fn policy_or_open(&self, schema: &Arc<Schema>) -> Arc<AccessPolicy> {

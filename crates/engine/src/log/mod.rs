@@ -24,8 +24,8 @@ pub use extent::times;
 pub use following::Following;
 pub use marks::{CsnVector, MARK_EVERY, Marked, Marker, begin_after};
 pub use record::{
-    LogHead, LogOutline, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind,
-    LoggedModification, OutlineKind,
+    Came, LogHead, LogOutline, LogRecord, LogRecordError, LoggedAttribute, LoggedChange, LoggedKind,
+    LoggedModification, OutlineKind, Told,
 };
 pub(crate) use record::{LogHeading, encode_modify};
 

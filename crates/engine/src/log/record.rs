@@ -11,6 +11,7 @@ use uuid::Uuid;
 use crate::csn::Csn;
 use crate::entry::EntryId;
 use crate::entry::record::{put_varint, take_varint};
+use crate::replica::EntryPlace;
 use crate::time::Timestamp;
 use crate::write::split_rdn;
 
@@ -26,6 +27,10 @@ const FLAG_CONTINUES: u8 = 2;
 /// The entry as it was follows the change.
 const FLAG_OLD: u8 = 4;
 const FLAG_ABSENT: u8 = 8;
+/// [`Told::Whole`].
+const FLAG_WHOLE: u8 = 16;
+/// [`Told::AsItCame`] follows.
+const FLAG_CAME: u8 = 32;
 
 /// One changed entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -51,6 +56,35 @@ pub struct LogRecord {
     pub change: LoggedChange,
     /// Of the entry before the change, for the access log where that asks for it; empty otherwise.
     pub old: Vec<LoggedAttribute>,
+    /// What an access log tells of it.
+    pub told: Told,
+}
+
+/// What an access log tells of a change, so that whoever follows it merges what was done where the change was made
+/// (`docs/adr/0052-records-are-merged-by-registers.md`).
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub enum Told {
+    /// What was done here.
+    #[default]
+    AsDone,
+    /// What was done here is what it took to make the entry another server's version of it: no change that anybody made.
+    Whole,
+    /// What another server's record told of the change. Here it was merged with newer ones, or the entry could not have
+    /// the name.
+    AsItCame {
+        /// None: as it was done here.
+        change: Option<Box<Came>>,
+        /// Where the change put the entry.
+        place: Option<EntryPlace>,
+    },
+}
+
+/// A change as another server's record told it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Came {
+    /// The entry's DN before the change, there.
+    pub dn: String,
+    pub change: LoggedChange,
 }
 
 /// What was changed, operational attributes included.
@@ -109,13 +143,15 @@ impl fmt::Display for LogRecordError {
 impl std::error::Error for LogRecordError {}
 
 impl LogRecord {
+    /// The change as others are told of it, and the entry's DN before it.
+    pub fn as_told(&self) -> (&str, &LoggedChange) {
+        match &self.told {
+            Told::AsItCame { change: Some(came), .. } => (&came.dn, &came.change),
+            _ => (&self.dn, &self.change),
+        }
+    }
+
     pub fn encode(&self) -> Vec<u8> {
-        let kind = match &self.change {
-            LoggedChange::Add(_) => 0,
-            LoggedChange::Modify(_) => MODIFY,
-            LoggedChange::Delete => 2,
-            LoggedChange::ModifyDn { .. } => 3,
-        };
         let heading = LogHeading {
             csn: self.csn,
             offset: self.offset,
@@ -128,24 +164,24 @@ impl LogRecord {
             continues: self.continues,
             absent: self.absent,
         };
-        let mut out = heading.encode(kind, !self.old.is_empty());
-        match &self.change {
-            LoggedChange::Add(attributes) => {
-                put_varint(&mut out, attributes.len() as u64);
-                attributes.iter().for_each(|a| put_attribute(&mut out, a));
-            }
-            LoggedChange::Modify(modifications) => put_modifications(&mut out, modifications),
-            LoggedChange::Delete => {}
-            LoggedChange::ModifyDn { new_rdn, delete_old_rdn, new_superior, modifications } => {
-                put_bytes(&mut out, new_rdn.as_bytes());
-                out.push(u8::from(*delete_old_rdn) | u8::from(new_superior.is_some()) << 1);
-                if let Some(superior) = new_superior {
-                    put_bytes(&mut out, superior.as_bytes());
-                }
-                put_modifications(&mut out, modifications);
+        let more = match self.told {
+            Told::AsDone => 0,
+            Told::Whole => FLAG_WHOLE,
+            Told::AsItCame { .. } => FLAG_CAME,
+        };
+        let mut out =
+            heading.encode(kind_of(&self.change), more | if self.old.is_empty() { 0 } else { FLAG_OLD });
+        put_change(&mut out, &self.change);
+        put_old(&mut out, &self.old);
+        if let Told::AsItCame { change, place } = &self.told {
+            put_bytes(&mut out, &place.as_ref().map(EntryPlace::encode).unwrap_or_default());
+            out.push(u8::from(change.is_some()));
+            if let Some(Came { dn, change }) = change.as_deref() {
+                out.push(kind_of(change));
+                put_bytes(&mut out, dn.as_bytes());
+                put_change(&mut out, change);
             }
         }
-        put_old(&mut out, &self.old);
         out
     }
 
@@ -176,13 +212,14 @@ pub(crate) struct LogHeading<'a> {
 }
 
 impl LogHeading<'_> {
-    fn encode(&self, kind: u8, has_old: bool) -> Vec<u8> {
+    /// `more`: flags of what follows.
+    fn encode(&self, kind: u8, more: u8) -> Vec<u8> {
         let mut out = Vec::with_capacity(USUAL_BYTES);
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let flags = flag(self.local, FLAG_LOCAL)
             | flag(self.continues, FLAG_CONTINUES)
-            | flag(has_old, FLAG_OLD)
-            | flag(self.absent, FLAG_ABSENT);
+            | flag(self.absent, FLAG_ABSENT)
+            | more;
         out.extend_from_slice(&[VERSION, kind, flags]);
         out.extend_from_slice(&self.csn.time.0.to_be_bytes());
         put_varint(&mut out, self.offset);
@@ -205,7 +242,7 @@ pub(crate) fn encode_modify<'m>(
     modifications: impl ExactSizeIterator<Item = (LoggedKind, &'m AttributeDescription, &'m [Vec<u8>])>,
     old: &[LoggedAttribute],
 ) -> Vec<u8> {
-    let mut out = heading.encode(MODIFY, !old.is_empty());
+    let mut out = heading.encode(MODIFY, if old.is_empty() { 0 } else { FLAG_OLD });
     put_varint(&mut out, modifications.len() as u64);
     for (kind, description, values) in modifications {
         out.push(kind as u8);
@@ -223,6 +260,34 @@ pub(crate) fn encode_modify<'m>(
     }
     put_old(&mut out, old);
     out
+}
+
+fn kind_of(change: &LoggedChange) -> u8 {
+    match change {
+        LoggedChange::Add(_) => 0,
+        LoggedChange::Modify(_) => MODIFY,
+        LoggedChange::Delete => 2,
+        LoggedChange::ModifyDn { .. } => 3,
+    }
+}
+
+fn put_change(out: &mut Vec<u8>, change: &LoggedChange) {
+    match change {
+        LoggedChange::Add(attributes) => {
+            put_varint(out, attributes.len() as u64);
+            attributes.iter().for_each(|a| put_attribute(out, a));
+        }
+        LoggedChange::Modify(modifications) => put_modifications(out, modifications),
+        LoggedChange::Delete => {}
+        LoggedChange::ModifyDn { new_rdn, delete_old_rdn, new_superior, modifications } => {
+            put_bytes(out, new_rdn.as_bytes());
+            out.push(u8::from(*delete_old_rdn) | u8::from(new_superior.is_some()) << 1);
+            if let Some(superior) = new_superior {
+                put_bytes(out, superior.as_bytes());
+            }
+            put_modifications(out, modifications);
+        }
+    }
 }
 
 fn put_old(out: &mut Vec<u8>, old: &[LoggedAttribute]) {
@@ -351,7 +416,36 @@ impl<'a> Reader<'a> {
 
     fn record(&mut self) -> Option<LogRecord> {
         let Head { kind, flags, offset, entry, superior, csn, entry_uuid, dn, requester } = self.head()?;
-        let change = match kind {
+        let change = self.change(kind)?;
+        let absent = flags & FLAG_ABSENT != 0;
+        let (local, continues) = (flags & FLAG_LOCAL != 0, flags & FLAG_CONTINUES != 0);
+        let old = if flags & FLAG_OLD == 0 { Vec::new() } else { self.list(Self::attribute)? };
+        let told = match (flags & FLAG_WHOLE != 0, flags & FLAG_CAME != 0) {
+            (false, false) => Told::AsDone,
+            (true, false) => Told::Whole,
+            (false, true) => self.as_it_came()?,
+            (true, true) => return None,
+        };
+        let record = LogRecord {
+            csn,
+            offset,
+            entry,
+            superior,
+            entry_uuid,
+            dn,
+            requester,
+            local,
+            continues,
+            absent,
+            change,
+            old,
+            told,
+        };
+        self.0.is_empty().then_some(record)
+    }
+
+    fn change(&mut self, kind: u8) -> Option<LoggedChange> {
+        Some(match kind {
             0 => LoggedChange::Add(self.list(Self::attribute)?),
             1 => LoggedChange::Modify(self.list(Self::modification)?),
             2 => LoggedChange::Delete,
@@ -368,25 +462,22 @@ impl<'a> Reader<'a> {
                 }
             }
             _ => return None,
+        })
+    }
+
+    fn as_it_came(&mut self) -> Option<Told> {
+        let place = match self.bytes()? {
+            [] => None,
+            place => Some(EntryPlace::decode(place)?),
         };
-        let absent = flags & FLAG_ABSENT != 0;
-        let (local, continues) = (flags & FLAG_LOCAL != 0, flags & FLAG_CONTINUES != 0);
-        let old = if flags & FLAG_OLD == 0 { Vec::new() } else { self.list(Self::attribute)? };
-        let record = LogRecord {
-            csn,
-            offset,
-            entry,
-            superior,
-            entry_uuid,
-            dn,
-            requester,
-            local,
-            continues,
-            absent,
-            change,
-            old,
+        let change = match self.array::<1>()? {
+            [0] => None,
+            _ => {
+                let &[kind] = self.array::<1>()?;
+                Some(Box::new(Came { dn: self.text()?, change: self.change(kind)? }))
+            }
         };
-        self.0.is_empty().then_some(record)
+        Some(Told::AsItCame { change, place })
     }
 
     fn outline(&mut self) -> Option<LogOutline> {
@@ -463,6 +554,15 @@ mod tests {
     use super::*;
 
     fn check(change: LoggedChange) {
+        let place = EntryPlace { superior: Uuid::from_u128(9), name: "cn=z,ou=a".to_owned() };
+        let there = Came { dn: "cn=b,dc=b".to_owned(), change: change.clone() };
+        let came = Told::AsItCame { change: Some(Box::new(there)), place: Some(place) };
+        for told in [Told::AsDone, Told::Whole, came] {
+            check_told(change.clone(), told);
+        }
+    }
+
+    fn check_told(change: LoggedChange, told: Told) {
         let record = LogRecord {
             csn: Csn {
                 time: Timestamp(1_795_229_207_123_456),
@@ -479,6 +579,7 @@ mod tests {
             local: matches!(change, LoggedChange::Delete),
             continues: matches!(change, LoggedChange::Modify(_)),
             absent: matches!(change, LoggedChange::Add(_)),
+            told,
             old: match change {
                 LoggedChange::Delete => vec![LoggedAttribute {
                     description: "sn".to_owned(),
@@ -534,6 +635,7 @@ mod tests {
             absent: false,
             change: LoggedChange::Delete,
             old: Vec::new(),
+            told: Told::AsDone,
         };
         let hex: String = record.encode().iter().map(|byte| format!("{byte:02x}")).collect();
         let uuid = "0".repeat(32);

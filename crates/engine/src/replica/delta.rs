@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::apply::Applier;
 use super::prepare::{Delta, DeltaChange, Put, modifications_of, names};
 use super::steps::{self, Here};
-use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, difference, resolve, state};
+use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, difference, resolve, state, value};
 use crate::csn::Csn;
 use crate::entry::EntrySource;
 use crate::log::{LogKey, LogRecord, LoggedChange};
@@ -49,6 +49,9 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             let is_over = self.is_covered(&delta.csn) && !matches!(delta.change, DeltaChange::Delete);
             return if is_over { Ok(Applied::Older) } else { self.of_nothing(delta) };
         };
+        if self.merges_records() {
+            return self.merge_record(delta, here);
+        }
         match &delta.change {
             DeltaChange::Delete => self.delete(&here.uuid, Some(delta.csn)),
             DeltaChange::Modify(changes) => self.modify(delta, here, changes),
@@ -104,7 +107,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         &self,
         kind: ConflictKind,
         delta: &Delta,
-        (winner_uuid, winner_csn): (Uuid, Option<Csn>),
+        winner: (Uuid, Option<Csn>),
         loser_uuid: Uuid,
         lost: &[Change],
     ) -> ConflictNote {
@@ -112,28 +115,58 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             description: change.description.to_text(self.schema()),
             values: change.values.clone(),
         });
+        let note = self.note_of_record(kind, delta, winner, conflicts::cut(values));
+        ConflictNote { loser_uuid, ..note }
+    }
+
+    /// What was lost of a record that is about the winner itself.
+    pub(super) fn note_of_record(
+        &self,
+        kind: ConflictKind,
+        delta: &Delta,
+        (winner_uuid, winner_csn): (Uuid, Option<Csn>),
+        lost: Vec<AttributeValues>,
+    ) -> ConflictNote {
         ConflictNote {
             kind,
             kept: KeptSide::Ours,
             dn: delta.dn.as_str().to_owned(),
             winner_uuid,
             winner_csn,
-            loser_uuid,
+            loser_uuid: winner_uuid,
             loser_csn: Some(delta.csn),
-            lost: conflicts::cut(values),
+            lost,
         }
     }
 
     fn modify(&mut self, delta: &Delta, here: Here, changes: &[Change]) -> Result<Applied, Failure> {
-        let (left, lost) = match here.csn {
-            Some(ours) if ours == delta.csn => return Ok(Applied::Older),
-            Some(ours) if ours > delta.csn => match self.left_of(delta, &here, changes)? {
-                Some(left) => (left, true),
-                None => return Ok(Applied::Older),
-            },
-            _ => (self.with_own_csn(changes.to_vec(), &delta.csn), false),
-        };
-        let softened: Vec<Change> = left.into_iter().map(|change| self.softened(change)).collect();
+        match here.csn {
+            Some(ours) if ours == delta.csn => Ok(Applied::Older),
+            Some(ours) if ours > delta.csn => {
+                let Some(left) = self.left_of(delta, &here, changes)? else { return Ok(Applied::Older) };
+                self.store_changes(&here, left)?;
+                let note = self.lost(ConflictKind::Modify, delta, (here.uuid, here.csn), here.uuid);
+                self.note(note)
+            }
+            _ => self.modify_newer(delta, &here, changes),
+        }
+    }
+
+    /// A modification that is newer than all that the entry has.
+    pub(super) fn modify_newer(
+        &mut self,
+        delta: &Delta,
+        here: &Here,
+        changes: &[Change],
+    ) -> Result<Applied, Failure> {
+        let changes = self.with_own_csn(changes.to_vec(), &delta.csn);
+        self.store_changes(here, changes)?;
+        Ok(Applied::Done)
+    }
+
+    /// Carries out a modification, and logs it.
+    fn store_changes(&mut self, here: &Here, changes: Vec<Change>) -> Result<(), Failure> {
+        let softened: Vec<Change> = changes.into_iter().map(|change| self.softened(change)).collect();
         if !softened.is_empty() {
             self.step(|op| {
                 let held = op.hold(here.id)?;
@@ -148,18 +181,14 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                     LogMark::default(),
                     |schema| LoggedChange::Modify(logged(schema, &all)),
                 );
-                Ok(())
+                value::note_change(op, (&held, &entry), &all, None)
             })?;
         }
-        if lost {
-            let note = self.lost(ConflictKind::Modify, delta, (here.uuid, here.csn), here.uuid);
-            return self.note(note);
-        }
-        Ok(Applied::Done)
+        Ok(())
     }
 
     /// A log that tells no entryCSN means that of the change.
-    fn with_own_csn(&self, mut changes: Vec<Change>, csn: &Csn) -> Vec<Change> {
+    pub(super) fn with_own_csn(&self, mut changes: Vec<Change>, csn: &Csn) -> Vec<Change> {
         let id = self.known().entry_csn;
         if !changes.iter().any(|change| change.description.attribute == id) {
             let value = csn.text().into_bytes();
@@ -260,7 +289,18 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             let csn = if older { here.csn } else { Some(delta.csn) };
             let modifier = op.stamp.name.clone();
             let (uuid, named) = (here.uuid, csn);
-            Ok(Put { uuid, dn, shown, csn, named, modifier, attributes, state: None, place: None })
+            Ok(Put {
+                uuid,
+                dn,
+                shown,
+                csn,
+                named,
+                modifier,
+                attributes,
+                state: None,
+                place: None,
+                record: None,
+            })
         })?;
         if put.dn == here.dn && here.parent == crate::EntryId::ROOT {
             return self.put_in_place(&put, &here);

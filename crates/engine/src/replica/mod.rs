@@ -8,10 +8,13 @@
 mod absent;
 mod apply;
 mod conflicts;
+mod delete;
 mod delta;
 mod difference;
+mod names;
 mod place;
 mod prepare;
+mod put;
 mod request;
 mod resolve;
 mod served;

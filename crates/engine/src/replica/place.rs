@@ -13,7 +13,8 @@ use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use super::Applied;
-use super::apply::{Applier, wins};
+use super::apply::Applier;
+use super::names::wins;
 use super::prepare::{Put, names};
 use super::state::{self, Wanted};
 use super::steps::{self, Here};
@@ -23,6 +24,7 @@ use crate::database::View;
 use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, EntryReader, EntrySource};
 use crate::fault::Fault;
+use crate::log::{LogRecord, LoggedChange, Told};
 use crate::tree;
 use crate::write::Failure;
 use crate::write::add::split_rdn;
@@ -79,6 +81,48 @@ pub struct Places {
 }
 
 impl Places {
+    /// The place that a change of the log gave its entry, as others are told. `None`: it gave none, or its superior is here no
+    /// more.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn of_record<N: Snapshot>(
+        &mut self,
+        view: &View<'_, N>,
+        record: &LogRecord,
+    ) -> Result<Option<EntryPlace>, Fault> {
+        let name = match (&record.told, &record.change) {
+            (Told::AsItCame { place, .. }, _) => return Ok(place.clone()),
+            (Told::AsDone, LoggedChange::Add(_)) => split_rdn(&record.dn).0,
+            (Told::AsDone, LoggedChange::ModifyDn { new_rdn, .. }) => new_rdn,
+            _ => return Ok(None),
+        };
+        let (mut name, mut at) = (name.to_owned(), record.superior);
+        while at != EntryId::ROOT {
+            if let Some(superior) = self.superiors.get(&at) {
+                return Ok(Some(EntryPlace { superior: *superior, name }));
+            }
+            let Some(stored) = view.record(at)? else { return Ok(None) };
+            let above = view.reader(at, &stored)?;
+            if !above.view.flags().has(RecordFlags::GLUE) {
+                let Some(superior) = uuid_of(view, &above)? else { return Ok(None) };
+                self.remember(at, superior);
+                return Ok(Some(EntryPlace { superior, name }));
+            }
+            name.push(',');
+            name.push_str(above.view.rdn());
+            at = above.view.parent();
+        }
+        Ok(None)
+    }
+
+    fn remember(&mut self, id: EntryId, superior: Uuid) {
+        if self.superiors.len() >= SUPERIORS_MAX {
+            self.superiors.clear();
+        }
+        self.superiors.insert(id, superior);
+    }
+
     /// The place of this version of an entry, as others are told. `None`: it has no superior that is an entry.
     ///
     /// # Errors
@@ -104,10 +148,7 @@ impl Places {
         if let Some((parent, place)) = &found
             && *parent == reader.view.parent()
         {
-            if self.superiors.len() >= SUPERIORS_MAX {
-                self.superiors.clear();
-            }
-            self.superiors.insert(*parent, place.superior);
+            self.remember(*parent, place.superior);
         }
         Ok(found.map(|(_, place)| place))
     }
@@ -120,7 +161,7 @@ fn wanted_of<N: Snapshot>(
 ) -> Result<Option<EntryPlace>, Fault> {
     let Some(wanted) = state::wanted(view.snapshot, reader.view.id())? else { return Ok(None) };
     let csn = first(view, reader, "entryCSN")?.and_then(|text| text.parse::<Csn>().ok());
-    let named = match uuid_of(view, reader)?.filter(|_| view.settings.value_conflicts) {
+    let named = match uuid_of(view, reader)?.filter(|_| view.settings.keeps_states()) {
         Some(uuid) => value::named_csn(view.snapshot, &uuid, csn)?,
         None => csn,
     };
@@ -219,12 +260,21 @@ enum Ground {
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     /// A put goes to the place that came with it, whatever that is called here; without one it goes by its name.
     pub(super) fn put_at_place(&mut self, put: &Put) -> Result<Applied, Failure> {
+        self.at_place(put, Self::put_by_name)
+    }
+
+    /// As [`Self::put_at_place`]; `carry_out` puts it where its name says, which is that of the place here.
+    pub(super) fn at_place(
+        &mut self,
+        put: &Put,
+        carry_out: impl FnOnce(&mut Self, &Put) -> Result<Applied, Failure>,
+    ) -> Result<Applied, Failure> {
         let Some(place) = put.place.as_ref().filter(|_| self.rules.places) else {
-            return self.put_by_name(put);
+            return carry_out(self, put);
         };
         let (name, ground) = self.step(|op| locate(op, put, place))?;
         let located = name.map(|(dn, shown)| Put { dn, shown, ..put.clone() });
-        let applied = self.put_by_name(located.as_ref().unwrap_or(put))?;
+        let applied = carry_out(self, located.as_ref().unwrap_or(put))?;
         // Of a name of several RDNs the superiors may be glue there and entries here.
         let is_below = ground == Ground::Superior && split_rdn(&place.name).1.is_empty();
         if !(ground == Ground::Same || is_below && applied == Applied::Done) {

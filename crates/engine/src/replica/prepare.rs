@@ -8,7 +8,7 @@ use uuid::Uuid;
 use super::value::{EntryState, Received, counted};
 use super::{EntryPlace, ReplicaRules, ReplicatedChange};
 use crate::csn::Csn;
-use crate::log::{LoggedChange, LoggedKind, LoggedModification};
+use crate::log::{Came, LoggedChange, LoggedKind, LoggedModification};
 use crate::write::AttributeValues;
 use crate::write::known::KnownSchema;
 use crate::write::prepare::{Change, ChangeKind, Standing, check_change, refuse};
@@ -41,6 +41,8 @@ pub(crate) struct Put {
     pub(crate) state: Option<Box<EntryState>>,
     /// Where it stands, if that was told.
     pub(crate) place: Option<EntryPlace>,
+    /// It is what a record of an access log tells: the change as it came. None within: the add of this entry.
+    pub(crate) record: Option<Option<Box<Came>>>,
 }
 
 /// One logged change, resolved.
@@ -48,8 +50,16 @@ pub(crate) struct Put {
 pub(crate) struct Delta {
     pub(crate) uuid: Option<Uuid>,
     pub(crate) dn: NormalDn,
+    /// The DN as it is shown.
+    pub(crate) shown: String,
     pub(crate) csn: Csn,
     pub(crate) change: DeltaChange,
+    /// Where a rename put it, if that was told.
+    pub(crate) place: Option<EntryPlace>,
+    /// As it came.
+    pub(crate) told: Box<Came>,
+    /// It is what it took to make the entry another server's version of it.
+    pub(crate) whole: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -95,8 +105,12 @@ pub(crate) fn prepare(
             })
         }
         ReplicatedChange::Delete { entry_uuid: uuid, csn } => Ok(Ready::Delete { uuid, csn }),
-        ReplicatedChange::Delta { entry_uuid, dn, csn, change } => {
-            delta(schema, known, rules, (entry_uuid, &dn, csn), change)
+        ReplicatedChange::Delta { entry_uuid, dn, csn, change, place, whole } => {
+            delta(schema, known, rules, (entry_uuid, &dn, csn), change).map(|ready| match ready {
+                Ready::Delta(delta) => Ready::Delta(Box::new(Delta { place, whole, ..*delta })),
+                Ready::Put(put) => Ready::Put(Box::new(Put { place, record: Some(None), ..*put })),
+                other => other,
+            })
         }
     };
     prepared.unwrap_or_else(Ready::Refused)
@@ -166,7 +180,18 @@ fn put(
         let text = format!("\"{shown}\": no objectClass attribute");
         return Err(refuse(ResultCode::OBJECT_CLASS_VIOLATION, text));
     }
-    Ok(Put { uuid, dn, shown, csn, named: csn, modifier, attributes: all, state: None, place: None })
+    Ok(Put {
+        uuid,
+        dn,
+        shown,
+        csn,
+        named: csn,
+        modifier,
+        attributes: all,
+        state: None,
+        place: None,
+        record: None,
+    })
 }
 
 pub(super) fn first_value(changes: &[Change], id: larix_schema::AttributeTypeId) -> Option<&str> {
@@ -204,6 +229,13 @@ fn delta(
     (uuid, dn, csn): (Option<Uuid>, &str, Csn),
     change: LoggedChange,
 ) -> Result<Ready, LdapResult> {
+    let told = Box::new(Came { dn: dn.to_owned(), change: change.clone() });
+    // What an entry is does not change, though it was called by that and is so no more.
+    let modifications = |mods| -> Result<Vec<Change>, LdapResult> {
+        let mut changes = modifications_of(schema, rules, mods)?;
+        changes.retain(|change| change.description.attribute != known.entry_uuid);
+        Ok(changes)
+    };
     let change = match change {
         LoggedChange::Add(attributes) => {
             let attributes: Vec<_> = attributes
@@ -221,19 +253,14 @@ fn delta(
             put.named = put.csn;
             return Ok(Ready::Put(Box::new(put)));
         }
-        LoggedChange::Modify(mods) => DeltaChange::Modify(modifications_of(schema, rules, mods)?),
+        LoggedChange::Modify(mods) => DeltaChange::Modify(modifications(mods)?),
         LoggedChange::Delete => DeltaChange::Delete,
         LoggedChange::ModifyDn { new_rdn, delete_old_rdn, new_superior, modifications: mods } => {
-            DeltaChange::Rename {
-                new_rdn,
-                delete_old_rdn,
-                new_superior,
-                mods: modifications_of(schema, rules, mods)?,
-            }
+            DeltaChange::Rename { new_rdn, delete_old_rdn, new_superior, mods: modifications(mods)? }
         }
     };
-    let (dn, _) = names(schema, dn)?;
-    Ok(Ready::Delta(Box::new(Delta { uuid, dn, csn, change })))
+    let (dn, shown) = names(schema, dn)?;
+    Ok(Ready::Delta(Box::new(Delta { uuid, dn, shown, csn, change, place: None, told, whole: false })))
 }
 
 pub(super) fn modifications_of(

@@ -27,7 +27,16 @@ pub enum ReplicatedChange {
     /// The entry is gone. `csn`: of the delete, when known.
     Delete { entry_uuid: Uuid, csn: Option<Csn> },
     /// One logged change (delta-syncrepl): carried out as it was there, or refused so that a full refresh follows.
-    Delta { entry_uuid: Option<Uuid>, dn: String, csn: Csn, change: LoggedChange },
+    /// `place`: where an add or a rename put the entry, told by a server of our kind; it counts for more than the DN.
+    /// `whole`: it is no change that anybody made, but what it took to make the entry another server's version of it.
+    Delta {
+        entry_uuid: Option<Uuid>,
+        dn: String,
+        csn: Csn,
+        change: LoggedChange,
+        place: Option<EntryPlace>,
+        whole: bool,
+    },
 }
 
 /// Changes that are committed together with what they raise the contextCSN to.

@@ -16,7 +16,7 @@ use crate::entry::{Entry, EntryAttribute, EntryId, EntryView};
 use crate::fault::Fault;
 use crate::index::pending::{self, Writing};
 use crate::index::{KeyKind, Kinds, key, keys};
-use crate::log::{LoggedAttribute, LoggedChange};
+use crate::log::{LoggedAttribute, LoggedChange, Told};
 use crate::tables::INDEX;
 use crate::tree;
 use crate::write::AttributeValues;
@@ -28,8 +28,8 @@ use crate::write::prepare::{Change, ChangeKind, Standing, refuse};
 use crate::write::schema_check::{CheckMode, check_entry};
 use crate::write::{modify, values};
 
-const LOCAL: LogMark = LogMark { local: true, absent: false };
-const SENT: LogMark = LogMark { local: false, absent: false };
+const LOCAL: LogMark = LogMark { local: true, absent: false, told: Told::AsDone };
+const SENT: LogMark = LogMark { local: false, absent: false, told: Told::AsDone };
 
 /// Where an entry is to stand.
 #[derive(Clone, Debug)]
@@ -75,7 +75,7 @@ pub(super) fn here<V: Snapshot>(op: &Operator<'_, V>, id: EntryId) -> Result<Her
     let csn = value_of(op, &held, op.ground.known.entry_csn)?;
     let csn = csn.and_then(|text| std::str::from_utf8(&text).ok()?.parse().ok());
     let uuid = op.entry_uuid(&held)?;
-    let named = match op.ground.settings.value_conflicts {
+    let named = match op.ground.settings.keeps_states() {
         true => value::named_csn(op.snapshot(), &uuid, csn)?,
         false => csn,
     };
@@ -191,10 +191,27 @@ pub(super) fn add<V: Snapshot>(
         take_out(op, &held, &view)?;
     }
     store_new(op, id, place, &entry)?;
-    op.log_marked((id, place.parent), put.uuid, &entry.dn, SENT, |schema| {
+    let mark = LogMark { told: told_of(op, put, true), ..SENT };
+    op.log_marked((id, place.parent), put.uuid, &entry.dn, mark, |schema| {
         LoggedChange::Add(entry.attributes.iter().map(|a| logged_attribute(schema, a)).collect())
     });
     Ok(id)
+}
+
+/// What an access log tells of the entry that a put makes, or changes.
+fn told_of<V: Snapshot>(op: &Operator<'_, V>, put: &Put, is_new: bool) -> Told {
+    if !op.ground.settings.merges_records {
+        return Told::AsDone;
+    }
+    let place = put.place.clone();
+    match &put.record {
+        Some(change) if is_new != change.is_some() => Told::AsItCame { change: change.clone(), place },
+        // What nobody has changed since it was added is what an add tells.
+        None if is_new && put.state.as_ref().is_none_or(|state| state.is_begin()) => {
+            Told::AsItCame { change: None, place }
+        }
+        _ => Told::Whole,
+    }
 }
 
 fn store_new<V: Snapshot>(
@@ -268,11 +285,13 @@ pub(super) fn change<V: Snapshot>(
         check_entry(op.ground.schema, op.ground.known, &mut entry, mode, &sets)?;
     }
     let all: Vec<&Change> = changes.iter().collect();
+    let mark = LogMark { told: told_of(op, put, false), ..SENT };
     match to {
-        None if changes.is_empty() => Ok(()),
+        // Who follows is to hear of a record that changes nothing here, too.
+        None if changes.is_empty() && put.record.is_none() => Ok(()),
         None => {
             modify::store(op, &held, &entry)?;
-            op.log_marked((id, EntryId::ROOT), put.uuid, &old_shown, SENT, |schema| {
+            op.log_marked((id, EntryId::ROOT), put.uuid, &old_shown, mark, |schema| {
                 LoggedChange::Modify(logged(schema, &all))
             });
             Ok(())
@@ -281,7 +300,7 @@ pub(super) fn change<V: Snapshot>(
             let deletes_old = difference::lacks_old_name(op, &held, &entry)?;
             shift(op, &held, place, &entry)?;
             let old_dn = op.view.names.normal_dn(&held.view()?)?;
-            op.log_marked((id, place.parent), put.uuid, &old_shown, SENT, |schema| LoggedChange::ModifyDn {
+            op.log_marked((id, place.parent), put.uuid, &old_shown, mark, |schema| LoggedChange::ModifyDn {
                 new_rdn: place.rdn.clone(),
                 delete_old_rdn: deletes_old,
                 new_superior,
@@ -370,15 +389,20 @@ fn stamp_again<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId, named: bool) 
     let held = op.hold(id)?;
     let view = held.view()?;
     let (uuid, shown) = (op.entry_uuid(&held)?, op.view.dn(&view)?);
-    let value = op.stamp.csn.text().into_bytes();
-    let change = Change {
+    let set = |id: larix_schema::AttributeTypeId, value: Vec<u8>| Change {
         kind: ChangeKind::Replace,
-        description: AttributeDescription::plain(op.ground.known.entry_csn),
+        description: AttributeDescription::plain(id),
         keys: vec![value.clone()],
         values: vec![value],
         standing: Standing::Internal,
     };
-    let changes = [change];
+    let mut changes = vec![set(op.ground.known.entry_csn, op.stamp.csn.text().into_bytes())];
+    if op.ground.settings.merges_records {
+        // The latest change says who changed the entry last, and when: this one says what is known here.
+        for id in [op.ground.known.modifiers_name, op.ground.known.modify_timestamp] {
+            changes.extend(value_of(op, &held, id)?.map(|value| set(id, value)));
+        }
+    }
     let entry = difference::changed(op, &held, shown.clone(), &changes)?;
     modify::store(op, &held, &entry)?;
     let all: Vec<&Change> = changes.iter().collect();

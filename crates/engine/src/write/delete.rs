@@ -109,7 +109,7 @@ pub(crate) fn remove<V: Snapshot>(
     operator.bump_generation()?;
     operator.log((held.id, EntryId::ROOT), uuid, &shown, |_| LoggedChange::Delete);
     operator.bury(&uuid);
-    if operator.ground.settings.value_conflicts {
+    if operator.ground.settings.keeps_states() {
         value::forget(operator.snapshot(), &mut operator.set, &uuid)?;
     }
     Ok(())

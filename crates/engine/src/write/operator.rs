@@ -23,7 +23,7 @@ use crate::entry::{EntryId, EntryReader, EntrySource, EntryView, Record};
 use crate::fault::Fault;
 use crate::log::{
     self, CsnVector, LogHeading, LogKey, LogRecord, LoggedAttribute, LoggedChange, LoggedKind,
-    LoggedModification,
+    LoggedModification, Told,
 };
 use crate::order::CommitOrder;
 use crate::plugins::Entries;
@@ -93,10 +93,11 @@ pub(crate) struct Envelope<'a> {
 }
 
 /// What a record of the log is beside its change: see [`LogRecord`].
-#[derive(Copy, Clone, Debug, Default)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct LogMark {
     pub(crate) local: bool,
     pub(crate) absent: bool,
+    pub(crate) told: Told,
 }
 
 /// What a change did.
@@ -280,7 +281,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         dn: &str,
         change: impl FnOnce(&Schema) -> LoggedChange,
     ) {
-        let mark = LogMark { local: self.envelope.derived, absent: false };
+        let mark = LogMark { local: self.envelope.derived, ..LogMark::default() };
         self.log_marked((entry, superior), entry_uuid, dn, mark, change);
     }
 
@@ -307,6 +308,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
             absent: mark.absent,
             change: change(self.ground.schema),
             old: std::mem::take(&mut self.old),
+            told: mark.told,
         };
         self.counters.logged_bytes += log::append(&mut self.set, key, &record);
     }

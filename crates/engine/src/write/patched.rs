@@ -45,7 +45,7 @@ impl<'r> Patched<'r> {
         let known = ground.known;
         let decides = [known.object_class, known.structural_object_class, known.entry_uuid];
         let changes_type = |change: &&Change| decides.contains(&change.description.attribute);
-        if controls.relax || ground.settings.value_conflicts || changes.iter().any(changes_type) {
+        if controls.relax || ground.settings.keeps_states() || changes.iter().any(changes_type) {
             return Ok(None);
         }
         let catalog = &operator.view.catalog;

@@ -19,6 +19,7 @@ mod replay;
 mod replica;
 mod replica_model;
 mod replica_places;
+mod replica_records;
 mod replicated;
 mod write;
 mod write_groups;

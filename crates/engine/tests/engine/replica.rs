@@ -222,6 +222,8 @@ fn logged_changes_are_carried_out_or_refused() {
         dn: A.to_owned(),
         csn,
         change,
+        place: None,
+        whole: false,
     };
     let modify = |csn: Csn, mods: &[LoggedModification]| {
         let mut mods = mods.to_vec();
@@ -266,7 +268,14 @@ fn told(csn: Csn, mods: &[LoggedModification]) -> ReplicatedChange {
     let mut mods = mods.to_vec();
     mods.push(modification(LoggedKind::Replace, "entryCSN", &[&csn.to_string()]));
     let change = LoggedChange::Modify(mods);
-    ReplicatedChange::Delta { entry_uuid: Some(uuid(1)), dn: A.to_owned(), csn, change }
+    ReplicatedChange::Delta {
+        entry_uuid: Some(uuid(1)),
+        dn: A.to_owned(),
+        csn,
+        change,
+        place: None,
+        whole: false,
+    }
 }
 
 fn descriptions(fixture: &replicated::Memory) -> Vec<String> {
@@ -364,7 +373,14 @@ fn an_older_rename_does_not_undo_one_to_the_name_that_the_entry_has() {
             new_superior: None,
             modifications: mods,
         };
-        ReplicatedChange::Delta { entry_uuid: Some(uuid(1)), dn: A.to_owned(), csn, change }
+        ReplicatedChange::Delta {
+            entry_uuid: Some(uuid(1)),
+            dn: A.to_owned(),
+            csn,
+            change,
+            place: None,
+            whole: false,
+        }
     };
     for order in orders(2) {
         let f = filled();

@@ -216,8 +216,14 @@ fn a_logged_move_onto_glue_changes_nothing_that_stands_there() {
         new_superior: None,
         modifications: vec![stamp],
     };
-    let delta =
-        ReplicatedChange::Delta { entry_uuid: Some(uuid(2)), dn: NEW.to_owned(), csn: csn(2, 3), change };
+    let delta = ReplicatedChange::Delta {
+        entry_uuid: Some(uuid(2)),
+        dn: NEW.to_owned(),
+        csn: csn(2, 3),
+        change,
+        place: None,
+        whole: false,
+    };
     assert_eq!(apply(&f, [delta]), "done");
     complete(&f);
     assert_eq!((csn_of(&f, BELOW_OLD), csn_of(&f, OLD)), (csn(2, 2), csn(2, 3)));

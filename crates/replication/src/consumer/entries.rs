@@ -73,19 +73,19 @@ impl Session {
             (change, _) => Ok(change),
         });
         match massaged {
-            Ok(Some(ReplicatedChange::Delta { entry_uuid, dn, csn, change })) => {
+            Ok(Some(change @ ReplicatedChange::Delta { csn, .. })) => {
                 // What a refresh brought the provider stands in its log in any order. It is told without a CSN beside it; a
                 // slapd whose log is gone through has one beside everything, and is in order with its own changes alone.
                 let is_own = self.batch.is_providers(&csn);
                 if !proves || self.phase == Phase::Refreshing && !is_own {
-                    self.gather(ReplicatedChange::Delta { entry_uuid, dn, csn, change }, None, actions);
+                    self.gather(change, None, actions);
                     return Ok(());
                 }
                 // Other records come in the order of the changes: each is as good as a cookie.
                 if self.batch.is_next(&[csn]) {
                     self.batch.raise(&[csn]);
                     self.batch.note_taken(&[csn]);
-                    self.gather(ReplicatedChange::Delta { entry_uuid, dn, csn, change }, None, actions);
+                    self.gather(change, None, actions);
                 }
             }
             Ok(_) => {}

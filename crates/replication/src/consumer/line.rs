@@ -44,6 +44,8 @@ pub struct Line {
     pub delete_percent: u8,
     /// Conflicts are settled value by value.
     pub values: bool,
+    /// Changes are merged one by one by the states of entries.
+    pub states: bool,
     /// That go with the request.
     pub controls: Vec<ControlBuf>,
 }
@@ -73,6 +75,11 @@ impl Line {
             types_only: self.types_only,
             logged: false,
             values: self.values,
+            // A state says nothing of a part.
+            states: self.states
+                && self.attributes.is_empty()
+                && self.except_attributes.is_empty()
+                && !self.types_only,
             size_limit: self.size_limit,
             time_limit: self.time_limit,
             controls: self.controls.clone(),

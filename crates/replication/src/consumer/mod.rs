@@ -14,7 +14,7 @@ mod massage;
 mod retry;
 
 use larix_engine::csn::Csn;
-use larix_engine::replica::{ReplicatedChange, UuidSet};
+use larix_engine::replica::{ENTRY_STATE_OID, ReplicatedChange, UuidSet};
 use larix_proto::control::{ControlValue, EntryState, SyncDone, SyncMode, SyncRequest, SyncState};
 use larix_proto::extended::SyncInfo;
 use larix_proto::{
@@ -49,6 +49,8 @@ pub struct Request {
     pub logged: bool,
     /// Conflicts are settled value by value: the states of entries are asked for.
     pub values: bool,
+    /// Changes are merged one by one here: the states of entries are asked for where they are kept.
+    pub states: bool,
     /// Entries; 0 is no limit.
     pub size_limit: u32,
     /// Seconds; 0 is no limit.
@@ -156,6 +158,9 @@ impl Session {
         if self.request.values {
             controls.push(ControlBuf { oid: oid::VALUE_CONFLICTS.into(), critical: true, value: None });
         }
+        if self.request.states && !self.request.values {
+            controls.push(ControlBuf { oid: oid::VALUE_CONFLICTS.into(), critical: false, value: None });
+        }
         if !self.request.logged {
             controls.push(ControlBuf { oid: oid::SYNC_PEER.into(), critical: false, value: None });
         }
@@ -195,6 +200,10 @@ impl Session {
     ) -> Option<(Uuid, &'m SearchResultEntry<'m>)> {
         let Response::Entry(entry) = &message.response else { return None };
         if message.id != self.message || !self.is_first() {
+            return None;
+        }
+        // A load knows nothing of the states that entries come with.
+        if only_control(message.controls, ENTRY_STATE_OID).ok()?.is_some() {
             return None;
         }
         let control = only_control(message.controls, SyncState::OID).ok().flatten()?;

@@ -92,6 +92,7 @@ fn request(mode: SyncMode) -> Request {
         attributes: vec!["*".to_owned(), "+".to_owned()],
         types_only: false,
         values: false,
+        states: false,
         logged: false,
         size_limit: 0,
         time_limit: 0,

@@ -89,7 +89,7 @@ impl Following {
         for (database, snapshot) in databases.iter().zip(&snapshots) {
             views.push(database.view(snapshot).map_err(|fault| failed(&fault))?);
         }
-        if search.asked.sid.is_some()
+        if (search.asked.sid.is_some() || search.states)
             && let Some(snapshot) = snapshots.first()
         {
             check_log_tells(search, snapshot)?;
@@ -260,7 +260,7 @@ impl Following {
         // passed over whose entry comes later: a consumer that gets no further would delete such an entry elsewhere.
         self.skipped.remove(&(*number, id));
         let own = csn.server_id == search.server_id() && !was_early && !is_old;
-        let own = own && self.skipped.is_empty() && !search.values;
+        let own = own && self.skipped.is_empty() && !search.merged;
         let cookie = own.then(|| search.cookie(&[csn]));
         self.tell(search, now, (outline, *number), (name, cookie), out)?;
         self.taken.retain(|_, (_, of, _)| *of != id);
@@ -457,7 +457,7 @@ fn gather<S: Store, N: Snapshot>(
         }
     }
     let known = |csn: &Csn| search.asked.known.covers(csn) || search.asked.sid == Some(csn.server_id);
-    merge(&mut batch, logs, bound, server_id, (search.values, &known));
+    merge(&mut batch, logs, bound, server_id, (search.merged, &known));
     Ok(batch)
 }
 

@@ -33,6 +33,8 @@ pub struct Start<S: Store> {
     pub any_entry: bool,
     /// The consumer settles conflicts value by value, as these databases do.
     pub values: bool,
+    /// It wants the states of entries, where they are kept.
+    pub states: bool,
     pub queue: RefreshQueue,
 }
 
@@ -75,7 +77,11 @@ pub struct SyncSearch<S: Store> {
     /// Where it waits for that.
     place: Option<Place>,
     any_entry: bool,
-    pub(super) values: bool,
+    values: bool,
+    /// The consumer merges changes one by one: it takes no record for a change that nobody made.
+    pub(super) states: bool,
+    /// Entries are merged here: what is in one its entryCSN does not say.
+    pub(super) merged: bool,
     /// A pass over the content is followed by all deletes that the consumer may lack.
     tells_deletes: bool,
     server_id: u16,
@@ -125,13 +131,16 @@ enum Phase {
 
 impl<S: Store> SyncSearch<S> {
     pub fn new(start: Start<S>) -> Self {
-        let Start { asked, parts, any_entry, values, queue } = start;
+        let Start { asked, parts, any_entry, values, states, queue } = start;
+        let keeps =
+            |(served, _): &(Arc<Served<S>>, SearchTask)| served.database().current_settings().keeps_states();
+        let merged = parts.iter().any(keeps);
         let message = parts.first().map_or(MessageId(0), |(_, task)| task.message());
         let server_id = parts.first().map_or(0, |(served, _)| served.database().server_id());
         let peer = asked.peer;
         let part = |(served, mut task): (Arc<Served<S>>, SearchTask)| {
             task.for_consumer();
-            if values {
+            if values || states && merged {
                 task.tell_states();
             }
             if peer {
@@ -152,6 +161,8 @@ impl<S: Store> SyncSearch<S> {
             place: None,
             any_entry,
             values,
+            states,
+            merged,
             tells_deletes: false,
             server_id,
         }
@@ -301,7 +312,7 @@ impl<S: Store> SyncSearch<S> {
                     None => {
                         let present = !settings.no_present;
                         // Of an entry that was merged the entryCSN does not say what is in it.
-                        let known = if self.values { CsnVector::default() } else { known };
+                        let known = if self.merged { CsnVector::default() } else { known };
                         self.walk(&Refresh::new(known, present, each_cookie));
                     }
                 }

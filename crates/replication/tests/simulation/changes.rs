@@ -195,7 +195,7 @@ pub(crate) fn shown(change: &ReplicatedChange) -> String {
         ReplicatedChange::Delete { entry_uuid, csn } => {
             format!("delete {entry_uuid} {}", csn.map(|csn| csn.text()).unwrap_or_default())
         }
-        ReplicatedChange::Delta { entry_uuid, dn, csn, change } => {
+        ReplicatedChange::Delta { entry_uuid, dn, csn, change, .. } => {
             let uuid = entry_uuid.map(|uuid| uuid.to_string()).unwrap_or_default();
             let what = match change {
                 LoggedChange::Add(_) => "add".to_owned(),

@@ -229,7 +229,7 @@ impl Link {
             Action::Apply { changes, csns, refreshing, provider } => {
                 // Records of a log may come in any order: each is judged by what is here.
                 let rules = self.rules(nodes, refreshing || logged || full);
-                let whole = refreshing && !logged;
+                let whole = (refreshing || nodes[self.consumer].merges_records()) && !logged;
                 self.apply(nodes, (changes, csns), ReplicaRules { provider, whole, ..rules }, trace)?;
             }
             Action::DeleteAbsent { present, csns, deletes_told } => {
@@ -322,8 +322,8 @@ fn begin(node: &Node, request: &[u8], told: &Arc<AtomicBool>) -> SyncSearch<Memo
     node.record(usize::MAX);
     let parts = node.parts(search.base).into_iter().map(part).collect();
     let asked = Asked::new(controls.sync.as_ref().unwrap());
-    let (queue, values) = (node.queue.clone(), controls.value_conflicts);
-    let mut search = SyncSearch::new(Start { asked, parts, any_entry, values, queue });
+    let (queue, values, states) = (node.queue.clone(), controls.value_conflicts, controls.states);
+    let mut search = SyncSearch::new(Start { asked, parts, any_entry, values, states, queue });
     let told = Arc::clone(told);
     search.follow(Follower::new(Box::new(move || told.store(true, Ordering::SeqCst))));
     search

@@ -5,6 +5,7 @@ use std::sync::{Arc, mpsc};
 use larix_engine::audit;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedChange};
+use larix_engine::replica::Places;
 use larix_engine::tables::META;
 use larix_engine::write::Recording;
 use larix_proto::control::SyncMode;
@@ -42,6 +43,7 @@ impl Side {
                 attributes: vec!["*".to_owned(), "+".to_owned()],
                 logged: true,
                 values: false,
+
                 ..line.request()
             },
             // Behind it comes what the log has.
@@ -84,6 +86,8 @@ impl Node {
         drop(snapshot);
         let database = self.database();
         let snapshot = database.store().snapshot().unwrap();
+        let view = database.view(&snapshot).unwrap();
+        let mut places = database.settings().merges_records.then(Places::default);
         let (mut reached, mut count, mut ended) = (from, 0, true);
         log::visit_stored_after(&snapshot, from, &mut |key, mut record, _| {
             if count == most {
@@ -94,9 +98,10 @@ impl Node {
             if record.dn.is_empty() && record.absent {
                 record.dn = format!("entryUUID={},{SUFFIX}", record.entry_uuid);
             }
-            let is_empty = matches!(&record.change, LoggedChange::Modify(changes) if changes.is_empty());
+            let is_empty = matches!(record.as_told().1, LoggedChange::Modify(changes) if changes.is_empty());
             if !record.local && !is_empty {
-                recording.records.push(audit::of_change(&self.schema, &record, None));
+                let place = places.as_mut().and_then(|places| places.of_record(&view, &record).unwrap());
+                recording.records.push(audit::of_change(&self.schema, &record, place.as_ref(), None));
             }
             true
         })
@@ -105,6 +110,7 @@ impl Node {
             recording.context_csns = log::context_csns(&snapshot).unwrap();
             lacks.extend(log::whole_csns(&snapshot).unwrap());
         }
+        drop(view);
         drop(snapshot);
         if is_new {
             recording.container = Some(audit::container(&self.schema, LOG, &[]));

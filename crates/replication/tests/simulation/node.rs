@@ -188,8 +188,18 @@ impl Node {
             log_retention: self.keep,
             shadow: self.kind != Kind::Member,
             value_conflicts: self.setup.values,
+            merges_records: self.merges_records() && suffix != LOG,
             provider: Some(ProviderSettings::default()),
             ..DatabaseSettings::default()
+        }
+    }
+
+    /// As the server's configuration says it: who follows access logs.
+    pub(crate) fn merges_records(&self) -> bool {
+        match self.kind {
+            Kind::Member => self.setup.delta_ring,
+            Kind::Shadow => self.setup.delta,
+            Kind::Part => false,
         }
     }
 

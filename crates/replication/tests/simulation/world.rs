@@ -121,6 +121,7 @@ impl World {
             lazy,
             delete_percent: 100,
             values: self.setup.values,
+            states: self.nodes[consumer].merges_records(),
             controls: Vec::new(),
         };
         let mut link = Link::new(provider, consumer, line);

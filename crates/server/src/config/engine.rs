@@ -13,7 +13,7 @@ use crate::syncrepl::is_ourselves;
 
 use super::diagnostic::{ConfigError, Origin};
 use super::model::{AccessLine, Config, Database, DatabaseKind};
-use super::values::{self, ChangeLog, ConfigDn, Hard, SearchLimits, Soft, Unchecked};
+use super::values::{self, ChangeLog, ConfigDn, Hard, SearchLimits, Soft, SyncData, Unchecked};
 
 impl From<SearchLimits> for Limits {
     fn from(limits: SearchLimits) -> Self {
@@ -72,6 +72,7 @@ impl Config {
         let provider = self.provider(database)?;
         let access_log = self.access_log(database)?;
         let value_conflicts = matches!(&database.kind, DatabaseKind::Mdb(mdb) if mdb.value_conflicts);
+        let merges_records = self.merges_records(database);
         Ok(DatabaseSettings {
             suffixes: database.suffixes.iter().map(suffix).collect(),
             root_dn: database.effective_root(),
@@ -94,9 +95,11 @@ impl Config {
             log: change_log != ChangeLog::Off
                 || provider.is_some()
                 || value_conflicts
+                || merges_records
                 || access_log.is_some(),
             provider,
             value_conflicts,
+            merges_records,
             log_retention: match change_log {
                 ChangeLog::Kept(retention) => retention,
                 ChangeLog::Off => LogRetention::default(),
@@ -157,6 +160,13 @@ impl Config {
 }
 
 impl Config {
+    /// Whether changes are merged one by one by the states of entries: of whoever follows access logs.
+    fn merges_records(&self, database: &Database) -> bool {
+        let DatabaseKind::Mdb(mdb) = &database.kind else { return false };
+        let mut lines = database.sync_replication.iter().filter(|line| !is_ourselves(self, line));
+        database.last_mod && !mdb.value_conflicts && lines.any(|line| line.data == SyncData::AccessLog)
+    }
+
     /// Whether a database takes changes from a provider alone. Who is named as his own provider follows nobody.
     pub fn is_shadow(&self, database: &Database) -> bool {
         let lines = &database.sync_replication;

@@ -91,7 +91,7 @@ pub(super) fn start(
     let asked = Asked::new(asked);
     let now = new.server.both_clocks().0;
     let peer = new.server.sync_peers.add(new.subject, request.base, now, asked.rid);
-    let search = SyncSearch::new(Start { asked, parts, any_entry, values, queue });
+    let search = SyncSearch::new(Start { asked, parts, any_entry, values, states: controls.states, queue });
     let search = Box::new(search);
     Ok(Some(First::Running(Search::synchronising(Synchronised::Stored { search, peer }))))
 }

@@ -45,6 +45,7 @@ impl Task {
             lazy: line.lazy_commit,
             delete_percent: line.delete_percent,
             values: self.settles_values(),
+            states: self.merges_records(),
             controls,
         }
     }
@@ -83,6 +84,12 @@ impl Task {
     pub(super) fn settles_values(&self) -> bool {
         let served = self.served.as_ref();
         served.is_some_and(|served| served.database().current_settings().value_conflicts)
+    }
+
+    /// Whether changes are merged one by one here.
+    pub(super) fn merges_records(&self) -> bool {
+        let served = self.served.as_ref();
+        served.is_some_and(|served| served.database().current_settings().merges_records)
     }
 
     pub(super) fn massage(&self, schema: Arc<Schema>) -> Option<Massage> {

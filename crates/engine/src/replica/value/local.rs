@@ -32,7 +32,7 @@ pub(crate) fn note_change<V: Snapshot>(
     renamed: Option<Renamed<'_>>,
 ) -> Result<(), Failure> {
     // What a plugin derives has no CSN of its own: every server derives it.
-    if !op.ground.settings.value_conflicts || !op.stamps() {
+    if !op.ground.settings.keeps_states() || !op.stamps() {
         return Ok(());
     }
     let uuid = op.entry_uuid(held)?;
@@ -61,7 +61,12 @@ pub(crate) fn note_change<V: Snapshot>(
     }
     rows::put_head(&mut op.set, &uuid, &state);
     let mut done = attribute_changes(op, held, changes)?;
-    if is_kept {
+    if op.ground.settings.merges_records {
+        // All that a record tells is told by what is in it: a name that is left, and its values are not, is a change of these.
+        if let Some(renamed) = renamed {
+            keep_old_name(op, renamed, &mut done)?;
+        }
+    } else if is_kept {
         confirm(op, (&uuid, entry), renamed, &mut done)?;
     }
     let sequence = op.counters.last_log_sequence;
@@ -72,9 +77,9 @@ pub(crate) fn note_change<V: Snapshot>(
     Ok(())
 }
 
-type Done = BTreeMap<AttributeDescription, AttributeChange>;
+pub(super) type Done = BTreeMap<AttributeDescription, AttributeChange>;
 
-fn attribute_changes<V: Snapshot>(
+pub(super) fn attribute_changes<V: Snapshot>(
     op: &Operator<'_, V>,
     held: &Held<'_>,
     changes: &[&Change],
@@ -87,7 +92,12 @@ fn attribute_changes<V: Snapshot>(
             continue;
         }
         let of = done.entry(change.description.clone()).or_default();
-        if change.description.attribute == known.object_class && change.kind == ChangeKind::Replace {
+        // A record of it does not say what it found.
+        let is_told_alone = op.ground.settings.merges_records;
+        if change.description.attribute == known.object_class
+            && change.kind == ChangeKind::Replace
+            && !is_told_alone
+        {
             // Classes are always changed one by one: two servers that each send the whole list mean to add or to remove
             // some.
             let before = class_keys(op, held)?;
@@ -111,6 +121,24 @@ fn class_keys<V: Snapshot>(op: &Operator<'_, V>, held: &Held<'_>) -> Result<Vec<
         true
     })?;
     Ok(keys)
+}
+
+/// The values of the name that the entry had are there, unless the change took them away.
+fn keep_old_name<V: Snapshot>(
+    op: &Operator<'_, V>,
+    renamed: Renamed<'_>,
+    done: &mut Done,
+) -> Result<(), Failure> {
+    for naming in naming_changes(op.schema(), renamed.old_rdn, ChangeKind::SoftAdd)? {
+        if rule_of(op.schema(), op.ground.known, &naming.description) != Rule::Values {
+            continue;
+        }
+        let of = done.entry(naming.description.clone()).or_default();
+        if !of.whole {
+            naming.keys.iter().for_each(|key| _ = of.values.entry(value_key(key)).or_insert(true));
+        }
+    }
+    Ok(())
 }
 
 /// What the merge let stay though it had been removed (a class that is needed, a value of the name) was seen by whoever made

@@ -28,6 +28,11 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let refused = |text: &str| -> Failure {
             refuse(ResultCode::UNWILLING_TO_PERFORM, format!("\"{}\": {text}", put.shown)).into()
         };
+        if self.merges_records() && put.csn.is_some() {
+            // Who knows nothing of states sends entries that are as old as they say.
+            let known = put.state.as_deref().filter(|state| state.newest() == put.csn).cloned();
+            return Ok(Some(known.unwrap_or_else(|| EntryState::begin(put.csn))));
+        }
         match (self.settles_values(), &put.state) {
             (false, None) => Ok(None),
             (true, Some(state)) if state.newest() == put.csn => Ok(Some((**state).clone())),
@@ -143,7 +148,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         Ok((applied, state))
     }
 
-    fn lost_values(&self, lost: Content, name: Option<String>) -> Vec<AttributeValues> {
+    pub(super) fn lost_values(&self, lost: Content, name: Option<String>) -> Vec<AttributeValues> {
         let schema = self.schema();
         let name = name.map(|name| AttributeValues {
             description: "entryDN".to_owned(),
@@ -181,7 +186,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     }
 }
 
-fn content_of<V: Snapshot>(op: &Operator<'_, V>, held: &Held<'_>) -> Result<Content, Failure> {
+pub(super) fn content_of<V: Snapshot>(op: &Operator<'_, V>, held: &Held<'_>) -> Result<Content, Failure> {
     let (schema, reader) = (op.schema(), op.reader(held)?);
     let entry = reader.to_owned(String::new(), true)?;
     let mut content = Content::new();
@@ -205,7 +210,7 @@ fn content_of_put(put: &Put) -> Content {
 }
 
 /// The merged version as a put, under the name of `put`.
-fn put_of(known: &KnownSchema, put: &Put, version: Version) -> Put {
+pub(super) fn put_of(known: &KnownSchema, put: &Put, version: Version) -> Put {
     let attributes: Vec<Change> = version
         .content
         .into_iter()
@@ -225,5 +230,6 @@ fn put_of(known: &KnownSchema, put: &Put, version: Version) -> Put {
         attributes,
         state: Some(Box::new(version.state)),
         place: put.place.clone(),
+        record: put.record.clone(),
     }
 }

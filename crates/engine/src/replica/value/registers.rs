@@ -60,7 +60,7 @@ impl EntryState {
     }
 
     /// Whether it says no more than the entryCSN does.
-    pub(super) fn is_begin(&self) -> bool {
+    pub(crate) fn is_begin(&self) -> bool {
         self.attributes.is_empty() && *self == Self::begin(self.base)
     }
 

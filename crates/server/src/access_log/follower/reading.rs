@@ -8,6 +8,7 @@ use larix_engine::Served;
 use larix_engine::audit::{self, Facts, Request};
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LogRecord, LoggedChange};
+use larix_engine::replica::{EntryPlace, Places};
 use larix_engine::tables::META;
 use larix_engine::time::Timestamp;
 use larix_engine::write::{NewRecord, Recording};
@@ -62,6 +63,10 @@ impl LogWriter {
         let suffix =
             database.settings().suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
         let (mut reached, mut count, mut bytes, mut ended) = (target, 0, 0, true);
+        // Who merges records goes by the places that they tell.
+        let view = database.view(&snapshot)?;
+        let mut places = database.settings().merges_records.then(Places::default);
+        let mut fault = None;
         log::visit_stored_after(&snapshot, from, &mut |key, record, stored| {
             if key.sequence > target.sequence {
                 return false;
@@ -74,9 +79,19 @@ impl LogWriter {
             bytes += stored.len();
             reached = key;
             let facts = || self.facts_of(database.instance(), key.sequence);
-            changes.extend(told(record, &suffix, recorder, schema, facts));
+            let place = match places.as_mut().map(|places| places.of_record(&view, &record)).transpose() {
+                Ok(place) => place.flatten(),
+                Err(error) => {
+                    fault = Some(error);
+                    return false;
+                }
+            };
+            changes.extend(told(record, place.as_ref(), &suffix, recorder, schema, facts));
             true
         })?;
+        if let Some(fault) = fault {
+            return Err(fault);
+        }
         if ended {
             reached = target;
         }
@@ -127,7 +142,7 @@ impl LogWriter {
                 let snapshot = self.served.database().store().snapshot()?;
                 let stored = snapshot.get(META, &mark_key(name))?.and_then(|row| Held::from_bytes(&row));
                 let missed = stored.as_ref().map_or_else(Vec::new, |stored| source.missed_since(stored));
-                let of = |record: &LogRecord| (record.csn.time, audit::of_change(schema, record, None));
+                let of = |record: &LogRecord| (record.csn.time, audit::of_change(schema, record, None, None));
                 changes.extend(missed.iter().filter(|record| wanted(record)).map(of));
                 let began = source.began();
                 recording.marks.push((mark_key(name), began.to_bytes()));
@@ -139,7 +154,7 @@ impl LogWriter {
         for (sequence, record) in told.records.iter().filter(|(_, record)| wanted(record)) {
             recording.context_csns.push(record.csn);
             let facts = self.facts_of(CONFIGURATION, *sequence);
-            let change = audit::of_change(schema, record, facts.as_deref());
+            let change = audit::of_change(schema, record, None, facts.as_deref());
             changes.push((facts.map_or(record.csn.time, |facts| facts.end), change));
         }
         if told.reached != reached {
@@ -179,6 +194,7 @@ impl LogWriter {
 /// What is recorded of a change, and when it ended; `None`: it is none that the recorder wants. `suffix`: of the database.
 fn told(
     mut record: LogRecord,
+    place: Option<&EntryPlace>,
     suffix: &str,
     recorder: &Recorder,
     schema: &Schema,
@@ -188,15 +204,15 @@ fn told(
         // Of an entry that was never here nothing but its identity is known; a record has a name.
         record.dn = format!("entryUUID={},{suffix}", record.entry_uuid);
     }
-    let dn = schema.parse_dn(&record.dn).ok();
+    let (dn, change) = record.as_told();
+    let dn = schema.parse_dn(dn).ok();
     // What only says whose changes a merge brought (`conflict-mode value`) changes nothing by itself.
-    let is_empty = matches!(&record.change, LoggedChange::Modify(changes) if changes.is_empty());
-    if record.local || is_empty || !recorder.settings.wants(audit::operation_of(&record.change), dn.as_ref())
-    {
+    let is_empty = matches!(change, LoggedChange::Modify(changes) if changes.is_empty());
+    if record.local || is_empty || !recorder.settings.wants(audit::operation_of(change), dn.as_ref()) {
         return None;
     }
     let facts = facts();
-    let change = audit::of_change(schema, &record, facts.as_deref());
+    let change = audit::of_change(schema, &record, place, facts.as_deref());
     Some((facts.map_or(record.csn.time, |facts| facts.end), change))
 }
 

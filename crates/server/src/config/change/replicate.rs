@@ -96,7 +96,7 @@ impl Tree<'_> {
                 }
                 None => Applied::Older,
             },
-            ReplicatedChange::Delta { entry_uuid, dn, csn, change } => {
+            ReplicatedChange::Delta { entry_uuid, dn, csn, change, .. } => {
                 self.delta(entry_uuid.as_ref(), dn, csn, change).unwrap_or_else(|why| Applied::Refused(why.0))
             }
         }

@@ -51,7 +51,12 @@ impl Runner {
         // Records of a log may come in any order: each is judged by what is here.
         let rules = self.task.rules(&self.schema(), refreshing || logged || full);
         let by_content = by_content && rules.multi_provider;
-        let rules = ReplicaRules { by_content, whole: refreshing && !logged, provider, ..rules };
+        let rules = ReplicaRules {
+            by_content,
+            whole: (refreshing || self.task.merges_records()) && !logged,
+            provider,
+            ..rules
+        };
         let alone = !refreshing || logged || !csns.is_empty();
         if alone {
             // What these CSNs stand for is to be there.

@@ -1,0 +1,88 @@
+//! Deletes of other servers: the last word, unless the entry began anew behind it.
+
+use larix_store::{Snapshot, Store};
+use uuid::Uuid;
+
+use super::apply::Applier;
+use super::steps::{self, Here};
+use super::{Applied, ConflictKind, ConflictNote, KeptSide, state};
+use crate::csn::Csn;
+use crate::entry::EntryId;
+use crate::log::LoggedChange;
+use crate::write::Failure;
+use crate::write::operational::Stamp;
+use crate::write::operator::LogMark;
+
+impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
+    pub(super) fn delete(&mut self, uuid: &Uuid, csn: Option<Csn>) -> Result<Applied, Failure> {
+        if let Some(csn) = &csn {
+            self.follow(csn);
+        }
+        let (here, dead) = self.step(|op| {
+            let here = steps::find(op, uuid)?.map(|id| steps::here(op, id)).transpose()?;
+            let dead = state::tombstone(op.snapshot(), uuid)?;
+            Ok((here, dead))
+        })?;
+        let Some(here) = here else {
+            let stamp = match csn.or(self.newest) {
+                Some(csn) if dead.is_none_or(|dead| dead.csn < csn) => Stamp { csn, name: String::new() },
+                // Nobody said when: it is told on as of now.
+                None if dead.is_none() && self.rules.multi_provider => self.own_stamp(),
+                _ => return Ok(Applied::Older),
+            };
+            self.stamp = stamp;
+            self.bury_absent(uuid)?;
+            return Ok(Applied::Done);
+        };
+        let csn = csn.or(self.newest).or(here.csn).unwrap_or(Csn::ZERO);
+        self.stamp = Stamp { csn, name: String::new() };
+        self.delete_here(here, csn)
+    }
+
+    /// Logs the delete of an entry that is not here, and remembers it.
+    pub(super) fn bury_absent(&mut self, uuid: &Uuid) -> Result<(), Failure> {
+        self.step(|op| {
+            let mark = LogMark { absent: true, ..LogMark::default() };
+            // An id that no entry has: who reads the log tells entries by their ids.
+            let nowhere = (op.next_entry_id(), EntryId::ROOT);
+            op.log_marked(nowhere, *uuid, "", mark, |_| LoggedChange::Delete);
+            op.bury(uuid);
+            Ok(())
+        })
+    }
+
+    fn delete_here(&mut self, here: Here, csn: Csn) -> Result<Applied, Failure> {
+        let newer = here.csn.filter(|ours| *ours > csn);
+        if newer.is_some() && (!self.rules.multi_provider && self.is_covered(&csn)) {
+            return Ok(Applied::Older);
+        }
+        let born = self.step(|op| {
+            let held = op.hold(here.id)?;
+            steps::value_of(op, &held, op.ground.known.create_timestamp).map_err(Failure::from)
+        })?;
+        let born =
+            born.and_then(|text| crate::time::Timestamp::parse_generalized(std::str::from_utf8(&text).ok()?));
+        if newer.is_some() && born.is_some_and(|born| born.seconds() > csn.time.seconds()) {
+            return Ok(Applied::Older);
+        }
+        let mut applied = Applied::Done;
+        if newer.is_some() && !self.is_covered(&csn) {
+            let (dn, lost) = self.step(|op| steps::values_of(op, here.id))?;
+            applied = self.note(ConflictNote {
+                kind: ConflictKind::Delete,
+                kept: KeptSide::Theirs,
+                dn,
+                winner_uuid: here.uuid,
+                winner_csn: Some(csn),
+                loser_uuid: here.uuid,
+                loser_csn: here.csn,
+                lost,
+            })?;
+        }
+        let left = self.step(|op| steps::hollow(op, here.id, true))?;
+        if !left {
+            self.clear_glue(here.parent)?;
+        }
+        Ok(applied)
+    }
+}

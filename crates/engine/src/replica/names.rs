@@ -1,0 +1,241 @@
+//! Names that two entries are to have: who gets one, where the other goes with what is below it, and when it gets its own back.
+
+use larix_proto::{LdapResult, ResultCode};
+use larix_schema::NormalDn;
+use larix_store::{Snapshot, Store};
+use uuid::Uuid;
+
+use super::apply::Applier;
+use super::prepare::Put;
+use super::put::lost_put;
+use super::steps::{self, Here, Place};
+use super::{Applied, ConflictKind, ConflictNote, KeptSide, state};
+use crate::csn::Csn;
+use crate::entry::EntryId;
+use crate::fault::Fault;
+use crate::tree;
+use crate::write::Failure;
+
+impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
+    /// The place of a name, with glue for superiors that are missing, and who stands there.
+    pub(super) fn make_place(
+        &mut self,
+        (dn, shown): (&NormalDn, &str),
+        is_told: bool,
+    ) -> Result<(Place, Option<Here>), Failure> {
+        for _ in 0..2 {
+            let found = self.step(|op| {
+                if op.view.settings.suffixes.iter().all(|suffix| !dn.is_within(&suffix.normal)) {
+                    let text = format!("\"{shown}\" is not within the database");
+                    return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
+                }
+                let Some(place) = steps::place_of(op, dn, shown)? else { return Ok(None) };
+                let occupant = steps::occupant(op, &place)?;
+                let occupant = occupant.map(|id| steps::here(op, id)).transpose()?;
+                Ok(Some((place, occupant)))
+            })?;
+            if let Some(found) = found {
+                return Ok(found);
+            }
+            self.step(|op| {
+                let superior = dn.parent().unwrap_or_else(NormalDn::root);
+                let (_, shown) = crate::write::add::split_rdn(shown);
+                steps::add_glue(op, &superior, shown, is_told)
+            })?;
+        }
+        Err(Fault::Damaged { what: "the superiors of a replicated entry" }.into())
+    }
+
+    /// An entry whose name another one gets goes under a name of its own beside it. What is below it goes with it where
+    /// superiors are told by their entryUUIDs; otherwise it stays.
+    pub(super) fn set_aside(
+        &mut self,
+        loser: &Here,
+        (winner, csn): (Uuid, Option<Csn>),
+    ) -> Result<Applied, Failure> {
+        self.set_aside_below(loser, loser.parent, &loser.dn, (winner, csn))
+    }
+
+    fn set_aside_below(
+        &mut self,
+        loser: &Here,
+        parent: EntryId,
+        name: &NormalDn,
+        (winner_uuid, winner_csn): (Uuid, Option<Csn>),
+    ) -> Result<Applied, Failure> {
+        let with_subordinates = self.rules.places;
+        let aside = self.own_place(loser, parent)?;
+        let (dn, lost) = self.step(|op| {
+            let lost = steps::values_of(op, loser.id)?;
+            steps::set_aside(op, loser, &aside, with_subordinates)?;
+            state::displace(&mut op.set, loser.id, name);
+            Ok(lost)
+        })?;
+        self.note(ConflictNote {
+            kind: ConflictKind::Name,
+            kept: KeptSide::Theirs,
+            dn,
+            winner_uuid,
+            winner_csn,
+            loser_uuid: loser.uuid,
+            loser_csn: loser.csn,
+            lost,
+        })
+    }
+
+    /// The name that the entry gets is another's, which is newer.
+    pub(super) fn lose_name(
+        &mut self,
+        put: &Put,
+        here: &Here,
+        place: &Place,
+        occupant: &Here,
+    ) -> Result<Applied, Failure> {
+        let lost = self.shown(put);
+        let note = lost_put(ConflictKind::Name, put, (occupant.uuid, occupant.csn), lost);
+        if !self.rules.places {
+            // What is below it goes where it was to go.
+            self.merge(here.id, occupant.id)?;
+        }
+        let aside = self.own_place(here, place.parent)?;
+        self.relocate(put, here, &aside)?;
+        self.step(|op| {
+            state::displace(&mut op.set, here.id, &put.dn);
+            Ok(())
+        })?;
+        self.note(note)
+    }
+
+    /// Gives everything below `from` to `to`. Where both have an entry of one name, the newer one stays.
+    pub(super) fn merge(&mut self, from: EntryId, to: EntryId) -> Result<(), Failure> {
+        let children = self.step(|op| {
+            let mut children = Vec::new();
+            tree::visit_children(op.snapshot(), from, |id| {
+                children.push(id);
+                true
+            })?;
+            Ok(children)
+        })?;
+        for child in children {
+            let (mine, other) = self.step(|op| {
+                let mine = steps::here(op, child)?;
+                if steps::is_within(op, to, child)? {
+                    // It cannot go below itself.
+                    return Ok((mine, None));
+                }
+                let held = op.hold(child)?;
+                let other = tree::child(op.snapshot(), to, held.view()?.normal_rdn())?;
+                let other = other.map(|id| steps::here(op, id)).transpose()?;
+                Ok((mine, other))
+            })?;
+            match other {
+                None => self.step(|op| match steps::is_within(op, to, child)? {
+                    true => Ok(()),
+                    false => steps::hand_over(op, child, to),
+                })?,
+                Some(other) if mine.glue => {
+                    self.merge(child, other.id)?;
+                    self.drop_glue(child)?;
+                }
+                Some(other) => self.merge_named(&mine, other, to)?,
+            }
+        }
+        Ok(())
+    }
+
+    fn merge_named(&mut self, mine: &Here, other: Here, to: EntryId) -> Result<(), Failure> {
+        if !other.glue && !wins((mine.named, mine.uuid), (other.named, other.uuid)) {
+            self.merge(mine.id, other.id)?;
+            self.set_aside_below(mine, to, &other.dn, (other.uuid, other.csn))?;
+            return Ok(());
+        }
+        if !other.glue {
+            self.set_aside(&other, (mine.uuid, mine.csn))?;
+        }
+        let glue = self.step(|op| {
+            let held = op.hold(mine.id)?;
+            Ok(tree::child(op.snapshot(), to, held.view()?.normal_rdn())?)
+        })?;
+        if let Some(glue) = glue {
+            self.merge(glue, mine.id)?;
+            self.drop_glue(glue)?;
+        }
+        self.step(|op| match steps::is_free(op, mine.id, to)? {
+            true => steps::hand_over(op, mine.id, to),
+            false => Ok(()),
+        })
+    }
+
+    /// Removes glue unless something is below it still.
+    pub(super) fn drop_glue(&mut self, id: EntryId) -> Result<(), Failure> {
+        self.step(|op| match tree::has_children(op.snapshot(), id)? {
+            true => Ok(()),
+            false => steps::remove_glue(op, id),
+        })
+    }
+
+    /// Removes glue that has nothing below it any more, and so on upwards.
+    pub(super) fn clear_glue(&mut self, from: EntryId) -> Result<(), Failure> {
+        let mut at = from;
+        while at != EntryId::ROOT {
+            let next = self.step(|op| {
+                let Some(stored) = op.view.stored(at)? else { return Ok(EntryId::ROOT) };
+                drop(stored);
+                let here = steps::here(op, at)?;
+                if !here.glue || tree::has_children(op.snapshot(), at)? {
+                    return Ok(EntryId::ROOT);
+                }
+                steps::remove_glue(op, at)?;
+                Ok(here.parent)
+            })?;
+            at = next;
+        }
+        Ok(())
+    }
+
+    /// An entry that was set aside: it gets its name if that is free again, otherwise it stays where it is. A server that
+    /// takes changes says so to all.
+    pub(super) fn settle_name(&mut self, id: EntryId, name: &NormalDn) -> Result<(), Failure> {
+        let own = self.rules.multi_provider;
+        let back = self.step(|op| {
+            if op.view.stored(id)?.is_none() {
+                state::forget_displaced(&mut op.set, id);
+                return Ok(None);
+            }
+            let held = op.hold(id)?;
+            let view = held.view()?;
+            let here = steps::here(op, id)?;
+            let aside = steps::own_place(op.schema(), view.parent(), &here.uuid);
+            if view.normal_rdn() != aside.normal_rdn.as_bytes() {
+                state::forget_displaced(&mut op.set, id);
+                return Ok(None);
+            }
+            let free = op.resolve(name)?;
+            if free.id.is_none() && free.missing == 1 && free.nearest == view.parent() {
+                state::forget_displaced(&mut op.set, id);
+                return Ok(Some((true, steps::named(op, &here, name)?)));
+            }
+            if own {
+                state::forget_displaced(&mut op.set, id);
+            }
+            Ok(Some((false, aside)))
+        })?;
+        match back {
+            Some((true, place)) => self.step(|op| steps::move_to(op, id, &place))?,
+            Some((false, _)) if own => {}
+            _ => return Ok(()),
+        }
+        if own {
+            // Somebody may have asked meanwhile and know it by either name.
+            self.stamp = self.own_stamp();
+            self.step(|op| steps::keep_name(op, id))?;
+        }
+        Ok(())
+    }
+}
+
+/// Of two entries of one name, or two versions: the newer one stays. Of equals the one with the higher entryUUID, so that
+/// every server decides alike.
+pub(super) fn wins(first: (Option<Csn>, Uuid), second: (Option<Csn>, Uuid)) -> bool {
+    first > second
+}

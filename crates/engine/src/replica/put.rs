@@ -1,0 +1,269 @@
+//! An entry as another server has it: whether it counts beside what is here, and how what is here becomes it.
+
+use std::sync::Arc;
+
+use larix_proto::{LdapResult, ResultCode};
+use larix_store::{Snapshot, Store};
+use uuid::Uuid;
+
+use super::apply::Applier;
+use super::names::wins;
+use super::prepare::Put;
+use super::steps::{self, Here, Place};
+use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, state};
+use crate::csn::Csn;
+use crate::write::AttributeValues;
+use crate::write::Failure;
+use crate::write::operational::Stamp;
+use crate::write::operator::Operator;
+
+impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
+    pub(super) fn put_by_name(&mut self, put: &Put) -> Result<Applied, Failure> {
+        if let Some(csn) = &put.csn {
+            self.follow(csn);
+        }
+        self.stamp = Stamp { csn: put.csn.unwrap_or(self.stamp.csn), name: put.modifier.clone() };
+        let look = self.step(|op| {
+            let id = steps::find(op, &put.uuid)?;
+            let here = id.map(|id| steps::here(op, id)).transpose()?;
+            let absent = here.is_none();
+            let dead = if absent { state::tombstone(op.snapshot(), &put.uuid)? } else { None };
+            Ok((here, dead))
+        })?;
+        let (here, dead) = look;
+        let version = self.state_of_put(put)?;
+        if let Some(dead) = dead {
+            let newer = put.csn.is_none_or(|csn| csn > dead.csn);
+            let stays_dead = self.rules.multi_provider && !(newer && self.born_after(put, &dead.csn));
+            if stays_dead && put.csn.is_some_and(|csn| !self.is_covered(&csn)) {
+                // Whoever has the entry still may never hear of the delete: a present phase deletes nothing that the provider
+                // has not seen as it is, and its cookie covers the delete.
+                self.stamp = self.own_stamp();
+                self.bury_absent(&put.uuid)?;
+            }
+            if !newer {
+                return Ok(Applied::Older);
+            }
+            if stays_dead {
+                let note = lost_put(ConflictKind::Delete, put, (put.uuid, Some(dead.csn)), self.shown(put));
+                return self.note(note);
+            }
+            self.step(|op| {
+                state::unbury(&mut op.set, &put.uuid);
+                Ok(())
+            })?;
+        }
+        match (here, version) {
+            (Some(here), None) => self.put_here(put, here),
+            (Some(here), Some(version)) => self.put_version(put, version, here),
+            (None, None) => {
+                let is_covered = put.csn.is_some_and(|csn| self.is_covered(&csn));
+                if self.rules.drop_covered && is_covered { Ok(Applied::Older) } else { self.put_new(put) }
+            }
+            (None, Some(version)) => match self.rules.drop_covered && self.is_all_covered(&version) {
+                true => Ok(Applied::Older),
+                false => self.put_new_version(put, &version),
+            },
+        }
+    }
+
+    /// Whether the entry was created after the delete: another life under the same entryUUID.
+    fn born_after(&self, put: &Put, delete: &Csn) -> bool {
+        let id = self.group.known.create_timestamp;
+        let created = super::prepare::first_value(&put.attributes, id);
+        let created = created.and_then(crate::time::Timestamp::parse_generalized);
+        created.is_some_and(|created| created.seconds() > delete.time.seconds())
+    }
+
+    pub(super) fn shown(&self, put: &Put) -> Vec<AttributeValues> {
+        let schema = &self.group.state.schema;
+        conflicts::cut(put.attributes.iter().map(|change| AttributeValues {
+            description: change.description.to_text(schema),
+            values: change.values.clone(),
+        }))
+    }
+
+    pub(super) fn put_new(&mut self, put: &Put) -> Result<Applied, Failure> {
+        let (place, occupant) = self.make_place((&put.dn, &put.shown), put.place.is_some())?;
+        let rules = self.rules;
+        let Some(occupant) = occupant else {
+            self.step(|op| steps::add(op, put, rules, &place, None))?;
+            return Ok(Applied::Done);
+        };
+        if occupant.glue {
+            self.fill_glue(occupant.id, put.place.is_some(), |applier| {
+                applier.step(|op| steps::add(op, put, rules, &place, Some(occupant.id)))
+            })?;
+            return Ok(Applied::Done);
+        }
+        if wins((put.named, put.uuid), (occupant.named, occupant.uuid)) {
+            let note = self.set_aside(&occupant, (put.uuid, put.csn))?;
+            let glue = self.step(|op| Ok(steps::occupant(op, &place)?))?;
+            self.step(|op| steps::add(op, put, rules, &place, glue))?;
+            return Ok(note);
+        }
+        let aside = steps::own_place(self.schema(), place.parent, &put.uuid);
+        self.step(|op| {
+            let glue = steps::occupant(op, &aside)?;
+            let id = steps::add(op, put, rules, &aside, glue)?;
+            state::displace(&mut op.set, id, &put.dn);
+            Ok(())
+        })?;
+        let lost = self.shown(put);
+        self.note(lost_put(ConflictKind::Name, put, (occupant.uuid, occupant.csn), lost))
+    }
+
+    fn put_here(&mut self, put: &Put, here: Here) -> Result<Applied, Failure> {
+        if let (Some(theirs), Some(ours)) = (put.csn, here.csn)
+            && theirs <= ours
+        {
+            let went_back = theirs < ours && self.lost_by_provider(&ours);
+            if !went_back && (theirs == ours || self.is_covered(&theirs)) {
+                return Ok(Applied::Older);
+            }
+            let lost = self.step(|op| {
+                let held = op.hold(here.id)?;
+                let changes = super::difference::changes(op, &held, &put.attributes, &self_share(op))?;
+                Ok(changes)
+            })?;
+            let (csn, entry_csn) = (self.group.known.entry_csn, self.group.known.modify_timestamp);
+            let modifier = self.group.known.modifiers_name;
+            let own = [csn, entry_csn, modifier];
+            let schema = Arc::clone(&self.group.state.schema);
+            let lost = conflicts::cut(
+                lost.iter().filter(|change| !own.contains(&change.description.attribute)).map(|change| {
+                    AttributeValues {
+                        description: change.description.to_text(&schema),
+                        values: change.values.clone(),
+                    }
+                }),
+            );
+            if went_back {
+                self.stamp = self.own_stamp();
+                self.step(|op| steps::keep_content(op, here.id))?;
+            }
+            self.keep_name_known(put, &here)?;
+            if lost.is_empty() {
+                return Ok(Applied::Older);
+            }
+            return self.note(lost_put(ConflictKind::Modify, put, (here.uuid, here.csn), lost));
+        }
+        self.put_named(put, here)
+    }
+
+    /// Whether this change was made by the provider, which had told of it before.
+    fn lost_by_provider(&self, csn: &Csn) -> bool {
+        let told = self.rules.provider.filter(|told| told.server_id == csn.server_id);
+        self.rules.multi_provider && told.is_some_and(|told| *csn <= told)
+    }
+
+    /// Another name of the entry than the one that it has here: entries may come that know it by that.
+    pub(super) fn keep_name_known(&mut self, put: &Put, here: &Here) -> Result<(), Failure> {
+        if here.dn == put.dn {
+            return Ok(());
+        }
+        self.step(|op| {
+            op.left(&put.dn, &put.uuid);
+            match op.resolve(&put.dn)?.id {
+                Some(id) if steps::here(op, id)?.glue => {
+                    state::note_glue(&mut op.set, id, put.place.is_some());
+                }
+                _ => {}
+            }
+            Ok(())
+        })
+    }
+
+    /// Makes the entry what comes, name included.
+    pub(super) fn put_named(&mut self, put: &Put, here: Here) -> Result<Applied, Failure> {
+        let same_name = self.step(|op| {
+            let shown = op.view.dn(&op.hold(here.id)?.view()?)?;
+            Ok(here.dn == put.dn
+                && crate::write::add::split_rdn(&shown).0 == crate::write::add::split_rdn(&put.shown).0)
+        })?;
+        if same_name {
+            return self.put_in_place(put, &here);
+        }
+        self.put_elsewhere(put, here)
+    }
+
+    /// The entry is here under another name.
+    pub(super) fn put_elsewhere(&mut self, put: &Put, here: Here) -> Result<Applied, Failure> {
+        let is_suffix = self.step(|op| Ok(op.is_suffix(&put.dn) || op.is_suffix(&here.dn)))?;
+        if is_suffix && put.dn != here.dn {
+            let text = format!("\"{}\": a suffix cannot be renamed", put.shown);
+            return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
+        }
+        let moved = self.was_moved_below(put, &here)?;
+        if moved {
+            return self.stay(put, &here);
+        }
+        let (place, occupant) = self.make_place((&put.dn, &put.shown), put.place.is_some())?;
+        let is_loop = self.step(|op| Ok(steps::is_within(op, place.parent, here.id)?))?;
+        if is_loop {
+            return self.stay(put, &here);
+        }
+        let occupant = occupant.filter(|occupant| occupant.id != here.id);
+        let mut applied = Applied::Done;
+        if let Some(occupant) = occupant {
+            if !occupant.glue && !wins((put.named, put.uuid), (occupant.named, occupant.uuid)) {
+                return self.lose_name(put, &here, &place, &occupant);
+            }
+            if !occupant.glue {
+                applied = self.set_aside(&occupant, (put.uuid, put.csn))?;
+            }
+            let glue = self.step(|op| Ok(steps::occupant(op, &place)?))?;
+            if let Some(glue) = glue {
+                let is_told = put.place.is_some();
+                self.fill_glue(glue, is_told, |applier| applier.through_glue(&here, &place, glue))?;
+            }
+        }
+        self.relocate(put, &here, &place)?;
+        Ok(applied)
+    }
+
+    /// All of a put but its name, which would make a loop.
+    fn stay(&mut self, put: &Put, here: &Here) -> Result<Applied, Failure> {
+        let shown = self.step(|op| Ok(op.view.dn(&op.hold(here.id)?.view()?)?))?;
+        let stays = Put { dn: here.dn.clone(), shown, ..put.clone() };
+        self.put_in_place(&stays, here)?;
+        self.note(lost_put(ConflictKind::Loop, put, (here.uuid, here.csn), Vec::new()))
+    }
+
+    pub(super) fn put_in_place(&mut self, put: &Put, here: &Here) -> Result<Applied, Failure> {
+        let rules = self.rules;
+        self.step(|op| steps::change(op, here.id, put, rules, None))?;
+        Ok(Applied::Done)
+    }
+
+    pub(super) fn relocate(&mut self, put: &Put, here: &Here, place: &Place) -> Result<(), Failure> {
+        let rules = self.rules;
+        let superior =
+            (here.parent != place.parent).then(|| crate::write::add::split_rdn(&put.shown).1.to_owned());
+        self.step(|op| steps::change(op, here.id, put, rules, Some((place, superior))))?;
+        self.clear_glue(here.parent)
+    }
+}
+
+/// The share of a comparison that is only for a note: everything.
+fn self_share<V: Snapshot>(_: &Operator<'_, V>) -> super::AttributeShare {
+    super::AttributeShare::default()
+}
+
+pub(super) fn lost_put(
+    kind: ConflictKind,
+    put: &Put,
+    (winner_uuid, winner_csn): (Uuid, Option<Csn>),
+    lost: Vec<AttributeValues>,
+) -> ConflictNote {
+    ConflictNote {
+        kind,
+        kept: KeptSide::Ours,
+        dn: put.shown.clone(),
+        winner_uuid,
+        winner_csn,
+        loser_uuid: put.uuid,
+        loser_csn: put.csn,
+        lost,
+    }
+}

@@ -1,0 +1,195 @@
+//! A change that came by itself, as a record of an access log tells it, beside what the entry has: it is merged by the same
+//! registers as whole versions are, so that it does not matter in which order, on which way and how often records come
+//! (`docs/adr/0052-records-are-merged-by-registers.md`).
+
+use larix_schema::AttributeDescription;
+use larix_store::{Snapshot, Store};
+
+use super::local::attribute_changes;
+use super::merge::{content_of, put_of};
+use super::registers::{AttributeState, Content, EntryState, Rule, Value, Version, merge};
+use super::{derived, rows, rule_of};
+use crate::EntryId;
+use crate::csn::Csn;
+use crate::replica::apply::Applier;
+use crate::replica::prepare::{Delta, DeltaChange, Put, names};
+use crate::replica::steps::Here;
+use crate::replica::{Applied, ConflictKind};
+use crate::write::add::split_rdn;
+use crate::write::operator::{Held, Operator};
+use crate::write::prepare::{Change, ChangeKind, naming_changes};
+use crate::write::{Failure, values};
+
+impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
+    /// Merges what a record tells with the entry that is here.
+    pub(in crate::replica) fn merge_record(&mut self, delta: &Delta, here: Here) -> Result<Applied, Failure> {
+        if delta.whole {
+            // No change that anybody made: who needs what is in it is sent the entry with its state.
+            return Ok(Applied::Older);
+        }
+        let ours = self.step(|op| Ok(rows::read(op.schema(), op.snapshot(), &here.uuid, here.csn)?))?;
+        let is_newest = ours.newest() < Some(delta.csn);
+        match &delta.change {
+            DeltaChange::Delete => self.delete(&here.uuid, Some(delta.csn)),
+            _ if ours.seen.covers(&delta.csn) => Ok(Applied::Older),
+            // All there is to merge with is older: it is what a client's change would be.
+            DeltaChange::Modify(changes) if is_newest => self.modify_newer(delta, &here, changes),
+            DeltaChange::Modify(changes) => self.merge_changes(delta, here, (ours, changes.clone(), None)),
+            DeltaChange::Rename { new_rdn, delete_old_rdn, new_superior, mods } => {
+                let mut changes = mods.clone();
+                if !delete_old_rdn {
+                    changes.extend(naming_changes(
+                        self.schema(),
+                        split_rdn(&delta.shown).0,
+                        ChangeKind::SoftAdd,
+                    )?);
+                }
+                let name = self.step(|op| {
+                    let superior = match new_superior {
+                        Some(superior) => superior.clone(),
+                        None => split_rdn(&op.view.dn(&op.hold(here.id)?.view()?)?).1.to_owned(),
+                    };
+                    if superior.is_empty() {
+                        Ok(new_rdn.clone())
+                    } else {
+                        Ok(format!("{new_rdn},{superior}"))
+                    }
+                })?;
+                self.merge_changes(delta, here, (ours, changes, Some(name)))
+            }
+        }
+    }
+
+    /// `name`: that a rename gives the entry.
+    fn merge_changes(
+        &mut self,
+        delta: &Delta,
+        here: Here,
+        (ours, changes, name): (EntryState, Vec<Change>, Option<String>),
+    ) -> Result<Applied, Failure> {
+        let changes = self.with_own_csn(changes, &delta.csn);
+        let renames = name.is_some();
+        let takes_name = renames && ours.named < Some(delta.csn);
+        let (put, lost) = self.step(|op| {
+            let held = op.hold(here.id)?;
+            let (schema, known) = (op.schema(), op.ground.known);
+            let own_shown = op.view.dn(&held.view()?)?;
+            let mine = Version { state: ours.clone(), content: content_of(op, &held)? };
+            let theirs = told(op, (&held, &mine), &changes, (delta.csn, renames))?;
+            let rule = |description: &AttributeDescription| rule_of(schema, known, description);
+            let mut merged = merge(&rule, &mine, &theirs);
+            if mine.state.newest() < Some(delta.csn) {
+                let newest = changes.iter().filter(|change| rule(&change.description) == Rule::Newest);
+                for change in newest {
+                    merged.version.content.insert(change.description.clone(), sent(change).collect());
+                }
+            }
+            merged.version.state.seen.note(delta.csn);
+            let name = name.as_ref().filter(|_| takes_name).unwrap_or(&own_shown);
+            let (dn, shown) = names(schema, name)?;
+            derived::complete(schema, known, &mut merged.version, split_rdn(&shown).0)?;
+            let as_told = Put {
+                uuid: here.uuid,
+                dn,
+                shown,
+                csn: None,
+                named: None,
+                modifier: String::new(),
+                attributes: Vec::new(),
+                state: None,
+                place: delta.place.clone().filter(|_| takes_name),
+                record: Some(Some(delta.told.clone())),
+            };
+            Ok((put_of(known, &as_told, merged.version), merged.lost_theirs))
+        })?;
+        let state = put.state.as_deref().cloned().unwrap_or_default();
+        let (here_uuid, here_csn) = (here.uuid, here.csn);
+        let applied = self.at_place(&put, |applier, put| {
+            let applied = match !takes_name || put.dn == here.dn && here.parent == EntryId::ROOT {
+                true => applier.put_in_place(put, &here)?,
+                false => applier.put_named(put, here)?,
+            };
+            applier.step(|op| {
+                let sequence = op.counters.last_log_sequence;
+                let of = (&put.uuid, &state);
+                Ok(rows::replace(op.schema(), op.snapshot(), &mut op.set, of, sequence)?)
+            })?;
+            Ok(applied)
+        })?;
+        if lost.is_empty() && takes_name == renames {
+            return Ok(applied);
+        }
+        let lost = self.lost_values(lost, (takes_name != renames).then(|| delta.shown.clone()));
+        let note = self.note_of_record(ConflictKind::Modify, delta, (here_uuid, here_csn), lost);
+        self.note(note)
+    }
+}
+
+/// What the record tells, as a version of the entry that has nothing else.
+fn told<V: Snapshot>(
+    op: &Operator<'_, V>,
+    (held, mine): (&Held<'_>, &Version),
+    changes: &[Change],
+    (csn, renames): (Csn, bool),
+) -> Result<Version, Failure> {
+    let (schema, known) = (op.schema(), op.ground.known);
+    let all: Vec<&Change> = changes.iter().collect();
+    let mut done = attribute_changes(op, held, &all)?;
+    let mut content = Content::new();
+    for change in changes {
+        let rule = rule_of(schema, known, &change.description);
+        if matches!(rule, Rule::Newest | Rule::Ours) {
+            continue;
+        }
+        let ours = mine.content.get(&change.description);
+        let values = content.entry(change.description.clone()).or_default();
+        match change.kind {
+            ChangeKind::Increment => {
+                if mine.state.cleared(&change.description) > Some(csn) {
+                    // To what it was counted on is not known any more.
+                    done.remove(&change.description);
+                }
+                *values =
+                    ours.into_iter().flatten().filter_map(|value| increased(op, change, value)).collect();
+            }
+            ChangeKind::Delete if change.values.is_empty() || rule == Rule::Whole => values.clear(),
+            ChangeKind::Delete => values.retain(|value| !change.keys.contains(&value.normal)),
+            ChangeKind::Replace => *values = sent(change).collect(),
+            ChangeKind::Add | ChangeKind::SoftAdd => {
+                if rule == Rule::Whole {
+                    values.clear();
+                }
+                for value in sent(change) {
+                    // What is here already keeps its spelling.
+                    let known = ours.into_iter().flatten().find(|ours| ours.normal == value.normal);
+                    let value =
+                        known.filter(|_| change.kind == ChangeKind::SoftAdd).cloned().unwrap_or(value);
+                    if values.iter().all(|present| present.normal != value.normal) {
+                        values.push(value);
+                    }
+                }
+            }
+        }
+    }
+    content.retain(|description, _| done.contains_key(description));
+    let mut state = EntryState { named: renames.then_some(csn), ..EntryState::default() };
+    for (description, change) in done {
+        let cleared = change.whole.then_some(csn);
+        let registers = AttributeState { cleared, values: change.registers(csn).collect() };
+        state.attributes.insert(description, registers);
+    }
+    Ok(Version { state, content })
+}
+
+fn sent(change: &Change) -> impl Iterator<Item = Value> + '_ {
+    let pairs = change.keys.iter().zip(&change.values);
+    pairs.map(|(normal, value)| Value { normal: normal.clone(), value: value.clone() })
+}
+
+fn increased<V: Snapshot>(op: &Operator<'_, V>, change: &Change, value: &Value) -> Option<Value> {
+    let number = |text: &[u8]| std::str::from_utf8(text).ok()?.parse::<i128>().ok();
+    let sum = number(&value.value)?.checked_add(number(change.values.first()?)?)?;
+    let value = sum.to_string().into_bytes();
+    let kind = op.schema().attribute(change.description.attribute);
+    Some(Value { normal: values::key(op.schema(), kind, &value).ok()?, value })
+}

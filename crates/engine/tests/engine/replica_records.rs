@@ -1,0 +1,191 @@
+//! Records of access logs are merged by the states of entries: what several members did to one entry ends alike in whatever
+//! order its records come, and whether they come one by one or within an entry that comes whole.
+
+use std::collections::BTreeMap;
+
+use crate::common::{SUFFIX, TREE, memory, schema, settings};
+use crate::replicated::{Memory, apply, csn, find_nothing, put, uuid};
+use larix_engine::DatabaseSettings;
+use larix_engine::csn::Csn;
+use larix_engine::log::{self, LogKey, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, Told};
+use larix_engine::replica::{EntryPlace, Places, ReplicatedChange, entry_of, state_of};
+use larix_engine::write::AttributeValues;
+use larix_store::Store as _;
+
+const A: &str = "cn=a,dc=example,dc=com";
+
+fn member() -> Memory {
+    let schema = schema("");
+    let settings = DatabaseSettings { merges_records: true, ..settings(&schema) };
+    let fixture = Memory::of(schema, vec![(memory(), settings)]);
+    fixture.apply(TREE);
+    fixture
+}
+
+fn modification(kind: LoggedKind, name: &str, values: &[&str]) -> LoggedModification {
+    let values = values.iter().map(|value| value.as_bytes().to_vec()).collect();
+    LoggedModification { kind, attribute: LoggedAttribute { description: name.to_owned(), values } }
+}
+
+fn record(dn: &str, csn: Csn, change: LoggedChange, place: Option<EntryPlace>) -> ReplicatedChange {
+    ReplicatedChange::Delta { entry_uuid: Some(uuid(1)), dn: dn.to_owned(), csn, change, place, whole: false }
+}
+
+fn modify(csn: Csn, kind: LoggedKind, values: &[&str]) -> ReplicatedChange {
+    let stamp = modification(LoggedKind::Replace, "entryCSN", &[&csn.to_string()]);
+    let mods = vec![modification(kind, "description", values), stamp];
+    record(A, csn, LoggedChange::Modify(mods), None)
+}
+
+/// As a record tells it: what the rename does to the naming values is among the modifications.
+fn rename(csn: Csn, to: &str, keeps: bool, superior: uuid::Uuid) -> ReplicatedChange {
+    let mut mods = vec![modification(LoggedKind::SoftAdd, "cn", &[to])];
+    if !keeps {
+        mods.insert(0, modification(LoggedKind::Delete, "cn", &["a"]));
+    }
+    mods.push(modification(LoggedKind::Replace, "entryCSN", &[&csn.to_string()]));
+    let new_rdn = format!("cn={to}");
+    let place = EntryPlace { superior, name: new_rdn.clone() };
+    let change =
+        LoggedChange::ModifyDn { new_rdn, delete_old_rdn: !keeps, new_superior: None, modifications: mods };
+    record(A, csn, change, Some(place))
+}
+
+/// The entry as it is, under its name, with its state beside it.
+fn whole(f: &Memory) -> ReplicatedChange {
+    let (dn, content) = content(f);
+    let snapshot = f.database().store().snapshot().unwrap();
+    let view = f.database().view(&snapshot).unwrap();
+    let id = entry_of(&view, &uuid(1)).unwrap().unwrap();
+    let stored = view.record(id).unwrap().unwrap();
+    let reader = view.reader(id, &stored).unwrap();
+    let csn = content["entryCSN"][0].parse().ok();
+    let state = state_of(&view, &reader, &uuid(1), csn).unwrap();
+    let place = Places::default().place_of(&view, &reader).unwrap();
+    let values = |values: Vec<String>| values.into_iter().map(String::into_bytes).collect();
+    let attributes = content
+        .into_iter()
+        .map(|(description, of)| AttributeValues { description, values: values(of) })
+        .collect();
+    ReplicatedChange::Put { entry_uuid: uuid(1), dn, attributes, state: Some(state), place }
+}
+
+fn content(f: &Memory) -> (String, BTreeMap<String, Vec<String>>) {
+    let snapshot = f.database().store().snapshot().unwrap();
+    let view = f.database().view(&snapshot).unwrap();
+    let id = entry_of(&view, &uuid(1)).unwrap().unwrap();
+    let stored = view.record(id).unwrap().unwrap();
+    let reader = view.reader(id, &stored).unwrap();
+    let entry = reader.to_owned(view.dn(&reader.view).unwrap(), true).unwrap();
+    let attributes = entry.attributes.iter().map(|attribute| {
+        let mut values: Vec<String> =
+            attribute.values.iter().map(|value| String::from_utf8_lossy(value).into_owned()).collect();
+        values.sort();
+        (attribute.description.to_text(&f.schema), values)
+    });
+    (entry.dn, attributes.collect())
+}
+
+/// All orders of so many.
+fn orders(count: usize) -> Vec<Vec<usize>> {
+    let Some(last) = count.checked_sub(1) else { return vec![Vec::new()] };
+    let longer = |order: Vec<usize>| {
+        (0..count).map(move |at| {
+            let mut order = order.clone();
+            order.insert(at, last);
+            order
+        })
+    };
+    orders(last).into_iter().flat_map(longer).collect()
+}
+
+#[test]
+fn records_end_alike_in_any_order_and_on_any_way() {
+    let begun = || {
+        let f = member();
+        apply(&f, [put(1, A, csn(2, 1), &[("description", "p"), ("cn", "a")])]);
+        f
+    };
+    let suffix: uuid::Uuid = member().value(SUFFIX, "entryUUID").unwrap().parse().unwrap();
+    let people: uuid::Uuid =
+        member().value("ou=People,dc=example,dc=com", "entryUUID").unwrap().parse().unwrap();
+    // Each is made at another server that knows of none of the others.
+    let records = [
+        modify(csn(3, 10), LoggedKind::Replace, &["a", "b"]),
+        rename(csn(4, 20), "b", false, people),
+        modify(csn(5, 30), LoggedKind::Add, &["x"]),
+        rename(csn(6, 15), "c", true, suffix),
+        modify(csn(7, 25), LoggedKind::Delete, &["b"]),
+    ];
+    for order in orders(records.len()) {
+        for way in 0..=order.len() {
+            let (f, g) = (begun(), begun());
+            let (mine, others) = order.split_at(way);
+            let take = |f: &Memory, numbers: &[usize]| {
+                for number in numbers {
+                    let outcome = apply(f, [records[*number].clone()]);
+                    assert!(["done", "modify ours"].contains(&outcome.as_str()), "{order:?}: {outcome}");
+                }
+            };
+            take(&f, mine);
+            take(&g, others);
+            apply(&f, [whole(&g)]);
+            let (dn, content) = content(&f);
+            let shown = (dn.as_str(), content["description"].join(" "), content["cn"].join(" "));
+            let expected = ("cn=b,ou=People,dc=example,dc=com", "a x".to_owned(), "b c".to_owned());
+            assert_eq!(shown, expected, "{mine:?} as records, {others:?} as an entry");
+            assert_eq!(content["entryCSN"], [csn(5, 30).to_string()]);
+            // Neither way tells it again.
+            assert_eq!(apply(&f, [whole(&g), records[order[0]].clone()]), "older, older");
+            find_nothing(&f);
+        }
+    }
+}
+
+/// What the change log says that others are to be told of the entry, behind `after`.
+fn told(f: &Memory) -> Vec<(LoggedChange, Option<String>, bool)> {
+    let snapshot = f.database().store().snapshot().unwrap();
+    let view = f.database().view(&snapshot).unwrap();
+    let mut all = Vec::new();
+    let server_id = f.database().server_id();
+    log::visit_after(&snapshot, LogKey { server_id, sequence: 0 }, &mut |_, record| {
+        if record.entry_uuid == uuid(1) && !record.local {
+            let place = Places::default().of_record(&view, &record).unwrap();
+            all.push((record.as_told().1.clone(), place.map(|place| place.name), record.told == Told::Whole));
+        }
+        true
+    })
+    .unwrap();
+    all
+}
+
+#[test]
+fn who_passes_a_late_record_on_tells_it_as_it_came() {
+    let f = member();
+    let suffix: uuid::Uuid = f.value(SUFFIX, "entryUUID").unwrap().parse().unwrap();
+    let late = rename(csn(6, 15), "c", true, suffix);
+    let ReplicatedChange::Delta { change: expected, .. } = late.clone() else { panic!("no record") };
+    apply(&f, [put(1, A, csn(2, 1), &[])]);
+    apply(&f, [modify(csn(3, 30), LoggedKind::Replace, &["a"]), late]);
+    let g = member();
+    apply(&g, [put(1, A, csn(2, 1), &[]), modify(csn(4, 20), LoggedKind::Add, &["x"])]);
+    // What makes an entry another server's version of it is nobody's change.
+    apply(&f, [whole(&g)]);
+    let told = told(&f);
+    assert!(told.iter().any(|(change, place, is_whole)| {
+        *change == expected && place.as_deref() == Some("cn=c") && !is_whole
+    }));
+    assert!(told.iter().any(|(change, _, is_whole)| matches!(change, LoggedChange::Modify(_)) && *is_whole));
+    assert!(told.iter().any(|(change, _, is_whole)| matches!(change, LoggedChange::Add(_)) && !is_whole));
+    let record = ReplicatedChange::Delta {
+        entry_uuid: Some(uuid(1)),
+        dn: A.to_owned(),
+        csn: csn(8, 40),
+        change: LoggedChange::Modify(vec![modification(LoggedKind::Replace, "description", &["no"])]),
+        place: None,
+        whole: true,
+    };
+    let before = content(&f);
+    assert_eq!(apply(&f, [record]), "older");
+    assert_eq!(content(&f), before);
+}
