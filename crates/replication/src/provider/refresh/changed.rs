@@ -72,7 +72,7 @@ pub(super) fn note_moved<S: Store, N: Snapshot>(
     for (top, csn) in moved {
         let below = tree::subtree(view.snapshot, *top, MOVED_MAX).map_err(|fault| failed(&fault))?;
         for id in below.into_iter().filter(|id| !(passes.is_done(*id) || passes.is_later(*id))) {
-            changed.entry(id).or_insert(Change::new(Uuid::nil(), *csn));
+            changed.entry(id).or_insert_with(|| Change::new(Uuid::nil(), *csn));
         }
     }
     Ok(())
