@@ -168,7 +168,7 @@ fn who_passes_a_late_record_on_tells_it_as_it_came() {
     apply(&f, [put(1, A, csn(2, 1), &[])]);
     apply(&f, [modify(csn(3, 30), LoggedKind::Replace, &["a"]), late]);
     let g = member();
-    apply(&g, [put(1, A, csn(2, 1), &[]), modify(csn(4, 20), LoggedKind::Add, &["x"])]);
+    apply(&g, [put(1, A, csn(2, 1), &[]), modify(csn(4, 35), LoggedKind::Add, &["x"])]);
     // What makes an entry another server's version of it is nobody's change.
     apply(&f, [whole(&g)]);
     let told = told(&f);
@@ -188,4 +188,22 @@ fn who_passes_a_late_record_on_tells_it_as_it_came() {
     let before = content(&f);
     assert_eq!(apply(&f, [record]), "older");
     assert_eq!(content(&f), before);
+}
+
+#[test]
+fn a_rename_leaves_values_and_attributes_in_their_order() {
+    let f = member();
+    let suffix: uuid::Uuid = f.value(SUFFIX, "entryUUID").unwrap().parse().unwrap();
+    apply(&f, [put(1, A, csn(2, 1), &[("description", "z"), ("description", "y")])]);
+    let names = |dn: &str| {
+        let entry = f.entry(dn).unwrap();
+        let names: Vec<String> = entry.attributes.iter().map(|a| a.description.to_text(&f.schema)).collect();
+        let cn = f.schema.attribute_type("cn").unwrap().id;
+        let values: Vec<String> =
+            entry.values(cn).iter().map(|value| String::from_utf8_lossy(value).into_owned()).collect();
+        (names, values)
+    };
+    let (before, _) = names(A);
+    assert_eq!(apply(&f, [rename(csn(6, 15), "0", true, suffix)]), "done");
+    assert_eq!(names("cn=0,dc=example,dc=com"), (before, vec!["a".to_owned(), "0".to_owned()]));
 }

@@ -85,6 +85,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 }
             }
             merged.version.state.seen.note(delta.csn);
+            keep_order(&mine.content, &mut merged.version.content);
             let name = name.as_ref().filter(|_| takes_name).unwrap_or(&own_shown);
             let (dn, shown) = names(schema, name)?;
             derived::complete(schema, known, &mut merged.version, split_rdn(&shown).0)?;
@@ -100,7 +101,14 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 place: delta.place.clone().filter(|_| takes_name),
                 record: Some(Some(delta.told.clone())),
             };
-            Ok((put_of(known, &as_told, merged.version), merged.lost_theirs))
+            let mut put = put_of(known, &as_told, merged.version);
+            // Clients see attributes in the order in which the entry has them.
+            let entry = op.reader(&held)?.owned_in_part(own_shown, |_| false)?;
+            let place = |description: &AttributeDescription| {
+                entry.attributes.iter().position(|held| held.description == *description)
+            };
+            put.attributes.sort_by_cached_key(|change| place(&change.description).unwrap_or(usize::MAX));
+            Ok((put, merged.lost_theirs))
         })?;
         let state = put.state.as_deref().cloned().unwrap_or_default();
         let (here_uuid, here_csn) = (here.uuid, here.csn);
@@ -179,6 +187,15 @@ fn told<V: Snapshot>(
         state.attributes.insert(description, registers);
     }
     Ok(Version { state, content })
+}
+
+/// Values stay in the order in which the entry has them; those that are new follow, as they would in a client's change.
+fn keep_order(ours: &Content, merged: &mut Content) {
+    for (description, values) in merged {
+        let ours = ours.get(description).map(Vec::as_slice).unwrap_or_default();
+        let place = |value: &Value| ours.iter().position(|known| known.normal == value.normal);
+        values.sort_by_cached_key(|value| place(value).unwrap_or(usize::MAX));
+    }
 }
 
 fn sent(change: &Change) -> impl Iterator<Item = Value> + '_ {
