@@ -160,11 +160,16 @@ impl Config {
 }
 
 impl Config {
-    /// Whether changes are merged one by one by the states of entries: of whoever follows access logs.
+    /// Whether changes are merged one by one by the states of entries: of whoever follows access logs. A member that follows nobody
+    /// for a while goes on noting when what was changed: others change the same entries meanwhile, and it will hear of that.
     fn merges_records(&self, database: &Database) -> bool {
         let DatabaseKind::Mdb(mdb) = &database.kind else { return false };
-        let mut lines = database.sync_replication.iter().filter(|line| !is_ourselves(self, line));
-        database.last_mod && !mdb.value_conflicts && lines.any(|line| line.data == SyncData::AccessLog)
+        let mut lines = database.sync_replication.iter().filter(|line| !is_ourselves(self, line)).peekable();
+        let follows = match lines.peek() {
+            Some(_) => lines.any(|line| line.data == SyncData::AccessLog),
+            None => database.multi_provider && database.has_overlay("accesslog"),
+        };
+        database.last_mod && !mdb.value_conflicts && follows
     }
 
     /// Whether a database takes changes from a provider alone. Who is named as his own provider follows nobody.
