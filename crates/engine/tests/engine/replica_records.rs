@@ -207,3 +207,27 @@ fn a_rename_leaves_values_and_attributes_in_their_order() {
     assert_eq!(apply(&f, [rename(csn(6, 15), "0", true, suffix)]), "done");
     assert_eq!(names("cn=0,dc=example,dc=com"), (before, vec!["a".to_owned(), "0".to_owned()]));
 }
+
+#[test]
+fn one_value_is_exchanged_for_another_by_two_members_at_once() {
+    let exchange = |csn: Csn, to: &str| {
+        let mods = vec![
+            modification(LoggedKind::Add, "displayName", &[to]),
+            modification(LoggedKind::Delete, "displayName", &["other"]),
+            modification(LoggedKind::Replace, "entryCSN", &[&csn.to_string()]),
+        ];
+        record(A, csn, LoggedChange::Modify(mods), None)
+    };
+    let later = modify(csn(3, 30), LoggedKind::Add, &["x"]);
+    let records = [exchange(csn(3, 10), "one"), exchange(csn(4, 20), "two"), later];
+    for order in orders(records.len()) {
+        let f = member();
+        apply(&f, [put(1, A, csn(2, 1), &[("displayName", "other")])]);
+        // Those of one server come in its order.
+        if order.iter().position(|at| *at == 0) > order.iter().position(|at| *at == 2) {
+            continue;
+        }
+        order.iter().for_each(|at| _ = apply(&f, [records[*at].clone()]));
+        assert_eq!(f.value(A, "displayName").as_deref(), Some("two"), "{order:?}");
+    }
+}

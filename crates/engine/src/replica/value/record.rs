@@ -160,7 +160,8 @@ fn told<V: Snapshot>(
                 *values =
                     ours.into_iter().flatten().filter_map(|value| increased(op, change, value)).collect();
             }
-            ChangeKind::Delete if change.values.is_empty() || rule == Rule::Whole => values.clear(),
+            ChangeKind::Delete if change.values.is_empty() => values.clear(),
+            // Of what the same record adds, before it or after it, nothing else goes.
             ChangeKind::Delete => values.retain(|value| !change.keys.contains(&value.normal)),
             ChangeKind::Replace => *values = sent(change).collect(),
             ChangeKind::Add | ChangeKind::SoftAdd => {
