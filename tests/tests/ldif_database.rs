@@ -1,6 +1,6 @@
 //! `database ldif`: files that slapd wrote are served, and files that Larix wrote are served by slapd.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
@@ -213,4 +213,49 @@ fn a_bad_file_is_named() {
         let refused = site.start().expect_err("a bad file is refused").to_string();
         assert!(refused.contains("o=university,c=us.ldif") && refused.contains(expected), "{refused}");
     }
+}
+
+/// Images of LDIF files are as large as their databases.
+#[test]
+fn the_image_of_a_server_that_was_killed_is_removed_at_the_next_start() {
+    let folder = tempfile::tempdir().expect("a folder");
+    let temporary = folder.path().join("tmp");
+    std::fs::create_dir(&temporary).expect("a folder");
+    let images = || {
+        let found =
+            std::fs::read_dir(&temporary).expect("a folder").map(|found| found.expect("a name").path());
+        found.collect::<BTreeSet<PathBuf>>()
+    };
+    let start = |site: &Site| {
+        Server::start_with(Kind::Larix, &site.configuration(), &["-d", "256"], &[("TMPDIR", &temporary)])
+            .unwrap_or_else(|error| panic!("{error}"))
+    };
+    let site = |name: &str| {
+        let files = folder.path().join(name);
+        std::fs::create_dir(&files).expect("a folder");
+        let site = Site::new(Kind::Larix, &configuration(Kind::Larix, &files));
+        site.load(BASE);
+        site
+    };
+    let (killed, serving) = (site("killed"), site("serving"));
+    let first = start(&killed);
+    let left = images();
+    assert_eq!(left.len(), 1);
+    let second = start(&serving);
+    let used: BTreeSet<_> = images().difference(&left).cloned().collect();
+    assert_eq!(used.len(), 1);
+    first.kill();
+    assert!(images().is_superset(&left), "nobody removes them: {:?}", images());
+
+    // Whatever it serves itself.
+    let other = Site::new(Kind::Larix, "database null\nsuffix cn=null\n");
+    let third = start(&other);
+    assert_eq!(images(), used);
+    let name = left.first().map(|image| image.display().to_string()).unwrap_or_default();
+    assert!(third.log().contains(&format!("{name}: removed")), "{}", third.log());
+    assert_eq!(content(&second).len(), 4);
+    change(&second, CHANGES);
+    assert!(third.stop());
+    assert!(second.stop());
+    assert_eq!(images(), BTreeSet::new());
 }

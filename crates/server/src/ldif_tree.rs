@@ -7,6 +7,8 @@
 //! A file is called like the entry's RDN in normal form, that of the topmost entry like the whole suffix; `/` and `:`
 //! are `\2F` and `\3A` there. Its content is that of a file in slapd.d.
 
+mod image;
+
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
 use std::fs;
@@ -23,11 +25,13 @@ use larix_proto::Dn;
 use larix_proto::ldif::{Body, Reader, Record, Writer};
 use larix_schema::{NormalDn, Schema};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
-use tempfile::TempDir;
 
 use crate::clock::{SystemClock, SystemRandom};
 use crate::config::slapd_d::{FileChanges, checksum_fits, file_bytes, files_of};
 use crate::config::{Config, ConfigError};
+
+use image::Image;
+pub(crate) use image::remove_left as remove_left_images;
 
 /// Deeper trees are not read.
 const DEPTH_MAX: usize = 64;
@@ -74,7 +78,7 @@ pub struct LdifTree {
     /// Files under names of their own, below the directory.
     unusual: Mutex<HashMap<NormalDn, PathBuf>>,
     /// Where the image is kept; removed with this.
-    _image: Option<TempDir>,
+    _image: Option<Image>,
 }
 
 /// Reads the files and makes their image. From then on the files follow the changes of the database.
@@ -86,10 +90,8 @@ pub fn open(config: &Config, settings: DatabaseSettings, directory: &Path) -> Re
     let suffix = settings.suffixes.first().ok_or_else(|| whole("the database has no suffix".to_owned()))?;
     let suffix = (suffix.normal.clone(), suffix.text.clone());
     let read = Files::read(directory, &config.schema, &suffix)?;
-    let image = tempfile::Builder::new()
-        .prefix("larix-ldif-")
-        .tempdir()
-        .map_err(|error| whole(format!("no temporary directory for its image: {error}")))?;
+    let image =
+        Image::create().map_err(|error| whole(format!("no temporary directory for its image: {error}")))?;
     let options = LmdbOptions { map_size: IMAGE_BYTES_MAX, ..LmdbOptions::default() };
     let clock = SystemClock::new();
     let context =

@@ -29,6 +29,7 @@ use crate::decoy::Decoy;
 use crate::hardening;
 use crate::harness::{Harness, HarnessError};
 use crate::http::{self, HttpListenError, HttpListener};
+use crate::ldif_tree;
 use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket, ListenUrl, Listener};
 use crate::live::{ConfigurationQueue, ConfigurationThread};
 use crate::log::{Log, LogCall, LogFileError, LogSettings, LogThread};
@@ -366,6 +367,12 @@ impl Bound {
             return Err(ServeError::AdminNeedsTls);
         }
         let config = Arc::new(config);
+        for image in ldif_tree::remove_left_images() {
+            log.notice(format_args!(
+                "{}: removed; it was left by a process that was killed",
+                image.display()
+            ));
+        }
         let databases = Databases::open(&config, &clock, &log)?;
         let workers = self.options.workers.unwrap_or_else(cores).max(1);
         let infos: Vec<_> = self.listeners.iter().map(|l| Arc::new(ListenerInfo::from(l))).collect();
