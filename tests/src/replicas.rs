@@ -73,6 +73,20 @@ impl Member {
         self.server = Some(started.unwrap_or_else(|error| panic!("{error}")));
     }
 
+    /// Starts it on other ports than its own, which is the first of these from then on; port 0 is any that is free.
+    ///
+    /// # Panics
+    /// When it does not start.
+    pub fn start_on(&mut self, urls: &[&str]) -> Vec<u16> {
+        let arguments: Vec<&str> = self.arguments.iter().map(String::as_str).collect();
+        let started = Server::start_on(self.kind, &self.site.configuration(), urls, &arguments, &[]);
+        let server = started.unwrap_or_else(|error| panic!("{error}"));
+        let ports = server.ports.clone();
+        self.port = server.address.port();
+        self.server = Some(server);
+        ports
+    }
+
     /// Started.
     #[must_use]
     pub fn started(mut self) -> Self {

@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larix_proto::{MessageId, Response, client, oid};
-use larix_testkit::process::free_port;
 use larix_testkit::{Authority, Kind, Server, Site};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
@@ -29,7 +28,8 @@ pub struct Secure {
     pub site: Site,
     pub folder: tempfile::TempDir,
     pub secure_port: u16,
-    pub proxied_port: u16,
+    /// Where connections begin with a balancer's header.
+    pub proxied_port: Option<u16>,
 }
 
 impl Secure {
@@ -45,29 +45,15 @@ impl Secure {
              rootdn cn=admin,dc=example,dc=com\nrootpw secret\ndirectory @DATA@\ndatabase monitor\n"
         );
         let site = Site::new(kind, &body);
-        let (server, ports) = Self::listening(kind, &site);
-        let (secure_port, proxied_port) = (ports[1], ports[2]);
+        // Who has one listens behind a balancer's header, too.
+        let urls: &[&str] = match kind {
+            Kind::Larix => &["ldap://127.0.0.1:0/", "ldaps://127.0.0.1:0/", "pldap://127.0.0.1:0/"],
+            Kind::Slapd => &["ldap://127.0.0.1:0/", "ldaps://127.0.0.1:0/"],
+        };
+        let server = Server::start_on(kind, &site.configuration(), urls, &["-d", "256"], &[])
+            .unwrap_or_else(|error| panic!("{error}"));
+        let (secure_port, proxied_port) = (server.ports[1], server.ports.get(2).copied());
         Self { server, authority, site, folder, secure_port, proxied_port }
-    }
-
-    /// A server in the clear, by TLS, and behind a balancer's header where the kind has that; the ports in this order.
-    fn listening(kind: Kind, site: &Site) -> (Server, [u16; 3]) {
-        let configuration = site.configuration();
-        let started = |server: Result<Server, _>| server.unwrap_or_else(|error| panic!("{error}"));
-        if kind == Kind::Slapd {
-            let ports = [(); 3].map(|()| free_port());
-            let urls = format!("ldap://127.0.0.1:{}/ ldaps://127.0.0.1:{}/", ports[0], ports[1]);
-            return (
-                started(Server::start_at(kind, &configuration, ports[0], &["-h", &urls, "-d", "256"])),
-                ports,
-            );
-        }
-        // It says which ports it has once it listens on all of them.
-        let urls = "ldap://127.0.0.1:0/ ldaps://127.0.0.1:0/ pldap://127.0.0.1:0/";
-        let server = started(Server::start_with(kind, &configuration, &["-h", urls, "-d", "256"], &[]));
-        let told = std::fs::read_to_string(configuration.with_extension("port")).unwrap();
-        let ports: Vec<u16> = told.lines().map(|line| line.parse().unwrap()).collect();
-        (server, ports.try_into().unwrap())
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

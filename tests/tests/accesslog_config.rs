@@ -3,7 +3,6 @@
 
 use std::path::PathBuf;
 
-use larix_testkit::process::free_port;
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::client::Client;
 use larix_tests::replicas::ask;
@@ -205,8 +204,7 @@ fn a_consumer_of_the_configuration_follows_its_log() {
              database null\nsuffix cn=null\n"
         ),
     );
-    let arguments = ["-d", "16384"];
-    let follower = Server::start_at(Kind::Larix, &consumer.directory, free_port(), &arguments);
+    let follower = Server::start_with(Kind::Larix, &consumer.directory, &["-d", "16384"], &[]);
     let follower = follower.unwrap_or_else(|error| panic!("{error}"));
     let mut client = root(&source);
     let wait = |what: &str, seen: &dyn Fn() -> bool| {

@@ -117,17 +117,17 @@ impl Realm {
              directory @DATA@\noverlay syncprov\n"
         );
         let site = Site::new(Kind::Larix, &body);
-        let (port, secure) = (free_port(), free_port());
-        let urls = format!("ldap://127.0.0.1:{port}/ ldaps://127.0.0.1:{secure}/");
         let (keytab, conf, cache) = (self.path(keytab), self.path(conf), self.folder.path());
         let environment: [(&str, &Path); 3] =
             [("KRB5_KTNAME", &keytab), ("KRB5_CONFIG", &conf), ("KRB5RCACHEDIR", cache)];
-        let arguments = ["-h", urls.as_str(), "-d", "256"];
-        let server = Server::start_in(Kind::Larix, &site.configuration(), port, &arguments, &environment)
-            .unwrap_or_else(|error| panic!("{error}"));
+        let urls = ["ldap://127.0.0.1:0/", "ldaps://127.0.0.1:0/"];
+        let server =
+            Server::start_on(Kind::Larix, &site.configuration(), &urls, &["-d", "256"], &environment)
+                .unwrap_or_else(|error| panic!("{error}"));
+        let [clear, secure] = server.ports[..] else { panic!("two ports: {:?}", server.ports) };
         Larix {
             server,
-            clear: format!("ldap://localhost:{port}"),
+            clear: format!("ldap://localhost:{clear}"),
             secure: format!("ldaps://localhost:{secure}"),
             _site: site,
         }
@@ -364,8 +364,7 @@ fn a_consumer_binds_with_its_ticket() {
         let environment: [(&str, &Path); 2] = [("KRB5_CONFIG", &conf), ("KRB5CCNAME", &cache)];
         let arguments = ["-d", "16384"];
         let server =
-            Server::start_in(Kind::Larix, &site.configuration(), free_port(), &arguments, &environment)
-                .unwrap();
+            Server::start_with(Kind::Larix, &site.configuration(), &arguments, &environment).unwrap();
         (site, server)
     };
     for (authorization, expected) in [("", "the refresh is complete"), ("authzid=dn:cn=nobody", "bind")] {

@@ -9,7 +9,7 @@ use std::path::PathBuf;
 use std::process::Command;
 
 use larix_testkit::pki::Authority;
-use larix_testkit::{Kind, Server, Site, process::free_port};
+use larix_testkit::{Kind, Server, Site, process::free_ports};
 use larix_tests::client::Client;
 use larix_tests::scenario::Step;
 
@@ -116,7 +116,7 @@ fn listeners_come_and_go() {
     for (attribute, path, expected) in
         [("olcLarixHttpListener", "/health/live", 200), ("olcLarixAdminListener", "/login", 200)]
     {
-        let (first, second) = (free_port(), free_port());
+        let [first, second] = free_ports(2)[..] else { panic!("two ports") };
         let value = |port: u16| format!("{attribute}: http://127.0.0.1:{port}/");
         assert_eq!(status(first, path), None);
         bench.changed(&format!("add {}", value(first)));

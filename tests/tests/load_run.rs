@@ -117,11 +117,12 @@ fn tls_and_local_sockets_on_slapd() {
     );
     let site = Site::new(Kind::Slapd, &body);
     site.load(&people());
-    let (port, secure, socket) = (free_port(), free_port(), path("socket"));
-    let local = socket.display().to_string().replace('/', "%2F");
-    let urls = format!("ldap://127.0.0.1:{port}/ ldaps://127.0.0.1:{secure}/ ldapi://{local}/");
-    let server = Server::start_at(Kind::Slapd, &site.configuration(), port, &["-h", &urls])
+    let socket = path("socket");
+    let local = format!("ldapi://{}/", socket.display().to_string().replace('/', "%2F"));
+    let urls = ["ldap://127.0.0.1:0/", "ldaps://127.0.0.1:0/", &local];
+    let server = Server::start_on(Kind::Slapd, &site.configuration(), &urls, &[], &[])
         .unwrap_or_else(|error| panic!("{error}"));
+    let (port, secure) = (server.ports[0], server.ports[1]);
     let trust = |name: &str| Trust { name: name.into(), authorities: Some(path("ca.pem")) };
     let tcp = |port: u16, security| {
         let address = Address::Tcp(SocketAddr::from(([127, 0, 0, 1], port)));

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use larix_proto::Scope;
 use larix_proto::extended::SyncInfo;
+use larix_testkit::process::{free_port, free_ports};
 use larix_testkit::{Authority, Kind};
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask, people};
 use larix_tests::scripted::ScriptedProvider;
@@ -209,7 +210,7 @@ fn under_another_suffix() {
              database mdb\nsuffix {SUFFIX}\nrootdn {ADMIN}\nrootpw secret\ndirectory @DATA@/second\n",
             line(1, &provider, &format!("{PERSIST} suffixmassage=o=copy"))
         );
-        let consumer = Member::with(Kind::Larix, larix_testkit::process::free_port(), &body).started();
+        let consumer = Member::with(Kind::Larix, free_port(), &body).started();
         let massaged = || {
             let content = provider.content(&format!("ou=groups,{SUFFIX}")).unwrap_or_default();
             // Names go along: those below the suffix, and whoever made the entry.
@@ -273,21 +274,16 @@ fn over_tls_and_with_sasl() {
         authority.server().write(folder.path(), "server");
         std::fs::write(folder.path().join("ca.pem"), authority.certificate()).unwrap();
         let path = folder.path().display();
-        let secure = larix_testkit::process::free_port();
-        let port = larix_testkit::process::free_port();
-        let local = format!("{path}/ldapi");
         let global = format!(
             "TLSCertificateFile {path}/server.pem\nTLSCertificateKeyFile {path}/server.key\n\
              TLSCACertificateFile {path}/ca.pem\n\
              authz-regexp \"gidNumber=.*,cn=peercred,cn=external,cn=auth\" \"{ADMIN}\"\n"
         );
-        let urls = format!(
-            "ldap://127.0.0.1:{port}/ ldaps://127.0.0.1:{secure}/ ldapi://{}",
-            local.replace('/', "%2F")
-        );
-        let provider = Member::at(kind, port, &global, "overlay syncprov");
+        let local = format!("ldapi://{}", format!("{path}/ldapi").replace('/', "%2F"));
+        let mut provider = Member::new(kind, &global, "overlay syncprov");
         provider.site.load_into(Some(SUFFIX), &people(5));
-        let provider = provider.arguments(&["-h", &urls]).started();
+        let ports = provider.start_on(&["ldap://127.0.0.1:0/", "ldaps://127.0.0.1:0/", &local]);
+        let (port, secure) = (ports[0], ports[1]);
         let simple = format!("bindmethod=simple binddn={ADMIN} credentials=secret");
         for (number, (url, bind, tls)) in [
             (
@@ -301,11 +297,7 @@ fn over_tls_and_with_sasl() {
                 format!("tls_cacert={path}/ca.pem tls_reqsan=demand"),
             ),
             (format!("ldaps://localhost:{secure}"), simple.clone(), "tls_reqcert=never".to_owned()),
-            (
-                format!("ldapi://{}", local.replace('/', "%2F")),
-                "bindmethod=sasl saslmech=EXTERNAL".to_owned(),
-                String::new(),
-            ),
+            (local.clone(), "bindmethod=sasl saslmech=EXTERNAL".to_owned(), String::new()),
         ]
         .into_iter()
         .enumerate()
@@ -352,7 +344,7 @@ fn a_chain_of_replicas() {
 
 #[test]
 fn a_ring_of_three_that_all_take_writes() {
-    let ports: Vec<u16> = (0..3).map(|_| larix_testkit::process::free_port()).collect();
+    let ports = free_ports(3);
     let has_slapd = kinds().contains(&Kind::Slapd);
     let first = if has_slapd { Kind::Slapd } else { Kind::Larix };
     let ids: String = ports
@@ -420,7 +412,7 @@ fn a_ring_of_three_that_all_take_writes() {
 /// What two servers have deleted is told once, also after both were started again.
 #[test]
 fn a_delete_on_two_servers_is_told_once() {
-    let ports = [0; 2].map(|_| larix_testkit::process::free_port());
+    let ports: [u16; 2] = free_ports(2).try_into().unwrap();
     let url = |port: u16| format!("ldap://127.0.0.1:{port}/");
     let ids: String = (1..).zip(ports).map(|(id, port)| format!("serverID {id} {}\n", url(port))).collect();
     let line = |(rid, port): (u16, u16)| {

@@ -177,13 +177,13 @@ fn own_clients_bind_to_the_channel() {
     ] {
         let site = Site::new(Kind::Larix, &format!("{tls}{configured}{CONFIGURATION}"));
         site.load(ENTRIES);
-        let port = larix_testkit::process::free_port();
-        let urls = format!("ldaps://127.0.0.1:{port}/");
-        let server = Server::start_at(Kind::Larix, &site.configuration(), port, &["-h", &urls])
+        let urls = ["ldaps://127.0.0.1:0/"];
+        let server = Server::start_on(Kind::Larix, &site.configuration(), &urls, &[], &[])
             .unwrap_or_else(|error| panic!("{error}"));
+        let url = format!("ldaps://{}/", server.address);
         let ask = |mechanism: &str, binding: &str, password: &str| {
             let output = Command::new(Kind::Larix.program().expect("a binary"))
-                .args(["whoami", "-H", &urls, "-Y", mechanism, "-U", "ann", "-w", password])
+                .args(["whoami", "-H", &url, "-Y", mechanism, "-U", "ann", "-w", password])
                 .args([
                     "-o",
                     &format!("tls_cacert={path}/ca.pem"),

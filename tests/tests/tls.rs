@@ -80,7 +80,7 @@ fn clients_of_all_libraries() {
 fn a_balancer_says_who_the_client_is() {
     let secure = Secure::start(Kind::Larix, "");
     let connect = || {
-        let socket = TcpStream::connect(("127.0.0.1", secure.proxied_port)).unwrap();
+        let socket = TcpStream::connect(("127.0.0.1", secure.proxied_port.unwrap())).unwrap();
         socket.set_read_timeout(Some(PATIENCE)).unwrap();
         socket
     };

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use larix_load::generate::Random;
 use larix_testkit::Kind;
-use larix_testkit::process::free_port;
+use larix_testkit::process::free_ports;
 use larix_tests::relay::{Passage, Relay};
 use larix_tests::replicas::{ADMIN, Content, Member, SUFFIX, ask, people};
 use larix_tests::sync::{Consumer, Wanted};
@@ -33,7 +33,7 @@ struct Mesh {
 impl Mesh {
     /// `mode`: the line that says how conflicts are settled.
     fn start(count: usize, mode: &str, ldif: &str) -> Self {
-        let ports: Vec<u16> = (0..count).map(|_| free_port()).collect();
+        let ports = free_ports(count);
         let mut relays = Vec::new();
         for from in 0..count {
             for to in (0..count).filter(|to| *to != from) {

@@ -11,6 +11,8 @@ use rustix::process::{Pid, Signal, kill_process};
 /// How long a server may take until it accepts connections, in steps of [`STEP`].
 const START_STEPS: u32 = 1_000;
 const STEP: Duration = Duration::from_millis(10);
+/// In a URL: whichever port is free.
+const ANY_PORT: &str = ":0/";
 
 /// Which server.
 #[derive(Clone, Copy, Debug, Eq, PartialEq)]
@@ -70,6 +72,8 @@ impl std::error::Error for StartError {}
 pub struct Server {
     pub kind: Kind,
     pub address: SocketAddr,
+    /// Where it listens, in the order of its URLs; behind them what else it told of itself.
+    pub ports: Vec<u16>,
     child: Child,
     log: PathBuf,
 }
@@ -106,6 +110,42 @@ impl Server {
             ["--port-file", &file].into_iter().chain(arguments.iter().copied()).collect();
         let mut server = Self::spawn(kind, configuration, 0, &arguments, environment)?;
         server.wait_for_port(&port_file)?;
+        Ok(server)
+    }
+
+    /// As [`Server::start_with`], on these URLs of the loopback interface. Port 0 stands for one that is free:
+    /// [`Server::ports`] has them.
+    ///
+    /// # Errors
+    /// As [`Server::start`].
+    pub fn start_on(
+        kind: Kind,
+        configuration: &Path,
+        urls: &[&str],
+        arguments: &[&str],
+        environment: &[(&str, &Path)],
+    ) -> Result<Self, StartError> {
+        if kind == Kind::Larix {
+            let listen = urls.join(" ");
+            let arguments = [&["-h", listen.as_str()], arguments].concat();
+            return Self::start_with(kind, configuration, &arguments, environment);
+        }
+        // It tells nobody which ports the kernel gave it.
+        let mut ports =
+            free_ports(urls.iter().filter(|url| url.contains(ANY_PORT)).count()).into_iter().peekable();
+        let mut chosen = Vec::new();
+        let listen = urls.iter().map(|url| match ports.next_if(|_| url.contains(ANY_PORT)) {
+            Some(port) => {
+                chosen.push(port);
+                url.replace(ANY_PORT, &format!(":{port}/"))
+            }
+            None => (*url).to_owned(),
+        });
+        let listen = listen.collect::<Vec<_>>().join(" ");
+        let first = chosen.first().copied().unwrap_or_default();
+        let arguments = [&["-h", listen.as_str()], arguments].concat();
+        let mut server = Self::start_in(kind, configuration, first, &arguments, environment)?;
+        server.ports = chosen;
         Ok(server)
     }
 
@@ -170,15 +210,15 @@ impl Server {
             .spawn()
             .map_err(|error| fail(format!("cannot start {kind:?}: {error}")))?;
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
-        Ok(Self { kind, address, child, log })
+        Ok(Self { kind, address, ports: vec![port], child, log })
     }
 
     /// The file appears whole once the server has bound its port.
     fn wait_for_port(&mut self, file: &Path) -> Result<(), StartError> {
         for _ in 0..START_STEPS {
-            let port = std::fs::read_to_string(file).ok().and_then(|text| text.lines().next()?.parse().ok());
-            if let Some(port) = port {
-                self.address.set_port(port);
+            if let Ok(text) = std::fs::read_to_string(file) {
+                self.ports = text.lines().filter_map(|line| line.parse().ok()).collect();
+                self.ports.first().into_iter().for_each(|port| self.address.set_port(*port));
                 return self.wait_until_it_accepts();
             }
             if let Ok(Some(status)) = self.child.try_wait() {
@@ -251,5 +291,19 @@ impl Drop for Server {
 /// When the loopback interface gives none.
 pub fn free_port() -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
+    port_of(&listener)
+}
+
+/// Different loopback ports that nobody listens on right now: one that is given back may be given out again at once.
+///
+/// # Panics
+/// As [`free_port`].
+pub fn free_ports(count: usize) -> Vec<u16> {
+    let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
+    let held: Vec<TcpListener> = (0..count).map(bind).collect();
+    held.iter().map(port_of).collect()
+}
+
+fn port_of(listener: &TcpListener) -> u16 {
     listener.local_addr().expect("the address of a bound socket").port()
 }
