@@ -193,14 +193,17 @@ impl<S: Store> Fixture<S> {
         };
         let mut out = Vec::new();
         loop {
-            let snapshot = self.database.store().snapshot().expect("a snapshot");
-            let view = self.database.view(&snapshot).expect("a view");
-            let budget =
-                Budget { candidates: asked.slice, bytes: usize::MAX, nanos: u64::MAX, clock: &self.clock };
-            if let Step::Done(result, controls) = task.step(&view, &mut out, budget) {
+            if let Step::Done(result, controls) = self.step(&mut task, &mut out, asked.slice) {
                 return Answered { result, controls, ..decode(&out) };
             }
         }
+    }
+
+    /// One slice of a search, in a snapshot of its own.
+    pub(crate) fn step(&self, task: &mut SearchTask, out: &mut Vec<u8>, candidates: u32) -> Step {
+        let snapshot = self.database.store().snapshot().expect("a snapshot");
+        let view = self.database.view(&snapshot).expect("a view");
+        task.step(&view, out, Budget { candidates, bytes: usize::MAX, nanos: u64::MAX, clock: &self.clock })
     }
 
     pub(crate) fn begin(&self, asked: &Asked<'_>) -> Result<SearchTask, (LdapResult, Vec<ControlBuf>)> {

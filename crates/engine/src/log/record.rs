@@ -3,25 +3,27 @@
 //! Version, kind and flags take a byte each; numbers are base-128, low bits first; texts and values have their length
 //! before them.
 
+mod decode;
+mod encode;
+
 use std::fmt;
 
-use larix_schema::{AttributeDescription, Schema};
 use uuid::Uuid;
 
 use crate::csn::Csn;
 use crate::entry::EntryId;
-use crate::entry::record::{put_varint, take_varint};
 use crate::replica::EntryPlace;
 use crate::time::Timestamp;
 use crate::write::split_rdn;
+
+use decode::Reader;
+pub(crate) use encode::{LogHeading, encode_modify};
 
 const VERSION: u8 = 2;
 /// Without offset, entry id and superior.
 const VERSION_BEFORE: u8 = 1;
 /// The kind of a modify.
 const MODIFY: u8 = 1;
-/// Room for most records.
-const USUAL_BYTES: usize = 256;
 const FLAG_LOCAL: u8 = 1;
 const FLAG_CONTINUES: u8 = 2;
 /// The entry as it was follows the change.
@@ -151,40 +153,6 @@ impl LogRecord {
         }
     }
 
-    pub fn encode(&self) -> Vec<u8> {
-        let heading = LogHeading {
-            csn: self.csn,
-            offset: self.offset,
-            entry: self.entry,
-            superior: self.superior,
-            entry_uuid: self.entry_uuid,
-            dn: &self.dn,
-            requester: &self.requester,
-            local: self.local,
-            continues: self.continues,
-            absent: self.absent,
-        };
-        let more = match self.told {
-            Told::AsDone => 0,
-            Told::Whole => FLAG_WHOLE,
-            Told::AsItCame { .. } => FLAG_CAME,
-        };
-        let mut out =
-            heading.encode(kind_of(&self.change), more | if self.old.is_empty() { 0 } else { FLAG_OLD });
-        put_change(&mut out, &self.change);
-        put_old(&mut out, &self.old);
-        if let Told::AsItCame { change, place } = &self.told {
-            put_bytes(&mut out, &place.as_ref().map(EntryPlace::encode).unwrap_or_default());
-            out.push(u8::from(change.is_some()));
-            if let Some(Came { dn, change }) = change.as_deref() {
-                out.push(kind_of(change));
-                put_bytes(&mut out, dn.as_bytes());
-                put_change(&mut out, change);
-            }
-        }
-        out
-    }
-
     /// # Errors
     /// Anything that [`Self::encode`] did not write.
     pub fn decode(bytes: &[u8]) -> Result<Self, LogRecordError> {
@@ -193,107 +161,6 @@ impl LogRecord {
             Some(&version) => Err(LogRecordError::Version(version)),
             None => Err(LogRecordError::Damaged),
         }
-    }
-}
-
-/// What all kinds of records begin with; the fields are those of [`LogRecord`].
-#[derive(Copy, Clone, Debug)]
-pub(crate) struct LogHeading<'a> {
-    pub(crate) csn: Csn,
-    pub(crate) offset: u64,
-    pub(crate) entry: EntryId,
-    pub(crate) superior: EntryId,
-    pub(crate) entry_uuid: Uuid,
-    pub(crate) dn: &'a str,
-    pub(crate) requester: &'a str,
-    pub(crate) local: bool,
-    pub(crate) continues: bool,
-    pub(crate) absent: bool,
-}
-
-impl LogHeading<'_> {
-    /// `more`: flags of what follows.
-    fn encode(&self, kind: u8, more: u8) -> Vec<u8> {
-        let mut out = Vec::with_capacity(USUAL_BYTES);
-        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
-        let flags = flag(self.local, FLAG_LOCAL)
-            | flag(self.continues, FLAG_CONTINUES)
-            | flag(self.absent, FLAG_ABSENT)
-            | more;
-        out.extend_from_slice(&[VERSION, kind, flags]);
-        out.extend_from_slice(&self.csn.time.0.to_be_bytes());
-        put_varint(&mut out, self.offset);
-        put_varint(&mut out, self.entry.0);
-        put_varint(&mut out, self.superior.0);
-        put_varint(&mut out, u64::from(self.csn.count));
-        put_varint(&mut out, u64::from(self.csn.server_id));
-        put_varint(&mut out, u64::from(self.csn.modification));
-        out.extend_from_slice(self.entry_uuid.as_bytes());
-        put_bytes(&mut out, self.dn.as_bytes());
-        put_bytes(&mut out, self.requester.as_bytes());
-        out
-    }
-}
-
-/// The record of a modify: what [`LogRecord::encode`] makes of [`LoggedChange::Modify`].
-pub(crate) fn encode_modify<'m>(
-    schema: &Schema,
-    heading: &LogHeading<'_>,
-    modifications: impl ExactSizeIterator<Item = (LoggedKind, &'m AttributeDescription, &'m [Vec<u8>])>,
-    old: &[LoggedAttribute],
-) -> Vec<u8> {
-    let mut out = heading.encode(MODIFY, if old.is_empty() { 0 } else { FLAG_OLD });
-    put_varint(&mut out, modifications.len() as u64);
-    for (kind, description, values) in modifications {
-        out.push(kind as u8);
-        let name = schema.attribute(description.attribute).name();
-        let options = description.options();
-        let length = name.len() + options.iter().map(|option| 1 + option.len()).sum::<usize>();
-        put_varint(&mut out, length as u64);
-        out.extend_from_slice(name.as_bytes());
-        for option in options {
-            out.push(b';');
-            out.extend_from_slice(option.as_bytes());
-        }
-        put_varint(&mut out, values.len() as u64);
-        values.iter().for_each(|value| put_bytes(&mut out, value));
-    }
-    put_old(&mut out, old);
-    out
-}
-
-fn kind_of(change: &LoggedChange) -> u8 {
-    match change {
-        LoggedChange::Add(_) => 0,
-        LoggedChange::Modify(_) => MODIFY,
-        LoggedChange::Delete => 2,
-        LoggedChange::ModifyDn { .. } => 3,
-    }
-}
-
-fn put_change(out: &mut Vec<u8>, change: &LoggedChange) {
-    match change {
-        LoggedChange::Add(attributes) => {
-            put_varint(out, attributes.len() as u64);
-            attributes.iter().for_each(|a| put_attribute(out, a));
-        }
-        LoggedChange::Modify(modifications) => put_modifications(out, modifications),
-        LoggedChange::Delete => {}
-        LoggedChange::ModifyDn { new_rdn, delete_old_rdn, new_superior, modifications } => {
-            put_bytes(out, new_rdn.as_bytes());
-            out.push(u8::from(*delete_old_rdn) | u8::from(new_superior.is_some()) << 1);
-            if let Some(superior) = new_superior {
-                put_bytes(out, superior.as_bytes());
-            }
-            put_modifications(out, modifications);
-        }
-    }
-}
-
-fn put_old(out: &mut Vec<u8>, old: &[LoggedAttribute]) {
-    if !old.is_empty() {
-        put_varint(out, old.len() as u64);
-        old.iter().for_each(|attribute| put_attribute(out, attribute));
     }
 }
 
@@ -348,205 +215,6 @@ impl LogOutline {
 pub struct LogHead {
     pub time: Timestamp,
     pub offset: u64,
-}
-
-impl LogHead {
-    /// Reads no more of the record than that.
-    pub fn of(bytes: &[u8]) -> Option<Self> {
-        let mut reader = Reader(bytes);
-        let [version, ..] = *reader.array::<3>()?;
-        let time = Timestamp(i64::from_be_bytes(*reader.array::<8>()?));
-        let offset = if version == VERSION_BEFORE { 0 } else { reader.number()? };
-        Some(Self { time, offset })
-    }
-}
-
-fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
-    put_varint(out, bytes.len() as u64);
-    out.extend_from_slice(bytes);
-}
-
-fn put_attribute(out: &mut Vec<u8>, attribute: &LoggedAttribute) {
-    put_bytes(out, attribute.description.as_bytes());
-    put_varint(out, attribute.values.len() as u64);
-    attribute.values.iter().for_each(|value| put_bytes(out, value));
-}
-
-fn put_modifications(out: &mut Vec<u8>, modifications: &[LoggedModification]) {
-    put_varint(out, modifications.len() as u64);
-    for modification in modifications {
-        out.push(modification.kind as u8);
-        put_attribute(out, &modification.attribute);
-    }
-}
-
-/// What all kinds of records have in common.
-struct Head {
-    kind: u8,
-    flags: u8,
-    offset: u64,
-    entry: EntryId,
-    superior: EntryId,
-    csn: Csn,
-    entry_uuid: Uuid,
-    dn: String,
-    requester: String,
-}
-
-struct Reader<'a>(&'a [u8]);
-
-impl<'a> Reader<'a> {
-    fn head(&mut self) -> Option<Head> {
-        let &[version, kind, flags] = self.array::<3>()?;
-        let time = Timestamp(i64::from_be_bytes(*self.array::<8>()?));
-        let (offset, entry, superior) = match version {
-            VERSION_BEFORE => (0, EntryId::ROOT, EntryId::ROOT),
-            _ => (self.number()?, EntryId(self.number()?), EntryId(self.number()?)),
-        };
-        let csn = Csn {
-            time,
-            count: u32::try_from(self.number()?).ok()?,
-            server_id: u16::try_from(self.number()?).ok()?,
-            modification: u32::try_from(self.number()?).ok()?,
-        };
-        let entry_uuid = Uuid::from_bytes(*self.array::<16>()?);
-        let (dn, requester) = (self.text()?, self.text()?);
-        Some(Head { kind, flags, offset, entry, superior, csn, entry_uuid, dn, requester })
-    }
-
-    fn record(&mut self) -> Option<LogRecord> {
-        let Head { kind, flags, offset, entry, superior, csn, entry_uuid, dn, requester } = self.head()?;
-        let change = self.change(kind)?;
-        let absent = flags & FLAG_ABSENT != 0;
-        let (local, continues) = (flags & FLAG_LOCAL != 0, flags & FLAG_CONTINUES != 0);
-        let old = if flags & FLAG_OLD == 0 { Vec::new() } else { self.list(Self::attribute)? };
-        let told = match (flags & FLAG_WHOLE != 0, flags & FLAG_CAME != 0) {
-            (false, false) => Told::AsDone,
-            (true, false) => Told::Whole,
-            (false, true) => self.as_it_came()?,
-            (true, true) => return None,
-        };
-        let record = LogRecord {
-            csn,
-            offset,
-            entry,
-            superior,
-            entry_uuid,
-            dn,
-            requester,
-            local,
-            continues,
-            absent,
-            change,
-            old,
-            told,
-        };
-        self.0.is_empty().then_some(record)
-    }
-
-    fn change(&mut self, kind: u8) -> Option<LoggedChange> {
-        Some(match kind {
-            0 => LoggedChange::Add(self.list(Self::attribute)?),
-            1 => LoggedChange::Modify(self.list(Self::modification)?),
-            2 => LoggedChange::Delete,
-            3 => {
-                let new_rdn = self.text()?;
-                let &[flags] = self.array::<1>()?;
-                let new_superior = if flags & 2 == 0 { None } else { Some(self.text()?) };
-                let modifications = self.list(Self::modification)?;
-                LoggedChange::ModifyDn {
-                    new_rdn,
-                    delete_old_rdn: flags & 1 != 0,
-                    new_superior,
-                    modifications,
-                }
-            }
-            _ => return None,
-        })
-    }
-
-    fn as_it_came(&mut self) -> Option<Told> {
-        let place = match self.bytes()? {
-            [] => None,
-            place => Some(EntryPlace::decode(place)?),
-        };
-        let change = match self.array::<1>()? {
-            [0] => None,
-            _ => {
-                let &[kind] = self.array::<1>()?;
-                Some(Box::new(Came { dn: self.text()?, change: self.change(kind)? }))
-            }
-        };
-        Some(Told::AsItCame { change, place })
-    }
-
-    fn outline(&mut self) -> Option<LogOutline> {
-        let head = self.head()?;
-        let kind = match head.kind {
-            0 => OutlineKind::Add,
-            1 => OutlineKind::Modify,
-            2 => OutlineKind::Delete,
-            3 => {
-                let new_rdn = self.text()?;
-                let &[flags] = self.array::<1>()?;
-                let new_superior = if flags & 2 == 0 { None } else { Some(self.text()?) };
-                OutlineKind::ModifyDn { new_rdn, new_superior }
-            }
-            _ => return None,
-        };
-        let Head { csn, entry, entry_uuid, dn, flags, .. } = head;
-        let (local, absent) = (flags & FLAG_LOCAL != 0, flags & FLAG_ABSENT != 0);
-        Some(LogOutline { csn, entry, entry_uuid, dn, local, absent, kind })
-    }
-
-    fn array<const N: usize>(&mut self) -> Option<&'a [u8; N]> {
-        let (taken, rest) = self.0.split_first_chunk::<N>()?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn number(&mut self) -> Option<u64> {
-        take_varint(&mut self.0)
-    }
-
-    fn bytes(&mut self) -> Option<&'a [u8]> {
-        let length = usize::try_from(self.number()?).ok()?;
-        let (taken, rest) = self.0.split_at_checked(length)?;
-        self.0 = rest;
-        Some(taken)
-    }
-
-    fn text(&mut self) -> Option<String> {
-        String::from_utf8(self.bytes()?.to_vec()).ok()
-    }
-
-    fn list<T>(&mut self, item: fn(&mut Self) -> Option<T>) -> Option<Vec<T>> {
-        let count = self.number()?;
-        // Each item takes a byte at least: a damaged count cannot ask for more memory than the record has.
-        let room = usize::try_from(count).ok().filter(|count| *count <= self.0.len())?;
-        let mut items = Vec::with_capacity(room);
-        for _ in 0..room {
-            items.push(item(self)?);
-        }
-        Some(items)
-    }
-
-    fn attribute(&mut self) -> Option<LoggedAttribute> {
-        let description = self.text()?;
-        Some(LoggedAttribute { description, values: self.list(|r| r.bytes().map(<[u8]>::to_vec))? })
-    }
-
-    fn modification(&mut self) -> Option<LoggedModification> {
-        let kind = match self.array::<1>()? {
-            [0] => LoggedKind::Add,
-            [1] => LoggedKind::Delete,
-            [2] => LoggedKind::Replace,
-            [3] => LoggedKind::Increment,
-            [4] => LoggedKind::SoftAdd,
-            _ => return None,
-        };
-        Some(LoggedModification { kind, attribute: self.attribute()? })
-    }
 }
 
 #[cfg(test)]

@@ -414,7 +414,7 @@ fn limits() {
 
 #[test]
 fn between_slices() {
-    use crate::search::{Budget, Step};
+    use crate::search::Step;
     let check = |change: &dyn Fn(&Fixture<_>), expected: (usize, ResultCode)| {
         let fixture = Fixture::memory(&[("cn", "eq,sub")], &many(10));
         let base = format!("cn=p000,{SUFFIX}");
@@ -424,13 +424,7 @@ fn between_slices() {
         let mut out = Vec::new();
         let mut changed = false;
         let result = loop {
-            let snapshot = fixture.database.store().snapshot().unwrap();
-            let view = fixture.database.view(&snapshot).unwrap();
-            let budget = Budget { candidates: 1, bytes: usize::MAX, nanos: u64::MAX, clock: &fixture.clock };
-            let step = task.step(&view, &mut out, budget);
-            drop(view);
-            drop(snapshot);
-            if let Step::Done(result, _) = step {
+            if let Step::Done(result, _) = fixture.step(&mut task, &mut out, 1) {
                 break result;
             }
             if !changed {

@@ -13,16 +13,15 @@ use larix_engine::access::Subject;
 use larix_engine::check;
 use larix_engine::controls::RequestControls;
 use larix_engine::index::{IndexConfig, Kinds, key};
-use larix_engine::order::CommitOrder;
 use larix_engine::tables::{INDEX, META, TABLES, meta};
 use larix_engine::time::{Clock, Monotonic, SeededRandom, Timestamp};
 use larix_engine::write::{IndexNotice, IndexWatch, Origin, WriteRequest, WriterEnvironment};
-use larix_engine::{Database, DatabaseSettings, Directory, Frontend, Served};
+use larix_engine::{Database, DatabaseSettings, Directory, Served};
 use larix_schema::Schema;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use larix_store::{Direction, KeyRange, Snapshot, Store};
 
-use crate::common::{ROOT, SUFFIX, memory, operation, records, schema, settings};
+use crate::common::{ROOT, SUFFIX, directory, environment, memory, operation, records, schema, settings};
 
 const ENTRIES: u64 = 60;
 const ROUNDS: u64 = 8;
@@ -78,22 +77,12 @@ impl<S: Store> Run<S> {
         let random = Arc::new(SeededRandom::new(7 + commits));
         let database = Database::open(store, Arc::clone(schema), settings, &*random).unwrap();
         let environment = WriterEnvironment {
-            clock: Arc::new(SteppingClock::default()),
-            random,
-            order: Arc::new(CommitOrder::new(1)),
-            default_referrals: Arc::from([]),
-            auxiliary_needs_rule: false,
             index_watch: Some(Arc::new(Watch(Mutex::new(sender)))),
+            ..environment(Arc::new(SteppingClock::default()), random, 1)
         };
         let served = Arc::new(Served::start(Arc::new(database), environment).unwrap());
-        let frontend = Frontend {
-            subschema: schema.parse_dn("cn=Subschema").unwrap(),
-            schema: Arc::clone(schema),
-            default_search_base: None,
-            referrals: Vec::new(),
-        };
         let subject = Arc::new(Subject::default().bound_as(schema.parse_dn(ROOT).unwrap(), ROOT));
-        Self { directory: Directory::new(frontend, vec![served]).unwrap(), notices, subject }
+        Self { directory: directory(schema, vec![served]), notices, subject }
     }
 
     fn database(&self) -> &Arc<Database<S>> {

@@ -8,18 +8,15 @@ use larix_engine::access::Subject;
 use larix_engine::check::check;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedChange};
-use larix_engine::order::CommitOrder;
 use larix_engine::replica::{
     Applied, EntryPlace, Places, ReplicaRules, ReplicatedBatch, ReplicatedChange, ReplicatedOutcome,
     entry_of, state_of,
 };
 use larix_engine::search::synchronised::entry_csn;
 use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
-use larix_engine::write::{
-    AttributeValues, Modification, Origin, WriteOperation, WriteRequest, WriterEnvironment,
-};
+use larix_engine::write::{AttributeValues, Modification, Origin, WriteOperation, WriteRequest};
 
-use larix_engine::{Database, DatabaseSettings, Directory, Frontend, Served};
+use larix_engine::{Database, DatabaseSettings, Directory, Served};
 use larix_proto::{LdapResult, ModifyOperation};
 use larix_schema::Schema;
 use larix_store::Store;
@@ -63,23 +60,9 @@ impl Node {
         let random = Arc::new(SeededRandom::new(seed ^ u64::from(id) << 32));
         let settings = DatabaseSettings { value_conflicts: values, ..settings(schema) };
         let database = Database::open(memory(), Arc::clone(schema), settings, &*random).unwrap();
-        let environment = WriterEnvironment {
-            clock: Arc::clone(&clock) as _,
-            random: random as _,
-            order: Arc::new(CommitOrder::new(id)),
-            default_referrals: Arc::from([]),
-            auxiliary_needs_rule: false,
-            index_watch: None,
-        };
+        let environment = common::environment(Arc::clone(&clock) as _, random, id);
         let served = Arc::new(Served::start(Arc::new(database), environment).unwrap());
-        let frontend = Frontend {
-            subschema: schema.parse_dn("cn=Subschema").unwrap(),
-            schema: Arc::clone(schema),
-            default_search_base: None,
-            referrals: Vec::new(),
-        };
-        let directory = Directory::new(frontend, vec![served]).unwrap();
-        Self { directory, schema: Arc::clone(schema), clock, id }
+        Self { directory: common::directory(schema, vec![served]), schema: Arc::clone(schema), clock, id }
     }
 
     fn database(&self) -> &Arc<Database<MemoryStore>> {

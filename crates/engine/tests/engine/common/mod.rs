@@ -7,7 +7,7 @@ use larix_engine::access::{AccessPolicy, AccessRule, Subject};
 use larix_engine::controls::{OperationKind, RequestControls};
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
-use larix_engine::time::{ManualClock, SeededRandom, Timestamp};
+use larix_engine::time::{Clock, ManualClock, RandomSource, SeededRandom, Timestamp};
 use larix_engine::write::{
     AttributeValues, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest, WriterEnvironment,
 };
@@ -67,6 +67,32 @@ pub(crate) fn memory() -> MemoryStore {
     MemoryStore::new(&TABLES).unwrap()
 }
 
+/// A writer that leaves incomplete indexes as they are.
+pub(crate) fn environment(
+    clock: Arc<dyn Clock>,
+    random: Arc<dyn RandomSource>,
+    server_id: u16,
+) -> WriterEnvironment {
+    WriterEnvironment {
+        clock,
+        random,
+        order: Arc::new(CommitOrder::new(server_id)),
+        default_referrals: Arc::from([]),
+        auxiliary_needs_rule: false,
+        index_watch: None,
+    }
+}
+
+pub(crate) fn directory<S: Store>(schema: &Arc<Schema>, served: Vec<Arc<Served<S>>>) -> Directory<S> {
+    let frontend = Frontend {
+        subschema: schema.parse_dn("cn=Subschema").unwrap(),
+        schema: Arc::clone(schema),
+        default_search_base: None,
+        referrals: Vec::new(),
+    };
+    Directory::new(frontend, served).unwrap()
+}
+
 impl Fixture<MemoryStore> {
     pub(crate) fn new() -> Self {
         let schema = schema("");
@@ -83,25 +109,12 @@ impl<S: Store> Fixture<S> {
             .into_iter()
             .map(|(store, settings)| {
                 let database = Database::open(store, Arc::clone(&schema), settings, &*random).unwrap();
-                let environment = WriterEnvironment {
-                    clock: Arc::clone(&clock) as _,
-                    random: Arc::clone(&random) as _,
-                    order: Arc::new(CommitOrder::new(1)),
-                    default_referrals: Arc::from([]),
-                    auxiliary_needs_rule: false,
-                    index_watch: None,
-                };
+                let environment = environment(Arc::clone(&clock) as _, Arc::clone(&random) as _, 1);
                 Arc::new(Served::start(Arc::new(database), environment).unwrap())
             })
             .collect();
-        let frontend = Frontend {
-            subschema: schema.parse_dn("cn=Subschema").unwrap(),
-            schema: Arc::clone(&schema),
-            default_search_base: None,
-            referrals: Vec::new(),
-        };
         let subject = Arc::new(Subject::default().bound_as(schema.parse_dn(ROOT).unwrap(), ROOT));
-        Self { directory: Directory::new(frontend, served).unwrap(), schema, clock, subject }
+        Self { directory: directory(&schema, served), schema, clock, subject }
     }
 
     pub(crate) fn database(&self) -> &Arc<Database<S>> {

@@ -1,0 +1,249 @@
+//! Records read in place.
+
+use super::numbers::{take, take_ber_length, take_varint};
+use super::{
+    BLOB_REFERENCE, CODEC_LZ4, CODEC_PLAIN, DIGEST_LENGTH, Form, OCTET_STRING, RecordError, RecordFlags,
+};
+use crate::entry::{AttributeNumber, EntryId};
+
+/// A record read in place. The head of a packed one can be read as it is stored, its attributes only once it is
+/// unpacked.
+#[derive(Copy, Clone, Debug)]
+pub struct EntryView<'a> {
+    id: EntryId,
+    packed: bool,
+    flags: RecordFlags,
+    parent: EntryId,
+    rdn: &'a str,
+    normal_rdn: &'a [u8],
+    attributes: &'a [u8],
+}
+
+impl<'a> EntryView<'a> {
+    pub fn parse(id: EntryId, record: &'a [u8]) -> Result<Self, RecordError> {
+        let truncated = RecordError::Truncated { entry: id };
+        let (&[codec, flags], rest) = record.split_first_chunk::<2>().ok_or_else(|| truncated.clone())?;
+        let packed = match codec {
+            CODEC_PLAIN => false,
+            CODEC_LZ4 => true,
+            codec => return Err(RecordError::UnknownCodec { entry: id, codec }),
+        };
+        let (parent, mut rest) = rest.split_first_chunk::<8>().ok_or_else(|| truncated.clone())?;
+        let length = take_varint(&mut rest).ok_or_else(|| truncated.clone())?;
+        let rdn = take(&mut rest, length).ok_or_else(|| truncated.clone())?;
+        let rdn = std::str::from_utf8(rdn).map_err(|_| RecordError::NotUtf8 { entry: id })?;
+        let length = take_varint(&mut rest).ok_or_else(|| truncated.clone())?;
+        let normal_rdn = match length.checked_sub(1) {
+            None => rdn.as_bytes(),
+            Some(length) => take(&mut rest, length).ok_or(truncated)?,
+        };
+        let parent = EntryId(u64::from_be_bytes(*parent));
+        Ok(Self { id, packed, flags: RecordFlags(flags), parent, rdn, normal_rdn, attributes: rest })
+    }
+
+    pub fn id(&self) -> EntryId {
+        self.id
+    }
+
+    pub fn flags(&self) -> RecordFlags {
+        self.flags
+    }
+
+    /// The superior's id; [`EntryId::ROOT`] for a suffix.
+    pub fn parent(&self) -> EntryId {
+        self.parent
+    }
+
+    /// The RDN as it is shown; of a suffix, its whole DN.
+    pub fn rdn(&self) -> &'a str {
+        self.rdn
+    }
+
+    /// The normalized RDN as it stands in the tree.
+    pub fn normal_rdn(&self) -> &'a [u8] {
+        self.normal_rdn
+    }
+
+    /// The attributes in the order in which they were written.
+    pub fn attributes(&self) -> AttributesIter<'a> {
+        AttributesIter { entry: self.id, packed: self.packed, rest: self.attributes }
+    }
+
+    /// The bytes that [`Self::attributes`] reads.
+    pub(crate) fn attribute_bytes(&self) -> &'a [u8] {
+        self.attributes
+    }
+
+    /// The stored values of one attribute description.
+    pub fn get(&self, number: AttributeNumber) -> Result<Option<ValuesView<'a>>, RecordError> {
+        for attribute in self.attributes() {
+            let (found, values) = attribute?;
+            if found == number {
+                return Ok(Some(values));
+            }
+        }
+        Ok(None)
+    }
+}
+
+/// Iterator over the attributes of a record; ends after the first error.
+#[derive(Clone, Debug)]
+pub struct AttributesIter<'a> {
+    entry: EntryId,
+    packed: bool,
+    rest: &'a [u8],
+}
+
+impl<'a> AttributesIter<'a> {
+    /// How many bytes are still to be read.
+    pub(crate) fn rest(&self) -> usize {
+        self.rest.len()
+    }
+
+    #[inline]
+    fn read(&mut self) -> Option<Result<(AttributeNumber, ValuesView<'a>), RecordError>> {
+        // Nearly always all three numbers are of one byte, and all values stand here.
+        if let &[number, count, length, ref rest @ ..] = self.rest
+            && (number | count | length) < 0x80
+            && count & 3 == 0
+            && let Some((bytes, rest)) = rest.split_at_checked(usize::from(length))
+        {
+            self.rest = rest;
+            let count = u64::from(count >> 2);
+            let values = ValuesView { entry: self.entry, form: Form::Inline, count, bytes };
+            return Some(Ok((AttributeNumber(number.into()), values)));
+        }
+        self.read_long()
+    }
+
+    #[inline(never)]
+    fn read_long(&mut self) -> Option<Result<(AttributeNumber, ValuesView<'a>), RecordError>> {
+        let number = take_varint(&mut self.rest)?;
+        let count = take_varint(&mut self.rest)?;
+        let length = take_varint(&mut self.rest)?;
+        let bytes = take(&mut self.rest, length)?;
+        let form = match count & 3 {
+            0 => Form::Inline,
+            1 => Form::Mixed,
+            2 => Form::Large,
+            form => return Some(Err(RecordError::BadForm { entry: self.entry, form })),
+        };
+        let number = AttributeNumber(u32::try_from(number).ok()?);
+        Some(Ok((number, ValuesView { entry: self.entry, form, count: count >> 2, bytes })))
+    }
+}
+
+impl<'a> Iterator for AttributesIter<'a> {
+    type Item = Result<(AttributeNumber, ValuesView<'a>), RecordError>;
+
+    #[inline]
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let item = match self.packed {
+            true => Err(RecordError::Packed { entry: self.entry }),
+            false => self.read().unwrap_or(Err(RecordError::Truncated { entry: self.entry })),
+        };
+        if item.is_err() {
+            self.rest = &[];
+        }
+        Some(item)
+    }
+}
+
+/// The values of one attribute as the record has them.
+#[derive(Copy, Clone, Debug)]
+pub struct ValuesView<'a> {
+    entry: EntryId,
+    form: Form,
+    pub(super) count: u64,
+    pub(super) bytes: &'a [u8],
+}
+
+impl<'a> ValuesView<'a> {
+    pub fn form(&self) -> Form {
+        self.form
+    }
+
+    /// How many values, wherever they live.
+    pub fn len(&self) -> u64 {
+        self.count
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    /// All values as concatenated octet strings, when they all stand in the record.
+    pub fn as_ber(&self) -> Option<&'a [u8]> {
+        (self.form == Form::Inline).then_some(self.bytes)
+    }
+
+    /// What the record has: values and references. Nothing for a large set.
+    pub fn iter(&self) -> ValuesIter<'a> {
+        ValuesIter { entry: self.entry, rest: self.bytes }
+    }
+}
+
+/// One value as the record has it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum StoredValue<'a> {
+    Inline(&'a [u8]),
+    Blob { digest: &'a [u8; DIGEST_LENGTH], length: u64 },
+}
+
+#[derive(Clone, Debug)]
+pub struct ValuesIter<'a> {
+    entry: EntryId,
+    rest: &'a [u8],
+}
+
+impl<'a> ValuesIter<'a> {
+    fn read(&mut self) -> Option<StoredValue<'a>> {
+        let (&tag, rest) = self.rest.split_first()?;
+        self.rest = rest;
+        match tag {
+            OCTET_STRING => {
+                let length = take_ber_length(&mut self.rest)?;
+                take(&mut self.rest, length).map(StoredValue::Inline)
+            }
+            BLOB_REFERENCE => {
+                let (digest, rest) = self.rest.split_first_chunk::<DIGEST_LENGTH>()?;
+                self.rest = rest;
+                let length = take_varint(&mut self.rest)?;
+                Some(StoredValue::Blob { digest, length })
+            }
+            _ => None,
+        }
+    }
+}
+
+impl<'a> Iterator for ValuesIter<'a> {
+    type Item = Result<StoredValue<'a>, RecordError>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        if self.rest.is_empty() {
+            return None;
+        }
+        let Some(value) = self.read() else {
+            self.rest = &[];
+            return Some(Err(RecordError::BadValue { entry: self.entry }));
+        };
+        Some(Ok(value))
+    }
+}
+
+/// Where the RDN begins: behind codec, flags and the superior's id.
+pub(crate) const RDN_IN_RECORD: usize = 10;
+
+/// Bytes of a record before its attributes; `None` when it is cut within.
+pub(crate) fn head_length(record: &[u8]) -> Option<usize> {
+    let mut rest = record.get(RDN_IN_RECORD..)?;
+    let length = take_varint(&mut rest)?;
+    take(&mut rest, length)?;
+    if let Some(length) = take_varint(&mut rest)?.checked_sub(1) {
+        take(&mut rest, length)?;
+    }
+    Some(record.len() - rest.len())
+}

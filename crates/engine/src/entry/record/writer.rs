@@ -1,0 +1,125 @@
+//! Records written once.
+
+use super::numbers::{put_varint, varint_length};
+use super::{
+    BLOB_REFERENCE, CODEC_PLAIN, DIGEST_LENGTH, Form, INLINE_VALUE_LIMIT, OCTET_STRING, RecordFlags,
+    ValuesView, digest,
+};
+use crate::entry::{AttributeNumber, EntryId};
+
+/// Builds a record.
+#[derive(Debug)]
+pub struct RecordWriter {
+    out: Vec<u8>,
+    outside: bool,
+}
+
+/// Room for most records: growing would copy them.
+const USUAL_BYTES: usize = 2048;
+
+impl RecordWriter {
+    pub fn new(parent: EntryId, rdn: &str, normal_rdn: &[u8], flags: RecordFlags) -> Self {
+        let mut out = Vec::with_capacity(USUAL_BYTES);
+        out.extend_from_slice(&[CODEC_PLAIN, flags.0]);
+        out.extend_from_slice(&parent.to_bytes());
+        put_varint(&mut out, rdn.len() as u64);
+        out.extend_from_slice(rdn.as_bytes());
+        if normal_rdn == rdn.as_bytes() {
+            put_varint(&mut out, 0);
+        } else {
+            put_varint(&mut out, normal_rdn.len() as u64 + 1);
+            out.extend_from_slice(normal_rdn);
+        }
+        Self { out, outside: false }
+    }
+
+    /// An attribute whose values stand in the record, but for those longer than [`INLINE_VALUE_LIMIT`], which are
+    /// handed to `blob` with their digest.
+    pub fn attribute<'v>(
+        &mut self,
+        number: AttributeNumber,
+        values: impl ExactSizeIterator<Item = &'v [u8]> + Clone,
+        mut blob: impl FnMut([u8; DIGEST_LENGTH], &'v [u8]),
+    ) {
+        let mixed = values.clone().any(|v| v.len() > INLINE_VALUE_LIMIT);
+        let length: usize = values.clone().map(stored_length).sum();
+        self.head(number, if mixed { Form::Mixed } else { Form::Inline }, values.len() as u64, length);
+        for value in values {
+            if value.len() > INLINE_VALUE_LIMIT {
+                let digest = digest(value);
+                self.out.push(BLOB_REFERENCE);
+                self.out.extend_from_slice(&digest);
+                put_varint(&mut self.out, value.len() as u64);
+                blob(digest, value);
+            } else {
+                put_octet_string(&mut self.out, value);
+            }
+        }
+        self.outside |= mixed;
+    }
+
+    /// An attribute as another record has it, all of whose values stand there ([`Form::Inline`]).
+    pub(in crate::entry) fn kept_attribute(&mut self, number: AttributeNumber, stored: &ValuesView<'_>) {
+        debug_assert!(stored.form() == Form::Inline, "what stands outside has to be looked at");
+        self.head(number, Form::Inline, stored.count, stored.bytes.len());
+        self.out.extend_from_slice(stored.bytes);
+    }
+
+    /// Whole attributes as they stand in another record, none with anything outside of it.
+    pub(in crate::entry) fn kept_bytes(&mut self, attributes: &[u8]) {
+        self.out.extend_from_slice(attributes);
+    }
+
+    /// An attribute whose `count` values live in the table `values`.
+    pub fn large_attribute(&mut self, number: AttributeNumber, count: u64) {
+        self.head(number, Form::Large, count, 0);
+        self.outside = true;
+    }
+
+    pub fn finish(mut self) -> Vec<u8> {
+        if self.outside
+            && let Some(flags) = self.out.get_mut(1)
+        {
+            *flags |= RecordFlags::OUTSIDE;
+        }
+        self.out
+    }
+
+    fn head(&mut self, number: AttributeNumber, form: Form, count: u64, length: usize) {
+        let form = match form {
+            Form::Inline => 0,
+            Form::Mixed => 1,
+            Form::Large => 2,
+        };
+        put_varint(&mut self.out, u64::from(number.0));
+        put_varint(&mut self.out, count << 2 | form);
+        put_varint(&mut self.out, length as u64);
+    }
+}
+
+/// Appends `value` as a BER octet string with the shortest definite length.
+pub fn put_octet_string(out: &mut Vec<u8>, value: &[u8]) {
+    out.push(OCTET_STRING);
+    if value.len() < 0x80 {
+        out.push(value.len() as u8);
+    } else {
+        let bytes = (value.len() as u64).to_be_bytes();
+        let skip = bytes.iter().take_while(|b| **b == 0).count();
+        out.push(0x80 | (bytes.len() - skip) as u8);
+        out.extend(bytes.iter().skip(skip));
+    }
+    out.extend_from_slice(value);
+}
+
+fn stored_length(value: &[u8]) -> usize {
+    let length = value.len();
+    if length > INLINE_VALUE_LIMIT {
+        1 + DIGEST_LENGTH + varint_length(length as u64)
+    } else if length < 0x80 {
+        2 + length
+    } else if length < 0x100 {
+        3 + length
+    } else {
+        4 + length
+    }
+}

@@ -1,0 +1,114 @@
+//! Members are changed as their groups say.
+
+use larix_schema::AttributeDescription;
+use larix_store::{Overlay, Snapshot, Store, WriteSet};
+
+use super::Edits;
+use crate::access::Subject;
+use crate::controls::RequestControls;
+use crate::csn::Csn;
+use crate::entry::{Entry, EntryId};
+use crate::fault::Fault;
+use crate::log::LoggedChange;
+use crate::write::failure::Failure;
+use crate::write::group::Group;
+use crate::write::operational::Stamp;
+use crate::write::operator::{Envelope, Ground, Operator, StoredSets, logged};
+use crate::write::prepare::Change;
+use crate::write::{change, modify};
+
+impl<S: Store> Group<'_, S> {
+    /// Carries out changes of members.
+    pub(in crate::write) fn edit_members<T: Snapshot>(
+        &mut self,
+        transaction: &T,
+        unit: &mut WriteSet,
+        edits: Edits,
+        csn: Option<Csn>,
+    ) -> Result<(), Fault> {
+        if edits.is_empty() {
+            return Ok(());
+        }
+        let now = self.environment.clock.now();
+        let csn = csn.unwrap_or_else(|| self.environment.order.next_csn(now));
+        let ground = Ground::of(&self.state, &self.known, &self.policy, self.environment);
+        let before = Overlay::new(transaction, &self.set);
+        let view = Overlay::new(&before, &*unit);
+        let (subject, controls) = (Subject::default(), RequestControls::default());
+        let envelope = Envelope { subject: &subject, target: "", controls: &controls, now, derived: true };
+        let mut operator = Operator {
+            ground: &ground,
+            view: self.view(&view)?,
+            instance: self.instance,
+            catalog: &mut self.catalog,
+            counters: &mut self.counters,
+            envelope,
+            stamp: Stamp::new(csn, &self.state.settings.root_dn_text),
+            set: WriteSet::new(),
+            controls: Vec::new(),
+            continues: !unit.is_empty(),
+            old: Vec::new(),
+        };
+        // Each changes another entry, so that none has to see the ones before it.
+        for (id, changes) in edits {
+            match edit_member(&mut operator, id, &changes) {
+                Err(Failure::Storage(fault)) => return Err(fault),
+                // What cannot be changed stays as it is.
+                Err(Failure::Refused(_)) | Ok(()) => {}
+            }
+        }
+        let done = operator.finish();
+        unit.merge(done.set);
+        Ok(())
+    }
+}
+
+/// Changes one member, without a look at the schema: whatever class it is of, it may say which groups it is in.
+fn edit_member<V: Snapshot>(
+    operator: &mut Operator<'_, V>,
+    id: EntryId,
+    changes: &[Change],
+) -> Result<(), Failure> {
+    let held = operator.hold(id)?;
+    let shown = operator.view.dn(&held.view()?)?;
+    let reader = operator.reader(&held)?;
+    let mut entry = reader.owned_in_part(shown, |description| {
+        changes.iter().any(|change| change.description == *description)
+    })?;
+    let sets = StoredSets { reader };
+    let places = places(&entry, changes);
+    for change in changes {
+        change::apply(operator.schema(), &mut entry, change, true, &sets)?;
+    }
+    put_back(&mut entry, places);
+    modify::store(operator, &held, &entry)?;
+    let uuid = operator.entry_uuid(&held)?;
+    let changes: Vec<&Change> = changes.iter().collect();
+    operator
+        .log((id, EntryId::ROOT), uuid, &entry.dn, |schema| LoggedChange::Modify(logged(schema, &changes)));
+    Ok(())
+}
+
+/// Where the attributes that are to change stand, first ones first.
+fn places<'c>(entry: &Entry, changes: &'c [Change]) -> Vec<(usize, &'c AttributeDescription)> {
+    let place = |change: &'c Change| {
+        let of = &change.description;
+        Some((entry.attributes.iter().position(|attribute| attribute.description == *of)?, of))
+    };
+    let mut places: Vec<_> = changes.iter().filter_map(place).collect();
+    places.sort_unstable_by_key(|(at, _)| *at);
+    places.dedup_by_key(|(at, _)| *at);
+    places
+}
+
+/// Has attributes stand where they stood: one whose last value goes before the next one comes is at the end otherwise, though to a
+/// client nothing was replaced.
+fn put_back(entry: &mut Entry, places: Vec<(usize, &AttributeDescription)>) {
+    let mut gone = 0;
+    for (place, description) in places {
+        match entry.remove(description) {
+            Some(attribute) => entry.attributes.insert(place - gone, attribute),
+            None => gone += 1,
+        }
+    }
+}
