@@ -19,8 +19,9 @@ use crate::local::{LocalConnection, LocalServer};
 use crate::statistics::OperationKind;
 
 const SUFFIX: &str = "dc=example,dc=com";
-/// With as many candidates as a slice may have, a third of a search is left when it goes away.
-const PEOPLE: usize = 128 * SLICES_HERE as usize * 3 / 2;
+/// More than a search looks at before it goes away, and the rest are so many bytes of answers that it comes back several times.
+const PEOPLE: usize = 3_840;
+const _: () = assert!(PEOPLE * 2 > 128 * SLICES_HERE as usize * 3);
 const ANY: &str = "(objectClass=*)";
 const NOBODY: &str = "(description=*nobody*)";
 
