@@ -110,6 +110,7 @@ impl<S: Store> Group<'_, S> {
             Ready::Put(put) => applier.put_at_place(put),
             Ready::Delete { uuid, csn } => applier.delete(uuid, *csn),
             Ready::Delta(delta) => applier.delta(delta),
+            Ready::Nothing => Ok(Applied::Older),
             Ready::Refused(result) => Ok(Applied::Refused(result.clone())),
         };
         applier.end(done)

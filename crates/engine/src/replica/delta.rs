@@ -203,11 +203,14 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         changes
     }
 
-    /// Deletes of what is gone are no errors, and a single value gives way to another.
+    /// Deletes of what is gone are no errors. A single value gives way to another, and so do values that cannot be compared:
+    /// beside others none can be added, so that there were none where it was done.
     fn softened(&self, change: Change) -> Change {
-        let single = self.schema().attribute(change.description.attribute).single_value;
+        let kind = self.schema().attribute(change.description.attribute);
         match change.kind {
-            ChangeKind::Add if single => Change { kind: ChangeKind::Replace, ..change },
+            ChangeKind::Add if kind.single_value || kind.equality.is_none() => {
+                Change { kind: ChangeKind::Replace, ..change }
+            }
             _ => change,
         }
     }

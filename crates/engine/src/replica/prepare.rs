@@ -17,8 +17,13 @@ use crate::write::prepare::{Change, ChangeKind, Standing, check_change, refuse};
 #[derive(Clone, Debug)]
 pub(crate) enum Ready {
     Put(Box<Put>),
-    Delete { uuid: Uuid, csn: Option<Csn> },
+    Delete {
+        uuid: Uuid,
+        csn: Option<Csn>,
+    },
     Delta(Box<Delta>),
+    /// It tells nothing that a replica takes.
+    Nothing,
     Refused(LdapResult),
 }
 
@@ -253,6 +258,9 @@ fn delta(
             put.named = put.csn;
             return Ok(Ready::Put(Box::new(put)));
         }
+        // A slapd logs how far it has come as a change of its suffix, under the CSN of somebody's change and without one of
+        // its own: the entry stays what it is there.
+        LoggedChange::Modify(mods) if tells_computed_alone(&mods) => return Ok(Ready::Nothing),
         LoggedChange::Modify(mods) => DeltaChange::Modify(modifications(mods)?),
         LoggedChange::Delete => DeltaChange::Delete,
         LoggedChange::ModifyDn { new_rdn, delete_old_rdn, new_superior, modifications: mods } => {
@@ -261,6 +269,11 @@ fn delta(
     };
     let (dn, shown) = names(schema, dn)?;
     Ok(Ready::Delta(Box::new(Delta { uuid, dn, shown, csn, change, place: None, told, whole: false })))
+}
+
+fn tells_computed_alone(modifications: &[LoggedModification]) -> bool {
+    let is_own = |modification: &LoggedModification| is_computed(&modification.attribute.description);
+    !modifications.is_empty() && modifications.iter().all(is_own)
 }
 
 pub(super) fn modifications_of(

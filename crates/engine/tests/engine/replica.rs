@@ -12,7 +12,9 @@ use larix_proto::Scope;
 use larix_store::Store;
 
 use crate::common;
-use crate::replicated::{self, apply, batch, csn, delete, filled, find_nothing, put, raise, uuid, word};
+use crate::replicated::{
+    self, apply, batch, csn, delete, filled, find_nothing, orders, put, raise, uuid, word,
+};
 
 const A: &str = "cn=a,ou=People,dc=example,dc=com";
 const B: &str = "cn=b,ou=Groups,dc=example,dc=com";
@@ -287,19 +289,6 @@ fn descriptions(fixture: &replicated::Memory) -> Vec<String> {
     values
 }
 
-/// All orders of so many.
-fn orders(count: usize) -> Vec<Vec<usize>> {
-    let Some(last) = count.checked_sub(1) else { return vec![Vec::new()] };
-    let longer = |order: Vec<usize>| {
-        (0..count).map(move |at| {
-            let mut order = order.clone();
-            order.insert(at, last);
-            order
-        })
-    };
-    orders(last).into_iter().flat_map(longer).collect()
-}
-
 #[test]
 fn logged_changes_end_alike_in_any_order() {
     use LoggedKind::{Add, Delete, Replace};
@@ -533,4 +522,41 @@ fn what_the_context_csn_came_to_by_content_is_remembered() {
     assert_eq!(known(), [csn(3, 5)]);
     raise_by_content(&[csn(2, 10)]);
     assert_eq!(known(), [csn(2, 10), csn(3, 5)]);
+}
+
+/// Of records that come late nothing says that a batch is complete, and a shadow decides nothing by itself.
+#[test]
+fn a_shadow_gives_a_name_back_with_any_batch() {
+    let names = |multi_provider: bool| {
+        let f = filled();
+        let rules = ReplicaRules { multi_provider, ..ReplicaRules::default() };
+        let take = |change| {
+            batch(&f, ReplicatedBatch { changes: vec![change], rules: rules.clone(), ..Default::default() })
+        };
+        take(put(1, A, csn(2, 5), &[]));
+        // The older of the two stands aside.
+        take(put(2, A, csn(3, 4), &[]));
+        assert_eq!(f.value(A, "entryUUID"), Some(uuid(1).to_string()));
+        take(put(1, "cn=z,ou=People,dc=example,dc=com", csn(2, 6), &[("cn", "a"), ("cn", "z")]));
+        find_nothing(&f);
+        f.value(A, "entryUUID")
+    };
+    assert_eq!(names(false), Some(uuid(2).to_string()));
+    // Who takes changes waits for what may come still.
+    assert_eq!(names(true), None);
+}
+
+#[test]
+fn no_other_entry_becomes_a_suffix_and_no_suffix_another_entry() {
+    let f = filled();
+    let suffix: u128 = f.value(common::SUFFIX, "entryUUID").unwrap().parse::<uuid::Uuid>().unwrap().as_u128();
+    let dc = [("objectClass", "domain"), ("dc", "example")];
+    assert_eq!(apply(&f, [put(1, A, csn(2, 1), &[])]), "done");
+    let late = csn(2, 1_000_000);
+    for moved in [put(1, common::SUFFIX, late, &dc), put(suffix, "cn=b,dc=example,dc=com", late, &[])] {
+        let outcome = apply(&f, [moved]);
+        assert!(outcome.contains("a suffix cannot be renamed"), "{outcome}");
+    }
+    assert_eq!(f.value(common::SUFFIX, "entryUUID").unwrap().parse(), Ok(uuid(suffix)));
+    find_nothing(&f);
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use crate::common::{SUFFIX, TREE, memory, schema, settings};
-use crate::replicated::{Memory, apply, csn, find_nothing, put, uuid};
+use crate::replicated::{Memory, apply, csn, filled, find_nothing, orders, put, uuid};
 use larix_engine::DatabaseSettings;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, Told};
@@ -84,19 +84,6 @@ fn content(f: &Memory) -> (String, BTreeMap<String, Vec<String>>) {
         (attribute.description.to_text(&f.schema), values)
     });
     (entry.dn, attributes.collect())
-}
-
-/// All orders of so many.
-fn orders(count: usize) -> Vec<Vec<usize>> {
-    let Some(last) = count.checked_sub(1) else { return vec![Vec::new()] };
-    let longer = |order: Vec<usize>| {
-        (0..count).map(move |at| {
-            let mut order = order.clone();
-            order.insert(at, last);
-            order
-        })
-    };
-    orders(last).into_iter().flat_map(longer).collect()
 }
 
 #[test]
@@ -229,5 +216,70 @@ fn one_value_is_exchanged_for_another_by_two_members_at_once() {
         }
         order.iter().for_each(|at| _ = apply(&f, [records[*at].clone()]));
         assert_eq!(f.value(A, "displayName").as_deref(), Some("two"), "{order:?}");
+    }
+}
+
+#[test]
+fn values_that_cannot_be_compared_end_alike_in_any_order() {
+    let change = |csn: Csn, kind, values: &[&str]| {
+        let mods = vec![
+            modification(kind, "facsimileTelephoneNumber", values),
+            modification(LoggedKind::Replace, "entryCSN", &[&csn.to_string()]),
+        ];
+        record(A, csn, LoggedChange::Modify(mods), None)
+    };
+    // Each is made at another server, which had none or took away what it had: beside others none can be added.
+    let records = [
+        change(csn(3, 10), LoggedKind::Add, &["1", "2"]),
+        change(csn(4, 20), LoggedKind::Delete, &[]),
+        change(csn(5, 30), LoggedKind::Add, &["3", "4"]),
+        change(csn(6, 25), LoggedKind::Replace, &["5"]),
+    ];
+    for order in orders(records.len()) {
+        for way in 0..=order.len() {
+            let (mine, others) = order.split_at(way);
+            let taken = |numbers: &[usize]| {
+                let f = member();
+                apply(&f, [put(1, A, csn(2, 1), &[])]);
+                for number in numbers {
+                    let outcome = apply(&f, [records[*number].clone()]);
+                    assert!(["done", "modify ours"].contains(&outcome.as_str()), "{order:?}: {outcome}");
+                }
+                f
+            };
+            let f = taken(mine);
+            apply(&f, [whole(&taken(others))]);
+            let (_, content) = content(&f);
+            assert_eq!(
+                content["facsimileTelephoneNumber"],
+                ["3", "4"],
+                "{mine:?} as records, {others:?} as an entry"
+            );
+        }
+    }
+}
+
+#[test]
+fn how_far_a_server_has_come_is_no_change_of_its_suffix() {
+    for f in [member(), filled()] {
+        let before = f.value(SUFFIX, "entryCSN");
+        let uuid = f.value(SUFFIX, "entryUUID").unwrap().parse().ok();
+        let csn = csn(3, 10);
+        let values = [csn.to_string()];
+        let mods = |name| vec![modification(LoggedKind::Replace, name, &[values[0].as_str()])];
+        let told = |mods| ReplicatedChange::Delta {
+            entry_uuid: uuid,
+            dn: SUFFIX.to_owned(),
+            csn,
+            change: LoggedChange::Modify(mods),
+            place: None,
+            whole: false,
+        };
+        assert_eq!(apply(&f, [told(mods("contextCSN"))]), "older");
+        assert_eq!(f.value(SUFFIX, "entryCSN"), before);
+        // The change of that CSN may come still.
+        let both = [mods("contextCSN"), mods("description")].concat();
+        assert_eq!(apply(&f, [told(both)]), "done");
+        assert_eq!(f.value(SUFFIX, "entryCSN").as_deref(), Some(values[0].as_str()));
     }
 }

@@ -111,3 +111,16 @@ pub(crate) fn find_nothing(fixture: &Memory) {
     let view = fixture.database().view(&snapshot).unwrap();
     check(&view, &mut |finding| panic!("{finding}")).unwrap();
 }
+
+/// All orders of so many.
+pub(crate) fn orders(count: usize) -> Vec<Vec<usize>> {
+    let Some(last) = count.checked_sub(1) else { return vec![Vec::new()] };
+    let longer = |order: Vec<usize>| {
+        (0..count).map(move |at| {
+            let mut order = order.clone();
+            order.insert(at, last);
+            order
+        })
+    };
+    orders(last).into_iter().flat_map(longer).collect()
+}
