@@ -13,7 +13,9 @@ use crate::csn::Csn;
 use crate::database::View;
 use crate::entry::{Entry, EntryAttribute, EntrySource};
 use crate::fault::Fault;
-use crate::log::{CsnVector, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, Told};
+use crate::log::{
+    self, CsnVector, LogRecord, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, Told,
+};
 use crate::replica::EntryPlace;
 use crate::tables::META;
 use crate::time::Timestamp;
@@ -234,7 +236,7 @@ const LACKS: &[u8] = b"access-log-lacks";
 /// Up to which CSN of each server an access log has not all changes, one by one: what was made before it began, what was
 /// taken away since, and what came with entries as they are. Of a server that is not named it has everything, from the first
 /// change on. minCSN cannot say that, for it names every server of which there is a record. `None` where nothing is; nothing
-/// is lacking in a database that is no access log.
+/// is lacking in a database that is no access log, nor of a server that was retired: nobody who is served has to know of it.
 ///
 /// # Errors
 /// A store that cannot be read, or a row that is damaged.
@@ -242,8 +244,18 @@ pub fn lacks<N: Snapshot>(view: &View<'_, N>) -> Result<Option<CsnVector>, Fault
     match stored_lacks(view.snapshot)? {
         Some(lacks) => Ok(Some(lacks)),
         // It was written by an older version, or loaded.
-        None => Ok(min_csns(view)?.map(|csns| csns.into_iter().collect())),
+        None => min_csns(view)?.map(|csns| without_retired(view.snapshot, csns)).transpose(),
     }
+}
+
+fn without_retired<S: Snapshot>(snapshot: &S, csns: Vec<Csn>) -> Result<CsnVector, Fault> {
+    let mut left = CsnVector::default();
+    for csn in csns {
+        if !log::is_retired(snapshot, &csn)? {
+            left.note(csn);
+        }
+    }
+    Ok(left)
 }
 
 /// What [`lacks`] says where the log has written it.
@@ -255,7 +267,8 @@ pub fn stored_lacks<N: Snapshot>(snapshot: &N) -> Result<Option<CsnVector>, Faul
     let csns = std::str::from_utf8(&row).ok().and_then(|text| {
         text.split(';').filter(|csn| !csn.is_empty()).map(|csn| csn.parse::<Csn>().ok()).collect()
     });
-    csns.map(Some).ok_or(Fault::Damaged { what: "what an access log lacks" })
+    let csns: Vec<Csn> = csns.ok_or(Fault::Damaged { what: "what an access log lacks" })?;
+    without_retired(snapshot, csns).map(Some)
 }
 
 /// What [`lacks`] reads: key and value.

@@ -5,20 +5,23 @@
 use std::sync::{Arc, mpsc};
 
 use larix_engine::access::Subject;
+use larix_engine::audit;
 use larix_engine::controls::{OperationKind, RequestControls};
 use larix_engine::csn::Csn;
 use larix_engine::database::ProviderSettings;
+use larix_engine::log;
 use larix_engine::order::CommitOrder;
 use larix_engine::replica::{ReplicaRules, ReplicatedBatch, ReplicatedChange};
 use larix_engine::search::{Budget, SearchInput, SearchTask};
 use larix_engine::tables::TABLES;
 use larix_engine::time::{Clock as _, ManualClock, SeededRandom, Timestamp};
-use larix_engine::write::{AttributeValues, WriterEnvironment};
+use larix_engine::write::{AttributeValues, Recording, WriterEnvironment};
 use larix_engine::{Database, DatabaseSettings, Served, Suffix};
 use larix_proto::control::{ControlValue as _, SyncMode, SyncRequest, SyncState};
 use larix_proto::extended::SyncInfo;
 use larix_proto::{
-    ControlBuf, FilterBuf, Frame, Message, MessageId, Request, Response, Scope, client, frame, limits, oid,
+    ControlBuf, FilterBuf, Frame, Message, MessageId, Request, Response, ResultCode, Scope, client, frame,
+    limits, oid,
 };
 use larix_replication::Cookie;
 use larix_replication::provider::{Asked, RefreshQueue, Start, Stepped, SyncSearch};
@@ -129,6 +132,17 @@ impl Site {
         self.batch(ReplicatedBatch { context_csns: vec![csn], rules, ..ReplicatedBatch::default() });
     }
 
+    /// An access log says that it has not everything up to these, one by one; and that servers were retired.
+    fn record(&self, lacks: &[Csn], retired: &[Csn]) {
+        let suffix = self.schema.parse_dn(SUFFIX).unwrap();
+        let mut recording = Recording::new(suffix, SUFFIX.to_owned());
+        recording.marks.push(audit::lacks_row(&lacks.iter().copied().collect()));
+        recording.retired = retired.to_vec();
+        let (sender, receiver) = mpsc::channel();
+        self.served.record(recording, Box::new(move |outcome| sender.send(outcome).unwrap()));
+        assert!(receiver.recv().unwrap().result.is_success());
+    }
+
     fn ask(&self, who: Who, known: &[Csn]) -> Search<'_> {
         let sid = if matches!(who, Who::Copy) { None } else { Some(1) };
         let cookie = Cookie { rid: 1, sid, csns: known.to_vec(), ..Cookie::default() }.to_string();
@@ -194,23 +208,30 @@ impl Search<'_> {
     /// What is told until there is nothing to tell, a word or two a message: what it is, the entry, `=` and the cookie's CSNs,
     /// `-` and the CSN of the delete.
     fn told(&mut self) -> Vec<String> {
+        let (told, ended) = self.told_until_it_ends();
+        assert_eq!(ended, None);
+        told
+    }
+
+    /// The same, and why it has ended, if it has.
+    fn told_until_it_ends(&mut self) -> (Vec<String>, Option<ResultCode>) {
         let mut out = Vec::new();
-        loop {
+        let ended = loop {
             let clock = &*self.site.clock;
             let budget = Budget { candidates: 100, nanos: u64::MAX, bytes: 1 << 20, clock };
             match self.search.step(budget, &mut out) {
                 Stepped::More => {}
-                Stepped::Waiting => break,
-                Stepped::Done(result, _) => panic!("{result}"),
+                Stepped::Waiting => break None,
+                Stepped::Done(result, _) => break Some(result.code),
             }
-        }
+        };
         let (mut rest, mut told) = (out.as_slice(), Vec::new());
         while let Frame::Complete { len } = frame(rest, limits::PDU_CEILING).unwrap() {
             let (pdu, behind) = rest.split_at(len);
             told.push(short(pdu));
             rest = behind;
         }
-        told
+        (told, ended)
     }
 }
 
@@ -351,4 +372,55 @@ fn who_may_have_what_never_came_here_goes_through_the_content() {
         check(who, &[csn(OWN, 2), csn(3, 9)], &["add 6", "refreshed =2:11;3:9"]);
     }
     check(Who::Copy, &before, &["add 6", "refreshed =2:11;3:9"]);
+}
+
+#[test]
+fn a_log_leads_on_who_knows_what_it_lacks() {
+    let site = Site::new();
+    site.put(5, "cn=e,dc=example,dc=com", csn(OWN, 4));
+    site.raise(csn(OWN, 4), false);
+    site.raise(csn(3, 5), false);
+    site.record(&[csn(3, 5)], &[]);
+    let check = |who: Who, known: &[Csn], ended: Option<ResultCode>| {
+        let (_, found) = site.ask(who, known).told_until_it_ends();
+        assert_eq!(found, ended, "{who:?} {known:?}");
+    };
+    for who in [Who::Slapd, Who::Larix, Who::Copy] {
+        // Nothing is lacking of the server that is not named, however little is known of it.
+        check(who, &[csn(OWN, 1), csn(3, 5)], None);
+        check(who, &[csn(3, 5)], None);
+        check(who, &[csn(OWN, 4), csn(3, 4)], Some(ResultCode::SYNC_REFRESH_REQUIRED));
+        check(who, &[csn(OWN, 4)], Some(ResultCode::SYNC_REFRESH_REQUIRED));
+    }
+    // Nobody has to know of a server that is no more; of one that got its id he has.
+    site.record(&[csn(3, 5)], &[csn(3, 5)]);
+    assert_eq!(
+        log::context_csns(&site.served.database().store().snapshot().unwrap()).unwrap(),
+        [csn(OWN, 4)]
+    );
+    check(Who::Larix, &[csn(OWN, 4)], None);
+    site.raise(csn(3, 6), false);
+    site.record(&[csn(3, 6)], &[]);
+    check(Who::Larix, &[csn(OWN, 4)], Some(ResultCode::SYNC_REFRESH_REQUIRED));
+}
+
+#[test]
+fn who_follows_several_logs_is_sent_away_when_one_lacks_more_than_he_knows() {
+    for (who, known, ended) in [
+        (Who::Larix, &[csn(OWN, 1), csn(3, 5)] as &[Csn], Some(ResultCode::UNAVAILABLE)),
+        (Who::Slapd, &[csn(OWN, 1), csn(3, 5)], Some(ResultCode::UNAVAILABLE)),
+        (Who::Larix, &[csn(OWN, 1), csn(3, 7)], None),
+        // He hears of everything from here.
+        (Who::Copy, &[csn(OWN, 1), csn(3, 5)], None),
+    ] {
+        let site = Site::new();
+        site.raise(csn(OWN, 1), false);
+        site.raise(csn(3, 5), false);
+        site.record(&[csn(3, 5)], &[]);
+        let mut search = site.ask(who, known);
+        search.told();
+        site.record(&[csn(3, 7)], &[]);
+        site.put(6, "cn=f,dc=example,dc=com", csn(OWN, 9));
+        assert_eq!(search.told_until_it_ends().1, ended, "{who:?} {known:?}");
+    }
 }

@@ -293,12 +293,36 @@ pub(crate) fn retire_server_id<S: Snapshot>(
     Ok(true)
 }
 
+/// Notes that a server was retired when it had come so far; its contextCSN goes, if it is not beyond.
+pub(crate) fn put_retired<S: Snapshot>(snapshot: &S, set: &mut WriteSet, csn: &Csn) -> Result<(), Fault> {
+    set.put(META, &retired_key(csn.server_id), csn.text().into_bytes());
+    if context_csns(snapshot)?.iter().any(|known| known.server_id == csn.server_id && known <= csn) {
+        set.delete(META, &context_csn_key(csn.server_id));
+    }
+    Ok(())
+}
+
+/// How far servers had come that were retired.
+///
+/// # Errors
+/// A store that cannot be read, or a row that is damaged.
+pub fn retired_csns<S: Snapshot>(snapshot: &S) -> Result<Vec<Csn>, Fault> {
+    let rows = snapshot.scan(META, KeyRange::prefix(RETIRED_PREFIX), Direction::Forward)?;
+    rows.map(|row| retired_csn(&row?.1)).collect()
+}
+
+fn retired_csn(row: &[u8]) -> Result<Csn, Fault> {
+    let csn = std::str::from_utf8(row).ok().and_then(|text| text.parse().ok());
+    csn.ok_or(Fault::Damaged { what: "the CSN of a retired server" })
+}
+
 /// Whether the server of this CSN was retired when it had come so far: then it says nothing of who is behind.
-pub(crate) fn is_retired<S: Snapshot>(snapshot: &S, csn: &Csn) -> Result<bool, Fault> {
+///
+/// # Errors
+/// A store that cannot be read, or a row that is damaged.
+pub fn is_retired<S: Snapshot>(snapshot: &S, csn: &Csn) -> Result<bool, Fault> {
     let Some(row) = snapshot.get(META, &retired_key(csn.server_id))? else { return Ok(false) };
-    let retired = std::str::from_utf8(&row).ok().and_then(|text| text.parse::<Csn>().ok());
-    let retired = retired.ok_or(Fault::Damaged { what: "the CSN of a retired server" })?;
-    Ok(*csn <= retired)
+    Ok(*csn <= retired_csn(&row)?)
 }
 
 /// Whether these changes set a contextCSN.

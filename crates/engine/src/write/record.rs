@@ -41,6 +41,8 @@ pub struct Recording {
     /// How far the log has come, which raises what the records themselves say of this server's changes; those that are known
     /// to be later stay. Others' changes may come in any order: of these nothing but this says that all are there.
     pub context_csns: Vec<Csn>,
+    /// Servers that were retired where it is recorded, with how far they had come.
+    pub retired: Vec<Csn>,
     /// Rows of the table `meta`.
     pub marks: Vec<(Vec<u8>, Vec<u8>)>,
 }
@@ -56,6 +58,7 @@ impl Recording {
             removed: Vec::new(),
             min_csns: None,
             context_csns: Vec::new(),
+            retired: Vec::new(),
             marks: Vec::new(),
         }
     }
@@ -66,6 +69,7 @@ impl Recording {
             && self.records.is_empty()
             && self.removed.is_empty()
             && self.min_csns.is_none()
+            && self.retired.is_empty()
             && self.context_csns.is_empty()
             && self.marks.is_empty()
     }
@@ -134,6 +138,12 @@ impl<S: Store> Group<'_, S> {
             unit.put(META, meta::UNPROVED, []);
         }
         self.raise_contexts(transaction, unit, recording.context_csns.iter().chain(&last))?;
+        for csn in &recording.retired {
+            let before = Overlay::new(transaction, &self.set);
+            let mut set = WriteSet::new();
+            log::put_retired(&Overlay::new(&before, &*unit), &mut set, csn)?;
+            unit.merge(set);
+        }
         recording.marks.iter().for_each(|(key, value)| unit.put(META, key, value.clone()));
         Ok(())
     }
@@ -147,6 +157,9 @@ impl<S: Store> Group<'_, S> {
         let before = Overlay::new(transaction, &self.set);
         let mut known = log::context_csns(&Overlay::new(&before, &*unit))?;
         for csn in csns {
+            if log::is_retired(&before, csn)? {
+                continue;
+            }
             match known.iter_mut().find(|known| known.server_id == csn.server_id) {
                 Some(known) if *known >= *csn => continue,
                 Some(known) => *known = *csn,

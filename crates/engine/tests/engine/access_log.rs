@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 
 use larix_engine::audit::{self, Facts, Request};
 use larix_engine::csn::Csn;
-use larix_engine::database::OldValues;
+use larix_engine::database::{OldValues, ProviderSettings};
 use larix_engine::log::{self, LogKey, LogRecord};
 use larix_engine::tables::META;
 use larix_engine::time::Timestamp;
@@ -151,4 +151,37 @@ fn a_recording_is_one_commit_with_how_far_it_goes() {
     let view = fixture.database().view(&snapshot).unwrap();
     assert_eq!(audit::min_csns(&view).unwrap(), Some(vec![later]));
     larix_engine::check::check(&view, &mut |finding| panic!("{finding}")).unwrap();
+}
+
+/// Other servers' changes come in any order: that one is recorded does not say that those before it are.
+#[test]
+fn a_log_has_come_as_far_as_it_is_told() {
+    let (schema, store) = (schema(""), Arc::new(memory()));
+    let settings = DatabaseSettings { provider: Some(ProviderSettings::default()), ..settings(&schema) };
+    let open = || Fixture::of(Arc::clone(&schema), vec![(Arc::clone(&store), settings.clone())]);
+    let csn = |server_id, time| Csn { time: Timestamp(time), count: 0, server_id, modification: 0 };
+    let new = || Recording::new(schema.parse_dn(SUFFIX).unwrap(), SUFFIX.to_owned());
+    let known = || log::context_csns(&store.snapshot().unwrap()).unwrap();
+    // A log in which nothing is recorded yet claims nothing when it is opened again.
+    record(&open(), Recording { container: Some(audit::container(&schema, SUFFIX, &[])), ..new() });
+    drop(open());
+    assert_eq!(known(), []);
+    let fixture = open();
+    let of_change = |csn: Csn| NewRecord {
+        csn: Some(csn),
+        ..audit::of_request(&schema, &Request::Delete, &Facts { start: csn.time, ..Facts::default() })
+    };
+    let others = vec![of_change(csn(9, 20)), of_change(csn(9, 10))];
+    record(&fixture, Recording { records: others, context_csns: vec![csn(1, 5)], ..new() });
+    assert_eq!(known(), [csn(1, 5)]);
+    record(&fixture, Recording { records: vec![of_change(csn(1, 30))], ..new() });
+    assert_eq!(known(), [csn(1, 30)]);
+    record(&fixture, Recording { context_csns: vec![csn(9, 20)], ..new() });
+    assert_eq!(known(), [csn(1, 30), csn(9, 20)]);
+    // Who was retired does not come back with what was known before.
+    record(&fixture, Recording { retired: vec![csn(9, 20)], ..new() });
+    record(&fixture, Recording { context_csns: vec![csn(9, 20)], ..new() });
+    assert_eq!(known(), [csn(1, 30)]);
+    record(&fixture, Recording { context_csns: vec![csn(9, 21)], ..new() });
+    assert_eq!(known(), [csn(1, 30), csn(9, 21)]);
 }

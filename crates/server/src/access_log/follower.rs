@@ -248,6 +248,8 @@ impl LogWriter {
             round.more |= purged.more;
             round.extent.lacks(purged.csns);
         }
+        let retired = self.retired(&recorders).map_err(|fault| fault.to_string())?;
+        round.recording.retired = retired;
         round.extent.record(known.extent.as_ref(), &mut round.recording);
         if !round.recording.is_empty() {
             self.commit(round.recording)?;

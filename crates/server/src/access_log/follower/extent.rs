@@ -91,6 +91,28 @@ pub(super) fn settle(
 }
 
 impl LogWriter {
+    /// Servers that were retired in all databases that are recorded, and not in the log yet.
+    pub(super) fn retired(&self, recorders: &[Arc<Recorder>]) -> Result<Vec<Csn>, Fault> {
+        let mut everywhere: Option<Vec<Csn>> = None;
+        for recorder in recorders {
+            let SourceKind::Database(served) = &recorder.source.origin else { continue };
+            let retired = log::retired_csns(&served.database().store().snapshot()?)?;
+            let of = |csn: &Csn| retired.iter().find(|other| other.server_id == csn.server_id).copied();
+            everywhere = Some(match everywhere {
+                None => retired.clone(),
+                Some(others) => others.iter().filter_map(|csn| Some(of(csn)?.min(*csn))).collect(),
+            });
+        }
+        let snapshot = self.served.database().store().snapshot()?;
+        let mut news = Vec::new();
+        for csn in everywhere.unwrap_or_default() {
+            if !log::is_retired(&snapshot, &csn)? {
+                news.push(csn);
+            }
+        }
+        Ok(news)
+    }
+
     /// Looks at from where on the log has changes, or what it is to be made with.
     pub(super) fn open(
         &self,
