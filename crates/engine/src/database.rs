@@ -132,6 +132,8 @@ pub struct Database<S> {
     /// How often schema, catalog or settings were published: counted after it was done, read before they are.
     configuration: AtomicU64,
     cookie_secret: [u8; COOKIE_SECRET_LENGTH],
+    /// A provider sent the states of entries: they are kept, whatever the configuration says of that.
+    states_kept: AtomicBool,
     index_uses: IndexUses,
     index_work: WorkBoard,
     writes: WriteBoard,
@@ -193,6 +195,8 @@ impl<S: Store> Database<S> {
         } else {
             prepare(&store, &schema, &settings, random)?
         };
+        let states_kept = store.snapshot()?.get(META, meta::STATES_KEPT)?.is_some();
+        let settings = settings.with_states(states_kept);
         Ok(Self {
             policy: ArcSwap::new(settings.policy_or_open(&schema)),
             store,
@@ -205,6 +209,7 @@ impl<S: Store> Database<S> {
             publishing: Mutex::default(),
             configuration: AtomicU64::new(0),
             cookie_secret,
+            states_kept: AtomicBool::new(states_kept),
             index_uses: IndexUses::default(),
             index_work: WorkBoard::default(),
             writes: WriteBoard::default(),
@@ -339,6 +344,7 @@ impl<S: Store> Database<S> {
     ///
     /// Indexes that are no longer wanted are forgotten first, durably, since nobody keeps them from now on.
     pub fn publish_settings(&self, settings: DatabaseSettings) -> Result<(), CommitError> {
+        let settings = self.with_states(settings);
         let still = self.hold_still();
         let mut catalog = self.catalog().rebound(&self.schema(), settings.index.clone());
         self.settle_indexes(&mut catalog)?;
@@ -351,6 +357,7 @@ impl<S: Store> Database<S> {
     /// Publishes what another configuration says. Indexes that are no longer wanted are known to the store as such already.
     /// The writer must not be in the middle of a group.
     pub(crate) fn publish_configuration(&self, schema: Arc<Schema>, settings: DatabaseSettings) {
+        let settings = self.with_states(settings);
         let policy = settings.policy_or_open(&schema);
         self.publish(|state| {
             let mut catalog = state.catalog.rebound(&schema, settings.index.clone());
@@ -358,6 +365,20 @@ impl<S: Store> Database<S> {
             *state = DatabaseState { schema, catalog: Arc::new(catalog), settings: Arc::new(settings) };
         });
         self.policy.store(policy);
+        self.log_watch.tell();
+    }
+
+    fn with_states(&self, settings: DatabaseSettings) -> DatabaseSettings {
+        settings.with_states(self.states_kept.load(Ordering::Acquire))
+    }
+
+    /// From now on states of entries are kept, as is written in the store: between two groups of the writer.
+    pub(crate) fn publish_states(&self) {
+        self.states_kept.store(true, Ordering::Release);
+        self.publish(|state| {
+            let settings = DatabaseSettings::clone(&state.settings);
+            state.settings = Arc::new(settings.with_states(true));
+        });
         self.log_watch.tell();
     }
 

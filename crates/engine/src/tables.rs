@@ -59,6 +59,8 @@ pub mod meta {
     pub const FILLING: &[u8] = b"filling";
     /// Empty: content came from a provider that has not said yet what it stands for. It is not ours to claim.
     pub const UNPROVED: &[u8] = b"unproved";
+    /// Empty: a provider sent the states of entries, which are kept since.
+    pub const STATES_KEPT: &[u8] = b"states-kept";
     /// Text: the version of Larix that last brought the store to its format.
     pub const WRITTEN_BY: &[u8] = b"written-by";
     /// Indexes that are being built or cleared, and how far that is; none when nothing is.

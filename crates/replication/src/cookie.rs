@@ -17,10 +17,13 @@ pub struct Cookie {
     pub delete: Option<Csn>,
     /// The pass over the content that it ends named what is gone, too: a Larix says so to a Larix.
     pub deletes_told: bool,
+    /// States of entries are kept there, and sent: a Larix says so to a Larix that takes them.
+    pub states_kept: bool,
 }
 
-/// How a cookie of ours says that.
+/// How cookies of ours say that.
 pub(crate) const DELETES_TOLD: &str = ",deletes=told";
+pub(crate) const STATES_KEPT: &str = ",states=kept";
 
 /// A cookie that cannot be read, with the part that is wrong.
 #[derive(Clone, Debug, Eq, PartialEq)]
@@ -75,6 +78,7 @@ impl Cookie {
                     cookie.delete = Some(csn);
                 }
                 "deletes" => cookie.deletes_told = value == "told",
+                "states" => cookie.states_kept = value == "kept",
                 _ => {}
             }
         }
@@ -96,6 +100,9 @@ impl fmt::Display for Cookie {
         }
         if self.deletes_told {
             f.write_str(DELETES_TOLD)?;
+        }
+        if self.states_kept {
+            f.write_str(STATES_KEPT)?;
         }
         Ok(())
     }

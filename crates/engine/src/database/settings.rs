@@ -54,7 +54,7 @@ pub struct DatabaseSettings {
     /// kept. It takes a change log and `lastmod`.
     pub value_conflicts: bool,
     /// Changes come one by one from the access logs of several members, and this is one: they are merged by the states of
-    /// entries, which are kept. It takes a change log and `lastmod`.
+    /// entries, which are kept. It takes a change log and `lastmod`. Set also where a provider sent states.
     pub merges_records: bool,
     /// How long they stay there.
     pub log_retention: LogRetention,
@@ -97,6 +97,12 @@ impl DatabaseSettings {
     /// Whether states of entries are kept beside them: who changed what when.
     pub fn keeps_states(&self) -> bool {
         self.value_conflicts || self.merges_records
+    }
+
+    /// `kept`: a provider sent the states of entries. They are kept where changes can have any.
+    pub(super) fn with_states(mut self, kept: bool) -> Self {
+        self.merges_records |= kept && self.last_modified && self.log && !self.value_conflicts;
+        self
     }
 
     pub(super) fn policy_or_open(&self, schema: &Arc<Schema>) -> Arc<AccessPolicy> {

@@ -114,6 +114,15 @@ impl<S: Store> Served<S> {
         self.writer.send(|done| Errand::RetireServerId(server_id, done)).unwrap_or_else(ended)
     }
 
+    /// Keeps the states of entries from now on, as its provider does. Waits for the writer. Answers whether they are kept: without
+    /// a change log or `lastmod` there is nothing that states could say.
+    ///
+    /// # Errors
+    /// A commit that failed; nothing has changed.
+    pub fn keep_states(&self) -> Result<bool, CommitError> {
+        self.writer.send(Errand::KeepStates).unwrap_or(Ok(false))
+    }
+
     /// Has the database follow another configuration, between two groups of changes.
     pub fn reconfigure(&self, next: Reconfiguration) {
         let _ = self.writer.send(|done| Errand::Reconfigure(Box::new(next), done));

@@ -43,6 +43,7 @@ impl Session {
                 }
                 self.part_before(uuid, csns.as_deref().unwrap_or_default(), actions);
                 let beside = beside(controls).map_err(|what| wrong(&what))?;
+                self.states_kept |= beside.0.is_some();
                 let change = self.put(uuid, entry, beside)?;
                 self.gather(change, csns, actions);
             }

@@ -44,7 +44,7 @@ pub struct Line {
     pub delete_percent: u8,
     /// Conflicts are settled value by value.
     pub values: bool,
-    /// Changes are merged one by one by the states of entries.
+    /// Changes are merged by the states of entries, or will be when the provider keeps these.
     pub states: bool,
     /// That go with the request.
     pub controls: Vec<ControlBuf>,

@@ -49,7 +49,7 @@ pub struct Request {
     pub logged: bool,
     /// Conflicts are settled value by value: the states of entries are asked for.
     pub values: bool,
-    /// Changes are merged one by one here: the states of entries are asked for where they are kept.
+    /// The states of entries are asked for where they are kept: changes are merged by them here, or will be then.
     pub states: bool,
     /// Entries; 0 is no limit.
     pub size_limit: u32,
@@ -68,6 +68,8 @@ pub enum Action {
     /// Delete what was not present and what the provider has seen (`csns`), then raise the contextCSN to that.
     /// `deletes_told`: the provider named beside it what is gone there and was not here either.
     DeleteAbsent { present: UuidSet, csns: Vec<Csn>, deletes_told: bool },
+    /// The provider keeps the states of entries: keep them here, too, before anything else of it is stored. Comes once.
+    KeepStates,
     /// The content is that of the provider; changes follow one by one from here on.
     Refreshed,
     /// The session has ended.
@@ -112,6 +114,8 @@ pub struct Session {
     last_delete: Option<Csn>,
     /// So said the last cookie.
     deletes_told: bool,
+    /// The provider keeps the states of entries, as far as is known.
+    states_kept: bool,
 }
 
 impl Session {
@@ -129,6 +133,7 @@ impl Session {
             last_cookie: None,
             last_delete: None,
             deletes_told: false,
+            states_kept: false,
         }
     }
 
@@ -217,6 +222,7 @@ impl Session {
         if message.id != self.message || self.phase == Phase::Ended {
             return actions;
         }
+        let were_kept = self.states_kept;
         let done = match &message.response {
             Response::Entry(entry) => self.entry(entry, message.controls, &mut actions),
             Response::Reference(_) => {
@@ -229,6 +235,9 @@ impl Session {
         };
         if let Err(why) = done {
             self.end(End::Failed(LdapResult::with(ResultCode::PROTOCOL_ERROR, why)), &mut actions);
+        }
+        if self.states_kept && !were_kept {
+            actions.insert(0, Action::KeepStates);
         }
         actions
     }
@@ -401,6 +410,7 @@ impl Session {
             self.last_cookie = Some(text.to_owned());
         }
         (self.last_delete, self.deletes_told) = (read.delete, read.deletes_told);
+        self.states_kept |= read.states_kept;
         self.batch.note_provider(read.sid);
         Ok(Some(read.csns))
     }

@@ -22,9 +22,11 @@ enum Sent {
     Done(ResultCode, Option<&'static str>, bool),
     /// An entry that says nothing of synchronisation.
     Bare,
+    /// An entry that comes with its state.
+    Stated(u128),
 }
 
-use Sent::{Bare, Done, Entry, Info};
+use Sent::{Bare, Done, Entry, Info, Stated};
 
 fn cookie(csns: &str) -> String {
     format!("rid=001,csn={csns}")
@@ -50,6 +52,16 @@ impl Sent {
                     cookie: cookie.as_ref().map(|cookie| cookie.as_bytes()),
                 };
                 entry(&mut out, &format!("cn={uuid},dc=example,dc=com"), &[control.to_control(false)]);
+            }
+            Stated(uuid) => {
+                let control = SyncState {
+                    state: EntryState::Modify,
+                    entry_uuid: Uuid::from_u128(*uuid).into_bytes(),
+                    cookie: None,
+                };
+                let state =
+                    ControlBuf { oid: ENTRY_STATE_OID.into(), critical: false, value: Some(Vec::new()) };
+                entry(&mut out, &format!("cn={uuid},dc=example,dc=com"), &[control.to_control(false), state]);
             }
             Bare => entry(&mut out, "cn=x,dc=example,dc=com", &[]),
             Info(info) => encode::intermediate(&mut out, ID, Some(SyncInfo::OID), Some(&info.encode()), &[]),
@@ -125,6 +137,7 @@ fn shown(action: &Action) -> String {
             let mark = if *deletes_told { "!!" } else { "!" };
             format!("{mark}{}{}", known.map(|n| n.to_string()).collect::<Vec<_>>().join(","), vector(csns))
         }
+        Action::KeepStates => "states".to_owned(),
         Action::Refreshed => "refreshed".to_owned(),
         Action::End(End::Failed(result)) => format!("failed {}", result.code.0),
         Action::End(end) => format!("{end:?}"),
@@ -241,6 +254,20 @@ fn persisting() {
     // A cookie within the refresh promises nothing.
     let new_cookie = Info(SyncInfo::NewCookie(leak(A3)));
     check(mode, A1, &[new_cookie], &[]);
+}
+
+#[test]
+fn states_are_kept_before_anything_that_comes_of_who_keeps_them() {
+    let done = |cookie: &str| {
+        let cookie = Some(format!("{}{cookie}", self::cookie(A1)).leak().as_bytes());
+        Info(SyncInfo::RefreshDelete { cookie, done: true })
+    };
+    let mode = SyncMode::RefreshAndPersist;
+    let add = || Entry(EntryState::Add, 1, None);
+    check(mode, A1, &[done(",states=kept")], &["states", "refreshed"]);
+    check(mode, A1, &[add(), done(",states=kept"), Stated(2)], &["states", "+1", "refreshed", "+2"]);
+    check(mode, A1, &[Stated(2), done(""), Stated(2)], &["states", "+2", "refreshed", "+2"]);
+    check(mode, A1, &[add(), done("")], &["+1", "refreshed"]);
 }
 
 #[test]

@@ -21,7 +21,7 @@ use super::follow::Following;
 use super::proof::proves_deletes;
 use super::queue::{Place, RefreshQueue, Turn};
 use super::refresh::{Changed, LogRefresh, Walk, lacks_of};
-use crate::cookie::DELETES_TOLD;
+use crate::cookie::{DELETES_TOLD, STATES_KEPT};
 
 /// What a search is started with.
 #[derive(Debug)]
@@ -258,6 +258,10 @@ impl<S: Store> SyncSearch<S> {
                 let text = "the database settles conflicts in another mode now";
                 return Err(LdapResult::with(ResultCode::UNAVAILABLE, text));
             }
+            if database.current_settings().keeps_states() && !self.merged {
+                let text = "the database keeps the states of entries now";
+                return Err(LdapResult::with(ResultCode::UNAVAILABLE, text));
+            }
             if database.server_id() != self.server_id {
                 return Err(LdapResult::with(ResultCode::UNAVAILABLE, "the server has another id now"));
             }
@@ -405,6 +409,11 @@ impl<S: Store> SyncSearch<S> {
         let mut text = (changed && !self.start.is_empty()).then(|| self.cookie(self.start.as_slice()));
         if present && self.tells_deletes {
             text.iter_mut().for_each(|text| text.push_str(DELETES_TOLD));
+        }
+        if self.states && self.merged && self.asked.persist {
+            // Who has everything, and is sent no entry with its state, is to note from here on when what was changed. (Who
+            // polls for the entries of a log's server notes it anyhow.)
+            text.get_or_insert_with(|| self.cookie(self.start.as_slice())).push_str(STATES_KEPT);
         }
         let cookie = text.as_deref().map(str::as_bytes);
         if !self.asked.persist {

@@ -245,6 +245,7 @@ impl Link {
                 let rules = ReplicaRules { by_content, whole: true, ..rules };
                 self.apply(nodes, (Vec::new(), csns), rules, trace)?;
             }
+            Action::KeepStates => nodes[self.consumer].keep_states(),
             Action::Refreshed => {
                 self.attempts.start_over();
                 trace.note(format_args!("{} is refreshed", self.name()));

@@ -117,6 +117,16 @@ fn members_that_move_containers_follow_each_others_access_logs() {
 }
 
 #[test]
+fn members_that_follow_logs_and_entries_hold_the_same() {
+    many(Setup { delta: true, delta_ring: true, mixed: true, ..Setup::of(Tree::Leaves) }, 50, 400);
+}
+
+#[test]
+fn members_that_follow_logs_and_entries_hold_the_same_tree() {
+    many(Setup { delta: true, delta_ring: true, mixed: true, ..Setup::of(Tree::Containers) }, 50, 400);
+}
+
+#[test]
 fn a_seed_tells_the_same_story_again() {
     let schema = node::schema();
     for seed in 0..4 {

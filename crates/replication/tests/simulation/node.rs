@@ -71,6 +71,8 @@ pub(crate) struct Node {
     /// Store and database of the access log.
     log: Option<(Memory, Option<Arc<Served<Memory>>>)>,
     directory: Option<Directory<Memory>>,
+    /// It follows access logs of others: its configuration says that it keeps states.
+    follows_logs: bool,
     keep: LogRetention,
     seed: u64,
     starts: u64,
@@ -109,6 +111,10 @@ impl Node {
             served: Vec::new(),
             log: (setup.delta && kind == Kind::Member).then(|| (new_store(), None)),
             directory: None,
+            // Where lines differ each says it.
+            follows_logs: setup.delta
+                && !setup.mixed
+                && (kind == Kind::Shadow || kind == Kind::Member && setup.delta_ring),
             keep,
             seed,
             starts: 0,
@@ -188,18 +194,28 @@ impl Node {
             log_retention: self.keep,
             shadow: self.kind != Kind::Member,
             value_conflicts: self.setup.values,
-            merges_records: self.merges_records() && suffix != LOG,
+            merges_records: self.follows_logs && suffix != LOG,
             provider: Some(ProviderSettings::default()),
             ..DatabaseSettings::default()
         }
     }
 
-    /// As the server's configuration says it: who follows access logs.
+    /// A line of its configuration is one of an access log.
+    pub(crate) fn follow_logs(&mut self) {
+        if !std::mem::replace(&mut self.follows_logs, true) {
+            self.start();
+        }
+    }
+
+    /// Who follows access logs, or a provider that keeps states.
     pub(crate) fn merges_records(&self) -> bool {
-        match self.kind {
-            Kind::Member => self.setup.delta_ring,
-            Kind::Shadow => self.setup.delta,
-            Kind::Part => false,
+        self.database().current_settings().merges_records
+    }
+
+    /// The provider keeps states of entries.
+    pub(crate) fn keep_states(&self) {
+        if !self.database().current_settings().keeps_states() {
+            self.served.iter().for_each(|served| assert!(served.keep_states().unwrap()));
         }
     }
 

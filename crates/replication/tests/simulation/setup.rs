@@ -22,6 +22,8 @@ pub(crate) struct Setup {
     pub(crate) delta: bool,
     /// Members follow each other's, too.
     pub(crate) delta_ring: bool,
+    /// Some of their lines follow entries.
+    pub(crate) mixed: bool,
     /// A single server takes changes.
     pub(crate) alone: bool,
 }
@@ -36,6 +38,7 @@ impl Setup {
             glued: false,
             delta: false,
             delta_ring: false,
+            mixed: false,
             alone: false,
         }
     }

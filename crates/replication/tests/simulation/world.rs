@@ -121,13 +121,14 @@ impl World {
             lazy,
             delete_percent: 100,
             values: self.setup.values,
-            states: self.nodes[consumer].merges_records(),
+            states: !part,
             controls: Vec::new(),
         };
         let mut link = Link::new(provider, consumer, line);
         let follows_log = kind == Kind::Shadow || kind == Kind::Member && self.setup.delta_ring;
-        if self.setup.delta && follows_log {
+        if self.setup.delta && follows_log && !(self.setup.mixed && self.random.once_in(2)) {
             link.side = Some(Side::default());
+            self.nodes[consumer].follow_logs();
         }
         self.links.push(link);
     }
@@ -145,7 +146,8 @@ impl World {
             self.promises.keep(&before, &self.nodes[0].content());
         }
         // Some begin as copies, the others are filled while they work.
-        if self.random.once_in(2) {
+        // Who hears by entries alone that states are kept does not know what was changed before when.
+        if self.setup.mixed || self.random.once_in(2) {
             self.settle();
         }
         for node in &self.nodes {

@@ -284,6 +284,7 @@ impl Runner {
                 self.apply(Vec::new(), csns.clone(), manner)?;
                 self.note_reached(&csns);
             }
+            Action::KeepStates => self.keep_states()?,
             Action::Refreshed => self.refreshed(),
             Action::End(End::Poll) => return Ok(Some(Ended::Poll)),
             Action::End(End::FullRefresh) => return Ok(Some(Ended::FullRefresh)),
@@ -297,6 +298,20 @@ impl Runner {
             Action::Note(note) => self.tell(&note),
         }
         Ok(None)
+    }
+
+    /// The provider keeps the states of entries: what is changed here is to be merged with what is changed there, whatever way
+    /// others follow.
+    fn keep_states(&self) -> Result<(), String> {
+        let Some(served) = self.task.served.as_ref().filter(|_| !self.task.keeps_states()) else {
+            return Ok(());
+        };
+        match served.keep_states() {
+            Ok(true) => self.tell("the provider keeps the states of entries: they are kept here, too"),
+            Ok(false) => {}
+            Err(error) => return Err(format!("the states of entries cannot be kept: {error}")),
+        }
+        Ok(())
     }
 
     fn note_reached(&mut self, csns: &[Csn]) {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use larix_engine::Served;
 use larix_engine::replica::ReplicaRules;
 use larix_proto::control::{ControlValue as _, ProxiedAuthorization, SyncMode};
 use larix_proto::{ControlBuf, FilterBuf, Scope};
@@ -27,7 +28,7 @@ impl Task {
             .map(|identity| ProxiedAuthorization { authorization_id: identity }.to_control(true))
             .into_iter()
             .collect();
-        Line {
+        let mut asked = Line {
             rid: line.rid,
             sid: self.sid,
             // Behind it comes what the log has.
@@ -47,7 +48,11 @@ impl Task {
             values: self.settles_values(),
             states: self.merges_records(),
             controls,
-        }
+        };
+        // States are kept here once the provider sends some. Of a part they say nothing, nor of other names.
+        let is_whole = |served: &Arc<Served<_>>| asked.is_whole(&served.database().current_settings());
+        asked.states |= line.suffix_massage.is_none() && self.served.as_ref().is_some_and(is_whole);
+        asked
     }
 
     /// Asks for the records of the provider's access log.
@@ -84,6 +89,12 @@ impl Task {
     pub(super) fn settles_values(&self) -> bool {
         let served = self.served.as_ref();
         served.is_some_and(|served| served.database().current_settings().value_conflicts)
+    }
+
+    /// Whether states of entries are kept here.
+    pub(super) fn keeps_states(&self) -> bool {
+        let served = self.served.as_ref();
+        served.is_some_and(|served| served.database().current_settings().keeps_states())
     }
 
     /// Whether changes are merged one by one here.

@@ -17,6 +17,7 @@ use crate::database::DatabaseSettings;
 use crate::index::IndexConfig;
 use crate::load::FillRequest;
 use crate::log;
+use crate::tables::{META, meta};
 use crate::tree;
 use crate::write::failure::commit_failed;
 use crate::write::retiring::Retiring;
@@ -39,6 +40,8 @@ pub(crate) enum Errand {
     Reconfigure(Box<Reconfiguration>, SyncSender<()>),
     /// Forgets, durably, how far the changes of a server had come that is no more.
     RetireServerId(u16, SyncSender<LdapResult>),
+    /// Keeps the states of entries from now on, durably; answers whether they are kept.
+    KeepStates(SyncSender<Result<bool, CommitError>>),
     /// Fills the database; answers at its beginning whether it can be.
     Fill(Box<FillRequest>, SyncSender<bool>),
 }
@@ -60,6 +63,9 @@ impl<S: Store> Core<S> {
             }
             Errand::RetireServerId(server_id, done) => {
                 let _ = done.send(self.retire_server_id(server_id));
+            }
+            Errand::KeepStates(done) => {
+                let _ = done.send(self.keep_states());
             }
             Errand::Fill(request, begun) => {
                 let begun = |yes| {
@@ -92,6 +98,20 @@ impl<S: Store> Core<S> {
             }
             Err(error) => commit_failed(&error),
         }
+    }
+
+    fn keep_states(&self) -> Result<bool, CommitError> {
+        let database = &self.database;
+        let settings = database.settings();
+        if !settings.last_modified || !settings.log || settings.value_conflicts {
+            return Ok(settings.value_conflicts);
+        }
+        let transaction = database.store().transaction()?;
+        let mut set = WriteSet::new();
+        set.put(META, meta::STATES_KEPT, []);
+        transaction.commit(&set, Durability::Sync)?;
+        database.publish_states();
+        Ok(true)
     }
 
     fn forget_indexes(&self, schema: &Schema, index: IndexConfig) -> Result<(), CommitError> {

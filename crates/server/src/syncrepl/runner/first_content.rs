@@ -87,7 +87,7 @@ impl Runner {
                 }
                 Ok(ended)
             }
-            Action::End(_) | Action::Note(_) => self.carry_out_in_batches(action, full),
+            Action::End(_) | Action::Note(_) | Action::KeepStates => self.carry_out_in_batches(action, full),
         }
     }
 
