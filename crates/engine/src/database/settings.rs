@@ -99,9 +99,15 @@ impl DatabaseSettings {
         self.value_conflicts || self.merges_records
     }
 
-    /// `kept`: a provider sent the states of entries. They are kept where changes can have any.
+    /// Whether states of entries can be kept here when a provider sends some: they say who changed what when, and what was removed
+    /// is remembered as long as the change log. With `conflict-mode value` they are kept anyway.
+    pub fn can_keep_states(&self) -> bool {
+        self.last_modified && self.log && !self.value_conflicts
+    }
+
+    /// `kept`: a provider sent the states of entries.
     pub(super) fn with_states(mut self, kept: bool) -> Self {
-        self.merges_records |= kept && self.last_modified && self.log && !self.value_conflicts;
+        self.merges_records |= kept && self.can_keep_states();
         self
     }
 

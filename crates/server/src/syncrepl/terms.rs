@@ -50,8 +50,11 @@ impl Task {
             controls,
         };
         // States are kept here once the provider sends some. Of a part they say nothing, nor of other names.
-        let is_whole = |served: &Arc<Served<_>>| asked.is_whole(&served.database().current_settings());
-        asked.states |= line.suffix_massage.is_none() && self.served.as_ref().is_some_and(is_whole);
+        let takes = |served: &Arc<Served<_>>| {
+            let settings = served.database().current_settings();
+            settings.can_keep_states() && asked.is_whole(&settings)
+        };
+        asked.states |= line.suffix_massage.is_none() && self.served.as_ref().is_some_and(takes);
         asked
     }
 

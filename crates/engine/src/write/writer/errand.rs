@@ -103,8 +103,8 @@ impl<S: Store> Core<S> {
     fn keep_states(&self) -> Result<bool, CommitError> {
         let database = &self.database;
         let settings = database.settings();
-        if !settings.last_modified || !settings.log || settings.value_conflicts {
-            return Ok(settings.value_conflicts);
+        if !settings.can_keep_states() {
+            return Ok(settings.keeps_states());
         }
         let transaction = database.store().transaction()?;
         let mut set = WriteSet::new();
