@@ -144,7 +144,10 @@ pub fn check<N: Snapshot>(view: &View<'_, N>, report: &mut dyn FnMut(Finding)) -
     check_index(view, &mut checked, &mut report)?;
     let last = view.snapshot.get(META, meta::LAST_ENTRY_ID)?;
     let last = last.and_then(|bytes| EntryId::from_prefix(&bytes)).unwrap_or(EntryId::ROOT);
-    checked.logged = log::check(view.snapshot, last, &mut |key, fault| report(Finding::Log { key, fault }))?;
+    let settings = &view.settings;
+    let first_here = !(settings.shadow || settings.keeps_states());
+    let mut of_log = |key, fault| report(Finding::Log { key, fault });
+    checked.logged = log::check(view.snapshot, (last, first_here), &mut of_log)?;
     let is_here = &mut |uuid: &uuid::Uuid| Ok(replica::entry_of(view, uuid)?.is_some());
     checked.replica =
         replica::check(view.snapshot, is_here, &mut |fault| report(Finding::Replica { fault }))?;

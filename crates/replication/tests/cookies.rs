@@ -60,6 +60,10 @@ struct Site {
 
 impl Site {
     fn new() -> Self {
+        Self::with(DatabaseSettings::default())
+    }
+
+    fn with(settings: DatabaseSettings) -> Self {
         let mut builder = SchemaBuilder::system();
         ["core", "cosine"].into_iter().for_each(|name| {
             builder.add_bundled(name).unwrap();
@@ -72,7 +76,7 @@ impl Site {
             last_modified: true,
             log: true,
             provider: Some(ProviderSettings::default()),
-            ..DatabaseSettings::default()
+            ..settings
         };
         let random = Arc::new(SeededRandom::new(3));
         let store = MemoryStore::new(&TABLES).unwrap();
@@ -98,7 +102,17 @@ impl Site {
         assert!(receiver.recv().unwrap().result.is_success());
     }
 
+    /// What somebody else tells.
     fn put(&self, number: u128, dn: &str, csn: Csn) {
+        self.put_in((number, dn, csn), &[]);
+    }
+
+    /// What is changed here: the contextCSN comes so far with it.
+    fn change(&self, number: u128, dn: &str, csn: Csn) {
+        self.put_in((number, dn, csn), &[csn]);
+    }
+
+    fn put_in(&self, (number, dn, csn): (u128, &str, Csn), context_csns: &[Csn]) {
         let (name, own) = dn.split(',').next().unwrap().split_once('=').unwrap();
         let class = if name == "dc" { "domain" } else { "device" };
         let value = |name: &str, value: &str| AttributeValues {
@@ -118,12 +132,23 @@ impl Site {
             state: None,
             place: None,
         };
-        self.batch(ReplicatedBatch { changes: vec![put], ..ReplicatedBatch::default() });
+        let context_csns = context_csns.to_vec();
+        self.batch(ReplicatedBatch { changes: vec![put], context_csns, ..ReplicatedBatch::default() });
     }
 
     fn delete(&self, number: u128, csn: Csn) {
+        self.delete_in((number, csn), &[]);
+    }
+
+    /// What is deleted here.
+    fn remove(&self, number: u128, csn: Csn) {
+        self.delete_in((number, csn), &[csn]);
+    }
+
+    fn delete_in(&self, (number, csn): (u128, Csn), context_csns: &[Csn]) {
         let delete = ReplicatedChange::Delete { entry_uuid: Uuid::from_u128(number), csn: Some(csn) };
-        self.batch(ReplicatedBatch { changes: vec![delete], ..ReplicatedBatch::default() });
+        let context_csns = context_csns.to_vec();
+        self.batch(ReplicatedBatch { changes: vec![delete], context_csns, ..ReplicatedBatch::default() });
     }
 
     /// Says that everything up to there is here; `by_content`: by a pass over another server's content.
@@ -279,14 +304,41 @@ fn no_cookie_goes_beyond_a_change_that_was_passed_over() {
         site.raise(csn(OWN, 2), false);
         let mut search = site.ask(who, &[csn(OWN, 2)]);
         assert_eq!(search.told(), ["refreshed"]);
-        site.put(5, "cn=e,dc=example,dc=com", csn(OWN, 5));
-        site.put(6, "cn=f,dc=example,dc=com", csn(OWN, 7));
-        site.put(5, "cn=e,dc=example,dc=com", csn(OWN, 9));
-        site.put(7, "cn=g,dc=example,dc=com", csn(OWN, 11));
+        site.change(5, "cn=e,dc=example,dc=com", csn(OWN, 5));
+        site.change(6, "cn=f,dc=example,dc=com", csn(OWN, 7));
+        site.change(5, "cn=e,dc=example,dc=com", csn(OWN, 9));
+        site.change(7, "cn=g,dc=example,dc=com", csn(OWN, 11));
         assert_eq!(search.told(), ["add 6", "modify 5 =2:9", "add 7 =2:11"], "{who:?}");
         // What is told one by one says so.
-        site.put(5, "cn=e,dc=example,dc=com", csn(OWN, 12));
+        site.change(5, "cn=e,dc=example,dc=com", csn(OWN, 12));
         assert_eq!(search.told(), ["modify 5 =2:12"], "{who:?}");
+    }
+}
+
+/// A container that was renamed is told before an older entry below it: who was told that it has everything up to the
+/// rename would pass over that entry.
+#[test]
+fn what_others_told_out_of_order_is_claimed_at_its_end() {
+    for who in [Who::Slapd, Who::Larix, Who::Copy] {
+        for shadow in [false, true] {
+            // Of a shadow, the first server's id, and of one that was restored, its own.
+            let site = Site::with(DatabaseSettings { shadow, ..DatabaseSettings::default() });
+            site.raise(csn(OWN, 1), false);
+            let mut search = site.ask(who, &[csn(OWN, 1)]);
+            assert_eq!(search.told(), ["refreshed"]);
+            site.put(5, "cn=e,dc=example,dc=com", csn(OWN, 7));
+            assert_eq!(search.told(), ["add 5"], "{who:?}");
+            site.put(6, "cn=f,cn=e,dc=example,dc=com", csn(OWN, 5));
+            assert_eq!(search.told(), ["add 6"], "{who:?}");
+            site.raise(csn(OWN, 7), false);
+            assert_eq!(search.told(), ["cookie =2:7"], "{who:?}");
+            // All of it at once.
+            site.put(7, "cn=g,dc=example,dc=com", csn(OWN, 11));
+            site.put(8, "cn=h,cn=g,dc=example,dc=com", csn(OWN, 9));
+            site.raise(csn(OWN, 11), false);
+            let last = if shadow { "add 8" } else { "add 8 =2:9" };
+            assert_eq!(search.told(), ["add 7", last, "cookie =2:11"], "{who:?}");
+        }
     }
 }
 
@@ -302,7 +354,7 @@ fn a_slapd_hears_of_a_delete_whatever_others_told_it() {
         site.raise(csn(OWN, 2), false);
         let mut search = site.ask(who, &[csn(OWN, 2)]);
         assert_eq!(search.told(), ["refreshed"]);
-        site.delete(5, csn(OWN, 5));
+        site.remove(5, csn(OWN, 5));
         assert_eq!(search.told(), expected, "{who:?}");
     }
 }
@@ -353,7 +405,7 @@ fn who_may_have_what_never_came_here_goes_through_the_content() {
         [Who::Slapd, Who::Larix, Who::Copy].into_iter().map(|who| (who, site.ask(who, &before))).collect();
     follow.iter_mut().for_each(|(who, search)| assert_eq!(search.told(), ["refreshed"], "{who:?}"));
     site.raise(csn(3, 9), true);
-    site.put(6, "cn=f,dc=example,dc=com", csn(OWN, 11));
+    site.change(6, "cn=f,dc=example,dc=com", csn(OWN, 11));
     for (who, search) in &mut follow {
         let expected: &[&str] = match who {
             Who::Copy => &["add 6 =2:11", "cookie =2:11;3:9"],
@@ -361,7 +413,6 @@ fn who_may_have_what_never_came_here_goes_through_the_content() {
         };
         assert_eq!(search.told(), expected, "{who:?}");
     }
-    site.raise(csn(OWN, 11), false);
     let check = |who: Who, known: &[Csn], expected: &[&str]| {
         assert_eq!(site.ask(who, known).told(), expected, "{who:?} {known:?}");
     };

@@ -8,10 +8,12 @@ use crate::entry::EntryId;
 use crate::fault::Fault;
 use crate::tables::LOG;
 
-/// Goes through all records and reports what does not fit, by the record's key. Answers how many there are.
+/// Goes through all records and reports what does not fit, by the record's key. Answers how many there are. `first_here`:
+/// what bears the server's own id was changed here first, one after the other; not so on a shadow, which may share the id
+/// of whom it follows, nor where entries are merged, to which an old change of ours may come back.
 pub fn check<S: Snapshot>(
     snapshot: &S,
-    last_entry: EntryId,
+    (last_entry, first_here): (EntryId, bool),
     report: &mut dyn FnMut(LogKey, String),
 ) -> Result<u64, Fault> {
     let known = context_csns(snapshot)?;
@@ -40,7 +42,7 @@ pub fn check<S: Snapshot>(
             let is_delete = matches!(record.change, LoggedChange::Delete);
             // What is never sent has the CSN of what brought it about.
             let is_told = !record.local && !is_delete;
-            if record.csn < csn && is_own(record.csn) && is_own(csn) && is_told {
+            if first_here && record.csn < csn && is_own(record.csn) && is_own(csn) && is_told {
                 report(key, format!("its CSN {} is before that of record {}", record.csn, last.sequence));
             }
             if record.entry != EntryId::ROOT && record.offset < end {
@@ -50,7 +52,7 @@ pub fn check<S: Snapshot>(
         // What came from another server is covered once all of its batch is in; what is never sent need not be.
         let latest = known.iter().find(|csn| csn.server_id == key.server_id);
         let is_covered = latest.is_some_and(|latest| *latest >= record.csn);
-        if record.csn.server_id == key.server_id && !record.local && !is_covered {
+        if first_here && record.csn.server_id == key.server_id && !record.local && !is_covered {
             report(key, format!("its CSN {} is after the contextCSN", record.csn));
         }
         before = Some((key, record.csn, record.offset + value.len() as u64));

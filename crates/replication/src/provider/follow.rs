@@ -45,6 +45,8 @@ struct Told {
     part: usize,
     sequence: u64,
     outline: LogOutline,
+    /// What comes behind it in the slice is newer.
+    in_order: bool,
 }
 
 /// What a slice sees.
@@ -210,7 +212,8 @@ impl Following {
         early: &mut BTreeSet<usize>,
         out: &mut Vec<u8>,
     ) -> Result<(), LdapResult> {
-        let Some(Told { outline, part: number, .. }) = now.batch.told.get(index) else { return Ok(()) };
+        let Some(told) = now.batch.told.get(index) else { return Ok(()) };
+        let Told { outline, part: number, .. } = told;
         let (csn, id) = (outline.csn, outline.entry);
         // A present phase tells that an entry is gone, not who deleted it when: its CSN says nothing of who knows of it.
         let is_known = search.asked.known.covers(&csn) || search.asked.sid == Some(csn.server_id);
@@ -253,13 +256,16 @@ impl Following {
             let base = search.parts.first().map(|part| part.task.base_text().to_owned()).unwrap_or_default();
             tell_delete(search, (uuid, None), &base, None, out);
         }
-        // Of other servers' changes only all of a commit say how far this one has come: the cookie follows by itself.
+        // Of other servers' changes only all of a commit say how far this one has come: the cookie follows by itself. On a
+        // shadow these may bear its own id (a chain of servers without ids), and here after a restore: they come in the
+        // order in which somebody told them, a renamed superior before an older entry below it.
         // A delete that a present phase brought may have a CSN of ours that was told before: a consumer would pass over it.
         let is_old = is_delete && search.told.covers(&csn);
         // Nor does a cookie go out where an entry may have more than the change that it is told for, or while a change was
         // passed over whose entry comes later: a consumer that gets no further would delete such an entry elsewhere.
         self.skipped.remove(&(*number, id));
         let own = csn.server_id == search.server_id() && !was_early && !is_old;
+        let own = own && told.in_order && now.batch.context.covers(&csn) && !search.is_shadow(*number);
         let own = own && self.skipped.is_empty() && !search.merged;
         let cookie = own.then(|| search.cookie(&[csn]));
         self.tell(search, now, (outline, *number), (name, cookie), out)?;
@@ -440,7 +446,7 @@ fn gather<S: Store, N: Snapshot>(
                 batch.more = true;
                 return false;
             }
-            told.push_back(Told { part: number, sequence: key.sequence, outline });
+            told.push_back(Told { part: number, sequence: key.sequence, outline, in_order: true });
             true
         });
         visited.map_err(|fault| failed(&fault))?;
@@ -499,6 +505,11 @@ fn merge(
     }
     if let Some(bound) = bound {
         batch.context = bound;
+    }
+    let mut lowest: Option<Csn> = None;
+    for told in batch.told.iter_mut().rev().filter(|told| told.outline.csn.server_id == server_id) {
+        told.in_order = lowest.is_none_or(|lowest| told.outline.csn <= lowest);
+        lowest = lowest.into_iter().chain([told.outline.csn]).min();
     }
     for (index, told) in batch.told.iter().enumerate() {
         let entry = (told.part, told.outline.entry);

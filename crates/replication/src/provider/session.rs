@@ -441,6 +441,11 @@ impl<S: Store> SyncSearch<S> {
         self.server_id
     }
 
+    /// Whether nothing in a part's database was changed here first.
+    pub(super) fn is_shadow(&self, part: usize) -> bool {
+        self.parts.get(part).is_some_and(|part| part.served.database().current_settings().shadow)
+    }
+
     /// Whether this server came further with another one's changes by a pass over some content than the consumer was told:
     /// it may have what was deleted meanwhile, and of that the log tells nothing. Who hears of changes only from here has
     /// nothing that was never here.

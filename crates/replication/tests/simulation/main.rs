@@ -85,6 +85,11 @@ fn what_dying_machines_lose_comes_again() {
 }
 
 #[test]
+fn a_lone_server_is_followed_through_others() {
+    many(Setup { alone: true, ..Setup::of(Tree::Containers) }, 60, 400);
+}
+
+#[test]
 fn glued_databases_are_followed_as_one() {
     many(Setup { glued: true, alone: true, ..Setup::of(Tree::Containers) }, 60, 400);
 }

@@ -14,6 +14,7 @@ fn sent_for(records: &[(u16, i64)], known: &[(u16, i64)]) -> Option<(u16, i64)> 
     let told = |(at, of): (usize, &(u16, i64))| Told {
         part: 0,
         sequence: at as u64 + 1,
+        in_order: true,
         outline: LogOutline {
             csn: csn(*of),
             entry: EntryId(7),
