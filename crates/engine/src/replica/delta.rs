@@ -165,7 +165,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     }
 
     /// Carries out a modification, and logs it.
-    fn store_changes(&mut self, here: &Here, changes: Vec<Change>) -> Result<(), Failure> {
+    pub(super) fn store_changes(&mut self, here: &Here, changes: Vec<Change>) -> Result<(), Failure> {
         let softened: Vec<Change> = changes.into_iter().map(|change| self.softened(change)).collect();
         if !softened.is_empty() {
             self.step(|op| {

@@ -55,7 +55,10 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         }
         match (here, version) {
             (Some(here), None) => self.put_here(put, here),
-            (Some(here), Some(version)) => self.put_version(put, version, here),
+            (Some(here), Some(version)) => {
+                let applied = self.put_version(put, version, here)?;
+                self.settle_otherwise(put, applied)
+            }
             (None, None) => {
                 let is_covered = put.csn.is_some_and(|csn| self.is_covered(&csn));
                 if self.rules.drop_covered && is_covered { Ok(Applied::Older) } else { self.put_new(put) }
@@ -118,6 +121,9 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             && theirs <= ours
         {
             let went_back = theirs < ours && self.lost_by_provider(&ours);
+            if theirs == ours && self.has_merged(put, &here)? {
+                return self.put_named(put, here);
+            }
             if !went_back && (theirs == ours || self.is_covered(&theirs)) {
                 return Ok(Applied::Older);
             }
@@ -149,6 +155,19 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             return self.note(lost_put(ConflictKind::Modify, put, (here.uuid, here.csn), lost));
         }
         self.put_named(put, here)
+    }
+
+    /// Whether the provider has merged older changes with the version that is here: that leaves the entryCSN as it is. Who
+    /// follows several is told the states of entries, or follows servers that merge nothing.
+    fn has_merged(&mut self, put: &Put, here: &Here) -> Result<bool, Failure> {
+        let rules = self.rules;
+        if rules.multi_provider {
+            return Ok(false);
+        }
+        self.step(|op| {
+            let held = op.hold(here.id)?;
+            Ok(!super::difference::changes(op, &held, &put.attributes, &rules.attributes)?.is_empty())
+        })
     }
 
     /// Whether this change was made by the provider, which had told of it before.

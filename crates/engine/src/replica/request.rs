@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::EntryPlace;
 use crate::csn::Csn;
-use crate::log::LoggedChange;
+use crate::log::{CsnVector, LoggedChange};
 use crate::write::AttributeValues;
 
 /// A change that another server made.
@@ -79,6 +79,10 @@ pub struct ReplicaRules {
     /// than such a change of the entry, it has lost that: a slapd does when its own change meets another server's. The entry
     /// is then written again under a CSN of this server, as it was.
     pub provider: Option<Csn>,
+    /// The provider keeps no states of entries, and had come so far before it began to send entries as they are. What it has
+    /// otherwise beside an older word of ours, which this covers, it has by a change that is not known here, or has lost: one
+    /// of both is written again under a CSN of this server.
+    pub provider_had: Option<CsnVector>,
     /// Which attributes are the provider's.
     pub attributes: Arc<AttributeShare>,
 }
@@ -96,6 +100,7 @@ impl Default for ReplicaRules {
             by_content: false,
             whole: false,
             provider: None,
+            provider_had: None,
             attributes: Arc::default(),
         }
     }

@@ -389,20 +389,7 @@ fn stamp_again<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId, named: bool) 
     let held = op.hold(id)?;
     let view = held.view()?;
     let (uuid, shown) = (op.entry_uuid(&held)?, op.view.dn(&view)?);
-    let set = |id: larix_schema::AttributeTypeId, value: Vec<u8>| Change {
-        kind: ChangeKind::Replace,
-        description: AttributeDescription::plain(id),
-        keys: vec![value.clone()],
-        values: vec![value],
-        standing: Standing::Internal,
-    };
-    let mut changes = vec![set(op.ground.known.entry_csn, op.stamp.csn.text().into_bytes())];
-    if op.ground.settings.merges_records {
-        // The latest change says who changed the entry last, and when: this one says what is known here.
-        for id in [op.ground.known.modifiers_name, op.ground.known.modify_timestamp] {
-            changes.extend(value_of(op, &held, id)?.map(|value| set(id, value)));
-        }
-    }
+    let changes = stamped(op, &held)?;
     let entry = difference::changed(op, &held, shown.clone(), &changes)?;
     modify::store(op, &held, &entry)?;
     let all: Vec<&Change> = changes.iter().collect();
@@ -418,6 +405,25 @@ fn stamp_again<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId, named: bool) 
     });
     let renamed = named.then(|| value::Renamed { old_rdn: view.rdn() });
     value::note_change(op, (&held, &entry), &all, renamed)
+}
+
+/// What a change that this server makes by itself sets beside its values: the CSN of the stamp.
+pub(super) fn stamped<V: Snapshot>(op: &Operator<'_, V>, held: &Held<'_>) -> Result<Vec<Change>, Failure> {
+    let set = |id: larix_schema::AttributeTypeId, value: Vec<u8>| Change {
+        kind: ChangeKind::Replace,
+        description: AttributeDescription::plain(id),
+        keys: vec![value.clone()],
+        values: vec![value],
+        standing: Standing::Internal,
+    };
+    let mut changes = vec![set(op.ground.known.entry_csn, op.stamp.csn.text().into_bytes())];
+    if op.ground.settings.merges_records {
+        // The latest change says who changed the entry last, and when: this one says what is known here.
+        for id in [op.ground.known.modifiers_name, op.ground.known.modify_timestamp] {
+            changes.extend(value_of(op, held, id)?.map(|value| set(id, value)));
+        }
+    }
+    Ok(changes)
 }
 
 /// Creates the superiors that are missing, as glue. Answers the lowest one.

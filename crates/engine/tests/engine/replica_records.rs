@@ -2,22 +2,38 @@
 //! order its records come, and whether they come one by one or within an entry that comes whole.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
-use crate::common::{SUFFIX, TREE, memory, schema, settings};
-use crate::replicated::{Memory, apply, csn, filled, find_nothing, orders, put, uuid};
-use larix_engine::DatabaseSettings;
+use crate::common::{self, SUFFIX, TREE, memory, schema, settings};
+use crate::replicated::{Memory, apply, batch, csn, filled, find_nothing, orders, put, raise, uuid, word};
+use larix_engine::access::Subject;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, Told};
-use larix_engine::replica::{EntryPlace, Places, ReplicatedChange, entry_of, state_of};
+use larix_engine::replica::{
+    EntryPlace, Places, ReplicaRules, ReplicatedBatch, ReplicatedChange, entry_of, state_of,
+};
+use larix_engine::time::{ManualClock, SeededRandom};
 use larix_engine::write::AttributeValues;
+use larix_engine::{Database, DatabaseSettings, Served};
 use larix_store::Store as _;
 
 const A: &str = "cn=a,dc=example,dc=com";
 
 fn member() -> Memory {
+    member_of(1)
+}
+
+/// With this server id.
+fn member_of(server_id: u16) -> Memory {
     let schema = schema("");
     let settings = DatabaseSettings { merges_records: true, ..settings(&schema) };
-    let fixture = Memory::of(schema, vec![(memory(), settings)]);
+    let (clock, random) = (Arc::new(ManualClock::new(common::START)), Arc::new(SeededRandom::new(7)));
+    let database = Database::open(memory(), Arc::clone(&schema), settings, &*random).unwrap();
+    let environment = common::environment(Arc::clone(&clock) as _, random, server_id);
+    let served = Arc::new(Served::start(Arc::new(database), environment).unwrap());
+    let subject = Arc::new(Subject::default().bound_as(schema.parse_dn(common::ROOT).unwrap(), common::ROOT));
+    let directory = common::directory(&schema, vec![served]);
+    let fixture = Memory { directory, schema, clock, subject };
     fixture.apply(TREE);
     fixture
 }
@@ -281,5 +297,136 @@ fn how_far_a_server_has_come_is_no_change_of_its_suffix() {
         let both = [mods("contextCSN"), mods("description")].concat();
         assert_eq!(apply(&f, [told(both)]), "done");
         assert_eq!(f.value(SUFFIX, "entryCSN").as_deref(), Some(values[0].as_str()));
+    }
+}
+
+/// The number of the entry is 1, and so are the name and the class.
+const SERIAL: &str = "serialNumber";
+
+fn set(csn: Csn, name: &str, value: &str) -> ReplicatedChange {
+    let mods = vec![
+        modification(LoggedKind::Replace, name, &[value]),
+        modification(LoggedKind::Replace, "entryCSN", &[&csn.to_string()]),
+    ];
+    record(A, csn, LoggedChange::Modify(mods), None)
+}
+
+/// It has heard of the server 2 up to 1, of 3 up to 5 and of 4 up to 20, with which the serial number became `ours`.
+fn heard(server_id: u16) -> Memory {
+    let f = member_of(server_id);
+    apply(&f, [put(1, A, csn(2, 1), &[("description", "p"), (SERIAL, "first")])]);
+    assert_eq!(apply(&f, [set(csn(4, 20), SERIAL, "ours")]), "done");
+    raise(&f, &[csn(2, 1), csn(3, 5), csn(4, 20)]);
+    f
+}
+
+/// The entry as a provider sends it that keeps no states, and had come so far before.
+fn sent(f: &Memory, entry: ReplicatedChange, had: &[Csn]) -> String {
+    let provider_had = Some(had.iter().copied().collect());
+    let rules = ReplicaRules { drop_covered: false, provider_had, ..ReplicaRules::default() };
+    let outcome = batch(f, ReplicatedBatch { changes: vec![entry], context_csns: Vec::new(), rules });
+    word(&outcome.changes[0])
+}
+
+#[test]
+fn what_a_provider_without_states_has_otherwise_is_settled() {
+    // How far it had come of 3 and 4; what it sends (entryCSN, description, serial number); what there is then, and whether
+    // that is a change of ours.
+    for (case, had, (csn_sent, description, serial), expected, is_own) in [
+        ("the same", (5, 20), (csn(4, 20), "p", "ours"), ("p", "ours"), false),
+        ("an older value that came late there", (10, 20), (csn(4, 20), "q", "ours"), ("q", "ours"), true),
+        ("a newer one that is under way here", (30, 20), (csn(4, 20), "p", "other"), ("p", "other"), true),
+        ("ours is not known there", (10, 15), (csn(2, 1), "p", "first"), ("p", "ours"), false),
+        ("it has lost ours", (5, 20), (csn(2, 1), "p", "first"), ("p", "ours"), true),
+        ("it has lost ours, and all else is older", (10, 20), (csn(2, 1), "p", "first"), ("p", "ours"), true),
+        ("its entryCSN alone went back", (5, 20), (csn(2, 1), "p", "ours"), ("p", "ours"), true),
+        ("both", (10, 20), (csn(3, 10), "q", "first"), ("q", "ours"), true),
+    ] {
+        let f = heard(1);
+        let had = [csn(2, 1), csn(3, had.0), csn(4, had.1)];
+        let entry = put(1, A, csn_sent, &[("description", description), (SERIAL, serial)]);
+        sent(&f, entry.clone(), &had);
+        let (_, content) = content(&f);
+        let shown = (content["description"].join(" "), content[SERIAL].join(" "));
+        assert_eq!((shown.0.as_str(), shown.1.as_str()), expected, "{case}");
+        let csn: Csn = content["entryCSN"][0].parse().unwrap();
+        assert_eq!(csn.server_id == 1, is_own, "{case}");
+        find_nothing(&f);
+        // A provider that keeps states, or that is judged by its cookie, says what it means.
+        let g = heard(1);
+        apply(&g, [entry]);
+        let csn: Csn = g.value(A, "entryCSN").unwrap().parse().unwrap();
+        assert_ne!(csn.server_id, 1, "{case}");
+    }
+}
+
+/// What of this entry others are told of a server's own changes.
+fn own_records(f: &Memory) -> Vec<ReplicatedChange> {
+    let snapshot = f.database().store().snapshot().unwrap();
+    let server_id = f.database().server_id();
+    let mut all = Vec::new();
+    log::visit_after(&snapshot, LogKey { server_id, sequence: 0 }, &mut |_, found| {
+        if found.entry_uuid == uuid(1) && found.csn.server_id == server_id {
+            assert_eq!(found.told, Told::AsDone);
+            all.push(record(A, found.csn, found.change, None));
+        }
+        true
+    })
+    .unwrap();
+    all
+}
+
+#[test]
+fn who_settles_it_and_who_hears_of_the_changes_end_alike() {
+    let late = set(csn(3, 10), "description", "q");
+    let other = set(csn(5, 15), "description", "r");
+    let had = [csn(2, 1), csn(3, 10), csn(4, 20)];
+    let entry = || put(1, A, csn(4, 20), &[("description", "q"), (SERIAL, "ours")]);
+    // Two settle it at once, one has heard of the change itself, and one of another that nobody else has heard of.
+    let all = || {
+        let (f, g, h, i) = (heard(1), heard(6), heard(7), heard(8));
+        assert_eq!(sent(&f, entry(), &had), "modify theirs");
+        assert_eq!(sent(&g, entry(), &had), "modify theirs");
+        apply(&h, [late.clone()]);
+        apply(&i, [other.clone()]);
+        [f, g, h, i]
+    };
+    let told = {
+        let [f, g, ..] = all();
+        [own_records(&f), own_records(&g), vec![late.clone()], vec![other.clone()]].concat()
+    };
+    assert_eq!(told.len(), 4);
+    let mut ends = std::collections::BTreeSet::new();
+    for order in orders(told.len()) {
+        for member in all() {
+            order.iter().for_each(|at| _ = apply(&member, [told[*at].clone()]));
+            let (_, content) = content(&member);
+            ends.insert((
+                content["description"].clone(),
+                content[SERIAL].clone(),
+                content["entryCSN"].clone(),
+            ));
+            find_nothing(&member);
+        }
+    }
+    let [end] = Vec::from_iter(ends).try_into().unwrap();
+    // What nobody had heard of who decided is not lost.
+    assert_eq!((end.0, end.1), (vec!["q".to_owned(), "r".to_owned()], vec!["ours".to_owned()]));
+}
+
+#[test]
+fn who_follows_one_provider_takes_what_that_one_merged() {
+    let version = |description| put(1, A, csn(2, 1), &[("description", description)]);
+    for (multi_provider, expected, then) in [(false, "done", "q"), (true, "older", "p")] {
+        let f = filled();
+        apply(&f, [version("p")]);
+        let taken = |change| {
+            let rules = ReplicaRules { multi_provider, drop_covered: false, ..ReplicaRules::default() };
+            let batch_of = ReplicatedBatch { changes: vec![change], context_csns: vec![csn(2, 1)], rules };
+            word(&batch(&f, batch_of).changes[0])
+        };
+        assert_eq!(taken(version("p")), "older");
+        assert_eq!(taken(version("q")), expected, "several: {multi_provider}");
+        assert_eq!(f.value(A, "description").as_deref(), Some(then), "several: {multi_provider}");
     }
 }

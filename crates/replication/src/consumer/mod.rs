@@ -338,7 +338,11 @@ impl Session {
         if !newer {
             return;
         }
-        if of_present && !self.request.logged {
+        // Who is asked for everything names what is present by sending it, whatever it calls that: a slapd a delete phase.
+        let is_whole = self.from_nothing && !self.batch.known().is_empty();
+        if (of_present || is_whole) && !self.request.logged {
+            // Once.
+            self.from_nothing &= !is_whole;
             let mut present = std::mem::take(&mut self.present);
             present.settle();
             self.batch.raise(&csns);

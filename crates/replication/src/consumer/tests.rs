@@ -151,7 +151,10 @@ fn receive(session: &mut Session, sent: &Sent) -> Vec<Action> {
 }
 
 fn check(mode: SyncMode, known: &str, sent: &[Sent], expected: &[&str]) {
-    let mut session = Session::new(request(mode), None, csns(known), false);
+    check_session(Session::new(request(mode), None, csns(known), false), sent, expected);
+}
+
+fn check_session(mut session: Session, sent: &[Sent], expected: &[&str]) {
     session.request(&mut Vec::new(), ID);
     let mut actions = Vec::new();
     for message in sent {
@@ -254,6 +257,32 @@ fn persisting() {
     // A cookie within the refresh promises nothing.
     let new_cookie = Info(SyncInfo::NewCookie(leak(A3)));
     check(mode, A1, &[new_cookie], &[]);
+}
+
+#[test]
+fn what_is_not_among_everything_is_gone() {
+    let deletes = |csn, done| Info(SyncInfo::RefreshDelete { cookie: Some(leak(csn)), done });
+    let check = |known: &str, mode, sent: &[Sent], expected: &[&str]| {
+        check_session(Session::new(request(mode), None, csns(known), true), sent, expected);
+    };
+    let add = || Entry(EntryState::Add, 1, None);
+    let (persists, polls) = (SyncMode::RefreshAndPersist, SyncMode::RefreshOnly);
+    // A slapd that is asked without a cookie says that it tells deletes, and names none.
+    check(A1, persists, &[add(), deletes(A2, true)], &["+1", "!1=1:2", "refreshed"]);
+    check(
+        A1,
+        polls,
+        &[add(), Done(ResultCode::SUCCESS, Some(A1), true)],
+        &["+1", "!1=1:0", "refreshed", "Poll"],
+    );
+    check(
+        A1,
+        persists,
+        &[add(), deletes(A2, false), deletes(A3, true)],
+        &["+1", "!1=1:2", "=1:3", "refreshed"],
+    );
+    // Nothing was here.
+    check("", persists, &[add(), deletes(A2, true)], &["+1", "=1:2", "refreshed"]);
 }
 
 #[test]

@@ -7,14 +7,16 @@ mod batches;
 mod clocks;
 mod first_content;
 mod log_state;
+mod stateless;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use larix_client::{ClientError, Session as ClientSession, Stop};
 use larix_engine::csn::{Csn, SKEW_FOLLOWED};
-use larix_engine::log;
+use larix_engine::log::{self, CsnVector};
 use larix_engine::time::Timestamp;
+use larix_proto::control::SyncMode;
 use larix_proto::{client, oid};
 use larix_replication::consumer::{Action, Attempts, End, Next, Retries, Session};
 use larix_schema::Schema;
@@ -47,6 +49,8 @@ pub(super) struct Runner {
     /// A batch of a refresh that is being written while the next one is read.
     underway: Option<Underway>,
     first: FirstContent,
+    /// How far a provider that keeps no states had come before it was asked for all its entries, by the session under way.
+    provider_had: Option<CsnVector>,
 }
 
 /// How one session ended.
@@ -72,6 +76,7 @@ impl Runner {
             clocks: Clocks::default(),
             underway: None,
             first: FirstContent::new(),
+            provider_had: None,
         }
     }
 
@@ -227,9 +232,17 @@ impl Runner {
         note.iter().for_each(|note| self.tell(note));
         let known = self.known()?;
         let logged = self.log.as_mut().is_some_and(|log| log.begin(full, &known));
-        let request = if logged { self.task.log_request() } else { self.task.line().request() };
+        let mut request = if logged { self.task.log_request() } else { self.task.line().request() };
+        self.provider_had = match logged || known.is_empty() {
+            true => None,
+            false => self.ask_stateless(&mut connection)?,
+        };
+        if self.provider_had.is_some() {
+            // What is changed while a search that does not persist goes on is neither sent nor named by a slapd.
+            request.mode = SyncMode::RefreshAndPersist;
+        }
         let massage = self.task.massage(self.schema());
-        let mut session = Session::new(request, massage, known, full);
+        let mut session = Session::new(request, massage, known, full || self.provider_had.is_some());
         let cookie = session.cookie().to_string();
         // As slapd says it: who watches its log looks for these words.
         self.tell(&format!("starting refresh at {} (sending cookie={cookie})", self.task.provider()));
@@ -285,7 +298,13 @@ impl Runner {
                 self.note_reached(&csns);
             }
             Action::KeepStates => self.keep_states()?,
-            Action::Refreshed => self.refreshed(),
+            Action::Refreshed => {
+                self.refreshed();
+                if self.provider_had.is_some() {
+                    // Behind it comes what the log has.
+                    return Ok(Some(Ended::Poll));
+                }
+            }
             Action::End(End::Poll) => return Ok(Some(Ended::Poll)),
             Action::End(End::FullRefresh) => return Ok(Some(Ended::FullRefresh)),
             Action::End(End::NotLogged(why)) => {

@@ -201,7 +201,7 @@ pub(super) fn content_of<V: Snapshot>(op: &Operator<'_, V>, held: &Held<'_>) -> 
     Ok(content)
 }
 
-fn content_of_put(put: &Put) -> Content {
+pub(super) fn content_of_put(put: &Put) -> Content {
     let values = |change: &Change| {
         let pairs = change.keys.iter().zip(&change.values);
         pairs.map(|(normal, value)| Value { normal: normal.clone(), value: value.clone() }).collect()

@@ -9,6 +9,7 @@
 mod derived;
 mod local;
 mod merge;
+mod otherwise;
 mod record;
 mod registers;
 mod rows;

@@ -55,6 +55,7 @@ impl Runner {
             by_content,
             whole: (refreshing || self.task.merges_records()) && !logged,
             provider,
+            provider_had: self.provider_had.clone().filter(|_| refreshing),
             ..rules
         };
         let alone = !refreshing || logged || !csns.is_empty();

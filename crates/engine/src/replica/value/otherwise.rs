@@ -1,0 +1,249 @@
+//! What a provider that keeps no states has otherwise than it is here.
+//!
+//! A slapd merges the changes of the logs that it follows value by value, and its entryCSN says nothing of older ones that
+//! came late. Its cookie covers them, so that nobody tells them again. How old a value of it is, is not known; but how far it
+//! had come before it was asked, and how far what was not heard of here may reach:
+//!
+//! * a word of ours that it had not heard of stands: it is told that;
+//! * of one that it had heard of it may have a later one that is not known here: its value counts;
+//! * where nothing that is not known here is later, it has lost our word, which is told it again.
+//!
+//! The last two are changes of this server under a CSN of its own: everybody hears of them, and who decides the same at the
+//! same time does no harm.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use larix_schema::{AttributeDescription, Usage};
+use larix_store::{Snapshot, Store};
+
+use super::merge::{content_of, content_of_put};
+use super::registers::{Content, Rule, Value, Version, registers, value_key};
+use super::{rows, rule_of};
+use crate::csn::Csn;
+use crate::log::CsnVector;
+use crate::replica::apply::Applier;
+use crate::replica::prepare::Put;
+use crate::replica::steps::{self, Here};
+use crate::replica::{Applied, ConflictKind, ConflictNote, KeptSide, difference};
+use crate::write::Failure;
+use crate::write::operator::Operator;
+use crate::write::prepare::{Change, ChangeKind, Standing};
+
+/// Whose word on a value counts.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Word {
+    /// Ours, of which the provider is told.
+    Untold,
+    Theirs,
+    /// Ours, which the provider has lost.
+    Ours,
+}
+
+/// What is known of the provider.
+struct Provider<'p> {
+    /// How far it had come before it was asked.
+    had: &'p CsnVector,
+    /// The latest change that it may have and that is not known here.
+    reach: Option<Csn>,
+}
+
+impl<'p> Provider<'p> {
+    /// `covered`: our contextCSN. `entry`: the CSN of the entry that it sent.
+    fn new(had: &'p CsnVector, covered: &CsnVector, entry: Option<Csn>) -> Self {
+        let unknown = |csn: &&Csn| !covered.covers(csn);
+        Self { had, reach: had.as_slice().iter().chain(&entry).filter(unknown).max().copied() }
+    }
+
+    fn word(&self, ours: Csn) -> Word {
+        match self.had.covers(&ours) {
+            false => Word::Untold,
+            true if self.reach > Some(ours) => Word::Theirs,
+            true => Word::Ours,
+        }
+    }
+}
+
+/// What is to be done about an entry.
+#[derive(Default)]
+struct Settled {
+    changes: Vec<Change>,
+    /// Values of ours that gave way, and values of the provider's that did.
+    lost_ours: Content,
+    lost_theirs: Content,
+}
+
+impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
+    /// Settles what the entry is otherwise at its provider, after the two were merged by what was known of them. `applied`:
+    /// what came of that.
+    pub(in crate::replica) fn settle_otherwise(
+        &mut self,
+        put: &Put,
+        applied: Applied,
+    ) -> Result<Applied, Failure> {
+        let is_told_by_state = put.state.is_some() || put.record.is_some();
+        let rules = self.rules;
+        let had = rules.provider_had.as_ref().filter(|_| rules.multi_provider && !is_told_by_state);
+        let Some(had) = had.filter(|_| self.merges_records()) else { return Ok(applied) };
+        let covered = self.covered.iter().copied().collect();
+        let provider = Provider::new(had, &covered, put.csn);
+        let found = self.step(|op| {
+            let Some(id) = steps::find(op, &put.uuid)? else { return Ok(None) };
+            let here = steps::here(op, id)?;
+            // Names are settled by themselves, and their values with them.
+            if here.glue || here.dn != put.dn {
+                return Ok(None);
+            }
+            let held = op.hold(id)?;
+            if difference::changes(op, &held, &put.attributes, &rules.attributes)?.is_empty() {
+                return Ok(None);
+            }
+            let state = rows::read(op.schema(), op.snapshot(), &put.uuid, here.csn)?;
+            let ours = Version { state, content: content_of(op, &held)? };
+            Ok(Some((here, settled(op, &provider, &ours, content_of_put(put)))))
+        })?;
+        let Some((here, settled)) = found else { return Ok(applied) };
+        let Settled { mut changes, lost_ours, lost_theirs } = settled;
+        // It had heard of the latest change, and says of an older one that this is the latest.
+        let went_back = here.csn.is_some_and(|ours| put.csn < Some(ours) && had.covers(&ours));
+        if changes.is_empty() && !went_back {
+            return Ok(applied);
+        }
+        self.stamp = self.own_stamp();
+        changes.extend(self.step(|op| steps::stamped(op, &op.hold(here.id)?))?);
+        self.store_changes(&here, changes)?;
+        let mut applied = Applied::Done;
+        for (kept, lost) in [(KeptSide::Theirs, lost_ours), (KeptSide::Ours, lost_theirs)] {
+            if !lost.is_empty() {
+                applied = self.note_settled(put, &here, kept, lost)?;
+            }
+        }
+        Ok(applied)
+    }
+
+    fn note_settled(
+        &mut self,
+        put: &Put,
+        here: &Here,
+        kept: KeptSide,
+        lost: Content,
+    ) -> Result<Applied, Failure> {
+        let (winner_csn, loser_csn) = match kept {
+            KeptSide::Ours => (here.csn, put.csn),
+            KeptSide::Theirs => (put.csn, here.csn),
+        };
+        self.note(ConflictNote {
+            kind: ConflictKind::Modify,
+            kept,
+            dn: put.shown.clone(),
+            winner_uuid: put.uuid,
+            winner_csn,
+            loser_uuid: put.uuid,
+            loser_csn,
+            lost: self.lost_values(lost, None),
+        })
+    }
+}
+
+/// What the entry becomes where it is otherwise at the provider. Attributes that are no user's are each server's.
+fn settled<V: Snapshot>(
+    op: &Operator<'_, V>,
+    provider: &Provider<'_>,
+    ours: &Version,
+    theirs: Content,
+) -> Settled {
+    let (schema, known) = (op.schema(), op.ground.known);
+    let mut settled = Settled::default();
+    let names: BTreeSet<&AttributeDescription> = ours.content.keys().chain(theirs.keys()).collect();
+    for name in names {
+        if schema.attribute(name.attribute).usage != Usage::UserApplications {
+            continue;
+        }
+        let of = |content: &Content| -> BTreeMap<Vec<u8>, Value> {
+            let values = content.get(name).into_iter().flatten();
+            values.map(|value| (value.normal.clone(), value.clone())).collect()
+        };
+        let sides = (of(&ours.content), of(&theirs));
+        match rule_of(schema, known, name) {
+            Rule::Newest | Rule::Ours => {}
+            Rule::Values => settled.by_value(provider, name, ours, sides),
+            Rule::Whole => settled.whole(provider, name, ours, sides),
+        }
+    }
+    settled
+}
+
+type Sides = (BTreeMap<Vec<u8>, Value>, BTreeMap<Vec<u8>, Value>);
+
+impl Settled {
+    fn by_value(
+        &mut self,
+        provider: &Provider<'_>,
+        name: &AttributeDescription,
+        ours: &Version,
+        (mine, others): Sides,
+    ) {
+        let known = registers(ours, name);
+        let cleared = ours.state.cleared(name).unwrap_or(Csn::ZERO);
+        let word = |normal: &[u8]| {
+            provider.word(known.get(&value_key(normal)).map_or(cleared, |register| register.csn))
+        };
+        let (mut present, mut absent) = (Vec::new(), Vec::new());
+        for (value, is_mine) in alone(&mine, &others).chain(alone(&others, &mine).map(|(v, _)| (v, false))) {
+            match (word(&value.normal), is_mine) {
+                (Word::Untold, _) => {}
+                (Word::Theirs, true) => {
+                    self.lost_ours.entry(name.clone()).or_default().push(value.clone());
+                    absent.push(value.clone());
+                }
+                (Word::Ours, false) => {
+                    self.lost_theirs.entry(name.clone()).or_default().push(value.clone());
+                    absent.push(value.clone());
+                }
+                (Word::Theirs, false) | (Word::Ours, true) => present.push(value.clone()),
+            }
+        }
+        // Who has a value already is to take the change all the same: it is removed before it is added.
+        let removed: Vec<Value> = absent.into_iter().chain(present.iter().cloned()).collect();
+        for (kind, values) in [(ChangeKind::Delete, removed), (ChangeKind::Add, present)] {
+            if !values.is_empty() {
+                self.changes.push(change(kind, name, values));
+            }
+        }
+    }
+
+    fn whole(
+        &mut self,
+        provider: &Provider<'_>,
+        name: &AttributeDescription,
+        ours: &Version,
+        (mine, others): Sides,
+    ) {
+        if mine.keys().eq(others.keys()) {
+            return;
+        }
+        let last = registers(ours, name).into_values().map(|register| register.csn).max();
+        let last = last.max(ours.state.cleared(name)).unwrap_or(Csn::ZERO);
+        let (stays, goes, lost) = match provider.word(last) {
+            Word::Untold => return,
+            Word::Theirs => (others, mine, &mut self.lost_ours),
+            Word::Ours => (mine, others, &mut self.lost_theirs),
+        };
+        if !goes.is_empty() {
+            lost.insert(name.clone(), goes.into_values().collect());
+        }
+        self.changes.push(change(ChangeKind::Replace, name, stays.into_values().collect()));
+    }
+}
+
+/// The values that one side has and the other has not.
+fn alone<'v>(
+    of: &'v BTreeMap<Vec<u8>, Value>,
+    other: &'v BTreeMap<Vec<u8>, Value>,
+) -> impl Iterator<Item = (&'v Value, bool)> {
+    of.iter().filter(|(normal, _)| !other.contains_key(*normal)).map(|(_, value)| (value, true))
+}
+
+fn change(kind: ChangeKind, description: &AttributeDescription, values: Vec<Value>) -> Change {
+    let (keys, values) = values.into_iter().map(|value| (value.normal, value.value)).unzip();
+    Change { kind, description: description.clone(), values, keys, standing: Standing::Internal }
+}
