@@ -37,7 +37,7 @@ use crate::databases::{Databases, PreparedDatabases};
 use crate::http::{HttpChange, HttpListener};
 use crate::log::LogSettings;
 use crate::low_priority::LowPriority;
-use crate::processor_time::take_short_slices;
+use crate::processor_time::take_long_slices;
 use crate::server::{Generation, ServeError, Server};
 use crate::tls::{Loaded, TlsState};
 
@@ -151,7 +151,7 @@ impl ConfigurationThread {
 
 fn run(server: &Arc<Server>, asked: &Receiver<Asked>, judge: LowPriority) {
     // What is judged gives way; what is left is short, but no request waits a whole slice of the kernel's for it either.
-    take_short_slices();
+    take_long_slices();
     let mut configurator =
         Configurator { server, judge, keeper: Keeper::default(), settle: false, earlier: Vec::new() };
     while let Some(asked) = configurator.next(asked) {
