@@ -221,7 +221,15 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             Ok(Some((false, aside)))
         })?;
         match back {
-            Some((true, place)) => self.step(|op| steps::move_to(op, id, &place))?,
+            Some((true, place)) => self.step(|op| {
+                let is_wanted = state::wanted(op.snapshot(), id)?.is_some();
+                steps::move_to(op, id, &place)?;
+                if !is_wanted {
+                    // That it stood beside its name is the place of no version.
+                    state::forget_wanted(&mut op.set, id);
+                }
+                Ok(())
+            })?,
             Some((false, _)) if own => {}
             _ => return Ok(()),
         }

@@ -228,3 +228,21 @@ fn a_logged_move_onto_glue_changes_nothing_that_stands_there() {
     complete(&f);
     assert_eq!((csn_of(&f, BELOW_OLD), csn_of(&f, OLD)), (csn(2, 2), csn(2, 3)));
 }
+
+#[test]
+fn a_shadow_leaves_an_entry_where_it_gave_its_name_back() {
+    let f = filled();
+    let take = |changes: Vec<ReplicatedChange>, context_csns: Vec<Csn>| {
+        let rules = ReplicaRules { multi_provider: false, drop_covered: false, ..ReplicaRules::default() };
+        batch(&f, ReplicatedBatch { changes, context_csns, rules });
+    };
+    let one = |number, csn| told(put(number, BELOW_OLD, csn, &[]), uuid(3), "cn=a");
+    // Both have one name, until the newer one is gone: the provider has decided nothing meanwhile.
+    take(vec![put(3, OLD, csn(2, 1), &[]), one(1, csn(2, 10)), one(2, csn(3, 5))], vec![csn(2, 10)]);
+    assert_eq!(f.value(BELOW_OLD, "entryUUID"), Some(uuid(1).to_string()));
+    take(vec![delete(1, csn(2, 20))], vec![csn(2, 20), csn(3, 5)]);
+    assert_eq!(f.value(BELOW_OLD, "entryUUID"), Some(uuid(2).to_string()));
+    take(Vec::new(), vec![csn(2, 30)]);
+    assert_eq!((f.value(BELOW_OLD, "entryUUID"), elsewhere(&f)), (Some(uuid(2).to_string()), 0));
+    find_nothing(&f);
+}

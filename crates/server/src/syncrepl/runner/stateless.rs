@@ -16,10 +16,12 @@ use super::Runner;
 const CONTEXT_CSN: &str = "contextCSN";
 
 impl Runner {
-    /// How far a provider that keeps no states has come, if it is one and changes are merged by states here. `None`: a Larix,
-    /// whose entries come with their states or are as old as they say.
+    /// How far a provider that keeps no states has come, if it is one and this server is a member that merges changes by states.
+    /// `None`: a Larix, whose entries come with their states or are as old as they say.
     pub(super) fn ask_stateless(&self, connection: &mut ClientSession) -> Result<Option<CsnVector>, String> {
-        if !(self.task.follows_log() && self.task.merges_records() && self.task.is_whole()) {
+        // A shadow makes no changes by which it could settle anything.
+        let is_member = self.task.rules(&self.schema(), true).multi_provider;
+        if !(is_member && self.task.follows_log() && self.task.merges_records()) {
             return Ok(None);
         }
         let line = self.task.line();
