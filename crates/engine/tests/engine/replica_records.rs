@@ -430,3 +430,23 @@ fn who_follows_one_provider_takes_what_that_one_merged() {
         assert_eq!(f.value(A, "description").as_deref(), Some(then), "several: {multi_provider}");
     }
 }
+
+/// A provider that keeps states has its consumer keep them, where they say something: who changed what when, and what was
+/// removed.
+#[test]
+fn states_are_kept_where_a_provider_keeps_them() {
+    let check = |settings: &dyn Fn(DatabaseSettings) -> DatabaseSettings, kept: bool, merges: bool| {
+        let schema = schema("");
+        let f =
+            common::Fixture::of(Arc::clone(&schema), vec![(memory(), settings(common::settings(&schema)))]);
+        let merges_now = || f.database().current_settings().merges_records;
+        assert!(!merges_now(), "nobody has said so");
+        assert_eq!((f.directory.databases()[0].keep_states().unwrap(), merges_now()), (kept, merges));
+    };
+    check(&|settings| settings, true, true);
+    check(&|settings| DatabaseSettings { shadow: true, ..settings }, true, true);
+    check(&|settings| DatabaseSettings { log: false, ..settings }, false, false);
+    check(&|settings| DatabaseSettings { last_modified: false, ..settings }, false, false);
+    // Kept anyway, and merged by another rule.
+    check(&|settings| DatabaseSettings { value_conflicts: true, ..settings }, true, false);
+}
