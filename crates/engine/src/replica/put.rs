@@ -63,11 +63,24 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 let is_covered = put.csn.is_some_and(|csn| self.is_covered(&csn));
                 if self.rules.drop_covered && is_covered { Ok(Applied::Older) } else { self.put_new(put) }
             }
-            (None, Some(version)) => match self.rules.drop_covered && self.is_all_covered(&version) {
-                true => Ok(Applied::Older),
-                false => self.put_new_version(put, &version),
-            },
+            (None, Some(version)) => {
+                let is_over = self.rules.drop_covered && self.is_all_covered(&version);
+                if is_over || self.is_own_add(put) {
+                    Ok(Applied::Older)
+                } else {
+                    self.put_new_version(put, &version)
+                }
+            }
         }
+    }
+
+    /// Whether it is the record of an add that this server made, and has in its contextCSN: the entry was here, so that where
+    /// it is not here it was deleted, even if that is forgotten with the log's record of it. An entry that comes whole is
+    /// another matter: whoever sends it has it in spite of all deletes that he has heard of.
+    fn is_own_add(&self, put: &Put) -> bool {
+        let own = self.group.environment.order.server_id();
+        let is_own = |csn: &Csn| own != 0 && csn.server_id == own && self.is_covered(csn);
+        put.record.is_some() && put.csn.as_ref().is_some_and(is_own)
     }
 
     /// Whether the entry was created after the delete: another life under the same entryUUID.

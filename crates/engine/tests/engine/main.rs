@@ -17,6 +17,7 @@ mod password_policy;
 mod refint;
 mod replay;
 mod replica;
+mod replica_forgotten;
 mod replica_model;
 mod replica_places;
 mod replica_records;

@@ -8,7 +8,9 @@ use crate::common::{self, SUFFIX, TREE, memory, schema, settings};
 use crate::replicated::{Memory, apply, batch, csn, filled, find_nothing, orders, put, raise, uuid, word};
 use larix_engine::access::Subject;
 use larix_engine::csn::Csn;
-use larix_engine::log::{self, LogKey, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, Told};
+use larix_engine::log::{
+    self, LogKey, LogRetention, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification, Told,
+};
 use larix_engine::replica::{
     EntryPlace, Places, ReplicaRules, ReplicatedBatch, ReplicatedChange, entry_of, state_of,
 };
@@ -17,7 +19,7 @@ use larix_engine::write::AttributeValues;
 use larix_engine::{Database, DatabaseSettings, Served};
 use larix_store::Store as _;
 
-const A: &str = "cn=a,dc=example,dc=com";
+pub(crate) const A: &str = "cn=a,dc=example,dc=com";
 
 fn member() -> Memory {
     member_of(1)
@@ -25,8 +27,13 @@ fn member() -> Memory {
 
 /// With this server id.
 fn member_of(server_id: u16) -> Memory {
+    member_keeping(server_id, LogRetention::default())
+}
+
+/// Its change log is trimmed so.
+pub(crate) fn member_keeping(server_id: u16, log_retention: LogRetention) -> Memory {
     let schema = schema("");
-    let settings = DatabaseSettings { merges_records: true, ..settings(&schema) };
+    let settings = DatabaseSettings { merges_records: true, log_retention, ..settings(&schema) };
     let (clock, random) = (Arc::new(ManualClock::new(common::START)), Arc::new(SeededRandom::new(7)));
     let database = Database::open(memory(), Arc::clone(&schema), settings, &*random).unwrap();
     let environment = common::environment(Arc::clone(&clock) as _, random, server_id);
@@ -43,11 +50,16 @@ fn modification(kind: LoggedKind, name: &str, values: &[&str]) -> LoggedModifica
     LoggedModification { kind, attribute: LoggedAttribute { description: name.to_owned(), values } }
 }
 
-fn record(dn: &str, csn: Csn, change: LoggedChange, place: Option<EntryPlace>) -> ReplicatedChange {
+pub(crate) fn record(
+    dn: &str,
+    csn: Csn,
+    change: LoggedChange,
+    place: Option<EntryPlace>,
+) -> ReplicatedChange {
     ReplicatedChange::Delta { entry_uuid: Some(uuid(1)), dn: dn.to_owned(), csn, change, place, whole: false }
 }
 
-fn modify(csn: Csn, kind: LoggedKind, values: &[&str]) -> ReplicatedChange {
+pub(crate) fn modify(csn: Csn, kind: LoggedKind, values: &[&str]) -> ReplicatedChange {
     let stamp = modification(LoggedKind::Replace, "entryCSN", &[&csn.to_string()]);
     let mods = vec![modification(kind, "description", values), stamp];
     record(A, csn, LoggedChange::Modify(mods), None)
@@ -68,7 +80,7 @@ fn rename(csn: Csn, to: &str, keeps: bool, superior: uuid::Uuid) -> ReplicatedCh
 }
 
 /// The entry as it is, under its name, with its state beside it.
-fn whole(f: &Memory) -> ReplicatedChange {
+pub(crate) fn whole(f: &Memory) -> ReplicatedChange {
     let (dn, content) = content(f);
     let snapshot = f.database().store().snapshot().unwrap();
     let view = f.database().view(&snapshot).unwrap();
@@ -86,7 +98,7 @@ fn whole(f: &Memory) -> ReplicatedChange {
     ReplicatedChange::Put { entry_uuid: uuid(1), dn, attributes, state: Some(state), place }
 }
 
-fn content(f: &Memory) -> (String, BTreeMap<String, Vec<String>>) {
+pub(crate) fn content(f: &Memory) -> (String, BTreeMap<String, Vec<String>>) {
     let snapshot = f.database().store().snapshot().unwrap();
     let view = f.database().view(&snapshot).unwrap();
     let id = entry_of(&view, &uuid(1)).unwrap().unwrap();

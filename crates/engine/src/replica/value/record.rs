@@ -2,12 +2,15 @@
 //! registers as whole versions are, so that it does not matter in which order, on which way and how often records come
 //! (`docs/adr/0052-records-are-merged-by-registers.md`).
 
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::AttributeDescription;
 use larix_store::{Snapshot, Store};
 
 use super::local::attribute_changes;
 use super::merge::{content_of, put_of};
-use super::registers::{AttributeState, Content, EntryState, Rule, Value, Version, merge};
+use super::registers::{
+    AttributeState, Content, EntryState, Rule, Value, Version, merge, registers, value_key,
+};
 use super::{derived, rows, rule_of};
 use crate::EntryId;
 use crate::csn::Csn;
@@ -17,7 +20,7 @@ use crate::replica::steps::Here;
 use crate::replica::{Applied, ConflictKind};
 use crate::write::add::split_rdn;
 use crate::write::operator::{Held, Operator};
-use crate::write::prepare::{Change, ChangeKind, naming_changes};
+use crate::write::prepare::{Change, ChangeKind, naming_changes, refuse};
 use crate::write::{Failure, values};
 
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
@@ -70,6 +73,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let changes = self.with_own_csn(changes, &delta.csn);
         let renames = name.is_some();
         let takes_name = renames && ours.named < Some(delta.csn);
+        // What the contextCSN covers is not sent again.
+        let may_ask = !self.is_covered(&delta.csn);
         let (put, lost) = self.step(|op| {
             let held = op.hold(here.id)?;
             let (schema, known) = (op.schema(), op.ground.known);
@@ -77,6 +82,12 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             let mine = Version { state: ours.clone(), content: content_of(op, &held)? };
             let theirs = told(op, (&held, &mine), &changes, (delta.csn, renames))?;
             let rule = |description: &AttributeDescription| rule_of(schema, known, description);
+            if may_ask
+                && rows::forgotten(op.snapshot())? >= Some(delta.csn)
+                && brings_unknown(&rule, &mine, &theirs, delta.csn)
+            {
+                return Err(cannot_tell(delta).into());
+            }
             let mut merged = merge(&rule, &mine, &theirs);
             if mine.state.newest() < Some(delta.csn) {
                 let newest = changes.iter().filter(|change| rule(&change.description) == Rule::Newest);
@@ -131,6 +142,31 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let note = self.note_of_record(ConflictKind::Modify, delta, (here_uuid, here_csn), lost);
         self.note(note)
     }
+}
+
+/// Whether the record sets a value of which nothing is known here: it may have been removed since.
+fn brings_unknown(
+    rule: &dyn Fn(&AttributeDescription) -> Rule,
+    mine: &Version,
+    theirs: &Version,
+    csn: Csn,
+) -> bool {
+    theirs.content.iter().any(|(description, values)| {
+        let known = registers(mine, description);
+        let is_unknown = |value: &Value| !known.contains_key(&value_key(&value.normal));
+        rule(description) == Rule::Values
+            && mine.state.cleared(description) <= Some(csn)
+            && values.iter().any(is_unknown)
+    })
+}
+
+fn cannot_tell(delta: &Delta) -> LdapResult {
+    let text = format!(
+        "\"{}\": values that were removed since {} are not remembered any more: the entry has to be sent whole",
+        delta.dn.as_str(),
+        delta.csn
+    );
+    refuse(ResultCode::UNWILLING_TO_PERFORM, text)
 }
 
 /// What the record tells, as a version of the entry that has nothing else.

@@ -10,7 +10,7 @@ use crate::csn::Csn;
 use crate::entry::record::{DIGEST_LENGTH, digest};
 use crate::fault::Fault;
 use crate::log::CsnVector;
-use crate::tables::REPLICA;
+use crate::tables::{META, REPLICA};
 use crate::time::Timestamp;
 
 const STATE: u8 = b'v';
@@ -280,6 +280,17 @@ pub(super) fn replace<S: Snapshot>(
     Ok(())
 }
 
+/// In the table [`META`]: the latest removal of a value that is not remembered any more.
+const FORGOTTEN: &[u8] = b"forgotten-removal";
+
+/// The latest removal of a value, of whatever entry, that is not remembered any more: a value that was set before that and is
+/// not there may have been removed since.
+pub(super) fn forgotten<S: Snapshot>(snapshot: &S) -> Result<Option<Csn>, Fault> {
+    let Some(row) = snapshot.get(META, FORGOTTEN)? else { return Ok(None) };
+    let csn = std::str::from_utf8(&row).ok().and_then(|text| text.parse().ok());
+    csn.map(Some).ok_or(Fault::Damaged { what: "the CSN of removals that are forgotten" })
+}
+
 /// Forgets removed values with the log's records of their removal: those before the sequence `first`, `limit` at most.
 pub(crate) fn trim<S: Snapshot>(
     snapshot: &S,
@@ -287,6 +298,7 @@ pub(crate) fn trim<S: Snapshot>(
     first: u64,
     limit: usize,
 ) -> Result<(), Fault> {
+    let mut latest = None;
     for row in snapshot.scan(REPLICA, KeyRange::prefix(&[REMOVED]), Direction::Forward)?.take(limit) {
         let (order, register) = row?;
         let (sequence, rest) =
@@ -296,9 +308,15 @@ pub(crate) fn trim<S: Snapshot>(
         }
         let key = [[STATE].as_slice(), rest].concat();
         if snapshot.get(REPLICA, &key)?.is_some_and(|row| *row == *register) {
+            latest = latest.max(decode_register(&register).map(|register| register.csn));
             set.delete(REPLICA, &key);
         }
         set.delete(REPLICA, &order);
+    }
+    if let Some(latest) = latest
+        && forgotten(snapshot)? < Some(latest)
+    {
+        set.put(META, FORGOTTEN, latest.text().into_bytes());
     }
     Ok(())
 }

@@ -1,0 +1,113 @@
+//! What a change log has forgotten together with its records, and who notices: removed values and deleted entries are
+//! remembered as long as the log has their records.
+
+use crate::replica_records::{A, content, member_keeping, modify, record, whole};
+use crate::replicated::{Memory, apply, batch, csn, delete, find_nothing, put, raise, uuid, word};
+use larix_engine::csn::Csn;
+use larix_engine::log::{self, LogRetention, LoggedAttribute, LoggedChange, LoggedKind};
+use larix_engine::replica::{ReplicaRules, ReplicatedBatch, ReplicatedChange, entry_of};
+use larix_store::Store as _;
+
+/// Its log keeps what is ten seconds old.
+fn member() -> Memory {
+    member_keeping(1, LogRetention { age: Some(10), size: None })
+}
+
+/// Changes something else until the log has nothing of what came before.
+fn forget(f: &Memory) {
+    let known = || {
+        let snapshot = f.database().store().snapshot().unwrap();
+        (log::first_sequence(&snapshot, 1).unwrap(), log::last_sequence(&snapshot, 1).unwrap())
+    };
+    let (_, last) = known();
+    for number in 0..200 {
+        f.clock.advance_micros(1_000_000);
+        let dn = "ou=People,dc=example,dc=com";
+        f.apply(&format!("dn: {dn}\nchangetype: modify\nreplace: description\ndescription: {number}\n-\n"));
+        if known().0 > last {
+            return;
+        }
+    }
+    panic!("the log keeps {:?}", known());
+}
+
+/// What an access log tells, or a refresh: each is judged by what is here.
+fn told(f: &Memory, change: ReplicatedChange) -> String {
+    let rules = ReplicaRules { drop_covered: false, ..ReplicaRules::default() };
+    let outcome = batch(f, ReplicatedBatch { changes: vec![change], context_csns: Vec::new(), rules });
+    word(&outcome.changes[0])
+}
+
+fn is_here(f: &Memory) -> bool {
+    let snapshot = f.database().store().snapshot().unwrap();
+    let view = f.database().view(&snapshot).unwrap();
+    entry_of(&view, &uuid(1)).unwrap().is_some()
+}
+
+#[test]
+fn a_value_that_may_have_been_removed_since_is_asked_for() {
+    let begun = || {
+        let f = member();
+        apply(&f, [put(1, A, csn(2, 1), &[("description", "p"), ("description", "q")])]);
+        f
+    };
+    let (early, late) = (csn(3, 10), csn(4, 20));
+    let (adds, removes) =
+        (modify(early, LoggedKind::SoftAdd, &["q"]), modify(late, LoggedKind::Delete, &["q"]));
+    let provider = begun();
+    assert_eq!(told(&provider, adds.clone()), "done");
+    assert_eq!(told(&provider, removes.clone()), "done");
+    // Remembered, the removal counts.
+    let f = begun();
+    assert_eq!([told(&f, removes.clone()), told(&f, adds.clone())], ["done", "modify ours"]);
+    assert_eq!(content(&f).1["description"], ["p"]);
+    // Forgotten, nothing here tells whether the value was removed.
+    let f = begun();
+    assert_eq!(told(&f, removes), "done");
+    forget(&f);
+    let outcome = told(&f, adds.clone());
+    assert!(outcome.starts_with("53 ") && outcome.contains("has to be sent whole"), "{outcome}");
+    assert_eq!(content(&f).1["description"], ["p"]);
+    // What is known to be here, and what was set behind all that is forgotten, needs nobody's word.
+    assert_eq!(told(&f, modify(csn(5, 9), LoggedKind::SoftAdd, &["p"])), "done");
+    assert_eq!(told(&f, modify(csn(6, 30), LoggedKind::Add, &["r"])), "done");
+    assert_eq!(told(&f, modify(csn(7, 25), LoggedKind::Add, &["s"])), "done");
+    // The entry as a whole says it.
+    assert_eq!(told(&f, whole(&provider)), "done");
+    assert_eq!(content(&f).1["description"], ["p", "r", "s"]);
+    assert_eq!(told(&f, adds), "older");
+    find_nothing(&f);
+}
+
+#[test]
+fn who_made_an_entry_that_is_not_here_does_not_add_it_again() {
+    let add = |csn: Csn| {
+        let ReplicatedChange::Put { attributes, .. } = put(1, A, csn, &[]) else { panic!("no put") };
+        let values =
+            attributes.into_iter().map(|a| LoggedAttribute { description: a.description, values: a.values });
+        record(A, csn, LoggedChange::Add(values.collect()), None)
+    };
+    // Of another server's entry its own delete alone would tell, which is forgotten: it comes back.
+    for (server_id, expected) in [(1, "older"), (2, "done")] {
+        let made = csn(server_id, 1);
+        let deleted = || {
+            let f = member();
+            apply(&f, [put(1, A, made, &[])]);
+            raise(&f, &[made]);
+            assert_eq!(apply(&f, [delete(1, csn(3, 5))]), "done");
+            f
+        };
+        let f = deleted();
+        assert_ne!(told(&f, add(made)), "done", "remembered");
+        forget(&f);
+        assert_eq!(told(&f, add(made)), expected, "{made}");
+        assert_eq!(is_here(&f), expected == "done");
+        // Who sends the entry itself has it in spite of all deletes that he has heard of: all are to end with it.
+        let f = deleted();
+        forget(&f);
+        assert_eq!(told(&f, put(1, A, made, &[])), "done");
+        // What it has not got in its contextCSN it has lost: it was restored to a moment before.
+        let f = member();
+        assert_eq!(told(&f, add(made)), "done");
+    }
+}
