@@ -6,7 +6,7 @@ import subprocess
 import sys
 import threading
 
-from servers import LARIX, TICKS, free_port, run
+from servers import LARIX, TICKS, ends_with_parent, free_port, run
 
 START_STEPS = 600
 
@@ -25,7 +25,7 @@ class MailServer:
 
     def start(self):
         self.process = subprocess.Popen([LARIX, "serve", "-f", self.configuration, "-h", f"ldap://127.0.0.1:{self.port}/", "-d", "0"],
-                                        stderr=subprocess.DEVNULL)
+                                        stderr=subprocess.DEVNULL, preexec_fn=ends_with_parent)
         for _ in range(START_STEPS):
             done = subprocess.run([LARIX, "search", "-x", "-H", f"ldap://127.0.0.1:{self.port}/", "-b", "", "-s", "base", "1.1"],
                                   capture_output=True)
@@ -44,11 +44,36 @@ class MailServer:
         """A run of the generator, to be waited for by `finished`."""
         command = [LARIX, "load", "run", what, "--server", f"127.0.0.1:{self.port}", "--entries", str(self.entries),
                    "--seconds", str(seconds), "--json", *map(str, more)]
-        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, preexec_fn=ends_with_parent)
 
     def end(self):
         self.process.send_signal(signal.SIGTERM)
         self.process.wait()
+
+
+class Loop:
+    """A command, again and again, until it is over; `before` each time something else."""
+
+    def __init__(self, command, before=lambda: None):
+        self.command, self.before = [str(part) for part in command], before
+        self.over, self.count, self.process = threading.Event(), 0, None
+        self.thread = threading.Thread(target=self.go)
+        self.thread.start()
+
+    def go(self):
+        while not self.over.is_set():
+            self.before()
+            self.process = subprocess.Popen(self.command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, preexec_fn=ends_with_parent)
+            if self.process.wait() == 0:
+                self.count += 1
+
+    def end(self):
+        """Answers how often the command has succeeded."""
+        self.over.set()
+        if self.process:
+            self.process.terminate()
+        self.thread.join()
+        return self.count
 
 
 def finished(process):

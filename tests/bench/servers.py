@@ -1,4 +1,5 @@
 """Servers of the replication benches: processes on loopback, each with its configuration and data in a directory of its own."""
+import ctypes
 import json
 import os
 import pathlib
@@ -13,6 +14,12 @@ LARIX = os.environ.get("LARIX", str(ROOT / "target/release/larix"))
 SLAPD = os.environ.get("SLAPD", "/usr/sbin/slapd")
 START_SECONDS = 60
 TICKS = os.sysconf("SC_CLK_TCK")
+LIBC = ctypes.CDLL(None, use_errno=True)
+
+
+def ends_with_parent():
+    """In a child that must not outlive the bench, however that ends: SIGTERM when its parent is gone (PR_SET_PDEATHSIG)."""
+    LIBC.prctl(1, signal.SIGTERM)
 
 
 def free_port():
@@ -78,7 +85,7 @@ class Server:
         with open(self.place / "log", "w") as log:
             self.process = subprocess.Popen(
                 [*program, "-f", str(self.configuration), "-h", f"ldap://127.0.0.1:{self.port}/", "-d", "16384"],
-                stdout=log, stderr=log)
+                stdout=log, stderr=log, preexec_fn=ends_with_parent)
         end = time.monotonic() + START_SECONDS
         while time.monotonic() < end:
             try:
