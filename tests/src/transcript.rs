@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use larix_proto::control::SyncState;
 use larix_proto::extended::SyncInfo;
-use larix_proto::{ControlValue, Frame, Response, ResponseMessage, frame};
+use larix_proto::{Attributes, ControlValue, Frame, Response, ResponseMessage, frame};
 use uuid::Uuid;
 
 use crate::relay::Passed;
@@ -51,7 +51,8 @@ fn told(message: &[u8]) -> Option<String> {
             let csn = entry.attributes.iter().find(|a| a.description.eq_ignore_ascii_case("entryCSN"));
             let csn = csn.and_then(|a| a.values.iter().next()).map(String::from_utf8_lossy);
             let state = state(&message).unwrap_or_default();
-            Some(format!("{} {} {state}", entry.dn, csn.unwrap_or_default()))
+            let values = values(&entry.attributes);
+            Some(format!("{} {} {state}{values}", entry.dn, csn.unwrap_or_default()))
         }
         Response::Intermediate { value, .. } => Some(match SyncInfo::decode(value) {
             Ok(SyncInfo::NewCookie(cookie)) => format!("new cookie{}", shown(Some(cookie))),
@@ -71,6 +72,21 @@ fn told(message: &[u8]) -> Option<String> {
         Response::SearchDone(result) => Some(format!("search done {}", result.code.0)),
         _ => None,
     }
+}
+
+/// What clients change, and what a record of an access log says of a change.
+const VALUES: [&str; 7] =
+    ["description", "telephoneNumber", "reqType", "reqDN", "reqEntryUUID", "reqMod", "reqNewRDN"];
+
+fn values(attributes: &Attributes<'_>) -> String {
+    let of = attributes
+        .iter()
+        .filter(|attribute| VALUES.iter().any(|name| attribute.description.eq_ignore_ascii_case(name)));
+    let lines = of.flat_map(|attribute| {
+        let name = attribute.description;
+        attribute.values.iter().map(move |value| format!(", {name}: {}", String::from_utf8_lossy(value)))
+    });
+    lines.collect()
 }
 
 fn state(message: &ResponseMessage<'_>) -> Option<String> {
@@ -99,6 +115,8 @@ mod tests {
         let mut entry = EntryEncoder::begin(&mut bytes, MessageId(2), "cn=a");
         entry.begin_attribute("entryCSN");
         entry.value(b"1#2");
+        entry.begin_attribute("description");
+        entry.value(b"x");
         let state =
             SyncState { state: EntryState::Add, entry_uuid: *uuid.as_bytes(), cookie: Some(b"rid=1") };
         entry.finish(&[state.to_control(false)]);
@@ -116,7 +134,7 @@ mod tests {
         assert_eq!(
             texts,
             [
-                format!("connection 3: cn=a 1#2 Add {uuid}, cookie rid=1"),
+                format!("connection 3: cn=a 1#2 Add {uuid}, cookie rid=1, description: x"),
                 format!("connection 3: gone {uuid}")
             ]
         );

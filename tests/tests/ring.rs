@@ -324,8 +324,10 @@ impl Ring {
             state.get(..UUID_LENGTH).map(str::to_owned)
         };
         let uuid = uuid.map(str::to_owned).or_else(|| told.iter().find_map(|(_, line)| of_line(&line.text)));
+        let record = format!("reqDN: {dn}");
         told.retain(|(_, line)| {
-            line.text.contains(&begin) || uuid.as_ref().is_some_and(|uuid| line.text.contains(uuid))
+            let of_it = line.text.contains(&begin) || line.text.contains(&record);
+            of_it || uuid.as_ref().is_some_and(|uuid| line.text.contains(uuid))
         });
         let lines = told.into_iter();
         let lines = lines
