@@ -8,6 +8,7 @@
 mod absent;
 mod apply;
 mod conflicts;
+mod decided;
 mod delete;
 mod delta;
 mod difference;

@@ -9,7 +9,7 @@ use super::apply::Applier;
 use super::prepare::Put;
 use super::put::lost_put;
 use super::steps::{self, Here, Place};
-use super::{Applied, ConflictKind, ConflictNote, KeptSide, state};
+use super::{Applied, ConflictKind, ConflictNote, KeptSide, decided, state};
 use crate::csn::Csn;
 use crate::entry::EntryId;
 use crate::fault::Fault;
@@ -236,7 +236,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         if own {
             // Somebody may have asked meanwhile and know it by either name.
             self.stamp = self.own_stamp();
-            self.step(|op| steps::keep_name(op, id))?;
+            self.step(|op| decided::keep_name(op, id))?;
         }
         Ok(())
     }

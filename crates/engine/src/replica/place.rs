@@ -12,13 +12,12 @@ use larix_schema::{AttributeDescription, NormalDn, Schema};
 use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
-use super::Applied;
 use super::apply::Applier;
 use super::names::wins;
 use super::prepare::{Put, names};
 use super::state::{self, Wanted};
 use super::steps::{self, Here};
-use super::value;
+use super::{Applied, decided, value};
 use crate::csn::Csn;
 use crate::database::View;
 use crate::entry::record::RecordFlags;
@@ -400,7 +399,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             state::forget_wanted(&mut op.set, id);
             if decides {
                 state::forget_displaced(&mut op.set, id);
-                steps::keep_name(op, id)?;
+                decided::keep_name(op, id)?;
             }
             Ok(())
         })

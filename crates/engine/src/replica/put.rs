@@ -10,7 +10,7 @@ use super::apply::Applier;
 use super::names::wins;
 use super::prepare::Put;
 use super::steps::{self, Here, Place};
-use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, state};
+use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, decided, state};
 use crate::csn::Csn;
 use crate::write::AttributeValues;
 use crate::write::Failure;
@@ -159,7 +159,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             );
             if went_back {
                 self.stamp = self.own_stamp();
-                self.step(|op| steps::keep_content(op, here.id))?;
+                self.step(|op| decided::keep_content(op, here.id))?;
             }
             self.keep_name_known(put, &here)?;
             if lost.is_empty() {

@@ -24,12 +24,12 @@ use crate::write::Failure;
 use crate::write::add::split_rdn;
 use crate::write::change::NoLargeSets;
 use crate::write::operator::{Held, LogMark, Operator, logged};
-use crate::write::prepare::{Change, ChangeKind, Standing, refuse};
+use crate::write::prepare::{Change, refuse};
 use crate::write::schema_check::{CheckMode, check_entry};
 use crate::write::{modify, values};
 
 const LOCAL: LogMark = LogMark { local: true, absent: false, told: Told::AsDone };
-const SENT: LogMark = LogMark { local: false, absent: false, told: Told::AsDone };
+pub(super) const SENT: LogMark = LogMark { local: false, absent: false, told: Told::AsDone };
 
 /// Where an entry is to stand.
 #[derive(Clone, Debug)]
@@ -372,58 +372,6 @@ fn shift_local<V: Snapshot>(
         modifications: Vec::new(),
     });
     Ok(())
-}
-
-/// An entry has the name that it has by a change of this server, for all.
-pub(super) fn keep_name<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -> Result<(), Failure> {
-    stamp_again(op, id, true)
-}
-
-/// An entry is what it is by a change of this server, for all.
-pub(super) fn keep_content<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId) -> Result<(), Failure> {
-    stamp_again(op, id, false)
-}
-
-/// Writes an entry as it is under the CSN of the stamp; told as a rename to the name that it has, or as a modification.
-fn stamp_again<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId, named: bool) -> Result<(), Failure> {
-    let held = op.hold(id)?;
-    let view = held.view()?;
-    let (uuid, shown) = (op.entry_uuid(&held)?, op.view.dn(&view)?);
-    let changes = stamped(op, &held)?;
-    let entry = difference::changed(op, &held, shown.clone(), &changes)?;
-    modify::store(op, &held, &entry)?;
-    let all: Vec<&Change> = changes.iter().collect();
-    let (rdn, parent) = (view.rdn().to_owned(), view.parent());
-    op.log_marked((id, parent), uuid, &shown, SENT, |schema| match named {
-        true => LoggedChange::ModifyDn {
-            new_rdn: rdn,
-            delete_old_rdn: false,
-            new_superior: None,
-            modifications: logged(schema, &all),
-        },
-        false => LoggedChange::Modify(logged(schema, &all)),
-    });
-    let renamed = named.then(|| value::Renamed { old_rdn: view.rdn() });
-    value::note_change(op, (&held, &entry), &all, renamed)
-}
-
-/// What a change that this server makes by itself sets beside its values: the CSN of the stamp.
-pub(super) fn stamped<V: Snapshot>(op: &Operator<'_, V>, held: &Held<'_>) -> Result<Vec<Change>, Failure> {
-    let set = |id: larix_schema::AttributeTypeId, value: Vec<u8>| Change {
-        kind: ChangeKind::Replace,
-        description: AttributeDescription::plain(id),
-        keys: vec![value.clone()],
-        values: vec![value],
-        standing: Standing::Internal,
-    };
-    let mut changes = vec![set(op.ground.known.entry_csn, op.stamp.csn.text().into_bytes())];
-    if op.ground.settings.merges_records {
-        // The latest change says who changed the entry last, and when: this one says what is known here.
-        for id in [op.ground.known.modifiers_name, op.ground.known.modify_timestamp] {
-            changes.extend(value_of(op, held, id)?.map(|value| set(id, value)));
-        }
-    }
-    Ok(changes)
 }
 
 /// Creates the superiors that are missing, as glue. Answers the lowest one.

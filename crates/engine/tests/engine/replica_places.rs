@@ -1,7 +1,7 @@
 //! Places that are told by the superior's entryUUID: where entries go, what is remembered, and who decides.
 
 use larix_engine::csn::Csn;
-use larix_engine::log::{LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
+use larix_engine::log::{LogRetention, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
 use larix_engine::replica::{
     EntryPlace, Places, ReplicaRules, ReplicatedBatch, ReplicatedChange, conflicts, entry_of,
 };
@@ -10,6 +10,7 @@ use larix_store::{Direction, KeyRange, Snapshot as _, Store as _};
 use uuid::Uuid;
 
 use crate::common::SUFFIX;
+use crate::replica_records::{content, member_keeping};
 use crate::replicated::{Memory, apply, batch, csn, delete, filled, find_nothing, put, raise, uuid, word};
 
 /// A put with its place.
@@ -179,6 +180,22 @@ fn of_entries_below_each_other_the_older_move_is_taken_back() {
     };
     check(5, 6, "ou=y,ou=x,dc=example,dc=com", "ou=x,dc=example,dc=com");
     check(6, 5, "ou=x,ou=y,dc=example,dc=com", "ou=y,dc=example,dc=com");
+}
+
+/// Whose older move is taken back is called what it was called before, by a decision: it has the value of that name, too,
+/// and keeps that of the other one.
+#[test]
+fn a_name_that_a_server_gives_brings_its_value() {
+    for f in [filled(), member_keeping(1, LogRetention::default())] {
+        let (x, y) = ("ou=x,dc=example,dc=com", "ou=y,dc=example,dc=com");
+        assert_eq!(apply(&f, [put(1, x, csn(2, 1), &[]), put(2, y, csn(3, 2), &[])]), "done, done");
+        assert_eq!(apply(&f, [put(1, "ou=p,ou=y,dc=example,dc=com", csn(2, 5), &[])]), "done");
+        assert_eq!(apply(&f, [put(2, "ou=q,ou=x,dc=example,dc=com", csn(3, 6), &[])]), "done");
+        complete(&f);
+        let (dn, content) = content(&f);
+        assert_eq!((dn.as_str(), &content["ou"][..]), (x, &["p".to_owned(), "x".to_owned()][..]));
+        assert_eq!(csn_of(&f, x).server_id, 1);
+    }
 }
 
 #[test]

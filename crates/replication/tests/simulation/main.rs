@@ -105,7 +105,6 @@ fn access_logs_of_several_members_lead_to_the_same() {
 }
 
 #[test]
-#[ignore = "of members that follow entries 1 of 300 shadows of their logs ends otherwise (seed 33): docs/gaps.md"]
 fn access_logs_of_several_members_lead_to_the_same_tree() {
     many(Setup { delta: true, ..Setup::of(Tree::Containers) }, 60, 400);
 }

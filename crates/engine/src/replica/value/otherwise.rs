@@ -24,7 +24,7 @@ use crate::log::CsnVector;
 use crate::replica::apply::Applier;
 use crate::replica::prepare::Put;
 use crate::replica::steps::{self, Here};
-use crate::replica::{Applied, ConflictKind, ConflictNote, KeptSide, difference};
+use crate::replica::{Applied, ConflictKind, ConflictNote, KeptSide, decided, difference};
 use crate::write::Failure;
 use crate::write::operator::Operator;
 use crate::write::prepare::{Change, ChangeKind, Standing};
@@ -109,7 +109,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             return Ok(applied);
         }
         self.stamp = self.own_stamp();
-        changes.extend(self.step(|op| steps::stamped(op, &op.hold(here.id)?))?);
+        changes.extend(self.step(|op| decided::stamped(op, &op.hold(here.id)?))?);
         self.store_changes(&here, changes)?;
         let mut applied = Applied::Done;
         for (kept, lost) in [(KeptSide::Theirs, lost_ours), (KeptSide::Ours, lost_theirs)] {
