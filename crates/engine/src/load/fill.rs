@@ -20,14 +20,15 @@ use super::bulk::{self, Batches, Loading};
 use super::error::{LoadError, RecordError, RecordFault};
 use super::packing::Packing;
 use super::prepare::Checker;
+use super::states::{Arrived, StateRows};
 use super::worker::{Batch, Content};
 use super::{LoadContext, LoadOptions, Unobserved};
 use crate::catalog::{Catalog, CatalogEdit};
 use crate::csn::Csn;
-use crate::database::{Database, DatabaseSettings};
+use crate::database::{Database, DatabaseSettings, DatabaseState};
 use crate::directory::Served;
 use crate::replica;
-use crate::tables::{BLOBS, ENTRIES, INDEX, META, TREE, VALUES, meta};
+use crate::tables::{BLOBS, ENTRIES, INDEX, META, REPLICA, TREE, VALUES, meta};
 use crate::time::{Clock, RandomSource};
 use crate::tree;
 use crate::write::writer::errand::Errand;
@@ -42,7 +43,7 @@ const LOOK: Duration = Duration::from_millis(50);
 /// After so many looks without anything to store, changes that wait go first.
 const IDLE_LOOKS: u32 = 40;
 /// What a fill puts into a store.
-const FILLED: [larix_store::TableId; 5] = [ENTRIES, TREE, INDEX, VALUES, BLOBS];
+const FILLED: [larix_store::TableId; 6] = [ENTRIES, TREE, INDEX, VALUES, BLOBS, REPLICA];
 
 /// How to fill.
 #[derive(Clone, Debug)]
@@ -58,7 +59,7 @@ pub struct FillOptions {
 /// What is handed to the writer's thread.
 #[derive(Debug)]
 pub(crate) enum Feed {
-    Records(Vec<Record<Arc<str>>>),
+    Entries(Vec<Arrived>),
     /// That was all, and it stands for these.
     Finish(Vec<Csn>),
 }
@@ -78,7 +79,7 @@ pub(crate) struct FillRequest {
 pub struct Fill {
     feed: SyncSender<Feed>,
     done: Receiver<Result<u64, LoadError>>,
-    records: Vec<Record<Arc<str>>>,
+    entries: Vec<Arrived>,
     bytes: usize,
     names: HashMap<Box<str>, Name>,
     /// `entryUUID`
@@ -105,7 +106,7 @@ impl<S: Store> Served<S> {
         begun.then(|| Fill {
             feed,
             done: outcome,
-            records: Vec::with_capacity(BATCH_ENTRIES),
+            entries: Vec::with_capacity(BATCH_ENTRIES),
             bytes: 0,
             names: HashMap::default(),
             identity: "entryUUID".into(),
@@ -114,11 +115,16 @@ impl<S: Store> Served<S> {
 }
 
 impl Fill {
-    /// Takes an entry. Superiors come before what is below them, or soon after.
+    /// Takes an entry. Superiors come before what is below them, or soon after. `state`: what came beside it.
     ///
     /// # Errors
     /// Why the fill has ended, be it because of an entry before.
-    pub fn add(&mut self, uuid: Uuid, entry: &SearchResultEntry<'_>) -> Result<(), LoadError> {
+    pub fn add(
+        &mut self,
+        uuid: Uuid,
+        entry: &SearchResultEntry<'_>,
+        state: Option<&[u8]>,
+    ) -> Result<(), LoadError> {
         let mut attributes = Vec::with_capacity(entry.attributes.iter().count() + 1);
         let mut has_class = false;
         let mut identity = Some(LdifAttribute {
@@ -149,8 +155,10 @@ impl Fill {
             return Err(RecordError { line: 0, dn, fault: RecordFault::Refused(refused) }.into());
         }
         attributes.extend(identity);
-        self.records.push(Record { line: 0, dn: entry.dn.to_owned(), body: Body::Content(attributes) });
-        if self.records.len() >= BATCH_ENTRIES || self.bytes >= BATCH_BYTES {
+        self.bytes += state.map_or(0, <[u8]>::len);
+        let record = Record { line: 0, dn: entry.dn.to_owned(), body: Body::Content(attributes) };
+        self.entries.push(Arrived { uuid, record, state: state.map(<[u8]>::to_vec) });
+        if self.entries.len() >= BATCH_ENTRIES || self.bytes >= BATCH_BYTES {
             self.flush()?;
         }
         Ok(())
@@ -171,11 +179,11 @@ impl Fill {
 
     fn flush(&mut self) -> Result<(), LoadError> {
         self.bytes = 0;
-        if self.records.is_empty() {
+        if self.entries.is_empty() {
             return Ok(());
         }
-        let records = std::mem::replace(&mut self.records, Vec::with_capacity(BATCH_ENTRIES));
-        let sent = self.feed.send(Feed::Records(records));
+        let entries = std::mem::replace(&mut self.entries, Vec::with_capacity(BATCH_ENTRIES));
+        let sent = self.feed.send(Feed::Entries(entries));
         sent.map_err(|_| self.why())
     }
 
@@ -215,6 +223,14 @@ pub(crate) struct Filled {
     pub(crate) last_entry_id: u64,
     pub(crate) entries: u64,
     pub(crate) context_csns: Vec<Csn>,
+    /// What is stored before that.
+    pub(crate) states: StateRows,
+}
+
+/// What is known when all has come.
+struct End {
+    context_csns: Vec<Csn>,
+    states: StateRows,
 }
 
 impl<S: Store> Filling<'_, S> {
@@ -240,9 +256,9 @@ impl<S: Store> Filling<'_, S> {
         let bytes = AtomicU64::new(0);
         let loading =
             Loading { checker: &checker, packing: &packing, scratch: &options.scratch, bytes: &bytes };
-        let mut end = Ok(Vec::new());
+        let mut end = Ok(None);
         let loader = self.database.store().live_loader()?;
-        let into_end = &mut end;
+        let (into_end, state_here) = (&mut end, &*state);
         // `feed` ends first: what it says of the end is known before names are stored.
         let (say, said) = sync_channel(1);
         let loaded = loading.run(
@@ -250,11 +266,11 @@ impl<S: Store> Filling<'_, S> {
             &mut Unobserved,
             move |out| {
                 // Whoever waits has not gone.
-                let _ = say.send(self.forward(&feed, out));
+                let _ = say.send(self.forward(&feed, out, state_here, StateRows::new(&options.scratch)));
             },
             &mut || {
                 *into_end = said.recv().unwrap_or(Err(ENDED));
-                if into_end.is_err() {
+                if !matches!(into_end, Ok(Some(_))) {
                     return Err(ENDED);
                 }
                 self.database.publish_catalog(named(&checker, &packing));
@@ -269,38 +285,50 @@ impl<S: Store> Filling<'_, S> {
                 return Err(said.or_else(|| end.err()).unwrap_or(error));
             }
         };
-        let context_csns = end?;
+        let End { context_csns, states } = end?.ok_or(ENDED)?;
         let mut set = WriteSet::new();
         let mut catalog = checker.into_catalog();
         bulk::write_meta(&mut set, &mut catalog, packing, loaded.last_id);
         set.delete(META, meta::FILLING);
         let (last_entry_id, entries) = (loaded.last_id, loaded.load.entries);
-        Ok(Filled { set, catalog, last_entry_id, entries, context_csns })
+        Ok(Filled { set, catalog, last_entry_id, entries, context_csns, states })
     }
 
-    /// Hands on what comes, until its end.
-    fn forward(&self, feed: &Receiver<Feed>, out: Batches) -> Result<Vec<Csn>, LoadError> {
+    /// Hands on what comes, until its end. `None`: it ended elsewhere, where it is known why.
+    fn forward(
+        &self,
+        feed: &Receiver<Feed>,
+        out: Batches,
+        state: &DatabaseState,
+        mut states: StateRows,
+    ) -> Result<Option<End>, LoadError> {
         for number in 0.. {
             let mut looks = 0;
-            let records = loop {
+            let entries = loop {
                 if let Some(why) = (self.called_off)(looks >= IDLE_LOOKS) {
                     return Err(LoadError::Stopped(why));
                 }
                 match feed.recv_timeout(LOOK) {
-                    Ok(Feed::Records(records)) => break records,
-                    Ok(Feed::Finish(context_csns)) => return Ok(context_csns),
+                    Ok(Feed::Entries(entries)) => break entries,
+                    Ok(Feed::Finish(context_csns)) => {
+                        return Ok(Some(End { context_csns, states }));
+                    }
                     Err(RecvTimeoutError::Timeout) => looks += 1,
                     Err(RecvTimeoutError::Disconnected) => {
                         return Err(LoadError::Stopped("the refresh ended before its end"));
                     }
                 }
             };
+            for arrived in &entries {
+                states.take(&state.schema, &state.settings, arrived)?;
+            }
+            let records = entries.into_iter().map(|arrived| arrived.record).collect();
             if !out.send(Batch { number, content: Content::Records(records) }) {
                 // An entry cannot be stored: it is known there.
                 break;
             }
         }
-        Ok(Vec::new())
+        Ok(None)
     }
 }
 

@@ -20,6 +20,7 @@ mod prepare;
 mod reindex;
 mod runs;
 mod sort;
+mod states;
 #[cfg(test)]
 mod tests;
 mod worker;

@@ -190,7 +190,7 @@ impl RunFile {
 }
 
 /// A file that is gone with its last handle, whatever becomes of the process.
-fn unnamed_file(directory: &Path) -> io::Result<File> {
+pub(super) fn unnamed_file(directory: &Path) -> io::Result<File> {
     /// Threads make such files at the same time.
     static FILES: AtomicU64 = AtomicU64::new(0);
     let number = FILES.fetch_add(1, Ordering::Relaxed);

@@ -61,11 +61,6 @@ impl Following {
         self.needed.store(u64::MAX, Ordering::Release);
     }
 
-    /// Whether there is a follower.
-    pub(crate) fn is_followed(&self) -> bool {
-        self.lock().is_some()
-    }
-
     pub(crate) fn needed(&self) -> u64 {
         self.needed.load(Ordering::Acquire)
     }

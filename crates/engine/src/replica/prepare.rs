@@ -98,7 +98,7 @@ pub(crate) fn prepare(
 ) -> Ready {
     let prepared = match change {
         ReplicatedChange::Put { entry_uuid, dn, attributes, state, place } => {
-            state_of(schema, &dn, &attributes, state.as_deref()).and_then(|state| {
+            Received::whole(schema, &dn, state.as_deref(), || counted(&attributes)).and_then(|state| {
                 let mut put = put(schema, known, rules, entry_uuid, &dn, attributes)?;
                 put.named = state.as_ref().map_or(put.csn, |state| state.named());
                 put.state = state;
@@ -127,30 +127,6 @@ pub(super) fn names(schema: &Schema, text: &str) -> Result<(NormalDn, String), L
     let dn = Dn::parse(text).map_err(|_| invalid())?;
     let normal = schema.normalize_dn(&dn).map_err(|_| invalid())?;
     Ok((normal, schema.pretty_dn(&dn).map_err(|_| invalid())?))
-}
-
-/// The state that came with an entry, if the entry came whole.
-fn state_of(
-    schema: &Schema,
-    dn: &str,
-    attributes: &[AttributeValues],
-    state: Option<&[u8]>,
-) -> Result<Option<Box<EntryState>>, LdapResult> {
-    let Some(bytes) = state else { return Ok(None) };
-    let Some(received) = Received::decode(schema, bytes) else {
-        let text =
-            format!("\"{dn}\": its state cannot be read: is the provider of another version, or its schema?");
-        return Err(refuse(ResultCode::OTHER, text));
-    };
-    match received.check_whole(&counted(attributes)) {
-        Ok(()) => Ok(Some(Box::new(received.state))),
-        Err(attribute) => {
-            let text = format!(
-                "\"{dn}\": the provider does not show all values of {attribute}: check its access rules"
-            );
-            Err(refuse(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text))
-        }
-    }
 }
 
 fn put(

@@ -73,7 +73,7 @@ fn add(fill: &mut Fill, sent: &Sent) -> Result<(), LoadError> {
     entry.finish(&[]);
     let message = Response::decode_message(&pdu).unwrap();
     let Response::Entry(entry) = message.response else { panic!("no entry") };
-    fill.add(sent.uuid, &entry)
+    fill.add(sent.uuid, &entry, None)
 }
 
 fn put(sent: &Sent) -> ReplicatedChange {

@@ -5,6 +5,7 @@
 mod access_log;
 mod common;
 mod fill;
+mod fill_states;
 mod formats;
 mod index_build;
 mod lazy_commit;

@@ -98,6 +98,15 @@ enum Phase {
     Ended,
 }
 
+/// An entry of a refresh in which nothing is known here.
+#[derive(Debug)]
+pub struct FirstEntry<'m> {
+    pub uuid: Uuid,
+    pub entry: &'m SearchResultEntry<'m>,
+    /// What came beside it, where its provider keeps states.
+    pub state: Option<&'m [u8]>,
+}
+
 /// One session.
 #[derive(Debug)]
 pub struct Session {
@@ -194,26 +203,20 @@ impl Session {
             && self.batch.known().is_empty()
             && self.massage.is_none()
             && !self.request.logged
-            && !self.request.values
     }
 
     /// An entry of a first refresh, for who stores it without this session; everything else is to be
     /// [received](Self::receive).
-    pub fn first_entry<'m>(
-        &self,
-        message: &'m ResponseMessage<'m>,
-    ) -> Option<(Uuid, &'m SearchResultEntry<'m>)> {
+    pub fn first_entry<'m>(&self, message: &'m ResponseMessage<'m>) -> Option<FirstEntry<'m>> {
         let Response::Entry(entry) = &message.response else { return None };
         if message.id != self.message || !self.is_first() {
             return None;
         }
-        // A load knows nothing of the states that entries come with.
-        if only_control(message.controls, ENTRY_STATE_OID).ok()?.is_some() {
-            return None;
-        }
+        let state = only_control(message.controls, ENTRY_STATE_OID).ok()?.and_then(|control| control.value);
         let control = only_control(message.controls, SyncState::OID).ok().flatten()?;
         let control = SyncState::decode(control.value).ok()?;
-        (control.state == EntryState::Add).then(|| (Uuid::from_bytes(control.entry_uuid), entry))
+        let uuid = Uuid::from_bytes(control.entry_uuid);
+        (control.state == EntryState::Add).then_some(FirstEntry { uuid, entry, state })
     }
 
     /// What a response means. Nothing is meant by what comes after the end.

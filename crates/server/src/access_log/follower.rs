@@ -19,6 +19,7 @@ use larix_engine::time::{Clock, Timestamp};
 use larix_engine::write::{NewRecord, Recording, WriteOutcome};
 use larix_proto::LdapResult;
 use larix_store::lmdb::LmdbStore;
+use uuid::Uuid;
 
 use super::configuration::Held;
 use super::purge::Purging;
@@ -73,7 +74,7 @@ struct Known {
     /// How far sources had come at some time, by their names, where the log has not come as far yet.
     contexts: HashMap<String, Context>,
     /// Where the change logs were read up to, by the sources' names.
-    positions: HashMap<String, LogKey>,
+    positions: HashMap<String, Position>,
     /// How the entries of cn=config were when they were recorded last; `None` before that was read.
     configuration: Option<Arc<Held>>,
     /// The last change's.
@@ -82,10 +83,17 @@ struct Known {
     failing: bool,
 }
 
+/// Up to where a change log was read. It may begin another history while it is read: the first content of a database is not in it.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+struct Position {
+    history: Uuid,
+    key: LogKey,
+}
+
 /// One commit's worth, and what holds once it is done.
 struct Round {
     recording: Recording,
-    positions: Vec<(Arc<Source>, LogKey)>,
+    positions: Vec<(Arc<Source>, Position)>,
     configuration: Option<Arc<Held>>,
     /// How many of what was handed over are in it.
     requests: usize,
@@ -328,12 +336,13 @@ impl LogWriter {
     }
 
     /// What was committed need not be kept any longer.
-    fn settle(&self, known: &mut Known, positions: Vec<(Arc<Source>, LogKey)>, requests: usize) {
+    fn settle(&self, known: &mut Known, positions: Vec<(Arc<Source>, Position)>, requests: usize) {
         let mut state = self.lock();
         state.requests.drain(..requests);
-        for (source, key) in positions {
-            let before = known.positions.insert(source.name.clone(), key);
-            if before != Some(key) {
+        for (source, position) in positions {
+            let before = known.positions.insert(source.name.clone(), position);
+            let key = position.key;
+            if before.is_none_or(|before| before.key != key) {
                 let instance = source.instance();
                 state.facts.retain(|(other, sequence), _| *other != instance || *sequence > key.sequence);
             }

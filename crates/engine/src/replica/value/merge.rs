@@ -6,7 +6,7 @@ use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use super::registers::{Content, Merged, Value, Version, merge};
-use super::{EntryState, derived, rows, rule_of};
+use super::{EntryState, derived, rows, rule_of, state_that_came};
 use crate::csn::Csn;
 use crate::entry::EntryId;
 use crate::log::LoggedChange;
@@ -25,23 +25,10 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
     /// # Errors
     /// Refused: the provider's mode is another one.
     pub(in crate::replica) fn state_of_put(&self, put: &Put) -> Result<Option<EntryState>, Failure> {
-        let refused = |text: &str| -> Failure {
+        let came = state_that_came(&self.group.state.settings, put.csn, put.state.as_deref());
+        came.map_err(|text| {
             refuse(ResultCode::UNWILLING_TO_PERFORM, format!("\"{}\": {text}", put.shown)).into()
-        };
-        if self.merges_records() && put.csn.is_some() {
-            // Who knows nothing of states sends entries that are as old as they say.
-            let known = put.state.as_deref().filter(|state| state.newest() == put.csn).cloned();
-            return Ok(Some(known.unwrap_or_else(|| EntryState::begin(put.csn))));
-        }
-        match (self.settles_values(), &put.state) {
-            (false, None) => Ok(None),
-            (true, Some(state)) if state.newest() == put.csn => Ok(Some((**state).clone())),
-            (true, Some(_)) => Err(refused("its state is not that of its entryCSN")),
-            (true, None) => Err(refused("the conflict mode here is `value`, and it came without its state")),
-            (false, Some(_)) => {
-                Err(refused("the conflict mode here is `entry`, and that of its provider `value`"))
-            }
-        }
+        })
     }
 
     /// Whether all that is in a new entry was here before.

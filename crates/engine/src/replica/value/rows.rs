@@ -220,13 +220,38 @@ pub(super) fn put_change<S: Snapshot>(
 
 fn put_register(set: &mut WriteSet, attribute: &[u8], value: &ValueKey, register: &Register, sequence: u64) {
     let key = [attribute, value.as_slice()].concat();
-    set.put(REPLICA, &key, encode_register(register));
-    if !register.present {
+    put_row(set, &key, encode_register(register), sequence);
+}
+
+/// Writes a row of a state; that of a removed value with its place among those that are forgotten.
+pub(crate) fn put_row(set: &mut WriteSet, key: &[u8], row: Vec<u8>, sequence: u64) {
+    if key.len() == VALUE_KEY && row.first() == Some(&u8::from(false)) {
         let mut order = vec![REMOVED];
         order.extend_from_slice(&sequence.to_be_bytes());
         order.extend_from_slice(key.get(1..).unwrap_or_default());
-        set.put(REPLICA, &order, encode_register(register));
+        set.put(REPLICA, &order, row.clone());
     }
+    set.put(REPLICA, key, row);
+}
+
+/// The rows of a state, but for the order in which removed values are forgotten: none of one that says nothing yet.
+pub(crate) fn rows_of(schema: &Schema, uuid: &Uuid, state: &EntryState) -> Vec<(Vec<u8>, Vec<u8>)> {
+    let mut rows = Vec::new();
+    if state.is_begin() {
+        return rows;
+    }
+    rows.push((entry_key(uuid), encode_head(state)));
+    for (description, attribute) in &state.attributes {
+        let text = description.to_text(schema);
+        let key = attribute_key(uuid, &text);
+        let of_value = |(value, register): (&ValueKey, &Register)| {
+            ([key.as_slice(), value.as_slice()].concat(), encode_register(register))
+        };
+        let values = attribute.values.iter().map(of_value).collect::<Vec<_>>();
+        rows.push((key, encode_attribute(attribute.cleared.as_ref(), &text)));
+        rows.extend(values);
+    }
+    rows
 }
 
 /// Whether anything is kept of an attribute.
@@ -258,22 +283,9 @@ pub(super) fn replace<S: Snapshot>(
         let (key, row) = row?;
         old.insert(key.to_vec(), row.to_vec());
     }
-    if !state.is_begin() {
-        put_head(set, uuid, state);
-        old.remove(&entry_key(uuid));
-        for (description, attribute) in &state.attributes {
-            let text = description.to_text(schema);
-            let key = attribute_key(uuid, &text);
-            let row = encode_attribute(attribute.cleared.as_ref(), &text);
-            if old.remove(&key).is_none_or(|old| old != row) {
-                set.put(REPLICA, &key, row);
-            }
-            for (value, register) in &attribute.values {
-                let row_key = [key.as_slice(), value.as_slice()].concat();
-                if old.remove(&row_key).is_none_or(|old| old != encode_register(register)) {
-                    put_register(set, &key, value, register, sequence);
-                }
-            }
+    for (key, row) in rows_of(schema, uuid, state) {
+        if old.remove(&key).is_none_or(|old| old != row) {
+            put_row(set, &key, row, sequence);
         }
     }
     old.keys().for_each(|key| set.delete(REPLICA, key));

@@ -12,6 +12,7 @@
 
 use std::collections::BTreeMap;
 
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::Schema;
 use larix_store::Snapshot;
 use uuid::Uuid;
@@ -23,6 +24,7 @@ use crate::database::View;
 use crate::entry::EntryReader;
 use crate::fault::Fault;
 use crate::write::AttributeValues;
+use crate::write::prepare::refuse;
 
 /// On a search of content synchronisation: the consumer merges value by value, and wants the states of entries.
 pub const VALUE_MODE_OID: &str = larix_proto::oid::VALUE_CONFLICTS;
@@ -34,7 +36,7 @@ const VERSION: u8 = 1;
 /// A state as it came, with how many values of which attribute the entry has.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Received {
-    pub(crate) state: EntryState,
+    state: EntryState,
     counts: BTreeMap<String, usize>,
 }
 
@@ -95,7 +97,7 @@ fn encode(schema: &Schema, state: &EntryState, counts: &[(&str, u64)]) -> Vec<u8
 
 impl Received {
     /// None: it is damaged, of another version, or names attributes that the schema does not know.
-    pub(crate) fn decode(schema: &Schema, mut from: &[u8]) -> Option<Self> {
+    fn decode(schema: &Schema, mut from: &[u8]) -> Option<Self> {
         let from = &mut from;
         if take(from)? != [VERSION] {
             return None;
@@ -124,9 +126,37 @@ impl Received {
         from.is_empty().then_some(Self { state, counts })
     }
 
+    /// The state that came beside an entry, if the entry came whole; `counted`: how many values came of which attribute.
+    ///
+    /// # Errors
+    /// What a change with such a state is answered.
+    pub(crate) fn whole(
+        schema: &Schema,
+        dn: &str,
+        state: Option<&[u8]>,
+        counted: impl FnOnce() -> BTreeMap<String, usize>,
+    ) -> Result<Option<Box<EntryState>>, LdapResult> {
+        let Some(bytes) = state else { return Ok(None) };
+        let Some(received) = Self::decode(schema, bytes) else {
+            let text = format!(
+                "\"{dn}\": its state cannot be read: is the provider of another version, or its schema?"
+            );
+            return Err(refuse(ResultCode::OTHER, text));
+        };
+        match received.check_whole(&counted()) {
+            Ok(()) => Ok(Some(Box::new(received.state))),
+            Err(attribute) => {
+                let text = format!(
+                    "\"{dn}\": the provider does not show all values of {attribute}: check its access rules"
+                );
+                Err(refuse(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text))
+            }
+        }
+    }
+
     /// Whether the entry came whole: a value that a consumer may not see would be taken for one that was removed.
     /// Otherwise an attribute that lacks some.
-    pub(crate) fn check_whole(&self, counted: &BTreeMap<String, usize>) -> Result<(), String> {
+    fn check_whole(&self, counted: &BTreeMap<String, usize>) -> Result<(), String> {
         match self.counts.iter().find(|(name, count)| counted.get(*name) != Some(count)) {
             None => Ok(()),
             Some((name, _)) => Err(name.clone()),

@@ -1,6 +1,6 @@
 //! The writer's part in the first fill of a database ([`crate::load::Fill`]): whether it may be, and its last commit.
 
-use larix_store::{CommitError, Direction, KeyRange, Snapshot, Store, Transaction};
+use larix_store::{CommitError, Direction, Durability, KeyRange, Snapshot, Store, Transaction};
 
 use super::core::Core;
 use super::entrance::Work;
@@ -63,9 +63,7 @@ impl<S: Store> Core<S> {
         if store.is_read_only()
             || self.counters.last_entry_id > 0
             || self.counters.last_log_sequence > 0
-            || self.database.current_settings().value_conflicts
             || self.database.mirror().is_some()
-            || self.database.following().is_followed()
         {
             return Ok(false);
         }
@@ -79,7 +77,11 @@ impl<S: Store> Core<S> {
     }
 
     fn commit_fill(&mut self, filled: Filled) -> Result<u64, LoadError> {
-        let Filled { mut set, catalog, last_entry_id, entries, context_csns } = filled;
+        let Filled { mut set, catalog, last_entry_id, entries, context_csns, states } = filled;
+        states.store(&mut |set| {
+            self.database.store().transaction()?.commit(set, Durability::NoMetaSync)?;
+            Ok(())
+        })?;
         let database = std::sync::Arc::clone(&self.database);
         let order = std::sync::Arc::clone(&self.environment.order);
         let _still = database.hold_still();
@@ -89,6 +91,7 @@ impl<S: Store> Core<S> {
             order.follow(csn, self.environment.clock.now());
             if !log::is_retired(&transaction, csn)? {
                 log::put_context_csn(&mut set, csn);
+                log::put_whole_csn(&mut set, csn);
             }
         }
         if context_csns.is_empty() {
@@ -111,6 +114,8 @@ impl<S: Store> Core<S> {
             database.publish_catalog(catalog);
         }
         self.membership_walk.look(&database);
+        self.contexts_rose = true;
+        self.note_answered();
         database.log_watch().tell();
         Ok(entries)
     }

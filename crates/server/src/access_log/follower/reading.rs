@@ -18,7 +18,7 @@ use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use super::extent::{self, Context};
-use super::{GROUP, Known, LogWriter};
+use super::{GROUP, Known, LogWriter, Position};
 use crate::access_log::configuration::{ConfigChanges, Held};
 use crate::access_log::{CONFIGURATION, Recorder, Source};
 
@@ -27,7 +27,7 @@ const GROUP_BYTES: usize = 8 << 20;
 
 /// What a change log was read for.
 pub(super) struct Read {
-    pub(super) reached: LogKey,
+    pub(super) reached: Position,
     /// It ends there.
     pub(super) ended: bool,
     /// What the access log has not come to.
@@ -52,8 +52,8 @@ impl LogWriter {
         let snapshot = database.store().snapshot()?;
         let history = log::history(&snapshot)?.unwrap_or_default();
         let position = known.positions.get(&source.name).copied();
-        let (from, gap) = match position.filter(|position| position.server_id == target.server_id) {
-            Some(position) => (position, false),
+        let (from, gap) = match position.filter(|position| position.key.server_id == target.server_id) {
+            Some(position) => (position.key, false),
             None => self.begin(source, history, target)?.map_or((target, true), |begun| (begun, false)),
         };
         let gap = self.tell_gap(source, from, target, &snapshot)? || gap;
@@ -95,11 +95,12 @@ impl LogWriter {
         if ended {
             reached = target;
         }
-        if position.is_none() || reached != from {
-            recording.marks.push(mark(&source.name, history, reached));
+        let now = Position { history, key: reached };
+        if position != Some(now) {
+            recording.marks.push(mark(&source.name, now));
         }
         let context = extent::settle(contexts, reached.sequence, recording, &mut missed);
-        Ok(Read { reached, ended, context, missed })
+        Ok(Read { reached: now, ended, context, missed })
     }
 
     /// Says of changes that their records have gone before they were read; whether there are any.
@@ -131,7 +132,7 @@ impl LogWriter {
         recording: &mut Recording,
     ) -> Result<Read, Fault> {
         let name = &recorder.source.name;
-        let key = |sequence| LogKey { server_id: 0, sequence };
+        let position = |sequence| Position { history: Uuid::nil(), key: LogKey { server_id: 0, sequence } };
         let wanted = |record: &LogRecord| {
             let dn = schema.parse_dn(&record.dn).ok();
             recorder.settings.wants(audit::operation_of(&record.change), dn.as_ref())
@@ -162,7 +163,7 @@ impl LogWriter {
         }
         *held = Some(told.held);
         let (context, missed) = (None, Vec::new());
-        Ok(Read { reached: key(told.reached), ended: !told.more, context, missed })
+        Ok(Read { reached: position(told.reached), ended: !told.more, context, missed })
     }
 
     fn facts_of(&self, database: u64, sequence: u64) -> Option<Arc<Facts>> {
@@ -242,6 +243,6 @@ fn mark_key(name: &str) -> Vec<u8> {
 }
 
 /// The row that tells how far a change log was read: its history, then the key of its record.
-fn mark(name: &str, history: Uuid, key: LogKey) -> (Vec<u8>, Vec<u8>) {
-    (mark_key(name), [history.as_bytes().as_slice(), &key.to_bytes()].concat())
+fn mark(name: &str, position: Position) -> (Vec<u8>, Vec<u8>) {
+    (mark_key(name), [position.history.as_bytes().as_slice(), &position.key.to_bytes()].concat())
 }

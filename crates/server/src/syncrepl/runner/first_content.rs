@@ -6,7 +6,7 @@ use larix_engine::csn::Csn;
 use larix_engine::load::{Fill, FillOptions, LoadError};
 use larix_engine::replica::ReplicatedChange;
 use larix_proto::ResponseMessage;
-use larix_replication::consumer::{Action, Session};
+use larix_replication::consumer::{Action, FirstEntry, Session};
 
 use super::batches::Manner;
 use super::{Ended, Runner};
@@ -55,11 +55,17 @@ impl Runner {
         message: &ResponseMessage<'_>,
     ) -> Option<Result<(), LoadError>> {
         let first = session.first_entry(message);
-        if std::mem::take(&mut self.first.may_begin) && first.is_some() {
+        if std::mem::take(&mut self.first.may_begin)
+            && let Some(first) = &first
+        {
+            // They are kept before the first of them comes; the session says so later than that.
+            if first.state.is_some() && self.keep_states().is_err() {
+                return None;
+            }
             self.begin_fill();
         }
-        let (fill, (uuid, entry)) = self.first.fill.as_mut().zip(first)?;
-        Some(fill.add(uuid, entry))
+        let (fill, FirstEntry { uuid, entry, state }) = self.first.fill.as_mut().zip(first)?;
+        Some(fill.add(uuid, entry, state))
     }
 
     /// An action of the session while the first content is on its way.
@@ -95,12 +101,7 @@ impl Runner {
     fn begin_fill(&mut self) {
         let Some(served) = self.task.served.clone() else { return };
         let rules = self.task.rules(&self.schema(), true);
-        // A load knows nothing of the states that entries come with.
-        if self.first.left == 0
-            || !self.task.is_whole()
-            || !rules.attributes.is_whole()
-            || self.task.settles_values()
-        {
+        if self.first.left == 0 || !self.task.is_whole() || !rules.attributes.is_whole() {
             return;
         }
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
