@@ -56,8 +56,12 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         match (here, version) {
             (Some(here), None) => self.put_here(put, here),
             (Some(here), Some(version)) => {
+                let before = self.before_settling(put, &here)?;
                 let applied = self.put_version(put, version, here)?;
-                self.settle_otherwise(put, applied)
+                match before {
+                    Some(before) => self.settle_otherwise(put, before, applied),
+                    None => Ok(applied),
+                }
             }
             (None, None) => {
                 let is_covered = put.csn.is_some_and(|csn| self.is_covered(&csn));

@@ -353,6 +353,14 @@ fn what_a_provider_without_states_has_otherwise_is_settled() {
         ("it has lost ours, and all else is older", (10, 20), (csn(2, 1), "p", "first"), ("p", "ours"), true),
         ("its entryCSN alone went back", (5, 20), (csn(2, 1), "p", "ours"), ("p", "ours"), true),
         ("both", (10, 20), (csn(3, 10), "q", "first"), ("q", "ours"), true),
+        (
+            "ours is not known there, a later change of it is",
+            (30, 15),
+            (csn(3, 30), "q", "first"),
+            ("q", "ours"),
+            true,
+        ),
+        ("the same, but it has ours all the same", (30, 15), (csn(3, 30), "q", "ours"), ("q", "ours"), false),
     ] {
         let f = heard(1);
         let had = [csn(2, 1), csn(3, had.0), csn(4, had.1)];

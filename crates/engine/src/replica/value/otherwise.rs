@@ -4,11 +4,12 @@
 //! came late. Its cookie covers them, so that nobody tells them again. How old a value of it is, is not known; but how far it
 //! had come before it was asked, and how far what was not heard of here may reach:
 //!
-//! * a word of ours that it had not heard of stands: it is told that;
+//! * a word of ours that it had not heard of stands: it is told that, and once more where its entry has a later change, which need
+//!   not be of the same attribute;
 //! * of one that it had heard of it may have a later one that is not known here: its value counts;
 //! * where nothing that is not known here is later, it has lost our word, which is told it again.
 //!
-//! The last two are changes of this server under a CSN of its own: everybody hears of them, and who decides the same at the
+//! What is said once more, and the last two, are changes of this server under a CSN of its own: everybody hears of them, and who decides the same at the
 //! same time does no harm.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -63,6 +64,10 @@ impl<'p> Provider<'p> {
     }
 }
 
+/// An entry as it was before its provider's version came, where that is one to be settled.
+#[derive(Debug)]
+pub(in crate::replica) struct Before(Version);
+
 /// What is to be done about an entry.
 #[derive(Default)]
 struct Settled {
@@ -73,17 +78,39 @@ struct Settled {
 }
 
 impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
-    /// Settles what the entry is otherwise at its provider, after the two were merged by what was known of them. `applied`:
+    /// The entry as it is, if a version of it that comes is to be settled: `None` where the two are merged by what is known of
+    /// both.
+    pub(in crate::replica) fn before_settling(
+        &mut self,
+        put: &Put,
+        here: &Here,
+    ) -> Result<Option<Before>, Failure> {
+        let is_told_by_state = put.state.is_some() || put.record.is_some();
+        let rules = self.rules;
+        let is_judged = rules.provider_had.is_some() && rules.multi_provider && !is_told_by_state;
+        if !is_judged || !self.merges_records() {
+            return Ok(None);
+        }
+        self.step(|op| {
+            let held = op.hold(here.id)?;
+            if difference::changes(op, &held, &put.attributes, &rules.attributes)?.is_empty() {
+                return Ok(None);
+            }
+            let state = rows::read(op.schema(), op.snapshot(), &put.uuid, here.csn)?;
+            Ok(Some(Before(Version { state, content: content_of(op, &held)? })))
+        })
+    }
+
+    /// Settles what the entry was otherwise at its provider, after the two were merged by what was known of them. `applied`:
     /// what came of that.
     pub(in crate::replica) fn settle_otherwise(
         &mut self,
         put: &Put,
+        Before(before): Before,
         applied: Applied,
     ) -> Result<Applied, Failure> {
-        let is_told_by_state = put.state.is_some() || put.record.is_some();
         let rules = self.rules;
-        let had = rules.provider_had.as_ref().filter(|_| rules.multi_provider && !is_told_by_state);
-        let Some(had) = had.filter(|_| self.merges_records()) else { return Ok(applied) };
+        let Some(had) = rules.provider_had.as_ref() else { return Ok(applied) };
         let covered = self.covered.iter().copied().collect();
         let provider = Provider::new(had, &covered, put.csn);
         let found = self.step(|op| {
@@ -94,12 +121,11 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 return Ok(None);
             }
             let held = op.hold(id)?;
-            if difference::changes(op, &held, &put.attributes, &rules.attributes)?.is_empty() {
-                return Ok(None);
-            }
             let state = rows::read(op.schema(), op.snapshot(), &put.uuid, here.csn)?;
             let ours = Version { state, content: content_of(op, &held)? };
-            Ok(Some((here, settled(op, &provider, &ours, content_of_put(put)))))
+            let mut settled = settled(op, &provider, &ours, content_of_put(put));
+            settled.say_again(op, &provider, &before, &ours.content);
+            Ok(Some((here, settled)))
         })?;
         let Some((here, settled)) = found else { return Ok(applied) };
         let Settled { mut changes, lost_ours, lost_theirs } = settled;
@@ -158,11 +184,7 @@ fn settled<V: Snapshot>(
         if schema.attribute(name.attribute).usage != Usage::UserApplications {
             continue;
         }
-        let of = |content: &Content| -> BTreeMap<Vec<u8>, Value> {
-            let values = content.get(name).into_iter().flatten();
-            values.map(|value| (value.normal.clone(), value.clone())).collect()
-        };
-        let sides = (of(&ours.content), of(&theirs));
+        let sides = (values_of(&ours.content, name), values_of(&theirs, name));
         match rule_of(schema, known, name) {
             Rule::Newest | Rule::Ours => {}
             Rule::Values => settled.by_value(provider, name, ours, sides),
@@ -173,6 +195,12 @@ fn settled<V: Snapshot>(
 }
 
 type Sides = (BTreeMap<Vec<u8>, Value>, BTreeMap<Vec<u8>, Value>);
+
+/// The values of an attribute by their normal forms.
+fn values_of(content: &Content, name: &AttributeDescription) -> BTreeMap<Vec<u8>, Value> {
+    let values = content.get(name).into_iter().flatten();
+    values.map(|value| (value.normal.clone(), value.clone())).collect()
+}
 
 impl Settled {
     fn by_value(
@@ -202,6 +230,60 @@ impl Settled {
                 (Word::Theirs, false) | (Word::Ours, true) => present.push(value.clone()),
             }
         }
+        self.set(name, present, absent);
+    }
+
+    /// Says again what the provider had not heard of and the merge took away: it knew of the entry no more than when it was
+    /// changed last. `now`: what there is behind the merge.
+    fn say_again<V: Snapshot>(
+        &mut self,
+        op: &Operator<'_, V>,
+        provider: &Provider<'_>,
+        before: &Version,
+        now: &Content,
+    ) {
+        let (schema, known) = (op.schema(), op.ground.known);
+        let is_users =
+            |name: &AttributeDescription| schema.attribute(name.attribute).usage == Usage::UserApplications;
+        for name in before.state.attributes.keys().filter(|name| is_users(name)) {
+            let (mine, there) = (values_of(&before.content, name), values_of(now, name));
+            let registers = registers(before, name);
+            let cleared = before.state.cleared(name);
+            match rule_of(schema, known, name) {
+                Rule::Newest | Rule::Ours => {}
+                Rule::Whole => {
+                    let last = registers.values().map(|register| register.csn).max().max(cleared);
+                    let is_untold = last.is_some_and(|last| provider.word(last) == Word::Untold);
+                    if is_untold && !mine.keys().eq(there.keys()) {
+                        self.note_theirs(name, there.into_values().collect());
+                        self.changes.push(change(ChangeKind::Replace, name, mine.into_values().collect()));
+                    }
+                }
+                Rule::Values => {
+                    let word = |normal: &[u8]| {
+                        let register = registers.get(&value_key(normal));
+                        register.map(|register| register.csn).or(cleared).map(|csn| provider.word(csn))
+                    };
+                    let untold = |of: &BTreeMap<Vec<u8>, Value>, other: &BTreeMap<Vec<u8>, Value>| {
+                        let values = alone(of, other).map(|(value, _)| value);
+                        let untold = values.filter(|value| word(&value.normal) == Some(Word::Untold));
+                        untold.cloned().collect::<Vec<_>>()
+                    };
+                    let (present, absent) = (untold(&mine, &there), untold(&there, &mine));
+                    self.note_theirs(name, absent.clone());
+                    self.set(name, present, absent);
+                }
+            }
+        }
+    }
+
+    fn note_theirs(&mut self, name: &AttributeDescription, values: Vec<Value>) {
+        if !values.is_empty() {
+            self.lost_theirs.entry(name.clone()).or_default().extend(values);
+        }
+    }
+
+    fn set(&mut self, name: &AttributeDescription, present: Vec<Value>, absent: Vec<Value>) {
         // Who has a value already is to take the change all the same: it is removed before it is added.
         let removed: Vec<Value> = absent.into_iter().chain(present.iter().cloned()).collect();
         for (kind, values) in [(ChangeKind::Delete, removed), (ChangeKind::Add, present)] {
