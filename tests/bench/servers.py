@@ -135,12 +135,16 @@ class Server:
         sizes = {line.split(":")[0]: int(line.split()[1]) // 1024 for line in lines if line.startswith(("RssAnon", "VmHWM"))}
         return sizes["RssAnon"], sizes["VmHWM"]
 
+    def check(self, name, other, *flags):
+        """The command that compares the two."""
+        urls = [f"ldap://127.0.0.1:{server.port}" for server in (self, other)]
+        return [LARIX, "replica", "check", "-x", "-D", f"cn=admin,{suffix(name)}", "-w", "secret", "-b", suffix(name), *flags, *urls]
+
     def equal(self, name, other):
         """What `larix replica check` says of the two."""
-        urls = [f"ldap://127.0.0.1:{server.port}" for server in (self, other)]
-        done = subprocess.run([LARIX, "replica", "check", "-x", "-D", f"cn=admin,{suffix(name)}", "-w", "secret",
-                               "-b", suffix(name), *urls], capture_output=True, text=True)
-        return done.returncode == 0, (done.stdout.strip() or done.stderr.strip()).splitlines()[-1:]
+        done = subprocess.run(self.check(name, other), capture_output=True, text=True)
+        lines = (done.stdout.strip() or done.stderr.strip()).splitlines()
+        return done.returncode == 0, [line for line in lines if line.startswith(("equal", "not equal"))] or lines[-1:]
 
 
 def in_step(provider, consumer):

@@ -1,6 +1,5 @@
 //! `larix replica`: servers that hold the same are found equal, and what differs is named.
 
-use std::fmt::Write as _;
 use std::process::{Command, Output};
 
 use larix_testkit::{Kind, Server, Site};
@@ -8,29 +7,32 @@ use larix_testkit::{Kind, Server, Site};
 const ENTRIES: u32 = 10_000;
 
 fn configuration() -> &'static str {
-    "database mdb\nsuffix o=u\nrootdn cn=admin,o=u\nrootpw secret\ndirectory @DATA@\n\
+    "database mdb\nsuffix o=u\nrootdn cn=admin,o=u\nrootpw secret\ndirectory @DATA@\nsizelimit unlimited\n\
+     access to attrs=entryUUID by dn.exact=cn=p4,o=u none by * break\n\
      access to * by dn.exact=cn=p2,o=u manage by * read\n"
 }
 
-/// Entries with entryUUIDs and CSNs of their own; one of them as `change` has it.
+/// What `check` says last where it compared by searching without values.
+const NO_VALUES: &str = "values were not compared: --values compares them, too\n";
+
+/// An entry that is the same wherever it is loaded.
+fn entry(number: u32, dn: &str, own: &str) -> String {
+    format!(
+        "dn: {dn}\n{own}entryUUID: 01900000-0000-7000-8000-{number:012}\n\
+         entryCSN: 20260101000000.{number:06}Z#000000#001#000000\ncreatorsName: cn=admin,o=u\n\
+         modifiersName: cn=admin,o=u\ncreateTimestamp: 20260101000000Z\n\
+         modifyTimestamp: 20260101000000Z\n\n"
+    )
+}
+
+/// Entries with entryUUIDs and CSNs of their own; one of them with the values of `change`.
 fn ldif(change: Option<(u32, &str)>) -> String {
-    let mut text = String::new();
-    let mut entry = |number: u32, dn: &str, own: &str| {
-        let _ = write!(
-            text,
-            "dn: {dn}\n{own}entryUUID: 01900000-0000-7000-8000-{number:012}\n\
-             entryCSN: 20260101000000.{number:06}Z#000000#001#000000\ncreatorsName: cn=admin,o=u\n\
-             modifiersName: cn=admin,o=u\ncreateTimestamp: 20260101000000Z\n\
-             modifyTimestamp: 20260101000000Z\n\n"
-        );
-    };
-    entry(1, "o=u", "objectClass: organization\nstructuralObjectClass: organization\no: u\n");
+    let mut text = entry(1, "o=u", "objectClass: organization\nstructuralObjectClass: organization\no: u\n");
     for number in 2..=ENTRIES {
-        let sn = change.filter(|(changed, _)| *changed == number).map_or("s", |(_, sn)| sn);
-        let own = format!(
-            "objectClass: person\nstructuralObjectClass: person\ncn: p{number}\nsn: {sn}\nuserPassword: pw\n"
-        );
-        entry(number, &format!("cn=p{number},o=u"), &own);
+        let values = change.filter(|(changed, _)| *changed == number);
+        let values = values.map_or("sn: s\nuserPassword: pw\n", |(_, values)| values);
+        let own = format!("objectClass: person\nstructuralObjectClass: person\ncn: p{number}\n{values}");
+        text.push_str(&entry(number, &format!("cn=p{number},o=u"), &own));
     }
     text
 }
@@ -69,7 +71,7 @@ fn replica_as(dn: &str, password: &str, words: &[&str], servers: &[&Server]) -> 
 fn one_value_among_ten_thousand_entries() {
     let (_here, here) = serve(Kind::Larix, &ldif(None));
     let (_same, same) = serve(Kind::Larix, &ldif(None));
-    let (_there, there) = serve(Kind::Larix, &ldif(Some((4_711, "other"))));
+    let (_there, there) = serve(Kind::Larix, &ldif(Some((4_711, "sn: other\nuserPassword: pw\n"))));
     let quick = ["check", "--settle", "0"];
     assert_eq!(replica(&quick, &[&here, &same]), (Some(0), "equal: 10000 entries\n".to_owned()));
 
@@ -88,7 +90,20 @@ fn one_value_among_ten_thousand_entries() {
     assert_eq!((status, text.as_str()), (Some(0), "equal: 10000 entries\n"));
     // What a search compares is the same.
     let (status, text) = replica(&["check", "--settle", "0", "--search"], &[&here, &there]);
-    assert_eq!((status, text.contains("equal in entryUUID")), (Some(0), true), "{text}");
+    let equal = format!("equal in entryUUID, entryCSN and DN: 10000 entries\n{NO_VALUES}");
+    assert_eq!((status, text), (Some(0), equal));
+    // A second proof beside digests.
+    let values = ["check", "--settle", "0", "--values"];
+    let equal = "equal in entryUUID, entryCSN, DN and values: 10000 entries\n";
+    assert_eq!(replica(&values, &[&here, &same]), (Some(0), equal.to_owned()));
+    let (status, text) = replica(&values, &[&here, &there]);
+    let told = format!("sn: 1 value only at {}: \"other\"\n", url(&there));
+    assert!(status == Some(5) && text.contains(&told), "{status:?} {text}");
+    // Who may not see entryUUIDs cannot be told more than that one is another.
+    assert_eq!(replica_as("cn=p4,o=u", "pw", &values, &[&here, &same]), (Some(0), equal.to_owned()));
+    let (status, text) = replica_as("cn=p4,o=u", "pw", &values, &[&here, &there]);
+    let told = "\n  entryUUID: none\n";
+    assert!(status == Some(5) && text.contains(told) && text.contains(": 1 of 10000"), "{status:?} {text}");
 
     // Not everybody may ask.
     let (status, text) = replica_as("cn=p3,o=u", "pw", &quick, &[&here, &same]);
@@ -140,8 +155,8 @@ fn beside_slapd_names_and_numbers_are_compared() {
     let (_there, there) = serve(Kind::Slapd, &ldif(None));
     let quick = ["check", "--settle", "0"];
     let (status, text) = replica(&quick, &[&here, &there]);
-    let equal = "equal in entryUUID, entryCSN and DN: 10000 entries\n";
-    assert_eq!((status, text.as_str()), (Some(0), equal));
+    let equal = format!("equal in entryUUID, entryCSN and DN: 10000 entries\n{NO_VALUES}");
+    assert_eq!((status, text), (Some(0), equal));
     let mut command = Command::new(Kind::Larix.program().expect("larix is built"));
     let changes =
         "dn: cn=p77,o=u\nchangetype: modify\nreplace: sn\nsn: new\n\ndn: cn=p78,o=u\nchangetype: delete\n";
@@ -157,4 +172,62 @@ fn beside_slapd_names_and_numbers_are_compared() {
     {
         assert!(text.contains(part), "{part}: {text}");
     }
+}
+
+/// Under the entryUUID, entryCSN and DN of an entry a slapd has other values: nothing but reading them shows it.
+#[test]
+fn beside_slapd_values_are_compared_when_asked_for() {
+    if Kind::Slapd.program().is_none() {
+        eprintln!("skipped: no slapd");
+        return;
+    }
+    let subentry = |description: &str| {
+        let own = format!(
+            "objectClass: subentry\nobjectClass: extensibleObject\nstructuralObjectClass: subentry\n\
+             cn: sub\nsubtreeSpecification: {{}}\ndescription: {description}\n"
+        );
+        entry(ENTRIES + 1, "cn=sub,o=u", &own)
+    };
+    let (_here, here) = serve(Kind::Larix, &(ldif(None) + &subentry("one")));
+    let (_same, same) = serve(Kind::Slapd, &(ldif(None) + &subentry("one")));
+    let other = "sn: s\nsn: t\nuserPassword: hidden\n";
+    let (_there, there) = serve(Kind::Slapd, &(ldif(Some((4_711, other))) + &subentry("two")));
+
+    let (status, text) = replica(&["check", "--settle", "0"], &[&here, &there]);
+    let equal = format!("equal in entryUUID, entryCSN and DN: 10000 entries\n{NO_VALUES}");
+    assert_eq!((status, text), (Some(0), equal));
+
+    let values = ["check", "--settle", "0", "--values"];
+    let equal = "equal in entryUUID, entryCSN, DN and values: 10001 entries\n";
+    assert_eq!(replica(&values, &[&here, &same]), (Some(0), equal.to_owned()));
+    let (status, text) = replica(&values, &[&here, &there]);
+    assert_eq!(status, Some(5), "{text}");
+    let [one, two] = [url(&here), url(&there)];
+    for part in [
+        "cn=p4711,o=u\n".to_owned(),
+        format!("  differ: sn, userpassword\n    sn: 1 value only at {two}: \"t\"\n"),
+        format!("    userpassword: 1 value only at {one}\n    userpassword: 1 value only at {two}\n"),
+        format!(
+            "    description: 1 value only at {one}: \"one\"\n    description: 1 value only at {two}: \"two\"\n"
+        ),
+        "not equal in entryUUID, entryCSN, DN and values: 2 of 10001 and 10001 entries differ\n".to_owned(),
+    ] {
+        assert!(text.contains(&part), "{part}: {text}");
+    }
+    assert!(!text.contains("hidden") && !text.contains("not compared"), "{text}");
+
+    let (status, text) = replica(&["check", "--settle", "0", "--values", "--json"], &[&here, &there]);
+    assert_eq!(status, Some(5), "{text}");
+    for part in [
+        "\"sn\":[{\"only\":0,\"shown\":[]},{\"only\":1,\"shown\":[\"t\"]}]",
+        "\"userpassword\":[{\"only\":1,\"shown\":[]},{\"only\":1,\"shown\":[]}]",
+        "\"method\":\"values\"",
+        "\"different\":2",
+    ] {
+        assert!(text.contains(part), "{part}: {text}");
+    }
+
+    // What is left out has no part in it.
+    let without = ["--without", "SN", "--without", "userPassword", "--without", "description"];
+    assert_eq!(replica(&[&values[..], &without].concat(), &[&here, &there]), (Some(0), equal.to_owned()));
 }

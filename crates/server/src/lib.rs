@@ -44,6 +44,7 @@ mod request_facts;
 pub mod restrictions;
 pub mod sasl;
 pub mod saslauthd;
+pub mod secrets;
 pub mod security_layer;
 pub mod server;
 pub mod session;

@@ -30,15 +30,13 @@ use crate::connection::Started;
 use crate::databases::Databases;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
 use crate::restrictions::Restricted;
+use crate::secrets::is_secret;
 
 /// Requests for digests that are worked on at once; more are answered busy.
 pub const RUNNING_MAX: usize = 2;
 
 /// The extended operation that removes the contextCSN of a server that is no more.
 pub const RETIRE_OID: &str = "2.25.87610412117718157885716886434399491440.2.2";
-
-/// Values of these are nobody's to read.
-const SECRETS: [&str; 4] = ["userPassword", "olcRootPW", "pwdHistory", "sambaNTPassword"];
 
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
@@ -150,8 +148,7 @@ fn conflict_json(record: &ConflictRecord) -> Value {
         .lost
         .iter()
         .map(|attribute| {
-            let kind = attribute.description.split(';').next().unwrap_or_default();
-            let secret = SECRETS.iter().any(|secret| secret.eq_ignore_ascii_case(kind));
+            let secret = is_secret(&attribute.description);
             let values = attribute.values.iter().map(|value| match std::str::from_utf8(value) {
                 _ if secret => Value::from("(not shown)"),
                 Ok(text) => Value::from(text),

@@ -162,13 +162,18 @@ pub struct DigestResponse {
 #[must_use]
 pub fn is_local(name: &str) -> bool {
     const LOCAL: &[&str] = &[
+        "auditContext",
         "authTimestamp",
         "contextCSN",
+        "dynamicSubtrees",
         "entryCSN",
         "entryDN",
+        "entryExpireTimestamp",
+        "entryTtl",
         "entryUUID",
         "hasSubordinates",
         "memberOf",
+        "minCSN",
         "numSubordinates",
         "pwdAccountLockedTime",
         "pwdAccountTmpLockoutEnd",

@@ -2,6 +2,8 @@
 
 use larix_schema::{AttributeType, ClassKind, ObjectClass, Schema};
 
+use crate::secrets;
+
 /// How a value is shown and entered.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(super) enum Look {
@@ -49,9 +51,7 @@ pub(super) fn look(schema: &Schema, description: &str) -> Look {
 
 /// Attributes that hold what lets somebody in.
 fn is_secret(kind: &AttributeType) -> bool {
-    const SECRETS: [&str; 6] =
-        ["userPassword", "olcRootPW", "sambaNTPassword", "sambaLMPassword", "pwdHistory", "authPassword"];
-    kind.names.iter().any(|name| SECRETS.iter().any(|secret| name.eq_ignore_ascii_case(secret)))
+    kind.names.iter().any(|name| secrets::is_secret(name))
 }
 
 /// What entries of these classes must and may have, by name.

@@ -1,5 +1,6 @@
-//! `larix replica check`: two servers' digests, and the entries behind those that differ.
+//! `larix replica check`: two servers' digests, or what searches show of their entries, and the entries that differ.
 
+use std::collections::BTreeMap;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::thread;
@@ -9,21 +10,21 @@ use clap::Args;
 use larix_client::{ClientError, Session};
 use larix_engine::csn::Csn;
 use larix_proto::{ResultCode, Scope, client};
-use larix_replication::digest::{
-    self, Difference, DifferentEntry, DigestRequest, DigestResponse, EntryDigest, Gathered, Row,
-};
+use larix_replication::digest::{self, Difference, DifferentEntry, DigestRequest, DigestResponse, Gathered};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::super::json as output;
 use super::super::options::CommonArgs;
-use super::entries::{self, Asked, Shown};
-use super::{NO, Server, at};
+use super::entries::{self, Asked, Kind, Shown};
+use super::{NO, Server, at, values};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
 Two Larix servers compare digests, which takes the rootdn or the manage privilege on the suffix entry. With any other \
-server entries are searched and their entryUUID, entryCSN and DN compared.
+server entries are searched and their entryUUID, entryCSN and DN compared. With --values all that entries hold is compared, \
+whatever the servers are, but for what each server derives or keeps for itself (memberOf, times of binds and failed \
+binds, ...): bind as somebody who may read everything on both, for what neither shows is not compared.
 The exit status is 0 if both hold the same, 5 if not, else the result code or 255.")]
 pub(super) struct CheckArgs {
     #[command(flatten)]
@@ -43,6 +44,9 @@ pub(super) struct CheckArgs {
     /// Compare entryUUID, entryCSN and DN alone, by searching, whatever the servers know
     #[arg(long)]
     search: bool,
+    /// Compare the values of all attributes, too, by searching, whatever the servers know
+    #[arg(long)]
+    values: bool,
     /// A server, as URL
     #[arg(value_name = "URL")]
     here: String,
@@ -58,7 +62,10 @@ const LOOKS: usize = 5;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Method {
     Digests,
+    /// entryUUID, entryCSN and DN.
     Search,
+    /// These and all values, by searching as well.
+    Values,
 }
 
 impl Method {
@@ -66,6 +73,16 @@ impl Method {
         match self {
             Self::Digests => "digests",
             Self::Search => "search",
+            Self::Values => "values",
+        }
+    }
+
+    /// What is equal or not, in words; digests are over all there is.
+    fn compared(self) -> &'static str {
+        match self {
+            Self::Digests => "",
+            Self::Search => " in entryUUID, entryCSN and DN",
+            Self::Values => " in entryUUID, entryCSN, DN and values",
         }
     }
 }
@@ -87,16 +104,22 @@ struct Look {
     entries: [u64; 2],
     context: [Vec<Csn>; 2],
     questions: usize,
+    /// What both show of those that differ, once it was read.
+    shown: Option<[BTreeMap<Uuid, Shown>; 2]>,
 }
 
 pub(super) fn run(args: &CheckArgs, out: &mut dyn Write) -> Result<ExitCode, ClientError> {
     let mut here = at(&args.here, Server::open(&args.common, &args.here))?;
     let there = at(&args.there, Server::open(&args.common, &args.there))?;
     let base = at(&args.here, super::base(args.base.as_deref(), &mut here))?;
-    let method = if args.search { Method::Search } else { Method::Digests };
+    let method = match (args.values, args.search) {
+        (true, _) => Method::Values,
+        (false, true) => Method::Search,
+        (false, false) => Method::Digests,
+    };
     let mut check = Check { args, base, method, servers: [here, there] };
-    let (look, changing) = check.look_until_settled()?;
-    check.report(&look, &changing, out)?;
+    let (mut look, changing) = check.look_until_settled()?;
+    check.report(&mut look, &changing, out)?;
     Ok(if look.different.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(NO) })
 }
 
@@ -111,7 +134,7 @@ impl Check<'_> {
             }
             self.say(format_args!("{} entries differ; looking again", before.different.len()));
             settle(Duration::from_secs(self.args.settle));
-            let now = self.look()?;
+            let now = self.look_again(&before)?;
             let new = now.different.iter().filter(|entry| !before.different.contains(entry));
             changing = new.map(|entry| entry.uuid).collect();
             before = now;
@@ -120,6 +143,34 @@ impl Check<'_> {
             }
         }
         Ok((before, changing))
+    }
+
+    /// What differed, looked at once more. With digests that is another look at all; where each look at all takes minutes,
+    /// the entries that differed are read again one by one: those that came while the servers were read page by page are
+    /// equal by now.
+    fn look_again(&mut self, before: &Look) -> Result<Look, ClientError> {
+        if self.method != Method::Values {
+            return self.look();
+        }
+        let shown = self.read(before)?;
+        let different = still_different(&before.different, &shown);
+        if different.is_empty() && before.cut {
+            // Beyond the limit nothing was looked at.
+            return self.look();
+        }
+        let Look { cut, entries, questions, .. } = *before;
+        Ok(Look { different, cut, entries, context: before.context.clone(), questions, shown: Some(shown) })
+    }
+
+    /// What both servers show of the entries that differ.
+    fn read(&mut self, look: &Look) -> Result<[BTreeMap<Uuid, Shown>; 2], ClientError> {
+        let uuids: Vec<Uuid> = look.different.iter().map(|entry| entry.uuid).collect();
+        let mut shown = [BTreeMap::new(), BTreeMap::new()];
+        for (server, shown) in self.servers.iter_mut().zip(&mut shown) {
+            let found = entries::by_uuid(&mut server.session, &self.base, &uuids, &self.args.without);
+            *shown = at(&server.url, found)?;
+        }
+        Ok(shown)
     }
 
     /// Asks both servers until it is known which entries differ.
@@ -168,18 +219,16 @@ impl Check<'_> {
         }
     }
 
-    fn report(&mut self, look: &Look, changing: &[Uuid], out: &mut dyn Write) -> Result<(), ClientError> {
-        let uuids: Vec<Uuid> = look.different.iter().map(|entry| entry.uuid).collect();
-        let mut shown = Vec::new();
-        for server in &mut self.servers {
-            let found = entries::by_uuid(&mut server.session, &self.base, &uuids, &self.args.without);
-            shown.push(at(&server.url, found)?);
-        }
+    fn report(&mut self, look: &mut Look, changing: &[Uuid], out: &mut dyn Write) -> Result<(), ClientError> {
+        let shown = match look.shown.take() {
+            Some(shown) => shown,
+            None => self.read(look)?,
+        };
         for entry in &look.different {
-            let [here, there] = [0, 1].map(|at| shown.get(at).and_then(|found| found.get(&entry.uuid)));
+            let [here, there] = shown.each_ref().map(|found| found.get(&entry.uuid));
             let is_changing = changing.contains(&entry.uuid);
             if self.args.common.json {
-                output::line(out, &entry_json(entry, here, there, is_changing))?;
+                output::line(out, &self.entry_json(entry, here, there, is_changing))?;
             } else {
                 self.entry_text(entry, here, there, is_changing, out)?;
             }
@@ -196,7 +245,8 @@ impl Check<'_> {
         out: &mut dyn Write,
     ) -> Result<(), ClientError> {
         let dn = here.or(there).map_or("(no entry of this entryUUID is shown)", |shown| &shown.dn);
-        let mut text = format!("{dn}\n  entryUUID: {}\n", entry.uuid);
+        let uuid = entry_uuid(entry).unwrap_or_else(|| "none".to_owned());
+        let mut text = format!("{dn}\n  entryUUID: {uuid}\n");
         for (server, csn, shown) in
             [(&self.servers[0], entry.here, here), (&self.servers[1], entry.there, there)]
         {
@@ -212,9 +262,14 @@ impl Check<'_> {
             text.push('\n');
         }
         if let (Some(here), Some(there)) = (here, there) {
-            let names = different_attributes(here, there);
-            if !names.is_empty() {
+            let differing = values::differing(here, there);
+            if !differing.is_empty() {
+                let names: Vec<&str> = differing.iter().map(|attribute| attribute.name).collect();
                 text.push_str(&format!("  differ: {}\n", names.join(", ")));
+                if self.method == Method::Values {
+                    let servers = self.servers.each_ref().map(|server| server.url.as_str());
+                    differing.iter().for_each(|attribute| text.push_str(&attribute.text(servers)));
+                }
             } else if entry.here.is_some() == entry.there.is_some()
                 && here.csn == there.csn
                 && here.dn == there.dn
@@ -228,6 +283,32 @@ impl Check<'_> {
             text.push_str("  still changing\n");
         }
         out.write_all(text.as_bytes()).map_err(ClientError::Output)
+    }
+
+    fn entry_json(
+        &self,
+        entry: &DifferentEntry,
+        here: Option<&Shown>,
+        there: Option<&Shown>,
+        changing: bool,
+    ) -> Value {
+        let csn = |csn: Option<Option<Csn>>| csn.flatten().map(|csn| csn.text());
+        let differing = here.zip(there).map(|(here, there)| values::differing(here, there));
+        let names: Option<Vec<&str>> = differing.as_ref().map(|all| all.iter().map(|one| one.name).collect());
+        let mut object = json!({
+            "entryUUID": entry_uuid(entry),
+            "dn": [here.map(|shown| &shown.dn), there.map(|shown| &shown.dn)],
+            "there": [entry.here.is_some(), entry.there.is_some()],
+            "entryCSN": [csn(entry.here), csn(entry.there)],
+            "attributes": names,
+            "changing": changing,
+        });
+        if let (Method::Values, Some(differing), Some(members)) =
+            (self.method, &differing, object.as_object_mut())
+        {
+            members.insert("values".to_owned(), values::json(differing));
+        }
+        object
     }
 
     fn summary(&self, look: &Look, out: &mut dyn Write) -> Result<(), ClientError> {
@@ -250,11 +331,8 @@ impl Check<'_> {
                 }),
             );
         }
-        let what = match self.method {
-            Method::Digests => "",
-            Method::Search => " in entryUUID, entryCSN and DN",
-        };
-        let text = if equal {
+        let what = self.method.compared();
+        let mut text = if equal {
             format!("equal{what}: {} entries\n", look.entries[0])
         } else {
             let more = if look.cut { "or more " } else { "" };
@@ -264,6 +342,9 @@ impl Check<'_> {
                 look.entries[0], look.entries[1]
             )
         };
+        if self.method == Method::Search {
+            text.push_str("values were not compared: --values compares them, too\n");
+        }
         out.write_all(text.as_bytes()).map_err(ClientError::Output)
     }
 
@@ -286,8 +367,11 @@ fn answer(
     method: Method,
     request: &DigestRequest,
 ) -> Result<Option<DigestResponse>, ClientError> {
-    if method == Method::Search {
-        return by_search(session, request).map(Some);
+    match method {
+        Method::Digests => {}
+        Method::Search | Method::Values => {
+            return by_search(session, request, method == Method::Values).map(Some);
+        }
     }
     let value = request.encode();
     let reply =
@@ -302,44 +386,53 @@ fn answer(
     }
 }
 
-/// What a server would answer, made from what a search shows: entryUUID, entryCSN and DN, names without regard to case.
-fn by_search(session: &mut Session, request: &DigestRequest) -> Result<DigestResponse, ClientError> {
+/// What a server would answer, made from what searches show: entryUUID, entryCSN and DN, names without regard to case; with
+/// `values` all attributes that are compared, and subentries, too. Of an entry nothing is kept but what its range needs.
+fn by_search(
+    session: &mut Session,
+    request: &DigestRequest,
+    values: bool,
+) -> Result<DigestResponse, ClientError> {
     let before = entries::context_csns(session, &request.base)?;
     let mut gathered = Gathered::new(request);
     let filter = super::all()?;
-    let asked = Asked {
-        base: &request.base,
-        scope: Scope::Subtree,
-        filter: &filter,
-        attributes: &["entryUUID", "entryCSN"],
+    let (kinds, attributes) = match values {
+        true => (&Kind::ALL[..], &entries::ALL_ATTRIBUTES),
+        false => (&[Kind::Entries][..], &["entryUUID", "entryCSN"]),
     };
-    entries::each(session, &asked, &mut |dn, attributes| {
-        let (uuid, csn) = entries::identity(attributes);
-        let name = dn.to_lowercase();
-        let digest = EntryDigest::new(&uuid, None, name.as_bytes(), csn.as_ref()).finish();
-        gathered.add(Row { uuid, csn, digest });
-    })?;
+    for kind in kinds.iter().copied() {
+        let asked = Asked { base: &request.base, scope: Scope::Subtree, filter: &filter, attributes, kind };
+        entries::each(session, &asked, &mut |dn, attributes| {
+            gathered.add(entries::row(dn, attributes, values.then_some(&request.without)));
+        })?;
+    }
     let after = entries::context_csns(session, &request.base)?;
     Ok(gathered.finish([before, after]))
 }
 
-fn different_attributes(here: &Shown, there: &Shown) -> Vec<String> {
-    let mut names: Vec<&String> = here.attributes.keys().chain(there.attributes.keys()).collect();
-    names.sort_unstable();
-    names.dedup();
-    names.retain(|name| here.attributes.get(*name) != there.attributes.get(*name));
-    names.into_iter().cloned().collect()
+/// The entryUUID that the servers show.
+fn entry_uuid(entry: &DifferentEntry) -> Option<String> {
+    (!entries::is_made_up(&entry.uuid)).then(|| entry.uuid.to_string())
 }
 
-fn entry_json(entry: &DifferentEntry, here: Option<&Shown>, there: Option<&Shown>, changing: bool) -> Value {
-    let csn = |csn: Option<Option<Csn>>| csn.flatten().map(|csn| csn.text());
-    let attributes = here.zip(there).map(|(here, there)| different_attributes(here, there));
-    json!({
-        "entryUUID": entry.uuid.to_string(),
-        "dn": [here.map(|shown| &shown.dn), there.map(|shown| &shown.dn)],
-        "there": [entry.here.is_some(), entry.there.is_some()],
-        "entryCSN": [csn(entry.here), csn(entry.there)],
-        "attributes": attributes,
-        "changing": changing,
-    })
+/// Which of the entries that differed still do, as both servers show them now.
+pub(super) fn still_different(
+    before: &[DifferentEntry],
+    shown: &[BTreeMap<Uuid, Shown>; 2],
+) -> Vec<DifferentEntry> {
+    let now = |entry: &DifferentEntry| {
+        let [here, there] = shown.each_ref().map(|found| found.get(&entry.uuid));
+        match (here, there) {
+            (Some(here), Some(there)) if here.is_like(there) => None,
+            // It need not be gone: its entryUUID may be there, and not to be read. What was seen counts.
+            (None, None) if entries::is_made_up(&entry.uuid) => Some(*entry),
+            // Both have deleted it meanwhile.
+            (None, None) => None,
+            _ => {
+                let [here, there] = [here, there].map(|shown| shown.map(|shown| shown.csn));
+                Some(DifferentEntry { uuid: entry.uuid, here, there })
+            }
+        }
+    };
+    before.iter().filter_map(now).collect()
 }

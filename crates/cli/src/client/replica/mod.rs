@@ -5,6 +5,9 @@ mod conflicts;
 mod entries;
 mod retire;
 mod status;
+#[cfg(test)]
+mod tests;
+mod values;
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -16,7 +19,7 @@ use larix_proto::{FilterBuf, Scope};
 
 use super::options::CommonArgs;
 use super::session;
-use entries::Asked;
+use entries::{Asked, Kind};
 
 /// Says that the answer is no: compareFalse.
 const NO: u8 = 5;
@@ -68,7 +71,13 @@ impl Server {
     /// The only suffix of this server.
     fn suffix(&mut self) -> Result<String, ClientError> {
         let mut found = Vec::new();
-        let asked = Asked { base: "", scope: Scope::Base, filter: &all()?, attributes: &["namingContexts"] };
+        let asked = Asked {
+            base: "",
+            scope: Scope::Base,
+            filter: &all()?,
+            attributes: &["namingContexts"],
+            kind: Kind::Entries,
+        };
         entries::each(&mut self.session, &asked, &mut |_, attributes| {
             for attribute in attributes.iter() {
                 found
