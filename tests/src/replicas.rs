@@ -7,7 +7,7 @@ use std::time::Duration;
 use larix_proto::client::{self, Search};
 use larix_proto::control::{ControlValue as _, ManageDsaIt};
 use larix_proto::{FilterBuf, MessageId, Response, ResultCode, Scope};
-use larix_testkit::process::free_port;
+use larix_testkit::process::{free_port, free_ports};
 use larix_testkit::{Kind, Server, Site};
 
 use crate::client::Client;
@@ -19,6 +19,53 @@ pub const ADMIN: &str = "cn=admin,dc=example,dc=com";
 /// retries in these tests.
 const STEPS: u32 = 1_200;
 const STEP: Duration = Duration::from_millis(50);
+
+/// The suffix of the access logs of [`members`].
+pub const LOG: &str = "cn=log";
+
+/// How members that all take writes merge what several of them changed.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Merging {
+    /// By the records of their access logs, which they follow.
+    Records,
+    /// By `conflict-mode value`.
+    Values,
+}
+
+/// So many Larix servers, not started, that all take writes and follow each other; they tell in their logs what they do.
+pub fn members(count: usize, merging: Merging) -> Vec<Member> {
+    let ports = free_ports(count);
+    let follow = match merging {
+        Merging::Records => format!(
+            " logbase={LOG} logfilter=\"(&(objectClass=auditWriteObject)(reqResult=0))\" syncdata=accesslog"
+        ),
+        Merging::Values => String::new(),
+    };
+    let member = |number: usize| {
+        let others = ports.iter().enumerate().filter(|(other, _)| *other != number);
+        let lines = others.map(|(other, port)| {
+            format!(
+                "syncrepl rid={:03} provider=ldap://127.0.0.1:{port} bindmethod=simple binddn={ADMIN} credentials=secret \
+                 searchbase={SUFFIX} type=refreshAndPersist retry=\"1 +\"{follow}\n",
+                other + 1
+            )
+        });
+        let lines = lines.collect::<String>() + "multiprovider on\noverlay syncprov\n";
+        let id = format!("serverID {}\n", number + 1);
+        let (global, database) = match merging {
+            Merging::Records => (
+                format!(
+                    "{id}database mdb\nsuffix {LOG}\nrootdn {ADMIN}\ndirectory @DATA@/changes\nlimits users size=unlimited\n\
+                     overlay syncprov\nsyncprov-nopresent TRUE\nsyncprov-reloadhint TRUE"
+                ),
+                format!("{lines}overlay accesslog\nlogdb {LOG}\nlogops writes\nlogsuccess TRUE"),
+            ),
+            Merging::Values => (id, format!("conflict-mode value\n{lines}")),
+        };
+        Member::at(Kind::Larix, ports[number], &global, &database).arguments(&["-d", "16384"])
+    };
+    (0..count).map(member).collect()
+}
 
 /// Entries by DN, attributes by description, values sorted.
 pub type Content = BTreeMap<String, BTreeMap<String, Vec<Vec<u8>>>>;

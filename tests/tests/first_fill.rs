@@ -2,15 +2,13 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 
-use std::fmt::Write as _;
 use std::net::SocketAddr;
 
 use larix_proto::Scope;
 use larix_proto::extended::SyncInfo;
 use larix_testkit::Kind;
-use larix_testkit::process::free_ports;
 use larix_tests::relay::{Passage, Relay};
-use larix_tests::replicas::{ADMIN, Member, SUFFIX, people};
+use larix_tests::replicas::{ADMIN, Member, Merging, SUFFIX, members, people};
 use larix_tests::scripted::{ConsumerSearch, ScriptedProvider};
 use larix_tests::sync::{Wanted, read};
 
@@ -223,50 +221,12 @@ fn killed_before_the_deletes_are_stored_it_asks_for_all_again() {
     stays_deleted(&mut search, &consumer);
 }
 
-const LOG: &str = "cn=log";
-
-/// Three that all take writes; `delta`: each follows the others' access logs, otherwise conflicts are settled value by value.
-fn members(delta: bool) -> Vec<Member> {
-    let ports = free_ports(3);
-    let member = |number: usize| {
-        let mut lines = String::new();
-        for other in (0..ports.len()).filter(|other| *other != number) {
-            let _ = write!(
-                lines,
-                "syncrepl rid={:03} provider=ldap://127.0.0.1:{} bindmethod=simple binddn={ADMIN} credentials=secret \
-                 searchbase={SUFFIX} type=refreshAndPersist retry=\"1 +\"",
-                other + 1,
-                ports[other]
-            );
-            if delta {
-                let filter = "(&(objectClass=auditWriteObject)(reqResult=0))";
-                let _ = write!(lines, " logbase={LOG} logfilter=\"{filter}\" syncdata=accesslog");
-            }
-            lines.push('\n');
-        }
-        lines += "multiprovider on\noverlay syncprov\n";
-        let mut global = format!("serverID {}\n", number + 1);
-        match delta {
-            true => {
-                lines += &format!("overlay accesslog\nlogdb {LOG}\nlogops writes\nlogsuccess TRUE");
-                global += &format!(
-                    "database mdb\nsuffix {LOG}\nrootdn {ADMIN}\ndirectory @DATA@/changes\nlimits users size=unlimited\n\
-                     overlay syncprov\nsyncprov-nopresent TRUE\nsyncprov-reloadhint TRUE"
-                );
-            }
-            false => lines = format!("conflict-mode value\n{lines}"),
-        }
-        Member::at(Kind::Larix, ports[number], &global, &lines).arguments(&["-d", "16384"])
-    };
-    (0..ports.len()).map(member).collect()
-}
-
 /// What members keep of who changed what when comes with the content, and those who follow the newcomer's log are told what it
 /// lacks.
 #[test]
 fn a_newcomer_among_members_is_filled_at_once() {
-    for delta in [true, false] {
-        let mut members = members(delta);
+    for merging in [Merging::Records, Merging::Values] {
+        let mut members = members(3, merging);
         members[0].site.load_into(Some(SUFFIX), &people(PEOPLE));
         members[..2].iter_mut().for_each(Member::start);
         members[1].wait_until_like(&members[0]);

@@ -1,10 +1,18 @@
 //! `larix replica`: servers that hold the same are found equal, and what differs is named.
 
 use std::process::{Command, Output};
+use std::thread;
+use std::time::Duration;
 
+use larix_proto::Scope;
 use larix_testkit::{Kind, Server, Site};
+use larix_tests::replicas::{ADMIN, LOG, Member, Merging, SUFFIX, members, people};
+use larix_tests::sync::{Wanted, read};
 
 const ENTRIES: u32 = 10_000;
+/// How often something is looked at until it is so, with [`BETWEEN`] between.
+const LOOKS: u32 = 600;
+const BETWEEN: Duration = Duration::from_millis(50);
 
 fn configuration() -> &'static str {
     "database mdb\nsuffix o=u\nrootdn cn=admin,o=u\nrootpw secret\ndirectory @DATA@\nsizelimit unlimited\n\
@@ -230,4 +238,65 @@ fn beside_slapd_values_are_compared_when_asked_for() {
     // What is left out has no part in it.
     let without = ["--without", "SN", "--without", "userPassword", "--without", "description"];
     assert_eq!(replica(&[&values[..], &without].concat(), &[&here, &there]), (Some(0), equal.to_owned()));
+}
+
+/// The contextCSN of a retired server is gone from content and access log alike, whoever tells it, and stays so.
+#[test]
+fn a_server_that_is_retired_is_out_of_the_access_logs() {
+    let mut members = members(3, Merging::Records);
+    members[0].site.load_into(Some(SUFFIX), &people(3));
+    members.iter_mut().for_each(Member::start);
+    let change = |member: &Member, text: &str| {
+        member.change(&format!("modify \"uid=u1,ou=people,{SUFFIX}\"\n  replace title: {text}"));
+    };
+    let all_alike =
+        |members: &[Member]| members[1..].iter().for_each(|member| member.wait_until_like(&members[0]));
+    for (number, text) in ["first", "second", "third"].into_iter().enumerate() {
+        members[2].wait_until_like(&members[0]);
+        change(&members[number], text);
+        all_alike(&members);
+    }
+    let contexts = |member: &Member, base: &str| {
+        let wanted = Wanted { scope: Scope::Base, base, attributes: &["contextCSN"], ..Wanted::default() };
+        let found = read(member.address(), &wanted).and_then(|entries| entries.into_values().next());
+        let csns = found.expect("the base").remove("contextcsn").unwrap_or_default();
+        csns.iter().map(|csn| String::from_utf8_lossy(csn).into_owned()).collect::<Vec<_>>()
+    };
+    let knows = |member: &Member, base: &str, id: &str| {
+        contexts(member, base).iter().any(|csn| csn.contains(&format!("#{id}#")))
+    };
+    // The log follows the content.
+    let wait = |what: &str, is_so: &dyn Fn() -> bool| {
+        let mut looks = 0;
+        while !is_so() {
+            looks += 1;
+            assert!(looks < LOOKS, "{what}");
+            thread::park_timeout(BETWEEN);
+        }
+    };
+    for member in &members[..2] {
+        wait("the log has come as far", &|| knows(member, SUFFIX, "003") && knows(member, LOG, "003"));
+    }
+    members[2].stop();
+    let urls = [members[0].url(), members[1].url()];
+    let mut command = Command::new(Kind::Larix.program().expect("larix is built"));
+    command.args(["replica", "retire", "-x", "-D", ADMIN, "-w", "secret", "-b", SUFFIX, "3"]).args(urls);
+    let output = command.output().expect("larix runs");
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    for round in 0..2 {
+        for number in 0..2 {
+            change(&members[number], &format!("round {round}.{number}"));
+            members[1 - number].wait_until_like(&members[number]);
+        }
+        for member in &members[..2] {
+            let is_out = |base| !knows(member, base, "003") && knows(member, base, "002");
+            wait("it is gone", &|| is_out(SUFFIX) && is_out(LOG));
+        }
+        // Nor does it come back by who was away.
+        members[1].stop();
+        change(&members[0], &format!("away {round}"));
+        members[1].start();
+        members[1].wait_until_like(&members[0]);
+    }
+    assert!(!knows(&members[1], SUFFIX, "003") && !knows(&members[1], LOG, "003"));
 }
