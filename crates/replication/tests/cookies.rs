@@ -48,8 +48,12 @@ enum Who {
     Slapd,
     /// A Larix that does.
     Larix,
-    /// A copy that hears of changes only from here.
+    /// A copy of another kind.
     Copy,
+    /// A Larix that takes no changes.
+    Shadow,
+    /// One that has a part of the entries.
+    Part,
 }
 
 struct Site {
@@ -169,7 +173,7 @@ impl Site {
     }
 
     fn ask(&self, who: Who, known: &[Csn]) -> Search<'_> {
-        let sid = if matches!(who, Who::Copy) { None } else { Some(1) };
+        let sid = matches!(who, Who::Slapd | Who::Larix).then_some(1);
         let cookie = Cookie { rid: 1, sid, csns: known.to_vec(), ..Cookie::default() }.to_string();
         let sync = SyncRequest {
             mode: SyncMode::RefreshAndPersist,
@@ -177,10 +181,15 @@ impl Site {
             reload_hint: false,
         };
         let mut controls = vec![sync.to_control(true)];
-        if matches!(who, Who::Larix) {
+        if !matches!(who, Who::Slapd | Who::Copy) {
             controls.push(ControlBuf { oid: oid::SYNC_PEER.into(), critical: false, value: None });
         }
-        let filter = FilterBuf::every_entry();
+        let any_entry = !matches!(who, Who::Part);
+        let filter = if any_entry {
+            FilterBuf::every_entry()
+        } else {
+            FilterBuf::parse("(objectClass=device)").unwrap()
+        };
         let mut request = Vec::new();
         let search = client::Search {
             attributes: &["*", "+"],
@@ -212,14 +221,7 @@ impl Site {
         let queue = RefreshQueue::default();
         Search {
             site: self,
-            search: SyncSearch::new(Start {
-                asked,
-                parts,
-                any_entry: true,
-                values: false,
-                states: false,
-                queue,
-            }),
+            search: SyncSearch::new(Start { asked, parts, any_entry, values: false, states: false, queue }),
         }
     }
 }
@@ -408,7 +410,7 @@ fn who_may_have_what_never_came_here_goes_through_the_content() {
     site.change(6, "cn=f,dc=example,dc=com", csn(OWN, 11));
     for (who, search) in &mut follow {
         let expected: &[&str] = match who {
-            Who::Copy => &["add 6 =2:11", "cookie =2:11;3:9"],
+            Who::Copy | Who::Shadow | Who::Part => &["add 6 =2:11", "cookie =2:11;3:9"],
             Who::Slapd | Who::Larix => &["add 6 =2:11"],
         };
         assert_eq!(search.told(), expected, "{who:?}");
@@ -423,6 +425,25 @@ fn who_may_have_what_never_came_here_goes_through_the_content() {
         check(who, &[csn(OWN, 2), csn(3, 9)], &["add 6", "refreshed =2:11;3:9"]);
     }
     check(Who::Copy, &before, &["add 6", "refreshed =2:11;3:9"]);
+}
+
+/// Content does not tell what is not in it: who goes through that of another provider behind it, which has not heard of the
+/// delete, would take the entry from there.
+#[test]
+fn who_may_hear_of_others_too_is_told_deletes_behind_the_content() {
+    let site = Site::new();
+    site.put(5, "cn=e,dc=example,dc=com", csn(OWN, 2));
+    site.change(6, "cn=f,dc=example,dc=com", csn(OWN, 3));
+    site.remove(5, csn(OWN, 5));
+    let by_content = "by content =2:5";
+    for who in [Who::Larix, Who::Shadow] {
+        let expected = ["add 1", "add 6", "gone 5 -2:5", "by content =2:5 deletes told"];
+        assert_eq!(site.ask(who, &[]).told(), expected, "{who:?}");
+    }
+    for who in [Who::Slapd, Who::Copy] {
+        assert_eq!(site.ask(who, &[]).told(), ["add 1", "add 6", by_content], "{who:?}");
+    }
+    assert_eq!(site.ask(Who::Part, &[]).told(), ["add 6", by_content]);
 }
 
 #[test]

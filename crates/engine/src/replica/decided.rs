@@ -5,10 +5,10 @@ use larix_schema::AttributeDescription;
 use larix_store::Snapshot;
 
 use super::steps::{SENT, value_of};
-use super::{difference, value};
+use super::{difference, place, value};
 use crate::entry::{EntryId, EntrySource};
-use crate::log::LoggedChange;
-use crate::write::operator::{Held, Operator, logged};
+use crate::log::{LoggedChange, Told};
+use crate::write::operator::{Held, LogMark, Operator, logged};
 use crate::write::prepare::{Change, ChangeKind, Standing, naming_changes};
 use crate::write::{Failure, modify, values};
 
@@ -36,7 +36,12 @@ fn stamp_again<V: Snapshot>(op: &mut Operator<'_, V>, id: EntryId, named: bool) 
     modify::store(op, &held, &entry)?;
     let all: Vec<&Change> = changes.iter().collect();
     let (rdn, parent) = (view.rdn().to_owned(), view.parent());
-    op.log_marked((id, parent), uuid, &shown, SENT, |schema| match named {
+    let told = match named && op.ground.settings.merges_records {
+        // Glue that it stands on may be gone when the record is told.
+        true => Told::AsItCame { change: None, place: place::stands(&op.view, id)? },
+        false => Told::AsDone,
+    };
+    op.log_marked((id, parent), uuid, &shown, LogMark { told, ..SENT }, |schema| match named {
         true => LoggedChange::ModifyDn {
             new_rdn: rdn,
             delete_old_rdn: false,

@@ -66,7 +66,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             return Ok(Applied::Older);
         }
         let mut applied = Applied::Done;
-        if newer.is_some() && !self.is_covered(&csn) {
+        let is_conflict = newer.is_some() && !self.is_covered(&csn);
+        if is_conflict {
             let (dn, lost) = self.step(|op| steps::values_of(op, here.id))?;
             applied = self.note(ConflictNote {
                 kind: ConflictKind::Delete,
@@ -82,6 +83,12 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let left = self.step(|op| steps::hollow(op, here.id, true))?;
         if !left {
             self.clear_glue(here.parent)?;
+        }
+        if is_conflict && self.rules.multi_provider {
+            // Who made the delete did not know of the change, and may have forgotten the delete when the change comes to him:
+            // it is told again, as where the change comes later.
+            self.stamp = self.own_stamp();
+            self.bury_absent(&here.uuid)?;
         }
         Ok(applied)
     }

@@ -189,7 +189,7 @@ fn standing<N: Snapshot>(
 }
 
 /// As [`standing`], by id.
-fn stands<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<Option<EntryPlace>, Fault> {
+pub(super) fn stands<N: Snapshot>(view: &View<'_, N>, id: EntryId) -> Result<Option<EntryPlace>, Fault> {
     let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
     Ok(standing(view, &view.reader(id, &record)?)?.map(|(_, place)| place))
 }

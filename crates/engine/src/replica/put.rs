@@ -35,7 +35,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         if let Some(dead) = dead {
             let newer = put.csn.is_none_or(|csn| csn > dead.csn);
             let stays_dead = self.rules.multi_provider && !(newer && self.born_after(put, &dead.csn));
-            if stays_dead && put.csn.is_some_and(|csn| !self.is_covered(&csn)) {
+            if stays_dead && put.csn.is_some_and(|csn| self.tells_again(put, &csn, &dead.csn)) {
                 // Whoever has the entry still may never hear of the delete: a present phase deletes nothing that the provider
                 // has not seen as it is, and its cookie covers the delete.
                 self.stamp = self.own_stamp();
@@ -76,6 +76,16 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
                 }
             }
         }
+    }
+
+    /// Whether a delete is told again to all, since somebody still has the entry. One that it knows by a change that is news
+    /// here. And one who sends the entry in a refresh though all of it was here before: those who told of the delete may
+    /// forget it before he hears of it, and take the entry back from him. That once: a delete that is told under a CSN of
+    /// this server was told to all by it.
+    fn tells_again(&self, put: &Put, csn: &Csn, delete: &Csn) -> bool {
+        let is_refresh = !self.rules.drop_covered && put.record.is_none();
+        let own = self.group.environment.order.server_id();
+        !self.is_covered(csn) || is_refresh && delete.server_id != own
     }
 
     /// Whether it is the record of an add that this server made, and has in its contextCSN: the entry was here, so that where

@@ -5,7 +5,7 @@ use crate::replica_records::{A, content, member_keeping, modify, record, whole};
 use crate::replicated::{Memory, apply, batch, csn, delete, find_nothing, put, raise, uuid, word};
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogRetention, LoggedAttribute, LoggedChange, LoggedKind};
-use larix_engine::replica::{ReplicaRules, ReplicatedBatch, ReplicatedChange, entry_of};
+use larix_engine::replica::{ReplicaRules, ReplicatedBatch, ReplicatedChange, deletes_after, entry_of};
 use larix_store::Store as _;
 
 /// Its log keeps what is ten seconds old.
@@ -110,4 +110,55 @@ fn who_made_an_entry_that_is_not_here_does_not_add_it_again() {
         let f = member();
         assert_eq!(told(&f, add(made)), "done");
     }
+}
+
+/// When the entry was deleted, as far as that is remembered.
+fn deleted(f: &Memory) -> Option<Csn> {
+    let found = deletes_after(&f.database().store().snapshot().unwrap(), None, 10).unwrap();
+    assert!(found.iter().all(|(entry, _)| *entry == uuid(1)), "{found:?}");
+    found.first().map(|(_, csn)| *csn)
+}
+
+/// Who made the delete may have forgotten it when the change comes to him.
+#[test]
+fn a_delete_that_did_not_know_of_a_change_is_told_again() {
+    for (changed, expected) in [(csn(2, 9), 1), (csn(2, 4), 3)] {
+        let f = member();
+        apply(&f, [put(1, A, changed, &[])]);
+        told(&f, delete(1, csn(3, 5)));
+        assert!(!is_here(&f));
+        assert_eq!(deleted(&f).map(|csn| csn.server_id), Some(expected), "{changed}");
+    }
+    // Who takes no changes decides nothing.
+    let f = member();
+    apply(&f, [put(1, A, csn(2, 9), &[])]);
+    let rules = ReplicaRules { multi_provider: false, ..ReplicaRules::default() };
+    let (changes, context_csns) = (vec![delete(1, csn(3, 5))], Vec::new());
+    batch(&f, ReplicatedBatch { changes, context_csns, rules });
+    assert_eq!(deleted(&f), Some(csn(3, 5)));
+}
+
+/// Somebody sends an entry of which all was here before: he has not heard of the delete, and those who told of it here may
+/// forget it before he does.
+#[test]
+fn a_refresh_that_brings_a_deleted_entry_is_told_the_delete_once() {
+    let (made, gone) = (csn(2, 1), csn(3, 5));
+    let entry = || put(1, A, made, &[]);
+    let f = member();
+    apply(&f, [entry()]);
+    raise(&f, &[made]);
+    assert_eq!(apply(&f, [delete(1, gone)]), "done");
+    // Late in the persist stage, or as the record of an add: whoever tells it tells the delete next.
+    apply(&f, [entry()]);
+    let ReplicatedChange::Put { attributes, .. } = entry() else { panic!("no put") };
+    let values =
+        attributes.into_iter().map(|a| LoggedAttribute { description: a.description, values: a.values });
+    assert_ne!(told(&f, record(A, made, LoggedChange::Add(values.collect()), None)), "done");
+    assert_eq!(deleted(&f), Some(gone));
+    assert_ne!(told(&f, entry()), "done");
+    let again = deleted(&f).unwrap();
+    assert_eq!(again.server_id, 1);
+    assert_ne!(told(&f, entry()), "done");
+    assert_eq!((deleted(&f), is_here(&f)), (Some(again), false));
+    find_nothing(&f);
 }

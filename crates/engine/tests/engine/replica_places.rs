@@ -1,7 +1,9 @@
 //! Places that are told by the superior's entryUUID: where entries go, what is remembered, and who decides.
 
 use larix_engine::csn::Csn;
-use larix_engine::log::{LogRetention, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification};
+use larix_engine::log::{
+    self, LogKey, LogRetention, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification,
+};
 use larix_engine::replica::{
     EntryPlace, Places, ReplicaRules, ReplicatedBatch, ReplicatedChange, conflicts, entry_of,
 };
@@ -196,6 +198,30 @@ fn a_name_that_a_server_gives_brings_its_value() {
         assert_eq!((dn.as_str(), &content["ou"][..]), (x, &["p".to_owned(), "x".to_owned()][..]));
         assert_eq!(csn_of(&f, x).server_id, 1);
     }
+}
+
+/// A record of an access log is made later than the change: what the entry stood on may be gone by then.
+#[test]
+fn a_decision_tells_the_place_that_was_decided() {
+    let f = member_keeping(1, LogRetention::default());
+    assert_eq!(apply(&f, [told(put(1, BELOW_OLD, csn(2, 2), &[]), uuid(2), "cn=a")]), "done");
+    complete(&f);
+    assert_eq!(csn_of(&f, BELOW_OLD).server_id, 1);
+    // An entry fills the glue in.
+    assert_eq!(apply(&f, [put(3, OLD, csn(3, 1_001), &[])]), "done");
+    let snapshot = f.database().store().snapshot().unwrap();
+    let view = f.database().view(&snapshot).unwrap();
+    let (mut places, mut decided) = (Places::default(), None);
+    let from = LogKey { server_id: 1, sequence: 0 };
+    log::visit_stored_after(&snapshot, from, &mut |_, record, _| {
+        let is_decision = record.entry_uuid == uuid(1) && record.csn.server_id == 1 && !record.local;
+        if is_decision {
+            decided = places.of_record(&view, &record).unwrap();
+        }
+        true
+    })
+    .unwrap();
+    assert_eq!(decided, Some(EntryPlace { superior: suffix_uuid(&f), name: "cn=a,ou=u".to_owned() }));
 }
 
 #[test]

@@ -1,8 +1,10 @@
 //! The deletes that are told behind a pass over the content.
 //!
 //! What is not there is not in the content. A consumer that has none of it either would raise its contextCSN over the
-//! deletes and could not tell them to others, who have the entries still: from it they would never hear of them. So a
-//! member that goes through our content is sent the deletes, too, as far as they are remembered.
+//! deletes and could not tell them to others, who have the entries still: from it they would never hear of them. And whoever
+//! goes through the content of another provider next, one that has not heard of a delete, would take the entry from there,
+//! and never be told again what its contextCSN covers. So a Larix that goes through our content is sent the deletes, too, as
+//! far as they are remembered; of a part of the entries only where it is a member.
 
 use larix_engine::replica::deletes_after;
 use larix_engine::search::Budget;
@@ -28,8 +30,7 @@ impl Graves {
         budget: Budget<'_>,
         out: &mut Vec<u8>,
     ) -> Result<bool, LdapResult> {
-        // Others delete what they are not told of, and have nobody to tell.
-        if !search.asked.peer || search.asked.sid.is_none() {
+        if !are_told(search) {
             return Ok(true);
         }
         let Some(part) = search.parts.get(self.part) else { return Ok(true) };
@@ -56,4 +57,10 @@ impl Graves {
         }
         Ok(self.part >= search.parts.len())
     }
+}
+
+/// Whether deletes are told behind the content. Who is no Larix deletes what he is not told of; into a part entries come back
+/// under the entryUUID that they left it with.
+pub(super) fn are_told<S: Store>(search: &SyncSearch<S>) -> bool {
+    search.asked.peer && (search.asked.sid.is_some() || search.any_entry)
 }

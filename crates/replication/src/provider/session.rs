@@ -18,6 +18,7 @@ use uuid::Uuid;
 
 use super::decide::{Asked, Decision, cookie, decide};
 use super::follow::Following;
+use super::graves;
 use super::proof::proves_deletes;
 use super::queue::{Place, RefreshQueue, Turn};
 use super::refresh::{Changed, LogRefresh, Walk, lacks_of};
@@ -76,7 +77,8 @@ pub struct SyncSearch<S: Store> {
     turn: Option<Turn>,
     /// Where it waits for that.
     place: Option<Place>,
-    any_entry: bool,
+    /// It asked for every entry.
+    pub(super) any_entry: bool,
     values: bool,
     /// The consumer merges changes one by one: it takes no record for a change that nobody made.
     pub(super) states: bool,
@@ -283,7 +285,7 @@ impl<S: Store> SyncSearch<S> {
         if self.asked.persist {
             self.look_around()?;
         }
-        self.tells_deletes = self.asked.peer && self.proves_deletes()?;
+        self.tells_deletes = graves::are_told(self) && self.proves_deletes()?;
         let settings = self.parts.first().and_then(|part| part.served.database().current_settings().provider);
         let settings = settings.unwrap_or_default();
         let each_cookie = settings.no_present && settings.reload_hint;
