@@ -7,7 +7,6 @@ use larix_store::{Snapshot, Store};
 use uuid::Uuid;
 
 use super::apply::Applier;
-use super::names::wins;
 use super::prepare::Put;
 use super::steps::{self, Here, Place};
 use super::{Applied, ConflictKind, ConflictNote, KeptSide, conflicts, decided, state};
@@ -126,7 +125,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             })?;
             return Ok(Applied::Done);
         }
-        if wins((put.named, put.uuid), (occupant.named, occupant.uuid)) {
+        if self.gets_name(put, &occupant) {
             let note = self.set_aside(&occupant, (put.uuid, put.csn))?;
             let glue = self.step(|op| Ok(steps::occupant(op, &place)?))?;
             self.step(|op| steps::add(op, put, rules, &place, glue))?;
@@ -252,7 +251,7 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
         let occupant = occupant.filter(|occupant| occupant.id != here.id);
         let mut applied = Applied::Done;
         if let Some(occupant) = occupant {
-            if !occupant.glue && !wins((put.named, put.uuid), (occupant.named, occupant.uuid)) {
+            if !occupant.glue && !self.gets_name(put, &occupant) {
                 return self.lose_name(put, &here, &place, &occupant);
             }
             if !occupant.glue {

@@ -1,5 +1,6 @@
 //! Places that are told by the superior's entryUUID: where entries go, what is remembered, and who decides.
 
+use larix_engine::DatabaseSettings;
 use larix_engine::csn::Csn;
 use larix_engine::log::{
     self, LogKey, LogRetention, LoggedAttribute, LoggedChange, LoggedKind, LoggedModification,
@@ -11,7 +12,7 @@ use larix_engine::tables::REPLICA;
 use larix_store::{Direction, KeyRange, Snapshot as _, Store as _};
 use uuid::Uuid;
 
-use crate::common::SUFFIX;
+use crate::common::{Fixture, SUFFIX, memory, schema, settings};
 use crate::replica_records::{content, member_keeping};
 use crate::replicated::{Memory, apply, batch, csn, delete, filled, find_nothing, put, raise, uuid, word};
 
@@ -288,4 +289,35 @@ fn a_shadow_leaves_an_entry_where_it_gave_its_name_back() {
     take(Vec::new(), vec![csn(2, 30)]);
     assert_eq!((f.value(BELOW_OLD, "entryUUID"), elsewhere(&f)), (Some(uuid(2).to_string()), 0));
     find_nothing(&f);
+}
+
+/// Who has the name here may stand elsewhere at the provider, with a superior that the part leaves out.
+#[test]
+fn a_shadow_of_a_part_takes_names_as_they_are_told() {
+    let named = |shadow: bool, places: bool| {
+        let schema = schema("");
+        let settings = DatabaseSettings { shadow, ..settings(&schema) };
+        let f = Fixture::of(schema, vec![(memory(), settings)]);
+        let rules = ReplicaRules { multi_provider: false, places, ..ReplicaRules::default() };
+        let take = |number, dn: &str, csn: Csn| {
+            let (changes, rules) = (vec![put(number, dn, csn, &[])], rules.clone());
+            batch(&f, ReplicatedBatch { changes, rules, ..Default::default() });
+            find_nothing(&f);
+            let uuid = f.value(BELOW_OLD, "entryUUID");
+            uuid.map(|uuid| uuid.parse::<Uuid>().unwrap().as_u128())
+        };
+        let beside = "cn=b,ou=u,dc=example,dc=com";
+        take(1, BELOW_OLD, csn(2, 9));
+        // One that is new, and one that is renamed; both are older. Then they go, one after the other.
+        let comes = take(2, BELOW_OLD, csn(3, 4));
+        take(3, beside, csn(3, 5));
+        let is_renamed = take(3, BELOW_OLD, csn(3, 6));
+        take(2, NEW, csn(3, 7));
+        [comes, is_renamed, take(3, beside, csn(3, 8))]
+    };
+    assert_eq!(named(true, false), [Some(2), Some(3), Some(1)]);
+    // Who hears of all superiors, and who takes changes of others, too, goes by the changes.
+    for (shadow, places) in [(true, true), (false, false)] {
+        assert_eq!(named(shadow, places), [Some(1); 3], "{shadow} {places}");
+    }
 }
