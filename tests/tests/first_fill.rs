@@ -3,17 +3,21 @@
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 
 use std::net::SocketAddr;
+use std::thread;
+use std::time::Duration;
 
 use larix_proto::Scope;
 use larix_proto::extended::SyncInfo;
 use larix_testkit::Kind;
 use larix_tests::relay::{Passage, Relay};
-use larix_tests::replicas::{ADMIN, Member, Merging, SUFFIX, members, people};
+use larix_tests::replicas::{ADMIN, LOG, Member, Merging, SUFFIX, members, people};
 use larix_tests::scripted::{ConsumerSearch, ScriptedProvider};
 use larix_tests::sync::{Wanted, read};
 
 const FILLED: &str = "the database was filled with ";
 const PEOPLE: usize = 1_500;
+/// Until who follows somebody has been told that there is nothing.
+const SETTLED: Duration = Duration::from_millis(500);
 
 fn provider(kind: Kind) -> Member {
     let member = Member::new(kind, "", "overlay syncprov");
@@ -260,5 +264,26 @@ fn a_newcomer_among_members_is_filled_at_once() {
         members[0].start();
         all_alike(&members);
         assert_eq!(members[2].log().matches(FILLED).count(), 1, "{}", members[2].log());
+    }
+}
+
+/// What the first content brought is not in the access log. Who follows that and was there before asks for the entries.
+#[test]
+fn who_follows_the_log_of_one_that_is_filled_is_told_all() {
+    for kind in [Kind::Larix, Kind::Slapd].into_iter().filter(|kind| kind.program().is_some()) {
+        let mut members = members(2, Merging::Records);
+        members[0].site.load_into(Some(SUFFIX), &people(PEOPLE));
+        members[1].start();
+        let filter = "logfilter=\"(&(objectClass=auditWriteObject)(reqResult=0))\"";
+        let more = format!("logbase={LOG} {filter} syncdata=accesslog");
+        let last = Member::new(kind, "", &line(&members[1].url(), &more)).started();
+        // It goes through content that is not there, and waits for changes.
+        thread::park_timeout(SETTLED);
+        members[0].start();
+        members[1].wait_for_log(FILLED);
+        last.wait_for("the first content", |content| content.len() == PEOPLE + 3);
+        change(&members[0], "Seventh");
+        let seventh = format!("uid=u7,ou=people,{SUFFIX}");
+        last.wait_for("a change behind it", |content| content[&seventh].contains_key("title"));
     }
 }

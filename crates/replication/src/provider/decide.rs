@@ -18,6 +18,9 @@ pub struct Asked {
     pub known: CsnVector,
     pub persist: bool,
     pub reload_hint: bool,
+    /// It wants changes in place of content: who follows an access log sends a cookie, be it one without a CSN, and no reload
+    /// hint. Whoever reads such a database for what is in it has no cookie at first.
+    pub wants_changes: bool,
     /// The consumer is a Larix.
     pub peer: bool,
 }
@@ -33,6 +36,7 @@ impl Asked {
             known: cookie.csns.into_iter().collect(),
             persist: control.persist,
             reload_hint: control.reload_hint,
+            wants_changes: control.cookie.is_some() && !control.reload_hint,
             peer: control.peer,
         }
     }

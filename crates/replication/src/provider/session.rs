@@ -303,7 +303,7 @@ impl<S: Store> SyncSearch<S> {
             Decision::Refused(result) => Err(result),
             Decision::Unchanged => Ok(self.refreshed(false, false, out)),
             Decision::Everything => {
-                if !self.asked.known.is_empty() {
+                if !self.asked.known.is_empty() || self.asked.wants_changes {
                     self.check_log_reaches()?;
                 }
                 // It drops what it is not sent: a first refresh that was interrupted may have left something there.
