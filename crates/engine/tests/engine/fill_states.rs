@@ -120,8 +120,11 @@ fn put(sent: &Sent) -> ReplicatedChange {
     ReplicatedChange::Put { entry_uuid: uuid, dn, attributes, state, place: None }
 }
 
+/// Keys and values.
+type Rows = BTreeSet<(Vec<u8>, Vec<u8>)>;
+
 /// What is kept of entries, and the sequences under which removed values are remembered.
-fn kept<S: Store>(f: &Fixture<S>) -> (BTreeSet<(Vec<u8>, Vec<u8>)>, BTreeSet<u64>) {
+fn kept<S: Store>(f: &Fixture<S>) -> (Rows, BTreeSet<u64>) {
     let snapshot = f.database().store().snapshot().unwrap();
     let (mut rows, mut sequences) = (BTreeSet::new(), BTreeSet::new());
     for row in snapshot.scan(REPLICA, KeyRange::all(), Direction::Forward).unwrap() {
