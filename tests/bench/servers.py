@@ -51,9 +51,9 @@ def generate(work, counts):
 
 
 class Server:
-    """One process. It provides its databases, or follows those of `provider`."""
+    """One process. It provides its databases, or follows those of `provider`. `logged`: by access logs, and it keeps one itself."""
 
-    def __init__(self, kind, place, server_id, names, provider=None, more=()):
+    def __init__(self, kind, place, server_id, names, provider=None, more=(), logged=False):
         self.kind, self.place, self.port, self.process, self.names = kind, place, free_port(), None, list(names)
         place.mkdir()
         lines = [f"include {place.parent}/subscribers/schema/{name}.schema"
@@ -61,6 +61,13 @@ class Server:
         if SLAPD == "/usr/sbin/slapd" and kind == "slapd":
             lines += ["modulepath /usr/lib/ldap", "moduleload back_mdb", "moduleload back_monitor", "moduleload syncprov"]
         lines += [f"serverID {server_id}"] if provider is None else []
+        delta = ""
+        if logged:
+            (place / "log.db").mkdir()
+            lines += ["database mdb", "suffix cn=log", f'rootdn "cn=admin,{suffix(self.names[0])}"', f"directory {place / 'log.db'}",
+                      "maxsize 68719476736", "index objectClass,entryCSN,entryUUID,reqStart,reqDN eq", "limits users size=unlimited",
+                      "overlay syncprov", "syncprov-nopresent TRUE", "syncprov-reloadhint TRUE"]
+            delta = ' logbase="cn=log" logfilter="(&(objectClass=auditWriteObject)(reqResult=0))" syncdata=accesslog'
         for number, name in enumerate(self.names, 1):
             (place / name).mkdir()
             lines += ["database mdb", f'suffix "{suffix(name)}"', f'rootdn "cn=admin,{suffix(name)}"', "rootpw secret",
@@ -71,7 +78,9 @@ class Server:
             else:
                 lines += [f'syncrepl rid={number:03} provider=ldap://127.0.0.1:{provider.port}/ searchbase="{suffix(name)}"'
                           f' bindmethod=simple binddn="cn=admin,{suffix(name)}" credentials=secret'
-                          ' type=refreshAndPersist retry="1 +"']
+                          f' type=refreshAndPersist retry="1 +"{delta}']
+            if logged:
+                lines += ["overlay accesslog", "logdb cn=log", "logops writes", "logsuccess TRUE"]
         lines += ["database monitor", f'rootdn "cn=admin,{suffix(self.names[0])}"']
         self.configuration = place / "slapd.conf"
         self.configuration.write_text("\n".join(lines) + "\n")
