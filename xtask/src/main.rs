@@ -2,6 +2,7 @@
 
 mod dependencies;
 mod instructions;
+mod packages;
 mod tidy;
 
 use std::path::{Path, PathBuf};
@@ -13,6 +14,11 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   test            every test: unit, contract, model, conformance, end to end, tidy, dependencies
+                  it says which packages are missing and skips what needs them
+  packages [--missing]
+                  the packages that tests want beside a toolchain and a C compiler; or the names of the missing ones
+  without-packages
+                  some of the tests where the packages are hidden (a mount namespace): they skip and say so
   check           formatting and clippy, warnings as errors
   tidy            what review forgets: lengths, banned words, dead files, a map that points to nothing
   dependencies    licences and known-bad crates, offline
@@ -23,15 +29,25 @@ cargo xtask COMMAND
   ci              check, test, kerberos, instructions, a short fuzz run, and every scenario of the load generator in smoke size
   engines [OPTIONS]
                   the store's workloads on LMDB beside other engines; --help lists the options
-  bench [ENTRIES [FLAGS]]
-                  the mail directory beside slapd on this machine (default 20000 entries); flags go to
-                  `larix load compare`
+  bench [ENTRIES] [FLAGS]
+                  the mail directory beside slapd on this machine, in a minute once it is built; flags go to
+                  `larix load compare`: --long takes an hour
+  dist            the binary that is installed and measured, target/dist/larix, and its symbols in larix.debug beside it
 ";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
     let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>().as_slice() {
         ["test", rest @ ..] => test(rest),
+        ["packages"] => {
+            packages::list();
+            Ok(())
+        }
+        ["packages", "--missing"] => {
+            packages::list_missing();
+            Ok(())
+        }
+        ["without-packages"] => packages::without(&root()),
         ["check"] => check(),
         ["kerberos"] => kerberos(),
         ["tidy"] => tidy::run(&root()),
@@ -40,10 +56,11 @@ fn main() -> ExitCode {
         ["instructions", "update"] => instructions::run(&root(), true),
         ["fuzz", rest @ ..] => fuzz(rest.first().copied().unwrap_or("20000")),
         ["engines", rest @ ..] => engines(rest),
-        ["bench"] => bench("20000", &[]),
-        ["bench", entries, flags @ ..] => bench(entries, flags),
+        ["bench", rest @ ..] => bench(rest),
+        ["dist"] => dist(),
         ["ci"] => check()
             .and_then(|()| test(&[]))
+            .and_then(|()| packages::without(&root()))
             .and_then(|()| kerberos())
             .and_then(|()| instructions::run(&root(), false))
             .and_then(|()| fuzz("20000"))
@@ -77,6 +94,12 @@ fn cargo(arguments: &[&str]) -> anyhow::Result<()> {
 /// scripts: ring's runs again for it, and half of the workspace would be compiled anew after each call by hand.
 fn cargo_command() -> Command {
     let mut command = Command::new("cargo");
+    for_cargo(&mut command);
+    command
+}
+
+/// The same of a command that calls cargo.
+fn for_cargo(command: &mut Command) -> &mut Command {
     command.current_dir(root());
     for (name, _) in std::env::vars_os() {
         if name
@@ -104,12 +127,13 @@ fn check() -> anyhow::Result<()> {
 }
 
 fn test(rest: &[&str]) -> anyhow::Result<()> {
+    packages::announce();
     tidy::run(&root())?;
     dependencies::run(&root())?;
     binary()?;
     let mut arguments = vec!["test", "--workspace"];
     arguments.extend(rest);
-    cargo(&arguments)
+    packages::with_skips(&root(), |command| run(command.args(&arguments)))
 }
 
 /// Builds the binary that the end-to-end tests start, along with what is built for all tests: by itself cargo would pick other
@@ -142,10 +166,39 @@ fn engines(options: &[&str]) -> anyhow::Result<()> {
 /// Where slapd is, for what is measured beside it; without one, Larix is measured alone.
 const SLAPD: &str = "/usr/sbin/slapd";
 
-fn bench(entries: &str, flags: &[&str]) -> anyhow::Result<()> {
-    entries.parse::<u64>().with_context(|| format!("{entries:?} is not a number of entries"))?;
-    cargo(&["build", "--release", "--package", "larix"])?;
-    compare("release", &[&["mail", "--entries", entries][..], flags].concat())
+fn bench(rest: &[&str]) -> anyhow::Result<()> {
+    let (entries, flags) = match rest.split_first() {
+        Some((first, flags)) if !first.starts_with('-') => (Some(*first), flags),
+        _ => (None, rest),
+    };
+    let mut arguments = vec!["mail"];
+    if let Some(entries) = entries {
+        entries.parse::<u64>().with_context(|| format!("{entries:?} is not a number of entries"))?;
+        arguments.extend(["--entries", entries]);
+    }
+    arguments.extend(flags);
+    dist()?;
+    compare("dist", &arguments)
+}
+
+/// The binary as it is installed, without symbols; they lie in a file beside it, where debuggers and profilers find them.
+fn dist() -> anyhow::Result<()> {
+    cargo(&["build", "--profile", "dist", "--package", "larix"])?;
+    let folder = root().join("target/dist");
+    let symbols = folder.join("larix.debug");
+    let built = folder.join("larix");
+    // What cargo built may be the file that this made of an earlier build: that has its link already.
+    let sections = Command::new("objdump").arg("--section-headers").arg(&built).output();
+    let sections = sections.context("cannot start objdump, which comes with the C compiler")?;
+    if !String::from_utf8_lossy(&sections.stdout).contains(".debug_line") {
+        return Ok(());
+    }
+    run(Command::new("objcopy").arg("--only-keep-debug").arg(&built).arg(&symbols))?;
+    let stripped = folder.join("larix.stripped");
+    run(Command::new("objcopy")
+        .args(["--strip-all", "--add-gnu-debuglink=larix.debug", "larix", "larix.stripped"])
+        .current_dir(&folder))?;
+    std::fs::rename(&stripped, &built).with_context(|| format!("cannot replace {}", built.display()))
 }
 
 /// Every scenario, small: that it runs and that every answer is right, not how fast.

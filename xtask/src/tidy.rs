@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
 
@@ -48,18 +48,43 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The files of the source, relative to the root: those that git tracks or would; all of them where the source came without git.
 fn tracked(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
-    let output = Command::new("git")
+    let listed = Command::new("git")
         .args(["ls-files", "--cached", "--others", "--exclude-standard"])
         .current_dir(root)
-        .output()
-        .context("cannot start git ls-files")?;
-    let mut files: Vec<PathBuf> =
-        String::from_utf8_lossy(&output.stdout).lines().map(PathBuf::from).collect();
+        .stderr(Stdio::null())
+        .output();
+    let mut files = match listed {
+        Ok(output) if output.status.success() => {
+            String::from_utf8_lossy(&output.stdout).lines().map(PathBuf::from).collect()
+        }
+        _ => unpacked(root)?,
+    };
     files.retain(|file| root.join(file).is_file() && !file.starts_with("fuzz/corpus"));
     if files.is_empty() {
-        bail!("git lists no files here");
+        bail!("there are no files in {}", root.display());
     }
+    Ok(files)
+}
+
+/// Every file but what cargo builds, in the order of names.
+fn unpacked(root: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let (mut files, mut folders) = (Vec::new(), vec![PathBuf::new()]);
+    while let Some(folder) = folders.pop() {
+        let path = root.join(&folder);
+        let entries = std::fs::read_dir(&path).with_context(|| format!("cannot read {}", path.display()))?;
+        for entry in entries {
+            let entry = entry.with_context(|| format!("cannot read {}", path.display()))?;
+            let (name, kind) = (entry.file_name(), entry.file_type()?);
+            if kind.is_dir() && name != "target" && name != ".git" {
+                folders.push(folder.join(&name));
+            } else if kind.is_file() {
+                files.push(folder.join(&name));
+            }
+        }
+    }
+    files.sort();
     Ok(files)
 }
 
@@ -244,6 +269,20 @@ mod tests {
         assert_eq!(threats(text), [(5, " `tests/a.rs`: `one` "), (6, " ")]);
         assert!(has_test("#[test]\nfn one() {", "one"));
         assert!(!has_test("fn one() {", "one"));
+    }
+
+    #[test]
+    fn files_are_listed_without_git() {
+        let root = std::env::temp_dir().join(format!("larix-tidy-{}", std::process::id()));
+        for file in ["Cargo.toml", "a/b.rs", ".ci/run", "target/debug/larix", "fuzz/target/x"] {
+            let file = root.join(file);
+            std::fs::create_dir_all(file.parent().unwrap()).unwrap();
+            std::fs::write(file, "x").unwrap();
+        }
+        let files: Vec<String> =
+            tracked(&root).unwrap().iter().map(|file| file.display().to_string()).collect();
+        std::fs::remove_dir_all(&root).unwrap();
+        assert_eq!(files, [".ci/run", "Cargo.toml", "a/b.rs"]);
     }
 
     #[test]
