@@ -133,6 +133,11 @@ impl<'a> Strings<'a> {
         }
         Ok(Self { ber: contents })
     }
+
+    /// The most that there can be: each takes a tag and a length at least.
+    pub fn count_at_most(&self) -> usize {
+        self.ber.len() / 2
+    }
 }
 
 impl<'a> Values<'a> {

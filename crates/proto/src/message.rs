@@ -80,13 +80,30 @@ fn decode<'a>(
 
 /// The controls at the end of a message. Elements after them, or of another tag in their place, are extensions
 /// that this implementation does not know; RFC 4511 section 4 has them ignored.
+///
+/// One exception: Ruby's net-ldap sends the controls of a delete under the tag SEQUENCE instead of `[0]`, so that a critical
+/// tree delete would be ignored. No extension of LDAPMessage uses that tag, so a SEQUENCE that is a list of controls with
+/// numeric OIDs to its last byte is read as what it is meant to be; any other is ignored.
 pub(crate) fn trailing_controls<'a>(message: &mut Reader<'a>) -> Result<Controls<'a>, DecodeError> {
-    let controls = match message.optional(Tag::context_constructed(0), "controls")? {
-        Some(contents) => Controls::check(contents)?,
-        None => Controls::default(),
+    let controls = match message.peek() {
+        Some(tag) if tag == Tag::context_constructed(0) => Controls::check(message.expect(tag, "controls")?)?,
+        Some(Tag::SEQUENCE) => mistagged_controls(message.expect(Tag::SEQUENCE, "controls")?),
+        _ => Controls::default(),
     };
     message.ignore_rest("LDAPMessage")?;
     Ok(controls)
+}
+
+/// Controls in an element that is not tagged as such; none unless it can be nothing else.
+fn mistagged_controls(contents: &[u8]) -> Controls<'_> {
+    let is_oid = |text: &str| {
+        text.contains('.')
+            && text.split('.').all(|arc| !arc.is_empty() && arc.bytes().all(|byte| byte.is_ascii_digit()))
+    };
+    match Controls::check(contents) {
+        Ok(controls) if controls.into_iter().all(|control| is_oid(control.oid)) => controls,
+        _ => Controls::default(),
+    }
 }
 
 impl MessageError {

@@ -45,6 +45,8 @@ pub enum UrlScheme {
 pub enum UrlError {
     /// Not one of the schemes of [`UrlScheme`].
     Scheme(String),
+    /// All of it, for it begins with none: `host:port`, or a path.
+    NoScheme(String),
     /// No `//` after the scheme.
     MissingSlashes,
     /// A `%` without two hexadecimal digits, or what they mean is not UTF-8.
@@ -83,8 +85,14 @@ impl LdapUrl {
             Some((prefix, rest)) if prefix.eq_ignore_ascii_case("url:") => rest,
             _ => text,
         };
-        let (scheme, rest) = text.split_once(':').ok_or_else(|| UrlError::Scheme(text.into()))?;
-        let scheme = UrlScheme::parse(scheme).ok_or_else(|| UrlError::Scheme(scheme.into()))?;
+        let (scheme, rest) = text.split_once(':').unwrap_or((text, ""));
+        let scheme = UrlScheme::parse(scheme).ok_or_else(|| {
+            if text.is_empty() || text.contains("://") {
+                UrlError::Scheme(scheme.into())
+            } else {
+                UrlError::NoScheme(text.into())
+            }
+        })?;
         let rest = rest.strip_prefix("//").ok_or(UrlError::MissingSlashes)?;
         let end = rest.find(['/', '?']).unwrap_or(rest.len());
         let (authority, rest) = rest.split_at_checked(end).unwrap_or((rest, ""));
@@ -179,6 +187,16 @@ impl UrlExtension {
         let name = decode(name)?;
         if name.is_empty() { Err(UrlError::Extension) } else { Ok(Self { critical, name, value }) }
     }
+}
+
+/// The URL that somebody means who writes a host, a host and a port, or the path of a socket.
+pub fn with_scheme(text: &str) -> String {
+    let scheme = match text.rsplit_once(':') {
+        _ if text.starts_with('/') => return format!("ldapi://{}", text.replace('/', "%2F")),
+        Some((_, "636")) => UrlScheme::Ldaps,
+        _ => UrlScheme::Ldap,
+    };
+    format!("{}://{text}", scheme.as_str())
 }
 
 fn authority_parts(scheme: UrlScheme, authority: &str) -> Result<(String, Option<u16>), UrlError> {
@@ -310,7 +328,13 @@ impl Parts<'_, '_> {
     }
 }
 
-fn encode(f: &mut fmt::Formatter<'_>, text: &str, also_plain: &str) -> fmt::Result {
+/// Appends text so that it is a part of a DN or filter in a URL, and of nothing else there.
+pub fn percent_encode(text: &str, url: &mut String) {
+    // A string takes everything.
+    let _ = encode(url, text, IN_PART);
+}
+
+fn encode(f: &mut impl Write, text: &str, also_plain: &str) -> fmt::Result {
     text.bytes().try_for_each(|byte| match byte {
         b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'.' | b'_' | b'~' => f.write_char(char::from(byte)),
         byte if also_plain.as_bytes().contains(&byte) => f.write_char(char::from(byte)),
@@ -331,6 +355,7 @@ impl fmt::Display for UrlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Scheme(scheme) => write!(f, "\"{scheme}\" is not a scheme of LDAP URLs"),
+            Self::NoScheme(text) => write!(f, "there is no scheme: did you mean \"{}\"?", with_scheme(text)),
             Self::MissingSlashes => f.write_str("\"//\" expected after the scheme"),
             Self::Encoding(text) => write!(f, "\"{text}\" is not percent-encoded UTF-8"),
             Self::Port(port) => write!(f, "\"{port}\" is not a port"),

@@ -25,6 +25,8 @@ fn requests() {
     check(Some(b"\x30\x09\x80\x01u\x81\x01o\x82\x01n"), &all);
     check(Some(b"\x30\x03\x04\x01t"), &EndTransaction { commit: true, identifier: b"t" });
     check(Some(b"\x30\x06\x01\x01\x00\x04\x01t"), &EndTransaction { commit: false, identifier: b"t" });
+    let other_tag = EndTransaction::decode(Some(b"\x30\x06\x01\x01\x00\x80\x01t"));
+    assert_eq!(other_tag, Ok(EndTransaction { commit: false, identifier: b"t" }));
     let refused = |error: DecodeError| error.to_string();
     let present = "requestValue: present where there must be none";
     assert_eq!(WhoAmI::decode(Some(b"")).map_err(refused), Err(present.into()));

@@ -82,7 +82,8 @@ impl<'a> ExtendedValue<'a> for EndTransaction<'a> {
             Some(Tag::BOOLEAN) => value.boolean("commit")?,
             _ => true,
         };
-        Ok(Self { commit, identifier: value.octets("identifier")? })
+        // Some clients send the identifier under another tag than OCTET STRING, and OpenLDAP takes any.
+        Ok(Self { commit, identifier: value.element("identifier")?.1 })
     }
 
     fn encode(&self) -> Option<Vec<u8>> {

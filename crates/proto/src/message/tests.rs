@@ -124,3 +124,31 @@ fn limits_hold() {
     assert_eq!(with_controls(limits::CONTROLS), Ok(limits::CONTROLS));
     assert_eq!(with_controls(limits::CONTROLS + 1), Err(Fault::TooMany { limit: limits::CONTROLS }));
 }
+
+/// A message with a delete and what follows it; the OIDs of its controls and whether they are critical.
+fn controls_of(rest: &[u8]) -> Result<Vec<(String, bool)>, String> {
+    let pdu = message(&[b"\x4a\x04dc=x", rest].concat());
+    let decoded = Message::decode(&pdu).map_err(|error| error.to_string())?;
+    Ok(decoded.controls.into_iter().map(|control| (control.oid.to_owned(), control.critical)).collect())
+}
+
+/// Ruby's net-ldap tags the controls of a delete as a SEQUENCE.
+#[test]
+fn controls_under_the_tag_of_a_sequence() {
+    let one = Ok(vec![("1.2.3".to_owned(), true)]);
+    assert_eq!(controls_of(b"\xa0\x0c\x30\x0a\x04\x051.2.3\x01\x01\xff"), one);
+    assert_eq!(controls_of(b"\x30\x0c\x30\x0a\x04\x051.2.3\x01\x01\xff"), one);
+    // Whatever else a SEQUENCE has is an extension that nobody knows here.
+    for other in [
+        &b"\x30\x00"[..],
+        b"\x30\x03\x02\x01\x05",
+        b"\x30\x09\x30\x07\x04\x05hello",
+        b"\x30\x09\x30\x07\x04\x051.2..",
+        b"\x30\x0c\x30\x07\x04\x051.2.3\x04\x01x",
+        b"\x30\x03\x30\x07\x04",
+    ] {
+        assert_eq!(controls_of(other), Ok(Vec::new()), "{other:02x?}");
+    }
+    // Under their own tag damaged controls are an error.
+    assert!(controls_of(b"\xa0\x03\x02\x01\x05").is_err());
+}

@@ -55,6 +55,7 @@ fn errors() {
     let check = |text: &str, expected: UrlError| assert_eq!(LdapUrl::parse(text), Err(expected), "{text}");
     check("", UrlError::Scheme("".into()));
     check("http://x/", UrlError::Scheme("http".into()));
+    check("x:389", UrlError::NoScheme("x:389".into()));
     check("ldap:/x", UrlError::MissingSlashes);
     check("ldap://h:x/", UrlError::Port("x".into()));
     check("ldap://h:65536/", UrlError::Port("65536".into()));
@@ -67,4 +68,19 @@ fn errors() {
     check("ldap:///?????", UrlError::TooManyParts);
     check("ldap:///????!", UrlError::Extension);
     assert!(matches!(LdapUrl::parse("ldap:///???("), Err(UrlError::Filter(_))));
+}
+
+#[test]
+fn who_leaves_the_scheme_away_is_told_the_url() {
+    for (text, meant) in [
+        ("localhost", "ldap://localhost"),
+        ("localhost:3890", "ldap://localhost:3890"),
+        ("[::1]:3890", "ldap://[::1]:3890"),
+        ("127.0.0.1:636", "ldaps://127.0.0.1:636"),
+        ("/run/slapd/ldapi", "ldapi://%2Frun%2Fslapd%2Fldapi"),
+    ] {
+        let error = LdapUrl::parse(text).expect_err(text).to_string();
+        assert_eq!(error, format!("there is no scheme: did you mean \"{meant}\"?"));
+        assert!(LdapUrl::parse(meant).is_ok(), "{meant}");
+    }
 }

@@ -57,9 +57,25 @@ impl<'a> Der<'a> {
 
     /// Exactly one element of this tag, and nothing after it.
     fn only(value: &'a [u8], tag: u8) -> Option<Self> {
+        Self::before(value, tag, 0)
+    }
+
+    /// An element of this tag with at most `rest` bytes after it.
+    fn before(value: &'a [u8], tag: u8, rest: usize) -> Option<Self> {
         let mut der = Self(value);
         let content = der.expect(tag)?;
-        der.0.is_empty().then_some(Self(content))
+        (der.0.len() <= rest).then_some(Self(content))
+    }
+
+    /// A certificate. Files that a text tool saved end with a newline, and clients send them so: OpenLDAP takes one byte after
+    /// the DER and refuses two.
+    fn certificate(value: &'a [u8]) -> Option<Self> {
+        Self::before(value, SEQUENCE, 1)
+    }
+
+    /// A revocation list. OpenLDAP looks at nothing after the DER.
+    fn certificate_list(value: &'a [u8]) -> Option<Self> {
+        Self::before(value, SEQUENCE, usize::MAX)
     }
 }
 
@@ -80,7 +96,7 @@ pub(super) fn is_private_key(value: &[u8]) -> bool {
 
 pub(super) fn is_certificate(value: &[u8]) -> bool {
     let check = || {
-        let mut signed = Der::only(value, SEQUENCE)?;
+        let mut signed = Der::certificate(value)?;
         let body = signed.expect(SEQUENCE)?;
         signed.expect(SEQUENCE)?;
         signed.expect(BIT_STRING)?;
@@ -95,7 +111,7 @@ pub(super) fn is_certificate(value: &[u8]) -> bool {
 
 pub(super) fn is_certificate_list(value: &[u8]) -> bool {
     let check = || {
-        let mut signed = Der::only(value, SEQUENCE)?;
+        let mut signed = Der::certificate_list(value)?;
         let mut body = Der(signed.expect(SEQUENCE)?);
         signed.expect(SEQUENCE)?;
         signed.expect(BIT_STRING)?;
@@ -109,7 +125,7 @@ pub(super) fn is_certificate_list(value: &[u8]) -> bool {
 
 pub(super) fn is_attribute_certificate(value: &[u8]) -> bool {
     let check = || {
-        let mut signed = Der::only(value, SEQUENCE)?;
+        let mut signed = Der::certificate(value)?;
         let mut body = Der(signed.expect(SEQUENCE)?);
         signed.expect(SEQUENCE)?;
         signed.expect(BIT_STRING)?;
@@ -122,7 +138,7 @@ pub(super) fn is_attribute_certificate(value: &[u8]) -> bool {
 /// What certificateExactMatch compares: serial number and normalised issuer.
 pub(crate) fn certificate_issuer_and_serial(schema: &Schema, value: &[u8]) -> Result<String, InvalidValue> {
     let parts = || {
-        let mut signed = Der::only(value, SEQUENCE)?;
+        let mut signed = Der::certificate(value)?;
         let mut body = Der(signed.expect(SEQUENCE)?);
         body.skip_if(CONTEXT_0)?;
         let serial = body.expect(INTEGER)?;
@@ -140,7 +156,7 @@ pub(crate) fn certificate_issuer_and_serial(schema: &Schema, value: &[u8]) -> Re
 /// What certificateListExactMatch compares: normalised issuer and the time of this update.
 pub(crate) fn list_issuer_and_this_update(schema: &Schema, value: &[u8]) -> Result<String, InvalidValue> {
     let parts = || {
-        let mut signed = Der::only(value, SEQUENCE)?;
+        let mut signed = Der::certificate_list(value)?;
         let mut body = Der(signed.expect(SEQUENCE)?);
         body.skip_if(INTEGER)?;
         body.expect(SEQUENCE)?;
@@ -165,7 +181,7 @@ pub(crate) fn attribute_certificate_issuer_and_serial(
     value: &[u8],
 ) -> Result<String, InvalidValue> {
     let parts = || {
-        let mut signed = Der::only(value, SEQUENCE)?;
+        let mut signed = Der::certificate(value)?;
         let mut body = Der(signed.expect(SEQUENCE)?);
         body.expect(INTEGER)?; // version
         body.expect(SEQUENCE)?; // holder
