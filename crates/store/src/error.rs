@@ -76,8 +76,13 @@ pub enum OpenError {
     NotAStore { path: PathBuf },
     /// The store's directory, or a file in it, may not be read or written by this user.
     Permission { path: PathBuf, directory: PathBuf, error: io::Error },
+    /// The files were replaced while they were opened, or a process was killed that replaced them, and only who may write
+    /// can mend it.
+    Replaced { path: PathBuf },
     /// Two tables of one name or number, or a number too high: a bug of the caller.
     Table { name: &'static str },
+    /// No store, but what a restore or a load has left that did not come to its end.
+    Unfinished { path: PathBuf, left: &'static str },
 }
 
 impl fmt::Display for ReadError {
@@ -136,7 +141,11 @@ impl fmt::Display for OpenError {
                 path.display()
             ),
             Self::InUse { path, holder: Some(pid) } => {
-                write!(f, "{}: in use by process {pid}", path.display())
+                write!(
+                    f,
+                    "{}: in use by process {pid}, a server or a tool: wait until it has ended, or stop it (kill {pid})",
+                    path.display()
+                )
             }
             Self::InUse { path, holder: None } => write!(f, "{}: in use by another process", path.display()),
             Self::Io { path, error } => write!(f, "{}: {error}", path.display()),
@@ -154,7 +163,20 @@ impl fmt::Display for OpenError {
                 path.display(),
                 directory.display()
             ),
+            Self::Replaced { path } => write!(
+                f,
+                "{}: its files are being replaced, or a restore or load was ended while it replaced them: start the \
+                 server, or open it as the server's user, which completes that",
+                path.display()
+            ),
             Self::Table { name } => write!(f, "table {name} is declared twice or numbered too high"),
+            Self::Unfinished { path, left } => write!(
+                f,
+                "{}: there is no data.mdb, but {left}, so that no empty database is made here: carry out the restore or \
+                 load again that was ended (a data.mdb.replaced is the database of before: rename it to data.mdb), or \
+                 remove {left} to begin with an empty database",
+                path.display()
+            ),
         }
     }
 }

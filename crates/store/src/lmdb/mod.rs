@@ -6,6 +6,7 @@ mod load;
 mod open;
 mod parked;
 mod readers;
+mod replace;
 mod room;
 mod scan;
 #[cfg(test)]
@@ -34,6 +35,7 @@ pub use open::{DATA_FILE, DirectoryLock, FORMAT, LmdbOptions, MAP_BYTES_DEFAULT,
 use parked::{Begun, ReadTransaction};
 pub use parked::{keep_snapshots, release_snapshots};
 use readers::Readers;
+pub use replace::{LOADING, Old, REPLACED_FILE, RESTORING, Replacement, UNPACKING};
 use room::Room;
 pub use scan::LmdbRecords;
 
@@ -78,6 +80,17 @@ impl LmdbStore {
         options: &LmdbOptions,
     ) -> Result<Self, crate::error::OpenError> {
         open::open(path.as_ref(), tables, options)
+    }
+
+    /// Opens or creates the store in a directory that the caller has locked, and keeps locked.
+    pub fn open_locked(
+        lock: &DirectoryLock,
+        tables: &[TableSpec],
+        options: &LmdbOptions,
+    ) -> Result<Self, crate::error::OpenError> {
+        let catalog =
+            Catalog::new(tables).map_err(|spec| crate::error::OpenError::Table { name: spec.name })?;
+        open::open_locked(lock.clone(), catalog, &LmdbOptions { read_only: false, ..options.clone() })
     }
 
     pub fn path(&self) -> &Path {

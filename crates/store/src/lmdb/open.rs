@@ -2,10 +2,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
-use std::os::unix::fs::{OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use heed::types::Bytes;
 use heed::{
@@ -16,7 +17,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::room::Room;
-use super::{LmdbStore, Readers, Records, into_io, is_full};
+use super::{LmdbStore, Readers, Records, into_io, is_full, replace};
 use crate::error::OpenError;
 use crate::table::{Catalog, TableKind, TableSpec};
 
@@ -80,23 +81,62 @@ impl LmdbOptions {
 
 static NUMBERS: AtomicU64 = AtomicU64::new(1);
 
+/// How often a reader tries to open files that are replaced while it does, or whose last commit is not told yet.
+const READER_ATTEMPTS: u32 = 500;
+const READER_PAUSE: Duration = Duration::from_millis(2);
+
 pub(super) fn open(path: &Path, tables: &[TableSpec], options: &LmdbOptions) -> Result<LmdbStore, OpenError> {
     let catalog = Catalog::new(tables).map_err(|spec| OpenError::Table { name: spec.name })?;
     check_directory(path)?;
+    if options.read_only {
+        let env = open_for_reading(path, tables.len() as u32, options)?;
+        return finish(path, env, catalog, options, None);
+    }
     let data = path.join(DATA_FILE);
-    let is_new = !data.try_exists().map_err(|error| file_error(path, DATA_FILE, error))?;
-    if is_new && (options.read_only || !options.create) {
+    let found = || data.try_exists().map_err(|error| file_error(path, DATA_FILE, error));
+    if !options.create && !found()? && !replace::is_pending(path).map_err(|error| os_error(path, error))? {
         return Err(OpenError::NotAStore { path: path.to_owned() });
     }
-    let lock = if options.read_only { None } else { Some(lock_directory(path, options)?) };
-    let env = open_environment(path, tables.len() as u32, options)?;
+    let lock = lock_directory(path, options)?;
+    open_locked(lock, catalog, options)
+}
+
+/// Opens for writing, in a directory that is locked and thereby settled.
+pub(super) fn open_locked(
+    lock: DirectoryLock,
+    catalog: Catalog,
+    options: &LmdbOptions,
+) -> Result<LmdbStore, OpenError> {
+    let path = lock.path().to_owned();
+    let is_new = !path.join(DATA_FILE).try_exists().map_err(|error| file_error(&path, DATA_FILE, error))?;
     if is_new {
-        set_file_mode(path, options.file_mode).map_err(|error| os_error(path, error))?;
+        if !options.create {
+            return Err(OpenError::NotAStore { path });
+        }
+        // An empty store in the place of one that is lost looks like a store that was emptied.
+        if let Some(left) = replace::left_over(&path).map_err(|error| os_error(&path, error))? {
+            return Err(OpenError::Unfinished { path, left });
+        }
     }
+    let env = open_for_writing(&path, catalog.specs().len() as u32, options)?;
+    if is_new {
+        set_file_mode(&path, options.file_mode).map_err(|error| os_error(&path, error))?;
+    }
+    finish(&path, env, catalog, options, Some(lock))
+}
+
+fn finish(
+    path: &Path,
+    env: Env<WithTls>,
+    catalog: Catalog,
+    options: &LmdbOptions,
+    lock: Option<DirectoryLock>,
+) -> Result<LmdbStore, OpenError> {
     let tables = open_tables(&env, path, &catalog, options)?;
     // Slots of processes that died would otherwise keep old pages from being reused.
     env.clear_stale_readers().map_err(|error| lmdb_error(path, error))?;
     let last = env.info().last_txn_id as u64;
+    let data = path.join(DATA_FILE);
     let room = match options.read_only {
         true => None,
         false => Some(Mutex::new(Room::open(&data).map_err(|error| file_error(path, DATA_FILE, error))?)),
@@ -117,6 +157,89 @@ pub(super) fn open(path: &Path, tables: &[TableSpec], options: &LmdbOptions) -> 
         page_bytes,
         _lock: lock,
     })
+}
+
+/// The environment, with a lock file that belongs to the data. Another one, kept alive by a reader of a file that was here
+/// before, however it was replaced, would name a root of other data.
+fn open_for_writing(path: &Path, tables: u32, options: &LmdbOptions) -> Result<Env<WithTls>, OpenError> {
+    let failed = |error| lmdb_error(path, error);
+    let env = open_environment(path, tables, options)?;
+    // LMDB mends here what a writer has left that was killed between its commit and telling of it.
+    env.write_txn().map_err(failed)?.abort();
+    if last_commit_is_told(&env).map_err(failed)? {
+        return Ok(env);
+    }
+    drop(env);
+    replace::remove_readers_file(path).map_err(|error| os_error(path, error))?;
+    let env = open_environment(path, tables, options)?;
+    match last_commit_is_told(&env).map_err(failed)? {
+        true => Ok(env),
+        false => Err(OpenError::Replaced { path: path.to_owned() }),
+    }
+}
+
+/// The environment for a tool beside a serving process. Its files may be replaced meanwhile, and may be what a process left
+/// that was killed while it replaced them.
+fn open_for_reading(path: &Path, tables: u32, options: &LmdbOptions) -> Result<Env<WithTls>, OpenError> {
+    let system = |error| os_error(path, error);
+    for _ in 0..READER_ATTEMPTS {
+        if replace::is_pending(path).map_err(system)? {
+            mend(path, tables, false)?;
+            continue;
+        }
+        let before = data_inode(path)?;
+        let env = open_environment(path, tables, options)?;
+        let agrees = last_commit_is_told(&env).map_err(|error| lmdb_error(path, error))?;
+        if agrees && !replace::is_pending(path).map_err(system)? && data_inode(path)? == before {
+            return Ok(env);
+        }
+        // The process may open it again, for writing even.
+        drop(env);
+        if !agrees {
+            mend(path, tables, true)?;
+        }
+    }
+    Err(OpenError::Replaced { path: path.to_owned() })
+}
+
+/// Does what a writer does when it opens the store, unless one is there, whom this waits for.
+fn mend(path: &Path, tables: u32, open: bool) -> Result<(), OpenError> {
+    match lock_directory(path, &LmdbOptions::default()) {
+        Ok(_lock) if open => {
+            drop(open_for_writing(path, tables, &LmdbOptions::default())?);
+            Ok(())
+        }
+        // Who locks a directory settles it.
+        Ok(_) => Ok(()),
+        Err(OpenError::InUse { .. }) => {
+            pause();
+            Ok(())
+        }
+        // One who may only read cannot mend anything.
+        Err(OpenError::Permission { .. }) => Err(OpenError::Replaced { path: path.to_owned() }),
+        Err(error) => Err(error),
+    }
+}
+
+#[expect(clippy::disallowed_methods, reason = "no event tells that another process has opened the store")]
+fn pause() {
+    std::thread::sleep(READER_PAUSE);
+}
+
+/// Whether readers begin with the last commit in the file.
+fn last_commit_is_told(env: &Env<WithTls>) -> heed::Result<bool> {
+    let told = env.read_txn()?.id();
+    Ok(told == env.info().last_txn_id)
+}
+
+fn data_inode(path: &Path) -> Result<(u64, u64), OpenError> {
+    match fs::metadata(path.join(DATA_FILE)) {
+        Ok(data) => Ok((data.dev(), data.ino())),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            Err(OpenError::NotAStore { path: path.to_owned() })
+        }
+        Err(error) => Err(file_error(path, DATA_FILE, error)),
+    }
 }
 
 /// The size of a page: that of the file, which may have been made on another machine.
@@ -157,13 +280,18 @@ fn network_file_system(magic: u64) -> Option<&'static str> {
     NETWORK.iter().find(|(number, _)| *number == magic).map(|(_, name)| *name)
 }
 
-/// The right to write a store's directory; given back when it is dropped. [`LmdbStore::open`] takes it for itself.
+/// The right to write a store's directory; given back when the last one of it is dropped. [`LmdbStore::open`] takes it for
+/// itself. A directory that is locked is settled: no replacement of its store is half done.
+#[derive(Clone, Debug)]
+pub struct DirectoryLock(Arc<Locked>);
+
 #[derive(Debug)]
-pub struct DirectoryLock {
+struct Locked {
     file: File,
+    path: PathBuf,
 }
 
-impl Drop for DirectoryLock {
+impl Drop for Locked {
     /// Closing the file would do, were it not for children that are between fork and exec on another thread: they hold
     /// the same open file, and with it the lock.
     fn drop(&mut self) {
@@ -177,6 +305,11 @@ impl DirectoryLock {
     pub fn acquire(path: &Path, options: &LmdbOptions) -> Result<Self, OpenError> {
         check_directory(path)?;
         lock_directory(path, options)
+    }
+
+    /// The directory.
+    pub fn path(&self) -> &Path {
+        &self.0.path
     }
 }
 
@@ -208,7 +341,9 @@ fn lock_directory(path: &Path, options: &LmdbOptions) -> Result<DirectoryLock, O
         .and_then(|()| file.rewind())
         .and_then(|()| file.write_all(format!("{}\n", std::process::id()).as_bytes()));
     written.map_err(failed)?;
-    Ok(DirectoryLock { file })
+    let lock = DirectoryLock(Arc::new(Locked { file, path: path.to_owned() }));
+    replace::settle(path).map_err(|error| os_error(path, error))?;
+    Ok(lock)
 }
 
 fn open_environment(path: &Path, tables: u32, options: &LmdbOptions) -> Result<Env<WithTls>, OpenError> {
@@ -248,7 +383,9 @@ fn is_no_memory(error: &io::Error) -> bool {
 
 pub(super) fn set_file_mode(path: &Path, mode: u32) -> io::Result<()> {
     let mode = fs::Permissions::from_mode(mode);
-    [DATA_FILE, "lock.mdb"].iter().try_for_each(|name| fs::set_permissions(path.join(name), mode.clone()))
+    [DATA_FILE, replace::READERS_FILE]
+        .iter()
+        .try_for_each(|name| fs::set_permissions(path.join(name), mode.clone()))
 }
 
 fn open_tables(
