@@ -4,7 +4,9 @@
 //! a copy through [`CatalogEdit`] and publishes it before the commit becomes visible, so that a reader who takes its
 //! snapshot first and the catalog second always knows every number that it meets.
 
+use std::collections::BTreeMap;
 use std::fmt;
+use std::ops::Bound;
 use std::sync::Arc;
 
 use foldhash::HashMap;
@@ -59,8 +61,94 @@ const NORMALIZATION: u32 = 1;
 /// Between a reader's snapshot and its look at the catalog no more builds come to their end.
 const COMPLETIONS_KEPT: usize = 8;
 
-/// Numbers of the descriptions that one description covers.
+/// Numbers of attribute descriptions.
 pub type Numbers = SmallVec<[AttributeNumber; 4]>;
+
+/// Numbers of the descriptions that one description covers. Many are shared: clients can make the options of a type
+/// many, and a filter can name the type often.
+#[derive(Clone, Debug)]
+pub enum Covered {
+    Few(Numbers),
+    /// Ascending.
+    Many(Arc<[AttributeNumber]>),
+}
+
+impl Covered {
+    pub fn none() -> Self {
+        Self::Few(Numbers::new())
+    }
+
+    #[inline]
+    pub fn as_slice(&self) -> &[AttributeNumber] {
+        match self {
+            Self::Few(numbers) => numbers,
+            Self::Many(numbers) => numbers,
+        }
+    }
+
+    #[inline]
+    pub fn contains(&self, number: AttributeNumber) -> bool {
+        match self {
+            Self::Few(numbers) => numbers.contains(&number),
+            Self::Many(numbers) => numbers.binary_search(&number).is_ok(),
+        }
+    }
+}
+
+/// Finds what descriptions cover, each of those that take many rows once, and counts the rows gone through.
+#[derive(Debug)]
+pub struct CoveredOnce<'c> {
+    schema: &'c Schema,
+    catalog: &'c Catalog,
+    /// Made when it is needed first.
+    many: Option<HashMap<AttributeDescription, Covered>>,
+    rows: u64,
+    rows_max: u64,
+}
+
+impl<'c> CoveredOnce<'c> {
+    pub fn new(schema: &'c Schema, catalog: &'c Catalog) -> Self {
+        Self { schema, catalog, many: None, rows: 0, rows_max: u64::MAX }
+    }
+
+    /// Beyond so many rows it finds nothing: who asks has to look whether [`Self::is_exceeded`].
+    #[must_use]
+    pub fn at_most(self, rows_max: u64) -> Self {
+        Self { rows_max, ..self }
+    }
+
+    pub fn schema(&self) -> &'c Schema {
+        self.schema
+    }
+
+    pub fn is_exceeded(&self) -> bool {
+        self.rows > self.rows_max
+    }
+
+    pub fn covered(&mut self, description: &AttributeDescription) -> Covered {
+        if let Some(covered) = self.many.as_ref().and_then(|many| many.get(description)) {
+            return covered.clone();
+        }
+        if self.is_exceeded() {
+            return Covered::none();
+        }
+        let (covered, rows) = self.catalog.covered_of_rows(self.schema, description);
+        self.rows += rows as u64;
+        if rows > FEW {
+            self.many.get_or_insert_default().insert(description.clone(), covered.clone());
+        }
+        covered
+    }
+}
+
+/// So many are gone through faster one by one than they are looked up.
+const FEW: usize = 16;
+
+/// Whether ascending numbers have this one.
+#[inline]
+pub(crate) fn has_number(numbers: &[AttributeNumber], number: AttributeNumber) -> bool {
+    if numbers.len() <= FEW { numbers.contains(&number) } else { numbers.binary_search(&number).is_ok() }
+}
 
 /// All numbered attribute descriptions of a database.
 #[derive(Clone, Debug, Default)]
@@ -70,6 +158,8 @@ pub struct Catalog {
     /// Of descriptions without options, by the type's number: most are.
     plain: Vec<Option<AttributeNumber>>,
     by_type: HashMap<AttributeTypeId, Numbers>,
+    /// Of descriptions with options, by each of these.
+    by_option: BTreeMap<Box<str>, Vec<AttributeNumber>>,
     object_class: Option<AttributeNumber>,
     /// Rows from here on are not stored yet.
     stored: usize,
@@ -220,20 +310,49 @@ impl Catalog {
     }
 
     /// The numbers of the description and of all its subtypes and with more options (RFC 4512 section 2.5.2).
-    pub fn covered(&self, schema: &Schema, description: &AttributeDescription) -> Numbers {
-        let mut numbers = Numbers::new();
-        for subtype in schema.subtypes(description.attribute) {
-            for number in self.by_type.get(subtype).into_iter().flatten() {
-                let covered = self
-                    .row(*number)
-                    .and_then(|row| row.description.as_ref())
-                    .is_some_and(|other| other.is_subdescription_of(schema, description));
-                if covered {
-                    numbers.push(*number);
-                }
+    pub fn covered(&self, schema: &Schema, description: &AttributeDescription) -> Covered {
+        self.covered_of_rows(schema, description).0
+    }
+
+    /// Rows among which are all that have these options: those that have the rarest. None if there are no options.
+    fn with_rarest(&self, options: &[Box<str>]) -> Option<Vec<&[AttributeNumber]>> {
+        let lists = options.iter().map(|option| self.with_option(option));
+        lists.min_by_key(|lists| lists.iter().map(|list| list.len()).sum::<usize>())
+    }
+
+    /// Rows with this option, or with one of a range: `lang-en-` is `lang-en` and all that begin with it and a hyphen.
+    fn with_option(&self, option: &str) -> Vec<&[AttributeNumber]> {
+        let list = |option: &str| self.by_option.get(option).map(Vec::as_slice);
+        let Some(tag) = option.strip_suffix('-') else { return list(option).into_iter().collect() };
+        let range = self.by_option.range::<str, _>((Bound::Included(option), Bound::Unbounded));
+        let range = range.take_while(|(known, _)| known.starts_with(option)).map(|(_, list)| list.as_slice());
+        list(tag).into_iter().chain(range).collect()
+    }
+
+    /// As [`Self::covered`], and how many rows that took.
+    fn covered_of_rows(&self, schema: &Schema, description: &AttributeDescription) -> (Covered, usize) {
+        let (mut numbers, mut rows) = (Numbers::new(), 0);
+        let look = |number: &AttributeNumber| {
+            rows += 1;
+            let own = self.row(*number).and_then(|row| row.description.as_ref());
+            if own.is_some_and(|own| own.is_subdescription_of(schema, description)) {
+                numbers.push(*number);
             }
+        };
+        if let Some(few) = self.with_rarest(description.options()) {
+            few.into_iter().flatten().for_each(look);
+            // One that has two options of a range comes twice.
+            numbers.sort_unstable();
+            numbers.dedup();
+        } else {
+            let subtypes = schema.subtypes(description.attribute).iter();
+            subtypes.filter_map(|subtype| self.by_type.get(subtype)).flatten().for_each(look);
         }
-        numbers
+        if numbers.len() > FEW {
+            numbers.sort_unstable();
+            return (Covered::Many(numbers.as_slice().into()), rows);
+        }
+        (Covered::Few(numbers), rows)
     }
 
     /// Marks kinds as complete (after a rebuild) or not; [`Self::write_row`] stores that.
@@ -281,6 +400,12 @@ impl Catalog {
                 }
             }
             self.by_type.entry(description.attribute).or_default().push(number);
+            for option in description.options() {
+                match self.by_option.get_mut(option) {
+                    Some(numbers) => numbers.push(number),
+                    None => drop(self.by_option.insert(option.clone(), vec![number])),
+                }
+            }
         }
         let classes = attribute.is_some_and(|a| a.name() == "objectClass");
         if classes {
@@ -349,6 +474,11 @@ impl CatalogEdit {
             Some((known, flags)) if known == classes => *flags,
             _ => self.class_flags.insert((classes.to_vec(), of(classes))).1,
         }
+    }
+
+    /// Takes back the numbers given since the catalog was this one: nothing that is written has them.
+    pub(crate) fn forget_since(&mut self, before: Arc<Catalog>) {
+        self.catalog = before;
     }
 
     /// From now on records are packed with this dictionary.

@@ -5,6 +5,7 @@ use larix_schema::{AttributeDescription, BindError, BoundAssertion, Match, Norma
 use larix_store::Snapshot;
 
 use crate::access::{AccessPolicy, Privilege, Subject};
+use crate::budget::{Exceeded, RequestLimit};
 use crate::controls::RequestControls;
 use crate::database::View;
 use crate::entry::record::RecordFlags;
@@ -16,6 +17,7 @@ use crate::search::selection::Computed;
 use crate::search::task::storage_failure;
 use crate::search::{Gate, Seen, referral};
 use crate::tree;
+use crate::write::read_controls::ASSERTION_STEPS;
 
 /// Who compares, and how.
 #[derive(Clone, Debug)]
@@ -38,7 +40,15 @@ pub fn compare<N: Snapshot>(
         Ok(assertion) => assertion,
         Err(result) => return result,
     };
-    answer(view, context, dn, request, &assertion).unwrap_or_else(|fault| storage_failure(&fault))
+    answer(view, context, dn, request, &assertion).unwrap_or_else(|fault| match fault {
+        Fault::StepsSpent => Exceeded { limit: RequestLimit::Steps, most: steps(view) }.into(),
+        fault => storage_failure(&fault),
+    })
+}
+
+/// Steps that a compare may take: it is answered where others wait.
+fn steps<N: Snapshot>(view: &View<'_, N>) -> u64 {
+    view.settings.request_limits.most(RequestLimit::Steps).min(ASSERTION_STEPS)
 }
 
 /// What is compared with.
@@ -78,7 +88,8 @@ fn answer<N: Snapshot>(
     request: &CompareRequest<'_>,
     asserted: &Asserted,
 ) -> Result<LdapResult, Fault> {
-    let gate = Gate::new(context.policy, context.subject);
+    let mut gate = Gate::new(context.policy, context.subject);
+    gate.steps = steps(view);
     let resolved = view.resolve(dn)?;
     let nearest = resolved.map_or(EntryId::ROOT, |resolved| resolved.nearest);
     if nearest == EntryId::ROOT {
@@ -172,7 +183,7 @@ fn stored<N: Snapshot>(
     let mut scratch = Scratch::default();
     for attribute in seen.reader.view.attributes() {
         let (number, stored) = attribute?;
-        if !target.numbers.contains(&number) {
+        if !target.numbers.contains(number) {
             continue;
         }
         let own = seen.view.catalog.row(number).and_then(|row| row.description.as_ref());

@@ -15,6 +15,16 @@ pub use values::{
     SessionTracking, SortKey, SortRequest, ViewTarget, VirtualListView,
 };
 
+/// An entry that a tool hands over as it stands in its LDIF file, as if it had written the database itself: it keeps its
+/// operational attributes, and neither access rules nor overlays are asked.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub struct Import {
+    /// Entries obey the schema.
+    pub schema_check: bool,
+    /// Values obey their syntaxes and are stored in their preferred form.
+    pub value_check: bool,
+}
+
 /// What a request's controls say. Absent controls are `None` or false.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RequestControls {
@@ -70,6 +80,8 @@ pub struct RequestControls {
     pub states: bool,
     /// The consumer settles conflicts as this server does.
     pub sync_peer: bool,
+    /// Of an add. No control says so: a tool's own socket does.
+    pub import: Option<Import>,
 }
 
 fn protocol_error(text: impl Into<String>) -> LdapResult {

@@ -126,7 +126,7 @@ impl CsnGenerator {
         *last = match *last {
             (time, _) if now > time => (now, 0),
             (time, count) if count < COUNT_MAX => (time, count + 1),
-            (time, _) => (Timestamp(time.0 + 1), 0),
+            (time, _) => (Timestamp(time.0.saturating_add(1)), 0),
         };
         Csn { time: last.0, count: last.1, server_id: self.server_id, modification: 0 }
     }

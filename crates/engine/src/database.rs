@@ -296,6 +296,16 @@ impl<S: Store> Database<S> {
         }
     }
 
+    /// Takes the catalog from the store: what was committed may not have been published.
+    pub(crate) fn read_catalog_again(&self) -> Result<(), Fault> {
+        let snapshot = self.store.snapshot()?;
+        let (schema, index) = (self.schema(), self.settings().index.clone());
+        let damaged = |_| Fault::Damaged { what: "the catalog" };
+        let catalog = Catalog::load(&snapshot, &schema, index).map_err(damaged)?;
+        self.publish_catalog(Arc::new(catalog));
+        Ok(())
+    }
+
     fn publish(&self, change: impl FnOnce(&mut DatabaseState)) {
         // Nothing is left half done by who panics here.
         let _turn = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);

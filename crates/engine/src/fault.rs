@@ -20,6 +20,8 @@ pub enum Fault {
     },
     /// Work on behalf of the configuration that went beyond its limit.
     TooMuch(&'static str),
+    /// The request's work on one entry went beyond its budget ([`crate::budget`]).
+    StepsSpent,
     /// A stored item has the wrong length or content.
     Damaged {
         what: &'static str,
@@ -34,6 +36,7 @@ impl fmt::Display for Fault {
             Self::Catalog(error) => error.fmt(f),
             Self::Missing { entry, what } => write!(f, "{what} of entry {entry} is missing"),
             Self::TooMuch(what) => write!(f, "{what} met its limit"),
+            Self::StepsSpent => f.write_str("the work on one entry met its limit"),
             Self::Damaged { what } => write!(f, "{what} is damaged"),
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod access;
 pub mod audit;
+pub mod budget;
 pub mod catalog;
 pub mod check;
 #[cfg(test)]
@@ -20,6 +21,7 @@ pub mod fault;
 pub(crate) mod fixture;
 pub mod histogram;
 pub mod index;
+pub mod injected;
 pub mod load;
 pub mod log;
 pub mod mirror;

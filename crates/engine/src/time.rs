@@ -9,6 +9,9 @@ use uuid::Uuid;
 
 const MICROS_PER_SECOND: i64 = 1_000_000;
 const SECONDS_PER_DAY: i64 = 86_400;
+/// The first moment of the year 0, and the last of 9999.
+const YEARS_BEGIN: i64 = -62_167_219_200_000_000;
+const YEARS_END: i64 = 253_402_300_799_999_999;
 
 /// A point in time: microseconds since 1970-01-01T00:00:00Z, without leap seconds.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -79,20 +82,26 @@ impl Timestamp {
         seconds.checked_mul(MICROS_PER_SECOND)?.checked_add(i64::from(t.micros)).map(Timestamp)
     }
 
-    /// `YYYYMMDDHHMMSSZ`: generalizedTime to the second, as in createTimestamp (RFC 4517 section 3.3.13).
+    /// The nearest time that generalizedTime, whose years have four digits, can tell.
+    fn writable(self) -> Self {
+        Self(self.0.clamp(YEARS_BEGIN, YEARS_END))
+    }
+
+    /// `YYYYMMDDHHMMSSZ`: generalizedTime to the second, as in createTimestamp (RFC 4517 section 3.3.13). What is before the year 0
+    /// or behind 9999 is told as the first or the last moment of these.
     pub fn generalized(self) -> String {
-        let t = self.civil();
+        let t = self.writable().civil();
         let mut text = String::with_capacity(15);
         t.push_seconds(&mut text);
         text.push('Z');
         text
     }
 
-    /// `YYYYMMDDHHMMSS.ffffffZ`: generalizedTime to the microsecond, as it stands in a CSN.
+    /// `YYYYMMDDHHMMSS.ffffffZ`: the same to the microsecond, as it stands in a CSN.
     pub fn generalized_micros(self) -> String {
         // What a CSN has behind it finds room.
         let mut text = String::with_capacity(40);
-        let t = self.civil();
+        let t = self.writable().civil();
         t.push_seconds(&mut text);
         text.push('.');
         push_digits(&mut text, t.micros, 6);
@@ -286,7 +295,13 @@ mod tests {
         check(-1, "19691231235959.999999Z");
         check(951_782_400_000_000, "20000229000000.000000Z");
         check(1_795_229_207_123_456, "20261121024647.123456Z");
-        check(253_402_300_799_999_999, "99991231235959.999999Z");
+        check(YEARS_END, "99991231235959.999999Z");
+        check(YEARS_BEGIN, "00000101000000.000000Z");
+        for (beyond, text) in
+            [(i64::MAX, "99991231235959Z"), (YEARS_END + 1, "99991231235959Z"), (i64::MIN, "00000101000000Z")]
+        {
+            assert_eq!(Timestamp(beyond).generalized(), text);
+        }
         assert_eq!(
             Timestamp::parse_generalized("20261121024647Z").map(Timestamp::seconds),
             Some(1_795_229_207)

@@ -111,7 +111,8 @@ pub(super) enum CompiledDomain {
 #[derive(Debug)]
 pub(super) enum CompiledSet {
     Fixed(Set),
-    Expanded(Template),
+    /// Filled in before it is asked.
+    Expanded(Set),
     /// It cannot be understood: as in OpenLDAP, it matches nobody.
     Never,
 }
@@ -314,9 +315,9 @@ fn who(schema: &Schema, who: &Who) -> Outcome<CompiledWho> {
             CompiledWho::StrengthFactor { layer: *layer, minimum: *minimum }
         }
         Who::Domain(pattern) => CompiledWho::Domain(domain(pattern)?),
-        Who::Set { expand: true, pattern } => {
-            CompiledWho::Set(CompiledSet::Expanded(Template::parse(pattern)))
-        }
+        Who::Set { expand: true, pattern } => CompiledWho::Set(
+            Set::parse_expanding(schema, pattern).map_or(CompiledSet::Never, CompiledSet::Expanded),
+        ),
         Who::Set { expand: false, pattern } => {
             CompiledWho::Set(Set::parse(schema, pattern).map_or(CompiledSet::Never, CompiledSet::Fixed))
         }

@@ -98,8 +98,9 @@ impl AccessPolicy {
         let bad =
             |condition: &CompiledCondition| matches!(condition.who, CompiledWho::Set(CompiledSet::Never));
         let position = clause.who.iter().position(bad)?;
-        let Some(Who::Set { pattern, .. }) = written.get(position) else { return None };
-        let fault = Set::parse(&self.schema, pattern).err()?;
+        let Some(Who::Set { pattern, expand }) = written.get(position) else { return None };
+        let parse = if *expand { Set::parse_expanding } else { Set::parse };
+        let fault = parse(&self.schema, pattern).err()?;
         Some(Because::BadSet(format!("at byte {} of `{pattern}`: {}", fault.at + 1, fault.why)))
     }
 }

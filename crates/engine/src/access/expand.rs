@@ -58,12 +58,17 @@ impl Template {
 
     /// The pattern with the references filled in by `quote`; `None` if it refers to a submatch there is not.
     pub(super) fn expand(&self, captures: &Captures<'_>, quote: fn(&str) -> String) -> Option<String> {
+        self.fill(captures, |text, captured| text.push_str(&quote(captured)))
+    }
+
+    /// The same where it matters what stands before: `append` gets that, and what was captured.
+    pub(super) fn fill(&self, captures: &Captures<'_>, append: impl Fn(&mut String, &str)) -> Option<String> {
         let mut text = String::new();
         for piece in &self.0 {
             match piece {
                 Piece::Literal(literal) => text.push_str(literal),
-                Piece::Dn(number) => text.push_str(&quote(captures.dn.get(*number)?)),
-                Piece::Value(number) => text.push_str(&quote(captures.value.get(*number)?)),
+                Piece::Dn(number) => append(&mut text, captures.dn.get(*number)?),
+                Piece::Value(number) => append(&mut text, captures.value.get(*number)?),
             }
         }
         Some(text)

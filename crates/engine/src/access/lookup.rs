@@ -189,6 +189,7 @@ impl Gathering<'_> {
                 None => Err(Unanswered::Nobody),
             },
             Set::Literal(text) => Ok(Values::of(text.as_bytes().to_vec())),
+            Set::Template(_) => Ok(Values::default()),
             Set::Ancestor(of, level) => {
                 let mut found = Values::default();
                 for value in self.values(of)?.0 {

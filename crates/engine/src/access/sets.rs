@@ -3,7 +3,10 @@
 //! Values are compared as the normal form of their attribute's equality rule; what stands in brackets is compared as it
 //! is written. `&`, `|` and `+` have one precedence and are taken from the left.
 
+use larix_proto::url;
 use larix_schema::{AttributeDescription, Schema};
+
+use super::expand::{Captures, Template};
 
 /// Parentheses within one another.
 pub(super) const SET_DEPTH_MAX: usize = 32;
@@ -21,6 +24,8 @@ pub(super) enum Set {
     User,
     /// `[...]`
     Literal(String),
+    /// `[...$1...]` of a set with `expand`, until [`filled`](Set::filled). It holds nothing before.
+    Template(Template),
     /// `/-1`: the n-th ancestors.
     Ancestor(Box<Self>, u32),
     /// `/-*`: the DNs themselves and all their ancestors.
@@ -54,12 +59,36 @@ pub(super) struct SetFault {
 
 impl Set {
     pub(super) fn parse(schema: &Schema, text: &str) -> Result<Self, SetFault> {
-        let mut parser = Parser { schema, text, at: 0 };
+        Self::parse_with(schema, text, false)
+    }
+
+    /// A set with `expand`: `$1` and its kin stand in brackets only, so that no entry's name can become a part of the set itself.
+    pub(super) fn parse_expanding(schema: &Schema, text: &str) -> Result<Self, SetFault> {
+        Self::parse_with(schema, text, true)
+    }
+
+    fn parse_with(schema: &Schema, text: &str, expands: bool) -> Result<Self, SetFault> {
+        let mut parser = Parser { schema, text, at: 0, expands };
         let set = parser.joined(0)?;
         match parser.peek() {
             None => Ok(set),
             Some(c) => Err(parser.fault(format!("unexpected `{}`", char::from(c)))),
         }
+    }
+
+    /// The set with what a rule's `<what>` captured; `None` if it refers to a submatch there is not.
+    pub(super) fn filled(&self, captures: &Captures<'_>) -> Option<Self> {
+        let filled = |of: &Self| of.filled(captures).map(Box::new);
+        Some(match self {
+            Self::Template(template) => Self::Literal(template.fill(captures, append_captured)?),
+            Self::This | Self::User | Self::Literal(_) => self.clone(),
+            Self::Ancestor(of, level) => Self::Ancestor(filled(of)?, *level),
+            Self::Ancestors(of) => Self::Ancestors(filled(of)?),
+            Self::Values { of, attribute, closure } => {
+                Self::Values { of: filled(of)?, attribute: attribute.clone(), closure: *closure }
+            }
+            Self::Join(join, left, right) => Self::Join(*join, filled(left)?, filled(right)?),
+        })
     }
 
     /// Whether the set depends on the entry under protection.
@@ -74,17 +103,42 @@ impl Set {
     fn any(&self, test: &dyn Fn(&Self) -> bool) -> bool {
         test(self)
             || match self {
-                Self::This | Self::User | Self::Literal(_) => false,
+                Self::This | Self::User | Self::Literal(_) | Self::Template(_) => false,
                 Self::Ancestor(of, _) | Self::Ancestors(of) | Self::Values { of, .. } => of.any(test),
                 Self::Join(_, left, right) => left.any(test) || right.any(test),
             }
     }
 }
 
+/// Puts captured text into a literal. In a URL it is no part of the URL's form, nor of its filter's.
+fn append_captured(literal: &mut String, captured: &str) {
+    if !literal.starts_with("ldap:///") {
+        literal.push_str(captured);
+        return;
+    }
+    // RFC 4516 section 2: the filter comes behind the third `?`.
+    let is_filter = literal.matches('?').count() >= 3;
+    let value = if is_filter { escape_value(captured) } else { captured.to_owned() };
+    url::percent_encode(&value, literal);
+}
+
+/// RFC 4515 section 3.
+fn escape_value(value: &str) -> String {
+    let mut text = String::with_capacity(value.len());
+    for c in value.chars() {
+        match c {
+            '(' | ')' | '*' | '\\' | '\0' => text.push_str(&format!("\\{:02x}", u32::from(c))),
+            c => text.push(c),
+        }
+    }
+    text
+}
+
 struct Parser<'a> {
     schema: &'a Schema,
     text: &'a str,
     at: usize,
+    expands: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -137,7 +191,8 @@ impl<'a> Parser<'a> {
                 };
                 let literal = literal.to_owned();
                 self.at += literal.len() + 2;
-                Ok(Set::Literal(literal))
+                let template = self.expands.then(|| Template::parse(&literal));
+                Ok(template.map_or(Set::Literal(literal), Set::Template))
             }
             _ => match self.name() {
                 "this" => Ok(Set::This),
@@ -222,6 +277,7 @@ mod tests {
             Set::This => "this".to_owned(),
             Set::User => "user".to_owned(),
             Set::Literal(text) => format!("[{text}]"),
+            Set::Template(template) => format!("[{template:?}]"),
             Set::Ancestor(of, level) => format!("{}/-{level}", shown(schema, of)),
             Set::Ancestors(of) => format!("{}/-*", shown(schema, of)),
             Set::Values { of, attribute, closure } => {
@@ -278,5 +334,29 @@ mod tests {
             let fault = Set::parse(&schema, text).expect_err(text);
             assert_eq!((fault.at, fault.why.as_str()), (at, why), "{text}");
         }
+    }
+
+    #[test]
+    fn what_is_captured_fills_a_literal_and_no_more() {
+        let schema = fixture::schema();
+        let filled = |text: &str, captured: &str| {
+            let set = Set::parse_expanding(&schema, text).unwrap_or_else(|fault| panic!("{text}: {fault:?}"));
+            let mut captures = Captures::default();
+            captures.dn.extend([captured, captured]);
+            set.filled(&captures).map(|set| shown(&schema, &set))
+        };
+        let check =
+            |text, captured, expected: &str| assert_eq!(filled(text, captured).as_deref(), Some(expected));
+        check("[cn=$1]/member & user", "a", "([cn=a]/member&user)");
+        check("[cn=$1]/member & user", "x] | user | [y", "([cn=x] | user | [y]/member&user)");
+        check("[ldap:///ou=$1??sub?(cn=$1)]", "a", "[ldap:///ou=a??sub?(cn=a)]");
+        check(
+            "[ldap:///ou=$1??sub?(cn=$1)]",
+            "a??)(|(*\\%",
+            "[ldap:///ou=a%3F%3F)(%7C(*%5C%25??sub?(cn=a%3F%3F%5C29%5C28%7C%5C28%5C2a%5C5c%25)]",
+        );
+        assert_eq!(filled("[cn=$7]", "a"), None);
+        let fault = Set::parse_expanding(&schema, "this/$1").expect_err("no bracket");
+        assert_eq!(fault.at, 5);
     }
 }

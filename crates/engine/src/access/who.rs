@@ -14,7 +14,6 @@ use super::expand::{Captures, Template};
 use super::policy::{GroupQuery, ItemKind};
 use super::posix;
 use super::rule::{Identity, PeerPattern, StrengthLayer};
-use super::sets::Set;
 use super::subject::PeerNames;
 
 impl<'a> Evaluation<'a> {
@@ -163,12 +162,13 @@ impl<'a> Evaluation<'a> {
                 Some(lookup) => Holds::of(lookup.is_set(set, requester)),
                 None => Holds::Unknown(Missing::Entry),
             },
-            CompiledSet::Expanded(template) => {
-                let Some(lookup) = self.lookup() else { return Holds::Unknown(Missing::Entry) };
-                self.expanded(captures, template, str::to_owned, |text| {
-                    Set::parse(self.schema(), text).is_ok_and(|set| lookup.is_set(&set, requester))
-                })
-            }
+            CompiledSet::Expanded(set) if set.mentions_requester() && requester.is_none() => Holds::No,
+            CompiledSet::Expanded(set) => match (self.lookup(), captures) {
+                (Some(lookup), Some(captures)) => {
+                    Holds::of(set.filled(captures).is_some_and(|set| lookup.is_set(&set, requester)))
+                }
+                _ => Holds::Unknown(Missing::Entry),
+            },
         }
     }
 

@@ -6,6 +6,7 @@ use larix_schema::{AttributeDescription, BoundFilter, NormalDn, Schema};
 use larix_store::Durability;
 
 use crate::access::AccessPolicy;
+use crate::budget::RequestLimits;
 use crate::index::IndexConfig;
 use crate::log::LogRetention;
 use crate::plugins::Plugin;
@@ -33,6 +34,8 @@ pub struct DatabaseSettings {
     pub subordinate: bool,
     pub hidden: bool,
     pub limits: Limits,
+    /// What one request may cost, whoever sends it.
+    pub request_limits: RequestLimits,
     /// Alias hops allowed in one dereference.
     pub max_deref_depth: u32,
     /// Only what its provider sends changes it: clients are sent elsewhere, and what the server itself keeps of accounts
@@ -48,6 +51,8 @@ pub struct DatabaseSettings {
     pub durability_relaxed: bool,
     /// Whether and how the content is provided to consumers (RFC 4533); that takes a change log.
     pub provider: Option<ProviderSettings>,
+    /// The contextCSN is kept but not shown: nobody is provided with the content, and it comes from nobody.
+    pub hide_context: bool,
     /// Whether changes are written to the change log.
     pub log: bool,
     /// Conflicts of replication are settled value by value (`conflict-mode value`), not by entries: states of entries are

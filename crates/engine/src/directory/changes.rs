@@ -7,9 +7,11 @@ use larix_schema::NormalDn;
 use larix_store::Store;
 
 use super::{Directory, Served};
+use crate::budget::RequestLimit;
 use crate::controls::ReadAttributes;
+use crate::password;
 use crate::search::referral;
-use crate::write::prepare::{self, Latitude, Prepared, refuse};
+use crate::write::prepare::{self, ChangeKind, Latitude, Prepared, refuse};
 use crate::write::writer::Task;
 use crate::write::{Completion, Origin, WriteOutcome, WriteRequest};
 
@@ -63,9 +65,14 @@ impl<S: Store> Directory<S> {
         request: WriteRequest,
         dn: Option<NormalDn>,
     ) -> Result<(&Arc<Served<S>>, Task), LdapResult> {
-        let latitude =
-            Latitude { relax: request.controls.relax, internal: request.origin == Origin::Internal };
+        let latitude = Latitude {
+            relax: request.controls.relax,
+            internal: request.origin == Origin::Internal,
+            import: request.controls.import,
+        };
+        let is_import = latitude.import.is_some();
         let target = request.operation.target().to_owned();
+        let (modifications, values) = request.operation.counts();
         for read in [&request.controls.pre_read, &request.controls.post_read].into_iter().flatten() {
             self.check_read_attributes(read)?;
         }
@@ -78,7 +85,15 @@ impl<S: Store> Directory<S> {
             self.elsewhere(&target, None, otherwise)
         })?;
         let settings = served.database.current_settings();
-        if settings.read_only {
+        if request.origin == Origin::Client && !is_import {
+            settings.request_limits.check(RequestLimit::Modifications, modifications)?;
+            settings.request_limits.check(RequestLimit::Values, values)?;
+            if !served.database.policy().is_root(&request.subject) {
+                let rounds = self.password_rounds(&operation);
+                settings.request_limits.check(RequestLimit::HashCost, rounds)?;
+            }
+        }
+        if settings.read_only && !is_import {
             return Err(refuse(ResultCode::UNWILLING_TO_PERFORM, "operation restricted"));
         }
         if let Prepared::ModifyDn(rename) = &operation
@@ -87,12 +102,22 @@ impl<S: Store> Directory<S> {
             return Err(refuse(ResultCode::AFFECTS_MULTIPLE_DSAS, "cannot rename between DSAs"));
         }
         let may_update = request.subject.dn.is_some() && request.subject.dn == settings.update_dn;
-        if settings.shadow && request.origin == Origin::Client && !may_update {
+        if settings.shadow && request.origin == Origin::Client && !may_update && !is_import {
             return Err(self.shadow_refusal(&settings.update_referrals, &target));
         }
         let WriteRequest { subject, controls, passwords, .. } = request;
         let task = Task { operation, target, subject, controls, passwords };
         Ok((served, task))
+    }
+
+    /// What comparing with the passwords costs that a change stores.
+    fn password_rounds(&self, operation: &Prepared) -> usize {
+        let (Prepared::Add { mods, .. } | Prepared::Modify { mods, .. }) = operation else { return 0 };
+        let passwords = mods.iter().filter(|one| {
+            one.kind != ChangeKind::Delete && one.description.attribute == self.known.user_password
+        });
+        let rounds = passwords.flat_map(|one| &one.values).map(|value| password::rounds(value));
+        usize::try_from(rounds.fold(0, u64::saturating_add)).unwrap_or(usize::MAX)
     }
 
     /// A shadow is changed elsewhere.

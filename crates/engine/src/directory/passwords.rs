@@ -2,13 +2,15 @@
 
 use std::sync::Arc;
 
-use larix_schema::NormalDn;
+use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::Store;
 
 use super::Directory;
+use crate::access::Subject;
 use crate::plugins::{PasswordWork, PendingChange, Purpose};
+use crate::write::authority::Authority;
 use crate::write::hooks::Present;
-use crate::write::prepare::{self, ChangeKind, Prepared};
+use crate::write::prepare::{self, Change, ChangeKind, Prepared, Standing};
 use crate::write::{WriteOperation, WriteRequest};
 
 impl<S: Store> Directory<S> {
@@ -28,6 +30,26 @@ impl<S: Store> Directory<S> {
         let operation = Prepared::Modify { dn: dn.clone(), mods };
         let work = Arc::new(PasswordWork::of(Purpose::Rehash, None, None));
         served.submit_own(dn.as_str().to_owned(), operation, Some(work), Box::new(|_| {}));
+    }
+
+    /// Whether the requester may replace the password of this entry. Nobody else is to learn what an old password is worth.
+    pub fn may_replace_password(&self, subject: &Subject, dn: &NormalDn) -> bool {
+        let Some(served) = self.select(dn) else { return false };
+        let database = &served.database;
+        let (settings, policy) = (database.settings(), database.policy());
+        let Ok(snapshot) = database.store().snapshot() else { return false };
+        let Ok(view) = database.view(&snapshot) else { return false };
+        let replace = Change {
+            kind: ChangeKind::Replace,
+            description: AttributeDescription::plain(self.known.user_password),
+            values: Vec::new(),
+            keys: Vec::new(),
+            standing: Standing::User,
+        };
+        let add = Change { kind: ChangeKind::Add, values: vec![Vec::new()], ..replace.clone() };
+        let operation = Prepared::Modify { dn: dn.clone(), mods: vec![replace, add] };
+        let authority = Authority { view: &view, policy: &policy, subject };
+        authority.admits(&settings, &operation).unwrap_or(false)
     }
 
     /// Whether a change sets a password that somebody has work with: then [`Self::work_on_passwords`] is worth a call, on
@@ -64,6 +86,11 @@ impl<S: Store> Directory<S> {
         let (settings, policy) = (database.settings(), database.policy());
         let Ok(snapshot) = database.store().snapshot() else { return };
         let Ok(view) = database.view(&snapshot) else { return };
+        let authority = Authority { view: &view, policy: &policy, subject: &task.subject };
+        // The time that the work takes is for those to see who may make the change.
+        if !authority.admits(&settings, &task.operation).unwrap_or(false) {
+            return;
+        }
         let entries = Present { view: &view, policy: &policy };
         for plugin in settings.plugins.iter().filter(|plugin| plugin.works_on_passwords()) {
             let _ = plugin.before(&PendingChange {

@@ -10,6 +10,7 @@ use crate::access::Subject;
 use crate::controls::RequestControls;
 use crate::database::Database;
 use crate::index::{IndexConfig, IndexStatus, NotIndexed};
+use crate::load::Rebuild;
 use crate::plugins::PasswordWork;
 use crate::time::{Clock, RandomSource};
 use crate::write::prepare::Prepared;
@@ -47,7 +48,7 @@ impl<S: Store> Served<S> {
     }
 
     /// The root DN as a subject: in whose name the server keeps an account's state.
-    fn root_subject(&self) -> Arc<Subject> {
+    pub fn root_subject(&self) -> Arc<Subject> {
         let settings = self.database.current_settings();
         Arc::new(match &settings.root_dn {
             Some(root) => Subject::default().bound_as(root.clone(), &settings.root_dn_text),
@@ -106,6 +107,15 @@ impl<S: Store> Served<S> {
     /// A commit that failed; nothing has changed.
     pub fn forget_indexes(&self, schema: Arc<Schema>, index: IndexConfig) -> Result<(), CommitError> {
         self.writer.send(|done| Errand::ForgetIndexes(schema, index, done)).unwrap_or(Ok(()))
+    }
+
+    /// Has indexes made anew, beside changes and searches: these do without them meanwhile. Waits until that is durable, not
+    /// until it is done: see [`Self::index_status`].
+    ///
+    /// # Errors
+    /// A commit that failed; nothing has changed.
+    pub fn reindex(&self, what: Rebuild) -> Result<(), CommitError> {
+        self.writer.send(|done| Errand::Reindex(what, done)).unwrap_or(Ok(()))
     }
 
     /// Forgets how far the changes of a server had come that is no more: its contextCSN. Waits for the writer.

@@ -5,14 +5,14 @@ use larix_store::Snapshot;
 
 use super::record::{Form, RecordFlags, StoredValue, ValuesView, put_octet_string};
 use super::{AttributeNumber, Entry, EntryAttribute, EntryView, Kept, LargeValues, values};
-use crate::catalog::{Catalog, Numbers};
+use crate::catalog::{Catalog, Covered, CoveredOnce};
 use crate::fault::Fault;
 
 /// An attribute description, and the numbers that it covers in one database: itself, its subtypes, more options.
 #[derive(Clone, Debug)]
 pub struct Target {
     description: Option<AttributeDescription>,
-    pub numbers: Numbers,
+    pub numbers: Covered,
 }
 
 impl Target {
@@ -20,9 +20,14 @@ impl Target {
         Self { numbers: catalog.covered(schema, &description), description: Some(description) }
     }
 
+    /// One of many targets of a filter.
+    pub fn among(covered: &mut CoveredOnce<'_>, description: AttributeDescription) -> Self {
+        Self { numbers: covered.covered(&description), description: Some(description) }
+    }
+
     /// No attribute in particular.
     pub fn any() -> Self {
-        Self { description: None, numbers: Numbers::new() }
+        Self { description: None, numbers: Covered::none() }
     }
 
     pub fn description(&self) -> Option<&AttributeDescription> {
@@ -30,9 +35,9 @@ impl Target {
     }
 
     /// The same target with the numbers of a newer catalog.
-    pub fn renumber(&mut self, schema: &Schema, catalog: &Catalog) {
+    pub fn renumber(&mut self, covered: &mut CoveredOnce<'_>) {
         if let Some(description) = &self.description {
-            self.numbers = catalog.covered(schema, description);
+            self.numbers = covered.covered(description);
         }
     }
 }
@@ -212,7 +217,7 @@ impl<S: Snapshot> EntrySource for EntryReader<'_, S> {
     fn visit(&self, target: &Target, visit: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Fault> {
         for attribute in self.view.attributes() {
             let (number, stored) = attribute?;
-            if target.numbers.contains(&number) && !self.visit_values(number, &stored, visit)? {
+            if target.numbers.contains(number) && !self.visit_values(number, &stored, visit)? {
                 break;
             }
         }
@@ -254,7 +259,7 @@ impl<S: Snapshot> EntrySource for EntryReader<'_, S> {
     fn is_present(&self, target: &Target) -> Result<bool, Fault> {
         for attribute in self.view.attributes() {
             let (number, stored) = attribute?;
-            if !stored.is_empty() && target.numbers.contains(&number) {
+            if !stored.is_empty() && target.numbers.contains(number) {
                 return Ok(true);
             }
         }

@@ -36,42 +36,71 @@ pub(super) fn load<S: Store>(
 ) -> Result<LoadReport, LoadError> {
     let checker = Checker::new(context, options, CatalogEdit::new(database.catalog()))?;
     let bytes = AtomicU64::new(0);
-    let mut reader = Reader::new(Counted { input, bytes: &bytes }).with_files(LocalFiles);
-    let mut local = checker.local();
+    let reader = Reader::new(Counted { input, bytes: &bytes }).with_files(LocalFiles);
     let parked = Parked::new(options.memory_bytes);
     let mut run = Run { parked, progress: Progress::default(), options, observer };
-    let mut ended = false;
-    while !ended {
+    let mut source =
+        Source { reader, checker: &checker, local: checker.local(), bytes: &bytes, ended: false };
+    while !source.ended {
+        if options.dry_run {
+            // Nothing is written: a store that another process serves will do.
+            let snapshot = database.store().snapshot()?;
+            let mut group = Group::new(&snapshot)?;
+            source.fill(&mut group, &snapshot, &mut run)?;
+            continue;
+        }
         let transaction = database.store().transaction()?;
         let mut group = Group::new(&transaction)?;
-        while !ended && group.set.byte_len() < ATOMIC_BYTES {
-            let record = match reader.read_sharing() {
-                Ok(Some(record)) if record.line < options.start_line => continue,
-                Ok(Some(record)) => checker.check(&mut local, record),
+        source.fill(&mut group, &transaction, &mut run)?;
+        run.observer.progress(&Progress { phase: Phase::Syncing, ..run.progress });
+        group.commit(transaction, database, &source.local)?;
+    }
+    let bytes = bytes.load(Ordering::Relaxed);
+    Ok(LoadReport { entries: run.progress.entries, failed: run.progress.failed, bytes })
+}
+
+/// Where the records come from.
+struct Source<'a, I> {
+    reader: Reader<Counted<'a, I>>,
+    checker: &'a Checker<'a>,
+    local: Local,
+    bytes: &'a AtomicU64,
+    ended: bool,
+}
+
+impl<I: BufRead> Source<'_, I> {
+    /// Stores records in the group until it is full or there are no more.
+    fn fill<T: Snapshot>(
+        &mut self,
+        group: &mut Group,
+        snapshot: &T,
+        run: &mut Run<'_>,
+    ) -> Result<(), LoadError> {
+        let start_line = run.options.start_line;
+        while !self.ended && group.set.byte_len() < ATOMIC_BYTES {
+            let record = match self.reader.read_sharing() {
+                Ok(Some(record)) if record.line < start_line => continue,
+                Ok(Some(record)) => self.checker.check(&mut self.local, record),
                 Ok(None) => {
                     run.refuse_parked()?;
-                    ended = true;
+                    self.ended = true;
                     continue;
                 }
-                Err(error) if error.line < options.start_line && error.is_recoverable() => continue,
+                Err(error) if error.line < start_line && error.is_recoverable() => continue,
                 Err(error) => {
-                    ended = !error.is_recoverable();
+                    self.ended = !error.is_recoverable();
                     Err(RecordError { line: error.line, dn: String::new(), fault: RecordFault::Ldif(error) })
                 }
             };
-            run.record(record, |checked| group.store(&transaction, &checker, &mut local, checked))?;
-            run.progress.bytes = bytes.load(Ordering::Relaxed);
+            let local = &mut self.local;
+            run.record(record, |checked| group.store(snapshot, self.checker, local, checked))?;
+            run.progress.bytes = self.bytes.load(Ordering::Relaxed);
             if (run.progress.entries + run.progress.failed).is_multiple_of(PROGRESS_ENTRIES) {
                 run.observer.progress(&run.progress);
             }
         }
-        if !options.dry_run {
-            run.observer.progress(&Progress { phase: Phase::Syncing, ..run.progress });
-            group.commit(transaction, database, &local)?;
-        }
+        Ok(())
     }
-    let bytes = bytes.load(Ordering::Relaxed);
-    Ok(LoadReport { entries: run.progress.entries, failed: run.progress.failed, bytes })
 }
 
 /// What becomes of the records.

@@ -18,7 +18,7 @@ use crate::write::change::NoLargeSets;
 use crate::write::known::KnownSchema;
 use crate::write::operational::{self, ANONYMOUS, Stamp};
 use crate::write::prepare::{ChangeKind, check_change};
-use crate::write::schema_check::{CheckMode, check_entry, structural_class};
+use crate::write::schema_check::{CheckMode, check_entry, name_structural_class};
 use crate::write::{AttributeValues, Failure};
 
 /// What all threads of a load share.
@@ -365,15 +365,7 @@ impl<'c> Checker<'c> {
                 })
             });
         }
-        // The structural class is needed even where nothing else is checked.
-        if entry.values(self.known.structural_object_class).is_empty() {
-            let classes = entry.values(self.known.object_class).to_vec();
-            if let Ok(checked) = structural_class(self.schema(), &classes) {
-                let name = checked.structural.name().as_bytes().to_vec();
-                let description = AttributeDescription::plain(self.known.structural_object_class);
-                entry.attributes.push(EntryAttribute::new(description, vec![name]));
-            }
-        }
+        name_structural_class(self.schema(), &self.known, entry);
         Ok(())
     }
 

@@ -29,7 +29,7 @@ use zeroize::Zeroize as _;
 pub use hasher::{Argon2Cost, CryptMethod, HashError, Hasher};
 pub use scheme::{Algorithm, Scheme};
 pub use scram_scheme::{ScramSecret, scram_secret};
-pub use strength::{decoy, is_weaker, settings_of};
+pub use strength::{decoy, is_weaker, rounds, settings_of};
 
 /// Longest password that is looked at, in bytes; longer ones match nothing and are refused for hashing.
 pub const PASSWORD_MAX: usize = 4096;

@@ -2,6 +2,7 @@
 
 use zeroize::Zeroizing;
 
+use super::cost_limits;
 use super::hasher::Hasher;
 use super::scheme::{Algorithm, Scheme};
 
@@ -77,6 +78,52 @@ pub fn is_weaker(stored: &[u8], than: &Hasher) -> bool {
     }
 }
 
+/// What comparing with a stored value costs, in rounds of PBKDF2-SHA256: about half a microsecond each. 0 for what is hashed
+/// once, and for what cannot be computed.
+pub fn rounds(stored: &[u8]) -> u64 {
+    let settings = settings_of(stored);
+    let number = |name: &str| number_in(settings, name).unwrap_or(0);
+    let Some((Some(scheme), rest)) = Scheme::split(stored) else { return 0 };
+    match scheme {
+        Scheme::Cleartext | Scheme::Digest { .. } => 0,
+        Scheme::Pbkdf2(_) | Scheme::Scram(_) => number("}"),
+        // Each KiB in each pass is one block.
+        Scheme::Argon2 => number("m=").saturating_mul(number("t=")),
+        Scheme::Crypt if is_bcrypt(rest) => {
+            let cost = rest.get(4..6).and_then(|cost| std::str::from_utf8(cost).ok()?.parse::<u32>().ok());
+            BCRYPT_ROUNDS.saturating_mul(2_u64.saturating_pow(cost.unwrap_or(0)))
+        }
+        Scheme::Crypt if rest.starts_with(b"$5$") || rest.starts_with(b"$6$") => {
+            number_in(settings, "rounds=").unwrap_or(SHA_CRYPT_ROUNDS)
+        }
+        Scheme::Crypt if rest.starts_with(b"$y$") => yescrypt_rounds(rest),
+        // MD5's 1,000, DES's 25, BSDi's within its own limit.
+        Scheme::Crypt => 1_000,
+    }
+}
+
+/// Rounds that one of bcrypt's iterations is reckoned as.
+const BCRYPT_ROUNDS: u64 = 120;
+/// Of SHA-crypt where the value says nothing.
+const SHA_CRYPT_ROUNDS: u64 = 5_000;
+
+/// yescrypt's parameters begin with flags, the logarithm of the number of blocks, and their size, a letter each in the usual
+/// case. What is written otherwise is reckoned as the largest that is allowed.
+fn yescrypt_rounds(rest: &[u8]) -> u64 {
+    let largest = 1 << cost_limits::YESCRYPT_BLOCKS_LOG2_MAX;
+    let digit = |at: usize| {
+        let alphabet = b"./0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz";
+        let letter = rest.get(at)?;
+        alphabet.iter().position(|known| known == letter)
+    };
+    match (digit(4), digit(5)) {
+        (Some(log2), Some(size)) if log2 < 40 && rest.get(3).is_some_and(|flags| *flags == b'j') => {
+            (2_u64 << log2).saturating_mul(size as u64 + 1)
+        }
+        _ => largest,
+    }
+}
+
 /// The number that follows a mark.
 fn number_in(text: &[u8], mark: &str) -> Option<u64> {
     let text = std::str::from_utf8(text).ok()?;
@@ -128,6 +175,26 @@ mod tests {
             assert_eq!(verify(&decoy, b"secret"), Verification::Mismatch);
         }
         assert_eq!(verify(&decoy(b"clear"), b"clear"), Verification::Mismatch);
+    }
+
+    #[test]
+    fn rounds_are_what_a_value_asks_for() {
+        for (stored, expected) in [
+            ("clear", 0),
+            ("{SSHA}AAAA", 0),
+            ("{PBKDF2-SHA256}10000000$AAAA$AAAA", 10_000_000),
+            ("{ARGON2}$argon2id$v=19$m=65536,t=3,p=1$AAAA$AAAA", 196_608),
+            ("{CRYPT}$2b$12$AAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA", 491_520),
+            ("{CRYPT}$6$rounds=999999$salt$AAAA", 999_999),
+            ("{CRYPT}$6$salt$AAAA", 5_000),
+            ("{CRYPT}$1$salt$AAAA", 1_000),
+            ("{CRYPT}$y$j9T$salt$AAAA", 4_096 * 32),
+            ("{CRYPT}$y$??$salt$AAAA", 1 << 18),
+            ("{SCRAM-SHA-256}4096:AAAA$AAAA:AAAA", 4_096),
+            ("{UNHEARD}99$A$A", 0),
+        ] {
+            assert_eq!(rounds(stored.as_bytes()), expected, "{stored}");
+        }
     }
 
     #[test]

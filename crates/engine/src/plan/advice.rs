@@ -125,7 +125,7 @@ fn advise_test(
     let target = Target::new(schema, catalog, description.clone());
     // An attribute that no entry ever had needs no index to be found nowhere.
     let wanted = |kinds: Kinds| {
-        let mut numbers = target.numbers.iter();
+        let mut numbers = target.numbers.as_slice().iter();
         numbers.all(|number| catalog.row(*number).is_some_and(|row| row.wanted.has(kinds)))
     };
     let line = |kinds| Lines::from([(description.to_text(schema), kinds)]);
@@ -192,7 +192,7 @@ pub fn cost<N: Snapshot>(
         let reader = view.reader(id, &record)?;
         cost.sampled += 1;
         let mut has = false;
-        for number in &target.numbers {
+        for number in target.numbers.as_slice() {
             let (Some(stored), Some(row)) = (reader.view.get(*number)?, view.catalog.row(*number)) else {
                 continue;
             };

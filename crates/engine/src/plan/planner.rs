@@ -3,6 +3,8 @@
 //! An index key's number of ids is known before it is read. AND terms are read smallest first, and the rest is left to
 //! verification as soon as the set is small; NOT is never a complement, since Undefined would be in it.
 
+use std::cell::Cell;
+
 use larix_schema::{BoundAssertion, BoundSubstrings, Match};
 use larix_store::{Direction, KeyRange, PostingCursor, Snapshot};
 use roaring::RoaringTreemap;
@@ -25,6 +27,12 @@ const ENOUGH: u64 = 16;
 const GALLOP: u64 = 8;
 /// Keys of a range counted before it is given up as useless.
 const RANGE_KEYS_LIMIT: usize = 10_000;
+/// The same of all ranges of a filter together: a filter may have thousands of them.
+const PLAN_KEYS_LIMIT: usize = 4 * RANGE_KEYS_LIMIT;
+/// A union of more parts than this is not read from indexes if it comes to more ids than [`UNION_IDS_LIMIT`].
+const UNION_FEW: usize = 64;
+/// A scan of the entries, which goes in slices, costs others less than so many ids read at once.
+const UNION_IDS_LIMIT: u64 = 16_000_000;
 
 /// One step of a plan.
 #[derive(Clone, Debug)]
@@ -51,7 +59,7 @@ enum Node {
 
 impl Plan {
     pub fn new<S: Snapshot>(snapshot: &S, catalog: &Catalog, filter: &Filter) -> Result<Self, Fault> {
-        Planner { snapshot, catalog }.filter(filter)
+        Planner { snapshot, catalog, keys: Cell::new(0) }.filter(filter)
     }
 
     /// The ids of one key, for entries that are looked for beside the filter.
@@ -90,13 +98,7 @@ impl Plan {
                 Ok(Candidates { ids: read_range(snapshot, low, high)?, owed: self.owed })
             }
             Node::Pending(ids) => Ok(Candidates { ids: IdSet::List(ids.clone()), owed: self.owed }),
-            Node::Union(plans) => {
-                let mut all = IdSet::default();
-                for plan in plans {
-                    all = all.union(plan.read(snapshot)?.ids);
-                }
-                Ok(Candidates { ids: all, owed: self.owed })
-            }
+            Node::Union(plans) => Ok(Candidates { ids: read_union(snapshot, plans)?, owed: self.owed }),
             Node::Intersection(plans) => self.read_intersection(snapshot, plans),
         }
     }
@@ -184,6 +186,8 @@ fn describe(catalog: &Catalog, key: &[u8]) -> String {
 struct Planner<'a, S> {
     snapshot: &'a S,
     catalog: &'a Catalog,
+    /// Keys of ranges that were counted.
+    keys: Cell<usize>,
 }
 
 impl<S: Snapshot> Planner<'_, S> {
@@ -210,13 +214,13 @@ impl<S: Snapshot> Planner<'_, S> {
 
     fn and(&self, list: &[Filter]) -> Result<Plan, Fault> {
         let mut plans: SmallVec<[Plan; 4]> = SmallVec::new();
-        let mut owed = Owed::Exact;
+        let (mut owed, mut least) = (Owed::Exact, u64::MAX);
         // Equality first: often it is all that it takes, and sizing a range costs reading its keys.
         let is_equality =
             |f: &&Filter| matches!(f, Filter::Test(test) if matches!(test.assertion, Assertion::Equality(_)));
         let ordered = list.iter().filter(is_equality).chain(list.iter().filter(|f| !is_equality(f)));
         for filter in ordered {
-            if plans.iter().any(|plan| plan.estimate <= ENOUGH) {
+            if least <= ENOUGH {
                 owed = Owed::Partial;
                 break;
             }
@@ -230,6 +234,7 @@ impl<S: Snapshot> Planner<'_, S> {
                 }
                 _ => {
                     owed = owed.max(plan.owed);
+                    least = least.min(plan.estimate);
                     plans.push(plan);
                 }
             }
@@ -323,8 +328,8 @@ impl<S: Snapshot> Planner<'_, S> {
                 false => Ok(everything()),
             };
         }
-        let mut plans = Vec::with_capacity(target.numbers.len());
-        for number in &target.numbers {
+        let mut plans = Vec::with_capacity(target.numbers.as_slice().len());
+        for number in target.numbers.as_slice() {
             if !self.has(*number, kinds) {
                 return Ok(everything());
             }
@@ -380,8 +385,8 @@ impl<S: Snapshot> Planner<'_, S> {
     }
 
     fn substrings(&self, target: &Target, a: &BoundSubstrings) -> Result<Plan, Fault> {
-        let mut plans = Vec::with_capacity(target.numbers.len());
-        for number in &target.numbers {
+        let mut plans = Vec::with_capacity(target.numbers.as_slice().len());
+        for number in target.numbers.as_slice() {
             let plan = self.substrings_of(*number, a)?;
             if plan.estimate == u64::MAX {
                 return Ok(plan);
@@ -459,9 +464,10 @@ impl<S: Snapshot> Planner<'_, S> {
         let mut estimate = 0u64;
         let keys = self.snapshot.posting_keys(INDEX, KeyRange::between(&low, &high), Direction::Forward)?;
         for (count, row) in keys.enumerate() {
-            if count >= RANGE_KEYS_LIMIT {
+            if count >= RANGE_KEYS_LIMIT || self.keys.get() >= PLAN_KEYS_LIMIT {
                 return Ok(everything());
             }
+            self.keys.set(self.keys.get() + 1);
             estimate = estimate.saturating_add(row?.1);
         }
         Ok(Plan { node: Node::Range(low, high), estimate, owed })
@@ -501,6 +507,9 @@ fn union(mut plans: Vec<Plan>) -> Plan {
         1 => Plan { owed, ..plans.remove(0) },
         _ => {
             let estimate = plans.iter().fold(0u64, |sum, plan| sum.saturating_add(plan.estimate));
+            if plans.len() > UNION_FEW && estimate > UNION_IDS_LIMIT {
+                return everything();
+            }
             Plan { node: Node::Union(plans), estimate, owed }
         }
     }
@@ -517,6 +526,32 @@ fn intersection(mut plans: Vec<Plan>) -> Plan {
             Plan { node: Node::Intersection(plans), estimate, owed }
         }
     }
+}
+
+/// Lists are put together first and sorted once: one by one they would be gone through as often as there are plans.
+fn read_union<S: Snapshot>(snapshot: &S, plans: &[Plan]) -> Result<IdSet, Fault> {
+    let (mut list, mut set) = (Vec::new(), RoaringTreemap::new());
+    for plan in plans {
+        match plan.read(snapshot)?.ids {
+            IdSet::Everything => return Ok(IdSet::Everything),
+            IdSet::List(ids) => list.extend(ids),
+            IdSet::Set(ids) => set |= ids,
+        }
+        if list.len() > LIST_LIMIT {
+            list.sort_unstable();
+            list.dedup();
+        }
+        if list.len() > LIST_LIMIT {
+            set.extend(list.drain(..));
+        }
+    }
+    list.sort_unstable();
+    list.dedup();
+    if set.is_empty() {
+        return Ok(IdSet::List(list));
+    }
+    set.extend(list);
+    Ok(IdSet::Set(set))
 }
 
 fn read_key<S: Snapshot>(snapshot: &S, key: &[u8], estimate: u64) -> Result<IdSet, Fault> {

@@ -42,7 +42,7 @@ impl Authentication for LastBind {
 impl LastBind {
     fn is_due(&self, bind: &PendingBind<'_>) -> bool {
         let last = last_success(bind.schema, bind.entry);
-        last.is_none_or(|last| bind.now.seconds() > last.seconds() + i64::from(self.precision))
+        last.is_none_or(|last| bind.now.seconds() > last.seconds().saturating_add(self.precision.into()))
     }
 }
 

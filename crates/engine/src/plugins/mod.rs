@@ -181,11 +181,13 @@ pub struct Reference {
 pub struct Refusal {
     pub result: LdapResult,
     pub controls: Vec<ControlBuf>,
+    /// The requester gave a wrong password for the account that the change is about: it counts as a failed bind there.
+    pub wrong_password: bool,
 }
 
 impl From<LdapResult> for Refusal {
     fn from(result: LdapResult) -> Self {
-        Self { result, controls: Vec::new() }
+        Self { result, controls: Vec::new(), wrong_password: false }
     }
 }
 

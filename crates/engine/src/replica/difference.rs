@@ -4,6 +4,7 @@ use larix_schema::AttributeDescription;
 use larix_store::Snapshot;
 
 use super::AttributeShare;
+use crate::budget::RequestLimits;
 use crate::entry::record::Form;
 use crate::entry::{Entry, EntrySource};
 use crate::fault::Fault;
@@ -28,13 +29,15 @@ pub(super) fn changes<V: Snapshot>(
     let view = held.view()?;
     let catalog = op.catalog.catalog();
     let mut changes = Vec::new();
-    let mut seen: Vec<&AttributeDescription> = Vec::with_capacity(new.len());
+    let sent: foldhash::HashMap<_, _> =
+        new.iter().rev().map(|change| (&change.description, change)).collect();
+    let mut seen: foldhash::HashSet<&AttributeDescription> = foldhash::HashSet::default();
     for attribute in view.attributes() {
         let (number, stored) = attribute?;
         let Some(description) = catalog.row(number).and_then(|row| row.description.as_ref()) else {
             continue;
         };
-        let Some(wanted) = new.iter().find(|change| change.description == *description) else {
+        let Some(wanted) = sent.get(description) else {
             // Whoever sends no operational attributes says nothing about this one.
             if share.covers(op.schema(), description)
                 && description.attribute != op.ground.known.structural_object_class
@@ -43,7 +46,7 @@ pub(super) fn changes<V: Snapshot>(
             }
             continue;
         };
-        seen.push(&wanted.description);
+        seen.insert(&wanted.description);
         let mut values: Vec<Vec<u8>> = Vec::new();
         reader.visit_values(number, &stored, &mut |value| {
             values.push(value.to_vec());
@@ -62,7 +65,7 @@ pub(super) fn changes<V: Snapshot>(
     }
     // Who is told of these changes one by one (delta-syncrepl) may have other values than there are here, and an older
     // change that comes later is merged with what they say: they say what is, not what was missing here.
-    let added = new.iter().filter(|change| !seen.contains(&&change.description));
+    let added = new.iter().filter(|change| !seen.contains(&change.description));
     changes.extend(
         added.map(|change| replaced(&change.description, change.values.clone(), change.keys.clone())),
     );
@@ -128,16 +131,23 @@ pub(super) fn changed<V: Snapshot>(
 ) -> Result<Entry, Failure> {
     let reader = op.reader(held)?;
     let known = op.ground.known;
+    let all: Vec<&Change> = changes.iter().collect();
+    let named: foldhash::HashSet<_> = changes.iter().map(|change| &change.description).collect();
     let mut entry = reader.owned_in_part(shown, |description| {
         description.attribute == known.object_class
             || description.attribute == known.structural_object_class
-            || changes.iter().any(|change| change.description == *description)
+            || named.contains(description)
     })?;
     let sets = StoredSets { reader };
-    for change in changes {
-        change::apply(op.schema(), &mut entry, change, true, &sets)?;
-    }
+    change::apply_all(op.schema(), &mut entry, &all, true, &sets, &RequestLimits::UNLIMITED)?;
     Ok(entry)
+}
+
+/// Where each attribute stands among others, for an order that is not looked for again and again.
+pub(super) fn places<'d>(
+    descriptions: impl Iterator<Item = &'d AttributeDescription>,
+) -> foldhash::HashMap<&'d AttributeDescription, usize> {
+    descriptions.enumerate().map(|(place, description)| (description, place)).collect()
 }
 
 /// Whether the entry as it will be lacks a value of the name that it has now: a rename that deleted the old RDN.

@@ -7,6 +7,7 @@ use larix_store::Snapshot;
 use smallvec::{SmallVec, smallvec};
 
 use super::entry::Seen;
+use super::filter::{charge, value_steps};
 use super::rights::Rights;
 use super::selection::{Computed, Selection};
 use crate::access::{Privilege, Verdict};
@@ -19,6 +20,9 @@ use crate::write::hooks::Present;
 
 /// The name of the subschema subentry, the same for every entry.
 pub const SUBSCHEMA_DN: &str = "cn=Subschema";
+
+/// What it costs to ask the access rules about one value.
+const RIGHTS_STEPS: u64 = 8;
 
 /// What of an entry is answered.
 #[derive(Clone, Debug)]
@@ -142,6 +146,12 @@ impl Answer {
         let mut fault = None;
         seen.reader.visit_values(row.number, stored, &mut |value| {
             let filters = self.matched_values.as_ref().filter(|_| !self.types_only);
+            let asked = filters.map_or(0, Vec::len) as u64;
+            let rights = if verdict == Verdict::Granted { 0 } else { RIGHTS_STEPS };
+            if let Err(error) = charge(Some(seen.meter()), value_steps(value) * asked.max(1) + rights) {
+                fault = Some(error);
+                return false;
+            }
             if filters.is_some_and(|f| !is_matched(schema, description, f, value)) {
                 return true;
             }
@@ -278,7 +288,7 @@ fn audit_context<N: Snapshot>(seen: &Seen<'_, N>) -> Result<SmallVec<[String; 1]
 
 /// How far the database has come, shown on its suffix entry.
 fn context_csns<N: Snapshot>(seen: &Seen<'_, N>) -> Result<SmallVec<[String; 1]>, Fault> {
-    if seen.reader.view.parent() != EntryId::ROOT {
+    if seen.reader.view.parent() != EntryId::ROOT || seen.view.settings.hide_context {
         return Ok(SmallVec::new());
     }
     let name = seen.name()?;

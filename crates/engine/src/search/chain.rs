@@ -27,6 +27,8 @@ use crate::plan::{IdSet, Plan};
 
 /// Most entries through which chains of one assertion may go; more are adminLimitExceeded.
 pub const CHAIN_LINKS_MAX: usize = 10_000;
+/// In-chain assertions of one filter: each is followed by itself, and keeps its links.
+pub const CHAINS_MAX: usize = 64;
 /// Most entries between the first and the last of a chain; more are adminLimitExceeded.
 pub const CHAIN_DEPTH_MAX: u32 = 100;
 /// Ids read at once.
@@ -120,13 +122,13 @@ impl Filter {
         }
     }
 
-    /// Whether there is an in-chain assertion.
-    pub(super) fn has_chain(&self) -> bool {
+    /// How many in-chain assertions there are.
+    pub(super) fn chains(&self) -> usize {
         match self {
-            Self::And(list) | Self::Or(list) => list.iter().any(Self::has_chain),
-            Self::Not(inner) => inner.has_chain(),
-            Self::Test(test) => matches!(test.assertion, Assertion::InChain(_)),
-            Self::Constant(_) => false,
+            Self::And(list) | Self::Or(list) => list.iter().map(Self::chains).sum(),
+            Self::Not(inner) => inner.chains(),
+            Self::Test(test) => usize::from(matches!(test.assertion, Assertion::InChain(_))),
+            Self::Constant(_) => 0,
         }
     }
 }

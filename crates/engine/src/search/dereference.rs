@@ -3,6 +3,8 @@
 //! What comes is what searches would have shown: values that the subject may read, and of the entries that they name,
 //! where he may read those, the attributes that he may read. A value comes whether there is such an entry or not.
 
+use std::collections::HashSet;
+
 use larix_proto::ber::{Tag, write};
 use larix_proto::control::{ControlValue, DerefRequest};
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
@@ -10,7 +12,9 @@ use larix_schema::{AttributeDescription, Schema};
 use larix_store::Snapshot;
 
 use super::entry::Seen;
+use super::filter::charge;
 use crate::access::Privilege;
+use crate::budget::{Exceeded, RequestLimit};
 use crate::controls::Dereference;
 use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
@@ -18,6 +22,9 @@ use crate::fault::Fault;
 
 /// Most values of one entry that are dereferenced; more are adminLimitExceeded.
 pub const DEREFERENCED_MAX: usize = 20_000;
+
+/// What it costs to find the entry that a value names, beside its attributes.
+const ENTRY_STEPS: u64 = 16;
 
 /// What is wanted of whom.
 #[derive(Clone, Debug)]
@@ -29,6 +36,7 @@ pub(super) struct Wanted {
 #[derive(Debug)]
 pub(super) enum Failure {
     TooMany,
+    Exceeded(Exceeded),
     Fault(Fault),
 }
 
@@ -47,9 +55,10 @@ impl Wanted {
         let fail =
             |text: &str| LdapResult::with(ResultCode::PROTOCOL_ERROR, format!("Dereference control: {text}"));
         let mut specs: Vec<(AttributeDescription, Vec<AttributeDescription>)> = Vec::new();
+        let mut named = HashSet::new();
         for (attribute, attributes) in &asked.specs {
             let description = schema.describe(attribute).map_err(|_| fail("derefAttr decoding error"))?;
-            if specs.iter().any(|(other, _)| *other == description) {
+            if !named.insert(description.clone()) {
                 return Err(fail("derefAttr must be unique within control"));
             }
             if !schema.attribute(description.attribute).syntax.is_dn() {
@@ -57,13 +66,18 @@ impl Wanted {
                 return if asked.critical { Err(result) } else { Ok(None) };
             }
             let wanted = attributes.iter().map(|name| schema.describe(name)).collect::<Result<Vec<_>, _>>();
-            specs.push((description, wanted.map_err(|_| fail("attribute decoding error"))?));
+            let mut wanted = wanted.map_err(|_| fail("attribute decoding error"))?;
+            // What is named twice is answered once, in the place of the first.
+            let mut known = HashSet::with_capacity(wanted.len());
+            wanted.retain(|description| known.insert(description.clone()));
+            specs.push((description, wanted));
         }
         Ok(Some(Self { specs }))
     }
 
     /// The control for an entry that is shown; `None` when it names nobody.
     pub(super) fn control<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<Option<ControlBuf>, Failure> {
+        let limits = &seen.view.settings.request_limits;
         let mut list = Vec::new();
         let mut count = 0;
         for (description, wanted) in &self.specs {
@@ -73,7 +87,12 @@ impl Wanted {
                 count += 1;
                 let result = match count > DEREFERENCED_MAX {
                     true => Err(Failure::TooMany),
-                    false => result(seen, &name, value, wanted, &mut list).map_err(Failure::Fault),
+                    false => charge(Some(seen.meter()), ENTRY_STEPS + wanted.len() as u64)
+                        .and_then(|()| result(seen, &name, value, wanted, &mut list))
+                        .map_err(Failure::Fault)
+                        .and_then(|()| {
+                            limits.check(RequestLimit::ControlBytes, list.len()).map_err(Failure::Exceeded)
+                        }),
                 };
                 failed = result.err();
                 failed.is_none()

@@ -11,6 +11,7 @@ use crate::access::{
     AccessPolicy, AccessTarget, Decisions, EntryFacts, EntrySearch, Item, ItemClass, ItemKind, Memo,
     Privilege, Reach, Subject, Verdict,
 };
+use crate::budget::Meter;
 use crate::database::View;
 use crate::entry::{EntryReader, EntrySource, Target};
 use crate::fault::Fault;
@@ -26,6 +27,8 @@ pub struct Gate<'a> {
     pub read_all: bool,
     /// The search finds out who somebody is: filters ask for `auth`, and nothing is read.
     pub identity: bool,
+    /// Steps that the work on one entry may take.
+    pub steps: u64,
     /// What holds whatever the entry, by class of attributes.
     decisions: Option<&'a Decisions>,
     /// None where rules are hardly asked, since everything is granted anyway.
@@ -53,6 +56,7 @@ impl<'a> Gate<'a> {
             search_all,
             read_all,
             identity: false,
+            steps: u64::MAX,
             decisions: policy.decisions(subject),
             memo,
         }
@@ -128,6 +132,7 @@ pub struct Seen<'a, N> {
     gate: Gate<'a>,
     dn: OnceCell<NormalDn>,
     failed: Cell<bool>,
+    meter: Meter,
     searchable: Verdicts,
     readable: Verdicts,
 }
@@ -137,12 +142,25 @@ impl<'a, N: Snapshot> Seen<'a, N> {
         Self {
             view,
             reader,
+            meter: Meter::new(gate.steps),
             gate,
             dn: OnceCell::new(),
             failed: Cell::new(false),
             searchable: Verdicts::default(),
             readable: Verdicts::default(),
         }
+    }
+
+    /// What the work on the entry is charged to.
+    #[inline]
+    pub fn meter(&self) -> &Meter {
+        &self.meter
+    }
+
+    /// Steps that the work on the entry has taken.
+    #[inline]
+    pub fn steps(&self) -> u64 {
+        self.gate.steps - self.meter.left()
     }
 
     /// Whether the entry may be told of at all.
@@ -359,6 +377,10 @@ impl<N: Snapshot> FilterContext for Seen<'_, N> {
 
     fn has_subordinates(&self) -> Result<bool, Fault> {
         tree::has_children(self.view.snapshot, self.reader.view.id())
+    }
+
+    fn meter(&self) -> Option<&Meter> {
+        Some(&self.meter)
     }
 
     fn may_search_all(&self) -> bool {

@@ -10,7 +10,8 @@ use larix_schema::{
 };
 
 use super::chain::InChain;
-use crate::catalog::Catalog;
+use crate::budget::{Exceeded, Meter, RequestLimit, RequestLimits};
+use crate::catalog::{Catalog, CoveredOnce};
 use crate::entry::{EntrySource, Target};
 use crate::fault::Fault;
 
@@ -62,6 +63,10 @@ pub trait FilterContext {
         Ok(self.normal_dn()?.as_str().to_owned())
     }
     fn has_subordinates(&self) -> Result<bool, Fault>;
+    /// What the work on the entry is charged to; `None`: nobody waits for it.
+    fn meter(&self) -> Option<&Meter> {
+        None
+    }
     /// Whether [`Self::may_search`] is true of everything.
     fn may_search_all(&self) -> bool {
         false
@@ -70,17 +75,37 @@ pub trait FilterContext {
 
 impl Filter {
     pub fn new(schema: &Schema, catalog: &Catalog, filter: BoundFilter) -> Self {
-        let all = |list: Vec<BoundFilter>| list.into_iter().map(|f| Self::new(schema, catalog, f)).collect();
-        let test = |description: AttributeDescription, assertion: Assertion| {
-            Self::Test(Test { target: Target::new(schema, catalog, description), assertion })
+        Self::bound(&mut CoveredOnce::new(schema, catalog), filter)
+    }
+
+    /// The same, for a filter that a client sent: it may cost so many steps.
+    ///
+    /// # Errors
+    /// Its terms have more attribute descriptions of the database to be looked through.
+    pub fn within(
+        limits: &RequestLimits,
+        schema: &Schema,
+        catalog: &Catalog,
+        filter: BoundFilter,
+    ) -> Result<Self, Exceeded> {
+        let most = limits.most(RequestLimit::Steps);
+        let mut covered = CoveredOnce::new(schema, catalog).at_most(most);
+        let filter = Self::bound(&mut covered, filter);
+        if covered.is_exceeded() { Err(Exceeded { limit: RequestLimit::Steps, most }) } else { Ok(filter) }
+    }
+
+    fn bound(covered: &mut CoveredOnce<'_>, filter: BoundFilter) -> Self {
+        let schema = covered.schema();
+        let mut test = |description: AttributeDescription, assertion: Assertion| {
+            Self::Test(Test { target: Target::among(covered, description), assertion })
         };
         match filter {
             BoundFilter::True => Self::Constant(Match::True),
             BoundFilter::False => Self::Constant(Match::False),
             BoundFilter::Undefined => Self::Constant(Match::Undefined),
-            BoundFilter::And(list) => Self::And(all(list)),
-            BoundFilter::Or(list) => Self::Or(all(list)),
-            BoundFilter::Not(inner) => Self::Not(Box::new(Self::new(schema, catalog, *inner))),
+            BoundFilter::And(list) => Self::And(Self::all(covered, list)),
+            BoundFilter::Or(list) => Self::Or(Self::all(covered, list)),
+            BoundFilter::Not(inner) => Self::Not(Box::new(Self::bound(covered, *inner))),
             BoundFilter::Present(description) => match schema.attribute(description.attribute).name() {
                 "entryDN" | "subschemaSubentry" | "hasSubordinates" => {
                     test(description, Assertion::Everywhere)
@@ -104,7 +129,7 @@ impl Filter {
             },
             BoundFilter::Extensible(a) => {
                 let target = match &a.description {
-                    Some(description) => Target::new(schema, catalog, description.clone()),
+                    Some(description) => Target::among(covered, description.clone()),
                     None => Target::any(),
                 };
                 Self::Test(Test { target, assertion: Assertion::Extensible(a) })
@@ -112,13 +137,21 @@ impl Filter {
         }
     }
 
+    fn all(covered: &mut CoveredOnce<'_>, list: Vec<BoundFilter>) -> Vec<Self> {
+        list.into_iter().map(|filter| Self::bound(covered, filter)).collect()
+    }
+
     /// The same filter with the numbers of a newer catalog.
     pub fn renumber(&mut self, schema: &Schema, catalog: &Catalog) {
+        self.renumber_by(&mut CoveredOnce::new(schema, catalog));
+    }
+
+    fn renumber_by(&mut self, covered: &mut CoveredOnce<'_>) {
         match self {
             Self::Constant(_) => {}
-            Self::And(list) | Self::Or(list) => list.iter_mut().for_each(|f| f.renumber(schema, catalog)),
-            Self::Not(inner) => inner.renumber(schema, catalog),
-            Self::Test(test) => test.target.renumber(schema, catalog),
+            Self::And(list) | Self::Or(list) => list.iter_mut().for_each(|f| f.renumber_by(covered)),
+            Self::Not(inner) => inner.renumber_by(covered),
+            Self::Test(test) => test.target.renumber(covered),
         }
     }
 
@@ -175,6 +208,7 @@ impl Test {
         {
             return Ok(Match::Undefined);
         }
+        charge(context.meter(), 1)?;
         let schema = context.schema();
         let mut scratch = Scratch::default();
         match &self.assertion {
@@ -231,29 +265,35 @@ impl Test {
         mut test: impl FnMut(&[u8]) -> Match,
     ) -> Result<Match, Fault> {
         let mut result = Match::False;
+        let (meter, mut spent) = (context.meter(), false);
+        let weight = if matches!(self.assertion, Assertion::Approx(_)) { APPROX_STEPS } else { 1 };
         let mut ask = |value: &[u8]| {
+            spent = !meter.is_none_or(|meter| meter.take(weight * value_steps(value)));
             result = result.or(test(value));
-            !result.is_true()
+            !result.is_true() && !spent
         };
         let Some(own) = self.target.description().filter(|_| !self.is_simple(context, entry)) else {
             entry.visit(&self.target, &mut ask)?;
-            return Ok(result);
+            return unless_spent(spent, result);
         };
-        let mut covered = Vec::new();
+        let (mut covered, mut descriptions) = (Vec::new(), 0_u64);
         entry.descriptions(&mut |description| {
+            descriptions += 1;
             if description.is_subdescription_of(context.schema(), own) {
                 covered.push(description.clone());
             }
         })?;
         let mut hidden = false;
         for description in covered {
+            // The rules are asked about each, and it is looked for among all.
+            charge(meter, DESCRIPTION_STEPS + descriptions / DESCRIPTIONS_A_STEP)?;
             if description != *own && !context.may_search(&description, self.raw())? {
                 hidden = true;
                 continue;
             }
             entry.visit_exact(&description, &mut ask)?;
         }
-        Ok(if hidden { result.or(Match::Undefined) } else { result })
+        unless_spent(spent, if hidden { result.or(Match::Undefined) } else { result })
     }
 
     fn extensible(
@@ -281,6 +321,37 @@ impl Test {
     }
 }
 
+/// What it costs to find how a value sounds, for each step that looking at it costs.
+const APPROX_STEPS: u64 = 8;
+/// What it costs to ask the rules about one of several descriptions that a term is for.
+const DESCRIPTION_STEPS: u64 = 16;
+/// So many descriptions are passed over for a step.
+const DESCRIPTIONS_A_STEP: u64 = 64;
+
+/// Bytes of a value that cost a step.
+const STEP_BYTES: usize = 256;
+
+/// What it costs to look at a value.
+#[inline]
+pub(crate) fn value_steps(value: &[u8]) -> u64 {
+    1 + (value.len() / STEP_BYTES) as u64
+}
+
+/// Takes steps for work on an entry.
+///
+/// # Errors
+/// There are none left.
+#[inline]
+pub(crate) fn charge(meter: Option<&Meter>, steps: u64) -> Result<(), Fault> {
+    unless_spent(!meter.is_none_or(|meter| meter.take(steps)), ())
+}
+
+/// What was found, unless the steps did not last for all of it.
+#[inline]
+fn unless_spent<T>(spent: bool, found: T) -> Result<T, Fault> {
+    if spent { Err(Fault::StepsSpent) } else { Ok(found) }
+}
+
 fn computed(schema: &Schema, assertion: &BoundAssertion) -> Option<Assertion> {
     match schema.attribute(assertion.description.attribute).name() {
         "entryDN" => {
@@ -301,22 +372,28 @@ fn applicable(
     entry: &dyn EntrySource,
 ) -> Result<Match, Fault> {
     let schema = context.schema();
-    let mut descriptions = Vec::new();
+    let (mut descriptions, mut all) = (Vec::new(), 0_u64);
     entry.descriptions(&mut |description| {
+        all += 1;
         if assertion.asks(schema.attribute(description.attribute)) {
             descriptions.push(description.clone());
         }
     })?;
     let mut result = Match::False;
     for description in descriptions {
+        // The rules are asked about each, and it is looked for among all.
+        charge(context.meter(), DESCRIPTION_STEPS + all / DESCRIPTIONS_A_STEP)?;
         if !context.may_search(&description, Some(assertion.value.raw()))? {
             continue;
         }
         let mut scratch = Scratch::default();
+        let (meter, mut spent) = (context.meter(), false);
         entry.visit_exact(&description, &mut |value| {
+            spent = !meter.is_none_or(|meter| meter.take(value_steps(value)));
             result = result.or(assertion.matches(schema, value, &mut scratch));
-            !result.is_true()
+            !result.is_true() && !spent
         })?;
+        result = unless_spent(spent, result)?;
         if result == Match::True {
             break;
         }

@@ -4,6 +4,8 @@
 pub mod answer;
 pub mod chain;
 pub mod cookie;
+#[cfg(test)]
+mod cost_tests;
 pub mod dereference;
 pub mod entry;
 #[cfg(test)]

@@ -7,12 +7,20 @@ use crate::time::Monotonic;
 
 /// Candidates between two looks at the clock: some microseconds each, a look takes less than a tenth of one.
 const LOOK_INTERVAL: u32 = 8;
+/// Steps of work ([`crate::budget::Meter`]) after which it is looked at the clock before the next candidate: some 20 us.
+const LOOK_STEPS: u64 = 512;
+
+/// Steps that one candidate may take on its worker, some milliseconds at most: one that needs more is given up, and taken up
+/// again by a thread that nobody waits for.
+pub(super) const STEPS_HERE: u64 = 20_000;
 
 /// What is left of a slice.
 #[derive(Debug)]
 pub(super) struct Pace<'b> {
     budget: Budget<'b>,
     candidates: u32,
+    /// Steps since the last look at the clock.
+    steps: u64,
     /// When the slice began, or was first known to run.
     began: Option<Monotonic>,
     /// The end of the search's time.
@@ -26,7 +34,7 @@ impl<'b> Pace<'b> {
     /// # Errors
     /// timeLimitExceeded.
     pub(super) fn new(budget: Budget<'b>, deadline: Option<Monotonic>, resumed: bool) -> Result<Self, End> {
-        let mut pace = Self { budget, candidates: 0, began: None, deadline };
+        let mut pace = Self { budget, candidates: 0, steps: 0, began: None, deadline };
         if resumed {
             pace.look()?;
         }
@@ -46,15 +54,26 @@ impl<'b> Pace<'b> {
         if self.candidates >= self.budget.candidates {
             return Ok(Some(Step::More));
         }
-        if self.candidates > 0 && self.candidates.is_multiple_of(LOOK_INTERVAL) && self.look()? {
+        let is_time = self.candidates.is_multiple_of(LOOK_INTERVAL) || self.steps >= LOOK_STEPS;
+        if self.candidates > 0 && is_time && self.look()? {
             return Ok(Some(Step::More));
         }
         self.candidates += 1;
         Ok(None)
     }
 
+    /// Notes the work that the candidate took. One of very many steps ends the slice.
+    #[inline]
+    pub(super) fn spend(&mut self, steps: u64) {
+        self.steps += steps;
+        if self.steps >= STEPS_HERE {
+            self.candidates = self.candidates.max(self.budget.candidates);
+        }
+    }
+
     /// Whether the slice's time is over.
     fn look(&mut self) -> Result<bool, End> {
+        self.steps = 0;
         let now = self.budget.clock.monotonic();
         if self.deadline.is_some_and(|deadline| now > deadline) {
             return Err(ResultCode::TIME_LIMIT_EXCEEDED.into());

@@ -102,7 +102,13 @@ impl SearchTask {
                 }
                 Err(ResultCode::SUCCESS.into())
             }
-            Err(end) => Err(end),
+            Err(end) => {
+                // The last candidate may be taken up again, with more time for it.
+                if end.is_for_steps() {
+                    self.state = State::Running(progress);
+                }
+                Err(end)
+            }
         }
     }
 
@@ -214,7 +220,7 @@ impl SearchTask {
                 if let Some(step) = pace.next()? {
                     return Ok(Some(step));
                 }
-                if let Some(step) = self.one(view, gate, progress, id, &stored, exact, answer)? {
+                if let Some(step) = self.one(view, gate, progress, pace, (id, &stored), exact, answer)? {
                     return Ok(Some(step));
                 }
                 progress.last = id;
@@ -233,7 +239,7 @@ impl SearchTask {
                     return Ok(Some(step));
                 }
                 if let Some(stored) = view.stored(id)?
-                    && let Some(step) = self.one(view, gate, progress, id, &stored, exact, answer)?
+                    && let Some(step) = self.one(view, gate, progress, pace, (id, &stored), exact, answer)?
                 {
                     return Ok(Some(step));
                 }
@@ -248,8 +254,8 @@ impl SearchTask {
         view: &'v View<'v, N>,
         gate: &Gate<'v>,
         progress: &mut Progress,
-        id: EntryId,
-        stored: &[u8],
+        pace: &mut Pace<'_>,
+        (id, stored): (EntryId, &[u8]),
         exact: bool,
         answer: &mut OnFound<'_, N>,
     ) -> Result<Option<Step>, End> {
@@ -260,11 +266,13 @@ impl SearchTask {
         }
         let record = view.unpacked(id, stored)?;
         let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
-        match self.look(&seen, progress.area.base, exact)? {
+        let step = match self.look(&seen, progress.area.base, exact)? {
             Looked::Passed => Ok(None),
             Looked::Reference => answer(self, &SeenOrReference::Reference(&seen), progress),
             Looked::Match => answer(self, &SeenOrReference::Match(&seen), progress),
-        }
+        };
+        pace.spend(seen.steps());
+        step
     }
 
     /// Whether an entry in scope is answered, and as what.
@@ -373,6 +381,7 @@ impl SearchTask {
         {
             controls.extend(wanted.control(seen).map_err(|failure| match failure {
                 dereference::Failure::Fault(fault) => End::Fault(fault),
+                dereference::Failure::Exceeded(exceeded) => End::Result(exceeded.into()),
                 dereference::Failure::TooMany => {
                     let most = dereference::DEREFERENCED_MAX;
                     let text = format!("dereference control: an entry names more than {most} others");

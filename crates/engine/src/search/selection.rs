@@ -1,9 +1,9 @@
 //! Which attributes of an entry are answered (RFC 4511 section 4.5.1.8, RFC 3673, RFC 4529).
 
 use larix_proto::Strings;
-use larix_schema::{AttributeDescription, AttributeTypeId, Schema};
+use larix_schema::{AttributeDescription, AttributeTypeId, ObjectClassId, Schema};
 
-use crate::catalog::{Catalog, Numbers};
+use crate::catalog::{Catalog, Numbers, has_number};
 use crate::entry::AttributeNumber;
 
 /// Operational attributes that are computed when they are asked for.
@@ -41,12 +41,17 @@ impl Computed {
     }
 }
 
+/// So many are gone through faster one by one than they are looked up.
+const FEW: usize = 16;
+
 /// What a client asked to see.
 #[derive(Clone, Debug, Default)]
 pub struct Selection {
     all_user: bool,
     all_operational: bool,
+    /// Each once; in order where they are more than a few.
     descriptions: Vec<AttributeDescription>,
+    /// Ascending, each once.
     numbers: Numbers,
     computed: Vec<Computed>,
     /// For how many numbers of the catalog `numbers` is complete.
@@ -65,16 +70,21 @@ impl Selection {
     pub fn from_names<'n>(schema: &Schema, catalog: &Catalog, names: impl Iterator<Item = &'n str>) -> Self {
         let mut selection = Self::default();
         let mut empty = true;
+        let mut classes = Vec::new();
         for name in names {
             empty = false;
             match name {
                 "*" => selection.all_user = true,
                 "+" => selection.all_operational = true,
                 "1.1" => {}
-                name => selection.add(schema, name),
+                name => selection.add(schema, name, &mut classes),
             }
         }
         selection.all_user |= empty;
+        if selection.descriptions.len() > FEW {
+            selection.descriptions.sort_unstable();
+            selection.descriptions.dedup();
+        }
         if selection.all_operational {
             for computed in Computed::ALL.into_iter().filter(|c| *c != Computed::NumSubordinates) {
                 selection.add_computed(computed);
@@ -92,13 +102,15 @@ impl Selection {
         self.known = catalog.rows().len();
         self.numbers.clear();
         for description in &self.descriptions {
-            self.numbers.extend(catalog.covered(schema, description));
+            self.numbers.extend(catalog.covered(schema, description).as_slice().iter().copied());
         }
+        self.numbers.sort_unstable();
+        self.numbers.dedup();
     }
 
     /// Whether a stored attribute is answered.
     pub fn has(&self, number: AttributeNumber, operational: bool) -> bool {
-        (if operational { self.all_operational } else { self.all_user }) || self.numbers.contains(&number)
+        (if operational { self.all_operational } else { self.all_user }) || has_number(&self.numbers, number)
     }
 
     /// Computed attributes to answer.
@@ -108,7 +120,13 @@ impl Selection {
 
     /// Whether an operational attribute that an entry may have, or a plugin has something to say of, is answered.
     pub fn asks_for(&self, description: &AttributeDescription) -> bool {
-        self.all_operational || self.descriptions.contains(description)
+        self.all_operational || self.has_description(description)
+    }
+
+    /// Attribute descriptions that are asked for.
+    #[cfg(test)]
+    pub(super) fn count(&self) -> usize {
+        self.descriptions.len()
     }
 
     /// Whether nothing but the DN is answered.
@@ -116,9 +134,23 @@ impl Selection {
         !self.all_user && !self.all_operational && self.descriptions.is_empty() && self.computed.is_empty()
     }
 
-    fn add(&mut self, schema: &Schema, name: &str) {
+    fn has_description(&self, description: &AttributeDescription) -> bool {
+        if self.descriptions.len() <= FEW {
+            self.descriptions.contains(description)
+        } else {
+            self.descriptions.binary_search(description).is_ok()
+        }
+    }
+
+    /// `classes`: those that were taken in already.
+    fn add(&mut self, schema: &Schema, name: &str, classes: &mut Vec<ObjectClassId>) {
         if let Some(class) = name.strip_prefix('@') {
             let Some(class) = schema.object_class(class) else { return };
+            // There are as many as the schema has, however often a request names them.
+            match classes.binary_search(&class.id) {
+                Ok(_) => return,
+                Err(place) => classes.insert(place, class.id),
+            }
             // Every attribute is allowed in it, so every one is asked for.
             if class.oid == EXTENSIBLE_OBJECT {
                 (self.all_user, self.all_operational) = (true, true);
@@ -131,8 +163,8 @@ impl Selection {
         let Ok(description) = schema.describe(name) else { return };
         if description.options().is_empty() {
             self.add_type(schema, description.attribute);
-        } else if !self.descriptions.contains(&description) {
-            self.descriptions.push(description);
+        } else {
+            self.add_description(description);
         }
     }
 
@@ -142,8 +174,12 @@ impl Selection {
             self.add_computed(computed);
             return;
         }
-        let description = AttributeDescription::plain(attribute);
-        if !self.descriptions.contains(&description) {
+        self.add_description(AttributeDescription::plain(attribute));
+    }
+
+    /// Of many, each is made to be there once when all are known: looking for it each time would be quadratic.
+    fn add_description(&mut self, description: AttributeDescription) {
+        if self.descriptions.len() > FEW || !self.descriptions.contains(&description) {
             self.descriptions.push(description);
         }
     }

@@ -10,7 +10,8 @@ use larix_store::Snapshot;
 
 use super::cookie::SORT_KEY_LIMIT;
 use super::entry::Seen;
-use crate::catalog::Catalog;
+use super::filter::value_steps;
+use crate::catalog::{Catalog, CoveredOnce};
 use crate::controls;
 use crate::entry::Target;
 use crate::fault::Fault;
@@ -63,8 +64,8 @@ impl Order {
         let first = self.keys.first()?;
         let mut normal = Vec::new();
         first.rule.normalize_value(schema, value, &mut normal).ok()?;
-        let mut out = Vec::with_capacity(normal.len() + 3);
-        put(&mut out, &normal);
+        let mut out = Vec::with_capacity(cut(&normal).len() + 3);
+        put(&mut out, cut(&normal));
         if first.reverse {
             out.iter_mut().for_each(|byte| *byte = !*byte);
         }
@@ -73,37 +74,55 @@ impl Order {
     }
 
     pub fn renumber(&mut self, schema: &Schema, catalog: &Catalog) {
-        self.keys.iter_mut().for_each(|key| key.target.renumber(schema, catalog));
+        let mut covered = CoveredOnce::new(schema, catalog);
+        self.keys.iter_mut().for_each(|key| key.target.renumber(&mut covered));
     }
 
     /// The key in whose byte order the entry comes. What the subject may not read is as if it were absent: an order tells
     /// much about what it is made from.
     pub fn key<N: Snapshot>(&self, schema: &Schema, seen: &Seen<'_, N>) -> Result<Vec<u8>, Fault> {
         let mut out = Vec::new();
+        let (mut normal, mut spent) = (Vec::new(), false);
         for key in &self.keys {
+            // What comes behind is cut off anyway.
+            if out.len() >= SORT_KEY_LIMIT {
+                break;
+            }
             let mut least: Option<Vec<u8>> = None;
-            let mut normal = Vec::new();
             seen.visit_readable(&key.target, &mut |value| {
+                spent = !seen.meter().take(value_steps(value));
                 normal.clear();
                 if key.rule.normalize_value(schema, value, &mut normal).is_ok()
                     && least.as_ref().is_none_or(|least| normal < *least)
                 {
-                    least = Some(normal.clone());
+                    match &mut least {
+                        Some(least) => std::mem::swap(least, &mut normal),
+                        None => least = Some(std::mem::take(&mut normal)),
+                    }
                 }
-                true
+                !spent
             })?;
+            if spent {
+                return Err(Fault::StepsSpent);
+            }
             let start = out.len();
             match least {
                 None => out.push(ABSENT),
-                Some(value) => put(&mut out, &value),
+                Some(value) => put(&mut out, cut(&value)),
             }
             if key.reverse {
                 out.iter_mut().skip(start).for_each(|byte| *byte = !*byte);
             }
         }
         out.truncate(SORT_KEY_LIMIT);
+        out.shrink_to_fit();
         Ok(out)
     }
+}
+
+/// The part of a normalized value that can have a place in a key.
+fn cut(value: &[u8]) -> &[u8] {
+    value.get(..SORT_KEY_LIMIT).unwrap_or(value)
 }
 
 fn put(out: &mut Vec<u8>, value: &[u8]) {

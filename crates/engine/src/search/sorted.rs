@@ -48,10 +48,19 @@ pub(super) fn run<N: Snapshot>(
                 }
             }
             Ok(None)
-        })?;
-        if let Some(step) = step {
-            task.state = State::Running(progress);
-            return Ok(step);
+        });
+        match step {
+            Ok(None) => {}
+            Ok(Some(step)) => {
+                task.state = State::Running(progress);
+                return Ok(step);
+            }
+            Err(end) => {
+                if end.is_for_steps() {
+                    task.state = State::Running(progress);
+                }
+                return Err(end);
+            }
         }
         let mut matches = progress.sorted;
         matches.sort_unstable();
@@ -94,13 +103,15 @@ fn answer<N: Snapshot>(
             task.response_controls.push(control);
             return Ok(task.done(LdapResult::success()));
         }
-        *done += 1;
         // It may be gone, or match no longer, since it was sorted; if its key has changed it keeps its place here.
-        let Some(record) = view.record(*id)? else { continue };
-        let seen = Seen::new(view, view.reader(*id, &record)?, gate.clone());
-        if matches!(task.look(&seen, base, false)?, Looked::Match) {
-            task.send(&seen, out)?;
+        if let Some(record) = view.record(*id)? {
+            let seen = Seen::new(view, view.reader(*id, &record)?, gate.clone());
+            if matches!(task.look(&seen, base, false)?, Looked::Match) {
+                task.send(&seen, out)?;
+            }
+            pace.spend(seen.steps());
         }
+        *done += 1;
     }
     if task.pages.is_some() {
         task.response_controls.push(Pages::end());

@@ -7,18 +7,21 @@
 use std::sync::Arc;
 
 use arc_swap::Guard;
-use larix_proto::{ControlBuf, DerefAliases, LdapResult, MessageId, ResultCode, Scope, SearchRequest};
+use larix_proto::{
+    ControlBuf, DerefAliases, FilterBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest,
+};
 use larix_schema::{NormalDn, Schema};
 use larix_store::Snapshot;
 use smallvec::SmallVec;
 
 use super::answer::Answer;
-use super::chain::{self, Walk};
+use super::chain::{self, CHAINS_MAX, Walk};
 use super::cookie::Binding;
 use super::dereference::Wanted;
 use super::entry::{Gate, Seen};
 use super::filter::Filter;
 use super::limits::{self, Effective};
+use super::pace::STEPS_HERE;
 use super::pages::Pages;
 use super::rights::Rights;
 use super::run::{Looked, State};
@@ -28,6 +31,7 @@ use super::sort::Order;
 use super::synchronised::Refresh;
 use super::{referral, sorted, window};
 use crate::access::{AccessPolicy, Privilege, Subject};
+use crate::budget::{Exceeded, RequestLimit};
 use crate::controls::RequestControls;
 use crate::database::{COOKIE_SECRET_LENGTH, Limits, View};
 use crate::entry::EntryId;
@@ -38,6 +42,9 @@ use crate::time::{Clock, Monotonic, Timestamp};
 
 /// A longer base as the client wrote it is kept on the heap.
 const BASE_BYTES: usize = 80;
+
+/// A search with more bytes of filters is planned and evaluated off its worker from the start.
+const FILTER_BYTES_HERE: usize = 8 << 10;
 
 /// How far one slice may go.
 #[derive(Copy, Clone, Debug)]
@@ -96,6 +103,10 @@ pub struct SearchTask {
     pub(super) order: Option<Order>,
     pub(super) pages: Option<Pages>,
     pub(super) controls: RequestControls,
+    /// A candidate, or the filter, is too much work for a worker's loop: what comes next has the whole budget of a request.
+    dear: bool,
+    /// It is not begun on its worker.
+    put_off: bool,
     /// There but while a slice runs.
     pub(super) whom: Option<Whom>,
     default_referrals: Option<Arc<[String]>>,
@@ -153,6 +164,13 @@ pub(super) enum End {
     Fault(Fault),
 }
 
+impl End {
+    /// Whether the work on a candidate met its budget.
+    pub(super) fn is_for_steps(&self) -> bool {
+        matches!(self, Self::Fault(Fault::StepsSpent))
+    }
+}
+
 impl From<Fault> for End {
     fn from(fault: Fault) -> Self {
         Self::Fault(fault)
@@ -181,38 +199,21 @@ impl SearchTask {
         view: &View<'_, N>,
         input: SearchInput<'_>,
     ) -> Result<Self, (LdapResult, Vec<ControlBuf>)> {
-        let SearchInput { request, controls, .. } = input;
         let schema: &Schema = &view.schema;
         let fail = |result: LdapResult| (result, Vec::new());
+        view.settings.request_limits.check_search(&input.request, &input.controls).map_err(fail)?;
         let mut response_controls = Vec::new();
-        let order = order(view, &controls, &mut response_controls)
+        let order = order(view, &input.controls, &mut response_controls)
             .map_err(|result| (result, std::mem::take(&mut response_controls)))?;
-        window::check(&controls, order.as_ref()).map_err(|refused| {
+        window::check(&input.controls, order.as_ref()).map_err(|refused| {
             let (result, control) = *refused;
             response_controls.push(control);
             (result, std::mem::take(&mut response_controls))
         })?;
-        if controls.vlv.is_some() && controls.paged.is_some() {
-            let text = "VLV incompatible with PagedResults";
-            return Err(fail(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)));
-        }
-        let asked = limits::Asked { size: request.size_limit, time: request.time_limit, page: None };
-        if let Some(paged) = &controls.paged {
-            // What is not allowed at all is said before a cookie is looked at.
-            let asked = limits::Asked { page: Some((paged.size, 0)), ..asked };
-            limits::effective(input.limits.as_ref(), asked).map_err(fail)?;
-        }
-        let pages = controls.paged.as_ref().map(|paged| {
-            Pages::new(
-                binding(&input.base, &request, &controls, &input.subject, view),
-                input.cookie_secret,
-                paged,
-            )
-        });
-        let pages = pages.transpose().map_err(fail)?;
-        let page = pages.as_ref().map(|pages| (pages.size(), pages.before()));
-        let asked = limits::Asked { page, ..asked };
-        let limits = limits::effective(input.limits.as_ref(), asked).map_err(fail)?;
+        let (limits, pages) = limits_and_page(view, &input).map_err(fail)?;
+        let SearchInput { request, controls, .. } = input;
+        let asked = request.filter.as_ber().len() + controls.matched_values.as_deref().map_or(0, bytes_of);
+        let put_off = asked > FILTER_BYTES_HERE;
         let matched = controls.matched_values.as_ref();
         let asked = controls.effective_rights.as_ref();
         let rights = asked.map(|asked| Rights::new(schema, &input.subject, asked)).transpose();
@@ -230,14 +231,14 @@ impl SearchTask {
         };
         let dereferenced = controls.deref.as_ref().map(|asked| Wanted::new(schema, asked));
         let dereferenced = dereferenced.transpose().map_err(fail)?.flatten().map(Box::new);
-        let filter = Filter::new(schema, &view.catalog, schema.bind_filter(request.filter));
+        let filter = bounded_filter(view, &request).map_err(fail)?;
         let nanos = limits.time.map(|seconds| u64::from(seconds) * 1_000_000_000);
         Ok(Self {
             asked_base: SmallVec::from_slice(request.base.as_bytes()),
             base: input.base,
             scope: request.scope,
             deref: request.deref,
-            chained: filter.has_chain(),
+            chained: filter.chains() > 0,
             walk: None,
             dereferenced,
             filter,
@@ -245,6 +246,8 @@ impl SearchTask {
             order,
             pages,
             controls,
+            dear: put_off,
+            put_off,
             whom: Some(Whom {
                 policy: input.policy,
                 subject: input.subject,
@@ -287,6 +290,11 @@ impl SearchTask {
         self.limits.size
     }
 
+    /// Whether it is better not computed where others wait.
+    pub fn is_dear(&self) -> bool {
+        self.dear
+    }
+
     /// Lets the search answer at most this many entries: what is left for it of a search over several databases.
     pub fn limit_size(&mut self, entries: u32) {
         self.limits.size = Some(self.limits.size.map_or(entries, |limit| limit.min(entries)));
@@ -314,8 +322,24 @@ impl SearchTask {
 
     /// Runs one slice on a view of the database that the task was made for; appends complete messages to `out`.
     pub fn step<N: Snapshot>(&mut self, view: &View<'_, N>, out: &mut Vec<u8>, budget: Budget<'_>) -> Step {
+        if std::mem::take(&mut self.put_off) {
+            return Step::More;
+        }
+        let began = out.len();
         match self.slice(view, out, budget) {
             Ok(step) => step,
+            Err(End::Fault(Fault::StepsSpent)) if !self.dear => {
+                self.dear = true;
+                if matches!(self.state, State::Fresh) {
+                    // It begins anew.
+                    out.truncate(began);
+                }
+                Step::More
+            }
+            Err(End::Fault(Fault::StepsSpent)) => {
+                let most = view.settings.request_limits.most(RequestLimit::Steps);
+                Step::Done(Exceeded { limit: RequestLimit::Steps, most }.into(), Vec::new())
+            }
             Err(End::Result(result)) => {
                 let controls = std::mem::take(&mut self.response_controls);
                 // Of a base that may not be searched nothing was sorted.
@@ -350,7 +374,9 @@ impl SearchTask {
         out: &mut Vec<u8>,
         budget: Budget<'_>,
     ) -> Result<Step, End> {
-        let gate = whom.gate();
+        let mut gate = whom.gate();
+        let most = view.settings.request_limits.most(RequestLimit::Steps);
+        gate.steps = if self.dear { most } else { most.min(STEPS_HERE) };
         if self.is_plain_read() {
             return self.read_base(view, &gate, out);
         }
@@ -553,6 +579,10 @@ pub fn storage_failure(_fault: &Fault) -> LdapResult {
     LdapResult::with(ResultCode::OTHER, "internal error")
 }
 
+fn bytes_of(filters: &[FilterBuf]) -> usize {
+    filters.iter().map(|filter| filter.as_filter().as_ber().len()).sum()
+}
+
 fn pretty(schema: &Schema, dn: &str) -> String {
     larix_proto::Dn::parse(dn).ok().and_then(|dn| schema.pretty_dn(&dn).ok()).unwrap_or_else(|| dn.to_owned())
 }
@@ -577,6 +607,43 @@ fn order<N: Snapshot>(
             Ok(None)
         }
     }
+}
+
+/// What the search may take, and where it goes on if its client reads pages.
+fn limits_and_page<N: Snapshot>(
+    view: &View<'_, N>,
+    input: &SearchInput<'_>,
+) -> Result<(Effective, Option<Pages>), LdapResult> {
+    let (request, controls) = (&input.request, &input.controls);
+    if controls.vlv.is_some() && controls.paged.is_some() {
+        let text = "VLV incompatible with PagedResults";
+        return Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text));
+    }
+    let asked = limits::Asked { size: request.size_limit, time: request.time_limit, page: None };
+    let Some(paged) = &controls.paged else {
+        return Ok((limits::effective(input.limits.as_ref(), asked)?, None));
+    };
+    // What is not allowed at all is said before a cookie is looked at.
+    let first = limits::Asked { page: Some((paged.size, 0)), ..asked };
+    limits::effective(input.limits.as_ref(), first)?;
+    let binding = binding(&input.base, request, controls, &input.subject, view);
+    let pages = Pages::new(binding, input.cookie_secret, paged)?;
+    let asked = limits::Asked { page: Some((pages.size(), pages.before())), ..asked };
+    Ok((limits::effective(input.limits.as_ref(), asked)?, Some(pages)))
+}
+
+/// The request's filter in the database's terms, if it is within the limits of one request.
+fn bounded_filter<N: Snapshot>(
+    view: &View<'_, N>,
+    request: &SearchRequest<'_>,
+) -> Result<Filter, LdapResult> {
+    let bound = view.schema.bind_filter(request.filter);
+    let filter = Filter::within(&view.settings.request_limits, &view.schema, &view.catalog, bound)?;
+    if filter.chains() > CHAINS_MAX {
+        let text = format!("in-chain matching: more than {CHAINS_MAX} chains in one filter");
+        return Err(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text));
+    }
+    Ok(filter)
 }
 
 /// What a cookie of this search is good for.

@@ -1,7 +1,7 @@
 //! Add (RFC 4511 section 4.7).
 
 use larix_proto::ResultCode;
-use larix_schema::NormalDn;
+use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::Snapshot;
 use uuid::Uuid;
 
@@ -10,8 +10,9 @@ use super::failure::Failure;
 use super::operational;
 use super::operator::{Held, Operator, insufficient};
 use super::prepare::{Change, refuse};
-use super::schema_check::{CheckMode, check_entry};
+use super::schema_check::{CheckMode, check_entry, name_structural_class};
 use crate::access::Privilege;
+use crate::controls::Import;
 use crate::entry::encode::{self, Placement};
 use crate::entry::record::RecordFlags;
 use crate::entry::{Entry, EntryId};
@@ -38,7 +39,17 @@ pub(crate) fn add<V: Snapshot>(
         add: true,
         auxiliary_needs_rule: ground.auxiliary_needs_rule,
     };
-    check_entry(ground.schema, ground.known, &mut entry, mode, &NoLargeSets)?;
+    match operator.envelope.controls.import {
+        Some(Import { schema_check: false, .. }) => {
+            name_structural_class(ground.schema, ground.known, &mut entry)
+        }
+        _ => check_entry(ground.schema, ground.known, &mut entry, mode, &NoLargeSets)?,
+    }
+    if operator.envelope.controls.import.is_some() && ground.settings.provider.is_some() && operator.stamps()
+    {
+        // Consumers pass over what is older than what they have: under its old entryCSN they would never take it.
+        entry.remove(&AttributeDescription::plain(ground.known.entry_csn));
+    }
     if let Some(given) = entry.values(ground.known.entry_uuid).first()
         && let Ok(uuid) = Uuid::try_parse_ascii(given)
     {
@@ -122,6 +133,9 @@ fn find_place<'v, V: Snapshot>(operator: &Operator<'v, V>, dn: &NormalDn) -> Res
     let parent_dn = dn.parent().unwrap_or_else(NormalDn::root);
     if !operator.may_change_children(&parent_dn, Some(&parent), Privilege::Add)? {
         return Err(insufficient("no write access to parent").into());
+    }
+    if operator.envelope.controls.import.is_some() {
+        return Ok(Parent::Entry(parent));
     }
     let flags = parent.view()?.flags();
     if flags.has(RecordFlags::SUBENTRY) {

@@ -1,20 +1,139 @@
 //! Whether the requester may: the questions that changes put to the access rules.
+//!
+//! [`Authority::admits`] is asked first. Overlays see a request only once its requester may make it: what they say of the
+//! target (its password, its history, that it exists) is for those alone who may change it.
 
 use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
 use super::operator::{Held, Operator};
-use super::prepare::Change;
-use crate::access::{AccessTarget, Item, Privilege};
+use super::prepare::{Change, Prepared, PreparedModifyDn};
+use crate::access::{AccessPolicy, AccessTarget, Item, Privilege, Subject};
+use crate::database::{DatabaseSettings, View};
 use crate::entry::reader::OwnedSource;
 use crate::entry::{Entry, EntrySource};
 use crate::fault::Fault;
 use crate::neighbours::Facts;
 
+/// What the access rules grant a requester in one state of the database.
+pub(crate) struct Authority<'a, 's, V> {
+    pub(crate) view: &'a View<'s, V>,
+    pub(crate) policy: &'a AccessPolicy,
+    pub(crate) subject: &'a Subject,
+}
+
+impl<V: Snapshot> Authority<'_, '_, V> {
+    /// Whether the requester may make this change, as far as the target, its superiors and the access rules tell. Where it
+    /// may not, the change is to be carried out without overlays, and so refused with the result that fits.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub(crate) fn admits(&self, settings: &DatabaseSettings, operation: &Prepared) -> Result<bool, Fault> {
+        if self.policy.is_root(self.subject) {
+            return Ok(true);
+        }
+        match operation {
+            Prepared::Add { dn, entry, mods } => self.admits_add(settings, dn, entry, mods),
+            Prepared::Modify { dn, mods } => {
+                self.of(dn, |source| self.may_modify(dn, source, mods)).map(Option::unwrap_or_default)
+            }
+            Prepared::Delete { dn } => Ok(self.may_take_from_parent(settings, dn, Privilege::Delete)?
+                && self.may_with_entry(dn, Item::Entry, Privilege::Delete)?),
+            Prepared::ModifyDn(rename) => self.admits_rename(settings, rename),
+            // The server's own.
+            Prepared::Authenticate(_) | Prepared::Record(_) => Ok(true),
+        }
+    }
+
+    fn admits_add(
+        &self,
+        settings: &DatabaseSettings,
+        dn: &NormalDn,
+        entry: &Entry,
+        mods: &[Change],
+    ) -> Result<bool, Fault> {
+        let source = OwnedSource { schema: &self.view.schema, entry };
+        Ok(self.may_take_from_parent(settings, dn, Privilege::Add)?
+            && self.may(dn, &source, Item::Entry, Privilege::Add)
+            && (!settings.add_content_acl || self.may_modify(dn, &source, mods)))
+    }
+
+    fn admits_rename(&self, settings: &DatabaseSettings, rename: &PreparedModifyDn) -> Result<bool, Fault> {
+        let from = if rename.new_superior.is_none() { Privilege::Write } else { Privilege::Delete };
+        let may_leave = self.may_take_from_parent(settings, &rename.dn, from)?
+            && self.may_with_entry(&rename.dn, Item::Entry, Privilege::Write)?;
+        let may_arrive = || match &rename.new_superior {
+            Some(superior) if Some(superior) != rename.dn.parent().as_ref() => {
+                self.may_with_entry(superior, Item::Children, Privilege::Add)
+            }
+            _ => Ok(true),
+        };
+        let may_name = || {
+            let target = rename.target();
+            self.of(&rename.dn, |source| self.may_modify(&target, source, &rename.mods))
+        };
+        Ok(may_leave && may_arrive()? && may_name()?.unwrap_or_default())
+    }
+
+    /// Whether entries may be added below, or taken from, the superior of `dn`.
+    fn may_take_from_parent(
+        &self,
+        settings: &DatabaseSettings,
+        dn: &NormalDn,
+        privilege: Privilege,
+    ) -> Result<bool, Fault> {
+        let is_suffix = settings.suffixes.iter().any(|suffix| suffix.normal == *dn);
+        let parent = match dn.parent() {
+            Some(parent) if !is_suffix => parent,
+            _ => NormalDn::root(),
+        };
+        self.may_with_entry(&parent, Item::Children, privilege)
+    }
+
+    /// Whether the stored entry grants this; a missing one does not, but for the root above the suffixes.
+    fn may_with_entry(&self, dn: &NormalDn, item: Item<'_>, privilege: Privilege) -> Result<bool, Fault> {
+        match self.of(dn, |source| self.may(dn, source, item, privilege))? {
+            Some(may) => Ok(may),
+            None if dn.is_root() => {
+                let nothing = Entry::default();
+                let source = OwnedSource { schema: &self.view.schema, entry: &nothing };
+                Ok(self.may(dn, &source, item, privilege))
+            }
+            None => Ok(false),
+        }
+    }
+
+    /// Asks something of the stored entry, if there is one.
+    fn of<T>(&self, dn: &NormalDn, ask: impl FnOnce(&dyn EntrySource) -> T) -> Result<Option<T>, Fault> {
+        let Some(id) = self.view.resolve(dn)?.and_then(|resolved| resolved.id) else { return Ok(None) };
+        let Some(record) = self.view.record(id)? else { return Ok(None) };
+        Ok(Some(ask(&self.view.reader(id, &record)?)))
+    }
+
+    fn may(&self, dn: &NormalDn, entry: &dyn EntrySource, item: Item<'_>, privilege: Privilege) -> bool {
+        let facts = Facts::new(self.view, dn, entry);
+        self.policy.check(self.subject, &AccessTarget { dn, entry: &facts }, item, privilege)
+    }
+
+    /// Whether all of the changes may be made.
+    fn may_modify(&self, dn: &NormalDn, entry: &dyn EntrySource, changes: &[Change]) -> bool {
+        let facts = Facts::new(self.view, dn, entry);
+        let target = AccessTarget { dn, entry: &facts };
+        changes.iter().all(|change| {
+            change.is_granted(|value, privilege| {
+                let item = Item::Attribute { description: &change.description, value };
+                self.policy.check(self.subject, &target, item, privilege)
+            })
+        })
+    }
+}
+
 impl<V: Snapshot> Operator<'_, V> {
     /// Whether no rule applies to the requester.
     pub(crate) fn is_root(&self) -> bool {
-        self.envelope.derived || self.ground.policy.is_root(self.envelope.subject)
+        self.envelope.derived
+            || self.envelope.controls.import.is_some()
+            || self.ground.policy.is_root(self.envelope.subject)
     }
 
     /// A new entry as a source of values.
@@ -22,10 +141,8 @@ impl<V: Snapshot> Operator<'_, V> {
         OwnedSource { schema: self.ground.schema, entry }
     }
 
-    fn may(&self, dn: &NormalDn, entry: &dyn EntrySource, item: Item<'_>, privilege: Privilege) -> bool {
-        let facts = Facts::new(&self.view, dn, entry);
-        let target = AccessTarget { dn, entry: &facts };
-        self.ground.policy.check(self.envelope.subject, &target, item, privilege)
+    fn authority(&self) -> Authority<'_, '_, V> {
+        Authority { view: &self.view, policy: self.ground.policy, subject: self.envelope.subject }
     }
 
     /// Whether entries may be added below or taken from this one; without an entry, the root above the suffixes.
@@ -38,9 +155,10 @@ impl<V: Snapshot> Operator<'_, V> {
         if self.is_root() {
             return Ok(true);
         }
+        let authority = self.authority();
         Ok(match parent {
-            Some(held) => self.may(dn, &self.reader(held)?, Item::Children, privilege),
-            None => self.may(dn, &self.new_source(&Entry::default()), Item::Children, privilege),
+            Some(held) => authority.may(dn, &self.reader(held)?, Item::Children, privilege),
+            None => authority.may(dn, &self.new_source(&Entry::default()), Item::Children, privilege),
         })
     }
 
@@ -51,7 +169,7 @@ impl<V: Snapshot> Operator<'_, V> {
         entry: &dyn EntrySource,
         privilege: Privilege,
     ) -> Result<bool, Fault> {
-        Ok(self.is_root() || self.may(dn, entry, Item::Entry, privilege))
+        Ok(self.is_root() || self.authority().may(dn, entry, Item::Entry, privilege))
     }
 
     /// Whether all of the changes may be made.
@@ -61,17 +179,6 @@ impl<V: Snapshot> Operator<'_, V> {
         entry: &dyn EntrySource,
         changes: &[Change],
     ) -> Result<bool, Fault> {
-        if self.is_root() {
-            return Ok(true);
-        }
-        let facts = Facts::new(&self.view, dn, entry);
-        let target = AccessTarget { dn, entry: &facts };
-        let granted = |change: &Change, value: Option<&[u8]>, privilege| {
-            let item = Item::Attribute { description: &change.description, value };
-            self.ground.policy.check(self.envelope.subject, &target, item, privilege)
-        };
-        Ok(changes
-            .iter()
-            .all(|change| change.is_granted(|value, privilege| granted(change, value, privilege))))
+        Ok(self.is_root() || self.authority().may_modify(dn, entry, changes))
     }
 }

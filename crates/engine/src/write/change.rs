@@ -4,6 +4,8 @@
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, AttributeType, Schema};
 
+mod together;
+
 use super::failure::Failure;
 use super::prepare::{Change, ChangeKind, refuse};
 use super::values;
@@ -47,6 +49,8 @@ pub(crate) fn large_contains(
     Ok(!large.removed.contains(member) && sets.contains(description, member)?)
 }
 
+pub(crate) use together::apply_all;
+
 /// Applies one modification.
 ///
 /// # Errors
@@ -71,6 +75,9 @@ pub fn apply(
         ChangeKind::Increment => apply.increment(entry),
     }
 }
+
+/// Equality keys, to be asked for one by one.
+type Keys = foldhash::HashSet<Vec<u8>>;
 
 struct Apply<'a> {
     schema: &'a Schema,
@@ -119,7 +126,7 @@ impl Apply<'_> {
             }
             return Ok(());
         }
-        let present = self.keys_of(attribute);
+        let present: Keys = self.keys_of(attribute).into_iter().collect();
         let mut new = Vec::with_capacity(self.change.values.len());
         for (position, (key, value)) in self.pairs().enumerate() {
             if !present.contains(key) {
@@ -181,17 +188,17 @@ impl Apply<'_> {
             }
             return Ok(());
         }
-        let mut keys = self.keys_of(attribute);
-        let absent = |key: &Vec<u8>| !keys.contains(key);
-        if !self.permissive && self.change.keys.iter().any(absent) {
-            return Err(missing().into());
-        }
-        for key in &self.change.keys {
-            if let Some(position) = keys.iter().position(|k| k == key) {
-                keys.remove(position);
-                attribute.values.remove(position);
+        let keys = self.keys_of(attribute);
+        let mut doomed: Keys = self.change.keys.iter().cloned().collect();
+        if !self.permissive {
+            let present: foldhash::HashSet<&Vec<u8>> = keys.iter().collect();
+            if !self.change.keys.iter().all(|key| present.contains(key)) {
+                return Err(missing().into());
             }
         }
+        // Each key takes one value away.
+        let mut keys = keys.into_iter();
+        attribute.values.retain(|_| keys.next().is_none_or(|key| !doomed.remove(&key)));
         Ok(())
     }
 

@@ -9,18 +9,20 @@ use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::{Durability, Overlay, Snapshot, Store, WriteSet};
 
+use super::authority::Authority;
 use super::failure::Failure;
 use super::hooks::{Present, judge};
 use super::known::KnownSchema;
 use super::operational::Stamp;
-use super::operator::{Counters, Done, Envelope, Ground, Operator};
+use super::operator::{Counters, Done, Envelope, Ground, Operator, insufficient};
 use super::prepare::{self, Latitude, Prepared};
 use super::request::{WriteOperation, WriteOutcome};
 use super::retiring::Retiring;
 use super::writer::{Task, WriterEnvironment};
-use super::{add, delete, modify, modify_dn, veil};
+use super::{add, delete, disclosure, modify, modify_dn};
 use crate::access::{AccessPolicy, Subject};
-use crate::catalog::CatalogEdit;
+use crate::budget::RequestLimit;
+use crate::catalog::{Catalog, CatalogEdit};
 use crate::controls::RequestControls;
 use crate::csn::Csn;
 use crate::database::{Database, DatabaseState, View};
@@ -28,7 +30,7 @@ use crate::fault::Fault;
 use crate::log;
 use crate::plugins::{
     AroundChange, BindAttempt, CONSEQUENCE_LIMIT, Consequence, DERIVED_LIMIT, FollowUp, Judgement,
-    PasswordWork, PendingChange, Plugin,
+    PasswordWork, PendingChange, Plugin, Refusal,
 };
 use crate::tables::{META, meta};
 use crate::tree;
@@ -52,6 +54,23 @@ impl Role {
 
     fn may_fail(self) -> bool {
         matches!(self, Self::Consequence | Self::LocalConsequence)
+    }
+}
+
+/// What goes with a refusal by a plugin.
+#[derive(Debug, Default)]
+struct Refused {
+    controls: Vec<ControlBuf>,
+    /// A wrong password was given for the target.
+    wrong_password: bool,
+}
+
+impl Refused {
+    /// Keeps what goes with the refusal, and gives its result.
+    fn take(&mut self, refusal: Refusal) -> LdapResult {
+        let Refusal { result, controls, wrong_password } = refusal;
+        *self = Self { controls, wrong_password };
+        result
     }
 }
 
@@ -127,10 +146,10 @@ impl<'a, S: Store> Group<'a, S> {
     ) -> Result<WriteOutcome, Fault> {
         let mut unit = WriteSet::new();
         let mut outcome = WriteOutcome::from(LdapResult::success());
-        let mut refusal_controls = Vec::new();
+        let mut refused = Refused::default();
         let csn_before = self.counters.csn;
         let logged_before = self.counters.last_log_sequence;
-        let done = self.unit(transaction, tasks, &mut unit, &mut outcome, &mut refusal_controls);
+        let done = self.unit(transaction, tasks, &mut unit, &mut outcome, &mut refused);
         let no_op = tasks.iter().any(|task| task.controls.no_op);
         if done.is_err() || no_op {
             tree::forget(self.instance);
@@ -138,8 +157,10 @@ impl<'a, S: Store> Group<'a, S> {
         }
         match done {
             Err(Failure::Refused(result)) => {
-                let (refused, controls) = (outcome.refused, refusal_controls);
-                Ok(WriteOutcome { refused, controls, ..WriteOutcome::from(result) })
+                let task = outcome.refused.and_then(|at| tasks.get(at)).filter(|_| refused.wrong_password);
+                let judged = task.map_or(Ok(false), |task| self.count_wrong_password(transaction, task))?;
+                let (at, controls) = (outcome.refused, refused.controls);
+                Ok(WriteOutcome { refused: at, controls, judged, ..WriteOutcome::from(result) })
             }
             Err(Failure::Storage(fault)) => Err(fault),
             Ok(()) if no_op => {
@@ -163,7 +184,7 @@ impl<'a, S: Store> Group<'a, S> {
         tasks: &[Task],
         unit: &mut WriteSet,
         outcome: &mut WriteOutcome,
-        refusal_controls: &mut Vec<ControlBuf>,
+        refused: &mut Refused,
     ) -> Result<(), Failure> {
         let settings = Arc::clone(&self.state.settings);
         for (at, task) in tasks.iter().enumerate() {
@@ -186,8 +207,14 @@ impl<'a, S: Store> Group<'a, S> {
             while let Some((task, role)) = next {
                 let mut task = task;
                 let mut follow_ups: Vec<Box<dyn FollowUp>> = Vec::new();
-                for plugin in &settings.plugins {
-                    let asked = self.ask(&**plugin, transaction, unit, &task, role, refusal_controls)?;
+                let plugins = match task.controls.import {
+                    None => settings.plugins.as_slice(),
+                    Some(_) => &[],
+                };
+                let admitted =
+                    role != Role::Requested || plugins.is_empty() || self.admits(transaction, unit, &task)?;
+                for plugin in plugins.iter().filter(|_| admitted) {
+                    let asked = self.ask(&**plugin, transaction, unit, &task, role, refused)?;
                     count += asked.derived.len();
                     waiting.extend(asked.derived.into_iter().map(|task| (task, Role::Derived)));
                     follow_ups.extend(asked.follow_up);
@@ -199,6 +226,8 @@ impl<'a, S: Store> Group<'a, S> {
                     return Err(too_many(DERIVED_LIMIT).into());
                 }
                 match self.one(transaction, unit, &task, role.is_local()) {
+                    // No overlay has seen it: whatever the rules for the change itself say, it must not happen.
+                    Ok(_) if !admitted => return Err(insufficient("").into()),
                     Ok(done) => {
                         if !follow_ups.is_empty() {
                             let follow = self.consequences(
@@ -206,7 +235,7 @@ impl<'a, S: Store> Group<'a, S> {
                                 transaction,
                                 (unit, &done.set),
                                 &task.subject,
-                                refusal_controls,
+                                refused,
                             )?;
                             waiting.extend(follow);
                             if waiting.len() > CONSEQUENCE_LIMIT {
@@ -230,6 +259,15 @@ impl<'a, S: Store> Group<'a, S> {
         Ok(self.follow_memberships(transaction, unit, csn)?)
     }
 
+    /// Whether the requester may make the change, and overlays may look at it.
+    fn admits<T: Snapshot>(&self, transaction: &T, unit: &WriteSet, task: &Task) -> Result<bool, Fault> {
+        let before = Overlay::new(transaction, &self.set);
+        let snapshot = Overlay::new(&before, unit);
+        let view = self.view_over(&snapshot, unit)?;
+        let authority = Authority { view: &view, policy: &self.policy, subject: &task.subject };
+        authority.admits(&self.state.settings, &task.operation)
+    }
+
     /// Shows a change to a plugin, and prepares what it wants done with it.
     fn ask<T: Snapshot>(
         &self,
@@ -238,7 +276,7 @@ impl<'a, S: Store> Group<'a, S> {
         unit: &WriteSet,
         task: &Task,
         role: Role,
-        refusal_controls: &mut Vec<ControlBuf>,
+        refused: &mut Refused,
     ) -> Result<Asked, Failure> {
         let before = Overlay::new(transaction, &self.set);
         let snapshot = Overlay::new(&before, unit);
@@ -256,11 +294,8 @@ impl<'a, S: Store> Group<'a, S> {
             random: &*self.environment.random,
             passwords: task.passwords.as_deref().unwrap_or(&nothing_known),
         });
-        let added = asked.map_err(|refusal| {
-            *refusal_controls = refusal.controls;
-            refusal.result
-        })?;
-        let latitude = Latitude { relax: false, internal: true };
+        let added = asked.map_err(|refusal| refused.take(refusal))?;
+        let latitude = Latitude { relax: false, internal: true, import: None };
         let root = NormalDn::root();
         let prepare = |operation: WriteOperation| {
             let target = operation.target().to_owned();
@@ -280,7 +315,7 @@ impl<'a, S: Store> Group<'a, S> {
         transaction: &T,
         (unit, done): (&WriteSet, &WriteSet),
         subject: &Arc<Subject>,
-        refusal_controls: &mut Vec<ControlBuf>,
+        refused: &mut Refused,
     ) -> Result<Vec<(Task, Role)>, Failure> {
         let group = Overlay::new(transaction, &self.set);
         let before = Overlay::new(&group, unit);
@@ -292,10 +327,9 @@ impl<'a, S: Store> Group<'a, S> {
         };
         let mut tasks = Vec::new();
         for follow_up in follow_ups {
-            let consequences = follow_up.consequences(&around, &self.state.schema).map_err(|refusal| {
-                *refusal_controls = refusal.controls;
-                refusal.result
-            })?;
+            let consequences = follow_up
+                .consequences(&around, &self.state.schema)
+                .map_err(|refusal| refused.take(refusal))?;
             tasks.extend(consequences.into_iter().map(|Consequence { operation, local }| {
                 let target = operation.dn().as_str().to_owned();
                 let controls = RequestControls { manage_dsa_it: true, ..RequestControls::default() };
@@ -304,6 +338,21 @@ impl<'a, S: Store> Group<'a, S> {
             }));
         }
         Ok(tasks)
+    }
+
+    /// Counts a wrong password that came with a refused change as a failed bind of the target. Says whether the refusal has
+    /// to wait for the commit.
+    fn count_wrong_password<T: Snapshot>(&mut self, transaction: &T, task: &Task) -> Result<bool, Fault> {
+        let (mut unit, mut outcome) = (WriteSet::new(), WriteOutcome::from(LdapResult::success()));
+        let dn = task.operation.dn().clone();
+        let attempt = BindAttempt { dn, matched: false, policy_control: false };
+        match self.authenticate(transaction, &mut unit, task, &attempt, &mut outcome) {
+            Err(Failure::Storage(fault)) => return Err(fault),
+            Err(Failure::Refused(_)) => return Ok(false),
+            Ok(()) => {}
+        }
+        self.set.merge(unit);
+        Ok(outcome.judged)
     }
 
     /// Lets the plugins judge a bind, and changes the account's state as they say. That the account is gone, or that the
@@ -396,6 +445,7 @@ impl<'a, S: Store> Group<'a, S> {
         let view = Overlay::new(&before, unit);
         let envelope =
             Envelope { subject: &task.subject, target: &task.target, controls: &task.controls, now, derived };
+        let numbered = Arc::clone(self.catalog.catalog());
         let mut operator = Operator {
             ground: &ground,
             view: self.view_over(&view, unit)?,
@@ -420,14 +470,31 @@ impl<'a, S: Store> Group<'a, S> {
             Prepared::Record(recording) => (&recording.suffix, Ok(())),
         };
         match carried_out {
-            Err(Failure::Refused(refused)) => return Err(veil::veiled(&operator, dn, refused)?.into()),
+            Err(Failure::Refused(refused)) => {
+                return Err(disclosure::disclosed(&operator, dn, refused)?.into());
+            }
             other => other?,
         }
         let done = operator.finish();
+        self.check_descriptions(numbered)?;
         if !(derived && self.state.settings.shadow) {
             self.counters.csn = Some(done.csn);
         }
         Ok(done)
+    }
+
+    /// A change may not make the database know more attribute descriptions than the limit: what each costs stays for good, and
+    /// clients can think up options without end.
+    fn check_descriptions(&mut self, before: Arc<Catalog>) -> Result<(), Failure> {
+        let known = self.catalog.catalog().rows().len();
+        if known == before.rows().len() {
+            return Ok(());
+        }
+        let checked = self.state.settings.request_limits.check(RequestLimit::Descriptions, known);
+        checked.map_err(|exceeded| {
+            self.catalog.forget_since(before);
+            LdapResult::from(exceeded).into()
+        })
     }
 
     /// What the group wrote, if anything.

@@ -233,6 +233,13 @@ impl IndexWork {
         slice.purged
     }
 
+    /// What is complete was changed from outside: learns at once what is to be done.
+    pub(super) fn begin_anew(&mut self) {
+        self.followed = None;
+        self.status.failure = None;
+        self.next = Monotonic::default();
+    }
+
     /// A group with a slice was not committed: what the builder knows may be wrong.
     pub(super) fn forget(&mut self) {
         self.followed = None;

@@ -5,10 +5,11 @@
 //! [`modify_dn`].
 
 pub(crate) mod add;
-mod authority;
+pub(crate) mod authority;
 pub mod change;
 mod checked_classes;
 pub(crate) mod delete;
+mod disclosure;
 mod failure;
 pub mod figures;
 pub(crate) mod group;
@@ -23,7 +24,7 @@ pub mod operational;
 pub(crate) mod operator;
 mod patched;
 pub mod prepare;
-mod read_controls;
+pub(crate) mod read_controls;
 pub mod record;
 mod references;
 pub mod replay;
@@ -32,7 +33,7 @@ mod retiring;
 pub mod schema_check;
 mod training;
 pub(crate) mod values;
-mod veil;
+
 pub mod writer;
 
 /// The DN above this one, as it is shown; empty above the last RDN.

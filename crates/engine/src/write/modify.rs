@@ -70,15 +70,16 @@ pub(crate) fn changed_entry<V: Snapshot>(
     let reader = operator.reader(held)?;
     // The other attributes stay as they are; only the name may ask for a value of theirs.
     let known = ground.known;
+    let changed: foldhash::HashSet<&AttributeDescription> =
+        changes.iter().map(|change| &change.description).collect();
     let mut entry = reader.owned_in_part(shown, |description| {
         description.attribute == known.object_class
             || description.attribute == known.structural_object_class
-            || changes.iter().any(|change| change.description == *description)
+            || changed.contains(description)
     })?;
     let sets = StoredSets { reader };
-    for change in changes {
-        change::apply(ground.schema, &mut entry, change, controls.permissive_modify, &sets)?;
-    }
+    let budget = &ground.settings.request_limits;
+    change::apply_all(ground.schema, &mut entry, changes, controls.permissive_modify, &sets, budget)?;
     let mode =
         CheckMode { relax: controls.relax, add: false, auxiliary_needs_rule: ground.auxiliary_needs_rule };
     check_entry(ground.schema, known, &mut entry, mode, &sets)?;

@@ -7,6 +7,7 @@ use larix_proto::ResultCode;
 use larix_schema::NormalDn;
 use larix_store::Snapshot;
 
+use super::disclosure;
 use super::failure::Failure;
 use super::modify;
 use super::operator::{Held, Operator, insufficient, logged};
@@ -137,7 +138,11 @@ fn new_superior<'v, V: Snapshot>(
         None => return Err(not_found().into()),
     };
     if !operator.may_change_children(dn, held.as_ref(), Privilege::Add)? {
-        return Err(insufficient("no write access to new superior's children").into());
+        // One that the requester may not know of is answered as one that is not there.
+        return Err(match &held {
+            Some(held) if disclosure::matched(operator, dn, held.id)?.is_none() => not_found().into(),
+            _ => insufficient("no write access to new superior's children").into(),
+        });
     }
     let Some(held) = held else { return Ok(Superior { id: EntryId::ROOT, new: None }) };
     let flags = held.view()?.flags();

@@ -76,9 +76,8 @@ impl<'r> Patched<'r> {
         })?;
         let Some(mut patch) = read.filter(|_| scan.is_structural && scan.is_named) else { return Ok(None) };
         let sets = StoredSets { reader: operator.reader_of(*old) };
-        for change in changes {
-            change::apply(ground.schema, &mut patch.entry, change, controls.permissive_modify, &sets)?;
-        }
+        let (budget, permissive) = (&ground.settings.request_limits, controls.permissive_modify);
+        change::apply_all(ground.schema, &mut patch.entry, changes, permissive, &sets, budget)?;
         let after = &patch.entry.attributes;
         let passes = patch.fits() && list.allows_all(after) && list.has_all(&scan.kept, after);
         Ok(passes.then_some(Self { patch, uuid: scan.found }))

@@ -10,6 +10,7 @@ use super::record::Recording;
 use super::request::{AttributeValues, Modification, WriteOperation};
 use super::values;
 use crate::access::Privilege;
+use crate::controls::Import;
 use crate::entry::{Entry, EntryAttribute};
 use crate::plugins::BindAttempt;
 
@@ -119,6 +120,8 @@ pub struct Latitude {
     pub relax: bool,
     /// The server's own request.
     pub internal: bool,
+    /// An entry is added as it stands.
+    pub import: Option<Import>,
 }
 
 /// A short way to a refusal.
@@ -205,23 +208,78 @@ fn prepare_add(
     if dn == *subschema {
         return Err(refuse(ResultCode::ENTRY_ALREADY_EXISTS, "subschema subentry already exists"));
     }
+    if let Some(import) = latitude.import {
+        let mut entry = Entry::new(pretty);
+        entry.attributes = import_attributes(schema, attributes, import)?;
+        return Ok(Prepared::Add { dn, entry, mods: Vec::new() });
+    }
     let mut mods = attributes
         .into_iter()
         .map(|attribute| check_change(schema, ChangeKind::Add, attribute))
         .collect::<Result<Vec<_>, _>>()?;
     check_obsolete(schema, &mods, latitude)?;
     check_user_modification(schema, &mut mods, latitude)?;
-    for (position, change) in mods.iter().enumerate() {
-        if mods.iter().skip(position + 1).any(|other| other.description == change.description) {
-            let name = change.description.to_text(schema);
-            let text = format!("attribute '{name}' provided more than once");
-            return Err(refuse(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, text));
-        }
+    if let Some(change) = first_repeated(mods.iter().map(|m| &m.description)).and_then(|at| mods.get(at)) {
+        let name = change.description.to_text(schema);
+        let text = format!("attribute '{name}' provided more than once");
+        return Err(refuse(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, text));
     }
     let mut entry = Entry::new(pretty);
     entry.attributes =
         mods.iter().map(|m| EntryAttribute::new(m.description.clone(), m.values.clone())).collect();
     Ok(Prepared::Add { dn, entry, mods })
+}
+
+/// The attributes of an entry that is stored as it stands: what a load offline makes of them.
+fn import_attributes(
+    schema: &Schema,
+    attributes: Vec<AttributeValues>,
+    import: Import,
+) -> Result<Vec<EntryAttribute>, LdapResult> {
+    let mut taken: Vec<EntryAttribute> = Vec::with_capacity(attributes.len() + 8);
+    for attribute in attributes {
+        let (description, values) = match import.value_check {
+            true => {
+                let change = check_change(schema, ChangeKind::Add, attribute)?;
+                (change.description, change.values)
+            }
+            false => unchecked_values(schema, attribute)?,
+        };
+        match taken.iter_mut().find(|known| known.description == description) {
+            Some(known) => known.values.extend(values),
+            None => taken.push(EntryAttribute::new(description, values)),
+        }
+    }
+    Ok(taken)
+}
+
+/// Values whose syntax nobody checks. The very same value given twice is one; one that is equal to another is refused.
+fn unchecked_values(
+    schema: &Schema,
+    attribute: AttributeValues,
+) -> Result<(AttributeDescription, Vec<Vec<u8>>), LdapResult> {
+    let AttributeValues { description: name, values } = attribute;
+    let description = schema
+        .describe(&name)
+        .map_err(|error| refuse(ResultCode::UNDEFINED_ATTRIBUTE_TYPE, format!("{name}: {error}")))?;
+    let attribute_type = schema.attribute(description.attribute);
+    let mut seen: foldhash::HashMap<Vec<u8>, usize> = foldhash::HashMap::default();
+    let mut kept: Vec<Vec<u8>> = Vec::with_capacity(values.len());
+    for (position, value) in values.into_iter().enumerate() {
+        let key = values::key(schema, attribute_type, &value).unwrap_or_else(|_| value.clone());
+        match seen.get(&key).and_then(|first| kept.get(*first)) {
+            Some(first) if *first == value => {}
+            Some(_) => {
+                let text = format!("{name}: value #{position} provided more than once");
+                return Err(refuse(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, text));
+            }
+            None => {
+                seen.insert(key, kept.len());
+                kept.push(value);
+            }
+        }
+    }
+    Ok((description, kept))
 }
 
 fn prepare_modify(
@@ -310,7 +368,7 @@ pub(crate) fn check_change(
     }
     let keys = equality_keys(schema, attribute_type, name, &values)?;
     if kind != ChangeKind::Delete
-        && let Some(position) = first_duplicate(&keys)
+        && let Some(position) = first_repeated(keys.iter())
     {
         let text = format!("{}: value #{position} provided more than once", description.to_text(schema));
         return Err(refuse(ResultCode::ATTRIBUTE_OR_VALUE_EXISTS, text));
@@ -354,14 +412,13 @@ fn equality_keys(
     values.iter().enumerate().map(key).collect()
 }
 
-/// The position of the first value that comes again later.
-fn first_duplicate(keys: &[Vec<u8>]) -> Option<usize> {
-    if keys.len() < 2 {
+/// The position of the first item that comes again later.
+fn first_repeated<T: Eq + std::hash::Hash>(items: impl ExactSizeIterator<Item = T>) -> Option<usize> {
+    if items.len() < 2 {
         return None;
     }
     let mut seen = foldhash::HashMap::default();
-    let repeated = keys.iter().enumerate().filter_map(|(position, key)| seen.insert(key, position));
-    repeated.min()
+    items.enumerate().filter_map(|(position, item)| seen.insert(item, position)).min()
 }
 
 /// Obsolete types take no new values (RFC 4512 section 4.1).

@@ -8,6 +8,7 @@ use larix_store::{Overlay, Snapshot};
 use super::failure::Failure;
 use super::operator::{Held, Operator};
 use crate::access::{AccessTarget, Item, Privilege};
+use crate::budget::{Exceeded, Meter, RequestLimit};
 use crate::controls::ReadAttributes;
 use crate::database::View;
 use crate::entry::{Entry, EntryId, EntrySource};
@@ -18,17 +19,25 @@ use crate::search::entry::{Gate, Seen};
 use crate::search::filter::{Filter, FilterContext};
 use crate::search::selection::Selection;
 
+/// Steps that an assertion control of a compare or an update may take: others wait for it meanwhile.
+pub(crate) const ASSERTION_STEPS: u64 = 100_000;
+
 /// Evaluates an assertion with the requester's own privilege to search.
 struct Asserted<'a, 'b, V: Snapshot> {
     operator: &'a Operator<'b, V>,
     dn: &'a NormalDn,
     entry: &'a dyn EntrySource,
+    meter: Meter,
     facts: Facts<'a, V>,
 }
 
 impl<V: Snapshot> FilterContext for Asserted<'_, '_, V> {
     fn schema(&self) -> &Schema {
         self.operator.ground.schema
+    }
+
+    fn meter(&self) -> Option<&Meter> {
+        Some(&self.meter)
     }
 
     fn may_search(&self, description: &AttributeDescription, value: Option<&[u8]>) -> Result<bool, Fault> {
@@ -68,12 +77,19 @@ impl<V: Snapshot> Operator<'_, V> {
     fn check_asserted(&self, entry: &dyn EntrySource, dn: &NormalDn) -> Result<(), Failure> {
         let Some(assertion) = &self.envelope.controls.assertion else { return Ok(()) };
         let bound = self.ground.schema.bind_filter(assertion.as_filter());
-        let filter = Filter::new(self.ground.schema, &self.view.catalog, bound);
+        let limits = &self.ground.settings.request_limits;
+        let filter = Filter::within(limits, self.ground.schema, &self.view.catalog, bound);
+        let filter = filter.map_err(LdapResult::from)?;
         let facts = Facts::new(&self.view, dn, entry);
-        let context = Asserted { operator: self, dn, entry, facts };
-        match filter.matches(&context, context.entry)? {
-            Match::True => Ok(()),
-            Match::False | Match::Undefined => Err(LdapResult::new(ResultCode::ASSERTION_FAILED).into()),
+        let most = limits.most(RequestLimit::Steps).min(ASSERTION_STEPS);
+        let context = Asserted { operator: self, dn, entry, meter: Meter::new(most), facts };
+        match filter.matches(&context, context.entry) {
+            Ok(Match::True) => Ok(()),
+            Ok(Match::False | Match::Undefined) => Err(LdapResult::new(ResultCode::ASSERTION_FAILED).into()),
+            Err(Fault::StepsSpent) => {
+                Err(LdapResult::from(Exceeded { limit: RequestLimit::Steps, most }).into())
+            }
+            Err(fault) => Err(fault.into()),
         }
     }
 

@@ -63,6 +63,39 @@ pub struct Modification {
     pub attribute: AttributeValues,
 }
 
+impl WriteOperation {
+    /// Bytes that it holds: names, values, and what it takes to keep each.
+    pub fn bytes(&self) -> usize {
+        let attribute = |attribute: &AttributeValues| {
+            let values: usize = attribute.values.iter().map(|value| value.len() + PIECE_BYTES).sum();
+            attribute.description.len() + PIECE_BYTES + values
+        };
+        let held = match self {
+            Self::Add { attributes, .. } => attributes.iter().map(attribute).sum(),
+            Self::Modify { changes, .. } => changes.iter().map(|change| attribute(&change.attribute)).sum(),
+            Self::Delete { .. } => 0,
+            Self::ModifyDn { new_rdn, new_superior, .. } => {
+                new_rdn.len() + new_superior.as_ref().map_or(0, String::len)
+            }
+        };
+        self.target().len() + PIECE_BYTES + held
+    }
+
+    /// Modifications, and values in all.
+    pub(crate) fn counts(&self) -> (usize, usize) {
+        match self {
+            Self::Add { attributes, .. } => (0, attributes.iter().map(|a| a.values.len()).sum()),
+            Self::Modify { changes, .. } => {
+                (changes.len(), changes.iter().map(|change| change.attribute.values.len()).sum())
+            }
+            Self::Delete { .. } | Self::ModifyDn { .. } => (0, 0),
+        }
+    }
+}
+
+/// What a name or a value takes beside its bytes: where it is, how long, and the allocator's share.
+const PIECE_BYTES: usize = 40;
+
 /// Who asks for a change.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
 pub enum Origin {

@@ -82,6 +82,17 @@ pub fn check_entry(
     Ok(())
 }
 
+/// Notes the structural class of an entry that is not checked otherwise: the server cannot do without it.
+pub(crate) fn name_structural_class(schema: &Schema, known: &KnownSchema, entry: &mut Entry) {
+    if !entry.values(known.structural_object_class).is_empty() {
+        return;
+    }
+    let classes = entry.values(known.object_class).to_vec();
+    if let Ok(checked) = structural_class(schema, &classes) {
+        record_structural_class(schema, known, entry, checked.structural);
+    }
+}
+
 fn violation(code: ResultCode, text: String) -> LdapResult {
     LdapResult::with(code, text)
 }

@@ -24,6 +24,7 @@ mod replica_places;
 mod replica_records;
 mod replicated;
 mod write;
+mod write_budget;
 mod write_groups;
 mod write_rules;
 mod write_schema;

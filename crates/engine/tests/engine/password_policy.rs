@@ -9,6 +9,7 @@ use larix_engine::password::{Hasher, Scheme};
 use larix_engine::plugins::last_bind::LastBind;
 use larix_engine::plugins::password_policy::{PasswordPolicy, PasswordPolicySettings, PolicyRule};
 use larix_engine::plugins::{BindAttempt, BindConclusion, PasswordWork, Purpose};
+use larix_engine::time::{Clock as _, Timestamp};
 use larix_engine::write::{Origin, WriteRequest};
 use larix_proto::control::{ControlValue, PasswordError as Error, PasswordPolicyResponse, PasswordWarning};
 use larix_proto::oid;
@@ -492,4 +493,62 @@ fn a_policy_may_stand_in_another_database() {
     for (matched, expected) in [(false, "49"), (false, "49"), (true, "49 AccountLocked")] {
         assert_eq!(bind(&fixture, matched), expected);
     }
+}
+
+#[test]
+fn numbers_at_the_ends_of_their_range_are_rules_as_others_are() {
+    let usual = [
+        ("pwdLockout", "TRUE"),
+        ("pwdMinAge", "0"),
+        ("pwdMaxAge", "100"),
+        ("pwdMaxIdle", "0"),
+        ("pwdExpireWarning", "50"),
+        ("pwdGraceAuthNLimit", "2"),
+        ("pwdGraceExpiry", "10"),
+        ("pwdLockoutDuration", "10"),
+        ("pwdFailureCountInterval", "10"),
+        ("pwdMaxFailure", "3"),
+        ("pwdMaxRecordedFailure", "3"),
+        ("pwdMinDelay", "1"),
+        ("pwdMaxDelay", "2"),
+        ("pwdInHistory", "1"),
+        ("pwdMinLength", "0"),
+        ("pwdMaxLength", "0"),
+    ];
+    let change = "replace: userPassword\nuserPassword: better";
+    for (extreme, _) in &usual[1..] {
+        for number in [i64::MIN, -1, i64::MAX] {
+            let line = |(name, value): &(&str, &str)| match name == extreme {
+                true => format!("{name}: {number}"),
+                false => format!("{name}: {value}"),
+            };
+            let lines: Vec<String> = usual.iter().map(line).collect();
+            let fixture = fixture(&lines.join("\n"));
+            let began = fixture.clock.now();
+            // Long before the password was changed, long behind it, and when a clock is as wrong as it can be.
+            for time in [
+                began,
+                Timestamp(0),
+                Timestamp::from_seconds(1 << 36),
+                Timestamp(i64::MAX),
+                Timestamp(i64::MIN),
+            ] {
+                fixture.clock.set(time);
+                for answer in
+                    [bind(&fixture, false), bind(&fixture, true), change_own(&fixture, change, None)]
+                {
+                    assert!(!answer.starts_with("80"), "{extreme}: {number} at {time:?}: {answer}");
+                }
+            }
+        }
+    }
+    // What is longer than anything lasts for ever.
+    let max = i64::MAX;
+    check(&format!("pwdMaxAge: {max}\npwdExpireWarning: 50"), &[("wait 100", ""), ("right", "0")]);
+    let lines = format!("pwdLockout: TRUE\npwdMaxFailure: 1\npwdLockoutDuration: {max}");
+    check(&lines, &[("wrong", "49"), ("wait 100", ""), ("right", "49 AccountLocked")]);
+    let lines = format!("pwdLockout: TRUE\npwdMinDelay: {max}\npwdMaxDelay: {max}\npwdMaxRecordedFailure: 5");
+    check(&lines, &[("wrong", "49"), ("wait 100", ""), ("right", "49 AccountLocked")]);
+    check(&format!("pwdMinAge: {max}"), &[("wait 100", ""), ("right", "0")]);
+    check(&format!("pwdMaxAge: {}", i64::MIN), &[("wait 100", ""), ("right", "0")]);
 }

@@ -87,7 +87,7 @@ impl<'a> Account<'a> {
     /// Seconds since the account was used; since its password was changed when it never was.
     pub(super) fn idle(&self, now: Timestamp) -> Option<i64> {
         let last = self.time("pwdLastSuccess").or_else(|| self.time("pwdChangedTime")).flatten()?;
-        Some(now.seconds() - last.seconds())
+        Some(now.seconds().saturating_sub(last.seconds()))
     }
 
     /// When a lock ends; `None` when there is none, `Some(None)` when it never does.
@@ -115,8 +115,8 @@ impl<'a> Account<'a> {
 
     /// Seconds since the password expired; `None` if it has not. Without pwdChangedTime it never does.
     pub(super) fn expired_for(&self, policy: &Policy, now: Timestamp) -> Option<i64> {
-        let age = now.seconds() - self.changed()?.seconds();
-        Some(age - policy.max_age).filter(|over| policy.max_age > 0 && *over > 0)
+        let age = now.seconds().saturating_sub(self.changed()?.seconds());
+        Some(age.saturating_sub(policy.max_age)).filter(|over| policy.max_age > 0 && *over > 0)
     }
 
     /// How often the account may still be used with its expired password.
@@ -125,7 +125,7 @@ impl<'a> Account<'a> {
             return 0;
         }
         let used = i64::try_from(self.values("pwdGraceUseTime").len()).unwrap_or(i64::MAX);
-        (policy.grace_limit - used).max(0)
+        policy.grace_limit.saturating_sub(used).max(0)
     }
 }
 
@@ -170,5 +170,5 @@ pub(super) fn parse_time(value: &[u8]) -> Option<Timestamp> {
         }
         _ => return None,
     };
-    Some(Timestamp(time.0 - offset))
+    Some(Timestamp(time.0.saturating_sub(offset)))
 }

@@ -138,7 +138,7 @@ impl Judge<'_> {
         }
         let Some(changed) = self.account.changed() else { return Ok(said) };
         if policy.max_age > 0 && policy.expire_warning > 0 {
-            let left = policy.max_age - (now.seconds() - changed.seconds());
+            let left = policy.max_age.saturating_sub(now.seconds().saturating_sub(changed.seconds()));
             if left < policy.expire_warning {
                 said.warning = Some(PasswordWarning::TimeBeforeExpiration(seconds(left)));
             }

@@ -4,7 +4,7 @@ use larix_proto::control::PasswordError;
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn};
 
-use super::account::{Account, PASSWORD};
+use super::account::{Account, Lock, PASSWORD};
 use super::history::{self, Former};
 use super::policy::Policy;
 use super::{PasswordPolicy, quality, response};
@@ -66,7 +66,7 @@ fn refuse(change: &PendingChange<'_>, code: ResultCode, text: &str, error: Optio
         true => vec![response(None, error)],
         false => Vec::new(),
     };
-    Refusal { result: LdapResult::with(code, text), controls }
+    Refusal { result: LdapResult::with(code, text), controls, wrong_password: false }
 }
 
 fn add(
@@ -262,7 +262,7 @@ impl<'a> Modify<'a> {
 
     fn check_age(&self, policy: &Policy) -> Result<(), Refusal> {
         let Some(changed) = self.account.changed() else { return Ok(()) };
-        let age = self.change.now.seconds() - changed.seconds();
+        let age = self.change.now.seconds().saturating_sub(changed.seconds());
         if policy.min_age == 0 || self.account.is_reset() || age >= policy.min_age {
             return Ok(());
         }
@@ -277,13 +277,21 @@ impl<'a> Modify<'a> {
         let Some(given) = old.or_else(|| deleted.as_ref()?.values.first().map(Vec::as_slice)) else {
             return Ok(());
         };
-        let Some(found) = stored.iter().find(|stored| self.matches(stored, given)) else {
-            let text = "Must supply correct old password to change to new one";
-            return Err(self.refuse(
-                ResultCode::UNWILLING_TO_PERFORM,
-                text,
-                PasswordError::MustSupplyOldPassword,
-            ));
+        // A locked account takes no password as proof, right or wrong, here as at a bind.
+        let last_bind = self.plugin.settings.last_bind;
+        let locked = self
+            .policy
+            .as_ref()
+            .is_some_and(|policy| self.account.lock(policy, self.change.now, last_bind) == Lock::Locked);
+        let found = stored.iter().find(|stored| self.matches(stored, given)).filter(|_| !locked);
+        let Some(found) = found else {
+            let text = match self.is_one_password() {
+                true => "unwilling to verify old password",
+                false => "Must supply correct old password to change to new one",
+            };
+            let error = PasswordError::MustSupplyOldPassword;
+            let refusal = self.refuse(ResultCode::UNWILLING_TO_PERFORM, text, error);
+            return Err(Refusal { wrong_password: true, ..refusal });
         };
         if let Some(deleted) = deleted {
             deleted.values = vec![found.clone()];

@@ -23,15 +23,17 @@ pub(super) fn controls(
     let mut left = None;
     let (mut expired, mut grace) = (false, -1);
     if let Some(changed) = account.changed().filter(|_| policy.max_age > 0) {
-        let until = changed.seconds() + policy.max_age - now.seconds();
+        let until = changed.seconds().saturating_add(policy.max_age).saturating_sub(now.seconds());
         left = Some(until);
         expired = until <= 0;
-        if policy.grace_limit > 0 && (policy.grace_expiry == 0 || until + policy.grace_expiry > 0) {
-            grace = account.grace_left(policy, -until);
+        if policy.grace_limit > 0
+            && (policy.grace_expiry == 0 || until.saturating_add(policy.grace_expiry) > 0)
+        {
+            grace = account.grace_left(policy, until.saturating_neg());
         }
     }
     if !expired && policy.max_idle > 0 && account.has("pwdLastSuccess") {
-        let until = policy.max_idle - account.idle(now).unwrap_or(0);
+        let until = policy.max_idle.saturating_sub(account.idle(now).unwrap_or(0));
         expired = until <= 0;
         left = Some(left.map_or(until, |left| left.min(until)));
     }
@@ -42,7 +44,7 @@ pub(super) fn controls(
             reset: policy.must_change && account.is_reset(),
             expired,
             remaining_grace: Some(if expired { grace } else { -1 }),
-            seconds_before_unlock: Some(end.flatten().map_or(-1, |end| end - now.seconds())),
+            seconds_before_unlock: Some(end.flatten().map_or(-1, |end| end.saturating_sub(now.seconds()))),
         })
     } else {
         AccountUsability::Available { seconds_before_expiration: left.unwrap_or(-1) }

@@ -15,6 +15,7 @@ use super::{derived, rows, rule_of};
 use crate::EntryId;
 use crate::csn::Csn;
 use crate::replica::apply::Applier;
+use crate::replica::difference;
 use crate::replica::prepare::{Delta, DeltaChange, Put, names};
 use crate::replica::steps::Here;
 use crate::replica::{Applied, ConflictKind};
@@ -115,9 +116,8 @@ impl<S: Store, T: Snapshot> Applier<'_, '_, S, T> {
             let mut put = put_of(known, &as_told, merged.version);
             // Clients see attributes in the order in which the entry has them.
             let entry = op.reader(&held)?.owned_in_part(own_shown, |_| false)?;
-            let place = |description: &AttributeDescription| {
-                entry.attributes.iter().position(|held| held.description == *description)
-            };
+            let places = difference::places(entry.attributes.iter().map(|held| &held.description));
+            let place = |description: &AttributeDescription| places.get(description).copied();
             put.attributes.sort_by_cached_key(|change| place(&change.description).unwrap_or(usize::MAX));
             Ok((put, merged.lost_theirs))
         })?;
@@ -198,21 +198,16 @@ fn told<V: Snapshot>(
             }
             ChangeKind::Delete if change.values.is_empty() => values.clear(),
             // Of what the same record adds, before it or after it, nothing else goes.
-            ChangeKind::Delete => values.retain(|value| !change.keys.contains(&value.normal)),
+            ChangeKind::Delete => {
+                let gone: foldhash::HashSet<&[u8]> = change.keys.iter().map(Vec::as_slice).collect();
+                values.retain(|value| !gone.contains(value.normal.as_slice()));
+            }
             ChangeKind::Replace => *values = sent(change).collect(),
             ChangeKind::Add | ChangeKind::SoftAdd => {
                 if rule == Rule::Whole {
                     values.clear();
                 }
-                for value in sent(change) {
-                    // What is here already keeps its spelling.
-                    let known = ours.into_iter().flatten().find(|ours| ours.normal == value.normal);
-                    let value =
-                        known.filter(|_| change.kind == ChangeKind::SoftAdd).cloned().unwrap_or(value);
-                    if values.iter().all(|present| present.normal != value.normal) {
-                        values.push(value);
-                    }
-                }
+                add_values(values, ours.filter(|_| change.kind == ChangeKind::SoftAdd), change);
             }
         }
     }
@@ -230,8 +225,21 @@ fn told<V: Snapshot>(
 fn keep_order(ours: &Content, merged: &mut Content) {
     for (description, values) in merged {
         let ours = ours.get(description).map(Vec::as_slice).unwrap_or_default();
-        let place = |value: &Value| ours.iter().position(|known| known.normal == value.normal);
-        values.sort_by_cached_key(|value| place(value).unwrap_or(usize::MAX));
+        let places: foldhash::HashMap<_, _> = ours.iter().map(|known| &known.normal).zip(0_usize..).collect();
+        values.sort_by_cached_key(|value| places.get(&value.normal).copied().unwrap_or(usize::MAX));
+    }
+}
+
+/// Adds what is sent and not there yet. What is in `known` already keeps its spelling.
+fn add_values(values: &mut Vec<Value>, known: Option<&Vec<Value>>, change: &Change) {
+    let known = known.map(Vec::as_slice).unwrap_or_default();
+    let known: foldhash::HashMap<&[u8], &Value> =
+        known.iter().map(|value| (value.normal.as_slice(), value)).collect();
+    let mut present: foldhash::HashSet<Vec<u8>> = values.iter().map(|value| value.normal.clone()).collect();
+    for value in sent(change) {
+        if present.insert(value.normal.clone()) {
+            values.push(known.get(value.normal.as_slice()).map_or(value, |known| (*known).clone()));
+        }
     }
 }
 

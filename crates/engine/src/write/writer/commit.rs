@@ -1,6 +1,7 @@
 //! A group's way to its commit: each change on a view of what came before it, what goes along with them, one commit, and the
 //! answers.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use larix_proto::{LdapResult, ResultCode};
@@ -15,6 +16,7 @@ use super::queue::Queue;
 use crate::catalog::CatalogEdit;
 use crate::fault::Fault;
 use crate::index::build::Slice;
+use crate::injected;
 use crate::log;
 use crate::mirror;
 use crate::tree;
@@ -37,6 +39,8 @@ pub(super) enum GroupError {
     /// What the store is an image of could not be written.
     Mirror(String),
     Schema(MissingElement),
+    /// After a panic the store could not be read again.
+    Again(String),
 }
 
 impl From<Fault> for GroupError {
@@ -62,7 +66,7 @@ impl GroupError {
         match self {
             Self::Fault(fault) => Failure::Storage(fault).into_result(),
             Self::Commit(error) => commit_failed(&error),
-            Self::Mirror(why) => LdapResult::with(ResultCode::OTHER, why),
+            Self::Mirror(why) | Self::Again(why) => LdapResult::with(ResultCode::OTHER, why),
             Self::Schema(missing) => LdapResult::with(ResultCode::OTHER, missing.to_string()),
         }
     }
@@ -88,8 +92,16 @@ impl<S: Store> Core<S> {
         self.take_up();
         self.quiet = false;
         let mut gathering = Gathering::new(first, queue);
-        let failed = self.attempt_in_turn(&mut gathering).err().map(GroupError::into_result);
-        if failed.is_some() {
+        // A panic fails the group, and what it left here is not looked at any more.
+        let attempted = catch_unwind(AssertUnwindSafe(|| self.attempt_in_turn(&mut gathering)));
+        let failed = match attempted {
+            Ok(attempted) => attempted.err().map(GroupError::into_result),
+            Err(_) => {
+                self.doubtful = true;
+                Some(LdapResult::with(ResultCode::OTHER, "internal error"))
+            }
+        };
+        if failed.is_some() && !self.doubtful {
             // Names that the failed changes gave to entries must not survive in this thread's cache.
             tree::forget(self.instance);
             self.forget_merge();
@@ -97,7 +109,9 @@ impl<S: Store> Core<S> {
             self.membership_walk.failed(&*self.environment.clock);
         }
         let behind = gathering.answer(failed.as_ref());
-        self.note_answered();
+        if !self.doubtful {
+            self.note_answered();
+        }
         behind
     }
 
@@ -120,7 +134,9 @@ impl<S: Store> Core<S> {
 
     /// Carries out the changes and commits them. There is an outcome for each that was come to.
     fn attempt(&mut self, gathering: &mut Gathering<'_>) -> Result<(), GroupError> {
+        self.renew()?;
         self.clear_unfinished()?;
+        injected::panic_at("writer");
         let database = Arc::clone(&self.database);
         let _still = database.hold_still();
         self.index_work.follow(&database);
@@ -154,7 +170,11 @@ impl<S: Store> Core<S> {
         let log = self.log_along(&transaction, &mut ready, &before)?;
         let begun = self.environment.clock.monotonic();
         self.reflect(&transaction, &ready)?;
-        transaction.commit(&ready.set, ready.durability)?;
+        self.committing = true;
+        let committed = transaction.commit(&ready.set, ready.durability);
+        self.committing = committed.is_ok();
+        committed?;
+        injected::panic_at("writer-committed");
         let taken = self.environment.clock.monotonic().0.saturating_sub(begun.0);
         database.writes().committed(gathering.len(), taken);
         let contexts_rose = log::sets_context_csn(&ready.set);
@@ -199,6 +219,7 @@ impl<S: Store> Core<S> {
         if let Some(catalog) = settled.catalog.committed() {
             database.publish_catalog(catalog);
         }
+        self.committing = false;
         if let Some(slice) = settled.index_slice
             && self.index_work.committed(&database, &slice)
         {

@@ -45,6 +45,10 @@ pub(super) struct Core<S> {
     pub(super) next_training: u64,
     /// A fill may have left something that is to be thrown away first.
     pub(super) unfinished: bool,
+    /// A panic came amid something: what is known here is to be read again first.
+    pub(super) doubtful: bool,
+    /// A commit has begun, and what it brought is not published yet.
+    pub(super) committing: bool,
     /// The thread that carried out something last: what another one remembers of names is no longer to be trusted.
     thread: Option<ThreadId>,
     /// Changes that other threads carried out themselves.
@@ -101,6 +105,8 @@ impl<S: Store> Core<S> {
             instance: next_instance(),
             next_training,
             unfinished: false,
+            doubtful: false,
+            committing: false,
             thread: None,
             changes_elsewhere: 0,
             contexts_rose: false,
@@ -114,6 +120,33 @@ impl<S: Store> Core<S> {
         if self.thread.replace(this) != Some(this) {
             tree::forget(self.instance);
         }
+    }
+
+    /// After a panic: reads again what the store holds. Numbers that were given out stay so.
+    ///
+    /// # Errors
+    /// A store that cannot be read: nothing is written before.
+    pub(super) fn renew(&mut self) -> Result<(), GroupError> {
+        if !self.doubtful {
+            return Ok(());
+        }
+        tree::forget(self.instance);
+        self.database.set_filling(false);
+        if self.committing {
+            self.database.read_catalog_again()?;
+        }
+        let (database, environment) = (Arc::clone(&self.database), self.environment.clone());
+        let fresh = Self::new(database, environment).map_err(|error| GroupError::Again(error.to_string()))?;
+        let counters = Counters {
+            last_entry_id: fresh.counters.last_entry_id.max(self.counters.last_entry_id),
+            last_log_sequence: fresh.counters.last_log_sequence.max(self.counters.last_log_sequence),
+            ..fresh.counters
+        };
+        let retiring = std::mem::take(&mut self.retiring);
+        let (unfinished, thread) = (self.unfinished, self.thread);
+        let (changes_elsewhere, looks_again) = (self.changes_elsewhere, self.looks_again);
+        *self = Self { counters, retiring, unfinished, thread, changes_elsewhere, looks_again, ..fresh };
+        Ok(())
     }
 
     /// Follows a change of the schema.

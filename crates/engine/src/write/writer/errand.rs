@@ -13,9 +13,12 @@ use super::core::Core;
 use super::entrance::Work;
 use super::log_upkeep::LogUpkeep;
 use super::queue::Queue;
+use crate::catalog::Catalog;
 use crate::database::DatabaseSettings;
-use crate::index::IndexConfig;
-use crate::load::FillRequest;
+use crate::entry::AttributeNumber;
+use crate::index::{IndexConfig, Kinds};
+use crate::injected;
+use crate::load::{FillRequest, Rebuild};
 use crate::log;
 use crate::tables::{META, meta};
 use crate::tree;
@@ -40,6 +43,8 @@ pub(crate) enum Errand {
     Reconfigure(Box<Reconfiguration>, SyncSender<()>),
     /// Forgets, durably, how far the changes of a server had come that is no more.
     RetireServerId(u16, SyncSender<LdapResult>),
+    /// Has indexes made anew: what there is of them is used no more, durably.
+    Reindex(Rebuild, SyncSender<Result<(), CommitError>>),
     /// Keeps the states of entries from now on, durably; answers whether they are kept.
     KeepStates(SyncSender<Result<bool, CommitError>>),
     /// Fills the database; answers at its beginning whether it can be.
@@ -48,6 +53,9 @@ pub(crate) enum Errand {
 
 impl<S: Store> Core<S> {
     pub(super) fn carry_out(&mut self, errand: Errand, queue: &Queue<Work>) {
+        injected::panic_at("errand");
+        // After a panic what is asked for is judged by what the store holds; if that cannot be read, so it cannot be now.
+        let _ = self.renew();
         // Whoever asked and does not wait for the answer has no use for it.
         match errand {
             Errand::Retire(retiring, done) => {
@@ -63,6 +71,9 @@ impl<S: Store> Core<S> {
             }
             Errand::RetireServerId(server_id, done) => {
                 let _ = done.send(self.retire_server_id(server_id));
+            }
+            Errand::Reindex(what, done) => {
+                let _ = done.send(self.reindex(&what));
             }
             Errand::KeepStates(done) => {
                 let _ = done.send(self.keep_states());
@@ -98,6 +109,27 @@ impl<S: Store> Core<S> {
             }
             Err(error) => commit_failed(&error),
         }
+    }
+
+    /// The work begins with the next slice.
+    fn reindex(&mut self, what: &Rebuild) -> Result<(), CommitError> {
+        let mut catalog = Catalog::clone(&self.database.catalog());
+        let numbers: Vec<AttributeNumber> = match what {
+            Rebuild::Stale => Vec::new(),
+            Rebuild::Attributes(numbers) => numbers.clone(),
+            Rebuild::All => catalog.rows().iter().map(|row| row.number).collect(),
+        };
+        let mut set = WriteSet::new();
+        for number in numbers {
+            catalog.set_built(number, Kinds::NONE);
+            catalog.write_row(number, &mut set);
+        }
+        // What is under way does not know of it, and begins anew.
+        set.delete(META, meta::INDEX_WORK);
+        self.database.store().transaction()?.commit(&set, Durability::Sync)?;
+        self.database.publish_catalog(Arc::new(catalog));
+        self.index_work.begin_anew();
+        Ok(())
     }
 
     fn keep_states(&self) -> Result<bool, CommitError> {

@@ -2,6 +2,8 @@
 //!
 //! **Outcomes are those of the first jobs, in their order**: whatever ends a group early, each job is answered once.
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
 use larix_proto::{LdapResult, ResultCode};
 
 use super::entrance::{Job, Work};
@@ -73,7 +75,9 @@ impl<'q> Gathering<'q> {
     pub(super) fn answer(self, failed: Option<&LdapResult>) -> Option<Errand> {
         let mut outcomes = self.outcomes.into_iter();
         for job in self.jobs {
-            (job.done)(settled(outcomes.next(), failed));
+            let (done, outcome) = (job.done, settled(outcomes.next(), failed));
+            // One that panics at its answer keeps the others from none of theirs.
+            let _ = catch_unwind(AssertUnwindSafe(|| done(outcome)));
         }
         self.behind
     }

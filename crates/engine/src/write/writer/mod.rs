@@ -20,8 +20,9 @@ mod own_thread;
 mod queue;
 mod upkeep;
 
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{SyncSender, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::{self, JoinHandle};
 
 use larix_proto::{LdapResult, ResultCode};
@@ -189,45 +190,60 @@ impl From<Fault> for WriterStartError {
 fn run<S: Store>(core: &Mutex<Core<S>>, queue: &Queue<Work>) {
     let _closing = CloseAtEnd(queue);
     let mut behind = None;
-    // A thread that panicked in the middle of a change left the counters in an unknown state: nothing is written any more.
-    while let Ok(mut own) = core.lock() {
-        if let Some(errand) = behind.take() {
+    // A panic ends what it came in: an errand that is dropped tells so, and a group answers.
+    while catch_unwind(AssertUnwindSafe(|| turn(core, queue, &mut behind))).unwrap_or(true) {}
+}
+
+/// What the writer knows. After a panic amid something it is to be read again, which the next change does.
+fn take<S: Store>(core: &Mutex<Core<S>>) -> MutexGuard<'_, Core<S>> {
+    core.lock().unwrap_or_else(|poisoned| {
+        core.clear_poison();
+        let mut core = poisoned.into_inner();
+        core.doubtful = true;
+        core
+    })
+}
+
+/// Waits for something to do and does it. Whether there may be more.
+fn turn<S: Store>(core: &Mutex<Core<S>>, queue: &Queue<Work>, behind: &mut Option<Errand>) -> bool {
+    let mut own = take(core);
+    if let Some(errand) = behind.take() {
+        own.take_up();
+        own.carry_out(errand, queue);
+    }
+    let patience = match own.doubtful {
+        true => None,
+        false => {
+            let database = Arc::clone(&own.database);
+            own.index_work.follow(&database);
+            own.patience()
+        }
+    };
+    own.looks_again = patience.is_some();
+    let elsewhere = own.changes_elsewhere;
+    drop(own);
+    let waited = match patience {
+        Some(patience) => queue.wait_at_most(patience),
+        None => queue.wait(),
+    };
+    // Also before the end: what another thread has begun is done then.
+    let mut own = take(core);
+    own.looks_again = true;
+    match waited {
+        Waited::Item(Work::Change(first)) => *behind = own.group(first, Some(queue)),
+        Waited::Item(Work::Errand(errand)) => {
             own.take_up();
             own.carry_out(errand, queue);
         }
-        let database = Arc::clone(&own.database);
-        own.index_work.follow(&database);
-        let patience = own.patience();
-        own.looks_again = patience.is_some();
-        let elsewhere = own.changes_elsewhere;
-        drop(own);
-        let waited = match patience {
-            Some(patience) => queue.wait_at_most(patience),
-            None => queue.wait(),
-        };
-        // Also before the end: what another thread has begun is done then.
-        let Ok(mut own) = core.lock() else {
-            if let Waited::Item(Work::Change(job)) = waited {
-                (job.done)(stopped());
-            }
-            break;
-        };
-        own.looks_again = true;
-        match waited {
-            Waited::Item(Work::Change(first)) => behind = own.group(first, Some(queue)),
-            Waited::Item(Work::Errand(errand)) => {
-                own.take_up();
-                own.carry_out(errand, queue);
-            }
-            // It was not quiet.
-            Waited::Nothing if own.changes_elsewhere != elsewhere => {}
-            Waited::Nothing => own.use_the_time(),
-            Waited::Closed => break,
-        }
+        // It was not quiet.
+        Waited::Nothing if own.doubtful || own.changes_elsewhere != elsewhere => {}
+        Waited::Nothing => own.use_the_time(),
+        Waited::Closed => return false,
     }
+    true
 }
 
-/// Should the writer ever panic, nobody waits for it in vain.
+/// However the writer's thread ends, nobody waits for it in vain.
 struct CloseAtEnd<'q>(&'q Queue<Work>);
 
 impl Drop for CloseAtEnd<'_> {

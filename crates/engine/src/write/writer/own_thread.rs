@@ -51,9 +51,9 @@ pub fn is_keeping() -> bool {
 pub fn carry_out_kept() {
     let Some(Kept { entrance, job }) = KEPT.take() else { return };
     MAY_KEEP.set(false);
-    BUSY.set(true);
+    let busy = Busy::begin();
     let carried_out = entrance.here.carry_out(job, &entrance.queue);
-    BUSY.set(false);
+    drop(busy);
     if let Err(job) = carried_out {
         entrance.put(job);
     }
@@ -81,11 +81,27 @@ pub(super) fn is_busy() -> bool {
     BUSY.get()
 }
 
+/// This thread is in the middle of a change until this is dropped, by a panic as well.
+struct Busy;
+
+impl Busy {
+    fn begin() -> Self {
+        BUSY.set(true);
+        Self
+    }
+}
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        BUSY.set(false);
+    }
+}
+
 impl<S: Store> Here for Mutex<Core<S>> {
     fn carry_out(&self, job: Job, queue: &Queue<Work>) -> Result<(), Job> {
-        // One that panicked left its counters behind: the writer's thread finds that out and ends.
+        // After a panic it is the writer's thread that reads again what is known.
         let Ok(mut core) = self.try_lock() else { return Err(job) };
-        if !queue.is_resting() || core.has_a_long_pause_before_it() {
+        if core.doubtful || !queue.is_resting() || core.has_a_long_pause_before_it() {
             return Err(job);
         }
         core.group(job, None);
@@ -97,5 +113,20 @@ impl<S: Store> Here for Mutex<Core<S>> {
             queue.nudge();
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_amid_a_change_leaves_the_thread_as_it_was() {
+        let amid = std::panic::catch_unwind(|| {
+            let _busy = Busy::begin();
+            assert!(is_busy());
+            panic!("as a change might");
+        });
+        assert!(amid.is_err() && !is_busy());
     }
 }

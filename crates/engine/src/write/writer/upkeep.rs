@@ -12,6 +12,7 @@ use super::log_upkeep::LogUpkeep;
 use crate::fault::Fault;
 use crate::index::build::Slice;
 use crate::index::merge::{IDLE_SLICE_KEYS, Merger, SLICE_KEYS};
+use crate::injected;
 use crate::log;
 use crate::write::group::Ready;
 
@@ -50,6 +51,7 @@ impl<S: Store> Core<S> {
 
     /// Does what is due while no change waits.
     pub(super) fn use_the_time(&mut self) {
+        injected::panic_at("upkeep");
         if self.index_work.patience() == Some(Duration::ZERO) {
             if self.index_work.alone(&self.database) {
                 self.forget_merge();

@@ -1,5 +1,5 @@
-//! What is told of a change that was refused. Entries that the requester may not know of look as if they were not there:
-//! OpenLDAP asks for `disclose` when it reads, and tells whoever tries to write.
+//! What the answer to a refused change discloses. An entry that the requester may not know of looks as if it were not there:
+//! OpenLDAP asks for `disclose` when it reads, and discloses everything to those who try to write.
 
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
@@ -11,19 +11,20 @@ use crate::entry::EntryId;
 use crate::fault::Fault;
 
 /// The answer to a refused change of the entry `dn`.
-pub(crate) fn veiled<V: Snapshot>(
+pub(crate) fn disclosed<V: Snapshot>(
     operator: &Operator<'_, V>,
     dn: &NormalDn,
     refused: LdapResult,
 ) -> Result<LdapResult, Fault> {
-    let tells = [
+    let telling = [
         ResultCode::INSUFFICIENT_ACCESS_RIGHTS,
         ResultCode::NO_SUCH_OBJECT,
         ResultCode::ENTRY_ALREADY_EXISTS,
-        // An assertion is looked at before the rights.
+        // An assertion is looked at before the rights, and so is a referral object.
         ResultCode::ASSERTION_FAILED,
+        ResultCode::REFERRAL,
     ];
-    if operator.is_root() || !tells.contains(&refused.code) {
+    if operator.is_root() || !telling.contains(&refused.code) {
         return Ok(refused);
     }
     let resolved = operator.resolve(dn)?;
@@ -74,7 +75,7 @@ fn taken<V: Snapshot>(
 }
 
 /// The DN of an entry as it is shown, if the requester may know of it.
-fn matched<V: Snapshot>(
+pub(crate) fn matched<V: Snapshot>(
     operator: &Operator<'_, V>,
     dn: &NormalDn,
     id: EntryId,

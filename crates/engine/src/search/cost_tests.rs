@@ -1,0 +1,290 @@
+//! What one search may cost: limits, and work that grows with the request and no faster.
+
+use larix_proto::{ControlBuf, FilterBuf, ResultCode, oid};
+use larix_schema::AttributeDescription;
+use larix_store::memory::MemoryStore;
+
+use super::Step;
+use super::cookie::SORT_KEY_LIMIT;
+use super::pace::STEPS_HERE;
+use super::run::State;
+use super::selection::Selection;
+use crate::budget::{RequestLimit, RequestLimits};
+use crate::catalog::{Catalog, CatalogEdit, Covered};
+use crate::controls::{Dereference, RequestControls, SortKey, SortRequest};
+use crate::database::DatabaseSettings;
+use crate::fixture::{Answered, Asked, Fixture, SUFFIX, schema};
+
+/// People p0 to p(n-1) and a group of them all.
+fn people(count: usize) -> Fixture<MemoryStore> {
+    let mut ldif = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n");
+    for i in 0..count {
+        let description = "x".repeat(2_000);
+        ldif.push_str(&format!(
+            "\ndn: cn=p{i},{SUFFIX}\nobjectClass: person\ncn: p{i}\nsn: s{i}\ndescription: {description}{i}\n"
+        ));
+    }
+    ldif.push_str(&format!("\ndn: cn=all,{SUFFIX}\nobjectClass: groupOfNames\ncn: all\n"));
+    (0..count).for_each(|i| ldif.push_str(&format!("member: cn=p{i},{SUFFIX}\n")));
+    Fixture::memory(&[("cn", "eq")], &ldif)
+}
+
+fn limit(fixture: &Fixture<MemoryStore>, limit: RequestLimit, most: u64) {
+    let settings = DatabaseSettings::clone(&fixture.database.settings());
+    let request_limits = RequestLimits::default().with(limit, most);
+    fixture.database.publish_settings(DatabaseSettings { request_limits, ..settings }).expect("settings");
+}
+
+fn told(answered: &Answered) -> (ResultCode, &str, usize) {
+    (answered.result.code, answered.result.diagnostic.as_str(), answered.entries.len())
+}
+
+#[test]
+fn selectors_are_taken_once_and_limited() {
+    let catalog = Catalog::default();
+    let names: Vec<String> = (0..20_000).map(|i| format!("cn;lang-x{}", i % 5_000)).collect();
+    let all = names.iter().map(String::as_str).chain(["@person", "@person", "sn", "sn"]);
+    let selection = Selection::from_names(&schema(), &catalog, all);
+    let person = Selection::from_names(&schema(), &catalog, ["@person", "sn"].into_iter());
+    // Each once: what was there before is not looked for by going through the list.
+    assert_eq!(selection.count(), 5_000 + person.count());
+    let wanted = |name: &str| schema().describe(name).expect(name);
+    assert!(selection.asks_for(&wanted("cn;lang-x4999")) && selection.asks_for(&wanted("telephoneNumber")));
+    assert!(!selection.asks_for(&wanted("cn;lang-x5000")) && !selection.asks_for(&wanted("mail")));
+
+    let fixture = people(1);
+    let ask = |count: usize| {
+        let attributes = vec!["sn"; count];
+        fixture.search(&Asked { filter: "(cn=p0)", attributes: &attributes, ..Asked::default() })
+    };
+    let answered = ask(4_096);
+    assert_eq!(told(&answered), (ResultCode::SUCCESS, "", 1));
+    assert_eq!(answered.entries[0].1, [("sn".to_owned(), vec!["s0".to_owned()])]);
+    let text = "more than 4096 attribute selectors in one request (request-limits selectors=)";
+    assert_eq!(told(&ask(4_097)), (ResultCode::ADMIN_LIMIT_EXCEEDED, text, 0));
+}
+
+#[test]
+fn many_selectors_answer_as_few_do() {
+    let fixture = people(2);
+    let classes = ["@inetOrgPerson", "@groupOfNames", "@domain", "@posixAccount"];
+    let many = fixture.search(&Asked { attributes: &classes, ..Asked::default() });
+    let few = fixture.search(&Asked { attributes: &["*"], ..Asked::default() });
+    assert_eq!(many.entries, few.entries);
+}
+
+fn sorted_by(attribute: &str, keys: usize) -> RequestControls {
+    let key = SortKey { attribute: attribute.to_owned(), rule: None, reverse: false };
+    let sort = Some(SortRequest { critical: true, keys: vec![key; keys] });
+    RequestControls { sort, ..RequestControls::default() }
+}
+
+#[test]
+fn sort_keys_are_few_and_short() {
+    let fixture = people(3);
+    let ask = |keys| Asked { filter: "(sn=*)", controls: sorted_by("description", keys), ..Asked::default() };
+    assert_eq!(told(&fixture.search(&ask(5))), (ResultCode::SUCCESS, "", 3));
+    // As slapd says it.
+    let refused = (ResultCode::UNWILLING_TO_PERFORM, "Too many sort keys", 0);
+    assert_eq!(told(&fixture.search(&ask(6))), refused);
+    limit(&fixture, RequestLimit::SortKeys, 2);
+    assert_eq!(told(&fixture.search(&ask(3))), refused);
+
+    // What is kept of a match is what its key needs, not what it was made from.
+    let mut task = fixture.begin(&Asked { slice: 2, ..ask(2) }).expect("a search");
+    assert!(matches!(fixture.step(&mut task, &mut Vec::new(), 3), Step::More));
+    let State::Running(progress) = &task.state else { panic!("it is at its end already") };
+    assert!(!progress.sorted.is_empty());
+    for (key, _) in &progress.sorted {
+        assert!(key.len() == SORT_KEY_LIMIT && key.capacity() < 2 * SORT_KEY_LIMIT, "{}", key.capacity());
+    }
+}
+
+fn dereferencing(wanted: &[&str]) -> RequestControls {
+    let wanted = wanted.iter().map(|name| (*name).to_owned()).collect();
+    let specs = vec![("member".to_owned(), wanted)];
+    let deref = Some(Box::new(Dereference { critical: true, specs }));
+    RequestControls { deref, ..RequestControls::default() }
+}
+
+#[test]
+fn dereferenced_attributes_come_once_and_their_bytes_are_limited() {
+    let fixture = people(20);
+    let ask = |fixture: &Fixture<MemoryStore>, wanted: &[&str]| {
+        let controls = dereferencing(wanted);
+        let mut task =
+            fixture.begin(&Asked { filter: "(cn=all)", controls, ..Asked::default() }).expect("a search");
+        let mut out = Vec::new();
+        let end = loop {
+            if let Step::Done(result, _) = fixture.step(&mut task, &mut out, 100) {
+                break result;
+            }
+        };
+        (end.code, end.diagnostic, out.len())
+    };
+    let once = ask(&fixture, &["description", "sn"]);
+    assert_eq!((once.0, once.2 > 40_000), (ResultCode::SUCCESS, true));
+    let mut repeated = vec!["description"; 1_000];
+    repeated.push("sn");
+    assert_eq!(ask(&fixture, &repeated), once);
+    limit(&fixture, RequestLimit::ControlBytes, 30_000);
+    let text = "more than 30000 bytes of one control in an answer (request-limits control.bytes=)";
+    assert_eq!(ask(&fixture, &["description"]), (ResultCode::ADMIN_LIMIT_EXCEEDED, text.to_owned(), 0));
+    assert_eq!(ask(&fixture, &["sn"]).0, ResultCode::SUCCESS);
+}
+
+/// `(|(sn=x0)(sn=x1)...)`
+fn or_of(terms: usize, term: impl Fn(usize) -> String) -> String {
+    format!("(|{})", (0..terms).map(term).collect::<String>())
+}
+
+#[test]
+fn filters_have_so_many_terms() {
+    let fixture = people(2);
+    limit(&fixture, RequestLimit::FilterTerms, 100);
+    let text = "more than 100 filter terms in one request (request-limits filter.terms=)";
+    let check = |filter: &str, controls: RequestControls, refused: bool| {
+        let answered = fixture.search(&Asked { filter, controls, ..Asked::default() });
+        match refused {
+            true => assert_eq!(told(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text, 0)),
+            false => assert_eq!(answered.result.code, ResultCode::SUCCESS),
+        }
+    };
+    let sn = |i| format!("(sn=a long enough value number {i})");
+    let none = RequestControls::default;
+    check(&or_of(99, sn), none(), false);
+    check(&or_of(100, sn), none(), true);
+    check(&format!("(sn={})", "*some".repeat(120)), none(), true);
+    check(&format!("(&{})", "(&)".repeat(100)), none(), true);
+    let filters = |count: usize| (0..count).map(|i| FilterBuf::parse(&sn(i)).expect("a filter")).collect();
+    let matching = |count| RequestControls { matched_values: Some(filters(count)), ..none() };
+    check("(sn=*)", matching(99), false);
+    check("(sn=*)", matching(100), true);
+    let assertion = Some(FilterBuf::parse(&or_of(100, sn)).expect("a filter"));
+    check("(sn=*)", RequestControls { assertion, ..none() }, true);
+}
+
+/// Slices until the search is done, and what it answered.
+fn slices(fixture: &Fixture<MemoryStore>, asked: &Asked<'_>) -> (usize, bool, Answered) {
+    let mut task = fixture.begin(asked).expect("a search");
+    let (mut out, mut count) = (Vec::new(), 0);
+    loop {
+        count += 1;
+        if let Step::Done(result, controls) = fixture.step(&mut task, &mut out, 1_000) {
+            return (count, task.is_dear(), Answered { result, controls, ..crate::fixture::decode(&out) });
+        }
+    }
+}
+
+#[test]
+fn a_candidate_that_is_too_much_work_is_left_to_others_or_ends_the_search() {
+    let members = 2_000;
+    let fixture = people(members);
+    // Fifty tests of each of 2,000 values of one entry, none of which is true.
+    // An equality filter finds a member of a large group at once.
+    let filter = or_of(50, |i| format!("(member:distinguishedNameMatch:=cn=none{i})"));
+    let (count, dear, answered) = slices(&fixture, &Asked { filter: "(sn=s1)", ..Asked::default() });
+    assert_eq!((dear, answered.entries.len()), (false, 1), "{count}");
+    let steps = 50 * members as u64;
+    assert!(steps > STEPS_HERE);
+    let asked = Asked { filter: &filter, ..Asked::default() };
+    let (_, dear, answered) = slices(&fixture, &asked);
+    assert_eq!((dear, told(&answered)), (true, (ResultCode::SUCCESS, "", 0)));
+    // It goes on where it was: what was answered before comes once.
+    let with_people = format!("(|(sn=*){filter})");
+    let (_, dear, answered) = slices(&fixture, &Asked { filter: &with_people, ..Asked::default() });
+    assert_eq!((dear, told(&answered)), (true, (ResultCode::SUCCESS, "", members)));
+    let controls = sorted_by("sn", 1);
+    let (_, dear, answered) = slices(&fixture, &Asked { filter: &with_people, controls, ..Asked::default() });
+    assert_eq!((dear, answered.entries.len()), (true, members));
+    limit(&fixture, RequestLimit::Steps, steps / 2);
+    let text = format!("more than {} steps of work on one entry (request-limits steps=)", steps / 2);
+    let (_, _, answered) = slices(&fixture, &asked);
+    assert_eq!(told(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text.as_str(), 0));
+}
+
+#[test]
+fn matched_values_are_charged_by_filter_and_value() {
+    let fixture = people(600);
+    let filters = (0..100).map(|i| FilterBuf::parse(&format!("(member=cn=none{i})")).expect("a filter"));
+    let matched_values = Some(filters.collect());
+    let controls = RequestControls { matched_values, ..RequestControls::default() };
+    let asked = Asked { filter: "(cn=all)", attributes: &["member"], controls, ..Asked::default() };
+    let (_, dear, answered) = slices(&fixture, &asked);
+    assert_eq!((dear, told(&answered)), (true, (ResultCode::SUCCESS, "", 1)));
+    limit(&fixture, RequestLimit::Steps, 10_000);
+    let (_, _, answered) = slices(&fixture, &asked);
+    assert_eq!(answered.result.code, ResultCode::ADMIN_LIMIT_EXCEEDED);
+    assert_eq!(answered.entries.len(), 0);
+}
+
+#[test]
+fn a_long_filter_is_not_begun_where_others_wait() {
+    let fixture = people(1);
+    let filter = or_of(1_000, |i| format!("(cn=nobody{i})"));
+    let mut task = fixture.begin(&Asked { filter: &filter, ..Asked::default() }).expect("a search");
+    assert!(matches!(fixture.step(&mut task, &mut Vec::new(), 1_000), Step::More));
+    assert_eq!((task.looked_at(), task.is_dear()), (0, true));
+    assert!(matches!(fixture.step(&mut task, &mut Vec::new(), 1_000), Step::Done(..)));
+}
+
+#[test]
+fn terms_share_what_their_attribute_covers() {
+    let schema = schema();
+    let mut edit = CatalogEdit::new(Catalog::default().into());
+    let tagged = |i: usize| schema.describe(&format!("cn;lang-x-{i}")).expect("a description");
+    (0..3_000).for_each(|i| {
+        edit.number(&schema, &tagged(i));
+    });
+    let catalog = edit.catalog();
+    let bind = |filter: &str, limits: &RequestLimits| {
+        let filter = FilterBuf::parse(filter).expect("a filter");
+        super::filter::Filter::within(limits, &schema, catalog, schema.bind_filter(filter.as_filter()))
+    };
+    let limits = RequestLimits::default().with(RequestLimit::Steps, 10_000);
+    // The same attribute a thousand times: its 3,000 descriptions are gone through once, and listed once.
+    let super::filter::Filter::Or(terms) =
+        bind(&or_of(1_000, |i| format!("(cn=x{i})")), &limits).expect("few rows")
+    else {
+        panic!("no OR")
+    };
+    let lists = terms.iter().map(|term| match term {
+        super::filter::Filter::Test(test) => match &test.target.numbers {
+            Covered::Many(numbers) => (numbers.as_ptr(), numbers.len()),
+            Covered::Few(_) => panic!("few"),
+        },
+        _ => panic!("no test"),
+    });
+    let lists: std::collections::HashSet<_> = lists.collect();
+    assert_eq!(lists.into_iter().map(|(_, length)| length).collect::<Vec<_>>(), [3_000]);
+    // Each another description of it: found by its option.
+    bind(&or_of(1_000, |i| format!("(cn;lang-x-{i}=a)")), &limits).expect("few rows");
+    // Two ranges of options that all of them are in.
+    let ranges = ["cn;lang-", "cn;lang-x-"].map(|name| schema.describe(name).expect("a range"));
+    let limits = limits.with(RequestLimit::Steps, 5_000);
+    let refused = bind("(|(cn;lang-=a)(cn;lang-x-=a))", &limits).map(|_| ()).expect_err("a limit");
+    assert_eq!(refused.limit, RequestLimit::Steps);
+    let covered = |description: &AttributeDescription| catalog.covered(&schema, description).as_slice().len();
+    assert_eq!(ranges.map(|range| covered(&range)), [3_000; 2]);
+    assert_eq!([covered(&tagged(7)), covered(&schema.describe("sn;lang-x-7").expect("a name"))], [1, 0]);
+    assert_eq!(covered(&schema.describe("name;lang-x-7").expect("a name")), 1);
+    let plain = AttributeDescription::plain(tagged(0).attribute);
+    assert_eq!(catalog.covered(&schema, &plain).as_slice().len(), 3_000);
+}
+
+#[test]
+fn chains_in_a_filter_are_limited() {
+    let fixture = people(1);
+    let chain = |i| format!("(member:1.2.840.113556.1.4.1941:=cn=p{i},{SUFFIX})");
+    let answered = fixture.search(&Asked { filter: &or_of(65, chain), ..Asked::default() });
+    let text = "in-chain matching: more than 64 chains in one filter";
+    assert_eq!(told(&answered), (ResultCode::ADMIN_LIMIT_EXCEEDED, text, 0));
+}
+
+#[test]
+fn a_refused_sort_has_no_response_control() {
+    let fixture = people(1);
+    let answered = fixture.search(&Asked { controls: sorted_by("cn", 9), ..Asked::default() });
+    let sorted = |control: &&ControlBuf| control.oid == oid::SORT_RESPONSE;
+    assert_eq!(answered.controls.iter().find(sorted), None);
+}
