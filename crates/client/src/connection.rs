@@ -13,6 +13,7 @@ use rustls::pki_types::CertificateDer;
 use socket2::{Domain, SockAddr, Socket, TcpKeepalive, Type};
 
 use crate::error::ClientError;
+use crate::fault;
 use crate::stop::Stop;
 use crate::tls::{self, TlsOptions, TlsStream};
 
@@ -152,7 +153,23 @@ impl Connection {
             Stream::Tls(stream) => stream.write_all(request).and_then(|()| stream.flush()),
             Stream::Lost => Err(io::ErrorKind::NotConnected.into()),
         }
-        .map_err(ClientError::Io)
+        .map_err(|error| self.lost(error))
+    }
+
+    /// Why nothing can be sent any more. With TLS 1.3 a server says only after the handshake what it has against a client's
+    /// certificate, and closes: what it said may wait to be read.
+    fn lost(&mut self, error: io::Error) -> ClientError {
+        let mut why = fault::later(&error);
+        let is_closed = matches!(error.kind(), io::ErrorKind::BrokenPipe | io::ErrorKind::ConnectionReset);
+        if let (Stream::Tls(stream), true) = (&mut self.stream, is_closed) {
+            while why.is_none() && stream.conn.read_tls(&mut stream.sock).is_ok_and(|count| count > 0) {
+                why = stream.conn.process_new_packets().err().map(|error| fault::words(&error));
+            }
+        }
+        match why {
+            Some(why) => ClientError::Tls { host: self.host.clone(), why },
+            None => ClientError::Io(error),
+        }
     }
 
     /// This side's address.
@@ -254,7 +271,12 @@ impl Connection {
                     if error.kind() == io::ErrorKind::Interrupted {
                         continue;
                     }
-                    return Err(ClientError::Io(error));
+                    return Err(match fault::later(&error) {
+                        Some(why) => ClientError::Tls { host: self.host.clone(), why },
+                        // Of TLS: without its goodbye.
+                        None if error.kind() == io::ErrorKind::UnexpectedEof => ClientError::Closed,
+                        None => ClientError::Io(error),
+                    });
                 }
             };
             self.buffer.truncate(held + count);

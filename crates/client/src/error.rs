@@ -39,6 +39,11 @@ pub enum ClientError {
         url: String,
         error: Box<Self>,
     },
+    /// What may mend it.
+    Advised {
+        error: Box<Self>,
+        advice: String,
+    },
     /// A file, or standard input, could not be read.
     Input {
         name: String,
@@ -70,6 +75,7 @@ impl fmt::Display for ClientError {
             Self::Unexpected(what) => write!(f, "unexpected answer: {what}"),
             Self::Refused { step, result } => write_result(f, step, result),
             Self::At { url, error } => write!(f, "{url}: {error}"),
+            Self::Advised { error, advice } => write!(f, "{error}\n\t{advice}"),
             Self::Input { name, why } => write!(f, "{name}: {why}"),
             Self::Output(error) => write!(f, "cannot write: {error}"),
         }

@@ -3,9 +3,11 @@
 //!
 //! *Invariant:* no random byte is made here and no user is asked: both are parameters ([`Ambient`]).
 
+mod certificate;
 pub mod ciphers;
 mod connection;
 mod error;
+mod fault;
 #[cfg(feature = "gssapi")]
 mod gssapi;
 mod sasl;

@@ -15,7 +15,8 @@ use rustls::{ClientConfig, ClientConnection, ProtocolVersion, RootCertStore, Str
 
 use crate::ciphers;
 use crate::error::ClientError;
-use crate::trust::{AnyCertificate, NameRule, Named};
+use crate::fault;
+use crate::trust::{AnyCertificate, NameRule, Named, Shown};
 
 /// The label of `tls-exporter` (RFC 9266 section 4).
 const EXPORTER_LABEL: &[u8] = b"EXPORTER-Channel-Binding";
@@ -122,10 +123,11 @@ impl TlsOptions {
     /// # Errors
     /// Names the setting, or the file.
     pub fn check(&self) -> Result<(), ClientError> {
-        self.configuration().map(|_| ())
+        self.configuration(&Shown::default()).map(|_| ())
     }
 
-    fn configuration(&self) -> Result<ClientConfig, ClientError> {
+    /// `shown` is where the server's certificate comes to, for messages.
+    fn configuration(&self, shown: &Shown) -> Result<ClientConfig, ClientError> {
         let usage = |error: String| ClientError::Usage(format!("TLS: {error}"));
         let choice = ciphers::choose(
             self.get("TLS_CIPHER_SUITE"),
@@ -147,8 +149,8 @@ impl TlsOptions {
         let builder = ClientConfig::builder_with_provider(Arc::clone(&provider))
             .with_protocol_versions(&versions)
             .map_err(|error| usage(error.to_string()))?;
-        let builder =
-            builder.dangerous().with_custom_certificate_verifier(self.verifier(Arc::clone(&provider))?);
+        let verifier = self.verifier(provider, Arc::clone(shown))?;
+        let builder = builder.dangerous().with_custom_certificate_verifier(verifier);
         let Some(path) = self.get("TLS_CERT") else { return Ok(builder.with_no_client_auth()) };
         let chain = certificates(Path::new(path))?;
         let key_path = self.get("TLS_KEY").unwrap_or(path);
@@ -160,7 +162,11 @@ impl TlsOptions {
     }
 
     /// What judges the server's certificate.
-    fn verifier(&self, provider: Arc<CryptoProvider>) -> Result<Arc<dyn ServerCertVerifier>, ClientError> {
+    fn verifier(
+        &self,
+        provider: Arc<CryptoProvider>,
+        shown: Shown,
+    ) -> Result<Arc<dyn ServerCertVerifier>, ClientError> {
         let word = |name: &str| self.get(name).map(str::to_ascii_lowercase);
         match word("TLS_REQCERT").as_deref() {
             Some("never" | "allow") => return Ok(Arc::new(AnyCertificate::new(provider))),
@@ -180,10 +186,18 @@ impl TlsOptions {
                 return Err(ClientError::Usage(text));
             }
         };
-        let mut builder =
-            WebPkiServerVerifier::builder_with_provider(Arc::new(self.authorities()?), provider);
+        let trusted = self.authorities()?;
+        let mut roots = RootCertStore::empty();
+        roots.add_parsable_certificates(trusted.iter().cloned());
+        if roots.is_empty() {
+            let text = "no authority is known to check the server's certificate: give tls_cacert=FILE, or \
+                        tls_reqcert=never to trust any (-o of the tools)";
+            return Err(ClientError::Usage(text.to_owned()));
+        }
+        let mut builder = WebPkiServerVerifier::builder_with_provider(Arc::new(roots), provider);
         let lists = self.revocation_lists()?;
-        builder = match word("TLS_CRLCHECK").as_deref() {
+        let check = word("TLS_CRLCHECK");
+        builder = match check.as_deref() {
             Some("peer") => builder.with_crls(lists).only_check_end_entity_revocation(),
             Some("all") => builder.with_crls(lists),
             None | Some("none") if !lists.is_empty() => {
@@ -195,7 +209,8 @@ impl TlsOptions {
             }
         };
         let inner = builder.build().map_err(|error| ClientError::Usage(format!("TLS_CACERT: {error}")))?;
-        Ok(Arc::new(Named { inner, rule }))
+        let asks_revocation = matches!(check.as_deref(), Some("peer" | "all"));
+        Ok(Arc::new(Named { inner, rule, trusted, asks_revocation, shown }))
     }
 
     /// Of `TLS_CRLFILE`, and those that stand beside the authorities.
@@ -214,31 +229,27 @@ impl TlsOptions {
         Ok(lists)
     }
 
-    fn authorities(&self) -> Result<RootCertStore, ClientError> {
-        let mut roots = RootCertStore::empty();
+    /// The certificates that are believed: authorities', or a server's own.
+    fn authorities(&self) -> Result<Vec<CertificateDer<'static>>, ClientError> {
         let (file, directory) = (self.get("TLS_CACERT"), self.get("TLS_CACERTDIR"));
-        if let Some(path) = file {
-            roots.add_parsable_certificates(certificates(Path::new(path))?);
-        }
+        let mut found = match file {
+            Some(path) => certificates(Path::new(path))?,
+            None => Vec::new(),
+        };
         if let Some(path) = directory {
             let entries =
                 std::fs::read_dir(path).map_err(|error| unreadable(Path::new(path), &error.to_string()))?;
             for entry in entries.flatten() {
-                roots.add_parsable_certificates(certificates(&entry.path()).unwrap_or_default());
+                found.extend(certificates(&entry.path()).unwrap_or_default());
             }
         }
         if file.is_none() && directory.is_none() {
-            let found = SYSTEM_AUTHORITIES.iter().map(Path::new).find(|path| path.exists());
-            if let Some(path) = found {
-                roots.add_parsable_certificates(certificates(path)?);
+            let system = SYSTEM_AUTHORITIES.iter().map(Path::new).find(|path| path.exists());
+            if let Some(path) = system {
+                found.extend(certificates(path)?);
             }
         }
-        if roots.is_empty() {
-            let text = "no authority is known to check the server's certificate: give tls_cacert=FILE, or \
-                        tls_reqcert=never to trust any (-o of the tools)";
-            return Err(ClientError::Usage(text.to_owned()));
-        }
-        Ok(roots)
+        Ok(found)
     }
 
     /// Makes the handshake with `host`, whose name its certificate must have.
@@ -246,12 +257,14 @@ impl TlsOptions {
         let bare = host.trim_start_matches('[').trim_end_matches(']').to_owned();
         let name = ServerName::try_from(bare)
             .map_err(|_| ClientError::Usage(format!("{host}: no certificate can have this name")))?;
-        let mut session = ClientConnection::new(Arc::new(self.configuration()?), name)
-            .map_err(|error| ClientError::Tls { host: host.to_owned(), why: error.to_string() })?;
+        let shown = Shown::default();
+        let refused = |why: String| ClientError::Tls { host: host.to_owned(), why };
+        let mut session = ClientConnection::new(Arc::new(self.configuration(&shown)?), name)
+            .map_err(|error| refused(error.to_string()))?;
         while session.is_handshaking() {
-            session
-                .complete_io(&mut socket)
-                .map_err(|error| ClientError::Tls { host: host.to_owned(), why: error.to_string() })?;
+            if let Err(error) = session.complete_io(&mut socket) {
+                return Err(refused(fault::handshake(&error, host, shown.get())));
+            }
         }
         Ok(StreamOwned::new(session, socket))
     }
@@ -329,7 +342,7 @@ mod tests {
             ("TLS_CACERT", "/no/such/file", "/no/such/file: "),
         ] {
             let options = TlsOptions(HashMap::from([(name, value.to_owned())]));
-            let error = options.configuration().unwrap_err().to_string();
+            let error = options.configuration(&Shown::default()).unwrap_err().to_string();
             assert!(error.contains(expected), "{error}");
         }
     }

@@ -1,0 +1,276 @@
+//! Handshakes with servers of every kind, and what is said when they fail.
+
+#![allow(clippy::unwrap_used, reason = "all of this file is a test")]
+
+use std::io::{Read as _, Write as _};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::thread::{self, JoinHandle};
+use std::time::Duration;
+
+use larix_client::{Ambient, ClientError, ConnectionOptions, Credentials, Session, TlsOptions};
+use larix_proto::url::{LdapUrl, UrlScheme};
+use larix_testkit::{Authority, Issued, self_signed};
+use rcgen::{
+    BasicConstraints, CertificateParams, ExtendedKeyUsagePurpose, IsCa, PKCS_ECDSA_P256_SHA256, date_time_ymd,
+};
+use rustls::crypto::ring;
+use rustls::pki_types::pem::PemObject as _;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::server::WebPkiClientVerifier;
+use rustls::{RootCertStore, ServerConfig, ServerConnection, StreamOwned, SupportedProtocolVersion, version};
+
+const BOTH: &[&SupportedProtocolVersion] = &[&version::TLS12, &version::TLS13];
+
+/// A server for one handshake, which then answers nothing.
+struct Peer {
+    port: u16,
+    thread: JoinHandle<()>,
+}
+
+impl Peer {
+    fn new(serve: impl FnOnce(TcpStream) + Send + 'static) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let thread = thread::spawn(move || {
+            let socket = listener.accept().unwrap().0;
+            socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+            serve(socket);
+        });
+        Self { port, thread }
+    }
+
+    fn tls(
+        issued: &Issued,
+        versions: &[&'static SupportedProtocolVersion],
+        clients: Option<&Authority>,
+    ) -> Self {
+        let chain =
+            CertificateDer::pem_slice_iter(issued.certificate.as_bytes()).map(Result::unwrap).collect();
+        let key = PrivateKeyDer::from_pem_slice(issued.key.as_bytes()).unwrap();
+        let provider = Arc::new(ring::default_provider());
+        let builder = ServerConfig::builder_with_provider(Arc::clone(&provider))
+            .with_protocol_versions(versions)
+            .unwrap();
+        let builder = match clients {
+            None => builder.with_no_client_auth(),
+            Some(authority) => {
+                let mut roots = RootCertStore::empty();
+                roots
+                    .add(CertificateDer::from_pem_slice(authority.certificate().as_bytes()).unwrap())
+                    .unwrap();
+                let verifier =
+                    WebPkiClientVerifier::builder_with_provider(Arc::new(roots), provider).build().unwrap();
+                builder.with_client_cert_verifier(verifier)
+            }
+        };
+        let config = Arc::new(builder.with_single_cert(chain, key).unwrap());
+        Self::new(move |socket| {
+            let mut stream = StreamOwned::new(ServerConnection::new(config).unwrap(), socket);
+            // What it says last has gone out when the client's end is seen.
+            let _ = stream.read(&mut [0; 64]);
+            let _ = stream.flush();
+            let _ = stream.sock.shutdown(std::net::Shutdown::Write);
+            let _ = stream.sock.read(&mut [0; 4_096]);
+        })
+    }
+
+    /// What a client with these settings says, or that it got through.
+    fn ask(self, host: &str, settings: &[(&str, &str)]) -> Result<(), String> {
+        let url = LdapUrl::server(UrlScheme::Ldaps, host, Some(self.port));
+        let patience = Some(Duration::from_secs(60));
+        let options = ConnectionOptions { connect_timeout: patience, ..ConnectionOptions::default() };
+        let tls = TlsOptions::new(settings.iter().copied());
+        let ambient = Ambient { random: |_| {}, end_point_binding: |_| None };
+        let nobody = Credentials::Simple { dn: String::new(), password: Vec::new().into() };
+        let told =
+            Session::connect(&[url], &options, &tls, ambient).and_then(|mut session| session.bind(&nobody));
+        // They know the socket, too.
+        drop(options);
+        drop(self.thread.join());
+        match told {
+            // It has nothing to say to what it could read.
+            Err(ClientError::Closed) => Ok(()),
+            Err(error) => Err(error.to_string()),
+            Ok(()) => Err("an answer".to_owned()),
+        }
+    }
+}
+
+/// A file in a folder of its own, to be named in a setting.
+struct Trust(tempfile::TempDir);
+
+impl Trust {
+    fn new(certificates: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        std::fs::write(folder.path().join("trust.pem"), certificates.concat()).unwrap();
+        Self(folder)
+    }
+
+    fn path(&self) -> String {
+        self.0.path().join("trust.pem").display().to_string()
+    }
+}
+
+fn authority_of_itself(params: &mut CertificateParams) {
+    params.is_ca = IsCa::Ca(BasicConstraints::Unconstrained);
+}
+
+/// As `openssl req -x509` makes them.
+#[test]
+fn a_certificate_that_is_trusted_itself_is_taken() {
+    let own = self_signed(authority_of_itself);
+    let other = self_signed(authority_of_itself);
+    for versions in [&BOTH[..1], &BOTH[1..]] {
+        let trust = Trust::new(&[&other.certificate, &own.certificate]);
+        let trusted = [("tls_cacert", trust.path())];
+        let settings = |more: &[(&'static str, &'static str)]| -> Vec<(&'static str, String)> {
+            let more = more.iter().map(|(name, value)| (*name, (*value).to_owned()));
+            trusted.iter().cloned().chain(more).collect()
+        };
+        let ask = |issued: &Issued, host: &str, more: &[(&'static str, &'static str)]| {
+            let all = settings(more);
+            let all: Vec<_> = all.iter().map(|(name, value)| (*name, value.as_str())).collect();
+            Peer::tls(issued, versions, None).ask(host, &all)
+        };
+        assert_eq!(ask(&own, "localhost", &[]), Ok(()));
+        assert_eq!(ask(&own, "127.0.0.1", &[("tls_reqsan", "demand")]), Ok(()));
+        // Its name is looked at as ever ...
+        let wrong =
+            ask(&self_signed_elsewhere(&trust), "localhost", &[("tls_reqsan", "demand")]).unwrap_err();
+        assert!(wrong.contains("is for ldap.example.com, and not for localhost"), "{wrong}");
+        // ... and nobody says whether it is revoked.
+        let unknown = ask(&own, "localhost", &[("tls_crlcheck", "peer")]).unwrap_err();
+        assert!(unknown.contains("revoked") && unknown.contains("tls_crlfile"), "{unknown}");
+    }
+}
+
+/// One with another name, which is trusted from now on.
+fn self_signed_elsewhere(trust: &Trust) -> Issued {
+    let issued = self_signed(|params| {
+        authority_of_itself(params);
+        params.subject_alt_names = vec![rcgen::SanType::DnsName("ldap.example.com".try_into().unwrap())];
+    });
+    let before = std::fs::read_to_string(trust.path()).unwrap();
+    std::fs::write(trust.path(), before + &issued.certificate).unwrap();
+    issued
+}
+
+/// Validity and use hold for a certificate that is trusted itself, too; another one with its name and key is not it.
+#[test]
+fn a_certificate_that_is_trusted_itself_is_judged() {
+    type Change = fn(&mut CertificateParams);
+    let changes: [(Change, &str); 3] = [
+        (|params| params.not_after = date_time_ymd(2021, 1, 1), "expired on 2021-01-01 00:00:00 UTC"),
+        (
+            |params| params.not_before = date_time_ymd(2098, 1, 1),
+            "is not valid before 2098-01-01 00:00:00 UTC",
+        ),
+        (|params| params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth], "not for servers"),
+    ];
+    for (change, expected) in changes {
+        let issued = self_signed(|params| {
+            authority_of_itself(params);
+            change(params);
+        });
+        let trust = Trust::new(&[&issued.certificate]);
+        let error =
+            Peer::tls(&issued, BOTH, None).ask("localhost", &[("tls_cacert", &trust.path())]).unwrap_err();
+        assert!(error.contains(expected), "{error}");
+    }
+    let trust = Trust::new(&[&self_signed(authority_of_itself).certificate]);
+    let error = Peer::tls(&self_signed(authority_of_itself), BOTH, None);
+    let error = error.ask("localhost", &[("tls_cacert", &trust.path())]).unwrap_err();
+    assert!(error.contains("authority's (CN=localhost,O=Larix tests, CA:TRUE)"), "{error}");
+    assert!(error.contains("name its file in tls_cacert"), "{error}");
+}
+
+#[test]
+fn what_is_wrong_with_a_certificate_is_said_with_the_mend() {
+    let root = Authority::new("Root");
+    let (ours, other) =
+        (Trust::new(&[&root.certificate()]), Trust::new(&[&Authority::new("Other").certificate()]));
+    let namesake = Trust::new(&[&Authority::new("Root").certificate()]);
+    let issue =
+        |change: fn(&mut CertificateParams)| root.issue(&PKCS_ECDSA_P256_SHA256, "ldap.example.com", change);
+    let cases: [(Issued, &Trust, &[&str]); 6] = [
+        (issue(|_| {}), &other, &["not trusted (CN=Root,O=Larix tests)", "tls_cacert", "TLS_CACERT"]),
+        (
+            issue(|_| {}),
+            &namesake,
+            &["CN=Root,O=Larix tests has the name of a trusted authority", "tls_cacert"],
+        ),
+        (self_signed(|_| {}), &other, &["signed by itself (CN=localhost,O=Larix tests)", "tls_cacert"]),
+        (
+            issue(|params| params.subject_alt_names.clear()),
+            &ours,
+            &["only the common name ldap.example.com, and not for localhost", "tls_reqsan"],
+        ),
+        (
+            issue(|params| params.not_after = date_time_ymd(2022, 3, 4)),
+            &ours,
+            &["expired on 2022-03-04 00:00:00 UTC", "renewed", "clock says 20"],
+        ),
+        (
+            issue(|params| params.not_before = date_time_ymd(2097, 3, 4)),
+            &ours,
+            &["not valid before 2097-03-04", "clock"],
+        ),
+    ];
+    for (issued, trust, expected) in cases {
+        let error =
+            Peer::tls(&issued, BOTH, None).ask("localhost", &[("tls_cacert", &trust.path())]).unwrap_err();
+        assert!(error.starts_with("no TLS with localhost: "), "{error}");
+        for part in expected {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    }
+    assert_eq!(
+        Peer::tls(&root.server(), BOTH, None).ask("localhost", &[("tls_cacert", &ours.path())]),
+        Ok(())
+    );
+}
+
+#[test]
+fn what_two_sides_do_not_share_is_said_with_the_mend() {
+    let (root, clients) = (Authority::new("Root"), Authority::new("Clients"));
+    let trust = Trust::new(&[&root.certificate()]);
+    let path = trust.path();
+    let ask = |peer: Peer, more: &[(&str, &str)]| {
+        let settings: Vec<_> =
+            [("tls_cacert", path.as_str())].into_iter().chain(more.iter().copied()).collect();
+        peer.ask("localhost", &settings).unwrap_err()
+    };
+    let says = |error: String, expected: &[&str]| {
+        for part in expected {
+            assert!(error.contains(part), "{part}: {error}");
+        }
+    };
+    let server = root.server();
+    let old = ask(Peer::tls(&server, &BOTH[..1], None), &[("tls_protocol_min", "3.4")]);
+    says(old, &["none of the TLS versions", "tls_protocol_min"]);
+    // With TLS 1.3 this comes once the handshake is done here.
+    for versions in [&BOTH[..1], &BOTH[1..]] {
+        let wanted = ask(Peer::tls(&server, versions, Some(&clients)), &[]);
+        says(wanted, &["wants a certificate of the client", "tls_cert", "tls_key"]);
+    }
+    let folder = tempfile::tempdir().unwrap();
+    let (certificate, key) = root.client("ann").write(folder.path(), "ann");
+    let (certificate, key) = (certificate.display().to_string(), key.display().to_string());
+    let stranger =
+        ask(Peer::tls(&server, BOTH, Some(&clients)), &[("tls_cert", &certificate), ("tls_key", &key)]);
+    says(stranger, &["does not trust the authority of our certificate", "TLSCACertificateFile"]);
+    let suites = ask(Peer::tls(&server, &BOTH[1..], None), &[("tls_cipher_suite", "SECURE256:-VERS-TLS1.3")]);
+    says(suites, &["none of the TLS versions"]);
+    let plain = Peer::new(|mut socket| {
+        let _ = socket.read(&mut [0; 4_096]);
+        let _ = socket.write_all(b"0\x0c\x02\x01\x00x\x07\x0a\x01\x02\x04\x00\x04\x00");
+        let _ = socket.shutdown(std::net::Shutdown::Write);
+        let _ = socket.read(&mut [0; 4_096]);
+    });
+    says(ask(plain, &[]), &["is no TLS", "-ZZ"]);
+    let silent = Peer::new(|mut socket| {
+        let _ = socket.read(&mut [0; 4_096]);
+    });
+    says(ask(silent, &[]), &["closed the connection during the handshake", "its log", "ldaps://"]);
+}
