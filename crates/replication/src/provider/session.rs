@@ -204,6 +204,20 @@ impl<S: Store> SyncSearch<S> {
         matches!(self.phase, Phase::Persist(_))
     }
 
+    /// The consumer does not read: others refresh meanwhile, and it asks for a turn again at its next slice.
+    pub fn pause(&mut self) {
+        self.turn = None;
+        // A turn that it was told of goes to the next who waits.
+        self.place = None;
+    }
+
+    fn has_turn(&mut self) -> bool {
+        if self.turn.is_none() {
+            self.turn = self.queue.ask(self.follower.as_ref(), &mut self.place);
+        }
+        self.turn.is_some()
+    }
+
     /// Goes on for one slice; appends whole messages to `out`.
     pub fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Stepped {
         self.slice(budget, out).unwrap_or_else(|result| Stepped::Done(result, Vec::new()))
@@ -217,17 +231,12 @@ impl<S: Store> SyncSearch<S> {
         for part in &mut self.parts {
             part.task.follow(part.served.database().current_policy());
         }
+        if !self.persists() && !self.has_turn() {
+            return Ok(Stepped::Waiting);
+        }
         let mut phase = std::mem::replace(&mut self.phase, Phase::Begin);
         let stepped = match &mut phase {
-            Phase::Begin => {
-                if self.turn.is_none() {
-                    self.turn = self.queue.ask(self.follower.as_ref(), &mut self.place);
-                    if self.turn.is_none() {
-                        return Ok(Stepped::Waiting);
-                    }
-                }
-                return self.begin(out);
-            }
+            Phase::Begin => return self.begin(out),
             Phase::Walk(walk) => {
                 if walk.slice(self, budget, out)? {
                     return Ok(self.refreshed(walk.present(), true, out));
