@@ -6,6 +6,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
+use larix_engine::injected;
 use larix_engine::time::Clock;
 use larix_proto::encode;
 use tokio::net::{TcpListener, TcpStream, UnixListener};
@@ -14,6 +15,7 @@ use tokio::sync::Semaphore;
 use crate::admission::Refusal;
 use crate::config::values::LogLevel;
 use crate::listener::{ListenSocket, Listener};
+use crate::panics::{Panicked, contained_part};
 use crate::proxy_header;
 use crate::server::Server;
 use crate::session::{Peer, PeerCredentials};
@@ -44,10 +46,12 @@ impl Acceptor {
         };
         let mut complained = false;
         loop {
-            match self.accept(&socket, &info, listener.proxied).await {
-                Ok(()) => complained = false,
-                Err(error) if is_per_connection(&error) => {}
-                Err(error) => {
+            // A panic costs the connection that it came with, no more.
+            match contained_part(self.accept(&socket, &info, listener.proxied)).await {
+                Ok(Ok(())) => complained = false,
+                Err(Panicked) => {}
+                Ok(Err(error)) if is_per_connection(&error) => {}
+                Ok(Err(error)) => {
                     if !complained {
                         self.server
                             .log
@@ -69,6 +73,7 @@ impl Acceptor {
         match socket {
             Socket::Tcp(socket) => {
                 let (stream, address) = socket.accept().await?;
+                injected::panic_at("accept");
                 // Without keep-alive a client that lost its network holds its connection for ever.
                 socket2::SockRef::from(&stream).set_keepalive(true)?;
                 match proxied {
@@ -158,7 +163,9 @@ impl Acceptor {
             return;
         };
         statistics.opened(record.clone());
-        worker.serve(Accepted { stream, record, peer, secured: None });
+        if !worker.serve(Accepted { stream, record, peer, secured: None }) {
+            statistics.closed(number);
+        }
     }
 }
 

@@ -315,7 +315,7 @@ fn busy(text: String) -> LdapResult {
 }
 
 /// What stands for a client: its IPv4 address, or the first half of its IPv6 address.
-fn told_apart(address: IpAddr) -> IpAddr {
+pub(crate) fn told_apart(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from(u128::from(address) >> 64 << 64)),
         v4 => v4,

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use larix_engine::access::Operation;
+use larix_engine::budget::RequestLimit;
 use larix_engine::controls::{self, RequestControls};
 use larix_engine::password::{self, Cost};
 use larix_engine::plugins::{BindAttempt, BindConclusion};
@@ -203,7 +204,7 @@ impl Dispatcher {
             if disallow.bind_anon {
                 return refuse(ResultCode::INAPPROPRIATE_AUTHENTICATION, "anonymous bind disallowed");
             }
-            self.may_bind("", Restricted::SimpleBind, sent)?;
+            self.may_bind("", Restricted::AnonymousBind, sent)?;
             return Ok(BindStep::Bound(None));
         }
         if disallow.bind_simple {
@@ -248,6 +249,7 @@ impl Dispatcher {
             // A name that leads to no database is nobody's, like any other.
             Err(_) => Vec::new(),
         };
+        self.drop_costly(&mut stored, &login.dn);
         match stored.first() {
             Some(first) => self.server.decoy.learn(first),
             // Nobody learns from the time it takes that there is no such account, or that it has no password.
@@ -290,6 +292,27 @@ impl Dispatcher {
         }
         self.wait_for(begun);
         Ok(BindStep::Waiting)
+    }
+
+    /// Leaves the stored passwords, in their order, that may all be computed together (`request-limits hash.cost`). The
+    /// others match nothing: an account must not cost the others theirs.
+    pub(crate) fn drop_costly(&self, stored: &mut Vec<Zeroizing<Vec<u8>>>, dn: &NormalDn) {
+        let most = self.server.config().global.request_limits.most(RequestLimit::HashCost);
+        let (mut sum, before) = (0_u64, stored.len());
+        stored.retain(|value| {
+            let with = sum.saturating_add(password::rounds(value));
+            let fits = with <= most;
+            sum = if fits { with } else { sum };
+            fits
+        });
+        let dropped = before - stored.len();
+        if dropped > 0 {
+            let dn = printable(dn.as_str());
+            self.server.log.notice(format_args!(
+                "{dropped} of {before} passwords of \"{dn}\" are not compared: they take more than {most} rounds together \
+                 (request-limits hash.cost=)"
+            ));
+        }
     }
 
     /// Lets whoever has a say in binds judge one whose proof is no password to compare.

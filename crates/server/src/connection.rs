@@ -23,6 +23,9 @@ pub const REQUESTS_PER_TURN: usize = 64;
 pub const OUTPUT_HIGH: usize = 256 * 1024;
 /// Bytes of requests kept while none may be started; a single larger message is read to its end.
 pub const INPUT_HIGH: usize = 64 * 1024;
+/// Bytes of a message above which its start is nobody's turn: see [`Connection::has_large_next`]. To decode, judge and prepare
+/// that much takes as long as tens of small requests.
+pub const LARGE_REQUEST: usize = 32 * 1024;
 
 const _: () = assert!(INPUT_HIGH < larix_proto::limits::PDU_CEILING);
 
@@ -63,6 +66,15 @@ struct Waiting {
     operation: Operation,
     alone: bool,
     abandoned: bool,
+}
+
+/// What is started.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+enum Start {
+    /// All up to the first large one.
+    Small,
+    /// The first, which is large.
+    OneLarge,
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -106,7 +118,7 @@ impl<S: Service> Connection<S> {
         self.limits = self.service.limits();
         if self.input.is_empty() {
             // The usual case: whole messages, decoded where they were read.
-            let used = self.start_requests(bytes);
+            let used = self.start_requests(bytes, Start::Small);
             match bytes.get(used..) {
                 Some(rest) if self.phase == Phase::Open => self.keep(rest),
                 Some(rest) if self.phase == Phase::Changing && !rest.is_empty() => self.refuse_behind(),
@@ -114,7 +126,7 @@ impl<S: Service> Connection<S> {
             }
         } else {
             self.keep(bytes);
-            self.start_kept_requests();
+            self.start_kept_requests(Start::Small);
         }
         self.run()
     }
@@ -169,8 +181,19 @@ impl<S: Service> Connection<S> {
     /// A turn without input.
     pub fn resume(&mut self) -> Turn {
         self.limits = self.service.limits();
-        self.start_kept_requests();
+        self.start_kept_requests(Start::Small);
         self.run()
+    }
+
+    /// Whether the next request can be started and is so large that others are not to wait for it. It is not started before
+    /// [`start_large`](Self::start_large) is called, on whatever thread.
+    pub fn has_large_next(&self) -> bool {
+        self.next_request().is_some_and(|len| len > LARGE_REQUEST) && self.may_start()
+    }
+
+    /// Starts that request.
+    pub fn start_large(&mut self) {
+        self.start_kept_requests(Start::OneLarge);
     }
 
     /// Hands over the outcome of a request that waited. One that was abandoned meanwhile is not answered.
@@ -204,9 +227,6 @@ impl<S: Service> Connection<S> {
         self.sent = self.sent.saturating_add(count).min(self.output.len());
         if self.sent == self.output.len() {
             self.output.clear();
-            self.sent = 0;
-        } else if self.sent >= OUTPUT_HIGH {
-            self.output.drain(..self.sent);
             self.sent = 0;
         }
     }
@@ -260,11 +280,31 @@ impl<S: Service> Connection<S> {
         self.output.len() - self.sent < OUTPUT_HIGH
     }
 
+    /// Lets go of what is sent: a slice of a search compares all that it finds in the output with its budget, and would do nothing
+    /// again and again.
+    fn drop_sent(&mut self) {
+        if self.sent > 0 && self.output.len() >= OUTPUT_HIGH && self.has_room() {
+            self.output.drain(..self.sent);
+            self.sent = 0;
+        }
+    }
+
     fn may_start(&self) -> bool {
         !matches!(self.phase, Phase::Closing | Phase::Changing)
             && self.has_room()
             && !self.waiting.iter().any(|w| w.alone)
-            && self.searches.working() + self.waiting.len() < self.limits.pending.max(1)
+            && match self.searches.working() + self.waiting.len() {
+                0 => true,
+                pending => {
+                    pending < self.limits.pending.max(1)
+                        && self.pending_bytes() < self.limits.pending_bytes.max(1)
+                }
+            }
+    }
+
+    /// Bytes of the requests that are worked at or wait.
+    fn pending_bytes(&self) -> usize {
+        self.searches.working_bytes() + self.waiting.iter().map(|w| w.operation.bytes).sum::<usize>()
     }
 
     /// Keeps what cannot be started yet. Nobody knows what it is: the caller overwrites its copy, too.
@@ -280,12 +320,12 @@ impl<S: Service> Connection<S> {
         self.input.extend_from_slice(bytes);
     }
 
-    fn start_kept_requests(&mut self) {
-        if self.input.is_empty() {
+    fn start_kept_requests(&mut self, which: Start) {
+        if self.input.is_empty() || (which == Start::Small && self.has_large_next()) {
             return;
         }
         let mut input = std::mem::take(&mut self.input);
-        let used = self.start_requests(&input);
+        let used = self.start_requests(&input, which);
         if self.had_secrets {
             input.get_mut(..used).unwrap_or(&mut []).zeroize();
         }
@@ -302,9 +342,10 @@ impl<S: Service> Connection<S> {
     }
 
     /// Starts the complete requests at the front of `input`, as far as order and limits allow; how many bytes they were.
-    fn start_requests(&mut self, input: &[u8]) -> usize {
+    fn start_requests(&mut self, input: &[u8], which: Start) -> usize {
         let mut used = 0;
-        for _ in 0..REQUESTS_PER_TURN {
+        let most = if which == Start::OneLarge { 1 } else { REQUESTS_PER_TURN };
+        for _ in 0..most {
             if !self.may_start() {
                 break;
             }
@@ -313,6 +354,7 @@ impl<S: Service> Connection<S> {
                 break;
             }
             match frame(rest, self.limits.pdu) {
+                Ok(Frame::Complete { len }) if len > LARGE_REQUEST && which == Start::Small => break,
                 Ok(Frame::Complete { len }) => {
                     self.start_one(rest.get(..len).unwrap_or(rest));
                     used += len;
@@ -331,13 +373,13 @@ impl<S: Service> Connection<S> {
         let limits = DecodeLimits { filter_depth: self.limits.filter_depth };
         match Message::decode_with(pdu, &limits) {
             Ok(message) if message.id == MessageId(0) => self.refuse("message id 0 is the server's own"),
-            Ok(message) => self.start_message(&message),
+            Ok(message) => self.start_message(&message, pdu.len()),
             Err(error) => self.answer_undecodable(&error),
         }
     }
 
-    fn start_message(&mut self, message: &Message<'_>) {
-        let operation = Operation { serial: self.next_serial, id: message.id };
+    fn start_message(&mut self, message: &Message<'_>, bytes: usize) {
+        let operation = Operation { serial: self.next_serial, id: message.id, bytes };
         self.next_serial += 1;
         self.had_secrets |= match message.request {
             Request::Bind(_) => true,
@@ -476,7 +518,12 @@ impl<S: Service> Connection<S> {
             if !self.has_room() {
                 break;
             }
+            self.drop_sent();
             let Some((operation, mut search)) = self.searches.short.pop_front() else { break };
+            if self.service.is_long(&search) {
+                self.searches.long.push_back((operation, search));
+                continue;
+            }
             match self.service.step(operation, &mut search, &mut self.output) {
                 Stepped::More if self.service.is_long(&search) => {
                     self.searches.long.push_back((operation, search))
@@ -490,8 +537,9 @@ impl<S: Service> Connection<S> {
                 Stepped::Done => {}
             }
         }
-        if self.has_room()
-            && self.searches.elsewhere.is_none()
+        if !self.has_room() {
+            self.searches.short.iter_mut().for_each(|(_, search)| self.service.pause(search));
+        } else if self.searches.elsewhere.is_none()
             && let Some((operation, search)) = self.searches.long.pop_front()
         {
             match self.service.send_away(operation, search) {
@@ -518,6 +566,17 @@ impl<S: Service> Connection<S> {
         self.may_start()
             && !self.input.is_empty()
             && !matches!(frame(&self.input, self.limits.pdu), Ok(Frame::Incomplete { .. }))
+    }
+
+    /// Bytes of the next request that is kept, if it has come whole and may be large.
+    fn next_request(&self) -> Option<usize> {
+        if self.input.len() <= LARGE_REQUEST {
+            return None;
+        }
+        match frame(&self.input, self.limits.pdu) {
+            Ok(Frame::Complete { len }) => Some(len),
+            _ => None,
+        }
     }
 }
 

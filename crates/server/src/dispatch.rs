@@ -6,6 +6,7 @@
 mod away;
 mod changes;
 mod limits;
+mod persistent;
 mod reads;
 mod request;
 
@@ -14,9 +15,11 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use larix_engine::access::Subject;
+use larix_engine::budget::RequestLimit;
+use larix_engine::injected;
 use larix_engine::time::{Clock, Monotonic};
 use larix_engine::write::{WriteOperation, WriteOutcome};
-use larix_proto::{Controls, Dn, LdapResult, Message, MessageId, Request, ResponseOp, encode};
+use larix_proto::{Controls, Dn, LdapResult, Message, MessageId, Request, ResponseOp, ResultCode, encode};
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::access_log::Noted;
@@ -41,6 +44,7 @@ use crate::transaction::{Transaction, TransactionOutcome};
 use crate::worker::ConnectionEvent;
 
 pub use away::{Away, Returned};
+use persistent::{Persistent, Persists};
 pub(crate) use request::Begun;
 
 /// What was done elsewhere, on its way back to its connection.
@@ -52,6 +56,8 @@ pub enum Completion {
     Password(Box<PasswordOutcome>),
     Extended(Box<ExtendedOutcome>),
     Transaction(Box<TransactionOutcome>),
+    /// Whoever did it has ended without an outcome.
+    Lost,
 }
 
 /// A search under way.
@@ -65,6 +71,8 @@ pub struct Running {
     slices: u32,
     /// For answers that are made elsewhere, empty here.
     spare: Vec<u8>,
+    #[expect(dead_code, reason = "counted until it is dropped")]
+    persists: Option<Persists>,
 }
 
 /// What carries the bytes behind the answer that was just given.
@@ -85,6 +93,7 @@ pub struct Dispatcher {
     counters: Arc<Counters>,
     events: UnboundedSender<ConnectionEvent>,
     waiting: Vec<Begun>,
+    persistent: Persistent,
     pub(crate) transaction: Option<Transaction>,
     /// The request that changes the password which has to be changed.
     pub(crate) password_change: Option<u64>,
@@ -105,13 +114,26 @@ pub struct Dispatcher {
 #[derive(Debug)]
 pub(crate) struct Completer {
     serial: u64,
-    events: UnboundedSender<ConnectionEvent>,
+    /// Until there is an outcome.
+    events: Option<UnboundedSender<ConnectionEvent>>,
 }
 
 impl Completer {
     /// Hands the outcome over. A connection that is gone meanwhile needs no answer.
-    pub(crate) fn complete(self, completion: Completion) {
-        let _ = self.events.send(ConnectionEvent::Completed(self.serial, Box::new(completion)));
+    pub(crate) fn complete(mut self, completion: Completion) {
+        self.send(completion);
+    }
+
+    fn send(&mut self, completion: Completion) {
+        let Some(events) = self.events.take() else { return };
+        let _ = events.send(ConnectionEvent::Completed(self.serial, Box::new(completion)));
+    }
+}
+
+impl Drop for Completer {
+    /// Whoever had it panicked, or has ended: the request is answered all the same.
+    fn drop(&mut self) {
+        self.send(Completion::Lost);
     }
 }
 
@@ -133,6 +155,7 @@ impl Dispatcher {
             counters,
             events,
             waiting: Vec::new(),
+            persistent: Persistent::default(),
             transaction: None,
             password_change: None,
             layer_change: None,
@@ -143,6 +166,11 @@ impl Dispatcher {
             asked: RefCell::default(),
             noted: RefCell::default(),
         }
+    }
+
+    /// Counts what follows with these; those that it counted with before.
+    pub(crate) fn count_with(&mut self, counters: Arc<Counters>) -> Arc<Counters> {
+        std::mem::replace(&mut self.counters, counters)
     }
 
     /// Has everything behind the answer that is given next go through this layer: for a SASL bind that succeeds. The
@@ -202,7 +230,7 @@ impl Dispatcher {
     }
 
     pub(crate) fn completer(&self, begun: &Begun) -> Completer {
-        Completer { serial: begun.operation.serial, events: self.events.clone() }
+        Completer { serial: begun.operation.serial, events: Some(self.events.clone()) }
     }
 
     /// Whether the configuration lets this session do this to that DN. Answers the OIDs of the controls that are to be
@@ -215,7 +243,9 @@ impl Dispatcher {
     ) -> Result<Vec<String>, LdapResult> {
         // Whoever binds is nobody until that is done.
         let subject = match operation {
-            Restricted::SimpleBind | Restricted::SaslBind => self.session.anonymous(),
+            Restricted::SimpleBind | Restricted::AnonymousBind | Restricted::SaslBind => {
+                self.session.anonymous()
+            }
             _ => self.session.subject(),
         };
         let databases = self.server.databases();
@@ -246,6 +276,19 @@ impl Dispatcher {
     }
 }
 
+impl Dispatcher {
+    /// Answers a request whose outcome nobody knows: a bug ended what was done for it.
+    fn lost(&mut self, begun: &Begun, out: &mut Vec<u8>) {
+        self.sasl = None;
+        self.password_change.take_if(|serial| *serial == begun.operation.serial);
+        let result = LdapResult::with(ResultCode::OTHER, "internal error");
+        match begun.response {
+            ResponseOp::Extended => self.answer_extended(begun, &result, None, out),
+            _ => self.answer(begun, &result, &[], out),
+        }
+    }
+}
+
 impl Service for Dispatcher {
     type Search = Running;
     type Away = Away;
@@ -253,6 +296,7 @@ impl Service for Dispatcher {
     type Completion = Completion;
 
     fn start(&mut self, operation: Operation, message: &Message<'_>, out: &mut Vec<u8>) -> Started<Running> {
+        injected::panic_at("operation");
         latency::in_database(0);
         self.note_asked(operation, message);
         if self.server.access_logs.any()
@@ -311,6 +355,10 @@ impl Service for Dispatcher {
         self.search_step(running.begun.operation, running, out)
     }
 
+    fn pause(&mut self, running: &mut Running) {
+        running.search.pause();
+    }
+
     fn is_long(&self, running: &Running) -> bool {
         running.is_long()
     }
@@ -343,6 +391,7 @@ impl Service for Dispatcher {
                 self.answer_extended(&begun, &outcome.result, outcome.value.as_deref(), out);
             }
             Completion::Transaction(outcome) => self.transaction_ended(&begun, *outcome, out),
+            Completion::Lost => self.lost(&begun, out),
         }
     }
 
@@ -428,6 +477,11 @@ impl Service for Dispatcher {
         Limits {
             pdu: usize::try_from(pdu).unwrap_or(usize::MAX).min(larix_proto::limits::PDU_CEILING),
             pending: size(pending).max(1),
+            pending_bytes: global
+                .request_limits
+                .most(RequestLimit::PendingBytes)
+                .try_into()
+                .unwrap_or(usize::MAX),
             filter_depth: size(global.max_filter_depth),
         }
     }

@@ -6,12 +6,14 @@
 
 mod health;
 mod metrics;
+mod places;
 
 use std::collections::HashMap;
 use std::convert::Infallible;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
+use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,19 +23,24 @@ use hyper::header::{ALLOW, CACHE_CONTROL, CONTENT_TYPE};
 use hyper::service::service_fn;
 use hyper::{Method, Request, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
+use larix_engine::injected;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::Semaphore;
 use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::task::AbortHandle;
 
+use crate::panics::contained_part;
 use crate::server::Server;
+pub(crate) use places::Place;
+use places::Places;
 
-/// Connections served at once; others wait to be accepted.
+/// Connections of one listener served at once; the next gets the place of one that lets us wait.
 const CONNECTIONS_MAX: usize = 64;
 /// Bytes of a request's line and headers.
 const HEADERS_MAX: usize = 16 * 1024;
-/// How long a request's headers may take, idle time between two requests included.
+/// How long a request's headers may take from the end of the request before, idle time included.
 const HEADERS_PATIENCE: Duration = Duration::from_secs(30);
+/// How long a client may take to read an answer of this listener.
+const TAKING_PATIENCE: Duration = Duration::from_secs(30);
 /// After an accept that failed, as for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
@@ -153,7 +160,8 @@ impl HttpListener {
     }
 
     async fn run(self, server: Arc<Server>) -> io::Result<()> {
-        accept_each(self.socket, |stream, _| serve(stream, server.clone())).await
+        accept_each(self.socket, TAKING_PATIENCE, |stream, _, place| serve(stream, place, server.clone()))
+            .await
     }
 }
 
@@ -164,25 +172,30 @@ pub(crate) fn bind_socket(address: SocketAddr) -> io::Result<std::net::TcpListen
     Ok(socket)
 }
 
-/// Serves each connection on a task of its own, [`CONNECTIONS_MAX`] of them at once.
+/// Serves each connection on a task of its own, [`CONNECTIONS_MAX`] of them at once. One whose client does not take an
+/// answer within `patience` is ended.
 pub(crate) async fn accept_each<F: Future<Output = ()> + 'static>(
     socket: std::net::TcpListener,
-    serve: impl Fn(TcpStream, SocketAddr) -> F,
+    patience: Duration,
+    serve: impl Fn(TcpStream, SocketAddr, Rc<Place>) -> F,
 ) -> io::Result<()> {
     let listener = TcpListener::from_std(socket)?;
-    let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    let places = Places::new(CONNECTIONS_MAX);
     loop {
-        // Never closed.
-        let Ok(place) = room.clone().acquire_owned().await else { return Ok(()) };
-        let Ok((stream, peer)) = listener.accept().await else {
-            tokio::time::sleep(ACCEPT_PAUSE).await;
-            continue;
-        };
-        let served = serve(stream, peer);
-        tokio::task::spawn_local(async move {
-            served.await;
-            drop(place);
+        let accepted = contained_part(async {
+            let (stream, peer) = listener.accept().await?;
+            injected::panic_at("http-accept");
+            // Without a place it is closed.
+            let Some(seat) = places.take(peer.ip()) else { return Ok(()) };
+            let place = seat.place().clone();
+            let serving = serve(stream, peer, place.clone());
+            let task = tokio::task::spawn_local(seat.serve(serving, patience));
+            place.set_task(task.abort_handle());
+            io::Result::Ok(())
         });
+        if let Ok(Err(_)) = accepted.await {
+            tokio::time::sleep(ACCEPT_PAUSE).await;
+        }
     }
 }
 
@@ -193,10 +206,13 @@ pub(crate) fn protocol() -> hyper::server::conn::http1::Builder {
     http
 }
 
-async fn serve(stream: TcpStream, server: Arc<Server>) {
+async fn serve(stream: TcpStream, place: Rc<Place>, server: Arc<Server>) {
+    let stream = place.time(stream);
     let service = service_fn(move |request: Request<Incoming>| {
+        let _answering = place.begin();
+        injected::panic_at("http");
         let response = respond(&server, request.method(), request.uri().path());
-        async move { Ok::<_, Infallible>(response) }
+        std::future::ready(Ok::<_, Infallible>(response))
     });
     // A client that breaks off, or speaks something else, is told by hyper as far as it can be told.
     let _ = protocol().serve_connection(TokioIo::new(stream), service).await;

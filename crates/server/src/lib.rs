@@ -32,6 +32,7 @@ mod low_priority;
 mod low_turns;
 mod operation_log;
 pub mod operation_rules;
+mod panics;
 mod password_change;
 mod password_check;
 pub mod password_modify;
@@ -53,8 +54,10 @@ mod stream;
 mod sync_peers;
 pub mod syncrepl;
 pub mod tls;
+pub mod tool_socket;
 mod traces;
 pub mod transaction;
+mod upkeep;
 pub mod virtual_entries;
 mod worker;
 

@@ -10,7 +10,7 @@ use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
-use larix_proto::url::percent_decode_text;
+use larix_proto::url::{percent_decode_text, with_scheme};
 use socket2::{Domain, Protocol, Socket, Type};
 
 /// Where `ldapi:///` listens when it names no path.
@@ -80,6 +80,9 @@ pub enum ListenError {
 impl fmt::Display for ListenError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Self::NotAUrl(url) if !url.contains("://") => {
+                write!(f, "\"{url}\" is not a listener URL: did you mean \"{}\"?", with_scheme(url))
+            }
             Self::NotAUrl(url) => {
                 write!(f, "\"{url}\" is not a listener URL: expected ldap://host:port/ or ldapi://path/")
             }

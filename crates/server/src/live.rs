@@ -11,16 +11,15 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
-use larix_engine::Served;
 use larix_engine::replica::{Applied, ReplicatedBatch, ReplicatedOutcome};
 use larix_engine::time::Clock;
 use larix_engine::write::{Completion, Retiring, WriteOutcome, WriteRequest};
+use larix_engine::{Served, injected};
 use larix_proto::{LdapResult, ResultCode};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use tokio::sync::mpsc::UnboundedSender;
@@ -37,6 +36,7 @@ use crate::databases::{Databases, PreparedDatabases};
 use crate::http::{HttpChange, HttpListener};
 use crate::log::LogSettings;
 use crate::low_priority::LowPriority;
+use crate::panics;
 use crate::processor_time::take_long_slices;
 use crate::server::{Generation, ServeError, Server};
 use crate::tls::{Loaded, TlsState};
@@ -158,11 +158,14 @@ fn run(server: &Arc<Server>, asked: &Receiver<Asked>, judge: LowPriority) {
         // A change that is a bug's end must not be the end of all changes: nothing is published before all is ready.
         match asked {
             Asked::Change(requests, done) => {
-                let outcome = catch_unwind(AssertUnwindSafe(|| configurator.change(requests)));
+                let outcome = panics::contained(|| {
+                    injected::panic_at("configuration");
+                    configurator.change(requests)
+                });
                 done(outcome.unwrap_or_else(|_| configurator.internal_error().into()));
             }
             Asked::Replicate(batch, present, done) => {
-                let outcome = catch_unwind(AssertUnwindSafe(|| configurator.replicate(batch, present)));
+                let outcome = panics::contained(|| configurator.replicate(batch, present));
                 let outcome = outcome.unwrap_or_else(|_| Err(configurator.internal_error()));
                 let (changes, absent, result) = match outcome {
                     Ok((changes, absent)) => (changes, absent, LdapResult::success()),
@@ -196,7 +199,11 @@ impl Configurator<'_> {
             match asked.recv_timeout(AT_REST) {
                 Ok(asked) => return Some(asked),
                 Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) => self.settle(),
+                Err(RecvTimeoutError::Timeout) => {
+                    if panics::contained(|| self.settle()).is_err() {
+                        self.keeper = Keeper::default();
+                    }
+                }
             }
         }
         asked.recv().ok()
@@ -211,6 +218,7 @@ impl Configurator<'_> {
     /// Makes safe in the files what is so in the journal.
     fn settle(&mut self) {
         self.settle = false;
+        injected::panic_at("settle");
         self.judge.free(std::mem::take(&mut self.earlier));
         if let Err(error) = self.keeper.settle() {
             // It is safe in the journal, and tried again behind the next change.
@@ -491,6 +499,7 @@ impl<'s> Transition<'s> {
             server.log.line(LogLevel::CONFIG, format_args!("{note}"));
         }
         server.consumers.follow(server);
+        server.tool_sockets.follow(server, &server.generation_in_force());
         // Their searches end at the next slice; their changes that wait are carried out.
         left.iter().for_each(|served| served.retire());
     }

@@ -92,6 +92,10 @@ impl LocalConnection {
             let sent = answer.len();
             self.connection.sent(sent);
             turn = match turn {
+                Turn::More if self.connection.has_large_next() => {
+                    self.connection.start_large();
+                    self.connection.resume()
+                }
                 Turn::More => self.connection.resume(),
                 Turn::Close => break,
                 Turn::Idle if self.connection.pending() == 0 => break,

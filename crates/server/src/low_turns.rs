@@ -5,14 +5,16 @@ use std::fmt;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
+use larix_engine::injected;
 use larix_store::lmdb;
 
+use crate::panics;
 use crate::processor_time::{LOW, give_way};
 
 /// Work that is done in turns.
 pub(crate) trait Turns: Send {
-    /// Has a turn, which is to take some milliseconds. Itself, if it wants another.
-    fn turn(self: Box<Self>) -> Option<Box<dyn Turns>>;
+    /// Has a turn, which is to take some milliseconds, on the thread of this number. Itself, if it wants another.
+    fn turn(self: Box<Self>, thread: usize) -> Option<Box<dyn Turns>>;
 }
 
 /// The threads. They start when they are first needed, and end with this.
@@ -48,10 +50,11 @@ impl LowTurns {
             return false;
         }
         if state.idle <= state.waiting.len() && state.threads.len() < self.most {
-            let shared = Arc::clone(&self.shared);
+            let (shared, number) = (Arc::clone(&self.shared), state.threads.len());
             let builder = std::thread::Builder::new().name("long-searches".to_owned());
             // Fewer threads than wanted will do.
-            let started = builder.stack_size(larix_proto::limits::FILTER_STACK).spawn(move || shared.work());
+            let started =
+                builder.stack_size(larix_proto::limits::FILTER_STACK).spawn(move || shared.work(number));
             state.threads.extend(started);
         }
         !state.threads.is_empty()
@@ -94,19 +97,23 @@ impl Shared {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn work(&self) {
+    fn work(&self, number: usize) {
         give_way(LOW);
         lmdb::keep_snapshots();
         let mut state = self.lock();
         while !state.ended {
             if let Some(work) = state.waiting.pop_front() {
                 drop(state);
-                let again = work.turn();
+                // A panic ends the work, and what it owes is dropped, which says so; the thread has others' turns.
+                let again = panics::contained(|| {
+                    injected::panic_at("long");
+                    work.turn(number)
+                });
                 // Whose turn comes next may be in another database, for as long as it likes.
                 lmdb::release_snapshots();
                 state = self.lock();
                 if !state.ended {
-                    state.waiting.extend(again);
+                    state.waiting.extend(again.ok().flatten());
                 }
             } else {
                 state.idle += 1;
@@ -155,7 +162,7 @@ mod tests {
     }
 
     impl Turns for Counted {
-        fn turn(mut self: Box<Self>) -> Option<Box<dyn Turns>> {
+        fn turn(mut self: Box<Self>, _thread: usize) -> Option<Box<dyn Turns>> {
             self.told.send(format!("{} {}", self.name, self.left)).unwrap();
             self.gate.iter().for_each(|gate| gate.recv().unwrap());
             self.left -= 1;

@@ -149,7 +149,7 @@ impl<'a> Asked<'a> {
     fn concerns(&self, rule: &OperationRule) -> bool {
         let set = &rule.operations;
         let by_kind = match self.operation {
-            Restricted::SimpleBind | Restricted::SaslBind => set.bind,
+            Restricted::SimpleBind | Restricted::AnonymousBind | Restricted::SaslBind => set.bind,
             Restricted::Search => set.search,
             Restricted::Compare => set.compare,
             Restricted::Add => set.add,
@@ -176,7 +176,7 @@ impl<'a> Asked<'a> {
 
 const fn kind(operation: Restricted<'_>) -> OperationKind<'_> {
     match operation {
-        Restricted::SimpleBind | Restricted::SaslBind => OperationKind::Bind,
+        Restricted::SimpleBind | Restricted::AnonymousBind | Restricted::SaslBind => OperationKind::Bind,
         Restricted::Search => OperationKind::Search,
         Restricted::Compare => OperationKind::Compare,
         Restricted::Add => OperationKind::Add,

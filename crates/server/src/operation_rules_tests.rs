@@ -79,6 +79,7 @@ restrictop bind read by * allow",
     check(&rules, "", Restricted::Delete, &[], None);
     check(&rules, user, Restricted::Delete, &[], allowed);
     check(&rules, "", Restricted::SimpleBind, &[], allowed);
+    check(&rules, "", Restricted::AnonymousBind, &[], allowed);
     // No rule is about it.
     check(&rules, user, Restricted::Extended(oid::WHO_AM_I), &[], None);
     check(&rules, user, Restricted::Extended(oid::PASSWORD_MODIFY), &[], None);

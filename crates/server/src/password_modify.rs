@@ -5,7 +5,7 @@ use std::sync::Arc;
 use larix_engine::access::{self, Subject};
 use larix_engine::controls::{OperationKind, RequestControls};
 use larix_engine::password;
-use larix_engine::plugins::{PasswordWork, Purpose};
+use larix_engine::plugins::{BindAttempt, PasswordWork, Purpose};
 use larix_engine::time::RandomSource;
 use larix_engine::write::{
     AttributeValues, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,
@@ -18,7 +18,7 @@ use zeroize::Zeroizing;
 use crate::access_log::Noted;
 use crate::clock::SystemRandom;
 use crate::connection::Started;
-use crate::databases::Credentials;
+use crate::databases::{Credentials, Databases};
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
 use crate::log::printable;
 use crate::password_check::{self, Elsewhere};
@@ -38,6 +38,17 @@ pub struct PasswordOutcome {
     generated: Option<Secret>,
     /// It was the session's own.
     own: bool,
+    /// An old password came with the request, and counts as a failed bind of its address unless it is right.
+    proof: Proof,
+}
+
+/// What an old password is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    /// The request had none.
+    Absent,
+    Right,
+    Wrong,
 }
 
 type Secret = Zeroizing<Vec<u8>>;
@@ -45,7 +56,10 @@ type Secret = Zeroizing<Vec<u8>>;
 impl Dispatcher {
     /// A password change has ended.
     pub(crate) fn password_modified(&mut self, begun: &Begun, outcome: PasswordOutcome, out: &mut Vec<u8>) {
-        let PasswordOutcome { result, controls, generated, own } = outcome;
+        let PasswordOutcome { result, controls, generated, own, proof } = outcome;
+        if proof == Proof::Right {
+            self.proof_was_right();
+        }
         if own && result.is_success() {
             self.session.must_change_password = false;
         }
@@ -93,10 +107,7 @@ impl Dispatcher {
         controls.forget(&dropped, sent, OperationKind::Extended(oid::PASSWORD_MODIFY))?;
         let stored = match asked.old {
             None => None,
-            Some(_) => match databases.credentials(&subject, &dn) {
-                Ok(Credentials::Stored { passwords, .. }) => Some(passwords),
-                _ => return refuse(ResultCode::UNWILLING_TO_PERFORM, "unwilling to verify old password"),
-            },
+            Some(_) => Some(self.old_passwords(&databases, &subject, &dn)?),
         };
         let generated = asked.new.is_none().then(|| generate_password(&SystemRandom));
         let new = match (asked.new, &generated) {
@@ -105,6 +116,7 @@ impl Dispatcher {
             (None, None) => return refuse(ResultCode::OTHER, "password generation failed"),
         };
         let change = PasswordChange {
+            dn: dn.clone(),
             own: self.session.subject().dn.as_ref() == Some(&dn),
             target,
             controls,
@@ -115,6 +127,29 @@ impl Dispatcher {
             generated,
         };
         self.hash_and_submit(begun, &dn, change)
+    }
+
+    /// What an old password is compared with. Whoever may not replace the password gets the same answer whatever there is,
+    /// and a wrong one counts where failed binds do.
+    fn old_passwords(
+        &self,
+        databases: &Databases,
+        subject: &Arc<Subject>,
+        dn: &NormalDn,
+    ) -> Result<Vec<Secret>, LdapResult> {
+        let unwilling =
+            || LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, "unwilling to verify old password");
+        if !databases.directory().may_replace_password(subject, dn) {
+            return Err(unwilling());
+        }
+        match databases.credentials(subject, dn) {
+            Ok(Credentials::Stored { mut passwords, .. }) => {
+                self.drop_costly(&mut passwords, dn);
+                self.proof_begins()?;
+                Ok(passwords)
+            }
+            _ => Err(unwilling()),
+        }
     }
 
     fn hash_and_submit(
@@ -162,6 +197,7 @@ fn matches(elsewhere: Option<&Elsewhere>, work: &PasswordWork, stored: &[u8], ol
 
 /// A password change on its way: on the pool, since verifying and hashing take long.
 struct PasswordChange {
+    dn: NormalDn,
     target: String,
     controls: RequestControls,
     subject: Arc<Subject>,
@@ -180,27 +216,40 @@ impl PasswordChange {
         noted: Option<Noted>,
         done: impl FnOnce(PasswordOutcome) + Send + 'static,
     ) {
-        let Self { target, controls, subject, own, old, stored, new, generated } = self;
-        let failed = |code, text: &str| PasswordOutcome {
+        let Self { dn, target, controls, subject, own, old, stored, new, generated } = self;
+        let failed = move |code, text: &str, proof| PasswordOutcome {
             result: LdapResult::with(code, text),
             controls: Vec::new(),
             generated: None,
             own,
+            proof,
         };
+        let proof = if old.is_some() { Proof::Right } else { Proof::Absent };
         let hashers = server.config().hashers();
         let elsewhere = Elsewhere::of(server);
         let work = PasswordWork::of(Purpose::PasswordModify, old, Some(new));
         if let (Some(old), Some(stored)) = (&work.old, stored)
             && !stored.iter().any(|value| matches(elsewhere.as_ref(), &work, value, old))
         {
-            return done(failed(ResultCode::UNWILLING_TO_PERFORM, "unwilling to verify old password"));
+            let attempt = BindAttempt { dn, matched: false, policy_control: controls.password_policy };
+            // The account's policy counts it, durably before the answer.
+            server.databases().directory().conclude_bind(
+                attempt,
+                Box::new(move |verdict| {
+                    let text = "unwilling to verify old password";
+                    let outcome = failed(ResultCode::UNWILLING_TO_PERFORM, text, Proof::Wrong);
+                    done(PasswordOutcome { controls: verdict.controls, ..outcome });
+                }),
+            );
+            return;
         }
         let mut values = Vec::with_capacity(hashers.len());
         for hasher in &hashers {
             match work.hash(hasher, work.new.as_deref().map_or(&[], Vec::as_slice), &SystemRandom) {
                 Ok(hash) => values.push(hash.to_vec()),
                 Err(error) => {
-                    return done(failed(ResultCode::OTHER, &format!("password hash failed: {error}")));
+                    let text = format!("password hash failed: {error}");
+                    return done(failed(ResultCode::OTHER, &text, proof));
                 }
             }
         }
@@ -212,7 +261,7 @@ impl PasswordChange {
             noted.into_iter().for_each(|noted| noted.changed(&outcome));
             // Which of the entries above exist is not told here.
             let result = LdapResult { matched_dn: String::new(), ..outcome.result };
-            done(PasswordOutcome { result, controls: outcome.controls, generated, own });
+            done(PasswordOutcome { result, controls: outcome.controls, generated, own, proof });
         };
         let mut request = WriteRequest {
             operation: WriteOperation::Modify { object: target, changes: vec![change] },

@@ -12,6 +12,9 @@ use std::fmt;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
+use larix_engine::injected;
+
+use crate::panics;
 use crate::processor_time::{LOW, give_way};
 
 /// Jobs that may wait; the next is refused with "busy".
@@ -157,7 +160,11 @@ impl Shared {
         loop {
             if let Some(job) = state.jobs.pop() {
                 drop(state);
-                job();
+                // Its thread has the next jobs to do. What the job owed its connection it drops, and that says so.
+                let _ = panics::contained(|| {
+                    injected::panic_at("password");
+                    job();
+                });
                 state = self.lock();
             } else if state.ended {
                 return;
@@ -219,5 +226,22 @@ mod tests {
         drop(done);
         let order: Vec<String> = results.iter().collect();
         assert_eq!(order, ["flood 0", "other", "neighbour", "flood 1", "flood 2", "flood 3"]);
+    }
+
+    #[test]
+    fn a_job_that_panics_ends_neither_its_thread_nor_the_others() {
+        let pool = PasswordPool::new(1);
+        let source = pool.source("IP=192.0.2.1:1", "cn=a");
+        let (done, results) = channel();
+        for number in 0..6 {
+            let done = done.clone();
+            pool.submit(source, move || {
+                assert!(number % 2 == 1, "as a hash might");
+                done.send(number).unwrap();
+            })
+            .unwrap();
+        }
+        drop(done);
+        assert_eq!(results.iter().collect::<Vec<_>>(), [1, 3, 5]);
     }
 }

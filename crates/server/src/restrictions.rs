@@ -42,6 +42,8 @@ pub struct Standing {
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub enum Restricted<'a> {
     SimpleBind,
+    /// A simple bind without a name: it gives nothing away, and what follows is asked for its protection.
+    AnonymousBind,
     SaslBind,
     Search,
     Compare,
@@ -149,7 +151,9 @@ impl Rules {
         }
         if operation != Restricted::SaslBind {
             factor(standing.sasl_ssf, asked.sasl, "SASL ", "")?;
-            factor(standing.ssf, asked.ssf, "", "")?;
+            if operation != Restricted::AnonymousBind {
+                factor(standing.ssf, asked.ssf, "", "")?;
+            }
         }
         if operation.is_update() {
             factor(standing.transport_ssf, asked.update_transport, "transport ", " for update")?;
@@ -189,7 +193,7 @@ impl Rules {
         let restricted = &self.restrictions;
         let mut extended = false;
         let by_kind = match operation {
-            Restricted::SimpleBind | Restricted::SaslBind => restricted.bind,
+            Restricted::SimpleBind | Restricted::AnonymousBind | Restricted::SaslBind => restricted.bind,
             Restricted::Search => restricted.search,
             Restricted::Compare => restricted.compare,
             Restricted::Add => restricted.add,
@@ -229,12 +233,15 @@ impl Restricted<'_> {
                 ];
                 !READING.contains(&oid)
             }
-            Self::SimpleBind | Self::SaslBind | Self::Search | Self::Compare => false,
+            Self::SimpleBind | Self::AnonymousBind | Self::SaslBind | Self::Search | Self::Compare => false,
         }
     }
 
     fn is_session(self) -> bool {
-        matches!(self, Self::SimpleBind | Self::SaslBind | Self::Extended(oid::START_TLS))
+        matches!(
+            self,
+            Self::SimpleBind | Self::AnonymousBind | Self::SaslBind | Self::Extended(oid::START_TLS)
+        )
     }
 }
 
@@ -293,6 +300,26 @@ mod tests {
         );
         check(ssf(), user, Restricted::Extended(oid::START_TLS), None);
         check(ssf(), nobody, Restricted::SaslBind, None);
+        check(ssf(), nobody, Restricted::SimpleBind, Some((13, "confidentiality required")));
+        check(ssf(), nobody, Restricted::AnonymousBind, None);
+        let factors = |security| Shared { security, ..plain() };
+        for (security, expected) in [
+            (SecurityFactors { simple_bind: 128, ..SecurityFactors::default() }, None),
+            (
+                SecurityFactors { tls: 1, ..SecurityFactors::default() },
+                Some((13, "TLS confidentiality required")),
+            ),
+            (
+                SecurityFactors { transport: 1, ..SecurityFactors::default() },
+                Some((13, "transport confidentiality required")),
+            ),
+            (
+                SecurityFactors { sasl: 1, ..SecurityFactors::default() },
+                Some((13, "SASL confidentiality required")),
+            ),
+        ] {
+            check(factors(security), nobody, Restricted::AnonymousBind, expected);
+        }
         let no_search =
             || Shared { restrictions: Restrictions { search: true, ..Restrictions::default() }, ..plain() };
         check(no_search(), user, Restricted::Search, Some((53, "operation restricted")));

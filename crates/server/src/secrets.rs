@@ -1,6 +1,8 @@
 //! Attributes whose values let somebody in. No page, no report and no comparison of servers shows them, whoever asks: a
 //! search by who may read them does.
 
+use larix_schema::Schema;
+
 /// By any of their names, without options.
 const NAMES: [&str; 14] = [
     "authPassword",
@@ -24,4 +26,14 @@ const NAMES: [&str; 14] = [
 pub fn is_secret(description: &str) -> bool {
     let kind = description.split(';').next().unwrap_or_default();
     NAMES.iter().any(|name| name.eq_ignore_ascii_case(kind))
+}
+
+/// Stands in the place of a value that is nobody's to see.
+pub const WITHHELD: &str = "(withheld)";
+
+/// The same for a description that may name the type by its OID, or by a name of this schema's own.
+pub(crate) fn is_secret_in(schema: &Schema, description: &str) -> bool {
+    let described = schema.describe(description).ok();
+    let named = described.is_some_and(|described| is_secret(schema.attribute(described.attribute).name()));
+    named || is_secret(description)
 }

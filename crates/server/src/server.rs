@@ -21,6 +21,7 @@ use crate::admin::{self, AdminAddress, AdminListener};
 use crate::admission::Admission;
 use crate::backup::schedule::{BackupThread, Backups};
 use crate::clock::{SystemClock, SystemRandom};
+use crate::config::slapd_d::InUse;
 use crate::config::values::LogLevel;
 use crate::config::{Config, ConfigError};
 use crate::daemon::{DaemonError, Privileges, ProcessFiles, Readiness};
@@ -34,12 +35,15 @@ use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket,
 use crate::live::{ConfigurationQueue, ConfigurationThread};
 use crate::log::{Log, LogCall, LogFileError, LogSettings, LogThread};
 use crate::low_turns::LowTurns;
+use crate::panics;
 use crate::password_pool::PasswordPool;
 use crate::statistics::{ListenerInfo, Statistics};
 use crate::sync_peers::SyncPeers;
 use crate::syncrepl::Consumers;
 use crate::tls::{self, TlsContext, TlsError, TlsState};
+use crate::tool_socket::ToolSockets;
 use crate::traces::Traces;
+use crate::upkeep;
 use crate::worker::Worker;
 
 /// What the command line says, beside the configuration.
@@ -201,6 +205,8 @@ pub struct Server {
     /// Who follows cn=config.
     pub(crate) configuration_watch: Arc<LogWatch>,
     pub(crate) access_logs: AccessLogs,
+    /// Where tools hand over their work.
+    pub(crate) tool_sockets: ToolSockets,
     /// What an OpenTelemetry collector is told.
     pub(crate) traces: Traces,
     /// For what SASL says of users who do not exist: it must be the same each time.
@@ -229,6 +235,7 @@ impl Server {
             configuration: ConfigurationQueue::default(),
             configuration_watch: Arc::default(),
             access_logs: AccessLogs::default(),
+            tool_sockets: ToolSockets::default(),
             traces: Traces::default(),
             refreshes: RefreshQueue::default(),
             sync_peers: SyncPeers::default(),
@@ -324,9 +331,9 @@ impl Bound {
         self.listeners.iter().filter_map(Listener::port).collect()
     }
 
-    /// Where the admin page that the options ask for is found.
+    /// Where the admin page that the options ask for is found by a browser on this machine.
     pub fn admin_urls(&self) -> Vec<String> {
-        self.admin.iter().map(|listener| listener.address().to_string()).collect()
+        self.admin.iter().map(|listener| reachable(&listener.address().to_string())).collect()
     }
 
     /// URLs that reach the sockets, with the ports that were really bound.
@@ -341,9 +348,16 @@ impl Bound {
         self.listeners.iter().map(url).collect()
     }
 
+    /// The same as somebody on this machine writes them: where every address is bound, loopback's stands for them.
+    pub fn reachable_urls(&self) -> Vec<String> {
+        self.urls().iter().map(|url| reachable(url)).collect()
+    }
+
     /// Opens the databases and serves until a signal ends it.
     pub fn serve(mut self, mut config: Config, readiness: Readiness) -> Result<(), ServeError> {
         let bound = self.urls();
+        // Until the end nobody else changes it.
+        let _configuration = InUse::by_server(&config, &self.reachable_urls())?;
         config.global.listener_urls = self.listeners.iter().map(|l| l.url.clone()).chain(bound).collect();
         if !config.global.core_dumps {
             let service = readiness.is_background() || self.other_user || hardening::is_managed();
@@ -352,6 +366,7 @@ impl Bound {
         }
         let clock = Arc::new(SystemClock::new());
         let (log, log_thread) = self.start_log(&config)?;
+        panics::watch(&log);
         for note in &config.notes {
             log.line(LogLevel::CONFIG, format_args!("{note}"));
         }
@@ -390,8 +405,10 @@ impl Bound {
         let changes = ConfigurationThread::start(&server)
             .map_err(|source| ServeError::Start { what: "the configuration's thread", source })?;
         server.consumers.follow(&server);
+        server.tool_sockets.follow(&server, &server.generation_in_force());
         let result = self.run(&server, workers, infos, readiness);
         server.long_searches.finish();
+        server.tool_sockets.finish();
         changes.finish();
         server.consumers.finish();
         drop(backups);
@@ -455,6 +472,7 @@ impl Bound {
                 });
             }
             tokio::task::spawn_local(tls::watch(server.clone()));
+            tokio::task::spawn_local(upkeep::run(server.clone()));
             let (sender, http_changes) = tokio::sync::mpsc::unbounded_channel();
             server.configuration.set_http(sender);
             // Those of the command line come first, and are not the configuration's to close.
@@ -506,6 +524,16 @@ impl Bound {
         let admin = self.admin.iter().map(|listener| listener.address().address.port());
         self.ports().into_iter().chain(http).chain(admin).map(|port| format!("{port}\n")).collect()
     }
+}
+
+/// No client connects to "every address".
+fn reachable(url: &str) -> String {
+    for (every, loopback) in [("://0.0.0.0:", "://127.0.0.1:"), ("://[::]:", "://localhost:")] {
+        if let Some((scheme, rest)) = url.split_once(every) {
+            return format!("{scheme}{loopback}{rest}");
+        }
+    }
+    url.to_owned()
 }
 
 /// Written beside and renamed: whoever waits for the file never reads half of it.
@@ -587,4 +615,22 @@ fn raise_descriptor_limit() -> u64 {
 /// Binds, opens and serves: the whole life of a server in the foreground.
 pub fn run(config: Config, options: ServeOptions) -> Result<(), ServeError> {
     Bound::new(options, &Privileges::default())?.serve(config, Readiness::foreground())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reachable;
+
+    #[test]
+    fn urls_that_can_be_connected_to() {
+        for (url, expected) in [
+            ("ldap://0.0.0.0:3890", "ldap://127.0.0.1:3890"),
+            ("ldaps://[::]:636", "ldaps://localhost:636"),
+            ("ldap://[::1]:389", "ldap://[::1]:389"),
+            ("ldap://192.0.2.7:389", "ldap://192.0.2.7:389"),
+            ("ldapi://%2Frun%2Fldapi", "ldapi://%2Frun%2Fldapi"),
+        ] {
+            assert_eq!(reachable(url), expected);
+        }
+    }
 }

@@ -231,6 +231,8 @@ pub struct Statistics {
     pub started: Timestamp,
     pub listeners: Vec<Arc<ListenerInfo>>,
     workers: Vec<Arc<Counters>>,
+    /// Of threads of low priority that start requests: as many.
+    aside: Vec<Arc<Counters>>,
     total_connections: AtomicU64,
     connections: Mutex<BTreeMap<u64, Arc<ConnectionRecord>>>,
 }
@@ -241,6 +243,7 @@ impl Statistics {
             started,
             listeners,
             workers: (0..workers).map(|_| Arc::default()).collect(),
+            aside: (0..workers).map(|_| Arc::default()).collect(),
             total_connections: AtomicU64::new(0),
             connections: Mutex::default(),
         }
@@ -249,6 +252,15 @@ impl Statistics {
     /// The counters of one worker; a spare set for a worker that is not there.
     pub fn worker(&self, index: usize) -> Arc<Counters> {
         self.workers.get(index).cloned().unwrap_or_default()
+    }
+
+    /// The counters of one thread of low priority.
+    pub(crate) fn aside(&self, index: usize) -> Arc<Counters> {
+        self.aside.get(index).cloned().unwrap_or_default()
+    }
+
+    fn all(&self) -> impl Iterator<Item = &Arc<Counters>> {
+        self.workers.iter().chain(&self.aside)
     }
 
     pub fn workers(&self) -> usize {
@@ -282,36 +294,36 @@ impl Statistics {
     }
 
     pub fn initiated(&self, kind: OperationKind) -> u64 {
-        self.workers.iter().map(|w| w.initiated(kind)).sum()
+        self.all().map(|w| w.initiated(kind)).sum()
     }
 
     pub fn completed(&self, kind: OperationKind) -> u64 {
-        self.workers.iter().map(|w| w.completed(kind)).sum()
+        self.all().map(|w| w.completed(kind)).sum()
     }
 
     /// How long operations of a kind took, of all workers.
     pub fn latency(&self, kind: OperationKind) -> Durations {
         let mut sums = Durations::default();
-        self.workers.iter().for_each(|worker| worker.latencies.add_to(kind, &mut sums));
+        self.all().for_each(|worker| worker.latencies.add_to(kind, &mut sums));
         sums
     }
 
     /// The same of one database, by its instance.
     pub fn latency_of_database(&self, instance: u64, kind: OperationKind) -> Durations {
         let mut sums = Durations::default();
-        self.workers.iter().for_each(|worker| worker.latencies.add_database_to(instance, kind, &mut sums));
+        self.all().for_each(|worker| worker.latencies.add_database_to(instance, kind, &mut sums));
         sums
     }
 
     /// How often a limit was reached.
     pub fn limit_reached(&self, limit: LimitReached) -> u64 {
-        let counters = self.workers.iter().filter_map(|worker| worker.limits.get(limit as usize));
+        let counters = self.all().filter_map(|worker| worker.limits.get(limit as usize));
         counters.map(|counter| counter.load(Ordering::Relaxed)).sum()
     }
 
     /// Sums one counter over the workers.
     pub fn sum(&self, counter: impl Fn(&Counters) -> &AtomicU64) -> u64 {
-        self.workers.iter().map(|w| counter(w).load(Ordering::Relaxed)).sum()
+        self.all().map(|w| counter(w).load(Ordering::Relaxed)).sum()
     }
 
     fn table(&self) -> MutexGuard<'_, BTreeMap<u64, Arc<ConnectionRecord>>> {

@@ -1,19 +1,20 @@
 //! Transactions (RFC 5805): updates are kept until the client ends the transaction, then carried out together.
 
+use larix_engine::budget::RequestLimit;
 use larix_engine::write::{WriteOutcome, WriteRequest};
 use larix_proto::extended::{EndTransaction, EndTransactionResponse, ExtendedValue, UpdateControls};
 use larix_proto::{ExtendedRequest, LdapResult, MessageId, ResultCode};
 
 use crate::connection::Started;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
-
-/// Updates that one transaction may have.
-pub const UPDATES: usize = 1_000;
+use crate::password_change::password_first;
 
 /// A transaction that a client has started and not ended. A connection has one at a time, so that its identifier can
 /// be empty, as OpenLDAP's is.
 #[derive(Debug, Default)]
 pub(crate) struct Transaction {
+    /// Of all requests.
+    bytes: usize,
     requests: Vec<WriteRequest>,
     /// The message of each.
     messages: Vec<MessageId>,
@@ -51,8 +52,11 @@ impl Dispatcher {
         Ok(Started::Answered)
     }
 
-    /// Transactions are for those who may update.
+    /// Transactions are for those who may update, and who need not change their password first.
     fn may_update(&self) -> Result<(), LdapResult> {
+        if self.session.must_change_password {
+            return Err(password_first());
+        }
         if self.session.is_authenticated() || self.server.config().global.allow.update_anon {
             return Ok(());
         }
@@ -68,10 +72,15 @@ impl Dispatcher {
     ) -> LdapResult {
         match &mut self.transaction {
             Some(transaction) if identifier.is_empty() => {
-                if transaction.requests.len() >= UPDATES {
-                    let text = "too many updates in one transaction";
-                    return LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text);
+                let limits = self.server.config().global.request_limits;
+                let bytes = transaction.bytes.saturating_add(request.operation.bytes());
+                let exceeded = limits
+                    .check(RequestLimit::TransactionUpdates, transaction.requests.len() + 1)
+                    .and_then(|()| limits.check(RequestLimit::TransactionBytes, bytes));
+                if let Err(exceeded) = exceeded {
+                    return exceeded.into();
                 }
+                transaction.bytes = bytes;
                 transaction.requests.push(request);
                 transaction.messages.push(begun.operation.id);
                 LdapResult::success()

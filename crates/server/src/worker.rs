@@ -16,7 +16,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use larix_engine::time::Clock;
-use larix_engine::write;
+use larix_engine::{injected, write};
 use larix_store::lmdb;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
@@ -24,6 +24,7 @@ use crate::config::values::LogLevel;
 use crate::dispatch::{Completion, Dispatcher, Returned};
 use crate::host_names;
 use crate::log;
+use crate::panics;
 use crate::server::Server;
 use crate::session::Peer;
 use crate::statistics::{ConnectionRecord, Counters};
@@ -95,7 +96,7 @@ pub(crate) struct WorkerHandle {
 impl Worker {
     /// Starts the worker's thread.
     pub(crate) fn start(index: usize, server: Arc<Server>) -> io::Result<Self> {
-        let (commands, orders) = unbounded_channel();
+        let (commands, mut orders) = unbounded_channel();
         let connections = Arc::new(AtomicUsize::new(0));
         let count = connections.clone();
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -124,7 +125,10 @@ impl Worker {
                 plain: RefCell::default(),
                 spare: RefCell::default(),
             });
-            tokio::task::LocalSet::new().block_on(&runtime, core.run(orders));
+            let tasks = tokio::task::LocalSet::new();
+            // A panic of the loop itself is not the end of its connections, which are tasks beside it.
+            while panics::contained(|| tasks.block_on(&runtime, core.clone().run(&mut orders))).is_err() {}
+            drop(tasks);
             log::hand_over();
         })?;
         Ok(Self { handle: WorkerHandle { commands, connections }, thread })
@@ -152,11 +156,15 @@ impl WorkerHandle {
         self.connections.load(Ordering::Relaxed)
     }
 
-    /// Gives it a connection.
-    pub(crate) fn serve(&self, accepted: Accepted) {
+    /// Gives it a connection. A worker that has stopped takes none: the connection is closed by being dropped.
+    #[must_use = "a connection that is not served is not open"]
+    pub(crate) fn serve(&self, accepted: Accepted) -> bool {
         self.connections.fetch_add(1, Ordering::Relaxed);
-        // Fails when the worker has stopped: the connection is closed by being dropped.
-        let _ = self.commands.send(Command::Serve(Box::new(accepted)));
+        let taken = self.commands.send(Command::Serve(Box::new(accepted))).is_ok();
+        if !taken {
+            self.connections.fetch_sub(1, Ordering::Relaxed);
+        }
+        taken
     }
 }
 
@@ -173,14 +181,35 @@ struct Core {
     spare: RefCell<Vec<Vec<u8>>>,
 }
 
+/// A connection that is open, and counted, until this is dropped: at its end, or by a panic of its task.
+struct Open {
+    core: Rc<Core>,
+    record: Arc<ConnectionRecord>,
+    reason: Option<&'static str>,
+}
+
+impl Open {
+    fn close(mut self, reason: &'static str) {
+        self.reason = Some(reason);
+    }
+}
+
+impl Drop for Open {
+    fn drop(&mut self) {
+        let otherwise = if std::thread::panicking() { "internal error" } else { "the server stops" };
+        self.core.closed(&self.record, self.reason.unwrap_or(otherwise));
+    }
+}
+
 #[expect(clippy::disallowed_methods, reason = "the server is where the ambient clock enters")]
 fn now() -> Instant {
     Instant::now()
 }
 
 impl Core {
-    async fn run(self: Rc<Self>, mut orders: UnboundedReceiver<Command>) {
-        let mut sweep = tokio::time::interval(SWEEP_INTERVAL);
+    async fn run(self: Rc<Self>, orders: &mut UnboundedReceiver<Command>) {
+        let first = tokio::time::Instant::now() + SWEEP_INTERVAL;
+        let mut sweep = tokio::time::interval_at(first, SWEEP_INTERVAL);
         sweep.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tokio::select! {
@@ -196,13 +225,13 @@ impl Core {
 
     fn open(self: &Rc<Self>, accepted: Accepted) {
         let record = accepted.record.clone();
+        let open = Open { core: self.clone(), record: record.clone(), reason: None };
+        injected::panic_at("accepted");
         let stream = match Stream::register(accepted.stream) {
             Ok(stream) => stream,
             Err(error) => {
                 self.server.log.notice(format_args!("conn={} not served: {error}", record.number));
-                self.count.fetch_sub(1, Ordering::Relaxed);
-                self.server.statistics.closed(record.number);
-                return;
+                return open.close("not served");
             }
         };
         let (sender, events) = unbounded_channel();
@@ -220,13 +249,15 @@ impl Core {
         tokio::task::spawn_local(async move {
             host_names::look_up(&core.server, dispatcher.peer_names()).await;
             let task = Task::new(&core, stream, dispatcher, events, handle);
-            let reason = task.serve(record.listener.is_tls()).await;
-            core.closed(&record, reason);
+            open.close(task.serve(record.listener.is_tls()).await);
         });
     }
 
     fn closed(&self, record: &ConnectionRecord, reason: &str) {
-        self.open.borrow_mut().remove(&record.number);
+        // Nobody has it borrowed while a task runs.
+        if let Ok(mut open) = self.open.try_borrow_mut() {
+            open.remove(&record.number);
+        }
         self.count.fetch_sub(1, Ordering::Relaxed);
         self.server.statistics.closed(record.number);
         let (number, descriptor) = (record.number, record.descriptor);
@@ -240,6 +271,7 @@ impl Core {
     }
 
     fn sweep(&self) {
+        injected::panic_at("worker");
         // A loop that never rests still tells what it did.
         log::hand_over();
         let config = self.server.config();

@@ -12,12 +12,13 @@ use larix_proto::{
     Authentication, ControlBuf, Controls, DerefAliases, Dn, LdapResult, Message, ModifyOperation, Request,
     Scope, SearchRequest,
 };
-use larix_schema::NormalDn;
+use larix_schema::{NormalDn, Schema};
 
 use super::{Recorder, SourceKind, WithResult};
 use crate::clock::SystemClock;
 use crate::databases::Databases;
 use crate::dispatch::Dispatcher;
+use crate::secrets::{WITHHELD, is_secret_in};
 
 /// A request that is to be recorded at its end.
 #[derive(Debug)]
@@ -66,7 +67,7 @@ impl Dispatcher {
         };
         let dn = databases.schema().parse_dn(target).ok()?;
         let recorder = self.recorder_at(&databases, &dn, operation)?;
-        let asked = self.asked(&message.request, &recorder)?;
+        let asked = self.asked(databases.schema(), &message.request, &recorder)?;
         let shown = Dn::parse(target).ok().and_then(|dn| databases.schema().pretty_dn(&dn).ok());
         let authorization = match operation {
             // Whoever binds is nobody until that is done.
@@ -84,7 +85,7 @@ impl Dispatcher {
         }
         let databases = self.server.databases();
         let dn = databases.schema().parse_dn(operation.target()).ok()?;
-        let (kind, asked) = asked_change(operation);
+        let (kind, asked) = asked_change(databases.schema(), operation);
         let recorder = self.recorder_at(&databases, &dn, kind)?;
         let shown = Some(operation.target().to_owned());
         let authorization = subject.shown_dn().to_owned();
@@ -158,7 +159,7 @@ impl Dispatcher {
         }
     }
 
-    fn asked(&self, request: &Request<'_>, recorder: &Recorder) -> Option<Asked> {
+    fn asked(&self, schema: &Schema, request: &Request<'_>, recorder: &Recorder) -> Option<Asked> {
         // What was done is told by the change log: the request itself is of use where it fails.
         let untold = recorder.settings.success_only;
         Some(match request {
@@ -172,14 +173,16 @@ impl Dispatcher {
                 },
             },
             Request::Compare(request) => {
-                Asked::Compare { assertion: [request.attribute.as_bytes(), b"=", request.value].concat() }
+                let value =
+                    if is_secret_in(schema, request.attribute) { WITHHELD.as_bytes() } else { request.value };
+                Asked::Compare { assertion: [request.attribute.as_bytes(), b"=", value].concat() }
             }
             Request::Modify(_) if untold => Asked::Modify(Vec::new()),
             Request::Add(_) if untold => Asked::Add(Vec::new()),
-            Request::Modify(request) => asked_change(&WriteOperation::from(*request)).1,
-            Request::Add(request) => asked_change(&WriteOperation::from(*request)).1,
+            Request::Modify(request) => asked_change(schema, &WriteOperation::from(*request)).1,
+            Request::Add(request) => asked_change(schema, &WriteOperation::from(*request)).1,
             Request::Delete(_) => Asked::Delete,
-            Request::ModifyDn(request) => asked_change(&WriteOperation::from(*request)).1,
+            Request::ModifyDn(request) => asked_change(schema, &WriteOperation::from(*request)).1,
             Request::Extended(_) | Request::Unbind | Request::Abandon(_) => return None,
         })
     }
@@ -225,10 +228,14 @@ impl Dispatcher {
     }
 }
 
-fn asked_change(operation: &WriteOperation) -> (Operation, Asked) {
+/// What a change asks for, without secrets: the change log has what was done.
+fn asked_change(schema: &Schema, operation: &WriteOperation) -> (Operation, Asked) {
     let attribute = |AttributeValues { description, values }: &AttributeValues| LoggedAttribute {
         description: description.clone(),
-        values: values.clone(),
+        values: match is_secret_in(schema, description) {
+            true => values.iter().map(|_| WITHHELD.into()).collect(),
+            false => values.clone(),
+        },
     };
     match operation {
         WriteOperation::Add { attributes, .. } => {

@@ -14,6 +14,7 @@ use std::time::Duration;
 use larix_engine::Fault;
 use larix_engine::Served;
 use larix_engine::audit::{Facts, Request};
+use larix_engine::injected;
 use larix_engine::log::{LogKey, LogWatch};
 use larix_engine::time::{Clock, Timestamp};
 use larix_engine::write::{NewRecord, Recording, WriteOutcome};
@@ -26,6 +27,7 @@ use super::purge::Purging;
 use super::{Recorder, Source, SourceKind};
 use crate::clock::SystemClock;
 use crate::log::Log;
+use crate::panics;
 use extent::{Context, Extent};
 use reading::merged;
 
@@ -189,7 +191,15 @@ impl LogWriter {
             let ended = self.sleep(&known);
             let mut more = true;
             while more && !self.served.is_retired() {
-                match self.round(&mut known) {
+                let round = panics::contained(|| {
+                    injected::panic_at("access-log");
+                    self.round(&mut known)
+                });
+                let round = round.unwrap_or_else(|panicked| {
+                    known = Known::default();
+                    Err(panicked.to_string())
+                });
+                match round {
                     Ok(again) => {
                         more = again;
                         if std::mem::replace(&mut known.failing, false) {
@@ -312,7 +322,7 @@ impl LogWriter {
             positions.push((Arc::clone(&recorder.source), read.reached));
         }
         for (_, record) in &mut changes {
-            record.start = record.start.max(Timestamp(known.last_start.0 + 1));
+            record.start = record.start.max(Timestamp(known.last_start.0.saturating_add(1)));
             known.last_start = record.start;
             record.csn.into_iter().for_each(|csn| extent.note(csn));
         }

@@ -125,13 +125,16 @@ impl LdapClient {
             return Err(LdapResult::with(ResultCode::UNAVAILABLE, "the server stops"));
         };
         server.statistics.opened(record.clone());
-        worker.serve(Accepted {
+        let served = worker.serve(Accepted {
             stream: AcceptedStream::Unix(theirs),
             record,
             peer: Peer { name, credentials: None },
             // What a browser shows of itself in TLS is no LDAP identity.
             secured: caller.secured.map(|facts| TlsFacts { peer_dn: None, ..facts.clone() }),
         });
+        if !served {
+            server.statistics.closed(number);
+        }
         Ok(Self { stream, input: Vec::new(), last_id: 0, gone: false })
     }
 

@@ -38,7 +38,8 @@ use tokio::task::AbortHandle;
 
 pub use address::AdminAddress;
 
-use crate::http::{self, HttpListenError};
+use crate::http::{self, HttpListenError, Place};
+use crate::processor_time::{LOW, give_way};
 use crate::server::Server;
 use crate::statistics::ListenerInfo;
 use crate::tls::{TlsFacts, TlsSession};
@@ -54,6 +55,10 @@ const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(15);
 const CONNECTION_AGE: Duration = Duration::from_secs(10 * 60);
 /// And so much later it is cut.
 const CONNECTION_GRACE: Duration = Duration::from_secs(60);
+/// How long a browser may take to read one answer: 64 MiB of LDIF at the most.
+const TAKING_PATIENCE: Duration = Duration::from_secs(5 * 60);
+/// Threads beside the page's that look up who wants to log in.
+const LOOK_UP_THREADS: usize = 1;
 /// Between two looks at the counters.
 const SAMPLE_INTERVAL: Duration = Duration::from_secs(2);
 
@@ -96,6 +101,7 @@ struct Way {
     listener: Arc<ListenerInfo>,
     peer: SocketAddr,
     secured: Option<TlsFacts>,
+    place: Rc<Place>,
 }
 
 impl AdminListener {
@@ -127,7 +133,12 @@ pub(crate) fn start(
     server: Arc<Server>,
     workers: Vec<WorkerHandle>,
 ) -> io::Result<AdminThread> {
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().enable_time().build()?;
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_io()
+        .enable_time()
+        .max_blocking_threads(LOOK_UP_THREADS)
+        .on_thread_start(|| give_way(LOW))
+        .build()?;
     let (stop, stopped) = oneshot::channel();
     let thread = std::thread::Builder::new().name("admin".to_owned()).spawn(move || {
         let machine = rustix::system::uname().nodename().to_string_lossy().into_owned();
@@ -204,8 +215,8 @@ async fn serve_listener(admin: Rc<Admin>, listener: AdminListener) {
     server.log.notice(format_args!("admin page on {address}"));
     let name = format!("IP={}", address.address);
     let info = Arc::new(ListenerInfo { url: address.to_string(), name });
-    let serving = http::accept_each(listener.socket, |stream, peer| {
-        let way = Way { address: address.clone(), listener: info.clone(), peer, secured: None };
+    let serving = http::accept_each(listener.socket, TAKING_PATIENCE, |stream, peer, place| {
+        let way = Way { address: address.clone(), listener: info.clone(), peer, secured: None, place };
         serve(admin.clone(), stream, way)
     });
     if let Err(error) = serving.await {
@@ -233,6 +244,7 @@ async fn serve(admin: Rc<Admin>, stream: TcpStream, mut way: Way) {
 
 async fn speak(admin: Rc<Admin>, stream: impl AsyncRead + AsyncWrite + Unpin, way: Way) {
     let way = Rc::new(way);
+    let stream = way.place.time(stream);
     let service = service_fn(move |request| respond::respond(admin.clone(), way.clone(), request));
     let connection = http::protocol().serve_connection(TokioIo::new(stream), service);
     let mut connection = std::pin::pin!(connection);

@@ -8,6 +8,7 @@ use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{self, HeaderValue};
 use hyper::{Method, Request, Response, StatusCode};
+use larix_engine::injected;
 use larix_engine::time::Clock as _;
 use zeroize::Zeroizing;
 
@@ -43,6 +44,7 @@ pub(super) async fn respond(
     way: Rc<Way>,
     request: Request<Incoming>,
 ) -> Result<Answer, Infallible> {
+    injected::panic_at("admin");
     let mut response = answer(&admin, &way, request).await;
     guard::protect(response.headers_mut(), &way);
     Ok(response)
@@ -85,6 +87,7 @@ fn asset(request: &Request<Incoming>) -> Answer {
 }
 
 async fn get(admin: &Admin, way: &Way, request: &Request<Incoming>) -> Answer {
+    let _answering = way.place.begin();
     let query = Form::parse(request.uri().query().unwrap_or("").as_bytes());
     let path = request.uri().path();
     let session = session(admin, way, request);
@@ -133,6 +136,8 @@ async fn post(admin: &Admin, way: &Way, request: Request<Incoming>) -> Answer {
         }
         Err(_) => return plain(StatusCode::REQUEST_TIMEOUT, "the form did not come in time\n"),
     };
+    // Until here it was the browser that let us wait.
+    let _answering = way.place.begin();
     let path = request.uri().path();
     if path == "/login" {
         return log_in(admin, way, &request, &form).await;

@@ -1,6 +1,7 @@
 //! Who is logged in: a table from cookies to LDAP connections.
 
 use std::cell::{Cell, RefCell};
+use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::rc::Rc;
 
@@ -12,7 +13,7 @@ use zeroize::Zeroizing;
 
 use super::client::LdapClient;
 
-/// Sessions at once. Each holds a connection of the directory's.
+/// Sessions at once. Each holds a connection of the directory's. The next gets the place of another.
 pub(super) const SESSIONS_MAX: usize = 64;
 /// Sessions of one identity at once; the one that has been idle longest makes room.
 pub(super) const SESSIONS_OF_ONE_MAX: usize = 8;
@@ -32,6 +33,8 @@ pub(super) struct Session {
     pub(super) client: Mutex<LdapClient>,
     /// As the server knows them.
     pub(super) dn: String,
+    /// Runs the directory: does not make room for those who do not.
+    manages: bool,
     /// In every form: another site cannot know it.
     pub(super) csrf: String,
     /// The password was set by somebody else, and has to be changed first.
@@ -61,10 +64,16 @@ pub(super) enum NoticeKind {
 pub(super) struct Sessions(HashMap<[u8; 32], Rc<Session>>);
 
 impl Session {
-    pub(super) fn new(client: LdapClient, dn: String, random: &dyn RandomSource, now: Monotonic) -> Self {
+    pub(super) fn new(
+        client: LdapClient,
+        (dn, manages): (String, bool),
+        random: &dyn RandomSource,
+        now: Monotonic,
+    ) -> Self {
         Self {
             client: Mutex::new(client),
             dn,
+            manages,
             csrf: token(random),
             must_change: Cell::new(false),
             notices: RefCell::default(),
@@ -98,6 +107,10 @@ impl Session {
         self.notices.take()
     }
 
+    fn holder(&self) -> Holder<'_> {
+        Holder { dn: &self.dn, manages: self.manages, last: self.last.get() }
+    }
+
     fn is_over(&self, now: Monotonic) -> bool {
         let passed =
             |since: Monotonic, seconds: u64| now.0.saturating_sub(since.0) / NANOS_A_SECOND >= seconds;
@@ -106,7 +119,7 @@ impl Session {
 }
 
 impl Sessions {
-    /// Takes a session in; its cookie's value. `None` when there is no room.
+    /// Takes a session in; its cookie's value. `None` when all places are those of managers, and it is not one's.
     pub(super) fn insert(
         &mut self,
         session: Session,
@@ -114,14 +127,9 @@ impl Sessions {
         now: Monotonic,
     ) -> Option<String> {
         self.sweep(now);
-        let of_same = self.0.iter().filter(|(_, other)| other.dn == session.dn);
-        if of_same.clone().count() >= SESSIONS_OF_ONE_MAX
-            && let Some(oldest) = of_same.min_by_key(|(_, other)| other.last.get()).map(|(key, _)| *key)
-        {
-            self.0.remove(&oldest);
-        }
-        if self.0.len() >= SESSIONS_MAX {
-            return None;
+        let held: Vec<_> = self.0.iter().map(|(key, held)| (*key, held.holder())).collect();
+        if let Some(key) = who_makes_room(&held, session.holder()).ok()? {
+            self.0.remove(&key);
         }
         let token = token(random);
         self.0.insert(key(&token), Rc::new(session));
@@ -149,6 +157,37 @@ impl Sessions {
     }
 }
 
+/// Whose session it is, as far as others who want one are concerned.
+#[derive(Copy, Clone, Debug)]
+struct Holder<'s> {
+    dn: &'s str,
+    manages: bool,
+    last: Monotonic,
+}
+
+/// All places are those of managers.
+#[derive(Debug, PartialEq, Eq)]
+struct Full;
+
+/// The session that ends so that `newcomer` can have one, if one has to. Of one's own the one that has been idle longest;
+/// else one of the identity that has most, and a manager's for another manager alone.
+fn who_makes_room<K: Copy>(held: &[(K, Holder<'_>)], newcomer: Holder<'_>) -> Result<Option<K>, Full> {
+    let of = |dn: &str| held.iter().filter(|(_, other)| other.dn == dn).count();
+    let own = of(newcomer.dn) >= SESSIONS_OF_ONE_MAX;
+    if !own && held.len() < SESSIONS_MAX {
+        return Ok(None);
+    }
+    let may_go = |other: &Holder<'_>| match own {
+        true => other.dn == newcomer.dn,
+        false => !other.manages || newcomer.manages,
+    };
+    let gives_way = held
+        .iter()
+        .filter(|(_, other)| may_go(other))
+        .min_by_key(|(_, other)| (other.manages, Reverse(of(other.dn)), other.last));
+    gives_way.map(|(key, _)| Some(*key)).ok_or(Full)
+}
+
 fn key(token: &str) -> [u8; 32] {
     Sha256::digest(token.as_bytes()).into()
 }
@@ -163,4 +202,46 @@ pub(super) fn token(random: &dyn RandomSource) -> String {
 /// Whether two tokens are the same, in a time that does not tell where they differ.
 pub(super) fn same(left: &str, right: &str) -> bool {
     !left.is_empty() && left.as_bytes().ct_eq(right.as_bytes()).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_runs_the_directory_always_gets_in() {
+        // Identities with so many sessions, from the one that was idle longest on; those in capitals are managers'.
+        let check =
+            |held: &[(&'static str, usize)], newcomer: &'static str, expected: Result<Option<&str>, Full>| {
+                let manages = |dn: &str| dn.starts_with(char::is_uppercase);
+                let dns = held.iter().flat_map(|(dn, count)| std::iter::repeat_n(*dn, *count));
+                let held: Vec<_> = dns
+                    .enumerate()
+                    .map(|(at, dn)| (at, Holder { dn, manages: manages(dn), last: Monotonic(at as u64) }))
+                    .collect();
+                let asked = Holder { dn: newcomer, manages: manages(newcomer), last: Monotonic(1_000) };
+                let found = who_makes_room(&held, asked);
+                // Of those of one identity it is the first.
+                let found = found.map(|at| {
+                    let at = at?;
+                    let first = held.iter().position(|(_, holder)| holder.dn == held[at].1.dn);
+                    assert_eq!(first, Some(at), "{newcomer}");
+                    Some(held[at].1.dn)
+                });
+                assert_eq!(found, expected, "{newcomer} beside {}", held.len());
+            };
+        let users = [("a", 8), ("b", 8), ("c", 8), ("d", 8), ("e", 8), ("f", 8), ("g", 8)];
+        let all = |last: &[(&'static str, usize)]| [users.as_slice(), last].concat();
+        check(&users, "Admin", Ok(None));
+        check(&users, "a", Ok(Some("a")));
+        check(&all(&[("h", 8)]), "Admin", Ok(Some("a")));
+        check(&all(&[("h", 8)]), "i", Ok(Some("a")));
+        check(&all(&[("h", 8)]), "h", Ok(Some("h")));
+        // Nor does anybody take an administrator's place.
+        check(&[("Admin", 8), ("a", 7), ("b", 49)], "c", Ok(Some("b")));
+        check(&[("Admin", 8), ("a", 56)], "Other", Ok(Some("a")));
+        check(&[("Admin", 7), ("Other", 57)], "a", Err(Full));
+        check(&[("Admin", 7), ("Other", 57)], "Third", Ok(Some("Other")));
+        check(&[("Admin", 8), ("Other", 56)], "Admin", Ok(Some("Admin")));
+    }
 }

@@ -11,17 +11,14 @@ use larix_engine::tables::{ENTRIES, TABLES};
 use larix_engine::time::{Clock as _, Timestamp};
 use larix_engine::write::replay::{ReplayError, StoredRecord, replay};
 use larix_engine::{Database, csn::Csn};
-use larix_store::lmdb::{DATA_FILE, DirectoryLock, LmdbOptions, LmdbStore};
+use larix_store::lmdb::{DATA_FILE, DirectoryLock, LmdbOptions, LmdbStore, Old, RESTORING};
 use larix_store::{Durability, Store, Transaction, WriteSet};
 
 use super::changes::Records;
 use super::manifest::DatabaseBackup;
-use super::{BackupError, Chain, Pace, RestoreNote, Until, make_directory, sync_directory};
+use super::{BackupError, Chain, Pace, RestoreNote, Until, sync_directory};
 use crate::clock::{SystemClock, SystemRandom};
 use crate::config::Config;
-
-/// In the database's directory: where it is put together.
-const WORK: &str = "restore.tmp";
 
 /// A database of the backup and where it goes.
 #[derive(Debug)]
@@ -58,30 +55,13 @@ pub fn restore(
     replace: bool,
     pace: &mut Pace<'_>,
 ) -> Result<Restored, BackupError> {
-    let file = target.directory.join(DATA_FILE);
-    let work = target.directory.join(WORK);
-    if work.symlink_metadata().is_ok() {
-        // The directory is locked: it was left by a restore that was killed.
-        fs::remove_dir_all(&work).map_err(BackupError::io("remove", &work))?;
-    }
-    make_directory(&work)?;
-    let made = carry_out(chain, target.backup, config, &work, until, pace).and_then(|restored| {
-        let made = work.join(DATA_FILE);
-        let mode = std::os::unix::fs::PermissionsExt::from_mode(target.mode);
-        fs::set_permissions(&made, mode).map_err(BackupError::io("write", &made))?;
-        if replace && file.symlink_metadata().is_ok() {
-            let aside = target.directory.join(format!("{DATA_FILE}.replaced"));
-            fs::rename(&file, &aside).map_err(BackupError::io("set aside as data.mdb.replaced", &file))?;
-        }
-        fs::rename(&made, &file).map_err(BackupError::io("make", &file))?;
-        Ok(restored)
-    });
-    // What is left of it would be removed by the next attempt.
-    let _ = fs::remove_dir_all(&work);
-    let restored = made?;
-    // It belongs to the old file; LMDB makes another.
-    let _ = fs::remove_file(target.directory.join("lock.mdb"));
-    sync_directory(&target.directory)?;
+    let failed = |error| BackupError::database(&target.directory, &error);
+    let new = target.lock.begin_replacement(RESTORING).map_err(failed)?;
+    let restored = carry_out(chain, target.backup, config, new.path(), until, pace)?;
+    let made = new.path().join(DATA_FILE);
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(target.mode);
+    fs::set_permissions(&made, mode).map_err(BackupError::io("write", &made))?;
+    new.publish(if replace { Old::Kept } else { Old::Removed }).map_err(failed)?;
     RestoreNote::new(SystemClock::new().now(), &chain.directory, &restored).write(&target.directory)?;
     Ok(restored)
 }

@@ -9,10 +9,12 @@ use std::sync::{Arc, Condvar, Mutex, PoisonError};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
+use larix_engine::injected;
 use larix_engine::time::Timestamp;
 
 use super::{BackupError, Chain, Manifest, Pace, Source, sync_directory, take_full, take_increment};
 use crate::config::values::BackupSchedule;
+use crate::panics;
 use crate::processor_time::{LOW, give_way};
 use crate::server::Server;
 
@@ -125,7 +127,7 @@ fn run(server: &Arc<Server>) {
         }
         let wait = match &schedule {
             None => LOOK_EVERY,
-            Some(schedule) => step(server, schedule, &|| server.now()),
+            Some(schedule) => contained_step(server, schedule),
         };
         let status = server.backups.lock();
         if !server.backups.is_stopped() {
@@ -166,7 +168,7 @@ fn next(schedule: &BackupSchedule, status: &BackupStatus) -> (Due, Timestamp) {
         let micros = i64::try_from(seconds).unwrap_or(i64::MAX).saturating_mul(MICROS);
         Timestamp(time.0.saturating_add(micros))
     };
-    let retry = status.last_error.as_ref().map(|(time, _)| Timestamp(time.0 + RETRY_MICROS));
+    let retry = status.last_error.as_ref().map(|(time, _)| Timestamp(time.0.saturating_add(RETRY_MICROS)));
     let (Some(full), Some(last)) = (status.last_full, status.last_success) else {
         return (Due::Full, retry.unwrap_or(Timestamp(i64::MIN)));
     };
@@ -176,6 +178,22 @@ fn next(schedule: &BackupSchedule, status: &BackupStatus) -> (Due, Timestamp) {
         _ => full,
     };
     (due.0, retry.map_or(due.1, |retry| retry.max(due.1)))
+}
+
+/// As [`step`]; a panic is a backup that failed.
+fn contained_step(server: &Arc<Server>, schedule: &BackupSchedule) -> Duration {
+    let stepped = panics::contained(|| {
+        injected::panic_at("backup");
+        step(server, schedule, &|| server.now())
+    });
+    stepped.unwrap_or_else(|panicked| {
+        server.backups.change(|status| {
+            (status.running, status.progress) = (false, (0, 0));
+            status.failures += 1;
+            status.last_error = Some((server.now(), panicked.to_string()));
+        });
+        LOOK_EVERY
+    })
 }
 
 /// Makes a backup if one is due. Answers how long to wait.

@@ -11,8 +11,8 @@ use super::diagnostic::{ConfigError, Notes, Origin};
 use super::directives::{Cardinality, Directive, Form, Handling, Scope};
 use super::line;
 use super::model::{
-    Backend, Config, Database, DatabaseKind, Frontend, Global, HarnessSettings, MdbSettings, ModuleList,
-    Overlay, SchemaSection, Shared, Source,
+    Backend, Config, DEFAULT_DATABASE_DIRECTORY, Database, DatabaseKind, Frontend, Global, HarnessSettings,
+    MdbSettings, ModuleList, Overlay, SchemaSection, Shared, Source,
 };
 use super::settings::Settings;
 use super::values::ConfigDn;
@@ -446,6 +446,9 @@ impl Builder {
             None => Database::new(DatabaseKind::Config, Shared::default(), Origin::BuiltIn),
         };
         self.databases.insert(0, config);
+        if !self.from_entries {
+            self.databases.iter_mut().for_each(default_directory);
+        }
         Config {
             schema: self.schema(),
             source,
@@ -459,6 +462,15 @@ impl Builder {
             notes: self.notes,
             read_entries: None,
         }
+    }
+}
+
+/// A slapd.conf may leave the directory of an mdb database out. An entry of cn=config may not.
+fn default_directory(database: &mut Database) {
+    let DatabaseKind::Mdb(mdb) = &mut database.kind else { return };
+    if mdb.directory.as_os_str().is_empty() {
+        mdb.directory = DEFAULT_DATABASE_DIRECTORY.into();
+        database.settings.set("olcDbDirectory", DEFAULT_DATABASE_DIRECTORY.as_bytes().to_vec());
     }
 }
 

@@ -83,6 +83,7 @@ impl Config {
             subordinate: database.subordinate.is_some(),
             hidden: database.hidden,
             limits: database.shared.search_limits.into(),
+            request_limits: self.request_limits(database)?,
             max_deref_depth: database.shared.max_deref_depth,
             shadow: self.is_shadow(database),
             update_dn: database.update_dn.as_ref().map(|dn| dn.normal.clone()),
@@ -97,6 +98,7 @@ impl Config {
                 || value_conflicts
                 || merges_records
                 || access_log.is_some(),
+            hide_context: provider.is_none() && database.sync_replication.is_empty(),
             provider,
             value_conflicts,
             merges_records,

@@ -42,7 +42,7 @@ impl Config {
     /// # Errors
     /// A setting of these overlays that cannot be understood.
     pub(super) fn check_integrity(&self, database: &Database) -> Result<(), ConfigError> {
-        for overlay in database.overlays.iter().filter(|overlay| !overlay.disabled) {
+        for overlay in self.overlays_of(database) {
             if overlay.name == "refint" {
                 self.referential_integrity(database, overlay)?;
             }
@@ -96,22 +96,13 @@ impl Config {
     }
 }
 
-/// Overlays that look after the entries of one database alone.
-pub(super) fn refuse_for_all(overlay: &Overlay, found: &mut Vec<ConfigError>) {
-    if matches!(overlay.name.as_str(), "refint" | "memberof") && !overlay.disabled {
-        let message = format!("the overlay {} for all databases is not supported", overlay.name);
-        let help = format!("put `overlay {}` into each database", overlay.name);
-        found.push(overlay.fault(message).with_help(help));
-    }
-}
-
 /// What an administrator should know of references that are kept right.
 pub(super) fn note_unindexed(config: &Config, database: &Database, notes: &mut Vec<(Origin, String)>) {
     let DatabaseKind::Mdb(mdb) = &database.kind else { return };
     let mut index = mdb.index_config.clone();
     // What is wrong there is said elsewhere.
     let _ = config.index_members(database, &mut index);
-    for overlay in database.overlays.iter().filter(|overlay| overlay.name == "refint" && !overlay.disabled) {
+    for overlay in config.overlays_of(database).filter(|overlay| overlay.name == "refint") {
         let Ok(attributes) = config.kept_attributes(database, overlay) else { continue };
         let has_index =
             |attribute: &&AttributeDescription| index.kinds(&config.schema, attribute).has(Kinds::EQUALITY);

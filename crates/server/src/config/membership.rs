@@ -13,14 +13,14 @@ const NAME: &str = "memberof";
 
 impl Config {
     /// The overlays memberof of a database.
-    fn membership_overlays(database: &Database) -> impl Iterator<Item = &Overlay> {
-        database.overlays.iter().filter(|overlay| overlay.name == NAME && !overlay.disabled)
+    fn membership_overlays<'c>(&'c self, database: &'c Database) -> impl Iterator<Item = &'c Overlay> {
+        self.overlays_of(database).filter(|overlay| overlay.name == NAME)
     }
 
     /// # Errors
     /// A setting of an overlay memberof that cannot be understood.
     pub(super) fn check_memberships(&self, database: &Database) -> Result<(), ConfigError> {
-        Self::membership_overlays(database)
+        self.membership_overlays(database)
             .try_for_each(|overlay| self.membership(database, overlay).map(|_| ()))
     }
 
@@ -44,13 +44,13 @@ impl Config {
     /// # Errors
     /// As [`Self::membership`].
     pub(super) fn memberships(&self, database: &Database) -> Result<Vec<MembershipSettings>, ConfigError> {
-        let all = Self::membership_overlays(database).map(|overlay| self.membership(database, overlay));
+        let all = self.membership_overlays(database).map(|overlay| self.membership(database, overlay));
         all.filter_map(Result::transpose).collect()
     }
 
     /// Whether any database keeps the attribute memberOf.
     pub fn has_memberships(&self) -> bool {
-        self.databases.iter().any(|database| Self::membership_overlays(database).next().is_some())
+        self.databases.iter().any(|database| self.membership_overlays(database).next().is_some())
     }
 
     /// The settings; none while the schema is still to come.

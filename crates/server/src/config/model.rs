@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larix_engine::access::AccessRule;
+use larix_engine::budget::RequestLimits;
 use larix_engine::index::IndexConfig;
 use larix_schema::Schema;
 
@@ -97,6 +98,8 @@ pub struct Global {
     pub core_dumps: bool,
     /// Bounds on clients together and by address.
     pub client_limits: ClientLimits,
+    /// Bounds on what one request may cost.
+    pub request_limits: RequestLimits,
     /// `backup-schedule`: backups that the server makes by itself.
     pub backup_schedule: Option<BackupSchedule>,
     /// `http-listener`: where metrics and health are answered.
@@ -161,6 +164,7 @@ impl Default for Global {
             conn_max_pending_auth: 1000,
             core_dumps: false,
             client_limits: ClientLimits::default(),
+            request_limits: RequestLimits::default(),
             backup_schedule: None,
             http_listeners: Vec::new(),
             admin_listeners: Vec::new(),
@@ -390,6 +394,9 @@ impl ForeignKind {
         })
     }
 }
+
+/// Where a `database mdb` without `directory` has its files: where Debian's slapd has them.
+pub const DEFAULT_DATABASE_DIRECTORY: &str = "/var/lib/ldap";
 
 /// Settings of `database mdb`.
 #[derive(Debug, Clone, Default)]

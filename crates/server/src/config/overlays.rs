@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use larix_engine::budget::{RequestLimit, RequestLimits};
 use larix_engine::database::ProviderSettings;
 use larix_engine::plugins::Plugin;
 use larix_engine::plugins::last_bind::LastBind;
@@ -13,14 +14,48 @@ use super::diagnostic::ConfigError;
 use super::line;
 use super::model::{Config, Database, Overlay};
 
+/// Overlays that look after the entries of one database. Before the first database they are meant for the only one that
+/// stores entries; with several of these the configuration is refused.
+const OF_ONE_DATABASE: [&str; 4] = ["memberof", "ppolicy", "refint", "syncprov"];
+
 impl Config {
+    /// The overlays in force in a database: its own, then those of the frontend that are meant for it.
+    pub fn overlays_of<'c>(&'c self, database: &'c Database) -> impl Iterator<Item = &'c Overlay> {
+        let is_only =
+            self.stored_databases().all(|other| other.kind.directory() == database.kind.directory())
+                && database.kind.is_stored();
+        let is_meant = move |overlay: &&Overlay| {
+            is_only
+                && OF_ONE_DATABASE.contains(&overlay.name.as_str())
+                && !database.overlays.iter().any(|own| own.name == overlay.name)
+        };
+        let of_all = self.frontend.overlays.iter().filter(is_meant);
+        database.overlays.iter().chain(of_all).filter(|overlay| !overlay.disabled)
+    }
+
+    fn stored_databases(&self) -> impl Iterator<Item = &Database> {
+        self.databases.iter().filter(|database| database.kind.is_stored() && !database.disabled)
+    }
+
+    /// Why an overlay of the frontend cannot be in force.
+    pub(super) fn refused_for_all(&self, overlay: &Overlay) -> Option<ConfigError> {
+        let count = self.stored_databases().count();
+        if overlay.disabled || count == 1 || !OF_ONE_DATABASE.contains(&overlay.name.as_str()) {
+            return None;
+        }
+        let message =
+            format!("the overlay {} for all databases is not supported: there are {count}", overlay.name);
+        let help = format!("put `overlay {}` into each database that is to have it", overlay.name);
+        Some(overlay.fault(message).with_help(help))
+    }
+
     /// The plugins of a database, in the order of its overlays; what hangs on binds comes after them.
     ///
     /// # Errors
     /// An overlay's setting that cannot be understood.
     pub(super) fn plugins(&self, database: &Database) -> Result<Vec<Arc<dyn Plugin>>, ConfigError> {
         let mut plugins: Vec<Arc<dyn Plugin>> = Vec::new();
-        for overlay in database.overlays.iter().filter(|overlay| !overlay.disabled) {
+        for overlay in self.overlays_of(database) {
             match overlay.name.as_str() {
                 "ppolicy" => {
                     plugins.push(Arc::new(PasswordPolicy::new(self.password_policy(database, overlay)?)));
@@ -42,14 +77,35 @@ impl Config {
         Ok(plugins)
     }
 
+    /// What one request may cost in a database: `request-limits`, and the keys of a sort control by its overlay sssvlv.
+    ///
+    /// # Errors
+    /// A directive that does not say what it should.
+    pub(super) fn request_limits(&self, database: &Database) -> Result<RequestLimits, ConfigError> {
+        let limits = self.global.request_limits;
+        let overlays = database.overlays.iter().chain(&self.frontend.overlays);
+        let mut overlays = overlays.filter(|overlay| !overlay.disabled && overlay.name == "sssvlv");
+        let Some(overlay) = overlays.next() else { return Ok(limits) };
+        let Some(value) = overlay.settings.get("olcSssVlvMaxKeys").first() else { return Ok(limits) };
+        let value = String::from_utf8_lossy(value);
+        match value.parse::<u32>() {
+            Ok(most) => Ok(limits.with(RequestLimit::SortKeys, most.into())),
+            Err(_) => {
+                let fault = format!("sssvlv-maxkeys \"{value}\": not a number of sort keys");
+                Err(ConfigError::new(overlay.origin.clone(), fault))
+            }
+        }
+    }
+
     /// How the overlay syncprov has the database's content provided. The session log is the change log, whatever its
     /// size; every commit of a change has the contextCSN in it, so that there is nothing to checkpoint.
     ///
     /// # Errors
     /// A setting that cannot be understood.
     pub(super) fn provider(&self, database: &Database) -> Result<Option<ProviderSettings>, ConfigError> {
-        let mut overlays = database.overlays.iter().filter(|overlay| !overlay.disabled);
-        let Some(overlay) = overlays.find(|overlay| overlay.name == "syncprov") else { return Ok(None) };
+        let Some(overlay) = self.overlays_of(database).find(|overlay| overlay.name == "syncprov") else {
+            return Ok(None);
+        };
         let text = |attribute: &str| {
             let value = overlay.settings.get(attribute).first()?;
             Some(String::from_utf8_lossy(value).into_owned())
@@ -113,5 +169,41 @@ impl Config {
             hasher: self.hasher(),
             last_bind: database.last_bind,
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::integrity::tests::read;
+
+    const ONE: &str = "database mdb\nsuffix dc=a\ndirectory $D/a\n";
+    const OTHER: &str = "database mdb\nsuffix dc=b\ndirectory $D/b\n";
+
+    #[test]
+    fn overlays_before_the_only_database_are_meant_for_it() {
+        for (overlay, plugins, provides) in [
+            ("overlay memberof\n", &["memberof"][..], false),
+            ("overlay refint\nrefint_attributes member\n", &["refint"], false),
+            ("overlay ppolicy\nppolicy_hash_cleartext\n", &["ppolicy"], false),
+            ("overlay syncprov\nsyncprov-sessionlog 100\n", &[], true),
+            ("overlay memberof\noverlay refint\nrefint_attributes member\n", &["memberof", "refint"], false),
+        ] {
+            let config = read(&format!("{overlay}database monitor\n{ONE}")).unwrap();
+            assert_eq!(config.refusals(), [], "{overlay}");
+            let settings = config.engine_settings(&config.databases[2]).unwrap();
+            let found: Vec<_> = settings.plugins.iter().map(|plugin| plugin.name()).collect();
+            assert_eq!((found.as_slice(), settings.provider.is_some()), (plugins, provides), "{overlay}");
+            assert_eq!(config.overlays_of(&config.databases[1]).count(), 0, "{overlay}");
+            // With two of them nobody knows which is meant.
+            let config = read(&format!("{overlay}{ONE}{OTHER}")).unwrap();
+            let refusal = config.refusals().first().map(ToString::to_string).unwrap_or_default();
+            assert!(refusal.contains("for all databases is not supported: there are 2"), "{refusal}");
+            assert!(refusal.contains("into each database that is to have it"), "{refusal}");
+        }
+        // A database's own counts more.
+        let own = format!("overlay ppolicy\nppolicy_hash_cleartext\n{ONE}overlay ppolicy\n");
+        let config = read(&own).unwrap();
+        let settings = config.engine_settings(&config.databases[1]).unwrap();
+        assert_eq!(settings.plugins.len(), 1);
     }
 }

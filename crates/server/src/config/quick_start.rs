@@ -51,6 +51,9 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
         let words: Vec<&str> = rule.split(' ').collect();
         run(&mut builder, "access", &words)?;
     }
+    // It has no policy: it hashes what an add or a modify brings in the clear.
+    run(&mut builder, "overlay", &["ppolicy"])?;
+    run(&mut builder, "ppolicy_hash_cleartext", &["on"])?;
     builder.start_database(DatabaseKind::Monitor, Origin::BuiltIn);
     let reader = format!("dn.exact={root}");
     run(&mut builder, "access", &["to", "*", "by", &reader, "read", "by", "*", "none"])?;

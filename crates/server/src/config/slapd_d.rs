@@ -8,6 +8,7 @@ mod commit;
 #[cfg(test)]
 mod commit_tests;
 mod disk;
+mod in_use;
 mod journal;
 #[cfg(test)]
 mod journal_tests;
@@ -29,6 +30,7 @@ use super::model::{Config, Source};
 pub use add::{add_entries, merge_entries};
 pub use commit::FileChanges;
 pub(crate) use commit::files_of;
+pub use in_use::{InUse, User, server_of};
 pub(crate) use journal::Keeper;
 pub(super) use text::Piece;
 use text::Text;

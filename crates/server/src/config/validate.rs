@@ -156,7 +156,7 @@ fn open_passwords(
             })
         };
         // Old passwords are kept where a password policy says so.
-        let policed = database.overlays.iter().any(|overlay| overlay.name == "ppolicy");
+        let policed = config.overlays_of(database).any(|overlay| overlay.name == "ppolicy");
         let names = PASSWORDS.iter().filter(|name| policed || **name != "pwdHistory");
         let known = names.filter_map(|name| Some((*name, config.schema.describe(name).ok()?)));
         let open: Vec<&str> =
@@ -328,7 +328,7 @@ impl Config {
         let mut found = Vec::new();
         for overlay in &self.frontend.overlays {
             refuse_overlay(overlay, &mut found);
-            integrity::refuse_for_all(overlay, &mut found);
+            found.extend(self.refused_for_all(overlay));
         }
         if self.backends.iter().any(|backend| backend.name == "lload") {
             found.push(ConfigError::new(Origin::BuiltIn, "`backend lload`: balancing load is not supported"));

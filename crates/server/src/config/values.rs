@@ -7,6 +7,7 @@ mod features;
 mod limits;
 mod operation_rule;
 pub mod quantity;
+pub(crate) mod request_words;
 mod sasl;
 mod security;
 mod sync_replication;

@@ -39,6 +39,12 @@ impl<S, A> Searches<S, A> {
         self.short.len() + self.long.len() + usize::from(self.elsewhere.is_some())
     }
 
+    /// Bytes of their requests.
+    pub(super) fn working_bytes(&self) -> usize {
+        let here = self.short.iter().chain(&self.long).map(|(operation, _)| operation.bytes);
+        here.sum::<usize>() + self.elsewhere.as_ref().map_or(0, |(operation, _)| operation.bytes)
+    }
+
     /// Whether any has something to do here.
     pub(super) fn can_go_on(&self) -> bool {
         !self.short.is_empty() || (self.elsewhere.is_none() && !self.long.is_empty())

@@ -26,6 +26,8 @@ pub trait Service {
     fn step(&mut self, operation: Operation, search: &mut Self::Search, out: &mut Vec<u8>) -> Stepped;
     /// Answers a request that waited.
     fn complete(&mut self, operation: Operation, completion: Self::Completion, out: &mut Vec<u8>);
+    /// The client does not take its answers: a search that could go on holds nothing meanwhile that others wait for.
+    fn pause(&mut self, search: &mut Self::Search);
     /// Whether a search has become so long that others are not to wait for its slices.
     fn is_long(&self, search: &Self::Search) -> bool;
     /// Has slices of a long search computed elsewhere, until [`Connection::returned`](super::Connection::returned) is called with its
@@ -65,6 +67,8 @@ pub trait Service {
 pub struct Operation {
     pub serial: u64,
     pub id: MessageId,
+    /// Of its message.
+    pub bytes: usize,
 }
 
 /// What became of a request.
@@ -104,6 +108,8 @@ pub struct Limits {
     pub pdu: usize,
     /// Requests under way (searching or waiting); more are read when one is done.
     pub pending: usize,
+    /// Bytes of these; no more are started once they are so many.
+    pub pending_bytes: usize,
     /// Nesting of filters.
     pub filter_depth: usize,
 }

@@ -14,13 +14,18 @@ struct Script {
     alone: bool,
     /// What was sent elsewhere last.
     away: Option<Search>,
+    /// Bytes of a message that it takes; a thousand if it does not say.
+    pdu: Option<usize>,
 }
 
 #[derive(Debug)]
 struct Search {
     left: usize,
     long: bool,
+    begun: bool,
     follows: bool,
+    /// How often it was to hold nothing meanwhile.
+    pauses: usize,
 }
 
 impl Service for Script {
@@ -43,7 +48,8 @@ impl Service for Script {
             Request::Search(search) => match search.base.split_once('=') {
                 Some((kind, steps)) => {
                     let (long, follows) = (kind == "long", kind == "follow");
-                    Started::Searching(Search { left: steps.parse().unwrap(), long, follows })
+                    let left = steps.parse().unwrap();
+                    Started::Searching(Search { left, long, begun: false, follows, pauses: 0 })
                 }
                 None => answer(out, operation, ResponseOp::SearchDone),
             },
@@ -55,6 +61,8 @@ impl Service for Script {
 
     fn step(&mut self, operation: Operation, search: &mut Search, out: &mut Vec<u8>) -> Stepped {
         self.log.push(format!("step {}", operation.id));
+        assert!(out.len() < OUTPUT_HIGH, "a real search would do nothing, and be asked again");
+        search.begun = true;
         if search.left == 0 && search.follows {
             return Stepped::Sleeping;
         }
@@ -67,8 +75,12 @@ impl Service for Script {
         Stepped::More
     }
 
+    fn pause(&mut self, search: &mut Search) {
+        search.pauses += 1;
+    }
+
     fn is_long(&self, search: &Search) -> bool {
-        search.long
+        search.long && search.begun
     }
 
     fn send_away(&mut self, operation: Operation, mut search: Search) -> Place<Search, MessageId> {
@@ -126,7 +138,7 @@ impl Service for Script {
     }
 
     fn limits(&self) -> Limits {
-        Limits { pdu: 1000, pending: 3, filter_depth: 10 }
+        Limits { pdu: self.pdu.unwrap_or(1000), pending: 3, pending_bytes: 10_000, filter_depth: 10 }
     }
 
     fn start_tls(&mut self, operation: Operation, outstanding: bool, out: &mut Vec<u8>) {
@@ -379,6 +391,45 @@ fn a_client_that_does_not_read_stops_its_search_alone() {
     assert_eq!(connection.service().log.len(), 3);
 }
 
+#[test]
+fn a_search_whose_client_does_not_read_is_paused() {
+    let mut connection = connection();
+    connection.service_mut().slice = OUTPUT_HIGH;
+    let pauses = |connection: &Connection<Script>| connection.searches.short.front().map(|(_, s)| s.pauses);
+    assert_eq!(connection.receive(&search(1, "steps=2")), Turn::Idle);
+    assert_eq!(pauses(&connection), Some(1));
+    connection.sent(OUTPUT_HIGH);
+    connection.service_mut().slice = 1;
+    assert_eq!(connection.resume(), Turn::More);
+    assert_eq!(pauses(&connection), Some(1), "there is room");
+}
+
+/// Nothing is started while the requests that wait have so many bytes; what is under way is not harmed.
+#[test]
+fn the_bytes_of_requests_that_wait_are_limited() {
+    let mut connection = connection();
+    connection.service_mut().pdu = Some(30_000);
+    let large = search_with(1, "follow=1", &tlv(0x87, &vec![b'a'; 12_000]));
+    let input = [add(2), add(3)].concat();
+    connection.receive(&large);
+    assert_eq!(connection.resume(), Turn::Idle);
+    connection.receive(&input);
+    assert_eq!(connection.pending(), 3, "one that only waits for changes stands in nobody's way");
+    let mut connection = self::connection();
+    connection.service_mut().pdu = Some(30_000);
+    connection.service_mut().slice = OUTPUT_HIGH / 4;
+    let large = search_with(1, "steps=9", &tlv(0x87, &vec![b'a'; 12_000]));
+    connection.receive(&[large, delete(2)].concat());
+    assert_eq!(connection.pending(), 1);
+    assert!(answers(&connection.output()[OUTPUT_HIGH / 4..]).is_empty());
+    while connection.pending() > 0 {
+        connection.sent(OUTPUT_HIGH);
+        connection.resume();
+    }
+    connection.resume();
+    assert!(answers(connection.output()).contains(&"2:6b:0".to_owned()));
+}
+
 /// The search that is elsewhere comes back.
 fn come_back(connection: &mut Connection<Script>, serial: u64) -> Turn {
     let search = connection.service_mut().away.take().unwrap();
@@ -458,7 +509,7 @@ fn what_is_elsewhere_can_be_ended_in_every_way() {
         assert_eq!(connection.service().log, log, "{name}");
         connection.service_mut().slice = 7;
         let before = connection.output().len();
-        let late = Search { left: 3, long: true, follows: false };
+        let late = Search { left: 3, long: true, begun: true, follows: false, pauses: 0 };
         // Its number is the first's, which nobody waits for any more.
         connection.returned(0, late);
         assert_eq!(connection.output().len(), before, "{name}: what comes too late is not answered");
@@ -556,6 +607,42 @@ fn a_long_pipeline_yields() {
     assert_eq!(answers(connection.output()).len(), REQUESTS_PER_TURN);
     while connection.resume() == Turn::More {}
     assert_eq!(answers(connection.output()).len(), 200);
+}
+
+#[test]
+fn large_requests_are_started_one_by_one_and_in_order() {
+    let large = |id: u8| bind(id, &"x".repeat(LARGE_REQUEST));
+    let input = [delete(1), large(2), delete(3), delete(4), large(5), large(6), delete(7)].concat();
+    for piece in [input.len(), 20_000, 999] {
+        let mut connection = Connection::new(Script { pdu: Some(1 << 20), ..Script::default() });
+        let (mut started, mut turn) = (Vec::new(), Turn::Idle);
+        for part in input.chunks(piece) {
+            turn = connection.receive(part);
+            while turn == Turn::More {
+                if connection.has_large_next() {
+                    // Nothing that is behind it has been answered.
+                    started.push(answers(connection.output()).len());
+                    connection.start_large();
+                }
+                turn = connection.resume();
+            }
+        }
+        assert_eq!(turn, Turn::Idle, "pieces of {piece}");
+        assert_eq!(started, [1, 4, 5], "pieces of {piece}");
+        let expected = ["1:6b:0", "2:61:0", "3:6b:0", "4:6b:0", "5:61:0", "6:61:0", "7:6b:0"];
+        assert_eq!(answers(connection.output()), expected, "pieces of {piece}");
+        assert!(connection.input.is_empty() && connection.take_had_secrets());
+    }
+}
+
+#[test]
+fn a_large_request_waits_behind_a_bind() {
+    let mut connection = Connection::new(Script { pdu: Some(1 << 20), ..Script::default() });
+    let input = [bind(1, "slow"), bind(2, &"x".repeat(LARGE_REQUEST))].concat();
+    assert_eq!(connection.receive(&input), Turn::Idle);
+    assert!(!connection.has_large_next());
+    connection.complete(0, "bind");
+    assert!(connection.has_large_next());
 }
 
 #[test]

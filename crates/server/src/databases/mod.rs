@@ -37,6 +37,7 @@ pub use sync::Slice;
 use crate::config::values::LimitRule;
 use crate::config::{Config, ConfigError, DatabaseKind, Origin as ConfigOrigin};
 use crate::ldif_tree::LdifTreeError;
+use crate::log::Log;
 use crate::restrictions::Rules;
 use crate::server::Server;
 use crate::statistics::latency::in_database;
@@ -439,6 +440,21 @@ impl Databases {
     /// What the databases that store anything say of themselves, in the configuration's order.
     pub(crate) fn stored_figures(&self) -> Vec<DatabaseFigures> {
         self.directory.databases().iter().filter_map(|served| figures(served)).collect()
+    }
+
+    /// Frees the places of readers whose process has been killed, as a `larix cat` may have been: pages that they saw can be used
+    /// again.
+    pub(crate) fn clear_stale_readers(&self, log: &Log) {
+        for served in self.directory.databases() {
+            match served.database().store().clear_stale_readers() {
+                Ok(0) => {}
+                Ok(count) => log.notice(format_args!(
+                    "{:?}: {count} readers of processes that were killed no longer keep pages",
+                    suffix_of(served)
+                )),
+                Err(error) => log.warning(format_args!("{:?}: {error}", suffix_of(served))),
+            }
+        }
     }
 
     /// The suffixes of databases that refuse changes because a sync to the disk failed.

@@ -128,6 +128,13 @@ impl Search {
         }
     }
 
+    /// It holds nothing that other searches wait for until its next slice.
+    pub fn pause(&mut self) {
+        if let Some(sync) = &mut self.sync {
+            sync.pause();
+        }
+    }
+
     /// What it has taken so far.
     pub fn effort(&self) -> Effort {
         if let Some(sync) = &self.sync {
@@ -140,6 +147,11 @@ impl Search {
     /// Whether it goes over what is stored, and waits for nothing.
     pub fn is_of_stored(&self) -> bool {
         self.sync.is_none() && self.gate.is_none()
+    }
+
+    /// Whether its next candidate is more work than others should wait for.
+    pub fn is_dear(&self) -> bool {
+        self.part.as_ref().is_some_and(|part| part.task.is_dear())
     }
 
     /// One slice of such a search, on any thread; the result when it is done.
@@ -265,6 +277,9 @@ pub(super) fn start(
     }
     if let Some(tree) = databases.tree(server, subject, &base, request.scope == Scope::Base) {
         if let Some(refused) = sync::refused(databases, asked.as_ref()) {
+            return First::ended((refused, Vec::new()));
+        }
+        if let Err(refused) = server.config().global.request_limits.check_search(&request, &controls) {
             return First::ended((refused, Vec::new()));
         }
         let Found { result, entries } = tree.search(&base, &request, &controls, at.0, out);

@@ -132,6 +132,14 @@ impl Synchronised {
         }
     }
 
+    pub(super) fn pause(&mut self) {
+        match self {
+            Self::Stored { search, .. } => search.pause(),
+            // It is sent in one piece.
+            Self::Configuration(_) => {}
+        }
+    }
+
     pub(super) fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Slice {
         let (search, peer) = match self {
             Self::Stored { search, peer } => (search, peer),

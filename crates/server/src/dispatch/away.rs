@@ -4,10 +4,10 @@
 //! A connection keeps what stands for its search ([`Away`]). What the search has answered comes back with it, and it goes again when the
 //! client takes its answers: a search whose client does not read is not away. Limits, rules and snapshots are those of every slice.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
+use larix_engine::injected;
 use larix_engine::time::Clock;
 use larix_proto::{ControlBuf, LdapResult, ResponseOp, ResultCode, encode};
 use tokio::sync::mpsc::UnboundedSender;
@@ -16,6 +16,7 @@ use super::{Begun, Dispatcher, Running};
 use crate::connection::{OUTPUT_HIGH, Operation, Place};
 use crate::databases::Effort;
 use crate::low_turns::Turns;
+use crate::panics;
 use crate::server::Server;
 use crate::worker::ConnectionEvent;
 
@@ -79,7 +80,7 @@ struct Journey {
 }
 
 impl Turns for Journey {
-    fn turn(mut self: Box<Self>) -> Option<Box<dyn Turns>> {
+    fn turn(mut self: Box<Self>, _thread: usize) -> Option<Box<dyn Turns>> {
         let until = self.server.clock.monotonic().0.saturating_add(TURN_NANOS);
         loop {
             if self.watch.unwanted.load(Ordering::Relaxed) {
@@ -102,9 +103,11 @@ impl Journey {
     fn slice(&mut self) -> Option<(LdapResult, Vec<ControlBuf>)> {
         let whole = self.answers.len();
         let Self { server, running, answers, .. } = self;
-        let slice = catch_unwind(AssertUnwindSafe(|| running.search.slice_of_stored(server, answers)));
+        let slice = panics::contained(|| {
+            injected::panic_at("slice");
+            running.search.slice_of_stored(server, answers)
+        });
         let end = slice.unwrap_or_else(|_| {
-            // What happened was printed; the thread is others', too.
             self.answers.truncate(whole);
             Some((LdapResult::with(ResultCode::OTHER, "internal error"), Vec::new()))
         });
@@ -122,7 +125,8 @@ impl Journey {
 
 impl Running {
     pub(super) fn is_long(&self) -> bool {
-        self.slices >= SLICES_HERE && self.search.is_of_stored()
+        let is_dear = self.slices > 0 && self.search.is_dear();
+        (self.slices >= SLICES_HERE || is_dear) && self.search.is_of_stored()
     }
 }
 

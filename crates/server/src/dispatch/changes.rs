@@ -31,6 +31,7 @@ impl Dispatcher {
         let generation = self.server.generation();
         let databases = &generation.databases;
         let prepared = RequestControls::parse(message.controls, kind).and_then(|mut controls| {
+            generation.config.global.request_limits.check_controls(&controls)?;
             let subject = self.subject_for(&controls)?;
             // What no database holds is refused or referred elsewhere whoever asks.
             let (target, sent) = (operation.target(), message.controls);
@@ -49,6 +50,12 @@ impl Dispatcher {
         drop(generation);
         match prepared {
             Ok((mut controls, subject)) => {
+                // In a transaction nothing is: whether the password is changed in the end is not known before its end.
+                let first = self.session.must_change_password
+                    && (controls.transaction.is_some() || !self.changes_password_alone(&operation));
+                if first {
+                    return self.refuse_until_changed(&begun, &controls, out);
+                }
                 if let Some(identifier) = controls.transaction.take() {
                     let request = WriteRequest {
                         operation,
@@ -59,9 +66,6 @@ impl Dispatcher {
                     };
                     let result = self.keep_update(&begun, request, &identifier);
                     return self.refuse(&begun, &result, out);
-                }
-                if self.session.must_change_password && !self.changes_password_alone(&operation) {
-                    return self.refuse_until_changed(&begun, &controls, out);
                 }
                 let origin = Origin::Client;
                 let request = WriteRequest { operation, subject, controls, origin, passwords: None };

@@ -49,6 +49,21 @@ impl Dispatcher {
         Some(self.refuse(&begun, &result, out))
     }
 
+    /// An old password is to be compared: it counts as a failed bind until [`Self::proof_was_right`] says otherwise.
+    ///
+    /// # Errors
+    /// The answer when too many binds of the address have failed.
+    pub(crate) fn proof_begins(&self) -> Result<(), LdapResult> {
+        let Some(admitted) = self.record.admitted.as_ref() else { return Ok(()) };
+        self.server.admission.bind_begins(admitted, self.arrived)
+    }
+
+    pub(crate) fn proof_was_right(&self) {
+        if let Some(admitted) = &self.record.admitted {
+            self.server.admission.bind_did_not_fail(admitted);
+        }
+    }
+
     /// Only binds that fail for their credentials stay counted.
     pub(super) fn bind_judged(&self, code: ResultCode) {
         if self.bind_counted.replace(false)

@@ -1,12 +1,14 @@
 //! Searches and compares: asked, run slice by slice, answered.
 
 use larix_engine::access::{self, Subject};
+use larix_engine::budget::Exceeded;
 use larix_engine::controls::{self, RequestControls};
 use larix_engine::log::Follower;
 use larix_proto::{
     CompareRequest, Controls, LdapResult, Message, ResponseOp, ResultCode, SearchRequest, encode, oid,
 };
 
+use super::persistent::Persists;
 use super::{Begun, Dispatcher, Running, shown_dn};
 use crate::config::Config;
 use crate::connection::{Operation, Started, Stepped};
@@ -19,7 +21,7 @@ use crate::worker::ConnectionEvent;
 
 impl Dispatcher {
     pub(super) fn search(
-        &self,
+        &mut self,
         begun: Begun,
         request: &SearchRequest<'_>,
         message: &Message<'_>,
@@ -50,6 +52,10 @@ impl Dispatcher {
             Ok(subject) => subject,
             Err(result) => return self.refuse(&begun, &result, out),
         };
+        let persists = match self.count_persistent(&generation.config, &controls, begun.operation) {
+            Ok(persists) => persists,
+            Err(exceeded) => return self.refuse(&begun, &exceeded.into(), out),
+        };
         let subject = self.in_request(databases, subject, || access::Operation::Search, message.controls);
         let at = (begun.operation.id, begun.started);
         match databases.search(&self.server, &subject, controls, request, at, out) {
@@ -70,9 +76,21 @@ impl Dispatcher {
                 let counted = search.effort().entries;
                 self.count_entries(counted);
                 let begun = Begun { database: latency::take_database(), ..begun };
-                Started::Searching(Running { begun, search, counted, slices: 1, spare: Vec::new() })
+                Started::Searching(Running { begun, search, counted, slices: 1, spare: Vec::new(), persists })
             }
         }
+    }
+
+    /// Counts a search that is to go on with changes.
+    fn count_persistent(
+        &mut self,
+        config: &Config,
+        controls: &RequestControls,
+        operation: Operation,
+    ) -> Result<Option<Persists>, Exceeded> {
+        let goes_on = controls.sync.as_ref().is_some_and(|sync| sync.persist);
+        let limits = &config.global.request_limits;
+        goes_on.then(|| self.persistent.one_more(limits, operation.bytes)).transpose()
     }
 
     /// One slice of a search.
@@ -140,6 +158,7 @@ impl Dispatcher {
         let result = RequestControls::parse(message.controls, controls::OperationKind::Compare)
             .and_then(|mut controls| {
                 self.check_criticality(&generation.config, message, &controls)?;
+                generation.config.global.request_limits.check_controls(&controls)?;
                 if self.session.must_change_password {
                     return Err(password_first());
                 }

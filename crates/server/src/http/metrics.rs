@@ -17,6 +17,7 @@ use prometheus_client::registry::Registry;
 mod replication;
 
 use super::Answer;
+use crate::panics;
 use crate::server::Server;
 use crate::statistics::latency::BOUNDS;
 use crate::statistics::{Counters, LimitReached, OperationKind};
@@ -66,7 +67,8 @@ impl Figures {
         let mut info = out.encode_descriptor("build", help, None, MetricType::Info)?;
         info.encode_info(&[("version", env!("CARGO_PKG_VERSION"))])?;
         let started = self.0.statistics.started.0 as f64 / MICROSECONDS;
-        gauge(out, "start_time_seconds", "When the server started, in seconds since 1970", started)
+        gauge(out, "start_time_seconds", "When the server started, in seconds since 1970", started)?;
+        counter(out, "panics", "Panics in any thread, which are bugs: the log tells where", panics::count())
     }
 
     fn connections(&self, out: &mut DescriptorEncoder<'_>) -> fmt::Result {

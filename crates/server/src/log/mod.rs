@@ -103,6 +103,9 @@ enum Order {
     End,
 }
 
+/// The name of the thread that writes lines out.
+pub(crate) const THREAD: &str = "log";
+
 /// What is shared by those who write lines and the thread that writes them out.
 #[derive(Debug)]
 struct Shared {
@@ -184,7 +187,7 @@ impl Log {
             // Nobody waits when the server does not end in order.
             let _ = done.send(());
         };
-        std::thread::Builder::new().name("log".to_owned()).spawn(run)?;
+        std::thread::Builder::new().name(THREAD.to_owned()).spawn(run)?;
         Ok((log, LogThread { ended, queue }))
     }
 
@@ -247,6 +250,15 @@ impl Log {
     /// The same for what is wrong, or about to be.
     pub fn warning(&self, text: fmt::Arguments<'_>) {
         self.add((LogLevel::ANY, Severity::Warning, Kind::Text), text);
+    }
+
+    /// A warning from amid whatever this thread does: it touches nothing that may be in pieces there.
+    pub(crate) fn warning_amid(&self, text: fmt::Arguments<'_>) {
+        if self.wants(LogLevel::ANY) {
+            let mut batch = Batch::default();
+            batch.add((LogLevel::ANY, Severity::Warning, Kind::Text), text);
+            self.shared.queue(batch);
+        }
     }
 
     /// Logs the members of a JSON object that tells of an operation.

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::Receiver;
 use std::time::Duration;
 
+use larix_engine::injected;
 use larix_engine::time::Timestamp;
 
 use super::file::LogFile;
@@ -15,6 +16,7 @@ use super::settings::{LinePrefix, LogCall, LogFormat, LogSettings};
 use super::syslog::Syslog;
 use super::{Batch, Kind, Line, Order, Severity, Shared, json, thread_number, time_of_day};
 use crate::config::values::LogLevel;
+use crate::panics;
 
 /// Bytes gathered for one write.
 const BATCH_BYTES: usize = 64 * 1024;
@@ -80,27 +82,50 @@ struct Told {
     broken: Option<(io::ErrorKind, u64)>,
 }
 
+/// Writes until the end is ordered, or nobody is left who could.
 pub(super) fn run(mut outputs: Outputs, orders: &Receiver<Order>, shared: &Shared) {
     let mut formatted = Formatted::default();
     let mut told = Told::default();
     while let Ok(first) = orders.recv() {
+        // A panic costs the lines of this time.
+        let ended = panics::contained(|| {
+            injected::panic_at("log");
+            outputs.take(first, (orders, shared), &mut formatted, &mut told)
+        });
+        match ended {
+            Ok(true) => return,
+            Ok(false) => {}
+            Err(_) => formatted = Formatted::default(),
+        }
+    }
+}
+
+impl Outputs {
+    /// Carries out an order and those that wait behind it, up to a batch. Whether it is the end.
+    fn take(
+        &mut self,
+        first: Order,
+        (orders, shared): (&Receiver<Order>, &Shared),
+        formatted: &mut Formatted,
+        told: &mut Told,
+    ) -> bool {
         let mut next = Some(first);
         let mut ended = false;
         while let Some(order) = next {
             match order {
                 Order::Lines(batch) => {
                     shared.waiting.fetch_sub(batch.text.len(), Ordering::Relaxed);
-                    outputs.format(&batch, &mut formatted);
-                    outputs.keep(&batch, shared);
+                    self.format(&batch, formatted);
+                    self.keep(&batch, shared);
                 }
-                Order::Levels(others, file) => (outputs.levels, outputs.file_levels) = (others, file),
+                Order::Levels(others, file) => (self.levels, self.file_levels) = (others, file),
                 Order::Outputs(others) => {
-                    outputs.write(&mut formatted, shared, &mut told);
-                    outputs = *others;
+                    self.write(formatted, shared, told);
+                    *self = *others;
                 }
                 Order::Reopen => {
-                    outputs.write(&mut formatted, shared, &mut told);
-                    outputs.file.iter_mut().for_each(LogFile::follow);
+                    self.write(formatted, shared, told);
+                    self.file.iter_mut().for_each(LogFile::follow);
                 }
                 Order::End => ended = true,
             }
@@ -109,15 +134,11 @@ pub(super) fn run(mut outputs: Outputs, orders: &Receiver<Order>, shared: &Share
             }
             next = orders.try_recv().ok();
         }
-        outputs.tell_losses(&mut formatted, shared, &mut told);
-        outputs.write(&mut formatted, shared, &mut told);
-        if ended {
-            return;
-        }
+        self.tell_losses(formatted, shared, told);
+        self.write(formatted, shared, told);
+        ended
     }
-}
 
-impl Outputs {
     fn format(&self, batch: &Batch, out: &mut Formatted) {
         for (line, text) in batch.iter() {
             self.format_line(line, text.trim_end(), out);

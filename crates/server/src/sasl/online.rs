@@ -21,6 +21,16 @@ pub(crate) struct Online<'a> {
 }
 
 impl Online<'_> {
+    /// Up to two entries that a search of the root DN over its base finds.
+    pub(crate) fn found_by_root(&self, url: &LdapUrl) -> Vec<NormalDn> {
+        let Ok(base) = self.schema().parse_dn(&url.dn) else { return Vec::new() };
+        self.generation.databases.identities(self.server, &self.root_over(&base), url, 2)
+    }
+
+    fn root_over(&self, base: &NormalDn) -> Arc<Subject> {
+        self.searcher(self.generation.databases.root_over(base))
+    }
+
     fn searcher(&self, who: Option<&NormalDn>) -> Arc<Subject> {
         match who {
             Some(dn) => Arc::new(self.anonymous.bound_as(dn.clone(), dn.as_str())),
@@ -47,7 +57,7 @@ impl Lookups for Online<'_> {
     fn expand(&self, url: &LdapUrl, attribute: Option<&str>) -> Option<String> {
         let databases = &self.generation.databases;
         let base = self.schema().parse_dn(&url.dn).ok()?;
-        let root = self.searcher(databases.root_over(&base));
+        let root = self.root_over(&base);
         let mut found = databases.identities(self.server, &root, url, 2);
         let entry = found.pop().filter(|_| found.is_empty())?;
         match attribute {

@@ -14,6 +14,7 @@ use std::time::Duration;
 
 use larix_client::{ClientError, Session as ClientSession, Stop};
 use larix_engine::csn::{Csn, SKEW_FOLLOWED};
+use larix_engine::injected;
 use larix_engine::log::{self, CsnVector};
 use larix_engine::time::Timestamp;
 use larix_proto::control::SyncMode;
@@ -26,6 +27,7 @@ use super::Task;
 use super::connect::{connect, silence};
 use super::status::{ConsumerPhase, Status};
 use crate::config::values::LogLevel;
+use crate::panics;
 use crate::server::Server;
 use batches::{Manner, Underway};
 use clocks::Clocks;
@@ -83,7 +85,15 @@ impl Runner {
     /// Follows the provider until it is stopped, or no retry is left.
     pub(super) fn run(mut self) {
         while !self.stop.is_stopped() {
-            let ended = self.session(self.attempts.is_full());
+            let is_full = self.attempts.is_full();
+            let ended = panics::contained(|| {
+                injected::panic_at("consumer");
+                self.session(is_full)
+            });
+            let ended = ended.unwrap_or_else(|panicked| {
+                self.forget_session();
+                Ended::Failed(panicked.to_string())
+            });
             if self.stop.is_stopped() {
                 break;
             }
@@ -121,6 +131,12 @@ impl Runner {
             self.stop.wait(Duration::from_secs(seconds.into()));
         }
         self.status.change(|status| status.phase = ConsumerPhase::Stopped);
+    }
+
+    /// What a session left that ended by a panic.
+    fn forget_session(&mut self) {
+        self.log = self.task.follows_log().then(LogState::default);
+        (self.underway, self.first, self.provider_had) = (None, FirstContent::new(), None);
     }
 
     /// `None`: another session comes at once, which asks for the log's records instead of the entries, or for these instead of

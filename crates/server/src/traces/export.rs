@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, RecvTimeoutError};
 use std::time::Duration;
 
+use larix_engine::injected;
 use larix_engine::time::Clock as _;
 
 use super::Figures;
@@ -14,6 +15,7 @@ use super::span::{Span, request};
 use crate::clock::SystemClock;
 use crate::config::values::TraceExport;
 use crate::log::Log;
+use crate::panics;
 
 /// Spans of one request.
 const BATCH: usize = 512;
@@ -51,7 +53,12 @@ impl Exporter {
                 }
             }
             let count = batch.len() as u64;
-            match self.post(&batch) {
+            let posted = panics::contained(|| {
+                injected::panic_at("traces");
+                self.post(&batch)
+            });
+            let posted = posted.unwrap_or_else(|panicked| Err(io::Error::other(panicked.to_string())));
+            match posted {
                 Ok(()) => {
                     self.figures.sent.fetch_add(count, Ordering::Relaxed);
                     if std::mem::take(&mut failing) {

@@ -1,6 +1,7 @@
 //! Searches and compares over a handful of entries that no database stores: one pass over a list.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use larix_engine::access::{AccessPolicy, AccessTarget, EntryFacts, Item, Privilege, Subject};
 use larix_engine::catalog::Catalog;
@@ -11,7 +12,7 @@ use larix_engine::search::answer::is_matched;
 use larix_engine::search::filter::{Filter, FilterContext};
 use larix_proto::encode::EntryEncoder;
 use larix_proto::{CompareRequest, ControlBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest};
-use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, ObjectClassId, Schema};
+use larix_schema::{AttributeDescription, AttributeTypeId, BoundFilter, Match, NormalDn, Schema};
 
 use super::monitor;
 
@@ -449,43 +450,54 @@ fn told_apart<'e>(schema: &Schema, entry: &'e Entry) -> Cow<'e, Entry> {
 struct Selection {
     user: bool,
     operational: bool,
-    descriptions: Vec<AttributeDescription>,
-    classes: Vec<ObjectClassId>,
+    /// Asked for without options, or by a class: with all subtypes.
+    types: HashSet<AttributeTypeId>,
+    /// With options, each once.
+    tagged: Vec<AttributeDescription>,
 }
 
 impl Selection {
     fn new<'n>(schema: &Schema, names: impl IntoIterator<Item = &'n str>) -> Self {
         let mut names = names.into_iter().peekable();
-        let mut selection = Self {
-            user: names.peek().is_none(),
-            operational: false,
-            descriptions: Vec::new(),
-            classes: Vec::new(),
-        };
+        let (user, operational) = (names.peek().is_none(), false);
+        let mut selection = Self { user, operational, types: HashSet::new(), tagged: Vec::new() };
+        let mut classes = HashSet::new();
         for name in names {
             match name {
                 "*" => selection.user = true,
                 "+" => selection.operational = true,
                 _ => match name.strip_prefix('@') {
-                    Some(class) => selection.classes.extend(schema.object_class_id(class)),
-                    None => selection.descriptions.extend(schema.describe(name).ok()),
+                    Some(class) => classes.extend(schema.object_class_id(class)),
+                    None => selection.add(schema, name),
                 },
             }
         }
+        for class in classes.into_iter().map(|class| schema.class(class)) {
+            selection.types.extend(class.all_must().iter().chain(class.all_may()));
+        }
+        selection.tagged.sort_unstable();
+        selection.tagged.dedup();
         selection
     }
 
+    fn add(&mut self, schema: &Schema, name: &str) {
+        let Ok(description) = schema.describe(name) else { return };
+        if !description.options().is_empty() {
+            self.tagged.push(description);
+        } else if !self.types.contains(&description.attribute) {
+            self.types.extend(schema.subtypes(description.attribute));
+            self.types.insert(description.attribute);
+        }
+    }
+
     fn has(&self, schema: &Schema, attribute: &EntryAttribute) -> bool {
-        let id = attribute.description.attribute;
-        let by_kind = if schema.attribute(id).is_operational() { self.operational } else { self.user };
+        let own = &attribute.description;
+        let by_kind =
+            if schema.attribute(own.attribute).is_operational() { self.operational } else { self.user };
+        // What has no options is no subdescription of what has some.
+        let tagged = if own.options().is_empty() { &[][..] } else { &self.tagged };
         by_kind
-            || self
-                .descriptions
-                .iter()
-                .any(|wanted| attribute.description.is_subdescription_of(schema, wanted))
-            || self.classes.iter().any(|class| {
-                let class = schema.class(*class);
-                class.all_must().contains(&id) || class.all_may().contains(&id)
-            })
+            || self.types.contains(&own.attribute)
+            || tagged.iter().any(|wanted| own.is_subdescription_of(schema, wanted))
     }
 }

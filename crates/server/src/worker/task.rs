@@ -2,6 +2,7 @@
 //!
 //! It waits in one place ([`Task::wait`]), and whatever it keeps for others is handed over before.
 
+mod large;
 mod protected;
 
 use std::io;
@@ -23,6 +24,7 @@ use crate::dispatch::Dispatcher;
 use crate::layers::Layers;
 use crate::statistics::add;
 use crate::stream::{Stream, Writer};
+use large::Held;
 
 /// How long a client may take to read its last answers when the connection is being closed.
 const LINGER: Duration = Duration::from_secs(5);
@@ -62,7 +64,7 @@ pub(super) struct Task<'c> {
     layers: Option<Box<Layers>>,
     /// When patience with a handshake ends.
     handshake_until: Option<Instant>,
-    connection: Connection<Dispatcher>,
+    connection: Held,
     events: UnboundedReceiver<ConnectionEvent>,
     handle: Rc<Handle>,
 }
@@ -75,7 +77,7 @@ impl<'c> Task<'c> {
         events: UnboundedReceiver<ConnectionEvent>,
         handle: Rc<Handle>,
     ) -> Self {
-        let connection = Connection::new(dispatcher);
+        let connection = Held::new(Connection::new(dispatcher));
         Self { core, stream, layers: None, handshake_until: None, connection, events, handle }
     }
 
@@ -100,6 +102,7 @@ impl<'c> Task<'c> {
                 Err(ended) => Err(ended),
                 Ok(()) => match turn {
                     Turn::Close if !self.owes_output() => break,
+                    Turn::More | Turn::Idle if self.connection.has_large_next() => self.start_large().await,
                     Turn::More => self.go_on().await,
                     // The output was full when the turn ended, and all of it has just been sent.
                     Turn::Idle if self.connection.has_work() => self.go_on().await,

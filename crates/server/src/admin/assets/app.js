@@ -69,6 +69,17 @@ function login(words) {
   return plain.length > 1 ? plain[0].slice(0, 1) + plain[plain.length - 1] : (plain[0] ?? "");
 }
 
+// Typing into the field of a choice chooses it; choosing another empties the field.
+for (const field of document.querySelectorAll("[data-chooses]")) {
+  const own = document.getElementById(field.dataset.chooses);
+  field.addEventListener("input", () => {
+    if (field.value !== "") own.checked = true;
+  });
+  for (const other of field.form.querySelectorAll(`input[type=radio][name="${own.name}"]`)) {
+    if (other !== own) other.addEventListener("change", () => (field.value = ""));
+  }
+}
+
 // A filter is put together from a row of fields.
 const builder = document.querySelector("[data-builder]");
 if (builder) {

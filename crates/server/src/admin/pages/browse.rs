@@ -12,7 +12,7 @@ use crate::admin::client::{Found, FoundAttribute, LdapClient};
 use crate::admin::form::url;
 use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
 use crate::admin::respond::Visit;
-use crate::admin::{assets, names, schema};
+use crate::admin::{Admin, assets, names, schema};
 
 /// Subordinates listed at once.
 const CHILDREN_A_PAGE: u32 = 200;
@@ -35,7 +35,7 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     let schema = visit.admin.server.config().schema.clone();
     let title = if dn.is_empty() { "Browse".to_owned() } else { names::first(dn) };
     let content = html! {
-        (crumbs(dn))
+        (crumbs(dn, &contexts(visit.admin)))
         div.browse {
             nav.side aria-label="Tree" data-tree="/api/children" data-dn=(dn) { (listed(dn, &children)) }
             div {
@@ -153,24 +153,36 @@ fn listed(dn: &str, children: &Children) -> Markup {
     }
 }
 
-fn crumbs(dn: &str) -> Markup {
-    let mut above = Vec::new();
-    let mut at = names::parent(dn);
-    while let Some(dn) = at {
-        at = names::parent(&dn);
-        above.push(dn);
-    }
+/// All that can be browsed: naming contexts, cn=config and cn=Monitor.
+fn contexts(admin: &Admin) -> Vec<String> {
+    suffixes(admin).into_iter().chain(["cn=config", "cn=Monitor"].map(str::to_owned)).collect()
+}
+
+/// The way to an entry, from its naming context on: above that there is nothing to go to.
+fn crumbs(dn: &str, contexts: &[String]) -> Markup {
+    let mut above = superiors(dn, contexts);
+    let first = above.pop();
     html! {
         @if !dn.is_empty() {
             nav aria-label="Superiors" {
                 ol.crumbs {
                     li { a href="/browse" { "All" } }
+                    @if let Some(context) = &first { li { a href=(entry_url(context)) { (context) } } }
                     @for dn in above.iter().rev() { li { a href=(entry_url(dn)) { (names::first(dn)) } } }
-                    li aria-current="page" { (names::first(dn)) }
+                    li aria-current="page" { @if first.is_some() { (names::first(dn)) } @else { (dn) } }
                 }
             }
         }
     }
+}
+
+/// The names above, the nearest first, up to that of the naming context that is highest.
+fn superiors(dn: &str, contexts: &[String]) -> Vec<String> {
+    let mut above: Vec<String> = std::iter::successors(names::parent(dn), |dn| names::parent(dn)).collect();
+    let is_context = |dn: &String| contexts.iter().any(|context| names::same(context, dn));
+    let count = above.iter().rposition(is_context).map_or(0, |at| at + 1);
+    above.truncate(count);
+    above
 }
 
 fn missing(visit: &Visit<'_>, dn: &str) -> Markup {
@@ -254,4 +266,21 @@ pub(super) fn from_hex(text: &str) -> Option<Vec<u8>> {
         return None;
     }
     (0..text.len()).step_by(2).map(|at| u8::from_str_radix(text.get(at..at + 2)?, 16).ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::superiors;
+
+    #[test]
+    fn the_way_to_an_entry_begins_at_its_naming_context() {
+        let contexts = ["dc=example,dc=com", "ou=far,dc=example,dc=com", "cn=config"].map(str::to_owned);
+        let check = |dn: &str, above: &[&str]| assert_eq!(superiors(dn, &contexts), above, "{dn}");
+        check("dc=example,dc=com", &[]);
+        check("uid=a,ou=people,DC=Example,dc=com", &["ou=people,DC=Example,dc=com", "DC=Example,dc=com"]);
+        check("uid=a,ou=far,dc=example,dc=com", &["ou=far,dc=example,dc=com", "dc=example,dc=com"]);
+        check("olcDatabase={1}mdb,cn=config", &["cn=config"]);
+        check("uid=a,dc=elsewhere", &[]);
+        check("", &[]);
+    }
 }

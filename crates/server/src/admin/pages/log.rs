@@ -36,6 +36,9 @@ fn content(visit: &Visit<'_>) -> Markup {
     let fits = |line: &&String| wanted.is_empty() || line.to_lowercase().contains(&wanted);
     let mut lines: Vec<&String> = all.iter().rev().filter(fits).take(most).collect();
     lines.reverse();
+    if all.is_empty() {
+        return nothing_yet();
+    }
     html! {
         form.row method="get" action="/log" role="search" {
             div { label for="q" { "Lines with" } input #q type="search" name="q" value=(question); }
@@ -53,6 +56,24 @@ fn content(visit: &Visit<'_>) -> Markup {
         }
         @if !lines.is_empty() {
             pre.log tabindex="0" role="region" aria-label="Lines of the log" data-end { @for line in &lines { (line) "\n" } }
+        }
+    }
+}
+
+/// Why there are no lines, and what to do about it.
+fn nothing_yet() -> Markup {
+    html! {
+        div.empty {
+            h2 { "This server writes no log yet" }
+            p {
+                "Only lines that go somewhere are shown here, and no line has: there is no log file, no " code { "syslog" }
+                " on this machine takes them, and the server was not started with " code { "-d" } "."
+            }
+            p {
+                "Start it with " code { "-d stats" } " to have them on its standard error, or add " code { "olcLogFile" }
+                " with the path of a file to the global settings in the " a href="/config" { "configuration" }
+                ": that works at once."
+            }
         }
     }
 }

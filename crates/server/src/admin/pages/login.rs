@@ -1,9 +1,12 @@
 //! Logging in: an LDAP bind.
 
+use std::sync::Arc;
+
 use hyper::StatusCode;
 use larix_engine::time::Clock as _;
 use larix_proto::control::PasswordWarning;
-use larix_proto::{LdapResult, ResultCode, Scope};
+use larix_proto::url::{LdapUrl, UrlScheme};
+use larix_proto::{FilterBuf, LdapResult, ResultCode, Scope};
 use maud::{Markup, html};
 
 use super::layout;
@@ -13,6 +16,8 @@ use crate::admin::reply::explain;
 use crate::admin::sessions::{NoticeKind, Session};
 use crate::admin::{Admin, Way, assets, names};
 use crate::clock::SystemRandom;
+use crate::sasl::online::Online;
+use crate::server::Server;
 
 /// What was tried before, to be shown again. The password is not.
 #[derive(Debug, Default)]
@@ -55,7 +60,7 @@ pub(in crate::admin) fn page(admin: &Admin, token: &str, attempted: &Attempted<'
                     input #name name="name" value=(attempted.name) autocomplete="username" required
                         autocapitalize="none" spellcheck="false" aria-describedby="name-help"
                         autofocus[attempted.name.is_empty()];
-                    p.help #name-help { "A DN such as " code { (example) } ", or the part of it that names you." }
+                    p.help #name-help { "A DN such as " code { (example) } ", or the part of it that names you: your login." }
                     label for="password" { "Password" }
                     input #password type="password" name="password" autocomplete="current-password" required
                         autofocus[!attempted.name.is_empty()];
@@ -83,12 +88,13 @@ pub(in crate::admin) async fn log_in(
         // To the directory that would be an anonymous bind, which succeeds.
         return Err((StatusCode::UNAUTHORIZED, "A password is needed.".to_owned()));
     }
-    let dn = resolve(admin, &mut client, form.trimmed("name")).await;
+    let dn = resolve(admin, form.trimmed("name")).await;
     let (bound, policy) = client.bind(&dn, password.as_bytes()).await;
     bound.map_err(|result| refused(&result))?;
     let shown = client.who_am_i().await.ok().filter(|dn| !dn.is_empty()).unwrap_or(dn);
     let now = admin.server.clock.monotonic();
-    let session = Session::new(client, shown, &SystemRandom, now);
+    let manages = manages(admin, &mut client, &shown).await;
+    let session = Session::new(client, (shown, manages), &SystemRandom, now);
     if policy.error == Some(larix_proto::control::PasswordError::ChangeAfterReset) {
         session.must_change.set(true);
         session.notice(NoticeKind::Warning, "Your password was set by somebody else. Choose your own first.");
@@ -120,31 +126,58 @@ fn refused(result: &LdapResult) -> (StatusCode, String) {
     }
 }
 
-/// The DN that a name stands for. One that stands for nothing becomes a DN that is not there, so that the bind fails as
-/// any other.
-async fn resolve(admin: &Admin, client: &mut LdapClient, name: &str) -> String {
+/// Whether this identity runs the directory: a root DN, or who may read the configuration.
+async fn manages(admin: &Admin, client: &mut LdapClient, dn: &str) -> bool {
+    if roots(admin).iter().any(|root| names::same(root, dn)) {
+        return true;
+    }
+    let read = client.read("cn=config", &["objectClass"]).await;
+    read.is_ok_and(|entry| entry.is_some_and(|entry| entry.text("objectClass").is_some()))
+}
+
+fn roots(admin: &Admin) -> Vec<String> {
+    let config = admin.server.config();
+    config.databases.iter().filter_map(|database| Some(database.root_dn.as_ref()?.to_string())).collect()
+}
+
+/// The DN that a name stands for. One that stands for nothing, or for several, becomes a DN that is not there, so that the bind
+/// fails as any other: what the page finds here it says to nobody.
+async fn resolve(admin: &Admin, name: &str) -> String {
     if name.contains('=') || name.is_empty() {
         return name.to_owned();
     }
-    let roots: Vec<String> = {
-        let config = admin.server.config();
-        config.databases.iter().filter_map(|database| Some(database.root_dn.as_ref()?.to_string())).collect()
-    };
-    if let Some(root) = roots.iter().find(|dn| names::called(dn).eq_ignore_ascii_case(name)) {
+    if let Some(root) = roots(admin).iter().find(|dn| names::called(dn).eq_ignore_ascii_case(name)) {
         return root.clone();
     }
-    let mut found = Vec::new();
-    let filter = format!("(uid={})", names::filter_value(name));
-    for suffix in suffixes(admin) {
-        // Only where anybody may look people up; else the whole DN is needed.
-        if let Ok(page) = client.page(&suffix, Scope::Subtree, &filter, &["1.1"], (2, b"")).await {
-            found.extend(page.entries.into_iter().map(|entry| entry.dn));
-        }
-    }
-    match found.as_slice() {
-        [one] => one.clone(),
-        _ => names::below(&names::rdn("uid", name), suffixes(admin).first().map_or("", String::as_str)),
-    }
+    let (server, suffixes, wanted) = (admin.server.clone(), suffixes(admin), name.to_owned());
+    let first = suffixes.first().cloned().unwrap_or_default();
+    // On a thread beside the page's, at low priority: without an index for uid every entry is looked at.
+    let found = tokio::task::spawn_blocking(move || called(&server, &suffixes, &wanted)).await;
+    found.ok().flatten().unwrap_or_else(|| names::below(&names::rdn("uid", name), &first))
+}
+
+/// The one entry below the suffixes with this `uid`. The page asks in the name of each database's root DN: anonymous, who is about
+/// to log in, may not have the right.
+fn called(server: &Server, suffixes: &[String], uid: &str) -> Option<String> {
+    let filter = FilterBuf::parse(&format!("(uid={})", names::filter_value(uid))).ok()?;
+    let generation = server.generation_in_force();
+    let anonymous = Arc::default();
+    let online = Online { server, generation: &generation, anonymous: &anonymous, subject: &anonymous };
+    let mut found = suffixes.iter().flat_map(|suffix| {
+        let url = LdapUrl {
+            scheme: UrlScheme::Ldap,
+            host: String::new(),
+            port: None,
+            dn: suffix.clone(),
+            attributes: Vec::new(),
+            scope: Some(Scope::Subtree),
+            filter: Some(filter.clone()),
+            extensions: Vec::new(),
+        };
+        online.found_by_root(&url)
+    });
+    let one = found.next()?;
+    found.all(|other| other == one).then(|| one.as_str().to_owned())
 }
 
 /// The naming contexts that hold users.

@@ -143,7 +143,7 @@ pub(super) async fn one(visit: &Visit<'_>) -> Shown {
 fn lock_button(visit: &Visit<'_>, person: &Found) -> Markup {
     let config = visit.admin.server.config();
     let has_policy =
-        config.databases.iter().any(|database| database.overlays.iter().any(|o| o.name == "ppolicy"));
+        config.databases.iter().any(|database| config.overlays_of(database).any(|o| o.name == "ppolicy"));
     let (action, name) = if is_locked(person) { ("unlock", "Unlock") } else { ("lock", "Lock") };
     html! {
         @if has_policy {
@@ -297,6 +297,7 @@ async fn make(
     if uid.is_empty() || sn.is_empty() {
         return Err(Problem::Bad("A family name and a login are needed.".to_owned()));
     }
+    let password = FirstPassword::chosen(form)?;
     super::prepare(client, base, parent).await?;
     let mut entry = Builder::default();
     entry.add("objectClass", "inetOrgPerson");
@@ -321,12 +322,36 @@ async fn make(
     let dn = names::below(&names::rdn("uid", uid), parent);
     client.add(&dn, &entry.0).await.attempt("Making the user")?;
     visit.session.notice(NoticeKind::Done, format!("{cn} is a user now."));
-    match (form.get("password"), form.get("new")) {
-        ("none", _) | ("own", "") => {}
-        ("own", new) => set_password(visit, client, &dn, new).await?,
-        _ => set_password(visit, client, &dn, "").await?,
+    match password {
+        FirstPassword::None => {}
+        FirstPassword::Own(new) => set_password(visit, client, &dn, new).await?,
+        FirstPassword::MadeUp => set_password(visit, client, &dn, "").await?,
     }
     Ok(dn)
+}
+
+/// What a new user logs in with.
+#[derive(Debug, PartialEq, Eq)]
+enum FirstPassword<'f> {
+    None,
+    Own(&'f str),
+    MadeUp,
+}
+
+impl<'f> FirstPassword<'f> {
+    /// A password that was typed counts, though nothing was chosen: `generate` is what the form has at first.
+    fn chosen(form: &'f Form) -> Result<Self, Problem> {
+        match (form.get("password"), form.get("new")) {
+            ("none", "") => Ok(Self::None),
+            ("none", _) => Err(Problem::Bad(
+                "“None” is chosen, and a password is typed: empty the field, or choose “This one”."
+                    .to_owned(),
+            )),
+            ("own", "") => Err(Problem::Bad("“This one” is chosen: type the password.".to_owned())),
+            (_, "") => Ok(Self::MadeUp),
+            (_, new) => Ok(Self::Own(new)),
+        }
+    }
 }
 
 /// Attributes in the order in which they came; empty values are none.
@@ -375,7 +400,7 @@ async fn next_uid_number(client: &mut LdapClient, base: &str) -> u64 {
     let keys = vec![SortKey { attribute: "uidNumber", ordering_rule: None, reverse: true }];
     let control = SortRequest { keys }.to_control(true);
     let highest = client.highest(base, "(uidNumber=*)", "uidNumber", control).await;
-    highest.map_or(FIRST_UID_NUMBER, |highest| (highest + 1).max(FIRST_UID_NUMBER))
+    highest.map_or(FIRST_UID_NUMBER, |highest| highest.saturating_add(1).max(FIRST_UID_NUMBER))
 }
 
 fn new_page(visit: &Visit<'_>, form: &Form, parent: &str, trouble: Markup) -> Markup {
@@ -414,9 +439,10 @@ fn new_page(visit: &Visit<'_>, form: &Form, parent: &str, trouble: Markup) -> Ma
             fieldset {
                 legend { "Password" }
                 label.inline { input type="radio" name="password" value="generate" checked[chosen("generate")]; "Make one up and show it once" }
-                label.inline { input type="radio" name="password" value="own" checked[chosen("own")]; "This one:" }
+                label.inline { input #own-password type="radio" name="password" value="own" checked[chosen("own")]; "This one:" }
                 label.inline { input type="radio" name="password" value="none" checked[chosen("none")]; "None: cannot log in yet" }
-                input type="password" name="new" aria-label="The password" autocomplete="new-password";
+                input type="password" name="new" aria-label="The password" autocomplete="new-password"
+                    data-chooses="own-password";
             }
             details open[form.has("posix")] {
                 summary { "Where, and for Linux machines" }
@@ -438,4 +464,24 @@ fn new_page(visit: &Visit<'_>, form: &Form, parent: &str, trouble: Markup) -> Ma
         }
     };
     layout::page(visit, Place::People, "New user", content)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_password_that_was_typed_is_never_dropped() {
+        let check = |form: &str, expected: Option<FirstPassword<'_>>| {
+            let form = Form::parse(form.as_bytes());
+            assert_eq!(FirstPassword::chosen(&form).ok(), expected);
+        };
+        check("password=generate&new=", Some(FirstPassword::MadeUp));
+        check("password=generate&new=typed", Some(FirstPassword::Own("typed")));
+        check("password=own&new=typed", Some(FirstPassword::Own("typed")));
+        check("password=own&new=", None);
+        check("password=none&new=", Some(FirstPassword::None));
+        check("password=none&new=typed", None);
+        check("", Some(FirstPassword::MadeUp));
+    }
 }

@@ -1,16 +1,18 @@
 //! Searching: base, scope, a filter put together from fields or typed, and what was found.
 
+use hyper::StatusCode;
 use larix_proto::Scope;
 use maud::{Markup, html};
 
 use super::browse::{from_hex, hex};
+use super::edit::refused;
 use super::layout::{self, Place};
 use super::login::suffixes;
 use super::values::entry_url;
 use crate::admin::client::Found;
-use crate::admin::form::url;
+use crate::admin::form::{Form, url};
 use crate::admin::names;
-use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
+use crate::admin::reply::{Problem, Reply, Shown};
 use crate::admin::respond::Visit;
 
 /// Entries shown at once.
@@ -45,13 +47,17 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
         query.get("attributes").split([',', ' ']).filter(|name| !name.is_empty()).collect();
     let columns = if wanted.is_empty() { vec!["cn", "objectClass"] } else { wanted };
     let asked = query.has("filter") || query.has("attr");
+    let mut trouble = None;
     let found = match asked {
         false => None,
         true => {
             let cookie = from_hex(query.get("page")).unwrap_or_default();
             let mut client = visit.session.client.lock().await;
             let found = client.page(base, scope, &filter, &columns, (PAGE, &cookie)).await;
-            Some(found.attempt("The search")?)
+            if client.is_gone() {
+                return Err(Problem::LoggedOut);
+            }
+            found.map_err(|result| trouble = Some(refused("The search did not succeed", &result))).ok()
         }
     };
     let schema = visit.admin.server.config().schema.clone();
@@ -60,8 +66,17 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
     } else {
         html! {}
     };
+    let status = if trouble.is_some() { StatusCode::UNPROCESSABLE_ENTITY } else { StatusCode::OK };
+    // What did not succeed stays as it was filled in, to be mended.
+    let filled = Filled {
+        base,
+        scope,
+        filter: if trouble.is_some() { query.get("filter") } else { &filter },
+        condition: trouble.is_some().then_some(query),
+    };
     let content = html! {
-        (form(visit, &schema, base, scope, &filter))
+        @if let Some(trouble) = &trouble { (trouble) }
+        (form(visit, &schema, &filled))
         @if let Some(found) = &found {
             section aria-labelledby="found" {
                 h2 #found { (found.entries.len()) @if found.entries.len() == 1 { " entry" } @else { " entries" }
@@ -77,10 +92,21 @@ pub(super) async fn page(visit: &Visit<'_>) -> Shown {
             }
         }
     };
-    Ok(Reply::page(layout::page(visit, Place::Search, "Search", content)))
+    Ok(Reply::Page(status, layout::page(visit, Place::Search, "Search", content)))
 }
 
-fn form(visit: &Visit<'_>, schema: &larix_schema::Schema, base: &str, scope: Scope, filter: &str) -> Markup {
+/// What the form's fields hold.
+struct Filled<'a> {
+    base: &'a str,
+    scope: Scope,
+    filter: &'a str,
+    /// Fields of the condition that is not part of the filter.
+    condition: Option<&'a Form>,
+}
+
+fn form(visit: &Visit<'_>, schema: &larix_schema::Schema, filled: &Filled<'_>) -> Markup {
+    let Filled { base, scope, filter, condition } = *filled;
+    let condition = |name: &str| condition.map_or("", |form| form.get(name));
     html! {
         form method="get" action="/search" {
             div.row {
@@ -108,7 +134,7 @@ fn form(visit: &Visit<'_>, schema: &larix_schema::Schema, base: &str, scope: Sco
                 div.row {
                     div {
                         label for="attr" { "Attribute" }
-                        input #attr name="attr" list="attributes" autocomplete="off";
+                        input #attr name="attr" value=(condition("attr")) list="attributes" autocomplete="off";
                         datalist #attributes {
                             @for kind in schema.attribute_types().filter(|kind| !kind.hidden) {
                                 option value=(kind.name()) {}
@@ -116,8 +142,10 @@ fn form(visit: &Visit<'_>, schema: &larix_schema::Schema, base: &str, scope: Sco
                         }
                     }
                     div { label for="op" { "Comparison" } select #op name="op" {
-                        @for (value, words) in OPERATORS { option value=(value) { (words) } } } }
-                    div { label for="val" { "Value" } input #val name="val" autocomplete="off"; }
+                        @for (value, words) in OPERATORS {
+                            option value=(value) selected[value == condition("op")] { (words) }
+                        } } }
+                    div { label for="val" { "Value" } input #val name="val" value=(condition("val")) autocomplete="off"; }
                     button.fix type="button" data-add-term { "Add to the filter" }
                 }
             }

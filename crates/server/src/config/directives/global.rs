@@ -6,7 +6,7 @@ use super::super::builder::Builder;
 use super::super::call::{Call, Fault, c_integer};
 use super::super::values::{
     Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ChannelBinding, ClientLimits, Disallowed, LogLevel,
-    Mechanism, SecurityProperties, ServerId, TcpBuffer, TlsVerify, TraceExport,
+    Mechanism, SecurityProperties, ServerId, TcpBuffer, TlsVerify, TraceExport, request_words,
 };
 use super::{Directive, Form, MANY, Scope, keep};
 use crate::admin::AdminAddress;
@@ -116,6 +116,8 @@ pub(super) static TABLE: &[Directive] = &[
         Ok(())
     }),
     Directive::new("client-limits", "olcLarixClientLimits", Scope::Global, Form::Each, client_limits).many(),
+    Directive::new("request-limits", "olcLarixRequestLimits", Scope::Global, Form::Each, request_limits)
+        .many(),
     Directive::new("core-dumps", "olcLarixCoreDumps", Scope::Global, Form::Switch, |b, c| {
         b.global.core_dumps = c.switch()?;
         Ok(())
@@ -373,6 +375,16 @@ fn client_limits(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     for (number, word) in call.arguments.iter().enumerate() {
         limits.apply_word(word).map_err(|message| {
             Fault::argument(number, message).with_help(format!("some of {}", ClientLimits::WORDS))
+        })?;
+    }
+    Ok(())
+}
+
+fn request_limits(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
+    let limits = &mut builder.global.request_limits;
+    for (number, word) in call.arguments.iter().enumerate() {
+        request_words::apply(limits, word).map_err(|message| {
+            Fault::argument(number, message).with_help(format!("some of {}", request_words::all()))
         })?;
     }
     Ok(())

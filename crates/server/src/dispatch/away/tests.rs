@@ -185,7 +185,7 @@ fn go_on(connection: &mut Connection<Dispatcher>, mut turn: Turn, out: &mut Vec<
 struct Gate(Receiver<()>);
 
 impl Turns for Gate {
-    fn turn(self: Box<Self>) -> Option<Box<dyn Turns>> {
+    fn turn(self: Box<Self>, _thread: usize) -> Option<Box<dyn Turns>> {
         assert!(self.0.recv().is_err());
         None
     }

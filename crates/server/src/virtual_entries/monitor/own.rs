@@ -3,12 +3,14 @@
 
 use std::sync::atomic::Ordering;
 
+use larix_engine::budget::RequestLimit;
 use larix_engine::entry::Entry;
 use larix_engine::histogram::Durations;
 use larix_engine::index::{IndexStatus, KeyKind};
 use larix_engine::time::Timestamp;
 
 use super::{BackupStatus, Builder, DN, DatabaseFigures, Monitor};
+use crate::panics;
 use crate::statistics::{LimitReached, OperationKind};
 
 const NAME: &str = "Larix";
@@ -24,6 +26,7 @@ impl Monitor<'_> {
         self.clients(out);
         self.limits(out);
         self.queues(out);
+        self.bugs(out);
         self.scheduled_backups(out);
         self.own_databases(out);
         self.replication(out);
@@ -60,7 +63,13 @@ impl Monitor<'_> {
     }
 
     fn limits(&self, out: &mut Vec<Entry>) {
-        out.push(self.own_container("Limits", "How often limits were reached.").build());
+        let limits = &self.config.global.request_limits;
+        let each = RequestLimit::ALL.iter().map(|row| match limits.most(row.limit) {
+            u64::MAX => format!("{}=unlimited", row.word),
+            most => format!("{}={most}", row.word),
+        });
+        let about = "How often limits were reached, and what one request may cost.";
+        out.push(self.own_container("Limits", about).add("monitoredInfo", each).build());
         for (limit, name) in LimitReached::ALL {
             let count = self.statistics.limit_reached(limit);
             out.push(self.own_counter("Limits", name, count));
@@ -78,6 +87,11 @@ impl Monitor<'_> {
         ] {
             out.push(self.own_counter("Queues", name, count));
         }
+    }
+
+    fn bugs(&self, out: &mut Vec<Entry>) {
+        out.push(self.own_container("Bugs", "What is ours to mend: the log tells where.").build());
+        out.push(self.own_counter("Bugs", "Panics", panics::count()));
     }
 
     fn scheduled_backups(&self, out: &mut Vec<Entry>) {

@@ -1,0 +1,224 @@
+//! Who uses a slapd.d: a server that runs with it, or a tool that changes it. One process at a time.
+//!
+//! The journal's lock is held for one change; this one as long as somebody relies on what was read. A directory that this user
+//! may not write has no such file: nobody changes it.
+
+use std::fs::{self, File, OpenOptions};
+use std::io::{Read as _, Seek as _, Write as _};
+use std::os::unix::fs::{MetadataExt as _, OpenOptionsExt as _, fchown};
+use std::path::Path;
+use std::process;
+
+use rustix::fs::FlockOperation;
+use rustix::io::Errno;
+
+use super::super::diagnostic::{ConfigError, Origin};
+use super::super::model::{Config, DatabaseKind, Source};
+
+/// Locked by whoever uses the directory.
+const LOCK_FILE: &str = "larix.config.lock";
+/// Beyond that nothing of use stands there.
+const LOCK_FILE_BYTES_MAX: u64 = 64 << 10;
+
+/// A slapd.d that this process uses; nobody else does until it is dropped.
+#[derive(Debug)]
+pub struct InUse {
+    /// None where there can be no lock.
+    file: Option<File>,
+}
+
+impl Drop for InUse {
+    /// Closing the file would do, were it not for children between fork and exec on other threads, which hold it, too.
+    fn drop(&mut self) {
+        if let Some(file) = &self.file {
+            // The lock goes with the process at the latest.
+            let _ = rustix::fs::flock(file, FlockOperation::Unlock);
+        }
+    }
+}
+
+/// Somebody else who uses a slapd.d.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct User {
+    pub process: Option<u32>,
+    /// Where it listens; none for a tool.
+    pub urls: Vec<String>,
+    /// The flags by which clients reach a server as whoever may change its cn=config.
+    flags: String,
+}
+
+impl User {
+    /// What stands in the file: process id and flags, and each URL on a line of its own.
+    fn parse(text: &str) -> Self {
+        let mut lines = text.lines();
+        let process = lines.next().and_then(|line| line.trim().parse().ok());
+        let flags = lines.next().unwrap_or_default().to_owned();
+        Self { process, flags, urls: lines.map(str::to_owned).collect() }
+    }
+
+    /// `process N`.
+    pub fn process(&self) -> String {
+        self.process.map_or_else(|| "another process".to_owned(), |process| format!("process {process}"))
+    }
+}
+
+/// The flags of `larix modify` for a change of this configuration through a server at one of `urls`.
+fn client_flags(config: &Config, urls: &[String]) -> String {
+    let with = |scheme: &str| urls.iter().find(|url| url.to_ascii_lowercase().starts_with(scheme));
+    let url = with("ldapi:").or_else(|| with("ldap:")).or_else(|| urls.first()).map_or("URL", String::as_str);
+    let own = config.databases.iter().find(|database| matches!(database.kind, DatabaseKind::Config));
+    let root = own.and_then(|database| database.root_dn.as_ref()).map_or("cn=config", |dn| &dn.text);
+    let has_password = config.databases.iter().any(|database| {
+        let is_own = matches!(database.kind, DatabaseKind::Config);
+        let is_root = database.root_dn.as_ref().is_some_and(|dn| dn.text == root);
+        database.root_password.is_some() && (is_own || is_root)
+    });
+    if with("ldapi:").is_some() && !has_password {
+        // The kernel says who asks there, and the access rules let root in.
+        return format!("-H {url}");
+    }
+    let quote = if root.contains([' ', '\'', '$']) { "\"" } else { "" };
+    format!("-H {url} -D {quote}{root}{quote} -W")
+}
+
+impl InUse {
+    /// For a server that runs with this configuration and listens on `urls`; none where that is in no slapd.d.
+    ///
+    /// # Errors
+    /// Names the process that uses it.
+    pub fn by_server(config: &Config, urls: &[String]) -> Result<Option<Self>, ConfigError> {
+        let Source::Directory(directory) = &config.source else { return Ok(None) };
+        let lines = [client_flags(config, urls)].into_iter().chain(urls.iter().cloned());
+        Self::take(directory, lines).map(Some).map_err(|user| {
+            let message = format!("`{}` is in use by {}", directory.display(), user.process());
+            ConfigError::new(Origin::BuiltIn, message).with_help(
+                "one server runs with a configuration: stop that one first, or name another directory",
+            )
+        })
+    }
+
+    /// For a tool that changes it.
+    ///
+    /// # Errors
+    /// A server runs with it, or another tool changes it: says how to go about it instead.
+    pub fn by_tool(directory: &Path) -> Result<Self, ConfigError> {
+        Self::take(directory, std::iter::empty()).map_err(|user| {
+            let (directory, process) = (directory.display(), user.process());
+            if user.urls.is_empty() {
+                let message = format!("`{directory}` is being changed by {process}");
+                return ConfigError::new(Origin::BuiltIn, message).with_help("wait until that has ended");
+            }
+            let flags = user.flags;
+            ConfigError::new(
+                Origin::BuiltIn,
+                format!("nothing was changed: a server runs with `{directory}` ({process}), and would not know of it"),
+            )
+            .with_help(format!(
+                "change cn=config through the server: `larix modify {flags} -f changes.ldif`, or `larix config apply \
+                 {flags} FILE`; or stop the server first"
+            ))
+        })
+    }
+
+    /// `lines` are what others are told beside the process.
+    fn take(directory: &Path, lines: impl Iterator<Item = String>) -> Result<Self, User> {
+        let Some(mut file) = open(directory) else { return Ok(Self { file: None }) };
+        match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {}
+            Err(Errno::WOULDBLOCK) => return Err(user(&file)),
+            // A file system without locks has to do without.
+            Err(_) => return Ok(Self { file: None }),
+        }
+        let text = std::iter::once(process::id().to_string()).chain(lines);
+        let text: String = text.map(|line| line + "\n").collect();
+        // It is a courtesy: whoever finds the lock taken reads it.
+        let _ = file.set_len(0).and_then(|()| file.rewind()).and_then(|()| file.write_all(text.as_bytes()));
+        Ok(Self { file: Some(file) })
+    }
+}
+
+/// The server that runs with a slapd.d, if there is one.
+pub fn server_of(directory: &Path) -> Option<User> {
+    let file = File::open(directory.join(LOCK_FILE)).ok()?;
+    match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
+        Err(Errno::WOULDBLOCK) => Some(user(&file)).filter(|user| !user.urls.is_empty()),
+        _ => None,
+    }
+}
+
+/// The file, as the owner of the directory has his files; none where it cannot be had.
+fn open(directory: &Path) -> Option<File> {
+    let path = directory.join(LOCK_FILE);
+    let mut options = OpenOptions::new();
+    options.read(true).write(true).mode(0o600);
+    if let Ok(file) = options.open(&path) {
+        return Some(file);
+    }
+    let owner = fs::metadata(directory).ok()?;
+    let file = options.create(true).truncate(false).open(&path).ok()?;
+    // Who may not give it away owns the directory himself.
+    let _ = fchown(&file, Some(owner.uid()), Some(owner.gid()));
+    Some(file)
+}
+
+fn user(file: &File) -> User {
+    let mut text = String::new();
+    // What cannot be read only costs the number.
+    let _ = file.take(LOCK_FILE_BYTES_MAX).read_to_string(&mut text);
+    User::parse(&text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn config(directory: &Path, lines: &str) -> Config {
+        let file = directory.join("slapd.conf");
+        fs::write(&file, lines).unwrap();
+        let mut config = Config::from_slapd_conf(&file).unwrap();
+        config.source = Source::Directory(directory.to_owned());
+        config
+    }
+
+    fn refused<T>(done: Result<T, ConfigError>) -> String {
+        done.err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn one_uses_it_and_the_others_are_told_who_and_what_to_do() {
+        let folder = tempfile::tempdir().unwrap();
+        let directory = folder.path();
+        assert_eq!(server_of(directory), None);
+        let urls = ["ldap://127.0.0.1:3890".to_owned(), "ldapi://%2Frun%2Fldapi".to_owned()];
+        let process = format!("process {}", process::id());
+        let administrator = "database config\nrootdn \"cn=the admin,cn=x\"\n\
+            database null\nsuffix cn=x\nrootdn \"cn=the admin,cn=x\"\nrootpw secret\n";
+        for (lines, urls, flags) in [
+            ("", &urls[..], "-H ldapi://%2Frun%2Fldapi"),
+            ("", &urls[..1], "-H ldap://127.0.0.1:3890 -D cn=config -W"),
+            ("database config\nrootpw secret\n", &urls, "-H ldapi://%2Frun%2Fldapi -D cn=config -W"),
+            (administrator, &urls[..1], "-H ldap://127.0.0.1:3890 -D \"cn=the admin,cn=x\" -W"),
+        ] {
+            let config = config(directory, lines);
+            let server = InUse::by_server(&config, urls).unwrap();
+            assert_eq!(server_of(directory).map(|user| user.process()), Some(process.clone()));
+            let second = refused(InUse::by_server(&config, &[]));
+            assert!(second.contains(&process) && second.contains("stop that one"), "{second}");
+            let tool = refused(InUse::by_tool(directory));
+            assert!(tool.contains(&format!("larix config apply {flags} FILE")), "{flags}: {tool}");
+            drop(server);
+        }
+
+        let first = InUse::by_tool(directory).unwrap();
+        assert_eq!(server_of(directory), None, "a tool is no server");
+        assert!(refused(InUse::by_tool(directory)).contains("being changed"));
+        drop(first);
+        InUse::by_tool(directory).unwrap();
+    }
+
+    #[test]
+    fn where_nothing_can_be_written_there_is_no_lock() {
+        InUse::by_tool(Path::new("/proc/self")).unwrap();
+        InUse::by_tool(Path::new("/nowhere")).unwrap();
+    }
+}

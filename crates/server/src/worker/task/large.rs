@@ -1,0 +1,98 @@
+//! Large requests are started on threads of low priority: to decode, judge and prepare one takes as long as many small ones, and
+//! nobody is to wait for that in a worker's loop, or for the processor.
+
+use std::ops::{Deref, DerefMut};
+use std::sync::Arc;
+
+use larix_engine::write;
+use tokio::sync::oneshot;
+
+use super::{Ended, Task};
+use crate::connection::{Connection, Turn};
+use crate::dispatch::Dispatcher;
+use crate::log;
+use crate::low_turns::Turns;
+use crate::panics;
+use crate::server::Server;
+
+/// A task's connection: there, but while a large request of it is started elsewhere.
+pub(super) struct Held(Option<Connection<Dispatcher>>);
+
+impl Held {
+    pub(super) fn new(connection: Connection<Dispatcher>) -> Self {
+        Self(Some(connection))
+    }
+}
+
+/// Why a [`Held`] is never asked while it is empty.
+const THERE: &str = "its task does nothing but wait while the connection is elsewhere";
+
+impl Deref for Held {
+    type Target = Connection<Dispatcher>;
+
+    #[inline]
+    fn deref(&self) -> &Self::Target {
+        self.0.as_ref().expect(THERE)
+    }
+}
+
+impl DerefMut for Held {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        self.0.as_mut().expect(THERE)
+    }
+}
+
+/// A connection on its way.
+struct Large {
+    server: Arc<Server>,
+    connection: Connection<Dispatcher>,
+    back: oneshot::Sender<Connection<Dispatcher>>,
+}
+
+impl Turns for Large {
+    fn turn(self: Box<Self>, thread: usize) -> Option<Box<dyn Turns>> {
+        let Self { server, mut connection, back } = *self;
+        if back.is_closed() {
+            return None;
+        }
+        // Each set of counters has one thread that writes it.
+        let counters = connection.service_mut().count_with(server.statistics.aside(thread));
+        // A panic has printed what happened; the connection ends with it, as it does on its worker.
+        let started = panics::contained(move || {
+            connection.start_large();
+            connection
+        });
+        write::hand_over_kept();
+        if let Ok(mut connection) = started {
+            connection.service_mut().count_with(counters);
+            let _ = back.send(connection);
+        }
+        None
+    }
+}
+
+impl Task<'_> {
+    /// Has the request that is next started elsewhere. What comes meanwhile waits.
+    pub(super) async fn start_large(&mut self) -> Result<Turn, Ended> {
+        self.lend();
+        let server = &self.core.server;
+        if !server.long_searches.are_there() {
+            self.connection.start_large();
+            return Ok(Turn::More);
+        }
+        // Lines and changes come in the order of the requests.
+        write::hand_over_kept();
+        log::hand_over();
+        let Some(connection) = self.connection.0.take() else { return Err(Ended::Lost) };
+        let (back, started) = oneshot::channel();
+        server.long_searches.take(Large { server: Arc::clone(server), connection, back });
+        match started.await {
+            Ok(connection) => {
+                self.connection = Held::new(connection);
+                Ok(Turn::More)
+            }
+            Err(_) => Err(Ended::Because("internal error")),
+        }
+    }
+}
