@@ -13,7 +13,7 @@ use std::path::PathBuf;
 use anyhow::Context;
 
 use crate::clock;
-use crate::peer::{Guard, Peer};
+use crate::peer::{Guard, LogLevel, Peer, SyslogSink};
 use crate::report::{Document, FORMAT, Machine, Server};
 use crate::scenario::Scenario;
 pub use progress::Progress;
@@ -44,6 +44,8 @@ pub struct Options {
     pub schema: PathBuf,
     /// A fixed port for all servers instead of a free one each.
     pub port: Option<u16>,
+    /// What every server that is started here logs.
+    pub log_level: LogLevel,
     /// Loads in the first round alone; later ones go on with the data as they are.
     pub load_once: bool,
     /// The same seed gives the same data and the same requests.
@@ -100,7 +102,7 @@ fn document(options: &Options, scenario: &Scenario) -> Document {
         command: options.command.clone(),
         machine: Machine::here(),
         servers: servers.collect(),
-        notes: scenario.notes.clone(),
+        notes: std::iter::once(log_note(options.log_level)).chain(scenario.notes.iter().cloned()).collect(),
         ..Document::default()
     }
 }
@@ -116,6 +118,11 @@ fn run_rounds(
     let folder = Folder::create(&options.directory, options.keep, guard)?;
     folder.check_room(scenario, options)?;
     rows.notes.extend(folder.note());
+    let sink = match options.log_level {
+        LogLevel::Nothing => None,
+        LogLevel::Stats => Some(SyslogSink::open(guard)?),
+    };
+    let mut lines = vec![0; options.peers.len()];
     let mut plan = Plan::new(scenario, options);
     plan.show(progress, "", "generating data");
     let contents = folder.write_contents(scenario, options.seed).context("cannot write the data")?;
@@ -131,12 +138,30 @@ fn run_rounds(
         for turn in 0..benches.len() {
             let position = if forwards { turn } else { benches.len() - 1 - turn };
             let Some(bench) = benches.get_mut(position) else { continue };
+            let before = sink.as_ref().map_or(0, SyslogSink::taken);
             bench
                 .run(scenario, round, rows, &mut plan, progress)
                 .with_context(|| format!("{}, round {}", bench.name(), round + 1))?;
+            if let (Some(sink), Some(lines)) = (&sink, lines.get_mut(position)) {
+                *lines += sink.taken() - before;
+            }
         }
     }
+    if sink.is_some() {
+        let sent = options.peers.iter().zip(lines).map(|(peer, lines)| format!("{} {lines}", peer.name));
+        rows.notes.push(format!("Lines sent to syslog: {}.", sent.collect::<Vec<_>>().join(", ")));
+    }
     Ok(())
+}
+
+fn log_note(level: LogLevel) -> String {
+    match level {
+        LogLevel::Nothing => "`loglevel 0`: no server logs anything.",
+        LogLevel::Stats => {
+            "`loglevel stats`: every server sends a line for each operation and result to a syslog socket; they are taken and dropped."
+        }
+    }
+    .to_owned()
 }
 
 impl Options {

@@ -203,7 +203,12 @@ impl<'a> Bench<'a> {
         }
         let paths = Paths { schema: &self.options.schema, own_schemas: &own_schemas, data: &self.data() };
         let databases = stage.directory.databases();
-        let text = configuration(&program.preamble, &databases, stage.directory.online_configuration, &paths);
+        let text = configuration(
+            &program.preamble,
+            &databases,
+            (stage.directory.online_configuration, self.options.log_level),
+            &paths,
+        );
         let path = self.folder.join("slapd.conf");
         write(&path, &text)?;
         Ok(path)

@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::path::Path;
 
+use super::LogLevel;
 use crate::generate::ROOT_PASSWORD;
 
 /// A map that no scenario fills: slapd refuses writes at its end, and an unused map costs nothing.
@@ -31,11 +32,12 @@ pub(crate) struct Paths<'a> {
 }
 
 /// The configuration of `databases`. Whatever changes durability or speed is left as both servers have it by default:
-/// every commit is synced, threads are as many as they like, and there are no access rules.
+/// every commit is synced, threads are as many as they like, and there are no access rules. What they log is said: without a
+/// `loglevel` line slapd sends a line for every operation to syslog.
 pub(crate) fn configuration(
     preamble: &str,
     databases: &[Database],
-    online: bool,
+    (online, log_level): (bool, LogLevel),
     paths: &Paths<'_>,
 ) -> String {
     let mut text = String::from(preamble);
@@ -48,6 +50,7 @@ pub(crate) fn configuration(
     for file in paths.own_schemas {
         line(format_args!("include {}", file.display()));
     }
+    line(format_args!("loglevel {}", log_level.word()));
     line(format_args!("sizelimit 500\ntimelimit unlimited"));
     if online {
         line(format_args!("database config\nrootpw {ROOT_PASSWORD}"));
@@ -77,11 +80,11 @@ mod tests {
         };
         let text = |preamble: &str, data: &str| {
             let paths = Paths { schema: Path::new("/s"), own_schemas: &[], data: Path::new(data) };
-            configuration(preamble, &[database.clone(), database.clone()], false, &paths)
+            configuration(preamble, &[database.clone(), database.clone()], (false, LogLevel::Nothing), &paths)
         };
         let one = text("", "/one");
         assert_eq!(one.matches("database mdb").count(), 2);
-        for part in ["include /s/core.schema\n", "directory /one/1\n", "index cn eq\n"] {
+        for part in ["include /s/core.schema\n", "directory /one/1\n", "index cn eq\n", "loglevel 0\n"] {
             assert!(one.contains(part), "{one}");
         }
         assert!(!one.contains("dbnosync"), "{one}");

@@ -1,14 +1,20 @@
 //! What must not outlive a comparison: the servers it started and the folder it works in.
 
-use std::path::PathBuf;
+use std::io;
+use std::os::unix::process::CommandExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use rustix::io::Errno;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 
 /// How long a server may take to stop when the run is broken off, in steps of [`STEP`]; then it is killed.
 const STOP_STEPS: u32 = 500;
 const STEP: Duration = Duration::from_millis(20);
+/// How often the folder is removed while somebody writes there.
+const REMOVALS_MAX: u32 = 5;
 
 /// Knows the children and the folder. A clone knows the same ones: one belongs to the thread that awaits signals.
 #[derive(Clone, Debug, Default)]
@@ -20,6 +26,8 @@ pub struct Guard {
 struct State {
     children: Vec<Pid>,
     folder: Option<PathBuf>,
+    /// Sockets that it made outside of the folder.
+    files: Vec<PathBuf>,
     ended: bool,
 }
 
@@ -30,8 +38,40 @@ impl Guard {
     }
 
     /// The folder that goes when the run is broken off; none when it is to stay.
-    pub(crate) fn set_folder(&self, folder: Option<PathBuf>) {
+    pub fn set_folder(&self, folder: Option<PathBuf>) {
         self.lock().folder = folder;
+    }
+
+    /// Starts a child and knows it. A terminal's Ctrl-C does not reach it: it is the guard's to end.
+    ///
+    /// # Errors
+    /// It cannot be started, or [`Guard::end`] was called.
+    pub fn spawn(&self, command: &mut Command) -> io::Result<Child> {
+        let mut state = self.lock();
+        if state.ended {
+            return Err(io::Error::from(io::ErrorKind::Interrupted));
+        }
+        let child = command.process_group(0).spawn()?;
+        state.children.extend(pid(child.id()));
+        Ok(child)
+    }
+
+    /// Whether a child has ended; it is not reaped.
+    pub fn is_over(&self, child: &Child) -> bool {
+        pid(child.id()).is_none_or(has_ended)
+    }
+
+    /// Awaits a child's end, forgets it, and reaps it.
+    ///
+    /// # Errors
+    /// It is no child of this process.
+    pub fn wait(&self, child: &mut Child) -> io::Result<ExitStatus> {
+        if let Some(pid) = pid(child.id()) {
+            let ended = WaitIdOptions::EXITED | WaitIdOptions::NOWAIT;
+            while matches!(waitid(WaitId::Pid(pid), ended), Err(Errno::INTR)) {}
+        }
+        self.forget_child(child.id());
+        child.wait()
     }
 
     pub(crate) fn add_child(&self, id: u32) {
@@ -42,6 +82,15 @@ impl Guard {
     pub(crate) fn forget_child(&self, id: u32) {
         let gone = pid(id);
         self.lock().children.retain(|child| Some(*child) != gone);
+    }
+
+    /// A file that goes, too.
+    pub(crate) fn add_file(&self, path: &Path) {
+        self.lock().files.push(path.to_owned());
+    }
+
+    pub(crate) fn remove_files(&self) {
+        self.lock().remove_files();
     }
 
     /// Whether [`Guard::end`] was called: failures from then on are its doing.
@@ -62,8 +111,18 @@ impl Guard {
                 wait_until_gone(child);
             }
         }
+        state.remove_files();
         if let Some(folder) = state.folder.take() {
-            let _ = std::fs::remove_dir_all(folder);
+            // This process may still be writing there: what came meanwhile goes the next time.
+            let _ = (0..REMOVALS_MAX).find(|_| std::fs::remove_dir_all(&folder).is_ok());
+        }
+    }
+}
+
+impl State {
+    fn remove_files(&mut self) {
+        for file in self.files.drain(..) {
+            let _ = std::fs::remove_file(file);
         }
     }
 }
@@ -91,8 +150,6 @@ pub(super) fn has_ended(child: Pid) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use std::process::Command;
-
     use super::*;
 
     #[test]

@@ -5,6 +5,7 @@ mod detect;
 mod guard;
 mod process;
 mod session;
+mod syslog;
 
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
@@ -16,6 +17,8 @@ pub use guard::Guard;
 pub use process::ToolCost;
 pub(crate) use process::{Running, Start, run_tool};
 pub(crate) use session::Session;
+pub use syslog::LogLevel;
+pub(crate) use syslog::SyslogSink;
 
 /// One side of a comparison.
 #[derive(Clone, Debug)]

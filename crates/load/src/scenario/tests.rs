@@ -4,7 +4,7 @@ use super::*;
 
 fn all() -> impl Iterator<Item = Scenario> {
     ALL.into_iter().flat_map(|known| {
-        [Size::SMOKE, Size { entries: known.entries, seconds: Size::SECONDS }]
+        [Size::SMOKE, Size::QUICK, Size { entries: known.entries, seconds: Size::LONG_SECONDS }]
             .map(|size| Scenario::new(known.name, size).unwrap())
     })
 }

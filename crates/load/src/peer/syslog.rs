@@ -1,0 +1,135 @@
+//! What the servers log while they are measured, and who takes the lines.
+
+use std::io;
+use std::os::unix::net::UnixDatagram;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use anyhow::{Context, bail};
+
+use super::Guard;
+
+/// Where syslog(3) sends lines.
+const SOCKET: &str = "/dev/log";
+/// How long the thread that takes lines waits before it looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(100);
+/// Longer lines are cut by whoever takes them; so are these.
+const LINE_BYTES: usize = 8 << 10;
+
+/// What every server logs.
+#[derive(Clone, Copy, Debug, Default, Eq, PartialEq)]
+pub enum LogLevel {
+    /// Nothing.
+    #[default]
+    Nothing,
+    /// A line for each connection, operation and result, sent to syslog.
+    Stats,
+}
+
+impl LogLevel {
+    /// The value of `loglevel` in slapd.conf. Without that line slapd logs `stats`.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Nothing => "0",
+            Self::Stats => "stats",
+        }
+    }
+}
+
+/// Takes the lines that servers send to syslog, counts and drops them. Gone when dropped.
+#[derive(Debug)]
+pub(crate) struct SyslogSink {
+    taken: Arc<AtomicU64>,
+    ends: Arc<AtomicBool>,
+    thread: Option<JoinHandle<()>>,
+    guard: Guard,
+}
+
+impl SyslogSink {
+    /// Makes the socket that syslog(3) sends to.
+    ///
+    /// # Errors
+    /// A syslog daemon has it: what that costs would be measured, too. It cannot be made: only root may.
+    pub(crate) fn open(guard: &Guard) -> anyhow::Result<Self> {
+        Self::open_at(Path::new(SOCKET), guard)
+    }
+
+    fn open_at(path: &Path, guard: &Guard) -> anyhow::Result<Self> {
+        let probe = UnixDatagram::unbound().context("no socket")?;
+        match probe.connect(path) {
+            Ok(()) => bail!(
+                "a syslog daemon listens at {}: its work would be measured with the servers'. Stop it, or compare in a \
+                 container without one",
+                path.display()
+            ),
+            // Somebody's who is gone.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                std::fs::remove_file(path).with_context(|| format!("cannot remove {}", path.display()))?;
+            }
+            Err(_) => {}
+        }
+        let socket = UnixDatagram::bind(path).with_context(|| {
+            format!("cannot make {}, to which the servers send their lines: root may", path.display())
+        })?;
+        guard.add_file(path);
+        // syslog(3) of another user writes there, too.
+        std::fs::set_permissions(path, std::os::unix::fs::PermissionsExt::from_mode(0o666))?;
+        socket.set_read_timeout(Some(LOOK))?;
+        let (taken, ends) = (Arc::<AtomicU64>::default(), Arc::<AtomicBool>::default());
+        let (counts, is_over) = (Arc::clone(&taken), Arc::clone(&ends));
+        let take = move || {
+            let mut line = [0; LINE_BYTES];
+            while !is_over.load(Ordering::Relaxed) {
+                if socket.recv(&mut line).is_ok() {
+                    counts.fetch_add(1, Ordering::Relaxed);
+                }
+            }
+        };
+        let thread = std::thread::Builder::new().name("syslog".to_owned()).spawn(take)?;
+        Ok(Self { taken, ends, thread: Some(thread), guard: guard.clone() })
+    }
+
+    /// Lines so far.
+    pub(crate) fn taken(&self) -> u64 {
+        self.taken.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for SyslogSink {
+    fn drop(&mut self) {
+        self.ends.store(true, Ordering::Relaxed);
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+        self.guard.remove_files();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_taken_and_the_socket_goes() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("log");
+        let guard = Guard::default();
+        // One that was left behind.
+        drop(UnixDatagram::bind(&path).unwrap());
+        let sink = SyslogSink::open_at(&path, &guard).unwrap();
+        let sender = UnixDatagram::unbound().unwrap();
+        for _ in 0..100 {
+            sender.send_to(b"<167>slapd[1]: conn=1 op=1 SRCH", &path).unwrap();
+        }
+        while sink.taken() < 100 {
+            std::thread::yield_now();
+        }
+        let error = SyslogSink::open_at(&path, &guard).unwrap_err().to_string();
+        assert!(error.contains("a syslog daemon listens at"), "{error}");
+        drop(sink);
+        assert!(!path.exists());
+    }
+}
