@@ -3,12 +3,15 @@
 use std::io::{BufRead, BufReader};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode, Stdio};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
 
 use anyhow::{Context, bail};
 use clap::Args;
 use larix_load::generate::{self, Kind};
+use larix_load::peer::Guard;
+
+use crate::signals;
 
 /// How long the server may take to answer, in steps of [`STEP`].
 const START_STEPS: u32 = 500;
@@ -32,7 +35,12 @@ pub(crate) struct DemoArgs {
 }
 
 pub(crate) fn main(args: &DemoArgs) -> ExitCode {
-    match demo(args) {
+    let said = if args.data.is_some() {
+        "larix demo: stopping the server"
+    } else {
+        "larix demo: stopping the server and removing the data"
+    };
+    match signals::guarded(said, |guard| demo(args, guard)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("larix demo: {error:#}");
@@ -41,33 +49,29 @@ pub(crate) fn main(args: &DemoArgs) -> ExitCode {
     }
 }
 
-fn demo(args: &DemoArgs) -> anyhow::Result<()> {
-    let temporary = tempfile::Builder::new().prefix("larix-demo").tempdir().context("no temporary folder")?;
-    let folder = args.data.as_deref().unwrap_or_else(|| temporary.path());
+fn demo(args: &DemoArgs, guard: &Guard) -> anyhow::Result<()> {
+    let folder = folder(args, guard)?;
+    let folder = folder.as_path();
     let larix = std::env::current_exe().context("cannot find this program's own file")?;
-    std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let schema = write_bundled_schema(&folder.join("schema"))?;
     let made = generate::write_directory(Kind::People, args.entries, args.seed, folder, &schema)?;
     step(&format!("generated {} people, {} KB of LDIF", args.entries, made.ldif_bytes / 1024));
-    let loaded = Command::new(&larix)
-        .args(["add", "-q", "-f"])
-        .arg(&made.configuration)
-        .arg("-l")
-        .arg(&made.ldif)
-        .status()
-        .context("cannot start larix add")?;
+    let mut add = Command::new(&larix);
+    add.args(["add", "-q", "-f"]).arg(&made.configuration).arg("-l").arg(&made.ldif);
+    let loaded = status(guard, &mut add).context("cannot start larix add")?;
     if !loaded.success() {
         bail!("larix add ended with {loaded}; is {} a directory of an earlier demo?", made.data.display());
     }
     step("loaded them");
-    let mut server = Served::start(&larix, &made.configuration, folder)?;
+    let mut server = Served::start(&larix, &made.configuration, folder, guard)?;
     step(&format!("serving on {}", server.url()));
     let base = Kind::People.suffix();
     let question =
         ["-LLL", "-b", base, "(&(uid=user.7)(objectClass=person))", "cn", "mail", "telephoneNumber"];
     println!("\n$ larix search -x -H {} {}", server.url(), shell(&question));
-    let answered = Command::new(&larix).args(["search", "-x", "-H", &server.url()]).args(question).status();
-    let answered = answered.context("cannot start larix search")?;
+    let mut search = Command::new(&larix);
+    search.args(["search", "-x", "-H", &server.url()]).args(question);
+    let answered = status(guard, &mut search).context("cannot start larix search")?;
     if !answered.success() {
         bail!("the search ended with {answered}");
     }
@@ -84,6 +88,24 @@ fn demo(args: &DemoArgs) -> anyhow::Result<()> {
     );
     println!("Ctrl-C ends it{}.", if args.data.is_some() { "" } else { " and removes the data" });
     server.wait()
+}
+
+/// The folder of the flags; without one a temporary folder, which the guard removes.
+fn folder(args: &DemoArgs, guard: &Guard) -> anyhow::Result<PathBuf> {
+    if let Some(folder) = &args.data {
+        std::fs::create_dir_all(folder).with_context(|| format!("cannot create {}", folder.display()))?;
+        return Ok(folder.clone());
+    }
+    let temporary = tempfile::Builder::new().prefix("larix-demo").tempdir().context("no temporary folder")?;
+    let folder = temporary.keep();
+    guard.set_folder(Some(folder.clone()));
+    Ok(folder)
+}
+
+/// Runs a command to its end, unless a signal ends both.
+fn status(guard: &Guard, command: &mut Command) -> std::io::Result<ExitStatus> {
+    let mut child = guard.spawn(command.stdin(Stdio::null()))?;
+    guard.wait(&mut child)
 }
 
 fn step(text: &str) {
@@ -113,21 +135,23 @@ pub(crate) fn write_bundled_schema(folder: &Path) -> anyhow::Result<PathBuf> {
 pub(crate) struct Served {
     child: Child,
     port: u16,
+    guard: Guard,
 }
 
 impl Served {
-    pub(crate) fn start(larix: &Path, configuration: &Path, folder: &Path) -> anyhow::Result<Self> {
+    pub(crate) fn start(
+        larix: &Path,
+        configuration: &Path,
+        folder: &Path,
+        guard: &Guard,
+    ) -> anyhow::Result<Self> {
         let ports = folder.join("port");
         let _ = std::fs::remove_file(&ports);
-        let child = Command::new(larix)
-            .args(["serve", "-d", "0", "-h", "ldap://127.0.0.1:0/", "-f"])
-            .arg(configuration)
-            .arg("--port-file")
-            .arg(&ports)
-            .stdin(Stdio::null())
-            .spawn()
-            .context("cannot start larix serve")?;
-        let mut served = Self { child, port: 0 };
+        let mut serve = Command::new(larix);
+        serve.args(["serve", "-d", "0", "-h", "ldap://127.0.0.1:0/", "-f"]).arg(configuration);
+        serve.arg("--port-file").arg(&ports).stdin(Stdio::null());
+        let child = guard.spawn(&mut serve).context("cannot start larix serve")?;
+        let mut served = Self { child, port: 0, guard: guard.clone() };
         for _ in 0..START_STEPS {
             if let Some(port) = read_port(&ports) {
                 let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
@@ -136,8 +160,8 @@ impl Served {
                     return Ok(served);
                 }
             }
-            if let Some(status) = served.child.try_wait()? {
-                bail!("larix serve ended with {status}");
+            if guard.is_over(&served.child) {
+                bail!("larix serve ended with {}", guard.wait(&mut served.child)?);
             }
             std::thread::park_timeout(STEP);
         }
@@ -158,8 +182,8 @@ impl Served {
     }
 
     fn wait(&mut self) -> anyhow::Result<()> {
-        // Ctrl-C reaches the server too: it stops cleanly, and this returns.
-        let status = self.child.wait().context("the server is lost")?;
+        // A signal to this program ends both, before this returns.
+        let status = self.guard.wait(&mut self.child).context("the server is lost")?;
         if status.success() { Ok(()) } else { bail!("larix serve ended with {status}") }
     }
 }
@@ -167,10 +191,10 @@ impl Served {
 impl Drop for Served {
     fn drop(&mut self) {
         let pid = i32::try_from(self.child.id()).ok().and_then(rustix::process::Pid::from_raw);
-        if let (Ok(None), Some(pid)) = (self.child.try_wait(), pid) {
+        if let (false, Some(pid)) = (self.guard.is_over(&self.child), pid) {
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
-            let _ = self.child.wait();
         }
+        let _ = self.guard.wait(&mut self.child);
     }
 }
 

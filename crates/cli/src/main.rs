@@ -7,8 +7,11 @@ mod client;
 mod demo;
 mod load;
 mod serve;
+mod signals;
 mod size;
+mod terminal;
 mod tools;
+mod version;
 
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
@@ -64,6 +67,14 @@ enum LarixCommand {
     Size(size::SizeArgs),
     #[command(flatten)]
     Client(client::ClientCommand),
+    /// Print this, or what a command does and its flags
+    Help {
+        /// A command, and one of its own commands
+        #[arg(value_name = "COMMAND")]
+        command: Vec<OsString>,
+    },
+    /// Print version, commit, features and disk format
+    Version,
 }
 
 fn main() -> ExitCode {
@@ -119,5 +130,22 @@ fn larix(program: &OsStr, mut rest: Vec<OsString>) -> ExitCode {
         LarixCommand::Client(command) => client::run(&command),
         LarixCommand::Load(arguments) => load::main(&arguments),
         LarixCommand::Size(arguments) => size::main(&arguments),
+        LarixCommand::Help { command } => help(program, command),
+        LarixCommand::Version => {
+            print!("{}", version::text());
+            ExitCode::SUCCESS
+        }
+    }
+}
+
+/// `larix help COMMAND` is `larix COMMAND --help`.
+fn help(program: &OsStr, mut command: Vec<OsString>) -> ExitCode {
+    command.push("--help".into());
+    match command.first().and_then(|first| first.to_str()).and_then(Tool::by_subcommand) {
+        Some(tool) => {
+            let name = format!("larix {}", tool.subcommand());
+            tools::run(tool, &name, command.get(1..).unwrap_or_default())
+        }
+        None => larix(program, command),
     }
 }

@@ -23,7 +23,7 @@ use larix_server::{Bound, ServeOptions};
 
 /// Where `larix serve --suffix` listens unless it is told.
 pub(crate) use self::quick_start::DEFAULT_URL as QUICK_START_URL;
-use self::quick_start::QuickStartArgs;
+use self::quick_start::{QuickStartArgs, Shown};
 
 const DEFAULT_URLS: &str = "ldap:///";
 
@@ -165,6 +165,9 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
         None if arguments.quick.asked() => quick_start::DEFAULT_URL,
         None => DEFAULT_URLS,
     };
+    if arguments.root.is_none() {
+        arguments.quick.refuse_served()?;
+    }
     let bound = Bound::new(options(name, arguments, listen, debug)?, &privileges)?;
     // What is written is written as the user and below the root directory that the server has from here on.
     let https = arguments.admin.iter().any(|address| address.tls);
@@ -180,10 +183,10 @@ fn try_run(name: &str, arguments: &ServeArgs) -> anyhow::Result<ExitCode> {
         bound.serve(config, readiness)?;
         return Ok(ExitCode::SUCCESS);
     };
-    let (urls, admin_urls) = (bound.urls(), bound.admin_urls());
+    let shown = Shown::of(&bound);
     let quick = Arc::new(quick);
     let serving = Arc::clone(&quick);
-    let readiness = readiness.and_then(move || serving.print_next_steps(&urls, &admin_urls));
+    let readiness = readiness.and_then(move || serving.print_next_steps(&shown));
     // The configuration with the password's hash stays: who made it up has to say it, even if nothing is served.
     bound.serve(config, readiness).inspect_err(|_| quick.print_password_unserved())?;
     Ok(ExitCode::SUCCESS)

@@ -19,12 +19,14 @@ use clap::Args;
 use larix_engine::load::{self, LoadContext, LoadObserver, LoadOptions, RecordError};
 use larix_engine::tables::TABLES;
 use larix_load::generate::{self, Kind};
+use larix_load::peer::Guard;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::config::slapd_d::Stamp;
 use larix_server::config::{self, Config, DatabaseKind, Location};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use larix_store::{Statistics, Store};
 
+use crate::signals;
 use estimate::Estimate;
 use sample::Sample;
 
@@ -74,7 +76,7 @@ pub(crate) struct SizeArgs {
 }
 
 pub(crate) fn main(args: &SizeArgs) -> ExitCode {
-    match size(args) {
+    match signals::guarded("larix size: broken off", |guard| size(args, guard)) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("larix size: {error:#}");
@@ -83,12 +85,13 @@ pub(crate) fn main(args: &SizeArgs) -> ExitCode {
     }
 }
 
-fn size(args: &SizeArgs) -> anyhow::Result<()> {
+fn size(args: &SizeArgs, guard: &Guard) -> anyhow::Result<()> {
     check(args)?;
     let base = args.folder.clone().unwrap_or_else(std::env::temp_dir);
     let temporary = tempfile::Builder::new().prefix("larix-size").tempdir_in(&base);
     let temporary = temporary.with_context(|| format!("cannot make a folder in {}", base.display()))?;
-    let folder = temporary.path();
+    let folder = &temporary.keep();
+    guard.set_folder(Some(folder.clone()));
     let source = source(args, folder)?;
     enough_room(folder, &source.ldif)?;
     let config = read_config(&source.config)?;
@@ -109,7 +112,7 @@ fn size(args: &SizeArgs) -> anyhow::Result<()> {
         true => {
             say("serving and driving it");
             let served = operate::Served { section, source: &source, sample: &sample };
-            Some(operate::run(&served, folder, args)?)
+            Some(operate::run(&served, folder, args, guard)?)
         }
         false => None,
     };

@@ -32,6 +32,14 @@ fn it_says_what_it_is_and_what_it_does_not_know() {
         (&["--version"][..], 0, concat!("larix ", env!("CARGO_PKG_VERSION"))),
         (&["--help"], 0, "Offline tools"),
         (&[], WRONG_USAGE, "Usage: larix"),
+        (&["help"], 0, "Offline tools"),
+        (&["help", "search"], 0, "Usage: larix search"),
+        (&["help", "serve"], 0, "--suffix"),
+        (&["help", "load", "compare"], 0, "Usage: larix load compare"),
+        (&["help", "cat"], 0, "Usage: larix cat"),
+        (&["help", "acl", "explain"], 0, "explain"),
+        (&["help", "nonsense"], WRONG_USAGE, "'nonsense'"),
+        (&["version"], 0, concat!("larix ", env!("CARGO_PKG_VERSION"), "\ncommit       ")),
         (&["nonsense"], WRONG_USAGE, "'nonsense'"),
         (&["serve", "--nonsense"], WRONG_USAGE, "'--nonsense'"),
         (&["cat", "-Q"], WRONG_USAGE, "'-Q'"),
@@ -40,6 +48,27 @@ fn it_says_what_it_is_and_what_it_does_not_know() {
         let output = Command::new(LARIX).args(arguments).output().unwrap();
         check(&format!("larix {arguments:?}"), &output, status, said);
     }
+}
+
+#[test]
+fn the_version_has_commit_features_and_disk_format() {
+    let output = Command::new(LARIX).arg("version").output().unwrap();
+    let text = text(&output.stdout);
+    let value = |name: &str| {
+        let line = text.lines().find_map(|line| line.strip_prefix(name));
+        line.unwrap_or_else(|| panic!("no {name}: {text}")).trim().to_owned()
+    };
+    let checkout = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.git");
+    // Beside another commit than HEAD the binary would have been built again.
+    let head = Command::new("git").args(["-C", env!("CARGO_MANIFEST_DIR"), "rev-parse", "HEAD"]).output();
+    match head {
+        Ok(head) if head.status.success() && std::path::Path::new(checkout).exists() => {
+            assert!(String::from_utf8_lossy(&head.stdout).starts_with(&value("commit")), "{text}");
+        }
+        _ => assert!(!value("commit").is_empty()),
+    }
+    assert_eq!(value("features"), if cfg!(feature = "gssapi") { "gssapi" } else { "none" });
+    assert!(value("disk format").starts_with(|digit: char| digit.is_ascii_digit()), "{text}");
 }
 
 #[test]

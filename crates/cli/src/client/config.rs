@@ -13,7 +13,7 @@ use larix_proto::extended::{EndTransaction, ExtendedValue, StartTransactionRespo
 use larix_proto::ldif::{Body, Change, LdifAttribute, Modification, Record, Writer};
 use larix_proto::{ControlBuf, FilterBuf, Response, ResultCode, Scope, client, oid};
 use larix_server::clock::{SystemClock, SystemRandom};
-use larix_server::config::slapd_d::Stamp;
+use larix_server::config::slapd_d::{InUse, Stamp};
 use larix_server::config::{Config, ConfigEntry, DEFAULT_DIRECTORY, Difference, Source, Step};
 
 use super::modify;
@@ -176,6 +176,12 @@ fn apply(args: &ApplyArgs, out: &mut dyn Write) -> Result<ExitCode, ClientError>
         return Err(ClientError::Usage(refusal.to_string()));
     }
     let mut session = args.target.session()?;
+    let directory = args.target.directory();
+    let _in_use = if session.is_none() && !args.target.common.dry_run && directory.exists() {
+        Some(InUse::by_tool(directory).map_err(|error| ClientError::Usage(error.to_string()))?)
+    } else {
+        None
+    };
     let current = args.target.read(&mut session)?;
     let difference = current.difference(&wanted);
     write!(out, "{difference}").map_err(ClientError::Output)?;
@@ -304,12 +310,21 @@ impl Target {
         session::open(&self.common).map(Some)
     }
 
+    /// The slapd.d, if the configuration is no server's.
+    fn directory(&self) -> &Path {
+        self.directory.as_deref().unwrap_or_else(|| Path::new(DEFAULT_DIRECTORY))
+    }
+
     fn read(&self, session: &mut Option<Session>) -> Result<Config, ClientError> {
         let config = match session {
             Some(session) => Config::from_entries(entries(session)?, Source::QuickStart),
             None => {
-                let directory = self.directory.as_deref().unwrap_or_else(|| Path::new(DEFAULT_DIRECTORY));
-                Config::from_slapd_d(directory)
+                if self.directory.is_none() {
+                    eprintln!(
+                        "larix config: reads {DEFAULT_DIRECTORY}; -F names another slapd.d, -H a server"
+                    );
+                }
+                Config::from_slapd_d(self.directory())
             }
         };
         config.map_err(|error| ClientError::Usage(error.to_string()))

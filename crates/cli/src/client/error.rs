@@ -17,7 +17,7 @@ pub(super) fn status_of(error: &ClientError) -> ExitCode {
     match error {
         ClientError::Usage(_) | ClientError::Input { .. } => ExitCode::FAILURE,
         ClientError::Refused { result, .. } | ClientError::Disconnected(result) => exit_code(result.code),
-        ClientError::At { error, .. } => status_of(error),
+        ClientError::At { error, .. } | ClientError::Advised { error, .. } => status_of(error),
         _ => ExitCode::from(255),
     }
 }

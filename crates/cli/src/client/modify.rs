@@ -15,6 +15,7 @@ use super::options::CommonArgs;
 use super::report::{self, ControlStyle};
 use super::session;
 use super::{controls, json as output};
+use crate::terminal::Otherwise;
 use larix_client::ClientError;
 use larix_client::{Reply, Session};
 
@@ -49,7 +50,8 @@ pub(super) fn run(args: &ModifyArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
     let mut skipped = args.skipped.as_deref().map(create).transpose()?;
     let mut session = None;
     if !args.common.dry_run {
-        let mut opened = session::open(&args.common)?;
+        let otherwise = if args.file.is_some() { Otherwise::StandardInput } else { Otherwise::Nowhere };
+        let mut opened = session::open_beside(&args.common, otherwise)?;
         opened.controls.extend(extensions);
         session = Some(opened);
     }
@@ -124,7 +126,10 @@ impl Step {
 }
 
 fn input(file: Option<&Path>) -> Result<(String, Box<dyn BufRead>), ClientError> {
-    let Some(path) = file else { return Ok(("standard input".to_owned(), Box::new(io::stdin().lock()))) };
+    // Not locked: whoever else reads standard input meanwhile would wait for ever.
+    let Some(path) = file else {
+        return Ok(("standard input".to_owned(), Box::new(BufReader::new(io::stdin()))));
+    };
     let name = path.display().to_string();
     match File::open(path) {
         Ok(file) => Ok((name, Box::new(BufReader::new(file)))),

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::{ArgAction, Args};
 use larix_proto::ldif::Writer;
-use larix_proto::url::{LdapUrl, UrlScheme};
+use larix_proto::url::{LdapUrl, UrlError, UrlScheme};
 
 use larix_client::ClientError;
 
@@ -105,14 +105,22 @@ impl CommonArgs {
             let host = self.host.clone().unwrap_or_default();
             return Ok(vec![LdapUrl::server(UrlScheme::Ldap, host, self.port)]);
         }
-        let text = self.uri.as_deref().or(environment).unwrap_or("ldap://localhost");
+        let (name, text) = match (&self.uri, environment) {
+            (Some(text), _) => ("-H ", text.as_str()),
+            (None, Some(text)) => ("LDAPURI=", text),
+            (None, None) => ("", "ldap://localhost"),
+        };
+        let fault = |url: &str, error: UrlError| ClientError::Usage(format!("{name}{url}: {error}"));
         let urls = text
             .split([' ', ','])
             .filter(|url| !url.is_empty())
-            .map(|url| LdapUrl::parse(url).map_err(|error| ClientError::Usage(format!("-H {url}: {error}"))))
+            .map(|url| LdapUrl::parse(url).map_err(|error| fault(url, error)))
             .collect::<Result<Vec<_>, _>>()?;
         if urls.is_empty() {
-            return Err(ClientError::Usage("-H names no server".to_owned()));
+            return Err(ClientError::Usage(format!(
+                "{}names no server",
+                if name == "-H " { name } else { "LDAPURI " }
+            )));
         }
         Ok(urls)
     }

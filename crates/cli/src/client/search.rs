@@ -17,6 +17,7 @@ use super::options::CommonArgs;
 use super::report;
 use super::search_output::{Format, Heading, Output};
 use super::session;
+use crate::terminal::{self, Otherwise};
 use larix_client::ClientError;
 use larix_client::Session;
 
@@ -72,6 +73,13 @@ pub(crate) struct SearchArgs {
     /// Filter, then attributes
     #[arg(value_name = "FILTER] [ATTRIBUTE")]
     words: Vec<String>,
+}
+
+impl SearchArgs {
+    /// Whether standard input has the lines to search for.
+    fn reads_stdin(&self) -> bool {
+        self.file.as_deref() == Some(Path::new("-"))
+    }
 }
 
 fn scope(text: &str) -> Result<Scope, String> {
@@ -137,7 +145,8 @@ pub(super) fn run(args: &SearchArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
         session: None,
     };
     if !args.common.dry_run {
-        search.session = Some(session::open(&args.common)?);
+        let otherwise = if args.reads_stdin() { Otherwise::Nowhere } else { Otherwise::StandardInput };
+        search.session = Some(session::open_beside(&args.common, otherwise)?);
     }
     let mut remarks = controls::remarks(&controls::common(&args.common)?);
     remarks.extend(asked.remarks);
@@ -190,8 +199,8 @@ impl Search<'_> {
             name: path.display().to_string(),
             why: error.to_string(),
         };
-        let lines: Box<dyn BufRead> = if path == Path::new("-") {
-            Box::new(io::stdin().lock())
+        let lines: Box<dyn BufRead> = if self.args.reads_stdin() {
+            Box::new(BufReader::new(io::stdin()))
         } else {
             Box::new(BufReader::new(File::open(path).map_err(fault)?))
         };
@@ -250,13 +259,18 @@ impl Search<'_> {
 
     fn ask_for_next_page(&mut self, output: &mut Output<'_>) -> Result<(), ClientError> {
         let size = self.paging.map_or(0, |paging| paging.size);
-        output.text(&format!("Press [size] Enter for the next {{{size}|size}} entries.\n"))?;
-        let mut line = String::new();
-        let read = io::stdin().lock().read_line(&mut line);
-        read.map_err(|error| ClientError::Input {
-            name: "standard input".to_owned(),
+        let question = format!("Press [size] Enter for the next {{{size}|size}} entries.\n");
+        let fault = |name: &str, error: io::Error| ClientError::Input {
+            name: name.to_owned(),
             why: error.to_string(),
-        })?;
+        };
+        let mut line = String::new();
+        if self.args.reads_stdin() {
+            line = terminal::line(&question).map_err(|error| fault("the terminal", error))?;
+        } else {
+            output.text(&question)?;
+            io::stdin().lock().read_line(&mut line).map_err(|error| fault("standard input", error))?;
+        }
         if let (Ok(size), Some(paging)) = (line.trim().parse(), &mut self.paging) {
             paging.size = size;
         }

@@ -1,7 +1,7 @@
 //! A bound connection, and calls that have one answer.
 
 use std::fs;
-use std::io::{self, BufRead, IsTerminal, Write};
+use std::io;
 
 use larix_client::{
     Ambient, ClientError, ConnectionOptions, Credentials, Mechanism, SaslPassword, Session, TlsOptions,
@@ -10,16 +10,21 @@ use larix_engine::time::RandomSource as _;
 use larix_proto::url::{LdapUrl, UrlScheme};
 use larix_server::clock::SystemRandom;
 use larix_server::tls::end_point_binding;
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 use zeroize::Zeroizing;
 
 use super::controls;
 use super::options::CommonArgs;
+use crate::terminal::{self, Otherwise};
 
 /// Connects and binds, as the command line says.
 pub(super) fn open(args: &CommonArgs) -> Result<Session, ClientError> {
+    open_beside(args, Otherwise::StandardInput)
+}
+
+/// The same; `otherwise` says whether a password may be read from standard input where there is no terminal.
+pub(super) fn open_beside(args: &CommonArgs, otherwise: Otherwise) -> Result<Session, ClientError> {
     let environment = std::env::var("LDAPURI").ok();
-    let opened = open_at(args, &args.urls(environment.as_deref())?);
+    let opened = connect(args, &args.urls(environment.as_deref())?, otherwise);
     if args.names_server() || environment.is_some() { opened } else { opened.map_err(name_a_server) }
 }
 
@@ -33,11 +38,16 @@ pub(super) fn name_a_server(error: ClientError) -> ClientError {
     ClientError::Connect { url, source: io::Error::new(source.kind(), text) }
 }
 
-/// The same at the first of these servers that answers.
+/// Connects to the first of these servers that answers, and binds.
 pub(super) fn open_at(args: &CommonArgs, urls: &[LdapUrl]) -> Result<Session, ClientError> {
+    connect(args, urls, Otherwise::StandardInput)
+}
+
+fn connect(args: &CommonArgs, urls: &[LdapUrl], otherwise: Otherwise) -> Result<Session, ClientError> {
     let tls = TlsOptions::gather(&args.settings);
     let local = urls.first().is_some_and(|url| url.scheme == UrlScheme::Ldapi);
     let bind_dn = args.bind_dn.clone().or_else(|| std::env::var("LDAPBINDDN").ok());
+    let mut ask = |prompt: &str| asked(prompt, otherwise);
     let credentials = credentials(args, bind_dn, local, tls.has_certificate(), &mut ask)?;
     let controls = controls::common(args)?;
     let options =
@@ -60,6 +70,13 @@ pub(super) fn open_at(args: &CommonArgs, urls: &[LdapUrl]) -> Result<Session, Cl
         eprintln!("{}", credentials.describe());
     }
     Ok(session)
+}
+
+/// Whether the command line has nobody bound at this server.
+pub(super) fn is_anonymous(args: &CommonArgs, url: &LdapUrl) -> bool {
+    let bind_dn = args.bind_dn.clone().or_else(|| std::env::var("LDAPBINDDN").ok());
+    let external = url.scheme == UrlScheme::Ldapi && !args.simple;
+    args.mechanism.is_none() && !external && bind_dn.is_none_or(|dn| dn.is_empty())
 }
 
 /// Decides how to bind: as told; else EXTERNAL over a local socket; else anonymously.
@@ -126,24 +143,12 @@ fn password(
     }
 }
 
-/// Asks for a secret: on the terminal without echo, or by a line of standard input.
+/// Asks for a secret on the terminal, without echo; without a terminal, by a line of standard input.
 pub(super) fn ask(prompt: &str) -> Result<Vec<u8>, ClientError> {
-    let fault = |error: io::Error| ClientError::Input { name: "password".to_owned(), why: error.to_string() };
-    let stdin = io::stdin();
-    let before = stdin.is_terminal().then(|| tcgetattr(&stdin).ok()).flatten();
-    if let Some(before) = &before {
-        eprint!("{prompt}");
-        let _ = io::stderr().flush();
-        let mut silent = before.clone();
-        silent.local_modes.remove(LocalModes::ECHO);
-        tcsetattr(&stdin, OptionalActions::Flush, &silent).map_err(|error| fault(error.into()))?;
-    }
-    let mut line = String::new();
-    let read = stdin.lock().read_line(&mut line);
-    if let Some(before) = &before {
-        tcsetattr(&stdin, OptionalActions::Flush, before).map_err(|error| fault(error.into()))?;
-        eprintln!();
-    }
-    read.map_err(fault)?;
-    Ok(line.trim_end_matches(['\r', '\n']).as_bytes().to_vec())
+    asked(prompt, Otherwise::StandardInput)
+}
+
+fn asked(prompt: &str, otherwise: Otherwise) -> Result<Vec<u8>, ClientError> {
+    terminal::secret(prompt, otherwise)
+        .map_err(|error| ClientError::Input { name: "password".to_owned(), why: error.to_string() })
 }

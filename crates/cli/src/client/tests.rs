@@ -92,6 +92,9 @@ fn servers_by_flag_or_environment() {
     check("search -H ldapi://%2Frun%2Fx", Some("ldap://a"), &["ldapi|/run/x|None"]);
     check("search -H ldap://[::1]:1389", None, &["ldap|::1|Some(1389)"]);
     check("search -h a -p 7", None, &["ldap|a|Some(7)"]);
+    let meant = "there is no scheme: did you mean \"ldap://a:3890\"?";
+    check("search -H a:3890", None, &[&format!("larix: -H a:3890: {meant}")]);
+    check("search", Some("a:3890"), &[&format!("larix: LDAPURI=a:3890: {meant}")]);
     check("search -H foo://a", None, &["larix: -H foo://a: \"foo\" is not a scheme of LDAP URLs"]);
 }
 

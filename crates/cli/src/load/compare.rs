@@ -9,9 +9,11 @@ use anyhow::{Context, bail};
 use clap::Args;
 use larix_load::compare::{self, Broken, Options, Progress};
 use larix_load::generate;
-use larix_load::peer::{Access, Given, Guard, Peer};
+use larix_load::peer::{Access, Given, Guard, LogLevel, Peer};
 use larix_load::report::{Document, TextOptions};
 use larix_load::scenario::{self, Known, Scenario, Size};
+
+use crate::signals::EndingSignals;
 
 /// Carry out a scenario on Larix and on other servers in turns, and show the ratios.
 ///
@@ -29,15 +31,18 @@ pub(super) struct CompareArgs {
     /// The program for --with slapd
     #[arg(long, value_name = "PATH")]
     slapd: Option<PathBuf>,
-    /// How often each figure is taken from each server [default: 3, or 1 with --smoke]
+    /// How often each figure is taken from each server [default: 2; 3 with --long, 1 with --smoke]
     #[arg(long)]
     rounds: Option<u32>,
-    /// Seconds that one figure is measured [default: 5]
+    /// Seconds that one figure is measured [default: 0.5; 5 with --long]
     #[arg(long)]
     seconds: Option<f64>,
-    /// Leaf entries of the directory [default: the scenario's]
+    /// Leaf entries of the directory [default: 4,000; the scenario's own with --long]
     #[arg(long)]
     entries: Option<u64>,
+    /// The scenario's own number of entries and figures that are worth quoting, in an hour rather than a minute
+    #[arg(long, conflicts_with = "smoke")]
+    long: bool,
     /// A few hundred entries and fractions of a second: shows that everything runs, its figures mean nothing
     #[arg(long)]
     smoke: bool,
@@ -47,6 +52,9 @@ pub(super) struct CompareArgs {
     /// Load in the first round only; later rounds go on with the data as they are (scenarios with one directory)
     #[arg(long)]
     load_once: bool,
+    /// What every server logs: 0 (nothing), or stats: lines to a syslog socket that this command makes, takes from and drops
+    #[arg(long, value_name = "0|stats", default_value = "0", value_parser = log_level)]
+    log_level: LogLevel,
     /// Write the report with its charts here
     #[arg(long, value_name = "FILE")]
     html: Option<PathBuf>,
@@ -79,11 +87,22 @@ pub(super) struct CompareArgs {
     process: Option<u32>,
 }
 
+fn log_level(word: &str) -> Result<LogLevel, String> {
+    match word {
+        "0" => Ok(LogLevel::Nothing),
+        "stats" => Ok(LogLevel::Stats),
+        other => Err(format!("{other:?}: 0 or stats")),
+    }
+}
+
 fn after_help() -> String {
     let scenarios = scenario::ALL
         .iter()
         .map(|known| format!("  {:<12} {} ({} entries)", known.name, known.about, known.entries));
-    format!("Scenarios:\n{}", scenarios.collect::<Vec<_>>().join("\n"))
+    format!(
+        "Scenarios, with their own numbers of entries (--long):\n{}",
+        scenarios.collect::<Vec<_>>().join("\n")
+    )
 }
 
 pub(super) fn run(args: &CompareArgs) -> anyhow::Result<()> {
@@ -98,13 +117,14 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<()> {
         tempfile::Builder::new().prefix("larix-compare").tempdir().context("no temporary folder")?;
     let options = Options {
         peers: peers(args, scratch.path())?,
-        rounds: args.rounds.unwrap_or(if args.smoke { 1 } else { 3 }),
+        rounds: args.rounds.unwrap_or_else(|| rounds(args)),
         seconds: size.seconds,
         entries: size.entries,
         directory: args.directory.clone().unwrap_or_else(std::env::temp_dir),
         keep: args.keep,
         schema: crate::demo::write_bundled_schema(&scratch.path().join("schema"))?,
         port: args.port,
+        log_level: args.log_level,
         load_once: args.load_once,
         seed: args.seed,
         command: command_line(),
@@ -139,9 +159,21 @@ pub(super) fn run(args: &CompareArgs) -> anyhow::Result<()> {
 }
 
 fn size(args: &CompareArgs, known: &Known) -> Size {
-    let usual =
-        if args.smoke { Size::SMOKE } else { Size { entries: known.entries, seconds: Size::SECONDS } };
+    let usual = match (args.smoke, args.long) {
+        (true, _) => Size::SMOKE,
+        (_, true) => Size { entries: known.entries, seconds: Size::LONG_SECONDS },
+        _ => Size::QUICK,
+    };
     Size { entries: args.entries.unwrap_or(usual.entries), seconds: args.seconds.unwrap_or(usual.seconds) }
+}
+
+const fn rounds(args: &CompareArgs) -> u32 {
+    match (args.smoke, args.long) {
+        (true, _) => 1,
+        (_, true) => 3,
+        // The least that show a spread.
+        _ => 2,
+    }
 }
 
 fn command_line() -> String {
@@ -208,25 +240,11 @@ fn address(url: &str) -> anyhow::Result<SocketAddr> {
 
 /// Ends everything on Ctrl-C and its kin, from a thread of its own, since the main one is busy measuring.
 fn end_on_signals(guard: Guard, scratch: PathBuf) -> anyhow::Result<()> {
-    use tokio::signal::unix::{SignalKind, signal};
-    let runtime = tokio::runtime::Builder::new_current_thread().enable_io().build()?;
     // Registered before the first server starts, so that none is left behind.
-    let (mut interrupt, mut terminate, mut hangup) = {
-        let _entered = runtime.enter();
-        (signal(SignalKind::interrupt())?, signal(SignalKind::terminate())?, signal(SignalKind::hangup())?)
-    };
-    std::thread::Builder::new().name("signals".into()).spawn(move || {
-        let status = runtime.block_on(async {
-            tokio::select! {
-                _ = interrupt.recv() => 130,
-                _ = terminate.recv() => 143,
-                _ = hangup.recv() => 129,
-            }
-        });
+    EndingSignals::new()?.end_after(move || {
         eprintln!("\nlarix load: broken off; stopping the servers");
         guard.end();
         let _ = std::fs::remove_dir_all(scratch);
-        std::process::exit(status);
     })?;
     Ok(())
 }

@@ -13,6 +13,7 @@ use clap::Args;
 use larix_engine::password::{Hasher, Scheme};
 use larix_engine::time::Clock as _;
 use larix_proto::dn::Dn;
+use larix_server::Bound;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::config::slapd_d::{self, Stamp};
 use larix_server::config::{Config, DatabaseKind, QuickStart, convert};
@@ -20,6 +21,8 @@ use larix_server::password_modify::generate_password;
 use larix_server::tls::TlsState;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd};
 use zeroize::Zeroizing;
+
+use crate::terminal;
 
 /// Where the newcomer's server listens: this machine alone, a port that needs no privilege.
 pub(crate) const DEFAULT_URL: &str = "ldap://127.0.0.1:3890";
@@ -70,6 +73,22 @@ pub(super) struct Prepared {
     shown: AtomicBool,
 }
 
+/// Where it serves, for people on this machine.
+#[derive(Debug)]
+pub(super) struct Shown {
+    urls: Vec<String>,
+    admin_urls: Vec<String>,
+    /// Whether the URLs of loopback stand for every address.
+    everywhere: bool,
+}
+
+impl Shown {
+    pub(super) fn of(bound: &Bound) -> Self {
+        let urls = bound.reachable_urls();
+        Self { everywhere: urls != bound.urls(), admin_urls: bound.admin_urls(), urls }
+    }
+}
+
 /// Files of a certificate and its key.
 #[derive(Clone, Debug)]
 struct Pair {
@@ -83,19 +102,39 @@ impl QuickStartArgs {
         self.suffix.is_some()
     }
 
+    /// The data directory.
+    fn data(&self) -> &Path {
+        self.data.as_deref().unwrap_or_else(|| Path::new(DEFAULT_DATA))
+    }
+
+    /// # Errors
+    /// Another server serves the data directory: before that one's port is found taken, which says less.
+    pub(super) fn refuse_served(&self) -> anyhow::Result<()> {
+        let kept = self.data().join(CONFIGURATION);
+        let Some(server) = slapd_d::server_of(&kept).filter(|_| self.asked()) else { return Ok(()) };
+        let kill = server.process.map_or_else(String::new, |process| format!(" (kill {process})"));
+        anyhow::bail!(
+            "{} is served already, by {}, at {}: use that server, stop it{kill}, or name another directory with --data \
+             and another address with -h",
+            self.data().display(),
+            server.process(),
+            server.urls.join(" ")
+        )
+    }
+
     /// `None` without `--suffix`. The first start in a data directory writes the configuration there; later ones take that,
     /// with all that was changed of it since, and refuse flags that say otherwise. `listen`: where the server is to listen;
     /// with an ldaps:// there and no certificate, one is made; so it is for the admin page over `https`.
     pub(super) fn prepare(&self, listen: Option<&str>, https: bool) -> anyhow::Result<Option<Prepared>> {
         let Some(suffix) = &self.suffix else { return Ok(None) };
         check_suffix(suffix)?;
-        let data = self.data.clone().unwrap_or_else(|| PathBuf::from(DEFAULT_DATA));
+        let data = self.data();
         // The configuration names it, and the next start may be from another folder.
         let data = DirBuilder::new()
             .recursive(true)
             .mode(0o700)
-            .create(&data)
-            .and_then(|()| fs::canonicalize(&data))
+            .create(data)
+            .and_then(|()| fs::canonicalize(data))
             .with_context(|| format!("cannot create the data directory {}", data.display()))?;
         let secure = https || listen.is_some_and(|urls| urls.to_ascii_lowercase().contains("ldaps://"));
         let start = Start { arguments: self, suffix, data: &data, secure };
@@ -244,13 +283,14 @@ impl Prepared {
     }
 
     /// What to do now, with commands to copy.
-    pub(super) fn print_next_steps(&self, urls: &[String], admin_urls: &[String]) {
+    pub(super) fn print_next_steps(&self, at: &Shown) {
         self.shown.store(true, Ordering::Relaxed);
-        let url = urls.first().map_or(DEFAULT_URL, String::as_str);
+        let url = at.urls.first().map_or(DEFAULT_URL, String::as_str);
         let suffix = &self.suffix;
         let admin = self.administrator();
-        let all = if urls.is_empty() { url.to_owned() } else { urls.join(" ") };
-        println!("Larix serves \"{suffix}\" from {} at {all}", self.data.display());
+        let all = if at.urls.is_empty() { url.to_owned() } else { at.urls.join(" ") };
+        let elsewhere = if at.everywhere { ", and at this machine's other addresses" } else { "" };
+        println!("Larix serves \"{suffix}\" from {} at {all}{elsewhere}", self.data.display());
         println!("  administrator  {admin}");
         match &self.generated {
             Some(password) => println!("  password       {password}   (shown once; only its hash is kept)"),
@@ -269,7 +309,7 @@ impl Prepared {
         for remark in &self.remarks {
             println!("  note           {remark}");
         }
-        for url in admin_urls {
+        for url in &at.admin_urls {
             println!("  admin page     {url}   (log in as admin)");
         }
         println!();
@@ -287,7 +327,11 @@ impl Prepared {
             "{}:\n\nlarix search -x -H {url} -D {admin} -W -b \"{suffix}\"\n",
             if self.first { "And look at it" } else { "Look at it" }
         );
-        println!("Stop it with Ctrl-C.");
+        if terminal::interrupts_this_process() {
+            println!("Stop it with Ctrl-C.");
+        } else {
+            println!("Stop it with: kill {}", std::process::id());
+        }
     }
 }
 

@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::Context;
 use larix_load::drive::{self, Operation, Options, Step, Workload};
 use larix_load::generate::{self, Kind};
+use larix_load::peer::Guard;
 use larix_server::config::{self, DatabaseKind};
 
 use super::sample::{Sample, Target};
@@ -42,12 +43,17 @@ pub(super) struct Rate {
     pub(super) invalid: Option<String>,
 }
 
-pub(super) fn run(served: &Served<'_>, folder: &Path, args: &SizeArgs) -> anyhow::Result<Operated> {
+pub(super) fn run(
+    served: &Served<'_>,
+    folder: &Path,
+    args: &SizeArgs,
+    guard: &Guard,
+) -> anyhow::Result<Operated> {
     let file = folder.join("served.conf");
     std::fs::write(&file, served.configuration(&folder.join("whole"))?)
         .with_context(|| format!("cannot write {}", file.display()))?;
     let larix = std::env::current_exe().context("cannot find this program's own file")?;
-    let server = demo::Served::start(&larix, &file, folder)?;
+    let server = demo::Served::start(&larix, &file, folder, guard)?;
     let mut options = Options::new(server.address().into());
     options.identity = (served.root_dn(), generate::ROOT_PASSWORD.to_owned()).into();
     options.connections = args.connections;

@@ -1,4 +1,6 @@
-//! `slapadd`: LDIF loaded into a database while no server runs on it; `-n 0` fills a slapd.d.
+//! `slapadd`: LDIF loaded into a database, by the server where one runs on it; `-n 0` fills a slapd.d.
+
+mod served;
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, BufReader, IsTerminal, Seek, SeekFrom, Write};
@@ -8,14 +10,16 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, bail};
 use clap::Parser;
 use larix_engine::load::{
-    self, LoadContext, LoadObserver, LoadOptions, LoadReport, Phase, Progress, RecordError,
+    self, LoadContext, LoadError, LoadObserver, LoadOptions, LoadReport, Phase, Progress, RecordError,
 };
 use larix_proto::ldif::{self, Body, Change, LocalFiles};
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::config::{self, Config, ConfigEntry, DatabaseKind, slapd_d};
 use larix_server::ldif_tree;
+use larix_store::OpenError;
 use larix_store::lmdb::LmdbOptions;
 
+use super::changing::server_of;
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs, InputArgs};
 
 /// How often progress is shown.
@@ -23,7 +27,7 @@ const SHOW_EVERY: Duration = Duration::from_millis(500);
 /// The same where a program reads it; a load that takes less says nothing.
 const RECORD_EVERY: Duration = Duration::from_secs(5);
 
-/// Load LDIF into a database while no server runs on it
+/// Load LDIF into a database, also while a server runs on it
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
 struct AddArgs {
@@ -168,7 +172,7 @@ fn load_one(
     args: &AddArgs,
     config: &Config,
     section: &config::Database,
-    ldif: impl BufRead + Send,
+    mut ldif: impl BufRead + Send,
     options: &LoadOptions,
 ) -> anyhow::Result<LoadReport> {
     let settings = config.engine_settings(section).map_err(|error| anyhow::anyhow!("{error}"))?;
@@ -186,8 +190,15 @@ fn load_one(
         DatabaseKind::Mdb(mdb) => {
             let defaults = LmdbOptions::default();
             let store = LmdbOptions { file_mode: mdb.mode.unwrap_or(defaults.file_mode), ..defaults };
-            load::load_directory(&mdb.directory, &store, ldif, context, options, &mut observer)
-                .map_err(anyhow::Error::from)
+            match load::load_directory(&mdb.directory, &store, &mut ldif, context, options, &mut observer) {
+                // Nothing of the LDIF was read.
+                Err(LoadError::Open(error @ OpenError::InUse { .. })) => {
+                    let load =
+                        served::Load { config, section, options, server_id: args.server_id, clock: &clock };
+                    load_beside(load, error, ldif, context, &mut observer)
+                }
+                loaded => loaded.map_err(anyhow::Error::from),
+            }
         }
         _ => load_files(config, section, ldif, context, options, &mut observer),
     };
@@ -197,6 +208,27 @@ fn load_one(
         eprintln!("{name}: {} entries from {} bytes", report.entries, report.bytes);
     }
     Ok(report)
+}
+
+/// Into a database that a server has open: it adds the entries. A dry run looks at what is there by itself.
+///
+/// # Errors
+/// `error`, where whoever has it open takes no work.
+fn load_beside(
+    load: served::Load<'_>,
+    error: OpenError,
+    ldif: impl BufRead + Send,
+    context: LoadContext<'_>,
+    observer: &mut Observer<'_>,
+) -> anyhow::Result<LoadReport> {
+    if load.options.dry_run {
+        let database = common::open(load.config, load.section, Access::Read)?;
+        return Ok(load::load_into(&database, ldif, context, load.options, observer)?);
+    }
+    match server_of(load.section)? {
+        Some(mut client) => load.run(&mut client, ldif, observer),
+        None => Err(error.into()),
+    }
 }
 
 /// Into a database of LDIF files: all of the files are written, or none.

@@ -309,6 +309,14 @@ impl Found {
             let (beyond, unknown) = (asked.beyond, self.unknown);
             writeln!(out, "  not looked at: {beyond} of too many kinds, {unknown} not understood")?;
         }
+        if self.knows_nothing(asked) {
+            let found = match &asked.uses {
+                Some(_) => "the server has counted no search of it since it was started",
+                None => "what was given has no search of it (a log needs loglevel stats)",
+            };
+            writeln!(out, "\n{found}: there is nothing to judge by")?;
+            return Ok(());
+        }
         let mut proposals: Vec<_> = self.lacking.iter().collect();
         proposals.sort_by_key(|(_, proposal)| std::cmp::Reverse(proposal.searches));
         for (name, proposal) in proposals {
@@ -332,6 +340,12 @@ impl Found {
             writeln!(out, "\nnot used: {unused}")?;
         }
         Ok(())
+    }
+
+    /// Whether nobody asked anything, as far as is known.
+    fn knows_nothing(&self, asked: &Asked) -> bool {
+        let used = asked.uses.as_ref().is_some_and(|uses| uses.values().any(|count| *count > 0));
+        self.searches == 0 && !used
     }
 
     /// Indexes that nothing used: since the server was started if its counters are there, else in the logs.

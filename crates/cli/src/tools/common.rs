@@ -1,27 +1,28 @@
 //! What the offline tools share: their common flags, and the way from a configuration to an open database.
 
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::io::{self, BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, mpsc};
+use std::sync::Arc;
 
 use anyhow::{Context, bail};
 use clap::{Args, Parser};
-use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
 use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
-use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest, WriterEnvironment};
+use larix_engine::write::{WriteOperation, WriterEnvironment};
 use larix_engine::{Database, Directory, Frontend, Served};
 use larix_proto::ldif::LdifAttribute;
 use larix_proto::{LdapResult, ResultCode};
 use larix_server::clock::{SystemClock, SystemRandom};
-use larix_server::config::slapd_d::Stamp;
+use larix_server::config::slapd_d::{InUse, Stamp};
 use larix_server::config::{
     self, Config, ConfigChange, ConfigError, DatabaseKind, Location, Requester, Source,
 };
 use larix_server::ldif_tree;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
+
+use super::Tool;
 
 /// Which configuration; the flags are slapd's.
 #[derive(Args, Clone, Debug)]
@@ -76,11 +77,31 @@ impl ConfigArgs {
         let location = self.location();
         let (clock, random) = (SystemClock::new(), SystemRandom);
         let config = location.load(&Stamp { clock: &clock, random: &random }, dry)?;
+        if self.file.is_none() && self.directory.is_none() && !is_called_as_slapd() {
+            match &config.source {
+                Source::Directory(path) | Source::File(path) => {
+                    eprintln!(
+                        "larix: reads {}; -f FILE or -F DIRECTORY names another configuration",
+                        path.display()
+                    );
+                }
+                Source::QuickStart => {}
+            }
+        }
         if self.verbose > 0 {
             config.notes.iter().for_each(|note| eprintln!("note: {note}"));
         }
         Ok(config)
     }
+}
+
+/// Whether one of slapd's names was called: those read what OpenLDAP's packages configure, and say nothing of it.
+fn is_called_as_slapd() -> bool {
+    let program = std::env::args_os().next().unwrap_or_default();
+    Path::new(&program).file_name().and_then(OsStr::to_str).is_some_and(|name| {
+        let name = name.strip_prefix("lt-").unwrap_or(name);
+        name == "slapd" || Tool::by_program_name(name).is_some()
+    })
 }
 
 /// Which database.
@@ -298,46 +319,13 @@ pub(crate) fn open_directory(
     Directory::new(frontend, served).map_err(|error| anyhow::anyhow!("{error:?}"))
 }
 
-/// Carries out one change as the root of its database and waits until it is durable.
-pub(crate) fn change(
-    directory: &Directory<LmdbStore>,
-    operation: WriteOperation,
-    controls: RequestControls,
-) -> LdapResult {
-    let root = directory
-        .schema()
-        .parse_dn(operation.target())
-        .ok()
-        .and_then(|dn| directory.select(&dn).map(|served| served.database().settings()))
-        .and_then(|settings| Some((settings.root_dn.clone()?, settings.root_dn_text.clone())));
-    let subject = match root {
-        Some((dn, text)) => Subject::default().bound_as(dn, &text),
-        None => Subject::default(),
-    };
-    let (send, receive) = mpsc::channel();
-    let request = WriteRequest {
-        operation,
-        subject: Arc::new(subject),
-        controls,
-        origin: Origin::Client,
-        passwords: None,
-    };
-    directory.submit(
-        request,
-        Box::new(move |outcome: WriteOutcome| {
-            // The receiver waits below: it is gone only with this thread.
-            let _ = send.send(outcome.result);
-        }),
-    );
-    receive
-        .recv()
-        .unwrap_or_else(|_| LdapResult::with(ResultCode::OTHER, "the writer ended without an answer"))
-}
-
-/// Offline, cn=config is changed where it is stored.
-pub(crate) fn demand_directory(config: &Config) -> anyhow::Result<()> {
-    match config.source {
-        Source::Directory(_) => Ok(()),
+/// Offline, cn=config is changed where it is stored, while no server runs with it and nobody else changes it.
+///
+/// # Errors
+/// It is no slapd.d, or it is in use: says how it is changed then.
+pub(crate) fn demand_directory(config: &Config) -> anyhow::Result<InUse> {
+    match &config.source {
+        Source::Directory(directory) => InUse::by_tool(directory).map_err(|error| anyhow::anyhow!("{error}")),
         _ => bail!("cn=config can be changed in a slapd.d alone (-F): edit the file"),
     }
 }

@@ -1,4 +1,4 @@
-//! `slapdelete`: entries deleted from a database while no server runs on it, by DN or by filter.
+//! `slapdelete`: entries deleted from a database, by DN or by filter; by the server where one runs on it.
 
 use std::ffi::OsString;
 use std::io::BufRead;
@@ -15,10 +15,11 @@ use larix_schema::NormalDn;
 use larix_server::config::Config;
 use larix_store::lmdb::LmdbStore;
 
-use super::common::{self, Chosen, ConfigArgs, DatabaseArgs};
+use super::changing::Changing;
+use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
 use super::selection::{Selection, each_record};
 
-/// Delete entries of a database while no server runs on it, by DN or by filter
+/// Delete entries of a database by DN or by filter, also while a server runs on it
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
 struct DeleteArgs {
@@ -77,24 +78,34 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
         bail!("nothing to delete: give DNs, -l FILE or -a FILTER");
     }
     if args.database.is_configuration() {
-        common::demand_directory(&config)?;
+        let _directory = common::demand_directory(&config)?;
         if let Some(filter) = &args.filter {
             dns.extend(matching_configuration(&config, filter, args.recursive)?);
         }
         return each(name, args, dns, |operation, controls| {
-            common::change_configuration(&mut config, operation, controls)
+            Ok(common::change_configuration(&mut config, operation, controls))
         });
     }
     let Chosen::Stored(databases) = args.database.choose(&config)? else {
         bail!("cn=config has the number 0");
     };
-    let directory = common::open_directory(&config, &databases)?;
+    let mut changing = Changing::open(&config, &databases)?;
     if let Some(filter) = &args.filter {
-        for served in directory.databases() {
-            matching(&config, served.database(), filter, &mut dns)?;
+        match &changing {
+            Changing::Here(directory) => {
+                for served in directory.databases() {
+                    matching(&config, served.database(), filter, &mut dns)?;
+                }
+            }
+            Changing::Served(_) => {
+                for section in &databases {
+                    let database = common::open(&config, section, Access::Read)?;
+                    matching(&config, &database, filter, &mut dns)?;
+                }
+            }
         }
     }
-    each(name, args, dns, |operation, controls| common::change(&directory, operation, controls))
+    each(name, args, dns, |operation, controls| changing.change(&config, operation, controls))
 }
 
 /// Hands each deletion to `apply`. Answers how many were refused.
@@ -102,7 +113,7 @@ fn each(
     name: &str,
     args: &DeleteArgs,
     dns: Vec<String>,
-    mut apply: impl FnMut(WriteOperation, RequestControls) -> LdapResult,
+    mut apply: impl FnMut(WriteOperation, RequestControls) -> anyhow::Result<LdapResult>,
 ) -> anyhow::Result<u64> {
     let mut failed = 0;
     for entry in dns {
@@ -115,7 +126,7 @@ fn each(
             tree_delete: args.recursive,
             ..RequestControls::default()
         };
-        let result = apply(WriteOperation::Delete { entry: entry.clone() }, controls);
+        let result = apply(WriteOperation::Delete { entry: entry.clone() }, controls)?;
         if result.code == ResultCode::SUCCESS {
             if args.config.verbose > 0 {
                 eprintln!("{name}: {entry:?} deleted");

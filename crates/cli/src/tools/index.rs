@@ -7,7 +7,9 @@ use anyhow::bail;
 use clap::Parser;
 use larix_engine::load::{self, Rebuild, RebuildOptions, RebuildProgress};
 use larix_server::config;
+use larix_server::tool_socket::ReindexRequest;
 
+use super::changing::{is_in_use, server_of};
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
 
 /// Make indexes anew: all of them, or those of the attributes that are named
@@ -55,14 +57,20 @@ fn index(args: &IndexArgs) -> anyhow::Result<()> {
     };
     let mut failed = 0;
     for section in databases {
-        let database = common::open(&config, section, Access::Write)?;
+        let database = match common::open(&config, section, Access::Write) {
+            Ok(database) => database,
+            Err(error) => {
+                index_served(args, section, error)?;
+                continue;
+            }
+        };
         let what = if !args.attributes.is_empty() {
             let catalog = database.catalog();
             let mut numbers = Vec::new();
             for name in &args.attributes {
                 let description =
                     config.schema.describe(name).map_err(|error| anyhow::anyhow!("{name}: {error}"))?;
-                numbers.extend(catalog.covered(&config.schema, &description).iter().copied());
+                numbers.extend_from_slice(catalog.covered(&config.schema, &description).as_slice());
             }
             Rebuild::Attributes(numbers)
         } else if args.stale {
@@ -91,6 +99,27 @@ fn index(args: &IndexArgs) -> anyhow::Result<()> {
     }
     if failed > 0 {
         bail!("{failed} entries could not be read and are in no index that was made: see `larix check`");
+    }
+    Ok(())
+}
+
+/// Has the server make the indexes that has the database open.
+///
+/// # Errors
+/// `error`, where there is none; and what the server says.
+fn index_served(args: &IndexArgs, section: &config::Database, error: anyhow::Error) -> anyhow::Result<()> {
+    if !is_in_use(&error) {
+        return Err(error);
+    }
+    let Some(mut client) = server_of(section)? else { return Err(error) };
+    let request = ReindexRequest { stale: args.stale, attributes: args.attributes.clone() };
+    let result = client.reindex(&request)?;
+    if !result.is_success() {
+        bail!("{result}");
+    }
+    if args.config.verbose > 0 {
+        let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
+        eprintln!("{suffix:?}: indexed by the server that serves it");
     }
     Ok(())
 }

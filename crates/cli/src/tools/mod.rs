@@ -6,6 +6,7 @@ mod advise;
 mod auth;
 mod backup;
 mod cat;
+mod changing;
 mod check;
 pub(crate) mod common;
 mod delete;

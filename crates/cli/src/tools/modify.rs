@@ -1,4 +1,4 @@
-//! `slapmodify`: LDIF changes applied to a database while no server runs on it.
+//! `slapmodify`: LDIF changes applied to a database, by the server where one runs on it.
 
 use std::ffi::OsString;
 use std::process::ExitCode;
@@ -11,9 +11,10 @@ use larix_proto::ldif::{self, LocalFiles};
 use larix_proto::{LdapResult, ResultCode};
 use larix_server::config::Config;
 
+use super::changing::Changing;
 use super::common::{self, Chosen, ConfigArgs, DatabaseArgs, InputArgs};
 
-/// Apply LDIF changes to a database while no server runs on it
+/// Apply LDIF changes to a database, also while a server runs on it
 #[derive(Debug, Parser)]
 #[command(disable_help_flag = true)]
 struct ModifyArgs {
@@ -60,15 +61,15 @@ fn modify(name: &str, args: &ModifyArgs) -> anyhow::Result<u64> {
     let Chosen::Stored(databases) = args.database.choose(&config)? else {
         return modify_configuration(name, args, config);
     };
-    let directory = common::open_directory(&config, &databases)?;
-    each_change(name, args, |operation, controls| common::change(&directory, operation, controls))
+    let mut changing = Changing::open(&config, &databases)?;
+    each_change(name, args, |operation, controls| changing.change(&config, operation, controls))
 }
 
 /// Changes cn=config in its directory, each whole and valid by itself.
 fn modify_configuration(name: &str, args: &ModifyArgs, mut config: Config) -> anyhow::Result<u64> {
-    common::demand_directory(&config)?;
+    let _directory = common::demand_directory(&config)?;
     each_change(name, args, |operation, controls| {
-        common::change_configuration(&mut config, operation, controls)
+        Ok(common::change_configuration(&mut config, operation, controls))
     })
 }
 
@@ -76,7 +77,7 @@ fn modify_configuration(name: &str, args: &ModifyArgs, mut config: Config) -> an
 fn each_change(
     name: &str,
     args: &ModifyArgs,
-    mut apply: impl FnMut(WriteOperation, RequestControls) -> LdapResult,
+    mut apply: impl FnMut(WriteOperation, RequestControls) -> anyhow::Result<LdapResult>,
 ) -> anyhow::Result<u64> {
     let mut failed = 0;
     let reader = ldif::Reader::new(args.input.open()?).with_files(LocalFiles);
@@ -88,7 +89,7 @@ fn each_change(
         let (line, dn) = (record.line, record.dn.clone());
         // What an administrator writes offline may set operational attributes, as OpenLDAP's tool lets it.
         let controls = RequestControls { relax: true, ..RequestControls::default() };
-        let result = apply(record.into(), controls);
+        let result = apply(record.into(), controls)?;
         if result.code == ResultCode::SUCCESS {
             if args.config.verbose > 0 {
                 eprintln!("{name}: line {line}: {dn:?} changed");

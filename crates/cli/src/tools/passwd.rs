@@ -11,9 +11,9 @@ use clap::Parser;
 use larix_engine::password::{CryptMethod, Hasher, Scheme, Verification, verify};
 use larix_engine::time::RandomSource;
 use larix_server::clock::SystemRandom;
-use rustix::termios::{LocalModes, OptionalActions, tcgetattr, tcsetattr};
 
 use super::common;
+use crate::terminal::{self, Otherwise};
 
 /// Letters of a made password: those that cannot be taken for one another.
 const LETTERS: &[u8] = b"abcdefghijkmnpqrstuvwxyzABCDEFGHJKLMNPQRSTUVWXYZ23456789";
@@ -180,25 +180,14 @@ fn read_file(path: &Path) -> Result<Vec<u8>, String> {
 
 /// Asks twice at a terminal without showing what is typed; reads one line otherwise.
 fn ask() -> Result<Vec<u8>, String> {
-    let input = std::io::stdin();
-    if !input.is_terminal() {
+    if !std::io::stdin().is_terminal() {
         return read_line();
     }
-    let state = tcgetattr(&input).map_err(|error| error.to_string())?;
-    let mut hidden = state.clone();
-    hidden.local_modes.remove(LocalModes::ECHO);
-    tcsetattr(&input, OptionalActions::Flush, &hidden).map_err(|error| error.to_string())?;
-    let both = prompt("New password: ").and_then(|first| Ok((first, prompt("Re-enter new password: ")?)));
-    tcsetattr(&input, OptionalActions::Flush, &state).map_err(|error| error.to_string())?;
-    let (first, second) = both?;
+    let prompt =
+        |text: &str| terminal::secret(text, Otherwise::StandardInput).map_err(|error| error.to_string());
+    let first = prompt("New password: ")?;
+    let second = prompt("Re-enter new password: ")?;
     if first == second { Ok(first) } else { Err("Password values do not match".to_owned()) }
-}
-
-fn prompt(text: &str) -> Result<Vec<u8>, String> {
-    eprint!("{text}");
-    let line = read_line();
-    eprintln!();
-    line
 }
 
 fn read_line() -> Result<Vec<u8>, String> {

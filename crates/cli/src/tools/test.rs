@@ -23,7 +23,7 @@ struct TestArgs {
     /// Say nothing: only the exit status tells
     #[arg(short = 'Q')]
     quiet: bool,
-    /// Check the configuration alone: no databases, no conversion
+    /// Dry run: directories, certificates and keys need not be there; with -f and -F nothing is converted
     #[arg(short = 'u')]
     dry_run: bool,
     /// Print help
@@ -64,10 +64,14 @@ fn check(args: &TestArgs, config: &Config) -> Result<(), Vec<ConfigError>> {
             format!("there is no database {number}: the last one is {}", config.databases.len() - 1);
         return Err(vec![ConfigError::new(Origin::BuiltIn, message)]);
     }
-    if args.dry_run || args.number == Some(0) {
-        return Ok(());
-    }
     let mut found = config.refusals();
+    if found.is_empty() {
+        let stored = config.databases.iter().filter(|database| database.kind.is_stored());
+        found.extend(stored.filter_map(|database| config.engine_settings(database).err()));
+    }
+    if args.dry_run || args.number == Some(0) {
+        return if found.is_empty() { Ok(()) } else { Err(found) };
+    }
     found.extend(config.check_directories().err());
     let tls = TlsState::load(&config.global.tls, SystemClock::new().now());
     found.extend(tls.err().map(|error| ConfigError::new(Origin::BuiltIn, error.to_string())));

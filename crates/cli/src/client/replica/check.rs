@@ -17,7 +17,7 @@ use uuid::Uuid;
 use super::super::json as output;
 use super::super::options::CommonArgs;
 use super::entries::{self, Asked, Kind, Shown};
-use super::{NO, Server, at, values};
+use super::{NO, Server, advised, at, values};
 
 #[derive(Args, Debug)]
 #[command(after_help = "\
@@ -57,6 +57,10 @@ pub(super) struct CheckArgs {
 
 /// Looks at most at what differs before what still changes is told as changing.
 const LOOKS: usize = 5;
+
+/// To somebody who is bound, and is refused.
+const BOUND: &str = "digests are for the rootdn and for who has the manage privilege on the suffix entry: bind as one of \
+                     these, or compare what searches show, with --search or --values";
 
 /// How servers are compared.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -204,11 +208,14 @@ impl Check<'_> {
     fn ask(&mut self, request: &DigestRequest) -> Result<[DigestResponse; 2], ClientError> {
         let method = self.method;
         let [here, there] = &mut self.servers;
+        let anonymous = [here.anonymous, there.anonymous];
         let (here, there) = thread::scope(|scope| {
             let other = scope.spawn(|| answer(&mut there.session, method, request));
             let here = answer(&mut here.session, method, request);
             (here, other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
         });
+        let here = here.map_err(|error| advised(error, anonymous[0], BOUND));
+        let there = there.map_err(|error| advised(error, anonymous[1], BOUND));
         match (at(&self.args.here, here)?, at(&self.args.there, there)?) {
             (Some(here), Some(there)) => Ok([here, there]),
             _ => {

@@ -15,7 +15,7 @@ use std::process::ExitCode;
 use clap::{Args, Subcommand};
 use larix_client::{ClientError, Session};
 use larix_proto::url::LdapUrl;
-use larix_proto::{FilterBuf, Scope};
+use larix_proto::{FilterBuf, ResultCode, Scope};
 
 use super::options::CommonArgs;
 use super::session;
@@ -60,12 +60,17 @@ struct Server {
     /// As it was given.
     url: String,
     session: Session,
+    /// Nobody is bound.
+    anonymous: bool,
 }
 
 impl Server {
     fn open(common: &CommonArgs, url: &str) -> Result<Self, ClientError> {
         let parsed = LdapUrl::parse(url).map_err(|error| ClientError::Usage(format!("{url}: {error}")))?;
-        Ok(Self { url: url.to_owned(), session: session::open_at(common, &[parsed])? })
+        let anonymous = session::is_anonymous(common, &parsed);
+        let session = session::open_at(common, &[parsed]);
+        let session = session.map_err(|error| advised(error, anonymous, ""))?;
+        Ok(Self { url: url.to_owned(), session, anonymous })
     }
 
     /// The only suffix of this server.
@@ -86,6 +91,10 @@ impl Server {
         })?;
         match found.as_slice() {
             [one] => Ok(one.clone()),
+            [] if self.anonymous => Err(ClientError::Usage(format!(
+                "{} shows no suffix to anonymous clients: name it with -b, or bind with -D DN -W",
+                self.url
+            ))),
             [] => Err(ClientError::Usage(format!("{} shows no suffix: name it with -b", self.url))),
             several => Err(ClientError::Usage(format!(
                 "{} has several suffixes: choose one with -b: {}",
@@ -102,6 +111,27 @@ fn at<T>(url: &str, answer: Result<T, ClientError>) -> Result<T, ClientError> {
         ClientError::Usage(_) | ClientError::Connect { .. } | ClientError::Output(_) => error,
         error => ClientError::At { url: url.to_owned(), error: Box::new(error) },
     })
+}
+
+/// Says what to add where a server does not let its asker see or do this. `otherwise`: to somebody who is bound.
+fn advised(error: ClientError, anonymous: bool, otherwise: &str) -> ClientError {
+    const ANONYMOUS: &str = "nobody is bound: add -D DN -W (the rootdn, or somebody who may read everything), or ask on the \
+                             server's own machine: ldapi:///, or ldapi://%2Fpath%2Fto%2Fsocket, with -Y EXTERNAL";
+    let ClientError::Refused { result, .. } = &error else { return error };
+    let is_about_rights = matches!(
+        result.code,
+        ResultCode::NO_SUCH_OBJECT
+            | ResultCode::INSUFFICIENT_ACCESS_RIGHTS
+            | ResultCode::STRONGER_AUTH_REQUIRED
+            | ResultCode::INAPPROPRIATE_AUTHENTICATION
+            | ResultCode::UNWILLING_TO_PERFORM
+    );
+    let advice = match (anonymous, result.code) {
+        (true, _) if is_about_rights => ANONYMOUS,
+        (false, ResultCode::INSUFFICIENT_ACCESS_RIGHTS) if !otherwise.is_empty() => otherwise,
+        _ => return error,
+    };
+    ClientError::Advised { error: Box::new(error), advice: advice.to_owned() }
 }
 
 /// `-b`, else the one suffix of the first server.

@@ -65,7 +65,8 @@ pub(super) fn run(args: &StatusArgs, out: &mut dyn Write) -> Result<ExitCode, Cl
 fn context(args: &StatusArgs, url: &str, base: &mut Option<String>) -> Result<Vec<Csn>, ClientError> {
     let mut server = Server::open(&args.common, url)?;
     let suffix = super::base(base.as_deref(), &mut server)?;
-    let csns = entries::context_csns(&mut server.session, &suffix)?;
+    let csns = entries::context_csns(&mut server.session, &suffix);
+    let csns = csns.map_err(|error| super::advised(error, server.anonymous, ""))?;
     *base = Some(suffix);
     Ok(csns)
 }
@@ -99,7 +100,10 @@ fn server(
         }));
     }
     if newest.is_empty() {
-        text.push_str("  no contextCSN is shown\n");
+        text.push_str(
+            "  no contextCSN is shown: the database provides nothing and follows nobody, or it has to be asked as \
+             somebody who may read it (-D DN -W)\n",
+        );
     }
     if args.common.json {
         output::line(out, &json!({ "server": url, "changes": members }))?;

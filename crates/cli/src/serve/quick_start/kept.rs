@@ -13,7 +13,7 @@ use larix_server::config::{Config, Database, DatabaseKind};
 
 use super::{Prepared, Start, configured, self_signed};
 use crate::serve::served;
-use crate::tools::common::change_configuration;
+use crate::tools::common::{change_configuration, demand_directory};
 
 const CERTIFICATE: &str = "olcTLSCertificateFile";
 const KEY: &str = "olcTLSCertificateKeyFile";
@@ -145,6 +145,7 @@ fn replace(config: &mut Config, entry: &str, values: &[(&str, PathBuf)]) -> anyh
     };
     let operation =
         WriteOperation::Modify { object: entry.to_owned(), changes: values.iter().map(change).collect() };
+    let _directory = demand_directory(config)?;
     let LdapResult { code, diagnostic, .. } =
         change_configuration(config, operation, RequestControls::default());
     anyhow::ensure!(code == ResultCode::SUCCESS, "cannot change {entry}: {diagnostic}");

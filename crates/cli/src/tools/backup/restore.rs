@@ -11,7 +11,7 @@ use clap::Parser;
 use larix_server::backup::{self, CONFIGURATION, Chain, DatabaseBackup, Target, Until};
 use larix_server::config::values::Throttle;
 use larix_server::config::{self, Config, DatabaseKind};
-use larix_store::lmdb::{DATA_FILE, DirectoryLock, LmdbOptions};
+use larix_store::lmdb::{DATA_FILE, DirectoryLock, LmdbOptions, REPLACED_FILE, UNPACKING};
 
 use super::pace;
 use crate::tools::common::{self, ConfigArgs};
@@ -67,7 +67,7 @@ fn from_stream(args: &RestoreArgs) -> anyhow::Result<()> {
     let first = first.context("the configuration has no database that stores entries")?;
     // A server at work there must not be disturbed, and two restores not meet.
     drop(DirectoryLock::acquire(first, &LmdbOptions::default())?);
-    let unpacked = first.join("restore.stream");
+    let unpacked = first.join(UNPACKING);
     if unpacked.symlink_metadata().is_ok() {
         fs::remove_dir_all(&unpacked).with_context(|| format!("cannot remove {}", unpacked.display()))?;
     }
@@ -143,7 +143,7 @@ fn target<'a>(
     let lock = DirectoryLock::acquire(&mdb.directory, &LmdbOptions::default())?;
     let file = mdb.directory.join(DATA_FILE);
     if !args.replace && file.symlink_metadata().is_ok() {
-        bail!("{} exists: --replace sets it aside as {DATA_FILE}.replaced", file.display());
+        bail!("{} exists: --replace sets it aside as {REPLACED_FILE}", file.display());
     }
     let mode = mdb.mode.unwrap_or_else(|| LmdbOptions::default().file_mode);
     Ok(Target { backup, directory: mdb.directory.clone(), mode, lock })

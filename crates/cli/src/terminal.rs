@@ -1,0 +1,158 @@
+//! What is asked of a person at the terminal: passwords, without echo.
+//!
+//! The questions go to the controlling terminal, `/dev/tty`, so that standard input stays free for data. A process without
+//! one reads a line of standard input. A signal that ends the process while the echo is off puts it on again first.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, BufRead, Read, Write};
+use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+
+use rustix::process::getpgrp;
+use rustix::termios::{LocalModes, OptionalActions, Termios, tcgetattr, tcgetpgrp, tcsetattr};
+use zeroize::Zeroizing;
+
+use crate::signals::EndingSignals;
+
+/// The terminal of this process, whoever reads its standard input.
+const TERMINAL: &str = "/dev/tty";
+/// A longer answer is no password.
+const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// The terminal whose echo is off, with the modes that it had: for the thread that awaits signals.
+static SILENCED: Mutex<Option<(File, Termios)>> = Mutex::new(None);
+
+/// Where a secret is read when the process has no terminal.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Otherwise {
+    /// A line of standard input.
+    StandardInput,
+    /// Nowhere: standard input has data.
+    Nowhere,
+}
+
+/// Asks for a secret on the terminal, without echo; without a terminal as `otherwise` says. Gives the line without its end.
+///
+/// # Errors
+/// No terminal where standard input may not be read, an input that ended before a line, or one that cannot be read.
+pub(crate) fn secret(prompt: &str, otherwise: Otherwise) -> io::Result<Vec<u8>> {
+    match (open(), otherwise) {
+        (Some(terminal), _) => silently(&terminal, prompt),
+        (None, Otherwise::StandardInput) => {
+            let mut line = Zeroizing::new(Vec::new());
+            io::stdin().lock().read_until(b'\n', &mut line)?;
+            whole_line(&line)
+        }
+        (None, Otherwise::Nowhere) => Err(io::Error::new(
+            io::ErrorKind::NotFound,
+            "it cannot be asked for: there is no terminal, and standard input has the data; -y FILE reads it from a file",
+        )),
+    }
+}
+
+/// Shows a question on the terminal and gives the answer, with echo.
+///
+/// # Errors
+/// There is no terminal, or it cannot be read.
+pub(crate) fn line(question: &str) -> io::Result<String> {
+    let mut terminal = open().ok_or_else(|| io::Error::from(io::ErrorKind::NotFound))?;
+    terminal.write_all(question.as_bytes())?;
+    let line = read_line(&terminal)?;
+    Ok(String::from_utf8_lossy(&line).into_owned())
+}
+
+/// Whether Ctrl-C at the terminal where standard output goes ends this process: there is one, and this is no background job.
+pub(crate) fn interrupts_this_process() -> bool {
+    tcgetpgrp(io::stdout()).is_ok_and(|group| group == getpgrp())
+}
+
+/// The controlling terminal, if there is one.
+fn open() -> Option<File> {
+    OpenOptions::new().read(true).write(true).open(TERMINAL).ok()
+}
+
+fn silently(mut terminal: &File, prompt: &str) -> io::Result<Vec<u8>> {
+    let silence = Silence::over(terminal)?;
+    terminal.write_all(prompt.as_bytes())?;
+    let line = read_line(terminal).map(Zeroizing::new);
+    drop(silence);
+    // The line end that was typed was not shown.
+    terminal.write_all(b"\n")?;
+    whole_line(&line?)
+}
+
+/// A terminal gives a line at a time; bytes are taken singly, so that none of what follows is lost.
+fn read_line(mut terminal: &File) -> io::Result<Vec<u8>> {
+    let mut line = Vec::new();
+    let mut byte = [0];
+    while line.len() < LINE_BYTES_MAX && terminal.read(&mut byte)? == 1 {
+        line.push(byte[0]);
+        if byte[0] == b'\n' {
+            break;
+        }
+    }
+    Ok(line)
+}
+
+fn whole_line(line: &[u8]) -> io::Result<Vec<u8>> {
+    if line.is_empty() {
+        return Err(io::Error::new(io::ErrorKind::UnexpectedEof, "the input ended before one was given"));
+    }
+    let line = line.strip_suffix(b"\n").unwrap_or(line);
+    Ok(line.strip_suffix(b"\r").unwrap_or(line).to_vec())
+}
+
+/// The echo is off while this is there.
+struct Silence;
+
+impl Silence {
+    fn over(terminal: &File) -> io::Result<Self> {
+        await_signals()?;
+        let before = tcgetattr(terminal)?;
+        let mut silent = before.clone();
+        silent.local_modes.remove(LocalModes::ECHO);
+        // Locked meanwhile: a signal comes before or behind it.
+        let mut kept = silenced();
+        *kept = Some((terminal.try_clone()?, before));
+        let silence = Self;
+        let set = tcsetattr(terminal, OptionalActions::Flush, &silent);
+        drop(kept);
+        set?;
+        Ok(silence)
+    }
+}
+
+impl Drop for Silence {
+    fn drop(&mut self) {
+        restore(&mut silenced());
+    }
+}
+
+fn silenced() -> MutexGuard<'static, Option<(File, Termios)>> {
+    SILENCED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn restore(silenced: &mut Option<(File, Termios)>) {
+    if let Some((terminal, before)) = silenced.take() {
+        // A terminal that is gone has no echo to restore.
+        let _ = tcsetattr(&terminal, OptionalActions::Flush, &before);
+    }
+}
+
+/// Starts the thread, once, that ends the process on a signal as the signal would have, with the echo restored.
+fn await_signals() -> io::Result<()> {
+    static STARTED: OnceLock<()> = OnceLock::new();
+    if STARTED.get().is_some() {
+        return Ok(());
+    }
+    EndingSignals::new()?.end_after(|| {
+        let mut kept = silenced();
+        if let Some((terminal, _)) = &mut *kept {
+            // The line that was begun is ended.
+            let _ = terminal.write_all(b"\n");
+        }
+        restore(&mut kept);
+    })?;
+    // Nobody else asks at the same time.
+    let _ = STARTED.set(());
+    Ok(())
+}

@@ -1,0 +1,145 @@
+//! Changes of stored databases: carried out by the tool, or by the server that has the databases open.
+
+use std::io;
+use std::sync::{Arc, mpsc};
+
+use anyhow::Context;
+use larix_engine::Directory;
+use larix_engine::access::Subject;
+use larix_engine::controls::RequestControls;
+use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest};
+use larix_proto::control::{ControlValue as _, ManageDsaIt, Relax, TreeDelete};
+use larix_proto::{ControlBuf, LdapResult, ResultCode};
+use larix_schema::NormalDn;
+use larix_server::config::{self, Config, DatabaseKind};
+use larix_server::tool_socket::ToolClient;
+use larix_store::OpenError;
+use larix_store::lmdb::LmdbStore;
+
+use super::common;
+
+/// Who carries out changes.
+pub(super) enum Changing {
+    /// This process: no server runs.
+    Here(Box<Directory<LmdbStore>>),
+    /// The server that serves them: a connection for each database, by its suffixes.
+    Served(Vec<(Vec<NormalDn>, ToolClient)>),
+}
+
+impl Changing {
+    /// Opens the databases, or finds who serves them.
+    pub(super) fn open(config: &Config, databases: &[&config::Database]) -> anyhow::Result<Self> {
+        let error = match common::open_directory(config, databases) {
+            Ok(directory) => return Ok(Self::Here(Box::new(directory))),
+            Err(error) => error,
+        };
+        if !is_in_use(&error) {
+            return Err(error);
+        }
+        let mut served = Vec::new();
+        for section in databases {
+            let Some(client) = server_of(section)? else { return Err(error) };
+            let suffixes = section.suffixes.iter().map(|suffix| suffix.normal.clone()).collect();
+            served.push((suffixes, client));
+        }
+        Ok(Self::Served(served))
+    }
+
+    /// Carries out one change and waits until it is durable.
+    ///
+    /// # Errors
+    /// A server that did not answer.
+    pub(super) fn change(
+        &mut self,
+        config: &Config,
+        operation: WriteOperation,
+        controls: RequestControls,
+    ) -> anyhow::Result<LdapResult> {
+        let served = match self {
+            Self::Here(directory) => return Ok(change_here(directory, operation, controls)),
+            Self::Served(served) => served,
+        };
+        // A name that cannot be read is refused by whichever server.
+        let dn = config.schema.parse_dn(operation.target()).unwrap_or_else(|_| NormalDn::root());
+        let depth = |suffixes: &[NormalDn]| {
+            let above = suffixes.iter().filter(|suffix| dn.is_within(suffix));
+            above.map(NormalDn::depth).max()
+        };
+        let (_, client) = served
+            .iter_mut()
+            .max_by_key(|(suffixes, _)| depth(suffixes))
+            .context("no database was chosen")?;
+        Ok(client.change(&operation, &wire_controls(&controls))?)
+    }
+}
+
+/// What a tool asks for beside a change, as it is sent.
+fn wire_controls(controls: &RequestControls) -> Vec<ControlBuf> {
+    let all = [
+        (controls.relax, Relax.to_control(true)),
+        (controls.manage_dsa_it, ManageDsaIt.to_control(true)),
+        (controls.tree_delete, TreeDelete.to_control(true)),
+    ];
+    all.into_iter().filter_map(|(wanted, control)| wanted.then_some(control)).collect()
+}
+
+/// Whether another process has the database open.
+pub(super) fn is_in_use(error: &anyhow::Error) -> bool {
+    matches!(error.downcast_ref::<OpenError>(), Some(OpenError::InUse { .. }))
+}
+
+/// The server that serves a database; none when whoever has it open takes no work.
+///
+/// # Errors
+/// A server that takes work, but not from this user.
+pub(super) fn server_of(section: &config::Database) -> anyhow::Result<Option<ToolClient>> {
+    let DatabaseKind::Mdb(mdb) = &section.kind else { return Ok(None) };
+    match ToolClient::connect(&mdb.directory) {
+        Ok(client) => Ok(Some(client)),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
+            Ok(None)
+        }
+        Err(error) => Err(error).with_context(|| {
+            format!(
+                "{}: a server has it open, and takes work from its own user and from root",
+                mdb.directory.display()
+            )
+        }),
+    }
+}
+
+/// Carries out one change as the root of its database and waits until it is durable.
+fn change_here(
+    directory: &Directory<LmdbStore>,
+    operation: WriteOperation,
+    controls: RequestControls,
+) -> LdapResult {
+    let root = directory
+        .schema()
+        .parse_dn(operation.target())
+        .ok()
+        .and_then(|dn| directory.select(&dn).map(|served| served.database().settings()))
+        .and_then(|settings| Some((settings.root_dn.clone()?, settings.root_dn_text.clone())));
+    let subject = match root {
+        Some((dn, text)) => Subject::default().bound_as(dn, &text),
+        None => Subject::default(),
+    };
+    let (send, receive) = mpsc::channel();
+    let request = WriteRequest {
+        operation,
+        subject: Arc::new(subject),
+        controls,
+        origin: Origin::Client,
+        passwords: None,
+    };
+    directory.submit(
+        request,
+        Box::new(move |outcome: WriteOutcome| {
+            // The receiver waits below: it is gone only with this thread.
+            let _ = send.send(outcome.result);
+        }),
+    );
+    receive
+        .recv()
+        .unwrap_or_else(|_| LdapResult::with(ResultCode::OTHER, "the writer ended without an answer"))
+}
