@@ -10,7 +10,7 @@ import sys
 import time
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
-LARIX = os.environ.get("LARIX", str(ROOT / "target/release/larix"))
+LARIX = os.environ.get("LARIX", str(ROOT / "target/dist/larix"))
 SLAPD = os.environ.get("SLAPD", "/usr/sbin/slapd")
 START_SECONDS = 60
 TICKS = os.sysconf("SC_CLK_TCK")

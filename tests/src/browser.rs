@@ -1,15 +1,13 @@
 //! A headless Chromium, driven over a pipe by the DevTools protocol: no driver, no port.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 
+use larix_testkit::packages;
 use serde_json::{Value, json};
 
 /// Messages on the pipe end with this byte.
 const END: u8 = 0;
-/// Names under which the browser is installed.
-const PROGRAMS: [&str; 3] = ["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
 
 /// One browser with one page; it ends with this value.
 #[derive(Debug)]
@@ -29,11 +27,15 @@ pub struct Browser {
 impl Browser {
     /// `None` where no browser is installed.
     pub fn start() -> Option<Self> {
-        let program = PROGRAMS.into_iter().find(|program| Path::new(program).exists())?;
+        if packages::CHROMIUM.is_lacking() {
+            return None;
+        }
+        let program = packages::CHROMIUM.files().into_iter().next()?;
         let profile = tempfile::tempdir().expect("a temporary folder");
         // The browser reads from descriptor 3 and writes to 4.
         let mut child = Command::new("sh")
-            .args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>/dev/null", "sh", program])
+            .args(["-c", "exec \"$@\" 3<&0 4>&1 </dev/null >/dev/null 2>/dev/null", "sh"])
+            .arg(program)
             .args(["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"])
             .args(["--remote-debugging-pipe", "--force-device-scale-factor=1", "--hide-scrollbars"])
             .arg(format!("--user-data-dir={}", profile.path().display()))

@@ -19,12 +19,14 @@ pub struct Answer {
     pub text: String,
     /// Entries before it.
     pub entries: usize,
+    /// The OIDs of its controls.
+    pub controls: Vec<String>,
 }
 
 impl Answer {
     /// Two of these tell an observer the same.
-    pub fn what_is_told(&self) -> (u32, &str, &str, usize) {
-        (self.code, &self.matched, &self.text, self.entries)
+    pub fn what_is_told(&self) -> (u32, &str, &str, usize, &[String]) {
+        (self.code, &self.matched, &self.text, self.entries, &self.controls)
     }
 }
 
@@ -32,6 +34,8 @@ impl Answer {
 #[derive(Debug)]
 pub struct Raw {
     pub socket: TcpStream,
+    /// Bytes that have come.
+    pub received: usize,
     input: Vec<u8>,
 }
 
@@ -43,7 +47,7 @@ impl Raw {
     pub fn connect(address: SocketAddr) -> std::io::Result<Self> {
         let socket = TcpStream::connect(address)?;
         socket.set_read_timeout(Some(PATIENCE))?;
-        Ok(Self { socket, input: Vec::new() })
+        Ok(Self { socket, received: 0, input: Vec::new() })
     }
 
     /// Sends bytes; false when the server has closed.
@@ -66,12 +70,16 @@ impl Raw {
                     entries += usize::from(matches!(message.response, Response::Entry(_)));
                     continue;
                 };
-                return Some(answer(message.id, result, entries));
+                let controls = message.controls.iter().map(|control| control.oid.to_owned()).collect();
+                return Some(Answer { controls, ..answer(message.id, result, entries) });
             }
             let mut chunk = [0; 65536];
             match self.socket.read(&mut chunk) {
                 Ok(0) | Err(_) => return None,
-                Ok(count) => self.input.extend_from_slice(&chunk[..count]),
+                Ok(count) => {
+                    self.received += count;
+                    self.input.extend_from_slice(&chunk[..count]);
+                }
             }
         }
     }
@@ -89,6 +97,7 @@ fn answer(id: MessageId, result: ResultView<'_>, entries: usize) -> Answer {
         matched: result.matched_dn.to_owned(),
         text: result.diagnostic.to_owned(),
         entries,
+        controls: Vec::new(),
     }
 }
 

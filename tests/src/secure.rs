@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larix_proto::{MessageId, Response, client, oid};
-use larix_testkit::{Authority, Kind, Server, Site};
+use larix_testkit::{Authority, Kind, Server, Site, packages};
 use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, ServerName};
 use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
@@ -62,12 +62,10 @@ impl Secure {
 
     /// One of OpenLDAP's clients that believes the authority; `None` where they are not installed.
     pub fn tool(&self, name: &str, arguments: &[&str], environment: &[(&str, &Path)]) -> Option<Output> {
-        let program = Path::new("/usr/bin").join(name);
-        if !program.exists() {
-            eprintln!("{name} is not installed: not tested");
+        if packages::LDAP_UTILS.is_lacking() {
             return None;
         }
-        let mut command = Command::new(program);
+        let mut command = Command::new(Path::new("/usr/bin").join(name));
         command.args(arguments).env("LDAPNOINIT", "").env_remove("LDAPNOINIT");
         command.env("LDAPTLS_CACERT", self.path("ca.pem")).envs(environment.iter().copied());
         Some(command.output().unwrap())

@@ -3,6 +3,7 @@
 use std::collections::HashSet;
 use std::thread;
 
+use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::client::Client;
 use larix_tests::scenario::Step;
@@ -147,8 +148,7 @@ fn alike(text: &str) -> String {
 
 #[test]
 fn records_are_those_of_slapd() {
-    if Kind::Slapd.program().is_none() {
-        println!("skipped: no slapd is installed to compare with");
+    if Kind::Slapd.is_lacking() {
         return;
     }
     for overlay in [
@@ -203,9 +203,7 @@ fn a_crash_loses_no_record_and_doubles_none() {
                 })
                 .collect();
             thread::park();
-            let process = server.process_id().to_string();
-            let killed = std::process::Command::new("kill").args(["-9", &process]).status();
-            assert!(killed.expect("a signal").success());
+            assert!(signal(server.process_id(), Signal::KILL));
             for writer in writers {
                 acknowledged.extend(writer.join().expect("a writer"));
             }
@@ -366,7 +364,7 @@ fn the_suffix_says_where_its_operations_are_recorded() {
     let ours = shown(Kind::Larix);
     assert!(ours.1);
     assert!(ours.0[0].contains("auditContext: cn=log\n"), "{}", ours.0[0]);
-    if Kind::Slapd.program().is_some() {
+    if !Kind::Slapd.is_lacking() {
         assert_eq!(ours, shown(Kind::Slapd));
     }
 }
@@ -433,4 +431,35 @@ fn a_log_says_of_no_server_more_than_its_database() {
     succeeds(&mut connection, "modify dc=a,dc=example,dc=com\nreplace description: d");
     assert_eq!(contexts(&mut connection, "cn=log"), contexts(&mut connection, "dc=example,dc=com"));
     assert!(server.stop());
+}
+
+/// Without `logsuccess` what is refused is recorded, too, and compares are.
+#[test]
+fn no_password_that_was_refused_or_asked_for_stands_in_the_log() {
+    let site = site(Kind::Larix, "logops all\n");
+    let server = start(&site);
+    let mut connection = Client::connect(server.address);
+    ask(&mut connection, ADMIN);
+    succeeds(&mut connection, "add dc=example,dc=com\nobjectClass: domain\ndc: example");
+    let person = "objectClass: person\nsn: p\ncn: p\nuserPassword: stored";
+    succeeds(&mut connection, &format!("add cn=p,dc=example,dc=com\n{person}"));
+    for (request, code) in [
+        ("compare cn=p,dc=example,dc=com userPassword:guess-one", 5),
+        ("compare cn=p,dc=example,dc=com 2.5.4.35:guess-two", 5),
+        ("compare cn=p,dc=example,dc=com sn:asked-for", 5),
+        ("modify cn=p,dc=example,dc=com\ndelete userPassword: guess-three", 16),
+        ("modify cn=p,dc=example,dc=com\nreplace userPassword: guess-four\ndelete sn", 65),
+        (
+            "add cn=q,ou=none,dc=example,dc=com\nobjectClass: person\nsn: q\ncn: q\nuserPassword: guess-five",
+            32,
+        ),
+    ] {
+        let answer = ask(&mut connection, request);
+        assert!(answer.starts_with(&format!("=> {code}")), "{request}: {answer}");
+    }
+    let records = records(&mut connection).concat().join("\n");
+    assert!(server.stop());
+    assert!(!records.contains("guess-"), "{records}");
+    assert!(records.contains("reqAssertion: sn=asked-for"), "{records}");
+    assert_eq!(records.matches("(withheld)").count(), 5, "{records}");
 }

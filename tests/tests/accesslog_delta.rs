@@ -131,8 +131,7 @@ fn dumped(kind: Kind, site: &Site) -> BTreeSet<String> {
 
 fn check(of: Kind, by: Kind) {
     let what = format!("{by:?} follows {of:?}");
-    if [of, by].iter().any(|kind| kind.program().is_none()) {
-        println!("skipped: {what}: not installed");
+    if of.is_lacking() || by.is_lacking() {
         return;
     }
     let provided = provider(of);

@@ -452,3 +452,136 @@ fn a_password_policy_holds_here_as_well() {
     assert_eq!(Http::new(address).log_in(ann, "third").status, 303);
     assert!(server.stop());
 }
+
+#[test]
+fn users_log_in_by_their_name_though_anonymous_may_not_search() {
+    let fixture = start("");
+    let mut http = Http::new(fixture.http);
+    let wrong = http.log_in("ann", "wrong");
+    let nobody = http.log_in("nobody", "wrong");
+    assert_eq!((wrong.status, nobody.status), (401, 401));
+    // Who there is, is not told.
+    let said = |answer: &Answer| {
+        let from = answer.body.find("role=\"alert\"").expect("a reason");
+        answer.body[from..].split("</div>").next().expect("its end").to_owned()
+    };
+    assert_eq!(said(&wrong), said(&nobody));
+    for name in ["ann", "Ann", "  ann "] {
+        let answer = Http::new(fixture.http).log_in(name, "annpass");
+        assert_eq!(answer.status, 303, "{name:?}: {}", answer.body);
+    }
+    // Two of one name: neither of them is meant.
+    let mut admin = Http::new(fixture.http);
+    assert_eq!(admin.log_in("admin", "secret").status, 303);
+    let fields = [("sn", "Other"), ("uid", "ann"), ("parent", "dc=example,dc=com"), ("password", "none")];
+    assert_eq!(admin.post("/people/new", &fields).status, 303);
+    assert_eq!(Http::new(fixture.http).log_in("ann", "annpass").status, 401);
+    assert!(fixture.server.stop());
+}
+
+#[test]
+fn ordinary_users_sessions_keep_no_administrator_out() {
+    let fixture = start("");
+    let mut admin = Http::new(fixture.http);
+    assert_eq!(admin.log_in("admin", "secret").status, 303);
+    let mut connection = Client::connect(fixture.server.address);
+    let mut bind = Vec::new();
+    client::simple_bind(&mut bind, MessageId(1), ADMIN, b"secret", &[]);
+    connection.exchange(&bind);
+    let mut users = Vec::new();
+    for user in 0..9 {
+        let name = format!("user{user}");
+        let class = [b"inetOrgPerson".to_vec()];
+        let own = [name.clone().into_bytes()];
+        let attributes: Vec<_> =
+            [("objectClass", &class), ("uid", &own), ("cn", &own), ("sn", &own), ("userPassword", &own)]
+                .into_iter()
+                .map(|(description, values)| client::ClientAttribute { description, values })
+                .collect();
+        let mut add = Vec::new();
+        client::add(&mut add, MessageId(2), &format!("uid={name},dc=example,dc=com"), &attributes, &[]);
+        let answer = connection.exchange(&add).concat();
+        assert!(answer.windows(3).any(|bytes| bytes == [10, 1, 0]), "{answer:02x?}");
+        for _ in 0..8 {
+            let mut http = Http::new(fixture.http);
+            let answer = http.log_in(&name, &name);
+            assert_eq!(answer.status, 303, "{name}: {}", answer.body);
+            users.push(http);
+        }
+    }
+    // Of the 72 sessions nine made room for others; the administrator's did not.
+    assert_eq!(admin.get("/").status, 200);
+    assert_eq!(users.iter_mut().map(|http| http.get("/").status).filter(|status| *status == 200).count(), 63);
+    // One more, with the places full.
+    for _ in 0..2 {
+        assert_eq!(Http::new(fixture.http).log_in("admin", "secret").status, 303);
+    }
+    assert!(fixture.server.stop());
+}
+
+#[test]
+fn a_password_typed_for_a_new_user_is_theirs() {
+    let fixture = start("");
+    let mut http = Http::new(fixture.http);
+    assert_eq!(http.log_in("admin", "secret").status, 303);
+    // As a browser sends it that nothing was chosen in: the form begins with `generate`.
+    let fields = |uid: &'static str, password: &'static str, new: &'static str| {
+        [("sn", "New"), ("uid", uid), ("password", password), ("new", new)]
+    };
+    let answer = http.post("/people/new", &fields("eve", "generate", "typed by hand"));
+    assert_eq!(answer.status, 303, "{}", answer.body);
+    assert!(!http.get(answer.header("location")).body.contains("shown this once"));
+    assert_eq!(Http::new(fixture.http).log_in("eve", "typed by hand").status, 303);
+    // What contradicts itself makes no user.
+    for (password, new, why) in [("none", "typed", "a password is typed"), ("own", "", "type the password")] {
+        let answer = http.post("/people/new", &fields("max", password, new));
+        assert!(answer.status == 422 && answer.body.contains(why), "{why}: {}", answer.body);
+        assert!(answer.body.contains("value=\"max\""), "{}", answer.body);
+    }
+    assert!(!http.get("/people?q=max").body.contains("uid%3Dmax"));
+    assert!(fixture.server.stop());
+}
+
+#[test]
+fn a_search_that_does_not_succeed_keeps_its_form() {
+    let fixture = start("");
+    let mut http = Http::new(fixture.http);
+    assert_eq!(http.log_in("admin", "secret").status, 303);
+    let path = "/search?base=ou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom&scope=one&filter=(cn%3Dann&attributes=cn%2Cmail\
+                &attr=sn&op=starts&val=Exa";
+    let answer = http.get(path);
+    assert_eq!(answer.status, 422);
+    for part in [
+        "The search did not succeed",
+        "value=\"ou=people,dc=example,dc=com\"",
+        "<option value=\"one\" selected>",
+        "value=\"(cn=ann\"",
+        "value=\"cn,mail\"",
+        "value=\"sn\"",
+        "<option value=\"starts\" selected>",
+        "value=\"Exa\"",
+    ] {
+        assert!(answer.body.contains(part), "{part} is not in {}", answer.body);
+    }
+    // A base that is not there is told beside the form, too.
+    let answer = http.get("/search?base=dc%3Dnowhere&filter=(cn%3Dann)");
+    assert!(answer.status == 422 && answer.body.contains("value=\"dc=nowhere\""), "{}", answer.body);
+    assert_eq!(http.get("/search?base=dc%3Dexample%2Cdc%3Dcom&filter=(uid%3Dann)").status, 200);
+    assert!(fixture.server.stop());
+}
+
+#[test]
+fn pages_with_nothing_to_show_say_why() {
+    let fixture = start("loglevel 0");
+    let mut http = Http::new(fixture.http);
+    assert_eq!(http.log_in("admin", "secret").status, 303);
+    let log = http.get("/log").body;
+    assert!(log.contains("This server writes no log yet") && log.contains("-d stats"), "{log}");
+    // The way to an entry begins where there is something: at the naming context.
+    let page = http.get("/browse?dn=uid%3Dann%2Cou%3Dpeople%2Cdc%3Dexample%2Cdc%3Dcom").body;
+    let crumbs = page.split("class=\"crumbs\"").nth(1).and_then(|rest| rest.split("</ol>").next());
+    let crumbs = crumbs.expect("the way");
+    assert!(crumbs.contains(">dc=example,dc=com</a>") && crumbs.contains(">ou=people</a>"), "{crumbs}");
+    assert!(!crumbs.contains("dn=dc%3Dcom"), "{crumbs}");
+    assert!(fixture.server.stop());
+}

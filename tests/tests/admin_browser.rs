@@ -4,6 +4,7 @@ use std::net::{Ipv4Addr, SocketAddr};
 
 use base64::Engine as _;
 use larix_proto::{MessageId, client};
+use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::browser::Browser;
 use larix_tests::client::Client;
@@ -25,10 +26,7 @@ impl Desk {
 
     /// With more lines of the configuration, and of its database.
     fn with(entries: &str, global: &str, database: &str) -> Option<Self> {
-        let Some(mut browser) = Browser::start() else {
-            eprintln!("no Chromium is installed: the admin page was not tried in a browser");
-            return None;
-        };
+        let mut browser = Browser::start()?;
         let site = Site::new(
             Kind::Larix,
             &format!(
@@ -332,10 +330,7 @@ impl Newcomer {
 #[test]
 #[expect(clippy::disallowed_methods, reason = "how long it took is told")]
 fn the_first_quarter_of_an_hour_takes_a_minute() {
-    let Some(browser) = Browser::start() else {
-        eprintln!("no Chromium is installed: the first run was not tried");
-        return;
-    };
+    let Some(browser) = Browser::start() else { return };
     let folder = tempfile::tempdir().expect("a folder");
     let (shown, ports) = (folder.path().join("shown"), folder.path().join("ports"));
     let begun = std::time::Instant::now();
@@ -389,8 +384,7 @@ fn the_first_quarter_of_an_hour_takes_a_minute() {
         newcomer.steps.join(", ")
     );
     assert!(newcomer.steps.len() <= 16, "{:?}", newcomer.steps);
-    let id = server.id().to_string();
-    assert!(std::process::Command::new("kill").arg(&id).status().expect("kill").success());
+    assert!(signal(server.id(), Signal::TERM));
     assert!(server.wait().expect("its end").success(), "a clean stop");
 }
 

@@ -49,7 +49,7 @@ fn change(provider: &Member, title: &str) {
 
 #[test]
 fn an_empty_consumer_is_filled_at_once_and_goes_on() {
-    for kind in [Kind::Larix, Kind::Slapd].into_iter().filter(|kind| kind.program().is_some()) {
+    for kind in [Kind::Larix, Kind::Slapd].into_iter().filter(|kind| !kind.is_lacking()) {
         let provider = provider(kind);
         let mut consumer = consumer(&provider.url(), "").started();
         consumer.wait_for_log(&format!("{FILLED}{} entries", PEOPLE + 3));
@@ -270,7 +270,7 @@ fn a_newcomer_among_members_is_filled_at_once() {
 /// What the first content brought is not in the access log. Who follows that and was there before asks for the entries.
 #[test]
 fn who_follows_the_log_of_one_that_is_filled_is_told_all() {
-    for kind in [Kind::Larix, Kind::Slapd].into_iter().filter(|kind| kind.program().is_some()) {
+    for kind in [Kind::Larix, Kind::Slapd].into_iter().filter(|kind| !kind.is_lacking()) {
         let mut members = members(2, Merging::Records);
         members[0].site.load_into(Some(SUFFIX), &people(PEOPLE));
         members[1].start();

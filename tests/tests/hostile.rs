@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use larix_proto::client::ClientAttribute;
 use larix_proto::{ControlBuf, DerefAliases, FilterBuf, MessageId, Response, Scope, client, oid};
+use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Kind, Server, Site};
 
 /// How long an answer may take before it is missed.
@@ -300,7 +301,7 @@ fn a_detached_server_tells_its_parent_when_it_serves() {
     ]);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     // The parent has returned: pid file, port file and socket are all there, without waiting.
-    let process: i32 = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
+    let process: u32 = std::fs::read_to_string(&pid).unwrap().trim().parse().unwrap();
     let port: u16 = std::fs::read_to_string(&ports).unwrap().trim().parse().unwrap();
     let address = SocketAddr::from(([127, 0, 0, 1], port));
     let mut socket = TcpStream::connect(address).unwrap();
@@ -309,8 +310,7 @@ fn a_detached_server_tells_its_parent_when_it_serves() {
     let mut first = [0; 1];
     socket.read_exact(&mut first).unwrap();
     assert_eq!(first, [0x30]);
-    let killed = Command::new("kill").arg(process.to_string()).status().unwrap();
-    assert!(killed.success());
+    assert!(signal(process, Signal::TERM));
     // The server closes its connections before it removes the pid file and ends.
     let mut rest = Vec::new();
     socket.read_to_end(&mut rest).unwrap();

@@ -3,14 +3,19 @@
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::Path;
+use std::time::Duration;
 
 use larix_proto::{MessageId, client};
 use larix_testkit::{Kind, Site};
 use larix_tests::client::Client;
 
+/// So that a server that does not answer is seen.
+const PATIENCE: Duration = Duration::from_secs(30);
+
 /// Status, headers and body.
 fn ask(address: SocketAddr, request: &str) -> (u16, String, String) {
     let mut stream = TcpStream::connect(address).expect("an HTTP connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a guard");
     stream.write_all(request.as_bytes()).expect("a request");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("an answer");
@@ -113,4 +118,48 @@ fn an_address_in_use_is_named() {
     std::fs::write(site.configuration(), line.clone() + &text).expect("the configuration");
     let Err(error) = site.start() else { panic!("it started on a taken port") };
     assert!(error.log.contains(line.trim()), "{}", error.log);
+}
+
+/// More than there are places.
+const HELD: usize = 256;
+
+#[test]
+fn health_is_answered_whatever_other_clients_hold() {
+    let site = Site::example(Kind::Larix);
+    let text = std::fs::read_to_string(site.configuration()).expect("the configuration");
+    let line = "http-listener http://127.0.0.1:0/\n";
+    std::fs::write(site.configuration(), line.to_owned() + &text).expect("the same");
+    let server = site.start().unwrap_or_else(|error| panic!("{error}"));
+    let ports = std::fs::read_to_string(site.configuration().with_extension("port")).expect("the ports");
+    let port = ports.lines().nth(1).and_then(|port| port.parse().ok()).expect("a second port");
+    let http = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+
+    let mut held = Vec::new();
+    for number in 0..HELD {
+        let mut stream = TcpStream::connect(http).expect("a connection");
+        match number % 4 {
+            // Who says nothing, who goes on saying something, and who promises more than comes.
+            0 => {}
+            1 => stream.write_all(b"GET /met").expect("a part of a request"),
+            2 => {
+                let head = b"POST /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 9999\r\n\r\na";
+                stream.write_all(head).expect("a part of a request");
+            }
+            // Who asks for much and reads nothing of it, until the server takes no more.
+            _ => {
+                stream.set_nonblocking(true).expect("a socket");
+                let request = b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n";
+                (0..2_000).take_while(|_| stream.write(request).is_ok()).for_each(drop);
+            }
+        }
+        held.push(stream);
+        if number % 32 == 31 {
+            for path in ["/health/live", "/health/ready"] {
+                assert_eq!(get(http, path).0, 200, "{path} beside {number}");
+            }
+        }
+    }
+    assert_eq!(get(http, "/metrics").0, 200);
+    drop(held);
+    assert!(server.stop());
 }

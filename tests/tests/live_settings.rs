@@ -31,7 +31,7 @@ impl Bench {
             Kind::Larix,
             &format!(
                 "database config\nrootpw secret\ndatabase mdb\nsuffix dc=example,dc=com\nrootdn {ADMIN}\n\
-                 rootpw secret\ndirectory @DATA@\n"
+                 rootpw secret\ndirectory @DATA@\noverlay syncprov\n"
             ),
         );
         site.load(

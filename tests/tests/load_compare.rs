@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
 use larix_load::generate::{self, Kind as Directory};
+use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Kind, Server};
 use serde_json::Value;
 
@@ -42,7 +43,7 @@ fn smoke(scenario: &str, more: &[&str]) -> Value {
 }
 
 fn check_smoke(scenario: &str) {
-    let with_slapd = Kind::Slapd.program();
+    let with_slapd = if Kind::Slapd.is_lacking() { None } else { Kind::Slapd.program() };
     let path = with_slapd.as_ref().map(|path| path.display().to_string());
     let more: Vec<&str> = path.iter().flat_map(|path| ["--with", "slapd", "--slapd", path]).collect();
     let document = smoke(scenario, &more);
@@ -165,11 +166,6 @@ fn start_and_wait(
     (child, progress, server[0])
 }
 
-fn signal(process: u32, name: &str) {
-    let done = Command::new("kill").args([name, &process.to_string()]).status().expect("kill starts");
-    assert!(done.success());
-}
-
 /// One that has ended and that its new parent has yet to reap does not run.
 fn is_running(process: u32) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status"));
@@ -184,7 +180,7 @@ fn a_peer_that_dies_is_named_with_the_end_of_its_log() {
     let peer = peer(folder.path(), "exec \"$larix\" add \"$@\"");
     let arguments = ["mail", "--smoke", "--only", "read", "--seconds", "1", "--rounds", "2", "--with", &peer];
     let (mut child, mut progress, server) = start_and_wait(&arguments, &data, "slapd 0.0.7");
-    signal(server, "-KILL");
+    assert!(signal(server, Signal::KILL));
     let mut errors = String::new();
     std::io::Read::read_to_string(&mut progress, &mut errors).expect("its errors");
     assert!(!child.wait().expect("its end").success());
@@ -198,9 +194,9 @@ fn a_peer_that_dies_is_named_with_the_end_of_its_log() {
 fn a_signal_stops_the_server_and_leaves_nothing_behind() {
     let folder = tempfile::tempdir().expect("a temporary folder");
     let arguments = ["mail", "--smoke", "--only", "read", "--seconds", "60"];
-    for (name, status) in [("-INT", 130), ("-TERM", 143), ("-HUP", 129)] {
+    for (name, status) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 129)] {
         let (mut child, _progress, server) = start_and_wait(&arguments, folder.path(), "larix");
-        signal(child.id(), name);
+        assert!(signal(child.id(), name));
         assert_eq!(child.wait().expect("its end").code(), Some(status));
         assert!(!is_running(server), "the server still runs");
         assert!(is_empty(folder.path()), "something was left behind");

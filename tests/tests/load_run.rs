@@ -11,7 +11,7 @@ use larix_load::drive::{
 };
 use larix_load::generate;
 use larix_testkit::process::free_port;
-use larix_testkit::{Kind, Server, Site};
+use larix_testkit::{Kind, Server, Site, packages};
 
 const ENTRIES: u64 = 60;
 const ROOT: (&str, &str) = ("cn=admin,dc=example,dc=com", "secret");
@@ -78,34 +78,30 @@ fn every_operation_on_larix() {
     assert!(server.stop(), "the server did not stop cleanly");
 }
 
-/// An authority and a certificate for this machine, made by openssl in `folder`. False where it is not installed.
-fn certificates(folder: &Path) -> bool {
+/// An authority and a certificate for this machine, made by openssl in `folder`.
+fn certificates(folder: &Path) {
     let openssl = |arguments: &[&str]| {
-        let output = Command::new("openssl").args(arguments).current_dir(folder).output();
-        output.is_ok_and(|output| output.status.success())
+        let output = Command::new("openssl").args(arguments).current_dir(folder).output().expect("openssl");
+        assert!(output.status.success(), "{arguments:?}: {output:?}");
     };
     let key = ["-newkey", "rsa:2048", "-nodes"];
     std::fs::write(folder.join("names"), "subjectAltName=IP:127.0.0.1,DNS:localhost\n").expect("a file");
     let sign =
         ["-in", "request.pem", "-CA", "ca.pem", "-CAkey", "ca.key", "-CAcreateserial", "-extfile", "names"];
-    openssl(&[&["req", "-x509", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca"], &key[..]].concat())
-        && openssl(
-            &[&["req", "-keyout", "key.pem", "-out", "request.pem", "-subj", "/CN=me"], &key[..]].concat(),
-        )
-        && openssl(&[&["x509", "-req", "-out", "certificate.pem"], &sign[..]].concat())
+    openssl(
+        &[&["req", "-x509", "-keyout", "ca.key", "-out", "ca.pem", "-subj", "/CN=ca"], &key[..]].concat(),
+    );
+    openssl(&[&["req", "-keyout", "key.pem", "-out", "request.pem", "-subj", "/CN=me"], &key[..]].concat());
+    openssl(&[&["x509", "-req", "-out", "certificate.pem"], &sign[..]].concat());
 }
 
 #[test]
 fn tls_and_local_sockets_on_slapd() {
-    if Kind::Slapd.program().is_none() {
-        eprintln!("slapd is not installed: nothing is tested");
+    if Kind::Slapd.is_lacking() | packages::OPENSSL.is_lacking() {
         return;
     }
     let folder = tempfile::tempdir().expect("a temporary folder");
-    if !certificates(folder.path()) {
-        eprintln!("openssl is not installed: nothing is tested");
-        return;
-    }
+    certificates(folder.path());
     let path = |name: &str| folder.path().join(name);
     let body = format!(
         "TLSCertificateFile {}\nTLSCertificateKeyFile {}\ndatabase mdb\nsuffix dc=example,dc=com\n\

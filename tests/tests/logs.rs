@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use larix_proto::{MessageId, client};
+use larix_testkit::process::{Signal, signal};
 use larix_testkit::{Kind, Server, Site};
 use larix_tests::client::Client;
 use serde_json::Value;
@@ -64,8 +65,7 @@ fn a_file_that_was_moved_is_followed_by_a_new_one() {
     }
     let aside = site.path().join("aside.log");
     std::fs::rename(&path, &aside).expect("the log file");
-    let user1 = std::process::Command::new("kill").args(["-USR1", &server.process_id().to_string()]).status();
-    assert!(user1.expect("kill").success());
+    assert!(signal(server.process_id(), Signal::USR1));
     while !path.exists() {
         std::thread::park_timeout(std::time::Duration::from_millis(5));
     }

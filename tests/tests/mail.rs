@@ -10,7 +10,7 @@ use std::process::Command;
 use std::time::Instant;
 
 use larix_load::generate::{self, Generated, Kind as Directory, Random};
-use larix_testkit::{Kind, Server, site};
+use larix_testkit::{Kind, Server, packages, site};
 use larix_tests::client::Client;
 use larix_tests::scenario::Step;
 
@@ -128,8 +128,7 @@ fn transports(generated: &Generated) -> Vec<String> {
 
 /// Postfix's LDAP client, as `postmap -q` runs it.
 fn by_postfix(server: &Server, accounts: u64, folder: &Path, generated: &Generated) {
-    if !Path::new(POSTMAP).exists() {
-        eprintln!("{POSTMAP} is not installed: Postfix is not asked");
+    if packages::POSTFIX.is_lacking() {
         return;
     }
     let settings = folder.join("postfix");

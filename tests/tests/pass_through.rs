@@ -4,11 +4,10 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::TcpListener;
-use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use larix_testkit::{Kind, Server, Site};
+use larix_testkit::{Kind, Server, Site, packages};
 use larix_tests::raw::{Raw, bind};
 
 const SASLAUTHD: &str = "/usr/sbin/saslauthd";
@@ -68,8 +67,7 @@ fn ask(server: &Server, name: &str, password: &str) -> u32 {
 
 #[test]
 fn saslauthd_is_asked() {
-    if !Path::new(SASLAUTHD).exists() {
-        println!("{SASLAUTHD} is not installed: nothing is asked");
+    if packages::SASLAUTHD.is_lacking() {
         return;
     }
     let folder = tempfile::tempdir().unwrap();

@@ -2,13 +2,15 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 
+use std::net::TcpListener;
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use larix_testkit::Kind;
+use larix_testkit::process::{Signal, signal};
+use larix_testkit::{Kind, Server, Site};
 
 const NOBODY: u32 = 65_534;
 
@@ -80,7 +82,7 @@ impl Running {
     }
 
     fn stop(mut self) {
-        assert!(Command::new("kill").arg(self.child.id().to_string()).status().unwrap().success());
+        assert!(signal(self.child.id(), Signal::TERM));
         assert_eq!(self.told(), "STOPPING=1\n");
         assert!(self.child.wait().unwrap().success());
     }
@@ -160,4 +162,15 @@ fn what_cannot_be_given_up_is_said() {
     } else {
         refused(&["-u", "root"], "for servers that root starts");
     }
+}
+
+/// What tests stand on: where somebody else listens on the port of a server to be started, the server has not started.
+#[test]
+fn a_port_that_another_program_has_is_no_started_server() {
+    let listener = TcpListener::bind(("127.0.0.1", 0)).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    std::thread::spawn(move || listener.incoming().for_each(drop));
+    let site = Site::example(Kind::Larix);
+    let error = Server::start_at(Kind::Larix, &site.configuration(), port, &[]).unwrap_err().to_string();
+    assert!(error.contains("ended: exit status"), "{error}");
 }

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
 use larix_testkit::Kind;
+use larix_testkit::process::{Signal, signal};
 
 const ADMIN: &str = "cn=admin,dc=example,dc=com";
 
@@ -93,8 +94,7 @@ impl Running {
     }
 
     fn stop(mut self) -> String {
-        let id = self.child.id().to_string();
-        assert!(Command::new("kill").arg(&id).status().unwrap().success());
+        assert!(signal(self.child.id(), Signal::TERM));
         assert!(self.child.wait().unwrap().success(), "a clean stop");
         fs::read_to_string(&self.shown).unwrap()
     }
@@ -149,34 +149,82 @@ fn changes_are_there_at_the_next_start() {
     assert!(shown(&server.stop(), "note").contains(earlier.to_str().unwrap()));
 }
 
-/// The commands of the guide's first page, as they stand there but for the address and the password.
+/// `tests/tests/guide_blocks.rs` types the guide's first page.
 #[test]
-fn the_first_page_of_the_guide_works() {
-    let guide = Path::new(env!("CARGO_MANIFEST_DIR")).join("../docs/guide/getting-started.md");
-    let guide = fs::read_to_string(guide).unwrap();
-    let (_, commands) = guide.split_once("Put something in:\n").unwrap();
-    let (commands, _) = commands.split_once("`ldapadd` and").unwrap();
-    // What is indented is typed; an empty line ends an entry.
-    let typed =
-        |line: &str| line.strip_prefix("    ").or_else(|| line.is_empty().then_some("")).map(str::to_owned);
-    let script = commands.lines().filter_map(typed).collect::<Vec<_>>().join("\n");
-
+fn the_first_entry_is_proposed_until_there_is_one() {
     let newcomer = Newcomer::new();
     let server = newcomer.start("ldap://127.0.0.1:0", &[]);
     let text = fs::read_to_string(&server.shown).unwrap();
     let password = shown(&text, "password").split(' ').next().unwrap();
-    assert!(script.contains("ldap://127.0.0.1:3890"), "where the server is that `--suffix` starts: {script}");
-    let script =
-        script.replace("ldap://127.0.0.1:3890", &server.url).replace(" -W", &format!(" -w {password}"));
-    let larix = Kind::Larix.program().unwrap();
-    let script = format!("set -e\nlarix() {{ '{}' \"$@\"; }}\n{script}", larix.display());
-    let output = Command::new("sh").args(["-c", &script]).env_remove("LDAPURI").output().unwrap();
-    let found = String::from_utf8(output.stdout).unwrap();
-    assert!(output.status.success() && found.contains("\ncn: Ann Archer\n"), "{found}{:?}", output.stderr);
-
+    server.change(password, "dn: dc=example,dc=com\nchangetype: add\nobjectClass: domain\ndc: example\n");
     assert!(server.stop().contains("the first entry"));
     let text = newcomer.start("ldap://127.0.0.1:0", &[]).stop();
     assert!(!text.contains("the first entry"), "it has entries: {text}");
+}
+
+/// README says that passwords are hashed: those that come by LDIF in the clear, too.
+#[test]
+fn passwords_that_come_in_the_clear_are_stored_hashed() {
+    let newcomer = Newcomer::new();
+    let server = newcomer.start("ldap://127.0.0.1:0", &[]);
+    let text = fs::read_to_string(&server.shown).unwrap();
+    let password = shown(&text, "password").split(' ').next().unwrap();
+    let person = |name: &str| {
+        format!(
+            "dn: uid={name},dc=example,dc=com\nchangetype: add\nobjectClass: inetOrgPerson\nuid: {name}\n\
+             cn: {name}\nsn: {name}\nuserPassword: added-{name}\n\n"
+        )
+    };
+    server.change(
+        password,
+        &format!(
+            "dn: dc=example,dc=com\nchangetype: add\nobjectClass: domain\ndc: example\n\n{}{}\
+             dn: uid=bob,dc=example,dc=com\nchangetype: modify\nreplace: userPassword\nuserPassword: changed-bob\n",
+            person("ann"),
+            person("bob"),
+        ),
+    );
+    for (name, known) in [("ann", "added-ann"), ("bob", "changed-bob")] {
+        let dn = format!("uid={name},dc=example,dc=com");
+        let output = server
+            .client("search", password)
+            .args(["-LLL", "--json", "-b", &dn, "-s", "base", "(userPassword=*)", "userPassword"])
+            .output()
+            .unwrap();
+        let stored = String::from_utf8(output.stdout).unwrap();
+        assert!(stored.contains("{ARGON2}$argon2id$") && !stored.contains(known), "{stored}");
+        let mut bind = Command::new(Kind::Larix.program().unwrap());
+        bind.args(["whoami", "-x", "-H", &server.url, "-D", &dn, "-w", known]);
+        let output = bind.output().unwrap();
+        assert_eq!(String::from_utf8(output.stdout).unwrap(), format!("dn:{dn}\n"));
+    }
+    server.stop();
+}
+
+/// Where nobody asked anything no index is unused.
+#[test]
+fn an_empty_log_judges_no_index() {
+    let newcomer = Newcomer::new();
+    let server = newcomer.start("ldap://127.0.0.1:0", &[]);
+    let text = fs::read_to_string(&server.shown).unwrap();
+    let password = shown(&text, "password").split(' ').next().unwrap();
+    server.change(
+        password,
+        "dn: dc=example,dc=com\nchangetype: add\nobjectClass: domain\nobjectClass: uidObject\ndc: example\nuid: x\n",
+    );
+    server.stop();
+    let log = newcomer.folder.path().join("log");
+    let search = "conn=1 op=1 SRCH base=\"dc=example,dc=com\" scope=2 deref=0 filter=\"(cn=x)\"\n";
+    for (lines, judged) in [("", false), ("conn=1 op=0 BIND dn=\"\" method=128\n", false), (search, true)] {
+        fs::write(&log, lines).unwrap();
+        let mut advise = Kind::Larix.tool("advise");
+        let output =
+            advise.arg("-F").arg(newcomer.data.join("slapd.d")).arg("--log").arg(&log).output().unwrap();
+        let said = String::from_utf8(output.stdout).unwrap();
+        assert!(output.status.success(), "{:?}", output.stderr);
+        assert_eq!(said.contains("not used: index uid eq"), judged, "{lines}: {said}");
+        assert_eq!(said.contains("nothing to judge by"), !judged, "{lines}: {said}");
+    }
 }
 
 #[test]
@@ -251,7 +299,7 @@ fn a_server_in_the_background_shows_its_password() {
     // No pid file by default: the one that has the socket is asked who it is by name of its own data directory.
     let ours = processes_with(newcomer.data.to_str().unwrap());
     for process in &ours {
-        assert!(Command::new("kill").arg(process).status().unwrap().success());
+        assert!(signal(process.parse().unwrap(), Signal::TERM));
     }
     assert!(output.status.success() && shown(&text, "password").contains("shown once"), "{text}");
     assert_eq!(ours.len(), 1, "{ours:?}");

@@ -14,11 +14,15 @@ const ENTRIES: u32 = 10_000;
 const LOOKS: u32 = 600;
 const BETWEEN: Duration = Duration::from_millis(50);
 
-fn configuration() -> &'static str {
-    "database mdb\nsuffix o=u\nrootdn cn=admin,o=u\nrootpw secret\ndirectory @DATA@\nsizelimit unlimited\n\
-     access to attrs=entryUUID by dn.exact=cn=p4,o=u none by * break\n\
-     access to * by dn.exact=cn=p2,o=u manage by * read\n"
+fn configuration(kind: Kind) -> String {
+    let module = if kind == Kind::Slapd { "moduleload syncprov\n" } else { "" };
+    format!("{module}{DATABASE}")
 }
+
+const DATABASE: &str = "database mdb\nsuffix o=u\nrootdn cn=admin,o=u\nrootpw secret\ndirectory @DATA@\nsizelimit unlimited\n\
+     access to attrs=entryUUID by dn.exact=cn=p4,o=u none by * break\n\
+     access to * by dn.exact=cn=p2,o=u manage by * read\n\
+     overlay syncprov\n";
 
 /// What `check` says last where it compared by searching without values.
 const NO_VALUES: &str = "values were not compared: --values compares them, too\n";
@@ -46,7 +50,7 @@ fn ldif(change: Option<(u32, &str)>) -> String {
 }
 
 fn serve(kind: Kind, ldif: &str) -> (Site, Server) {
-    let site = Site::new(kind, configuration());
+    let site = Site::new(kind, &configuration(kind));
     let file = site.path().join("load.ldif");
     std::fs::write(&file, ldif).expect("an LDIF file");
     // -w: the contextCSN is that of the entries.
@@ -116,6 +120,7 @@ fn one_value_among_ten_thousand_entries() {
     // Not everybody may ask.
     let (status, text) = replica_as("cn=p3,o=u", "pw", &quick, &[&here, &same]);
     assert_eq!(status, Some(50), "{text}");
+    assert!(text.contains("the manage privilege") && text.contains("--search"), "{text}");
     let (status, text) = replica_as("cn=p2,o=u", "pw", &quick, &[&here, &same]);
     assert_eq!(status, Some(0), "{text}");
 
@@ -132,7 +137,7 @@ fn one_value_among_ten_thousand_entries() {
 #[test]
 fn who_answered_is_named() {
     let (_full, full) = serve(Kind::Larix, &ldif(None));
-    let empty_site = Site::new(Kind::Larix, configuration());
+    let empty_site = Site::new(Kind::Larix, &configuration(Kind::Larix));
     let empty = empty_site.start().expect("the server starts");
     for servers in [[&full, &empty], [&empty, &full]] {
         for words in
@@ -153,10 +158,35 @@ fn who_answered_is_named() {
     assert!(text.starts_with(&format!("larix: {}: ", url(&full))), "{text}");
 }
 
+/// Anonymous clients see nothing, as in a quick start: the answer says what to add.
+#[test]
+fn who_is_not_bound_learns_what_to_add() {
+    let site = Site::new(
+        Kind::Larix,
+        "database mdb\nsuffix o=u\nrootdn cn=admin,o=u\nrootpw secret\ndirectory @DATA@\noverlay syncprov\n\
+         access to * by users read\n",
+    );
+    site.load(&entry(1, "o=u", "objectClass: organization\nstructuralObjectClass: organization\no: u\n"));
+    let server = site.start().expect("the server starts");
+    for (words, code, status) in [
+        (&["check", "-b", "o=u"][..], 50, 50),
+        (&["check"], 50, 50),
+        (&["check", "-b", "o=u", "--search"], 32, 32),
+        (&["status", "-b", "o=u"], 32, 5),
+    ] {
+        let mut command = Command::new(Kind::Larix.program().expect("larix is built"));
+        command.arg("replica").args(words).args([url(&server), url(&server)]);
+        let output = command.env_remove("LDAPBINDDN").output().expect("larix runs");
+        let text = String::from_utf8_lossy(&[output.stdout, output.stderr].concat()).into_owned();
+        assert!(text.contains(&format!("({code})")), "{words:?}: {text}");
+        assert!(text.contains("add -D DN -W") && text.contains("-Y EXTERNAL"), "{words:?}: {text}");
+        assert_eq!(output.status.code(), Some(status), "{words:?}: {text}");
+    }
+}
+
 #[test]
 fn beside_slapd_names_and_numbers_are_compared() {
-    if Kind::Slapd.program().is_none() {
-        eprintln!("skipped: no slapd");
+    if Kind::Slapd.is_lacking() {
         return;
     }
     let (_here, here) = serve(Kind::Larix, &ldif(None));
@@ -185,8 +215,7 @@ fn beside_slapd_names_and_numbers_are_compared() {
 /// Under the entryUUID, entryCSN and DN of an entry a slapd has other values: nothing but reading them shows it.
 #[test]
 fn beside_slapd_values_are_compared_when_asked_for() {
-    if Kind::Slapd.program().is_none() {
-        eprintln!("skipped: no slapd");
+    if Kind::Slapd.is_lacking() {
         return;
     }
     let subentry = |description: &str| {

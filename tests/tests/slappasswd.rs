@@ -84,9 +84,7 @@ fn binds(kind: Kind, modules: &str, values: &[String]) {
 
 #[test]
 fn values_of_either_bind_at_both() {
-    if Kind::Slapd.program().is_none() {
-        assert!(std::env::var_os("CI").is_none(), "slapd has to be installed: nothing was compared");
-        eprintln!("skipped: no slapd is installed, there is nothing to compare with");
+    if Kind::Slapd.is_lacking() {
         return;
     }
     let mut values = Vec::new();

@@ -1,9 +1,13 @@
 //! For tests only: servers started on loopback and ended by their own process id.
 
 pub mod pki;
+mod ports;
 pub mod process;
 pub mod site;
+pub mod terminal;
 
-pub use pki::{Authority, Issued};
+pub use larix_packages as packages;
+pub use pki::{Authority, Issued, self_signed};
 pub use process::{Kind, Server, StartError};
 pub use site::Site;
+pub use terminal::Terminal;

@@ -129,6 +129,19 @@ impl Authority {
     }
 }
 
+/// For a server on loopback, signed by its own key; with whatever is to be changed.
+///
+/// # Panics
+/// When the parameters make no certificate.
+pub fn self_signed(change: impl FnOnce(&mut CertificateParams)) -> Issued {
+    let mut params = params("Larix tests", "localhost", &["localhost", "127.0.0.1"]);
+    let key = new_key(&PKCS_ECDSA_P256_SHA256);
+    params.serial_number = Some(SerialNumber::from(1));
+    change(&mut params);
+    let certificate = params.self_signed(&key).expect("a certificate");
+    Issued { certificate: certificate.pem(), key: key.serialize_pem(), serial: vec![1] }
+}
+
 impl Issued {
     /// Writes `NAME.pem` and `NAME.key`.
     ///

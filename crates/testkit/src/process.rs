@@ -1,12 +1,16 @@
 //! Directory servers as child processes: Larix, and Debian's slapd as the peer.
 
 use std::fmt;
-use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpStream};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use larix_packages::SLAPD;
+pub use rustix::process::Signal;
+use rustix::process::{Pid, kill_process};
+
+pub use crate::ports::{free_port, free_ports};
 
 /// How long a server may take until it accepts connections, in steps of [`STEP`].
 const START_STEPS: u32 = 1_000;
@@ -26,9 +30,15 @@ impl Kind {
     pub fn program(self) -> Option<PathBuf> {
         let (variable, usual) = match self {
             Self::Larix => ("LARIX", built_binary()),
-            Self::Slapd => ("SLAPD", Some(PathBuf::from("/usr/sbin/slapd"))),
+            Self::Slapd => ("SLAPD", SLAPD.files().into_iter().next()),
         };
         std::env::var_os(variable).map(PathBuf::from).or(usual).filter(|program| program.exists())
+    }
+
+    /// Whether a test has to do without slapd, because it is not installed: then this says that the test skips what needs it.
+    /// Never of Larix, which cargo builds.
+    pub fn is_lacking(self) -> bool {
+        self == Self::Slapd && SLAPD.is_lacking()
     }
 
     /// A command that acts as slapd's tool `tool` (`add`, `cat`, `index` ...).
@@ -174,7 +184,18 @@ impl Server {
         arguments: &[&str],
         environment: &[(&str, &Path)],
     ) -> Result<Self, StartError> {
-        let mut server = Self::spawn(kind, configuration, port, arguments, environment)?;
+        if kind == Kind::Slapd || arguments.contains(&"--port-file") {
+            let mut server = Self::spawn(kind, configuration, port, arguments, environment)?;
+            server.wait_until_it_accepts()?;
+            return Ok(server);
+        }
+        // Where the port is taken, whoever has it accepts connections, too: the server says that it has bound its own.
+        let port_file = configuration.with_extension("port");
+        let _ = std::fs::remove_file(&port_file);
+        let file = port_file.display().to_string();
+        let arguments = [&["--port-file", file.as_str()], arguments].concat();
+        let mut server = Self::spawn(kind, configuration, port, &arguments, environment)?;
+        server.wait_for_file(&port_file)?;
         server.wait_until_it_accepts()?;
         Ok(server)
     }
@@ -213,13 +234,18 @@ impl Server {
         Ok(Self { kind, address, ports: vec![port], child, log })
     }
 
-    /// The file appears whole once the server has bound its port.
     fn wait_for_port(&mut self, file: &Path) -> Result<(), StartError> {
+        let text = self.wait_for_file(file)?;
+        self.ports = text.lines().filter_map(|line| line.parse().ok()).collect();
+        self.ports.first().into_iter().for_each(|port| self.address.set_port(*port));
+        self.wait_until_it_accepts()
+    }
+
+    /// The file appears whole once the server has bound its ports.
+    fn wait_for_file(&mut self, file: &Path) -> Result<String, StartError> {
         for _ in 0..START_STEPS {
             if let Ok(text) = std::fs::read_to_string(file) {
-                self.ports = text.lines().filter_map(|line| line.parse().ok()).collect();
-                self.ports.first().into_iter().for_each(|port| self.address.set_port(*port));
-                return self.wait_until_it_accepts();
+                return Ok(text);
             }
             if let Ok(Some(status)) = self.child.try_wait() {
                 let reason = format!("{:?} ended: {status}", self.kind);
@@ -270,9 +296,7 @@ impl Server {
     }
 
     fn terminate(&self) {
-        if let Ok(Some(pid)) = i32::try_from(self.child.id()).map(Pid::from_raw) {
-            let _ = kill_process(pid, Signal::TERM);
-        }
+        signal(self.child.id(), Signal::TERM);
     }
 }
 
@@ -285,25 +309,8 @@ impl Drop for Server {
     }
 }
 
-/// A loopback port that nobody listens on right now.
-///
-/// # Panics
-/// When the loopback interface gives none.
-pub fn free_port() -> u16 {
-    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
-    port_of(&listener)
-}
-
-/// Different loopback ports that nobody listens on right now: one that is given back may be given out again at once.
-///
-/// # Panics
-/// As [`free_port`].
-pub fn free_ports(count: usize) -> Vec<u16> {
-    let bind = |_| TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
-    let held: Vec<TcpListener> = (0..count).map(bind).collect();
-    held.iter().map(port_of).collect()
-}
-
-fn port_of(listener: &TcpListener) -> u16 {
-    listener.local_addr().expect("the address of a bound socket").port()
+/// Sends a signal to a process that a test started; says whether the process was there.
+pub fn signal(process: u32, signal: Signal) -> bool {
+    let pid = i32::try_from(process).ok().and_then(Pid::from_raw);
+    pid.is_some_and(|pid| kill_process(pid, signal).is_ok())
 }

@@ -6,6 +6,7 @@
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 #![expect(clippy::disallowed_methods, reason = "attacks are timed")]
 
+mod cost;
 mod tls;
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -432,4 +433,112 @@ fn idle_connections_cost_little() {
     assert_unharmed(&server);
     let each = memory(&server).saturating_sub(before) * 1024 / held.len();
     figure("idle connections", format_args!("{} open, about {each} bytes each", held.len()));
+}
+
+#[test]
+fn a_transaction_holds_no_more_than_its_limits() {
+    let limits = "request-limits transaction.bytes=100000 transaction.updates=5\n";
+    let (_site, server) = site(limits, "access to * by users write by * read\n");
+    for (bytes, expected) in
+        [(10, "5 updates in one transaction"), (40_000, "100000 bytes of a transaction's updates")]
+    {
+        let mut client = connect(&server);
+        assert_eq!(client.ask(&bind(1, ADMIN, "secret")).unwrap().code, 0);
+        let mut start = Vec::new();
+        client::extended(&mut start, MessageId(2), oid::START_TRANSACTION, None, &[]);
+        assert_eq!(client.ask(&start).unwrap().code, 0);
+        let transaction = || ControlBuf {
+            oid: oid::TRANSACTION_SPECIFICATION.into(),
+            critical: true,
+            value: Some(Vec::new()),
+        };
+        let refused = (3..20).find_map(|id| {
+            let (mut update, value) = (Vec::new(), ["v".repeat(bytes)]);
+            let attribute = ClientAttribute { description: "description", values: &value };
+            let change = ClientChange { operation: ModifyOperation::Replace, attribute };
+            client::modify(
+                &mut update,
+                MessageId(id),
+                &format!("cn=user1,{SUFFIX}"),
+                &[change],
+                &[transaction()],
+            );
+            let answer = client.ask(&update).unwrap();
+            (answer.code != 0).then_some((id, answer))
+        });
+        let (id, answer) = refused.expect("a limit");
+        assert_eq!((answer.code, id), (11, if bytes == 10 { 8 } else { 5 }), "{answer:?}");
+        assert!(answer.text.starts_with(&format!("more than {expected}")), "{answer:?}");
+    }
+}
+
+#[test]
+fn requests_have_so_many_modifications_and_values() {
+    let limits = "request-limits modifications=3 values=10\n";
+    let (_site, server) = site(limits, "access to * by users write by * read\n");
+    let mut client = connect(&server);
+    assert_eq!(client.ask(&bind(1, ADMIN, "secret")).unwrap().code, 0);
+    let values: Vec<String> = (0..11).map(|n| n.to_string()).collect();
+    for (modifications, values, expected) in [
+        (3, &values[..3], None),
+        (4, &values[..1], Some("more than 3 modifications in one request (request-limits modifications=)")),
+        (1, &values[..10], None),
+        (1, &values[..11], Some("more than 10 values in one request (request-limits values=)")),
+    ] {
+        let attribute = ClientAttribute { description: "description", values };
+        let change = ClientChange { operation: ModifyOperation::Replace, attribute };
+        let mut request = Vec::new();
+        client::modify(
+            &mut request,
+            MessageId(2),
+            &format!("cn=user1,{SUFFIX}"),
+            &vec![change; modifications],
+            &[],
+        );
+        let answer = client.ask(&request).unwrap();
+        assert_eq!(answer.code, if expected.is_some() { 11 } else { 0 }, "{answer:?}");
+        assert_eq!(answer.text, expected.unwrap_or_default());
+    }
+}
+
+/// A bind computes so many rounds for an account, whatever its values ask for, and users cannot store more.
+#[test]
+fn passwords_that_cost_too_much_are_not_compared() {
+    let rules = "access to attrs=userPassword by self write by * auth\naccess to * by * read\n";
+    let (site, server) = site("loglevel none\nlogfile @DATA@/log\n", rules);
+    let costly: Vec<String> =
+        (0..8).map(|n| format!("{{PBKDF2-SHA256}}10000000$AAAAAAAAAAAAAAAAAAAAA{n}$AAAA")).collect();
+    let replace = |values: &[String]| {
+        let mut out = Vec::new();
+        let attribute = ClientAttribute { description: "userPassword", values };
+        let change = ClientChange { operation: ModifyOperation::Replace, attribute };
+        client::modify(&mut out, MessageId(2), &format!("cn=user1,{SUFFIX}"), &[change], &[]);
+        out
+    };
+    let mut user = connect(&server);
+    assert_eq!(user.ask(&bind(1, &format!("cn=user1,{SUFFIX}"), "right")).unwrap().code, 0);
+    let answer = user.ask(&replace(&costly)).unwrap();
+    assert_eq!(answer.code, 11, "{answer:?}");
+    assert!(answer.text.contains("(request-limits hash.cost=)"), "{answer:?}");
+    // The administrator may. What fits is compared all the same.
+    let mut admin = connect(&server);
+    assert_eq!(admin.ask(&bind(1, ADMIN, "secret")).unwrap().code, 0);
+    let with_one_more: Vec<String> = costly.iter().cloned().chain(["cheap".to_owned()]).collect();
+    assert_eq!(admin.ask(&replace(&with_one_more)).unwrap().code, 0);
+    for (password, expected) in [("cheap", 0), ("other", 49)] {
+        let begin = Instant::now();
+        let answer = connect(&server).ask(&bind(1, &format!("cn=user1,{SUFFIX}"), password)).unwrap();
+        figure(
+            "costly passwords",
+            format_args!("a bind is answered {} after {:?}", answer.code, begin.elapsed()),
+        );
+        assert_eq!(answer.code, expected, "{answer:?}");
+    }
+    let text = format!("8 of 9 passwords of \"cn=user1,{SUFFIX}\" are not compared");
+    let log = || std::fs::read_to_string(site.path().join("data/log")).unwrap_or_default();
+    let begin = Instant::now();
+    while !log().contains(&text) && begin.elapsed() < Duration::from_secs(10) {
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    assert!(log().contains(&text), "{}", log());
 }

@@ -510,3 +510,77 @@ fn the_overlay_comes_and_goes_while_the_server_runs() {
     assert_eq!(consumer.step().map(|ended| ended.code), Some(52));
     assert!(!supported(&mut writer));
 }
+
+/// Eight refreshes run at once. Whoever does not read what is sent gives its turn to the next.
+#[test]
+fn consumers_that_do_not_read_keep_nobody_from_a_refresh() {
+    let site = site("");
+    let long = "x".repeat(16 << 10);
+    let described = |entry: &str| format!("{entry}\ndescription: {long}\n\n");
+    let ldif: String = content(1_200).split_terminator("\n\n").map(described).collect();
+    site.load(&ldif);
+    let server = site.start().expect("the provider");
+    let wanted = Wanted { persist: false, ..Wanted::default() };
+    let silent = || {
+        let mut consumer = Consumer::default();
+        consumer.ask(server.address, &wanted);
+        consumer
+    };
+    let mut silent: Vec<Consumer> = (0..12).map(|_| silent()).collect();
+    let mut reads = Consumer::default();
+    reads.ask(server.address, &wanted);
+    assert_eq!(reads.refresh().map(|ended| ended.code), Some(0));
+    assert_eq!(reads.entries.len(), 1_203);
+    // And those go on where they were.
+    for consumer in &mut silent {
+        assert_eq!(consumer.refresh().map(|ended| ended.code), Some(0));
+        assert_eq!(consumer.entries.len(), 1_203);
+    }
+}
+
+#[test]
+fn persistent_searches_of_one_connection_are_counted() {
+    let site = Site::new(Kind::Larix, &format!("request-limits persistent=3\n{DATABASE}overlay syncprov\n"));
+    site.load(&content(2));
+    let server = site.start().expect("the provider");
+    let mut consumer = Consumer::default();
+    consumer.ask(server.address, &Wanted::default());
+    assert_eq!(consumer.refresh(), None);
+    let ask = |id: u32, mode| {
+        let mut out = Vec::new();
+        let filter = FilterBuf::parse("(objectClass=*)").expect("a filter");
+        let control = SyncRequest { mode, cookie: None, reload_hint: false }.to_control(true);
+        let search = client::Search {
+            base: "dc=example,dc=com",
+            scope: Scope::Base,
+            deref: larix_proto::DerefAliases::Never,
+            size_limit: 0,
+            time_limit: 0,
+            types_only: false,
+            filter: filter.as_filter(),
+            attributes: &[],
+        };
+        client::search(&mut out, MessageId(id), &search, &[control]);
+        out
+    };
+    for id in [3, 4] {
+        consumer.send(&ask(id, SyncMode::RefreshAndPersist));
+        consumer.refreshed = false;
+        assert_eq!(consumer.refresh(), None, "the search of message {id}");
+    }
+    consumer.send(&ask(5, SyncMode::RefreshAndPersist));
+    consumer.refreshed = false;
+    let ended = consumer.refresh().expect("an end");
+    let text = "more than 3 persistent searches on one connection (request-limits persistent=)";
+    assert_eq!((ended.code, ended.text.as_str()), (11, text));
+    // A poll is none of them, and one that was abandoned makes room.
+    consumer.send(&ask(6, SyncMode::RefreshOnly));
+    consumer.refreshed = false;
+    assert_eq!(consumer.refresh().map(|ended| ended.code), Some(0));
+    let mut abandon = Vec::new();
+    client::abandon(&mut abandon, MessageId(7), MessageId(4), &[]);
+    consumer.send(&abandon);
+    consumer.refreshed = false;
+    consumer.send(&ask(8, SyncMode::RefreshAndPersist));
+    assert_eq!(consumer.refresh(), None);
+}
