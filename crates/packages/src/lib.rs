@@ -172,17 +172,22 @@ impl Package {
     /// Whether a test has to do without the package. Each such test asks this before it needs the package: where it is not
     /// installed this says so on standard error, and in the file that [`SKIPS_VARIABLE`] names.
     pub fn is_lacking(&self) -> bool {
+        self.is_lacking_as_noted_in(std::env::var_os(SKIPS_VARIABLE).as_deref())
+    }
+
+    /// The same with the file in which skips are noted.
+    fn is_lacking_as_noted_in(&self, skips: Option<&OsStr>) -> bool {
         if self.is_installed() {
             return false;
         }
         let test = this_test();
         eprintln!("skipped: {test}: the package {} is not installed ({})", self.name, self.tests);
-        if let Some(file) = std::env::var_os(SKIPS_VARIABLE) {
+        if let Some(file) = skips {
             let line = format!("{}\t{test}\n", self.name);
-            let written = OpenOptions::new().create(true).append(true).open(&file);
+            let written = OpenOptions::new().create(true).append(true).open(file);
             // One write: tests of several processes append to the same file.
             if let Err(error) = written.and_then(|mut file| file.write_all(line.as_bytes())) {
-                eprintln!("cannot write {}: {error}", Path::new(&file).display());
+                eprintln!("cannot write {}: {error}", Path::new(file).display());
             }
         }
         true
@@ -267,11 +272,15 @@ mod tests {
 
     #[test]
     fn what_is_missing_is_said_with_the_tests_name() {
+        // A file of its own: nothing is skipped here.
+        let noted = std::env::temp_dir().join(format!("larix-skips-{}", std::process::id()));
         let missing = Package { files: &[&["/nonexistent/program"]], ..SLAPD_ALIKE };
-        assert!(missing.is_lacking() && missing.files().is_empty());
-        assert_eq!(this_test(), "larix_packages::tests::what_is_missing_is_said_with_the_tests_name");
+        assert!(missing.is_lacking_as_noted_in(Some(noted.as_os_str())) && missing.files().is_empty());
         let there = Package { files: &[&["/nonexistent/program", "/proc/self/exe"]], ..SLAPD_ALIKE };
-        assert!(!there.is_lacking());
+        assert!(!there.is_lacking_as_noted_in(Some(noted.as_os_str())));
+        let name = "larix_packages::tests::what_is_missing_is_said_with_the_tests_name";
+        assert_eq!(fs::read_to_string(&noted).expect("the file"), format!("none\t{name}\n"));
+        fs::remove_file(&noted).expect("removed");
     }
 
     const SLAPD_ALIKE: Package =
