@@ -13,8 +13,8 @@ use tokio::net::{TcpListener, TcpStream, UnixListener};
 use tokio::sync::Semaphore;
 
 use crate::admission::Refusal;
-use crate::config::values::LogLevel;
 use crate::listener::{ListenSocket, Listener};
+use crate::log::LogLevel;
 use crate::panics::{Panicked, contained_part};
 use crate::proxy_header;
 use crate::server::Server;

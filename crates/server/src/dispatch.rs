@@ -24,15 +24,16 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::access_log::Noted;
 use crate::bind::BindOutcome;
-use crate::config::values::LogLevel;
 use crate::connection::{Event, Limits, Operation, Place, Service, Started, Stepped};
 use crate::databases::{Databases, Search};
 use crate::layers::LayersError;
+use crate::log::LogLevel;
 use crate::log::printable;
 use crate::operation_log::Asked;
+use crate::operation_rules::Restricted;
 use crate::password_modify::PasswordOutcome;
 use crate::replica_digest::ExtendedOutcome;
-use crate::restrictions::{Restricted, Standing};
+use crate::restrictions::Standing;
 use crate::sasl::SaslOutcome;
 use crate::sasl::exchange::Exchange;
 use crate::security_layer::SecurityLayer;

@@ -4,12 +4,12 @@ use larix_engine::controls::{self, RequestControls};
 use larix_proto::extended::{Cancel, ExtendedValue};
 use larix_proto::{ControlBuf, Controls, ExtendedRequest, LdapResult, Message, ResultCode, encode, oid};
 use larix_replication::digest;
+use larix_replication::{CONFLICTS_OID, RETIRE_OID};
 
 use crate::connection::Started;
 use crate::dispatch::{Begun, Dispatcher, LayerChange, Running};
 use crate::log::printable;
-use crate::replica_digest::{CONFLICTS_OID, RETIRE_OID};
-use crate::restrictions::Restricted;
+use crate::operation_rules::Restricted;
 
 impl Dispatcher {
     pub(crate) fn extended(

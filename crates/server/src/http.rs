@@ -44,21 +44,6 @@ const TAKING_PATIENCE: Duration = Duration::from_secs(30);
 /// After an accept that failed, as for want of descriptors.
 const ACCEPT_PAUSE: Duration = Duration::from_millis(200);
 
-/// The address of a URL such as `http://127.0.0.1:9389/`; port 0 is any free one.
-///
-/// # Errors
-/// What is wrong with the text. Names are not looked up: which of its addresses a name gives is not to be left to chance.
-pub fn address(url: &str) -> Result<SocketAddr, String> {
-    let Some(rest) = url.strip_prefix("http://") else {
-        return Err(format!("`{url}` does not start with http://"));
-    };
-    let address = rest.strip_suffix('/').unwrap_or(rest);
-    let address = address
-        .strip_prefix("localhost:")
-        .map_or_else(|| address.to_owned(), |port| format!("127.0.0.1:{port}"));
-    address.parse().map_err(|_| format!("`{url}` is not http:// with a numeric address and a port"))
-}
-
 /// A bound `http-listener`.
 #[derive(Debug)]
 pub(crate) struct HttpListener {
@@ -243,32 +228,5 @@ fn respond(server: &Arc<Server>, method: &Method, path: &str) -> Response<Full<B
 impl Answer {
     fn text(status: StatusCode, text: impl Into<String>) -> Self {
         Self { status, content_type: "text/plain; charset=utf-8", text: text.into() }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::address;
-
-    #[test]
-    fn urls() {
-        let check = |url, expected: Result<&str, &str>| {
-            let found = address(url).map(|address| address.to_string());
-            match expected {
-                Ok(text) => assert_eq!(found.as_deref(), Ok(text), "{url}"),
-                Err(part) => {
-                    assert!(found.as_ref().is_err_and(|error| error.contains(part)), "{url}: {found:?}")
-                }
-            }
-        };
-        check("http://127.0.0.1:9389/", Ok("127.0.0.1:9389"));
-        check("http://127.0.0.1:9389", Ok("127.0.0.1:9389"));
-        check("http://[::1]:0/", Ok("[::1]:0"));
-        check("http://localhost:9389/", Ok("127.0.0.1:9389"));
-        check("https://127.0.0.1:9389/", Err("does not start with http://"));
-        check("http://127.0.0.1/", Err("a port"));
-        check("http://example.com:80/", Err("numeric address"));
-        check("http://127.0.0.1:70000/", Err("a port"));
-        check("http://127.0.0.1:9389/metrics", Err("numeric address"));
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 use std::io;
 
 use crate::security_layer::{FramedLayer, LayerError, SecurityLayer};
-use crate::tls::{TlsFacts, TlsSession};
+use crate::tls::{Received, TlsSession};
 
 /// The layers of one connection.
 #[derive(Debug, Default)]
@@ -15,15 +15,6 @@ pub(crate) struct Layers {
     /// Bytes for the socket that go out before anything that TLS has to send; the first `sent` are gone.
     wire: Vec<u8>,
     sent: usize,
-}
-
-/// What came of bytes from the socket, beside the plain ones.
-#[derive(Debug, Default)]
-pub(crate) struct Received {
-    /// The handshake has just been completed.
-    pub(crate) established: Option<TlsFacts>,
-    /// The other side has said that it sends no more.
-    pub(crate) closed: bool,
 }
 
 /// Why nothing more can come through.

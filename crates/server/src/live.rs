@@ -26,14 +26,15 @@ use tokio::sync::mpsc::UnboundedSender;
 
 use crate::clock::SystemRandom;
 
-use crate::admin::{AdminAddress, AdminChange, AdminListener};
+use crate::admin::{AdminChange, AdminListener};
 use crate::config::slapd_d::{Keeper, Stamp};
-use crate::config::values::LogLevel;
+use crate::config::values::AdminAddress;
 use crate::config::{
     Changed, Config, ConfigChange, ConfigRefusal, DatabaseKind, Global, Present, Replicated, Requester,
 };
 use crate::databases::{Databases, PreparedDatabases};
 use crate::http::{HttpChange, HttpListener};
+use crate::log::LogLevel;
 use crate::log::LogSettings;
 use crate::low_priority::LowPriority;
 use crate::panics;
@@ -355,7 +356,7 @@ impl<'s> Transition<'s> {
         };
         let log = match logs_alike(before, after) {
             true => None,
-            false => Some(LogSettings::prepare(after).map_err(failed)?),
+            false => Some(LogSettings::open(&after.log_directives()).map_err(failed)?),
         };
         let new = after.http_listeners.iter().filter(|address| !before.http_listeners.contains(address));
         let http = new

@@ -35,7 +35,7 @@ impl LocalServer {
     /// As [`crate::run`], but for what is about sockets and the process.
     pub fn open(config: Config) -> Result<Self, ServeError> {
         let clock = Arc::new(SystemClock::new());
-        let settings = LogSettings::prepare(&config.global).map_err(ServeError::LogFile)?;
+        let settings = LogSettings::open(&config.global.log_directives()).map_err(ServeError::LogFile)?;
         let call = LogCall { no_syslog: true, ..LogCall::default() };
         let (log, thread) = Log::start(settings, call)
             .map_err(|source| ServeError::Start { what: "the log's thread", source })?;

@@ -6,8 +6,8 @@ use std::fmt::{self, Write as _};
 use larix_engine::plan::Explain;
 use larix_proto::{Authentication, DerefAliases, FilterBuf, LdapResult, Message, Request, Scope};
 
-use crate::config::values::LogLevel;
 use crate::databases::{Databases, Effort};
+use crate::log::LogLevel;
 use crate::log::json::{List, Quoted};
 use crate::log::{Log, Severity, printable};
 use crate::statistics::ConnectionRecord;

@@ -3,15 +3,61 @@
 use std::sync::Arc;
 
 use larix_engine::access::{
-    AccessPolicy, AccessPolicyError, AccessRule, AccessTarget, EntryFacts, FlowControl, Item, Privilege,
-    Subject,
+    AccessPolicy, AccessPolicyError, AccessTarget, EntryFacts, FlowControl, Item, Privilege, Subject,
 };
 use larix_engine::controls::{self, OperationKind};
-use larix_proto::{Controls, LdapResult, ResultCode};
+use larix_proto::{Controls, LdapResult, ResultCode, oid};
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
 
+use crate::config::values::operation_rule::requester;
 use crate::config::values::{OperationAction, OperationRule};
-use crate::restrictions::Restricted;
+use crate::config::{Config, ConfigError, Database, Origin};
+
+/// An operation as the rules tell them apart.
+#[derive(Copy, Clone, Debug, PartialEq, Eq)]
+pub enum Restricted<'a> {
+    SimpleBind,
+    /// A simple bind without a name: it gives nothing away, and what follows is asked for its protection.
+    AnonymousBind,
+    SaslBind,
+    Search,
+    Compare,
+    Add,
+    Delete,
+    Modify,
+    Rename,
+    /// An extended operation, by its OID.
+    Extended(&'a str),
+}
+
+impl Restricted<'_> {
+    /// Whether the operation counts as a change.
+    pub(crate) fn is_update(self) -> bool {
+        match self {
+            Self::Add | Self::Delete | Self::Modify | Self::Rename => true,
+            // An extended operation that is not known to only ask counts as a change.
+            Self::Extended(oid) => {
+                const READING: [&str; 5] = [
+                    oid::WHO_AM_I,
+                    oid::CANCEL,
+                    oid::START_TLS,
+                    larix_replication::digest::OID,
+                    larix_replication::CONFLICTS_OID,
+                ];
+                !READING.contains(&oid)
+            }
+            Self::SimpleBind | Self::AnonymousBind | Self::SaslBind | Self::Search | Self::Compare => false,
+        }
+    }
+
+    /// Whether the operation is about the session itself: a bind or StartTLS.
+    pub(crate) fn is_session(self) -> bool {
+        matches!(
+            self,
+            Self::SimpleBind | Self::AnonymousBind | Self::SaslBind | Self::Extended(oid::START_TLS)
+        )
+    }
+}
 
 /// The rules that the requests for one database are under, looked up in the schema.
 #[derive(Clone, Debug)]
@@ -45,6 +91,24 @@ impl OperationRules {
             .map(|rule| rule.by.iter().map(|clause| requester(schema, &clause.who)).collect())
             .collect::<Result<_, _>>()?;
         Ok(Self { root, written: written.to_vec(), requesters })
+    }
+
+    /// The rules in force in a database, its own or else the frontend's; without a database the frontend's. `None`: there are
+    /// none.
+    ///
+    /// # Errors
+    /// As [`Self::new`], with the place of the rule in the configuration.
+    pub fn in_force(config: &Config, database: Option<&Database>) -> Result<Option<Self>, ConfigError> {
+        let own = database.map(|database| database.shared.operation_rules.as_slice()).unwrap_or_default();
+        let rules = if own.is_empty() { &config.frontend.shared.operation_rules } else { own };
+        if rules.is_empty() {
+            return Ok(None);
+        }
+        let root = database.and_then(Database::effective_root);
+        Self::new(&config.schema, root, rules).map(Some).map_err(|error| {
+            let origin = database.map_or(Origin::BuiltIn, |database| database.origin.clone());
+            ConfigError::new(origin, format!("restrictop `{}`: {}", error.rule, error.fault))
+        })
     }
 
     /// What the rules ask of requesters, for those who let them see groups.
@@ -105,14 +169,6 @@ impl OperationRules {
         }
         allowed
     }
-}
-
-/// What a clause asks of the requester, as a rule of access that grants writing to whom it matches.
-///
-/// # Errors
-/// As [`OperationRules::new`].
-pub fn requester(schema: &Arc<Schema>, who: &AccessRule) -> Result<AccessPolicy, AccessPolicyError> {
-    AccessPolicy::new(Arc::clone(schema), None, std::slice::from_ref(who), &[])
 }
 
 fn matches(requester: &AccessPolicy, subject: &Subject) -> bool {

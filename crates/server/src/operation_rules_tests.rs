@@ -4,9 +4,8 @@ use larix_engine::access::Subject;
 use larix_proto::{ControlBuf, Controls, oid};
 use larix_schema::NormalDn;
 
-use super::OperationRules;
+use super::{OperationRules, Restricted};
 use crate::config::Config;
-use crate::restrictions::Restricted;
 
 fn read(lines: &str) -> Result<Config, String> {
     let directory = tempfile::tempdir().unwrap();
@@ -20,7 +19,7 @@ fn rules(lines: &str) -> OperationRules {
     let section = "database null\nsuffix cn=x\nrootdn cn=root,cn=x\n";
     let config = read(&format!("{section}{lines}")).unwrap_or_else(|error| panic!("{error}"));
     let database = config.databases.iter().find(|database| !database.suffixes.is_empty());
-    config.operation_rules(database).unwrap().unwrap()
+    OperationRules::in_force(&config, database).unwrap().unwrap()
 }
 
 /// "" is nobody. A control is named by its OID, with `!` before it if critical.
@@ -113,7 +112,7 @@ fn a_databases_own_stand_in() {
     );
     let config = config.unwrap_or_else(|error| panic!("{error}"));
     for database in config.databases.iter().filter(|database| !database.suffixes.is_empty()) {
-        let rules = config.operation_rules(Some(database)).unwrap().unwrap();
+        let rules = OperationRules::in_force(&config, Some(database)).unwrap().unwrap();
         let expected: Option<&[&str]> = (database.suffixes[0].text == "cn=x").then_some(&[]);
         check(&rules, "", Restricted::Search, &[], expected);
     }

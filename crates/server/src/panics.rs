@@ -4,46 +4,49 @@ use std::fmt;
 use std::future::poll_fn;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
-use std::sync::OnceLock;
+use std::sync::Once;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::Poll;
 
-use crate::log::{self, Log, printable};
-
 /// In all threads since the start.
 static COUNT: AtomicU64 = AtomicU64::new(0);
-static LOG: OnceLock<Log> = OnceLock::new();
+static WATCHED: Once = Once::new();
 
 /// Panics since the start.
 pub(crate) fn count() -> u64 {
     COUNT.load(Ordering::Relaxed)
 }
 
-/// From now on panics of all threads are counted, and told to this log beside where they were told before. For the first
-/// server of the process.
-pub(crate) fn watch(log: &Log) {
-    if LOG.set(log.clone()).is_err() {
-        return;
-    }
-    let before = std::panic::take_hook();
-    std::panic::set_hook(Box::new(move |panic| {
-        COUNT.fetch_add(1, Ordering::Relaxed);
-        before(panic);
-        let thread = std::thread::current();
-        let said = panic.payload_as_str().unwrap_or_default();
-        let at = panic.location().map(ToString::to_string).unwrap_or_default();
-        // The log's own is not told to itself: it might panic for that.
-        if let Some(log) = LOG.get().filter(|_| thread.name() != Some(log::THREAD)) {
-            log.warning_amid(format_args!(
-                "a bug: the thread {} panicked at {at}: {}; the server goes on",
-                thread.name().unwrap_or_default(),
-                printable(said)
-            ));
-        }
-    }));
+/// One panic, as the hook sees it.
+#[derive(Debug)]
+pub(crate) struct PanicReport<'a> {
+    /// The thread's name.
+    pub(crate) thread: Option<&'a str>,
+    /// The panic's text.
+    pub(crate) message: &'a str,
+    /// File, line and column.
+    pub(crate) location: String,
 }
 
-/// What was to be done ended by a panic, which was reported.
+/// Counts panics in all threads from now on, and reports each to `report`, which runs in the thread that panics. What printed
+/// panics before still does. Only the first call in a process has an effect.
+pub(crate) fn watch(report: impl Fn(&PanicReport<'_>) + Send + Sync + 'static) {
+    WATCHED.call_once(|| {
+        let before = std::panic::take_hook();
+        std::panic::set_hook(Box::new(move |panic| {
+            COUNT.fetch_add(1, Ordering::Relaxed);
+            before(panic);
+            let thread = std::thread::current();
+            report(&PanicReport {
+                thread: thread.name(),
+                message: panic.payload_as_str().unwrap_or_default(),
+                location: panic.location().map(ToString::to_string).unwrap_or_default(),
+            });
+        }));
+    });
+}
+
+/// The work ended by a panic, which was reported.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Panicked;
 
@@ -53,7 +56,7 @@ impl fmt::Display for Panicked {
     }
 }
 
-/// Does something whose panic is not to be its thread's end. What it shares with others must be whole wherever it ends.
+/// Does some work whose panic does not end the thread. What the work shares with others must be valid wherever it stops.
 pub(crate) fn contained<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
     catch_unwind(AssertUnwindSafe(work)).map_err(|_| Panicked)
 }

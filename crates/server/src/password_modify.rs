@@ -21,8 +21,8 @@ use crate::connection::Started;
 use crate::databases::{Credentials, Databases};
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
 use crate::log::printable;
+use crate::operation_rules::Restricted;
 use crate::password_check::{self, Elsewhere};
-use crate::restrictions::Restricted;
 use crate::server::Server;
 
 /// Characters of a password that the server makes up.

@@ -19,8 +19,8 @@ use larix_engine::search::{Gate, Seen};
 use larix_engine::{Fault, Served};
 use larix_proto::ber::{DecodeError, Reader, Tag, write};
 use larix_proto::{Controls, ExtendedRequest, LdapResult, ResultCode};
-use larix_replication::SID_MAX;
 use larix_replication::digest::{self, DigestRequest, Scanner};
+use larix_replication::{CONFLICTS_OID, RETIRE_OID, SID_MAX};
 use larix_schema::NormalDn;
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
@@ -29,19 +29,13 @@ use serde_json::{Value, json};
 use crate::connection::Started;
 use crate::databases::Databases;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
-use crate::restrictions::Restricted;
+use crate::operation_rules::Restricted;
 use crate::secrets::is_secret;
 
 /// Requests for digests that are worked on at once; more are answered busy.
 pub const RUNNING_MAX: usize = 2;
 
-/// The extended operation that removes the contextCSN of a server that is no more.
-pub const RETIRE_OID: &str = "2.25.87610412117718157885716886434399491440.2.2";
-
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
-
-/// The extended operation that shows what lost in conflicts.
-pub const CONFLICTS_OID: &str = "2.25.87610412117718157885716886434399491440.2.3";
 
 /// Conflicts in one answer.
 const CONFLICTS_MAX: usize = 100;

@@ -8,7 +8,7 @@ use larix_proto::{Controls, LdapResult, ResultCode, oid};
 
 use crate::config::Shared;
 use crate::config::values::{Requirements, Restrictions, SecurityFactors};
-use crate::operation_rules::OperationRules;
+use crate::operation_rules::{OperationRules, Restricted};
 
 /// The rules in force: the frontend's, tightened by those of the database that the operation is for.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -36,23 +36,6 @@ pub struct Standing {
     pub transport_ssf: u32,
     pub tls_ssf: u32,
     pub sasl_ssf: u32,
-}
-
-/// An operation as the rules tell them apart.
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub enum Restricted<'a> {
-    SimpleBind,
-    /// A simple bind without a name: it gives nothing away, and what follows is asked for its protection.
-    AnonymousBind,
-    SaslBind,
-    Search,
-    Compare,
-    Add,
-    Delete,
-    Modify,
-    Rename,
-    /// An extended operation, by its OID.
-    Extended(&'a str),
 }
 
 impl Rules {
@@ -215,33 +198,6 @@ impl Rules {
             () => "operation restricted",
         };
         Err(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text))
-    }
-}
-
-impl Restricted<'_> {
-    fn is_update(self) -> bool {
-        match self {
-            Self::Add | Self::Delete | Self::Modify | Self::Rename => true,
-            // An extended operation that is not known to only ask counts as a change.
-            Self::Extended(oid) => {
-                const READING: [&str; 5] = [
-                    oid::WHO_AM_I,
-                    oid::CANCEL,
-                    oid::START_TLS,
-                    larix_replication::digest::OID,
-                    crate::replica_digest::CONFLICTS_OID,
-                ];
-                !READING.contains(&oid)
-            }
-            Self::SimpleBind | Self::AnonymousBind | Self::SaslBind | Self::Search | Self::Compare => false,
-        }
-    }
-
-    fn is_session(self) -> bool {
-        matches!(
-            self,
-            Self::SimpleBind | Self::AnonymousBind | Self::SaslBind | Self::Extended(oid::START_TLS)
-        )
     }
 }
 

@@ -17,12 +17,12 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use crate::acceptor::Acceptor;
 use crate::access_log::AccessLogs;
-use crate::admin::{self, AdminAddress, AdminListener};
+use crate::admin::{self, AdminListener};
 use crate::admission::Admission;
 use crate::backup::schedule::{BackupThread, Backups};
 use crate::clock::{SystemClock, SystemRandom};
 use crate::config::slapd_d::InUse;
-use crate::config::values::LogLevel;
+use crate::config::values::AdminAddress;
 use crate::config::{Config, ConfigError};
 use crate::daemon::{DaemonError, Privileges, ProcessFiles, Readiness};
 use crate::databases::{Databases, OpenError};
@@ -33,14 +33,14 @@ use crate::http::{self, HttpListenError, HttpListener};
 use crate::ldif_tree;
 use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket, ListenUrl, Listener};
 use crate::live::{ConfigurationQueue, ConfigurationThread};
+use crate::log::LogLevel;
 use crate::log::{Log, LogCall, LogFileError, LogSettings, LogThread};
 use crate::low_turns::LowTurns;
-use crate::panics;
 use crate::password_pool::PasswordPool;
 use crate::statistics::{ListenerInfo, Statistics};
 use crate::sync_peers::SyncPeers;
 use crate::syncrepl::Consumers;
-use crate::tls::{self, TlsContext, TlsError, TlsState};
+use crate::tls::{TlsContext, TlsError, TlsState};
 use crate::tool_socket::ToolSockets;
 use crate::traces::Traces;
 use crate::upkeep;
@@ -366,7 +366,7 @@ impl Bound {
         }
         let clock = Arc::new(SystemClock::new());
         let (log, log_thread) = self.start_log(&config)?;
-        panics::watch(&log);
+        log.watch_panics();
         for note in &config.notes {
             log.line(LogLevel::CONFIG, format_args!("{note}"));
         }
@@ -422,7 +422,7 @@ impl Bound {
     }
 
     fn start_log(&self, config: &Config) -> Result<(Log, LogThread), ServeError> {
-        let settings = LogSettings::prepare(&config.global).map_err(ServeError::LogFile)?;
+        let settings = LogSettings::open(&config.global.log_directives()).map_err(ServeError::LogFile)?;
         let call = LogCall {
             debug: self.options.debug.unwrap_or(0),
             syslog_levels: self.options.syslog_levels,
@@ -471,7 +471,7 @@ impl Bound {
                     }
                 });
             }
-            tokio::task::spawn_local(tls::watch(server.clone()));
+            tokio::task::spawn_local(upkeep::watch_tls_files(server.clone()));
             tokio::task::spawn_local(upkeep::run(server.clone()));
             let (sender, http_changes) = tokio::sync::mpsc::unbounded_channel();
             server.configuration.set_http(sender);

@@ -20,10 +20,10 @@ use larix_engine::{injected, write};
 use larix_store::lmdb;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::config::values::LogLevel;
 use crate::dispatch::{Completion, Dispatcher, Returned};
 use crate::host_names;
 use crate::log;
+use crate::log::LogLevel;
 use crate::panics;
 use crate::server::Server;
 use crate::session::Peer;

@@ -14,8 +14,9 @@ use larix_proto::Dn;
 use larix_schema::Schema;
 use uuid::Uuid;
 
-use crate::config::{Config, ConfigAttribute, ConfigEntry, ValueList, ordered_parts};
+use crate::config::{Config, ConfigAttribute, ConfigEntry, ValueList};
 use crate::databases::config_context_csns;
+use crate::memory_tree::ordered_parts;
 
 /// By what it is known in the log's database.
 pub(super) const NAME: &str = "cn=config";

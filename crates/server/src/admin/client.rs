@@ -21,7 +21,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::UnixStream;
 use zeroize::{Zeroize as _, Zeroizing};
 
-use crate::config::values::LogLevel;
+use crate::log::LogLevel;
 use crate::server::Server;
 use crate::session::Peer;
 use crate::statistics::{ConnectionRecord, ListenerInfo};

@@ -4,7 +4,6 @@
 //! identity that logged in and nothing else. Pages are written on the server ([`pages`]); the browser runs a few small
 //! modules for charts and the tree. The page has a thread of its own: the loops that serve LDAP do not wait for it.
 
-mod address;
 mod assets;
 mod changes;
 mod client;
@@ -36,8 +35,7 @@ use tokio::sync::mpsc::UnboundedReceiver;
 use tokio::sync::oneshot;
 use tokio::task::AbortHandle;
 
-pub use address::AdminAddress;
-
+use crate::config::values::AdminAddress;
 use crate::http::{self, HttpListenError, Place};
 use crate::processor_time::{LOW, give_way};
 use crate::server::Server;

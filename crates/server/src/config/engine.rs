@@ -8,9 +8,6 @@ use larix_engine::index::IndexConfig;
 use larix_engine::log::LogRetention;
 use larix_schema::NormalDn;
 
-use crate::operation_rules::OperationRules;
-use crate::syncrepl::is_ourselves;
-
 use super::diagnostic::{ConfigError, Origin};
 use super::model::{AccessLine, Config, Database, DatabaseKind};
 use super::values::{self, ChangeLog, ConfigDn, Hard, SearchLimits, Soft, SyncData, Unchecked};
@@ -133,26 +130,6 @@ impl Config {
             .map_err(|error| self.access_error(database, &error))
     }
 
-    /// The `restrictop` rules in force in a database: its own, or else the frontend's.
-    ///
-    /// # Errors
-    /// As [`Config::access_policy`].
-    pub fn operation_rules(
-        &self,
-        database: Option<&Database>,
-    ) -> Result<Option<OperationRules>, ConfigError> {
-        let own = database.map(|database| database.shared.operation_rules.as_slice()).unwrap_or_default();
-        let rules = if own.is_empty() { &self.frontend.shared.operation_rules } else { own };
-        if rules.is_empty() {
-            return Ok(None);
-        }
-        let root = database.and_then(Database::effective_root);
-        OperationRules::new(&self.schema, root, rules).map(Some).map_err(|error| {
-            let origin = database.map_or(Origin::BuiltIn, |database| database.origin.clone());
-            ConfigError::new(origin, format!("restrictop `{}`: {}", error.rule, error.fault))
-        })
-    }
-
     fn access_error(&self, database: Option<&Database>, error: &AccessPolicyError) -> ConfigError {
         let own = database.map(|database| database.access.as_slice()).unwrap_or_default();
         let line = own.iter().chain(&self.frontend.access).find(|line| line.rule.text == error.rule);
@@ -166,7 +143,7 @@ impl Config {
     /// for a while goes on noting when what was changed: others change the same entries meanwhile, and it will hear of that.
     fn merges_records(&self, database: &Database) -> bool {
         let DatabaseKind::Mdb(mdb) = &database.kind else { return false };
-        let mut lines = database.sync_replication.iter().filter(|line| !is_ourselves(self, line)).peekable();
+        let mut lines = database.sync_replication.iter().filter(|line| !self.names_itself(line)).peekable();
         let follows = match lines.peek() {
             Some(_) => lines.any(|line| line.data == SyncData::AccessLog),
             None => database.multi_provider && database.has_overlay("accesslog"),
@@ -179,7 +156,7 @@ impl Config {
         let lines = &database.sync_replication;
         let follows = match lines.is_empty() {
             true => database.update_dn.is_some() || !database.update_refs.is_empty(),
-            false => lines.iter().any(|line| !is_ourselves(self, line)),
+            false => lines.iter().any(|line| !self.names_itself(line)),
         };
         follows && !database.multi_provider
     }

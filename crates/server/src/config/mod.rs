@@ -21,6 +21,7 @@ mod load;
 mod membership;
 mod model;
 mod overlays;
+mod own_urls;
 mod passwords;
 mod quick_start;
 mod settings;
@@ -34,7 +35,7 @@ pub mod values;
 
 pub use access_log::{AccessLogSettings, Purge};
 pub use change::{Changed, ConfigChange, ConfigRefusal, Requester};
-pub(crate) use change::{Present, Replicated, ordered_parts};
+pub(crate) use change::{Present, Replicated};
 pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};
 pub use difference::{Difference, Step};
 pub use entries::{ConfigAttribute, ConfigEntry, entries};

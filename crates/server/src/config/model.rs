@@ -18,14 +18,13 @@ use super::entries::ConfigEntry;
 use super::passwords::PasswordCosts;
 use super::settings::Settings;
 use super::values::{
-    Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ChangeLog, ClientLimits, ConfigDn, Disallowed,
-    EnvFlags, IndexLine, LimitRule, LogLevel, OperationRule, Requirements, Restrictions, SaslSettings,
+    AdminAddress, Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ChangeLog, ClientLimits, ConfigDn,
+    Disallowed, EnvFlags, IndexLine, LimitRule, OperationRule, Requirements, Restrictions, SaslSettings,
     SearchLimits, SecurityFactors, ServerId, Subordinate, SyncReplication, TcpBuffer, TlsSettings,
     TraceExport,
 };
-use crate::admin::AdminAddress;
-use crate::log::{LinePrefix, LogFormat, LogRotation};
-use crate::sasl::rewrite::Rewrite;
+use crate::log::{LinePrefix, LogDirectives, LogFormat, LogLevel, LogRotation};
+use crate::rewrite::Rewrite;
 
 /// The whole configuration of one server. Immutable once published.
 #[derive(Debug, Clone)]
@@ -139,6 +138,22 @@ pub struct Global {
     /// `backend harness`: whom to tell that the server runs.
     pub harness: Option<HarnessSettings>,
     pub settings: Settings,
+}
+
+impl Global {
+    /// The directives about the log.
+    pub fn log_directives(&self) -> LogDirectives<'_> {
+        LogDirectives {
+            level: self.log_level,
+            format: self.log_format,
+            prefix: self.log_prefix,
+            file: self.log_file.as_deref(),
+            rotation: self.log_rotation,
+            file_only: self.log_file_only,
+            journal: self.log_journal,
+            slow_operation: self.slow_operation,
+        }
+    }
 }
 
 impl Default for Global {

@@ -5,8 +5,8 @@ use std::iter::FlatMap;
 use std::slice;
 use std::sync::{Arc, OnceLock};
 
-use super::change::ordered_parts;
 use super::slapd_d::Piece;
+use crate::memory_tree::ordered_parts;
 
 /// Values of a block.
 const BLOCK: usize = 64;

@@ -1,11 +1,13 @@
 //! The typed values of directives, each with the parser of its text.
 
+mod admin_address;
 mod backup_schedule;
 mod change_log;
 mod client_limits;
 mod features;
+mod http_address;
 mod limits;
-mod operation_rule;
+pub(crate) mod operation_rule;
 pub mod quantity;
 pub(crate) mod request_words;
 mod sasl;
@@ -13,10 +15,12 @@ mod security;
 mod sync_replication;
 mod trace_export;
 
+pub use admin_address::AdminAddress;
 pub use backup_schedule::{BackupSchedule, Throttle};
 pub use change_log::ChangeLog;
 pub use client_limits::{ClientLimits, Network, Rate};
-pub use features::{Allowed, Disallowed, LogLevel, Requirements, Restrictions, SecurityFactors};
+pub use features::{Allowed, Disallowed, Requirements, Restrictions, SecurityFactors};
+pub use http_address::http_address;
 pub use limits::{
     DnStyle, Hard, LimitRule, LimitSubject, PagedTotal, SearchLimits, SizeLimit, Soft, TimeLimit, Unchecked,
 };
@@ -73,15 +77,6 @@ impl fmt::Display for ConfigDn {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
     }
-}
-
-/// Compiles a POSIX extended regular expression; letters match in either case if asked for.
-pub(crate) fn posix_regex(pattern: &str, any_case: bool) -> Result<regex::Regex, String> {
-    regex::RegexBuilder::new(pattern)
-        .case_insensitive(any_case)
-        .size_limit(1 << 20)
-        .build()
-        .map_err(|error| format!("not a regular expression: {error}"))
 }
 
 /// `serverID <number> [<url>]`.

@@ -24,9 +24,8 @@ use uuid::Uuid;
 use super::Databases;
 use super::sync::Slice;
 use crate::config::{Config, DatabaseKind};
-use crate::databases::server_id;
+use crate::memory_tree::SyncSelection;
 use crate::server::Server;
-use crate::virtual_entries::search::SyncSelection;
 
 /// entryUUIDs in one message.
 const TOGETHER: usize = 1_000;
@@ -113,7 +112,7 @@ impl ConfigSearch {
             Ok(now) => now,
             Err(result) => return done(result),
         };
-        let server_id = server_id(&config);
+        let server_id = config.server_id();
         let text = cookie(self.asked.rid, server_id, context.as_slice());
         self.seen = Some(config);
         if is_first {

@@ -30,7 +30,7 @@ use larix_store::{OpenError as StoreError, Store};
 use zeroize::Zeroizing;
 
 pub(crate) use config_sync::context_csns as config_context_csns;
-pub(crate) use open::{PreparedDatabases, resolve_host, server_id};
+pub(crate) use open::PreparedDatabases;
 pub use search::{Effort, First, Search};
 pub use sync::Slice;
 

@@ -1,7 +1,6 @@
 //! From the configuration to open databases.
 
 use std::collections::HashMap;
-use std::net::{IpAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,7 +16,6 @@ use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 use super::index_log::IndexLog;
 use super::{Databases, OpenError, Section, SectionKind, memory};
 use crate::clock::{SystemClock, SystemRandom};
-use crate::config::values::{ServerId, is_own_url};
 use crate::config::{Config, Database, DatabaseKind, MdbSettings, Overlay};
 use crate::ldif_tree;
 use crate::log::Log;
@@ -62,7 +60,7 @@ impl Databases {
                 making.stored(database, directory)?;
             }
             let mut section = section(config, database, kind, policy, updates);
-            section.rules = section.rules.with_operations(config.operation_rules(Some(database))?);
+            section.rules = section.rules.with_operations(OperationRules::in_force(config, Some(database))?);
             sections.push(section);
         }
         let Making { orders, served, directories, policies: stored, kept, created, .. } = making;
@@ -77,8 +75,8 @@ impl Databases {
                 .map(|dn| (dn.normal.clone(), dn.text.clone())),
             referrals: config.global.referrals.clone(),
         };
-        let frontend_rules =
-            Rules::new(&config.frontend.shared, None, updates).with_operations(config.operation_rules(None)?);
+        let frontend_rules = Rules::new(&config.frontend.shared, None, updates)
+            .with_operations(OperationRules::in_force(config, None)?);
         let frontend_policy = Arc::new(config.access_policy(None)?);
         let virtual_trees = sections.iter().map(|section: &Section| Arc::clone(&section.policy));
         let policies: Vec<Arc<AccessPolicy>> =
@@ -195,7 +193,7 @@ impl<'a> Making<'a> {
         (clock, log): (&'a Arc<SystemClock>, &'a Log),
         earlier: Option<&'a Databases>,
     ) -> Self {
-        let server_id = server_id(config);
+        let server_id = config.server_id();
         let same = earlier.map(|earlier| &earlier.orders).filter(|orders| orders.server_id == server_id);
         let known = same.map(|orders| orders.of_suffix.clone()).unwrap_or_default();
         Self {
@@ -310,23 +308,6 @@ fn superior<'c>(config: &'c Config, database: &Database) -> Option<&'c Database>
         .filter_map(|other| Some((depth(other)?, other)))
         .max_by_key(|(d, _)| *d)
         .map(|(_, o)| o)
-}
-
-/// The addresses of a host; none of one that is not known.
-pub(crate) fn resolve_host(host: &str) -> Vec<IpAddr> {
-    let found = (host, 0).to_socket_addrs();
-    found.map_or_else(|_| Vec::new(), |addresses| addresses.map(|address| address.ip()).collect())
-}
-
-/// Our own server ID: the one without a URL, or the one with the URL of a listener. The others are the peers'.
-pub(crate) fn server_id(config: &Config) -> u16 {
-    let is_own = |id: &&ServerId| match &id.url {
-        None => true,
-        Some(url) => {
-            config.global.listener_urls.iter().any(|listener| is_own_url(url, listener, &resolve_host))
-        }
-    };
-    config.global.server_ids.iter().find(is_own).map_or(0, |id| id.number)
 }
 
 /// Work on indexes is done by the server, and told in its log.

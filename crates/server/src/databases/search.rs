@@ -22,9 +22,9 @@ use super::sync::{self, Slice, Synchronised};
 use super::{Databases, limits};
 use crate::access_log::Gate;
 use crate::connection::OUTPUT_HIGH;
+use crate::memory_tree::Found;
 use crate::server::Server;
 use crate::statistics::latency::in_database;
-use crate::virtual_entries::search::Found;
 
 /// Candidates that one slice looks at, which others may have to wait for. A new slice costs less than one candidate:
 /// searches of many candidates are as fast with 32 as with 128 (two indexed substrings: 14,560/s and 14,668/s).

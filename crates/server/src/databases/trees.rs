@@ -10,11 +10,11 @@ use larix_store::Statistics;
 
 use super::{Databases, SectionKind};
 use crate::config::{self, Config};
+use crate::memory_tree::{Counted, MemoryTree};
 use crate::sasl::offer::{self, Ground};
 use crate::server::Server;
 use crate::virtual_entries::monitor::{self, Monitor, StoreFigures};
 use crate::virtual_entries::root_dse::RootDse;
-use crate::virtual_entries::search::VirtualTree;
 use crate::virtual_entries::{Builder, subschema};
 
 impl Databases {
@@ -26,9 +26,9 @@ impl Databases {
         subject: &'a Arc<Subject>,
         dn: &NormalDn,
         entry: bool,
-    ) -> Option<VirtualTree<'a>> {
+    ) -> Option<MemoryTree<'a>> {
         let tree =
-            |entries, policy| VirtualTree { schema: self.schema(), policy, subject, entries, counts: false };
+            |entries, policy| MemoryTree { schema: self.schema(), policy, subject, entries, counted: None };
         if dn.is_root() && entry {
             return Some(tree(vec![self.root_dse(server, subject)], &*self.frontend_policy));
         }
@@ -45,8 +45,8 @@ impl Databases {
             SectionKind::Null { .. } => Vec::new(),
             SectionKind::Stored => return None,
         };
-        let counts = section.kind == SectionKind::Monitor;
-        Some(VirtualTree { counts, ..tree(entries, &*section.policy) })
+        let counted = (section.kind == SectionKind::Monitor).then_some(monitor::counted as Counted);
+        Some(MemoryTree { counted, ..tree(entries, &*section.policy) })
     }
 
     fn root_dse(&self, server: &Server, subject: &Subject) -> Entry {
@@ -101,12 +101,12 @@ impl Config {
     /// The DNs of the entries of cn=config that a filter is true of, whatever the access rules say: what tools write.
     pub fn matching(&self, filter: &BoundFilter) -> HashSet<String> {
         let policy = AccessPolicy::open(Arc::clone(&self.schema), None);
-        let tree = VirtualTree {
+        let tree = MemoryTree {
             schema: &self.schema,
             policy: &policy,
             subject: &Subject::default(),
             entries: config_entries(self, &self.schema, "cn=Subschema"),
-            counts: false,
+            counted: None,
         };
         tree.matching_unguarded(filter).map(str::to_owned).collect()
     }

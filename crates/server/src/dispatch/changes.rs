@@ -8,7 +8,7 @@ use larix_proto::Message;
 use super::{Begun, Dispatcher, Running, shown_dn};
 use crate::connection::Started;
 use crate::log::printable;
-use crate::restrictions::Restricted;
+use crate::operation_rules::Restricted;
 
 impl Dispatcher {
     pub(super) fn write(

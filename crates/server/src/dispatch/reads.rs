@@ -14,8 +14,8 @@ use crate::config::Config;
 use crate::connection::{Operation, Started, Stepped};
 use crate::databases::{Databases, First, Slice};
 use crate::log::printable;
+use crate::operation_rules::Restricted;
 use crate::password_change::password_first;
-use crate::restrictions::Restricted;
 use crate::statistics::{add, latency};
 use crate::worker::ConnectionEvent;
 

@@ -5,9 +5,9 @@ use larix_proto::{ControlBuf, LdapResult, Message, ResponseOp, ResultCode, encod
 
 use super::{Dispatcher, Running};
 use crate::access_log::Noted;
-use crate::config::values::LogLevel;
 use crate::connection::{Operation, Started};
 use crate::databases::Effort;
+use crate::log::LogLevel;
 use crate::log::printable;
 use crate::operation_log::{self, Asked, Ended, Seconds};
 use crate::statistics::{OperationKind, add, latency};

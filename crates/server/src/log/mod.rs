@@ -5,6 +5,7 @@
 mod file;
 mod journal;
 pub mod json;
+mod level;
 mod recent;
 mod settings;
 mod syslog;
@@ -19,10 +20,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 pub use file::LogFileError;
-pub use settings::{LinePrefix, LogCall, LogFormat, LogRotation, LogSettings};
+pub use level::LogLevel;
+pub use settings::{LinePrefix, LogCall, LogDirectives, LogFormat, LogRotation, LogSettings};
 pub use syslog::syslog_facility;
 
-use crate::config::values::LogLevel;
+use crate::panics;
 use recent::Recent;
 use writer::Outputs;
 
@@ -104,7 +106,7 @@ enum Order {
 }
 
 /// The name of the thread that writes lines out.
-pub(crate) const THREAD: &str = "log";
+const THREAD: &str = "log";
 
 /// What is shared by those who write lines and the thread that writes them out.
 #[derive(Debug)]
@@ -252,13 +254,27 @@ impl Log {
         self.add((LogLevel::ANY, Severity::Warning, Kind::Text), text);
     }
 
-    /// A warning from amid whatever this thread does: it touches nothing that may be in pieces there.
-    pub(crate) fn warning_amid(&self, text: fmt::Arguments<'_>) {
-        if self.wants(LogLevel::ANY) {
+    /// Logs each panic of any thread from now on. For the first server of the process.
+    pub(crate) fn watch_panics(&self) {
+        let shared = Arc::clone(&self.shared);
+        panics::watch(move |panic| {
+            // A panic of the log's own thread is not logged: to log it might panic again.
+            if panic.thread == Some(THREAD) || shared.levels.load(Ordering::Relaxed) & LogLevel::ANY == 0 {
+                return;
+            }
             let mut batch = Batch::default();
-            batch.add((LogLevel::ANY, Severity::Warning, Kind::Text), text);
-            self.shared.queue(batch);
-        }
+            batch.add(
+                (LogLevel::ANY, Severity::Warning, Kind::Text),
+                format_args!(
+                    "a bug: the thread {} panicked at {}: {}; the server goes on",
+                    panic.thread.unwrap_or_default(),
+                    panic.location,
+                    printable(panic.message)
+                ),
+            );
+            // Not through this thread's own batch, which the panic may have left half written.
+            shared.queue(batch);
+        });
     }
 
     /// Logs the members of a JSON object that tells of an operation.

@@ -1,9 +1,10 @@
-//! What the configuration and the command line say about the log.
+//! The settings of the log, from the configuration and from the command line.
 
+use std::path::Path;
 use std::time::Duration;
 
 use super::file::{LogFile, LogFileError};
-use crate::config::Global;
+use super::level::LogLevel;
 
 /// How lines are written (`log-format`).
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
@@ -67,7 +68,28 @@ pub struct LogCall {
     pub no_syslog: bool,
 }
 
-/// What the configuration says about the log, with its file open.
+/// The directives about the log, as the configuration has them.
+#[derive(Copy, Clone, Debug)]
+pub struct LogDirectives<'a> {
+    /// `loglevel`.
+    pub level: LogLevel,
+    /// `log-format`.
+    pub format: LogFormat,
+    /// `logfile-format`.
+    pub prefix: LinePrefix,
+    /// `logfile`.
+    pub file: Option<&'a Path>,
+    /// `logfile-rotate`.
+    pub rotation: Option<LogRotation>,
+    /// `logfile-only`: nothing goes to standard error or syslog once the log file is open.
+    pub file_only: bool,
+    /// `log-journal`: lines go to journald by its own protocol instead of syslog's.
+    pub journal: bool,
+    /// `slow-operation`: operations that take longer are logged.
+    pub slow_operation: Option<Duration>,
+}
+
+/// The same with the log file open.
 #[derive(Debug)]
 pub struct LogSettings {
     pub(super) levels: u32,
@@ -77,24 +99,26 @@ pub struct LogSettings {
     pub(super) file_only: bool,
     /// Lines go to journald by its own protocol instead of syslog's.
     pub(super) journal: bool,
-    /// Operations that take so long are told of.
+    /// Operations that take longer are logged.
     pub(super) slow: Option<Duration>,
 }
 
 impl LogSettings {
+    /// Opens the log file, if there is one.
+    ///
     /// # Errors
-    /// A log file that cannot be opened.
-    pub fn prepare(global: &Global) -> Result<Self, LogFileError> {
-        let rotation = global.log_rotation;
-        let file = global.log_file.as_ref().map(|path| LogFile::open(path, rotation)).transpose()?;
+    /// The log file cannot be opened.
+    pub fn open(directives: &LogDirectives<'_>) -> Result<Self, LogFileError> {
+        let rotation = directives.rotation;
+        let file = directives.file.map(|path| LogFile::open(path, rotation)).transpose()?;
         Ok(Self {
-            levels: global.log_level.0,
-            format: global.log_format,
-            prefix: global.log_prefix,
+            levels: directives.level.0,
+            format: directives.format,
+            prefix: directives.prefix,
             file,
-            file_only: global.log_file_only,
-            journal: global.log_journal,
-            slow: global.slow_operation,
+            file_only: directives.file_only,
+            journal: directives.journal,
+            slow: directives.slow_operation,
         })
     }
 

@@ -12,10 +12,10 @@ use larix_engine::time::Timestamp;
 
 use super::file::LogFile;
 use super::journal::Journal;
+use super::level::LogLevel;
 use super::settings::{LinePrefix, LogCall, LogFormat, LogSettings};
 use super::syslog::Syslog;
 use super::{Batch, Kind, Line, Order, Severity, Shared, json, thread_number, time_of_day};
-use crate::config::values::LogLevel;
 use crate::panics;
 
 /// Bytes gathered for one write.

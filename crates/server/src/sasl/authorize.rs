@@ -6,8 +6,8 @@ use larix_proto::url::LdapUrl;
 use larix_schema::NormalDn;
 
 use super::identity::{Lookups, Mapper, is_plain_search, user_name};
-use super::rewrite::Rewrite;
 use crate::config::values::{AuthzPolicy, AuthzRegexp};
+use crate::rewrite::Rewrite;
 
 /// Longest regular expression that a rule may hold, in bytes of its compiled form.
 const REGEX_BYTES_MAX: usize = 1 << 18;

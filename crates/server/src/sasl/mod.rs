@@ -11,7 +11,6 @@ mod gssapi;
 pub mod identity;
 pub(crate) mod offer;
 pub(crate) mod online;
-pub mod rewrite;
 
 use std::sync::Arc;
 
@@ -32,7 +31,7 @@ use crate::config::values::Mechanism;
 use crate::databases::Credentials;
 use crate::dispatch::{Begun, Completion, Dispatcher};
 use crate::log::printable;
-use crate::restrictions::Restricted;
+use crate::operation_rules::Restricted;
 use crate::security_layer::SecurityLayer;
 use crate::server::{Generation, Server};
 use crate::session::Method;

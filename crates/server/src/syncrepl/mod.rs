@@ -20,9 +20,8 @@ use larix_store::lmdb::LmdbStore;
 
 pub use status::{ConsumerCounts, ConsumerPhase, ConsumerStatus};
 
-use crate::config::values::{SyncReplication, TlsSettings, is_own_url};
+use crate::config::values::{SyncReplication, TlsSettings};
 use crate::config::{Config, Database, DatabaseKind};
-use crate::databases::{resolve_host, server_id};
 use crate::server::{Generation, Server};
 use status::Status;
 
@@ -145,7 +144,7 @@ fn tasks(generation: &Generation) -> Vec<Task> {
             Some(_) => database.suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default(),
             None => "cn=config".to_owned(),
         };
-        for line in database.sync_replication.iter().filter(|line| !is_ourselves(config, line)) {
+        for line in database.sync_replication.iter().filter(|line| !config.names_itself(line)) {
             tasks.push(Task {
                 line: line.clone(),
                 suffix: suffix.clone(),
@@ -161,17 +160,7 @@ fn tasks(generation: &Generation) -> Vec<Task> {
 
 /// Where several servers take changes the provider is told who asks, so that it does not send what came from here.
 fn sent_id(config: &Config, database: &Database) -> Option<u16> {
-    (database.multi_provider || database.subordinate.is_some()).then(|| server_id(config))
-}
-
-/// One list of lines for all members of a group names each of them, this server, too.
-pub(crate) fn is_ourselves(config: &Config, line: &SyncReplication) -> bool {
-    let listeners = &config.global.listener_urls;
-    line.suffix_massage.is_none()
-        && line
-            .providers
-            .iter()
-            .any(|url| listeners.iter().any(|listener| is_own_url(&url.to_string(), listener, &resolve_host)))
+    (database.multi_provider || database.subordinate.is_some()).then(|| config.server_id())
 }
 
 fn start(

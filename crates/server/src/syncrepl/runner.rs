@@ -26,7 +26,7 @@ use larix_store::Store as _;
 use super::Task;
 use super::connect::{connect, silence};
 use super::status::{ConsumerPhase, Status};
-use crate::config::values::LogLevel;
+use crate::log::LogLevel;
 use crate::panics;
 use crate::server::Server;
 use batches::{Manner, Underway};

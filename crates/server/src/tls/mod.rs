@@ -3,16 +3,15 @@
 mod certificate;
 mod context;
 mod files;
-mod reload;
 mod session;
 mod setup;
 mod verify;
 
 pub use context::{EXPORTER_LABEL, TlsContext, TlsState, end_point_binding};
 pub use files::{Source, TlsError};
-pub(crate) use reload::watch;
-pub(crate) use session::TlsSession;
+pub(crate) use session::{Received, TlsSession};
 pub use setup::Loaded;
+pub(crate) use setup::watched;
 
 /// What is known of a connection's TLS once its handshake is done.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

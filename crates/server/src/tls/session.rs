@@ -5,8 +5,17 @@ use std::sync::Arc;
 
 use rustls::ServerConnection;
 
+use super::TlsFacts;
 use super::context::TlsState;
-use crate::layers::Received;
+
+/// What came of bytes from the socket, beside the plain ones.
+#[derive(Debug, Default)]
+pub(crate) struct Received {
+    /// The handshake has just been completed.
+    pub(crate) established: Option<TlsFacts>,
+    /// The other side has said that it sends no more.
+    pub(crate) closed: bool,
+}
 
 /// The server's end of one TLS connection. Bytes in, bytes out.
 #[derive(Debug)]

@@ -80,7 +80,7 @@ impl TlsState {
 }
 
 /// Every file and directory that the settings name: what is looked at for changes.
-pub(super) fn watched(settings: &TlsSettings) -> Vec<PathBuf> {
+pub(crate) fn watched(settings: &TlsSettings) -> Vec<PathBuf> {
     let files = [
         &settings.certificate_file,
         &settings.certificate_key_file,

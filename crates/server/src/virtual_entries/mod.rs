@@ -3,7 +3,6 @@
 
 pub mod monitor;
 pub mod root_dse;
-pub mod search;
 pub mod subschema;
 
 use larix_engine::entry::{Entry, EntryAttribute};

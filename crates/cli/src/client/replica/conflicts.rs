@@ -6,7 +6,8 @@ use std::process::ExitCode;
 use clap::Args;
 use larix_client::ClientError;
 use larix_proto::{ResultCode, client};
-use larix_server::replica_digest::{CONFLICTS_OID, ConflictsRequest};
+use larix_replication::CONFLICTS_OID;
+use larix_server::replica_digest::ConflictsRequest;
 use serde_json::Value;
 
 use super::super::json as output;

@@ -6,8 +6,9 @@ use std::process::ExitCode;
 use clap::Args;
 use larix_client::ClientError;
 use larix_proto::{ResultCode, client};
+use larix_replication::RETIRE_OID;
 use larix_replication::SID_MAX;
-use larix_server::replica_digest::{RETIRE_OID, RetireRequest};
+use larix_server::replica_digest::RetireRequest;
 
 use super::super::options::CommonArgs;
 use super::{Server, at, entries};

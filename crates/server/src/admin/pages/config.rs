@@ -13,7 +13,7 @@ use crate::admin::form::url;
 use crate::admin::reply::{Problem, Reply, Shown};
 use crate::admin::respond::Visit;
 use crate::config::Source;
-use crate::config::values::LogLevel;
+use crate::log::LogLevel;
 
 /// Entries of cn=config that are read for the page.
 const ENTRIES_MAX: u32 = 1_000;

@@ -9,7 +9,7 @@ use larix_schema::{AttributeTypeId, Schema};
 
 use super::super::entries::{ConfigEntry, EntryName, Role};
 use super::super::value_list::ValueList;
-use super::ordered::ordered_parts;
+use crate::memory_tree::ordered_parts;
 
 /// With fewer definitions a section is changed as any entry is.
 const MANY: usize = 256;

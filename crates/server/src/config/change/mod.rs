@@ -33,7 +33,6 @@ use super::entries::ConfigEntry;
 use super::model::{Config, Source};
 use super::slapd_d::{FileChanges, Keeper, Stamp};
 
-pub(crate) use self::ordered::ordered_parts;
 pub(crate) use self::replicate::{Present, Replicated};
 
 /// A change of cn=config, as requested: nothing of it has been checked.

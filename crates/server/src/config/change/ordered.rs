@@ -7,14 +7,7 @@ use larix_proto::ResultCode;
 use larix_schema::{AttributeType, Schema};
 
 use super::ConfigRefusal;
-
-/// `{3}value` is (`{3}`, `value`). Only decimal digits make a number.
-pub(crate) fn ordered_parts(value: &[u8]) -> Option<(&[u8], &[u8])> {
-    let end = value.iter().position(|byte| *byte == b'}')?;
-    let (number, rest) = value.split_at_checked(end + 1)?;
-    let digits = number.strip_prefix(b"{")?.strip_suffix(b"}")?;
-    (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit)).then_some((number, rest))
-}
+use crate::memory_tree::ordered_parts;
 
 /// The value without its number.
 pub(super) fn bare(value: &[u8]) -> &[u8] {

@@ -9,24 +9,24 @@ use larix_proto::{ControlBuf, LdapResult, ResultCode, oid};
 use larix_schema::{NormalDn, Schema};
 
 use super::{ConfigRefusal, Requester};
-use crate::virtual_entries::search::VirtualTree;
+use crate::memory_tree::MemoryTree;
 
 /// The requester before the access rules of cn=config.
 #[derive(Debug)]
 pub(super) struct Rights<'a> {
     /// None: no rules apply.
-    ruled: Option<VirtualTree<'a>>,
+    ruled: Option<MemoryTree<'a>>,
     root: bool,
 }
 
 impl<'a> Rights<'a> {
     pub(super) fn new(schema: &'a Schema, requester: &'a Requester) -> Self {
-        let tree = |policy: &'a AccessPolicy, subject: &'a Subject| VirtualTree {
+        let tree = |policy: &'a AccessPolicy, subject: &'a Subject| MemoryTree {
             schema,
             policy,
             subject,
             entries: Vec::new(),
-            counts: false,
+            counted: None,
         };
         match requester {
             Requester::Client { subject, policy } => {

@@ -5,13 +5,12 @@ use std::time::Duration;
 use super::super::builder::Builder;
 use super::super::call::{Call, Fault, c_integer};
 use super::super::values::{
-    Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ChannelBinding, ClientLimits, Disallowed, LogLevel,
-    Mechanism, SecurityProperties, ServerId, TcpBuffer, TlsVerify, TraceExport, request_words,
+    AdminAddress, Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ChannelBinding, ClientLimits,
+    Disallowed, Mechanism, SecurityProperties, ServerId, TcpBuffer, TlsVerify, TraceExport, http_address,
+    request_words,
 };
 use super::{Directive, Form, MANY, Scope, keep};
-use crate::admin::AdminAddress;
-use crate::http;
-use crate::log::{LinePrefix, LogFormat, LogRotation};
+use crate::log::{LinePrefix, LogFormat, LogLevel, LogRotation};
 
 const NO_CYRUS: &str = "SASL is built in and does not use Cyrus SASL";
 const NO_KNOB: &str = "the server runs one event loop a core";
@@ -123,7 +122,7 @@ pub(super) static TABLE: &[Directive] = &[
         Ok(())
     }),
     Directive::new("http-listener", "olcLarixHttpListener", Scope::Global, Form::Whole, |b, c| {
-        let address = http::address(c.argument(0)?)
+        let address = http_address(c.argument(0)?)
             .map_err(|message| Fault::argument(0, message).with_help("for example http://127.0.0.1:9389/"))?;
         b.global.http_listeners.push(address);
         Ok(())

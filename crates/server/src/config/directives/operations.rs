@@ -8,9 +8,9 @@ use larix_schema::Schema;
 
 use super::super::builder::Builder;
 use super::super::call::{Call, Fault};
+use super::super::values::operation_rule::requester;
 use super::super::values::{OperationAction, OperationClause, OperationRule, Restrictions};
 use super::shared::{RESTRICTABLE, restrict_word};
-use crate::operation_rules::requester;
 
 const ACTIONS: &str = "allow, reject, drop control=<OID>, or break";
 

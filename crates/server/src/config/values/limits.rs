@@ -2,7 +2,8 @@
 
 use larix_schema::Schema;
 
-use super::{ConfigDn, posix_regex};
+use super::ConfigDn;
+use crate::posix_regex::posix_regex;
 
 /// Limits of one search.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]

@@ -1,6 +1,9 @@
 //! `restrictop`: one rule, read.
 
-use larix_engine::access::{AccessRule, FlowControl};
+use std::sync::Arc;
+
+use larix_engine::access::{AccessPolicy, AccessPolicyError, AccessRule, FlowControl};
+use larix_schema::Schema;
 
 use super::Restrictions;
 
@@ -22,6 +25,14 @@ pub struct OperationClause {
     pub who: AccessRule,
     pub action: OperationAction,
     pub flow: FlowControl,
+}
+
+/// The `<who>` of a clause as an access policy that grants writing to those whom it matches.
+///
+/// # Errors
+/// `<who>` names what the schema does not define.
+pub(crate) fn requester(schema: &Arc<Schema>, who: &AccessRule) -> Result<AccessPolicy, AccessPolicyError> {
+    AccessPolicy::new(Arc::clone(schema), None, std::slice::from_ref(who), &[])
 }
 
 /// What a clause does.

@@ -2,6 +2,8 @@
 
 use std::path::PathBuf;
 
+use crate::posix_regex::posix_regex;
+
 /// `authz-policy`.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum AuthzPolicy {
@@ -25,7 +27,7 @@ pub struct AuthzRegexp {
 
 impl AuthzRegexp {
     pub(crate) fn new(pattern: &str, replacement: &str) -> Result<Self, String> {
-        let regex = super::posix_regex(pattern, true)?;
+        let regex = posix_regex(pattern, true)?;
         Ok(Self { pattern: pattern.to_owned(), replacement: replacement.to_owned(), regex })
     }
 

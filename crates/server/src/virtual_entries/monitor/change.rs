@@ -8,8 +8,8 @@ use larix_engine::write::WriteOperation;
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 
 use super::{DN, level_names};
-use crate::config::values::LogLevel;
-use crate::virtual_entries::search::VirtualTree;
+use crate::log::LogLevel;
+use crate::memory_tree::MemoryTree;
 
 /// What a permitted change comes to.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -24,7 +24,7 @@ pub(crate) enum Wanted {
 /// # Errors
 /// The answer, when nothing is to be done.
 pub(crate) fn judge(
-    tree: &VirtualTree<'_>,
+    tree: &MemoryTree<'_>,
     levels: u32,
     operation: &WriteOperation,
 ) -> Result<Wanted, LdapResult> {

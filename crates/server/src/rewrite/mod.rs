@@ -10,6 +10,7 @@ use std::fmt;
 
 use regex::Regex;
 
+use crate::posix_regex::posix_regex;
 use substitution::{Map, Substitution, legal};
 
 pub use substitution::Searches;
@@ -218,8 +219,7 @@ impl Rewrite {
         let flags = Flags::parse(flags, self.passes_per_rule)?;
         let substitution = Substitution::parse(substitution, self)?;
         let pattern = if flags.basic { basic::to_extended(pattern) } else { (*pattern).to_owned() };
-        let regex =
-            crate::config::values::posix_regex(&pattern, !flags.honor_case).map_err(RewriteError::Pattern)?;
+        let regex = posix_regex(&pattern, !flags.honor_case).map_err(RewriteError::Pattern)?;
         let rule = Rule { regex, substitution, passes: flags.passes, actions: flags.actions };
         if let Some(context) = self.contexts.get_mut(self.current) {
             context.rules.push(rule);

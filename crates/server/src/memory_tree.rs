@@ -14,19 +14,20 @@ use larix_proto::encode::EntryEncoder;
 use larix_proto::{CompareRequest, ControlBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest};
 use larix_schema::{AttributeDescription, AttributeTypeId, BoundFilter, Match, NormalDn, Schema};
 
-use super::monitor;
-
 /// Entries, and who may see what of them.
 #[derive(Debug)]
-pub struct VirtualTree<'a> {
+pub struct MemoryTree<'a> {
     pub schema: &'a Schema,
     pub policy: &'a AccessPolicy,
     pub subject: &'a Subject,
     /// Superiors first.
     pub entries: Vec<Entry>,
-    /// Some of them count what a search sends, this one's own entries too.
-    pub counts: bool,
+    /// Some of the entries count what a search sends, this search's own entries too.
+    pub counted: Option<Counted>,
 }
+
+/// The entry as it is once so many entries and bytes have been sent; `None`: as it was.
+pub type Counted = fn(&Entry, u64, u64) -> Option<Entry>;
 
 /// What a search found.
 #[derive(Debug)]
@@ -36,7 +37,7 @@ pub struct Found {
     pub entries: u64,
 }
 
-impl VirtualTree<'_> {
+impl MemoryTree<'_> {
     /// Runs a search whole: the list is short. Entries are appended to `out`, the result is not.
     pub fn search(
         &self,
@@ -203,7 +204,7 @@ impl VirtualTree<'_> {
         let before = out.len();
         for seen in all.iter().filter(|seen| seen.dn.is_in_scope(base, request.scope)) {
             let sent = (out.len() - before) as u64;
-            let counted = self.counts.then(|| monitor::counted(seen.entry, entries, sent)).flatten();
+            let counted = self.counted.and_then(|counted| counted(seen.entry, entries, sent));
             let seen =
                 &Seen { tree: self, entry: counted.as_ref().unwrap_or(seen.entry), dn: seen.dn.clone() };
             let told = told_apart(self.schema, seen.entry);
@@ -301,7 +302,7 @@ impl SyncSelection<'_> {
         out: &mut Vec<u8>,
     ) {
         let Self { schema, policy, subject, .. } = *self;
-        let tree = VirtualTree { schema, policy, subject, entries: Vec::new(), counts: false };
+        let tree = MemoryTree { schema, policy, subject, entries: Vec::new(), counted: None };
         let selection = Selection::new(schema, self.names.iter().map(String::as_str));
         Seen { tree: &tree, entry, dn: dn.clone() }.encode(&selection, None, self.types_only, message, out);
     }
@@ -309,7 +310,7 @@ impl SyncSelection<'_> {
 
 /// One entry as the subject sees it.
 struct Seen<'a> {
-    tree: &'a VirtualTree<'a>,
+    tree: &'a MemoryTree<'a>,
     entry: &'a Entry,
     dn: NormalDn,
 }
@@ -423,6 +424,14 @@ impl FilterContext for Unguarded<'_> {
     }
 }
 
+/// `{3}value` is (`{3}`, `value`). Only decimal digits make a number.
+pub(crate) fn ordered_parts(value: &[u8]) -> Option<(&[u8], &[u8])> {
+    let end = value.iter().position(|byte| *byte == b'}')?;
+    let (number, rest) = value.split_at_checked(end + 1)?;
+    let digits = number.strip_prefix(b"{")?.strip_suffix(b"}")?;
+    (!digits.is_empty() && digits.iter().all(u8::is_ascii_digit)).then_some((number, rest))
+}
+
 /// The entry with three values for each `{n}value` of an ordered attribute: that one, `value` and `{n}`. An assertion may
 /// give the number, the value, or both (OpenLDAP's X-ORDERED).
 fn told_apart<'e>(schema: &Schema, entry: &'e Entry) -> Cow<'e, Entry> {
@@ -438,7 +447,7 @@ fn told_apart<'e>(schema: &Schema, entry: &'e Entry) -> Cow<'e, Entry> {
         let parts: Vec<Vec<u8>> = attribute
             .values
             .iter()
-            .filter_map(|value| crate::config::ordered_parts(value))
+            .filter_map(|value| ordered_parts(value))
             .flat_map(|(number, value)| [number.to_vec(), value.to_vec()])
             .collect();
         attribute.values.extend(parts);

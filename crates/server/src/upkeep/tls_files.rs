@@ -5,10 +5,9 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-use super::context::TlsState;
-use super::setup::{self, Loaded};
 use crate::config::values::TlsSettings;
 use crate::server::Server;
+use crate::tls::{self, Loaded, TlsState};
 
 /// How often the files are looked at.
 const INTERVAL: Duration = Duration::from_secs(3);
@@ -57,7 +56,7 @@ pub(crate) async fn watch(server: Arc<Server>) {
 
 async fn looks_of(settings: TlsSettings) -> Looks {
     let look = move || {
-        let paths = setup::watched(&settings).into_iter();
+        let paths = tls::watched(&settings).into_iter();
         paths.map(|path| (path.clone(), look(&path))).collect()
     };
     tokio::task::spawn_blocking(look).await.unwrap_or_default()

@@ -1,9 +1,13 @@
-//! What is looked after while the server serves, and is nobody else's business.
+//! Regular work while the server serves: on the databases' files, and on renewed certificates.
+
+mod tls_files;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::server::Server;
+
+pub(crate) use tls_files::watch as watch_tls_files;
 
 /// How often readers are looked for whose process was killed: until then no page that they saw is used again.
 const INTERVAL: Duration = Duration::from_secs(10);

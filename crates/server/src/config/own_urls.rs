@@ -1,0 +1,31 @@
+//! Which of the URLs in the configuration are this server's own.
+
+use std::net::{IpAddr, ToSocketAddrs as _};
+
+use super::Config;
+use super::values::{ServerId, SyncReplication, is_own_url};
+
+impl Config {
+    /// Our own server ID: the one without a URL, or the one with the URL of a listener. The others are the peers'.
+    pub(crate) fn server_id(&self) -> u16 {
+        let is_own = |id: &&ServerId| id.url.as_deref().is_none_or(|url| self.is_own(url));
+        self.global.server_ids.iter().find(is_own).map_or(0, |id| id.number)
+    }
+
+    /// Whether a `syncrepl` line names this server as its provider: all members of a group may have the same lines, one for
+    /// each member.
+    pub(crate) fn names_itself(&self, line: &SyncReplication) -> bool {
+        line.suffix_massage.is_none() && line.providers.iter().any(|url| self.is_own(&url.to_string()))
+    }
+
+    /// Whether a URL is a listener's.
+    fn is_own(&self, url: &str) -> bool {
+        self.global.listener_urls.iter().any(|listener| is_own_url(url, listener, &resolve_host))
+    }
+}
+
+/// The addresses of a host; none of a host that is not known.
+fn resolve_host(host: &str) -> Vec<IpAddr> {
+    let found = (host, 0).to_socket_addrs();
+    found.map_or_else(|_| Vec::new(), |addresses| addresses.map(|address| address.ip()).collect())
+}

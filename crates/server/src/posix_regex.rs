@@ -1,0 +1,10 @@
+//! Regular expressions as the configuration writes them.
+
+/// Compiles a POSIX extended regular expression; letters match in either case if asked for.
+pub(crate) fn posix_regex(pattern: &str, any_case: bool) -> Result<regex::Regex, String> {
+    regex::RegexBuilder::new(pattern)
+        .case_insensitive(any_case)
+        .size_limit(1 << 20)
+        .build()
+        .map_err(|error| format!("not a regular expression: {error}"))
+}
