@@ -111,11 +111,12 @@ fn recorded(
 }
 
 /// A few tests that want packages, one at least for each: the test's program, and the test.
-const WANTING: [(&str, &str); 9] = [
+const WANTING: [(&str, &str); 10] = [
     ("slappasswd", "values_of_either_bind_at_both"),
     ("replication_slow", "ldapsearch_follows_as_it_follows_slapd"),
     ("sasl", "cyrus_clients_are_let_in_as_slapd_lets_them"),
     ("pass_through", "saslauthd_is_asked"),
+    ("killed_tools", "a_killed_load_leaves_the_old_database_or_the_new_one"),
     ("ring", "clocks_that_are_wrong_and_set_back_lose_nothing"),
     ("tls", "clients_of_all_libraries"),
     ("load_run", "tls_and_local_sockets_on_slapd"),
