@@ -2,6 +2,7 @@
 
 mod dependencies;
 mod instructions;
+mod layers;
 mod packages;
 mod tidy;
 
@@ -20,7 +21,9 @@ cargo xtask COMMAND
   without-packages
                   some of the tests where the packages are hidden (a mount namespace): they skip and say so
   check           formatting and clippy, warnings as errors
-  tidy            what review forgets: lengths, banned words, dead files, a map that points to nothing
+  tidy            what review forgets: lengths, banned words, dead files, a map that points to nothing, layers
+  layers [CRATE [FROM TO]]
+                  circles of top-level modules; the arrows between the modules of CRATE; the places where FROM names TO
   dependencies    licences and known-bad crates, offline
   fuzz [RUNS]     every fuzz target for RUNS executions (default 20000)
   instructions [update]
@@ -51,6 +54,7 @@ fn main() -> ExitCode {
         ["check"] => check(),
         ["kerberos"] => kerberos(),
         ["tidy"] => tidy::run(&root()),
+        ["layers", rest @ ..] => layers::run(&root(), rest),
         ["dependencies"] => dependencies::run(&root()),
         ["instructions"] => instructions::run(&root(), false),
         ["instructions", "update"] => instructions::run(&root(), true),

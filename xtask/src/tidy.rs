@@ -1,10 +1,12 @@
-//! What review forgets: file and function length, banned words, dead files, maps that point to nothing.
+//! What review forgets: file and function length, banned words, dead files, maps that point to nothing, layers.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use anyhow::{Context, bail};
+
+use crate::layers;
 
 /// Lines of a source file that holds no tests; tests live beside it in `tests.rs` when it grows.
 const FILE_LINES_MAX: usize = 1_200;
@@ -41,6 +43,7 @@ pub(crate) fn run(root: &Path) -> anyhow::Result<()> {
     dead_files(root, &files, &mut faults);
     broken_map(root, &mut faults);
     unknown_tests(root, &files, &mut faults);
+    layers::faults(root, &mut faults)?;
     if !faults.is_empty() {
         bail!("tidy:\n  {}", faults.join("\n  "));
     }
