@@ -3,6 +3,7 @@
 //! [`request`] has the life that all requests share, [`limits`] what is refused before they are looked at, [`reads`] searches and
 //! compares, [`away`] searches that take long, [`changes`] what goes to the writer. Binds and extended operations have modules of their own in this crate.
 
+mod access_log;
 mod away;
 mod changes;
 mod limits;
@@ -22,15 +23,16 @@ use larix_engine::write::{WriteOperation, WriteOutcome};
 use larix_proto::{Controls, Dn, LdapResult, Message, MessageId, Request, ResponseOp, ResultCode, encode};
 use tokio::sync::mpsc::UnboundedSender;
 
-use crate::access_log::Noted;
+use crate::access_log::RecordedRequest;
 use crate::bind::BindOutcome;
 use crate::connection::{Event, Limits, Operation, Place, Service, Started, Stepped};
-use crate::databases::{Databases, Search};
+use crate::databases::Databases;
 use crate::layers::LayersError;
 use crate::log::LogLevel;
 use crate::log::printable;
 use crate::operation_log::Asked;
 use crate::operation_rules::Restricted;
+use crate::operations::Search;
 use crate::password_modify::PasswordOutcome;
 use crate::replica_digest::ExtendedOutcome;
 use crate::restrictions::Standing;
@@ -42,7 +44,6 @@ use crate::session::{Peer, Session};
 use crate::statistics::{ConnectionRecord, Counters, LimitReached, OperationKind, add, latency};
 use crate::tls::TlsFacts;
 use crate::transaction::{Transaction, TransactionOutcome};
-use crate::worker::ConnectionEvent;
 
 pub use away::{Away, Returned};
 use persistent::{Persistent, Persists};
@@ -59,6 +60,21 @@ pub enum Completion {
     Transaction(Box<TransactionOutcome>),
     /// Whoever did it has ended without an outcome.
     Lost,
+}
+
+/// What the rest of the server tells a connection.
+#[derive(Debug)]
+pub(crate) enum ConnectionEvent {
+    /// A request that waited is done. Boxed: every connection's queue has room for a few dozen events.
+    Completed(u64, Box<Completion>),
+    /// A search that was elsewhere is back, with what it has answered.
+    Returned(u64, Box<Returned>),
+    /// A search that waits for changes may go on.
+    Changed(u64),
+    /// `idletimeout` or `writetimeout` has passed.
+    TimedOut(&'static str),
+    /// The server stops.
+    Stop,
 }
 
 /// A search under way.
@@ -108,7 +124,7 @@ pub struct Dispatcher {
     /// What requests asked that are not answered, by their numbers, when that may be needed at their end.
     asked: RefCell<Vec<(u64, Asked)>>,
     /// Requests that the access log records at their end, by their numbers.
-    noted: RefCell<Vec<(u64, Noted)>>,
+    noted: RefCell<Vec<(u64, RecordedRequest)>>,
 }
 
 /// Sends the outcome of one request to the worker that has its connection.

@@ -12,12 +12,15 @@ pub mod backup;
 mod bind;
 pub mod clock;
 pub mod config;
+mod configuration_queue;
 pub mod connection;
+pub mod consumers;
 pub mod daemon;
 pub mod databases;
 mod decoy;
 pub mod dispatch;
 pub mod extended;
+mod generation;
 pub mod hardening;
 mod harness;
 mod host_names;
@@ -33,6 +36,7 @@ mod low_turns;
 pub mod memory_tree;
 mod operation_log;
 pub mod operation_rules;
+pub mod operations;
 mod panics;
 mod password_change;
 mod password_check;
@@ -47,11 +51,13 @@ mod request_facts;
 pub mod restrictions;
 pub mod rewrite;
 pub mod sasl;
+mod sasl_mechanisms;
 pub mod saslauthd;
 pub mod secrets;
 pub mod security_layer;
 pub mod server;
 pub mod session;
+mod startup;
 pub mod statistics;
 mod stream;
 mod sync_peers;
@@ -64,7 +70,7 @@ mod upkeep;
 pub mod virtual_entries;
 mod worker;
 
-pub use server::{Bound, ServeError, ServeOptions, run};
+pub use startup::{Bound, ServeError, ServeOptions, run};
 
 /// The server's name and version, as monitoring and the log show it.
 pub fn version() -> String {

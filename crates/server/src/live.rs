@@ -11,161 +11,129 @@ use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::ops::Range;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, TrySendError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use larix_engine::replica::{Applied, ReplicatedBatch, ReplicatedOutcome};
 use larix_engine::time::Clock;
-use larix_engine::write::{Completion, Retiring, WriteOutcome, WriteRequest};
+use larix_engine::write::{Retiring, WriteOutcome, WriteRequest};
 use larix_engine::{Served, injected};
 use larix_proto::{LdapResult, ResultCode};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use tokio::sync::mpsc::UnboundedSender;
 
+use crate::admin::{self, AdminChange, AdminListener};
 use crate::clock::SystemRandom;
-
-use crate::admin::{AdminChange, AdminListener};
 use crate::config::slapd_d::{Keeper, Stamp};
 use crate::config::values::AdminAddress;
 use crate::config::{
     Changed, Config, ConfigChange, ConfigRefusal, DatabaseKind, Global, Present, Replicated, Requester,
 };
+use crate::configuration_queue::{ConfigurationRequest, QUEUE_LIMIT};
 use crate::databases::{Databases, PreparedDatabases};
+use crate::generation::Generation;
 use crate::http::{HttpChange, HttpListener};
 use crate::log::LogLevel;
 use crate::log::LogSettings;
 use crate::low_priority::LowPriority;
 use crate::panics;
 use crate::processor_time::take_long_slices;
-use crate::server::{Generation, ServeError, Server};
+use crate::server::Server;
+use crate::syncrepl;
 use crate::tls::{Loaded, TlsState};
+use crate::tool_socket::ToolSockets;
 
-/// Changes that wait for their turn; more are answered busy.
-const QUEUE_LIMIT: usize = 1_024;
 /// So long after the last change the files of slapd.d are made safe, and the journal that has been until then goes.
 const AT_REST: Duration = Duration::from_millis(200);
 /// Earlier generations that are kept until nobody has them: so that no request finds itself freeing one.
 const EARLIER_MAX: usize = 8;
 
-/// The way to the thread that changes the configuration.
-#[derive(Default)]
-pub(crate) struct ConfigurationQueue {
-    queue: OnceLock<SyncSender<Asked>>,
-    http: OnceLock<UnboundedSender<HttpChange>>,
-    admin: OnceLock<UnboundedSender<AdminChange>>,
-}
-
-impl fmt::Debug for ConfigurationQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("ConfigurationQueue").finish_non_exhaustive()
-    }
-}
-
-enum Asked {
-    /// Changes that are made together: one, or those of a transaction.
-    Change(Vec<WriteRequest>, Completion),
-    /// What a provider of cn=config has done; with what it has, entries go that are not among that.
-    Replicate(ReplicatedBatch, Option<Present>, ConfigReplicated),
-    End,
-}
-
-/// Called once with what became of the changes, and how many entries went because they are absent there.
-pub(crate) type ConfigReplicated = Box<dyn FnOnce(ReplicatedOutcome, u64) + Send>;
-
-impl ConfigurationQueue {
-    /// Takes over what a provider of cn=config has done. `done` is called once, here or on the configuration's thread.
-    pub(crate) fn replicate(&self, batch: ReplicatedBatch, present: Option<Present>, done: ConfigReplicated) {
-        let refused = |done: ConfigReplicated| {
-            let result = refusal(ResultCode::UNAVAILABLE, "the configuration cannot be changed now");
-            done(ReplicatedOutcome { changes: Vec::new(), result }, 0);
-        };
-        let Some(queue) = self.queue.get() else { return refused(done) };
-        let sent = queue.try_send(Asked::Replicate(batch, present, done));
-        if let Err(
-            TrySendError::Full(Asked::Replicate(_, _, done))
-            | TrySendError::Disconnected(Asked::Replicate(_, _, done)),
-        ) = sent
-        {
-            refused(done);
-        }
-    }
-
-    /// Has changes made, all or none. `done` is called once, here or on the configuration's thread.
-    pub(crate) fn submit(&self, requests: Vec<WriteRequest>, done: Completion) {
-        let Some(queue) = self.queue.get() else {
-            return done(refusal(ResultCode::UNAVAILABLE, "the configuration cannot be changed now").into());
-        };
-        match queue.try_send(Asked::Change(requests, done)) {
-            Err(TrySendError::Full(Asked::Change(_, done))) => {
-                done(refusal(ResultCode::BUSY, "too many changes of the configuration are waiting").into());
-            }
-            Err(TrySendError::Disconnected(Asked::Change(_, done))) => {
-                done(refusal(ResultCode::UNAVAILABLE, "the server is shutting down").into());
-            }
-            _ => {}
-        }
-    }
-
-    /// Where listeners for HTTP are opened and closed.
-    pub(crate) fn set_http(&self, changes: UnboundedSender<HttpChange>) {
-        // Set once, when the server starts.
-        let _ = self.http.set(changes);
-    }
-
-    /// Where listeners for the admin page are opened and closed.
-    pub(crate) fn set_admin(&self, changes: UnboundedSender<AdminChange>) {
-        // Set once, when the server starts.
-        let _ = self.admin.set(changes);
-    }
-}
-
 /// The thread that changes the configuration.
 pub(crate) struct ConfigurationThread {
-    queue: SyncSender<Asked>,
+    queue: SyncSender<ConfigurationRequest>,
     thread: JoinHandle<()>,
+    listeners: Arc<ListenerChanges>,
+}
+
+/// The listeners and sockets that follow the configuration.
+#[derive(Debug, Default)]
+struct Endpoints {
+    listeners: Arc<ListenerChanges>,
+    tools: Arc<ToolSockets>,
+}
+
+/// Where listeners are opened and closed while the server serves.
+#[derive(Debug, Default)]
+struct ListenerChanges {
+    http: OnceLock<UnboundedSender<HttpChange>>,
+    admin: OnceLock<UnboundedSender<AdminChange>>,
 }
 
 impl ConfigurationThread {
     /// # Errors
     /// No thread to be had.
-    pub(crate) fn start(server: &Arc<Server>) -> io::Result<Self> {
+    pub(crate) fn start(server: &Arc<Server>, tools: &Arc<ToolSockets>) -> io::Result<Self> {
         let (queue, asked) = sync_channel(QUEUE_LIMIT);
         let (changed, own) = (queue.clone(), server.clone());
         let judge = LowPriority::start("judge")?;
         let thread = std::thread::Builder::new().name("configuration".to_owned());
-        let thread = thread.spawn(move || run(&own, &asked, judge))?;
-        // Only one is ever started.
-        let _ = server.configuration.queue.set(changed);
-        Ok(Self { queue, thread })
+        let listeners = Arc::<ListenerChanges>::default();
+        let endpoints = Endpoints { listeners: Arc::clone(&listeners), tools: Arc::clone(tools) };
+        let thread = thread.spawn(move || run(&own, &endpoints, &asked, judge))?;
+        server.configuration.set(changed);
+        Ok(Self { queue, thread, listeners })
+    }
+
+    /// Where listeners for HTTP are opened and closed.
+    pub(crate) fn set_http(&self, changes: UnboundedSender<HttpChange>) {
+        // Set once, when the server starts.
+        let _ = self.listeners.http.set(changes);
+    }
+
+    /// Where listeners for the admin page are opened and closed.
+    pub(crate) fn set_admin(&self, changes: UnboundedSender<AdminChange>) {
+        // Set once, when the server starts.
+        let _ = self.listeners.admin.set(changes);
     }
 
     /// Makes the changes that wait, and ends.
     pub(crate) fn finish(self) {
-        if self.queue.send(Asked::End).is_ok() {
+        if self.queue.send(ConfigurationRequest::End).is_ok() {
             // A panic was reported by the thread itself.
             let _ = self.thread.join();
         }
     }
 }
 
-fn run(server: &Arc<Server>, asked: &Receiver<Asked>, judge: LowPriority) {
+fn run(
+    server: &Arc<Server>,
+    endpoints: &Endpoints,
+    asked: &Receiver<ConfigurationRequest>,
+    judge: LowPriority,
+) {
     // What is judged gives way; what is left is short, but no request waits a whole slice of the kernel's for it either.
     take_long_slices();
-    let mut configurator =
-        Configurator { server, judge, keeper: Keeper::default(), settle: false, earlier: Vec::new() };
+    let mut configurator = Configurator {
+        server,
+        endpoints,
+        judge,
+        keeper: Keeper::default(),
+        settle: false,
+        earlier: Vec::new(),
+    };
     while let Some(asked) = configurator.next(asked) {
         // A change that is a bug's end must not be the end of all changes: nothing is published before all is ready.
         match asked {
-            Asked::Change(requests, done) => {
+            ConfigurationRequest::Change(requests, done) => {
                 let outcome = panics::contained(|| {
                     injected::panic_at("configuration");
                     configurator.change(requests)
                 });
                 done(outcome.unwrap_or_else(|_| configurator.internal_error().into()));
             }
-            Asked::Replicate(batch, present, done) => {
+            ConfigurationRequest::Replicate(batch, present, done) => {
                 let outcome = panics::contained(|| configurator.replicate(batch, present));
                 let outcome = outcome.unwrap_or_else(|_| Err(configurator.internal_error()));
                 let (changes, absent, result) = match outcome {
@@ -174,7 +142,7 @@ fn run(server: &Arc<Server>, asked: &Receiver<Asked>, judge: LowPriority) {
                 };
                 done(ReplicatedOutcome { changes, result }, absent);
             }
-            Asked::End => break,
+            ConfigurationRequest::End => break,
         }
         server.access_logs.wake_configuration();
     }
@@ -184,6 +152,7 @@ fn run(server: &Arc<Server>, asked: &Receiver<Asked>, judge: LowPriority) {
 /// What the thread has beside the requests.
 struct Configurator<'s> {
     server: &'s Arc<Server>,
+    endpoints: &'s Endpoints,
     /// Where a change is judged: some milliseconds that are not taken from who answers.
     judge: LowPriority,
     /// The journal of slapd.d.
@@ -195,7 +164,7 @@ struct Configurator<'s> {
 
 impl Configurator<'_> {
     /// What is asked next. `None`: nobody is left to ask.
-    fn next(&mut self, asked: &Receiver<Asked>) -> Option<Asked> {
+    fn next(&mut self, asked: &Receiver<ConfigurationRequest>) -> Option<ConfigurationRequest> {
         if self.settle {
             match asked.recv_timeout(AT_REST) {
                 Ok(asked) => return Some(asked),
@@ -302,17 +271,18 @@ impl Configurator<'_> {
 
     fn carry_out(&mut self, earlier: &Generation, changed: &Changed) -> Result<Range<u64>, LdapResult> {
         self.settle = true;
-        let ready = Transition::prepare(self.server, earlier, changed).or_else(|refused| {
-            if self.earlier.is_empty() {
-                return Err(refused);
-            }
-            // A request may have had a generation in which a directory that is wanted now is still open: whoever is the last
-            // to have it closes it.
-            self.free_unused();
-            self.earlier.clear();
-            self.judge.run(|| ());
-            Transition::prepare(self.server, earlier, changed)
-        })?;
+        let ready =
+            Transition::prepare((self.server, self.endpoints), earlier, changed).or_else(|refused| {
+                if self.earlier.is_empty() {
+                    return Err(refused);
+                }
+                // A request may have had a generation in which a directory that is wanted now is still open: whoever is the last
+                // to have it closes it.
+                self.free_unused();
+                self.earlier.clear();
+                self.judge.run(|| ());
+                Transition::prepare((self.server, self.endpoints), earlier, changed)
+            })?;
         ready.carry_out(changed, &mut self.keeper)
     }
 }
@@ -328,6 +298,7 @@ fn failed(error: impl fmt::Display) -> LdapResult {
 /// All that the next configuration needs, ready beside what is in force. Dropping it takes back what was made.
 struct Transition<'s> {
     server: &'s Arc<Server>,
+    endpoints: &'s Endpoints,
     earlier: &'s Generation,
     config: Arc<Config>,
     databases: PreparedDatabases,
@@ -341,7 +312,7 @@ impl<'s> Transition<'s> {
     /// # Errors
     /// What cannot be had: a file, an address, a database.
     fn prepare(
-        server: &'s Arc<Server>,
+        (server, endpoints): (&'s Arc<Server>, &'s Endpoints),
         earlier: &'s Generation,
         changed: &Changed,
     ) -> Result<Self, LdapResult> {
@@ -371,11 +342,11 @@ impl<'s> Transition<'s> {
             None => server.tls.is_available(),
         };
         if !has_tls && after.admin_listeners.iter().any(|address| address.tls) {
-            return Err(refusal(ResultCode::UNWILLING_TO_PERFORM, ServeError::AdminNeedsTls.to_string()));
+            return Err(refusal(ResultCode::UNWILLING_TO_PERFORM, admin::NEEDS_TLS));
         }
         let databases = Databases::prepare(&config, (&server.clock, &server.log), Some(&earlier.databases))
             .map_err(failed)?;
-        Ok(Self { server, earlier, config, databases, tls, log, http, admin })
+        Ok(Self { server, endpoints, earlier, config, databases, tls, log, http, admin })
     }
 
     /// Answers under which sequences the access log is told of it.
@@ -459,7 +430,7 @@ impl<'s> Transition<'s> {
     }
 
     fn publish(self) {
-        let Self { server, earlier, config, databases, tls, log, http, admin } = self;
+        let Self { server, endpoints, earlier, config, databases, tls, log, http, admin } = self;
         let (databases, left) = databases.publish();
         let before = &earlier.config.global;
         server.publish(Generation { config: config.clone(), databases });
@@ -477,7 +448,7 @@ impl<'s> Transition<'s> {
         if let Some(log) = log {
             server.log.publish(log);
         }
-        if let Some(changes) = server.configuration.http.get() {
+        if let Some(changes) = endpoints.listeners.http.get() {
             let gone = before.http_listeners.iter().filter(|a| !config.global.http_listeners.contains(a));
             let opened = http.into_iter().map(|(address, listener)| HttpChange::Open(address, listener));
             for change in opened.chain(gone.map(|address| HttpChange::Close(*address))) {
@@ -485,7 +456,7 @@ impl<'s> Transition<'s> {
                 let _ = changes.send(change);
             }
         }
-        if let Some(changes) = server.configuration.admin.get() {
+        if let Some(changes) = endpoints.listeners.admin.get() {
             let gone = before.admin_listeners.iter().filter(|a| !config.global.admin_listeners.contains(a));
             let opened = admin.into_iter().map(|(address, listener)| AdminChange::Open(address, listener));
             for change in opened.chain(gone.cloned().map(AdminChange::Close)) {
@@ -499,8 +470,8 @@ impl<'s> Transition<'s> {
         for note in config.notes.iter().filter(|note| !earlier.config.notes.iter().any(|n| n == *note)) {
             server.log.line(LogLevel::CONFIG, format_args!("{note}"));
         }
-        server.consumers.follow(server);
-        server.tool_sockets.follow(server, &server.generation_in_force());
+        syncrepl::follow(server);
+        endpoints.tools.follow(server, &server.generation_in_force());
         // Their searches end at the next slice; their changes that wait are carried out.
         left.iter().for_each(|served| served.retire());
     }

@@ -10,12 +10,13 @@ use crate::clock::SystemClock;
 use crate::config::Config;
 use crate::connection::{Connection, Turn};
 use crate::databases::Databases;
+use crate::dispatch::ConnectionEvent;
 use crate::dispatch::Dispatcher;
 use crate::log::{self, Log, LogCall, LogSettings, LogThread};
-use crate::server::{ServeError, Server};
+use crate::server::Server;
 use crate::session::Peer;
+use crate::startup::ServeError;
 use crate::statistics::{ConnectionRecord, ListenerInfo};
-use crate::worker::ConnectionEvent;
 
 const NAME: &str = "PATH=local";
 

@@ -15,7 +15,7 @@ use larix_proto::{ControlBuf, Controls, ExtendedRequest, LdapResult, ModifyOpera
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
-use crate::access_log::Noted;
+use crate::access_log::RecordedRequest;
 use crate::clock::SystemRandom;
 use crate::connection::Started;
 use crate::databases::{Credentials, Databases};
@@ -213,7 +213,7 @@ impl PasswordChange {
     fn carry_out(
         self,
         server: &Arc<Server>,
-        noted: Option<Noted>,
+        noted: Option<RecordedRequest>,
         done: impl FnOnce(PasswordOutcome) + Send + 'static,
     ) {
         let Self { dn, target, controls, subject, own, old, stored, new, generated } = self;

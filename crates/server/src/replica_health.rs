@@ -3,22 +3,11 @@
 use std::collections::BTreeMap;
 
 use larix_engine::log;
-use larix_engine::time::Timestamp;
 use larix_store::Store;
 
+use crate::consumers::ConsumerStatus;
 use crate::databases::Databases;
 use crate::server::Server;
-use crate::syncrepl::{ConsumerPhase, ConsumerStatus};
-
-/// How long a consumer has heard nothing of its provider, in microseconds: what its content may lack at most. 0 while
-/// changes come as they are made; `started`: of the server, for one that has heard nothing yet.
-pub(crate) fn silence(consumer: &ConsumerStatus, now: Timestamp, started: Timestamp) -> u64 {
-    if consumer.phase == ConsumerPhase::Persisting {
-        return 0;
-    }
-    let heard = consumer.last_contact.filter(|_| consumer.refreshed).unwrap_or(started);
-    u64::try_from(now.0.saturating_sub(heard.0)).unwrap_or(0)
-}
 
 /// Why databases that follow a provider should not be asked, one line each. Of several providers one is enough.
 pub(crate) fn unready(server: &Server) -> Vec<String> {
@@ -35,7 +24,7 @@ pub(crate) fn unready(server: &Server) -> Vec<String> {
             reasons.push(format!("{suffix:?}: the first refresh from its provider is not complete\n"));
             continue;
         }
-        let silences = consumers.iter().map(|c| silence(c, now, server.statistics.started));
+        let silences = consumers.iter().map(|c| c.silence(now, server.statistics.started));
         let micros = silences.min().unwrap_or(0);
         if let Some(limit) = limit
             && u128::from(micros) > limit.as_micros()

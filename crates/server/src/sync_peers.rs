@@ -2,6 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
+use larix_engine::Directory;
 use larix_engine::access::Subject;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey};
@@ -9,8 +10,6 @@ use larix_engine::time::Timestamp;
 use larix_replication::provider::{Reached, SyncSearch};
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
-
-use crate::databases::Databases;
 
 /// The consumers that are connected.
 #[derive(Debug, Default)]
@@ -64,12 +63,12 @@ impl SyncPeers {
     }
 
     /// In the order in which they came.
-    pub(crate) fn figures(&self, databases: &Databases, now: Timestamp) -> Vec<SyncPeerFigures> {
+    pub(crate) fn figures(&self, directory: &Directory<LmdbStore>, now: Timestamp) -> Vec<SyncPeerFigures> {
         let peers: Vec<Arc<SyncPeer>> = {
             let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             known.iter().filter_map(Weak::upgrade).collect()
         };
-        peers.iter().map(|peer| peer.figures(databases, now)).collect()
+        peers.iter().map(|peer| peer.figures(directory, now)).collect()
     }
 }
 
@@ -79,7 +78,7 @@ impl SyncPeer {
         search.reached(&mut self.reached.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn figures(&self, databases: &Databases, now: Timestamp) -> SyncPeerFigures {
+    fn figures(&self, directory: &Directory<LmdbStore>, now: Timestamp) -> SyncPeerFigures {
         let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut figures = SyncPeerFigures {
             rid: self.rid,
@@ -94,7 +93,7 @@ impl SyncPeer {
             behind_micros: 0,
         };
         for (instance, position) in reached.positions {
-            let all = databases.directory().databases().iter();
+            let all = directory.databases().iter();
             let Some(served) = all.clone().find(|served| served.database().instance() == instance) else {
                 continue;
             };

@@ -20,7 +20,7 @@ use larix_engine::{injected, write};
 use larix_store::lmdb;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 
-use crate::dispatch::{Completion, Dispatcher, Returned};
+use crate::dispatch::{ConnectionEvent, Dispatcher};
 use crate::host_names;
 use crate::log;
 use crate::log::LogLevel;
@@ -56,21 +56,6 @@ pub(crate) struct Accepted {
     pub(crate) peer: Peer,
     /// What carries the bytes to this process was secured before they came here.
     pub(crate) secured: Option<TlsFacts>,
-}
-
-/// What the rest of the server tells a connection.
-#[derive(Debug)]
-pub(crate) enum ConnectionEvent {
-    /// A request that waited is done. Boxed: every connection's queue has room for a few dozen events.
-    Completed(u64, Box<Completion>),
-    /// A search that was elsewhere is back, with what it has answered.
-    Returned(u64, Box<Returned>),
-    /// A search that waits for changes may go on.
-    Changed(u64),
-    /// `idletimeout` or `writetimeout` has passed.
-    TimedOut(&'static str),
-    /// The server stops.
-    Stop,
 }
 
 #[derive(Debug)]

@@ -15,7 +15,6 @@ use larix_schema::Schema;
 use uuid::Uuid;
 
 use crate::config::{Config, ConfigAttribute, ConfigEntry, ValueList};
-use crate::databases::config_context_csns;
 use crate::memory_tree::ordered_parts;
 
 /// By what it is known in the log's database.
@@ -71,7 +70,7 @@ impl ConfigChanges {
             answered: 0,
             records: VecDeque::new(),
             states: VecDeque::new(),
-            context: config_context_csns(config).as_slice().to_vec(),
+            context: config.context_csns().as_slice().to_vec(),
             ended: false,
         }))
     }
@@ -81,7 +80,7 @@ impl ConfigChanges {
         let (old, new) = (before.shared_entries(), after.shared_entries());
         let records = Difference { schema: &after.schema, newest: newest(before, after) }.of(&old, &new);
         let mut pending = self.lock();
-        pending.context = config_context_csns(after).as_slice().to_vec();
+        pending.context = after.context_csns().as_slice().to_vec();
         let first = pending.last + 1;
         for record in records {
             pending.last += 1;
@@ -202,7 +201,7 @@ impl Held {
         if now.is_empty() || *self == now {
             return Vec::new();
         }
-        let newest = config_context_csns(config).as_slice().iter().max().copied();
+        let newest = config.context_csns().as_slice().iter().max().copied();
         let difference = Difference { schema: &config.schema, newest };
         let before: HashMap<Uuid, Before<'_>> =
             self.0.iter().map(|(uuid, entry)| (*uuid, Before::Held(entry))).collect();
@@ -430,8 +429,8 @@ fn bare(entry: &ConfigEntry) -> Vec<&ConfigAttribute> {
 
 /// The CSN of the change that made the one of the other.
 fn newest(before: &Config, after: &Config) -> Option<Csn> {
-    let known = config_context_csns(before);
-    let all = config_context_csns(after);
+    let known = before.context_csns();
+    let all = after.context_csns();
     all.as_slice()
         .iter()
         .filter(|csn| !known.covers(csn))

@@ -5,10 +5,10 @@
 //! connection knows of a request is handed over beside it, as is everything of operations that change nothing; of that a
 //! crash loses what was not committed yet (`docs/adr/0027-the-access-log-follows-the-change-log.md`).
 
-mod asked;
 mod configuration;
 mod follower;
 mod purge;
+mod recorded;
 
 use std::io;
 use std::ops::Range;
@@ -28,12 +28,12 @@ use larix_store::lmdb::LmdbStore;
 
 use crate::clock::SystemClock;
 use crate::config::{AccessLogSettings, Config, DatabaseKind};
+use crate::generation::Generation;
 use crate::log::Log;
-use crate::server::Generation;
 
-pub(crate) use asked::Noted;
 use configuration::ConfigChanges;
 use follower::LogWriter;
+pub(crate) use recorded::RecordedRequest;
 
 /// A search of a log waits so long at most for what was done before it to be recorded.
 const PATIENCE_NANOS: u64 = 2_000_000_000;
@@ -318,6 +318,19 @@ impl Gate {
 }
 
 impl Recorder {
+    /// Whether only operations that succeed are recorded.
+    pub(crate) fn is_success_only(&self) -> bool {
+        self.settings.success_only
+    }
+
+    /// The database whose operations are recorded; `None`: cn=config.
+    pub(crate) fn database(&self) -> Option<&Arc<Served<LmdbStore>>> {
+        match &self.source.origin {
+            SourceKind::Database(served) => Some(served),
+            SourceKind::Configuration(_) => None,
+        }
+    }
+
     /// An operation that changed nothing has ended.
     pub(crate) fn ended(self: &Arc<Self>, request: Request, facts: Facts) {
         const COMPARE_FALSE: u32 = 5;
@@ -345,7 +358,7 @@ impl Recorder {
 }
 
 /// Facts about results.
-pub(crate) trait WithResult {
+trait WithResult {
     fn with_result(self, result: &LdapResult) -> Self;
 }
 

@@ -46,6 +46,9 @@ use figures::Samples;
 use sessions::Sessions;
 use tls_stream::TlsStream;
 
+/// Why an address of the admin page that other machines reach is refused.
+pub(crate) const NEEDS_TLS: &str = "admin-listener with https:// needs a certificate: TLSCertificateFile and \
+    TLSCertificateKeyFile (or --tls-cert with --suffix)";
 /// How long a browser may take for a TLS handshake.
 const HANDSHAKE_PATIENCE: Duration = Duration::from_secs(15);
 /// A connection is closed after so long, once what is under way is answered: a browser opens another. So nobody holds a

@@ -160,7 +160,7 @@ impl Manifest {
     }
 
     /// Up to which moment every change is in it.
-    pub(super) fn covers(&self) -> Option<Timestamp> {
+    pub(crate) fn covers(&self) -> Option<Timestamp> {
         Timestamp::parse_generalized(&self.covers).or_else(|| {
             // Format 1 did not say: the last change in it is certain.
             self.databases.iter().filter_map(DatabaseBackup::last_csn).max().map(|csn| csn.time)

@@ -13,7 +13,7 @@ mod manifest;
 mod pace;
 mod restore;
 mod restored;
-pub mod schedule;
+mod status;
 mod stream;
 mod take;
 mod until;
@@ -24,6 +24,8 @@ pub use manifest::{DatabaseBackup, Manifest, StoredFile};
 pub use pace::{Pace, Progress};
 pub use restore::{Restored, Target, restore};
 pub use restored::RestoreNote;
+pub(crate) use status::MICROS;
+pub use status::{BackupStatus, Backups};
 pub use stream::{StreamSummary, unpack};
 pub use take::{Source, take_full, take_increment, take_stream};
 pub use until::Until;
@@ -54,7 +56,7 @@ fn make_directory(path: &Path) -> Result<(), BackupError> {
 }
 
 /// Makes what was written to a directory and the names in it survive a loss of power.
-fn sync_directory(path: &Path) -> Result<(), BackupError> {
+pub(crate) fn sync_directory(path: &Path) -> Result<(), BackupError> {
     File::open(path).and_then(|file| file.sync_all()).map_err(BackupError::io("sync", path))
 }
 

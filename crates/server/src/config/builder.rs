@@ -212,9 +212,9 @@ impl Builder {
                     Fault::keyword(format!("`{}` is not supported", directive.keyword)).with_help(instead)
                 );
             }
-            Handling::Noted(_)
+            Handling::RecordedRequest(_)
                 if self.from_entries && is_default(directive.attribute, call.text.as_bytes()) => {}
-            Handling::Noted(why) => {
+            Handling::RecordedRequest(why) => {
                 self.notes.push(call.origin.clone(), format!("`{}` has no effect: {why}", directive.keyword));
             }
             Handling::Done => {}

@@ -109,7 +109,7 @@ pub(super) enum Form {
 pub(super) enum Handling {
     Done,
     /// Accepted, without effect; why.
-    Noted(&'static str),
+    RecordedRequest(&'static str),
     /// An error; what to do instead.
     Refused(&'static str),
 }
@@ -172,7 +172,7 @@ impl Directive {
     }
 
     const fn noted(mut self, why: &'static str) -> Self {
-        self.handling = Handling::Noted(why);
+        self.handling = Handling::RecordedRequest(why);
         self
     }
 

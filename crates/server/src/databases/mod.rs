@@ -1,48 +1,35 @@
-//! What answers requests: the engine's directory over the stored databases, and the trees that nobody stores.
+//! Which databases there are, open, and which of them a name belongs to: the stored ones in the engine's directory, and the
+//! trees that nobody stores. [`operations`](crate::operations) carries out requests over them.
 
-mod config_sync;
 mod figures;
-mod glued_pages;
 mod index_log;
-mod limits;
 mod memory;
 mod open;
-mod search;
-mod sync;
-mod trees;
 
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
 use larix_engine::access::{AccessPolicy, Subject};
-use larix_engine::compare::{self, CompareContext};
-use larix_engine::controls::RequestControls;
 use larix_engine::plan::{Explain, Plan};
 use larix_engine::search::filter::Filter;
-use larix_engine::time::Monotonic;
-use larix_engine::write::{Completion, WriteOperation, WriteRequest, WriterStartError};
-use larix_engine::{Directory, Fault, Served};
-use larix_proto::{CompareRequest, LdapResult, ResultCode, Scope, SearchRequest, url::LdapUrl};
+use larix_engine::write::WriterStartError;
+use larix_engine::{Directory, Served};
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{NormalDn, Schema};
 use larix_store::lmdb::LmdbStore;
 use larix_store::{OpenError as StoreError, Store};
 use zeroize::Zeroizing;
 
-pub(crate) use config_sync::context_csns as config_context_csns;
 pub(crate) use open::PreparedDatabases;
-pub use search::{Effort, First, Search};
-pub use sync::Slice;
 
 use crate::config::values::LimitRule;
 use crate::config::{Config, ConfigError, DatabaseKind, Origin as ConfigOrigin};
 use crate::ldif_tree::LdifTreeError;
 use crate::log::Log;
 use crate::restrictions::Rules;
-use crate::server::Server;
 use crate::statistics::latency::in_database;
 use crate::virtual_entries::monitor::DatabaseFigures;
-use crate::virtual_entries::monitor::change::{self, Wanted};
 
 /// A database that cannot be opened, and why.
 #[derive(Debug)]
@@ -125,19 +112,19 @@ impl fmt::Debug for Credentials {
 
 /// One `database` section as far as requests are told apart by it.
 #[derive(Debug)]
-struct Section {
-    suffixes: Vec<NormalDn>,
-    root_dn: Option<NormalDn>,
-    root_password: Option<Vec<u8>>,
-    rules: Rules,
-    limits: Vec<LimitRule>,
-    kind: SectionKind,
+pub(crate) struct Section {
+    pub(crate) suffixes: Vec<NormalDn>,
+    pub(crate) root_dn: Option<NormalDn>,
+    pub(crate) root_password: Option<Vec<u8>>,
+    pub(crate) rules: Rules,
+    pub(crate) limits: Vec<LimitRule>,
+    pub(crate) kind: SectionKind,
     /// For the trees that nobody stores.
-    policy: Arc<AccessPolicy>,
+    pub(crate) policy: Arc<AccessPolicy>,
 }
 
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
-enum SectionKind {
+pub(crate) enum SectionKind {
     Stored,
     Config,
     Monitor,
@@ -150,20 +137,20 @@ pub struct Databases {
     /// What they were made from.
     config: Arc<Config>,
     directory: Directory<LmdbStore>,
-    sections: Vec<Section>,
+    pub(crate) sections: Vec<Section>,
     frontend_rules: Rules,
     /// Whether every section is under the frontend's rules.
     same_rules: bool,
-    frontend_policy: Arc<AccessPolicy>,
+    pub(crate) frontend_policy: Arc<AccessPolicy>,
     /// Whether a rule anywhere asks about the kind of request or its controls.
     asks_about_request: bool,
     /// Whether a rule anywhere asks for the client's host name.
     asks_about_domain: bool,
     subschema_text: String,
     /// URLs of the `referral` directive.
-    default_referrals: Arc<[String]>,
+    pub(crate) default_referrals: Arc<[String]>,
     /// `rootDSE` files.
-    root_dse_extra: Vec<(String, Vec<Vec<u8>>)>,
+    pub(crate) root_dse_extra: Vec<(String, Vec<Vec<u8>>)>,
     /// Where the stored databases are, in their order.
     directories: Vec<PathBuf>,
     orders: open::Orders,
@@ -249,97 +236,6 @@ impl Databases {
         Ok(Credentials::Stored { passwords, shown: Some(found.shown) })
     }
 
-    /// Starts a search and runs its first slice. `at` is the message and when it came.
-    pub fn search(
-        &self,
-        server: &Server,
-        subject: &Arc<Subject>,
-        controls: RequestControls,
-        request: &SearchRequest<'_>,
-        at: (larix_proto::MessageId, Monotonic),
-        out: &mut Vec<u8>,
-    ) -> First {
-        search::start(self, server, subject, controls, request, at, out)
-    }
-
-    pub fn compare(
-        &self,
-        server: &Server,
-        subject: &Arc<Subject>,
-        controls: &RequestControls,
-        request: &CompareRequest<'_>,
-    ) -> LdapResult {
-        let Ok(dn) = self.schema().parse_dn(request.entry) else {
-            return LdapResult::with(ResultCode::INVALID_DN_SYNTAX, "invalid DN");
-        };
-        if let Some(tree) = self.tree(server, subject, &dn, true) {
-            return tree.compare(&dn, request, controls);
-        }
-        self.compare_stored(server, subject, controls, request, &dn)
-    }
-
-    /// Hands a change to the writer of its database, or to whoever changes the configuration. `done` is called once, here
-    /// or on their thread.
-    pub(crate) fn submit_request(&self, server: &Server, request: WriteRequest, done: Completion) {
-        let target = self.schema().parse_dn(request.operation.target()).ok();
-        let section = target.as_ref().and_then(|dn| self.section(dn));
-        target.iter().for_each(|dn| self.note_database(dn));
-        if section.is_some_and(|section| section.kind == SectionKind::Config) {
-            return server.configuration.submit(vec![request], done);
-        }
-        match section.and_then(Section::refuses_changes) {
-            Some(refused) => done(refused.into()),
-            None => self.directory.submit_at(request, target, done),
-        }
-    }
-
-    /// Hands changes that belong together to the writer of their database, or to whoever changes the configuration: all or
-    /// none.
-    pub(crate) fn submit_all(&self, server: &Server, requests: Vec<WriteRequest>, done: Completion) {
-        let targets = requests.iter().filter_map(|r| self.schema().parse_dn(r.operation.target()).ok());
-        let sections: Vec<Option<&Section>> = targets.map(|dn| self.section(&dn)).collect();
-        let is_config = |section: &Option<&Section>| section.is_some_and(|s| s.kind == SectionKind::Config);
-        if sections.len() == requests.len() && sections.iter().all(is_config) {
-            return server.configuration.submit(requests, done);
-        }
-        let refused = match sections.iter().position(is_config) {
-            Some(_) => {
-                let text = "a transaction changes cn=config or a database, not both";
-                Some(LdapResult::with(ResultCode::AFFECTS_MULTIPLE_DSAS, text))
-            }
-            None => sections.into_iter().flatten().find_map(Section::refuses_changes),
-        };
-        match refused {
-            Some(refused) => done(refused.into()),
-            None => self.directory.submit_all(requests, done),
-        }
-    }
-
-    /// Up to `limit` entries that an LDAP URL finds, with the `auth` privilege on what its filter asks for.
-    pub fn identities(
-        &self,
-        server: &Server,
-        subject: &Arc<Subject>,
-        url: &LdapUrl,
-        limit: u32,
-    ) -> Vec<NormalDn> {
-        search::identities(self, server, subject, url, limit)
-    }
-
-    /// Whether this entry is among those that an LDAP URL finds.
-    pub fn identity_among(
-        &self,
-        server: &Server,
-        subject: &Arc<Subject>,
-        url: &LdapUrl,
-        entry: &NormalDn,
-    ) -> bool {
-        let Ok(base) = self.schema().parse_dn(&url.dn) else { return false };
-        let in_scope = entry.is_in_scope(&base, url.scope.unwrap_or(Scope::Base));
-        let only = LdapUrl { dn: entry.as_str().to_owned(), scope: Some(Scope::Base), ..url.clone() };
-        in_scope && !search::identities(self, server, subject, &only, 1).is_empty()
-    }
-
     /// Values of an attribute that this subject may use to authenticate.
     pub fn authentication_values(&self, dn: &NormalDn, attribute: &str, subject: &Subject) -> Vec<Vec<u8>> {
         // What cannot be read is not there: nobody is let in because of a damaged entry.
@@ -372,31 +268,8 @@ impl Databases {
         Some(plan.explain(&view.catalog))
     }
 
-    /// Carries out a change of cn=Monitor; none when it is not about that.
-    pub(crate) fn change_monitor(
-        &self,
-        server: &Server,
-        subject: &Arc<Subject>,
-        operation: &WriteOperation,
-    ) -> Option<LdapResult> {
-        // Where there is none, no name has to be understood.
-        self.sections.iter().find(|section| section.kind == SectionKind::Monitor)?;
-        let dn = self.schema().parse_dn(operation.target()).ok()?;
-        self.section(&dn).filter(|section| section.kind == SectionKind::Monitor)?;
-        let tree = self.tree(server, subject, &dn, true)?;
-        let judged = change::judge(&tree, server.log.configured_levels(), operation);
-        Some(match judged {
-            Err(refused) => refused,
-            Ok(Wanted::Levels(levels)) => {
-                server.log.set_levels(levels);
-                LdapResult::success()
-            }
-            Ok(Wanted::ReadOnly(number, value)) => self.make_read_only(number, value),
-        })
-    }
-
-    /// Until the configuration says otherwise.
-    fn make_read_only(&self, number: usize, value: bool) -> LdapResult {
+    /// Makes a stored database read-only, or writable again, until the configuration says otherwise.
+    pub(crate) fn make_read_only(&self, number: usize, value: bool) -> LdapResult {
         let section = self.sections.get(number).filter(|section| section.kind == SectionKind::Stored);
         let stored =
             section.and_then(|section| section.suffixes.first()).and_then(|dn| self.directory.select(dn));
@@ -409,7 +282,7 @@ impl Databases {
     }
 
     /// Operations are counted by their database.
-    fn note_database(&self, dn: &NormalDn) {
+    pub(crate) fn note_database(&self, dn: &NormalDn) {
         self.directory.select(dn).into_iter().for_each(|served| in_database(served.database().instance()));
     }
 
@@ -422,7 +295,7 @@ impl Databases {
     }
 
     /// For each section, what its database says, where it stores anything.
-    fn monitored(&self) -> Vec<Option<DatabaseFigures>> {
+    pub(crate) fn monitored(&self) -> Vec<Option<DatabaseFigures>> {
         let mut stored = self.directory.databases().iter();
         let sections = self.sections.iter().map(|section| {
             (section.kind == SectionKind::Stored).then(|| stored.next()).flatten().and_then(|s| figures(s))
@@ -431,7 +304,7 @@ impl Databases {
     }
 
     /// The root DN of the monitor database: in whose name its entries are.
-    fn monitor_owner(&self) -> String {
+    pub(crate) fn monitor_owner(&self) -> String {
         let mut databases = self.config.databases.iter();
         let monitor = databases.find(|database| matches!(database.kind, DatabaseKind::Monitor));
         monitor.and_then(|database| database.root_dn.as_ref()).map(ToString::to_string).unwrap_or_default()
@@ -470,7 +343,7 @@ impl Databases {
     }
 
     /// The section whose suffix is the nearest at or above the DN.
-    fn section(&self, dn: &NormalDn) -> Option<&Section> {
+    pub(crate) fn section(&self, dn: &NormalDn) -> Option<&Section> {
         let depth = |section: &Section| {
             section.suffixes.iter().filter(|suffix| dn.is_within(suffix)).map(NormalDn::depth).max()
         };
@@ -481,34 +354,6 @@ impl Databases {
             .filter_map(|s| Some((depth(s)?, s)))
             .max_by_key(|(d, _)| *d)
             .map(|(_, s)| s)
-    }
-
-    fn compare_stored(
-        &self,
-        server: &Server,
-        subject: &Arc<Subject>,
-        controls: &RequestControls,
-        request: &CompareRequest<'_>,
-        dn: &NormalDn,
-    ) -> LdapResult {
-        let Some(served) = self.directory.select(dn) else {
-            return self.directory.elsewhere(
-                request.entry,
-                None,
-                LdapResult::new(ResultCode::NO_SUCH_OBJECT),
-            );
-        };
-        let database = served.database();
-        in_database(database.instance());
-        let policy = database.current_policy();
-        let default_referrals = &self.default_referrals;
-        let context = CompareContext { controls, subject, policy: &policy, default_referrals };
-        let compared = || -> Result<LdapResult, Fault> {
-            let snapshot = database.store().snapshot()?;
-            let view = database.view(&snapshot)?;
-            Ok(compare::compare(&view, &context, dn, request))
-        };
-        compared().unwrap_or_else(|fault| search::failure(server, &fault))
     }
 }
 
@@ -528,7 +373,7 @@ fn figures(served: &Served<LmdbStore>) -> Option<DatabaseFigures> {
     Some(DatabaseFigures {
         suffix: suffix_of(served),
         instance: database.instance(),
-        store: trees::figures(&statistics),
+        store: figures::of_store(&statistics),
         read_only: database.current_settings().read_only,
         writes_waiting: served.waiting_writes() as u64,
         sync_failed: has_failed_sync(served),
@@ -547,17 +392,4 @@ fn suffix_of(served: &Served<LmdbStore>) -> String {
 fn has_failed_sync(served: &Served<LmdbStore>) -> bool {
     // The server opens every store for writing.
     served.database().store().is_read_only()
-}
-
-impl Section {
-    /// Trees that cannot be changed say so.
-    fn refuses_changes(&self) -> Option<LdapResult> {
-        let text = match self.kind {
-            SectionKind::Stored => return None,
-            SectionKind::Null { .. } => return Some(LdapResult::success()),
-            SectionKind::Config => "cn=config cannot be changed in a transaction",
-            SectionKind::Monitor => "operation not supported within namingContext",
-        };
-        Some(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text))
-    }
 }

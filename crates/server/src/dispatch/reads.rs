@@ -12,12 +12,13 @@ use super::persistent::Persists;
 use super::{Begun, Dispatcher, Running, shown_dn};
 use crate::config::Config;
 use crate::connection::{Operation, Started, Stepped};
-use crate::databases::{Databases, First, Slice};
+use crate::databases::Databases;
+use crate::dispatch::ConnectionEvent;
 use crate::log::printable;
 use crate::operation_rules::Restricted;
+use crate::operations::{First, Slice};
 use crate::password_change::password_first;
 use crate::statistics::{add, latency};
-use crate::worker::ConnectionEvent;
 
 impl Dispatcher {
     pub(super) fn search(

@@ -4,12 +4,12 @@ use larix_engine::time::{Clock, Monotonic, Timestamp};
 use larix_proto::{ControlBuf, LdapResult, Message, ResponseOp, ResultCode, encode};
 
 use super::{Dispatcher, Running};
-use crate::access_log::Noted;
+use crate::access_log::RecordedRequest;
 use crate::connection::{Operation, Started};
-use crate::databases::Effort;
 use crate::log::LogLevel;
 use crate::log::printable;
 use crate::operation_log::{self, Asked, Ended, Seconds};
+use crate::operations::Effort;
 use crate::statistics::{OperationKind, add, latency};
 use crate::traces::Span;
 
@@ -151,7 +151,7 @@ impl Dispatcher {
     }
 
     /// What the access log is to be told of a request at its end, if anything.
-    pub(crate) fn take_noted(&self, serial: u64) -> Option<Noted> {
+    pub(crate) fn take_noted(&self, serial: u64) -> Option<RecordedRequest> {
         let mut kept = self.noted.borrow_mut();
         let at = kept.iter().position(|(other, _)| *other == serial)?;
         Some(kept.swap_remove(at).1)

@@ -16,6 +16,7 @@ const ADMIN: &str = "cn=config";
 struct Bench {
     folder: tempfile::TempDir,
     local: LocalServer,
+    endpoints: Endpoints,
 }
 
 impl Bench {
@@ -33,13 +34,13 @@ impl Bench {
         );
         fs::write(&file, text).unwrap();
         let local = LocalServer::open(Config::from_slapd_conf(&file).unwrap()).unwrap();
-        Self { folder, local }
+        Self { folder, local, endpoints: Endpoints::default() }
     }
 
     fn configurator(&self) -> Configurator<'_> {
         let judge = LowPriority::start("judge").unwrap();
         let (server, keeper) = (self.local.server(), Keeper::default());
-        Configurator { server, judge, keeper, settle: false, earlier: Vec::new() }
+        Configurator { server, endpoints: &self.endpoints, judge, keeper, settle: false, earlier: Vec::new() }
     }
 
     fn extra(&self) -> PathBuf {

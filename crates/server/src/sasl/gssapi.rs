@@ -11,11 +11,11 @@ use libgssapi::name::Name;
 use libgssapi::oid::{GSS_MECH_KRB5, GSS_NT_HOSTBASED_SERVICE, OidSet};
 
 use super::exchange::{Claim, State};
-use super::offer::{self, Ground};
 use super::{Prepared, SaslOutcome, failure, malformed};
 use crate::bind::BindStep;
 use crate::config::values::{ChannelBinding, Mechanism};
 use crate::dispatch::{Begun, Completion, Dispatcher};
+use crate::sasl_mechanisms::{self, MechanismContext};
 use crate::security_layer::{LayerError, SecurityLayer};
 
 /// Strength of an encrypting layer: the library does not tell, and no current key is weaker than AES with 128 bits.
@@ -183,7 +183,7 @@ impl Dispatcher {
             let config = self.server.config();
             let settings = &config.global.sasl;
             let properties = &settings.properties;
-            let external = Ground::of_subject(self.session.subject(), settings).external_ssf;
+            let external = MechanismContext::of_subject(self.session.subject(), settings).external_ssf;
             let least = properties.min_ssf.saturating_sub(external);
             let most = properties.max_ssf.saturating_sub(external);
             let buffer = usize::try_from(properties.max_buffer.min(0x00ff_ffff)).unwrap_or(0);
@@ -195,7 +195,7 @@ impl Dispatcher {
             let binding = match settings.channel_binding {
                 ChannelBinding::Any | ChannelBinding::None => None,
                 configured => self.session.tls.as_deref().map(|tls| {
-                    match offer::channels(tls, configured).into_iter().next() {
+                    match sasl_mechanisms::channels(tls, configured).into_iter().next() {
                         Some((name, data)) => [format!("{name}:").as_bytes(), &data].concat(),
                         // The channel has no such data: nobody can be bound to it, so nobody is let in.
                         None => b"none:".to_vec(),

@@ -9,7 +9,6 @@ pub mod external;
 #[cfg(feature = "gssapi")]
 mod gssapi;
 pub mod identity;
-pub(crate) mod offer;
 pub(crate) mod online;
 
 use std::sync::Arc;
@@ -30,15 +29,16 @@ use crate::clock::SystemRandom;
 use crate::config::values::Mechanism;
 use crate::databases::Credentials;
 use crate::dispatch::{Begun, Completion, Dispatcher};
+use crate::generation::Generation;
 use crate::log::printable;
 use crate::operation_rules::Restricted;
+use crate::sasl_mechanisms::{self, MechanismContext};
 use crate::security_layer::SecurityLayer;
-use crate::server::{Generation, Server};
+use crate::server::Server;
 use crate::session::Method;
 use authorize::Authorizer;
 use exchange::{Claim, DigestLayer, Exchange, ScramStart, State, TOKEN_MAX};
 use identity::{Mapper, normal_text, user_name};
-use offer::Ground;
 use online::Online;
 
 /// Random bytes in a nonce.
@@ -100,15 +100,15 @@ impl Dispatcher {
         }
         self.may_bind("", Restricted::SaslBind, sent)?;
         let Some(known) = Mechanism::from_name(mechanism) else {
-            return unsupported(&offer::not_found(&printable(mechanism)));
+            return unsupported(&sasl_mechanisms::not_found(&printable(mechanism)));
         };
         if credentials.is_some_and(|token| token.len() > TOKEN_MAX) {
             return Err(malformed(&format!("token longer than {TOKEN_MAX} bytes")));
         }
         {
             let config = self.server.config();
-            let ground = Ground::of_subject(self.session.subject(), &config.global.sasl);
-            offer::check(known, &config.global.sasl, ground)?;
+            let context = MechanismContext::of_subject(self.session.subject(), &config.global.sasl);
+            sasl_mechanisms::check(known, &config.global.sasl, context)?;
         }
         // Another mechanism begins anew (RFC 4513 section 5.2.1.4).
         let state = continued.filter(|exchange| exchange.mechanism == known).map(|exchange| exchange.state);
@@ -168,7 +168,7 @@ impl Dispatcher {
     fn external(&mut self, begun: &Begun, authzid: &[u8]) -> Result<BindStep, LdapResult> {
         let databases = self.server.databases();
         let schema = databases.schema();
-        let not_there = || offer::not_found(Mechanism::External.name());
+        let not_there = || sasl_mechanisms::not_found(Mechanism::External.name());
         let identity = external::identity(&self.session, schema)
             .ok_or_else(|| LdapResult::with(ResultCode::AUTH_METHOD_NOT_SUPPORTED, not_there()))?;
         let authzid = std::str::from_utf8(authzid).map_err(|_| malformed("UTF-8"))?;
@@ -238,7 +238,7 @@ impl Dispatcher {
     ) -> Result<BindStep, LdapResult> {
         let ScramStart { first, hash, plus, claim, .. } = start;
         let configured = self.server.config().global.sasl.channel_binding;
-        let channels = self.session.tls.as_deref().map(|tls| offer::channels(tls, configured));
+        let channels = self.session.tls.as_deref().map(|tls| sasl_mechanisms::channels(tls, configured));
         let channels = channels.unwrap_or_default();
         let channels: Vec<(&str, &[u8])> = channels.iter().map(|(name, data)| (*name, &data[..])).collect();
         let binding = ServerBinding { plus, offered: !channels.is_empty(), channels: &channels };
@@ -270,7 +270,7 @@ impl Dispatcher {
             let config = self.server.config();
             let settings = &config.global.sasl;
             let realm = settings.realm.clone().or_else(|| settings.host.clone());
-            let external = Ground::of_subject(self.session.subject(), settings).external_ssf;
+            let external = MechanismContext::of_subject(self.session.subject(), settings).external_ssf;
             let properties = &settings.properties;
             let least = properties.min_ssf.saturating_sub(external);
             let most = properties.max_ssf.saturating_sub(external);

@@ -7,7 +7,8 @@ use larix_proto::url::LdapUrl;
 use larix_schema::{NormalDn, Schema};
 
 use super::identity::Lookups;
-use crate::server::{Generation, Server};
+use crate::generation::Generation;
+use crate::server::Server;
 
 /// The databases, asked by a connection.
 pub(crate) struct Online<'a> {

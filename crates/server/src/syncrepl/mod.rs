@@ -4,126 +4,45 @@
 
 mod connect;
 mod runner;
-mod status;
 mod terms;
 
-use std::fmt;
 use std::path::PathBuf;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::Duration;
 
 use larix_client::Stop;
-use larix_engine::Served;
-use larix_store::lmdb::LmdbStore;
 
-pub use status::{ConsumerCounts, ConsumerPhase, ConsumerStatus};
-
-use crate::config::values::{SyncReplication, TlsSettings};
 use crate::config::{Config, Database, DatabaseKind};
-use crate::server::{Generation, Server};
-use status::Status;
+use crate::consumers::{Running, Status, Task};
+use crate::generation::Generation;
+use crate::server::Server;
 
-/// How long the end of the server waits for a thread: one that asks for a name's address cannot be called off.
-const PATIENCE: Duration = Duration::from_secs(5);
-
-/// The consumers that run.
-#[derive(Default)]
-pub struct Consumers(Mutex<Vec<Running>>);
-
-impl fmt::Debug for Consumers {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_list().entries(self.statuses()).finish()
+/// Starts the consumers that the configuration in force wants, and ends the others.
+pub(crate) fn follow(server: &Arc<Server>) {
+    let wanted = tasks(&server.generation_in_force());
+    let mut running = server.consumers.lock();
+    let (kept, left): (Vec<_>, Vec<_>) =
+        std::mem::take(&mut *running).into_iter().partition(|running| wanted.contains(&running.task));
+    *running = kept;
+    let mut before = Vec::new();
+    for mut gone in left {
+        gone.stop.stop();
+        before.extend(gone.thread.take());
     }
-}
-
-struct Running {
-    task: Task,
-    stop: Stop,
-    status: Arc<Status>,
-    thread: Option<JoinHandle<()>>,
-    ended: Receiver<()>,
-}
-
-/// What one consumer does. One that changes is ended, and begun anew.
-#[derive(Clone)]
-pub(crate) struct Task {
-    pub(crate) line: SyncReplication,
-    /// Of the database.
-    pub(crate) suffix: String,
-    directory: PathBuf,
-    /// None: cn=config.
-    pub(crate) served: Option<Arc<Served<LmdbStore>>>,
-    /// Ours, where it is told to the provider.
-    pub(crate) sid: Option<u16>,
-    /// What the line does not say of TLS.
-    pub(crate) tls: TlsSettings,
-}
-
-impl PartialEq for Task {
-    fn eq(&self, other: &Self) -> bool {
-        let same = match (&self.served, &other.served) {
-            (Some(one), Some(other)) => Arc::ptr_eq(one, other),
-            (one, other) => one.is_none() && other.is_none(),
-        };
-        same && (&self.line, &self.suffix, &self.directory) == (&other.line, &other.suffix, &other.directory)
-            && (self.sid, &self.tls) == (other.sid, &other.tls)
-    }
-}
-
-impl Consumers {
-    /// Has those run that the configuration in force wants, and no others.
-    pub(crate) fn follow(&self, server: &Arc<Server>) {
-        let wanted = tasks(&server.generation_in_force());
-        let mut running = self.lock();
-        let (kept, left): (Vec<_>, Vec<_>) =
-            std::mem::take(&mut *running).into_iter().partition(|running| wanted.contains(&running.task));
-        *running = kept;
-        let mut before = Vec::new();
-        for mut gone in left {
-            gone.stop.stop();
-            before.extend(gone.thread.take());
+    // Whoever comes waits until those that go are gone: no two write at once what one provider sends.
+    let before = Arc::new(Mutex::new(before));
+    for task in wanted {
+        if running.iter().any(|running| running.task == task) {
+            continue;
         }
-        // Whoever comes waits until those that go are gone: no two write at once what one provider sends.
-        let before = Arc::new(Mutex::new(before));
-        for task in wanted {
-            if running.iter().any(|running| running.task == task) {
-                continue;
-            }
-            let rid = task.line.rid;
-            match start(server, task, Arc::clone(&before)) {
-                Ok(started) => running.push(started),
-                Err(error) => {
-                    server.log.warning(format_args!("syncrepl rid={rid:03}: no thread to be had: {error}"));
-                }
+        let rid = task.line.rid;
+        match start(server, task, Arc::clone(&before)) {
+            Ok(started) => running.push(started),
+            Err(error) => {
+                server.log.warning(format_args!("syncrepl rid={rid:03}: no thread to be had: {error}"));
             }
         }
-    }
-
-    /// Ends them all.
-    pub(crate) fn finish(&self) {
-        let mut running = std::mem::take(&mut *self.lock());
-        running.iter().for_each(|running| running.stop.stop());
-        for running in &mut running {
-            let ended = running.ended.recv_timeout(PATIENCE);
-            if let (Err(RecvTimeoutError::Disconnected) | Ok(()), Some(thread)) =
-                (ended, running.thread.take())
-            {
-                // A panic was reported by the thread itself.
-                let _ = thread.join();
-            }
-        }
-    }
-
-    /// How each stands, in the order of the configuration as far as it has not changed.
-    pub fn statuses(&self) -> Vec<ConsumerStatus> {
-        self.lock().iter().map(|running| running.status.get()).collect()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, Vec<Running>> {
-        // Every change of it is whole: nothing is left half done by who panics.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

@@ -23,9 +23,8 @@ use larix_replication::consumer::{Action, Attempts, End, Next, Retries, Session}
 use larix_schema::Schema;
 use larix_store::Store as _;
 
-use super::Task;
 use super::connect::{connect, silence};
-use super::status::{ConsumerPhase, Status};
+use crate::consumers::{ConsumerPhase, Status, Task};
 use crate::log::LogLevel;
 use crate::panics;
 use crate::server::Server;

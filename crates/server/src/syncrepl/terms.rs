@@ -10,8 +10,8 @@ use larix_replication::consumer::{Line, Massage, Request};
 use larix_replication::delta;
 use larix_schema::Schema;
 
-use super::Task;
 use crate::config::values::SyncData;
+use crate::consumers::Task;
 
 impl Task {
     /// Whether the line follows an access log.

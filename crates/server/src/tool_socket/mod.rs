@@ -28,8 +28,9 @@ use larix_store::lmdb::LmdbStore;
 use rustix::net::Shutdown;
 
 use crate::config::DatabaseKind;
+use crate::generation::Generation;
 use crate::panics;
-use crate::server::{Generation, Server};
+use crate::server::Server;
 
 pub use client::{ToolClient, ToolError};
 pub use place::SOCKET_NAME;

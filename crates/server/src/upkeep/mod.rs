@@ -1,5 +1,6 @@
-//! Regular work while the server serves: on the databases' files, and on renewed certificates.
+//! Regular work while the server serves: on the databases' files, for renewed certificates, and backups.
 
+mod backups;
 mod tls_files;
 
 use std::sync::Arc;
@@ -7,6 +8,7 @@ use std::time::Duration;
 
 use crate::server::Server;
 
+pub(crate) use backups::BackupThread;
 pub(crate) use tls_files::watch as watch_tls_files;
 
 /// How often readers are looked for whose process was killed: until then no page that they saw is used again.

@@ -9,8 +9,8 @@ use crate::admin::assets;
 use crate::admin::client::Found;
 use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
 use crate::admin::respond::Visit;
+use crate::backup::BackupStatus;
 use crate::backup::RestoreNote;
-use crate::backup::schedule::BackupStatus;
 use crate::config::{Config, Database, DatabaseKind};
 use crate::virtual_entries::monitor::DatabaseFigures;
 

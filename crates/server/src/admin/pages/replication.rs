@@ -8,9 +8,9 @@ use super::overview::{ago, thousands};
 use super::values;
 use crate::admin::reply::{Problem, Reply, Shown};
 use crate::admin::respond::Visit;
-use crate::replica_health::{self, silence};
+use crate::consumers::{ConsumerPhase, ConsumerStatus};
+use crate::replica_health;
 use crate::sync_peers::SyncPeerFigures;
-use crate::syncrepl::{ConsumerPhase, ConsumerStatus};
 
 /// Who may read what this entry says may see the page.
 const WITNESS: &str = "cn=Replication,cn=Larix,cn=Monitor";
@@ -39,7 +39,7 @@ fn content(visit: &Visit<'_>) -> Markup {
     let server = &visit.admin.server;
     let (now, started) = (server.now(), server.statistics.started);
     let consumers = server.consumers.statuses();
-    let peers = server.sync_peers.figures(&server.databases(), now);
+    let peers = server.sync_peers.figures(server.databases().directory(), now);
     let unready = replica_health::unready(server);
     html! {
         @for reason in &unready {
@@ -55,7 +55,7 @@ fn content(visit: &Visit<'_>) -> Markup {
                         th { "Consumer" } th { "Provider" } th { "Phase" } th.number { "Nothing heard for" } th.number { "Last delay" }
                         th.number { "Taken over" } th.number { "Conflicts" } th.number { "Refused" }
                     } }
-                    tbody { @for consumer in &consumers { (consumer_row(consumer, silence(consumer, now, started))) } }
+                    tbody { @for consumer in &consumers { (consumer_row(consumer, consumer.silence(now, started))) } }
                 } }
                 @for consumer in &consumers { (consumer_details(consumer)) }
             }

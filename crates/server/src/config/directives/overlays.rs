@@ -17,12 +17,12 @@ pub(crate) enum OverlayHandling {
     /// Part of the server.
     BuiltIn,
     /// Accepted: nothing that was asked for goes wrong without it. What it means.
-    Noted(&'static str),
+    RecordedRequest(&'static str),
     /// The server does not start: without it data or rights would differ. What would be missing.
     Refused(&'static str),
 }
 
-use OverlayHandling::{BuiltIn, Noted, Refused};
+use OverlayHandling::{BuiltIn, RecordedRequest, Refused};
 
 const OVERLAYS: &[OverlayKind] = &[
     overlay("accesslog", "olcAccessLogConfig", BuiltIn),
@@ -32,7 +32,7 @@ const OVERLAYS: &[OverlayKind] = &[
     overlay("collect", "olcCollectConfig", Refused("collective attributes would be missing from answers")),
     overlay("constraint", "olcConstraintConfig", Refused("values would not be checked")),
     overlay("dds", "olcDDSConfig", Refused("entries would not expire")),
-    overlay("deref", "olcOverlayConfig", Noted("dereferencing is built in")),
+    overlay("deref", "olcOverlayConfig", RecordedRequest("dereferencing is built in")),
     overlay("dyngroup", "olcDynGroupConfig", Refused("compares would not see dynamic members")),
     overlay("dynlist", "olcDynListConfig", Refused("dynamic members would be missing from answers")),
     overlay("glue", "olcOverlayConfig", BuiltIn),
@@ -51,7 +51,7 @@ const OVERLAYS: &[OverlayKind] = &[
     overlay(
         "sssvlv",
         "olcSssVlvConfig",
-        Noted("server-side sorting and virtual list views are built in, with limits of their own"),
+        RecordedRequest("server-side sorting and virtual list views are built in, with limits of their own"),
     ),
     overlay("syncprov", "olcSyncProvConfig", BuiltIn),
     overlay("translucent", "olcTranslucentConfig", Refused("remote entries would be missing")),
@@ -92,7 +92,7 @@ impl OverlayKind {
     /// What there is to say when it is accepted.
     pub(crate) fn noted(&self) -> Option<&'static str> {
         match self.handling {
-            Noted(text) => Some(text),
+            RecordedRequest(text) => Some(text),
             BuiltIn | Refused(_) => None,
         }
     }

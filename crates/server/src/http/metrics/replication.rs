@@ -9,10 +9,9 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 
 use super::{MICROSECONDS, gauge};
-use crate::replica_health::silence;
+use crate::consumers::{ConsumerPhase, ConsumerStatus};
 use crate::server::Server;
 use crate::sync_peers::SyncPeerFigures;
-use crate::syncrepl::{ConsumerPhase, ConsumerStatus};
 
 pub(super) fn encode(server: &Server, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let now = server.both_clocks().0;
@@ -42,7 +41,7 @@ fn consumers(server: &Server, now: Timestamp, out: &mut DescriptorEncoder<'_>) -
             (
                 "replication_consumer_silence_seconds",
                 "How long nothing was heard of the provider; 0 while changes come as they are made",
-                &|c| silence(c, now, started) as f64 / MICROSECONDS,
+                &|c| c.silence(now, started) as f64 / MICROSECONDS,
             ),
             (
                 "replication_consumer_delay_seconds",
@@ -89,7 +88,7 @@ fn peers(server: &Server, now: Timestamp, out: &mut DescriptorEncoder<'_>) -> fm
     if !databases.provide() {
         return Ok(());
     }
-    let peers = server.sync_peers.figures(&databases, now);
+    let peers = server.sync_peers.figures(databases.directory(), now);
     let (running, waiting) = server.refreshes.figures();
     gauge(out, "replication_peers", "Consumers that are connected", peers.len() as f64)?;
     gauge(out, "replication_refreshes", "Consumers that are brought up to date now", running as f64)?;

@@ -14,13 +14,13 @@ use larix_schema::Schema;
 
 use super::Builder;
 use crate::admission::Admission;
-use crate::backup::schedule::BackupStatus;
+use crate::backup::BackupStatus;
 use crate::config::{Config, Database};
+use crate::consumers::ConsumerStatus;
 use crate::log::Log;
 use crate::log::LogLevel;
 use crate::statistics::{OperationKind, Statistics};
 use crate::sync_peers::SyncPeerFigures;
-use crate::syncrepl::ConsumerStatus;
 use crate::tls::TlsContext;
 
 pub(crate) use databases::{DatabaseFigures, StoreFigures};

@@ -6,9 +6,8 @@ use larix_engine::time::Timestamp;
 
 use super::{DN, Monitor};
 use crate::config::Database;
-use crate::replica_health::silence;
+use crate::consumers::{ConsumerPhase, ConsumerStatus};
 use crate::sync_peers::SyncPeerFigures;
-use crate::syncrepl::{ConsumerPhase, ConsumerStatus};
 
 /// OpenLDAP's time for never.
 const NEVER: &str = "00000101000000Z";
@@ -60,7 +59,7 @@ impl Monitor<'_> {
         let mut words = vec![
             format!("phase={}", consumer.phase.name()),
             format!("refreshed={}", consumer.refreshed),
-            format!("silence_us={}", silence(consumer, self.now, self.statistics.started)),
+            format!("silence_us={}", consumer.silence(self.now, self.statistics.started)),
             format!("applied={}", counts.applied),
             format!("older={}", counts.older),
             format!("conflicts={}", counts.conflicts),

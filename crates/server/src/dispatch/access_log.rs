@@ -1,59 +1,27 @@
-//! What the access log keeps of a request while it is under way.
+//! Requests that an access log records: what is noted of them while they are under way.
 
 use std::sync::Arc;
 
 use larix_engine::access::Subject;
-use larix_engine::audit::{Facts, Operation, Request as Asked, Searched};
+use larix_engine::audit::{Facts, Operation, Request as LoggedRequest, Searched};
 use larix_engine::database::Limits;
 use larix_engine::log::{LoggedAttribute, LoggedKind, LoggedModification};
 use larix_engine::time::Clock;
-use larix_engine::write::{AttributeValues, WriteOperation, WriteOutcome};
+use larix_engine::write::{AttributeValues, WriteOperation};
 use larix_proto::{
-    Authentication, ControlBuf, Controls, DerefAliases, Dn, LdapResult, Message, ModifyOperation, Request,
-    Scope, SearchRequest,
+    Authentication, ControlBuf, Controls, DerefAliases, Dn, Message, ModifyOperation, Request, Scope,
+    SearchRequest,
 };
 use larix_schema::{NormalDn, Schema};
 
-use super::{Recorder, SourceKind, WithResult};
-use crate::clock::SystemClock;
+use super::Dispatcher;
+use crate::access_log::{RecordedRequest, Recorder};
 use crate::databases::Databases;
-use crate::dispatch::Dispatcher;
 use crate::secrets::{WITHHELD, is_secret_in};
-
-/// A request that is to be recorded at its end.
-#[derive(Debug)]
-pub(crate) struct Noted {
-    recorder: Arc<Recorder>,
-    asked: Asked,
-    facts: Facts,
-    clock: Arc<SystemClock>,
-}
-
-impl Noted {
-    /// In whose name it is carried out.
-    pub(crate) fn acts_as(&mut self, subject: &Subject) {
-        subject.shown_dn().clone_into(&mut self.facts.authorization);
-    }
-
-    /// What was answered, and how many entries before it.
-    pub(crate) fn ended(mut self, result: &LdapResult, entries: u64) {
-        if let Asked::Search(search) = &mut self.asked {
-            search.entries = entries;
-        }
-        self.facts.end = self.clock.now();
-        self.recorder.ended(self.asked, self.facts.with_result(result));
-    }
-
-    /// The writer is done with the change.
-    pub(crate) fn changed(mut self, outcome: &WriteOutcome) {
-        self.facts.end = self.clock.now();
-        self.recorder.changed(self.asked, self.facts, outcome);
-    }
-}
 
 impl Dispatcher {
     /// Notes a request, if it is to be recorded.
-    pub(crate) fn note_for_log(&self, message: &Message<'_>) -> Option<Noted> {
+    pub(crate) fn note_for_log(&self, message: &Message<'_>) -> Option<RecordedRequest> {
         let databases = self.server.databases();
         let (target, operation) = match &message.request {
             Request::Search(request) => (request.base, Operation::Search),
@@ -75,11 +43,15 @@ impl Dispatcher {
             _ => self.session.subject().shown_dn().to_owned(),
         };
         let facts = Facts { authorization, dn: shown, ..self.facts(message.controls) };
-        Some(Noted { recorder, asked, facts, clock: Arc::clone(&self.server.clock) })
+        Some(RecordedRequest::new(recorder, asked, facts, &self.server.clock))
     }
 
     /// Notes a change that the server makes for a request of another kind.
-    pub(crate) fn note_change(&self, operation: &WriteOperation, subject: &Subject) -> Option<Noted> {
+    pub(crate) fn note_change(
+        &self,
+        operation: &WriteOperation,
+        subject: &Subject,
+    ) -> Option<RecordedRequest> {
         if !self.server.access_logs.any() {
             return None;
         }
@@ -90,14 +62,16 @@ impl Dispatcher {
         let shown = Some(operation.target().to_owned());
         let authorization = subject.shown_dn().to_owned();
         let facts = Facts { authorization, dn: shown, ..self.facts(Controls::default()) };
-        Some(Noted { recorder, asked, facts, clock: Arc::clone(&self.server.clock) })
+        Some(RecordedRequest::new(recorder, asked, facts, &self.server.clock))
     }
 
     /// Notes changes that are made together: what they were about is told by the change log.
-    pub(crate) fn note_transaction(&self, first: &WriteOperation, subject: &Subject) -> Option<Noted> {
-        let mut noted = self.note_change(first, subject)?;
-        noted.facts.dn = None;
-        Some(noted)
+    pub(crate) fn note_transaction(
+        &self,
+        first: &WriteOperation,
+        subject: &Subject,
+    ) -> Option<RecordedRequest> {
+        self.note_change(first, subject).map(RecordedRequest::without_name)
     }
 
     /// Records an unbind where the identity is from.
@@ -109,7 +83,7 @@ impl Dispatcher {
         let subject = self.session.subject();
         let Some(dn) = &subject.dn else { return };
         if let Some(recorder) = self.recorder_at(&databases, dn, Operation::Unbind) {
-            self.record_at_once(&recorder, Asked::Unbind);
+            self.record_at_once(&recorder, LoggedRequest::Unbind);
         }
     }
 
@@ -119,11 +93,14 @@ impl Dispatcher {
             return;
         }
         for recorder in self.server.access_logs.recorders_of(Operation::Abandon) {
-            self.record_at_once(&recorder, Asked::Abandon { id: i32::try_from(id).unwrap_or(i32::MAX) });
+            self.record_at_once(
+                &recorder,
+                LoggedRequest::Abandon { id: i32::try_from(id).unwrap_or(i32::MAX) },
+            );
         }
     }
 
-    fn record_at_once(&self, recorder: &Arc<Recorder>, asked: Asked) {
+    fn record_at_once(&self, recorder: &Arc<Recorder>, asked: LoggedRequest) {
         let authorization = self.session.subject().shown_dn().to_owned();
         let facts = self.facts(Controls::default());
         let end = self.server.clock.now();
@@ -159,12 +136,12 @@ impl Dispatcher {
         }
     }
 
-    fn asked(&self, schema: &Schema, request: &Request<'_>, recorder: &Recorder) -> Option<Asked> {
+    fn asked(&self, schema: &Schema, request: &Request<'_>, recorder: &Recorder) -> Option<LoggedRequest> {
         // What was done is told by the change log: the request itself is of use where it fails.
-        let untold = recorder.settings.success_only;
+        let untold = recorder.is_success_only();
         Some(match request {
-            Request::Search(request) => Asked::Search(Box::new(self.searched(request, recorder))),
-            Request::Bind(request) => Asked::Bind {
+            Request::Search(request) => LoggedRequest::Search(Box::new(self.searched(request, recorder))),
+            Request::Bind(request) => LoggedRequest::Bind {
                 version: request.version,
                 method: match request.authentication {
                     Authentication::Simple(_) => "SIMPLE".to_owned(),
@@ -175,13 +152,13 @@ impl Dispatcher {
             Request::Compare(request) => {
                 let value =
                     if is_secret_in(schema, request.attribute) { WITHHELD.as_bytes() } else { request.value };
-                Asked::Compare { assertion: [request.attribute.as_bytes(), b"=", value].concat() }
+                LoggedRequest::Compare { assertion: [request.attribute.as_bytes(), b"=", value].concat() }
             }
-            Request::Modify(_) if untold => Asked::Modify(Vec::new()),
-            Request::Add(_) if untold => Asked::Add(Vec::new()),
+            Request::Modify(_) if untold => LoggedRequest::Modify(Vec::new()),
+            Request::Add(_) if untold => LoggedRequest::Add(Vec::new()),
             Request::Modify(request) => asked_change(schema, &WriteOperation::from(*request)).1,
             Request::Add(request) => asked_change(schema, &WriteOperation::from(*request)).1,
-            Request::Delete(_) => Asked::Delete,
+            Request::Delete(_) => LoggedRequest::Delete,
             Request::ModifyDn(request) => asked_change(schema, &WriteOperation::from(*request)).1,
             Request::Extended(_) | Request::Unbind | Request::Abandon(_) => return None,
         })
@@ -190,12 +167,12 @@ impl Dispatcher {
     /// The limits are those in force: none for the root DN, the database's own where the client asks for none.
     fn searched(&self, request: &SearchRequest<'_>, recorder: &Recorder) -> Searched {
         let subject = self.session.subject();
-        let (is_root, limits) = match &recorder.source.origin {
-            SourceKind::Database(served) => {
+        let (is_root, limits) = match recorder.database() {
+            Some(served) => {
                 let database = served.database();
                 (database.current_policy().is_root(subject), database.current_settings().limits)
             }
-            SourceKind::Configuration(_) => {
+            None => {
                 let policy = self.server.databases().configuration_policy();
                 (policy.is_some_and(|policy| policy.is_root(subject)), Limits::default())
             }
@@ -229,7 +206,7 @@ impl Dispatcher {
 }
 
 /// What a change asks for, without secrets: the change log has what was done.
-fn asked_change(schema: &Schema, operation: &WriteOperation) -> (Operation, Asked) {
+fn asked_change(schema: &Schema, operation: &WriteOperation) -> (Operation, LoggedRequest) {
     let attribute = |AttributeValues { description, values }: &AttributeValues| LoggedAttribute {
         description: description.clone(),
         values: match is_secret_in(schema, description) {
@@ -239,7 +216,7 @@ fn asked_change(schema: &Schema, operation: &WriteOperation) -> (Operation, Aske
     };
     match operation {
         WriteOperation::Add { attributes, .. } => {
-            (Operation::Add, Asked::Add(attributes.iter().map(attribute).collect()))
+            (Operation::Add, LoggedRequest::Add(attributes.iter().map(attribute).collect()))
         }
         WriteOperation::Modify { changes, .. } => {
             let modification = |change: &larix_engine::write::Modification| LoggedModification {
@@ -251,13 +228,13 @@ fn asked_change(schema: &Schema, operation: &WriteOperation) -> (Operation, Aske
                 },
                 attribute: attribute(&change.attribute),
             };
-            (Operation::Modify, Asked::Modify(changes.iter().map(modification).collect()))
+            (Operation::Modify, LoggedRequest::Modify(changes.iter().map(modification).collect()))
         }
-        WriteOperation::Delete { .. } => (Operation::Delete, Asked::Delete),
+        WriteOperation::Delete { .. } => (Operation::Delete, LoggedRequest::Delete),
         WriteOperation::ModifyDn { new_rdn, delete_old_rdn, new_superior, .. } => {
             let (new_rdn, new_superior) = (new_rdn.clone(), new_superior.clone());
             let delete_old_rdn = *delete_old_rdn;
-            (Operation::ModifyDn, Asked::ModifyDn { new_rdn, delete_old_rdn, new_superior })
+            (Operation::ModifyDn, LoggedRequest::ModifyDn { new_rdn, delete_old_rdn, new_superior })
         }
     }
 }

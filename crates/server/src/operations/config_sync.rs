@@ -21,9 +21,9 @@ use larix_replication::provider::{Asked, Decision, decide};
 use larix_schema::NormalDn;
 use uuid::Uuid;
 
-use super::Databases;
 use super::sync::Slice;
 use crate::config::{Config, DatabaseKind};
+use crate::databases::Databases;
 use crate::memory_tree::SyncSelection;
 use crate::server::Server;
 
@@ -107,7 +107,7 @@ impl ConfigSearch {
         if self.seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &config)) {
             return Slice::Waiting;
         }
-        let context = context_csns(&config);
+        let context = config.context_csns();
         let now = match self.look(&databases, server) {
             Ok(now) => now,
             Err(result) => return done(result),
@@ -256,11 +256,4 @@ fn state(state: EntryState, uuid: &Uuid) -> ControlBuf {
 fn cookie(rid: u16, server_id: u16, csns: &[Csn]) -> String {
     let sid = Some(server_id).filter(|sid| *sid != 0);
     Cookie { rid, sid, csns: csns.to_vec(), ..Cookie::default() }.to_string()
-}
-
-/// How far the configuration has come: what cn=config says, and the CSNs of its entries.
-pub(crate) fn context_csns(config: &Config) -> CsnVector {
-    let entries = config.shared_entries();
-    let values = entries.iter().flat_map(|e| e.values("contextCSN").iter().chain(e.values("entryCSN")));
-    values.filter_map(|value| std::str::from_utf8(value).ok()?.parse::<Csn>().ok()).collect()
 }

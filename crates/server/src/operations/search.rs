@@ -18,10 +18,11 @@ use larix_store::lmdb::LmdbStore;
 use larix_store::{Snapshot, Store};
 
 use super::glued_pages::{GluedPages, Next};
+use super::limits;
 use super::sync::{self, Slice, Synchronised};
-use super::{Databases, limits};
 use crate::access_log::Gate;
 use crate::connection::OUTPUT_HIGH;
+use crate::databases::Databases;
 use crate::memory_tree::Found;
 use crate::server::Server;
 use crate::statistics::latency::in_database;
@@ -260,7 +261,7 @@ pub(super) fn start(
     // RFC 2696 section 3: what fits one page needs no pages.
     controls.paged =
         controls.paged.filter(|paged| request.size_limit == 0 || paged.size < request.size_limit);
-    let frontend = databases.directory.frontend();
+    let frontend = databases.directory().frontend();
     if base.is_root()
         && request.scope != Scope::Base
         && let Some((normal, text)) = &frontend.default_search_base
@@ -321,7 +322,7 @@ impl New<'_> {
         out: &mut Vec<u8>,
     ) -> Result<First, Box<End>> {
         let Self { databases, server, request, .. } = self;
-        let directory = &databases.directory;
+        let directory = databases.directory();
         let Some(served) = directory.select(base) else {
             let missing = LdapResult::new(ResultCode::NO_SUCH_OBJECT);
             let elsewhere = directory.elsewhere(request.base, Some(request.scope), missing);
@@ -470,7 +471,7 @@ pub(super) fn glued<'d>(
     base: &NormalDn,
 ) -> Vec<(&'d Arc<Served<LmdbStore>>, NormalDn, Scope)> {
     let mut found = Vec::new();
-    for served in databases.directory.glued_below(base) {
+    for served in databases.directory().glued_below(base) {
         for suffix in &served.database().current_settings().suffixes {
             let within = match scope {
                 Scope::Base => None,

@@ -81,12 +81,24 @@ pub struct ConsumerStatus {
     pub error: Option<String>,
 }
 
+impl ConsumerStatus {
+    /// How long the consumer has heard nothing from its provider, in microseconds: what its content may lack at most. 0 while
+    /// changes come as they are made. A consumer that has heard nothing yet counts from `started`, the server's start.
+    pub(crate) fn silence(&self, now: Timestamp, started: Timestamp) -> u64 {
+        if self.phase == ConsumerPhase::Persisting {
+            return 0;
+        }
+        let heard = self.last_contact.filter(|_| self.refreshed).unwrap_or(started);
+        u64::try_from(now.0.saturating_sub(heard.0)).unwrap_or(0)
+    }
+}
+
 /// The status where its thread writes it and others read it.
 #[derive(Debug)]
-pub(super) struct Status(Mutex<ConsumerStatus>);
+pub(crate) struct Status(Mutex<ConsumerStatus>);
 
 impl Status {
-    pub(super) fn new(task: &Task) -> Self {
+    pub(crate) fn new(task: &Task) -> Self {
         Self(Mutex::new(ConsumerStatus {
             rid: task.line.rid,
             suffix: task.suffix.clone(),
@@ -95,11 +107,11 @@ impl Status {
         }))
     }
 
-    pub(super) fn get(&self) -> ConsumerStatus {
+    pub(crate) fn get(&self) -> ConsumerStatus {
         self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
-    pub(super) fn change(&self, change: impl FnOnce(&mut ConsumerStatus)) {
+    pub(crate) fn change(&self, change: impl FnOnce(&mut ConsumerStatus)) {
         change(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner));
     }
 }

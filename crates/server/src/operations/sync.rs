@@ -9,9 +9,9 @@ use larix_replication::provider::{Asked, Start, Stepped, SyncSearch};
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
 
-use super::Databases;
 use super::config_sync::{self, ConfigSearch};
 use super::search::{End, First, New, Search, budget, glued};
+use crate::databases::Databases;
 use crate::server::Server;
 use crate::sync_peers::SyncPeer;
 
@@ -27,9 +27,9 @@ pub enum Slice {
 impl Databases {
     /// Whether any database has its content provided.
     pub(crate) fn provide(&self) -> bool {
-        let mut databases = self.directory.databases().iter();
+        let mut databases = self.directory().databases().iter();
         databases.any(|served| served.database().current_settings().provider.is_some())
-            || config_sync::is_provided(&self.config)
+            || config_sync::is_provided(self.config())
     }
 }
 
@@ -67,7 +67,7 @@ pub(super) fn start(
     let New { databases, request, .. } = new;
     let ended = |result: LdapResult| Box::new((result, Vec::new()));
     let provided = databases
-        .directory
+        .directory()
         .select(base)
         .filter(|served| served.database().current_settings().provider.is_some());
     let Some(served) = provided else {
@@ -99,7 +99,7 @@ pub(super) fn start(
 /// The same below cn=config; `None` when that is not provided.
 pub(super) fn start_in_config(new: New<'_>, asked: &ContentSync, base: &NormalDn) -> Option<First> {
     if !base.is_within(&NormalDn::from_normal("cn=config"))
-        || !config_sync::is_provided(&new.databases.config)
+        || !config_sync::is_provided(new.databases.config())
     {
         return None;
     }

@@ -6,21 +6,20 @@ use std::sync::Arc;
 use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::entry::Entry;
 use larix_schema::{BoundFilter, NormalDn, Schema};
-use larix_store::Statistics;
 
-use super::{Databases, SectionKind};
 use crate::config::{self, Config};
+use crate::databases::{Databases, SectionKind};
 use crate::memory_tree::{Counted, MemoryTree};
-use crate::sasl::offer::{self, Ground};
+use crate::sasl_mechanisms::{self, MechanismContext};
 use crate::server::Server;
-use crate::virtual_entries::monitor::{self, Monitor, StoreFigures};
+use crate::virtual_entries::monitor::{self, Monitor};
 use crate::virtual_entries::root_dse::RootDse;
 use crate::virtual_entries::{Builder, subschema};
 
 impl Databases {
     /// The tree that the DN is in, if it is one of these. The root DSE and the subschema subentry are there for those
     /// who ask for the `entry` itself: under another scope the empty DN is the base of all naming contexts.
-    pub(super) fn tree<'a>(
+    pub(crate) fn tree<'a>(
         &'a self,
         server: &Server,
         subject: &'a Arc<Subject>,
@@ -32,8 +31,8 @@ impl Databases {
         if dn.is_root() && entry {
             return Some(tree(vec![self.root_dse(server, subject)], &*self.frontend_policy));
         }
-        if entry && *dn == self.directory.frontend().subschema {
-            let shown: &[&str] = if self.config.has_memberships() { &["memberOf"] } else { &[] };
+        if entry && *dn == self.directory().frontend().subschema {
+            let shown: &[&str] = if self.config().has_memberships() { &["memberOf"] } else { &[] };
             let subentry =
                 subschema::entry(self.schema(), self.subschema_dn(), server.statistics.started, shown);
             return Some(tree(vec![subentry], &*self.frontend_policy));
@@ -41,7 +40,7 @@ impl Databases {
         let section = self.section(dn)?;
         let entries = match section.kind {
             SectionKind::Monitor => self.monitor(server),
-            SectionKind::Config => config_entries(&self.config, self.schema(), self.subschema_dn()),
+            SectionKind::Config => config_entries(self.config(), self.schema(), self.subschema_dn()),
             SectionKind::Null { .. } => Vec::new(),
             SectionKind::Stored => return None,
         };
@@ -50,19 +49,19 @@ impl Databases {
     }
 
     fn root_dse(&self, server: &Server, subject: &Subject) -> Entry {
-        let config = &self.config;
+        let config = self.config();
         let sasl = &config.global.sasl;
         let has = |kind| self.sections.iter().any(|section| section.kind == kind);
         RootDse {
-            naming_contexts: self.directory.naming_contexts(),
+            naming_contexts: self.directory().naming_contexts(),
             monitor_context: has(SectionKind::Monitor).then(|| monitor::DN.to_owned()),
             config_context: has(SectionKind::Config).then(|| "cn=config".to_owned()),
-            subschema_dn: self.subschema_text.clone(),
+            subschema_dn: self.subschema_dn().to_owned(),
             start_tls: server.tls.is_available(),
-            sasl_mechanisms: offer::offered(sasl, Ground::of_subject(subject, sasl)),
+            sasl_mechanisms: sasl_mechanisms::offered(sasl, MechanismContext::of_subject(subject, sasl)),
             referrals: config.global.referrals.clone(),
             provides_content: self.provide(),
-            password_policy: self.directory.databases().iter().any(|served| {
+            password_policy: self.directory().databases().iter().any(|served| {
                 let settings = served.database().settings();
                 settings.plugins.iter().any(|plugin| plugin.name() == "ppolicy")
             }),
@@ -72,7 +71,7 @@ impl Databases {
     }
 
     fn monitor(&self, server: &Server) -> Vec<Entry> {
-        let config = &self.config;
+        let config = self.config();
         let (now, monotonic) = server.both_clocks();
         Monitor {
             schema: self.schema(),
@@ -90,7 +89,7 @@ impl Databases {
             long_searches_waiting: server.long_searches.waiting(),
             stored: self.monitored(),
             consumers: server.consumers.statuses(),
-            peers: server.sync_peers.figures(self, now),
+            peers: server.sync_peers.figures(self.directory(), now),
             owner: &self.monitor_owner(),
         }
         .entries()
@@ -126,18 +125,4 @@ fn config_entries(config: &Config, schema: &Schema, subschema_dn: &str) -> Vec<E
         built.one("entryDN", entry.dn).one("subschemaSubentry", subschema_dn).build()
     };
     config::entries(config).into_iter().map(convert).collect()
-}
-
-/// A store's statistics in cn=Monitor's terms.
-pub(super) fn figures(store: &Statistics) -> StoreFigures {
-    let entries = store.tables.iter().find(|table| table.name == "entries").map_or(0, |table| table.records);
-    StoreFigures {
-        pages_max: store.map_bytes.checked_div(store.page_bytes).unwrap_or(0),
-        pages_used: store.pages_used,
-        pages_free: store.pages_free,
-        readers_max: store.max_readers.into(),
-        readers_used: store.readers.into(),
-        oldest_read: store.oldest_read,
-        entries,
-    }
 }

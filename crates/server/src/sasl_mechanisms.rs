@@ -8,7 +8,7 @@ use crate::tls::TlsFacts;
 
 /// What of a connection decides about mechanisms.
 #[derive(Copy, Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Ground {
+pub(crate) struct MechanismContext {
     /// Strength of what is below SASL.
     pub(crate) external_ssf: u32,
     /// Something below SASL knows who is there.
@@ -17,7 +17,7 @@ pub(crate) struct Ground {
     pub(crate) has_channel: bool,
 }
 
-impl Ground {
+impl MechanismContext {
     pub(crate) fn of_subject(subject: &Subject, settings: &SaslSettings) -> Self {
         let Strength { transport, tls, .. } = subject.strength;
         Self {
@@ -70,28 +70,32 @@ fn worth(mechanism: Mechanism) -> Worth {
 ///
 /// # Errors
 /// What to answer otherwise.
-pub(crate) fn check(mechanism: Mechanism, settings: &SaslSettings, ground: Ground) -> Result<(), LdapResult> {
+pub(crate) fn check(
+    mechanism: Mechanism,
+    settings: &SaslSettings,
+    context: MechanismContext,
+) -> Result<(), LdapResult> {
     let chosen = match &settings.mechanisms {
         Some(chosen) => chosen.contains(&mechanism),
         None => !mechanism.is_obsolete(),
     };
     let possible = match mechanism {
-        Mechanism::External => ground.has_identity,
-        Mechanism::Scram { plus: true, .. } => ground.has_channel,
+        Mechanism::External => context.has_identity,
+        Mechanism::Scram { plus: true, .. } => context.has_channel,
         _ => true,
     };
     let name = mechanism.name();
     if !chosen || !possible {
         return Err(LdapResult::with(ResultCode::AUTH_METHOD_NOT_SUPPORTED, not_found(name)));
     }
-    if is_strong_enough(&worth(mechanism), &settings.properties, ground.external_ssf) {
+    if is_strong_enough(&worth(mechanism), &settings.properties, context.external_ssf) {
         return Ok(());
     }
     let text = format!("SASL(-15): mechanism too weak for this user: mech {name} is too weak");
     Err(LdapResult::with(ResultCode::INAPPROPRIATE_AUTHENTICATION, text))
 }
 
-pub(super) fn not_found(name: &str) -> String {
+pub(crate) fn not_found(name: &str) -> String {
     format!("SASL(-4): no mechanism available: Couldn't find mech {name}")
 }
 
@@ -109,8 +113,8 @@ fn is_strong_enough(worth: &Worth, asked: &SecurityProperties, external_ssf: u32
 }
 
 /// The names for `supportedSASLMechanisms`.
-pub(crate) fn offered(settings: &SaslSettings, ground: Ground) -> Vec<&'static str> {
-    let usable = |mechanism: &&Mechanism| check(**mechanism, settings, ground).is_ok();
+pub(crate) fn offered(settings: &SaslSettings, context: MechanismContext) -> Vec<&'static str> {
+    let usable = |mechanism: &&Mechanism| check(**mechanism, settings, context).is_ok();
     Mechanism::ALL.iter().filter(usable).map(|mechanism| mechanism.name()).collect()
 }
 
@@ -141,24 +145,24 @@ mod tests {
     use super::*;
     use crate::tls::ChannelBindings;
 
-    fn check(properties: &str, mechanisms: Option<&[&str]>, ground: Ground, expected: &[&str]) {
+    fn check(properties: &str, mechanisms: Option<&[&str]>, context: MechanismContext, expected: &[&str]) {
         let settings = SaslSettings {
             properties: SecurityProperties::parse(properties).unwrap(),
             mechanisms: mechanisms
                 .map(|names| names.iter().filter_map(|n| Mechanism::from_name(n)).collect()),
             ..SaslSettings::default()
         };
-        let found = offered(&settings, ground);
+        let found = offered(&settings, context);
         let found: Vec<&str> = found.into_iter().filter(|name| *name != "GSSAPI").collect();
-        assert_eq!(found, expected, "{properties} {mechanisms:?} {ground:?}");
+        assert_eq!(found, expected, "{properties} {mechanisms:?} {context:?}");
     }
 
     #[test]
     fn mechanisms_by_connection_and_configuration() {
         let scram = ["SCRAM-SHA-512", "SCRAM-SHA-256", "SCRAM-SHA-1"];
-        let bare = Ground::default();
-        let local = Ground { external_ssf: 71, has_identity: true, has_channel: false };
-        let tls = Ground { external_ssf: 256, has_identity: false, has_channel: true };
+        let bare = MechanismContext::default();
+        let local = MechanismContext { external_ssf: 71, has_identity: true, has_channel: false };
+        let tls = MechanismContext { external_ssf: 256, has_identity: false, has_channel: true };
         let default = "noplain,noanonymous";
         check(default, None, bare, &scram);
         check(default, None, local, &[&scram[..], &["EXTERNAL", "PLAIN"]].concat());

@@ -4,92 +4,32 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
 
 use larix_engine::injected;
 use larix_engine::time::Timestamp;
 
-use super::{BackupError, Chain, Manifest, Pace, Source, sync_directory, take_full, take_increment};
+use crate::backup::{
+    BackupError, BackupStatus, Chain, MICROS, Manifest, Pace, Progress, Source, sync_directory, take_full,
+    take_increment,
+};
 use crate::config::values::BackupSchedule;
 use crate::panics;
 use crate::processor_time::{LOW, give_way};
 use crate::server::Server;
 
-/// How scheduled backups stand.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct BackupStatus {
-    /// Whether the configuration has a schedule.
-    pub scheduled: bool,
-    pub running: bool,
-    /// Every change up to this moment is in a backup.
-    pub covers: Option<Timestamp>,
-    /// When the last one was complete, also before this start of the server.
-    pub last_success: Option<Timestamp>,
-    /// Of these, the last full one.
-    pub last_full: Option<Timestamp>,
-    /// Of the last full backup and its increments.
-    pub bytes: u64,
-    /// How long the last one took.
-    pub last_micros: u64,
-    /// Since the start of the server.
-    pub successes: u64,
-    pub failures: u64,
-    /// When and why the last one failed; `None` once one has succeeded.
-    pub last_error: Option<(Timestamp, String)>,
-    pub next: Option<Timestamp>,
-    /// Of what is running: bytes done, and of how many if that is known.
-    pub progress: (u64, u64),
-}
-
-impl BackupStatus {
-    /// Seconds since the last backup was complete.
-    pub fn age(&self, now: Timestamp) -> Option<u64> {
-        let micros = u64::try_from(now.0.saturating_sub(self.last_success?.0)).unwrap_or(0);
-        Some(micros / MICROS.unsigned_abs())
-    }
-}
-
-/// Where others read how scheduled backups stand.
-#[derive(Debug, Default)]
-pub struct Backups {
-    status: Mutex<BackupStatus>,
-    stop: AtomicBool,
-    wake: Condvar,
-}
-
 /// At most so long until the configuration is looked at again.
 const LOOK_EVERY: Duration = Duration::from_secs(30);
 /// After a failure, until the next try.
 const RETRY_MICROS: i64 = 300_000_000;
-const MICROS: i64 = 1_000_000;
 /// What the directories of full backups begin with; the time is behind it.
 const NAME: &str = "larix-";
 
-impl Backups {
-    pub fn status(&self) -> BackupStatus {
-        self.lock().clone()
-    }
-
-    fn lock(&self) -> std::sync::MutexGuard<'_, BackupStatus> {
-        // Every change of it is whole: nothing is left half done by who panics.
-        self.status.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn change(&self, change: impl FnOnce(&mut BackupStatus)) {
-        change(&mut self.lock());
-    }
-
-    fn is_stopped(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
-    }
-}
-
 /// The thread; ends when it is dropped, and gives up what it is doing.
 #[derive(Debug)]
-pub struct BackupThread {
+pub(crate) struct BackupThread {
     server: Arc<Server>,
     thread: Option<JoinHandle<()>>,
 }
@@ -97,7 +37,7 @@ pub struct BackupThread {
 impl BackupThread {
     /// # Errors
     /// No thread to be had.
-    pub fn start(server: &Arc<Server>) -> std::io::Result<Self> {
+    pub(crate) fn start(server: &Arc<Server>) -> std::io::Result<Self> {
         let own = Arc::clone(server);
         let thread = std::thread::Builder::new().name("backups".to_owned()).spawn(move || run(&own))?;
         Ok(Self { server: Arc::clone(server), thread: Some(thread) })
@@ -106,9 +46,7 @@ impl BackupThread {
 
 impl Drop for BackupThread {
     fn drop(&mut self) {
-        self.server.backups.stop.store(true, Ordering::Release);
-        drop(self.server.backups.lock());
-        self.server.backups.wake.notify_all();
+        self.server.backups.stop();
         if let Some(thread) = self.thread.take() {
             // A panic was reported already.
             let _ = thread.join();
@@ -129,11 +67,8 @@ fn run(server: &Arc<Server>) {
             None => LOOK_EVERY,
             Some(schedule) => contained_step(server, schedule),
         };
-        let status = server.backups.lock();
-        if !server.backups.is_stopped() {
-            // Woken early or not, what is due is looked up again.
-            drop(server.backups.wake.wait_timeout(status, wait));
-        }
+        // Woken early or not, what is due is looked up again.
+        server.backups.wait(wait);
     }
 }
 
@@ -252,7 +187,7 @@ fn make(
         .zip(&suffixes)
         .map(|(served, suffixes)| Source { store: served.database().store(), suffixes })
         .collect();
-    let show = |progress: &super::Progress<'_>| {
+    let show = |progress: &Progress<'_>| {
         server.backups.change(|status| status.progress = (progress.done, progress.total));
     };
     let mut pace =

@@ -1,0 +1,58 @@
+//! A request on its way to the access log.
+
+use std::sync::Arc;
+
+use larix_engine::access::Subject;
+use larix_engine::audit::{Facts, Request};
+use larix_engine::time::Clock;
+use larix_engine::write::WriteOutcome;
+use larix_proto::LdapResult;
+
+use super::{Recorder, WithResult};
+use crate::clock::SystemClock;
+
+/// A request that is to be recorded at its end.
+#[derive(Debug)]
+pub(crate) struct RecordedRequest {
+    recorder: Arc<Recorder>,
+    request: Request,
+    facts: Facts,
+    clock: Arc<SystemClock>,
+}
+
+impl RecordedRequest {
+    pub(crate) fn new(
+        recorder: Arc<Recorder>,
+        request: Request,
+        facts: Facts,
+        clock: &Arc<SystemClock>,
+    ) -> Self {
+        Self { recorder, request, facts, clock: Arc::clone(clock) }
+    }
+
+    /// Takes away the name of the entry: the request is about several.
+    pub(crate) fn without_name(mut self) -> Self {
+        self.facts.dn = None;
+        self
+    }
+
+    /// In whose name it is carried out.
+    pub(crate) fn acts_as(&mut self, subject: &Subject) {
+        subject.shown_dn().clone_into(&mut self.facts.authorization);
+    }
+
+    /// What was answered, and how many entries before it.
+    pub(crate) fn ended(mut self, result: &LdapResult, entries: u64) {
+        if let Request::Search(search) = &mut self.request {
+            search.entries = entries;
+        }
+        self.facts.end = self.clock.now();
+        self.recorder.ended(self.request, self.facts.with_result(result));
+    }
+
+    /// The writer is done with the change.
+    pub(crate) fn changed(mut self, outcome: &WriteOutcome) {
+        self.facts.end = self.clock.now();
+        self.recorder.changed(self.request, self.facts, outcome);
+    }
+}

@@ -1,0 +1,83 @@
+//! The way to the one thread that changes the configuration: requests wait here for their turn.
+
+use std::fmt;
+use std::sync::OnceLock;
+use std::sync::mpsc::{SyncSender, TrySendError};
+
+use larix_engine::replica::{ReplicatedBatch, ReplicatedOutcome};
+use larix_engine::write::{Completion, WriteRequest};
+use larix_proto::{LdapResult, ResultCode};
+
+use crate::config::Present;
+
+/// Changes that wait for their turn; more are answered busy.
+pub(crate) const QUEUE_LIMIT: usize = 1_024;
+
+/// The way to the thread that changes the configuration.
+#[derive(Default)]
+pub(crate) struct ConfigurationQueue {
+    queue: OnceLock<SyncSender<ConfigurationRequest>>,
+}
+
+impl fmt::Debug for ConfigurationQueue {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ConfigurationQueue").finish_non_exhaustive()
+    }
+}
+
+/// Work for the thread that changes the configuration.
+pub(crate) enum ConfigurationRequest {
+    /// Changes that are made together: one, or those of a transaction.
+    Change(Vec<WriteRequest>, Completion),
+    /// What a provider of cn=config has done. With the entries that it has, the others are deleted here.
+    Replicate(ReplicatedBatch, Option<Present>, ConfigReplicated),
+    /// No more changes are made.
+    End,
+}
+
+/// Called once with what became of the changes, and how many entries went because they are absent there.
+pub(crate) type ConfigReplicated = Box<dyn FnOnce(ReplicatedOutcome, u64) + Send>;
+
+impl ConfigurationQueue {
+    /// Takes over what a provider of cn=config has done. `done` is called once, here or on the configuration's thread.
+    pub(crate) fn replicate(&self, batch: ReplicatedBatch, present: Option<Present>, done: ConfigReplicated) {
+        let refused = |done: ConfigReplicated| {
+            let result = refusal(ResultCode::UNAVAILABLE, "the configuration cannot be changed now");
+            done(ReplicatedOutcome { changes: Vec::new(), result }, 0);
+        };
+        let Some(queue) = self.queue.get() else { return refused(done) };
+        let sent = queue.try_send(ConfigurationRequest::Replicate(batch, present, done));
+        if let Err(
+            TrySendError::Full(ConfigurationRequest::Replicate(_, _, done))
+            | TrySendError::Disconnected(ConfigurationRequest::Replicate(_, _, done)),
+        ) = sent
+        {
+            refused(done);
+        }
+    }
+
+    /// Has changes made, all or none. `done` is called once, here or on the configuration's thread.
+    pub(crate) fn submit(&self, requests: Vec<WriteRequest>, done: Completion) {
+        let Some(queue) = self.queue.get() else {
+            return done(refusal(ResultCode::UNAVAILABLE, "the configuration cannot be changed now").into());
+        };
+        match queue.try_send(ConfigurationRequest::Change(requests, done)) {
+            Err(TrySendError::Full(ConfigurationRequest::Change(_, done))) => {
+                done(refusal(ResultCode::BUSY, "too many changes of the configuration are waiting").into());
+            }
+            Err(TrySendError::Disconnected(ConfigurationRequest::Change(_, done))) => {
+                done(refusal(ResultCode::UNAVAILABLE, "the server is shutting down").into());
+            }
+            _ => {}
+        }
+    }
+
+    /// The thread that makes the changes takes them from here. Only the first one that is given counts.
+    pub(crate) fn set(&self, queue: SyncSender<ConfigurationRequest>) {
+        let _ = self.queue.set(queue);
+    }
+}
+
+fn refusal(code: ResultCode, text: impl Into<String>) -> LdapResult {
+    LdapResult::with(code, text)
+}

@@ -1,0 +1,467 @@
+//! How the server starts and how it stops.
+
+use std::fmt;
+use std::io;
+use std::net::SocketAddr;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
+use std::rc::Rc;
+use std::sync::Arc;
+
+use larix_engine::time::Clock;
+use tokio::signal::unix::{SignalKind, signal};
+
+use crate::acceptor::Acceptor;
+use crate::admin::{self, AdminListener};
+use crate::clock::SystemClock;
+use crate::config::slapd_d::InUse;
+use crate::config::values::AdminAddress;
+use crate::config::{Config, ConfigError};
+use crate::daemon::{DaemonError, Privileges, ProcessFiles, Readiness};
+use crate::databases::{Databases, OpenError};
+use crate::hardening;
+use crate::harness::{Harness, HarnessError};
+use crate::http::{self, HttpListenError, HttpListener};
+use crate::ldif_tree;
+use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket, ListenUrl, Listener};
+use crate::live::ConfigurationThread;
+use crate::log::{Log, LogCall, LogFileError, LogLevel, LogSettings, LogThread};
+use crate::server::{Server, cores};
+use crate::statistics::ListenerInfo;
+use crate::syncrepl;
+use crate::tls::{TlsError, TlsState};
+use crate::tool_socket::ToolSockets;
+use crate::upkeep::{self, BackupThread};
+use crate::worker::Worker;
+
+/// What the command line says, beside the configuration.
+#[derive(Debug)]
+pub struct ServeOptions {
+    /// `-h`, parsed.
+    pub urls: Vec<ListenUrl>,
+    /// `-4`, `-6`.
+    pub family: AddressFamily,
+    /// `-d`: stay in the foreground and write these levels to standard error.
+    pub debug: Option<u32>,
+    /// `-s`: levels for syslog, instead of the configuration's.
+    pub syslog_levels: Option<u32>,
+    /// `-l`: syslog's facility.
+    pub syslog_facility: u32,
+    /// `-n`: the name in syslog and messages.
+    pub program: String,
+    /// Event loops; `None`: one a core.
+    pub workers: Option<usize>,
+    /// Where metrics and health are answered, beside the configuration's `http-listener`.
+    pub http: Vec<SocketAddr>,
+    /// Where the admin page is served, beside the configuration's `admin-listener`.
+    pub admin: Vec<AdminAddress>,
+    /// The ports that were bound are written here, one a line in the order of the URLs, then those of HTTP and of the
+    /// admin page.
+    pub port_file: Option<PathBuf>,
+}
+
+/// Why the server did not start, or ended.
+#[derive(Debug)]
+pub enum ServeError {
+    Listen(ListenError),
+    Http(HttpListenError),
+    /// The admin page is to be reached from elsewhere, and there is no certificate.
+    AdminNeedsTls,
+    Daemon(DaemonError),
+    Config(ConfigError),
+    /// Whoever waits for the server cannot be told.
+    Harness(HarnessError),
+    /// A database cannot be opened.
+    Open(OpenError),
+    /// Certificate, key or another setting of TLS.
+    Tls(TlsError),
+    /// The log file cannot be opened.
+    LogFile(LogFileError),
+    PortFile {
+        path: PathBuf,
+        source: io::Error,
+    },
+    /// A thread, an event loop or a signal handler cannot be had.
+    Start {
+        what: &'static str,
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for ServeError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Listen(error) => error.fmt(f),
+            Self::Http(error) => error.fmt(f),
+            Self::AdminNeedsTls => f.write_str(admin::NEEDS_TLS),
+            Self::Daemon(error) => error.fmt(f),
+            Self::Config(error) => error.fmt(f),
+            Self::Harness(error) => error.fmt(f),
+            Self::Open(error) => error.fmt(f),
+            Self::Tls(error) => error.fmt(f),
+            Self::LogFile(error) => error.fmt(f),
+            Self::PortFile { path, source } => {
+                write!(f, "cannot write the port file {}: {source}", path.display())
+            }
+            Self::Start { what, source } => write!(f, "cannot start {what}: {source}"),
+        }
+    }
+}
+
+impl std::error::Error for ServeError {}
+
+impl From<ListenError> for ServeError {
+    fn from(error: ListenError) -> Self {
+        Self::Listen(error)
+    }
+}
+
+impl From<DaemonError> for ServeError {
+    fn from(error: DaemonError) -> Self {
+        Self::Daemon(error)
+    }
+}
+
+impl From<ConfigError> for ServeError {
+    fn from(error: ConfigError) -> Self {
+        Self::Config(error)
+    }
+}
+
+impl From<OpenError> for ServeError {
+    fn from(error: OpenError) -> Self {
+        Self::Open(error)
+    }
+}
+
+/// Sockets are bound and privileges dropped; the configuration is not read yet.
+#[derive(Debug)]
+pub struct Bound {
+    listeners: Vec<Listener>,
+    sockets: Vec<SocketPath>,
+    http: Vec<HttpListener>,
+    admin: Vec<AdminListener>,
+    options: ServeOptions,
+    /// `-u` was given.
+    other_user: bool,
+}
+
+impl Bound {
+    /// Binds every URL and address that the options name, so that a port in use is known before anything else is touched, then
+    /// changes to the user, group and root directory.
+    pub fn new(options: ServeOptions, privileges: &Privileges) -> Result<Self, ServeError> {
+        let (mut listeners, mut sockets) = (Vec::new(), Vec::new());
+        for url in &options.urls {
+            let bound = url.bind(options.family, DEFAULT_BACKLOG)?;
+            sockets.extend(bound.iter().filter_map(SocketPath::of));
+            listeners.extend(bound);
+        }
+        let http = options.http.iter().map(|address| HttpListener::bind(*address)).collect::<Result<_, _>>();
+        let http = http.map_err(ServeError::Http)?;
+        let admin = options.admin.iter().map(AdminListener::bind).collect::<Result<_, _>>();
+        let admin = admin.map_err(ServeError::Http)?;
+        privileges.drop_to()?;
+        hardening::forbid_new_privileges()
+            .map_err(|source| ServeError::Start { what: "without new privileges", source })?;
+        hardening::keep_files_private();
+        Ok(Self { listeners, sockets, http, admin, options, other_user: privileges.change_user() })
+    }
+
+    /// The ports that were bound, in the order of the URLs.
+    pub fn ports(&self) -> Vec<u16> {
+        self.listeners.iter().filter_map(Listener::port).collect()
+    }
+
+    /// Where the admin page that the options ask for is found by a browser on this machine.
+    pub fn admin_urls(&self) -> Vec<String> {
+        self.admin.iter().map(|listener| reachable(&listener.address().to_string())).collect()
+    }
+
+    /// URLs that reach the sockets, with the ports that were really bound.
+    pub fn urls(&self) -> Vec<String> {
+        let url = |listener: &Listener| match (&listener.socket, listener.name.strip_prefix("IP=")) {
+            (ListenSocket::Tcp(_), Some(address)) => {
+                let scheme = listener.url.split_once("://").map_or("ldap", |(scheme, _)| scheme);
+                format!("{}://{address}", scheme.to_ascii_lowercase())
+            }
+            _ => listener.url.clone(),
+        };
+        self.listeners.iter().map(url).collect()
+    }
+
+    /// The same as somebody on this machine writes them: where every address is bound, loopback's stands for them.
+    pub fn reachable_urls(&self) -> Vec<String> {
+        self.urls().iter().map(|url| reachable(url)).collect()
+    }
+
+    /// Opens the databases and serves until a signal ends it.
+    pub fn serve(mut self, mut config: Config, readiness: Readiness) -> Result<(), ServeError> {
+        let bound = self.urls();
+        // Until the end nobody else changes it.
+        let _configuration = InUse::by_server(&config, &self.reachable_urls())?;
+        config.global.listener_urls = self.listeners.iter().map(|l| l.url.clone()).chain(bound).collect();
+        if !config.global.core_dumps {
+            let service = readiness.is_background() || self.other_user || hardening::is_managed();
+            hardening::forbid_core_dumps(service)
+                .map_err(|source| ServeError::Start { what: "without core dumps", source })?;
+        }
+        let clock = Arc::new(SystemClock::new());
+        let (log, log_thread) = self.start_log(&config)?;
+        log.watch_panics();
+        for note in &config.notes {
+            log.line(LogLevel::CONFIG, format_args!("{note}"));
+        }
+        let tls = TlsState::load(&config.global.tls, clock.now()).map_err(ServeError::Tls)?;
+        tls.notes.iter().for_each(|note| log.notice(format_args!("TLS: {note}")));
+        for address in &config.global.http_listeners {
+            self.http.push(HttpListener::bind(*address).map_err(ServeError::Http)?);
+        }
+        for address in &config.global.admin_listeners {
+            self.admin.push(AdminListener::bind(address).map_err(ServeError::Http)?);
+        }
+        if tls.state.is_none() && self.admin.iter().any(|listener| listener.address().tls) {
+            return Err(ServeError::AdminNeedsTls);
+        }
+        let config = Arc::new(config);
+        for image in ldif_tree::remove_left_images() {
+            log.notice(format_args!(
+                "{}: removed; it was left by a process that was killed",
+                image.display()
+            ));
+        }
+        let databases = Databases::open(&config, &clock, &log)?;
+        let workers = self.options.workers.unwrap_or_else(cores).max(1);
+        let infos: Vec<_> = self.listeners.iter().map(|l| Arc::new(ListenerInfo::from(l))).collect();
+        let files =
+            ProcessFiles::write(config.global.pid_file.as_deref(), config.global.args_file.as_deref())?;
+        let server = Arc::new(Server::new(databases, log, clock, infos.clone(), workers));
+        server.tls.replace(tls.state);
+        server
+            .access_logs
+            .follow(&server.generation_in_force(), (&server.clock, &server.log))
+            .map_err(|source| ServeError::Start { what: "the access log's thread", source })?;
+        server.traces.follow(server.config().global.trace_export.as_ref(), &server.log);
+        let backups = BackupThread::start(&server)
+            .map_err(|source| ServeError::Start { what: "the backups' thread", source })?;
+        let tools = Arc::new(ToolSockets::default());
+        let changes = ConfigurationThread::start(&server, &tools)
+            .map_err(|source| ServeError::Start { what: "the configuration's thread", source })?;
+        syncrepl::follow(&server);
+        tools.follow(&server, &server.generation_in_force());
+        let result = self.run(&server, &changes, (workers, infos), readiness);
+        server.long_searches.finish();
+        tools.finish();
+        changes.finish();
+        server.consumers.finish();
+        drop(backups);
+        server.access_logs.finish();
+        server.traces.finish();
+        server.databases().close();
+        server.log.line(LogLevel::STATS, format_args!("slapd stopped."));
+        drop(files);
+        log_thread.finish();
+        result
+    }
+
+    fn start_log(&self, config: &Config) -> Result<(Log, LogThread), ServeError> {
+        let settings = LogSettings::open(&config.global.log_directives()).map_err(ServeError::LogFile)?;
+        let call = LogCall {
+            debug: self.options.debug.unwrap_or(0),
+            syslog_levels: self.options.syslog_levels,
+            program: self.options.program.clone(),
+            facility: self.options.syslog_facility,
+            no_syslog: false,
+        };
+        Log::start(settings, call).map_err(|source| ServeError::Start { what: "the log's thread", source })
+    }
+
+    fn run(
+        self,
+        server: &Arc<Server>,
+        changes: &ConfigurationThread,
+        (count, infos): (usize, Vec<Arc<ListenerInfo>>),
+        mut readiness: Readiness,
+    ) -> Result<(), ServeError> {
+        let start = |what| move |source| ServeError::Start { what, source };
+        let runtime = tokio::runtime::Builder::new_current_thread()
+            .enable_io()
+            .enable_time()
+            .build()
+            .map_err(start("the event loop"))?;
+        let workers = (0..count)
+            .map(|index| Worker::start(index, server.clone()))
+            .collect::<io::Result<Vec<_>>>()
+            .map_err(start("a worker"))?;
+        let workers = Rc::new(workers);
+        let ports = self.port_lines();
+        let port_file = self.options.port_file.clone();
+        let ended = tokio::task::LocalSet::new().block_on(&runtime, async {
+            let mut signals = Signals::new().map_err(start("the signal handlers"))?;
+            let acceptor = Rc::new(Acceptor { server: server.clone(), workers: workers.clone() });
+            for (listener, info) in self.listeners.into_iter().zip(infos.iter().cloned()) {
+                server.log.notice(format_args!("listening on {} ({})", info.url, info.name));
+                if listener.tls && !server.tls.is_available() {
+                    server.log.notice(format_args!(
+                        "{}: every handshake will fail, for there is no TLSCertificateFile",
+                        info.url
+                    ));
+                }
+                let (acceptor, server) = (acceptor.clone(), server.clone());
+                tokio::task::spawn_local(async move {
+                    if let Err(error) = acceptor.run(listener, info.clone()).await {
+                        server.log.notice(format_args!("daemon: cannot listen on {}: {error}", info.name));
+                    }
+                });
+            }
+            tokio::task::spawn_local(upkeep::watch_tls_files(server.clone()));
+            tokio::task::spawn_local(upkeep::run(server.clone()));
+            let (sender, http_changes) = tokio::sync::mpsc::unbounded_channel();
+            changes.set_http(sender);
+            // Those of the command line come first, and are not the configuration's to close.
+            let configured = server.config().global.http_listeners.clone();
+            let own = self.http.len().saturating_sub(configured.len());
+            let names = std::iter::repeat_n(None, own).chain(configured.into_iter().map(Some));
+            http::start(names.zip(self.http).collect(), http_changes, server.clone());
+            let handles = workers.iter().map(|worker| worker.handle().clone()).collect();
+            let (sender, admin_changes) = tokio::sync::mpsc::unbounded_channel();
+            changes.set_admin(sender);
+            let configured = server.config().global.admin_listeners.clone();
+            let own = self.admin.len().saturating_sub(configured.len());
+            let names = std::iter::repeat_n(None, own).chain(configured.into_iter().map(Some));
+            let admin = admin::start(names.zip(self.admin).collect(), admin_changes, server.clone(), handles)
+                .map_err(start("the admin page"))?;
+            if rustix::process::geteuid().is_root() {
+                server.log.notice(format_args!("runs as root: -u and -g, or a service's User=, are safer"));
+            }
+            server.log.notice(format_args!("{} starting", crate::version()));
+            let listening = infos.iter().map(|info| (info.url.as_str(), info.name.as_str()));
+            let settings = server.generation();
+            let mut harness = Harness::greet(settings.config.global.harness.as_ref(), listening)
+                .map_err(ServeError::Harness)?;
+            drop(settings);
+            readiness.announce();
+            // Whoever waits for the file has seen what was announced; whoever waits for this process finds the file.
+            write_port_file(port_file.as_deref(), &ports)?;
+            readiness.ready().map_err(start("the background process"))?;
+            harness.ready();
+            let name = signals.next(&server.log).await;
+            hardening::notify("STOPPING=1\n");
+            harness.stopped();
+            server.log.line(LogLevel::STATS, format_args!("daemon: shutdown requested by {name}"));
+            admin.stop();
+            Ok(())
+        });
+        // The listeners are closed with the tasks that held them; now the connections.
+        drop(self.sockets);
+        workers.iter().for_each(Worker::stop);
+        if let Ok(workers) = Rc::try_unwrap(workers) {
+            workers.into_iter().for_each(Worker::join);
+        }
+        ended
+    }
+
+    /// The ports that were bound, a line each.
+    fn port_lines(&self) -> String {
+        let http = self.http.iter().filter_map(|listener| Some(listener.address().ok()?.port()));
+        let admin = self.admin.iter().map(|listener| listener.address().address.port());
+        self.ports().into_iter().chain(http).chain(admin).map(|port| format!("{port}\n")).collect()
+    }
+}
+
+/// No client connects to "every address".
+fn reachable(url: &str) -> String {
+    for (every, loopback) in [("://0.0.0.0:", "://127.0.0.1:"), ("://[::]:", "://localhost:")] {
+        if let Some((scheme, rest)) = url.split_once(every) {
+            return format!("{scheme}{loopback}{rest}");
+        }
+    }
+    url.to_owned()
+}
+
+/// Written beside and renamed: whoever waits for the file never reads half of it.
+fn write_port_file(path: Option<&Path>, ports: &str) -> Result<(), ServeError> {
+    let Some(path) = path else { return Ok(()) };
+    let part = path.with_extension("part");
+    std::fs::write(&part, ports)
+        .and_then(|()| std::fs::rename(&part, path))
+        .map_err(|source| ServeError::PortFile { path: path.to_owned(), source })
+}
+
+/// A Unix socket's file: dropped, it is removed if it still is ours, at the end as well as when a start fails.
+#[derive(Debug)]
+struct SocketPath {
+    path: PathBuf,
+    inode: u64,
+}
+
+impl SocketPath {
+    fn of(listener: &Listener) -> Option<Self> {
+        let ListenSocket::Unix(_, path) = &listener.socket else { return None };
+        let inode = std::fs::symlink_metadata(path).ok()?.ino();
+        Some(Self { path: path.clone(), inode })
+    }
+}
+
+impl Drop for SocketPath {
+    fn drop(&mut self) {
+        let ours = std::fs::symlink_metadata(&self.path).is_ok_and(|found| found.ino() == self.inode);
+        if ours {
+            // Gone already, or a directory that the dropped user may not write: the next start replaces it.
+            let _ = std::fs::remove_file(&self.path);
+        }
+    }
+}
+
+/// The signals that end the server.
+struct Signals {
+    hangup: tokio::signal::unix::Signal,
+    interrupt: tokio::signal::unix::Signal,
+    terminate: tokio::signal::unix::Signal,
+    /// Does not end it: the log file was moved away.
+    user1: tokio::signal::unix::Signal,
+}
+
+impl Signals {
+    fn new() -> io::Result<Self> {
+        Ok(Self {
+            hangup: signal(SignalKind::hangup())?,
+            interrupt: signal(SignalKind::interrupt())?,
+            terminate: signal(SignalKind::terminate())?,
+            user1: signal(SignalKind::user_defined1())?,
+        })
+    }
+
+    async fn next(&mut self, log: &Log) -> &'static str {
+        loop {
+            tokio::select! {
+                _ = self.hangup.recv() => return "SIGHUP",
+                _ = self.interrupt.recv() => return "SIGINT",
+                _ = self.terminate.recv() => return "SIGTERM",
+                _ = self.user1.recv() => log.reopen(),
+            }
+        }
+    }
+}
+
+/// Binds, opens and serves: the whole life of a server in the foreground.
+pub fn run(config: Config, options: ServeOptions) -> Result<(), ServeError> {
+    Bound::new(options, &Privileges::default())?.serve(config, Readiness::foreground())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::reachable;
+
+    #[test]
+    fn urls_that_can_be_connected_to() {
+        for (url, expected) in [
+            ("ldap://0.0.0.0:3890", "ldap://127.0.0.1:3890"),
+            ("ldaps://[::]:636", "ldaps://localhost:636"),
+            ("ldap://[::1]:389", "ldap://[::1]:389"),
+            ("ldap://192.0.2.7:389", "ldap://192.0.2.7:389"),
+            ("ldapi://%2Frun%2Fldapi", "ldapi://%2Frun%2Fldapi"),
+        ] {
+            assert_eq!(reachable(url), expected);
+        }
+    }
+}
