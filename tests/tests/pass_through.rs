@@ -74,8 +74,9 @@ fn saslauthd_is_asked() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || imap(&listener));
+    // One process: another one would go on when this one is killed.
     let mut saslauthd = Command::new(SASLAUTHD);
-    saslauthd.args(["-a", "rimap", "-O", &format!("127.0.0.1/{port}"), "-n", "2", "-r", "-d", "-m"]);
+    saslauthd.args(["-a", "rimap", "-O", &format!("127.0.0.1/{port}"), "-n", "1", "-r", "-d", "-m"]);
     let child = saslauthd.arg(folder.path()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
     let _daemon = Daemon(child);
     let socket = folder.path().join("mux");
