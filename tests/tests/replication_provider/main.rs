@@ -317,7 +317,10 @@ fn abandon_cancel_and_the_end_of_the_server_end_a_search() {
     assert_eq!(other.refresh(), None);
     let mut request = Vec::new();
     client::abandon(&mut request, MessageId(3), MessageId(2), &[]);
+    // Nothing answers an abandon; that there is nothing left to cancel shows that the server has taken it.
+    client::extended(&mut request, MessageId(4), larix_proto::oid::CANCEL, Some(&cancel), &[]);
     other.send(&request);
+    other.until(|other| other.told.last().is_some_and(|told| told == "extended 119"));
     let mut last = Consumer::default();
     last.ask(server.address, &Wanted::default());
     assert_eq!(last.refresh(), None);
