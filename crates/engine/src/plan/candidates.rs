@@ -35,15 +35,21 @@ impl Default for IdSet {
 pub struct Candidates {
     pub ids: IdSet,
     pub owed: Owed,
+    /// The term of the filter, which is an AND, that holds for every candidate in the snapshot that they were made from.
+    pub proved: Option<usize>,
 }
 
 impl Candidates {
+    pub fn new(ids: IdSet, owed: Owed) -> Self {
+        Self { ids, owed, proved: None }
+    }
+
     pub fn everything() -> Self {
-        Self { ids: IdSet::Everything, owed: Owed::All }
+        Self::new(IdSet::Everything, Owed::All)
     }
 
     pub fn none() -> Self {
-        Self { ids: IdSet::default(), owed: Owed::Exact }
+        Self::new(IdSet::default(), Owed::Exact)
     }
 
     /// How many; `None` when they are not counted.
@@ -161,7 +167,7 @@ mod tests {
             (list(&[5, 20_000]), big, Some(10_001)),
             (list(&[1]), IdSet::Everything, None),
         ] {
-            let union = Candidates { ids: a.union(b), owed: Owed::Partial };
+            let union = Candidates::new(a.union(b), Owed::Partial);
             assert_eq!(union.len(), expected);
         }
     }

@@ -41,6 +41,8 @@ pub struct Plan {
     /// Ids expected; `u64::MAX` when all.
     estimate: u64,
     owed: Owed,
+    /// The term of an AND that the first index read answers exactly.
+    proved: Option<usize>,
 }
 
 #[derive(Clone, Debug)]
@@ -58,7 +60,15 @@ enum Node {
 }
 
 impl Plan {
-    pub fn new<S: Snapshot>(snapshot: &S, catalog: &Catalog, filter: &Filter) -> Result<Self, Fault> {
+    fn new(node: Node, estimate: u64, owed: Owed) -> Self {
+        Self { node, estimate, owed, proved: None }
+    }
+
+    /// The plan for a filter.
+    ///
+    /// # Errors
+    /// An index that cannot be read.
+    pub fn of<S: Snapshot>(snapshot: &S, catalog: &Catalog, filter: &Filter) -> Result<Self, Fault> {
         Planner { snapshot, catalog, keys: Cell::new(0) }.filter(filter)
     }
 
@@ -66,7 +76,7 @@ impl Plan {
     pub fn of_key<S: Snapshot>(snapshot: &S, key: Vec<u8>) -> Result<Self, Fault> {
         let mut ids = Vec::new();
         let estimate = snapshot.posting_head(INDEX, &key, ENOUGH, &mut ids)?;
-        Ok(Self { node: Node::Key(key, ids), estimate, owed: Owed::Exact })
+        Ok(Self::new(Node::Key(key, ids), estimate, Owed::Exact))
     }
 
     /// Whatever either finds.
@@ -85,29 +95,28 @@ impl Plan {
 
     /// Reads the candidates.
     pub fn read<S: Snapshot>(&self, snapshot: &S) -> Result<Candidates, Fault> {
-        match &self.node {
-            Node::Everything => Ok(Candidates::everything()),
-            Node::Nothing => Ok(Candidates::none()),
-            Node::Key(_, ids) if !ids.is_empty() => {
-                Ok(Candidates { ids: IdSet::List(ids.clone()), owed: self.owed })
-            }
-            Node::Key(key, _) => {
-                Ok(Candidates { ids: read_key(snapshot, key, self.estimate)?, owed: self.owed })
-            }
-            Node::Range(low, high) => {
-                Ok(Candidates { ids: read_range(snapshot, low, high)?, owed: self.owed })
-            }
-            Node::Pending(ids) => Ok(Candidates { ids: IdSet::List(ids.clone()), owed: self.owed }),
-            Node::Union(plans) => Ok(Candidates { ids: read_union(snapshot, plans)?, owed: self.owed }),
-            Node::Intersection(plans) => self.read_intersection(snapshot, plans),
-        }
+        let ids = match &self.node {
+            Node::Everything => return Ok(Candidates::everything()),
+            Node::Nothing => return Ok(Candidates::none()),
+            Node::Key(_, ids) if !ids.is_empty() => IdSet::List(ids.clone()),
+            Node::Key(key, _) => read_key(snapshot, key, self.estimate)?,
+            Node::Range(low, high) => read_range(snapshot, low, high)?,
+            Node::Pending(ids) => IdSet::List(ids.clone()),
+            Node::Union(plans) => read_union(snapshot, plans)?,
+            Node::Intersection(plans) => return self.read_intersection(snapshot, plans),
+        };
+        Ok(self.found(ids))
+    }
+
+    fn found(&self, ids: IdSet) -> Candidates {
+        Candidates { ids, owed: self.owed, proved: self.proved }
     }
 
     fn read_intersection<S: Snapshot>(&self, snapshot: &S, plans: &[Self]) -> Result<Candidates, Fault> {
         let mut rest = plans.iter();
         let Some(first) = rest.next() else { return Ok(Candidates::everything()) };
         let mut found = first.read(snapshot)?;
-        found.owed = self.owed;
+        (found.owed, found.proved) = (self.owed, self.proved);
         for plan in rest {
             let count = found.len().unwrap_or(u64::MAX);
             if count == 0 {
@@ -140,9 +149,10 @@ impl Plan {
 
     /// As [`Self::read`], of a plan that is not needed any more.
     pub fn into_candidates<S: Snapshot>(self, snapshot: &S) -> Result<Candidates, Fault> {
+        let (owed, proved) = (self.owed, self.proved);
         match self.node {
-            Node::Key(_, ids) if !ids.is_empty() => Ok(Candidates { ids: IdSet::List(ids), owed: self.owed }),
-            Node::Pending(ids) => Ok(Candidates { ids: IdSet::List(ids), owed: self.owed }),
+            Node::Key(_, ids) if !ids.is_empty() => Ok(Candidates { ids: IdSet::List(ids), owed, proved }),
+            Node::Pending(ids) => Ok(Candidates { ids: IdSet::List(ids), owed, proved }),
             _ => self.read(snapshot),
         }
     }
@@ -217,9 +227,10 @@ impl<S: Snapshot> Planner<'_, S> {
         let (mut owed, mut least) = (Owed::Exact, u64::MAX);
         // Equality first: often it is all that it takes, and sizing a range costs reading its keys.
         let is_equality =
-            |f: &&Filter| matches!(f, Filter::Test(test) if matches!(test.assertion, Assertion::Equality(_)));
-        let ordered = list.iter().filter(is_equality).chain(list.iter().filter(|f| !is_equality(f)));
-        for filter in ordered {
+            |f: &Filter| matches!(f, Filter::Test(test) if matches!(test.assertion, Assertion::Equality(_)));
+        let equality = list.iter().enumerate().filter(|(_, filter)| is_equality(filter));
+        let others = list.iter().enumerate().filter(|(_, filter)| !is_equality(filter));
+        for (term, filter) in equality.chain(others) {
             if least <= ENOUGH {
                 owed = Owed::Partial;
                 break;
@@ -235,7 +246,7 @@ impl<S: Snapshot> Planner<'_, S> {
                 _ => {
                     owed = owed.max(plan.owed);
                     least = least.min(plan.estimate);
-                    plans.push(plan);
+                    plans.push(Plan { proved: (plan.owed == Owed::Exact).then_some(term), ..plan });
                 }
             }
         }
@@ -249,7 +260,8 @@ impl<S: Snapshot> Planner<'_, S> {
             }
             _ => {
                 let estimate = plans.first().map_or(0, |plan| plan.estimate);
-                Plan { node: Node::Intersection(plans.into_vec()), estimate, owed }
+                let proved = plans.first().and_then(|first| first.proved);
+                Plan { node: Node::Intersection(plans.into_vec()), estimate, owed, proved }
             }
         })
     }
@@ -435,7 +447,7 @@ impl<S: Snapshot> Planner<'_, S> {
             return Ok(plan);
         }
         let estimate = ids.len() as u64;
-        Ok(plan.or(Plan { node: Node::Pending(ids), estimate, owed: Owed::Partial }))
+        Ok(plan.or(Plan::new(Node::Pending(ids), estimate, Owed::Partial)))
     }
 
     /// The keys of values that begin so: of the head index, or of the equality index if its keys are the same.
@@ -470,16 +482,16 @@ impl<S: Snapshot> Planner<'_, S> {
             self.keys.set(self.keys.get() + 1);
             estimate = estimate.saturating_add(row?.1);
         }
-        Ok(Plan { node: Node::Range(low, high), estimate, owed })
+        Ok(Plan::new(Node::Range(low, high), estimate, owed))
     }
 }
 
 fn everything() -> Plan {
-    Plan { node: Node::Everything, estimate: u64::MAX, owed: Owed::All }
+    Plan::new(Node::Everything, u64::MAX, Owed::All)
 }
 
 fn nothing() -> Plan {
-    Plan { node: Node::Nothing, estimate: 0, owed: Owed::Exact }
+    Plan::new(Node::Nothing, 0, Owed::Exact)
 }
 
 fn partial(mut plan: Plan) -> Plan {
@@ -504,13 +516,13 @@ fn union(mut plans: Vec<Plan>) -> Plan {
     plans.retain(|plan| plan.estimate > 0);
     match plans.len() {
         0 => nothing(),
-        1 => Plan { owed, ..plans.remove(0) },
+        1 => Plan { owed, proved: None, ..plans.remove(0) },
         _ => {
             let estimate = plans.iter().fold(0u64, |sum, plan| sum.saturating_add(plan.estimate));
             if plans.len() > UNION_FEW && estimate > UNION_IDS_LIMIT {
                 return everything();
             }
-            Plan { node: Node::Union(plans), estimate, owed }
+            Plan::new(Node::Union(plans), estimate, owed)
         }
     }
 }
@@ -523,7 +535,7 @@ fn intersection(mut plans: Vec<Plan>) -> Plan {
         _ => {
             let owed = plans.iter().map(|plan| plan.owed).max().unwrap_or(Owed::Exact);
             let estimate = plans.first().map_or(0, |plan| plan.estimate);
-            Plan { node: Node::Intersection(plans), estimate, owed }
+            Plan::new(Node::Intersection(plans), estimate, owed)
         }
     }
 }

@@ -53,9 +53,39 @@ fn plans() {
     ] {
         let text = FilterBuf::parse(filter).unwrap();
         let bound = Filter::new(&schema(), &catalog, schema().bind_filter(text.as_filter()));
-        let plan = Plan::new(&snapshot, &catalog, &bound).unwrap();
+        let plan = Plan::of(&snapshot, &catalog, &bound).unwrap();
         assert_eq!(plan.explain(&catalog).to_string(), expected, "{filter}");
         let candidates = plan.read(&snapshot).unwrap();
         assert_eq!((candidates.owed, candidates.len()), (owed, read), "{filter}");
+    }
+}
+
+#[test]
+fn what_an_index_proves() {
+    let lines = [("cn", "eq,sub"), ("title", "pres,eq"), ("sn", "eq")];
+    let fixture = Fixture::memory(&lines, &directory());
+    let snapshot = fixture.database.store().snapshot().unwrap();
+    let catalog = fixture.database.catalog();
+    for (filter, expected) in [
+        ("(&(sn=s7)(title=odd))", Some(0)),
+        // The shorter list is read first.
+        ("(&(title=odd)(sn=s7))", Some(1)),
+        // Equality comes first wherever it stands.
+        ("(&(cn=p1*)(title=odd))", Some(1)),
+        ("(&(dc=x)(!(cn=p1))(sn=s7))", Some(2)),
+        ("(&(title=*)(title=odd))", Some(1)),
+        // What is only likely, or holds of an inner AND, or of one of several, is no term that holds.
+        ("(&(cn=p1*)(cn=*9))", None),
+        ("(&(|(sn=s7)(cn=p1*))(title=*))", Some(1)),
+        ("(&(|(sn=s7)(sn=s8))(!(title=*)))", Some(0)),
+        ("(|(&(sn=s7)(title=odd))(cn=p1*))", None),
+        ("(|(&(sn=s7)(title=odd))(givenName=x))", None),
+        ("(sn=s7)", None),
+    ] {
+        let text = FilterBuf::parse(filter).unwrap();
+        let bound = Filter::new(&schema(), &catalog, schema().bind_filter(text.as_filter()));
+        let plan = Plan::of(&snapshot, &catalog, &bound).unwrap();
+        assert_eq!(plan.read(&snapshot).unwrap().proved, expected, "{filter}");
+        assert_eq!(plan.into_candidates(&snapshot).unwrap().proved, expected, "{filter}");
     }
 }

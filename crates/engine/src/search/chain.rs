@@ -288,6 +288,6 @@ fn holders<N: Snapshot>(
     let Ok(assertion) = view.schema.bind_equality(description, name) else { return Ok(None) };
     let target = Target::new(&view.schema, &view.catalog, description.clone());
     let test = Filter::Test(Test { target, assertion: Assertion::Equality(assertion) });
-    let plan = Plan::new(view.snapshot, &view.catalog, &test)?;
+    let plan = Plan::of(view.snapshot, &view.catalog, &test)?;
     Ok(plan.estimate().is_some().then_some((test, plan)))
 }

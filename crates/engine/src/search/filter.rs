@@ -159,17 +159,7 @@ impl Filter {
         match self {
             Self::Constant(constant) => Ok(*constant),
             Self::Not(inner) => Ok(!inner.matches(context, entry)?),
-            Self::And(list) => {
-                let mut result = Match::True;
-                for filter in list {
-                    match filter.matches(context, entry)? {
-                        Match::True => {}
-                        Match::False => return Ok(Match::False),
-                        Match::Undefined => result = Match::Undefined,
-                    }
-                }
-                Ok(result)
-            }
+            Self::And(list) => all_match(list, None, context, entry),
             Self::Or(list) => {
                 let mut result = Match::False;
                 for filter in list {
@@ -184,6 +174,45 @@ impl Filter {
             Self::Test(test) => test.matches(context, entry),
         }
     }
+
+    /// The same of an entry for which this term of an AND is known to hold, for whoever searches.
+    pub fn matches_beside(
+        &self,
+        proved: usize,
+        context: &dyn FilterContext,
+        entry: &dyn EntrySource,
+    ) -> Result<Match, Fault> {
+        match self {
+            Self::And(list) => all_match(list, Some(proved), context, entry),
+            _ => self.matches(context, entry),
+        }
+    }
+
+    /// A term of an AND.
+    pub fn term(&self, number: usize) -> Option<&Self> {
+        if let Self::And(list) = self { list.get(number) } else { None }
+    }
+}
+
+/// Whether all terms match, of which one may be known to.
+fn all_match(
+    terms: &[Filter],
+    proved: Option<usize>,
+    context: &dyn FilterContext,
+    entry: &dyn EntrySource,
+) -> Result<Match, Fault> {
+    let mut result = Match::True;
+    for (number, filter) in terms.iter().enumerate() {
+        if proved == Some(number) {
+            continue;
+        }
+        match filter.matches(context, entry)? {
+            Match::True => {}
+            Match::False => return Ok(Match::False),
+            Match::Undefined => result = Match::Undefined,
+        }
+    }
+    Ok(result)
 }
 
 impl Filter {

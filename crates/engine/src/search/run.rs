@@ -38,6 +38,16 @@ thread_local! {
     static NAME: Cell<String> = const { Cell::new(String::new()) };
 }
 
+/// What is known of a candidate before its record is looked at.
+#[derive(Copy, Clone, Debug)]
+pub(super) enum Proved {
+    Nothing,
+    /// This term of the filter, an AND, holds.
+    Term(usize),
+    /// The filter matches.
+    All,
+}
+
 /// Where a search is.
 #[derive(Debug)]
 pub(super) enum State {
@@ -144,7 +154,7 @@ impl SearchTask {
 
     /// The plan for the filter and for what is answered beside it.
     fn plan<N: Snapshot>(&self, view: &View<'_, N>) -> Result<Plan, Fault> {
-        let plan = Plan::new(view.snapshot, &view.catalog, &self.filter)?;
+        let plan = Plan::of(view.snapshot, &view.catalog, &self.filter)?;
         let references = !self.controls.manage_dsa_it
             && self.controls.subentries != Some(true)
             && view.facts.is_none_or(|facts| facts.referrals);
@@ -164,13 +174,13 @@ impl SearchTask {
         area: &Area,
     ) -> Result<Candidates, Fault> {
         if self.scope == Scope::Base {
-            return Ok(Candidates { ids: IdSet::List(vec![area.base.0]), owed: Owed::All });
+            return Ok(Candidates::new(IdSet::List(vec![area.base.0]), Owed::All));
         }
         let plan = self.plan(view)?;
         if area.added.is_empty()
             && let Some(ids) = small_scope(view, area, plan.estimate())?
         {
-            return Ok(Candidates { ids: IdSet::List(ids), owed: Owed::All });
+            return Ok(Candidates::new(IdSet::List(ids), Owed::All));
         }
         self.count_uses(view, &plan);
         plan.into_candidates(view.snapshot)
@@ -208,9 +218,7 @@ impl SearchTask {
         pace: &mut Pace<'_>,
         answer: &mut OnFound<'_, N>,
     ) -> Result<Option<Step>, End> {
-        let exact = progress.candidates.owed == Owed::Exact
-            && gate.searches_freely(&view.schema, &self.filter)
-            && progress.commit == view.snapshot.commit_counter();
+        let proved = self.proved(view, gate, progress);
         if matches!(progress.candidates.ids, IdSet::Everything) {
             let start = progress.last.0.saturating_add(1).to_be_bytes();
             let rows = view.snapshot.scan(ENTRIES, KeyRange::at_least(&start), Direction::Forward);
@@ -220,7 +228,7 @@ impl SearchTask {
                 if let Some(step) = pace.next()? {
                     return Ok(Some(step));
                 }
-                if let Some(step) = self.one(view, gate, progress, pace, (id, &stored), exact, answer)? {
+                if let Some(step) = self.one(view, gate, progress, pace, (id, &stored), proved, answer)? {
                     return Ok(Some(step));
                 }
                 progress.last = id;
@@ -239,13 +247,29 @@ impl SearchTask {
                     return Ok(Some(step));
                 }
                 if let Some(stored) = view.stored(id)?
-                    && let Some(step) = self.one(view, gate, progress, pace, (id, &stored), exact, answer)?
+                    && let Some(step) = self.one(view, gate, progress, pace, (id, &stored), proved, answer)?
                 {
                     return Ok(Some(step));
                 }
                 progress.last = id;
             }
         }
+    }
+
+    /// What the indexes have proved of the candidates: in the snapshot that they were read from, and where the subject may
+    /// search for it.
+    fn proved<N: Snapshot>(&self, view: &View<'_, N>, gate: &Gate<'_>, progress: &Progress) -> Proved {
+        let Candidates { owed, proved, .. } = progress.candidates;
+        if progress.commit != view.snapshot.commit_counter() {
+            return Proved::Nothing;
+        }
+        if owed == Owed::Exact && gate.searches_freely(&view.schema, &self.filter) {
+            return Proved::All;
+        }
+        let free = |term: &usize| {
+            self.filter.term(*term).is_some_and(|filter| gate.searches_freely(&view.schema, filter))
+        };
+        proved.filter(free).map_or(Proved::Nothing, Proved::Term)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -256,7 +280,7 @@ impl SearchTask {
         progress: &mut Progress,
         pace: &mut Pace<'_>,
         (id, stored): (EntryId, &[u8]),
-        exact: bool,
+        proved: Proved,
         answer: &mut OnFound<'_, N>,
     ) -> Result<Option<Step>, End> {
         self.looked += 1;
@@ -266,7 +290,7 @@ impl SearchTask {
         }
         let record = view.unpacked(id, stored)?;
         let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
-        let step = match self.look(&seen, progress.area.base, exact)? {
+        let step = match self.look(&seen, progress.area.base, proved)? {
             Looked::Passed => Ok(None),
             Looked::Reference => answer(self, &SeenOrReference::Reference(&seen), progress),
             Looked::Match => answer(self, &SeenOrReference::Match(&seen), progress),
@@ -280,7 +304,7 @@ impl SearchTask {
         &self,
         seen: &Seen<'_, N>,
         base: EntryId,
-        exact: bool,
+        proved: Proved,
     ) -> Result<Looked, Fault> {
         let flags = seen.reader.view.flags();
         let is_base = seen.reader.view.id() == base;
@@ -299,7 +323,11 @@ impl SearchTask {
             let shown = !self.controls.domain_scope;
             return Ok(if shown { Looked::Reference } else { Looked::Passed });
         }
-        let matches = exact || self.filter.matches(seen, &seen.reader)?.is_true();
+        let matches = match proved {
+            Proved::All => true,
+            Proved::Term(term) => self.filter.matches_beside(term, seen, &seen.reader)?.is_true(),
+            Proved::Nothing => self.filter.matches(seen, &seen.reader)?.is_true(),
+        };
         Ok(if matches { Looked::Match } else { Looked::Passed })
     }
 

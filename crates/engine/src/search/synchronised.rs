@@ -8,7 +8,7 @@ use larix_store::Snapshot;
 use uuid::Uuid;
 
 use super::entry::{Gate, Seen};
-use super::run::Looked;
+use super::run::{Looked, Proved};
 use super::scope::Area;
 use super::task::{End, SearchTask, storage_failure};
 use crate::csn::Csn;
@@ -265,7 +265,7 @@ impl SearchTask {
         if !inside {
             return outside(&seen);
         }
-        let looked = self.look(&seen, area.base, false)?;
+        let looked = self.look(&seen, area.base, Proved::Nothing)?;
         if matches!(looked, Looked::Passed) {
             return outside(&seen);
         }

@@ -24,7 +24,7 @@ use super::limits::{self, Effective};
 use super::pace::STEPS_HERE;
 use super::pages::Pages;
 use super::rights::Rights;
-use super::run::{Looked, State};
+use super::run::{Looked, Proved, State};
 use super::scope::{self, Base};
 use super::selection::Selection;
 use super::sort::Order;
@@ -445,7 +445,7 @@ impl SearchTask {
         }
         self.check_base(&seen)?;
         self.looked = 1;
-        if matches!(self.look(&seen, id, false)?, Looked::Match) {
+        if matches!(self.look(&seen, id, Proved::Nothing)?, Looked::Match) {
             self.send(&seen, out)?;
         }
         Err(ResultCode::SUCCESS.into())

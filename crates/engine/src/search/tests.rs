@@ -415,11 +415,11 @@ fn limits() {
 #[test]
 fn between_slices() {
     use crate::search::Step;
-    let check = |change: &dyn Fn(&Fixture<_>), expected: (usize, ResultCode)| {
+    let check_with = |filter: &str, change: &dyn Fn(&Fixture<_>), expected: (usize, ResultCode)| {
         let fixture = Fixture::memory(&[("cn", "eq,sub")], &many(10));
         let base = format!("cn=p000,{SUFFIX}");
         fixture.load(&format!("dn: cn=a,{base}\nobjectClass: person\ncn: a\nsn: a\n\ndn: cn=b,{base}\nobjectClass: person\ncn: b\nsn: b\n"));
-        let asked = Asked { base: &base, filter: "(|(cn=a)(cn=b))", time_limit: 60, ..Asked::default() };
+        let asked = Asked { base: &base, filter, time_limit: 60, ..Asked::default() };
         let mut task = fixture.begin(&asked).unwrap();
         let mut out = Vec::new();
         let mut changed = false;
@@ -432,7 +432,12 @@ fn between_slices() {
                 changed = true;
             }
         };
-        assert_eq!((crate::fixture::decode(&out).entries.len(), result.code), expected);
+        assert_eq!((crate::fixture::decode(&out).entries.len(), result.code), expected, "{filter}");
+    };
+    let check = |change: &dyn Fn(&Fixture<_>), expected: (usize, ResultCode)| {
+        check_with("(|(cn=a)(cn=b))", change, expected);
+        // The indexes prove its first term.
+        check_with("(&(|(cn=a)(cn=b))(!(sn=x)))", change, expected);
     };
     let base = format!("cn=p000,{SUFFIX}");
     check(&|_| (), (2, ResultCode::SUCCESS));
@@ -473,6 +478,12 @@ fn access_rules() {
         ("(!(uid=ann))", ""),
         ("(mail=ann@example.com)", "Ann Smith"),
         ("(objectClass=person)", "Ann Smith,Bob Jones"),
+        // What an index proves counts for those alone who may search for it.
+        ("(&(uid=ann)(sn=smith))", ""),
+        ("(&(mail=ann@example.com)(uid=ann))", ""),
+        ("(&(mail=ann@example.com)(objectClass=posixAccount))", ""),
+        ("(&(objectClass=posixAccount)(mail=ann@example.com))", ""),
+        ("(&(mail=ann@example.com)(sn=smith))", "Ann Smith"),
     ] {
         let answered = fixture.search(&Asked { filter, ..Asked::default() });
         assert_eq!(answered.names().join(","), expected, "{filter}");

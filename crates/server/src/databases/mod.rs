@@ -264,7 +264,7 @@ impl Databases {
         let snapshot = database.store().snapshot().ok()?;
         let view = database.view(&snapshot).ok()?;
         let filter = Filter::new(&view.schema, &view.catalog, view.schema.bind_filter(filter));
-        let plan = Plan::new(view.snapshot, &view.catalog, &filter).ok()?;
+        let plan = Plan::of(view.snapshot, &view.catalog, &filter).ok()?;
         Some(plan.explain(&view.catalog))
     }
 
