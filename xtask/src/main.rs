@@ -18,8 +18,8 @@ cargo xtask COMMAND
                   it says which packages are missing and skips what needs them
   packages [--missing]
                   the packages that tests want beside a toolchain and a C compiler; or the names of the missing ones
-  without-packages
-                  some of the tests where the packages are hidden (a mount namespace): they skip and say so
+  without-packages [all]
+                  some of the tests, or all, where the packages are hidden (a mount namespace): they skip and say so
   check           formatting and clippy, warnings as errors
   tidy            what review forgets: lengths, banned words, dead files, a map that points to nothing, layers
   layers [CRATE [FROM TO]]
@@ -50,7 +50,8 @@ fn main() -> ExitCode {
             packages::list_missing();
             Ok(())
         }
-        ["without-packages"] => packages::without(&root()),
+        ["without-packages"] => packages::without(&root(), false),
+        ["without-packages", "all"] => packages::without(&root(), true),
         ["check"] => check(),
         ["kerberos"] => kerberos(),
         ["tidy"] => tidy::run(&root()),
@@ -64,7 +65,7 @@ fn main() -> ExitCode {
         ["dist"] => dist(),
         ["ci"] => check()
             .and_then(|()| test(&[]))
-            .and_then(|()| packages::without(&root()))
+            .and_then(|()| packages::without(&root(), false))
             .and_then(|()| kerberos())
             .and_then(|()| instructions::run(&root(), false))
             .and_then(|()| fuzz("20000"))

@@ -110,8 +110,8 @@ fn recorded(
     Ok((done, text))
 }
 
-/// A few tests that want packages, one at least for each: the test's program, and the test.
-const WANTING: [(&str, &str); 10] = [
+/// A few tests that want packages, one at least for each, and some that must not: the test's program, and the test.
+const WANTING: [(&str, &str); 12] = [
     ("slappasswd", "values_of_either_bind_at_both"),
     ("replication_slow", "ldapsearch_follows_as_it_follows_slapd"),
     ("sasl", "cyrus_clients_are_let_in_as_slapd_lets_them"),
@@ -122,18 +122,23 @@ const WANTING: [(&str, &str); 10] = [
     ("load_run", "tls_and_local_sockets_on_slapd"),
     ("mail", "the_mail_directory"),
     ("admin_browser", "the_first_quarter_of_an_hour_takes_a_minute"),
+    ("replication_provider", "abandon_cancel_and_the_end_of_the_server_end_a_search"),
+    ("binary", "slapds_names_are_its_tools"),
 ];
 
-/// Hides files behind an empty one and goes on with the rest of the arguments: `sh -c THIS sh EMPTY COUNT FILE... COMMAND...`.
+/// Hides files behind an empty one, folders behind one with `.d` at its end, and goes on with the rest of the arguments: `sh -c THIS sh EMPTY COUNT FILE... COMMAND...`.
 const HIDE: &str = r#"
 empty=$1; count=$2; shift 2
-while [ "$count" -gt 0 ]; do mount --bind "$empty" "$1" || exit 1; shift; count=$((count - 1)); done
+while [ "$count" -gt 0 ]; do
+    if [ -d "$1" ]; then mount --bind "$empty.d" "$1"; else mount --bind "$empty" "$1"; fi || exit 1
+    shift; count=$((count - 1))
+done
 exec "$@"
 "#;
 
-/// Runs some tests where the packages are hidden, in a mount namespace of their own, and checks that they skip what needs them
-/// and fail for no want of one. Where the system permits no such namespace, that is said and nothing is run.
-pub(crate) fn without(root: &Path) -> anyhow::Result<()> {
+/// Runs some tests, or all, where the packages are hidden, in a mount namespace of their own, and checks that they skip what
+/// needs them and fail for no want of one. Where the system permits no such namespace, that is said and nothing is run.
+pub(crate) fn without(root: &Path, all: bool) -> anyhow::Result<()> {
     let Some(unshare) = namespaces() else {
         println!("without-packages: this system permits no mount namespace: skipped");
         return Ok(());
@@ -141,13 +146,19 @@ pub(crate) fn without(root: &Path) -> anyhow::Result<()> {
     crate::binary()?;
     let wanted = PACKAGES.into_iter().filter(|package| package.wanted_by == Command::Test);
     let wanted: Vec<&Package> = wanted.collect();
-    let hidden: Vec<PathBuf> = wanted.iter().flat_map(|package| package.files()).collect();
+    let hidden: Vec<PathBuf> = wanted.iter().flat_map(|package| package.places()).collect();
     let empty = root.join("target/empty");
     std::fs::write(&empty, "").with_context(|| format!("cannot write {}", empty.display()))?;
+    let folder = root.join("target/empty.d");
+    std::fs::create_dir_all(&folder).with_context(|| format!("cannot create {}", folder.display()))?;
     let mut cargo = vec!["cargo", "test", "--quiet", "--workspace"];
-    WANTING.iter().for_each(|(program, _)| cargo.extend(["--test", program]));
-    cargo.extend(["--", "--exact"]);
-    cargo.extend(WANTING.iter().map(|(_, test)| *test));
+    if all {
+        cargo.push("--no-fail-fast");
+    } else {
+        WANTING.iter().for_each(|(program, _)| cargo.extend(["--test", program]));
+        cargo.extend(["--", "--exact"]);
+        cargo.extend(WANTING.iter().map(|(_, test)| *test));
+    }
     let (done, skipped) = recorded(root, |file| {
         let mut command = process::Command::new("unshare");
         command.args(unshare).args(["sh", "-c", HIDE, "sh"]).arg(&empty).arg(hidden.len().to_string());

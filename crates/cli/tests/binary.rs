@@ -96,7 +96,10 @@ fn slapds_names_are_its_tools() {
     }
     let slapd = folder.path().join("slapd");
     symlink(LARIX, &slapd).unwrap();
-    let tool = Command::new(&slapd).args(["-Tdn", "cn=a, dc=b"]).output().unwrap();
+    let configuration = folder.path().join("slapd.conf");
+    std::fs::write(&configuration, "").unwrap();
+    let arguments = ["-Tdn".as_ref(), "-f".as_ref(), configuration.as_os_str(), "cn=a, dc=b".as_ref()];
+    let tool = Command::new(&slapd).args(arguments).output().unwrap();
     check("slapd -Tdn", &tool, 0, "cn=a,dc=b");
     let unknown = Command::new(&slapd).arg("-Tnonsense").output().unwrap();
     check("slapd -Tnonsense", &unknown, 1, "\"nonsense\"");

@@ -17,6 +17,8 @@ pub struct Package {
     variable: Option<&'static str>,
     /// The package is installed when of each row one file is there. `*` stands for any letters of one component.
     files: &'static [&'static [&'static str]],
+    /// What else it brings that a test could take for granted: hidden with the files where tests are run as without it.
+    folders: &'static [&'static str],
     /// What is not tested without it.
     pub tests: &'static str,
     /// Which command wants it.
@@ -35,6 +37,7 @@ pub const SLAPD: Package = Package {
     name: "slapd",
     variable: Some("SLAPD"),
     files: &[&["/usr/sbin/slapd"]],
+    folders: &["/etc/ldap", "/usr/lib/ldap"],
     tests: "answers, access rules, configurations, tools and replication beside OpenLDAP's server",
     wanted_by: Command::Test,
 };
@@ -43,6 +46,7 @@ pub const LDAP_UTILS: Package = Package {
     name: "ldap-utils",
     variable: None,
     files: &[&["/usr/bin/ldapsearch"], &["/usr/bin/ldapwhoami"]],
+    folders: &[],
     tests: "OpenLDAP's clients over TLS and SASL, and as followers",
     wanted_by: Command::Test,
 };
@@ -52,6 +56,7 @@ pub const SASL_MODULES: Package = Package {
     name: "libsasl2-modules",
     variable: None,
     files: &[&["/usr/lib/*/sasl2/libscram.so"], &["/usr/lib/*/sasl2/libdigestmd5.so"]],
+    folders: &[],
     tests: "SCRAM, DIGEST-MD5, CRAM-MD5 and PLAIN with Cyrus SASL's clients",
     wanted_by: Command::Test,
 };
@@ -60,6 +65,7 @@ pub const SASLAUTHD: Package = Package {
     name: "sasl2-bin",
     variable: None,
     files: &[&["/usr/sbin/saslauthd"]],
+    folders: &[],
     tests: "passwords that saslauthd checks",
     wanted_by: Command::Test,
 };
@@ -68,6 +74,7 @@ pub const FAKETIME: Package = Package {
     name: "faketime",
     variable: None,
     files: &[&["/usr/lib/*/faketime/libfaketimeMT.so.1"]],
+    folders: &[],
     tests: "rings of servers whose clocks are wrong",
     wanted_by: Command::Test,
 };
@@ -76,6 +83,7 @@ pub const STRACE: Package = Package {
     name: "strace",
     variable: None,
     files: &[&["/usr/bin/strace"]],
+    folders: &[],
     tests: "restores and loads that are killed before each call of the system",
     wanted_by: Command::Test,
 };
@@ -84,6 +92,7 @@ pub const OPENSSL: Package = Package {
     name: "openssl",
     variable: None,
     files: &[&["/usr/bin/openssl"]],
+    folders: &[],
     tests: "TLS with OpenSSL's client and certificates",
     wanted_by: Command::Test,
 };
@@ -92,6 +101,7 @@ pub const GNUTLS: Package = Package {
     name: "gnutls-bin",
     variable: None,
     files: &[&["/usr/bin/gnutls-cli"]],
+    folders: &[],
     tests: "TLS with GnuTLS's client",
     wanted_by: Command::Test,
 };
@@ -100,6 +110,7 @@ pub const POSTFIX: Package = Package {
     name: "postfix-ldap",
     variable: None,
     files: &[&["/usr/sbin/postmap"], &["/usr/lib/postfix/postfix-ldap.so"]],
+    folders: &[],
     tests: "Postfix as a client",
     wanted_by: Command::Test,
 };
@@ -108,6 +119,7 @@ pub const CHROMIUM: Package = Package {
     name: "chromium",
     variable: None,
     files: &[&["/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"]],
+    folders: &[],
     tests: "the admin page in a browser",
     wanted_by: Command::Test,
 };
@@ -116,6 +128,7 @@ pub const VALGRIND: Package = Package {
     name: "valgrind",
     variable: None,
     files: &[&["/usr/bin/valgrind"]],
+    folders: &[],
     tests: "instructions a request",
     wanted_by: Command::Instructions,
 };
@@ -153,7 +166,7 @@ pub const PACKAGES: [&Package; 18] = [
 
 const fn kerberos(name: &'static str, files: &'static [&'static [&'static str]]) -> Package {
     let tests = "the build feature gssapi with MIT's KDC";
-    Package { name, variable: None, files, tests, wanted_by: Command::Kerberos }
+    Package { name, variable: None, files, folders: &[], tests, wanted_by: Command::Kerberos }
 }
 
 impl Package {
@@ -167,6 +180,12 @@ impl Package {
     /// The files of the package that are there: of each row the first.
     pub fn files(&self) -> Vec<PathBuf> {
         self.files.iter().filter_map(|any| any.iter().find_map(|pattern| find(pattern))).collect()
+    }
+
+    /// The same, and its folders.
+    pub fn places(&self) -> Vec<PathBuf> {
+        let folders = self.folders.iter().map(PathBuf::from).filter(|folder| folder.is_dir());
+        self.files().into_iter().chain(folders).collect()
     }
 
     /// Whether a test has to do without the package. Each such test asks this before it needs the package: where it is not
@@ -283,6 +302,12 @@ mod tests {
         fs::remove_file(&noted).expect("removed");
     }
 
-    const SLAPD_ALIKE: Package =
-        Package { name: "none", variable: None, files: &[], tests: "nothing", wanted_by: Command::Test };
+    const SLAPD_ALIKE: Package = Package {
+        name: "none",
+        variable: None,
+        files: &[],
+        folders: &[],
+        tests: "nothing",
+        wanted_by: Command::Test,
+    };
 }

@@ -97,7 +97,14 @@ fn slapd_modules() -> String {
     }
 }
 
-/// Where OpenLDAP's schema files lie: Debian's place, or `SCHEMA_DIRECTORY`.
+/// Where schema files lie: `SCHEMA_DIRECTORY`; where slapd is installed, OpenLDAP's; else those that are bundled, from this tree.
 pub fn schema_directory() -> PathBuf {
-    std::env::var_os("SCHEMA_DIRECTORY").map_or_else(|| PathBuf::from("/etc/ldap/schema"), PathBuf::from)
+    if let Some(own) = std::env::var_os("SCHEMA_DIRECTORY") {
+        return PathBuf::from(own);
+    }
+    let installed = PathBuf::from("/etc/ldap/schema");
+    if installed.join("core.schema").is_file() {
+        return installed;
+    }
+    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../schema/schema"))
 }

@@ -1,5 +1,4 @@
 use std::fs;
-use std::path::Path;
 
 use proptest::prelude::*;
 
@@ -34,7 +33,7 @@ fn bundled_schemas_load_together_but_for_rivals() {
 /// OpenLDAP's own files as Debian ships them: alone with what they need, and over the bundled definitions.
 #[test]
 fn files_of_openldap_load() {
-    if !Path::new(DEBIAN).is_dir() {
+    if larix_packages::SLAPD.is_lacking() {
         return;
     }
     let names = [
