@@ -174,18 +174,17 @@ fn stored<N: Snapshot>(
 ) -> Result<ResultCode, Fault> {
     let schema = &seen.view.schema;
     let target = Target::new(schema, &seen.view.catalog, assertion.description.clone());
-    if !seen.reader.is_present(&target)? {
-        return Ok(ResultCode::NO_SUCH_ATTRIBUTE);
-    }
     if let Some(member) = seen.reader.large_member(&target, assertion.value.key())? {
         return Ok(if member { ResultCode::COMPARE_TRUE } else { ResultCode::COMPARE_FALSE });
     }
     let mut scratch = Scratch::default();
+    let mut is_present = false;
     for attribute in seen.reader.view.attributes() {
         let (number, stored) = attribute?;
         if !target.numbers.contains(number) {
             continue;
         }
+        is_present = true;
         let own = seen.view.catalog.row(number).and_then(|row| row.description.as_ref());
         // A subtype, or one with more options, has access rules of its own.
         if let Some(own) = own
@@ -203,5 +202,5 @@ fn stored<N: Snapshot>(
             return Ok(ResultCode::COMPARE_TRUE);
         }
     }
-    Ok(ResultCode::COMPARE_FALSE)
+    Ok(if is_present { ResultCode::COMPARE_FALSE } else { ResultCode::NO_SUCH_ATTRIBUTE })
 }

@@ -75,14 +75,14 @@ fn results() {
             "{entry} {attribute} {value}"
         );
     }
-    let manage = RequestControls { manage_dsa_it: true, ..plain.clone() };
+    let manage = plain.with(|values| values.manage_dsa_it = true);
     let elsewhere = "ou=elsewhere,dc=example,dc=com";
     assert_eq!(code(&fixture, &manage, elsewhere, "ou", "elsewhere"), ResultCode::COMPARE_TRUE.0);
     for (filter, expected) in
         [("(sn=smith)", ResultCode::COMPARE_TRUE), ("(sn=x)", ResultCode::ASSERTION_FAILED)]
     {
         let assertion = Some(FilterBuf::parse(filter).unwrap());
-        let controls = RequestControls { assertion, ..plain.clone() };
+        let controls = plain.with(|values| values.assertion = assertion);
         assert_eq!(code(&fixture, &controls, ann, "cn", "ann"), expected.0, "{filter}");
     }
 }

@@ -7,6 +7,8 @@
 mod known;
 mod values;
 
+use std::ops::Deref;
+
 use larix_proto::{Control, Controls, FilterBuf, LdapResult, ResultCode, oid};
 
 pub use known::{OperationKind, SUPPORTED, SupportedControl, applies, is_known, listed};
@@ -25,9 +27,13 @@ pub struct Import {
     pub value_check: bool,
 }
 
-/// What a request's controls say. Absent controls are `None` or false.
+/// What a request's controls say. Most requests have none, and carry none with them.
 #[derive(Clone, Debug, Default, PartialEq)]
-pub struct RequestControls {
+pub struct RequestControls(Option<Box<ControlValues>>);
+
+/// What the controls of a request say that has any. Absent controls are `None` or false.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ControlValues {
     /// RFC 3296: referral entries are treated as what they are.
     pub manage_dsa_it: bool,
     /// Whether [`Self::manage_dsa_it`] was critical; a bind must not have it so.
@@ -88,7 +94,76 @@ fn protocol_error(text: impl Into<String>) -> LdapResult {
     LdapResult::with(ResultCode::PROTOCOL_ERROR, text)
 }
 
+impl ControlValues {
+    /// No control at all.
+    const NONE: Self = Self {
+        manage_dsa_it: false,
+        manage_dsa_it_critical: false,
+        assertion: None,
+        pre_read: None,
+        post_read: None,
+        paged: None,
+        sort: None,
+        vlv: None,
+        deref: None,
+        matched_values: None,
+        subentries: None,
+        proxied_authorization: None,
+        relax: false,
+        no_op: false,
+        permissive_modify: false,
+        tree_delete: false,
+        domain_scope: false,
+        dont_use_copy: false,
+        session_tracking: None,
+        transaction: None,
+        password_policy: false,
+        account_usability: false,
+        effective_rights: None,
+        sync: None,
+        value_conflicts: false,
+        states: false,
+        sync_peer: false,
+        import: None,
+    };
+}
+
+impl Default for ControlValues {
+    fn default() -> Self {
+        Self::NONE
+    }
+}
+
+impl Deref for RequestControls {
+    type Target = ControlValues;
+
+    #[inline]
+    fn deref(&self) -> &ControlValues {
+        static NONE: ControlValues = ControlValues::NONE;
+        self.0.as_deref().unwrap_or(&NONE)
+    }
+}
+
+impl From<ControlValues> for RequestControls {
+    fn from(values: ControlValues) -> Self {
+        Self(Some(Box::new(values)))
+    }
+}
+
 impl RequestControls {
+    /// What they say, to be changed; `None` where there are none.
+    pub fn values_mut(&mut self) -> Option<&mut ControlValues> {
+        self.0.as_deref_mut()
+    }
+
+    /// The same with a change.
+    #[must_use]
+    pub fn with(&self, change: impl FnOnce(&mut ControlValues)) -> Self {
+        let mut values = ControlValues::clone(self);
+        change(&mut values);
+        values.into()
+    }
+
     /// # Errors
     /// unavailableCriticalExtension and protocolError, as the module says.
     pub fn parse(controls: Controls<'_>, operation: OperationKind<'_>) -> Result<Self, LdapResult> {
@@ -116,7 +191,10 @@ impl RequestControls {
         operation: OperationKind<'_>,
         dropped: &[String],
     ) -> Result<Self, LdapResult> {
-        let mut parsed = Self::default();
+        if controls.is_empty() {
+            return Ok(Self::default());
+        }
+        let mut parsed = ControlValues::NONE;
         let mut seen: Vec<&str> = Vec::new();
         for control in controls {
             if dropped.iter().any(|oid| oid == control.oid) {
@@ -148,9 +226,11 @@ impl RequestControls {
         if parsed.sync.is_some() && parsed.paged.is_some() {
             return Err(protocol_error("Sync control specified with pagedResults control"));
         }
-        Ok(parsed)
+        Ok(parsed.into())
     }
+}
 
+impl ControlValues {
     fn read(&mut self, control: &Control<'_>, name: &str) -> Result<(), LdapResult> {
         match control.oid {
             oid::ASSERTION => self.assertion = Some(values::assertion(control, name)?),

@@ -12,7 +12,7 @@ use larix_store::{Snapshot, Store};
 use crate::access::{
     AccessPolicy, AccessTarget, EntryFacts, EntrySearch, GroupQuery, Memo, OtherEntries, Reach, Subject,
 };
-use crate::controls::RequestControls;
+use crate::controls::{ControlValues, RequestControls};
 use crate::database::{COOKIE_SECRET_LENGTH, Database, View};
 use crate::entry::{Entry, EntryId, EntrySource, OwnedSource, Target};
 use crate::fault::Fault;
@@ -192,7 +192,7 @@ fn found<V: Snapshot>(view: &View<'_, V>, asked: &EntrySearch<'_>) -> Result<Vec
         message: MessageId(1),
         request,
         base: asked.base.clone(),
-        controls: RequestControls { manage_dsa_it: true, ..RequestControls::default() },
+        controls: RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() }),
         subject: Arc::new(Subject::default()),
         policy: Guard::from_inner(Arc::new(AccessPolicy::open(Arc::clone(&view.schema), None))),
         limits: None,

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larix_engine::access::{self, Subject};
-use larix_engine::controls::{OperationKind, RequestControls};
+use larix_engine::controls::{ControlValues, OperationKind, RequestControls};
 use larix_engine::password;
 use larix_engine::plugins::{BindAttempt, PasswordWork, Purpose};
 use larix_engine::time::RandomSource;
@@ -266,10 +266,10 @@ impl PasswordChange {
         let mut request = WriteRequest {
             operation: WriteOperation::Modify { object: target, changes: vec![change] },
             subject,
-            controls: RequestControls {
+            controls: RequestControls::from(ControlValues {
                 password_policy: controls.password_policy,
-                ..RequestControls::default()
-            },
+                ..ControlValues::default()
+            }),
             origin: Origin::Client,
             passwords: Some(Arc::new(work)),
         };

@@ -8,7 +8,7 @@ use std::process::ExitCode;
 use anyhow::{Context, bail};
 use clap::Parser;
 use larix_engine::Database;
-use larix_engine::controls::RequestControls;
+use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::write::WriteOperation;
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
@@ -121,11 +121,11 @@ fn each(
             println!("{entry}");
             continue;
         }
-        let controls = RequestControls {
+        let controls = RequestControls::from(ControlValues {
             manage_dsa_it: true,
             tree_delete: args.recursive,
-            ..RequestControls::default()
-        };
+            ..ControlValues::default()
+        });
         let result = apply(WriteOperation::Delete { entry: entry.clone() }, controls)?;
         if result.code == ResultCode::SUCCESS {
             if args.config.verbose > 0 {

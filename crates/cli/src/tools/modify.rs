@@ -5,7 +5,7 @@ use std::process::ExitCode;
 
 use anyhow::bail;
 use clap::Parser;
-use larix_engine::controls::RequestControls;
+use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::write::WriteOperation;
 use larix_proto::ldif::{self, LocalFiles};
 use larix_proto::{LdapResult, ResultCode};
@@ -88,7 +88,7 @@ fn each_change(
         }
         let (line, dn) = (record.line, record.dn.clone());
         // What an administrator writes offline may set operational attributes, as OpenLDAP's tool lets it.
-        let controls = RequestControls { relax: true, ..RequestControls::default() };
+        let controls = RequestControls::from(ControlValues { relax: true, ..ControlValues::default() });
         let result = apply(record.into(), controls)?;
         if result.code == ResultCode::SUCCESS {
             if args.config.verbose > 0 {

@@ -46,11 +46,11 @@ fn values() {
     let key = SortKey { attribute: "cn".to_owned(), rule: None, reverse: true };
     assert_eq!(sort.unwrap().sort, Some(SortRequest { critical: false, keys: vec![key] }));
     let read = parse(&[control(oid::PRE_READ, true, Some(b"\x30\x04\x04\x02cn"))], Modify);
-    assert_eq!(read.unwrap().pre_read.unwrap().attributes, ["cn"]);
+    assert_eq!(read.unwrap().pre_read.as_ref().unwrap().attributes, ["cn"]);
     let subentries = parse(&[control(oid::SUBENTRIES, true, Some(b"\x01\x01\xff"))], Search);
     assert_eq!(subentries.unwrap().subentries, Some(true));
     let assertion = parse(&[control(oid::ASSERTION, true, Some(b"\x87\x02cn"))], Modify);
-    assert_eq!(assertion.unwrap().assertion.unwrap().as_ber(), b"\x87\x02cn");
+    assert_eq!(assertion.unwrap().assertion.as_ref().unwrap().as_ber(), b"\x87\x02cn");
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_transaction_is_named_by_a_critical_control() {
         (true, None, None),
     ] {
         let sent = control(oid::TRANSACTION_SPECIFICATION, critical, value);
-        let parsed = parse(&[sent], OperationKind::Add).map(|controls| controls.transaction);
+        let parsed = parse(&[sent], OperationKind::Add).map(|controls| controls.transaction.clone());
         match expected {
             Some(name) => assert_eq!(parsed.unwrap().as_deref(), Some(name)),
             None => assert_eq!(parsed.unwrap_err().code, ResultCode::PROTOCOL_ERROR),

@@ -11,7 +11,7 @@ use super::run::State;
 use super::selection::Selection;
 use crate::budget::{RequestLimit, RequestLimits};
 use crate::catalog::{Catalog, CatalogEdit, Covered};
-use crate::controls::{Dereference, RequestControls, SortKey, SortRequest};
+use crate::controls::{ControlValues, Dereference, RequestControls, SortKey, SortRequest};
 use crate::database::DatabaseSettings;
 use crate::fixture::{Answered, Asked, Fixture, SUFFIX, schema};
 
@@ -76,7 +76,7 @@ fn many_selectors_answer_as_few_do() {
 fn sorted_by(attribute: &str, keys: usize) -> RequestControls {
     let key = SortKey { attribute: attribute.to_owned(), rule: None, reverse: false };
     let sort = Some(SortRequest { critical: true, keys: vec![key; keys] });
-    RequestControls { sort, ..RequestControls::default() }
+    RequestControls::from(ControlValues { sort, ..ControlValues::default() })
 }
 
 #[test]
@@ -104,7 +104,7 @@ fn dereferencing(wanted: &[&str]) -> RequestControls {
     let wanted = wanted.iter().map(|name| (*name).to_owned()).collect();
     let specs = vec![("member".to_owned(), wanted)];
     let deref = Some(Box::new(Dereference { critical: true, specs }));
-    RequestControls { deref, ..RequestControls::default() }
+    RequestControls::from(ControlValues { deref, ..ControlValues::default() })
 }
 
 #[test]
@@ -151,17 +151,21 @@ fn filters_have_so_many_terms() {
         }
     };
     let sn = |i| format!("(sn=a long enough value number {i})");
-    let none = RequestControls::default;
-    check(&or_of(99, sn), none(), false);
-    check(&or_of(100, sn), none(), true);
-    check(&format!("(sn={})", "*some".repeat(120)), none(), true);
-    check(&format!("(&{})", "(&)".repeat(100)), none(), true);
+    check(&or_of(99, sn), RequestControls::default(), false);
+    check(&or_of(100, sn), RequestControls::default(), true);
+    check(&format!("(sn={})", "*some".repeat(120)), RequestControls::default(), true);
+    check(&format!("(&{})", "(&)".repeat(100)), RequestControls::default(), true);
     let filters = |count: usize| (0..count).map(|i| FilterBuf::parse(&sn(i)).expect("a filter")).collect();
-    let matching = |count| RequestControls { matched_values: Some(filters(count)), ..none() };
+    let matching = |count| {
+        RequestControls::from(ControlValues {
+            matched_values: Some(filters(count)),
+            ..ControlValues::default()
+        })
+    };
     check("(sn=*)", matching(99), false);
     check("(sn=*)", matching(100), true);
     let assertion = Some(FilterBuf::parse(&or_of(100, sn)).expect("a filter"));
-    check("(sn=*)", RequestControls { assertion, ..none() }, true);
+    check("(sn=*)", RequestControls::from(ControlValues { assertion, ..ControlValues::default() }), true);
 }
 
 /// Slices until the search is done, and what it answered.
@@ -208,7 +212,7 @@ fn matched_values_are_charged_by_filter_and_value() {
     let fixture = people(600);
     let filters = (0..100).map(|i| FilterBuf::parse(&format!("(member=cn=none{i})")).expect("a filter"));
     let matched_values = Some(filters.collect());
-    let controls = RequestControls { matched_values, ..RequestControls::default() };
+    let controls = RequestControls::from(ControlValues { matched_values, ..ControlValues::default() });
     let asked = Asked { filter: "(cn=all)", attributes: &["member"], controls, ..Asked::default() };
     let (_, dear, answered) = slices(&fixture, &asked);
     assert_eq!((dear, told(&answered)), (true, (ResultCode::SUCCESS, "", 1)));

@@ -5,7 +5,7 @@ use larix_proto::{ResultCode, oid};
 use larix_store::memory::MemoryStore;
 
 use super::chain::{CHAIN_DEPTH_MAX, CHAIN_LINKS_MAX};
-use crate::controls::{RequestControls, SortKey, SortRequest, ViewTarget, VirtualListView};
+use crate::controls::{ControlValues, RequestControls, SortKey, SortRequest, ViewTarget, VirtualListView};
 use crate::fixture::{Asked, Fixture, SUFFIX};
 
 const IN_CHAIN: &str = "1.2.840.113556.1.4.1941";
@@ -25,11 +25,11 @@ fn people() -> String {
 
 fn view(before_count: u32, after_count: u32, target: ViewTarget) -> RequestControls {
     let key = SortKey { attribute: "sn".to_owned(), rule: None, reverse: false };
-    RequestControls {
+    RequestControls::from(ControlValues {
         sort: Some(SortRequest { critical: true, keys: vec![key] }),
         vlv: Some(Box::new(VirtualListView { critical: true, before_count, after_count, target })),
-        ..RequestControls::default()
-    }
+        ..ControlValues::default()
+    })
 }
 
 #[test]
@@ -76,13 +76,13 @@ fn views_that_cannot_be_had() {
     };
     let far = ViewTarget::Offset { offset: 22, content_count: 0 };
     check(view(0, 0, far.clone()), ResultCode::VLV_ERROR, Some(ResultCode::OFFSET_RANGE_ERROR));
-    let unsorted = RequestControls { sort: None, ..view(0, 0, far.clone()) };
+    let unsorted = view(0, 0, far.clone()).with(|values| values.sort = None);
     check(unsorted, ResultCode::VLV_ERROR, Some(ResultCode::SORT_CONTROL_MISSING));
-    let mut nonsense = view(0, 0, far);
-    if let Some(sort) = &mut nonsense.sort {
+    let nonsense = view(0, 0, far).with(|values| {
+        let sort = values.sort.as_mut().unwrap();
         sort.critical = false;
         sort.keys[0].attribute = "nonsense".to_owned();
-    }
+    });
     check(nonsense, ResultCode::VLV_ERROR, Some(ResultCode::INAPPROPRIATE_MATCHING));
 }
 

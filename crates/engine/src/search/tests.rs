@@ -4,7 +4,7 @@ use larix_proto::{DerefAliases, FilterBuf, ResultCode, Scope};
 use larix_store::Store;
 use proptest::prelude::*;
 
-use crate::controls::{PagedResults, RequestControls, SortKey, SortRequest};
+use crate::controls::{ControlValues, PagedResults, RequestControls, SortKey, SortRequest};
 use crate::database::{HardLimit, Limits, PagedTotal};
 use crate::fixture::{Answered, Asked, Checks, Fixture, SUFFIX, on_every_store};
 
@@ -248,8 +248,8 @@ fn aliases_and_referrals() {
             let answered = sliced(search, &Asked { base, scope, deref, ..Asked::default() });
             assert_eq!(answered.names().join(","), expected, "{base} {scope:?} {deref:?}");
         }
-        let manage = RequestControls { manage_dsa_it: true, ..RequestControls::default() };
-        let domain = RequestControls { domain_scope: true, ..RequestControls::default() };
+        let manage = RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
+        let domain = RequestControls::from(ControlValues { domain_scope: true, ..ControlValues::default() });
         let url = "ldap://other.example.com/ou=Elsewhere,dc=example,dc=com";
         for (scope, filter, controls, names, references) in [
             (
@@ -284,7 +284,10 @@ fn aliases_and_referrals() {
 fn matched_values() {
     everywhere(|search| {
         let filters = ["(mail=*.org)", "(objectClass=posixAccount)"].map(|f| FilterBuf::parse(f).unwrap());
-        let controls = RequestControls { matched_values: Some(filters.into()), ..RequestControls::default() };
+        let controls = RequestControls::from(ControlValues {
+            matched_values: Some(filters.into()),
+            ..ControlValues::default()
+        });
         let answered = search(&Asked { filter: "(uid=bob)", controls, ..Asked::default() });
         let expected = [("objectClass", "posixAccount"), ("mail", "robert@example.org")];
         assert_eq!(
@@ -319,7 +322,7 @@ fn all_pages<S: Store>(fixture: &Fixture<S>, asked: &Asked<'_>, size: u32) -> (V
     let (mut names, mut pages, mut cookie) = (Vec::new(), 0, Vec::new());
     loop {
         let paged = Some(PagedResults { critical: true, size, cookie });
-        let controls = RequestControls { paged, ..asked.controls.clone() };
+        let controls = asked.controls.with(|values| values.paged = paged);
         let answered = fixture.search(&Asked { controls, ..asked.clone() });
         assert!(answered.entries.len() <= size as usize);
         names.extend(answered.names().into_iter().map(str::to_owned));
@@ -351,7 +354,10 @@ fn pages_cover_everything_once() {
     let mut sorted: Vec<String> = whole;
     sorted.sort_by_key(|name| (name[1..].parse::<usize>().unwrap() * 7) % 25);
     let by_sn = Asked {
-        controls: RequestControls { sort: sort(&[("sn", false)]), ..RequestControls::default() },
+        controls: RequestControls::from(ControlValues {
+            sort: sort(&[("sn", false)]),
+            ..ControlValues::default()
+        }),
         ..asked.clone()
     };
     for size in [10, 25, 4] {
@@ -366,7 +372,7 @@ fn pages_cover_everything_once() {
 fn a_forged_cookie_is_refused() {
     let fixture = Fixture::memory(&[], &many(3));
     let paged = Some(PagedResults { critical: true, size: 1, cookie: vec![1; 29] });
-    let controls = RequestControls { paged, ..RequestControls::default() };
+    let controls = RequestControls::from(ControlValues { paged, ..ControlValues::default() });
     let answered = fixture.search(&Asked { controls, ..Asked::default() });
     assert_eq!(answered.result.code, ResultCode::PROTOCOL_ERROR);
 }
@@ -380,12 +386,16 @@ fn sorting() {
             (&[("uidNumber", false), ("cn", true)], "Ann Smith,Bob Jones,Zoe,staff,boss"),
             (&[("uidNumber", true), ("cn", false)], "boss,staff,Zoe,Bob Jones,Ann Smith"),
         ] {
-            let controls = RequestControls { sort: sort(keys), ..RequestControls::default() };
+            let controls =
+                RequestControls::from(ControlValues { sort: sort(keys), ..ControlValues::default() });
             let answered = search(&Asked { filter: "(cn=*)", controls, ..Asked::default() });
             assert_eq!(answered.names().join(","), expected, "{keys:?}");
             assert_eq!(answered.controls[0].value.as_deref(), Some(b"\x30\x03\x0a\x01\x00".as_slice()));
         }
-        let controls = RequestControls { sort: sort(&[("nonsense", false)]), ..RequestControls::default() };
+        let controls = RequestControls::from(ControlValues {
+            sort: sort(&[("nonsense", false)]),
+            ..ControlValues::default()
+        });
         let answered = search(&Asked { controls, ..Asked::default() });
         assert_eq!(answered.result.code, ResultCode::UNAVAILABLE_CRITICAL_EXTENSION);
     });

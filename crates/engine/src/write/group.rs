@@ -23,7 +23,7 @@ use super::{add, delete, disclosure, modify, modify_dn};
 use crate::access::{AccessPolicy, Subject};
 use crate::budget::RequestLimit;
 use crate::catalog::{Catalog, CatalogEdit};
-use crate::controls::RequestControls;
+use crate::controls::{ControlValues, RequestControls};
 use crate::csn::Csn;
 use crate::database::{Database, DatabaseState, View};
 use crate::fault::Fault;
@@ -301,7 +301,8 @@ impl<'a, S: Store> Group<'a, S> {
             let target = operation.target().to_owned();
             // The subschema subentry is in no database: the root stands in for it.
             let operation = prepare::prepare(&self.state.schema, operation, &root, latitude)?;
-            let controls = RequestControls { manage_dsa_it: true, ..RequestControls::default() };
+            let controls =
+                RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
             Ok(Task { operation, target, subject: Arc::clone(&task.subject), controls, passwords: None })
         };
         let derived = added.derived.into_iter().map(prepare).collect::<Result<_, Failure>>()?;
@@ -332,7 +333,8 @@ impl<'a, S: Store> Group<'a, S> {
                 .map_err(|refusal| refused.take(refusal))?;
             tasks.extend(consequences.into_iter().map(|Consequence { operation, local }| {
                 let target = operation.dn().as_str().to_owned();
-                let controls = RequestControls { manage_dsa_it: true, ..RequestControls::default() };
+                let controls =
+                    RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
                 let role = if local { Role::LocalConsequence } else { Role::Consequence };
                 (Task { operation, target, subject: Arc::clone(subject), controls, passwords: None }, role)
             }));
@@ -393,7 +395,8 @@ impl<'a, S: Store> Group<'a, S> {
         let operation = Prepared::Modify { dn: attempt.dn.clone(), mods: changes };
         // What a shadow keeps of its accounts is its own: with a CSN of its own it would be ahead of its provider.
         let is_local = self.state.settings.shadow;
-        let controls = RequestControls { manage_dsa_it: true, ..RequestControls::default() };
+        let controls =
+            RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
         match self.one(transaction, unit, &Task { operation, controls, ..task.clone() }, is_local) {
             Ok(done) => {
                 if unit.is_empty() {

@@ -160,9 +160,9 @@ fn both_ways_do_and_refuse_the_same() {
             let (operation, _) = common::operation(record);
             let permissive = chooser.below(4) == 0;
             let mut request = short.request(operation, &[]);
-            request.controls.permissive_modify = permissive;
+            request.controls = request.controls.with(|values| values.permissive_modify = permissive);
             let mut relaxed = request.clone();
-            relaxed.controls.relax = true;
+            relaxed.controls = relaxed.controls.with(|values| values.relax = true);
             let (short_answer, long_answer) =
                 (describe(&short.submit(request)), describe(&long.submit(relaxed)));
             assert_eq!(short_answer, long_answer, "seed {seed}:\n{ldif}");

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::sync::mpsc;
 
-use larix_engine::controls::RequestControls;
+use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::database::Suffix;
 use larix_engine::password::{Hasher, Scheme};
 use larix_engine::plugins::last_bind::LastBind;
@@ -269,7 +269,7 @@ fn change_own(fixture: &Fixture<MemoryStore>, ldif: &str, work: Option<PasswordW
     let subject = Arc::new(subject.bound_as(fixture.schema.parse_dn(USER).unwrap(), USER));
     let record = records(&format!("dn: {USER}\nchangetype: modify\n{ldif}\n")).pop().unwrap();
     let (operation, _) = operation(record);
-    let controls = RequestControls { password_policy: true, ..RequestControls::default() };
+    let controls = RequestControls::from(ControlValues { password_policy: true, ..ControlValues::default() });
     let passwords = work.map(Arc::new);
     let mut request = WriteRequest { operation, subject, controls, origin: Origin::Client, passwords };
     assert!(fixture.directory.has_password_work(&request.operation));

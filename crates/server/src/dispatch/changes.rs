@@ -56,7 +56,7 @@ impl Dispatcher {
                 if first {
                     return self.refuse_until_changed(&begun, &controls, out);
                 }
-                if let Some(identifier) = controls.transaction.take() {
+                if let Some(identifier) = controls.values_mut().and_then(|values| values.transaction.take()) {
                     let request = WriteRequest {
                         operation,
                         subject,

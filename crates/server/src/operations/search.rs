@@ -259,8 +259,10 @@ pub(super) fn start(
     let mut request = *request;
     let mut controls = controls;
     // RFC 2696 section 3: what fits one page needs no pages.
-    controls.paged =
-        controls.paged.filter(|paged| request.size_limit == 0 || paged.size < request.size_limit);
+    if let Some(values) = controls.values_mut() {
+        let needed = |size| request.size_limit == 0 || size < request.size_limit;
+        values.paged.take_if(|paged| !needed(paged.size));
+    }
     let frontend = databases.directory().frontend();
     if base.is_root()
         && request.scope != Scope::Base
@@ -269,7 +271,7 @@ pub(super) fn start(
         base = normal.clone();
         request.base = text;
     }
-    let asked = controls.sync.take();
+    let asked = controls.values_mut().and_then(|values| values.sync.take());
     let new = New { databases, server, subject, request: &request, at, identity: false };
     if let Some(asked) = &asked
         && let Some(first) = sync::start_in_config(new, asked, &base)
@@ -393,12 +395,12 @@ impl New<'_> {
         for (at, (served, suffix, scope)) in glued.iter().enumerate().rev().filter(|(at, _)| *at + 1 >= begin)
         {
             // Sorting is the first database's: sorted answers cannot be merged here.
-            let controls = RequestControls { paged: paged(at + 1), sort: None, ..controls.clone() };
+            let controls = controls.with(|values| (values.paged, values.sort) = (paged(at + 1), None));
             later.push(self.part(served, controls, *scope, suffix)?);
         }
         if begin == 0 {
             let paged = paged(0).or_else(|| controls.paged.clone());
-            let controls = RequestControls { paged, ..controls };
+            let controls = controls.with(|values| values.paged = paged);
             later.push(self.part(served, controls, self.request.scope, base)?);
         }
         let first = later.pop().map(Box::new);

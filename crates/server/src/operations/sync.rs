@@ -77,7 +77,7 @@ pub(super) fn start(
         return Err(ended(LdapResult::with(ResultCode::PROTOCOL_ERROR, "illegal value for derefAliases")));
     }
     // The order is the provider's, and nothing goes by pages.
-    let controls = RequestControls { sort: None, vlv: None, paged: None, ..controls.clone() };
+    let controls = controls.with(|values| (values.sort, values.vlv, values.paged) = (None, None, None));
     let mut parts = vec![(served.clone(), new.task_in(served, controls.clone(), request.scope, base)?)];
     for (served, suffix, scope) in glued(databases, request.scope, base) {
         parts.push((served.clone(), new.task_in(served, controls.clone(), scope, &suffix)?));

@@ -7,7 +7,7 @@ use std::thread;
 use std::time::Duration;
 
 use larix_engine::Served;
-use larix_engine::controls::{OperationKind, RequestControls};
+use larix_engine::controls::{ControlValues, OperationKind, RequestControls};
 use larix_engine::csn::Csn;
 use larix_engine::load::Rebuild;
 use larix_engine::replica::ReplicatedBatch;
@@ -173,7 +173,8 @@ impl Dialogue<'_> {
             .into_iter()
             .map(|entry| {
                 let operation = WriteOperation::Add { entry: entry.dn, attributes: entry.attributes };
-                let controls = RequestControls { import: Some(import), ..RequestControls::default() };
+                let controls =
+                    RequestControls::from(ControlValues { import: Some(import), ..ControlValues::default() });
                 request_of(served, operation, controls)
             })
             .collect();

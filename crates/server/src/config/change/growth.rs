@@ -98,7 +98,7 @@ fn numeric_oid(value: &[u8]) -> Option<&str> {
 
 #[cfg(test)]
 mod tests {
-    use larix_engine::controls::{ReadAttributes, RequestControls};
+    use larix_engine::controls::{ControlValues, ReadAttributes, RequestControls};
     use larix_proto::ResultCode;
 
     use super::super::super::load::convert;
@@ -154,7 +154,8 @@ mod tests {
                 for reads in [false, true] {
                     let pre_read =
                         reads.then(|| ReadAttributes { critical: false, attributes: vec!["*".to_owned()] });
-                    let controls = RequestControls { pre_read, ..RequestControls::default() };
+                    let controls =
+                        RequestControls::from(ControlValues { pre_read, ..ControlValues::default() });
                     let changed = ground.change(&before, operations(&add(values)).remove(0), controls);
                     let code = changed.as_ref().map(|_| ()).map_err(|refused| refused.0.code);
                     assert_eq!(code, expected.map(|_| ()), "{values:?} behind {classes}");

@@ -1,6 +1,6 @@
 //! One change after another on the same start: what comes out, or why it is refused.
 
-use larix_engine::controls::RequestControls;
+use larix_engine::controls::{ControlValues, RequestControls};
 
 use super::super::model::{Config, DatabaseKind, Source};
 use super::fixture::{Ground, operations, start};
@@ -247,7 +247,7 @@ fn deletes() {
             "32 [olcDatabase={1}mdb,cn=config]",
         ),
     ]);
-    let tree = RequestControls { tree_delete: true, ..RequestControls::default() };
+    let tree = RequestControls::from(ControlValues { tree_delete: true, ..ControlValues::default() });
     let ldif = "dn: olcDatabase={1}mdb,cn=config\nchangetype: delete\n\n\
                 dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\nadd: olcSizeLimit\nolcSizeLimit: 5\n";
     assert_eq!(outcome(ldif, &["olcSuffix"], &tree), "olcDatabase={1}mdb,cn=config olcSuffix=cn=two");

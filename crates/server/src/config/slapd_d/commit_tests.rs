@@ -3,7 +3,7 @@
 use std::io;
 use std::path::Path;
 
-use larix_engine::controls::RequestControls;
+use larix_engine::controls::{ControlValues, RequestControls};
 
 use super::super::change::fixture::{Ground, operations, start};
 use super::super::entries::{ConfigAttribute, ConfigEntry};
@@ -96,7 +96,7 @@ pub(super) fn names(directory: &Path) -> Vec<String> {
 fn check(ldif: &str, ends: bool) {
     let start = entries();
     let old = Config::from_entries(start.clone(), Source::QuickStart).unwrap();
-    let controls = RequestControls { tree_delete: true, ..RequestControls::default() };
+    let controls = RequestControls::from(ControlValues { tree_delete: true, ..ControlValues::default() });
     let changed = Ground::new().change(&old, operations(ldif).remove(0), controls).unwrap();
     let files = FileChanges::between(Path::new("."), &old, &changed.config).unwrap();
     let sorted = |mut all: Vec<ConfigEntry>| {

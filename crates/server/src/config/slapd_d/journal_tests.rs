@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
-use larix_engine::controls::RequestControls;
+use larix_engine::controls::{ControlValues, RequestControls};
 
 use super::super::change::fixture::{Ground, operations};
 use super::super::entries::ConfigEntry;
@@ -24,7 +24,7 @@ fn course() -> (Vec<FileChanges>, Vec<Vec<ConfigEntry>>) {
     let (mut files, mut states) = (Vec::new(), vec![sorted(start)]);
     let again = CHANGES[5].replace("30.1", "30.2").replace("more", "still");
     for ldif in CHANGES.into_iter().chain([again.as_str()]) {
-        let controls = RequestControls { tree_delete: true, ..RequestControls::default() };
+        let controls = RequestControls::from(ControlValues { tree_delete: true, ..ControlValues::default() });
         let changed = Ground::new().change(&config, operations(ldif).remove(0), controls).unwrap();
         files.push(FileChanges::between(Path::new("."), &config, &changed.config).unwrap());
         states.push(sorted(changed.config.entries()));
