@@ -10,6 +10,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use foldhash::HashMap;
+use larix_proto::encode::AttributeHead;
 use larix_schema::{AttributeDescription, AttributeTypeId, MatchingRule, Schema};
 use larix_store::{Direction, KeyRange, ReadError, Snapshot, WriteSet};
 use smallvec::SmallVec;
@@ -27,6 +28,8 @@ pub struct CatalogRow {
     pub number: AttributeNumber,
     /// The description as it is shown: the type's name and its options.
     pub text: Box<str>,
+    /// How it begins in answers.
+    pub head: AttributeHead,
     /// `None` when the schema no longer has the type: such values are kept and shown, but not searched.
     pub description: Option<AttributeDescription>,
     /// Kinds that the index lines ask for.
@@ -413,6 +416,7 @@ impl Catalog {
         }
         self.rows.push(CatalogRow {
             number,
+            head: AttributeHead::new(text),
             text: text.into(),
             wanted,
             built,

@@ -143,7 +143,7 @@ impl Dispatcher {
         let parsed = Dn::parse(request.name).map_err(|_| invalid(()))?;
         let databases = self.server.databases();
         let schema = databases.schema();
-        let dn = schema.normalize_dn(&parsed).map_err(|_| invalid(()))?;
+        let dn = schema.parse_dn(request.name).map_err(|_| invalid(()))?;
         let shown = schema.pretty_dn(&parsed).map_err(|_| invalid(()))?;
         let method = match request.authentication {
             Authentication::Simple(_) => 128,

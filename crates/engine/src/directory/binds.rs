@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use larix_proto::{Dn, LdapResult, ResultCode};
+use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn};
 use larix_store::Store;
 
@@ -42,19 +42,17 @@ impl<S: Store> Directory<S> {
     /// the caller's, off the event loop.
     ///
     /// # Errors
-    /// invalidDNSyntax; a referral; other when the store cannot be read. An entry that does not exist, has no password
+    /// A referral; other when the store cannot be read. An entry that does not exist, has no password
     /// or may not be used for it gives a look-up without secrets: nothing tells these apart.
-    pub fn bind_lookup(&self, name: &str, subject: &Subject) -> Result<BindLookup, LdapResult> {
-        let invalid = || refuse(ResultCode::INVALID_DN_SYNTAX, "invalid DN");
-        let parsed = Dn::parse(name).map_err(|_| invalid())?;
-        let dn = self.frontend.schema.normalize_dn(&parsed).map_err(|_| invalid())?;
+    pub fn bind_lookup(&self, dn: &NormalDn, subject: &Subject) -> Result<BindLookup, LdapResult> {
+        let name = dn.as_str();
         let mut lookup = BindLookup { dn: dn.clone(), shown: name.to_owned(), secrets: Vec::new() };
-        let Some(served) = self.select(&dn) else {
+        let Some(served) = self.select(dn) else {
             let otherwise = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
             return Err(self.elsewhere(name, None, otherwise));
         };
         let settings = served.database.current_settings();
-        let is_root = settings.root_dn.as_ref() == Some(&dn);
+        let is_root = settings.root_dn.as_ref() == Some(dn);
         if is_root {
             lookup.shown.clone_from(&settings.root_dn_text);
             lookup.secrets.extend(settings.root_password.clone());

@@ -113,9 +113,9 @@ impl Answer {
             Verdict::Denied => return Ok(()),
             Verdict::Granted if self.types_only || self.matched_values.is_none() => {
                 if self.types_only {
-                    encoder.attribute(&row.text, &[]);
+                    encoder.attribute_under(&row.head, &row.text, &[]);
                 } else if let Some(ber) = stored.as_ber() {
-                    encoder.attribute(&row.text, ber);
+                    encoder.attribute_under(&row.head, &row.text, ber);
                 } else {
                     encoder.begin_attribute(&row.text);
                     seen.reader.visit_values(row.number, stored, &mut |value| {

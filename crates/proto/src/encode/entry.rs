@@ -20,6 +20,29 @@ pub struct EntryEncoder<'o> {
     attribute: Option<(Open, Open)>,
 }
 
+/// How an attribute begins in an entry, up to its values: made once for a description that is answered often.
+#[derive(Clone, Debug)]
+pub struct AttributeHead {
+    /// With a hole for each of the two lengths that depend on the values. Empty: a longer description has no such head.
+    octets: Box<[u8]>,
+}
+
+/// Octets of a head beside the description: four before it, two behind.
+const HEAD_BESIDE: usize = 6;
+
+impl AttributeHead {
+    pub fn new(description: &str) -> Self {
+        let Some(length) = u8::try_from(description.len()).ok().filter(|length| *length < 0x80) else {
+            return Self { octets: Box::default() };
+        };
+        let mut octets = Vec::with_capacity(description.len() + HEAD_BESIDE);
+        octets.extend_from_slice(&[Tag::SEQUENCE.0, 0, Tag::OCTET_STRING.0, length]);
+        octets.extend_from_slice(description.as_bytes());
+        octets.extend_from_slice(&[Tag::SET.0, 0]);
+        Self { octets: octets.into_boxed_slice() }
+    }
+}
+
 impl<'o> EntryEncoder<'o> {
     pub fn begin(out: &'o mut Vec<u8>, id: MessageId, dn: &str) -> Self {
         let start = out.len();
@@ -42,23 +65,34 @@ impl<'o> EntryEncoder<'o> {
     }
 
     /// Adds an attribute whose values are OCTET STRING elements already, one after another; none with typesOnly.
-    #[inline]
     pub fn attribute(&mut self, description: &str, values_ber: &[u8]) {
         self.end_attribute();
-        if let Some(content) = (description.len() + values_ber.len()).checked_add(4).filter(|n| *n < 0x80) {
-            // All three lengths are of one octet: the usual case, written with as few steps as can be.
-            self.out.reserve(content + 2);
-            let (name, values) = (description.len() as u8, values_ber.len() as u8);
-            self.out.extend_from_slice(&[Tag::SEQUENCE.0, content as u8, Tag::OCTET_STRING.0, name]);
-            self.out.extend_from_slice(description.as_bytes());
-            self.out.extend_from_slice(&[Tag::SET.0, values]);
-            self.out.extend_from_slice(values_ber);
-            return;
-        }
         let content = write::element_len(description.len()) + write::element_len(values_ber.len());
         write::header(self.out, Tag::SEQUENCE, content);
         write::string(self.out, description);
         write::octets(self.out, Tag::SET, values_ber);
+    }
+
+    /// As [`Self::attribute`], with the head of the description made before.
+    #[inline]
+    pub fn attribute_under(&mut self, head: &AttributeHead, description: &str, values_ber: &[u8]) {
+        if self.attribute.is_some() {
+            self.end_attribute();
+        }
+        let head = &*head.octets;
+        let content = (head.len() + values_ber.len()).wrapping_sub(2);
+        if content < 0x80
+            && let [tag, _, name @ .., _] = head
+        {
+            // All three lengths are of one octet: the usual case, written with as few steps as can be.
+            self.out.reserve(content + 2);
+            self.out.extend_from_slice(&[*tag, content as u8]);
+            self.out.extend_from_slice(name);
+            self.out.push(values_ber.len() as u8);
+            self.out.extend_from_slice(values_ber);
+            return;
+        }
+        self.attribute(description, values_ber);
     }
 
     /// Opens an attribute whose values follow by [`value`](Self::value).

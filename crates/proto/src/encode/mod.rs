@@ -9,7 +9,7 @@ use crate::message::MessageId;
 use crate::oid;
 use crate::result::{LdapResult, ResponseOp};
 
-pub use entry::EntryEncoder;
+pub use entry::{AttributeHead, EntryEncoder};
 
 /// A response that is nothing but a result (RFC 4511 section 4.1.9).
 pub fn result(

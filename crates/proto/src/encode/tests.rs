@@ -66,6 +66,30 @@ fn entries() {
 }
 
 #[test]
+fn a_head_made_before_writes_the_same() {
+    for (name, values) in
+        (0..140).flat_map(|name| [0, 1, 2, 60, 117, 122, 125, 127, 128, 300].map(|values| (name, values)))
+    {
+        let (description, values) = ("d".repeat(name), vec![7; values]);
+        let head = AttributeHead::new(&description);
+        let write = |by_head: bool| {
+            encoded(|out| {
+                let mut entry = EntryEncoder::begin(out, MessageId(1), "cn=x");
+                entry.begin_attribute("cn");
+                entry.value(b"a");
+                if by_head {
+                    entry.attribute_under(&head, &description, &values);
+                } else {
+                    entry.attribute(&description, &values);
+                }
+                entry.finish(&[]);
+            })
+        };
+        assert_eq!(write(true), write(false), "{name} {}", values.len());
+    }
+}
+
+#[test]
 fn entries_of_any_size() {
     for size in [0usize, 100, 127, 128, 255, 256, 60_000, 65_535, 65_536, 200_000, 17_000_000] {
         let value = vec![b'v'; size];

@@ -231,7 +231,7 @@ impl Databases {
             return Ok(Credentials::Stored { passwords, shown: None });
         }
         self.note_database(dn);
-        let found = self.directory.bind_lookup(dn.as_str(), subject)?;
+        let found = self.directory.bind_lookup(dn, subject)?;
         let passwords = found.secrets.into_iter().map(Zeroizing::new).collect();
         Ok(Credentials::Stored { passwords, shown: Some(found.shown) })
     }
