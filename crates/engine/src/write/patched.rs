@@ -59,12 +59,16 @@ impl<'r> Patched<'r> {
         else {
             return Ok(None);
         };
+        let changed: SmallVec<[_; 8]> =
+            changes.iter().map(|c| (catalog.number(&c.description), c.kind)).collect();
+        let numbers = changed.iter().filter_map(|(number, _)| *number);
         let mut scan = Scan {
             list,
             naming,
             structural,
             uuid: number(known.entry_uuid),
-            changed: changes.iter().map(|c| (catalog.number(&c.description), c.kind)).collect(),
+            perhaps_changed: numbers.fold(0, |all, number| all | bit(number)),
+            changed,
             kept: SmallVec::new(),
             is_structural: false,
             is_named: false,
@@ -114,11 +118,18 @@ struct Scan<'l, 'r> {
     uuid: Option<AttributeNumber>,
     /// What the changes are about; none of what no entry has had yet.
     changed: SmallVec<[(Option<AttributeNumber>, ChangeKind); 8]>,
+    /// The [bits](bit) of their numbers.
+    perhaps_changed: u64,
     /// The types of what stays.
     kept: SmallVec<[AttributeTypeId; USUAL_ATTRIBUTES]>,
     is_structural: bool,
     is_named: bool,
     found: Uuid,
+}
+
+/// One of 64, the same for equal numbers.
+fn bit(number: AttributeNumber) -> u64 {
+    1 << (number.0 % 64)
 }
 
 impl Scan<'_, '_> {
@@ -129,7 +140,9 @@ impl Scan<'_, '_> {
         stored: &ValuesView<'_>,
     ) -> Option<Touch> {
         // What is replaced first need not be known.
-        if let Some((_, kind)) = self.changed.iter().find(|(changed, _)| *changed == Some(number)) {
+        if self.perhaps_changed & bit(number) != 0
+            && let Some((_, kind)) = self.changed.iter().find(|(changed, _)| *changed == Some(number))
+        {
             return Some(if *kind == ChangeKind::Replace { Touch::Drop } else { Touch::Load });
         }
         if !self.list.allows(attribute, stored.len()) {
