@@ -11,7 +11,7 @@ use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 
 use larix_proto::url::{percent_decode_text, with_scheme};
-use socket2::{Domain, Protocol, Socket, Type};
+use socket2::{Domain, Protocol, SockRef, Socket, Type};
 
 /// Where `ldapi:///` listens when it names no path.
 pub const DEFAULT_SOCKET_PATH: &str = "/var/run/slapd/ldapi";
@@ -152,6 +152,15 @@ pub struct Listener {
     pub proxied: bool,
 }
 
+/// Sizes of the kernel's buffers for connections: `tcp-buffer [listener=<url>] [{read|write}=]<bytes>`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TcpBuffer {
+    /// Of one listener; `None`: of all.
+    pub listener: Option<String>,
+    pub read: Option<u32>,
+    pub write: Option<u32>,
+}
+
 /// The two kinds of listening sockets.
 #[derive(Debug)]
 pub enum ListenSocket {
@@ -169,6 +178,21 @@ impl Listener {
             ListenSocket::Unix(..) => None,
         }
     }
+
+    /// Gives the connections that it will accept buffers of these sizes in the kernel: bytes, of which the kernel doubles the
+    /// number and bounds it (`net.core.rmem_max`). The last line that speaks of a direction holds. Unix sockets have none.
+    pub fn set_buffers(&self, buffers: &[TcpBuffer]) -> io::Result<()> {
+        let ListenSocket::Tcp(socket) = &self.socket else { return Ok(()) };
+        let socket = SockRef::from(socket);
+        let own = |buffer: &&TcpBuffer| {
+            buffer.listener.as_deref().is_none_or(|url| ListenUrl::is_alike(url, &self.url))
+        };
+        for buffer in buffers.iter().filter(own) {
+            buffer.read.map_or(Ok(()), |bytes| socket.set_recv_buffer_size(bytes as usize))?;
+            buffer.write.map_or(Ok(()), |bytes| socket.set_send_buffer_size(bytes as usize))?;
+        }
+        Ok(())
+    }
 }
 
 /// Parses the argument of `-h`: URLs separated by white space.
@@ -177,6 +201,11 @@ pub fn parse_urls(list: &str) -> Result<Vec<ListenUrl>, ListenError> {
 }
 
 impl ListenUrl {
+    /// Whether two texts are the same URL but for letter case and slashes at the end.
+    fn is_alike(a: &str, b: &str) -> bool {
+        a.trim_end_matches('/').eq_ignore_ascii_case(b.trim_end_matches('/'))
+    }
+
     /// Parses one listener URL.
     pub fn parse(text: &str) -> Result<Self, ListenError> {
         let (scheme, rest) = text.split_once("://").ok_or_else(|| ListenError::NotAUrl(text.to_owned()))?;
@@ -422,6 +451,32 @@ mod tests {
 
     fn unix(path: &str, mode: Option<u32>) -> Endpoint {
         Endpoint::Unix { path: path.into(), mode }
+    }
+
+    #[test]
+    fn buffers_are_those_of_the_listener() {
+        let url = ListenUrl::parse("ldap://127.0.0.1:0/").unwrap();
+        let listener = url.bind(AddressFamily::V4, DEFAULT_BACKLOG).unwrap().remove(0);
+        let ListenSocket::Tcp(socket) = &listener.socket else { panic!("{listener:?}") };
+        socket.set_nonblocking(false).unwrap();
+        let sizes = || {
+            let _client = std::net::TcpStream::connect(socket.local_addr().unwrap()).unwrap();
+            let (accepted, _) = socket.accept().unwrap();
+            let accepted = SockRef::from(&accepted);
+            (accepted.recv_buffer_size().unwrap(), accepted.send_buffer_size().unwrap())
+        };
+        let usual = sizes();
+        let buffer = |listener: Option<&str>, read, write| TcpBuffer {
+            listener: listener.map(str::to_owned),
+            read,
+            write,
+        };
+        listener.set_buffers(&[buffer(Some("ldap://127.0.0.1:389/"), Some(8192), Some(8192))]).unwrap();
+        assert_eq!(sizes(), usual, "another listener's");
+        let all = buffer(None, Some(8192), Some(16384));
+        listener.set_buffers(&[all, buffer(Some("LDAP://127.0.0.1:0"), None, Some(32768))]).unwrap();
+        // The kernel doubles what it is asked for.
+        assert_eq!(sizes(), (2 * 8192, 2 * 32768));
     }
 
     #[test]

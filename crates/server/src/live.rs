@@ -484,6 +484,7 @@ fn at_next_start(before: &Config, after: &Config) -> Vec<String> {
         ("olcPidFile", old.pid_file != new.pid_file),
         ("olcArgsFile", old.args_file != new.args_file),
         ("olcLarixCoreDumps", old.core_dumps != new.core_dumps),
+        ("olcTCPBuffer", old.tcp_buffers != new.tcp_buffers),
     ];
     let mut settings: Vec<String> =
         global.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name.to_owned()).collect();

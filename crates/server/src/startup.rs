@@ -211,6 +211,11 @@ impl Bound {
         for note in &config.notes {
             log.line(LogLevel::CONFIG, format_args!("{note}"));
         }
+        for listener in &self.listeners {
+            listener
+                .set_buffers(&config.global.tcp_buffers)
+                .map_err(|source| ServeError::Start { what: "with the buffers of tcp-buffer", source })?;
+        }
         let tls = TlsState::load(&config.global.tls, clock.now()).map_err(ServeError::Tls)?;
         tls.notes.iter().for_each(|note| log.notice(format_args!("TLS: {note}")));
         for address in &config.global.http_listeners {

@@ -212,10 +212,10 @@ impl Builder {
                     Fault::keyword(format!("`{}` is not supported", directive.keyword)).with_help(instead)
                 );
             }
-            Handling::RecordedRequest(_)
+            Handling::Noted(_)
                 if self.from_entries && is_default(directive.attribute, call.text.as_bytes()) => {}
-            Handling::RecordedRequest(why) => {
-                self.notes.push(call.origin.clone(), format!("`{}` has no effect: {why}", directive.keyword));
+            Handling::Noted(why) => {
+                self.note_without_effect(call, directive.keyword, why);
             }
             Handling::Done => {}
         }
@@ -227,6 +227,11 @@ impl Builder {
         (directive.apply)(self, call)?;
         self.keep(call);
         Ok(())
+    }
+
+    /// Notes that what was asked for is not done.
+    pub(super) fn note_without_effect(&mut self, call: &Call<'_>, keyword: &str, why: &str) {
+        self.notes.push(call.origin.clone(), format!("`{keyword}` has no effect: {why}"));
     }
 
     /// Applies a directive given by its keyword and words, as flags and defaults do.

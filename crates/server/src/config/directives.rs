@@ -109,7 +109,7 @@ pub(super) enum Form {
 pub(super) enum Handling {
     Done,
     /// Accepted, without effect; why.
-    RecordedRequest(&'static str),
+    Noted(&'static str),
     /// An error; what to do instead.
     Refused(&'static str),
 }
@@ -172,7 +172,7 @@ impl Directive {
     }
 
     const fn noted(mut self, why: &'static str) -> Self {
-        self.handling = Handling::RecordedRequest(why);
+        self.handling = Handling::Noted(why);
         self
     }
 
@@ -304,5 +304,7 @@ fn distance(a: &str, b: &str) -> usize {
     last.last().copied().unwrap_or(0)
 }
 
+#[cfg(test)]
+mod reading_tests;
 #[cfg(test)]
 mod tests;

@@ -20,9 +20,9 @@ use super::settings::Settings;
 use super::values::{
     AdminAddress, Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ChangeLog, ClientLimits, ConfigDn,
     Disallowed, EnvFlags, IndexLine, LimitRule, OperationRule, Requirements, Restrictions, SaslSettings,
-    SearchLimits, SecurityFactors, ServerId, Subordinate, SyncReplication, TcpBuffer, TlsSettings,
-    TraceExport,
+    SearchLimits, SecurityFactors, ServerId, Subordinate, SyncReplication, TlsSettings, TraceExport,
 };
+use crate::listener::TcpBuffer;
 use crate::log::{LinePrefix, LogDirectives, LogFormat, LogLevel, LogRotation};
 use crate::rewrite::Rewrite;
 
@@ -128,12 +128,7 @@ pub struct Global {
     pub sasl: SaslSettings,
     /// Security strength given to connections over ldapi://.
     pub local_ssf: u32,
-    /// `gentlehup`: SIGHUP lets connections end by themselves.
-    pub gentle_hup: bool,
     pub reverse_lookup: bool,
-    /// Wanted worker threads, if given. A hint: Larix runs one event loop a core.
-    pub threads: Option<u32>,
-    pub tool_threads: u32,
     pub tcp_buffers: Vec<TcpBuffer>,
     /// `backend harness`: whom to tell that the server runs.
     pub harness: Option<HarnessSettings>,
@@ -198,10 +193,7 @@ impl Default for Global {
             tls: TlsSettings::default(),
             sasl: SaslSettings::default(),
             local_ssf: 71,
-            gentle_hup: false,
             reverse_lookup: false,
-            threads: None,
-            tool_threads: 1,
             tcp_buffers: Vec::new(),
             harness: None,
             settings: Settings::default(),
@@ -227,7 +219,6 @@ pub struct Frontend {
     pub password_costs: PasswordCosts,
     /// Default `cn=Subschema`.
     pub schema_dn: Option<ConfigDn>,
-    pub sort_values: Vec<String>,
     /// Access rules evaluated after those of the database, and for the root DSE and cn=Subschema.
     pub access: Vec<AccessLine>,
     pub shared: Shared,
@@ -294,15 +285,11 @@ pub struct Database {
     pub subordinate: Option<Subordinate>,
     pub hidden: bool,
     pub disabled: bool,
-    /// None: as the kind defaults (on for databases with entries).
-    pub monitoring: Option<bool>,
     pub multi_provider: bool,
-    pub sync_use_subentry: bool,
     /// `syncrepl`: the providers that it follows.
     pub sync_replication: Vec<SyncReplication>,
     pub update_dn: Option<ConfigDn>,
     pub update_refs: Vec<String>,
-    pub extra_attributes: Vec<String>,
     pub overlays: Vec<Overlay>,
     /// Where the section starts.
     pub origin: Origin,
@@ -324,13 +311,10 @@ impl Database {
             subordinate: None,
             hidden: false,
             disabled: false,
-            monitoring: None,
             multi_provider: false,
-            sync_use_subentry: false,
             sync_replication: Vec::new(),
             update_dn: None,
             update_refs: Vec::new(),
-            extra_attributes: Vec::new(),
             overlays: Vec::new(),
             origin,
             settings: Settings::default(),
@@ -422,28 +406,13 @@ pub struct MdbSettings {
     pub index_config: IndexConfig,
     /// `dbnosync`: commits without waiting for the disk.
     pub no_sync: bool,
-    pub checkpoint: Option<Checkpoint>,
     /// File mode of the database's files; default 0600.
     pub mode: Option<u32>,
-    /// Bytes; larger entries are refused. 0 = no limit.
-    pub max_entry_size: u64,
     pub env_flags: EnvFlags,
-    /// Accepted, without effect: the map is as large as it needs to be.
-    pub max_size: Option<u64>,
-    pub max_readers: Option<u32>,
-    pub search_stack: Option<u32>,
-    pub rtxn_size: Option<u32>,
     /// `change-log`: how long changes stay in the change log; default: by their number.
     pub change_log: ChangeLog,
     /// `conflict-mode value`: conflicts of replication are settled value by value. Default: by entries.
     pub value_conflicts: bool,
-}
-
-/// `checkpoint <kbyte> <min>`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Checkpoint {
-    pub kilobytes: u32,
-    pub minutes: u32,
 }
 
 /// One `overlay` below the frontend or a database.

@@ -50,6 +50,35 @@ fn a_common_file() {
 }
 
 #[test]
+fn what_has_no_effect_is_said_once_for_each_line() {
+    let text = "tool-threads 4\ndatabase mdb\nsuffix dc=x\ndirectory $D\nmaxentrysize 1048576\nextra_attrs cn,sn\n\
+                checkpoint 512 30\nmonitoring on\nsync_use_subentry off\noverlay ppolicy\nppolicy_forward_updates\n\
+                overlay memberof\nmemberof-reverse TRUE\ndatabase mdb\nsuffix dc=y\ndirectory $D\nmonitoring off\n\
+                sync_use_subentry\n";
+    let (_keep, config) = read(&[("slapd.conf", text)]);
+    let config = config.unwrap();
+    let notes: Vec<&str> = config
+        .notes
+        .iter()
+        .filter_map(|note| note.text.split_once("` has no effect: "))
+        .map(|(keyword, why)| {
+            assert!(why.len() > 20, "{keyword}: {why}");
+            keyword.trim_start_matches('`')
+        })
+        .collect();
+    let expected = [
+        "tool-threads",
+        "maxentrysize",
+        "extra_attrs",
+        "ppolicy_forward_updates",
+        "memberof-reverse",
+        "monitoring",
+        "sync_use_subentry",
+    ];
+    assert_eq!(notes, expected);
+}
+
+#[test]
 fn errors_point_at_the_word() {
     let cases: &[(&[(&str, &str)], &str)] = &[
         (

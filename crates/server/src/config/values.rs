@@ -101,14 +101,6 @@ pub enum Subordinate {
     Advertised,
 }
 
-/// `tcp-buffer [listener=<url>] [{read|write}=]<bytes>`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct TcpBuffer {
-    pub listener: Option<String>,
-    pub read: Option<u32>,
-    pub write: Option<u32>,
-}
-
 /// One `index` line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct IndexLine {

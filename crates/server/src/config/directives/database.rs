@@ -49,7 +49,11 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("lastbind-send-assert", "olcLastBindSendAssert", Scope::Database, Form::Switch, switch)
         .noted("authTimestamp is written here, not forwarded"),
     Directive::new("monitoring", "olcMonitoring", Scope::Database, Form::Switch, |b, c| {
-        b.open_database()?.monitoring = Some(c.switch()?);
+        let on = c.switch()?;
+        b.open_database()?;
+        if !on {
+            b.note_without_effect(c, "monitoring", "cn=Monitor has an entry for every database");
+        }
         Ok(())
     }),
     Directive::new("multiprovider", "olcMultiProvider", Scope::Database, Form::Switch, |b, c| {
@@ -60,7 +64,11 @@ pub(super) static TABLE: &[Directive] = &[
     .attribute_alias(&["olcMirrorMode"]),
     Directive::new("syncrepl", "olcSyncrepl", Scope::Database, Form::Words, sync_replication).ordered(),
     Directive::new("sync_use_subentry", "olcSyncUseSubentry", Scope::Database, Form::Switch, |b, c| {
-        b.open_database()?.sync_use_subentry = c.switch()?;
+        let on = c.switch()?;
+        b.open_database()?;
+        if on {
+            b.note_without_effect(c, "sync_use_subentry", "contextCSN is shown on the entry of the suffix");
+        }
         Ok(())
     })
     .arguments(0, 1),
@@ -78,12 +86,9 @@ pub(super) static TABLE: &[Directive] = &[
         Ok(())
     })
     .many(),
-    Directive::new("extra_attrs", "olcExtraAttrs", Scope::Database, Form::Each, |b, c| {
-        let names = c.arguments.iter().flat_map(|list| list.split(',')).map(str::to_owned);
-        b.open_database()?.extra_attributes.extend(names);
-        Ok(())
-    })
-    .many(),
+    Directive::new("extra_attrs", "olcExtraAttrs", Scope::Database, Form::Each, keep)
+        .many()
+        .noted("access rules and overlays see the whole entry, whatever a search asks for"),
     Directive::new("replica", "olcReplica", Scope::Database, Form::Words, keep).ordered().noted(OBSOLETE),
     Directive::new("replogfile", "olcReplogFile", Scope::Shared, Form::Whole, keep).noted(OBSOLETE),
     Directive::new("replica-argsfile", "olcReplicaArgsFile", Scope::Shared, Form::Whole, keep)

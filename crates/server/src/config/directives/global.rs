@@ -6,10 +6,10 @@ use super::super::builder::Builder;
 use super::super::call::{Call, Fault, c_integer};
 use super::super::values::{
     AdminAddress, Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ChannelBinding, ClientLimits,
-    Disallowed, Mechanism, SecurityProperties, ServerId, TcpBuffer, TlsVerify, TraceExport, http_address,
-    request_words,
+    Disallowed, Mechanism, SecurityProperties, ServerId, TlsVerify, TraceExport, http_address, request_words,
 };
 use super::{Directive, Form, MANY, Scope, keep};
+use crate::listener::TcpBuffer;
 use crate::log::{LinePrefix, LogFormat, LogLevel, LogRotation};
 
 const NO_CYRUS: &str = "SASL is built in and does not use Cyrus SASL";
@@ -203,24 +203,20 @@ pub(super) static TABLE: &[Directive] = &[
         b.global.local_ssf = c.number::<i32>(0)?.cast_unsigned();
         Ok(())
     }),
-    Directive::new("gentlehup", "olcGentleHUP", Scope::Global, Form::Switch, |b, c| {
-        b.global.gentle_hup = c.switch()?;
-        Ok(())
-    })
-    .noted("SIGHUP ends the server at once, connections and all, after the answers that are due"),
+    Directive::new("gentlehup", "olcGentleHUP", Scope::Global, Form::Switch, switch)
+        .noted("SIGHUP ends the server at once, connections and all, after the answers that are due"),
     Directive::new("reverse-lookup", "olcReverseLookup", Scope::Global, Form::Switch, |b, c| {
         b.global.reverse_lookup = c.switch()?;
         Ok(())
     }),
-    Directive::new("threads", "olcThreads", Scope::Global, Form::Whole, |b, c| {
-        b.global.threads = Some(c.positive(0)?);
-        Ok(())
+    Directive::new("threads", "olcThreads", Scope::Global, Form::Whole, |_, c| {
+        c.positive::<u32>(0).map(|_| ())
     })
     .noted(NO_KNOB),
-    Directive::new("tool-threads", "olcToolThreads", Scope::Global, Form::Whole, |b, c| {
-        b.global.tool_threads = c.int_from_zero(0)?.max(1);
-        Ok(())
-    }),
+    Directive::new("tool-threads", "olcToolThreads", Scope::Global, Form::Whole, |_, c| {
+        c.int_from_zero(0).map(|_| ())
+    })
+    .noted(NO_KNOB),
     Directive::new("threadqueues", "olcThreadQueues", Scope::Global, Form::Whole, number).noted(NO_KNOB),
     Directive::new("listener-threads", "olcListenerThreads", Scope::Global, Form::Whole, number)
         .noted(NO_KNOB),

@@ -5,7 +5,7 @@ use larix_engine::index::IndexConfigError;
 use super::super::builder::Builder;
 use super::super::call::{Call, Fault, c_integer};
 use super::super::line;
-use super::super::model::{Checkpoint, DatabaseKind};
+use super::super::model::DatabaseKind;
 use super::super::values::{ChangeLog, EnvFlags, IndexLine};
 use super::{Directive, Form, MANY, Scope, keep};
 
@@ -19,8 +19,9 @@ pub(super) static TABLE: &[Directive] = &[
     }),
     Directive::new("index", "olcDbIndex", Scope::Kind("mdb"), Form::Own, index).arguments(1, 2).many(),
     Directive::new("checkpoint", "olcDbCheckpoint", Scope::Kind("mdb"), Form::Words, |b, c| {
-        b.mdb()?.checkpoint = Some(Checkpoint { kilobytes: c.number(0)?, minutes: c.number(1)? });
-        Ok(())
+        // Nothing waits for one: without `dbnosync` every commit is durable, with it the system writes sooner than asked.
+        let _: (u32, u32) = (c.number(0)?, c.number(1)?);
+        b.mdb().map(|_| ())
     })
     .arguments(2, 2),
     Directive::new("dbnosync", "olcDbNoSync", Scope::Kind("mdb"), Form::Switch, |b, c| {
@@ -31,27 +32,28 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("envflags", "olcDbEnvFlags", Scope::Kind("mdb"), Form::Each, env_flags).many(),
     Directive::new("mode", "olcDbMode", Scope::Kind("mdb"), Form::Words, mode),
     Directive::new("maxentrysize", "olcDbMaxEntrySize", Scope::Kind("mdb"), Form::Whole, |b, c| {
-        b.mdb()?.max_entry_size = c.number(0)?;
-        Ok(())
-    }),
+        let _: u64 = c.number(0)?;
+        b.mdb().map(|_| ())
+    })
+    .noted("an entry may grow; what one request adds is bounded by `request-limits` and `sockbuf_max_incoming_auth`"),
     Directive::new("maxsize", "olcDbMaxSize", Scope::Kind("mdb"), Form::Whole, |b, c| {
-        b.mdb()?.max_size = Some(c.number(0)?);
-        Ok(())
+        let _: u64 = c.number(0)?;
+        b.mdb().map(|_| ())
     })
     .noted("the database may grow until the disk is full"),
     Directive::new("maxreaders", "olcDbMaxReaders", Scope::Kind("mdb"), Form::Whole, |b, c| {
-        b.mdb()?.max_readers = Some(c.number(0)?);
-        Ok(())
+        let _: u32 = c.number(0)?;
+        b.mdb().map(|_| ())
     })
     .noted(NO_TUNING),
     Directive::new("searchstack", "olcDbSearchStack", Scope::Kind("mdb"), Form::Whole, |b, c| {
-        b.mdb()?.search_stack = Some(c.number(0)?);
-        Ok(())
+        let _: u32 = c.number(0)?;
+        b.mdb().map(|_| ())
     })
     .noted(NO_TUNING),
     Directive::new("rtxnsize", "olcDbRtxnSize", Scope::Kind("mdb"), Form::Whole, |b, c| {
-        b.mdb()?.rtxn_size = Some(c.number(0)?);
-        Ok(())
+        let _: u32 = c.number(0)?;
+        b.mdb().map(|_| ())
     })
     .noted("a search never holds a snapshot for long"),
     Directive::new("multival", "olcDbMultival", Scope::Kind("mdb"), Form::Words, keep)

@@ -17,12 +17,12 @@ pub(crate) enum OverlayHandling {
     /// Part of the server.
     BuiltIn,
     /// Accepted: nothing that was asked for goes wrong without it. What it means.
-    RecordedRequest(&'static str),
+    Noted(&'static str),
     /// The server does not start: without it data or rights would differ. What would be missing.
     Refused(&'static str),
 }
 
-use OverlayHandling::{BuiltIn, RecordedRequest, Refused};
+use OverlayHandling::{BuiltIn, Noted, Refused};
 
 const OVERLAYS: &[OverlayKind] = &[
     overlay("accesslog", "olcAccessLogConfig", BuiltIn),
@@ -32,7 +32,7 @@ const OVERLAYS: &[OverlayKind] = &[
     overlay("collect", "olcCollectConfig", Refused("collective attributes would be missing from answers")),
     overlay("constraint", "olcConstraintConfig", Refused("values would not be checked")),
     overlay("dds", "olcDDSConfig", Refused("entries would not expire")),
-    overlay("deref", "olcOverlayConfig", RecordedRequest("dereferencing is built in")),
+    overlay("deref", "olcOverlayConfig", Noted("dereferencing is built in")),
     overlay("dyngroup", "olcDynGroupConfig", Refused("compares would not see dynamic members")),
     overlay("dynlist", "olcDynListConfig", Refused("dynamic members would be missing from answers")),
     overlay("glue", "olcOverlayConfig", BuiltIn),
@@ -51,7 +51,7 @@ const OVERLAYS: &[OverlayKind] = &[
     overlay(
         "sssvlv",
         "olcSssVlvConfig",
-        RecordedRequest("server-side sorting and virtual list views are built in, with limits of their own"),
+        Noted("server-side sorting and virtual list views are built in, with limits of their own"),
     ),
     overlay("syncprov", "olcSyncProvConfig", BuiltIn),
     overlay("translucent", "olcTranslucentConfig", Refused("remote entries would be missing")),
@@ -92,7 +92,7 @@ impl OverlayKind {
     /// What there is to say when it is accepted.
     pub(crate) fn noted(&self) -> Option<&'static str> {
         match self.handling {
-            RecordedRequest(text) => Some(text),
+            Noted(text) => Some(text),
             BuiltIn | Refused(_) => None,
         }
     }
@@ -128,7 +128,8 @@ pub(super) static TABLE: &[Directive] = &[
     kept("logpurgebatch", "olcAccessLogPurgeBatch", Scope::Overlay("accesslog"), Form::Whole),
     kept("ppolicy_default", "olcPPolicyDefault", Scope::Overlay("ppolicy"), Form::Whole),
     kept("ppolicy_hash_cleartext", "olcPPolicyHashCleartext", Scope::Overlay("ppolicy"), Form::Switch),
-    kept("ppolicy_forward_updates", "olcPPolicyForwardUpdates", Scope::Overlay("ppolicy"), Form::Switch),
+    kept("ppolicy_forward_updates", "olcPPolicyForwardUpdates", Scope::Overlay("ppolicy"), Form::Switch)
+        .noted("a replica keeps the failures and last logins of its own binds, and forwards none"),
     kept("ppolicy_use_lockout", "olcPPolicyUseLockout", Scope::Overlay("ppolicy"), Form::Switch),
     kept("ppolicy_disable_write", "olcPPolicyDisableWrite", Scope::Overlay("ppolicy"), Form::Switch),
     kept(
@@ -156,7 +157,8 @@ pub(super) static TABLE: &[Directive] = &[
     kept("memberof-group-oc", "olcMemberOfGroupOC", Scope::Overlay("memberof"), Form::Words),
     kept("memberof-member-ad", "olcMemberOfMemberAD", Scope::Overlay("memberof"), Form::Whole),
     kept("memberof-memberof-ad", "olcMemberOfMemberOfAD", Scope::Overlay("memberof"), Form::Whole),
-    kept("memberof-reverse", "olcMemberOfReverse", Scope::Overlay("memberof"), Form::Switch),
+    kept("memberof-reverse", "olcMemberOfReverse", Scope::Overlay("memberof"), Form::Switch)
+        .noted("who is a member of what follows from the groups alone"),
     kept("memberof-dangling-error", "olcMemberOfDanglingError", Scope::Overlay("memberof"), Form::Words),
     kept("memberof-addcheck", "olcMemberOfAddCheck", Scope::Overlay("memberof"), Form::Switch)
         .noted("an entry that is added says which groups name it already, always"),

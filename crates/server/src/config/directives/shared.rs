@@ -5,7 +5,7 @@ use super::super::call::{Call, Fault};
 use super::super::values::{Requirements, Restrictions, SearchLimits, SecurityFactors};
 use super::global::{Field, flags};
 use super::operations::restrict_operations;
-use super::{Directive, Form, Scope};
+use super::{Directive, Form, Scope, keep};
 
 pub(super) static TABLE: &[Directive] = &[
     // What sets the frontend.
@@ -24,12 +24,9 @@ pub(super) static TABLE: &[Directive] = &[
         Ok(())
     })
     .arguments(0, 1),
-    Directive::new("sortvals", "olcSortVals", Scope::Frontend, Form::Each, |b, c| {
-        b.frontend.sort_values.extend_from_slice(c.arguments);
-        Ok(())
-    })
-    .many()
-    .noted("large sets of values are always sorted"),
+    Directive::new("sortvals", "olcSortVals", Scope::Frontend, Form::Each, keep)
+        .many()
+        .noted("large sets of values are always sorted"),
     Directive::new("schemadn", "olcSchemaDN", Scope::Frontend, Form::Dn, |b, c| {
         let dn = c.dn(&b.schema(), 0)?;
         b.frontend.schema_dn = Some(dn);
