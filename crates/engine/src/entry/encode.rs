@@ -23,7 +23,8 @@ pub struct Placement<'a> {
     pub normal_rdn: &'a [u8],
 }
 
-/// Stores `entry`. `old` is the record that it replaces; its blobs and large sets that are no longer used go.
+/// Stores `entry`. `old` is the record that it replaces; its blobs and large sets that are no longer used go. Answers how many
+/// bytes the entry takes before it is packed; members that a large set has already do not count.
 pub fn store<S: Snapshot>(
     set: &mut WriteSet,
     snapshot: &S,
@@ -32,10 +33,11 @@ pub fn store<S: Snapshot>(
     place: Placement<'_>,
     old: Option<&EntryView<'_>>,
     entry: &Entry,
-) -> Result<(), Fault> {
+) -> Result<u64, Fault> {
     let flags = flags(schema, catalog, old, entry);
     let mut writer = RecordWriter::new(place.parent, place.rdn, place.normal_rdn, flags);
     let mut blobs: Vec<([u8; DIGEST_LENGTH], &[u8])> = Vec::new();
+    let mut bytes = 0;
     // Only what has something outside has large sets: of most entries no attribute is looked for in the old record.
     let outside = old.filter(|old| old.flags().has(RecordFlags::OUTSIDE));
     let mut stored_ones = old.map(EntryView::attributes);
@@ -59,6 +61,7 @@ pub fn store<S: Snapshot>(
             }
             writer.large_attribute(number, members.len() as u64);
             for (member, value) in members {
+                bytes += value.len();
                 set.put(VALUES, &values::set_key(place.id, number, &member), value);
             }
         } else {
@@ -66,7 +69,10 @@ pub fn store<S: Snapshot>(
                 clear_large(set, snapshot, place.id, number)?;
             }
             let inline = attribute.values.iter().map(Vec::as_slice);
-            writer.attribute(number, inline, |digest, value| blobs.push((digest, value)));
+            writer.attribute(number, inline, |digest, value| {
+                bytes += value.len();
+                blobs.push((digest, value));
+            });
         }
     }
     if let Some(old) = outside {
@@ -75,9 +81,11 @@ pub fn store<S: Snapshot>(
     for (digest, value) in blobs {
         set.put(BLOBS, &values::blob_key(place.id, &digest), value);
     }
-    let record = catalog.catalog().dictionaries().packed(writer.finish());
-    set.put(ENTRIES, &place.id.to_bytes(), record);
-    Ok(())
+    let record = writer.finish();
+    bytes += record.len();
+    let packed = catalog.catalog().dictionaries().packed(record);
+    set.put(ENTRIES, &place.id.to_bytes(), packed);
+    Ok(bytes as u64)
 }
 
 /// The stored values of an attribute that is kept. Those come in the order of the old record: `rest` has what follows the

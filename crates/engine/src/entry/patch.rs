@@ -89,7 +89,7 @@ impl<'r> Patch<'r> {
         })
     }
 
-    /// Stores the changed entry in the place of `old`, under the same name.
+    /// Stores the changed entry in the place of `old`, under the same name. Answers how many bytes it takes before it is packed.
     ///
     /// # Errors
     /// A damaged record.
@@ -99,7 +99,7 @@ impl<'r> Patch<'r> {
         schema: &Schema,
         catalog: &mut CatalogEdit,
         (view, record): (&EntryView<'r>, &Record<'_>),
-    ) -> Result<(), Fault> {
+    ) -> Result<u64, Fault> {
         // The object classes stay as they are, and with them what they say.
         let flags = RecordFlags(view.flags().0 & RecordFlags::OF_CLASSES);
         let mut writer = RecordWriter::new(view.parent(), view.rdn(), view.normal_rdn(), flags);
@@ -121,9 +121,11 @@ impl<'r> Patch<'r> {
         for piece in kept {
             writer.kept_bytes(stored(piece)?);
         }
-        let packed = catalog.catalog().dictionaries().packed_over(writer.finish(), Some(record));
+        let changed = writer.finish();
+        let bytes = changed.len() as u64;
+        let packed = catalog.catalog().dictionaries().packed_over(changed, Some(record));
         set.put(ENTRIES, &view.id().to_bytes(), packed);
-        Ok(())
+        Ok(bytes)
     }
 
     /// The new values of an attribute that was touched; none when it has gone.

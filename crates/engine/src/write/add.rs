@@ -183,7 +183,8 @@ fn store<V: Snapshot>(
     };
     let place = Placement { id, parent, rdn, normal_rdn: normal_rdn.as_bytes() };
     let (schema, snapshot) = (operator.schema(), operator.snapshot());
-    encode::store(&mut operator.set, snapshot, schema, operator.catalog, place, None, entry)?;
+    let bytes = encode::store(&mut operator.set, snapshot, schema, operator.catalog, place, None, entry)?;
+    operator.check_size(bytes)?;
     tree::put(&mut operator.set, parent, place.normal_rdn, id);
     let changes = keys::changes::<V>(schema, operator.catalog.catalog(), None, Some(entry))?;
     pending::apply(&mut operator.set, snapshot, id, &changes, Writing::New)?;

@@ -48,7 +48,8 @@ pub(crate) fn modify<V: Snapshot>(
     // The schema check may record another structural class: the log has to tell it, too.
     let structural = structural_change(operator, &held, &entry, &changes)?;
     operator.keep_old(&held, Some(&changes))?;
-    store(operator, &held, &entry)?;
+    let bytes = store(operator, &held, &entry)?;
+    operator.check_size(bytes)?;
     operator.post_read(held.id)?;
     let uuid = operator.entry_uuid(&held)?;
     operator.log((held.id, EntryId::ROOT), uuid, &entry.dn, |schema| {
@@ -107,12 +108,12 @@ fn structural_change<V: Snapshot>(
     Ok(Some(Change { kind: ChangeKind::Replace, description, values, keys, standing: Standing::Internal }))
 }
 
-/// Stores the changed entry in the place of the old one.
+/// Stores the changed entry in the place of the old one. Answers its [size](encode::store).
 pub(crate) fn store<V: Snapshot>(
     operator: &mut Operator<'_, V>,
     held: &Held<'_>,
     entry: &Entry,
-) -> Result<(), Failure> {
+) -> Result<u64, Failure> {
     let old = held.view()?;
     let place = Placement { id: held.id, parent: old.parent(), rdn: old.rdn(), normal_rdn: old.normal_rdn() };
     store_at(operator, held, place, entry)
@@ -124,11 +125,13 @@ pub(crate) fn store_at<V: Snapshot>(
     held: &Held<'_>,
     place: Placement<'_>,
     entry: &Entry,
-) -> Result<(), Failure> {
+) -> Result<u64, Failure> {
     let old = held.view()?;
     let (schema, snapshot) = (operator.schema(), operator.snapshot());
-    encode::store(&mut operator.set, snapshot, schema, operator.catalog, place, Some(&old), entry)?;
+    let bytes =
+        encode::store(&mut operator.set, snapshot, schema, operator.catalog, place, Some(&old), entry)?;
     let reader = operator.reader(held)?;
     let changes = keys::changes(schema, operator.catalog.catalog(), Some(&reader), Some(entry))?;
-    Ok(pending::apply(&mut operator.set, snapshot, held.id, &changes, Writing::Changed)?)
+    pending::apply(&mut operator.set, snapshot, held.id, &changes, Writing::Changed)?;
+    Ok(bytes)
 }

@@ -266,6 +266,20 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         EntryReader::new(self.view.snapshot, &self.view.schema, &self.view.catalog, view)
     }
 
+    /// Whether an entry of so many bytes may be stored (`maxentrysize`).
+    ///
+    /// # Errors
+    /// adminLimitExceeded, as OpenLDAP.
+    pub(crate) fn check_size(&self, bytes: u64) -> Result<(), Failure> {
+        match self.ground.settings.entry_bytes_max {
+            Some(most) if bytes > most => {
+                let text = format!("entry is too big: {bytes} bytes, where maxentrysize is {most}");
+                Err(LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, text).into())
+            }
+            _ => Ok(()),
+        }
+    }
+
     pub(crate) fn next_entry_id(&mut self) -> EntryId {
         self.counters.last_entry_id += 1;
         let last = self.counters.last_entry_id;

@@ -95,7 +95,7 @@ impl<'r> Patched<'r> {
     /// Stores the changed entry in the place of the old one.
     ///
     /// # Errors
-    /// A damaged record, a store that cannot be read.
+    /// An entry larger than `maxentrysize`; a damaged record, a store that cannot be read.
     pub(super) fn store<V: Snapshot>(
         &self,
         operator: &mut Operator<'_, V>,
@@ -103,7 +103,8 @@ impl<'r> Patched<'r> {
         old: &EntryView<'r>,
     ) -> Result<(), Failure> {
         let (schema, snapshot) = (operator.schema(), operator.snapshot());
-        self.patch.store(&mut operator.set, schema, operator.catalog, (old, held.record()))?;
+        let bytes = self.patch.store(&mut operator.set, schema, operator.catalog, (old, held.record()))?;
+        operator.check_size(bytes)?;
         let reader = operator.reader_of(*old);
         let changes = keys::patch_changes(schema, operator.catalog.catalog(), &reader, &self.patch)?;
         Ok(pending::apply(&mut operator.set, snapshot, held.id, &changes, Writing::Changed)?)

@@ -298,7 +298,7 @@ fn apply<V: Snapshot>(operator: &mut Operator<'_, V>, record: &LogRecord) -> Res
         LoggedChange::Modify(modifications) => {
             let held = operator.hold(record.entry)?;
             let entry = changed(operator, record, modifications)?;
-            modify::store(operator, &held, &entry)
+            modify::store(operator, &held, &entry).map(|_| ())
         }
         LoggedChange::Delete => {
             let held = operator.hold(record.entry)?;

@@ -196,3 +196,36 @@ fn binds_find_their_passwords() {
         fixture.directory.bind_lookup(&elsewhere, &larix_engine::access::Subject::default()).unwrap_err();
     assert_eq!(refused.code.0, 49);
 }
+
+/// `maxentrysize`: by the short way of a modify and by the long one, inline, apart and in large sets.
+#[test]
+fn entries_grow_up_to_a_size() {
+    let schema = schema("");
+    let limited = larix_engine::DatabaseSettings { entry_bytes_max: Some(20_000), ..settings(&schema) };
+    let fixture = Fixture::of(Arc::clone(&schema), vec![(memory(), limited)]);
+    fixture.apply(TREE);
+    let (more, blob) = ("x".repeat(6_000), "x".repeat(30_000));
+    let many: String = (0..2_000).map(|number| format!("seeAlso: cn=somebody {number},{SUFFIX}\n")).collect();
+    let add = |name: &str, values: &str| {
+        fixture.change(&format!(
+            "dn: cn={name},{SUFFIX}\nchangetype: add\nobjectClass: person\ncn: {name}\nsn: x\n{values}"
+        ))
+    };
+    assert_eq!(add("small", &format!("description: {more}\n")), "0");
+    for values in [format!("description: {blob}\n"), many.clone()] {
+        let answer = add("large", &values);
+        assert!(answer.starts_with("11") && answer.contains("where maxentrysize is 20000"), "{answer}");
+        assert_eq!(fixture.show(&format!("cn=large,{SUFFIX}")), "none");
+    }
+    let small = format!("cn=small,{SUFFIX}");
+    let modify = |change: &str| fixture.change(&format!("dn: {small}\nchangetype: modify\n{change}-\n"));
+    let before = fixture.show(&small);
+    assert!(modify(&format!("add: description\ndescription: {blob}\n")).starts_with("11"));
+    assert!(modify(&format!("add: seeAlso\n{many}")).starts_with("11"));
+    assert_eq!(fixture.show(&small), before, "what is refused leaves nothing");
+    for (letter, answer) in [("y", "0"), ("z", "0"), ("w", "11")] {
+        let said = modify(&format!("add: description\ndescription: {}\n", letter.repeat(6_000)));
+        assert!(said.starts_with(answer), "{letter}: {said}");
+    }
+    assert_eq!(modify("delete: description\n"), "0");
+}

@@ -81,6 +81,10 @@ impl Config {
             hidden: database.hidden,
             limits: database.shared.search_limits.into(),
             request_limits: self.request_limits(database)?,
+            entry_bytes_max: match &database.kind {
+                DatabaseKind::Mdb(mdb) => mdb.entry_bytes_max,
+                _ => None,
+            },
             max_deref_depth: database.shared.max_deref_depth,
             shadow: self.is_shadow(database),
             update_dn: database.update_dn.as_ref().map(|dn| dn.normal.clone()),

@@ -408,6 +408,8 @@ pub struct MdbSettings {
     pub no_sync: bool,
     /// File mode of the database's files; default 0600.
     pub mode: Option<u32>,
+    /// `maxentrysize`; `None` for 0: no limit.
+    pub entry_bytes_max: Option<u64>,
     pub env_flags: EnvFlags,
     /// `change-log`: how long changes stay in the change log; default: by their number.
     pub change_log: ChangeLog,

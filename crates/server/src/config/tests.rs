@@ -68,7 +68,6 @@ fn what_has_no_effect_is_said_once_for_each_line() {
         .collect();
     let expected = [
         "tool-threads",
-        "maxentrysize",
         "extra_attrs",
         "ppolicy_forward_updates",
         "memberof-reverse",

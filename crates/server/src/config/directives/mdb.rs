@@ -32,10 +32,9 @@ pub(super) static TABLE: &[Directive] = &[
     Directive::new("envflags", "olcDbEnvFlags", Scope::Kind("mdb"), Form::Each, env_flags).many(),
     Directive::new("mode", "olcDbMode", Scope::Kind("mdb"), Form::Words, mode),
     Directive::new("maxentrysize", "olcDbMaxEntrySize", Scope::Kind("mdb"), Form::Whole, |b, c| {
-        let _: u64 = c.number(0)?;
-        b.mdb().map(|_| ())
-    })
-    .noted("an entry may grow; what one request adds is bounded by `request-limits` and `sockbuf_max_incoming_auth`"),
+        b.mdb()?.entry_bytes_max = Some(c.number(0)?).filter(|bytes| *bytes > 0);
+        Ok(())
+    }),
     Directive::new("maxsize", "olcDbMaxSize", Scope::Kind("mdb"), Form::Whole, |b, c| {
         let _: u64 = c.number(0)?;
         b.mdb().map(|_| ())
