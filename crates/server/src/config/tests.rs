@@ -51,11 +51,12 @@ fn a_common_file() {
 
 #[test]
 fn what_has_no_effect_is_said_once_for_each_line() {
-    let text = "tool-threads 4\ndatabase mdb\nsuffix dc=x\ndirectory $D\nmaxentrysize 1048576\nextra_attrs cn,sn\n\
+    let text = "include $D/core.schema\ntool-threads 4\ndatabase mdb\nsuffix cn=x\ndirectory $D\nmaxentrysize 1048576\nextra_attrs cn,sn\n\
                 checkpoint 512 30\nmonitoring on\nsync_use_subentry off\noverlay ppolicy\nppolicy_forward_updates\n\
-                overlay memberof\nmemberof-reverse TRUE\ndatabase mdb\nsuffix dc=y\ndirectory $D\nmonitoring off\n\
+                overlay memberof\nmemberof-reverse TRUE\ndatabase mdb\nsuffix cn=y\ndirectory $D/y\nmonitoring off\n\
                 sync_use_subentry\n";
-    let (_keep, config) = read(&[("slapd.conf", text)]);
+    let (_keep, config) =
+        read(&[("slapd.conf", text), ("core.schema", larix_schema::bundled("core").unwrap())]);
     let config = config.unwrap();
     let notes: Vec<&str> = config
         .notes
