@@ -87,6 +87,8 @@ impl Peer {
             Session::connect(&[url], &options, &tls, ambient).and_then(|mut session| session.bind(&nobody));
         // They know the socket, too.
         drop(options);
+        // Who never came to the server (`localhost` has no address, say) must not leave it waiting: then this comes in its place.
+        drop(TcpStream::connect(("127.0.0.1", self.port)));
         drop(self.thread.join());
         match told {
             // It has nothing to say to what it could read.
