@@ -43,6 +43,9 @@ fn it_says_what_it_is_and_what_it_does_not_know() {
         (&["nonsense"], WRONG_USAGE, "'nonsense'"),
         (&["serve", "--nonsense"], WRONG_USAGE, "'--nonsense'"),
         (&["cat", "-Q"], WRONG_USAGE, "'-Q'"),
+        (&["cat", "-o", "ldif-rap=no"], WRONG_USAGE, "there is no option `ldif-rap`"),
+        (&["test", "-o", "quick"], WRONG_USAGE, "there is no option `quick`"),
+        (&["dn", "-o", "ssf", "-o", "x=1", "cn=y"], WRONG_USAGE, "there is no option `x`"),
         (&["load", "run", "nonsense"], WRONG_USAGE, "nonsense"),
     ] {
         let output = Command::new(LARIX).args(arguments).output().unwrap();

@@ -40,8 +40,38 @@ pub(crate) struct ConfigArgs {
     #[arg(short = 'v', action = clap::ArgAction::Count)]
     pub(crate) verbose: u8,
     /// Options, NAME or NAME=VALUE
-    #[arg(short = 'o', value_name = "OPTION")]
+    #[arg(short = 'o', value_name = "OPTION", value_parser = known_option)]
     pub(crate) options: Vec<String>,
+}
+
+/// What OpenLDAP's tools take behind `-o`, but for `remove-sids` of 2.7. `syslog` and its kin say where slapd's tools log; these
+/// write to standard error.
+const OPTIONS: [&str; 16] = [
+    "authzDN",
+    "domain",
+    "ldif-wrap",
+    "ldif_wrap",
+    "peername",
+    "sasl_ssf",
+    "schema-check",
+    "sockname",
+    "sockurl",
+    "ssf",
+    "syslog",
+    "syslog-level",
+    "syslog-user",
+    "tls_ssf",
+    "transport_ssf",
+    "value-check",
+];
+
+/// An option of which a tool knows what it means.
+fn known_option(option: &str) -> Result<String, String> {
+    let name = option.split_once('=').map_or(option, |(name, _)| name);
+    if OPTIONS.iter().any(|known| known.eq_ignore_ascii_case(name)) {
+        return Ok(option.to_owned());
+    }
+    Err(format!("there is no option `{name}`; some of {}", OPTIONS.join(", ")))
 }
 
 impl ConfigArgs {
