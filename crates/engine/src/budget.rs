@@ -69,7 +69,7 @@ impl RequestLimit {
         row(Self::TransactionBytes, "transaction.bytes", 32 << 20, "bytes of a transaction's updates"),
         row(Self::TransactionUpdates, "transaction.updates", 1_000, "updates in one transaction"),
         row(Self::HashCost, "hash.cost", 2_000_000, "hash rounds of one entry's passwords"),
-        row(Self::Descriptions, "descriptions", 10_000, "attribute descriptions in one database"),
+        row(Self::Descriptions, "descriptions", 4_096, "attribute descriptions in one database"),
         row(Self::PersistentSearches, "persistent", 100, "persistent searches on one connection"),
         row(Self::PendingBytes, "pending.bytes", 64 << 20, "bytes of requests that wait on one connection"),
     ];

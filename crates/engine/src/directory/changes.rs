@@ -72,7 +72,7 @@ impl<S: Store> Directory<S> {
         };
         let is_import = latitude.import.is_some();
         let target = request.operation.target().to_owned();
-        let (modifications, values) = request.operation.counts();
+        let counts = request.operation.counts();
         for read in [&request.controls.pre_read, &request.controls.post_read].into_iter().flatten() {
             self.check_read_attributes(read)?;
         }
@@ -86,8 +86,10 @@ impl<S: Store> Directory<S> {
         })?;
         let settings = served.database.current_settings();
         if request.origin == Origin::Client && !is_import {
-            settings.request_limits.check(RequestLimit::Modifications, modifications)?;
-            settings.request_limits.check(RequestLimit::Values, values)?;
+            settings.request_limits.check(RequestLimit::Modifications, counts.modifications)?;
+            settings.request_limits.check(RequestLimit::Values, counts.values)?;
+            // The database could not know them all.
+            settings.request_limits.check(RequestLimit::Descriptions, counts.attributes)?;
             if !served.database.policy().is_root(&request.subject) {
                 let rounds = self.password_rounds(&operation);
                 settings.request_limits.check(RequestLimit::HashCost, rounds)?;

@@ -81,16 +81,30 @@ impl WriteOperation {
         self.target().len() + PIECE_BYTES + held
     }
 
-    /// Modifications, and values in all.
-    pub(crate) fn counts(&self) -> (usize, usize) {
+    /// How many parts it has.
+    pub(crate) fn counts(&self) -> Counts {
         match self {
-            Self::Add { attributes, .. } => (0, attributes.iter().map(|a| a.values.len()).sum()),
-            Self::Modify { changes, .. } => {
-                (changes.len(), changes.iter().map(|change| change.attribute.values.len()).sum())
+            Self::Add { attributes, .. } => {
+                let values = attributes.iter().map(|a| a.values.len()).sum();
+                Counts { attributes: attributes.len(), values, ..Counts::default() }
             }
-            Self::Delete { .. } | Self::ModifyDn { .. } => (0, 0),
+            Self::Modify { changes, .. } => {
+                let values = changes.iter().map(|change| change.attribute.values.len()).sum();
+                Counts { modifications: changes.len(), values, ..Counts::default() }
+            }
+            Self::Delete { .. } | Self::ModifyDn { .. } => Counts::default(),
         }
     }
+}
+
+/// How many parts an operation has.
+#[derive(Copy, Clone, Debug, Default)]
+pub(crate) struct Counts {
+    pub(crate) modifications: usize,
+    /// In all.
+    pub(crate) values: usize,
+    /// Of an entry to be added, each with a description of its own.
+    pub(crate) attributes: usize,
 }
 
 /// What a name or a value takes beside its bytes: where it is, how long, and the allocator's share.

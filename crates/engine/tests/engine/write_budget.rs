@@ -36,6 +36,10 @@ fn a_database_learns_so_many_attribute_descriptions() {
     assert_eq!(tag(&["a", "b"]), "0");
     assert_eq!(tag(&["c"]), refused);
     assert_eq!(rows(), most);
+    // As many are too many for an entry to be added, before anything is made of them.
+    let tags: String = (0..=most).map(|tag| format!("sn;lang-{tag}: x\n")).collect();
+    let entry = "dn: cn=Tag,dc=example,dc=com\nchangetype: add\nobjectClass: person\ncn: Tag\nsn: x\n";
+    assert_eq!(fixture.change(&format!("{entry}{tags}")), refused);
     // What is known may be used as before.
     fixture.apply(&format!("dn: {BO}\nchangetype: modify\nreplace: sn;lang-a\nsn;lang-a: y\n-\n"));
     assert!(tagged("sn;lang-a: y"), "{}", fixture.show(BO));
