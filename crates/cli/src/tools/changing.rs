@@ -2,6 +2,8 @@
 
 use std::io;
 use std::sync::{Arc, mpsc};
+use std::thread;
+use std::time::{Duration, Instant};
 
 use anyhow::Context;
 use larix_engine::Directory;
@@ -88,17 +90,28 @@ pub(super) fn is_in_use(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref::<OpenError>(), Some(OpenError::InUse { .. }))
 }
 
-/// The server that serves a database; none when whoever has it open takes no work.
+/// A server that starts opens its databases first and takes work from tools then: it is given this long.
+const START_PATIENCE: Duration = Duration::from_secs(3);
+const START_LOOK: Duration = Duration::from_millis(50);
+
+/// The server that serves a database which is in use; none when whoever has it open takes no work.
 ///
 /// # Errors
 /// A server that takes work, but not from this user.
 pub(super) fn server_of(section: &config::Database) -> anyhow::Result<Option<ToolClient>> {
     let DatabaseKind::Mdb(mdb) = &section.kind else { return Ok(None) };
-    match ToolClient::connect(&mdb.directory) {
+    let begin = Instant::now();
+    let is_absent = |error: &io::Error| {
+        matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
+    };
+    let mut connected = ToolClient::connect(&mdb.directory);
+    while connected.as_ref().is_err_and(is_absent) && begin.elapsed() < START_PATIENCE {
+        thread::sleep(START_LOOK);
+        connected = ToolClient::connect(&mdb.directory);
+    }
+    match connected {
         Ok(client) => Ok(Some(client)),
-        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused) => {
-            Ok(None)
-        }
+        Err(error) if is_absent(&error) => Ok(None),
         Err(error) => Err(error).with_context(|| {
             format!(
                 "{}: a server has it open, and takes work from its own user and from root",
