@@ -3,7 +3,7 @@
 use std::io;
 use std::sync::{Arc, mpsc};
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::Context;
 use larix_engine::Directory;
@@ -90,8 +90,8 @@ pub(super) fn is_in_use(error: &anyhow::Error) -> bool {
     matches!(error.downcast_ref::<OpenError>(), Some(OpenError::InUse { .. }))
 }
 
-/// A server that starts opens its databases first and takes work from tools then: it is given this long.
-const START_PATIENCE: Duration = Duration::from_secs(3);
+/// A server that starts opens its databases first and takes work from tools then: it is given three seconds.
+const START_LOOKS: u32 = 60;
 const START_LOOK: Duration = Duration::from_millis(50);
 
 /// The server that serves a database which is in use; none when whoever has it open takes no work.
@@ -100,13 +100,15 @@ const START_LOOK: Duration = Duration::from_millis(50);
 /// A server that takes work, but not from this user.
 pub(super) fn server_of(section: &config::Database) -> anyhow::Result<Option<ToolClient>> {
     let DatabaseKind::Mdb(mdb) = &section.kind else { return Ok(None) };
-    let begin = Instant::now();
     let is_absent = |error: &io::Error| {
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
     };
     let mut connected = ToolClient::connect(&mdb.directory);
-    while connected.as_ref().is_err_and(is_absent) && begin.elapsed() < START_PATIENCE {
-        thread::sleep(START_LOOK);
+    for _ in 0..START_LOOKS {
+        if !connected.as_ref().is_err_and(is_absent) {
+            break;
+        }
+        thread::park_timeout(START_LOOK);
         connected = ToolClient::connect(&mdb.directory);
     }
     match connected {
