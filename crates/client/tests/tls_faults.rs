@@ -87,7 +87,7 @@ impl Peer {
             Session::connect(&[url], &options, &tls, ambient).and_then(|mut session| session.bind(&nobody));
         // They know the socket, too.
         drop(options);
-        // Who never came to the server (`localhost` has no address, say) must not leave it waiting: then this comes in its place.
+        // A client that fails before it connects (`localhost` has no address, say) leaves the server waiting: this ends that.
         drop(TcpStream::connect(("127.0.0.1", self.port)));
         drop(self.thread.join());
         match told {
