@@ -8,11 +8,7 @@ mod cookie;
 pub mod delta;
 pub mod digest;
 pub mod provider;
+mod requests;
 
 pub use cookie::{Cookie, CookieError, RID_MAX, SID_MAX};
-
-/// The extended operation that removes the contextCSN of a server that is gone.
-pub const RETIRE_OID: &str = "2.25.87610412117718157885716886434399491440.2.2";
-
-/// The extended operation that lists what lost in conflicts.
-pub const CONFLICTS_OID: &str = "2.25.87610412117718157885716886434399491440.2.3";
+pub use requests::{CONFLICTS_OID, ConflictsRequest, RETIRE_OID, RetireRequest};

@@ -1,15 +1,24 @@
 //! From a decoded request to the directory and back: the session's state, and where each kind of request goes.
 //!
 //! [`request`] has the life that all requests share, [`limits`] what is refused before they are looked at, [`reads`] searches and
-//! compares, [`away`] searches that take long, [`changes`] what goes to the writer. Binds and extended operations have modules of their own in this crate.
+//! compares, [`away`] searches that take long, [`changes`] what goes to the writer, [`bind`](mod@bind) and [`sasl`] binds, [`extended`] the
+//! extended operations.
 
 mod access_log;
 mod away;
+mod bind;
 mod changes;
+mod extended;
 mod limits;
+mod password_change;
+mod password_modify;
 mod persistent;
 mod reads;
+mod replica_digest;
 mod request;
+mod request_facts;
+mod sasl;
+mod transaction;
 
 use std::cell::{Cell, RefCell};
 use std::sync::Arc;
@@ -24,7 +33,6 @@ use larix_proto::{Controls, Dn, LdapResult, Message, MessageId, Request, Respons
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::access_log::RecordedRequest;
-use crate::bind::BindOutcome;
 use crate::connection::{Event, Limits, Operation, Place, Service, Started, Stepped};
 use crate::databases::Databases;
 use crate::layers::LayersError;
@@ -33,21 +41,22 @@ use crate::log::printable;
 use crate::operation_log::Asked;
 use crate::operation_rules::Restricted;
 use crate::operations::Search;
-use crate::password_modify::PasswordOutcome;
-use crate::replica_digest::ExtendedOutcome;
 use crate::restrictions::Standing;
-use crate::sasl::SaslOutcome;
-use crate::sasl::exchange::Exchange;
 use crate::security_layer::SecurityLayer;
 use crate::server::Server;
 use crate::session::{Peer, Session};
 use crate::statistics::{ConnectionRecord, Counters, LimitReached, OperationKind, add, latency};
 use crate::tls::TlsFacts;
-use crate::transaction::{Transaction, TransactionOutcome};
 
 pub use away::{Away, Returned};
+use bind::BindOutcome;
+use password_modify::PasswordOutcome;
 use persistent::{Persistent, Persists};
+use replica_digest::ExtendedOutcome;
 pub(crate) use request::Begun;
+use sasl::SaslOutcome;
+use sasl::exchange::Exchange;
+use transaction::{Transaction, TransactionOutcome};
 
 /// What was done elsewhere, on its way back to its connection.
 #[derive(Debug)]

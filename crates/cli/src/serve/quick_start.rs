@@ -17,7 +17,7 @@ use larix_server::Bound;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::config::slapd_d::{self, Stamp};
 use larix_server::config::{Config, DatabaseKind, QuickStart, convert};
-use larix_server::password_modify::generate_password;
+use larix_server::generated_password::generate_password;
 use larix_server::tls::TlsState;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd};
 use zeroize::Zeroizing;

@@ -8,6 +8,7 @@ use larix_proto::{
     CompareRequest, Controls, LdapResult, Message, ResponseOp, ResultCode, SearchRequest, encode, oid,
 };
 
+use super::password_change::password_first;
 use super::persistent::Persists;
 use super::{Begun, Dispatcher, Running, shown_dn};
 use crate::config::Config;
@@ -17,7 +18,6 @@ use crate::dispatch::ConnectionEvent;
 use crate::log::printable;
 use crate::operation_rules::Restricted;
 use crate::operations::{First, Slice};
-use crate::password_change::password_first;
 use crate::statistics::{add, latency};
 
 impl Dispatcher {

@@ -12,7 +12,7 @@ pub fn local_identity(peer: PeerCredentials) -> String {
 }
 
 /// Who is at the other end, if anything below LDAP knows: the certificate before the process.
-pub(super) fn identity(session: &Session, schema: &Schema) -> Option<String> {
+pub(crate) fn identity(session: &Session, schema: &Schema) -> Option<String> {
     let certificate = session.tls.as_ref().and_then(|tls| tls.peer_dn.as_deref()).map(|subject| {
         let normal = Dn::parse(subject).ok().and_then(|dn| schema.normalize_dn(&dn).ok());
         normal.map_or_else(|| subject.to_owned(), |dn| dn.as_str().to_owned())

@@ -149,7 +149,7 @@ pub(super) fn is_plain_search(url: &LdapUrl) -> bool {
 }
 
 /// As normal as it can be: for names that only serve to tell users apart.
-pub(super) fn normal_text(schema: &Schema, name: &str) -> String {
+pub(crate) fn normal_text(schema: &Schema, name: &str) -> String {
     let normal = Dn::parse(name).ok().and_then(|dn| schema.normalize_dn(&dn).ok());
     normal.map_or_else(|| name.to_lowercase(), |dn| dn.as_str().to_owned())
 }

@@ -6,8 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use larix_client::ClientError;
 use larix_proto::{ResultCode, client};
-use larix_replication::CONFLICTS_OID;
-use larix_server::replica_digest::ConflictsRequest;
+use larix_replication::{CONFLICTS_OID, ConflictsRequest};
 use serde_json::Value;
 
 use super::super::json as output;

@@ -6,9 +6,7 @@ use std::process::ExitCode;
 use clap::Args;
 use larix_client::ClientError;
 use larix_proto::{ResultCode, client};
-use larix_replication::RETIRE_OID;
-use larix_replication::SID_MAX;
-use larix_server::replica_digest::RetireRequest;
+use larix_replication::{RETIRE_OID, RetireRequest, SID_MAX};
 
 use super::super::options::CommonArgs;
 use super::{Server, at, entries};

@@ -15,6 +15,8 @@ use larix_proto::{
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 
+use super::sasl::SaslLogin;
+use super::sasl::exchange::Exchange;
 use crate::connection::Started;
 use crate::databases::{Credentials, Databases};
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
@@ -22,8 +24,6 @@ use crate::log::printable;
 use crate::operation_rules::Restricted;
 use crate::password_check::{Elsewhere, PasswordCheck};
 use crate::password_pool::JobSource;
-use crate::sasl::SaslLogin;
-use crate::sasl::exchange::Exchange;
 use crate::session::Method;
 
 /// How a request may name userPassword (RFC 4519 section 2.41).

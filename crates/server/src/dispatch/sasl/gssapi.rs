@@ -12,8 +12,8 @@ use libgssapi::oid::{GSS_MECH_KRB5, GSS_NT_HOSTBASED_SERVICE, OidSet};
 
 use super::exchange::{Claim, State};
 use super::{Prepared, SaslOutcome, failure, malformed};
-use crate::bind::BindStep;
 use crate::config::values::{ChannelBinding, Mechanism};
+use crate::dispatch::bind::BindStep;
 use crate::dispatch::{Begun, Completion, Dispatcher};
 use crate::sasl_mechanisms::{self, MechanismContext};
 use crate::security_layer::{LayerError, SecurityLayer};

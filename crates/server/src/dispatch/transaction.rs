@@ -5,9 +5,9 @@ use larix_engine::write::{WriteOutcome, WriteRequest};
 use larix_proto::extended::{EndTransaction, EndTransactionResponse, ExtendedValue, UpdateControls};
 use larix_proto::{ExtendedRequest, LdapResult, MessageId, ResultCode};
 
+use super::password_change::password_first;
 use crate::connection::Started;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
-use crate::password_change::password_first;
 
 /// A transaction that a client has started and not ended. A connection has one at a time, so that its identifier can
 /// be empty, as OpenLDAP's is.

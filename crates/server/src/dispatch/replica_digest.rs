@@ -17,10 +17,9 @@ use larix_engine::csn::Csn;
 use larix_engine::replica::{self, ConflictKind, ConflictRecord, KeptSide};
 use larix_engine::search::{Gate, Seen};
 use larix_engine::{Fault, Served};
-use larix_proto::ber::{DecodeError, Reader, Tag, write};
 use larix_proto::{Controls, ExtendedRequest, LdapResult, ResultCode};
 use larix_replication::digest::{self, DigestRequest, Scanner};
-use larix_replication::{CONFLICTS_OID, RETIRE_OID, SID_MAX};
+use larix_replication::{CONFLICTS_OID, ConflictsRequest, RETIRE_OID, RetireRequest, SID_MAX};
 use larix_schema::NormalDn;
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
@@ -33,7 +32,7 @@ use crate::operation_rules::Restricted;
 use crate::secrets::is_secret;
 
 /// Requests for digests that are worked on at once; more are answered busy.
-pub const RUNNING_MAX: usize = 2;
+const RUNNING_MAX: usize = 2;
 
 static RUNNING: AtomicUsize = AtomicUsize::new(0);
 
@@ -66,71 +65,6 @@ impl Place {
 impl Drop for Place {
     fn drop(&mut self) {
         RUNNING.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-/// What a request to retire a server id says.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RetireRequest {
-    /// A suffix.
-    pub base: String,
-    /// 0 to 4095.
-    pub server_id: u16,
-}
-
-impl RetireRequest {
-    /// `SEQUENCE { base LDAPDN, serverID INTEGER }`
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        write::constructed(&mut out, Tag::SEQUENCE, |out| {
-            write::string(out, &self.base);
-            write::integer(out, Tag::INTEGER, i64::from(self.server_id));
-        });
-        out
-    }
-
-    /// # Errors
-    /// Anything that [`Self::encode`] does not write.
-    pub fn decode(value: &[u8]) -> Result<Self, DecodeError> {
-        let mut request = Reader::new(value).sequence("retireRequest")?;
-        let base = request.string("base")?.to_owned();
-        let server_id = request.unsigned("serverID")?;
-        request.finish("retireRequest")?;
-        Ok(Self { base, server_id: u16::try_from(server_id).unwrap_or(u16::MAX) })
-    }
-}
-
-/// Which conflicts are asked for.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ConflictsRequest {
-    /// A suffix.
-    pub base: String,
-    /// Those with higher numbers.
-    pub after: u64,
-}
-
-impl ConflictsRequest {
-    /// `SEQUENCE { base LDAPDN, after OCTET STRING (8 bytes) }`
-    #[must_use]
-    pub fn encode(&self) -> Vec<u8> {
-        let mut out = Vec::new();
-        write::constructed(&mut out, Tag::SEQUENCE, |out| {
-            write::string(out, &self.base);
-            write::octets(out, Tag::OCTET_STRING, &self.after.to_be_bytes());
-        });
-        out
-    }
-
-    /// # Errors
-    /// Anything that [`Self::encode`] does not write.
-    pub fn decode(value: &[u8]) -> Result<Self, DecodeError> {
-        let mut request = Reader::new(value).sequence("conflictsRequest")?;
-        let base = request.string("base")?.to_owned();
-        let after = request.octets("after")?;
-        let after = after.try_into().map(u64::from_be_bytes).unwrap_or(u64::MAX);
-        request.finish("conflictsRequest")?;
-        Ok(Self { base, after })
     }
 }
 

@@ -1,0 +1,534 @@
+//! SASL binds (RFC 4422, RFC 4513 section 5.2), and who a request acts for.
+//!
+//! The mechanisms' messages are `larix-sasl`'s. Here is what they need of a directory: secrets, names, layers. Nothing that
+//! is answered, and no work that is done, tells whether a user exists.
+
+pub(super) mod exchange;
+#[cfg(feature = "gssapi")]
+mod gssapi;
+
+use std::sync::Arc;
+
+use larix_engine::access::Subject;
+use larix_engine::controls::RequestControls;
+use larix_engine::password::{ScramSecret, scram_secret};
+use larix_engine::time::RandomSource;
+use larix_proto::{Controls, LdapResult, ResultCode};
+use larix_sasl::digest_md5::{self, Quality};
+use larix_sasl::plain::Plain;
+use larix_sasl::scram::{self, ClientFirst, ServerBinding};
+use larix_sasl::{Fault, cram_md5};
+use larix_schema::NormalDn;
+
+use super::bind::{BindStep, Login, Way};
+use super::{Begun, Completion, Dispatcher};
+use crate::clock::SystemRandom;
+use crate::config::values::Mechanism;
+use crate::databases::Credentials;
+use crate::generation::Generation;
+use crate::log::printable;
+use crate::operation_rules::Restricted;
+use crate::sasl::authorize::Authorizer;
+use crate::sasl::external;
+use crate::sasl::identity::{self, Mapper, normal_text, user_name};
+use crate::sasl::online::Online;
+use crate::sasl_mechanisms::{self, MechanismContext};
+use crate::security_layer::SecurityLayer;
+use crate::server::Server;
+use crate::session::Method;
+use exchange::{Claim, DigestLayer, Exchange, ScramStart, State, TOKEN_MAX};
+
+/// Random bytes in a nonce.
+const NONCE_BYTES: usize = 18;
+
+/// A SASL bind whose mechanism has done its part.
+#[derive(Debug)]
+pub(crate) struct SaslLogin {
+    mechanism: Mechanism,
+    authcid: String,
+    authzid: String,
+    /// Server credentials of a success.
+    answer: Option<Vec<u8>>,
+    layer: Option<Box<dyn SecurityLayer>>,
+}
+
+impl SaslLogin {
+    fn new(mechanism: Mechanism, authcid: impl Into<String>, authzid: impl Into<String>) -> Self {
+        Self { mechanism, authcid: authcid.into(), authzid: authzid.into(), answer: None, layer: None }
+    }
+
+    /// What is answered when the proof is wrong, and when there is no such user.
+    pub(crate) fn wrong_password(&self) -> LdapResult {
+        failure(match self.mechanism {
+            Mechanism::Plain => "Password verification failed",
+            Mechanism::Scram { .. } => "StoredKey mismatch",
+            Mechanism::DigestMd5 => "client response doesn't match what we generated (tried bogus)",
+            Mechanism::CramMd5 => "incorrect digest response",
+            _ => "not recognized",
+        })
+    }
+}
+
+/// What of a SASL bind was done off the loop.
+#[derive(Debug)]
+pub struct SaslOutcome(Prepared);
+
+#[derive(Debug)]
+enum Prepared {
+    /// The verifier of a SCRAM exchange is made.
+    Scram(Box<ScramStart>, scram::Verifier),
+    #[cfg(feature = "gssapi")]
+    Gssapi(Box<gssapi::Acceptor>, gssapi::Step),
+}
+
+impl Dispatcher {
+    /// One step of a SASL bind.
+    pub(crate) fn sasl_bind(
+        &mut self,
+        begun: Begun,
+        mechanism: &str,
+        credentials: Option<&[u8]>,
+        continued: Option<Box<Exchange>>,
+        sent: Controls<'_>,
+    ) -> Result<BindStep, LdapResult> {
+        let unsupported = |text: &str| Err(LdapResult::with(ResultCode::AUTH_METHOD_NOT_SUPPORTED, text));
+        if mechanism.is_empty() {
+            return unsupported("no SASL mechanism provided");
+        }
+        self.may_bind("", Restricted::SaslBind, sent)?;
+        let Some(known) = Mechanism::from_name(mechanism) else {
+            return unsupported(&sasl_mechanisms::not_found(&printable(mechanism)));
+        };
+        if credentials.is_some_and(|token| token.len() > TOKEN_MAX) {
+            return Err(malformed(&format!("token longer than {TOKEN_MAX} bytes")));
+        }
+        {
+            let config = self.server.config();
+            let context = MechanismContext::of_subject(self.session.subject(), &config.global.sasl);
+            sasl_mechanisms::check(known, &config.global.sasl, context)?;
+        }
+        // Another mechanism begins anew (RFC 4513 section 5.2.1.4).
+        let state = continued.filter(|exchange| exchange.mechanism == known).map(|exchange| exchange.state);
+        match state {
+            None => self.sasl_begin(begun, known, credentials),
+            Some(state) => self.sasl_continue(begun, known, state, credentials.unwrap_or_default()),
+        }
+    }
+
+    fn sasl_begin(
+        &mut self,
+        begun: Begun,
+        mechanism: Mechanism,
+        credentials: Option<&[u8]>,
+    ) -> Result<BindStep, LdapResult> {
+        match (mechanism, credentials) {
+            (Mechanism::External, credentials) => self.external(&begun, credentials.unwrap_or_default()),
+            (Mechanism::DigestMd5, _) => self.digest_challenge(),
+            (Mechanism::CramMd5, _) => {
+                let host = self.server.config().global.sasl.host.clone();
+                let challenge = cram_md5::challenge(&nonce(), host.as_deref().unwrap_or("localhost"));
+                let sent = challenge.clone().into_bytes();
+                Ok(self.challenge(mechanism, State::CramMd5 { challenge }, sent))
+            }
+            #[cfg(feature = "gssapi")]
+            (Mechanism::Gssapi, credentials) => self.gssapi_begin(begun, credentials.unwrap_or_default()),
+            // The client's to begin: it is asked to.
+            (_, None | Some([])) => Ok(self.challenge(mechanism, State::Begin, Vec::new())),
+            (Mechanism::Plain, Some(message)) => self.plain(begun, message),
+            (Mechanism::Scram { hash, plus }, Some(message)) => self.scram_first(begun, hash, plus, message),
+        }
+    }
+
+    fn sasl_continue(
+        &mut self,
+        begun: Begun,
+        mechanism: Mechanism,
+        state: State,
+        message: &[u8],
+    ) -> Result<BindStep, LdapResult> {
+        match state {
+            State::Begin if message.is_empty() => Err(malformed("an empty message")),
+            State::Begin => self.sasl_begin(begun, mechanism, Some(message)),
+            State::Scram { server, claim } => self.scram_final(&begun, mechanism, &server, *claim, message),
+            State::DigestMd5(server) => self.digest_response(&begun, &server, message),
+            State::CramMd5 { challenge } => self.cram_response(&begun, &challenge, message),
+            #[cfg(feature = "gssapi")]
+            State::Gssapi(acceptor) => self.gssapi_continue(begun, acceptor, message),
+        }
+    }
+
+    fn challenge(&mut self, mechanism: Mechanism, state: State, challenge: Vec<u8>) -> BindStep {
+        self.sasl = Some(Box::new(Exchange { mechanism, state }));
+        BindStep::Challenge(challenge)
+    }
+
+    fn external(&mut self, begun: &Begun, authzid: &[u8]) -> Result<BindStep, LdapResult> {
+        let databases = self.server.databases();
+        let schema = databases.schema();
+        let not_there = || sasl_mechanisms::not_found(Mechanism::External.name());
+        let identity = external::identity(&self.session, schema)
+            .ok_or_else(|| LdapResult::with(ResultCode::AUTH_METHOD_NOT_SUPPORTED, not_there()))?;
+        let authzid = std::str::from_utf8(authzid).map_err(|_| malformed("UTF-8"))?;
+        let (dn, shown) = self.map_identity(&identity)?;
+        let login = SaslLogin::new(Mechanism::External, identity, authzid);
+        self.sasl_bound(begun, dn, &shown, login)
+    }
+
+    fn plain(&mut self, begun: Begun, message: &[u8]) -> Result<BindStep, LdapResult> {
+        let plain = Plain::parse(message).map_err(|fault| faulty(&fault))?;
+        let claim = self.claim(Mechanism::Plain, plain.authcid, "", plain.authzid)?;
+        let shown = claim.dn.as_str().to_owned();
+        let way = Way::Sasl(Box::new(SaslLogin::new(Mechanism::Plain, claim.authcid, claim.authzid)));
+        let login = Login { dn: claim.dn, shown, way };
+        self.verify_password(begun, login, plain.password.as_bytes())
+    }
+
+    /// Finds the user and has his verifier made, which takes long.
+    fn scram_first(
+        &mut self,
+        begun: Begun,
+        hash: scram::Hash,
+        plus: bool,
+        message: &[u8],
+    ) -> Result<BindStep, LdapResult> {
+        let first = ClientFirst::parse(message).map_err(|fault| faulty(&fault))?;
+        let claim = self.claim(Mechanism::Scram { hash, plus }, &first.authcid, "", &first.authzid)?;
+        let secret = self.secret_of(&claim.dn, Some(hash));
+        let source = self.job_source(&claim.dn);
+        let server_secret = self.server.sasl_secret;
+        let mut start = ScramStart { first, hash, plus, claim, secret, server_secret };
+        let completer = self.completer(&begun);
+        let job = move || {
+            let verifier = start.verifier();
+            completer.complete(Completion::Sasl(Box::new(SaslOutcome(Prepared::Scram(
+                Box::new(start),
+                verifier,
+            )))));
+        };
+        self.server.passwords.submit(source, job).map_err(|_| {
+            LdapResult::with(ResultCode::BUSY, "too many binds wait for their password check")
+        })?;
+        self.wait_for(begun);
+        Ok(BindStep::Waiting)
+    }
+
+    /// What takes long is done.
+    pub(crate) fn sasl_prepared(
+        &mut self,
+        begun: &Begun,
+        outcome: SaslOutcome,
+    ) -> Result<BindStep, LdapResult> {
+        // Only Kerberos may end here.
+        let _ = begun;
+        match outcome.0 {
+            Prepared::Scram(start, verifier) => self.scram_challenge(*start, verifier),
+            #[cfg(feature = "gssapi")]
+            Prepared::Gssapi(acceptor, step) => self.gssapi_stepped(begun, acceptor, step),
+        }
+    }
+
+    /// The verifier is there: the client is challenged.
+    fn scram_challenge(
+        &mut self,
+        start: ScramStart,
+        verifier: scram::Verifier,
+    ) -> Result<BindStep, LdapResult> {
+        let ScramStart { first, hash, plus, claim, .. } = start;
+        let configured = self.server.config().global.sasl.channel_binding;
+        let channels = self.session.tls.as_deref().map(|tls| sasl_mechanisms::channels(tls, configured));
+        let channels = channels.unwrap_or_default();
+        let channels: Vec<(&str, &[u8])> = channels.iter().map(|(name, data)| (*name, &data[..])).collect();
+        let binding = ServerBinding { plus, offered: !channels.is_empty(), channels: &channels };
+        let started = scram::Server::start(&first, verifier, &nonce(), &binding);
+        let (server, challenge) = started.map_err(|fault| faulty(&fault))?;
+        let state = State::Scram { server: Box::new(server), claim: Box::new(claim) };
+        Ok(self.challenge(Mechanism::Scram { hash, plus }, state, challenge.into_bytes()))
+    }
+
+    fn scram_final(
+        &mut self,
+        begun: &Begun,
+        mechanism: Mechanism,
+        server: &scram::Server,
+        claim: Claim,
+        message: &[u8],
+    ) -> Result<BindStep, LdapResult> {
+        let answer = match server.finish(message) {
+            Ok(answer) => Some(answer.into_bytes()),
+            Err(Fault::Proof) => None,
+            Err(fault) => return Err(faulty(&fault)),
+        };
+        let matched = answer.is_some();
+        self.conclude_claim(begun, mechanism, claim, matched, answer, None)
+    }
+
+    fn digest_challenge(&mut self) -> Result<BindStep, LdapResult> {
+        let server = {
+            let config = self.server.config();
+            let settings = &config.global.sasl;
+            let realm = settings.realm.clone().or_else(|| settings.host.clone());
+            let external = MechanismContext::of_subject(self.session.subject(), settings).external_ssf;
+            let properties = &settings.properties;
+            let least = properties.min_ssf.saturating_sub(external);
+            let most = properties.max_ssf.saturating_sub(external);
+            let buffer = usize::try_from(properties.max_buffer).unwrap_or(0);
+            let qualities = [Quality::Auth, Quality::Integrity, Quality::Confidentiality];
+            let fits = |quality: &Quality| {
+                let strength = quality.strength();
+                (least..=most).contains(&strength) && (strength == 0 || buffer > 0)
+            };
+            let qualities: Vec<Quality> = qualities.into_iter().filter(fits).collect();
+            let realm = realm.unwrap_or_else(host_name);
+            digest_md5::Server::new(nonce(), realm, qualities, buffer.max(1024))
+        };
+        let challenge = server.challenge().into_bytes();
+        Ok(self.challenge(Mechanism::DigestMd5, State::DigestMd5(Box::new(server)), challenge))
+    }
+
+    fn digest_response(
+        &mut self,
+        begun: &Begun,
+        server: &digest_md5::Server,
+        message: &[u8],
+    ) -> Result<BindStep, LdapResult> {
+        let mechanism = Mechanism::DigestMd5;
+        let response = digest_md5::Response::parse(message).map_err(|fault| faulty(&fault))?;
+        // The realm is a part of the name only where one is configured, as with Cyrus SASL.
+        let realm = self.server.config().global.sasl.realm.clone().unwrap_or_default();
+        let authzid = response.authzid.as_deref().unwrap_or_default();
+        let claim = self.claim(mechanism, &response.username, &realm, authzid)?;
+        let secret = match self.secret_of(&claim.dn, None) {
+            Some(ScramSecret::Password(password)) => Some(password),
+            _ => None,
+        };
+        let accepted = match server.finish(&response, secret.as_deref().map(Vec::as_slice)) {
+            Ok(accepted) => accepted,
+            Err(Fault::Proof) => return self.conclude_claim(begun, mechanism, claim, false, None, None),
+            Err(fault) => return Err(faulty(&fault)),
+        };
+        let ssf = accepted.quality.strength();
+        let layer =
+            accepted.layer.map(|layer| -> Box<dyn SecurityLayer> { Box::new(DigestLayer { layer, ssf }) });
+        self.conclude_claim(begun, mechanism, claim, true, Some(accepted.answer.into_bytes()), layer)
+    }
+
+    fn cram_response(
+        &mut self,
+        begun: &Begun,
+        challenge: &str,
+        message: &[u8],
+    ) -> Result<BindStep, LdapResult> {
+        let answer = cram_md5::Answer::parse(message).map_err(|fault| faulty(&fault))?;
+        let claim = self.claim(Mechanism::CramMd5, answer.authcid, "", "")?;
+        let secret = self.secret_of(&claim.dn, None);
+        let password: &[u8] = match &secret {
+            Some(ScramSecret::Password(password)) => password,
+            _ => &[],
+        };
+        let matched = answer.is_of(password, challenge) && !password.is_empty();
+        self.conclude_claim(begun, Mechanism::CramMd5, claim, matched, None, None)
+    }
+
+    fn conclude_claim(
+        &mut self,
+        begun: &Begun,
+        mechanism: Mechanism,
+        claim: Claim,
+        matched: bool,
+        answer: Option<Vec<u8>>,
+        layer: Option<Box<dyn SecurityLayer>>,
+    ) -> Result<BindStep, LdapResult> {
+        let Claim { authcid, authzid, dn, .. } = claim;
+        let login = SaslLogin { mechanism, authcid, authzid, answer, layer };
+        let shown = dn.as_str().to_owned();
+        self.judge_login(begun, Login { dn, shown, way: Way::Sasl(Box::new(login)) }, matched)
+    }
+
+    /// The mechanism has said who is there, and nothing speaks against him: he becomes who he wants to be, if he may.
+    pub(crate) fn sasl_bound(
+        &mut self,
+        begun: &Begun,
+        dn: NormalDn,
+        shown: &str,
+        login: SaslLogin,
+    ) -> Result<BindStep, LdapResult> {
+        let SaslLogin { mechanism, authcid, authzid, answer, layer } = login;
+        let acting = if authzid.is_empty() || authzid == authcid {
+            None
+        } else {
+            let server = self.server.clone();
+            let anonymous = self.session.anonymous().clone();
+            let asked = Asked { server: &server, anonymous: &anonymous, subject: &anonymous, who: None };
+            let refuse = |text: &str| {
+                let text = format!("SASL(-14): authorization failure: {text}");
+                LdapResult::with(ResultCode::INSUFFICIENT_ACCESS_RIGHTS, text)
+            };
+            let whom =
+                asked.authorization(&authzid, mechanism.name()).map_err(|fault| refuse(fault.text()))?;
+            if !asked.allows(Some(&dn), &whom) {
+                return Err(refuse("not authorized"));
+            }
+            Some(whom)
+        };
+        if self.logs_stats() {
+            let effective = if authzid.is_empty() { &authcid } else { &authzid };
+            let (authcid, authzid) = (printable(&authcid), printable(effective));
+            self.log_operation(begun, format_args!("BIND authcid=\"{authcid}\" authzid=\"{authzid}\""));
+        }
+        if let Some(layer) = layer {
+            self.install_layer(layer);
+        }
+        self.bound(begun, dn, shown, Method::Sasl, mechanism.name());
+        if let Some(whom) = acting {
+            let shown = whom.as_str().to_owned();
+            self.session.act_as(whom, &shown);
+        }
+        Ok(BindStep::Bound(answer))
+    }
+
+    /// The directory's name for a user of a mechanism.
+    fn claim(
+        &self,
+        mechanism: Mechanism,
+        authcid: &str,
+        realm: &str,
+        authzid: &str,
+    ) -> Result<Claim, LdapResult> {
+        let authcid = Claim::prepared(authcid);
+        let name = user_name(&authcid, realm, base_name(mechanism));
+        let identity = normal_text(self.server.databases().schema(), &name);
+        let (dn, _) = self.map_identity(&name)?;
+        Ok(Claim { authcid, authzid: authzid.to_owned(), identity, dn })
+    }
+
+    /// What a challenge can be made of.
+    fn secret_of(&self, dn: &NormalDn, hash: Option<scram::Hash>) -> Option<ScramSecret> {
+        let found = self.server.databases().credentials(self.session.anonymous(), dn).ok()?;
+        let Credentials::Stored { passwords, .. } = found else { return None };
+        scram_secret(passwords.iter().map(|value| value.as_slice()), hash)
+    }
+
+    /// The directory's name for an authentication identity, by `authz-regexp`; and as it is shown.
+    pub(crate) fn map_identity(&self, identity: &str) -> Result<(NormalDn, String), LdapResult> {
+        let anonymous = self.session.anonymous();
+        let asked = Asked { server: &self.server, anonymous, subject: anonymous, who: None };
+        let dn = asked.name(identity).ok_or_else(|| LdapResult::new(ResultCode::INVALID_CREDENTIALS))?;
+        // A mapped identity is known by its normal form, as OpenLDAP tells it.
+        let databases = self.server.databases();
+        let schema = databases.schema();
+        let own = larix_proto::Dn::parse(identity)
+            .ok()
+            .filter(|own| schema.normalize_dn(own).is_ok_and(|own| own == dn));
+        let shown = own.and_then(|own| schema.pretty_dn(&own).ok());
+        let shown = shown.unwrap_or_else(|| dn.as_str().to_owned());
+        Ok((dn, shown))
+    }
+
+    /// Whom the request acts as: the session's identity, or the one that a proxied authorization control names (RFC 4370).
+    pub(crate) fn subject_for(&self, controls: &RequestControls) -> Result<Arc<Subject>, LdapResult> {
+        let Some(asked) = &controls.proxied_authorization else { return Ok(self.session.subject().clone()) };
+        let denied = |text: &str| LdapResult::with(ResultCode::AUTHORIZATION_DENIED, text);
+        let (non_critical_refused, anonymous_allowed) = {
+            let config = self.server.config();
+            (config.global.disallow.proxy_authz_non_critical, config.global.allow.proxy_authz_anon)
+        };
+        if !asked.critical && non_critical_refused {
+            let text = "proxied authorization criticality of FALSE not allowed";
+            return Err(LdapResult::with(ResultCode::PROTOCOL_ERROR, text));
+        }
+        let me = self.session.subject();
+        if me.is_anonymous() && !anonymous_allowed {
+            return Err(denied("anonymous proxied authorization not allowed"));
+        }
+        if asked.authzid.is_empty() {
+            return Ok(Arc::new(me.acting_as(NormalDn::root(), "")));
+        }
+        let who = me.dn.clone();
+        let anonymous = self.session.anonymous();
+        let identities = Asked { server: &self.server, anonymous, subject: me, who: who.as_ref() };
+        let mechanism = self.session.mechanism();
+        let whom = identities
+            .authorization(&asked.authzid, mechanism)
+            .map_err(|_| denied("authzId mapping failed"))?;
+        if !identities.allows(who.as_ref(), &whom) {
+            return Err(denied("not authorized to assume identity"));
+        }
+        let shown = whom.as_str().to_owned();
+        Ok(Arc::new(me.acting_as(whom, &shown)))
+    }
+}
+
+/// Questions about identities, with the configuration in force.
+struct Asked<'a> {
+    server: &'a Server,
+    anonymous: &'a Arc<Subject>,
+    subject: &'a Arc<Subject>,
+    who: Option<&'a NormalDn>,
+}
+
+impl Asked<'_> {
+    fn online<'g>(&'g self, generation: &'g Generation) -> Online<'g> {
+        Online { server: self.server, generation, anonymous: self.anonymous, subject: self.subject }
+    }
+
+    fn name(&self, identity: &str) -> Option<NormalDn> {
+        let generation = self.server.generation();
+        let (online, config) = (self.online(&generation), &generation.config);
+        let (rules, rewrite) = (&config.global.authz_regexps, &config.global.authid_rewrite);
+        Mapper { lookups: &online, rules, rewrite, who: self.who }.name(identity)
+    }
+
+    fn authorization(&self, identity: &str, mechanism: &str) -> Result<NormalDn, identity::IdentityFault> {
+        let generation = self.server.generation();
+        let (online, config) = (self.online(&generation), &generation.config);
+        let (rules, rewrite) = (&config.global.authz_regexps, &config.global.authid_rewrite);
+        Mapper { lookups: &online, rules, rewrite, who: self.who }.authorization(identity, mechanism)
+    }
+
+    fn allows(&self, who: Option<&NormalDn>, whom: &NormalDn) -> bool {
+        let generation = self.server.generation();
+        let (online, config) = (self.online(&generation), &generation.config);
+        let global = &config.global;
+        let (rules, rewrite) = (&global.authz_regexps, &global.authid_rewrite);
+        Authorizer { lookups: &online, policy: global.authz_policy, rules, rewrite }.allows(who, whom)
+    }
+}
+
+/// The mechanism's name in identities: a channel binding makes nobody somebody else.
+const fn base_name(mechanism: Mechanism) -> &'static str {
+    match mechanism {
+        Mechanism::Scram { hash, .. } => hash.mechanism(),
+        other => other.name(),
+    }
+}
+
+/// A nonce: random, in characters that need no quoting.
+fn nonce() -> String {
+    use base64::Engine;
+    let mut bytes = [0; NONCE_BYTES];
+    SystemRandom.fill(&mut bytes);
+    base64::engine::general_purpose::STANDARD.encode(bytes)
+}
+
+fn host_name() -> String {
+    rustix::system::uname().nodename().to_string_lossy().into_owned()
+}
+
+/// A message that is not of the mechanism, or a proof that is wrong.
+fn faulty(fault: &Fault) -> LdapResult {
+    match fault {
+        Fault::Proof | Fault::ChannelBinding(_) | Fault::Peer => failure(&fault.to_string()),
+        Fault::TooLong { .. } | Fault::Malformed(_) | Fault::Unsupported(_) | Fault::Mismatch(_) => {
+            malformed(&fault.to_string())
+        }
+    }
+}
+
+fn failure(text: &str) -> LdapResult {
+    let text = format!("SASL(-13): authentication failure: {text}");
+    LdapResult::with(ResultCode::INVALID_CREDENTIALS, text)
+}
+
+fn malformed(text: &str) -> LdapResult {
+    LdapResult::with(ResultCode::OTHER, format!("SASL(-5): bad protocol / cancel: {text}"))
+}
