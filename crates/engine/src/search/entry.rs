@@ -7,6 +7,7 @@ use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
 use larix_store::Snapshot;
 
 use super::filter::{Filter, FilterContext};
+use super::rule_facts;
 use crate::access::{
     AccessPolicy, AccessTarget, Decisions, EntryFacts, EntrySearch, Item, ItemClass, ItemKind, Memo,
     Privilege, Reach, Subject, Verdict,
@@ -15,7 +16,6 @@ use crate::budget::Meter;
 use crate::database::View;
 use crate::entry::{EntryReader, EntrySource, Target};
 use crate::fault::Fault;
-use crate::neighbours;
 use crate::tree;
 
 /// What access rules say, with what can be said once for all entries. For one snapshot.
@@ -433,11 +433,11 @@ impl<N: Snapshot> EntryFacts for Seen<'_, N> {
     }
 
     fn has_dn(&self, schema: &Schema, attribute: &AttributeDescription, dn: &NormalDn) -> bool {
-        self.noting(neighbours::has_dn(self.view, &self.reader, schema, attribute, dn), false)
+        self.noting(rule_facts::has_dn(self.view, &self.reader, schema, attribute, dn), false)
     }
 
     fn with_entry(&self, dn: &NormalDn, read: &mut dyn FnMut(&dyn EntryFacts)) -> Reach {
-        self.noting(neighbours::with_entry(self.view, dn, read), Reach::Elsewhere)
+        self.noting(rule_facts::with_entry(self.view, dn, read), Reach::Elsewhere)
     }
 
     fn search(
@@ -445,7 +445,7 @@ impl<N: Snapshot> EntryFacts for Seen<'_, N> {
         asked: &EntrySearch<'_>,
         visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
     ) -> Reach {
-        self.noting(neighbours::search(self.view, asked, visit), Reach::Elsewhere)
+        self.noting(rule_facts::search(self.view, asked, visit), Reach::Elsewhere)
     }
 
     fn memo(&self) -> Option<&Memo> {

@@ -16,6 +16,7 @@ mod pace;
 pub mod pages;
 pub mod referral;
 pub mod rights;
+pub(crate) mod rule_facts;
 mod run;
 pub mod scope;
 pub mod selection;

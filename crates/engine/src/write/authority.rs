@@ -13,7 +13,7 @@ use crate::database::{DatabaseSettings, View};
 use crate::entry::reader::OwnedSource;
 use crate::entry::{Entry, EntrySource};
 use crate::fault::Fault;
-use crate::neighbours::Facts;
+use crate::search::rule_facts::Facts;
 
 /// What the access rules grant a requester in one state of the database.
 pub(crate) struct Authority<'a, 's, V> {

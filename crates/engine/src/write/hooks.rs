@@ -11,8 +11,8 @@ use crate::access::{AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, Pr
 use crate::database::View;
 use crate::entry::Entry;
 use crate::entry::reader::OwnedSource;
-use crate::neighbours::{Facts, suffix_depth};
 use crate::plugins::{BindAttempt, Entries, Judgement, NobodysBind, PendingBind, Plugin, Referrer, Sought};
+use crate::search::rule_facts::{Facts, suffix_depth};
 use crate::time::Timestamp;
 use crate::tree;
 

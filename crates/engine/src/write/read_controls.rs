@@ -13,10 +13,10 @@ use crate::controls::ReadAttributes;
 use crate::database::View;
 use crate::entry::{Entry, EntryId, EntrySource};
 use crate::fault::Fault;
-use crate::neighbours::Facts;
 use crate::search::answer::Answer;
 use crate::search::entry::{Gate, Seen};
 use crate::search::filter::{Filter, FilterContext};
+use crate::search::rule_facts::Facts;
 use crate::search::selection::Selection;
 
 /// Steps that an assertion control of a compare or an update may take: others wait for it meanwhile.

@@ -1,0 +1,243 @@
+//! What access rules can see beside the entry they protect: other entries of its database, in the same state.
+
+use std::cell::Cell;
+use std::sync::Arc;
+
+use arc_swap::Guard;
+use larix_proto::{DerefAliases, FilterBuf, Frame, MessageId, Response, SearchRequest, Strings, frame};
+use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
+use larix_store::Snapshot;
+
+use super::filter::{Filter, FilterContext};
+use super::{Budget, SearchInput, SearchTask, Step};
+use crate::access::{AccessPolicy, EntryFacts, EntrySearch, Memo, Reach, Subject};
+use crate::controls::{ControlValues, RequestControls};
+use crate::database::{COOKIE_SECRET_LENGTH, View};
+use crate::entry::{EntryId, EntrySource, Target};
+use crate::fault::Fault;
+use crate::time::{Clock, Monotonic, Timestamp};
+use crate::tree;
+
+/// What access rules may ask of an entry, stored or not, in a view.
+pub(crate) struct Facts<'a, V> {
+    view: &'a View<'a, V>,
+    dn: &'a NormalDn,
+    entry: &'a dyn EntrySource,
+    failed: Cell<bool>,
+    memo: Memo,
+}
+
+impl<'a, V: Snapshot> Facts<'a, V> {
+    pub(crate) fn new(view: &'a View<'a, V>, dn: &'a NormalDn, entry: &'a dyn EntrySource) -> Self {
+        Self { view, dn, entry, failed: Cell::new(false), memo: Memo::default() }
+    }
+
+    fn or_failed<T>(&self, answer: Result<T, Fault>, otherwise: T) -> T {
+        answer.unwrap_or_else(|_| {
+            self.failed.set(true);
+            otherwise
+        })
+    }
+}
+
+impl<V: Snapshot> EntryFacts for Facts<'_, V> {
+    fn visit(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
+        self.or_failed(self.entry.visit_description(attribute, visit), ());
+    }
+
+    fn visit_exact(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
+        self.or_failed(self.entry.visit_exact(attribute, visit), ());
+    }
+
+    fn matches(&self, filter: &BoundFilter) -> Match {
+        let filter = Filter::new(&self.view.schema, &self.view.catalog, filter.clone());
+        self.or_failed(filter.matches(self, self.entry), Match::Undefined)
+    }
+
+    fn has_dn(&self, schema: &Schema, attribute: &AttributeDescription, dn: &NormalDn) -> bool {
+        self.or_failed(has_dn(self.view, self.entry, schema, attribute, dn), false)
+    }
+
+    fn with_entry(&self, dn: &NormalDn, read: &mut dyn FnMut(&dyn EntryFacts)) -> Reach {
+        self.or_failed(with_entry(self.view, dn, read), Reach::Elsewhere)
+    }
+
+    fn search(
+        &self,
+        asked: &EntrySearch<'_>,
+        visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
+    ) -> Reach {
+        self.or_failed(search(self.view, asked, visit), Reach::Elsewhere)
+    }
+
+    fn memo(&self) -> Option<&Memo> {
+        Some(&self.memo)
+    }
+
+    fn failed(&self) -> bool {
+        self.failed.get()
+    }
+}
+
+/// Filters of access rules are evaluated without regard to access.
+impl<V: Snapshot> FilterContext for Facts<'_, V> {
+    fn schema(&self) -> &Schema {
+        &self.view.schema
+    }
+
+    fn may_search(&self, _: &AttributeDescription, _: Option<&[u8]>) -> Result<bool, Fault> {
+        Ok(true)
+    }
+
+    fn normal_dn(&self) -> Result<NormalDn, Fault> {
+        Ok(self.dn.clone())
+    }
+
+    fn has_subordinates(&self) -> Result<bool, Fault> {
+        // An entry that is to be added has no place yet, and slapd answers for the root of the tree then: true unless the
+        // database is empty. Clients that were written against it are answered alike.
+        let id = self.view.resolve(self.dn)?.and_then(|resolved| resolved.id).unwrap_or(EntryId::ROOT);
+        tree::has_children(self.view.snapshot, id)
+    }
+
+    fn may_search_all(&self) -> bool {
+        true
+    }
+}
+
+/// Whether the DN is a value of the attribute, without its subtypes.
+pub(crate) fn has_dn<V: Snapshot>(
+    view: &View<'_, V>,
+    entry: &dyn EntrySource,
+    schema: &Schema,
+    attribute: &AttributeDescription,
+    dn: &NormalDn,
+) -> Result<bool, Fault> {
+    let target = Target::new(schema, &view.catalog, attribute.clone());
+    if let Some(member) = entry.large_member(&target, dn.as_str().as_bytes())? {
+        return Ok(member);
+    }
+    let mut found = false;
+    entry.visit_exact(attribute, &mut |value| {
+        let value = std::str::from_utf8(value).unwrap_or_default();
+        found = value == dn.as_str() || schema.parse_dn(value).is_ok_and(|value| value == *dn);
+        !found
+    })?;
+    Ok(found)
+}
+
+/// Hands an entry of the view's database to `read`.
+pub(crate) fn with_entry<V: Snapshot>(
+    view: &View<'_, V>,
+    dn: &NormalDn,
+    read: &mut dyn FnMut(&dyn EntryFacts),
+) -> Result<Reach, Fault> {
+    let Some(suffix_depth) = suffix_depth(view, dn) else { return Ok(Reach::Elsewhere) };
+    let absent = Ok(Reach::Absent { suffix_depth });
+    let Some(id) = view.resolve(dn)?.and_then(|resolved| resolved.id) else { return absent };
+    let Some(record) = view.record(id)? else { return absent };
+    let reader = view.reader(id, &record)?;
+    read(&Facts::new(view, dn, &reader));
+    Ok(Reach::Found)
+}
+
+/// Gives the wanted values of all entries that a search of the view's database finds.
+pub(crate) fn search<V: Snapshot>(
+    view: &View<'_, V>,
+    asked: &EntrySearch<'_>,
+    visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
+) -> Result<Reach, Fault> {
+    let Some(suffix_depth) = suffix_depth(view, asked.base) else { return Ok(Reach::Elsewhere) };
+    if view.resolve(asked.base)?.and_then(|resolved| resolved.id).is_none() {
+        return Ok(Reach::Absent { suffix_depth });
+    }
+    for dn in found(view, asked)? {
+        let mut going = true;
+        with_entry(view, &dn, &mut |entry| {
+            for attribute in asked.wanted {
+                if view.schema.attribute(attribute.attribute).name() == "entryDN" {
+                    going &= visit(attribute, dn.as_str().as_bytes());
+                }
+                entry.visit_exact(attribute, &mut |value| {
+                    going &= visit(attribute, value);
+                    going
+                });
+            }
+        })?;
+        if !going {
+            break;
+        }
+    }
+    Ok(Reach::Found)
+}
+
+/// The names of what a search finds, without regard to access.
+fn found<V: Snapshot>(view: &View<'_, V>, asked: &EntrySearch<'_>) -> Result<Vec<NormalDn>, Fault> {
+    let everything =
+        FilterBuf::parse("(objectClass=*)").map_err(|_| Fault::TooMuch("a search of an access rule"))?;
+    let request = SearchRequest {
+        base: asked.base.as_str(),
+        scope: asked.scope,
+        deref: DerefAliases::Never,
+        size_limit: 0,
+        time_limit: 0,
+        types_only: true,
+        filter: asked.filter.unwrap_or(everything.as_filter()),
+        attributes: Strings::default(),
+    };
+    let input = SearchInput {
+        message: MessageId(1),
+        request,
+        base: asked.base.clone(),
+        controls: RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() }),
+        subject: Arc::new(Subject::default()),
+        policy: Guard::from_inner(Arc::new(AccessPolicy::open(Arc::clone(&view.schema), None))),
+        limits: None,
+        default_referrals: None,
+        identity: false,
+        cookie_secret: [0; COOKIE_SECRET_LENGTH],
+        now: Monotonic(0),
+    };
+    let Ok(mut task) = SearchTask::new(view, input) else { return Ok(Vec::new()) };
+    let mut out = Vec::new();
+    let candidates = u32::try_from(asked.limit).unwrap_or(u32::MAX);
+    let budget = Budget { candidates, nanos: u64::MAX, bytes: OUTPUT_MAX, clock: &StoppedClock };
+    if !matches!(task.step(view, &mut out, budget), Step::Done(..)) {
+        return Err(Fault::TooMuch("a search of an access rule"));
+    }
+    let mut names = Vec::new();
+    let mut rest = out.as_slice();
+    while let Ok(Frame::Complete { len }) = frame(rest, usize::MAX >> 1) {
+        let Some((message, after)) = rest.split_at_checked(len) else { break };
+        rest = after;
+        if let Ok(message) = Response::decode_message(message)
+            && let Response::Entry(entry) = message.response
+        {
+            names.extend(view.schema.parse_dn(entry.dn).ok());
+        }
+    }
+    Ok(names)
+}
+
+/// Bytes of names and attribute types that one search of a rule may find.
+const OUTPUT_MAX: usize = 64 << 20;
+
+/// Searches of rules have no time limit: their candidates are counted.
+#[derive(Debug)]
+struct StoppedClock;
+
+impl Clock for StoppedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_seconds(0)
+    }
+
+    fn monotonic(&self) -> Monotonic {
+        Monotonic(0)
+    }
+}
+
+/// RDNs of the suffix at or above the name.
+pub(crate) fn suffix_depth<V>(view: &View<'_, V>, dn: &NormalDn) -> Option<usize> {
+    let above = view.settings.suffixes.iter().filter(|suffix| dn.is_within(&suffix.normal));
+    above.map(|suffix| suffix.normal.depth()).max()
+}
