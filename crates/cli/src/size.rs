@@ -22,7 +22,7 @@ use larix_load::generate::{self, Kind};
 use larix_load::peer::Guard;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::config::slapd_d::Stamp;
-use larix_server::config::{self, Config, DatabaseKind, Location};
+use larix_server::config::{self, Config, Location};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use larix_store::{Statistics, Store};
 
@@ -219,7 +219,7 @@ fn load_sample(
     data: &Path,
 ) -> anyhow::Result<Loaded> {
     say(&format!("loading {}", ldif.display()));
-    if !matches!(section.kind, DatabaseKind::Mdb(_)) {
+    if section.kind.mdb().is_none() {
         bail!("a {} database stores no entries", section.kind.name());
     }
     std::fs::create_dir_all(data).with_context(|| format!("cannot create {}", data.display()))?;

@@ -28,9 +28,7 @@ use crate::admin::{self, AdminChange, AdminListener};
 use crate::clock::SystemRandom;
 use crate::config::slapd_d::{Keeper, Stamp};
 use crate::config::values::AdminAddress;
-use crate::config::{
-    Changed, Config, ConfigChange, ConfigRefusal, DatabaseKind, Global, Present, Replicated, Requester,
-};
+use crate::config::{Changed, Config, ConfigChange, ConfigRefusal, Global, Present, Replicated, Requester};
 use crate::configuration_queue::{ConfigurationRequest, QUEUE_LIMIT};
 use crate::databases::{Databases, PreparedDatabases};
 use crate::generation::Generation;
@@ -405,9 +403,8 @@ impl<'s> Transition<'s> {
             let store = served.database().store();
             let mode = |config: &Config| {
                 let mut kinds = config.databases.iter().map(|database| &database.kind);
-                kinds.find_map(|kind| match kind {
-                    DatabaseKind::Mdb(mdb) if mdb.directory == store.path() => Some(mdb.mode),
-                    _ => None,
+                kinds.find_map(|kind| {
+                    kind.mdb().filter(|mdb| mdb.directory == store.path()).map(|mdb| mdb.mode)
                 })
             };
             if mode(&self.earlier.config) != mode(&self.config) {
@@ -489,11 +486,9 @@ fn at_next_start(before: &Config, after: &Config) -> Vec<String> {
     let mut settings: Vec<String> =
         global.into_iter().filter(|(_, differs)| *differs).map(|(name, _)| name.to_owned()).collect();
     for database in &after.databases {
-        let DatabaseKind::Mdb(new) = &database.kind else { continue };
-        let same = before.databases.iter().find_map(|other| match &other.kind {
-            DatabaseKind::Mdb(old) if old.directory == new.directory => Some(old),
-            _ => None,
-        });
+        let Some(new) = database.kind.mdb() else { continue };
+        let mut earlier = before.databases.iter().filter_map(|other| other.kind.mdb());
+        let same = earlier.find(|old| old.directory == new.directory);
         if same.is_some_and(|old| old.env_flags != new.env_flags) {
             settings.push(format!("olcDbEnvFlags of {}", new.directory.display()));
         }

@@ -16,7 +16,7 @@ use larix_proto::dn::Dn;
 use larix_server::Bound;
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::config::slapd_d::{self, Stamp};
-use larix_server::config::{Config, DatabaseKind, QuickStart, convert};
+use larix_server::config::{Config, QuickStart, convert};
 use larix_server::generated_password::generate_password;
 use larix_server::tls::TlsState;
 use rcgen::{CertificateParams, DistinguishedName, DnType, KeyPair, date_time_ymd};
@@ -337,7 +337,7 @@ impl Prepared {
 
 impl Prepared {
     fn administrator(&self) -> String {
-        let mut databases = self.config.databases.iter().filter(|it| matches!(it.kind, DatabaseKind::Mdb(_)));
+        let mut databases = self.config.databases.iter().filter(|it| it.kind.mdb().is_some());
         databases
             .find_map(|database| database.root_dn.as_ref())
             .map_or_else(String::new, |dn| dn.text.clone())

@@ -7,7 +7,7 @@ use anyhow::Context;
 use larix_load::drive::{self, Operation, Options, Step, Workload};
 use larix_load::generate::{self, Kind};
 use larix_load::peer::Guard;
-use larix_server::config::{self, DatabaseKind};
+use larix_server::config;
 
 use super::sample::{Sample, Target};
 use super::{SizeArgs, Source};
@@ -90,7 +90,7 @@ impl Served<'_> {
     /// A slapd.conf with the sample's schema, suffix and indexes and nothing else: no access rules, no overlays, no
     /// files or sockets of the real server.
     fn configuration(&self, data: &Path) -> anyhow::Result<String> {
-        let DatabaseKind::Mdb(mdb) = &self.section.kind else {
+        let Some(mdb) = self.section.kind.mdb() else {
             anyhow::bail!("a {} database stores no entries", self.section.kind.name())
         };
         let text = std::fs::read_to_string(&self.source.config)

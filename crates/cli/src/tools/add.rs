@@ -14,7 +14,7 @@ use larix_engine::load::{
 };
 use larix_proto::ldif::{self, Body, Change, LocalFiles};
 use larix_server::clock::{SystemClock, SystemRandom};
-use larix_server::config::{self, Config, ConfigEntry, DatabaseKind, slapd_d};
+use larix_server::config::{self, Config, ConfigEntry, slapd_d};
 use larix_server::ldif_tree;
 use larix_store::OpenError;
 use larix_store::lmdb::LmdbOptions;
@@ -186,8 +186,8 @@ fn load_one(
     let size = args.input.ldif.as_deref().and_then(|path| std::fs::metadata(path).ok());
     let size = size.filter(|file| file.is_file()).map(|file| file.len());
     let mut observer = Observer::new(name, show, size);
-    let report = match &section.kind {
-        DatabaseKind::Mdb(mdb) => {
+    let report = match section.kind.mdb() {
+        Some(mdb) => {
             let defaults = LmdbOptions::default();
             let store = LmdbOptions { file_mode: mdb.mode.unwrap_or(defaults.file_mode), ..defaults };
             match load::load_directory(&mdb.directory, &store, &mut ldif, context, options, &mut observer) {
@@ -200,7 +200,7 @@ fn load_one(
                 loaded => loaded.map_err(anyhow::Error::from),
             }
         }
-        _ => load_files(config, section, ldif, context, options, &mut observer),
+        None => load_files(config, section, ldif, context, options, &mut observer),
     };
     observer.finish();
     let report = report?;

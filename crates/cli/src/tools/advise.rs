@@ -15,7 +15,7 @@ use larix_engine::plan::advice::{self, Advice, IndexCost, Lines};
 use larix_proto::FilterBuf;
 use larix_proto::ldif::{Body, LdifAttribute, Reader};
 use larix_schema::NormalDn;
-use larix_server::config::{self, Config, DatabaseKind};
+use larix_server::config::{self, Config};
 use larix_store::{Snapshot, Store};
 
 use super::common::{self, Access, Chosen, ConfigArgs, DatabaseArgs};
@@ -388,7 +388,7 @@ impl Found {
         if self.lacking.is_empty() {
             return Ok(());
         }
-        let DatabaseKind::Mdb(mdb) = &section.kind else { return Ok(()) };
+        let Some(mdb) = section.kind.mdb() else { return Ok(()) };
         let directory = mdb.directory.to_string_lossy();
         let entries = config.entries();
         let entry = entries

@@ -13,7 +13,7 @@ use larix_engine::write::{Origin, WriteOperation, WriteOutcome, WriteRequest};
 use larix_proto::control::{ControlValue as _, ManageDsaIt, Relax, TreeDelete};
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::NormalDn;
-use larix_server::config::{self, Config, DatabaseKind};
+use larix_server::config::{self, Config};
 use larix_server::tool_socket::ToolClient;
 use larix_store::OpenError;
 use larix_store::lmdb::LmdbStore;
@@ -99,7 +99,7 @@ const START_LOOK: Duration = Duration::from_millis(50);
 /// # Errors
 /// A server that takes work, but not from this user.
 pub(super) fn server_of(section: &config::Database) -> anyhow::Result<Option<ToolClient>> {
-    let DatabaseKind::Mdb(mdb) = &section.kind else { return Ok(None) };
+    let Some(mdb) = section.kind.mdb() else { return Ok(None) };
     let is_absent = |error: &io::Error| {
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
     };

@@ -16,9 +16,7 @@ use larix_proto::ldif::LdifAttribute;
 use larix_proto::{LdapResult, ResultCode};
 use larix_server::clock::{SystemClock, SystemRandom};
 use larix_server::config::slapd_d::{InUse, Stamp};
-use larix_server::config::{
-    self, Config, ConfigChange, ConfigError, DatabaseKind, Location, Requester, Source,
-};
+use larix_server::config::{self, Config, ConfigChange, ConfigError, Location, Requester, Source};
 use larix_server::ldif_tree;
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
@@ -282,14 +280,14 @@ pub(crate) fn open(
     access: Access,
 ) -> anyhow::Result<Database<LmdbStore>> {
     let settings = config.engine_settings(database).map_err(|error| anyhow::anyhow!("{error}"))?;
-    let mdb = match &database.kind {
-        DatabaseKind::Mdb(mdb) => mdb,
-        DatabaseKind::Ldif { directory } => {
+    let mdb = match (database.kind.mdb(), database.kind.directory()) {
+        (Some(mdb), _) => mdb,
+        (None, Some(directory)) => {
             let opened = ldif_tree::open(config, settings, directory)?;
             opened.warnings.iter().for_each(|warning| eprintln!("note: {warning}"));
             return Ok(opened.database);
         }
-        other => bail!("a {} database stores no entries", other.name()),
+        (None, None) => bail!("a {} database stores no entries", database.kind.name()),
     };
     let options = match access {
         Access::Read => LmdbOptions::for_reading(),

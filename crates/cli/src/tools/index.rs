@@ -78,7 +78,7 @@ fn index(args: &IndexArgs) -> anyhow::Result<()> {
         } else {
             Rebuild::All
         };
-        let config::DatabaseKind::Mdb(mdb) = &section.kind else { continue };
+        let Some(mdb) = section.kind.mdb() else { continue };
         let suffix = section.suffixes.first().map_or("", |suffix| suffix.text.as_str());
         let mut options = RebuildOptions::new(&mdb.directory);
         options.continue_on_error = args.go_on;

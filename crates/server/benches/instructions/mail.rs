@@ -9,7 +9,7 @@ use larix_load::generate::{self, Kind, ROOT_PASSWORD};
 use larix_proto::client::{self, ClientAttribute, ClientChange};
 use larix_proto::{DerefAliases, FilterBuf, MessageId, ModifyOperation, Scope};
 use larix_server::clock::{SystemClock, SystemRandom};
-use larix_server::config::{Config, DatabaseKind};
+use larix_server::config::Config;
 use larix_server::local::{LocalConnection, LocalServer};
 use larix_store::lmdb::LmdbOptions;
 
@@ -36,7 +36,7 @@ pub(crate) fn prepare(folder: &Path) {
     let ruled = std::fs::read_to_string(&made.configuration).expect("the generated configuration") + RULES;
     std::fs::write(folder.join(RULED), ruled).expect("the configuration with rules");
     let config = Config::from_slapd_conf(&made.configuration).expect("the generated configuration");
-    let section = config.databases.iter().find(|d| matches!(d.kind, DatabaseKind::Mdb(_)));
+    let section = config.databases.iter().find(|d| d.kind.mdb().is_some());
     let settings = config.engine_settings(section.expect("a database")).expect("its settings");
     let (clock, random) = (SystemClock::new(), SystemRandom);
     let context = LoadContext { schema: &config.schema, settings: &settings, clock: &clock, random: &random };

@@ -27,7 +27,7 @@ use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
 
 use crate::clock::SystemClock;
-use crate::config::{AccessLogSettings, Config, DatabaseKind};
+use crate::config::{AccessLogSettings, Config};
 use crate::generation::Generation;
 use crate::log::Log;
 
@@ -397,13 +397,13 @@ fn wanted(generation: &Generation) -> Vec<Wanted> {
     for database in config.databases.iter().filter(|database| !database.disabled) {
         // What it says was understood when the configuration was read.
         let Ok(Some(settings)) = config.access_log(database) else { continue };
-        let source = match (&database.kind, database.suffixes.first()) {
-            (DatabaseKind::Config, _) => None,
-            (_, Some(suffix)) => match directory.select(&suffix.normal) {
+        let source = match database.suffixes.first() {
+            _ if database.kind.is_config() => None,
+            Some(suffix) => match directory.select(&suffix.normal) {
                 Some(served) => Some(Arc::clone(served)),
                 None => continue,
             },
-            (_, None) => continue,
+            None => continue,
         };
         let Some(log) = directory.select(&settings.database.normal) else { continue };
         wanted.push((settings, source, Arc::clone(log)));

@@ -7,7 +7,7 @@ use larix_schema::NormalDn;
 
 use super::diagnostic::ConfigError;
 use super::line;
-use super::model::{Config, Database, DatabaseKind, Overlay};
+use super::model::{Config, Database, Overlay};
 use super::values::ConfigDn;
 
 /// What becomes of operations on a database that has the overlay.
@@ -58,7 +58,7 @@ impl Config {
     /// A directive that cannot be understood, a second overlay of the kind, or a log database that is not there.
     pub fn access_log(&self, database: &Database) -> Result<Option<AccessLogSettings>, ConfigError> {
         let Some((overlay, is_own)) = self.access_log_overlay(database)? else { return Ok(None) };
-        if !database.kind.is_stored() && !matches!(database.kind, DatabaseKind::Config) {
+        if !database.kind.is_recorded() {
             if !is_own {
                 return Ok(None);
             }
@@ -68,7 +68,7 @@ impl Config {
         }
         let settings = self.access_log_of(overlay)?;
         let holds = |other: &&Database| {
-            matches!(other.kind, DatabaseKind::Mdb(_))
+            other.kind.mdb().is_some()
                 && other.suffixes.iter().any(|suffix| suffix.normal == settings.database.normal)
         };
         let text = &settings.database.text;

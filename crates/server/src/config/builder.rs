@@ -9,10 +9,11 @@ use super::call::{Call, Fault};
 use super::defaults::is_default;
 use super::diagnostic::{ConfigError, Notes, Origin};
 use super::directives::{Cardinality, Directive, Form, Handling, Scope};
+use super::kinds::{DatabaseKind, KindSettings, MdbSettings};
 use super::line;
 use super::model::{
-    Backend, Config, DEFAULT_DATABASE_DIRECTORY, Database, DatabaseKind, Frontend, Global, HarnessSettings,
-    MdbSettings, ModuleList, Overlay, SchemaSection, Shared, Source,
+    Backend, Config, Database, Frontend, Global, HarnessSettings, ModuleList, Overlay, SchemaSection, Shared,
+    Source,
 };
 use super::settings::Settings;
 use super::values::ConfigDn;
@@ -124,7 +125,7 @@ impl Builder {
                 let own = database.overlays.iter().rev().map(|overlay| overlay.name.as_str());
                 Place {
                     kind: Some(database.kind.name()),
-                    foreign: matches!(database.kind, DatabaseKind::Foreign(_)),
+                    foreign: !database.kind.is_served(),
                     backend: false,
                     overlays: own.chain(frontend).collect(),
                 }
@@ -151,10 +152,14 @@ impl Builder {
 
     /// The open database's mdb settings.
     pub(super) fn mdb(&mut self) -> Result<&mut MdbSettings, Fault> {
-        match &mut self.open_database()?.kind {
-            DatabaseKind::Mdb(settings) => Ok(settings),
-            other => Err(Fault::keyword(format!("not a setting of a {} database", other.name()))),
-        }
+        self.settings_of()
+    }
+
+    /// The open database's settings of its kind.
+    pub(super) fn settings_of<T: KindSettings>(&mut self) -> Result<&mut T, Fault> {
+        let kind = &mut self.open_database()?.kind;
+        let fault = Fault::keyword(format!("not a setting of a {} database", kind.name()));
+        kind.settings_mut().ok_or(fault)
     }
 
     /// The settings of `backend harness`, if that is the open backend.
@@ -445,14 +450,14 @@ impl Builder {
 
     /// The finished configuration, not yet validated as a whole.
     pub(super) fn finish(mut self, source: Source) -> Config {
-        let at = self.databases.iter().position(|database| matches!(database.kind, DatabaseKind::Config));
+        let at = self.databases.iter().position(|database| database.kind.is_config());
         let config = match at {
             Some(at) => self.databases.remove(at),
-            None => Database::new(DatabaseKind::Config, Shared::default(), Origin::BuiltIn),
+            None => Database::new(DatabaseKind::config(), Shared::default(), Origin::BuiltIn),
         };
         self.databases.insert(0, config);
         if !self.from_entries {
-            self.databases.iter_mut().for_each(default_directory);
+            self.databases.iter_mut().for_each(|database| database.kind.complete(&mut database.settings));
         }
         Config {
             schema: self.schema(),
@@ -467,15 +472,6 @@ impl Builder {
             notes: self.notes,
             read_entries: None,
         }
-    }
-}
-
-/// A slapd.conf may leave the directory of an mdb database out. An entry of cn=config may not.
-fn default_directory(database: &mut Database) {
-    let DatabaseKind::Mdb(mdb) = &mut database.kind else { return };
-    if mdb.directory.as_os_str().is_empty() {
-        mdb.directory = DEFAULT_DATABASE_DIRECTORY.into();
-        database.settings.set("olcDbDirectory", DEFAULT_DATABASE_DIRECTORY.as_bytes().to_vec());
     }
 }
 

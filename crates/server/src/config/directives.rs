@@ -3,9 +3,7 @@
 //! A slapd.conf line and an olc value reach the same handler with the same words.
 
 mod database;
-mod foreign;
 mod global;
-mod mdb;
 mod operations;
 mod overlays;
 mod shared;
@@ -13,8 +11,8 @@ mod structure;
 
 use super::builder::{Builder, Place};
 use super::call::{Call, Fault};
+use super::kinds;
 
-pub(super) use foreign::foreign_kind;
 pub(super) use overlays::{OverlayHandling, overlay_kind};
 
 /// One keyword and its olc attribute.
@@ -115,7 +113,7 @@ pub(super) enum Handling {
 }
 
 impl Directive {
-    const fn new(
+    pub(super) const fn new(
         keyword: &'static str,
         attribute: &'static str,
         scope: Scope,
@@ -141,7 +139,7 @@ impl Directive {
         }
     }
 
-    const fn arguments(mut self, least: u8, most: u8) -> Self {
+    pub(super) const fn arguments(mut self, least: u8, most: u8) -> Self {
         self.arguments = (least, most);
         self
     }
@@ -161,22 +159,22 @@ impl Directive {
         self
     }
 
-    const fn many(mut self) -> Self {
+    pub(super) const fn many(mut self) -> Self {
         self.cardinality = Cardinality::Many;
         self
     }
 
-    const fn ordered(mut self) -> Self {
+    pub(super) const fn ordered(mut self) -> Self {
         self.cardinality = Cardinality::Ordered;
         self
     }
 
-    const fn noted(mut self, why: &'static str) -> Self {
+    pub(super) const fn noted(mut self, why: &'static str) -> Self {
         self.handling = Handling::Noted(why);
         self
     }
 
-    const fn refused(mut self, instead: &'static str) -> Self {
+    pub(super) const fn refused(mut self, instead: &'static str) -> Self {
         self.handling = Handling::Refused(instead);
         self
     }
@@ -216,17 +214,8 @@ pub(super) fn keep(_: &mut Builder, _: &Call<'_>) -> Result<(), Fault> {
 
 /// Every directive, in the order in which the attributes of one entry are applied.
 pub(super) fn all() -> impl Iterator<Item = &'static Directive> {
-    [
-        structure::TABLE,
-        global::TABLE,
-        shared::TABLE,
-        database::TABLE,
-        mdb::TABLE,
-        overlays::TABLE,
-        foreign::TABLE,
-    ]
-    .into_iter()
-    .flatten()
+    let common = [structure::TABLE, global::TABLE, shared::TABLE, database::TABLE].into_iter().flatten();
+    common.chain(kinds::directives()).chain(overlays::TABLE).chain(kinds::FOREIGN_DIRECTIVES)
 }
 
 /// The directive a keyword means where it stands. Common keywords come before those of the database's kind, these

@@ -4,12 +4,12 @@ use std::sync::Arc;
 
 use larix_engine::access::{AccessPolicy, AccessPolicyError, AccessRule};
 use larix_engine::database::{DatabaseSettings, HardLimit, Limits, PagedTotal, Suffix};
-use larix_engine::index::IndexConfig;
 use larix_engine::log::LogRetention;
 use larix_schema::NormalDn;
 
 use super::diagnostic::{ConfigError, Origin};
-use super::model::{AccessLine, Config, Database, DatabaseKind};
+use super::kinds::StoredSettings;
+use super::model::{AccessLine, Config, Database};
 use super::values::{self, ChangeLog, ConfigDn, Hard, SearchLimits, Soft, SyncData, Unchecked};
 
 impl From<SearchLimits> for Limits {
@@ -52,23 +52,11 @@ impl Config {
     /// As [`Config::access_policy`].
     pub fn engine_settings(&self, database: &Database) -> Result<DatabaseSettings, ConfigError> {
         let suffix = |dn: &ConfigDn| Suffix { normal: dn.normal.clone(), text: dn.text.clone() };
-        let change_log = match &database.kind {
-            DatabaseKind::Mdb(mdb) => mdb.change_log,
-            DatabaseKind::Ldif { .. } => ChangeLog::default(),
-            _ => ChangeLog::Off,
-        };
-        let (mut index, relaxed) = match &database.kind {
-            DatabaseKind::Mdb(mdb) => {
-                (mdb.index_config.clone(), mdb.no_sync || mdb.env_flags.no_sync || mdb.env_flags.no_meta_sync)
-            }
-            // The files are synced; the image of them is made anew at the next start.
-            DatabaseKind::Ldif { .. } => (IndexConfig::default(), true),
-            _ => (IndexConfig::default(), false),
-        };
+        let StoredSettings { change_log, mut index, relaxed, entry_bytes_max, value_conflicts } =
+            database.kind.stored();
         self.index_members(database, &mut index)?;
         let provider = self.provider(database)?;
         let access_log = self.access_log(database)?;
-        let value_conflicts = matches!(&database.kind, DatabaseKind::Mdb(mdb) if mdb.value_conflicts);
         let merges_records = self.merges_records(database);
         Ok(DatabaseSettings {
             suffixes: database.suffixes.iter().map(suffix).collect(),
@@ -81,10 +69,7 @@ impl Config {
             hidden: database.hidden,
             limits: database.shared.search_limits.into(),
             request_limits: self.request_limits(database)?,
-            entry_bytes_max: match &database.kind {
-                DatabaseKind::Mdb(mdb) => mdb.entry_bytes_max,
-                _ => None,
-            },
+            entry_bytes_max,
             max_deref_depth: database.shared.max_deref_depth,
             shadow: self.is_shadow(database),
             update_dn: database.update_dn.as_ref().map(|dn| dn.normal.clone()),
@@ -125,7 +110,7 @@ impl Config {
         let rules =
             |lines: &[AccessLine]| lines.iter().map(|line| line.rule.clone()).collect::<Vec<AccessRule>>();
         let mut own = database.map(|database| rules(&database.access)).unwrap_or_default();
-        if own.is_empty() && database.is_some_and(|database| matches!(database.kind, DatabaseKind::Config)) {
+        if own.is_empty() && database.is_some_and(|database| database.kind.descriptor().closed) {
             // The configuration is nobody's business unless a rule says so.
             own.extend(AccessRule::parse("to * by * none").ok());
         }
@@ -146,7 +131,7 @@ impl Config {
     /// Whether changes are merged one by one by the states of entries: of whoever follows access logs. A member that follows nobody
     /// for a while goes on noting when what was changed: others change the same entries meanwhile, and it will hear of that.
     fn merges_records(&self, database: &Database) -> bool {
-        let DatabaseKind::Mdb(mdb) = &database.kind else { return false };
+        let Some(mdb) = database.kind.mdb() else { return false };
         let mut lines = database.sync_replication.iter().filter(|line| !self.names_itself(line)).peekable();
         let follows = match lines.peek() {
             Some(_) => lines.any(|line| line.data == SyncData::AccessLog),
@@ -174,10 +159,7 @@ impl Database {
 
     /// The rootdn; that of cn=config is cn=config unless it has another.
     pub fn effective_root(&self) -> Option<NormalDn> {
-        match (&self.root_dn, &self.kind) {
-            (Some(root), _) => Some(root.normal.clone()),
-            (None, DatabaseKind::Config) => Some(NormalDn::from_normal("cn=config")),
-            (None, _) => None,
-        }
+        let own = || self.kind.descriptor().own_root.map(NormalDn::from_normal);
+        self.root_dn.as_ref().map(|root| root.normal.clone()).or_else(own)
     }
 }

@@ -11,7 +11,7 @@ use larix_proto::dn::Dn;
 use larix_proto::ldif::LdifAttribute;
 
 use super::directives::{self, Cardinality};
-use super::model::{Config, Database, DatabaseKind, Overlay};
+use super::model::{Config, Database, Overlay};
 use super::settings::Settings;
 use super::value_list::ValueList;
 
@@ -200,19 +200,14 @@ fn one_database(number: usize, database: &Database, all: &mut Vec<ConfigEntry>) 
     let name = format!("{{{number}}}{}", database.kind.name());
     let dn = format!("olcDatabase={name},cn=config");
     let mut classes = vec!["olcDatabaseConfig"];
-    classes.extend(match &database.kind {
-        DatabaseKind::Mdb(_) => Some("olcMdbConfig"),
-        DatabaseKind::Ldif { .. } => Some("olcLdifConfig"),
-        DatabaseKind::Monitor => Some("olcMonitorConfig"),
-        DatabaseKind::Null { .. } => Some("olcNullConfig"),
-        DatabaseKind::Foreign(kind) => kind.class(),
-        DatabaseKind::Config => None,
-    });
+    classes.extend(database.kind.descriptor().class);
     let mut entry = ConfigEntry::new(dn.clone(), &classes);
     entry.text("olcDatabase", &name);
     entry.settings(&database.settings);
-    if matches!(database.kind, DatabaseKind::Config) && entry.values("olcRootDN").is_empty() {
-        entry.text("olcRootDN", "cn=config");
+    if let Some(root) = database.kind.descriptor().own_root
+        && entry.values("olcRootDN").is_empty()
+    {
+        entry.text("olcRootDN", root);
     }
     all.push(entry);
     overlays(&dn, &database.overlays, all);

@@ -7,7 +7,7 @@ use super::defaults::is_default;
 use super::definition::meaning;
 use super::directives::{self, Directive, Form, Scope};
 use super::line;
-use super::model::{Config, DatabaseKind, Overlay, SchemaSection};
+use super::model::{Config, Overlay, SchemaSection};
 use super::settings::{Setting, Settings};
 
 /// Columns after which a line goes on in the next one.
@@ -56,11 +56,10 @@ impl Config {
             file.overlays(&self.frontend.overlays);
         }
         for database in &self.databases {
-            let title = match (&database.kind, database.suffixes.first()) {
-                (DatabaseKind::Config, _) => "cn=config",
-                (DatabaseKind::Monitor, _) => "cn=Monitor",
-                (_, Some(suffix)) => suffix.text.as_str(),
-                (kind, None) => kind.name(),
+            let title = match (database.kind.own_suffix(), database.suffixes.first()) {
+                (Some(suffix), _) => suffix,
+                (None, Some(suffix)) => suffix.text.as_str(),
+                (None, None) => database.kind.name(),
             };
             file.section(title);
             file.line("database", &[database.kind.name()]);

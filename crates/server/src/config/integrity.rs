@@ -6,7 +6,7 @@ use larix_schema::AttributeDescription;
 
 use super::diagnostic::{ConfigError, Origin};
 use super::line;
-use super::model::{Config, Database, DatabaseKind, Overlay};
+use super::model::{Config, Database, Overlay};
 use super::values::ConfigDn;
 
 impl Overlay {
@@ -98,7 +98,7 @@ impl Config {
 
 /// What an administrator should know of references that are kept right.
 pub(super) fn note_unindexed(config: &Config, database: &Database, notes: &mut Vec<(Origin, String)>) {
-    let DatabaseKind::Mdb(mdb) = &database.kind else { return };
+    let Some(mdb) = database.kind.mdb() else { return };
     let mut index = mdb.index_config.clone();
     // What is wrong there is said elsewhere.
     let _ = config.index_members(database, &mut index);

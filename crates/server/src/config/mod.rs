@@ -17,6 +17,7 @@ mod engine;
 mod entries;
 mod export;
 mod integrity;
+mod kinds;
 mod line;
 mod load;
 mod membership;
@@ -41,6 +42,10 @@ pub use diagnostic::{ConfigError, ConfigFault, Excerpt, Note, Notes, Origin};
 pub use difference::{Difference, Step};
 pub use entries::{ConfigAttribute, ConfigEntry, entries};
 pub use export::Exported;
+pub use kinds::{
+    DEFAULT_DATABASE_DIRECTORY, DatabaseKind, Descriptor, KindSettings, MdbSettings, NullSettings,
+    StoredSettings,
+};
 pub use load::{DEFAULT_DIRECTORY, DEFAULT_FILE, Location, convert};
 pub use model::*;
 pub use passwords::PasswordCosts;

@@ -10,17 +10,17 @@ use std::time::Duration;
 
 use larix_engine::access::AccessRule;
 use larix_engine::budget::RequestLimits;
-use larix_engine::index::IndexConfig;
 use larix_schema::Schema;
 
 use super::diagnostic::{ConfigError, Notes, Origin};
 use super::entries::ConfigEntry;
+use super::kinds::DatabaseKind;
 use super::passwords::PasswordCosts;
 use super::settings::Settings;
 use super::values::{
-    AdminAddress, Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ChangeLog, ClientLimits, ConfigDn,
-    Disallowed, EnvFlags, IndexLine, LimitRule, OperationRule, Requirements, Restrictions, SaslSettings,
-    SearchLimits, SecurityFactors, ServerId, Subordinate, SyncReplication, TlsSettings, TraceExport,
+    AdminAddress, Allowed, AuthzPolicy, AuthzRegexp, BackupSchedule, ClientLimits, ConfigDn, Disallowed,
+    LimitRule, OperationRule, Requirements, Restrictions, SaslSettings, SearchLimits, SecurityFactors,
+    ServerId, Subordinate, SyncReplication, TlsSettings, TraceExport,
 };
 use crate::listener::TcpBuffer;
 use crate::log::{LinePrefix, LogDirectives, LogFormat, LogLevel, LogRotation};
@@ -320,101 +320,6 @@ impl Database {
             settings: Settings::default(),
         }
     }
-}
-
-/// The kind of a database and what only that kind has.
-#[derive(Debug, Clone)]
-pub enum DatabaseKind {
-    Mdb(MdbSettings),
-    /// Entries as files in this directory.
-    Ldif {
-        directory: PathBuf,
-    },
-    /// `database config`: cn=config itself.
-    Config,
-    Monitor,
-    /// Keeps nothing, answers success.
-    Null {
-        bind_allowed: bool,
-        search_answers: bool,
-    },
-    /// Known to OpenLDAP, not served here: refused when the server starts, accepted by tools that only parse.
-    Foreign(ForeignKind),
-}
-
-impl DatabaseKind {
-    /// OpenLDAP's name of the kind, as after `database` and in `olcDatabase`.
-    pub fn name(&self) -> &str {
-        match self {
-            Self::Mdb(_) => "mdb",
-            Self::Ldif { .. } => "ldif",
-            Self::Config => "config",
-            Self::Monitor => "monitor",
-            Self::Null { .. } => "null",
-            Self::Foreign(foreign) => foreign.name,
-        }
-    }
-
-    /// Whether the database keeps entries of clients.
-    pub fn is_stored(&self) -> bool {
-        self.directory().is_some()
-    }
-
-    /// Where the entries are kept; none of a database that keeps none.
-    pub fn directory(&self) -> Option<&Path> {
-        match self {
-            Self::Mdb(mdb) => Some(&mdb.directory),
-            Self::Ldif { directory } => Some(directory),
-            _ => None,
-        }
-    }
-}
-
-/// A database kind that OpenLDAP has and this server does not.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct ForeignKind {
-    pub name: &'static str,
-}
-
-impl ForeignKind {
-    /// Structural class of its entry under cn=config.
-    pub(super) fn class(self) -> Option<&'static str> {
-        Some(match self.name {
-            "ldap" => "olcLDAPConfig",
-            "meta" => "olcMetaConfig",
-            "asyncmeta" => "olcAsyncMetaConfig",
-            "relay" => "olcRelayConfig",
-            "passwd" => "olcPasswdConfig",
-            "perl" => "olcPerlConfig",
-            "sock" => "olcDbSocketConfig",
-            "sql" => "olcSqlConfig",
-            "wt" => "olcWtConfig",
-            _ => return None,
-        })
-    }
-}
-
-/// Where a `database mdb` without `directory` has its files: where Debian's slapd has them.
-pub const DEFAULT_DATABASE_DIRECTORY: &str = "/var/lib/ldap";
-
-/// Settings of `database mdb`.
-#[derive(Debug, Clone, Default)]
-pub struct MdbSettings {
-    pub directory: PathBuf,
-    /// The index lines as written, and what they come to.
-    pub index: Vec<IndexLine>,
-    pub index_config: IndexConfig,
-    /// `dbnosync`: commits without waiting for the disk.
-    pub no_sync: bool,
-    /// File mode of the database's files; default 0600.
-    pub mode: Option<u32>,
-    /// `maxentrysize`; `None` for 0: no limit.
-    pub entry_bytes_max: Option<u64>,
-    pub env_flags: EnvFlags,
-    /// `change-log`: how long changes stay in the change log; default: by their number.
-    pub change_log: ChangeLog,
-    /// `conflict-mode value`: conflicts of replication are settled value by value. Default: by entries.
-    pub value_conflicts: bool,
 }
 
 /// One `overlay` below the frontend or a database.

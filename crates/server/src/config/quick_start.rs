@@ -2,7 +2,7 @@
 
 use super::builder::Builder;
 use super::diagnostic::{ConfigError, Origin};
-use super::model::{Config, DatabaseKind, MdbSettings, QuickStart, Source};
+use super::model::{Config, QuickStart, Source};
 
 /// Reads nothing; everything else goes through the same directives as a file.
 pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
@@ -37,7 +37,7 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
     // One administrator for all: cn=config knows the same name, whose password the database has.
     run(&mut builder, "database", &["config"])?;
     run(&mut builder, "rootdn", &[&root])?;
-    builder.start_database(DatabaseKind::Mdb(MdbSettings::default()), Origin::BuiltIn);
+    run(&mut builder, "database", &["mdb"])?;
     run(&mut builder, "suffix", &[&start.suffix])?;
     run(&mut builder, "rootdn", &[&root])?;
     run(&mut builder, "directory", &[&start.directory.to_string_lossy()])?;
@@ -54,7 +54,7 @@ pub(super) fn build(start: &QuickStart) -> Result<Config, ConfigError> {
     // It has no policy: it hashes what an add or a modify brings in the clear.
     run(&mut builder, "overlay", &["ppolicy"])?;
     run(&mut builder, "ppolicy_hash_cleartext", &["on"])?;
-    builder.start_database(DatabaseKind::Monitor, Origin::BuiltIn);
+    run(&mut builder, "database", &["monitor"])?;
     let reader = format!("dn.exact={root}");
     run(&mut builder, "access", &["to", "*", "by", &reader, "read", "by", "*", "none"])?;
     super::validate::complete(builder.finish(Source::QuickStart))

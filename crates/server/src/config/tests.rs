@@ -1,6 +1,6 @@
 //! Configuration text -> model or exact error.
 
-use super::{Config, DatabaseKind};
+use super::Config;
 
 /// Writes files into a fresh directory (`$D` in their text stands for it), reads the first one.
 fn read(files: &[(&str, &str)]) -> (tempfile::TempDir, Result<Config, String>) {
@@ -44,7 +44,7 @@ fn a_common_file() {
     assert_eq!(mdb.suffixes[0].text, "dc=example,dc=com");
     assert_eq!(mdb.root_password.as_deref(), Some(&b"secret"[..]));
     assert_eq!(mdb.access.len(), 2);
-    let DatabaseKind::Mdb(settings) = &mdb.kind else { panic!("not mdb") };
+    let settings = mdb.kind.mdb().expect("mdb");
     assert_eq!(settings.index.len(), 2);
     assert_eq!(config.global.log_level.0, 0x4100);
 }

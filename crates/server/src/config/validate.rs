@@ -4,14 +4,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use larix_engine::access::{AccessPolicy, AccessRule, Because, ItemKind, Privilege, Subject, Verdict, Who};
-use larix_proto::{FilterBuf, Scope};
 use larix_schema::{AttributeDescription, NormalDn};
 
 use super::diagnostic::{ConfigError, Origin};
 use super::directives::{OverlayHandling, overlay_kind};
 use super::integrity;
-use super::model::{AccessLine, Config, Database, DatabaseKind, Overlay};
-use super::values::SyncData;
+use super::model::{AccessLine, Config, Database, Overlay};
 
 /// Checks a configuration before anyone sees it.
 pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
@@ -23,11 +21,7 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
         if let Some(path) = database.kind.directory() {
             directory(database, path, &mut directories)?;
         }
-        match &database.kind {
-            DatabaseKind::Ldif { .. } => one_suffix(database)?,
-            DatabaseKind::Mdb(mdb) if mdb.value_conflicts => value_conflicts(database)?,
-            _ => {}
-        }
+        database.kind.check(database)?;
     }
     for database in &config.databases {
         superior(database, &config)?;
@@ -218,13 +212,12 @@ fn root(database: &Database) -> Result<(), ConfigError> {
     }
     let error =
         |message: String, help: &str| Err(ConfigError::new(database.origin.clone(), message).with_help(help));
-    let own: Vec<NormalDn> = match database.kind {
-        DatabaseKind::Config => vec![NormalDn::from_normal("cn=config")],
-        DatabaseKind::Monitor => vec![NormalDn::from_normal("cn=monitor")],
-        _ => database.suffixes.iter().map(|suffix| suffix.normal.clone()).collect(),
+    let own: Vec<NormalDn> = match database.kind.own_suffix_normal() {
+        Some(suffix) => vec![suffix],
+        None => database.suffixes.iter().map(|suffix| suffix.normal.clone()).collect(),
     };
     let Some(root) = &database.root_dn else {
-        if matches!(database.kind, DatabaseKind::Config) {
+        if database.effective_root().is_some() {
             return Ok(());
         }
         return error(
@@ -260,49 +253,6 @@ fn directory(
     Ok(())
 }
 
-/// The first file of a tree of LDIF files is named after the suffix.
-fn one_suffix(database: &Database) -> Result<(), ConfigError> {
-    let fault = match database.suffixes.as_slice() {
-        [_, second, ..] => format!("an ldif database has one suffix, and \"{second}\" is another"),
-        [suffix] if suffix.normal.is_root() => "an ldif database cannot hold the empty name".to_owned(),
-        _ => return Ok(()),
-    };
-    Err(ConfigError::new(database.origin.clone(), fault)
-        .with_help("give each suffix a database and a directory of its own"))
-}
-
-/// Merging value by value takes whole entries, with who changed them when.
-fn value_conflicts(database: &Database) -> Result<(), ConfigError> {
-    let refused = |what: &str, help: &str| {
-        let message = format!("`conflict-mode value` {what}");
-        Err(ConfigError::new(database.origin.clone(), message).with_help(help.to_owned()))
-    };
-    if !database.last_mod {
-        return refused("needs the entryCSN of entries", "take `lastmod off` out");
-    }
-    for line in &database.sync_replication {
-        let rid = line.rid;
-        let partial = [
-            ("attrs", !line.attributes.is_empty()),
-            ("exattrs", !line.except_attributes.is_empty()),
-            ("attrsonly", line.types_only),
-            ("filter", line.filter != FilterBuf::every_entry()),
-            ("scope", line.scope != Scope::Subtree),
-            ("suffixmassage", line.suffix_massage.is_some()),
-            ("syncdata", line.data != SyncData::Entries),
-            ("schemachecking", line.schema_checking),
-        ];
-        if let Some((key, _)) = partial.iter().find(|(_, is_partial)| *is_partial) {
-            let what = format!("takes whole entries, as they are: not with `{key}` (syncrepl rid={rid:03})");
-            return refused(
-                &what,
-                "take it out, or settle conflicts by entries (`conflict-mode entry`, on all members)",
-            );
-        }
-    }
-    Ok(())
-}
-
 /// A subordinate database needs one above it to be glued to.
 fn superior(database: &Database, config: &Config) -> Result<(), ConfigError> {
     if database.subordinate.is_none() {
@@ -334,12 +284,12 @@ impl Config {
             found.push(ConfigError::new(Origin::BuiltIn, "`backend lload`: balancing load is not supported"));
         }
         for database in self.databases.iter().filter(|database| !database.disabled) {
-            if let DatabaseKind::Foreign(kind) = &database.kind {
-                let message = format!("databases of kind {} are not supported", kind.name);
+            if !database.kind.is_served() {
+                let message = format!("databases of kind {} are not supported", database.kind.name());
                 found.push(ConfigError::new(database.origin.clone(), message));
             }
             let follows = !database.sync_replication.is_empty();
-            if follows && !database.kind.is_stored() && !matches!(database.kind, DatabaseKind::Config) {
+            if follows && !database.kind.is_recorded() {
                 let message =
                     format!("a database of kind {} cannot follow a provider yet", database.kind.name());
                 found.push(ConfigError::new(database.origin.clone(), message));

@@ -24,7 +24,7 @@ use zeroize::Zeroizing;
 pub(crate) use open::PreparedDatabases;
 
 use crate::config::values::LimitRule;
-use crate::config::{Config, ConfigError, DatabaseKind, Origin as ConfigOrigin};
+use crate::config::{Config, ConfigError, Origin as ConfigOrigin};
 use crate::ldif_tree::LdifTreeError;
 use crate::log::Log;
 use crate::restrictions::Rules;
@@ -306,7 +306,7 @@ impl Databases {
     /// The root DN of the monitor database: in whose name its entries are.
     pub(crate) fn monitor_owner(&self) -> String {
         let mut databases = self.config.databases.iter();
-        let monitor = databases.find(|database| matches!(database.kind, DatabaseKind::Monitor));
+        let monitor = databases.find(|database| database.kind.is_monitor());
         monitor.and_then(|database| database.root_dn.as_ref()).map(ToString::to_string).unwrap_or_default()
     }
 

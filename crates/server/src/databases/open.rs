@@ -16,12 +16,12 @@ use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 use super::index_log::IndexLog;
 use super::{Databases, OpenError, Section, SectionKind, memory};
 use crate::clock::{SystemClock, SystemRandom};
-use crate::config::{Config, Database, DatabaseKind, MdbSettings, Overlay};
+use crate::config::{Config, Database, MdbSettings, NullSettings, Overlay};
 use crate::ldif_tree;
 use crate::log::Log;
 use crate::operation_rules::OperationRules;
 use crate::restrictions::Rules;
-use crate::virtual_entries::{monitor, subschema};
+use crate::virtual_entries::subschema;
 
 impl Databases {
     /// Opens every database of the configuration and starts its writer.
@@ -45,16 +45,7 @@ impl Databases {
         let mut making = Making::new(config, (clock, log), earlier);
         let mut sections = Vec::new();
         for database in config.databases.iter().filter(|database| !database.disabled) {
-            let kind = match &database.kind {
-                DatabaseKind::Mdb(_) | DatabaseKind::Ldif { .. } => SectionKind::Stored,
-                DatabaseKind::Config => SectionKind::Config,
-                DatabaseKind::Monitor => SectionKind::Monitor,
-                DatabaseKind::Null { bind_allowed, .. } => SectionKind::Null { bind_allowed: *bind_allowed },
-                DatabaseKind::Foreign(foreign) => {
-                    let (origin, kind) = (database.origin.clone(), foreign.name.to_owned());
-                    return Err(OpenError::Kind { origin, kind });
-                }
-            };
+            let kind = section_kind(database)?;
             let policy = Arc::new(config.access_policy(Some(database))?);
             if let Some(directory) = database.kind.directory() {
                 making.stored(database, directory)?;
@@ -232,7 +223,7 @@ impl<'a> Making<'a> {
             }
             None => {
                 let file = directory.join(DATA_FILE);
-                let is_mdb = matches!(database.kind, DatabaseKind::Mdb(_));
+                let is_mdb = database.kind.mdb().is_some();
                 if self.earlier.is_some() && is_mdb && !file.exists() {
                     self.created.0.push(file);
                 }
@@ -326,15 +317,31 @@ fn subschema_dn(config: &Config) -> (String, NormalDn) {
     }
 }
 
+fn section_kind(database: &Database) -> Result<SectionKind, OpenError> {
+    let kind = &database.kind;
+    let null = kind.settings::<NullSettings>();
+    Ok(match null {
+        Some(null) => SectionKind::Null { bind_allowed: null.bind_allowed },
+        None if kind.is_stored() => SectionKind::Stored,
+        None if kind.is_config() => SectionKind::Config,
+        None if kind.is_monitor() => SectionKind::Monitor,
+        None => return Err(not_served(database)),
+    })
+}
+
+fn not_served(database: &Database) -> OpenError {
+    OpenError::Kind { origin: database.origin.clone(), kind: database.kind.name().to_owned() }
+}
+
 fn open_stored(
     config: &Config,
     database: &Database,
     settings: DatabaseSettings,
     log: &Log,
 ) -> Result<EngineDatabase<LmdbStore>, OpenError> {
-    let mdb = match &database.kind {
-        DatabaseKind::Mdb(mdb) => mdb,
-        DatabaseKind::Ldif { directory } => {
+    let mdb = match (database.kind.mdb(), database.kind.directory()) {
+        (Some(mdb), _) => mdb,
+        (None, Some(directory)) => {
             let opened = ldif_tree::open(config, settings, directory).map_err(OpenError::Ldif)?;
             opened.warnings.iter().for_each(|warning| log.warning(format_args!("{warning}")));
             // Entries written by hand lack operational attributes, which are to be the same after the next start.
@@ -343,10 +350,7 @@ fn open_stored(
             }
             return Ok(opened.database);
         }
-        other => {
-            let (origin, kind) = (database.origin.clone(), other.name().to_owned());
-            return Err(OpenError::Kind { origin, kind });
-        }
+        (None, None) => return Err(not_served(database)),
     };
     let suffix = database.suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default();
     let store = open_store(mdb).map_err(|source| OpenError::Store {
@@ -376,12 +380,7 @@ fn section(
     policy: Arc<AccessPolicy>,
     anonymous_updates: bool,
 ) -> Section {
-    let fixed = match kind {
-        SectionKind::Config => Some("cn=config"),
-        SectionKind::Monitor => Some(monitor::DN),
-        _ => None,
-    };
-    let suffixes = match fixed {
+    let suffixes = match database.kind.own_suffix() {
         Some(dn) => config.schema.parse_dn(dn).into_iter().collect(),
         None => database.suffixes.iter().map(|dn| dn.normal.clone()).collect(),
     };

@@ -22,7 +22,7 @@ use larix_schema::NormalDn;
 use uuid::Uuid;
 
 use super::sync::Slice;
-use crate::config::{Config, DatabaseKind};
+use crate::config::Config;
 use crate::databases::Databases;
 use crate::memory_tree::SyncSelection;
 use crate::server::Server;
@@ -53,7 +53,7 @@ pub(super) struct ConfigSearch {
 
 /// Whether the configuration has its own content provided.
 pub(super) fn is_provided(config: &Config) -> bool {
-    let database = config.databases.iter().find(|database| matches!(database.kind, DatabaseKind::Config));
+    let database = config.databases.iter().find(|database| database.kind.is_config());
     database.is_some_and(|d| d.overlays.iter().any(|o| o.name == "syncprov" && !o.disabled))
 }
 

@@ -13,7 +13,7 @@ use std::thread::JoinHandle;
 
 use larix_client::Stop;
 
-use crate::config::{Config, Database, DatabaseKind};
+use crate::config::{Config, Database};
 use crate::consumers::{Running, Status, Task};
 use crate::generation::Generation;
 use crate::server::Server;
@@ -56,7 +56,7 @@ fn tasks(generation: &Generation) -> Vec<Task> {
                 Some(served) => (Some(Arc::clone(served)), directory.to_owned()),
                 None => continue,
             },
-            None if matches!(database.kind, DatabaseKind::Config) => (None, PathBuf::new()),
+            None if database.kind.is_config() => (None, PathBuf::new()),
             None => continue,
         };
         let suffix = match &served {

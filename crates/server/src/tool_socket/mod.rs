@@ -27,7 +27,6 @@ use larix_proto::{LdapResult, ResultCode, encode};
 use larix_store::lmdb::LmdbStore;
 use rustix::net::Shutdown;
 
-use crate::config::DatabaseKind;
 use crate::generation::Generation;
 use crate::panics;
 use crate::server::Server;
@@ -85,11 +84,10 @@ impl ToolSockets {
             .config
             .databases
             .iter()
-            .filter_map(|database| match &database.kind {
-                DatabaseKind::Mdb(mdb) if !database.disabled => {
-                    Some((mdb.directory.as_path(), generation.databases.served_in(&mdb.directory)?))
-                }
-                _ => None,
+            .filter(|database| !database.disabled)
+            .filter_map(|database| {
+                let directory = database.kind.mdb()?.directory.as_path();
+                Some((directory, generation.databases.served_in(directory)?))
             })
             .collect();
         let is_of =

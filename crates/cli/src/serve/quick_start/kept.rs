@@ -9,7 +9,7 @@ use larix_engine::password::{Verification, verify};
 use larix_engine::write::{AttributeValues, Modification, WriteOperation};
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
 use larix_server::config::values::ConfigDn;
-use larix_server::config::{Config, Database, DatabaseKind};
+use larix_server::config::{Config, Database};
 
 use super::{Prepared, Start, configured, self_signed};
 use crate::serve::served;
@@ -60,7 +60,7 @@ fn database(start: &Start<'_>, config: &Config, kept: &Path) -> anyhow::Result<u
     let serves = |database: &Database| database.suffixes.iter().any(|suffix| suffix.normal == wanted.normal);
     let found = config.databases.iter().position(serves);
     found.ok_or_else(|| {
-        let all = config.databases.iter().filter(|it| matches!(it.kind, DatabaseKind::Mdb(_)));
+        let all = config.databases.iter().filter(|it| it.kind.mdb().is_some());
         let names: Vec<String> =
             all.flat_map(|it| &it.suffixes).map(|suffix| format!("\"{}\"", suffix.text)).collect();
         anyhow::anyhow!(
@@ -80,7 +80,7 @@ fn moved_from(
     number: usize,
     kept: &Path,
 ) -> anyhow::Result<Option<PathBuf>> {
-    let Some(Database { kind: DatabaseKind::Mdb(settings), .. }) = config.databases.get(number) else {
+    let Some(settings) = config.databases.get(number).and_then(|database| database.kind.mdb()) else {
         return Ok(None);
     };
     match fs::canonicalize(&settings.directory) {

@@ -10,7 +10,7 @@ use anyhow::{Context, bail};
 use clap::Parser;
 use larix_server::backup::{self, CONFIGURATION, Chain, DatabaseBackup, Target, Until};
 use larix_server::config::values::Throttle;
-use larix_server::config::{self, Config, DatabaseKind};
+use larix_server::config::{self, Config};
 use larix_store::lmdb::{DATA_FILE, DirectoryLock, LmdbOptions, REPLACED_FILE, UNPACKING};
 
 use super::pace;
@@ -60,10 +60,7 @@ pub(crate) fn main(name: &str, arguments: &[OsString]) -> ExitCode {
 /// The stream becomes a backup beside the first database, which is then restored and removed.
 fn from_stream(args: &RestoreArgs) -> anyhow::Result<()> {
     let config = args.config.read()?;
-    let first = config.databases.iter().find_map(|database| match &database.kind {
-        DatabaseKind::Mdb(mdb) => Some(&mdb.directory),
-        _ => None,
-    });
+    let first = config.databases.iter().find_map(|database| Some(&database.kind.mdb()?.directory));
     let first = first.context("the configuration has no database that stores entries")?;
     // A server at work there must not be disturbed, and two restores not meet.
     drop(DirectoryLock::acquire(first, &LmdbOptions::default())?);
@@ -137,7 +134,7 @@ fn target<'a>(
     let section = config.databases.iter().find(serves).with_context(|| {
         format!("the configuration has no database {:?}; -b restores others alone", backup.suffixes)
     })?;
-    let DatabaseKind::Mdb(mdb) = &section.kind else {
+    let Some(mdb) = section.kind.mdb() else {
         bail!("{:?} is a {} database, which stores no entries", backup.suffixes, section.kind.name());
     };
     let lock = DirectoryLock::acquire(&mdb.directory, &LmdbOptions::default())?;

@@ -10,7 +10,7 @@ use clap::Parser;
 use larix_engine::tables::TABLES;
 use larix_server::backup::{self, Chain, Manifest, Source};
 use larix_server::config::values::Throttle;
-use larix_server::config::{self, Config, DatabaseKind};
+use larix_server::config::{self, Config};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 
 use super::pace;
@@ -117,7 +117,7 @@ fn take(args: &BackupArgs, to: &Path) -> anyhow::Result<()> {
     let config = args.config.read()?;
     let mut opened = Vec::new();
     for section in chosen(args, &config)? {
-        let DatabaseKind::Mdb(mdb) = &section.kind else {
+        let Some(mdb) = section.kind.mdb() else {
             bail!("a {} database stores no entries", section.kind.name());
         };
         let suffixes: Vec<String> = section.suffixes.iter().map(|suffix| suffix.text.clone()).collect();
@@ -154,7 +154,7 @@ fn report(manifest: &Manifest, what: &str) {
 
 fn chosen<'c>(args: &BackupArgs, config: &'c Config) -> anyhow::Result<Vec<&'c config::Database>> {
     if args.database.is_unset() {
-        let stored = |database: &&config::Database| matches!(database.kind, DatabaseKind::Mdb(_));
+        let stored = |database: &&config::Database| database.kind.mdb().is_some();
         let all: Vec<_> = config.databases.iter().filter(stored).collect();
         if all.is_empty() {
             bail!("the configuration has no database that stores entries");

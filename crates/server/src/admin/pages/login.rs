@@ -182,9 +182,7 @@ fn called(server: &Server, suffixes: &[String], uid: &str) -> Option<String> {
 
 /// The naming contexts that hold users.
 pub(in crate::admin) fn suffixes(admin: &Admin) -> Vec<String> {
-    use crate::config::DatabaseKind;
     let config = admin.server.config();
-    let stored =
-        config.databases.iter().filter(|d| !matches!(d.kind, DatabaseKind::Config | DatabaseKind::Monitor));
+    let stored = config.databases.iter().filter(|database| database.kind.own_suffix().is_none());
     stored.flat_map(|database| database.suffixes.iter().map(ToString::to_string)).collect()
 }

@@ -11,7 +11,7 @@ use crate::admin::reply::{Attempt as _, Problem, Reply, Shown};
 use crate::admin::respond::Visit;
 use crate::backup::BackupStatus;
 use crate::backup::RestoreNote;
-use crate::config::{Config, Database, DatabaseKind};
+use crate::config::{Config, Database};
 use crate::virtual_entries::monitor::DatabaseFigures;
 
 /// Who may read this entry may see the figures.
@@ -75,10 +75,7 @@ fn backups(status: &BackupStatus, now: Timestamp) -> Markup {
 /// The last restore of each database that was put back from a backup.
 fn restored(config: &Config) -> Markup {
     let time = |time: Timestamp| values::readable_time(&time.generalized()).unwrap_or_default();
-    let directory = |database: &Database| match &database.kind {
-        DatabaseKind::Mdb(mdb) => RestoreNote::read(&mdb.directory),
-        _ => None,
-    };
+    let directory = |database: &Database| RestoreNote::read(&database.kind.mdb()?.directory);
     let suffix = |database: &Database| database.suffixes.first().map(|suffix| suffix.text.clone());
     let all = config.databases.iter();
     let all: Vec<_> = all.filter_map(|database| Some((suffix(database)?, directory(database)?))).collect();

@@ -2,7 +2,7 @@
 
 use larix_engine::controls::{ControlValues, RequestControls};
 
-use super::super::model::{Config, DatabaseKind, Source};
+use super::super::model::{Config, Source};
 use super::fixture::{Ground, operations, start};
 
 /// The DNs of the databases and overlays with what follows them, and the values of `shown` in the changed entry.
@@ -125,7 +125,7 @@ fn a_quote_at_the_end_of_a_mode_is_passed_over() {
     let ldif = "dn: olcDatabase={1}mdb,cn=config\nchangetype: modify\nreplace: olcDbMode\nolcDbMode: 416\"\n";
     let config = start(Source::QuickStart);
     let changed = ground.change(&config, operations(ldif).remove(0), RequestControls::default()).unwrap();
-    let DatabaseKind::Mdb(mdb) = &changed.config.databases[1].kind else { panic!("no mdb database") };
+    let mdb = changed.config.databases[1].kind.mdb().expect("an mdb database");
     assert_eq!(mdb.mode, Some(0o640));
 }
 

@@ -5,7 +5,7 @@
 
 use larix_proto::ResultCode;
 
-use super::super::model::{Config, DatabaseKind};
+use super::super::model::Config;
 use super::ConfigRefusal;
 
 /// # Errors
@@ -38,11 +38,10 @@ fn loaded(config: &Config) -> Vec<String> {
 /// The first database or overlay that the module is for.
 fn user_of(config: &Config, module: &str) -> Option<String> {
     if let Some(kind) = module.strip_prefix("back_") {
-        let is_it = |found: &DatabaseKind| found.name() == kind;
         return config
             .databases
             .iter()
-            .position(|database| is_it(&database.kind))
+            .position(|database| database.kind.name() == kind)
             .map(|number| format!("olcDatabase={{{number}}}{kind},cn=config"));
     }
     let overlays = config.databases.iter().enumerate().flat_map(|(number, database)| {

@@ -1,11 +1,10 @@
 //! Directives of a database of any kind.
 
 use larix_engine::access::AccessRule;
-use larix_schema::NormalDn;
 
 use super::super::builder::{Builder, Section};
 use super::super::call::{Call, Fault};
-use super::super::model::{AccessLine, DatabaseKind};
+use super::super::model::AccessLine;
 use super::super::values::{LimitRule, LimitSubject, Subordinate, SyncFault, SyncReplication};
 use super::global::is_ldap_url;
 use super::{Directive, Form, MANY, Scope, keep};
@@ -108,7 +107,7 @@ fn switch(_: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
 fn suffix(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     let dn = call.dn(&builder.schema(), 0)?;
     let database = builder.open_database()?;
-    if let DatabaseKind::Config | DatabaseKind::Monitor = database.kind {
+    if database.kind.own_suffix().is_some() {
         return Err(Fault::keyword(format!("the {} database has its own suffix", database.kind.name())));
     }
     database.suffixes.push(dn);
@@ -162,9 +161,9 @@ fn sync_replication(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault>
     })?;
     let database = builder.open_database()?;
     let here = line.local_base();
-    let held = match database.kind {
-        DatabaseKind::Config => here.normal.is_within(&NormalDn::from_normal("cn=config")),
-        _ => database.suffixes.iter().any(|suffix| here.normal.is_within(&suffix.normal)),
+    let held = match database.kind.own_suffix_normal() {
+        Some(suffix) => here.normal.is_within(&suffix),
+        None => database.suffixes.iter().any(|suffix| here.normal.is_within(&suffix.normal)),
     };
     if !held {
         let (key, base) = match &line.suffix_massage {

@@ -28,6 +28,8 @@ fn is_user(path: &Path, source: &Path) -> bool {
     let takes = [
         "config/directives",
         "config/directives.rs",
+        "config/kinds",
+        "config/kinds.rs",
         "config/model.rs",
         "config/builder.rs",
         "config/defaults.rs",

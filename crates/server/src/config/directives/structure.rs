@@ -1,12 +1,11 @@
 //! Directives that start a section, name modules or define schema.
 
-use std::path::PathBuf;
-
 use super::super::builder::{Builder, Section};
 use super::super::call::{Call, Fault};
-use super::super::model::{Backend, DatabaseKind, MdbSettings, Overlay};
+use super::super::kinds::DatabaseKind;
+use super::super::model::{Backend, Overlay};
 use super::super::settings::Settings;
-use super::{Directive, Form, Scope, foreign_kind, keep, overlay_kind};
+use super::{Directive, Form, Scope, keep, overlay_kind};
 
 /// A keyword of `backend harness`.
 const fn harness(keyword: &'static str, attribute: &'static str, apply: super::Apply) -> Directive {
@@ -64,7 +63,7 @@ fn backend(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         return Err(Fault::keyword("must come before the first database").with_help("move it up"));
     }
     let name = call.argument(0)?;
-    if database_kind(name).is_none() && !matches!(name, "lload" | "frontend" | "harness") {
+    if DatabaseKind::named(name).is_none() && !matches!(name, "lload" | "frontend" | "harness") {
         return Err(unknown_kind(name));
     }
     builder.backends.push(Backend { name: name.to_ascii_lowercase(), settings: Settings::default() });
@@ -78,31 +77,19 @@ fn database(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
         builder.section = Section::Frontend;
         return Ok(());
     }
-    let Some(kind) = database_kind(name) else { return Err(unknown_kind(name)) };
-    if let DatabaseKind::Config | DatabaseKind::Monitor = kind {
+    let Some(kind) = DatabaseKind::named(name) else { return Err(unknown_kind(name)) };
+    if kind.own_suffix().is_some() {
         let same = |database: &&super::super::model::Database| database.kind.name() == kind.name();
         if let Some(first) = builder.databases.iter().find(same) {
             return Err(Fault::argument(0, format!("there can be only one {} database", kind.name()))
                 .with_help(format!("the first is at {}", first.origin)));
         }
     }
-    if matches!(name.to_ascii_lowercase().as_str(), "bdb" | "hdb") {
-        builder.notes.push(call.origin.clone(), format!("`database {name}` is served as mdb"));
+    if !name.eq_ignore_ascii_case(kind.name()) {
+        builder.notes.push(call.origin.clone(), format!("`database {name}` is served as {}", kind.name()));
     }
     builder.start_database(kind, call.origin.clone());
     Ok(())
-}
-
-/// The kind a name after `database` means.
-fn database_kind(name: &str) -> Option<DatabaseKind> {
-    Some(match name.to_ascii_lowercase().as_str() {
-        "mdb" | "bdb" | "hdb" => DatabaseKind::Mdb(MdbSettings::default()),
-        "ldif" => DatabaseKind::Ldif { directory: PathBuf::new() },
-        "config" => DatabaseKind::Config,
-        "monitor" => DatabaseKind::Monitor,
-        "null" => DatabaseKind::Null { bind_allowed: false, search_answers: false },
-        other => DatabaseKind::Foreign(foreign_kind(other)?),
-    })
 }
 
 fn unknown_kind(name: &str) -> Fault {
@@ -147,7 +134,7 @@ fn module(builder: &mut Builder, call: &Call<'_>) -> Result<(), Fault> {
     let name = file.rsplit('/').next().unwrap_or(file);
     let name = name.strip_suffix(".la").or_else(|| name.strip_suffix(".so")).unwrap_or(name);
     let known = match name.strip_prefix("back_") {
-        Some(kind) => database_kind(kind).is_some(),
+        Some(kind) => DatabaseKind::named(kind).is_some(),
         None => {
             overlay_kind(name).is_some()
                 || matches!(name, "argon2" | "pw-sha2" | "pw-pbkdf2" | "pw-argon2" | "lload" | "mod_harness")

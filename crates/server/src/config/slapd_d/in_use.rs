@@ -13,7 +13,7 @@ use rustix::fs::FlockOperation;
 use rustix::io::Errno;
 
 use super::super::diagnostic::{ConfigError, Origin};
-use super::super::model::{Config, DatabaseKind, Source};
+use super::super::model::{Config, Source};
 
 /// Locked by whoever uses the directory.
 const LOCK_FILE: &str = "larix.config.lock";
@@ -66,10 +66,10 @@ impl User {
 fn client_flags(config: &Config, urls: &[String]) -> String {
     let with = |scheme: &str| urls.iter().find(|url| url.to_ascii_lowercase().starts_with(scheme));
     let url = with("ldapi:").or_else(|| with("ldap:")).or_else(|| urls.first()).map_or("URL", String::as_str);
-    let own = config.databases.iter().find(|database| matches!(database.kind, DatabaseKind::Config));
+    let own = config.databases.iter().find(|database| database.kind.is_config());
     let root = own.and_then(|database| database.root_dn.as_ref()).map_or("cn=config", |dn| &dn.text);
     let has_password = config.databases.iter().any(|database| {
-        let is_own = matches!(database.kind, DatabaseKind::Config);
+        let is_own = database.kind.is_config();
         let is_root = database.root_dn.as_ref().is_some_and(|dn| dn.text == root);
         database.root_password.is_some() && (is_own || is_root)
     });

@@ -13,7 +13,7 @@ use larix_store::lmdb::{self, LmdbOptions};
 
 use super::*;
 use crate::clock::SystemRandom;
-use crate::config::{Config, DatabaseKind, QuickStart};
+use crate::config::{Config, QuickStart};
 use crate::connection::{Connection, Turn};
 use crate::local::{LocalConnection, LocalServer};
 use crate::statistics::OperationKind;
@@ -54,7 +54,7 @@ impl Bench {
             tls_key: None,
         });
         let config = config.unwrap();
-        let section = config.databases.iter().find(|d| matches!(d.kind, DatabaseKind::Mdb(_))).unwrap();
+        let section = config.databases.iter().find(|d| d.kind.mdb().is_some()).unwrap();
         let settings = config.engine_settings(section).unwrap();
         let (clock, random) = (crate::clock::SystemClock::new(), SystemRandom);
         let context =

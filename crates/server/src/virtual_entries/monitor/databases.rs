@@ -9,7 +9,7 @@ use larix_engine::time::Timestamp;
 use larix_engine::write::WriteFigures;
 
 use super::{DN, Monitor, truth};
-use crate::config::{Database, DatabaseKind};
+use crate::config::Database;
 
 /// What a database that is only read refuses.
 const WRITES: [&str; 4] = ["add", "delete", "modify", "rename"];
@@ -50,7 +50,7 @@ pub(crate) struct DatabaseFigures {
 
 impl Monitor<'_> {
     pub(super) fn databases(&self, out: &mut Vec<Entry>) {
-        let shown = self.config.databases.iter().filter(|d| !matches!(d.kind, DatabaseKind::Monitor));
+        let shown = self.config.databases.iter().filter(|d| !d.kind.is_monitor());
         let contexts = shown.flat_map(suffixes).collect::<Vec<_>>();
         let about = "This subsystem contains information about configured databases.";
         out.push(
@@ -98,7 +98,7 @@ impl Monitor<'_> {
             .add("monitorOverlay", used.map(|o| o.name.clone()))
             .add("seeAlso", numbers.map(|number| format!("cn=Overlay {number},cn=Overlays,{DN}")))
             .one("seeAlso", format!("cn=Backend {backend},cn=Backends,{DN}"));
-        if let DatabaseKind::Mdb(settings) = &database.kind
+        if let Some(settings) = database.kind.mdb()
             && let Some(store) = figures.map(|figures| figures.store)
         {
             built = built
@@ -134,15 +134,13 @@ fn slashed(directory: &Path) -> String {
 
 /// The attribute that tells a database's suffixes, and they.
 fn contexts(database: &Database) -> (&'static str, Vec<String>) {
-    match database.kind {
-        DatabaseKind::Monitor => ("monitorContext", vec![DN.to_owned()]),
-        _ => ("namingContexts", suffixes(database)),
-    }
+    let attribute = if database.kind.is_monitor() { "monitorContext" } else { "namingContexts" };
+    (attribute, suffixes(database))
 }
 
 fn suffixes(database: &Database) -> Vec<String> {
-    if matches!(database.kind, DatabaseKind::Config) {
-        return vec!["cn=config".to_owned()];
+    if let Some(own) = database.kind.own_suffix() {
+        return vec![own.to_owned()];
     }
     database.suffixes.iter().map(ToString::to_string).collect()
 }

@@ -1,16 +1,27 @@
 //! Database kinds that are not served here: their directives are known, so that a file which has them can be read, and
 //! the server refuses to start.
 
-use super::super::model::ForeignKind;
-use super::{Directive, Form, MANY, Scope, keep};
+use super::super::directives::{Directive, Form, MANY, Scope, keep};
+use super::{Descriptor, NOTHING};
 
-const KINDS: &[&str] =
-    &["ldap", "meta", "asyncmeta", "relay", "passwd", "perl", "sock", "sql", "dnssrv", "ndb", "wt", "shell"];
-
-/// The foreign kind of this (lower case) name.
-pub(crate) fn foreign_kind(name: &str) -> Option<ForeignKind> {
-    KINDS.iter().find(|kind| **kind == name).map(|name| ForeignKind { name })
+const fn kind(name: &'static str, class: Option<&'static str>) -> Descriptor {
+    Descriptor { name, class, is_served: false, ..NOTHING }
 }
+
+pub(super) static DESCRIPTORS: &[Descriptor] = &[
+    kind("ldap", Some("olcLDAPConfig")),
+    kind("meta", Some("olcMetaConfig")),
+    kind("asyncmeta", Some("olcAsyncMetaConfig")),
+    kind("relay", Some("olcRelayConfig")),
+    kind("passwd", Some("olcPasswdConfig")),
+    kind("perl", Some("olcPerlConfig")),
+    kind("sock", Some("olcDbSocketConfig")),
+    kind("sql", Some("olcSqlConfig")),
+    kind("dnssrv", None),
+    kind("ndb", None),
+    kind("wt", Some("olcWtConfig")),
+    kind("shell", None),
+];
 
 const fn kept(keyword: &'static str, attribute: &'static str, scope: Scope, form: Form) -> Directive {
     Directive::new(keyword, attribute, scope, form, keep).arguments(0, MANY)
@@ -26,7 +37,7 @@ const fn balancer(keyword: &'static str) -> Directive {
     kept(keyword, "", Scope::Backend, Form::Words)
 }
 
-pub(super) static TABLE: &[Directive] = &[
+pub(super) const TABLE: &[Directive] = &[
     kept("uri", "olcDbURI", Scope::Foreign, Form::Words).many(),
     kept("tls", "olcDbStartTLS", Scope::Foreign, Form::Words),
     kept("idassert-bind", "olcDbIDAssertBind", Scope::Foreign, Form::Words),

@@ -1,18 +1,121 @@
-//! Directives of mdb, ldif and null databases, and tuning of engines that are gone.
+//! `database mdb`, and tuning of engines that are gone.
 
-use larix_engine::index::IndexConfigError;
+use std::path::{Path, PathBuf};
+
+use larix_engine::index::{IndexConfig, IndexConfigError};
+use larix_proto::{FilterBuf, Scope as SearchScope};
 
 use super::super::builder::Builder;
 use super::super::call::{Call, Fault, c_integer};
+use super::super::diagnostic::ConfigError;
+use super::super::directives::{Directive, Form, MANY, Scope, keep};
 use super::super::line;
-use super::super::model::DatabaseKind;
-use super::super::values::{ChangeLog, EnvFlags, IndexLine};
-use super::{Directive, Form, MANY, Scope, keep};
+use super::super::model::Database;
+use super::super::settings::Settings;
+use super::super::values::{ChangeLog, EnvFlags, IndexLine, SyncData};
+use super::{Descriptor, KindSettings, NOTHING, StoredSettings};
+
+/// Where a `database mdb` without `directory` has its files: where Debian's slapd has them.
+pub const DEFAULT_DATABASE_DIRECTORY: &str = "/var/lib/ldap";
+
+pub(super) static DESCRIPTOR: Descriptor = Descriptor {
+    name: "mdb",
+    formerly: &["bdb", "hdb"],
+    class: Some("olcMdbConfig"),
+    is_recorded: true,
+    settings: || Box::new(MdbSettings::default()),
+    directives: TABLE,
+    ..NOTHING
+};
+
+/// Settings of `database mdb`.
+#[derive(Debug, Clone, Default)]
+pub struct MdbSettings {
+    pub directory: PathBuf,
+    /// The index lines as written, and what they come to.
+    pub index: Vec<IndexLine>,
+    pub index_config: IndexConfig,
+    /// `dbnosync`: commits without waiting for the disk.
+    pub no_sync: bool,
+    /// File mode of the database's files; default 0600.
+    pub mode: Option<u32>,
+    /// `maxentrysize`; `None` for 0: no limit.
+    pub entry_bytes_max: Option<u64>,
+    pub env_flags: EnvFlags,
+    /// `change-log`: how long changes stay in the change log; default: by their number.
+    pub change_log: ChangeLog,
+    /// `conflict-mode value`: conflicts of replication are settled value by value. Default: by entries.
+    pub value_conflicts: bool,
+}
+
+impl KindSettings for MdbSettings {
+    fn duplicate(&self) -> Box<dyn KindSettings> {
+        Box::new(self.clone())
+    }
+
+    fn directory(&self) -> Option<&Path> {
+        Some(&self.directory)
+    }
+
+    fn stored(&self) -> StoredSettings {
+        StoredSettings {
+            change_log: self.change_log,
+            index: self.index_config.clone(),
+            relaxed: self.no_sync || self.env_flags.no_sync || self.env_flags.no_meta_sync,
+            entry_bytes_max: self.entry_bytes_max,
+            value_conflicts: self.value_conflicts,
+        }
+    }
+
+    /// A slapd.conf may leave the directory out. An entry of cn=config may not.
+    fn complete(&mut self, shown: &mut Settings) {
+        if self.directory.as_os_str().is_empty() {
+            self.directory = DEFAULT_DATABASE_DIRECTORY.into();
+            shown.set("olcDbDirectory", DEFAULT_DATABASE_DIRECTORY.as_bytes().to_vec());
+        }
+    }
+
+    fn check(&self, database: &Database) -> Result<(), ConfigError> {
+        if self.value_conflicts { value_conflicts(database) } else { Ok(()) }
+    }
+}
+
+/// Merging value by value takes whole entries, with who changed them when.
+fn value_conflicts(database: &Database) -> Result<(), ConfigError> {
+    let refused = |what: &str, help: &str| {
+        let message = format!("`conflict-mode value` {what}");
+        Err(ConfigError::new(database.origin.clone(), message).with_help(help.to_owned()))
+    };
+    if !database.last_mod {
+        return refused("needs the entryCSN of entries", "take `lastmod off` out");
+    }
+    for line in &database.sync_replication {
+        let rid = line.rid;
+        let partial = [
+            ("attrs", !line.attributes.is_empty()),
+            ("exattrs", !line.except_attributes.is_empty()),
+            ("attrsonly", line.types_only),
+            ("filter", line.filter != FilterBuf::every_entry()),
+            ("scope", line.scope != SearchScope::Subtree),
+            ("suffixmassage", line.suffix_massage.is_some()),
+            ("syncdata", line.data != SyncData::Entries),
+            ("schemachecking", line.schema_checking),
+        ];
+        if let Some((key, _)) = partial.iter().find(|(_, is_partial)| *is_partial) {
+            let what = format!("takes whole entries, as they are: not with `{key}` (syncrepl rid={rid:03})");
+            return refused(
+                &what,
+                "take it out, or settle conflicts by entries (`conflict-mode entry`, on all members)",
+            );
+        }
+    }
+    Ok(())
+}
 
 const NO_TUNING: &str = "the store needs no tuning";
 const RETIRED: &str = "a setting of the retired Berkeley DB engine";
 
-pub(super) static TABLE: &[Directive] = &[
+static TABLE: &[Directive] = &[
     Directive::new("directory", "olcDbDirectory", Scope::Kind("mdb"), Form::Whole, |b, c| {
         b.mdb()?.directory = c.path(0)?;
         Ok(())
@@ -87,27 +190,6 @@ pub(super) static TABLE: &[Directive] = &[
     retired("shm_key", "olcDbShmKey"),
     retired("cryptfile", "olcDbCryptFile"),
     retired("cryptkey", "olcDbCryptKey"),
-    Directive::new("directory", "olcDbDirectory", Scope::Kind("ldif"), Form::Whole, |b, c| {
-        let path = c.path(0)?;
-        if let DatabaseKind::Ldif { directory } = &mut b.open_database()?.kind {
-            *directory = path;
-        }
-        Ok(())
-    }),
-    Directive::new("bind", "olcDbBindAllowed", Scope::Kind("null"), Form::Switch, |b, c| {
-        let on = c.switch()?;
-        if let DatabaseKind::Null { bind_allowed, .. } = &mut b.open_database()?.kind {
-            *bind_allowed = on;
-        }
-        Ok(())
-    }),
-    Directive::new("dosearch", "olcDbDoSearch", Scope::Kind("null"), Form::Switch, |b, c| {
-        let on = c.switch()?;
-        if let DatabaseKind::Null { search_answers, .. } = &mut b.open_database()?.kind {
-            *search_answers = on;
-        }
-        Ok(())
-    }),
 ];
 
 const fn retired(keyword: &'static str, attribute: &'static str) -> Directive {

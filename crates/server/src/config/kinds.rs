@@ -1,0 +1,285 @@
+//! The kinds of databases: one [`Descriptor`] each, and the settings that only that kind has.
+//!
+//! Nothing else tells kinds apart. A new kind is a file beside these with its settings, its directives and its descriptor, one line in
+//! [`DESCRIPTORS`], and one in the server's table of backends.
+
+mod foreign;
+mod ldif;
+mod mdb;
+mod null;
+
+use std::any::Any;
+use std::fmt::Debug;
+use std::path::Path;
+
+use larix_engine::index::IndexConfig;
+use larix_schema::NormalDn;
+
+use super::diagnostic::ConfigError;
+use super::directives::Directive;
+use super::model::Database;
+use super::settings::Settings;
+use super::values::ChangeLog;
+
+pub use mdb::{DEFAULT_DATABASE_DIRECTORY, MdbSettings};
+pub use null::NullSettings;
+
+/// What is known of a kind of database.
+#[derive(Debug)]
+pub struct Descriptor {
+    /// OpenLDAP's name of the kind, as after `database` and in `olcDatabase`.
+    pub name: &'static str,
+    /// Kinds of old that are served as this one.
+    pub(super) formerly: &'static [&'static str],
+    /// The structural class of its entry under cn=config beside `olcDatabaseConfig`.
+    pub(super) class: Option<&'static str>,
+    /// The suffix of a kind of which there is one database: as shown, and normal.
+    pub(super) own_suffix: Option<(&'static str, &'static str)>,
+    /// The root DN where none is configured.
+    pub(super) own_root: Option<&'static str>,
+    /// Whether only what a rule grants is granted, in a database without rules.
+    pub(super) closed: bool,
+    /// Whether it can follow a provider, and an access log can record what is done in it.
+    pub(super) is_recorded: bool,
+    /// Whether this server serves it: others can be read and shown, and the server does not start with them.
+    pub(super) is_served: bool,
+    pub(super) settings: fn() -> Box<dyn KindSettings>,
+    pub(super) directives: &'static [Directive],
+}
+
+const NOTHING: Descriptor = Descriptor {
+    name: "",
+    formerly: &[],
+    class: None,
+    own_suffix: None,
+    own_root: None,
+    closed: false,
+    is_recorded: false,
+    is_served: true,
+    settings: || Box::new(NoSettings),
+    directives: &[],
+};
+
+/// `database config`: cn=config itself.
+static CONFIG: Descriptor = Descriptor {
+    name: "config",
+    own_suffix: Some(("cn=config", "cn=config")),
+    own_root: Some("cn=config"),
+    closed: true,
+    is_recorded: true,
+    ..NOTHING
+};
+
+static MONITOR: Descriptor = Descriptor {
+    name: "monitor",
+    class: Some("olcMonitorConfig"),
+    own_suffix: Some(("cn=Monitor", "cn=monitor")),
+    ..NOTHING
+};
+
+/// Every kind.
+static DESCRIPTORS: &[&Descriptor] =
+    &[&CONFIG, &MONITOR, &mdb::DESCRIPTOR, &ldif::DESCRIPTOR, &null::DESCRIPTOR];
+
+/// The descriptors of all kinds, those that are not served last.
+fn descriptors() -> impl Iterator<Item = &'static Descriptor> {
+    DESCRIPTORS.iter().copied().chain(foreign::DESCRIPTORS)
+}
+
+/// The directives of the kinds that are served, in the order of their kinds.
+pub(super) fn directives() -> impl Iterator<Item = &'static Directive> {
+    DESCRIPTORS.iter().flat_map(|descriptor| descriptor.directives)
+}
+
+/// The directives of the kinds that are not.
+pub(super) const FOREIGN_DIRECTIVES: &[Directive] = foreign::TABLE;
+
+/// Settings that only one kind of database has.
+pub trait KindSettings: Any + Debug + Send + Sync {
+    /// The same once more.
+    fn duplicate(&self) -> Box<dyn KindSettings>;
+
+    /// Where the entries are kept; none of a database that keeps none.
+    fn directory(&self) -> Option<&Path> {
+        None
+    }
+
+    /// What the engine is given of a database that keeps entries.
+    fn stored(&self) -> StoredSettings {
+        StoredSettings::default()
+    }
+
+    /// Completes what a slapd.conf may leave out.
+    fn complete(&mut self, _shown: &mut Settings) {}
+
+    /// Checks the section as a whole.
+    ///
+    /// # Errors
+    /// What this kind cannot be.
+    fn check(&self, _database: &Database) -> Result<(), ConfigError> {
+        Ok(())
+    }
+}
+
+/// What a kind that keeps entries wants of the engine.
+#[derive(Debug)]
+pub struct StoredSettings {
+    pub change_log: ChangeLog,
+    pub index: IndexConfig,
+    /// Whether commits do not wait for the disk.
+    pub relaxed: bool,
+    pub entry_bytes_max: Option<u64>,
+    pub value_conflicts: bool,
+}
+
+impl Default for StoredSettings {
+    /// Of a kind that keeps none.
+    fn default() -> Self {
+        Self {
+            change_log: ChangeLog::Off,
+            index: IndexConfig::default(),
+            relaxed: false,
+            entry_bytes_max: None,
+            value_conflicts: false,
+        }
+    }
+}
+
+#[derive(Debug)]
+struct NoSettings;
+
+impl KindSettings for NoSettings {
+    fn duplicate(&self) -> Box<dyn KindSettings> {
+        Box::new(Self)
+    }
+}
+
+/// The kind of a database and what only that kind has.
+#[derive(Debug)]
+pub struct DatabaseKind {
+    descriptor: &'static Descriptor,
+    settings: Box<dyn KindSettings>,
+}
+
+impl Clone for DatabaseKind {
+    fn clone(&self) -> Self {
+        Self { descriptor: self.descriptor, settings: self.settings.duplicate() }
+    }
+}
+
+impl DatabaseKind {
+    /// The kind that a name after `database` means, with the settings that it has before any directive.
+    pub(super) fn named(name: &str) -> Option<Self> {
+        let is_it = |known: &&str| known.eq_ignore_ascii_case(name);
+        descriptors()
+            .find(|descriptor| is_it(&descriptor.name) || descriptor.formerly.iter().any(&is_it))
+            .map(Self::of)
+    }
+
+    fn of(descriptor: &'static Descriptor) -> Self {
+        Self { descriptor, settings: (descriptor.settings)() }
+    }
+
+    /// cn=config.
+    pub(super) fn config() -> Self {
+        Self::of(&CONFIG)
+    }
+
+    pub fn descriptor(&self) -> &'static Descriptor {
+        self.descriptor
+    }
+
+    /// OpenLDAP's name of the kind, as after `database` and in `olcDatabase`.
+    pub fn name(&self) -> &'static str {
+        self.descriptor.name
+    }
+
+    /// The settings, if they are of this type.
+    pub fn settings<T: KindSettings>(&self) -> Option<&T> {
+        let settings: &dyn Any = &*self.settings;
+        settings.downcast_ref()
+    }
+
+    pub(super) fn settings_mut<T: KindSettings>(&mut self) -> Option<&mut T> {
+        let settings: &mut dyn Any = &mut *self.settings;
+        settings.downcast_mut()
+    }
+
+    /// The settings of `database mdb`: of the databases that the tools for stored entries work on.
+    pub fn mdb(&self) -> Option<&MdbSettings> {
+        self.settings()
+    }
+
+    /// Whether the database keeps entries of clients.
+    pub fn is_stored(&self) -> bool {
+        self.directory().is_some()
+    }
+
+    /// Where the entries are kept; none of a database that keeps none.
+    pub fn directory(&self) -> Option<&Path> {
+        self.settings.directory()
+    }
+
+    /// Whether this is cn=config.
+    pub fn is_config(&self) -> bool {
+        std::ptr::eq(self.descriptor, &raw const CONFIG)
+    }
+
+    /// Whether this is cn=Monitor.
+    pub fn is_monitor(&self) -> bool {
+        std::ptr::eq(self.descriptor, &raw const MONITOR)
+    }
+
+    /// Whether this server serves it.
+    pub fn is_served(&self) -> bool {
+        self.descriptor.is_served
+    }
+
+    /// Whether it can follow a provider, and an access log can record what is done in it.
+    pub fn is_recorded(&self) -> bool {
+        self.descriptor.is_recorded
+    }
+
+    /// The suffix of a kind of which there is one database, as shown.
+    pub fn own_suffix(&self) -> Option<&'static str> {
+        self.descriptor.own_suffix.map(|(shown, _)| shown)
+    }
+
+    /// The same in its normal form.
+    pub(super) fn own_suffix_normal(&self) -> Option<NormalDn> {
+        self.descriptor.own_suffix.map(|(_, normal)| NormalDn::from_normal(normal))
+    }
+
+    pub(super) fn stored(&self) -> StoredSettings {
+        self.settings.stored()
+    }
+
+    pub(super) fn complete(&mut self, shown: &mut Settings) {
+        self.settings.complete(shown);
+    }
+
+    pub(super) fn check(&self, database: &Database) -> Result<(), ConfigError> {
+        self.settings.check(database)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::HashSet;
+
+    use super::*;
+
+    #[test]
+    fn every_kind_has_names_of_its_own() {
+        let mut names = HashSet::new();
+        for descriptor in descriptors() {
+            for name in descriptor.formerly.iter().chain([&descriptor.name]) {
+                assert!(names.insert(*name), "{name} twice");
+                let kind = DatabaseKind::named(&name.to_ascii_uppercase()).expect("a kind");
+                assert_eq!(kind.name(), descriptor.name);
+                assert_eq!(kind.clone().name(), descriptor.name);
+            }
+        }
+        assert!(DatabaseKind::named("frontend").is_none());
+    }
+}
