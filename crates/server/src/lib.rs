@@ -51,6 +51,7 @@ pub mod saslauthd;
 pub mod secrets;
 pub mod security_layer;
 pub mod server;
+pub mod services;
 pub mod session;
 mod startup;
 pub mod statistics;

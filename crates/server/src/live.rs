@@ -431,9 +431,8 @@ impl<'s> Transition<'s> {
         let (databases, left) = databases.publish();
         let before = &earlier.config.global;
         server.publish(Generation { config: config.clone(), databases });
-        if let Err(error) =
-            server.access_logs.follow(&server.generation_in_force(), (&server.clock, &server.log))
-        {
+        let recorded = server.databases().recorded();
+        if let Err(error) = server.access_logs.follow((&config, recorded), (&server.clock, &server.log)) {
             server.log.warning(format_args!("access log: no thread to be had, nothing is recorded: {error}"));
         }
         server.traces.follow(config.global.trace_export.as_ref(), &server.log);

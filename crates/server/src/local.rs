@@ -14,6 +14,7 @@ use crate::dispatch::ConnectionEvent;
 use crate::dispatch::Dispatcher;
 use crate::log::{self, Log, LogCall, LogSettings, LogThread};
 use crate::server::Server;
+use crate::services::Services;
 use crate::session::Peer;
 use crate::startup::ServeError;
 use crate::statistics::{ConnectionRecord, ListenerInfo};
@@ -40,9 +41,11 @@ impl LocalServer {
         let call = LogCall { no_syslog: true, ..LogCall::default() };
         let (log, thread) = Log::start(settings, call)
             .map_err(|source| ServeError::Start { what: "the log's thread", source })?;
-        let databases = Databases::open(&Arc::new(config), &clock, &log)?;
+        let config = Arc::new(config);
+        let databases = Databases::open(&config, &clock, &log)?;
         let listener = Arc::new(ListenerInfo { url: "ldapi:///".to_owned(), name: NAME.to_owned() });
-        let server = Arc::new(Server::new(databases, log, clock, vec![listener.clone()], 1));
+        let services = Arc::new(Services::new(&config, log, clock, vec![listener.clone()], 1));
+        let server = Arc::new(Server::new(databases, services));
         Ok(Self { server, listener, _log: thread })
     }
 

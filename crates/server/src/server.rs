@@ -5,27 +5,13 @@ use std::ops::Deref;
 use std::sync::Arc;
 
 use arc_swap::{ArcSwap, Guard};
-use larix_engine::log::LogWatch;
-use larix_engine::time::{Clock, Monotonic, RandomSource, Timestamp};
-use larix_replication::provider::RefreshQueue;
+use larix_engine::time::RandomSource;
 
-use crate::access_log::AccessLogs;
-use crate::admission::Admission;
-use crate::backup::Backups;
-use crate::clock::{SystemClock, SystemRandom};
+use crate::clock::SystemRandom;
 use crate::config::Config;
-use crate::configuration_queue::ConfigurationQueue;
-use crate::consumers::Consumers;
 use crate::databases::Databases;
-use crate::decoy::Decoy;
 use crate::generation::Generation;
-use crate::log::Log;
-use crate::low_turns::LowTurns;
-use crate::password_pool::PasswordPool;
-use crate::statistics::{ListenerInfo, Statistics};
-use crate::sync_peers::SyncPeers;
-use crate::tls::TlsContext;
-use crate::traces::Traces;
+use crate::services::Services;
 
 /// A part of the generation in force when it was asked for. Not to be kept beyond one request.
 pub struct Current<T> {
@@ -47,78 +33,32 @@ impl<T> Deref for Current<T> {
     }
 }
 
-/// What all connections share.
+/// What all connections share: the generation in force, and [`Services`].
 #[derive(Debug)]
 pub struct Server {
     generation: ArcSwap<Generation>,
-    pub log: Log,
-    pub statistics: Statistics,
-    pub passwords: PasswordPool,
-    /// Where binds wait for another program's word; its threads wait rather than compute.
-    pub askers: PasswordPool,
-    /// Where searches go that have become long.
-    pub(crate) long_searches: LowTurns,
-    pub decoy: Decoy,
-    pub tls: TlsContext,
-    pub clock: Arc<SystemClock>,
-    /// The limit of open files.
-    pub descriptors: u64,
-    pub admission: Admission,
-    /// Consumers that are brought up to date take turns.
-    pub(crate) refreshes: RefreshQueue,
-    /// The consumers that are connected.
-    pub(crate) sync_peers: SyncPeers,
-    /// How scheduled backups stand.
-    pub backups: Backups,
-    /// Databases that follow a provider.
-    pub consumers: Consumers,
-    pub(crate) configuration: ConfigurationQueue,
-    /// Who follows cn=config.
-    pub(crate) configuration_watch: Arc<LogWatch>,
-    pub(crate) access_logs: AccessLogs,
-    /// What an OpenTelemetry collector is told.
-    pub(crate) traces: Traces,
+    services: Arc<Services>,
     /// For what SASL says of users who do not exist: it must be the same each time.
     pub(crate) sasl_secret: [u8; 32],
 }
 
+impl Deref for Server {
+    type Target = Services;
+
+    fn deref(&self) -> &Services {
+        &self.services
+    }
+}
+
 impl Server {
-    pub(crate) fn new(
-        databases: Databases,
-        log: Log,
-        clock: Arc<SystemClock>,
-        listeners: Vec<Arc<ListenerInfo>>,
-        workers: usize,
-    ) -> Self {
+    pub(crate) fn new(databases: Databases, services: Arc<Services>) -> Self {
         let config = Arc::clone(databases.config());
-        let descriptors = raise_descriptor_limit();
         let sasl_secret = databases.secret().unwrap_or_else(|| {
             let mut secret = [0; 32];
             SystemRandom.fill(&mut secret);
             secret
         });
-        Self {
-            sasl_secret,
-            backups: Backups::default(),
-            consumers: Consumers::default(),
-            configuration: ConfigurationQueue::default(),
-            configuration_watch: Arc::default(),
-            access_logs: AccessLogs::default(),
-            traces: Traces::default(),
-            refreshes: RefreshQueue::default(),
-            sync_peers: SyncPeers::default(),
-            admission: Admission::new(config.global.client_limits.clone(), descriptors),
-            decoy: Decoy::new(&config.hasher()),
-            generation: ArcSwap::from_pointee(Generation { config, databases }),
-            log,
-            statistics: Statistics::new(clock.now(), listeners, workers),
-            passwords: PasswordPool::for_cores(cores()),
-            askers: PasswordPool::new(crate::saslauthd::QUESTIONS_AT_ONCE),
-            long_searches: LowTurns::new(workers),
-            tls: TlsContext::default(),
-            clock,
-            descriptors,
-        }
+        Self { sasl_secret, generation: ArcSwap::from_pointee(Generation { config, databases }), services }
     }
 
     /// The configuration in force.
@@ -146,29 +86,4 @@ impl Server {
         self.generation.store(Arc::new(generation));
         self.configuration_watch.tell();
     }
-
-    pub fn now(&self) -> Timestamp {
-        self.clock.now()
-    }
-
-    /// The time of day, and the same moment by the clock that never jumps.
-    pub(crate) fn both_clocks(&self) -> (Timestamp, Monotonic) {
-        (self.clock.now(), self.clock.monotonic())
-    }
-}
-
-/// The processors that the process may use; at least 1.
-pub(crate) fn cores() -> usize {
-    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
-}
-
-/// Lets the process have as many open files as it may; how many that is.
-fn raise_descriptor_limit() -> u64 {
-    use rustix::process::{Resource, getrlimit, setrlimit};
-    let mut limit = getrlimit(Resource::Nofile);
-    let maximum = limit.maximum;
-    limit.current = maximum;
-    // Refused only where the hard limit changed meanwhile: then the soft one stays.
-    let _ = setrlimit(Resource::Nofile, limit);
-    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
 }

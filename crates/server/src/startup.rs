@@ -26,7 +26,8 @@ use crate::ldif_tree;
 use crate::listener::{AddressFamily, DEFAULT_BACKLOG, ListenError, ListenSocket, ListenUrl, Listener};
 use crate::live::ConfigurationThread;
 use crate::log::{Log, LogCall, LogFileError, LogLevel, LogSettings, LogThread};
-use crate::server::{Server, cores};
+use crate::server::Server;
+use crate::services::{Services, cores};
 use crate::statistics::ListenerInfo;
 use crate::syncrepl;
 use crate::tls::{TlsError, TlsState};
@@ -239,11 +240,13 @@ impl Bound {
         let infos: Vec<_> = self.listeners.iter().map(|l| Arc::new(ListenerInfo::from(l))).collect();
         let files =
             ProcessFiles::write(config.global.pid_file.as_deref(), config.global.args_file.as_deref())?;
-        let server = Arc::new(Server::new(databases, log, clock, infos.clone(), workers));
+        let services = Arc::new(Services::new(&config, log, clock, infos.clone(), workers));
+        let server = Arc::new(Server::new(databases, services));
         server.tls.replace(tls.state);
+        let recorded = server.databases().recorded();
         server
             .access_logs
-            .follow(&server.generation_in_force(), (&server.clock, &server.log))
+            .follow((&config, recorded), (&server.clock, &server.log))
             .map_err(|source| ServeError::Start { what: "the access log's thread", source })?;
         server.traces.follow(server.config().global.trace_export.as_ref(), &server.log);
         let backups = BackupThread::start(&server)

@@ -28,7 +28,6 @@ use larix_store::lmdb::LmdbStore;
 
 use crate::clock::SystemClock;
 use crate::config::{AccessLogSettings, Config};
-use crate::generation::Generation;
 use crate::log::Log;
 
 use configuration::ConfigChanges;
@@ -74,6 +73,9 @@ struct Following {
     thread: Option<JoinHandle<()>>,
 }
 
+/// An access log with the database that is recorded (`None`: cn=config) and the one that takes the records.
+pub(crate) type Recorded = (AccessLogSettings, Option<Arc<Served<LmdbStore>>>, Arc<Served<LmdbStore>>);
+
 /// All access logs of the server.
 #[derive(Debug, Default)]
 pub(crate) struct AccessLogs {
@@ -88,19 +90,19 @@ impl AccessLogs {
         self.any.load(Ordering::Relaxed)
     }
 
-    /// Records what this generation's configuration wants recorded.
+    /// Records what a configuration wants recorded.
     ///
     /// # Errors
     /// No thread to be had.
     pub(crate) fn follow(
         &self,
-        generation: &Generation,
+        (config, recorded): (&Arc<Config>, Vec<Recorded>),
         (clock, log): (&Arc<SystemClock>, &Log),
     ) -> io::Result<()> {
         let mut threads = self.threads.lock().unwrap_or_else(PoisonError::into_inner);
         let earlier = self.recorders.load_full();
         let mut recorders = Vec::new();
-        for (settings, source, target) in wanted(generation) {
+        for (settings, source, target) in recorded {
             let known = |f: &&Following| Arc::ptr_eq(f.writer.served(), &target);
             let writer = match threads.iter().find(known) {
                 Some(following) => Arc::clone(&following.writer),
@@ -117,7 +119,7 @@ impl AccessLogs {
             let source = match (earlier.iter().find(same), source) {
                 (Some(recorder), _) => Arc::clone(&recorder.source),
                 (None, Some(served)) => new_source(served, &writer),
-                (None, None) => Arc::new(Source::configuration(&generation.config)),
+                (None, None) => Arc::new(Source::configuration(config)),
             };
             recorders.push(Arc::new(Recorder { settings, source, log: writer }));
         }
@@ -384,29 +386,4 @@ fn new_source(served: Arc<Served<LmdbStore>>, writer: &Arc<LogWriter>) -> Arc<So
     served.database().following().follow(Arc::new(wake), 0);
     let began = served.database().following().answered();
     Arc::new(Source { origin: SourceKind::Database(served), name, began, reached: AtomicU64::new(0) })
-}
-
-/// An access log with the database that is recorded (`None`: cn=config) and the one that takes the records.
-type Wanted = (AccessLogSettings, Option<Arc<Served<LmdbStore>>>, Arc<Served<LmdbStore>>);
-
-/// The access logs that a configuration has.
-fn wanted(generation: &Generation) -> Vec<Wanted> {
-    let config: &Config = &generation.config;
-    let directory = generation.databases.directory();
-    let mut wanted = Vec::new();
-    for database in config.databases.iter().filter(|database| !database.disabled) {
-        // What it says was understood when the configuration was read.
-        let Ok(Some(settings)) = config.access_log(database) else { continue };
-        let source = match database.suffixes.first() {
-            _ if database.kind.is_config() => None,
-            Some(suffix) => match directory.select(&suffix.normal) {
-                Some(served) => Some(Arc::clone(served)),
-                None => continue,
-            },
-            None => continue,
-        };
-        let Some(log) = directory.select(&settings.database.normal) else { continue };
-        wanted.push((settings, source, Arc::clone(log)));
-    }
-    wanted
 }

@@ -1,6 +1,7 @@
 //! Which databases there are, open, and which of them a name belongs to: the stored ones in the engine's directory, and the
 //! trees that nobody stores. [`operations`](crate::operations) carries out requests over them.
 
+mod access_logs;
 mod figures;
 mod index_log;
 mod memory;

@@ -1,0 +1,112 @@
+//! What all connections and databases share, whatever the configuration.
+
+use std::sync::Arc;
+
+use larix_engine::log::LogWatch;
+use larix_engine::time::{Clock, Monotonic, Timestamp};
+use larix_replication::provider::RefreshQueue;
+
+use crate::access_log::AccessLogs;
+use crate::admission::Admission;
+use crate::backup::Backups;
+use crate::clock::SystemClock;
+use crate::config::Config;
+use crate::configuration_queue::ConfigurationQueue;
+use crate::consumers::Consumers;
+use crate::decoy::Decoy;
+use crate::log::Log;
+use crate::low_turns::LowTurns;
+use crate::password_pool::PasswordPool;
+use crate::statistics::{ListenerInfo, Statistics};
+use crate::sync_peers::SyncPeers;
+use crate::tls::TlsContext;
+use crate::traces::Traces;
+
+/// Clocks, counters, pools, queues and the log of one server.
+#[derive(Debug)]
+pub struct Services {
+    pub log: Log,
+    pub statistics: Statistics,
+    pub passwords: PasswordPool,
+    /// Where binds wait for another program's word; its threads wait rather than compute.
+    pub askers: PasswordPool,
+    /// Where searches go that have become long.
+    pub(crate) long_searches: LowTurns,
+    pub decoy: Decoy,
+    pub tls: TlsContext,
+    pub clock: Arc<SystemClock>,
+    /// The limit of open files.
+    pub descriptors: u64,
+    pub admission: Admission,
+    /// Consumers that are brought up to date take turns.
+    pub(crate) refreshes: RefreshQueue,
+    /// The consumers that are connected.
+    pub(crate) sync_peers: SyncPeers,
+    /// How scheduled backups stand.
+    pub backups: Backups,
+    /// Databases that follow a provider.
+    pub consumers: Consumers,
+    pub(crate) configuration: ConfigurationQueue,
+    /// Who follows cn=config.
+    pub(crate) configuration_watch: Arc<LogWatch>,
+    pub(crate) access_logs: AccessLogs,
+    /// What an OpenTelemetry collector is told.
+    pub(crate) traces: Traces,
+}
+
+impl Services {
+    pub(crate) fn new(
+        config: &Config,
+        log: Log,
+        clock: Arc<SystemClock>,
+        listeners: Vec<Arc<ListenerInfo>>,
+        workers: usize,
+    ) -> Self {
+        let descriptors = raise_descriptor_limit();
+        Self {
+            backups: Backups::default(),
+            consumers: Consumers::default(),
+            configuration: ConfigurationQueue::default(),
+            configuration_watch: Arc::default(),
+            access_logs: AccessLogs::default(),
+            traces: Traces::default(),
+            refreshes: RefreshQueue::default(),
+            sync_peers: SyncPeers::default(),
+            admission: Admission::new(config.global.client_limits.clone(), descriptors),
+            decoy: Decoy::new(&config.hasher()),
+            log,
+            statistics: Statistics::new(clock.now(), listeners, workers),
+            passwords: PasswordPool::for_cores(cores()),
+            askers: PasswordPool::new(crate::saslauthd::QUESTIONS_AT_ONCE),
+            long_searches: LowTurns::new(workers),
+            tls: TlsContext::default(),
+            clock,
+            descriptors,
+        }
+    }
+
+    pub fn now(&self) -> Timestamp {
+        self.clock.now()
+    }
+
+    /// The time of day, and the same moment by the clock that never jumps.
+    pub(crate) fn both_clocks(&self) -> (Timestamp, Monotonic) {
+        (self.clock.now(), self.clock.monotonic())
+    }
+}
+
+/// The processors that the process may use; at least 1.
+pub(crate) fn cores() -> usize {
+    std::thread::available_parallelism().map_or(1, std::num::NonZero::get)
+}
+
+/// Lets the process have as many open files as it may; how many that is.
+fn raise_descriptor_limit() -> u64 {
+    use rustix::process::{Resource, getrlimit, setrlimit};
+    let mut limit = getrlimit(Resource::Nofile);
+    let maximum = limit.maximum;
+    limit.current = maximum;
+    // Refused only where the hard limit changed meanwhile: then the soft one stays.
+    let _ = setrlimit(Resource::Nofile, limit);
+    getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX)
+}
