@@ -6,6 +6,10 @@ use std::path::PathBuf;
 
 use crate::table::TableId;
 
+/// A commit that was tried and got no answer, as its store numbers them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Attempt(pub u64);
+
 /// Why a read failed.
 #[derive(Debug)]
 #[non_exhaustive]
@@ -18,22 +22,33 @@ pub enum ReadError {
     ReadersFull { max_readers: u32 },
     /// This thread holds a snapshot of this store already; the engine allows one a thread.
     SnapshotHeld,
+    /// The store no longer has the state that this snapshot shows: take another snapshot and read again. LMDB never
+    /// answers so.
+    Stale,
+    /// The store cannot be reached now: its servers are down, or elect a leader. LMDB never answers so.
+    Unavailable(io::Error),
     /// The table was not declared when the store was opened, or is of another kind.
     WrongTable(TableId),
 }
 
-/// Why a commit failed. Nothing of the transaction is in the store, whatever the variant.
+/// Why a commit failed. Nothing of the transaction is in the store, with one exception: [`Self::OutcomeUnknown`].
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum CommitError {
     /// Another transaction was first: run the operations again on a new snapshot. LMDB never answers so.
     Conflict,
+    /// Another handle has taken over the right to commit. This handle is read-only for good. LMDB never answers so.
+    Fenced,
     /// Disk or quota or map is full. The store stays usable; try again when there is room.
     Full,
     /// The operating system or the engine failed before anything was made durable.
     Io(io::Error),
     /// A key is empty, too long, or of the wrong length for its table.
     KeyLength { table: TableId, bytes: usize },
+    /// The answer to the commit was lost: whether it was made is unknown, and it may still be made.
+    /// [`Store::outcome`](crate::Store::outcome) finds out. Not to be answered as success, nor as a plain failure. LMDB
+    /// never answers so.
+    OutcomeUnknown(Attempt),
     /// A posting id above the largest one allowed.
     PostingId(u64),
     /// Reading what is stored failed while changes were applied.
@@ -42,6 +57,8 @@ pub enum CommitError {
     ReadOnly { after_failed_sync: bool },
     /// The sync failed: what reached the disk is unknown. The store is read-only until it is opened again.
     Sync(io::Error),
+    /// The store could not be reached before the commit was sent: it was not made. LMDB never answers so.
+    Unavailable(io::Error),
     /// A bulk load got a key out of order, or the table is not empty.
     Unordered { table: TableId },
     /// A value is longer than the limit.
@@ -94,6 +111,8 @@ impl fmt::Display for ReadError {
                 write!(f, "all {max_readers} reader slots of the store are taken")
             }
             Self::SnapshotHeld => f.write_str("this thread holds a snapshot of the store already"),
+            Self::Stale => f.write_str("the store no longer has the state that was being read: try again"),
+            Self::Unavailable(error) => write!(f, "the store cannot be reached: {error}"),
             Self::WrongTable(table) => write!(f, "table {} is not declared for this use", table.0),
         }
     }
@@ -103,11 +122,15 @@ impl fmt::Display for CommitError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Conflict => f.write_str("another transaction was first"),
+            Self::Fenced => f.write_str("another server has taken over writing to this store"),
             Self::Full => f.write_str("no space left for the store"),
             Self::Io(error) => write!(f, "writing the store failed: {error}"),
             Self::KeyLength { table, bytes } => {
                 write!(f, "a key of {bytes} bytes does not fit into table {}", table.0)
             }
+            Self::OutcomeUnknown(_) => f.write_str(
+                "the store did not answer the commit: it is unknown whether the changes were made",
+            ),
             Self::PostingId(id) => write!(f, "posting id {id} is above the limit"),
             Self::Read(error) => write!(f, "{error}"),
             Self::ReadOnly { after_failed_sync: true } => {
@@ -117,6 +140,7 @@ impl fmt::Display for CommitError {
             Self::Sync(error) => {
                 write!(f, "the store could not be synced ({error}) and is read-only until it is opened again")
             }
+            Self::Unavailable(error) => write!(f, "the store cannot be reached: {error}"),
             Self::Unordered { table } => {
                 write!(f, "bulk load of table {}: key out of order or table not empty", table.0)
             }

@@ -6,7 +6,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use crate::error::{CommitError, ReadError};
+use crate::error::{Attempt, CommitError, ReadError};
 use crate::store::{CommitId, Durability, Snapshot, Statistics, Store, Transaction};
 use crate::table::{Direction, KeyRange, TableId, TableSpec};
 use crate::write_set::WriteSet;
@@ -20,8 +20,16 @@ pub enum Fault {
     Full,
     /// The operating system fails before the commit.
     Io,
+    /// The answer is lost. `made`: whether the commit was. The next `silent` questions for its outcome get no answer,
+    /// either.
+    Lost { made: bool, silent: u64 },
+    /// The answer is lost, and the commit comes in by itself before the next transaction begins. Until then questions for its
+    /// outcome get no answer.
+    Late,
     /// The sync fails: nothing is committed, and the store is read-only from then on.
     Sync,
+    /// The store cannot be reached; nothing is committed.
+    Unavailable,
 }
 
 /// Which commits fail, counted from 1 over the life of the store. Shared: a test keeps a clone and adds to it.
@@ -33,7 +41,10 @@ pub struct FaultPlan {
 #[derive(Debug, Default)]
 struct PlanState {
     faults: Mutex<BTreeMap<u64, Fault>>,
+    /// Faults that come by chance, each to one commit in so many, and the state of the generator.
+    by_chance: Mutex<(Vec<(Fault, u64)>, u64)>,
     commits: AtomicU64,
+    offline: AtomicBool,
 }
 
 impl FaultPlan {
@@ -45,6 +56,24 @@ impl FaultPlan {
     pub fn at(self, commit: u64, fault: Fault) -> Self {
         self.faults().insert(commit, fault);
         self
+    }
+
+    /// Fails one commit in `one_in`, by chance: the same ones for each `seed`.
+    #[must_use]
+    pub fn by_chance(self, fault: Fault, one_in: u64, seed: u64) -> Self {
+        let (faults, state) = &mut *lock(&self.inner.by_chance);
+        faults.push((fault, one_in.max(1)));
+        *state ^= seed;
+        self.clone()
+    }
+
+    /// Whether the store can be reached: reads, commits and questions for outcomes fail while it is offline.
+    pub fn set_offline(&self, offline: bool) {
+        self.inner.offline.store(offline, Ordering::Release);
+    }
+
+    fn is_offline(&self) -> bool {
+        self.inner.offline.load(Ordering::Acquire)
     }
 
     /// Fails the next commit.
@@ -60,12 +89,31 @@ impl FaultPlan {
 
     fn take(&self) -> Option<Fault> {
         let commit = self.inner.commits.fetch_add(1, Ordering::AcqRel) + 1;
-        self.faults().remove(&commit)
+        self.faults().remove(&commit).or_else(|| self.draw())
+    }
+
+    fn draw(&self) -> Option<Fault> {
+        let (faults, state) = &mut *lock(&self.inner.by_chance);
+        faults.iter().find(|(_, one_in)| draw(state).is_multiple_of(*one_in)).map(|(fault, _)| *fault)
     }
 
     fn faults(&self) -> MutexGuard<'_, BTreeMap<u64, Fault>> {
-        self.inner.faults.lock().unwrap_or_else(PoisonError::into_inner)
+        lock(&self.inner.faults)
     }
+}
+
+/// The next number of SplitMix64.
+fn draw(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut number = *state;
+    number = (number ^ (number >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    number = (number ^ (number >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    number ^ (number >> 31)
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    // Each value is whole whoever panicked.
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Any store, with the faults of a plan.
@@ -76,6 +124,25 @@ pub struct FaultStore<S> {
     failed: AtomicBool,
     /// Where the machine may die.
     past: Option<Mutex<Past>>,
+    /// Commits whose answer was lost.
+    lost: Mutex<Lost>,
+}
+
+#[derive(Debug, Default)]
+struct Lost {
+    attempts: BTreeMap<u64, Option<CommitId>>,
+    /// What is still on its way.
+    late: Option<(u64, WriteSet, Durability)>,
+    /// Questions for an outcome that get no answer.
+    silent: u64,
+}
+
+impl Lost {
+    fn note(&mut self, outcome: Option<CommitId>) -> u64 {
+        let attempt = self.attempts.len() as u64;
+        self.attempts.insert(attempt, outcome);
+        attempt
+    }
 }
 
 /// What was committed, in its order.
@@ -88,7 +155,7 @@ struct Past {
 
 impl<S: Store> FaultStore<S> {
     pub fn new(inner: S, plan: FaultPlan) -> Self {
-        Self { inner, plan, failed: AtomicBool::new(false), past: None }
+        Self { inner, plan, failed: AtomicBool::new(false), past: None, lost: Mutex::default() }
     }
 
     /// The same over an empty store, on a machine that may die ([`Self::after_loss`]): what is committed is kept in memory
@@ -122,7 +189,22 @@ impl<S: Store> FaultStore<S> {
     }
 
     fn past(&self) -> Option<MutexGuard<'_, Past>> {
-        self.past.as_ref().map(|past| past.lock().unwrap_or_else(PoisonError::into_inner))
+        self.past.as_ref().map(lock)
+    }
+
+    fn check_online(&self) -> Result<(), ReadError> {
+        if self.plan.is_offline() { Err(ReadError::Unavailable(planned())) } else { Ok(()) }
+    }
+
+    /// Lets a commit in that is still on its way; one that another commit came before is not made.
+    fn let_in_late(&self) -> Result<(), CommitError> {
+        let mut lost = lock(&self.lost);
+        let Some((attempt, changes, durability)) = lost.late.take() else { return Ok(()) };
+        let transaction = FaultTransaction { store: self, inner: self.inner.transaction()? };
+        let made = transaction.make(&changes, durability).ok();
+        lost.attempts.insert(attempt, made);
+        lost.silent = 0;
+        Ok(())
     }
 
     fn check_loads(&self) -> Result<(), CommitError> {
@@ -146,11 +228,14 @@ impl<S: Store> Store for FaultStore<S> {
     type Transaction<'s> = FaultTransaction<'s, S>;
     type Loader<'s> = S::Loader<'s>;
 
+    const SHARED: bool = S::SHARED;
+
     fn tables(&self) -> &[TableSpec] {
         self.inner.tables()
     }
 
     fn snapshot(&self) -> Result<Self::Snapshot<'_>, ReadError> {
+        self.check_online()?;
         self.inner.snapshot()
     }
 
@@ -158,7 +243,24 @@ impl<S: Store> Store for FaultStore<S> {
         if self.failed.load(Ordering::Acquire) {
             return Err(CommitError::ReadOnly { after_failed_sync: true });
         }
+        if self.plan.is_offline() {
+            return Err(CommitError::Unavailable(planned()));
+        }
+        self.let_in_late()?;
         Ok(FaultTransaction { store: self, inner: self.inner.transaction()? })
+    }
+
+    fn outcome(&self, attempt: Attempt) -> Result<Option<CommitId>, ReadError> {
+        self.check_online()?;
+        let mut lost = lock(&self.lost);
+        if lost.silent > 0 {
+            lost.silent -= 1;
+            return Err(ReadError::Unavailable(planned()));
+        }
+        match lost.attempts.get(&attempt.0) {
+            Some(outcome) => Ok(*outcome),
+            None => self.inner.outcome(attempt),
+        }
     }
 
     fn commit_counter(&self) -> u64 {
@@ -225,6 +327,14 @@ impl<'s, S: Store> Snapshot for FaultTransaction<'s, S> {
         self.inner.get(table, key)
     }
 
+    fn get_many<'a, K: AsRef<[u8]>>(
+        &'a self,
+        table: TableId,
+        keys: &[K],
+    ) -> Result<Vec<Option<Cow<'a, [u8]>>>, ReadError> {
+        self.inner.get_many(table, keys)
+    }
+
     fn scan<'a>(
         &'a self,
         table: TableId,
@@ -252,21 +362,56 @@ impl<'s, S: Store> Snapshot for FaultTransaction<'s, S> {
     }
 }
 
+impl<S: Store> FaultTransaction<'_, S> {
+    fn make(self, changes: &WriteSet, durability: Durability) -> Result<CommitId, CommitError> {
+        // Held until it is noted: their order is that of the commits.
+        let mut past = self.store.past();
+        let done = self.inner.commit(changes, durability)?;
+        if let Some(past) = &mut past {
+            past.commits.push(changes.clone());
+            if durability == Durability::Sync {
+                past.synced = past.commits.len();
+            }
+        }
+        Ok(done)
+    }
+
+    fn lose(self, changes: &WriteSet, durability: Durability, fault: Fault) -> CommitError {
+        let store = self.store;
+        let attempt = match fault {
+            Fault::Lost { made, silent } => {
+                let outcome = match made.then(|| self.make(changes, durability)) {
+                    Some(Err(error)) => return error,
+                    Some(Ok(done)) => Some(done),
+                    None => None,
+                };
+                let mut lost = lock(&store.lost);
+                lost.silent = silent;
+                lost.note(outcome)
+            }
+            _ => {
+                let mut lost = lock(&store.lost);
+                let attempt = lost.note(None);
+                lost.late = Some((attempt, changes.clone(), durability));
+                // Nothing is said of it before.
+                lost.silent = u64::MAX;
+                attempt
+            }
+        };
+        CommitError::OutcomeUnknown(Attempt(attempt))
+    }
+}
+
 impl<S: Store> Transaction for FaultTransaction<'_, S> {
+    fn get_for_update<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
+        self.inner.get_for_update(table, key)
+    }
+
     fn commit(self, changes: &WriteSet, durability: Durability) -> Result<CommitId, CommitError> {
         match self.store.plan.take() {
-            None => {
-                // Held until it is noted: their order is that of the commits.
-                let mut past = self.store.past();
-                let done = self.inner.commit(changes, durability)?;
-                if let Some(past) = &mut past {
-                    past.commits.push(changes.clone());
-                    if durability == Durability::Sync {
-                        past.synced = past.commits.len();
-                    }
-                }
-                Ok(done)
-            }
+            None => self.make(changes, durability),
+            Some(fault @ (Fault::Lost { .. } | Fault::Late)) => Err(self.lose(changes, durability, fault)),
+            Some(Fault::Unavailable) => Err(CommitError::Unavailable(planned())),
             Some(Fault::Conflict) => Err(CommitError::Conflict),
             Some(Fault::Full) => Err(CommitError::Full),
             Some(Fault::Io) => Err(CommitError::Io(planned())),
@@ -310,6 +455,75 @@ mod tests {
         assert!(matches!(store.sync(), Err(CommitError::ReadOnly { .. })));
         assert_eq!(keys(&store), "15", "reads go on");
         assert_eq!(plan.commits(), 6);
+    }
+
+    #[test]
+    fn a_lost_answer_can_be_asked_for() {
+        let lost = |made, silent| Fault::Lost { made, silent };
+        for (fault, silent, there) in [
+            (lost(true, 0), 0, true),
+            (lost(false, 0), 0, false),
+            (lost(true, 2), 2, true),
+            (lost(false, 3), 3, false),
+        ] {
+            let store =
+                FaultStore::new(MemoryStore::new(&TABLES).expect("open"), FaultPlan::new().at(1, fault));
+            let mut set = WriteSet::new();
+            set.put(ORDERED, b"k", *b"v");
+            let lost = store.transaction().expect("a transaction").commit(&set, Durability::Sync);
+            let Err(CommitError::OutcomeUnknown(attempt)) = lost else { panic!("{fault:?}: {lost:?}") };
+            for _ in 0..silent {
+                assert!(matches!(store.outcome(attempt), Err(ReadError::Unavailable(_))), "{fault:?}");
+            }
+            let outcome = store.outcome(attempt).expect("an outcome");
+            assert_eq!(
+                (outcome, keys(&store).as_str()),
+                if there { (Some(CommitId(1)), "k") } else { (None, "") }
+            );
+        }
+    }
+
+    #[test]
+    fn a_late_commit_comes_before_the_next_transaction() {
+        let store = FaultStore::new(
+            crate::shared::SharedStore::new(&TABLES).expect("open"),
+            FaultPlan::new().at(1, Fault::Late),
+        );
+        let mut set = WriteSet::new();
+        set.put(ORDERED, b"a", *b"v");
+        let lost = store.transaction().expect("a transaction").commit(&set, Durability::Sync);
+        let Err(CommitError::OutcomeUnknown(attempt)) = lost else { panic!("{lost:?}") };
+        assert!(store.outcome(attempt).is_err());
+        assert_eq!(keys(&store), "");
+        let next = store.transaction().expect("a transaction");
+        assert_eq!((next.commit_counter(), keys(&store).as_str()), (1, "a"));
+        assert_eq!(store.outcome(attempt).expect("an outcome"), Some(CommitId(1)));
+    }
+
+    #[test]
+    fn faults_by_chance_are_those_of_the_seed() {
+        let failed = |seed| {
+            let plan = FaultPlan::new().by_chance(Fault::Conflict, 3, seed);
+            let store = FaultStore::new(MemoryStore::new(&TABLES).expect("open"), plan);
+            let commit = || store.transaction()?.commit(&WriteSet::new(), Durability::Sync);
+            (0..100).filter(|_| commit().is_err()).collect::<Vec<_>>()
+        };
+        assert_eq!(failed(1), failed(1));
+        assert_ne!(failed(1), failed(2));
+        assert!((20..50).contains(&failed(1).len()), "{:?}", failed(1));
+    }
+
+    #[test]
+    fn nothing_reaches_a_store_that_is_offline() {
+        let plan = FaultPlan::new().at(1, Fault::Unavailable);
+        let store = FaultStore::new(MemoryStore::new(&TABLES).expect("open"), plan.clone());
+        let refused = store.transaction().expect("a transaction").commit(&WriteSet::new(), Durability::Sync);
+        assert!(matches!(refused, Err(CommitError::Unavailable(_))), "{refused:?}");
+        plan.set_offline(true);
+        assert!(matches!(store.snapshot().map(drop), Err(ReadError::Unavailable(_))));
+        assert!(matches!(store.transaction().map(drop), Err(CommitError::Unavailable(_))));
+        plan.set_offline(false);
+        assert_eq!(keys(&store), "");
     }
 
     /// The keys, of one letter each.

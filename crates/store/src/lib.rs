@@ -2,8 +2,8 @@
 //!
 //! The directory asks for little: tables of byte strings in key order, posting lists (a set of ids for each key),
 //! snapshots to read from, and a commit of a [`WriteSet`]. [`lmdb`] is the engine that serves, [`memory`] the one for
-//! tests and throw-away directories, [`fault`] wraps either and fails where a test wants it to. The suite in
-//! [`contract`] is run over every one of them.
+//! tests and throw-away directories, [`shared`] one in memory with many writers, for tests, and [`fault`] wraps any of
+//! them and fails where a test wants it to. The suite in [`contract`] is run over every one of them.
 //!
 //! This crate knows nothing of directories.
 
@@ -16,11 +16,12 @@ pub mod memory;
 pub mod ordered;
 pub mod overlay;
 pub mod posting;
+pub mod shared;
 pub mod store;
 pub mod table;
 pub mod write_set;
 
-pub use error::{CommitError, OpenError, ReadError};
+pub use error::{Attempt, CommitError, OpenError, ReadError};
 pub use overlay::Overlay;
 pub use store::{
     CommitId, Durability, KeyCount, KeyValue, Loader, PostingCursor, Snapshot, Statistics, Store,

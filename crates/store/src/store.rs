@@ -2,12 +2,13 @@
 
 use std::borrow::Cow;
 use std::fmt::Debug;
+use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
 use roaring::RoaringTreemap;
 
-use crate::error::{CommitError, ReadError};
+use crate::error::{Attempt, CommitError, ReadError};
 use crate::table::{Direction, KeyRange, TableId, TableSpec};
 use crate::write_set::WriteSet;
 
@@ -31,6 +32,11 @@ pub trait Store: Send + Sync + Debug + 'static {
     where
         Self: 's;
 
+    /// Whether somebody else may commit to this store while it is open: another handle, process or machine. Then what
+    /// was read once has to be compared with [`Snapshot::commit_counter`] before it is used again. LMDB's lock keeps
+    /// every other writer out.
+    const SHARED: bool = false;
+
     /// The tables declared at open.
     fn tables(&self) -> &[TableSpec];
 
@@ -43,8 +49,19 @@ pub trait Store: Send + Sync + Debug + 'static {
     fn transaction(&self) -> Result<Self::Transaction<'_>, CommitError>;
 
     /// A number that grows with every commit of this store; one atomic load. If it equals the snapshot's own, the
-    /// snapshot shows everything that was acknowledged before the call.
+    /// snapshot shows everything that was acknowledged before the call. In a [shared](Self::SHARED) store: everything
+    /// that was acknowledged through this handle.
     fn commit_counter(&self) -> u64;
+
+    /// What became of a commit that ended with [`CommitError::OutcomeUnknown`]: its number, or `None` if it was not made.
+    /// After `None` it will never be made.
+    ///
+    /// # Errors
+    /// [`ReadError::Unavailable`] where that cannot be found out now.
+    fn outcome(&self, _attempt: Attempt) -> Result<Option<CommitId>, ReadError> {
+        // Where no commit ends so there is nothing to find out.
+        Err(ReadError::Unavailable(io::Error::other("the store knows of no commit without an answer")))
+    }
 
     /// Sizes for monitoring. May take time in proportion to the free list.
     fn statistics(&self) -> Result<Statistics, ReadError>;
@@ -71,6 +88,8 @@ impl<S: Store> Store for Arc<S> {
     type Transaction<'s> = S::Transaction<'s>;
     type Loader<'s> = S::Loader<'s>;
 
+    const SHARED: bool = S::SHARED;
+
     fn tables(&self) -> &[TableSpec] {
         (**self).tables()
     }
@@ -85,6 +104,10 @@ impl<S: Store> Store for Arc<S> {
 
     fn commit_counter(&self) -> u64 {
         (**self).commit_counter()
+    }
+
+    fn outcome(&self, attempt: Attempt) -> Result<Option<CommitId>, ReadError> {
+        (**self).outcome(attempt)
     }
 
     fn statistics(&self) -> Result<Statistics, ReadError> {
@@ -120,7 +143,8 @@ pub trait Snapshot {
     where
         Self: 'a;
 
-    /// The store's commit counter when this view was taken.
+    /// The number of the last commit that this view shows. Of a transaction, too: where it is the number that the
+    /// reader's own last commit had, nobody else has committed since.
     fn commit_counter(&self) -> u64;
 
     /// The value of `key`. A key that could not be stored (too long, say) has no value.
@@ -222,8 +246,11 @@ pub trait Transaction: Snapshot {
         self.get(table, key)
     }
 
-    /// Applies `changes` in key order and commits. After an error nothing of them is in the store. Dropping the
-    /// transaction instead abandons it.
+    /// Applies `changes` in key order and commits. After an error nothing of them is in the store, unless the error is
+    /// [`CommitError::OutcomeUnknown`]. Dropping the transaction instead abandons it.
+    ///
+    /// The number is one above the transaction's [`Snapshot::commit_counter`] where nothing else was committed since it
+    /// began; an engine need not count a commit of no changes. A transaction that could have read something else by now does not commit: [`CommitError::Conflict`].
     fn commit(self, changes: &WriteSet, durability: Durability) -> Result<CommitId, CommitError>
     where
         Self: Sized;

@@ -4,6 +4,8 @@ use larix_store::contract::{self, Step, TABLES};
 use larix_store::fault::{FaultPlan, FaultStore};
 use larix_store::lmdb::{LmdbOptions, LmdbStore};
 use larix_store::memory::MemoryStore;
+use larix_store::shared::SharedStore;
+use larix_store::{CommitError, Durability, Store, Transaction, WriteSet};
 use proptest::prelude::*;
 use tempfile::TempDir;
 
@@ -38,6 +40,42 @@ fn fault_over_lmdb_keeps_the_contract() {
         let (store, directory) = lmdb();
         (FaultStore::new(store, FaultPlan::new()), directory)
     });
+}
+
+fn shared() -> (SharedStore, ()) {
+    (SharedStore::new(&TABLES).expect("open"), ())
+}
+
+#[test]
+fn shared_keeps_the_contract() {
+    contract::run(shared);
+}
+
+#[test]
+fn fault_over_shared_keeps_the_contract() {
+    contract::run(|| (FaultStore::new(shared().0, FaultPlan::new()), ()));
+}
+
+#[test]
+fn handles_of_one_store_keep_the_contract() {
+    contract::run_shared(
+        || {
+            let (one, ()) = shared();
+            let other = one.another();
+            (one, other, ())
+        },
+        |handle| handle.take_over().expect("the epoch rises"),
+    );
+}
+
+/// Taking over ends a transaction that is under way, too.
+#[test]
+fn a_transaction_is_fenced_at_its_commit() {
+    let (one, ()) = shared();
+    let under_way = one.transaction().expect("transaction");
+    let _leader = one.take_over().expect("the epoch rises");
+    let refused = under_way.commit(&WriteSet::new(), Durability::Sync);
+    assert!(matches!(refused, Err(CommitError::Fenced)), "{refused:?}");
 }
 
 fn step() -> impl Strategy<Value = Step> {
@@ -80,6 +118,11 @@ proptest! {
     #[test]
     fn memory_follows_the_model(groups in groups()) {
         contract::replay(&memory().0, &groups);
+    }
+
+    #[test]
+    fn shared_follows_the_model(groups in groups()) {
+        contract::replay(&shared().0, &groups);
     }
 
     #[test]

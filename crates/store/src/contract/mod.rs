@@ -5,6 +5,7 @@
 mod model;
 mod postings;
 mod records;
+mod writers;
 
 use std::fmt::Debug;
 
@@ -14,6 +15,7 @@ use crate::table::{Direction, KeyRange, TableId, TableKind, TableSpec};
 use crate::write_set::WriteSet;
 
 pub use model::{Model, Step, replay};
+pub use writers::run_shared;
 
 /// A table of records in byte order.
 pub const ORDERED: TableId = TableId(1);
@@ -35,7 +37,7 @@ pub const TABLES: [TableSpec; 4] = [
 /// Runs the suite. `make` gives an empty store each time it is called, and what keeps it alive (a directory, say).
 pub fn run<S: Store, K>(make: impl Fn() -> (S, K)) {
     #[expect(clippy::type_complexity, reason = "a table of cases")]
-    let cases: [(&str, fn(&S)); 14] = [
+    let cases: [(&str, fn(&S)); 18] = [
         ("get and delete", records::get_and_delete),
         ("scan both ways", records::scan_both_ways),
         ("scan integers", records::scan_integers),
@@ -43,6 +45,10 @@ pub fn run<S: Store, K>(make: impl Fn() -> (S, K)) {
         ("wrong tables", records::wrong_tables),
         ("snapshot isolation", records::snapshot_isolation),
         ("commit counter", records::commit_counter),
+        ("versions of transactions", writers::versions),
+        ("an outcome that nobody asked about", writers::outcome),
+        ("no update is lost", writers::no_lost_update),
+        ("what was read still holds", writers::no_write_skew),
         ("abandoned and failed transactions", records::abandoned_and_failed),
         ("overlays", records::overlays),
         ("postings of few ids", postings::few_ids),
