@@ -24,6 +24,7 @@ use crate::index::uses::IndexUses;
 use crate::load::discard_fill;
 use crate::log::{self, LogWatch};
 use crate::mirror::Mirror;
+use crate::plugins::internal_search::OtherDatabases;
 use crate::tables::{FORMAT, FORMAT_OLDEST, META, meta};
 use crate::time::RandomSource;
 use crate::tree::Names;
@@ -105,6 +106,8 @@ pub struct DatabaseState {
     pub schema: Arc<Schema>,
     pub catalog: Arc<Catalog>,
     pub settings: Arc<DatabaseSettings>,
+    /// Where internal searches find what this database does not hold; `None` before it is part of a directory.
+    pub others: Option<Arc<dyn OtherDatabases>>,
 }
 
 /// The settings in force when they were asked for, to look at for a moment.
@@ -205,6 +208,7 @@ impl<S: Store> Database<S> {
                 schema,
                 catalog: Arc::new(catalog),
                 settings: Arc::new(settings),
+                others: None,
             }),
             publishing: Mutex::default(),
             configuration: AtomicU64::new(0),
@@ -306,6 +310,11 @@ impl<S: Store> Database<S> {
         Ok(())
     }
 
+    /// Lets internal searches see these databases.
+    pub(crate) fn see_others(&self, others: Arc<dyn OtherDatabases>) {
+        self.publish(|state| state.others = Some(others));
+    }
+
     fn publish(&self, change: impl FnOnce(&mut DatabaseState)) {
         // Nothing is left half done by who panics here.
         let _turn = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
@@ -372,7 +381,9 @@ impl<S: Store> Database<S> {
         self.publish(|state| {
             let mut catalog = state.catalog.rebound(&schema, settings.index.clone());
             catalog.forget_unwanted(&mut WriteSet::new());
-            *state = DatabaseState { schema, catalog: Arc::new(catalog), settings: Arc::new(settings) };
+            let others = state.others.take();
+            *state =
+                DatabaseState { schema, catalog: Arc::new(catalog), settings: Arc::new(settings), others };
         });
         self.policy.store(policy);
         self.log_watch.tell();

@@ -22,6 +22,7 @@ use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
 use crate::neighbours::Neighbours;
+use crate::plugins::internal_search::OtherDatabases;
 use crate::search::referral;
 use crate::write::KnownSchema;
 use crate::write::known::MissingElement;
@@ -52,15 +53,22 @@ impl<S: Store> Directory<S> {
     pub fn new(frontend: Frontend, databases: Vec<Arc<Served<S>>>) -> Result<Self, MissingElement> {
         let known = KnownSchema::of(&frontend.schema)?;
         let directory = Self { frontend, known, databases };
-        directory.databases.iter().for_each(|served| directory.let_see(&served.database.policy()));
+        let others: Arc<dyn OtherDatabases> = Arc::new(directory.neighbours());
+        for served in &directory.databases {
+            directory.let_see(&served.database.policy());
+            served.database.see_others(Arc::clone(&others));
+        }
         Ok(directory)
     }
 
     /// Lets a policy see the entries of all databases: groups may be there.
     pub fn let_see(&self, policy: &AccessPolicy) {
-        let others = self.databases.iter().map(|served| Arc::downgrade(&served.database)).collect();
-        let others: Arc<dyn OtherEntries> = Arc::new(Neighbours(others));
+        let others: Arc<dyn OtherEntries> = Arc::new(self.neighbours());
         policy.see_others(others);
+    }
+
+    fn neighbours(&self) -> Neighbours<S> {
+        Neighbours(self.databases.iter().map(|served| Arc::downgrade(&served.database)).collect())
     }
 
     pub fn frontend(&self) -> &Frontend {

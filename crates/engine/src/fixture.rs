@@ -10,12 +10,12 @@ use larix_proto::{
 };
 use larix_schema::{Schema, SchemaBuilder};
 use larix_store::memory::MemoryStore;
-use larix_store::{Durability, Snapshot, Store, Transaction, WriteSet};
+use larix_store::{Durability, Overlay, Snapshot, Store, Transaction, WriteSet};
 
 use crate::access::{AccessPolicy, AccessRule, Subject};
 use crate::catalog::CatalogEdit;
 use crate::controls::RequestControls;
-use crate::database::{Database, DatabaseSettings, Limits, Suffix};
+use crate::database::{Database, DatabaseSettings, Limits, Suffix, View, next_instance};
 use crate::entry::{Entry, EntryId, EntryReader, EntryView, Placement, encode};
 use crate::index::{IndexConfig, keys};
 use crate::search::{Budget, SearchInput, SearchTask, Step};
@@ -117,41 +117,25 @@ impl<S: Store> Fixture<S> {
 
     /// Stores an entry: a new one, or another form of one that is there.
     pub(crate) fn put(&self, entry: &Entry) {
-        let schema = schema();
-        let dn = schema.parse_dn(&entry.dn).expect(&entry.dn);
+        self.put_together(&[entry], &mut |_| {});
+    }
+
+    /// Stores entries in one commit; `before` sees the database with them right before.
+    pub(crate) fn put_together(&self, entries: &[&Entry], before: &mut BeforeCommit<'_, S>) {
         let transaction = self.database.store().transaction().expect("a transaction");
-        let view = self.database.view(&transaction).expect("a view");
-        let resolved = view.resolve(&dn).expect("no fault").expect("within the suffix");
-        let last = transaction.get(META, meta::LAST_ENTRY_ID).expect("no fault");
-        let last = last.and_then(|bytes| EntryId::from_prefix(&bytes)).unwrap_or(EntryId::ROOT);
-        let mut set = WriteSet::new();
-        let old = resolved.id.map(|id| (id, view.record(id).expect("no fault").expect("a record")));
-        let old = old.as_ref().map(|(id, record)| EntryView::parse(*id, record).expect("a record"));
-        let is_suffix = Some(&dn) == view.settings.suffixes.first().map(|s| &s.normal);
-        let parsed = larix_proto::Dn::parse(&entry.dn).expect("a DN");
-        let (text, normal) = if is_suffix {
-            (entry.dn.clone(), dn.as_str().to_owned())
-        } else {
-            assert!(resolved.missing <= 1, "no superior of {}", entry.dn);
-            let rdn = parsed.rdns().first().expect("an RDN");
-            (schema.pretty_rdn(rdn).expect("an RDN"), dn.rdn().expect("an RDN").as_str().to_owned())
-        };
-        let id = resolved.id.unwrap_or(EntryId(last.0 + 1));
-        let parent = old.map_or(resolved.nearest, |old| old.parent());
-        if old.is_none() {
-            tree::put(&mut set, parent, normal.as_bytes(), id);
-            set.put(META, meta::LAST_ENTRY_ID, id.to_bytes());
+        let (mut set, mut catalog) = (WriteSet::new(), CatalogEdit::new(self.database.catalog()));
+        let instance = next_instance();
+        for entry in entries {
+            let over = Overlay::new(&transaction, &set);
+            let state = catalog.state(&self.database.state());
+            let view = View::over_changes(&over, instance, state).expect("a view");
+            let written = written(&view, &mut catalog, entry);
+            set.merge(written);
         }
-        let mut catalog = CatalogEdit::new(self.database.catalog());
-        let place = Placement { id, parent, rdn: &text, normal_rdn: normal.as_bytes() };
-        encode::store(&mut set, &transaction, &schema, &mut catalog, place, old.as_ref(), entry)
-            .expect("no fault");
-        let reader = old.map(|old| EntryReader::new(&transaction, &schema, catalog.catalog(), old));
-        let changes =
-            keys::changes(&schema, catalog.catalog(), reader.as_ref(), Some(entry)).expect("no fault");
-        changes.apply(&mut set, id);
+        let over = Overlay::new(&transaction, &set);
+        let state = catalog.state(&self.database.state());
+        before(&View::over_changes(&over, instance, state).expect("a view"));
         catalog.write_new(&mut set);
-        drop(view);
         transaction.commit(&set, Durability::NoMetaSync).expect("a commit");
         if let Some(catalog) = catalog.committed() {
             self.database.publish_catalog(catalog);
@@ -234,10 +218,45 @@ impl<S: Store> Fixture<S> {
             default_referrals: None,
             cookie_secret: *self.database.cookie_secret(),
             now: self.clock.monotonic(),
-            identity: false,
         };
         SearchTask::new(&view, input)
     }
+}
+
+/// Looks at what is about to be committed.
+pub(crate) type BeforeCommit<'f, S> = dyn FnMut(&View<'_, Overlay<'_, <S as Store>::Transaction<'_>>>) + 'f;
+
+/// What it takes to store an entry.
+fn written<V: Snapshot>(view: &View<'_, V>, catalog: &mut CatalogEdit, entry: &Entry) -> WriteSet {
+    let schema = schema();
+    let dn = schema.parse_dn(&entry.dn).expect(&entry.dn);
+    let resolved = view.resolve(&dn).expect("no fault").expect("within the suffix");
+    let last = view.snapshot.get(META, meta::LAST_ENTRY_ID).expect("no fault");
+    let last = last.and_then(|bytes| EntryId::from_prefix(&bytes)).unwrap_or(EntryId::ROOT);
+    let mut set = WriteSet::new();
+    let old = resolved.id.map(|id| (id, view.record(id).expect("no fault").expect("a record")));
+    let old = old.as_ref().map(|(id, record)| EntryView::parse(*id, record).expect("a record"));
+    let is_suffix = Some(&dn) == view.settings.suffixes.first().map(|s| &s.normal);
+    let parsed = larix_proto::Dn::parse(&entry.dn).expect("a DN");
+    let (text, normal) = if is_suffix {
+        (entry.dn.clone(), dn.as_str().to_owned())
+    } else {
+        assert!(resolved.missing <= 1, "no superior of {}", entry.dn);
+        let rdn = parsed.rdns().first().expect("an RDN");
+        (schema.pretty_rdn(rdn).expect("an RDN"), dn.rdn().expect("an RDN").as_str().to_owned())
+    };
+    let id = resolved.id.unwrap_or(EntryId(last.0 + 1));
+    let parent = old.map_or(resolved.nearest, |old| old.parent());
+    if old.is_none() {
+        tree::put(&mut set, parent, normal.as_bytes(), id);
+        set.put(META, meta::LAST_ENTRY_ID, id.to_bytes());
+    }
+    let place = Placement { id, parent, rdn: &text, normal_rdn: normal.as_bytes() };
+    encode::store(&mut set, view.snapshot, &schema, catalog, place, old.as_ref(), entry).expect("no fault");
+    let reader = old.map(|old| EntryReader::new(view.snapshot, &schema, catalog.catalog(), old));
+    let changes = keys::changes(&schema, catalog.catalog(), reader.as_ref(), Some(entry)).expect("no fault");
+    changes.apply(&mut set, id);
+    set
 }
 
 /// A search.

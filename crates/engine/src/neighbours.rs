@@ -9,6 +9,8 @@ use crate::access::{AccessPolicy, AccessTarget, EntryFacts, EntrySearch, GroupQu
 use crate::database::{Database, View};
 use crate::entry::{Entry, OwnedSource};
 use crate::fault::Fault;
+use crate::plugins::internal_search::{InternalSearch, OtherDatabases, Searched, Visit};
+use crate::search::internal;
 use crate::search::rule_facts::{Facts, search, with_entry};
 
 /// All databases of a directory, as far as they are open.
@@ -62,6 +64,20 @@ impl<S: Store> OtherEntries for Neighbours<S> {
         let Some(database) = self.select(asked.base, beyond) else { return Ok(false) };
         let snapshot = database.store().snapshot()?;
         Ok(search(&database.view(&snapshot)?, asked, visit)? == Reach::Found)
+    }
+}
+
+impl<S: Store> OtherDatabases for Neighbours<S> {
+    fn search(
+        &self,
+        query: &InternalSearch<'_>,
+        beyond: usize,
+        visit: &mut Visit<'_>,
+    ) -> Result<Option<Searched>, Fault> {
+        let Some(database) = self.select(query.base, beyond) else { return Ok(None) };
+        let snapshot = database.store().snapshot()?;
+        let view = database.view(&snapshot)?;
+        internal::search(&view, &database.current_policy(), query, visit).map(Some)
     }
 }
 

@@ -213,7 +213,6 @@ impl Site {
             default_referrals: None,
             cookie_secret: *database.cookie_secret(),
             now: self.clock.monotonic(),
-            identity: false,
         };
         let task = SearchTask::new(&view, input).map_err(|(result, _)| result).unwrap();
         let asked = Asked::new(controls.sync.as_ref().unwrap());

@@ -3,16 +3,12 @@
 use std::sync::Arc;
 
 use larix_engine::access::{PeerNames, Strength, Subject};
-use larix_engine::controls::RequestControls;
-use larix_engine::search::{Budget, Gate, SearchInput, SearchTask, Seen, Step};
-use larix_engine::time::Clock;
+use larix_engine::plugins::internal_search::{InternalLimits, InternalSearch};
+use larix_engine::search::{Gate, Seen, internal};
 use larix_engine::{Database, EntrySource};
+use larix_proto::Scope;
 use larix_proto::url::LdapUrl;
-use larix_proto::{
-    DerefAliases, FilterBuf, Frame, MessageId, Response, Scope, SearchRequest, Strings, frame,
-};
-use larix_schema::{NormalDn, Schema};
-use larix_server::clock::SystemClock;
+use larix_schema::{BoundFilter, NormalDn, Schema};
 use larix_server::config::Config;
 use larix_server::sasl::identity::Lookups;
 use larix_store::Store;
@@ -20,15 +16,13 @@ use larix_store::lmdb::LmdbStore;
 
 use super::common::{self, Access};
 
-/// Candidates a slice, and bytes of output: as good as all of them.
-const SLICE: (u32, usize) = (1 << 16, 1 << 20);
-const SLICE_NANOS: u64 = 1_000_000_000;
+/// Two are as good as many: nobody is told which.
+const FOUND_MAX: u64 = 2;
 
 /// The databases of a configuration, read beside a server or without one.
 pub(super) struct Offline<'c> {
     config: &'c Config,
     opened: Vec<(&'c larix_server::config::Database, Database<LmdbStore>)>,
-    clock: SystemClock,
 }
 
 impl<'c> Offline<'c> {
@@ -42,12 +36,12 @@ impl<'c> Offline<'c> {
                 None
             }
         });
-        Self { config, opened: opened.collect(), clock: SystemClock::new() }
+        Self { config, opened: opened.collect() }
     }
 
     /// For rules that need no database.
     pub(super) fn closed(config: &'c Config) -> Self {
-        Self { config, opened: Vec::new(), clock: SystemClock::new() }
+        Self { config, opened: Vec::new() }
     }
 
     fn holder(&self, dn: &NormalDn) -> Option<&Database<LmdbStore>> {
@@ -75,47 +69,20 @@ impl<'c> Offline<'c> {
     fn search(&self, who: Option<&NormalDn>, url: &LdapUrl) -> Option<Vec<NormalDn>> {
         let base = self.config.schema.parse_dn(&url.dn).ok()?;
         let database = self.holder(&base)?;
-        let any = FilterBuf::parse("(objectClass=*)").ok()?;
+        let filter = url.filter.as_ref();
+        let filter =
+            filter.map_or(BoundFilter::True, |filter| self.config.schema.bind_filter(filter.as_filter()));
         let snapshot = database.store().snapshot().ok()?;
         let view = database.view(&snapshot).ok()?;
-        let input = SearchInput {
-            message: MessageId(1),
-            request: SearchRequest {
-                base: &url.dn,
-                scope: url.scope.unwrap_or(Scope::Base),
-                deref: DerefAliases::Never,
-                size_limit: 2,
-                time_limit: 0,
-                types_only: true,
-                filter: url.filter.as_ref().unwrap_or(&any).as_filter(),
-                attributes: Strings::default(),
-            },
-            base,
-            controls: RequestControls::default(),
-            subject: Self::subject(who),
-            policy: database.current_policy(),
-            limits: None,
-            default_referrals: None,
-            cookie_secret: *database.cookie_secret(),
-            now: self.clock.monotonic(),
-            identity: true,
-        };
-        let mut task = SearchTask::new(&view, input).ok()?;
-        let mut out = Vec::new();
-        let (candidates, bytes) = SLICE;
-        let budget = || Budget { candidates, nanos: SLICE_NANOS, bytes, clock: &self.clock };
-        while !matches!(task.step(&view, &mut out, budget()), Step::Done(..)) {}
+        let subject = Self::subject(who);
+        let query = InternalSearch::for_identity(&base, url.scope.unwrap_or(Scope::Base), &filter, &subject)
+            .within(InternalLimits { entries: FOUND_MAX, ..InternalLimits::default() });
         let mut found = Vec::new();
-        let mut rest = out.as_slice();
-        while let Ok(Frame::Complete { len }) = frame(rest, usize::MAX) {
-            let Some((message, next)) = rest.split_at_checked(len) else { break };
-            rest = next;
-            if let Ok(decoded) = Response::decode_message(message)
-                && let Response::Entry(entry) = decoded.response
-            {
-                found.extend(self.config.schema.parse_dn(entry.dn));
-            }
-        }
+        let searched = internal::search(&view, &database.current_policy(), &query, &mut |entry| {
+            found.push(entry.dn()?.clone());
+            Ok(true)
+        });
+        searched.ok()?;
         Some(found)
     }
 

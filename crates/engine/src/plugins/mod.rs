@@ -9,6 +9,7 @@
 //!   account's state changed before the answer goes out.
 //! * [`Answering`] sees an entry on its way out.
 
+pub mod internal_search;
 pub mod last_bind;
 pub mod membership;
 pub mod password_policy;
@@ -28,6 +29,7 @@ use crate::password::Scheme;
 use crate::time::{RandomSource, Timestamp};
 use crate::write::prepare::{Change, Prepared};
 use crate::write::{Failure, WriteOperation};
+use internal_search::{InternalSearch, Searched, Visit};
 
 pub use membership::MembershipRule;
 pub use password_work::{PasswordWork, Purpose};
@@ -236,6 +238,21 @@ pub trait Entries: Debug {
         entry: &Entry,
         filter: &larix_schema::BoundFilter,
     ) -> Result<bool, Failure>;
+
+    /// An internal search: in this database as the change finds it, by its indexes, whatever of it is committed; in another one
+    /// that holds the base as it is committed. Hands entries to `visit` until it answers false.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn search(&self, query: &InternalSearch<'_>, visit: &mut Visit<'_>) -> Result<Searched, Failure>;
+
+    /// As [`Self::search`], until the first entry: whether there is any.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn finds_any(&self, query: &InternalSearch<'_>) -> Result<Searched, Failure> {
+        self.search(query, &mut |_| Ok(false))
+    }
 
     /// Whether the group has this member.
     ///

@@ -17,7 +17,7 @@ use roaring::RoaringTreemap;
 use super::entry::{Gate, Seen};
 use super::filter::{Assertion, Filter, FilterContext, Test};
 use super::pace::Pace;
-use super::task::{Budget, End, SearchTask, Step};
+use super::task::{End, Step};
 use crate::access::Privilege;
 use crate::database::View;
 use crate::entry::record::RecordFlags;
@@ -155,30 +155,32 @@ struct Holders {
     depth: u32,
 }
 
-/// Follows the chains that the filter names, for one slice. A step: it has to go on in the next one.
+/// Follows the chains that the filter names, for one slice; `looked` counts the entries looked at. A step: it has to go on in the
+/// next one, with the walk that is under way.
 ///
 /// # Errors
 /// adminLimitExceeded; unwillingToPerform where there is no index to follow a chain by.
 pub(super) fn follow<N: Snapshot>(
-    task: &mut SearchTask,
+    under_way: &mut Option<Box<Walk>>,
+    filter: &mut Filter,
+    looked: &mut u64,
     view: &View<'_, N>,
     gate: &Gate<'_>,
-    budget: Budget<'_>,
+    pace: &mut Pace<'_>,
 ) -> Result<Option<Step>, End> {
-    let mut pace = Pace::new(budget, task.deadline, task.walk.is_some())?;
     loop {
-        let mut walk = match task.walk.take() {
+        let mut walk = match under_way.take() {
             Some(walk) => walk,
-            None => match task.filter.unfollowed() {
+            None => match filter.unfollowed() {
                 Some((description, chain)) => Box::new(Walk::new(description, chain)),
                 None => return Ok(None),
             },
         };
-        if let Some(step) = walk.go_on(task, view, gate, &mut pace)? {
-            task.walk = Some(walk);
+        if let Some(step) = walk.go_on(looked, view, gate, pace)? {
+            *under_way = Some(walk);
             return Ok(Some(step));
         }
-        if let Some((_, chain)) = task.filter.unfollowed() {
+        if let Some((_, chain)) = filter.unfollowed() {
             walk.links.sort_unstable();
             chain.links = Some(walk.links.into());
         }
@@ -198,7 +200,7 @@ impl Walk {
 
     fn go_on<N: Snapshot>(
         &mut self,
-        task: &mut SearchTask,
+        looked: &mut u64,
         view: &View<'_, N>,
         gate: &Gate<'_>,
         pace: &mut Pace<'_>,
@@ -212,7 +214,7 @@ impl Walk {
                         return Ok(Some(step));
                     }
                     *last = id;
-                    task.looked += 1;
+                    *looked += 1;
                     if !self.carriers.contains(id.0)
                         && let Some(name) = carrier(view, gate, holders, id)?
                     {

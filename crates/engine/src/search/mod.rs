@@ -11,6 +11,9 @@ pub mod entry;
 #[cfg(test)]
 mod extension_tests;
 pub mod filter;
+pub mod internal;
+#[cfg(test)]
+mod internal_tests;
 pub mod limits;
 mod pace;
 pub mod pages;

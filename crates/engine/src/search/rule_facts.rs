@@ -3,19 +3,16 @@
 use std::cell::Cell;
 use std::sync::Arc;
 
-use arc_swap::Guard;
-use larix_proto::{DerefAliases, FilterBuf, Frame, MessageId, Response, SearchRequest, Strings, frame};
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
 use larix_store::Snapshot;
 
 use super::filter::{Filter, FilterContext};
-use super::{Budget, SearchInput, SearchTask, Step};
-use crate::access::{AccessPolicy, EntryFacts, EntrySearch, Memo, Reach, Subject};
-use crate::controls::{ControlValues, RequestControls};
-use crate::database::{COOKIE_SECRET_LENGTH, View};
+use super::internal;
+use crate::access::{AccessPolicy, EntryFacts, EntrySearch, Memo, Reach};
+use crate::database::View;
 use crate::entry::{EntryId, EntrySource, Target};
 use crate::fault::Fault;
-use crate::time::{Clock, Monotonic, Timestamp};
+use crate::plugins::internal_search::{Ended, InternalLimits, InternalSearch};
 use crate::tree;
 
 /// What access rules may ask of an entry, stored or not, in a view.
@@ -151,88 +148,30 @@ pub(crate) fn search<V: Snapshot>(
     if view.resolve(asked.base)?.and_then(|resolved| resolved.id).is_none() {
         return Ok(Reach::Absent { suffix_depth });
     }
-    for dn in found(view, asked)? {
-        let mut going = true;
-        with_entry(view, &dn, &mut |entry| {
-            for attribute in asked.wanted {
-                if view.schema.attribute(attribute.attribute).name() == "entryDN" {
-                    going &= visit(attribute, dn.as_str().as_bytes());
-                }
-                entry.visit_exact(attribute, &mut |value| {
-                    going &= visit(attribute, value);
-                    going
-                });
-            }
-        })?;
-        if !going {
-            break;
-        }
-    }
-    Ok(Reach::Found)
-}
-
-/// The names of what a search finds, without regard to access.
-fn found<V: Snapshot>(view: &View<'_, V>, asked: &EntrySearch<'_>) -> Result<Vec<NormalDn>, Fault> {
-    let everything =
-        FilterBuf::parse("(objectClass=*)").map_err(|_| Fault::TooMuch("a search of an access rule"))?;
-    let request = SearchRequest {
-        base: asked.base.as_str(),
-        scope: asked.scope,
-        deref: DerefAliases::Never,
-        size_limit: 0,
-        time_limit: 0,
-        types_only: true,
-        filter: asked.filter.unwrap_or(everything.as_filter()),
-        attributes: Strings::default(),
-    };
-    let input = SearchInput {
-        message: MessageId(1),
-        request,
-        base: asked.base.clone(),
-        controls: RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() }),
-        subject: Arc::new(Subject::default()),
-        policy: Guard::from_inner(Arc::new(AccessPolicy::open(Arc::clone(&view.schema), None))),
-        limits: None,
-        default_referrals: None,
-        identity: false,
-        cookie_secret: [0; COOKIE_SECRET_LENGTH],
-        now: Monotonic(0),
-    };
-    let Ok(mut task) = SearchTask::new(view, input) else { return Ok(Vec::new()) };
-    let mut out = Vec::new();
+    let filter = asked.filter.map_or(BoundFilter::True, |filter| view.schema.bind_filter(filter));
     let candidates = u32::try_from(asked.limit).unwrap_or(u32::MAX);
-    let budget = Budget { candidates, nanos: u64::MAX, bytes: OUTPUT_MAX, clock: &StoppedClock };
-    if !matches!(task.step(view, &mut out, budget), Step::Done(..)) {
-        return Err(Fault::TooMuch("a search of an access rule"));
-    }
-    let mut names = Vec::new();
-    let mut rest = out.as_slice();
-    while let Ok(Frame::Complete { len }) = frame(rest, usize::MAX >> 1) {
-        let Some((message, after)) = rest.split_at_checked(len) else { break };
-        rest = after;
-        if let Ok(message) = Response::decode_message(message)
-            && let Response::Entry(entry) = message.response
-        {
-            names.extend(view.schema.parse_dn(entry.dn).ok());
+    let query = InternalSearch {
+        subentries: false,
+        limits: InternalLimits { candidates, ..InternalLimits::default() },
+        ..InternalSearch::new(asked.base, asked.scope, &filter)
+    };
+    let open = AccessPolicy::open(Arc::clone(&view.schema), None);
+    let searched = internal::search(view, &open, &query, &mut |found| {
+        let mut going = true;
+        for attribute in asked.wanted {
+            if view.schema.attribute(attribute.attribute).name() == "entryDN" {
+                going &= visit(attribute, found.dn()?.as_str().as_bytes());
+            }
+            found.source().visit_exact(attribute, &mut |value| {
+                going &= visit(attribute, value);
+                going
+            })?;
         }
-    }
-    Ok(names)
-}
-
-/// Bytes of names and attribute types that one search of a rule may find.
-const OUTPUT_MAX: usize = 64 << 20;
-
-/// Searches of rules have no time limit: their candidates are counted.
-#[derive(Debug)]
-struct StoppedClock;
-
-impl Clock for StoppedClock {
-    fn now(&self) -> Timestamp {
-        Timestamp::from_seconds(0)
-    }
-
-    fn monotonic(&self) -> Monotonic {
-        Monotonic(0)
+        Ok(going)
+    })?;
+    match searched.ended {
+        Ended::TooMuchWork => Err(Fault::TooMuch("a search of an access rule")),
+        _ => Ok(Reach::Found),
     }
 }
 

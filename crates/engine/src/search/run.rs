@@ -3,11 +3,13 @@
 use std::cell::Cell;
 
 use larix_proto::{ControlBuf, LdapResult, ResultCode, Scope, encode};
+use larix_schema::NormalDn;
 use larix_store::{Direction, KeyRange, Snapshot};
 use smallvec::SmallVec;
 
 use super::dereference;
 use super::entry::{Gate, Seen};
+use super::filter::Filter;
 use super::pace::Pace;
 use super::pages::Pages;
 use super::referral;
@@ -46,6 +48,18 @@ pub(super) enum Proved {
     Term(usize),
     /// The filter matches.
     All,
+}
+
+impl Proved {
+    /// Whether the filter matches the entry, of which so much is known.
+    #[inline]
+    pub(super) fn matches<N: Snapshot>(self, filter: &Filter, seen: &Seen<'_, N>) -> Result<bool, Fault> {
+        Ok(match self {
+            Self::All => true,
+            Self::Term(term) => filter.matches_beside(term, seen, &seen.reader)?.is_true(),
+            Self::Nothing => filter.matches(seen, &seen.reader)?.is_true(),
+        })
+    }
 }
 
 /// Where a search is.
@@ -182,17 +196,8 @@ impl SearchTask {
         {
             return Ok(Candidates::new(IdSet::List(ids), Owed::All));
         }
-        self.count_uses(view, &plan);
+        count_uses(view, &plan, &self.filter, &self.base);
         plan.into_candidates(view.snapshot)
-    }
-
-    /// Counts what the plan reads, or that it has to read everything.
-    fn count_uses<N: Snapshot>(&self, view: &View<'_, N>, plan: &Plan) {
-        let Some((instance, uses)) = view.uses else { return };
-        match plan.estimate() {
-            Some(_) => uses.count(instance, |put| plan.visit_keys(put)),
-            None => uses.count_not_indexed(instance, &view.schema, &self.filter, self.base.as_str()),
-        }
     }
 
     /// `size.unchecked`: a search that would have to look at too much is refused.
@@ -218,7 +223,11 @@ impl SearchTask {
         pace: &mut Pace<'_>,
         answer: &mut OnFound<'_, N>,
     ) -> Result<Option<Step>, End> {
-        let proved = self.proved(view, gate, progress);
+        // Indexes prove something of the snapshot that they were read from, and of no other.
+        let proved = match progress.commit == view.snapshot.commit_counter() {
+            true => proved(view, gate, &self.filter, &progress.candidates),
+            false => Proved::Nothing,
+        };
         if matches!(progress.candidates.ids, IdSet::Everything) {
             let start = progress.last.0.saturating_add(1).to_be_bytes();
             let rows = view.snapshot.scan(ENTRIES, KeyRange::at_least(&start), Direction::Forward);
@@ -254,22 +263,6 @@ impl SearchTask {
                 progress.last = id;
             }
         }
-    }
-
-    /// What the indexes have proved of the candidates: in the snapshot that they were read from, and where the subject may
-    /// search for it.
-    fn proved<N: Snapshot>(&self, view: &View<'_, N>, gate: &Gate<'_>, progress: &Progress) -> Proved {
-        let Candidates { owed, proved, .. } = progress.candidates;
-        if progress.commit != view.snapshot.commit_counter() {
-            return Proved::Nothing;
-        }
-        if owed == Owed::Exact && gate.searches_freely(&view.schema, &self.filter) {
-            return Proved::All;
-        }
-        let free = |term: &usize| {
-            self.filter.term(*term).is_some_and(|filter| gate.searches_freely(&view.schema, filter))
-        };
-        proved.filter(free).map_or(Proved::Nothing, Proved::Term)
     }
 
     #[allow(clippy::too_many_arguments)]
@@ -323,11 +316,7 @@ impl SearchTask {
             let shown = !self.controls.domain_scope;
             return Ok(if shown { Looked::Reference } else { Looked::Passed });
         }
-        let matches = match proved {
-            Proved::All => true,
-            Proved::Term(term) => self.filter.matches_beside(term, seen, &seen.reader)?.is_true(),
-            Proved::Nothing => self.filter.matches(seen, &seen.reader)?.is_true(),
-        };
+        let matches = proved.matches(&self.filter, seen)?;
         Ok(if matches { Looked::Match } else { Looked::Passed })
     }
 
@@ -495,8 +484,32 @@ pub(super) enum SeenOrReference<'s, 'a, N> {
     Reference(&'s Seen<'a, N>),
 }
 
+/// What the indexes have proved of candidates that were read from this view, where the subject may search for it.
+pub(super) fn proved<N: Snapshot>(
+    view: &View<'_, N>,
+    gate: &Gate<'_>,
+    filter: &Filter,
+    candidates: &Candidates,
+) -> Proved {
+    if candidates.owed == Owed::Exact && gate.searches_freely(&view.schema, filter) {
+        return Proved::All;
+    }
+    let free =
+        |term: &usize| filter.term(*term).is_some_and(|filter| gate.searches_freely(&view.schema, filter));
+    candidates.proved.filter(free).map_or(Proved::Nothing, Proved::Term)
+}
+
+/// Counts what the plan reads, or that it has to read everything.
+pub(super) fn count_uses<N: Snapshot>(view: &View<'_, N>, plan: &Plan, filter: &Filter, base: &NormalDn) {
+    let Some((instance, uses)) = view.uses else { return };
+    match plan.estimate() {
+        Some(_) => uses.count(instance, |put| plan.visit_keys(put)),
+        None => uses.count_not_indexed(instance, &view.schema, filter, base.as_str()),
+    }
+}
+
 /// The ids in scope, ascending, when they are fewer than the candidates.
-fn small_scope<N: Snapshot>(
+pub(super) fn small_scope<N: Snapshot>(
     view: &View<'_, N>,
     area: &Area,
     estimate: Option<u64>,

@@ -21,7 +21,7 @@ use super::dereference::Wanted;
 use super::entry::{Gate, Seen};
 use super::filter::Filter;
 use super::limits::{self, Effective};
-use super::pace::STEPS_HERE;
+use super::pace::{Pace, STEPS_HERE};
 use super::pages::Pages;
 use super::rights::Rights;
 use super::run::{Looked, Proved, State};
@@ -85,9 +85,6 @@ pub struct SearchInput<'r> {
     pub default_referrals: Option<Arc<[String]>>,
     pub cookie_secret: [u8; COOKIE_SECRET_LENGTH],
     pub now: Monotonic,
-    /// To find out who somebody is: the filter's attributes need no more than the `auth` privilege, and entries are named
-    /// without being read.
-    pub identity: bool,
 }
 
 /// A search that is under way.
@@ -139,21 +136,18 @@ pub struct SearchTask {
 pub(super) struct Whom {
     policy: Guard<Arc<AccessPolicy>>,
     subject: Arc<Subject>,
-    identity: bool,
     /// What is granted whatever the entry: search and read.
     granted: Option<(bool, bool)>,
 }
 
 impl Whom {
     pub(super) fn gate(&mut self) -> Gate<'_> {
-        let Self { policy, subject, identity, granted } = self;
+        let Self { policy, subject, granted } = self;
         let (search_all, read_all) = *granted.get_or_insert_with(|| {
             let gate = Gate::new(policy, subject);
             (gate.search_all, gate.read_all)
         });
-        let mut gate = Gate::again(policy, subject, search_all, read_all);
-        gate.identity = *identity;
-        gate
+        Gate::again(policy, subject, search_all, read_all)
     }
 }
 
@@ -248,12 +242,7 @@ impl SearchTask {
             controls,
             dear: put_off,
             put_off,
-            whom: Some(Whom {
-                policy: input.policy,
-                subject: input.subject,
-                identity: input.identity,
-                granted: None,
-            }),
+            whom: Some(Whom { policy: input.policy, subject: input.subject, granted: None }),
             default_referrals: input.default_referrals,
             deadline: nanos.map(|nanos| Monotonic(input.now.0.saturating_add(nanos))),
             limits,
@@ -387,7 +376,9 @@ impl SearchTask {
             Some(_) => return Err(LdapResult::with(ResultCode::BUSY, "search base has moved").into()),
         }
         if self.chained {
-            if let Some(step) = chain::follow(self, view, &gate, budget)? {
+            let mut pace = Pace::new(budget, self.deadline, self.walk.is_some())?;
+            let (walk, filter, looked) = (&mut self.walk, &mut self.filter, &mut self.looked);
+            if let Some(step) = chain::follow(walk, filter, looked, view, &gate, &mut pace)? {
                 return Ok(step);
             }
             self.chained = false;

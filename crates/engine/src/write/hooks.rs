@@ -11,7 +11,9 @@ use crate::access::{AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, Pr
 use crate::database::View;
 use crate::entry::Entry;
 use crate::entry::reader::OwnedSource;
+use crate::plugins::internal_search::{Ended, InternalSearch, Searched, Visit};
 use crate::plugins::{BindAttempt, Entries, Judgement, NobodysBind, PendingBind, Plugin, Referrer, Sought};
+use crate::search::internal;
 use crate::search::rule_facts::{Facts, suffix_depth};
 use crate::time::Timestamp;
 use crate::tree;
@@ -84,6 +86,17 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
     fn has_subordinates(&self, dn: &NormalDn) -> Result<bool, Failure> {
         let Some(id) = self.view.resolve(dn)?.and_then(|resolved| resolved.id) else { return Ok(false) };
         Ok(tree::has_children(self.view.snapshot, id)?)
+    }
+
+    fn search(&self, query: &InternalSearch<'_>, visit: &mut Visit<'_>) -> Result<Searched, Failure> {
+        let searched = internal::search(self.view, self.policy, query, visit)?;
+        if searched.ended == Ended::NoBase
+            && let Some(others) = &self.view.others
+        {
+            let beyond = suffix_depth(self.view, query.base).unwrap_or(0);
+            return Ok(others.search(query, beyond, visit)?.unwrap_or(searched));
+        }
+        Ok(searched)
     }
 
     fn referrers(

@@ -8,6 +8,7 @@ mod fill;
 mod fill_states;
 mod formats;
 mod index_build;
+mod internal_search;
 mod lazy_commit;
 mod log_marks;
 mod memberof;

@@ -8,6 +8,7 @@ use larix_engine::Entry;
 use larix_engine::access::{GroupQuery, Privilege, Subject};
 use larix_engine::check::check as check_database;
 use larix_engine::index::IndexConfig;
+use larix_engine::plugins::internal_search::{InternalSearch, Searched, Visit};
 use larix_engine::plugins::referential_integrity::{ReferentialIntegrity, ReferentialIntegritySettings};
 use larix_engine::plugins::{
     Additions, AroundChange, Consequence, Entries, FollowUp, PendingChange, Plugin, Referrer, Refusal, Sought,
@@ -411,6 +412,11 @@ impl Entries for CountedEntries<'_> {
 
     fn matches(&self, dn: &NormalDn, entry: &Entry, filter: &BoundFilter) -> Result<bool, Failure> {
         self.inner.matches(dn, entry, filter)
+    }
+
+    fn search(&self, query: &InternalSearch<'_>, visit: &mut Visit<'_>) -> Result<Searched, Failure> {
+        self.looks.fetch_add(1, Ordering::Relaxed);
+        self.inner.search(query, visit)
     }
 
     fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Failure> {

@@ -315,7 +315,6 @@ fn begin(node: &Node, request: &[u8], told: &Arc<AtomicBool>) -> SyncSearch<Memo
             default_referrals: None,
             cookie_secret: *database.cookie_secret(),
             now: node.clock.monotonic(),
-            identity: false,
         };
         (Arc::clone(served), SearchTask::new(&view, input).map_err(|(result, _)| result).unwrap())
     };

@@ -2,18 +2,19 @@
 
 use std::sync::Arc;
 
-use larix_engine::access::Subject;
+use larix_engine::access::{AccessPolicy, Subject};
 use larix_engine::controls::RequestControls;
 use larix_engine::log::Follower;
+use larix_engine::plugins::internal_search::{Ended, InternalLimits, InternalSearch};
+use larix_engine::search::internal;
+use larix_engine::search::limits::{Asked, effective};
 use larix_engine::search::task::{Budget, SearchInput, SearchTask, Step};
-use larix_engine::time::{Clock, Monotonic};
+use larix_engine::time::Monotonic;
 use larix_engine::write::writer::REMOVED;
-use larix_engine::{Fault, Served, View};
+use larix_engine::{Fault, Limits, Served, View};
 use larix_proto::url::LdapUrl;
-use larix_proto::{
-    ControlBuf, DerefAliases, FilterBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest, Strings,
-};
-use larix_schema::NormalDn;
+use larix_proto::{ControlBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest};
+use larix_schema::{BoundFilter, NormalDn};
 use larix_store::lmdb::LmdbStore;
 use larix_store::{Snapshot, Store};
 
@@ -272,7 +273,7 @@ pub(super) fn start(
         request.base = text;
     }
     let asked = controls.values_mut().and_then(|values| values.sync.take());
-    let new = New { databases, server, subject, request: &request, at, identity: false };
+    let new = New { databases, server, subject, request: &request, at };
     if let Some(asked) = &asked
         && let Some(first) = sync::start_in_config(new, asked, &base)
     {
@@ -308,8 +309,6 @@ pub(super) struct New<'a> {
     pub(super) request: &'a SearchRequest<'a>,
     /// The message and when it came.
     at: (MessageId, Monotonic),
-    /// To find out who somebody is.
-    identity: bool,
 }
 
 impl New<'_> {
@@ -339,7 +338,7 @@ impl New<'_> {
                 None => First::Running(search),
             });
         }
-        let gate = server.access_logs.gate(served, &server.clock).filter(|_| !self.identity);
+        let gate = server.access_logs.gate(served, &server.clock);
         if let Some(gate) = gate {
             let part = Some(Box::new(self.part(served, controls, request.scope, base)?));
             let (later, done, gate) = (Vec::new(), Effort::default(), Some(gate));
@@ -442,12 +441,7 @@ impl New<'_> {
         let database = served.database();
         let fail = |fault: Fault| Box::new((failure(server, &fault), Vec::new()));
         let policy = database.current_policy();
-        let own_limits = if policy.is_root(subject) {
-            None
-        } else {
-            let rules = databases.section(base).map_or(&[][..], |section| &section.limits);
-            Some(limits::of_subject(rules, view.settings.limits, subject, base, view).map_err(fail)?)
-        };
+        let own_limits = own_limits(databases, &policy, view, subject, base).map_err(fail)?;
         let referrals = &databases.default_referrals;
         let input = SearchInput {
             message: self.at.0,
@@ -460,7 +454,6 @@ impl New<'_> {
             default_referrals: (!referrals.is_empty()).then(|| referrals.clone()),
             cookie_secret: *database.cookie_secret(),
             now: self.at.1,
-            identity: self.identity,
         };
         SearchTask::new(view, input).map_err(Box::new)
     }
@@ -493,45 +486,73 @@ pub(super) fn glued<'d>(
 pub(super) fn identities(
     databases: &Databases,
     server: &Server,
-    subject: &Arc<Subject>,
+    subject: &Subject,
     url: &LdapUrl,
     limit: u32,
 ) -> Vec<NormalDn> {
-    let (Ok(any), Ok(base)) = (FilterBuf::parse("(objectClass=*)"), databases.schema().parse_dn(&url.dn))
-    else {
-        return Vec::new();
-    };
+    let schema = databases.schema();
+    let Ok(base) = schema.parse_dn(&url.dn) else { return Vec::new() };
     let scope = url.scope.unwrap_or(Scope::Base);
-    let request = SearchRequest {
-        base: &url.dn,
-        scope,
-        deref: DerefAliases::Never,
-        size_limit: limit,
-        time_limit: 0,
-        types_only: true,
-        filter: url.filter.as_ref().unwrap_or(&any).as_filter(),
-        attributes: Strings::default(),
-    };
-    let at = (MessageId(1), server.clock.monotonic());
-    let new = New { databases, server, subject, request: &request, at, identity: true };
-    let mut out = Vec::new();
-    if let Ok(First::Running(mut search)) = new.first_slice(RequestControls::default(), &base, &mut out) {
-        while search.step_parts(server, &mut out).is_none() {
-            if out.len() > OUTPUT_HIGH {
-                return Vec::new();
+    let filter = url.filter.as_ref();
+    let filter = filter.map_or(BoundFilter::True, |filter| schema.bind_filter(filter.as_filter()));
+    let Some(served) = databases.directory().select(&base) else { return Vec::new() };
+    let mut found = Vec::new();
+    for (served, base, scope) in
+        std::iter::once((served, base.clone(), scope)).chain(glued(databases, scope, &base))
+    {
+        let left = limit.saturating_sub(u32::try_from(found.len()).unwrap_or(u32::MAX));
+        let query = InternalSearch::for_identity(&base, scope, &filter, subject);
+        match identities_in(databases, served, subject, &query, left, &mut found) {
+            Ok(Ended::Complete | Ended::NoBase) => {}
+            Ok(_) => break,
+            Err(fault) => {
+                failure(server, &fault);
+                break;
             }
         }
     }
-    let mut found = Vec::new();
-    let mut rest = out.as_slice();
-    while let Ok(larix_proto::Frame::Complete { len }) = larix_proto::frame(rest, usize::MAX) {
-        let Some((message, next)) = rest.split_at_checked(len) else { break };
-        rest = next;
-        if let Ok(decoded) = larix_proto::Response::decode_message(message)
-            && let larix_proto::Response::Entry(entry) = decoded.response
-        {
-            found.extend(databases.schema().parse_dn(entry.dn));
-        }
-    }
     found
+}
+
+/// The same in one database, within the limits that are the subject's there.
+fn identities_in(
+    databases: &Databases,
+    served: &Served<LmdbStore>,
+    subject: &Subject,
+    query: &InternalSearch<'_>,
+    limit: u32,
+    found: &mut Vec<NormalDn>,
+) -> Result<Ended, Fault> {
+    let database = served.database();
+    let snapshot = database.store().snapshot()?;
+    let view = database.view(&snapshot)?;
+    let policy = database.current_policy();
+    let limits = own_limits(databases, &policy, &view, subject, query.base)?;
+    let asked = Asked { size: limit, ..Asked::default() };
+    let Ok(limits) = effective(limits.as_ref(), asked) else { return Ok(Ended::TooMuchWork) };
+    let limits = InternalLimits {
+        entries: limits.size.map_or(u64::MAX, u64::from),
+        unchecked: limits.unchecked,
+        ..InternalLimits::default()
+    };
+    let searched = internal::search(&view, &policy, &query.within(limits), &mut |entry| {
+        found.push(entry.dn()?.clone());
+        Ok(true)
+    })?;
+    Ok(searched.ended)
+}
+
+/// The limits of a search of this base; `None` for the root DN.
+fn own_limits<N: Snapshot>(
+    databases: &Databases,
+    policy: &AccessPolicy,
+    view: &View<'_, N>,
+    subject: &Subject,
+    base: &NormalDn,
+) -> Result<Option<Limits>, Fault> {
+    if policy.is_root(subject) {
+        return Ok(None);
+    }
+    let rules = databases.section(base).map_or(&[][..], |section| &section.limits);
+    limits::of_subject(rules, view.settings.limits, subject, base, view).map(Some)
 }

@@ -1,0 +1,238 @@
+//! How an [internal search](crate::plugins::internal_search) is carried out.
+
+use larix_proto::{DerefAliases, Scope};
+use larix_schema::{AttributeDescription, NormalDn};
+use larix_store::{Direction, KeyRange, Snapshot};
+use smallvec::SmallVec;
+
+use super::chain;
+use super::entry::{Gate, Seen};
+use super::filter::Filter;
+use super::pace::Pace;
+use super::run::{self, Proved};
+use super::scope::{self, Area, Base};
+use super::task::{Budget, End};
+use crate::access::{AccessPolicy, Privilege, Subject};
+use crate::budget::RequestLimit;
+use crate::database::View;
+use crate::entry::record::RecordFlags;
+use crate::entry::{Entry, EntryId, EntrySource, EntryView};
+use crate::fault::Fault;
+use crate::plan::{Candidates, IdSet, Owed, Plan};
+use crate::plugins::internal_search::{Ended, FoundEntry, InternalSearch, Searched, Visit, Whose};
+use crate::tables::ENTRIES;
+use crate::time::{Clock, Monotonic, Timestamp};
+
+/// Ids read at once.
+const CHUNK: usize = 64;
+
+impl<N: Snapshot> FoundEntry for Seen<'_, N> {
+    fn id(&self) -> EntryId {
+        self.reader.view.id()
+    }
+
+    fn dn(&self) -> Result<&NormalDn, Fault> {
+        self.name()
+    }
+
+    fn shown_dn(&self) -> Result<String, Fault> {
+        self.view.dn(&self.reader.view)
+    }
+
+    fn source(&self) -> &dyn EntrySource {
+        &self.reader
+    }
+
+    fn visit_readable(
+        &self,
+        description: &AttributeDescription,
+        visit: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Fault> {
+        self.visit_readable_exact(description, visit)
+    }
+
+    fn owned(&self) -> Result<Entry, Fault> {
+        self.reader.to_owned(self.view.dn(&self.reader.view)?, false)
+    }
+}
+
+/// Hands the entries that match to `visit`, in the order of their ids.
+///
+/// # Errors
+/// A store that cannot be read, or what `visit` answers.
+pub fn search<N: Snapshot>(
+    view: &View<'_, N>,
+    policy: &AccessPolicy,
+    query: &InternalSearch<'_>,
+    visit: &mut Visit<'_>,
+) -> Result<Searched, Fault> {
+    let nobody = Subject::default();
+    let mut gate = match query.whose {
+        Whose::Server | Whose::Root => Gate::again(policy, &nobody, true, true),
+        Whose::Requester(subject) | Whose::Identity(subject) => Gate::new(policy, subject),
+    };
+    gate.identity = matches!(query.whose, Whose::Identity(_));
+    gate.steps = view.settings.request_limits.most(RequestLimit::Steps);
+    let nothing = Searched { ended: Ended::NoBase, entries: 0, looked: 0, indexed: true };
+    let Some(base) = find_base(view, &gate, query)? else { return Ok(nothing) };
+    let filter = Filter::new(&view.schema, &view.catalog, query.filter.clone());
+    Walk { view, gate, query, filter, searched: nothing }.run(base, visit)
+}
+
+/// The base, if it exists and may be searched.
+fn find_base<N: Snapshot>(
+    view: &View<'_, N>,
+    gate: &Gate<'_>,
+    query: &InternalSearch<'_>,
+) -> Result<Option<EntryId>, Fault> {
+    if query.base.is_root() && query.scope != Scope::Base {
+        return Ok(Some(EntryId::ROOT));
+    }
+    let Base::Found(id) = scope::find_base(view, query.base, DerefAliases::Never)? else { return Ok(None) };
+    if id == EntryId::ROOT || (gate.search_all && query.manage_dsa_it) {
+        return Ok(Some(id));
+    }
+    let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
+    let seen = Seen::new(view, view.reader(id, &record)?, gate.clone());
+    let refers = seen.reader.view.flags().has(RecordFlags::REFERRAL) && !query.manage_dsa_it;
+    Ok((!refers && seen.allows_entry(Privilege::Search)?).then_some(id))
+}
+
+/// A search under way.
+struct Walk<'a, N> {
+    view: &'a View<'a, N>,
+    gate: Gate<'a>,
+    query: &'a InternalSearch<'a>,
+    filter: Filter,
+    searched: Searched,
+}
+
+impl<'a, N: Snapshot> Walk<'a, N> {
+    fn run(mut self, base: EntryId, visit: &mut Visit<'_>) -> Result<Searched, Fault> {
+        let ended = match self.ended(base, visit) {
+            Err(Fault::StepsSpent) => Ended::TooMuchWork,
+            other => other?,
+        };
+        Ok(Searched { ended, ..self.searched })
+    }
+
+    fn ended(&mut self, base: EntryId, visit: &mut Visit<'_>) -> Result<Ended, Fault> {
+        let (view, limits) = (self.view, self.query.limits);
+        let budget = Budget {
+            candidates: limits.candidates,
+            nanos: u64::MAX,
+            bytes: usize::MAX,
+            clock: &StoppedClock,
+        };
+        let Ok(mut pace) = Pace::new(budget, None, false) else { return Ok(Ended::TooMuchWork) };
+        if self.filter.chains() > 0 {
+            let mut walk = None;
+            let looked = &mut self.searched.looked;
+            match chain::follow(&mut walk, &mut self.filter, looked, view, &self.gate, &mut pace) {
+                Ok(None) => {}
+                // A chain that is too long, or has no index to be followed by.
+                Ok(Some(_)) | Err(End::Result(_)) => return Ok(Ended::TooMuchWork),
+                Err(End::Fault(fault)) => return Err(fault),
+            }
+        }
+        let area = Area::new(view, base, self.query.scope, DerefAliases::Never)?;
+        let candidates = self.candidates(&area)?;
+        if limits.unchecked.is_some_and(|most| candidates.len().is_none_or(|count| count > u64::from(most))) {
+            return Ok(Ended::TooMuchWork);
+        }
+        let proved = run::proved(view, &self.gate, &self.filter, &candidates);
+        let mut one = |walk: &mut Self, id: EntryId, stored: &[u8]| -> Result<Option<Ended>, Fault> {
+            if !matches!(pace.next(), Ok(None)) {
+                return Ok(Some(Ended::TooMuchWork));
+            }
+            walk.one(&area, (id, stored), proved, visit)
+        };
+        if matches!(candidates.ids, IdSet::Everything) {
+            for row in view.snapshot.scan(ENTRIES, KeyRange::all(), Direction::Forward)? {
+                let (key, stored) = row?;
+                let id = EntryId::from_prefix(&key).ok_or(Fault::Damaged { what: "an entry id" })?;
+                if let Some(ended) = one(self, id, &stored)? {
+                    return Ok(ended);
+                }
+            }
+            return Ok(Ended::Complete);
+        }
+        let mut last = EntryId::ROOT;
+        let mut ids: SmallVec<[EntryId; CHUNK]> = SmallVec::new();
+        loop {
+            ids.clear();
+            candidates.ids.read_after(last, CHUNK, &mut ids);
+            let Some(end) = ids.last().copied() else { return Ok(Ended::Complete) };
+            last = end;
+            for id in ids.iter().copied() {
+                if let Some(stored) = view.stored(id)?
+                    && let Some(ended) = one(self, id, &stored)?
+                {
+                    return Ok(ended);
+                }
+            }
+        }
+    }
+
+    fn candidates(&mut self, area: &Area) -> Result<Candidates, Fault> {
+        if self.query.scope == Scope::Base {
+            return Ok(Candidates::new(IdSet::List(vec![area.base.0]), Owed::All));
+        }
+        let plan = Plan::of(self.view.snapshot, &self.view.catalog, &self.filter)?;
+        if let Some(ids) = run::small_scope(self.view, area, plan.estimate())? {
+            return Ok(Candidates::new(IdSet::List(ids), Owed::All));
+        }
+        run::count_uses(self.view, &plan, &self.filter, self.query.base);
+        let candidates = plan.into_candidates(self.view.snapshot)?;
+        self.searched.indexed = !matches!(candidates.ids, IdSet::Everything);
+        Ok(candidates)
+    }
+
+    /// Looks at a candidate.
+    fn one(
+        &mut self,
+        area: &Area,
+        (id, stored): (EntryId, &[u8]),
+        proved: Proved,
+        visit: &mut Visit<'_>,
+    ) -> Result<Option<Ended>, Fault> {
+        self.searched.looked += 1;
+        let view = self.view;
+        let entry = EntryView::parse(id, stored)?;
+        if !area.contains(view, &entry)? || self.passes_over(entry.flags()) {
+            return Ok(None);
+        }
+        let record = view.unpacked(id, stored)?;
+        let seen = Seen::new(view, view.reader(id, &record)?, self.gate.clone());
+        if !proved.matches(&self.filter, &seen)? || !seen.is_shown()? {
+            return Ok(None);
+        }
+        if self.searched.entries >= self.query.limits.entries {
+            return Ok(Some(Ended::TooManyEntries));
+        }
+        self.searched.entries += 1;
+        Ok(if visit(&seen)? { None } else { Some(Ended::Stopped) })
+    }
+
+    fn passes_over(&self, flags: RecordFlags) -> bool {
+        let managed = self.query.manage_dsa_it;
+        let hidden = flags.has(RecordFlags::SUBENTRY) && !self.query.subentries;
+        (hidden && self.query.scope != Scope::Base)
+            || (flags.has(RecordFlags::GLUE) && !managed)
+            || (flags.has(RecordFlags::REFERRAL) && !managed)
+    }
+}
+
+/// Internal searches have no time limit: their candidates are counted.
+#[derive(Debug)]
+struct StoppedClock;
+
+impl Clock for StoppedClock {
+    fn now(&self) -> Timestamp {
+        Timestamp::from_seconds(0)
+    }
+
+    fn monotonic(&self) -> Monotonic {
+        Monotonic(0)
+    }
+}

@@ -1,0 +1,270 @@
+//! Internal searches find what clients' searches find, on what is committed and on what is about to be.
+
+use larix_proto::{FilterBuf, Scope};
+use larix_schema::BoundFilter;
+use larix_store::{Snapshot, Store};
+
+use super::internal;
+use crate::access::{AccessPolicy, Subject};
+use crate::controls::{ControlValues, RequestControls};
+use crate::database::View;
+use crate::entry::Entry;
+use crate::fixture::{Asked, Checks, Fixture, SUFFIX, on_every_store, schema};
+use crate::plugins::internal_search::{Ended, InternalLimits, InternalSearch, Searched, Whose};
+
+const LINES: &[(&str, &str)] = &[("objectClass", "eq"), ("cn,sn", "pres,eq,sub"), ("title,member", "eq")];
+
+const TOP: &str = "dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n
+dn: ou=a,dc=example,dc=com\nobjectClass: organizationalUnit\nou: a\n
+dn: ou=b,dc=example,dc=com\nobjectClass: organizationalUnit\nou: b\n";
+
+/// A generator of numbers below a bound, from a seed.
+struct Dice(u64);
+
+impl Dice {
+    fn below(&mut self, bound: u64) -> u64 {
+        self.0 = self.0.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (self.0 >> 33) % bound
+    }
+
+    fn one_of<T: Copy>(&mut self, all: &[T]) -> T {
+        all[self.below(all.len() as u64) as usize]
+    }
+
+    fn entry(&mut self, number: u64) -> Entry {
+        let place = self.one_of(&["ou=a,", "ou=b,", ""]);
+        let mut entry = Entry::new(format!("cn=e{number},{place}{SUFFIX}"));
+        let mut add = |name: &str, value: String| {
+            let description = schema().describe(name).expect(name);
+            let values = &mut entry.attribute_or_insert(&description).values;
+            if !values.contains(&value.clone().into_bytes()) {
+                values.push(value.into_bytes());
+            }
+        };
+        add("objectClass", "inetOrgPerson".to_owned());
+        add("cn", format!("e{number}"));
+        add("sn", format!("s{}", self.below(6)));
+        for _ in 0..self.below(3) {
+            add("title", format!("t{}", self.below(4)));
+        }
+        if self.below(3) == 0 {
+            add("description", format!("d{}", self.below(3)));
+        }
+        if self.below(4) == 0 {
+            add("objectClass", "referral".to_owned());
+        }
+        entry
+    }
+
+    fn filter(&mut self, depth: u32) -> String {
+        let value = self.below(6);
+        match self.below(if depth == 0 { 6 } else { 9 }) {
+            0 => format!("(sn=s{value})"),
+            1 => format!("(title=t{value})"),
+            2 => format!("(description=d{value})"),
+            3 => format!("(cn=e{value}*)"),
+            4 => "(title=*)".to_owned(),
+            5 => format!("(cn=*{value})"),
+            6 => format!("(!{})", self.filter(depth - 1)),
+            7 => format!("(&{}{})", self.filter(depth - 1), self.filter(depth - 1)),
+            _ => format!("(|{}{})", self.filter(depth - 1), self.filter(depth - 1)),
+        }
+    }
+}
+
+fn bound(filter: &str) -> BoundFilter {
+    schema().bind_filter(FilterBuf::parse(filter).expect(filter).as_filter())
+}
+
+/// What a search finds in a view, as DNs.
+fn found<N: Snapshot>(
+    view: &View<'_, N>,
+    policy: &AccessPolicy,
+    query: &InternalSearch<'_>,
+) -> (Searched, Vec<String>) {
+    let mut dns = Vec::new();
+    let searched = internal::search(view, policy, query, &mut |entry| {
+        dns.push(entry.shown_dn()?);
+        Ok(true)
+    });
+    (searched.expect("no fault"), dns)
+}
+
+/// A question and what was found.
+type Answers = Vec<(&'static str, Scope, String, Vec<String>)>;
+
+fn ask<N: Snapshot>(
+    view: &View<'_, N>,
+    policy: &AccessPolicy,
+    subject: &Subject,
+    dice: &mut Dice,
+) -> Answers {
+    let mut answers = Answers::new();
+    for _ in 0..60 {
+        let base = dice.one_of(&[SUFFIX, "ou=a,dc=example,dc=com", "cn=e1,ou=a,dc=example,dc=com"]);
+        let scope = dice.one_of(&[Scope::Base, Scope::OneLevel, Scope::Subtree, Scope::Children]);
+        let filter = dice.filter(2);
+        let (dn, bound) = (schema().parse_dn(base).expect(base), bound(&filter));
+        let query = InternalSearch::new(&dn, scope, &bound).of(Whose::Requester(subject));
+        answers.push((base, scope, filter, found(view, policy, &query).1));
+    }
+    answers
+}
+
+fn check_answers<S: Store>(fixture: &Fixture<S>, answers: &Answers) {
+    for (base, scope, filter, found) in answers {
+        let controls =
+            RequestControls::from(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
+        let asked = Asked { base, scope: *scope, filter, controls, ..Asked::default() };
+        assert_eq!(fixture.search(&asked).dns(), *found, "{base} {scope:?} {filter}");
+    }
+}
+
+/// With so many entries committed before so many others are about to be.
+struct Random(u64);
+
+impl Checks for Random {
+    fn run<S: Store>(&self, fixture: &mut Fixture<S>) {
+        let mut dice = Dice(self.0);
+        for rules in [
+            &["to * by * read"][..],
+            &[
+                "to attrs=title by * search",
+                "to dn.subtree=\"ou=b,dc=example,dc=com\" filter=(sn=s1) by * none",
+                "to attrs=sn val.regex=\"s[12]\" by * none",
+                "to * by * read",
+            ],
+        ] {
+            fixture.restrict(rules);
+            let subject = fixture.subject.clone();
+            let policy = fixture.policy.clone();
+            for round in 0..6 {
+                // Some are new, some are there in another form.
+                let entries: Vec<Entry> = (0..12)
+                    .map(|_| {
+                        let number = dice.below(40);
+                        dice.entry(number)
+                    })
+                    .collect();
+                let entries: Vec<&Entry> = entries.iter().collect();
+                let mut answers = Answers::new();
+                fixture.put_together(&entries, &mut |view| answers = ask(view, &policy, &subject, &mut dice));
+                assert!(round < 3 || answers.iter().any(|(.., found)| found.len() > 2));
+                check_answers(fixture, &answers);
+                let answers = {
+                    let snapshot = fixture.database.store().snapshot().expect("a snapshot");
+                    let view = fixture.database.view(&snapshot).expect("a view");
+                    ask(&view, &policy, &subject, &mut dice)
+                };
+                check_answers(fixture, &answers);
+            }
+        }
+    }
+}
+
+#[test]
+fn internal_searches_find_what_clients_find() {
+    for seed in 0..4 {
+        on_every_store(LINES, TOP, &Random(seed));
+        on_every_store(&[("objectClass", "eq")], TOP, &Random(seed));
+    }
+}
+
+#[test]
+fn limits_and_how_it_ends() {
+    let mut ldif = TOP.to_owned();
+    for number in 0..200 {
+        let title = if number % 2 == 0 { "even" } else { "odd" };
+        ldif.push_str(&format!(
+            "\ndn: cn=e{number},ou=a,{SUFFIX}\nobjectClass: inetOrgPerson\ncn: e{number}\nsn: s\ntitle: {title}\n"
+        ));
+    }
+    ldif.push_str(&format!("\ndn: ou=c,ou=b,{SUFFIX}\nobjectClass: organizationalUnit\nobjectClass: referral\nou: c\nref: ldap://h/\n"));
+    let fixture = Fixture::memory(&[("objectClass", "eq"), ("title", "eq")], &ldif);
+    let snapshot = fixture.database.store().snapshot().expect("a snapshot");
+    let view = fixture.database.view(&snapshot).expect("a view");
+    let none = InternalLimits::default();
+    let check = |base: &str, filter: &str, limits, expected: (Ended, u64, bool)| {
+        let (dn, bound) = (schema().parse_dn(base).expect(base), bound(filter));
+        let query = InternalSearch::new(&dn, Scope::Subtree, &bound).within(limits);
+        let (searched, dns) = found(&view, &fixture.policy, &query);
+        assert_eq!(searched.entries, dns.len() as u64);
+        assert_eq!(
+            (searched.ended, searched.entries, searched.indexed),
+            expected,
+            "{base} {filter} {limits:?}"
+        );
+        searched.looked
+    };
+    assert_eq!(check(SUFFIX, "(title=even)", none, (Ended::Complete, 100, true)), 100);
+    assert_eq!(check("", "(title=even)", none, (Ended::Complete, 100, true)), 100);
+    assert_eq!(check(SUFFIX, "(sn=s)", none, (Ended::Complete, 200, false)), 204);
+    assert_eq!(check("ou=b,dc=example,dc=com", "(!(sn=s))", none, (Ended::Complete, 2, true)), 2);
+    check("ou=x,dc=example,dc=com", "(sn=s)", none, (Ended::NoBase, 0, true));
+    check("dc=org", "(sn=s)", none, (Ended::NoBase, 0, true));
+    let few = InternalLimits { entries: 100, ..none };
+    check(SUFFIX, "(title=even)", few, (Ended::Complete, 100, true));
+    check(SUFFIX, "(sn=s)", few, (Ended::TooManyEntries, 100, false));
+    let little = InternalLimits { candidates: 50, ..none };
+    assert_eq!(check(SUFFIX, "(title=even)", little, (Ended::TooMuchWork, 50, true)), 50);
+    let unchecked = InternalLimits { unchecked: Some(100), ..none };
+    check(SUFFIX, "(title=even)", unchecked, (Ended::Complete, 100, true));
+    assert_eq!(check(SUFFIX, "(sn=s)", unchecked, (Ended::TooMuchWork, 0, false)), 0);
+
+    let (dn, any) = (schema().parse_dn("ou=b,dc=example,dc=com").expect("a DN"), BoundFilter::True);
+    let query = InternalSearch::new(&dn, Scope::Children, &any);
+    assert_eq!(found(&view, &fixture.policy, &query).1.len(), 1);
+    let query = InternalSearch { manage_dsa_it: false, ..query };
+    assert_eq!(found(&view, &fixture.policy, &query).1.len(), 0, "a referral object is passed over");
+    let (suffix, even) = (schema().parse_dn(SUFFIX).expect("a DN"), bound("(title=even)"));
+    let query = InternalSearch::new(&suffix, Scope::Subtree, &even);
+    let searched = internal::search(&view, &fixture.policy, &query, &mut |_| Ok(false)).expect("no fault");
+    assert_eq!((searched.ended, searched.looked), (Ended::Stopped, 1));
+}
+
+#[test]
+fn requesters_find_what_they_may() {
+    let ldif = format!("{TOP}\ndn: cn=e,ou=a,{SUFFIX}\nobjectClass: inetOrgPerson\ncn: e\nsn: s\ntitle: t\n");
+    let check = |rules: &[&str],
+                 whose: fn(&Subject) -> Whose<'_>,
+                 filter: &str,
+                 expected: (Ended, &[&str], usize)| {
+        let mut fixture = Fixture::memory(LINES, &ldif);
+        fixture.restrict(rules);
+        let snapshot = fixture.database.store().snapshot().expect("a snapshot");
+        let view = fixture.database.view(&snapshot).expect("a view");
+        let (dn, bound) = (schema().parse_dn("ou=a,dc=example,dc=com").expect("a DN"), bound(filter));
+        let query = InternalSearch::new(&dn, Scope::Subtree, &bound).of(whose(&fixture.subject));
+        let (mut titles, mut dns) = (0, Vec::new());
+        let title = schema().describe("title").expect("title");
+        let searched = internal::search(&view, &fixture.policy, &query, &mut |entry| {
+            dns.push(entry.dn()?.as_str().to_owned());
+            entry.visit_readable(&title, &mut |_| {
+                titles += 1;
+                true
+            })?;
+            Ok(true)
+        })
+        .expect("no fault");
+        let dns: Vec<&str> = dns.iter().map(String::as_str).collect();
+        assert_eq!((searched.ended, dns.as_slice(), titles), expected, "{rules:?} {filter}");
+    };
+    let (e, nothing): (&[&str], &[&str]) = (&["cn=e,ou=a,dc=example,dc=com"], &[]);
+    let requester: fn(&Subject) -> Whose<'_> = |subject| Whose::Requester(subject);
+    let identity: fn(&Subject) -> Whose<'_> = |subject| Whose::Identity(subject);
+    let server: fn(&Subject) -> Whose<'_> = |_| Whose::Server;
+    let hidden = &["to attrs=title by * none", "to * by * read"][..];
+    check(hidden, server, "(title=t)", (Ended::Complete, e, 1));
+    check(hidden, requester, "(title=t)", (Ended::Complete, nothing, 0));
+    check(hidden, requester, "(sn=s)", (Ended::Complete, e, 0));
+    check(hidden, identity, "(title=t)", (Ended::Complete, nothing, 0));
+    let closed = &["to dn.base=\"ou=a,dc=example,dc=com\" by * disclose", "to * by * read"][..];
+    check(closed, requester, "(sn=s)", (Ended::NoBase, nothing, 0));
+    check(closed, server, "(sn=s)", (Ended::Complete, e, 1));
+    let auth = &["to * by * auth"][..];
+    check(auth, requester, "(sn=s)", (Ended::NoBase, nothing, 0));
+    check(auth, identity, "(sn=s)", (Ended::Complete, e, 0));
+    let unread =
+        &["to dn.base=\"cn=e,ou=a,dc=example,dc=com\" attrs=entry by * search", "to * by * read"][..];
+    check(unread, requester, "(sn=s)", (Ended::Complete, nothing, 0));
+}
