@@ -5,12 +5,12 @@
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
 use larix_testkit::process::{Signal, signal};
 use larix_testkit::terminal::INTERRUPT;
-use larix_testkit::{Kind, Terminal};
+use larix_testkit::{Kind, Running, Terminal};
 
 /// How often what has to come is looked for, and how long after one another: two minutes in all.
 const LOOKS: u32 = 6_000;
@@ -97,46 +97,49 @@ impl QuickStart {
     /// The words of a start, but for the address and the port file.
     const WORDS: [&str; 5] = ["serve", "--suffix", "dc=example,dc=com", "-4", "-h"];
 
-    fn in_background(&self, address: &str) -> Child {
+    fn in_background(&self, address: &str, shown: &str) -> Running {
         let mut command = Command::new(larix());
-        command.current_dir(self.folder.path()).args(Self::WORDS).arg(address);
-        command.stdin(Stdio::null()).stdout(fs::File::create(self.shown()).unwrap()).spawn().unwrap()
+        command.current_dir(self.folder.path()).args(Self::WORDS).arg(address).stdin(Stdio::null());
+        let shown = fs::File::create(self.shown(shown)).unwrap();
+        Running(command.stdout(shown.try_clone().unwrap()).stderr(shown).spawn().unwrap())
     }
 
-    fn shown(&self) -> PathBuf {
-        self.folder.path().join("shown")
+    fn shown(&self, name: &str) -> PathBuf {
+        self.folder.path().join(name)
     }
 
     /// What it has shown when it serves.
-    fn shows(&self, server: &mut Child) -> String {
+    fn shows(&self, server: &mut Running, shown: &str) -> String {
         for _ in 0..LOOKS {
-            let text = fs::read_to_string(self.shown()).unwrap();
+            let text = fs::read_to_string(self.shown(shown)).unwrap();
             if text.contains("Stop it with") && text.ends_with('\n') {
                 return text;
             }
             assert!(server.try_wait().unwrap().is_none(), "it ended: {text}");
             std::thread::park_timeout(LOOK);
         }
-        let _ = server.kill();
-        panic!("it says nothing: {}", fs::read_to_string(self.shown()).unwrap());
+        panic!("it says nothing: {}", fs::read_to_string(self.shown(shown)).unwrap());
     }
 }
 
 #[test]
 fn a_server_without_a_terminal_is_stopped_by_its_number() {
     let quick = QuickStart::new();
-    let mut server = quick.in_background("ldap://127.0.0.1:0");
-    let text = quick.shows(&mut server);
+    let mut server = quick.in_background("ldap://127.0.0.1:0", "shown");
+    let text = quick.shows(&mut server, "shown");
     assert!(text.contains(&format!("Stop it with: kill {}\n", server.id())), "{text}");
     assert!(!text.contains("Ctrl-C"), "{text}");
 
     // A second one on the same directory.
-    let mut second = Command::new(larix());
-    second.current_dir(quick.folder.path()).args(QuickStart::WORDS).arg("ldap://127.0.0.1:0");
-    let output = second.output().unwrap();
+    let mut second = quick.in_background("ldap://127.0.0.1:0", "second");
+    let ended = (0..LOOKS).find_map(|_| {
+        std::thread::park_timeout(LOOK);
+        second.try_wait().unwrap()
+    });
+    let text = fs::read_to_string(quick.shown("second")).unwrap();
     let process = format!("larix-data is served already, by process {}, at ldap://127.0.0.1:", server.id());
-    assert!(!output.status.success() && said(&output).contains(&process), "{}", said(&output));
-    assert!(said(&output).contains("--data"), "{}", said(&output));
+    assert!(ended.is_some_and(|status| !status.success()) && text.contains(&process), "{ended:?} {text}");
+    assert!(text.contains("--data"), "{text}");
     assert!(signal(server.id(), Signal::TERM));
     assert!(server.wait().unwrap().success());
 }
@@ -147,7 +150,7 @@ fn a_server_at_a_terminal_is_stopped_there() {
     let mut terminal = Terminal::open().unwrap();
     let mut command = terminal.command(larix());
     command.current_dir(quick.folder.path()).args(QuickStart::WORDS).arg("ldap://127.0.0.1:0");
-    let mut server = command.spawn().unwrap();
+    let mut server = Running(command.spawn().unwrap());
     terminal.shows("Stop it with Ctrl-C.");
     terminal.types(INTERRUPT);
     assert!(terminal.ended(&mut server).0.success());

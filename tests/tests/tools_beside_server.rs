@@ -3,13 +3,13 @@
 
 #![allow(clippy::unwrap_used, reason = "all of this file is a test")]
 
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
-use larix_testkit::{Kind, Server, Site};
+use larix_testkit::{Kind, Running, Server, Site};
 use larix_tests::client::Client;
 use larix_tests::replicas::{ADMIN, Member, SUFFIX, ask};
 
@@ -174,6 +174,61 @@ fn an_empty_database_is_filled_while_it_is_served_as_with_slapd() {
         assert!(found.contains("description: new"), "{kind:?}: {found}");
         bench.done("index", &["uid"], "");
         assert!(server.stop(), "{kind:?}");
+    }
+}
+
+/// A start that comes as far as its databases, and goes on when somebody reads `args`: the files of its process are pipes, which are
+/// written between the opening of the databases and of their sockets for tools.
+struct HeldStart {
+    child: Running,
+    args: PathBuf,
+}
+
+impl HeldStart {
+    fn new(bench: &Bench) -> Self {
+        let [pid, args, port] = ["pid", "args", "port"].map(|name| bench.site.path().join(name));
+        for pipe in [&pid, &args] {
+            let mode = rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR;
+            rustix::fs::mknodat(rustix::fs::CWD, pipe, rustix::fs::FileType::Fifo, mode, 0).unwrap();
+        }
+        let mut command = Kind::Larix.tool("serve");
+        command.args(["-d", "0", "-h", "ldap://127.0.0.1:0/", "--port-file"]).arg(port);
+        let child = command.arg("-f").arg(bench.site.configuration()).stderr(Stdio::null()).spawn().unwrap();
+        let held = Self { child: Running(child), args };
+        assert_eq!(std::fs::read_to_string(pid).unwrap(), format!("{}\n", held.child.id()));
+        held
+    }
+
+    fn goes_on(&self) {
+        assert!(std::fs::read_to_string(&self.args).unwrap().contains("serve"));
+    }
+}
+
+/// Applications start a server and load their data right behind it.
+#[test]
+fn tools_wait_for_a_server_that_is_just_starting() {
+    let files = "pidfile @DATA@/../pid\nargsfile @DATA@/../args\n";
+    let changes = format!("dn: {SUFFIX}\nchangetype: modify\nreplace: description\ndescription: new\n");
+    for (tool, arguments, input) in [
+        ("add", &[][..], format!("dn: ou=x,{SUFFIX}\nobjectClass: organizationalUnit\n\n")),
+        ("modify", &[], changes),
+        ("delete", &[SUFFIX], String::new()),
+        ("index", &["uid"], String::new()),
+    ] {
+        let bench = Bench::new(Kind::Larix, &format!("{files}{DATABASE}"));
+        bench.done("add", &[], TOP);
+        let start = HeldStart::new(&bench);
+        let mut command = bench.command(tool, &[&["-v"], arguments].concat());
+        let streams = command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::piped());
+        let mut child = streams.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        let mut lines = BufReader::new(child.stderr.take().unwrap()).lines().map(Result::unwrap);
+        let said = lines.find(|line| line.contains("in use")).unwrap_or_default();
+        assert!(said.ends_with("waits for the server that starts"), "{tool}: {said}");
+        // It has looked, and there was no server yet.
+        start.goes_on();
+        let rest: Vec<String> = lines.collect();
+        assert!(child.wait().unwrap().success(), "{tool}: {rest:?}");
     }
 }
 

@@ -8,6 +8,6 @@ pub mod terminal;
 
 pub use larix_packages as packages;
 pub use pki::{Authority, Issued, self_signed};
-pub use process::{Kind, Server, StartError};
+pub use process::{Kind, Running, Server, StartError};
 pub use site::Site;
 pub use terminal::Terminal;

@@ -193,8 +193,8 @@ fn load_one(
             match load::load_directory(&mdb.directory, &store, &mut ldif, context, options, &mut observer) {
                 // Nothing of the LDIF was read.
                 Err(LoadError::Open(error @ OpenError::InUse { .. })) => {
-                    let load =
-                        served::Load { config, section, options, server_id: args.server_id, clock: &clock };
+                    let (server_id, verbose) = (args.server_id, args.config.verbose > 0);
+                    let load = served::Load { config, section, options, server_id, verbose, clock: &clock };
                     load_beside(load, error, ldif, context, &mut observer)
                 }
                 loaded => loaded.map_err(anyhow::Error::from),
@@ -225,7 +225,7 @@ fn load_beside(
         let database = common::open(load.config, load.section, Access::Read)?;
         return Ok(load::load_into(&database, ldif, context, load.options, observer)?);
     }
-    match server_of(load.section)? {
+    match server_of(load.section, load.verbose)? {
         Some(mut client) => load.run(&mut client, ldif, observer),
         None => Err(error.into()),
     }

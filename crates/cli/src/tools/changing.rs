@@ -29,8 +29,12 @@ pub(super) enum Changing {
 }
 
 impl Changing {
-    /// Opens the databases, or finds who serves them.
-    pub(super) fn open(config: &Config, databases: &[&config::Database]) -> anyhow::Result<Self> {
+    /// Opens the databases, or finds who serves them. `verbose`: says when it waits for a server.
+    pub(super) fn open(
+        config: &Config,
+        databases: &[&config::Database],
+        verbose: bool,
+    ) -> anyhow::Result<Self> {
         let error = match common::open_directory(config, databases) {
             Ok(directory) => return Ok(Self::Here(Box::new(directory))),
             Err(error) => error,
@@ -40,7 +44,7 @@ impl Changing {
         }
         let mut served = Vec::new();
         for section in databases {
-            let Some(client) = server_of(section)? else { return Err(error) };
+            let Some(client) = server_of(section, verbose)? else { return Err(error) };
             let suffixes = section.suffixes.iter().map(|suffix| suffix.normal.clone()).collect();
             served.push((suffixes, client));
         }
@@ -94,19 +98,23 @@ pub(super) fn is_in_use(error: &anyhow::Error) -> bool {
 const START_LOOKS: u32 = 60;
 const START_LOOK: Duration = Duration::from_millis(50);
 
-/// The server that serves a database which is in use; none when whoever has it open takes no work.
+/// The server that serves a database which is in use; none when whoever has it open takes no work. `verbose`: standard error
+/// says when this waits.
 ///
 /// # Errors
 /// A server that takes work, but not from this user.
-pub(super) fn server_of(section: &config::Database) -> anyhow::Result<Option<ToolClient>> {
+pub(super) fn server_of(section: &config::Database, verbose: bool) -> anyhow::Result<Option<ToolClient>> {
     let Some(mdb) = section.kind.mdb() else { return Ok(None) };
     let is_absent = |error: &io::Error| {
         matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused)
     };
     let mut connected = ToolClient::connect(&mdb.directory);
-    for _ in 0..START_LOOKS {
+    for look in 0..START_LOOKS {
         if !connected.as_ref().is_err_and(is_absent) {
             break;
+        }
+        if verbose && look == 0 {
+            eprintln!("{}: in use; waits for the server that starts", mdb.directory.display());
         }
         thread::park_timeout(START_LOOK);
         connected = ToolClient::connect(&mdb.directory);

@@ -89,7 +89,7 @@ fn delete(name: &str, args: &DeleteArgs) -> anyhow::Result<u64> {
     let Chosen::Stored(databases) = args.database.choose(&config)? else {
         bail!("cn=config has the number 0");
     };
-    let mut changing = Changing::open(&config, &databases)?;
+    let mut changing = Changing::open(&config, &databases, args.config.verbose > 0)?;
     if let Some(filter) = &args.filter {
         match &changing {
             Changing::Here(directory) => {

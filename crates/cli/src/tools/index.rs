@@ -111,7 +111,7 @@ fn index_served(args: &IndexArgs, section: &config::Database, error: anyhow::Err
     if !is_in_use(&error) {
         return Err(error);
     }
-    let Some(mut client) = server_of(section)? else { return Err(error) };
+    let Some(mut client) = server_of(section, args.config.verbose > 0)? else { return Err(error) };
     let request = ReindexRequest { stale: args.stale, attributes: args.attributes.clone() };
     let result = client.reindex(&request)?;
     if !result.is_success() {

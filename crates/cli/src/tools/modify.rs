@@ -61,7 +61,7 @@ fn modify(name: &str, args: &ModifyArgs) -> anyhow::Result<u64> {
     let Chosen::Stored(databases) = args.database.choose(&config)? else {
         return modify_configuration(name, args, config);
     };
-    let mut changing = Changing::open(&config, &databases)?;
+    let mut changing = Changing::open(&config, &databases, args.config.verbose > 0)?;
     each_change(name, args, |operation, controls| changing.change(&config, operation, controls))
 }
 

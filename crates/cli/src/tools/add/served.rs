@@ -43,6 +43,8 @@ pub(super) struct Load<'l> {
     pub(super) options: &'l LoadOptions,
     /// `-S`: whose CSNs entries get that have none. Without it the server's own.
     pub(super) server_id: Option<u16>,
+    /// `-v`
+    pub(super) verbose: bool,
     pub(super) clock: &'l dyn Clock,
 }
 
