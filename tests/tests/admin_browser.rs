@@ -144,6 +144,35 @@ fn from_nothing_to_a_user_in_a_group() {
     desk.end();
 }
 
+/// What is typed for a password is meant: the script moves the choice, and empties the field when another is chosen.
+#[test]
+fn a_typed_password_is_chosen() {
+    let Some(mut desk) = Desk::new("") else { return };
+    desk.log_in("admin", "secret");
+    desk.open("/people/new");
+    let chosen = |desk: &mut Desk| {
+        let script = "document.querySelector('[name=password]:checked').value + ' ' + document.querySelector('[name=new]').value";
+        desk.browser.run(script).as_str().map(str::to_owned).expect("a text")
+    };
+    assert_eq!(chosen(&mut desk), "generate ");
+    desk.browser.run("document.querySelector('[name=new]').focus()");
+    desk.browser.type_text("of my own");
+    assert_eq!(chosen(&mut desk), "own of my own");
+    desk.browser.run("document.querySelector('[name=password][value=none]').click()");
+    assert_eq!(chosen(&mut desk), "none ");
+    // What is emptied by hand changes no choice.
+    desk.browser.fill("[name=new]", "");
+    assert_eq!(chosen(&mut desk), "none ");
+    desk.browser.run("document.querySelector('[name=new]').focus()");
+    desk.browser.type_text("of my own");
+    desk.browser.fill("#sn", "Own");
+    desk.browser.click("main button.primary");
+    desk.shows("Own is a user now.");
+    assert_eq!(desk.browser.run("document.getElementById('secret')"), serde_json::Value::Null);
+    assert!(binds(&desk.server, "uid=own,ou=people,dc=example,dc=com", "of my own"));
+    desk.end();
+}
+
 const ENTRIES: &str = "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass: organization\ndc: example\no: Example\n\n\
     dn: ou=people,dc=example,dc=com\nobjectClass: organizationalUnit\nou: people\n\n\
     dn: uid=ann,ou=people,dc=example,dc=com\nobjectClass: inetOrgPerson\nuid: ann\ncn: Ann Example\nsn: Example\n\

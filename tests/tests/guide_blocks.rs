@@ -11,8 +11,10 @@ use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use larix_testkit::Kind;
 use larix_testkit::process::free_ports;
+use larix_testkit::{Authority, Kind, Site};
+use larix_tests::client::Client;
+use larix_tests::replicas::ask;
 
 /// A line of a document that is not typed as it stands.
 struct StandIn {
@@ -336,6 +338,87 @@ fn moving_from_openldap() {
             "Ctrl-C in the other terminal, as it stands above",
         )],
     );
+}
+
+/// The blocks of files that a section of a document shows.
+fn files(document: &str, section: &str) -> Vec<String> {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(document);
+    let text = fs::read_to_string(path).unwrap();
+    let (_, text) = text.split_once(section).unwrap_or_else(|| panic!("{document}: no {section:?}"));
+    let text = text.split_once("\n## ").map_or(text, |(section, _)| section);
+    text.split("```\n").skip(1).step_by(2).map(str::to_owned).collect()
+}
+
+/// The first example of replication: the consumer is as closed as the provider, and its administrator gets in without it.
+#[test]
+fn a_provider_and_a_consumer() {
+    let authority = Authority::new("ca");
+    let [provider, _, rules, account] = &files("docs/guide/replication.md", "## A provider")[..] else {
+        panic!("other blocks than were expected");
+    };
+    let hash = |password: &str| {
+        let mut command = Kind::Larix.tool("hash-password");
+        let output = command.args(["-n", "-s", password]).output().unwrap();
+        String::from_utf8(output.stdout).unwrap()
+    };
+    let directory = ("/var/lib/larix/example", "@DATA@");
+    let secure = "TLSCertificateFile @DATA@/server.pem\nTLSCertificateKeyFile @DATA@/server.key\n";
+    let secured = |body: &str| {
+        let site = Site::new(Kind::Larix, &format!("{secure}{body}"));
+        let data = site.path().join("data");
+        authority.server().write(&data, "server");
+        fs::write(data.join("ca.pem"), authority.certificate()).unwrap();
+        site
+    };
+    let provider = secured(&format!("{}{rules}", provider.replace(directory.0, directory.1)));
+    let account = account.replace("{ARGON2}...                  # of larix hash-password", &hash("secret"));
+    let user = format!(
+        "dn: uid=ann,dc=example,dc=com\nobjectClass: account\nobjectClass: simpleSecurityObject\nuid: ann\nuserPassword: {}\n",
+        hash("annpass")
+    );
+    provider.load(&format!("dn: dc=example,dc=com\nobjectClass: domain\ndc: example\n\n{account}\n{user}"));
+    let provider_server = provider.start().unwrap();
+    let address = format!("ldap://{}", provider_server.address);
+
+    let [consumer] = &files("docs/guide/replication.md", "## A consumer")[..] else {
+        panic!("other blocks than were expected");
+    };
+    let consumer = secured(
+        &[
+            directory,
+            ("{ARGON2}...", &hash("root's")),
+            ("ldap://ldap1.example.com", &address),
+            ("/etc/ldap/ca.pem", "@DATA@/ca.pem"),
+        ]
+        .into_iter()
+        .fold(consumer.clone(), |text, (documented, here)| {
+            assert!(text.contains(documented), "{documented}");
+            text.replace(documented, here)
+        }),
+    );
+    let server = consumer.start().unwrap();
+    let run = |who: &str, request: &str| {
+        let mut client = Client::connect(server.address);
+        let bound = ask(&mut client, who);
+        bound + &ask(&mut client, request)
+    };
+    let all = "search \"dc=example,dc=com\" sub (objectClass=*) userPassword uid";
+    let as_user = "as uid=ann,dc=example,dc=com annpass";
+    // It was filled when the user may log in.
+    while !run(as_user, "whoami").starts_with("=> 0") {
+        std::thread::yield_now();
+    }
+    assert_eq!(run("anonymous", all), "=> 0\n=> 32\n");
+    let shown = run(as_user, all);
+    assert!(shown.contains("uid: ann") && shown.contains("-> cn=replicator"), "{shown}");
+    assert!(!shown.contains("userPassword"), "{shown}");
+    let change = "modify \"uid=ann,dc=example,dc=com\"\n  replace description: new";
+    let sent_on = run(as_user, change);
+    assert!(sent_on.contains("=> 10") && sent_on.contains(&address), "{sent_on}");
+    assert!(provider_server.stop());
+    let shown = run("as cn=admin,dc=example,dc=com root's", all);
+    assert!(shown.starts_with("=> 0") && shown.contains("userPassword"), "{shown}");
+    assert!(server.stop());
 }
 
 #[test]

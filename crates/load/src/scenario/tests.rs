@@ -22,6 +22,15 @@ fn every_request_can_be_sent() {
     }
 }
 
+/// README's comparison: two servers, two rounds.
+#[test]
+fn a_quick_mail_comparison_measures_for_less_than_a_minute() {
+    let scenario = Scenario::new("mail", Size::QUICK).unwrap();
+    let steps = scenario.stages.iter().flat_map(|stage| &stage.steps);
+    let seconds = 2.0 * 2.0 * steps.map(Step::seconds).sum::<f64>();
+    assert!((1.0..=60.0).contains(&seconds), "{seconds}");
+}
+
 #[test]
 fn rows_have_names_of_their_own() {
     for scenario in all() {
