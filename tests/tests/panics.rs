@@ -2,14 +2,14 @@
 //! counts are right afterwards, and the service goes on. Needs a server with debug assertions, which alone can be asked.
 
 use std::io::{Read, Write};
-use std::net::{Ipv4Addr, SocketAddr, TcpStream};
+use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use larix_proto::{MessageId, client};
 use larix_testkit::process::{Signal, signal};
-use larix_testkit::{Kind, Site};
+use larix_testkit::{Kind, Running, Site};
 use larix_tests::client::Client;
 use larix_tests::scenario::Step;
 
@@ -27,9 +27,10 @@ const ENTRIES: &str = "dn: dc=example,dc=com\nobjectClass: dcObject\nobjectClass
 
 /// A server that can be asked to panic.
 struct Fixture {
-    child: Child,
+    child: Running,
     address: SocketAddr,
     http: SocketAddr,
+    admin: SocketAddr,
     /// Files whose names are the places of panics.
     panics: PathBuf,
     asked: u64,
@@ -39,10 +40,15 @@ struct Fixture {
 impl Fixture {
     /// These panics come as soon as the server has started; `overlay`: lines behind the database's.
     fn start(places: &[&str], overlay: &str) -> Self {
+        Self::start_with(places, "", overlay, ENTRIES)
+    }
+
+    /// With more lines before the databases, and these entries.
+    fn start_with(places: &[&str], global: &str, overlay: &str, entries: &str) -> Self {
         let site = Site::new(
             Kind::Larix,
             &format!(
-                "http-listener http://127.0.0.1:0/\nlogfile @DATA@/log\nlogfile-only on\n\
+                "{global}admin-listener http://127.0.0.1:0/\nhttp-listener http://127.0.0.1:0/\nlogfile @DATA@/log\nlogfile-only on\n\
                  backup-schedule directory=@DATA@/backups full=7d keep=2\n\
                  database config\nrootdn {ADMIN}\n\
                  database monitor\naccess to * by * read\n\
@@ -58,14 +64,22 @@ impl Fixture {
         for folder in ["backups", "accesses", "copy", "main"] {
             std::fs::create_dir_all(site.path().join("data").join(folder)).expect("a folder");
         }
-        site.load_into(Some("dc=example,dc=com"), ENTRIES);
+        site.load_into(Some("dc=example,dc=com"), entries);
         let panics = site.path().join("panics");
         std::fs::create_dir(&panics).expect("a folder");
         places.iter().for_each(|place| std::fs::write(panics.join(place), "").expect("a file"));
-        let (child, [ldap, http]) = spawn(&site, &panics);
+        let (child, [ldap, http, admin]) = spawn(&site, &panics);
         let address = |port| SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         let asked = places.len() as u64;
-        Self { child, address: address(ldap), http: address(http), panics, asked, site }
+        Self {
+            child,
+            address: address(ldap),
+            http: address(http),
+            admin: address(admin),
+            panics,
+            asked,
+            site,
+        }
     }
 
     /// Has the next who comes to this place panic.
@@ -118,25 +132,28 @@ impl Fixture {
     }
 }
 
-impl Drop for Fixture {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+/// With a slapd.d of what the site configures.
+fn spawn(site: &Site, panics: &Path) -> (Running, [u16; 3]) {
+    let directory = site.path().join("slapd.d");
+    if !directory.exists() {
+        std::fs::create_dir(&directory).expect("a folder");
+        let mut convert = Kind::Larix.tool("test");
+        let output = convert.arg("-f").arg(site.configuration()).arg("-F").arg(&directory).output();
+        assert!(output.expect("the tool starts").status.success());
     }
-}
 
-fn spawn(site: &Site, panics: &Path) -> (Child, [u16; 2]) {
     let ports = site.path().join("ports");
-    let mut child = Command::new(Kind::Larix.program().expect("larix is built"))
+    let child = Command::new(Kind::Larix.program().expect("larix is built"))
         .args(["serve", "-d", "0", "-h", "ldap://127.0.0.1:0/", "--port-file"])
         .arg(&ports)
-        .arg("-f")
-        .arg(site.configuration())
+        .arg("-F")
+        .arg(directory)
         .env("LARIX_PANICS", panics)
         .stderr(Stdio::null())
         .stdout(Stdio::null())
         .spawn()
         .expect("larix starts");
+    let mut child = Running(child);
     loop {
         let text = std::fs::read_to_string(&ports).unwrap_or_default();
         let found: Vec<u16> = text.lines().filter_map(|line| line.parse().ok()).collect();
@@ -268,4 +285,91 @@ fn threads_beside_the_clients_go_on_behind_a_panic() {
     assert!(log.contains("a bug: the thread configuration panicked at"), "{log}");
     assert!(signal(fixture.child.id(), Signal::TERM));
     assert!(fixture.child.wait().expect("its end").success());
+}
+
+/// A collector that takes whatever comes; its URL.
+fn collector() -> String {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a loopback port");
+    let address = listener.local_addr().expect("its address");
+    std::thread::spawn(move || {
+        for mut stream in listener.incoming().flatten() {
+            let mut request = vec![0; 1 << 16];
+            let _ = stream.read(&mut request);
+            let _ = stream.write_all(b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n");
+        }
+    });
+    format!("http://{address}/")
+}
+
+#[test]
+fn what_is_done_aside_ends_and_its_thread_goes_on() {
+    let many =
+        (0..3_000).map(|n| format!("\ndn: uid=n{n},dc=example,dc=com\nobjectClass: account\nuid: n{n}\n"));
+    let entries = format!("{ENTRIES}{}", many.collect::<String>());
+    let mut fixture = Fixture::start_with(&[], &format!("trace-export {}\n", collector()), "", &entries);
+
+    // Searches that have left their worker: within a slice, and in the thread's turn around it.
+    let long = "search \"dc=example,dc=com\" sub (uid=*x*) uid\n";
+    let mut client = fixture.connect();
+    assert_eq!(run(&mut client, &format!("as {ADMIN} secret\n")), "=> 0\n");
+    for place in ["slice", "long"] {
+        fixture.ask(place);
+        assert_eq!(run(&mut client, long), INTERNAL, "{place}");
+        assert_eq!(run(&mut client, long), "=> 0\n", "{place}");
+        fixture.until_all_came(place);
+    }
+    // A request that is large when it comes: its connection is where the panic is.
+    fixture.ask("long");
+    let mut request = Vec::new();
+    let value = vec![b'x'; 40_000];
+    client::compare(&mut request, MessageId(1), "dc=example,dc=com", "description", &value, &[]);
+    let mut stream = TcpStream::connect(fixture.address).expect("a connection");
+    stream.set_read_timeout(Some(PATIENCE)).expect("a guard");
+    stream.write_all(&request).expect("a request");
+    // One that was ended by a panic may be reset.
+    let answered = stream.read_to_end(&mut Vec::new());
+    assert!(answered.is_ok_and(|count| count == 0) || stream.write_all(&request).is_err());
+    drop(stream);
+    fixture.until_all_came("long");
+    drop(client);
+    fixture.is_well("long");
+    let mut client = fixture.connect();
+    assert_eq!(run(&mut client, &format!("as {ADMIN} secret\n")), "=> 0\n");
+
+    // Spans: those of one message are lost, the next ones are sent.
+    fixture.ask("traces");
+    assert!(run(&mut client, "whoami\n").starts_with("=> 0\n"));
+    fixture.until_all_came("traces");
+    let sent = |fixture: &Fixture| fixture.figure("larix_trace_spans_total{what=\"sent\"}");
+    let before = sent(&fixture);
+    assert!((0..TRIES).any(|_| run(&mut client, long) == "=> 0\n" && sent(&fixture) > before));
+
+    // The admin page ends the connection that it happens on.
+    fixture.ask("admin");
+    assert_eq!(fixture.get(fixture.admin, "/login"), "");
+    fixture.until_all_came("admin");
+    assert!(fixture.get(fixture.admin, "/login").starts_with("HTTP/1.1 200"));
+
+    // What the configuration asks of a writer.
+    let index = |kinds: &str| {
+        format!("modify \"olcDatabase={{4}}mdb,cn=config\"\n  replace olcDbIndex: description {kinds}\n")
+    };
+    fixture.ask("errand");
+    assert_eq!(run(&mut client, &index("eq")), INTERNAL);
+    // Who asked for it panics, too.
+    fixture.asked += 1;
+    fixture.until_all_came("errand");
+    assert_eq!(run(&mut client, &index("eq")), "=> 0\n");
+
+    // slapd.d is made safe when there is nothing else to do: the journal has what its files lack.
+    fixture.ask("settle");
+    assert_eq!(run(&mut client, "modify \"cn=config\"\n  replace olcIdleTimeout: 78\n"), "=> 0\n");
+    fixture.until_all_came("settle");
+    drop(client);
+    fixture.is_well("settle");
+    let _ = fixture.child.kill();
+    let _ = fixture.child.wait();
+    let mut cat = Kind::Larix.tool("cat");
+    let output = cat.args(["-n0", "-F"]).arg(fixture.site.path().join("slapd.d")).output().expect("the tool");
+    assert!(String::from_utf8_lossy(&output.stdout).contains("olcIdleTimeout: 78\n"));
 }

@@ -70,10 +70,11 @@ pub struct Returned {
     end: Option<(LdapResult, Vec<ControlBuf>)>,
 }
 
-/// A search on its way.
+/// A search on its way. Dropped before it went back, as by a panic of a thread's turn, it goes back with an internal error.
 struct Journey {
     server: Arc<Server>,
-    running: Running,
+    /// There until it goes back.
+    running: Option<Running>,
     answers: Vec<u8>,
     watch: Arc<Watch>,
     events: UnboundedSender<ConnectionEvent>,
@@ -84,6 +85,7 @@ impl Turns for Journey {
         let until = self.server.clock.monotonic().0.saturating_add(TURN_NANOS);
         loop {
             if self.watch.unwanted.load(Ordering::Relaxed) {
+                self.running = None;
                 return None;
             }
             let end = self.slice();
@@ -103,24 +105,35 @@ impl Journey {
     fn slice(&mut self) -> Option<(LdapResult, Vec<ControlBuf>)> {
         let whole = self.answers.len();
         let Self { server, running, answers, .. } = self;
+        let running = running.as_mut()?;
         let slice = panics::contained(|| {
             injected::panic_at("slice");
             running.search.slice_of_stored(server, answers)
         });
-        let end = slice.unwrap_or_else(|_| {
+        self.watch.candidates.store(running.search.effort().candidates, Ordering::Relaxed);
+        slice.unwrap_or_else(|_| {
             self.answers.truncate(whole);
-            Some((LdapResult::with(ResultCode::OTHER, "internal error"), Vec::new()))
-        });
-        self.watch.candidates.store(self.running.search.effort().candidates, Ordering::Relaxed);
-        end
+            Some(internal_error())
+        })
     }
 
-    fn go_back(self, end: Option<(LdapResult, Vec<ControlBuf>)>) {
-        let Self { running, answers, events, .. } = self;
+    fn go_back(&mut self, end: Option<(LdapResult, Vec<ControlBuf>)>) {
+        let Some(running) = self.running.take() else { return };
         let serial = running.begun.operation.serial;
+        let returned = Returned { running, answers: std::mem::take(&mut self.answers), end };
         // A connection that is gone has no use for it.
-        let _ = events.send(ConnectionEvent::Returned(serial, Box::new(Returned { running, answers, end })));
+        let _ = self.events.send(ConnectionEvent::Returned(serial, Box::new(returned)));
     }
+}
+
+impl Drop for Journey {
+    fn drop(&mut self) {
+        self.go_back(Some(internal_error()));
+    }
+}
+
+fn internal_error() -> (LdapResult, Vec<ControlBuf>) {
+    (LdapResult::with(ResultCode::OTHER, "internal error"), Vec::new())
 }
 
 impl Running {
@@ -143,7 +156,7 @@ impl Dispatcher {
         let away = Away { begun: running.begun, answered: running.counted, watch: Arc::clone(&watch) };
         let answers = std::mem::take(&mut running.spare);
         let (server, events) = (Arc::clone(&self.server), self.events.clone());
-        pool.take(Journey { server, running, answers, watch, events });
+        pool.take(Journey { server, running: Some(running), answers, watch, events });
         Place::Elsewhere(away)
     }
 

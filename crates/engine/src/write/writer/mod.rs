@@ -117,11 +117,16 @@ impl Writer {
     }
 
     /// Has an errand run behind what waits, and waits for it; `None` when the writer has ended.
+    ///
+    /// # Panics
+    /// The writer panicked at the errand: nobody is to take that for an answer.
     pub(crate) fn send<A>(&self, errand: impl FnOnce(SyncSender<A>) -> Errand) -> Option<A> {
         let (done, answer) = sync_channel(1);
         // One at a time is on its way: the limit is for changes.
         self.entrance.queue.push_beyond(Work::Errand(errand(done))).ok()?;
-        answer.recv().ok()
+        let answer = answer.recv().ok();
+        assert!(answer.is_some() || self.entrance.queue.is_closed(), "the writer panicked at an errand");
+        answer
     }
 
     /// Lets what waits be carried out and ends the writer: the database is no longer served.
