@@ -106,7 +106,7 @@ pub struct DatabaseState {
     pub schema: Arc<Schema>,
     pub catalog: Arc<Catalog>,
     pub settings: Arc<DatabaseSettings>,
-    /// Where internal searches find what this database does not hold; `None` before it is part of a directory.
+    /// Where overlays find what this database does not hold; `None` before it is part of a directory.
     pub others: Option<Arc<dyn OtherDatabases>>,
 }
 
@@ -310,7 +310,7 @@ impl<S: Store> Database<S> {
         Ok(())
     }
 
-    /// Lets internal searches see these databases.
+    /// Lets overlays see these databases.
     pub(crate) fn see_others(&self, others: Arc<dyn OtherDatabases>) {
         self.publish(|state| state.others = Some(others));
     }

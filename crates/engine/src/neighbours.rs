@@ -45,16 +45,6 @@ impl<S: Store> OtherEntries for Neighbours<S> {
         Ok(with_entry(&database.view(&snapshot)?, dn, read)? == Reach::Found)
     }
 
-    fn owned(&self, dn: &NormalDn, beyond: usize) -> Result<Option<Entry>, Fault> {
-        let Some(database) = self.select(dn, beyond) else { return Ok(None) };
-        let snapshot = database.store().snapshot()?;
-        let view = database.view(&snapshot)?;
-        let Some(id) = view.resolve(dn)?.and_then(|resolved| resolved.id) else { return Ok(None) };
-        let Some(record) = view.record(id)? else { return Ok(None) };
-        let reader = view.reader(id, &record)?;
-        Ok(Some(reader.to_owned(view.dn(&reader.view)?, false)?))
-    }
-
     fn search(
         &self,
         asked: &EntrySearch<'_>,
@@ -68,6 +58,16 @@ impl<S: Store> OtherEntries for Neighbours<S> {
 }
 
 impl<S: Store> OtherDatabases for Neighbours<S> {
+    fn entry(&self, dn: &NormalDn, beyond: usize) -> Result<Option<Entry>, Fault> {
+        let Some(database) = self.select(dn, beyond) else { return Ok(None) };
+        let snapshot = database.store().snapshot()?;
+        let view = database.view(&snapshot)?;
+        let Some(id) = view.resolve(dn)?.and_then(|resolved| resolved.id) else { return Ok(None) };
+        let Some(record) = view.record(id)? else { return Ok(None) };
+        let reader = view.reader(id, &record)?;
+        Ok(Some(reader.to_owned(view.dn(&reader.view)?, false)?))
+    }
+
     fn search(
         &self,
         query: &InternalSearch<'_>,

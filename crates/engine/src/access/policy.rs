@@ -18,7 +18,6 @@ use super::memo::Memo;
 use super::privilege::{AccessLevel, Collected, Privilege, Privileges};
 use super::rule::AccessRule;
 use super::subject::Subject;
-use crate::entry::Entry;
 use crate::fault::Fault;
 
 /// What rules may ask about the entry they protect, and about others of its database.
@@ -97,12 +96,6 @@ pub trait OtherEntries: fmt::Debug + Send + Sync {
         beyond: usize,
         read: &mut dyn FnMut(&dyn EntryFacts),
     ) -> Result<bool, Fault>;
-
-    /// A copy of an entry under the same condition, large sets left in the store.
-    ///
-    /// # Errors
-    /// A store that cannot be read.
-    fn owned(&self, dn: &NormalDn, beyond: usize) -> Result<Option<Entry>, Fault>;
 
     /// As [`EntryFacts::search`], under the same condition.
     ///

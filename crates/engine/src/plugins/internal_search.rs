@@ -153,8 +153,14 @@ pub trait FoundEntry {
 /// What is called with each entry found, until it answers false.
 pub type Visit<'f> = dyn FnMut(&dyn FoundEntry) -> Result<bool, Fault> + 'f;
 
-/// The server's databases, for internal searches whose base is in another one.
+/// The server's databases, for what is in another one than the one at hand.
 pub trait OtherDatabases: Debug + Send + Sync {
+    /// A copy of an entry, if it is in a database whose suffix has more RDNs than `beyond`; large sets are left in the store.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn entry(&self, dn: &NormalDn, beyond: usize) -> Result<Option<Entry>, Fault>;
+
     /// Searches the database that holds the base, if its suffix has more RDNs than `beyond`; its own access rules hold there.
     /// `None`: there is no such database.
     ///

@@ -34,10 +34,8 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
     fn entry(&self, dn: &NormalDn) -> Result<Option<Entry>, Failure> {
         let Some(id) = self.view.resolve(dn)?.and_then(|resolved| resolved.id) else {
             let beyond = suffix_depth(self.view, dn).unwrap_or(0);
-            return Ok(match self.policy.others() {
-                Some(others) => others.owned(dn, beyond)?,
-                None => None,
-            });
+            let others = self.view.others.as_ref();
+            return Ok(others.map_or(Ok(None), |others| others.entry(dn, beyond))?);
         };
         let Some(record) = self.view.record(id)? else { return Ok(None) };
         let reader = self.view.reader(id, &record)?;
@@ -49,10 +47,8 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
             return Ok(true);
         }
         let beyond = suffix_depth(self.view, dn).unwrap_or(0);
-        Ok(match self.policy.others() {
-            Some(others) => others.owned(dn, beyond)?.is_some(),
-            None => false,
-        })
+        let others = self.view.others.as_ref();
+        Ok(others.map_or(Ok(None), |others| others.entry(dn, beyond))?.is_some())
     }
 
     fn allows(
