@@ -33,6 +33,7 @@ use larix_proto::{Controls, Dn, LdapResult, Message, MessageId, Request, Respons
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::access_log::RecordedRequest;
+use crate::backend::Cursor;
 use crate::connection::{Event, Limits, Operation, Place, Service, Started, Stepped};
 use crate::databases::Databases;
 use crate::layers::LayersError;
@@ -40,7 +41,6 @@ use crate::log::LogLevel;
 use crate::log::printable;
 use crate::operation_log::Asked;
 use crate::operation_rules::Restricted;
-use crate::operations::Search;
 use crate::restrictions::Standing;
 use crate::security_layer::SecurityLayer;
 use crate::server::Server;
@@ -90,7 +90,7 @@ pub(crate) enum ConnectionEvent {
 #[derive(Debug)]
 pub struct Running {
     begun: Begun,
-    search: Search,
+    search: Box<dyn Cursor>,
     /// Entries that the counters know of.
     counted: u64,
     /// Slices computed here.

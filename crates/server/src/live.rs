@@ -342,8 +342,8 @@ impl<'s> Transition<'s> {
         if !has_tls && after.admin_listeners.iter().any(|address| address.tls) {
             return Err(refusal(ResultCode::UNWILLING_TO_PERFORM, admin::NEEDS_TLS));
         }
-        let databases = Databases::prepare(&config, (&server.clock, &server.log), Some(&earlier.databases))
-            .map_err(failed)?;
+        let databases =
+            Databases::prepare(&config, server.services(), Some(&earlier.databases)).map_err(failed)?;
         Ok(Self { server, endpoints, earlier, config, databases, tls, log, http, admin })
     }
 

@@ -42,9 +42,9 @@ impl LocalServer {
         let (log, thread) = Log::start(settings, call)
             .map_err(|source| ServeError::Start { what: "the log's thread", source })?;
         let config = Arc::new(config);
-        let databases = Databases::open(&config, &clock, &log)?;
         let listener = Arc::new(ListenerInfo { url: "ldapi:///".to_owned(), name: NAME.to_owned() });
         let services = Arc::new(Services::new(&config, log, clock, vec![listener.clone()], 1));
+        let databases = Databases::open(&config, &services)?;
         let server = Arc::new(Server::new(databases, services));
         Ok(Self { server, listener, _log: thread })
     }

@@ -58,7 +58,12 @@ impl Server {
             SystemRandom.fill(&mut secret);
             secret
         });
+        services.configuration_in_force.store(databases.configuration_in_force().map(Arc::new));
         Self { sasl_secret, generation: ArcSwap::from_pointee(Generation { config, databases }), services }
+    }
+
+    pub(crate) fn services(&self) -> &Arc<Services> {
+        &self.services
     }
 
     /// The configuration in force.
@@ -83,7 +88,9 @@ impl Server {
 
     /// Requests that begin from now on see this.
     pub(crate) fn publish(&self, generation: Generation) {
+        let in_force = generation.databases.configuration_in_force();
         self.generation.store(Arc::new(generation));
+        self.configuration_in_force.store(in_force.map(Arc::new));
         self.configuration_watch.tell();
     }
 }

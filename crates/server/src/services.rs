@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use arc_swap::ArcSwapOption;
+use larix_engine::access::AccessPolicy;
 use larix_engine::log::LogWatch;
 use larix_engine::time::{Clock, Monotonic, Timestamp};
 use larix_replication::provider::RefreshQueue;
@@ -48,10 +50,22 @@ pub struct Services {
     pub consumers: Consumers,
     pub(crate) configuration: ConfigurationQueue,
     /// Who follows cn=config.
-    pub(crate) configuration_watch: Arc<LogWatch>,
+    pub(crate) configuration_watch: LogWatch,
+    /// What they are sent.
+    pub(crate) configuration_in_force: ArcSwapOption<ConfigurationInForce>,
     pub(crate) access_logs: AccessLogs,
     /// What an OpenTelemetry collector is told.
     pub(crate) traces: Traces,
+}
+
+/// cn=config as it is now.
+#[derive(Debug)]
+pub(crate) struct ConfigurationInForce {
+    pub(crate) config: Arc<Config>,
+    /// Who may do what to it.
+    pub(crate) policy: Arc<AccessPolicy>,
+    /// The subschema subentry's DN as it is shown.
+    pub(crate) subschema_dn: String,
 }
 
 impl Services {
@@ -67,7 +81,8 @@ impl Services {
             backups: Backups::default(),
             consumers: Consumers::default(),
             configuration: ConfigurationQueue::default(),
-            configuration_watch: Arc::default(),
+            configuration_watch: LogWatch::default(),
+            configuration_in_force: ArcSwapOption::empty(),
             access_logs: AccessLogs::default(),
             traces: Traces::default(),
             refreshes: RefreshQueue::default(),

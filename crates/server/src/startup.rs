@@ -235,12 +235,12 @@ impl Bound {
                 image.display()
             ));
         }
-        let databases = Databases::open(&config, &clock, &log)?;
         let workers = self.options.workers.unwrap_or_else(cores).max(1);
         let infos: Vec<_> = self.listeners.iter().map(|l| Arc::new(ListenerInfo::from(l))).collect();
+        let services = Arc::new(Services::new(&config, log, clock, infos.clone(), workers));
+        let databases = Databases::open(&config, &services)?;
         let files =
             ProcessFiles::write(config.global.pid_file.as_deref(), config.global.args_file.as_deref())?;
-        let services = Arc::new(Services::new(&config, log, clock, infos.clone(), workers));
         let server = Arc::new(Server::new(databases, services));
         server.tls.replace(tls.state);
         let recorded = server.databases().recorded();

@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use larix_engine::Directory;
+use larix_engine::Served;
 use larix_engine::access::Subject;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey};
@@ -63,12 +63,16 @@ impl SyncPeers {
     }
 
     /// In the order in which they came.
-    pub(crate) fn figures(&self, directory: &Directory<LmdbStore>, now: Timestamp) -> Vec<SyncPeerFigures> {
+    pub(crate) fn figures<'d>(
+        &self,
+        databases: impl Iterator<Item = &'d Arc<Served<LmdbStore>>> + Clone,
+        now: Timestamp,
+    ) -> Vec<SyncPeerFigures> {
         let peers: Vec<Arc<SyncPeer>> = {
             let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
             known.iter().filter_map(Weak::upgrade).collect()
         };
-        peers.iter().map(|peer| peer.figures(directory, now)).collect()
+        peers.iter().map(|peer| peer.figures(databases.clone(), now)).collect()
     }
 }
 
@@ -78,7 +82,11 @@ impl SyncPeer {
         search.reached(&mut self.reached.lock().unwrap_or_else(PoisonError::into_inner));
     }
 
-    fn figures(&self, directory: &Directory<LmdbStore>, now: Timestamp) -> SyncPeerFigures {
+    fn figures<'d>(
+        &self,
+        databases: impl Iterator<Item = &'d Arc<Served<LmdbStore>>> + Clone,
+        now: Timestamp,
+    ) -> SyncPeerFigures {
         let reached = self.reached.lock().unwrap_or_else(PoisonError::into_inner).clone();
         let mut figures = SyncPeerFigures {
             rid: self.rid,
@@ -93,8 +101,8 @@ impl SyncPeer {
             behind_micros: 0,
         };
         for (instance, position) in reached.positions {
-            let all = directory.databases().iter();
-            let Some(served) = all.clone().find(|served| served.database().instance() == instance) else {
+            let Some(served) = databases.clone().find(|served| served.database().instance() == instance)
+            else {
                 continue;
             };
             let database = served.database();

@@ -5,7 +5,9 @@ mod access_logs;
 mod figures;
 mod index_log;
 mod memory;
+mod mounting;
 mod open;
+mod requests;
 
 use std::fmt;
 use std::path::PathBuf;
@@ -16,7 +18,7 @@ use larix_engine::plan::{Explain, Plan};
 use larix_engine::search::filter::Filter;
 use larix_engine::write::WriterStartError;
 use larix_engine::{Directory, Served};
-use larix_proto::{LdapResult, ResultCode};
+use larix_proto::LdapResult;
 use larix_schema::{NormalDn, Schema};
 use larix_store::lmdb::LmdbStore;
 use larix_store::{OpenError as StoreError, Store};
@@ -24,13 +26,14 @@ use zeroize::Zeroizing;
 
 pub(crate) use open::PreparedDatabases;
 
-use crate::config::values::LimitRule;
+use crate::backend::{DatabaseFigures, Router};
+use crate::backends::{figures, has_failed_sync, suffix_of};
 use crate::config::{Config, ConfigError, Origin as ConfigOrigin};
 use crate::ldif_tree::LdifTreeError;
 use crate::log::Log;
 use crate::restrictions::Rules;
+use crate::services::ConfigurationInForce;
 use crate::statistics::latency::in_database;
-use crate::virtual_entries::monitor::DatabaseFigures;
 
 /// A database that cannot be opened, and why.
 #[derive(Debug)]
@@ -114,11 +117,9 @@ impl fmt::Debug for Credentials {
 /// One `database` section as far as requests are told apart by it.
 #[derive(Debug)]
 pub(crate) struct Section {
-    pub(crate) suffixes: Vec<NormalDn>,
     pub(crate) root_dn: Option<NormalDn>,
     pub(crate) root_password: Option<Vec<u8>>,
     pub(crate) rules: Rules,
-    pub(crate) limits: Vec<LimitRule>,
     pub(crate) kind: SectionKind,
     /// For the trees that nobody stores.
     pub(crate) policy: Arc<AccessPolicy>,
@@ -137,21 +138,18 @@ pub(crate) enum SectionKind {
 pub struct Databases {
     /// What they were made from.
     config: Arc<Config>,
-    directory: Directory<LmdbStore>,
-    pub(crate) sections: Vec<Section>,
+    router: Router,
+    directory: Arc<Directory<LmdbStore>>,
+    /// In the order of the router's mounts.
+    sections: Vec<Section>,
     frontend_rules: Rules,
     /// Whether every section is under the frontend's rules.
     same_rules: bool,
-    pub(crate) frontend_policy: Arc<AccessPolicy>,
     /// Whether a rule anywhere asks about the kind of request or its controls.
     asks_about_request: bool,
     /// Whether a rule anywhere asks for the client's host name.
     asks_about_domain: bool,
     subschema_text: String,
-    /// URLs of the `referral` directive.
-    pub(crate) default_referrals: Arc<[String]>,
-    /// `rootDSE` files.
-    pub(crate) root_dse_extra: Vec<(String, Vec<Vec<u8>>)>,
     /// Where the stored databases are, in their order.
     directories: Vec<PathBuf>,
     orders: open::Orders,
@@ -269,19 +267,6 @@ impl Databases {
         Some(plan.explain(&view.catalog))
     }
 
-    /// Makes a stored database read-only, or writable again, until the configuration says otherwise.
-    pub(crate) fn make_read_only(&self, number: usize, value: bool) -> LdapResult {
-        let section = self.sections.get(number).filter(|section| section.kind == SectionKind::Stored);
-        let stored =
-            section.and_then(|section| section.suffixes.first()).and_then(|dn| self.directory.select(dn));
-        let Some(served) = stored else {
-            let text = "only a database that stores entries can be made read-only";
-            return LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text);
-        };
-        served.database().set_read_only(value);
-        LdapResult::success()
-    }
-
     /// Operations are counted by their database.
     pub(crate) fn note_database(&self, dn: &NormalDn) {
         self.directory.select(dn).into_iter().for_each(|served| in_database(served.database().instance()));
@@ -293,22 +278,6 @@ impl Databases {
             // A store whose last sync failed has said so to whoever wrote.
             let _ = served.database().store().sync();
         }
-    }
-
-    /// For each section, what its database says, where it stores anything.
-    pub(crate) fn monitored(&self) -> Vec<Option<DatabaseFigures>> {
-        let mut stored = self.directory.databases().iter();
-        let sections = self.sections.iter().map(|section| {
-            (section.kind == SectionKind::Stored).then(|| stored.next()).flatten().and_then(|s| figures(s))
-        });
-        sections.collect()
-    }
-
-    /// The root DN of the monitor database: in whose name its entries are.
-    pub(crate) fn monitor_owner(&self) -> String {
-        let mut databases = self.config.databases.iter();
-        let monitor = databases.find(|database| database.kind.is_monitor());
-        monitor.and_then(|database| database.root_dn.as_ref()).map(ToString::to_string).unwrap_or_default()
     }
 
     /// What the databases that store anything say of themselves, in the configuration's order.
@@ -343,18 +312,22 @@ impl Databases {
         Some(section.policy.clone())
     }
 
-    /// The section whose suffix is the nearest at or above the DN.
-    pub(crate) fn section(&self, dn: &NormalDn) -> Option<&Section> {
-        let depth = |section: &Section| {
-            section.suffixes.iter().filter(|suffix| dn.is_within(suffix)).map(NormalDn::depth).max()
-        };
-        // Of equals the first: `max_by_key` would give the last.
-        self.sections
-            .iter()
-            .rev()
-            .filter_map(|s| Some((depth(s)?, s)))
-            .max_by_key(|(d, _)| *d)
-            .map(|(_, s)| s)
+    /// cn=config as it is in this generation.
+    pub(crate) fn configuration_in_force(&self) -> Option<ConfigurationInForce> {
+        Some(ConfigurationInForce {
+            config: Arc::clone(&self.config),
+            policy: self.configuration_policy()?,
+            subschema_dn: self.subschema_text.clone(),
+        })
+    }
+
+    pub(crate) fn router(&self) -> &Router {
+        &self.router
+    }
+
+    /// The section of the database that holds the DN.
+    fn section(&self, dn: &NormalDn) -> Option<&Section> {
+        self.router.select(dn).and_then(|number| self.sections.get(number))
     }
 }
 
@@ -364,33 +337,4 @@ impl Databases {
         let mut all = self.directory.databases().iter();
         all.find(|served| served.database().instance() == instance).map(|served| suffix_of(served))
     }
-}
-
-/// None of a store that cannot be read.
-fn figures(served: &Served<LmdbStore>) -> Option<DatabaseFigures> {
-    let database = served.database();
-    let statistics = database.store().statistics().ok()?;
-    let log_times = database.store().snapshot().ok().and_then(|it| larix_engine::log::times(&it).ok())?;
-    Some(DatabaseFigures {
-        suffix: suffix_of(served),
-        instance: database.instance(),
-        store: figures::of_store(&statistics),
-        read_only: database.current_settings().read_only,
-        writes_waiting: served.waiting_writes() as u64,
-        sync_failed: has_failed_sync(served),
-        writes: database.writes().figures(),
-        log_times,
-        indexes: served.index_status(),
-        not_indexed: served.not_indexed_total(),
-        not_indexed_shapes: served.not_indexed(),
-    })
-}
-
-fn suffix_of(served: &Served<LmdbStore>) -> String {
-    served.database().settings().suffixes.first().map(|suffix| suffix.text.clone()).unwrap_or_default()
-}
-
-fn has_failed_sync(served: &Served<LmdbStore>) -> bool {
-    // The server opens every store for writing.
-    served.database().store().is_read_only()
 }

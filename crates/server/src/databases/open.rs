@@ -9,24 +9,26 @@ use larix_engine::order::CommitOrder;
 use larix_engine::tables::TABLES;
 use larix_engine::write::{IndexWatch, Reconfiguration, WriterEnvironment};
 use larix_engine::{Database as EngineDatabase, DatabaseSettings, Directory, Frontend, Served};
-use larix_proto::ldif::{self, Body};
 use larix_schema::NormalDn;
 use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 
 use super::index_log::IndexLog;
+use super::mounting::Mounting;
 use super::{Databases, OpenError, Section, SectionKind, memory};
+use crate::backend::Router;
 use crate::clock::{SystemClock, SystemRandom};
 use crate::config::{Config, Database, MdbSettings, NullSettings, Overlay};
 use crate::ldif_tree;
 use crate::log::Log;
 use crate::operation_rules::OperationRules;
 use crate::restrictions::Rules;
+use crate::services::Services;
 use crate::virtual_entries::subschema;
 
 impl Databases {
     /// Opens every database of the configuration and starts its writer.
-    pub fn open(config: &Arc<Config>, clock: &Arc<SystemClock>, log: &Log) -> Result<Self, OpenError> {
-        Self::prepare(config, (clock, log), None).map(|prepared| prepared.publish().0)
+    pub fn open(config: &Arc<Config>, services: &Arc<Services>) -> Result<Self, OpenError> {
+        Self::prepare(config, services, None).map(|prepared| prepared.publish().0)
     }
 
     /// Makes the databases of a configuration ready. Those that `earlier` has open are kept open and go on as they are
@@ -36,20 +38,23 @@ impl Databases {
     /// What cannot be opened; what was opened is closed again.
     pub(crate) fn prepare(
         config: &Arc<Config>,
-        (clock, log): (&Arc<SystemClock>, &Log),
+        services: &Arc<Services>,
         earlier: Option<&Self>,
     ) -> Result<PreparedDatabases, OpenError> {
         config.check_directories()?;
         let schema = &config.schema;
         let updates = config.global.allow.update_anon;
-        let mut making = Making::new(config, (clock, log), earlier);
+        let mut making = Making::new(config, (&services.clock, &services.log), earlier);
         let mut sections = Vec::new();
+        let mut opened = Vec::new();
         for database in config.databases.iter().filter(|database| !database.disabled) {
             let kind = section_kind(database)?;
             let policy = Arc::new(config.access_policy(Some(database))?);
-            if let Some(directory) = database.kind.directory() {
-                making.stored(database, directory)?;
-            }
+            let served = match database.kind.directory() {
+                Some(directory) => Some(making.stored(database, directory)?),
+                None => None,
+            };
+            opened.push((database, served, Arc::clone(&policy)));
             let mut section = section(config, database, kind, policy, updates);
             section.rules = section.rules.with_operations(OperationRules::in_force(config, Some(database))?);
             sections.push(section);
@@ -72,7 +77,7 @@ impl Databases {
         let virtual_trees = sections.iter().map(|section: &Section| Arc::clone(&section.policy));
         let policies: Vec<Arc<AccessPolicy>> =
             stored.iter().cloned().chain(virtual_trees).chain([Arc::clone(&frontend_policy)]).collect();
-        let directory = Directory::new(frontend, served).map_err(OpenError::Schema)?;
+        let directory = Arc::new(Directory::new(frontend, served).map_err(OpenError::Schema)?);
         stored.iter().for_each(|policy| directory.let_see(policy));
         let all_rules = sections.iter().map(|section: &Section| &section.rules).chain([&frontend_rules]);
         let requesters: Vec<&AccessPolicy> =
@@ -88,7 +93,12 @@ impl Databases {
                 && earlier.directory.databases().len() == directory.databases().len()
                 && alike_for_all(&earlier.config, config)
         });
+        let making = Mounting { config, services, directory: &directory, subschema_dn: &subschema_text };
+        let mounts = opened.into_iter().map(|opened| making.mount(opened)).collect::<Result<_, _>>()?;
+        let special = making.special(&frontend_policy)?;
+        let router = Router::new(directory.frontend().clone(), mounts, special);
         let databases = Self {
+            router,
             config: Arc::clone(config),
             asks_about_domain,
             asks_about_request,
@@ -96,10 +106,7 @@ impl Databases {
             directory,
             sections,
             frontend_rules,
-            frontend_policy,
             subschema_text,
-            default_referrals: config.global.referrals.clone().into(),
-            root_dse_extra: root_dse_files(config)?,
             directories,
             orders,
         };
@@ -201,7 +208,7 @@ impl<'a> Making<'a> {
         }
     }
 
-    fn stored(&mut self, database: &Database, directory: &Path) -> Result<(), OpenError> {
+    fn stored(&mut self, database: &Database, directory: &Path) -> Result<Arc<Served<LmdbStore>>, OpenError> {
         let environment = WriterEnvironment {
             clock: self.clock.clone(),
             random: Arc::new(SystemRandom),
@@ -233,9 +240,9 @@ impl<'a> Making<'a> {
                 Arc::new(served)
             }
         };
-        self.served.push(served);
+        self.served.push(Arc::clone(&served));
         self.directories.push(directory.to_owned());
-        Ok(())
+        Ok(served)
     }
 }
 
@@ -380,42 +387,11 @@ fn section(
     policy: Arc<AccessPolicy>,
     anonymous_updates: bool,
 ) -> Section {
-    let suffixes = match database.kind.own_suffix() {
-        Some(dn) => config.schema.parse_dn(dn).into_iter().collect(),
-        None => database.suffixes.iter().map(|dn| dn.normal.clone()).collect(),
-    };
     Section {
-        suffixes,
         root_dn: database.effective_root(),
         root_password: database.root_password.clone(),
         rules: Rules::new(&config.frontend.shared, Some(&database.shared), anonymous_updates),
-        limits: database.shared.limits.clone(),
         kind,
         policy,
     }
-}
-
-/// Attributes by name.
-type NamedValues = Vec<(String, Vec<Vec<u8>>)>;
-
-/// The attributes of the `rootDSE` files.
-fn root_dse_files(config: &Config) -> Result<NamedValues, OpenError> {
-    let mut extra = Vec::new();
-    for path in &config.global.root_dse_files {
-        let fail = |message: String| OpenError::RootDse { path: path.clone(), message };
-        let file = std::fs::File::open(path).map_err(|error| fail(error.to_string()))?;
-        for record in ldif::Reader::new(std::io::BufReader::new(file)) {
-            let record = record.map_err(|error| fail(error.to_string()))?;
-            if !record.dn.is_empty() {
-                return Err(fail(format!(
-                    "line {}: the root DSE's DN is empty, not \"{}\"",
-                    record.line, record.dn
-                )));
-            }
-            if let Body::Content(attributes) = record.body {
-                extra.extend(attributes.into_iter().map(|a| (a.description, a.values)));
-            }
-        }
-    }
-    Ok(extra)
 }

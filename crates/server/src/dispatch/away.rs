@@ -13,10 +13,10 @@ use larix_proto::{ControlBuf, LdapResult, ResponseOp, ResultCode, encode};
 use tokio::sync::mpsc::UnboundedSender;
 
 use super::{Begun, Dispatcher, Running};
+use crate::backend::{Effort, Slice, slice};
 use crate::connection::{OUTPUT_HIGH, Operation, Place};
 use crate::dispatch::ConnectionEvent;
 use crate::low_turns::Turns;
-use crate::operations::Effort;
 use crate::panics;
 use crate::server::Server;
 
@@ -108,7 +108,10 @@ impl Journey {
         let running = running.as_mut()?;
         let slice = panics::contained(|| {
             injected::panic_at("slice");
-            running.search.slice_of_stored(server, answers)
+            match running.search.step(slice(&*server.clock), answers) {
+                Slice::Done(result, controls) => Some((result, controls)),
+                Slice::More | Slice::Waiting => None,
+            }
         });
         self.watch.candidates.store(running.search.effort().candidates, Ordering::Relaxed);
         slice.unwrap_or_else(|_| {
@@ -139,7 +142,7 @@ fn internal_error() -> (LdapResult, Vec<ControlBuf>) {
 impl Running {
     pub(super) fn is_long(&self) -> bool {
         let is_dear = self.slices > 0 && self.search.is_dear();
-        (self.slices >= SLICES_HERE || is_dear) && self.search.is_of_stored()
+        (self.slices >= SLICES_HERE || is_dear) && !self.search.waits()
     }
 }
 

@@ -48,9 +48,6 @@ impl Dispatcher {
         mut request: WriteRequest,
     ) -> Result<(), LdapResult> {
         let databases = self.server.databases();
-        if let Some(result) = databases.change_monitor(&self.server, &request.subject, &request.operation) {
-            return Err(result);
-        }
         let directory = databases.directory();
         let with_work = directory.has_password_work(&request.operation);
         let completer = self.completer(begun);
@@ -67,18 +64,18 @@ impl Dispatcher {
             }
         }
         if !with_work {
-            databases.submit_request(&self.server, request, Box::new(done));
+            databases.update((&*self.server.clock, begun.started), request, Box::new(done));
             return Ok(());
         }
         let Ok(target) = directory.schema().parse_dn(request.operation.target()) else {
-            databases.submit_request(&self.server, request, Box::new(done));
+            databases.update((&*self.server.clock, begun.started), request, Box::new(done));
             return Ok(());
         };
-        let server = self.server.clone();
+        let (server, began) = (self.server.clone(), begun.started);
         let job = move || {
             let databases = server.databases();
             databases.directory().work_on_passwords(&mut request);
-            databases.submit_request(&server, request, Box::new(done));
+            databases.update((&*server.clock, began), request, Box::new(done));
         };
         self.server
             .passwords

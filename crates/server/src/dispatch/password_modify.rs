@@ -6,6 +6,7 @@ use larix_engine::access::{self, Subject};
 use larix_engine::controls::{ControlValues, OperationKind, RequestControls};
 use larix_engine::password;
 use larix_engine::plugins::{BindAttempt, PasswordWork, Purpose};
+use larix_engine::time::Clock;
 use larix_engine::write::{
     AttributeValues, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,
 };
@@ -273,6 +274,6 @@ impl PasswordChange {
         if directory.has_password_work(&request.operation) {
             directory.work_on_passwords(&mut request);
         }
-        databases.submit_request(server, request, Box::new(finished));
+        databases.update((&*server.clock, server.clock.monotonic()), request, Box::new(finished));
     }
 }

@@ -11,13 +11,13 @@ use larix_proto::{
 use super::password_change::password_first;
 use super::persistent::Persists;
 use super::{Begun, Dispatcher, Running, shown_dn};
+use crate::backend::{First, Slice, slice};
 use crate::config::Config;
 use crate::connection::{Operation, Started, Stepped};
 use crate::databases::Databases;
 use crate::dispatch::ConnectionEvent;
 use crate::log::printable;
 use crate::operation_rules::Restricted;
-use crate::operations::{First, Slice};
 use crate::statistics::{add, latency};
 
 impl Dispatcher {
@@ -59,7 +59,7 @@ impl Dispatcher {
         };
         let subject = self.in_request(databases, subject, || access::Operation::Search, message.controls);
         let at = (begun.operation.id, begun.started);
-        match databases.search(&self.server, &subject, controls, request, at, out) {
+        match databases.search((&subject, &*self.server.clock), controls, request, at, out) {
             First::Done { result, controls, effort } => {
                 self.count_entries(effort.entries);
                 encode::result(out, begun.operation.id, ResponseOp::SearchDone, &result, &controls);
@@ -67,7 +67,7 @@ impl Dispatcher {
                 Started::Answered
             }
             First::Running(mut search) => {
-                if search.follows() {
+                if search.waits() {
                     let (serial, events) = (begun.operation.serial, self.events.clone());
                     search.follow(Follower::new(Box::new(move || {
                         // A connection that is gone has no use for it.
@@ -101,7 +101,7 @@ impl Dispatcher {
         running: &mut Running,
         out: &mut Vec<u8>,
     ) -> Stepped {
-        let stepped = running.search.step(&self.server, out);
+        let stepped = running.search.step(slice(&*self.server.clock), out);
         running.slices = running.slices.saturating_add(1);
         self.count_new_entries(running);
         let (result, controls) = match stepped {
@@ -170,7 +170,7 @@ impl Dispatcher {
                 asks_policy = controls.password_policy;
                 let subject =
                     self.in_request(databases, subject, || access::Operation::Compare, message.controls);
-                Ok(databases.compare(&self.server, &subject, &controls, request))
+                Ok(databases.compare((&subject, &*self.server.clock), &controls, request, begun.started))
             })
             .unwrap_or_else(|refused| refused);
         if asks_policy && self.judge_compare(begun, databases, request, result.code) {

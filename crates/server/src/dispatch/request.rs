@@ -5,11 +5,11 @@ use larix_proto::{ControlBuf, LdapResult, Message, ResponseOp, ResultCode, encod
 
 use super::{Dispatcher, Running};
 use crate::access_log::RecordedRequest;
+use crate::backend::Effort;
 use crate::connection::{Operation, Started};
 use crate::log::LogLevel;
 use crate::log::printable;
 use crate::operation_log::{self, Asked, Ended, Seconds};
-use crate::operations::Effort;
 use crate::statistics::{OperationKind, add, latency};
 use crate::traces::Span;
 

@@ -1,6 +1,7 @@
 //! Transactions (RFC 5805): updates are kept until the client ends the transaction, then carried out together.
 
 use larix_engine::budget::RequestLimit;
+use larix_engine::time::Clock;
 use larix_engine::write::{WriteOutcome, WriteRequest};
 use larix_proto::extended::{EndTransaction, EndTransactionResponse, ExtendedValue, UpdateControls};
 use larix_proto::{ExtendedRequest, LdapResult, MessageId, ResultCode};
@@ -121,7 +122,8 @@ impl Dispatcher {
             noted.into_iter().for_each(|noted| noted.changed(&outcome));
             completer.complete(Completion::Transaction(Box::new(TransactionOutcome { outcome, messages })));
         };
-        self.server.databases().submit_all(&self.server, transaction.requests, Box::new(done));
+        let at = (&*self.server.clock as &dyn Clock, begun.started);
+        self.server.databases().update_together(at, transaction.requests, Box::new(done));
         self.wait_for(begun);
         Ok(Started::Waiting)
     }

@@ -25,7 +25,7 @@ impl Online<'_> {
     /// Up to two entries that a search of the root DN over its base finds.
     pub(crate) fn found_by_root(&self, url: &LdapUrl) -> Vec<NormalDn> {
         let Ok(base) = self.schema().parse_dn(&url.dn) else { return Vec::new() };
-        self.generation.databases.identities(self.server, &self.root_over(&base), url, 2)
+        self.generation.databases.identities((&self.root_over(&base), &*self.server.clock), url, 2)
     }
 
     fn root_over(&self, base: &NormalDn) -> Arc<Subject> {
@@ -46,20 +46,21 @@ impl Lookups for Online<'_> {
     }
 
     fn find_one(&self, who: Option<&NormalDn>, url: &LdapUrl) -> Option<NormalDn> {
-        let mut found = self.generation.databases.identities(self.server, &self.searcher(who), url, 2);
+        let mut found =
+            self.generation.databases.identities((&self.searcher(who), &*self.server.clock), url, 2);
         if found.len() == 1 { found.pop() } else { None }
     }
 
     fn finds(&self, who: Option<&NormalDn>, url: &LdapUrl, entry: &NormalDn) -> bool {
         // Of all that the search would find, only this one entry is of interest.
-        self.generation.databases.identity_among(self.server, &self.searcher(who), url, entry)
+        self.generation.databases.identity_among((&self.searcher(who), &*self.server.clock), url, entry)
     }
 
     fn expand(&self, url: &LdapUrl, attribute: Option<&str>) -> Option<String> {
         let databases = &self.generation.databases;
         let base = self.schema().parse_dn(&url.dn).ok()?;
         let root = self.root_over(&base);
-        let mut found = databases.identities(self.server, &root, url, 2);
+        let mut found = databases.identities((&root, &*self.server.clock), url, 2);
         let entry = found.pop().filter(|_| found.is_empty())?;
         match attribute {
             None => Some(entry.as_str().to_owned()),

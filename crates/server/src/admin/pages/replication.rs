@@ -39,7 +39,8 @@ fn content(visit: &Visit<'_>) -> Markup {
     let server = &visit.admin.server;
     let (now, started) = (server.now(), server.statistics.started);
     let consumers = server.consumers.statuses();
-    let peers = server.sync_peers.figures(server.databases().directory(), now);
+    let databases = server.databases();
+    let peers = server.sync_peers.figures(databases.directory().databases().iter(), now);
     let unready = replica_health::unready(server);
     html! {
         @for reason in &unready {

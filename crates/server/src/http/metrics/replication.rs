@@ -85,10 +85,10 @@ fn consumers(server: &Server, now: Timestamp, out: &mut DescriptorEncoder<'_>) -
 /// Who follows this server.
 fn peers(server: &Server, now: Timestamp, out: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let databases = server.databases();
-    if !databases.provide() {
+    if !databases.router().provides_content() {
         return Ok(());
     }
-    let peers = server.sync_peers.figures(databases.directory(), now);
+    let peers = server.sync_peers.figures(databases.directory().databases().iter(), now);
     let (running, waiting) = server.refreshes.figures();
     gauge(out, "replication_peers", "Consumers that are connected", peers.len() as f64)?;
     gauge(out, "replication_refreshes", "Consumers that are brought up to date now", running as f64)?;

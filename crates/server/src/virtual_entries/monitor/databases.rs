@@ -1,52 +1,14 @@
 //! cn=Databases: each with its overlays below it.
 
 use std::path::Path;
-use std::time::Duration;
 
 use larix_engine::entry::Entry;
-use larix_engine::index::{IndexStatus, NotIndexed};
-use larix_engine::time::Timestamp;
-use larix_engine::write::WriteFigures;
 
 use super::{DN, Monitor, truth};
 use crate::config::Database;
 
 /// What a database that is only read refuses.
 const WRITES: [&str; 4] = ["add", "delete", "modify", "rename"];
-
-/// What is known of a database's store.
-#[derive(Copy, Clone, Debug, Default)]
-pub(crate) struct StoreFigures {
-    pub pages_max: u64,
-    pub pages_used: u64,
-    pub pages_free: u64,
-    pub readers_max: u64,
-    pub readers_used: u64,
-    pub entries: u64,
-    /// How long the oldest read transaction has been open.
-    pub oldest_read: Option<Duration>,
-}
-
-/// What a database that stores entries says of itself.
-#[derive(Debug)]
-pub(crate) struct DatabaseFigures {
-    /// The first.
-    pub(crate) suffix: String,
-    /// What its operations are counted by.
-    pub(crate) instance: u64,
-    pub(crate) store: StoreFigures,
-    pub(crate) read_only: bool,
-    /// Changes that wait for the writer.
-    pub(crate) writes_waiting: u64,
-    pub(crate) sync_failed: bool,
-    pub(crate) writes: WriteFigures,
-    /// The times of the oldest and the newest record of the change log.
-    pub(crate) log_times: Option<(Timestamp, Timestamp)>,
-    pub(crate) indexes: Vec<IndexStatus>,
-    /// Searches that no index could serve, and their shapes.
-    pub(crate) not_indexed: u64,
-    pub(crate) not_indexed_shapes: Vec<NotIndexed>,
-}
 
 impl Monitor<'_> {
     pub(super) fn databases(&self, out: &mut Vec<Entry>) {

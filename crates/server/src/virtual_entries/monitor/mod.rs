@@ -23,7 +23,7 @@ use crate::statistics::{OperationKind, Statistics};
 use crate::sync_peers::SyncPeerFigures;
 use crate::tls::TlsContext;
 
-pub(crate) use databases::{DatabaseFigures, StoreFigures};
+use crate::backend::DatabaseFigures;
 
 /// The tree's suffix.
 pub const DN: &str = "cn=Monitor";

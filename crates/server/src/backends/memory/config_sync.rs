@@ -9,23 +9,22 @@ use std::sync::Arc;
 use larix_engine::access::Subject;
 use larix_engine::csn::Csn;
 use larix_engine::entry::Entry;
-use larix_engine::log::{CsnVector, Follower, LogWatch};
+use larix_engine::log::{CsnVector, Follower};
+use larix_engine::search::task::Budget;
 use larix_proto::control::{EntryState, SyncDone, SyncState};
 use larix_proto::encode::EntryEncoder;
 use larix_proto::extended::SyncInfo;
-use larix_proto::{
-    ControlBuf, ControlValue, FilterBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest, encode,
-};
+use larix_proto::{ControlBuf, ControlValue, FilterBuf, LdapResult, MessageId, ResultCode, Scope, encode};
 use larix_replication::Cookie;
 use larix_replication::provider::{Asked, Decision, decide};
 use larix_schema::NormalDn;
 use uuid::Uuid;
 
-use super::sync::Slice;
+use super::config::entries;
+use crate::backend::{Cursor, Effort, Search, Slice};
 use crate::config::Config;
-use crate::databases::Databases;
-use crate::memory_tree::SyncSelection;
-use crate::server::Server;
+use crate::memory_tree::{MemoryTree, SyncSelection};
+use crate::services::{ConfigurationInForce, Services};
 
 /// entryUUIDs in one message.
 const TOGETHER: usize = 1_000;
@@ -46,7 +45,7 @@ pub(super) struct ConfigSearch {
     /// The configuration that was looked at last, and what the consumer has of it: entryCSNs and names.
     seen: Option<Arc<Config>>,
     has: BTreeMap<Uuid, (Option<Csn>, String)>,
-    watch: Arc<LogWatch>,
+    services: Arc<Services>,
     follower: Option<Arc<Follower>>,
     sent: u64,
 }
@@ -58,15 +57,11 @@ pub(super) fn is_provided(config: &Config) -> bool {
 }
 
 impl ConfigSearch {
-    pub(super) fn new(
-        asked: Asked,
-        (subject, watch): (&Arc<Subject>, &Arc<LogWatch>),
-        base: &NormalDn,
-        request: &SearchRequest<'_>,
-        message: MessageId,
-    ) -> Self {
-        Self {
-            asked,
+    /// None without the control.
+    pub(super) fn new(services: &Arc<Services>, subject: &Arc<Subject>, search: Search<'_>) -> Option<Self> {
+        let Search { request, base, controls, message } = search;
+        Some(Self {
+            asked: Asked::new(controls.sync.as_ref()?),
             subject: Arc::clone(subject),
             base: base.clone(),
             scope: request.scope,
@@ -76,39 +71,30 @@ impl ConfigSearch {
             message,
             seen: None,
             has: BTreeMap::new(),
-            watch: Arc::clone(watch),
+            services: Arc::clone(services),
             follower: None,
             sent: 0,
-        }
+        })
     }
 
-    pub(super) fn follow(&mut self, follower: Arc<Follower>) {
-        self.watch.follow(&follower);
-        self.follower = Some(follower);
-    }
-
-    /// Entries sent.
-    pub(super) fn sent(&self) -> u64 {
-        self.sent
-    }
-
-    pub(super) fn step(&mut self, server: &Server, out: &mut Vec<u8>) -> Slice {
+    /// What is sent now, and what is waited for.
+    fn go_on(&mut self, out: &mut Vec<u8>) -> Slice {
         if let Some(follower) = &self.follower {
             follower.looks();
         }
-        let databases = server.databases();
-        let config = Arc::clone(databases.config());
         let done = |result| Slice::Done(result, Vec::new());
-        if !is_provided(&config) {
+        let in_force = self.services.configuration_in_force.load_full();
+        let Some(in_force) = in_force.filter(|in_force| is_provided(&in_force.config)) else {
             let text = "the content is no longer provided";
             return done(LdapResult::with(ResultCode::UNAVAILABLE, text));
-        }
+        };
+        let config = Arc::clone(&in_force.config);
         let is_first = self.seen.is_none();
         if self.seen.as_ref().is_some_and(|seen| Arc::ptr_eq(seen, &config)) {
             return Slice::Waiting;
         }
         let context = config.context_csns();
-        let now = match self.look(&databases, server) {
+        let now = match self.look(&in_force) {
             Ok(now) => now,
             Err(result) => return done(result),
         };
@@ -116,9 +102,9 @@ impl ConfigSearch {
         let text = cookie(self.asked.rid, server_id, context.as_slice());
         self.seen = Some(config);
         if is_first {
-            return self.refresh(now, &context, (server_id, &text), &databases, out);
+            return self.refresh(now, &context, (server_id, &text), &in_force, out);
         }
-        self.changes(now, &databases, out);
+        self.changes(now, &in_force, out);
         encode::intermediate(
             out,
             self.message,
@@ -130,9 +116,14 @@ impl ConfigSearch {
     }
 
     /// The entries that the consumer may have, superiors first.
-    fn look(&self, databases: &Databases, server: &Server) -> Result<Vec<Known>, LdapResult> {
-        let Some(mut tree) = databases.tree(server, &self.subject, &self.base, true) else {
-            return Err(LdapResult::new(ResultCode::NO_SUCH_OBJECT));
+    fn look(&self, in_force: &ConfigurationInForce) -> Result<Vec<Known>, LdapResult> {
+        let schema = &in_force.config.schema;
+        let mut tree = MemoryTree {
+            schema,
+            policy: &in_force.policy,
+            subject: &self.subject,
+            entries: entries(&in_force.config, schema, &in_force.subschema_dn),
+            counted: None,
         };
         for entry in &mut tree.entries {
             entry.attributes.retain(|a| {
@@ -164,7 +155,7 @@ impl ConfigSearch {
         now: Vec<Known>,
         context: &CsnVector,
         (server_id, text): (u16, &str),
-        databases: &Databases,
+        in_force: &ConfigurationInForce,
         out: &mut Vec<u8>,
     ) -> Slice {
         let cookie = Some(text.as_bytes());
@@ -172,11 +163,11 @@ impl ConfigSearch {
             Decision::Refused(result) => return Slice::Done(result, Vec::new()),
             Decision::Unchanged => (false, false),
             Decision::Everything => {
-                self.send_new(&now, &CsnVector::default(), databases, out);
+                self.send_new(&now, &CsnVector::default(), in_force, out);
                 (true, true)
             }
             Decision::Since(known) => {
-                self.send_new(&now, &known, databases, out);
+                self.send_new(&now, &known, in_force, out);
                 (true, true)
             }
         };
@@ -195,10 +186,16 @@ impl ConfigSearch {
     }
 
     /// Sends what `known` does not cover, and names the rest.
-    fn send_new(&mut self, now: &[Known], known: &CsnVector, databases: &Databases, out: &mut Vec<u8>) {
+    fn send_new(
+        &mut self,
+        now: &[Known],
+        known: &CsnVector,
+        in_force: &ConfigurationInForce,
+        out: &mut Vec<u8>,
+    ) {
         let is_known = |entry: &&Known| entry.csn.is_some_and(|csn| known.covers(&csn));
         for entry in now.iter().filter(|entry| !is_known(entry)) {
-            self.send(entry, EntryState::Add, databases, out);
+            self.send(entry, EntryState::Add, in_force, out);
         }
         let present: Vec<[u8; 16]> = now.iter().filter(is_known).map(|k| *k.uuid.as_bytes()).collect();
         for some in present.chunks(TOGETHER) {
@@ -207,7 +204,7 @@ impl ConfigSearch {
         }
     }
 
-    fn changes(&mut self, now: Vec<Known>, databases: &Databases, out: &mut Vec<u8>) {
+    fn changes(&mut self, now: Vec<Known>, in_force: &ConfigurationInForce, out: &mut Vec<u8>) {
         let before = std::mem::take(&mut self.has);
         for (uuid, (_, dn)) in before.iter().rev() {
             if !now.iter().any(|known| known.uuid == *uuid) {
@@ -217,9 +214,9 @@ impl ConfigSearch {
         }
         for known in &now {
             match before.get(&known.uuid) {
-                None => self.send(known, EntryState::Add, databases, out),
+                None => self.send(known, EntryState::Add, in_force, out),
                 Some((csn, dn)) if *csn != known.csn || *dn != known.entry.dn => {
-                    self.send(known, EntryState::Modify, databases, out);
+                    self.send(known, EntryState::Modify, in_force, out);
                 }
                 Some(_) => {}
             }
@@ -227,17 +224,36 @@ impl ConfigSearch {
         self.has = now.into_iter().map(|k| (k.uuid, (k.csn, k.entry.dn))).collect();
     }
 
-    fn send(&mut self, known: &Known, what: EntryState, databases: &Databases, out: &mut Vec<u8>) {
-        let Some(policy) = databases.configuration_policy() else { return };
+    fn send(&mut self, known: &Known, what: EntryState, in_force: &ConfigurationInForce, out: &mut Vec<u8>) {
         let selection = SyncSelection {
-            schema: databases.schema(),
-            policy: &policy,
+            schema: &in_force.config.schema,
+            policy: &in_force.policy,
             subject: &self.subject,
             names: &self.attributes,
             types_only: self.types_only,
         };
         self.sent += 1;
         selection.write(&known.dn, &known.entry, (self.message, &[state(what, &known.uuid)]), out);
+    }
+}
+
+impl Cursor for ConfigSearch {
+    /// All that there is to send is sent in one slice.
+    fn step(&mut self, _: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+        self.go_on(out)
+    }
+
+    fn effort(&self) -> Effort {
+        Effort { entries: self.sent, candidates: self.sent }
+    }
+
+    fn waits(&self) -> bool {
+        true
+    }
+
+    fn follow(&mut self, follower: Arc<Follower>) {
+        self.services.configuration_watch.follow(&follower);
+        self.follower = Some(follower);
     }
 }
 

@@ -1,0 +1,84 @@
+//! cn=config.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use larix_engine::access::{AccessPolicy, Subject};
+use larix_engine::entry::Entry;
+use larix_engine::write::{Completion, WriteRequest};
+use larix_proto::{LdapResult, ResultCode};
+use larix_schema::{BoundFilter, Schema};
+
+use super::config_sync::{self, ConfigSearch};
+use super::{Content, Tree};
+use crate::backend::{Announced, Context, Cursor, Search};
+use crate::config::{self, Config, ConfigEntry};
+use crate::memory_tree::MemoryTree;
+use crate::services::Services;
+use crate::virtual_entries::Builder;
+
+#[derive(Debug)]
+pub(crate) struct Configuration {
+    pub(crate) config: Arc<Config>,
+    pub(crate) services: Arc<Services>,
+    pub(crate) subschema_dn: String,
+}
+
+impl Content for Configuration {
+    fn entries(&self, context: &Context<'_>) -> Vec<Entry> {
+        entries(&self.config, context.router.schema(), &self.subschema_dn)
+    }
+
+    fn synchronise(&self, context: &Context<'_>, search: Search<'_>) -> Option<Box<dyn Cursor>> {
+        Some(Box::new(ConfigSearch::new(&self.services, context.subject, search)?))
+    }
+
+    fn update(&self, _: &Tree<Self>, _: &Context<'_>, requests: Vec<WriteRequest>, done: Completion) {
+        self.services.configuration.submit(requests, done);
+    }
+
+    fn stands_apart(&self) -> Option<LdapResult> {
+        let text = "a transaction changes cn=config or a database, not both";
+        Some(LdapResult::with(ResultCode::AFFECTS_MULTIPLE_DSAS, text))
+    }
+
+    fn provides_content(&self) -> bool {
+        config_sync::is_provided(&self.config)
+    }
+
+    fn announce(&self, announced: &mut Announced) {
+        announced.config_context = Some("cn=config".to_owned());
+    }
+}
+
+impl Config {
+    /// The DNs of the entries of cn=config that a filter is true of, whatever the access rules say: what tools write.
+    pub fn matching(&self, filter: &BoundFilter) -> HashSet<String> {
+        let policy = AccessPolicy::open(Arc::clone(&self.schema), None);
+        let tree = MemoryTree {
+            schema: &self.schema,
+            policy: &policy,
+            subject: &Subject::default(),
+            entries: entries(self, &self.schema, "cn=Subschema"),
+            counted: None,
+        };
+        tree.matching_unguarded(filter).map(str::to_owned).collect()
+    }
+}
+
+/// The entries of a configuration, superiors first.
+pub(super) fn entries(config: &Config, schema: &Schema, subschema_dn: &str) -> Vec<Entry> {
+    let convert = |entry: ConfigEntry| {
+        let mut built = Builder::new(schema, entry.dn.clone());
+        for attribute in entry.attributes {
+            built = built.add(&attribute.description, attribute.values.to_vec());
+        }
+        if let Some(class) = built.first("objectClass")
+            && built.first("structuralObjectClass").is_none()
+        {
+            built = built.add("structuralObjectClass", [class]);
+        }
+        built.one("entryDN", entry.dn).one("subschemaSubentry", subschema_dn).build()
+    };
+    config::entries(config).into_iter().map(convert).collect()
+}

@@ -1,0 +1,146 @@
+//! Trees that nobody stores: cn=config, cn=Monitor, the root DSE, the subschema subentry, and `database null`, which is empty.
+//!
+//! Their entries are made when somebody asks, from what the server knows at that moment; a search is one pass over them.
+
+mod config;
+mod config_sync;
+mod monitor;
+mod null;
+mod root_dse;
+mod subschema;
+
+use std::fmt::Debug;
+use std::sync::Arc;
+
+use larix_engine::access::AccessPolicy;
+use larix_engine::budget::RequestLimits;
+use larix_engine::entry::Entry;
+use larix_engine::write::{Completion, WriteRequest};
+use larix_proto::{LdapResult, ResultCode};
+use larix_schema::Schema;
+
+use crate::backend::{
+    Announced, Answered, Backend, Changes, Compare, Context, Cursor, Effort, End, First, Search,
+};
+use crate::memory_tree::{Counted, Found, MemoryTree};
+
+pub(crate) use config::Configuration;
+pub(crate) use monitor::MonitorTree;
+pub(crate) use null::Null;
+pub(crate) use root_dse::RootDseTree;
+pub(crate) use subschema::SubschemaTree;
+
+/// What a tree consists of, and what becomes of changes.
+pub(crate) trait Content: Debug + Send + Sync + 'static {
+    /// Entries that count what a search sends.
+    const COUNTED: Option<Counted> = None;
+
+    /// The entries, superiors first.
+    fn entries(&self, context: &Context<'_>) -> Vec<Entry>;
+
+    /// Begins a search that asks for the content as a consumer (RFC 4533); only where [`Self::provides_content`] says so.
+    fn synchronise(&self, _context: &Context<'_>, _search: Search<'_>) -> Option<Box<dyn Cursor>> {
+        None
+    }
+
+    /// Carries out changes that belong together. `done` is called once, here or on another thread.
+    fn update(&self, tree: &Tree<Self>, context: &Context<'_>, requests: Vec<WriteRequest>, done: Completion)
+    where
+        Self: Sized;
+
+    fn stands_apart(&self) -> Option<LdapResult> {
+        Some(not_supported())
+    }
+
+    fn provides_content(&self) -> bool {
+        false
+    }
+
+    fn announce(&self, _announced: &mut Announced) {}
+}
+
+/// A tree in memory as a backend.
+#[derive(Debug)]
+pub(crate) struct Tree<C> {
+    pub(crate) content: C,
+    pub(crate) schema: Arc<Schema>,
+    pub(crate) policy: Arc<AccessPolicy>,
+    pub(crate) request_limits: RequestLimits,
+}
+
+impl<C: Content> Tree<C> {
+    /// The tree as the requester sees it.
+    fn tree<'a>(&'a self, context: &Context<'a>) -> MemoryTree<'a> {
+        MemoryTree {
+            schema: &self.schema,
+            policy: &self.policy,
+            subject: context.subject,
+            entries: self.content.entries(context),
+            counted: C::COUNTED,
+        }
+    }
+
+    fn find(
+        &self,
+        context: &Context<'_>,
+        search: &Search<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<Found, LdapResult> {
+        self.request_limits.check_search(&search.request, &search.controls)?;
+        let tree = self.tree(context);
+        Ok(tree.search(search.base, &search.request, &search.controls, search.message, out))
+    }
+}
+
+impl<C: Content> Backend for Tree<C> {
+    fn open(&self, context: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
+        let mut messages = Vec::new();
+        let found = self.find(context, &search, &mut messages);
+        let Found { result, entries } = found.map_err(|refused| Box::new((refused, Vec::new())))?;
+        Ok(Box::new(Answered { messages, result, entries }))
+    }
+
+    fn search(&self, context: &Context<'_>, search: Search<'_>, out: &mut Vec<u8>) -> First {
+        if search.controls.sync.is_some() {
+            return match self.content.synchronise(context, search) {
+                Some(cursor) => First::Running(cursor),
+                None => First::ended((LdapResult::new(ResultCode::NO_SUCH_OBJECT), Vec::new())),
+            };
+        }
+        match self.find(context, &search, out) {
+            Ok(Found { result, entries }) => {
+                let effort = Effort { entries, candidates: entries };
+                First::Done { result, controls: Vec::new(), effort }
+            }
+            Err(refused) => First::ended((refused, Vec::new())),
+        }
+    }
+
+    fn compare(&self, context: &Context<'_>, compare: &Compare<'_>) -> LdapResult {
+        self.tree(context).compare(compare.dn, compare.request, compare.controls)
+    }
+
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) {
+        let requests = match changes {
+            Changes::One(request, _) => vec![request],
+            Changes::Together(requests) => requests,
+        };
+        self.content.update(self, context, requests, done);
+    }
+
+    fn stands_apart(&self) -> Option<LdapResult> {
+        self.content.stands_apart()
+    }
+
+    fn provides_content(&self) -> bool {
+        self.content.provides_content()
+    }
+
+    fn announce(&self, announced: &mut Announced) {
+        self.content.announce(announced);
+    }
+}
+
+fn not_supported() -> LdapResult {
+    LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, "operation not supported within namingContext")
+}

@@ -1,0 +1,25 @@
+//! `database null`: it holds nothing, and every change succeeds.
+
+use larix_engine::entry::Entry;
+use larix_engine::write::{Completion, WriteRequest};
+use larix_proto::LdapResult;
+
+use super::{Content, Tree};
+use crate::backend::Context;
+
+#[derive(Debug)]
+pub(crate) struct Null;
+
+impl Content for Null {
+    fn entries(&self, _: &Context<'_>) -> Vec<Entry> {
+        Vec::new()
+    }
+
+    fn update(&self, _: &Tree<Self>, _: &Context<'_>, _: Vec<WriteRequest>, done: Completion) {
+        done(LdapResult::success().into());
+    }
+
+    fn stands_apart(&self) -> Option<LdapResult> {
+        Some(LdapResult::success())
+    }
+}

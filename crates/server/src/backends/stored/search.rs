@@ -1,0 +1,189 @@
+//! A search of one stored database.
+
+use std::sync::Arc;
+
+use larix_engine::access::{AccessPolicy, Subject};
+use larix_engine::log::Follower;
+use larix_engine::search::task::{Budget, SearchInput, SearchTask, Step};
+use larix_engine::write::writer::REMOVED;
+use larix_engine::{Fault, Limits, Served, View};
+use larix_proto::{LdapResult, ResultCode};
+use larix_schema::NormalDn;
+use larix_store::lmdb::LmdbStore;
+use larix_store::{Snapshot, Store};
+
+use super::{Stored, failure, limits, sync};
+use crate::access_log::Gate;
+use crate::backend::{Context, Cursor, Effort, End, First, Search, Slice, slice};
+use crate::services::Services;
+
+/// A search under way.
+#[derive(Debug)]
+struct StoredSearch {
+    served: Arc<Served<LmdbStore>>,
+    task: SearchTask,
+    /// Of an access log: what is to be there before it begins.
+    gate: Option<Gate>,
+    services: Arc<Services>,
+}
+
+impl StoredSearch {
+    fn slice(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Step {
+        if self.served.is_retired() {
+            return Step::Done(LdapResult::with(ResultCode::UNAVAILABLE, REMOVED), Vec::new());
+        }
+        let database = self.served.database();
+        self.task.follow(database.current_policy());
+        let mut slice = || -> Result<Step, Fault> {
+            let snapshot = database.store().snapshot()?;
+            let view = database.view(&snapshot)?;
+            Ok(self.task.step(&view, out, budget))
+        };
+        slice().unwrap_or_else(|fault| Step::Done(failure(&self.services, &fault), Vec::new()))
+    }
+}
+
+impl Cursor for StoredSearch {
+    fn step(&mut self, budget: Budget<'_>, out: &mut Vec<u8>) -> Slice {
+        if let Some(gate) = &self.gate {
+            if !gate.is_open(&self.services.clock) {
+                return if gate.tells() { Slice::Waiting } else { Slice::More };
+            }
+            self.gate = None;
+        }
+        match self.slice(budget, out) {
+            Step::Done(result, controls) => Slice::Done(result, controls),
+            Step::More | Step::Blocked => Slice::More,
+        }
+    }
+
+    fn effort(&self) -> Effort {
+        effort(&self.task)
+    }
+
+    fn waits(&self) -> bool {
+        self.gate.is_some()
+    }
+
+    fn follow(&mut self, follower: Arc<Follower>) {
+        if let Some(gate) = &mut self.gate {
+            gate.follow(follower);
+        }
+    }
+
+    fn is_dear(&self) -> bool {
+        self.task.is_dear()
+    }
+
+    fn size_limit(&self) -> Option<u32> {
+        self.task.size_limit()
+    }
+
+    fn limit_size(&mut self, entries: u32) {
+        self.task.limit_size(entries);
+    }
+
+    fn limit_page(&mut self, entries: u32) {
+        self.task.limit_page(entries);
+    }
+}
+
+fn effort(task: &SearchTask) -> Effort {
+    Effort { entries: task.entries().into(), candidates: task.looked_at() }
+}
+
+impl Stored {
+    /// Begins a search that goes on later.
+    pub(super) fn open_search(
+        &self,
+        context: &Context<'_>,
+        mut search: Search<'_>,
+    ) -> Result<Box<dyn Cursor>, Box<End>> {
+        if let Some(asked) = search.controls.values_mut().and_then(|values| values.sync.take()) {
+            return sync::start(self, context, search, &asked);
+        }
+        let gate = self.services.access_logs.gate(&self.served, &self.services.clock);
+        let task = self.task_later(context, search)?;
+        Ok(self.cursor(task, gate))
+    }
+
+    /// The usual case: no more to do after one slice.
+    pub(super) fn first_slice(
+        &self,
+        context: &Context<'_>,
+        search: Search<'_>,
+        out: &mut Vec<u8>,
+    ) -> Result<First, Box<End>> {
+        let has_gate = || self.services.access_logs.gate(&self.served, &self.services.clock).is_some();
+        if search.controls.sync.is_some() || has_gate() {
+            return Ok(First::Running(self.open_search(context, search)?));
+        }
+        let fail = |fault: Fault| Box::new((self.failure(&fault), Vec::new()));
+        let database = self.served.database();
+        let snapshot = database.store().snapshot().map_err(|error| fail(error.into()))?;
+        let view = database.view(&snapshot).map_err(fail)?;
+        let mut task = self.task(context, &view, search)?;
+        Ok(match task.step(&view, out, slice(context.clock)) {
+            Step::Done(result, controls) => First::Done { result, controls, effort: effort(&task) },
+            Step::More | Step::Blocked => First::Running(self.cursor(task, None)),
+        })
+    }
+
+    fn cursor(&self, task: SearchTask, gate: Option<Gate>) -> Box<dyn Cursor> {
+        let (served, services) = (Arc::clone(&self.served), Arc::clone(&self.services));
+        Box::new(StoredSearch { served, task, gate, services })
+    }
+
+    /// A task whose first slice comes later.
+    pub(super) fn task_later(
+        &self,
+        context: &Context<'_>,
+        search: Search<'_>,
+    ) -> Result<SearchTask, Box<End>> {
+        let fail = |fault: Fault| Box::new((self.failure(&fault), Vec::new()));
+        let snapshot = self.served.database().store().snapshot().map_err(|error| fail(error.into()))?;
+        let view = self.served.database().view(&snapshot).map_err(fail)?;
+        self.task(context, &view, search)
+    }
+
+    fn task<N: Snapshot>(
+        &self,
+        context: &Context<'_>,
+        view: &View<'_, N>,
+        search: Search<'_>,
+    ) -> Result<SearchTask, Box<End>> {
+        let database = self.served.database();
+        let fail = |fault: Fault| Box::new((self.failure(&fault), Vec::new()));
+        let policy = database.current_policy();
+        let Search { request, base, controls, message } = search;
+        let limits = self.own_limits(&policy, view, context.subject, base).map_err(fail)?;
+        let referrals = &self.default_referrals;
+        let input = SearchInput {
+            message,
+            request,
+            base: base.clone(),
+            controls,
+            limits,
+            subject: Arc::clone(context.subject),
+            policy,
+            default_referrals: (!referrals.is_empty()).then(|| referrals.clone()),
+            cookie_secret: *database.cookie_secret(),
+            now: context.began,
+        };
+        SearchTask::new(view, input).map_err(Box::new)
+    }
+
+    /// The limits of a search of this base; `None` for the root DN.
+    pub(super) fn own_limits<N: Snapshot>(
+        &self,
+        policy: &AccessPolicy,
+        view: &View<'_, N>,
+        subject: &Subject,
+        base: &NormalDn,
+    ) -> Result<Option<Limits>, Fault> {
+        if policy.is_root(subject) {
+            return Ok(None);
+        }
+        limits::of_subject(&self.limits, view.settings.limits, subject, base, view).map(Some)
+    }
+}
