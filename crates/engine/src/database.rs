@@ -24,7 +24,7 @@ use crate::index::uses::IndexUses;
 use crate::load::discard_fill;
 use crate::log::{self, LogWatch};
 use crate::mirror::Mirror;
-use crate::plugins::internal_search::OtherDatabases;
+use crate::overlay::internal_search::OtherDatabases;
 use crate::tables::{FORMAT, FORMAT_OLDEST, META, meta};
 use crate::time::RandomSource;
 use crate::tree::Names;

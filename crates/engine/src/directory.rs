@@ -22,7 +22,7 @@ use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
 use crate::neighbours::Neighbours;
-use crate::plugins::internal_search::OtherDatabases;
+use crate::overlay::internal_search::OtherDatabases;
 use crate::search::referral;
 use crate::write::KnownSchema;
 use crate::write::known::MissingElement;

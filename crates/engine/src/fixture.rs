@@ -10,7 +10,7 @@ use larix_proto::{
 };
 use larix_schema::{Schema, SchemaBuilder};
 use larix_store::memory::MemoryStore;
-use larix_store::{Durability, Overlay, Snapshot, Store, Transaction, WriteSet};
+use larix_store::{Durability, Layered, Snapshot, Store, Transaction, WriteSet};
 
 use crate::access::{AccessPolicy, AccessRule, Subject};
 use crate::catalog::CatalogEdit;
@@ -126,13 +126,13 @@ impl<S: Store> Fixture<S> {
         let (mut set, mut catalog) = (WriteSet::new(), CatalogEdit::new(self.database.catalog()));
         let instance = next_instance();
         for entry in entries {
-            let over = Overlay::new(&transaction, &set);
+            let over = Layered::new(&transaction, &set);
             let state = catalog.state(&self.database.state());
             let view = View::over_changes(&over, instance, state).expect("a view");
             let written = written(&view, &mut catalog, entry);
             set.merge(written);
         }
-        let over = Overlay::new(&transaction, &set);
+        let over = Layered::new(&transaction, &set);
         let state = catalog.state(&self.database.state());
         before(&View::over_changes(&over, instance, state).expect("a view"));
         catalog.write_new(&mut set);
@@ -224,7 +224,7 @@ impl<S: Store> Fixture<S> {
 }
 
 /// Looks at what is about to be committed.
-pub(crate) type BeforeCommit<'f, S> = dyn FnMut(&View<'_, Overlay<'_, <S as Store>::Transaction<'_>>>) + 'f;
+pub(crate) type BeforeCommit<'f, S> = dyn FnMut(&View<'_, Layered<'_, <S as Store>::Transaction<'_>>>) + 'f;
 
 /// What it takes to store an entry.
 fn written<V: Snapshot>(view: &View<'_, V>, catalog: &mut CatalogEdit, entry: &Entry) -> WriteSet {

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use larix_proto::Dn;
 use larix_proto::ldif::LdifAttribute;
 use larix_schema::NormalDn;
-use larix_store::{Direction, KeyRange, Overlay, Snapshot, Store, WriteSet};
+use larix_store::{Direction, KeyRange, Layered, Snapshot, Store, WriteSet};
 
 use crate::database::{Database, DatabaseState, View, next_instance};
 use crate::entry::EntryId;
@@ -53,7 +53,7 @@ pub(crate) fn changes<T: Snapshot>(
     set: &WriteSet,
     state: Arc<DatabaseState>,
 ) -> Result<Vec<Mirrored>, Fault> {
-    let overlay = Overlay::new(transaction, set);
+    let overlay = Layered::new(transaction, set);
     let instances = (next_instance(), next_instance());
     let before = View::over_changes(transaction, instances.0, Arc::clone(&state))?;
     let after = View::over_changes(&overlay, instances.1, state)?;

@@ -9,7 +9,7 @@ use crate::access::{AccessPolicy, AccessTarget, EntryFacts, EntrySearch, GroupQu
 use crate::database::{Database, View};
 use crate::entry::{Entry, OwnedSource};
 use crate::fault::Fault;
-use crate::plugins::internal_search::{InternalSearch, OtherDatabases, Searched, Visit};
+use crate::overlay::internal_search::{InternalSearch, OtherDatabases, Searched, Visit};
 use crate::search::internal;
 use crate::search::rule_facts::{Facts, search, with_entry};
 

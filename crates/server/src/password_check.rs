@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use larix_engine::overlay::{BindAttempt, BindConclusion};
 use larix_engine::password::{self, Hasher, Scheme};
-use larix_engine::plugins::{BindAttempt, BindConclusion};
 use larix_schema::NormalDn;
 use zeroize::Zeroizing;
 

@@ -10,11 +10,11 @@
 pub mod contract;
 pub mod error;
 pub mod fault;
+pub mod layered;
 #[allow(unsafe_code)]
 pub mod lmdb;
 pub mod memory;
 pub mod ordered;
-pub mod overlay;
 pub mod posting;
 pub mod shared;
 pub mod store;
@@ -22,7 +22,7 @@ pub mod table;
 pub mod write_set;
 
 pub use error::{Attempt, CommitError, OpenError, ReadError};
-pub use overlay::Overlay;
+pub use layered::Layered;
 pub use store::{
     CommitId, Durability, KeyCount, KeyValue, Loader, PostingCursor, Snapshot, Statistics, Store,
     TableStatistics, Transaction,

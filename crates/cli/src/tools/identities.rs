@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use larix_engine::access::{PeerNames, Strength, Subject};
-use larix_engine::plugins::internal_search::{InternalLimits, InternalSearch};
+use larix_engine::overlay::internal_search::{InternalLimits, InternalSearch};
 use larix_engine::search::{Gate, Seen, internal};
 use larix_engine::{Database, EntrySource};
 use larix_proto::Scope;

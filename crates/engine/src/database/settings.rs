@@ -9,7 +9,7 @@ use crate::access::AccessPolicy;
 use crate::budget::RequestLimits;
 use crate::index::IndexConfig;
 use crate::log::LogRetention;
-use crate::plugins::Plugin;
+use crate::overlay::Overlay;
 
 /// A naming context of a database.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -69,7 +69,7 @@ pub struct DatabaseSettings {
     /// Whether an add needs access to each attribute (`add_content_acl`).
     pub add_content_acl: bool,
     /// Hooks on changes, in the order of the configuration.
-    pub plugins: Vec<Arc<dyn Plugin>>,
+    pub overlays: Vec<Arc<dyn Overlay>>,
     /// What of changed entries is logged as it was before (`logold`).
     pub old_values: Option<Arc<OldValues>>,
     /// The suffix of the database that its operations are recorded in: auditContext of its own suffix entry.

@@ -11,7 +11,7 @@ use crate::access::{AccessTarget, Item, Privilege, Subject};
 use crate::entry::EntrySource;
 use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
-use crate::plugins::{BindAttempt, BindConclusion};
+use crate::overlay::{BindAttempt, BindConclusion};
 use crate::search::entry::{Gate, Seen};
 use crate::write::hooks::{Present, judge};
 use crate::write::prepare::{Prepared, refuse};
@@ -136,7 +136,7 @@ impl<S: Store> Directory<S> {
         self.judge_of(dn).is_some_and(|served| {
             let settings = served.database.current_settings();
             settings.root_dn.as_ref() != Some(dn)
-                && settings.plugins.iter().any(|plugin| plugin.authentication().is_some())
+                && settings.overlays.iter().any(|overlay| overlay.authentication().is_some())
         })
     }
 
@@ -171,7 +171,7 @@ impl<S: Store> Directory<S> {
     fn judge_of(&self, dn: &NormalDn) -> Option<&Arc<Served<S>>> {
         let counts = |served: &Served<S>| {
             let settings = served.database.current_settings();
-            let mut authentications = settings.plugins.iter().filter_map(|plugin| plugin.authentication());
+            let mut authentications = settings.overlays.iter().filter_map(|overlay| overlay.authentication());
             authentications.any(|authentication| authentication.counts_failures())
         };
         self.select(dn).or_else(|| self.databases().iter().find(|served| counts(served)))
@@ -189,7 +189,7 @@ impl<S: Store> Directory<S> {
         let view = database.view(&snapshot)?;
         let entries = Present { view: &view, policy: &policy };
         let schema = &self.frontend.schema;
-        let judged = judge(&settings.plugins, attempt, &entries, schema, served.clock.now())?;
+        let judged = judge(&settings.overlays, attempt, &entries, schema, served.clock.now())?;
         if judged.ordered || !judged.changes.is_empty() && !settings.read_only {
             return Ok(None);
         }

@@ -7,7 +7,7 @@ use larix_store::Store;
 
 use super::Directory;
 use crate::access::Subject;
-use crate::plugins::{PasswordWork, PendingChange, Purpose};
+use crate::overlay::{PasswordWork, PendingChange, Purpose};
 use crate::write::authority::Authority;
 use crate::write::hooks::Present;
 use crate::write::prepare::{self, Change, ChangeKind, Prepared, Standing};
@@ -73,11 +73,11 @@ impl<S: Store> Directory<S> {
         let served = target.as_ref().ok().and_then(|dn| self.select(dn));
         served.is_some_and(|served| {
             let settings = served.database.current_settings();
-            settings.plugins.iter().any(|plugin| plugin.works_on_passwords())
+            settings.overlays.iter().any(|overlay| overlay.works_on_passwords())
         })
     }
 
-    /// Shows a change to the plugins that have work with its passwords, so that the writer finds it done. What they say is
+    /// Shows a change to the overlays that have work with its passwords, so that the writer finds it done. What they say is
     /// not heeded here: the writer asks them again.
     pub fn work_on_passwords(&self, request: &mut WriteRequest) {
         let work = Arc::clone(request.passwords.get_or_insert_with(Arc::<PasswordWork>::default));
@@ -92,8 +92,8 @@ impl<S: Store> Directory<S> {
             return;
         }
         let entries = Present { view: &view, policy: &policy };
-        for plugin in settings.plugins.iter().filter(|plugin| plugin.works_on_passwords()) {
-            let _ = plugin.before(&PendingChange {
+        for overlay in settings.overlays.iter().filter(|overlay| overlay.works_on_passwords()) {
+            let _ = overlay.prepare(&PendingChange {
                 operation: &task.operation,
                 subject: &task.subject,
                 controls: &task.controls,

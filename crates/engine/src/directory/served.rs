@@ -11,7 +11,7 @@ use crate::controls::RequestControls;
 use crate::database::Database;
 use crate::index::{IndexConfig, IndexStatus, NotIndexed};
 use crate::load::Rebuild;
-use crate::plugins::PasswordWork;
+use crate::overlay::PasswordWork;
 use crate::time::{Clock, RandomSource};
 use crate::write::prepare::Prepared;
 use crate::write::writer::errand::Errand;

@@ -84,7 +84,7 @@ fn rows_and_index_tell_the_truth_at_any_time() {
             pending::apply(&mut set, &transaction, EntryId(id), &changes(&old, &new), writing).unwrap();
             after.insert(id, new);
             merger.observe(&set).unwrap();
-            let overlay = larix_store::Overlay::new(&transaction, &set);
+            let overlay = larix_store::Layered::new(&transaction, &set);
             let slice = merger.slice(&overlay, dice.below(30) as usize, dice.below(3) == 0).unwrap();
             slice.write(&mut set);
             if dice.below(10) == 0 {

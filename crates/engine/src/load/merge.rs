@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use larix_proto::ldif::{LocalFiles, Reader};
 use larix_schema::NormalDn;
-use larix_store::{Durability, Overlay, Snapshot, Store, Transaction, WriteSet};
+use larix_store::{Durability, Layered, Snapshot, Store, Transaction, WriteSet};
 
 use super::bulk::Counted;
 use super::error::{LoadError, RecordError, RecordFault};
@@ -177,7 +177,7 @@ impl Group {
         local: &mut Local,
         checked: &Checked,
     ) -> Result<Result<(), RecordError>, LoadError> {
-        let view = Overlay::new(transaction, &self.set);
+        let view = Layered::new(transaction, &self.set);
         let suffixes = &checker.context.settings.suffixes;
         let suffix =
             suffixes.iter().find(|s| s.normal == checked.dn || checked.dn.is_descendant_of(&s.normal));

@@ -3,7 +3,7 @@
 use std::sync::{Arc, Mutex, PoisonError};
 
 use larix_proto::{LdapResult, ResultCode};
-use larix_store::{Overlay, Snapshot, Store, WriteSet};
+use larix_store::{Layered, Snapshot, Store, WriteSet};
 
 use super::prepare::Ready;
 use super::{Applied, ConflictNote, ReplicaRules, conflicts, state};
@@ -42,7 +42,7 @@ impl<S: Store> Group<'_, S> {
         transaction: &T,
         job: &ReplicatedJob,
     ) -> Result<LdapResult, Fault> {
-        let covered = log::context_csns(&Overlay::new(transaction, &self.set))?;
+        let covered = log::context_csns(&Layered::new(transaction, &self.set))?;
         let mut applied = Vec::with_capacity(job.changes.len());
         for ready in &job.changes {
             let done = match ready {
@@ -123,14 +123,14 @@ impl<S: Store> Group<'_, S> {
         covered: &[Csn],
         job: &ReplicatedJob,
     ) -> Result<(), Fault> {
-        for (id, is_told) in state::new_glue(&Overlay::new(transaction, &self.set))? {
+        for (id, is_told) in state::new_glue(&Layered::new(transaction, &self.set))? {
             let mut applier = Applier::new(self, transaction, covered, job);
             let done = applier.settle(id, is_told).map(|()| Applied::Done);
             // What cannot be settled stays as it is.
             applier.end(done)?;
         }
         self.settle_names(transaction, covered, job)?;
-        let wanted = state::all_wanted(&Overlay::new(transaction, &self.set))?;
+        let wanted = state::all_wanted(&Layered::new(transaction, &self.set))?;
         for (id, wanted) in &wanted {
             let mut applier = Applier::new(self, transaction, covered, job);
             let done = applier.settle_place(*id, wanted).map(|()| Applied::Done);
@@ -145,7 +145,7 @@ impl<S: Store> Group<'_, S> {
         covered: &[Csn],
         job: &ReplicatedJob,
     ) -> Result<(), Fault> {
-        for (id, name) in state::displaced(&Overlay::new(transaction, &self.set))? {
+        for (id, name) in state::displaced(&Layered::new(transaction, &self.set))? {
             let mut applier = Applier::new(self, transaction, covered, job);
             let done = applier.settle_name(id, &name).map(|()| Applied::Done);
             applier.end(done)?;
@@ -211,7 +211,7 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
     /// Runs one step on a view of what came before it.
     pub(super) fn step<R>(
         &mut self,
-        step: impl FnOnce(&mut Operator<'_, Overlay<'_, Overlay<'_, T>>>) -> Result<R, Failure>,
+        step: impl FnOnce(&mut Operator<'_, Layered<'_, Layered<'_, T>>>) -> Result<R, Failure>,
     ) -> Result<R, Failure> {
         self.steps += 1;
         if self.steps > STEPS_MAX {
@@ -220,8 +220,8 @@ impl<'x, 'g, S: Store, T: Snapshot> Applier<'x, 'g, S, T> {
         }
         let group = &mut *self.group;
         let ground = Ground::of(&group.state, &group.known, &group.policy, group.environment);
-        let before = Overlay::new(self.transaction, &group.set);
-        let view = Overlay::new(&before, &self.unit);
+        let before = Layered::new(self.transaction, &group.set);
+        let view = Layered::new(&before, &self.unit);
         let (subject, controls) = (Subject::default(), RequestControls::default());
         let now = group.environment.clock.now();
         let envelope = Envelope { subject: &subject, target: "", controls: &controls, now, derived: false };

@@ -27,7 +27,7 @@ impl<S: Store> Served<S> {
         };
         let ReplicatedBatch { changes, context_csns, mut rules } = batch;
         let settings = self.database().settings();
-        let rules_of_groups = settings.plugins.iter().filter_map(|plugin| plugin.membership());
+        let rules_of_groups = settings.overlays.iter().filter_map(|overlay| overlay.membership());
         let own: Vec<_> = rules_of_groups.map(|rule| rule.member_of.attribute).collect();
         if !own.is_empty() {
             // Each server finds out by itself which groups an entry is in.

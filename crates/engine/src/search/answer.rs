@@ -36,7 +36,7 @@ pub struct Answer {
     pub rights: Option<Box<Rights>>,
     /// For a consumer's copy: what says how far this database has come is no part of the content.
     pub for_consumer: bool,
-    /// What plugins would say of an entry is left out: only what is stored counts (ManageDsaIT).
+    /// What overlays would say of an entry is left out: only what is stored counts (ManageDsaIT).
     pub stored_alone: bool,
     /// For a consumer that settles conflicts value by value: the states of entries go beside them.
     pub states: bool,
@@ -79,8 +79,8 @@ impl Answer {
         for computed in self.selection.computed() {
             self.computed(seen, *computed, dn, &mut encoder)?;
         }
-        if !self.for_consumer && !self.stored_alone && !seen.view.settings.plugins.is_empty() {
-            self.said_by_plugins(seen, &mut encoder)?;
+        if !self.for_consumer && !self.stored_alone && !seen.view.settings.overlays.is_empty() {
+            self.said_by_overlays(seen, &mut encoder)?;
         }
         if let Some(rights) = &self.rights {
             rights.append(seen, seen.policy(), &self.selection, &mut encoder)?;
@@ -179,15 +179,17 @@ impl Answer {
         fault.map_or(Ok(()), Err)
     }
 
-    /// Operational attributes that plugins compute of an entry that has none of its own.
-    fn said_by_plugins<N: Snapshot>(
+    /// Operational attributes that overlays compute of an entry that has none of its own.
+    fn said_by_overlays<N: Snapshot>(
         &self,
         seen: &Seen<'_, N>,
         encoder: &mut EntryEncoder<'_>,
     ) -> Result<(), Fault> {
         let schema = &seen.view.schema;
-        for plugin in seen.view.settings.plugins.iter().filter_map(|plugin| plugin.answering()) {
-            let Some(Ok(description)) = plugin.computes().map(|name| schema.describe(name)) else { continue };
+        for overlay in seen.view.settings.overlays.iter().filter_map(|overlay| overlay.answering()) {
+            let Some(Ok(description)) = overlay.computes().map(|name| schema.describe(name)) else {
+                continue;
+            };
             if !self.selection.asks_for(&description) || !seen.allows(&description, None, Privilege::Read)? {
                 continue;
             }
@@ -196,7 +198,7 @@ impl Answer {
                 continue;
             }
             let entries = Present { view: seen.view, policy: seen.policy() };
-            let value = plugin.value(schema, seen.name()?, &entry, &entries);
+            let value = overlay.value(schema, seen.name()?, &entry, &entries);
             // A group or policy that cannot be read leaves the entry as it is.
             let Ok(Some(value)) = value else { continue };
             let matched =

@@ -1,4 +1,4 @@
-//! How an [internal search](crate::plugins::internal_search) is carried out.
+//! How an [internal search](crate::overlay::internal_search) is carried out.
 
 use larix_proto::{DerefAliases, Scope};
 use larix_schema::{AttributeDescription, NormalDn};
@@ -18,8 +18,8 @@ use crate::database::View;
 use crate::entry::record::RecordFlags;
 use crate::entry::{Entry, EntryId, EntrySource, EntryView};
 use crate::fault::Fault;
+use crate::overlay::internal_search::{Ended, FoundEntry, InternalSearch, Searched, Visit, Whose};
 use crate::plan::{Candidates, IdSet, Owed, Plan};
-use crate::plugins::internal_search::{Ended, FoundEntry, InternalSearch, Searched, Visit, Whose};
 use crate::tables::ENTRIES;
 use crate::time::{Clock, Monotonic, Timestamp};
 

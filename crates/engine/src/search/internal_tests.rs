@@ -10,7 +10,7 @@ use crate::controls::{ControlValues, RequestControls};
 use crate::database::View;
 use crate::entry::Entry;
 use crate::fixture::{Asked, Checks, Fixture, SUFFIX, on_every_store, schema};
-use crate::plugins::internal_search::{Ended, InternalLimits, InternalSearch, Searched, Whose};
+use crate::overlay::internal_search::{Ended, InternalLimits, InternalSearch, Searched, Whose};
 
 const LINES: &[(&str, &str)] = &[("objectClass", "eq"), ("cn,sn", "pres,eq,sub"), ("title,member", "eq")];
 

@@ -12,7 +12,7 @@ use crate::access::{AccessPolicy, EntryFacts, EntrySearch, Memo, Reach};
 use crate::database::View;
 use crate::entry::{EntryId, EntrySource, Target};
 use crate::fault::Fault;
-use crate::plugins::internal_search::{Ended, InternalLimits, InternalSearch};
+use crate::overlay::internal_search::{Ended, InternalLimits, InternalSearch};
 use crate::tree;
 
 /// What access rules may ask of an entry, stored or not, in a view.

@@ -19,8 +19,8 @@ use crate::database::View;
 use crate::entry::record::RecordFlags;
 use crate::entry::{EntryId, EntryView};
 use crate::fault::Fault;
+use crate::overlay::AnsweredEntry;
 use crate::plan::{Candidates, IdSet, Owed, Plan};
-use crate::plugins::AnsweredEntry;
 use crate::tables::ENTRIES;
 use crate::tree;
 use crate::write::hooks::Present;
@@ -390,9 +390,9 @@ impl SearchTask {
         Ok(true)
     }
 
-    /// What goes beside an entry: what plugins have to say of it, and the entries that it names.
+    /// What goes beside an entry: what overlays have to say of it, and the entries that it names.
     fn entry_controls<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<Vec<ControlBuf>, End> {
-        let mut controls = self.said_by_plugins(seen)?;
+        let mut controls = self.said_by_overlays(seen)?;
         if let Some(wanted) = &self.dereferenced
             && seen.is_shown()?
         {
@@ -409,10 +409,10 @@ impl SearchTask {
         Ok(controls)
     }
 
-    fn said_by_plugins<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<Vec<ControlBuf>, End> {
-        let plugins = seen.view.settings.plugins.iter().filter_map(|plugin| plugin.answering());
-        let mut plugins = plugins.filter(|plugin| plugin.wants(&self.controls)).peekable();
-        if plugins.peek().is_none() {
+    fn said_by_overlays<N: Snapshot>(&self, seen: &Seen<'_, N>) -> Result<Vec<ControlBuf>, End> {
+        let overlays = seen.view.settings.overlays.iter().filter_map(|overlay| overlay.answering());
+        let mut overlays = overlays.filter(|overlay| overlay.wants(&self.controls)).peekable();
+        if overlays.peek().is_none() {
             return Ok(Vec::new());
         }
         let entry = seen.reader.to_owned(seen.view.dn(&seen.reader.view)?, false)?;
@@ -426,8 +426,8 @@ impl SearchTask {
             now: self.now,
         };
         let mut controls = Vec::new();
-        for plugin in plugins {
-            let said = plugin.controls(&answered);
+        for overlay in overlays {
+            let said = overlay.controls(&answered);
             controls.extend(said.map_err(|failure| End::Result(failure.into_result()))?);
         }
         Ok(controls)

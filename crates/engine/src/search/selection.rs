@@ -118,7 +118,7 @@ impl Selection {
         &self.computed
     }
 
-    /// Whether an operational attribute that an entry may have, or a plugin has something to say of, is answered.
+    /// Whether an operational attribute that an entry may have, or an overlay has something to say of, is answered.
     pub fn asks_for(&self, description: &AttributeDescription) -> bool {
         self.all_operational || self.has_description(description)
     }

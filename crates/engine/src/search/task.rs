@@ -119,7 +119,7 @@ pub struct SearchTask {
     pub(super) references: u32,
     pub(super) response_controls: Vec<ControlBuf>,
     pub(super) scratch: String,
-    /// The time of day, for plugins that have something to say of entries.
+    /// The time of day, for overlays that have something to say of entries.
     pub(super) now: Timestamp,
     /// The filter asks for chains of names; these are followed first, one at a time.
     chained: bool,

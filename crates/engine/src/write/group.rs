@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::NormalDn;
-use larix_store::{Durability, Overlay, Snapshot, Store, WriteSet};
+use larix_store::{Durability, Layered, Snapshot, Store, WriteSet};
 
 use super::authority::Authority;
 use super::failure::Failure;
@@ -28,9 +28,9 @@ use crate::csn::Csn;
 use crate::database::{Database, DatabaseState, View};
 use crate::fault::Fault;
 use crate::log;
-use crate::plugins::{
-    AroundChange, BindAttempt, CONSEQUENCE_LIMIT, Consequence, DERIVED_LIMIT, FollowUp, Judgement,
-    PasswordWork, PendingChange, Plugin, Refusal,
+use crate::overlay::{
+    AroundChange, BindAttempt, CONSEQUENCE_LIMIT, Consequence, DERIVED_LIMIT, FollowUp, Judgement, Overlay,
+    PasswordWork, PendingChange, Refusal,
 };
 use crate::tables::{META, meta};
 use crate::tree;
@@ -39,7 +39,7 @@ use crate::tree;
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
 enum Role {
     Requested,
-    /// A plugin asked for it.
+    /// An overlay asked for it.
     Derived,
     /// It follows from another change.
     Consequence,
@@ -57,7 +57,7 @@ impl Role {
     }
 }
 
-/// What goes with a refusal by a plugin.
+/// What goes with a refusal by an overlay.
 #[derive(Debug, Default)]
 struct Refused {
     controls: Vec<ControlBuf>,
@@ -74,7 +74,7 @@ impl Refused {
     }
 }
 
-/// What a plugin wants, prepared.
+/// What an overlay wants, prepared.
 struct Asked {
     altered: Option<Prepared>,
     derived: Vec<Task>,
@@ -200,21 +200,22 @@ impl<'a, S: Store> Group<'a, S> {
                 }
                 _ => {}
             }
-            // What plugins add comes right after the change that it belongs to.
+            // What overlays add comes right after the change that it belongs to.
             let mut waiting: VecDeque<(Task, Role)> = VecDeque::new();
             let mut count = 0;
             let mut next = Some((Cow::Borrowed(task), Role::Requested));
             while let Some((task, role)) = next {
                 let mut task = task;
                 let mut follow_ups: Vec<Box<dyn FollowUp>> = Vec::new();
-                let plugins = match task.controls.import {
-                    None => settings.plugins.as_slice(),
+                let overlays = match task.controls.import {
+                    None => settings.overlays.as_slice(),
                     Some(_) => &[],
                 };
-                let admitted =
-                    role != Role::Requested || plugins.is_empty() || self.admits(transaction, unit, &task)?;
-                for plugin in plugins.iter().filter(|_| admitted) {
-                    let asked = self.ask(&**plugin, transaction, unit, &task, role, refused)?;
+                let admitted = role != Role::Requested
+                    || overlays.is_empty()
+                    || self.admits(transaction, unit, &task)?;
+                for overlay in overlays.iter().filter(|_| admitted) {
+                    let asked = self.ask(&**overlay, transaction, unit, &task, role, refused)?;
                     count += asked.derived.len();
                     waiting.extend(asked.derived.into_iter().map(|task| (task, Role::Derived)));
                     follow_ups.extend(asked.follow_up);
@@ -261,29 +262,29 @@ impl<'a, S: Store> Group<'a, S> {
 
     /// Whether the requester may make the change, and overlays may look at it.
     fn admits<T: Snapshot>(&self, transaction: &T, unit: &WriteSet, task: &Task) -> Result<bool, Fault> {
-        let before = Overlay::new(transaction, &self.set);
-        let snapshot = Overlay::new(&before, unit);
+        let before = Layered::new(transaction, &self.set);
+        let snapshot = Layered::new(&before, unit);
         let view = self.view_over(&snapshot, unit)?;
         let authority = Authority { view: &view, policy: &self.policy, subject: &task.subject };
         authority.admits(&self.state.settings, &task.operation)
     }
 
-    /// Shows a change to a plugin, and prepares what it wants done with it.
+    /// Shows a change to an overlay, and prepares what it wants done with it.
     fn ask<T: Snapshot>(
         &self,
-        plugin: &dyn Plugin,
+        overlay: &dyn Overlay,
         transaction: &T,
         unit: &WriteSet,
         task: &Task,
         role: Role,
         refused: &mut Refused,
     ) -> Result<Asked, Failure> {
-        let before = Overlay::new(transaction, &self.set);
-        let snapshot = Overlay::new(&before, unit);
+        let before = Layered::new(transaction, &self.set);
+        let snapshot = Layered::new(&before, unit);
         let view = self.view(&snapshot)?;
         let entries = Present { view: &view, policy: &self.policy };
         let nothing_known = PasswordWork::default();
-        let asked = plugin.before(&PendingChange {
+        let asked = overlay.prepare(&PendingChange {
             operation: &task.operation,
             subject: &task.subject,
             controls: &task.controls,
@@ -318,9 +319,9 @@ impl<'a, S: Store> Group<'a, S> {
         subject: &Arc<Subject>,
         refused: &mut Refused,
     ) -> Result<Vec<(Task, Role)>, Failure> {
-        let group = Overlay::new(transaction, &self.set);
-        let before = Overlay::new(&group, unit);
-        let after = Overlay::new(&before, done);
+        let group = Layered::new(transaction, &self.set);
+        let before = Layered::new(&group, unit);
+        let after = Layered::new(&before, done);
         let (old, new) = (self.view(&before)?, self.view(&after)?);
         let around = AroundChange {
             before: &Present { view: &old, policy: &self.policy },
@@ -357,7 +358,7 @@ impl<'a, S: Store> Group<'a, S> {
         Ok(outcome.judged)
     }
 
-    /// Lets the plugins judge a bind, and changes the account's state as they say. That the account is gone, or that the
+    /// Lets the overlays judge a bind, and changes the account's state as they say. That the account is gone, or that the
     /// schema does not let its state be changed, is no reason to answer otherwise.
     fn authenticate<T: Snapshot>(
         &mut self,
@@ -368,12 +369,12 @@ impl<'a, S: Store> Group<'a, S> {
         outcome: &mut WriteOutcome,
     ) -> Result<(), Failure> {
         let judgement = {
-            let before = Overlay::new(transaction, &self.set);
-            let snapshot = Overlay::new(&before, &*unit);
+            let before = Layered::new(transaction, &self.set);
+            let snapshot = Layered::new(&before, &*unit);
             let view = self.view(&snapshot)?;
             let entries = Present { view: &view, policy: &self.policy };
             let now = self.environment.clock.now();
-            judge(&self.state.settings.plugins, attempt, &entries, &self.state.schema, now)?
+            judge(&self.state.settings.overlays, attempt, &entries, &self.state.schema, now)?
         };
         let Judgement { refused, controls, changes, must_change_password, rehash, ordered } = judgement;
         outcome.controls = controls;
@@ -444,8 +445,8 @@ impl<'a, S: Store> Group<'a, S> {
         let ground = Ground::of(&self.state, &self.known, &self.policy, self.environment);
         let now = self.environment.clock.now();
         let csn = self.environment.order.next_csn(now);
-        let before = Overlay::new(transaction, &self.set);
-        let view = Overlay::new(&before, unit);
+        let before = Layered::new(transaction, &self.set);
+        let view = Layered::new(&before, unit);
         let envelope =
             Envelope { subject: &task.subject, target: &task.target, controls: &task.controls, now, derived };
         let numbered = Arc::clone(self.catalog.catalog());

@@ -1,4 +1,4 @@
-//! What plugins are shown, and how their judgements of a bind are joined.
+//! What overlays are shown, and how their judgements of a bind are joined.
 
 use std::sync::Arc;
 
@@ -11,14 +11,14 @@ use crate::access::{AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, Pr
 use crate::database::View;
 use crate::entry::Entry;
 use crate::entry::reader::OwnedSource;
-use crate::plugins::internal_search::{Ended, InternalSearch, Searched, Visit};
-use crate::plugins::{BindAttempt, Entries, Judgement, NobodysBind, PendingBind, Plugin, Referrer, Sought};
+use crate::overlay::internal_search::{Ended, InternalSearch, Searched, Visit};
+use crate::overlay::{BindAttempt, Entries, Judgement, NobodysBind, Overlay, PendingBind, Referrer, Sought};
 use crate::search::internal;
 use crate::search::rule_facts::{Facts, suffix_depth};
 use crate::time::Timestamp;
 use crate::tree;
 
-/// The entries that a plugin may look at.
+/// The entries that an overlay may look at.
 pub(crate) struct Present<'p, 's, V> {
     pub(crate) view: &'p View<'s, V>,
     pub(crate) policy: &'p AccessPolicy,
@@ -104,29 +104,29 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
     }
 }
 
-/// What the plugins say to a bind, in their order.
+/// What the overlays say to a bind, in their order.
 ///
 /// # Errors
 /// A store that cannot be read.
 pub(crate) fn judge(
-    plugins: &[Arc<dyn Plugin>],
+    overlays: &[Arc<dyn Overlay>],
     attempt: &BindAttempt,
     entries: &dyn Entries,
     schema: &Schema,
     now: Timestamp,
 ) -> Result<Judgement, Failure> {
     let mut judgement = Judgement::default();
-    let authentications = plugins.iter().filter_map(|plugin| plugin.authentication());
+    let authentications = overlays.iter().filter_map(|overlay| overlay.authentication());
     let Some(entry) = entries.entry(&attempt.dn)? else {
-        for plugin in authentications {
-            judgement.join(plugin.judge_nobody(&NobodysBind { attempt, schema, entries })?);
+        for overlay in authentications {
+            judgement.join(overlay.judge_nobody(&NobodysBind { attempt, schema, entries })?);
         }
         return Ok(judgement);
     };
-    for plugin in authentications {
+    for overlay in authentications {
         let matched = attempt.matched && !judgement.refused;
         let bind = PendingBind { attempt, matched, entry: &entry, schema, entries, now };
-        judgement.join(plugin.judge(&bind)?);
+        judgement.join(overlay.judge(&bind)?);
     }
     Ok(judgement)
 }

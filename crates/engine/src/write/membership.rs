@@ -1,7 +1,7 @@
 //! Which groups an entry is in, kept in the entry (`overlay memberof`): a function of the groups that there are.
 //!
 //! What a unit of changes did to groups is read off its write set: records before and behind it are compared, of large sets the
-//! rows that changed. So it is the same for a request, for what plugins added to it, for a transaction, and for what another
+//! rows that changed. So it is the same for a request, for what overlays added to it, for a transaction, and for what another
 //! server did; a member that comes costs the same in a group of ten as in one of a million. Changes of members are local: each
 //! server makes its own, nothing of them is sent, and no operational attribute of a member changes.
 
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::rc::Rc;
 
 use larix_schema::{AttributeDescription, NormalDn, Schema};
-use larix_store::{Overlay, Snapshot, Store, WriteSet};
+use larix_store::{Layered, Snapshot, Store, WriteSet};
 
 use super::group::Group;
 use super::prepare::{Change, ChangeKind, Standing};
@@ -24,8 +24,8 @@ use crate::entry::values::member_key_of_normal;
 use crate::entry::{EntryId, EntryReader};
 use crate::fault::Fault;
 use crate::index::{KeyKind, Kinds, key};
+use crate::overlay::MembershipRule;
 use crate::plan::Plan;
-use crate::plugins::MembershipRule;
 use crate::tree;
 
 use difference::difference;
@@ -47,7 +47,7 @@ impl<'s> Rules<'s> {
     pub(super) fn of(settings: &'s DatabaseSettings) -> Self {
         let (mut rules, mut at_once) = (Vec::new(), MEMBERS_LIMIT);
         let mut targets: Vec<&AttributeDescription> = Vec::new();
-        for rule in settings.plugins.iter().filter_map(|plugin| plugin.membership()) {
+        for rule in settings.overlays.iter().filter_map(|overlay| overlay.membership()) {
             let place = targets.iter().position(|target| **target == rule.member_of);
             let place = place.unwrap_or_else(|| {
                 targets.push(&rule.member_of);
@@ -229,7 +229,7 @@ impl<S: Store> Group<'_, S> {
         csn: Option<Csn>,
     ) -> Result<(), Fault> {
         let settings = std::sync::Arc::clone(&self.state.settings);
-        if settings.plugins.is_empty() || unit.is_empty() {
+        if settings.overlays.is_empty() || unit.is_empty() {
             return Ok(());
         }
         let rules = Rules::of(&settings);
@@ -237,8 +237,8 @@ impl<S: Store> Group<'_, S> {
             return Ok(());
         }
         let edits = {
-            let before = Overlay::new(transaction, &self.set);
-            let snapshot = Overlay::new(&before, &*unit);
+            let before = Layered::new(transaction, &self.set);
+            let snapshot = Layered::new(&before, &*unit);
             // Names from before and names from behind are not to mix.
             let instance = next_instance();
             let was = View::over_changes(&before, instance, self.catalog.state(&self.state))?;

@@ -6,7 +6,7 @@
 
 use std::time::Duration;
 
-use larix_store::{Direction, KeyRange, Overlay, Snapshot, Store, WriteSet};
+use larix_store::{Direction, KeyRange, Layered, Snapshot, Store, WriteSet};
 
 use super::group::Group;
 use super::index_work::{IndexNotice, IndexWatch};
@@ -173,7 +173,7 @@ impl<S: Store> Group<'_, S> {
         let mut edits = Vec::new();
         let mut last;
         {
-            let snapshot = Overlay::new(transaction, &self.set);
+            let snapshot = Layered::new(transaction, &self.set);
             let view: View<'_, _> = self.view(&snapshot)?;
             last = match place(&snapshot)? {
                 Some((of, place)) if of == text => place,

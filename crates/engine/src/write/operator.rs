@@ -26,7 +26,7 @@ use crate::log::{
     LoggedModification, Told,
 };
 use crate::order::CommitOrder;
-use crate::plugins::Entries;
+use crate::overlay::Entries;
 use crate::replica::{self, Tombstone};
 use crate::search::referral;
 use crate::tables::{META, meta};
@@ -88,7 +88,7 @@ pub(crate) struct Envelope<'a> {
     pub(crate) target: &'a str,
     pub(crate) controls: &'a RequestControls,
     pub(crate) now: Timestamp,
-    /// A plugin asked for it: no rule applies, no operational attribute changes, and replicas derive it themselves.
+    /// An overlay asked for it: no rule applies, no operational attribute changes, and replicas derive it themselves.
     pub(crate) derived: bool,
 }
 

@@ -12,7 +12,7 @@ use super::values;
 use crate::access::Privilege;
 use crate::controls::Import;
 use crate::entry::{Entry, EntryAttribute};
-use crate::plugins::BindAttempt;
+use crate::overlay::BindAttempt;
 
 /// The syntax of whole numbers (RFC 4517 section 3.3.16).
 const INTEGER_SYNTAX: &str = "1.3.6.1.4.1.1466.115.121.1.27";
@@ -33,7 +33,7 @@ pub enum Prepared {
         dn: NormalDn,
     },
     ModifyDn(Box<PreparedModifyDn>),
-    /// A bind whose password was compared: plugins judge it, and the account's state changes.
+    /// A bind whose password was compared: overlays judge it, and the account's state changes.
     Authenticate(Box<BindAttempt>),
     /// Entries of the access log.
     Record(Arc<Recording>),

@@ -3,7 +3,7 @@
 use larix_proto::ber::{DecodeError, Reader};
 use larix_proto::{ControlBuf, LdapResult, MessageId, ResultCode, oid};
 use larix_schema::{AttributeDescription, Match, NormalDn, Schema};
-use larix_store::{Overlay, Snapshot};
+use larix_store::{Layered, Snapshot};
 
 use super::failure::Failure;
 use super::operator::{Held, Operator};
@@ -104,7 +104,7 @@ impl<V: Snapshot> Operator<'_, V> {
     /// Reads the entry as this change leaves it.
     pub(crate) fn post_read(&mut self, id: EntryId) -> Result<(), Failure> {
         let Some(wanted) = &self.envelope.controls.post_read else { return Ok(()) };
-        let changed = Overlay::new(self.view.snapshot, &self.set);
+        let changed = Layered::new(self.view.snapshot, &self.set);
         let state = self.catalog.state(self.view.state());
         let view = View::over_changes(&changed, self.instance, state)?;
         if let Some(entry) = self.encoded(&view, id, wanted)? {

@@ -1,10 +1,10 @@
 //! Entries that the server writes into the database of an access log, and those that it removes there.
 //!
-//! They come whole, with the change sequence numbers of what they tell of; no access rule, schema rule or plugin has a
+//! They come whole, with the change sequence numbers of what they tell of; no access rule, schema rule or overlay has a
 //! say. What is recorded and how far it was derived from other databases' change logs is one commit.
 
 use larix_schema::{AttributeDescription, NormalDn};
-use larix_store::{Overlay, Snapshot, Store, WriteSet};
+use larix_store::{Layered, Snapshot, Store, WriteSet};
 
 use super::add;
 use super::change;
@@ -106,8 +106,8 @@ impl<S: Store> Group<'_, S> {
         let server_id = self.environment.order.server_id();
         let own = |csns: &[Csn]| csns.iter().filter(|csn| csn.server_id == server_id).min().copied();
         let contexts = {
-            let before = Overlay::new(transaction, &self.set);
-            log::context_csns(&Overlay::new(&before, &*unit))?
+            let before = Layered::new(transaction, &self.set);
+            log::context_csns(&Layered::new(&before, &*unit))?
         };
         // What is not sent moves nothing on: it goes under the last CSN that was. The first entry of all has those of what
         // is recorded from then on.
@@ -139,9 +139,9 @@ impl<S: Store> Group<'_, S> {
         }
         self.raise_contexts(transaction, unit, recording.context_csns.iter().chain(&last))?;
         for csn in &recording.retired {
-            let before = Overlay::new(transaction, &self.set);
+            let before = Layered::new(transaction, &self.set);
             let mut set = WriteSet::new();
-            log::put_retired(&Overlay::new(&before, &*unit), &mut set, csn)?;
+            log::put_retired(&Layered::new(&before, &*unit), &mut set, csn)?;
             unit.merge(set);
         }
         recording.marks.iter().for_each(|(key, value)| unit.put(META, key, value.clone()));
@@ -154,8 +154,8 @@ impl<S: Store> Group<'_, S> {
         unit: &mut WriteSet,
         csns: impl Iterator<Item = &'c Csn>,
     ) -> Result<(), Failure> {
-        let before = Overlay::new(transaction, &self.set);
-        let mut known = log::context_csns(&Overlay::new(&before, &*unit))?;
+        let before = Layered::new(transaction, &self.set);
+        let mut known = log::context_csns(&Layered::new(&before, &*unit))?;
         for csn in csns {
             if log::is_retired(&before, csn)? {
                 continue;
@@ -180,8 +180,8 @@ impl<S: Store> Group<'_, S> {
         (csn, derived): (Csn, bool),
     ) -> Result<(), Failure> {
         let ground = Ground::of(&self.state, &self.known, &self.policy, self.environment);
-        let before = Overlay::new(transaction, &self.set);
-        let view = Overlay::new(&before, &*unit);
+        let before = Layered::new(transaction, &self.set);
+        let view = Layered::new(&before, &*unit);
         let now = self.environment.clock.now();
         let envelope =
             Envelope { subject: &task.subject, target: &task.target, controls: &task.controls, now, derived };

@@ -17,8 +17,8 @@ use crate::entry::record::{Form, ValuesView};
 use crate::entry::{AttributeNumber, EntryId, EntryReader, values};
 use crate::fault::Fault;
 use crate::index::{KeyKind, Kinds, key};
+use crate::overlay::{Name, Reference, Referrer, Sought};
 use crate::plan::Plan;
-use crate::plugins::{Name, Reference, Referrer, Sought};
 use crate::tables::{ENTRIES, INDEX};
 
 /// Values that are found at once.

@@ -8,7 +8,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use larix_schema::Schema;
-use larix_store::{CommitError, Durability, Overlay, Snapshot, Store, Transaction, WriteSet};
+use larix_store::{CommitError, Durability, Layered, Snapshot, Store, Transaction, WriteSet};
 
 use super::add::split_rdn;
 use super::change;
@@ -232,7 +232,7 @@ impl Replay {
             return Err(failed(&record.dn, "written by an older version, without the entry's id".to_owned()));
         }
         let set = {
-            let overlay = Overlay::new(transaction, &group.set);
+            let overlay = Layered::new(transaction, &group.set);
             let state = group.catalog.state(&group.state);
             let view = View::over_changes(&overlay, self.instance, state)?;
             let order = CommitOrder::new(key.server_id);

@@ -10,8 +10,8 @@ use larix_proto::{
 
 use crate::access::Subject;
 use crate::controls::RequestControls;
+use crate::overlay::PasswordWork;
 use crate::password::Scheme;
-use crate::plugins::PasswordWork;
 
 /// A change of the directory, as requested: nothing of it has been checked.
 #[derive(Clone, Debug)]

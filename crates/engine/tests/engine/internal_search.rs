@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex, mpsc};
 
 use larix_engine::index::IndexConfig;
-use larix_engine::plugins::internal_search::{Ended, InternalSearch, Searched};
-use larix_engine::plugins::{Additions, PendingChange, Plugin, Refusal};
+use larix_engine::overlay::internal_search::{Ended, InternalSearch, Searched};
+use larix_engine::overlay::{Additions, Overlay, PendingChange, Refusal};
 use larix_engine::write::WriteOutcome;
 use larix_engine::write::prepare::Prepared;
 use larix_engine::{DatabaseSettings, Entry};
@@ -25,12 +25,12 @@ fn filter(schema: &larix_schema::Schema, text: &str) -> BoundFilter {
     schema.bind_filter(FilterBuf::parse(text).unwrap().as_filter())
 }
 
-impl Plugin for OneMail {
+impl Overlay for OneMail {
     fn name(&self) -> &'static str {
         "onemail"
     }
 
-    fn before(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+    fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
         let Prepared::Add { entry, .. } = change.operation else { return Ok(Additions::default()) };
         let entry: &Entry = entry;
         let mail = change.schema.attribute_type("mail").unwrap().id;
@@ -52,7 +52,7 @@ fn fixture(index: &str) -> (Fixture<MemoryStore>, Arc<OneMail>) {
     let schema = common::schema("");
     let overlay = Arc::new(OneMail::default());
     let mut settings = common::settings(&schema);
-    settings.plugins = vec![Arc::clone(&overlay) as Arc<dyn Plugin>];
+    settings.overlays = vec![Arc::clone(&overlay) as Arc<dyn Overlay>];
     settings.index = IndexConfig::default();
     settings.index.add_line(&schema, "objectClass", Some("eq")).unwrap();
     if !index.is_empty() {
@@ -60,7 +60,7 @@ fn fixture(index: &str) -> (Fixture<MemoryStore>, Arc<OneMail>) {
     }
     let other = DatabaseSettings {
         suffixes: vec![common::suffix(&schema, "dc=example,dc=net")],
-        plugins: Vec::new(),
+        overlays: Vec::new(),
         ..settings.clone()
     };
     (Fixture::of(schema, vec![(memory(), settings), (memory(), other)]), overlay)
@@ -132,12 +132,12 @@ fn of_adds_at_once_one_comes_in() {
 #[derive(Debug)]
 struct Elsewhere(NormalDn);
 
-impl Plugin for Elsewhere {
+impl Overlay for Elsewhere {
     fn name(&self) -> &'static str {
         "elsewhere"
     }
 
-    fn before(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+    fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
         let filter = filter(change.schema, "(dc=example)");
         let searched = change.entries.finds_any(&InternalSearch::new(&self.0, Scope::Base, &filter))?;
         let text = format!("{:?} {}", searched.ended, searched.entries);
@@ -151,7 +151,7 @@ fn another_database_is_searched_as_it_is_committed() {
     let base = fixture.schema.parse_dn("dc=example,dc=net").unwrap();
     let database = fixture.database();
     let mut settings = DatabaseSettings::clone(&database.settings());
-    settings.plugins = vec![Arc::new(Elsewhere(base))];
+    settings.overlays = vec![Arc::new(Elsewhere(base))];
     database.publish_settings(settings).unwrap();
     assert_eq!(fixture.change(TREE), "80 NoBase 0");
     fixture.apply("dn: dc=example,dc=net\nobjectClass: domain\ndc: example\n");

@@ -11,9 +11,9 @@ use larix_engine::csn::Csn;
 use larix_engine::entry::EntryId;
 use larix_engine::index::{IndexConfig, Kinds};
 use larix_engine::log::{LogKey, LogRecord};
-use larix_engine::plugins::MembershipRule;
-use larix_engine::plugins::membership::{Dangling, Membership, MembershipSettings};
-use larix_engine::plugins::referential_integrity::{ReferentialIntegrity, ReferentialIntegritySettings};
+use larix_engine::overlay::MembershipRule;
+use larix_engine::overlay::membership::{Dangling, Membership, MembershipSettings};
+use larix_engine::overlay::referential_integrity::{ReferentialIntegrity, ReferentialIntegritySettings};
 use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
 use larix_engine::tables::{ENTRIES, LOG};
 use larix_engine::time::{RandomSource, SeededRandom, Timestamp};
@@ -71,7 +71,7 @@ fn with_overlays(schema: &Schema, options: Options) -> DatabaseSettings {
     let mut settings = indexed(schema);
     let member_of = if options.writable { "seeAlso" } else { "memberOf" };
     for of in RULES {
-        settings.plugins.push(Arc::new(Membership::new(MembershipSettings {
+        settings.overlays.push(Arc::new(Membership::new(MembershipSettings {
             rule: MembershipRule {
                 at_once: options.at_once.unwrap_or(MEMBERS_LIMIT),
                 ..rule(schema, of, member_of)
@@ -82,7 +82,7 @@ fn with_overlays(schema: &Schema, options: Options) -> DatabaseSettings {
         })));
     }
     if options.refint {
-        settings.plugins.push(Arc::new(ReferentialIntegrity::new(ReferentialIntegritySettings {
+        settings.overlays.push(Arc::new(ReferentialIntegrity::new(ReferentialIntegritySettings {
             attributes: RULES.map(|(_, member)| schema.describe(member).unwrap()).to_vec(),
             nothing: Some("cn=nothing".to_owned()),
             modifier: None,
@@ -244,8 +244,8 @@ fn entries_say_what_groups_say() {
 fn a_group_by_two_rules_counts_once() {
     let schema = schema("");
     let mut settings = with_overlays(&schema, Options::default());
-    let again = settings.plugins[0].clone();
-    settings.plugins.push(again);
+    let again = settings.overlays[0].clone();
+    settings.overlays.push(again);
     let fixture = Fixture::of(schema, vec![(memory(), settings)]);
     fixture.apply(TREE);
     fixture.apply(&group("one", &[ANN, BO]));

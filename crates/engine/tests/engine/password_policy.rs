@@ -5,10 +5,10 @@ use std::sync::mpsc;
 
 use larix_engine::controls::{ControlValues, RequestControls};
 use larix_engine::database::Suffix;
+use larix_engine::overlay::last_bind::LastBind;
+use larix_engine::overlay::password_policy::{PasswordPolicy, PasswordPolicySettings, PolicyRule};
+use larix_engine::overlay::{BindAttempt, BindConclusion, PasswordWork, Purpose};
 use larix_engine::password::{Hasher, Scheme};
-use larix_engine::plugins::last_bind::LastBind;
-use larix_engine::plugins::password_policy::{PasswordPolicy, PasswordPolicySettings, PolicyRule};
-use larix_engine::plugins::{BindAttempt, BindConclusion, PasswordWork, Purpose};
 use larix_engine::time::{Clock as _, Timestamp};
 use larix_engine::write::{Origin, WriteRequest};
 use larix_proto::control::{ControlValue, PasswordError as Error, PasswordPolicyResponse, PasswordWarning};
@@ -34,7 +34,7 @@ fn fixture_of(lines: &str, change: impl FnOnce(&mut PasswordPolicySettings)) -> 
         ..PasswordPolicySettings::default()
     };
     change(&mut policy);
-    settings.plugins = vec![Arc::new(PasswordPolicy::new(policy)), Arc::new(LastBind { precision: 0 })];
+    settings.overlays = vec![Arc::new(PasswordPolicy::new(policy)), Arc::new(LastBind { precision: 0 })];
     settings.policy = Some(common::policy(&schema, &["to * by self write by * read"]));
     let fixture = Fixture::of(schema, vec![(memory(), settings)]);
     fixture.apply(&format!(
@@ -477,7 +477,7 @@ fn a_policy_may_stand_in_another_database() {
     let normal = schema.parse_dn("dc=policies").unwrap();
     policies.suffixes = vec![Suffix { normal, text: "dc=policies".to_owned() }];
     policies.root_dn = accounts.root_dn.clone();
-    accounts.plugins = vec![Arc::new(PasswordPolicy::new(PasswordPolicySettings {
+    accounts.overlays = vec![Arc::new(PasswordPolicy::new(PasswordPolicySettings {
         default_policy: Some(schema.parse_dn(elsewhere).unwrap()),
         use_lockout: true,
         ..PasswordPolicySettings::default()

@@ -8,10 +8,11 @@ use larix_engine::Entry;
 use larix_engine::access::{GroupQuery, Privilege, Subject};
 use larix_engine::check::check as check_database;
 use larix_engine::index::IndexConfig;
-use larix_engine::plugins::internal_search::{InternalSearch, Searched, Visit};
-use larix_engine::plugins::referential_integrity::{ReferentialIntegrity, ReferentialIntegritySettings};
-use larix_engine::plugins::{
-    Additions, AroundChange, Consequence, Entries, FollowUp, PendingChange, Plugin, Referrer, Refusal, Sought,
+use larix_engine::overlay::internal_search::{InternalSearch, Searched, Visit};
+use larix_engine::overlay::referential_integrity::{ReferentialIntegrity, ReferentialIntegritySettings};
+use larix_engine::overlay::{
+    Additions, AroundChange, Consequence, Entries, FollowUp, Overlay, PendingChange, Referrer, Refusal,
+    Sought,
 };
 use larix_engine::replica::{ReplicatedBatch, ReplicatedChange};
 use larix_engine::write::Failure;
@@ -47,7 +48,7 @@ fn fixture(indexed: bool, nothing: Option<&str>) -> Fixture<MemoryStore> {
 fn fixture_with(
     indexed: bool,
     nothing: Option<&str>,
-    plugin: impl FnOnce(ReferentialIntegrity) -> Arc<dyn Plugin>,
+    overlay: impl FnOnce(ReferentialIntegrity) -> Arc<dyn Overlay>,
 ) -> Fixture<MemoryStore> {
     let schema = schema("");
     let mut settings = settings(&schema);
@@ -56,7 +57,7 @@ fn fixture_with(
         index.add_line(&schema, "member,seeAlso", Some("eq")).unwrap();
         settings.index = index;
     }
-    settings.plugins = vec![plugin(ReferentialIntegrity::new(ReferentialIntegritySettings {
+    settings.overlays = vec![overlay(ReferentialIntegrity::new(ReferentialIntegritySettings {
         attributes: ["member", "seeAlso"].map(|name| schema.describe(name).unwrap()).to_vec(),
         nothing: nothing.map(str::to_owned),
         modifier: Some("cn=keeper".to_owned()),
@@ -367,14 +368,14 @@ struct CountedEntries<'a> {
     looks: &'a AtomicUsize,
 }
 
-impl Plugin for Counted {
+impl Overlay for Counted {
     fn name(&self) -> &str {
         self.refint.name()
     }
 
-    fn before(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+    fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
         let entries = CountedEntries { inner: change.entries, looks: &self.looks };
-        let mut additions = self.refint.before(&PendingChange { entries: &entries, ..*change })?;
+        let mut additions = self.refint.prepare(&PendingChange { entries: &entries, ..*change })?;
         if let Some(inner) = additions.follow_up.take() {
             additions.follow_up = Some(Box::new(CountedFollowUp { inner, looks: Arc::clone(&self.looks) }));
         }
@@ -442,7 +443,7 @@ impl Entries for CountedEntries<'_> {
 #[test]
 fn a_change_that_is_refused_costs_nothing_more() {
     let looks = Arc::new(AtomicUsize::new(0));
-    let counted = |refint| Arc::new(Counted { refint, looks: Arc::clone(&looks) }) as Arc<dyn Plugin>;
+    let counted = |refint| Arc::new(Counted { refint, looks: Arc::clone(&looks) }) as Arc<dyn Overlay>;
     let mut fixture = fixture_with(true, None, counted);
     let people = "ou=People,dc=example,dc=com";
     let tree_delete = format!("dn: {people}\ncontrol: 1.2.840.113556.1.4.805 true\nchangetype: delete\n");

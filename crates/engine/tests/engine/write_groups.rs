@@ -5,7 +5,7 @@ use std::sync::{Arc, mpsc};
 use larix_engine::DatabaseSettings;
 use larix_engine::csn::Csn;
 use larix_engine::log::{self, LogKey, LoggedChange};
-use larix_engine::plugins::{Additions, PendingChange, Plugin, Refusal};
+use larix_engine::overlay::{Additions, Overlay, PendingChange, Refusal};
 use larix_engine::write::prepare::Prepared;
 use larix_engine::write::{AttributeValues, Modification, WriteOperation, WriteOutcome};
 use larix_proto::{LdapResult, ModifyOperation, ResultCode};
@@ -260,12 +260,12 @@ struct Keeper {
     kept: String,
 }
 
-impl Plugin for Keeper {
+impl Overlay for Keeper {
     fn name(&self) -> &'static str {
         "keeper"
     }
 
-    fn before(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+    fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
         let nothing = Additions::default();
         let Prepared::Delete { dn } = change.operation else { return Ok(nothing) };
         if *dn == change.schema.parse_dn(&self.kept).unwrap() {
@@ -287,7 +287,7 @@ fn plugins_refuse_and_add() {
     let group = format!("cn=all,ou=Groups,{SUFFIX}");
     let ann = format!("cn=Ann Lee,ou=People,{SUFFIX}");
     let mut settings = settings(&schema);
-    settings.plugins = vec![Arc::new(Keeper { group: group.clone(), kept: ann.clone() })];
+    settings.overlays = vec![Arc::new(Keeper { group: group.clone(), kept: ann.clone() })];
     let fixture = Fixture::of(schema, vec![(memory(), settings)]);
     fixture.apply(TREE);
     fixture.apply(&format!("dn: {group}\nobjectClass: groupOfNames\ncn: all\nmember: {BO}\nmember: {ann}\n"));

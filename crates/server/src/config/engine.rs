@@ -95,7 +95,7 @@ impl Config {
             add_content_acl: database.shared.add_content_acl,
             audit_context: access_log.as_ref().map(|access_log| access_log.database.text.clone()),
             old_values: access_log.and_then(|access_log| access_log.old).map(Arc::new),
-            plugins: self.plugins(database)?,
+            overlays: self.overlays(database)?,
             policy: Some(Arc::new(self.access_policy(Some(database))?)),
         })
     }

@@ -1,7 +1,7 @@
 //! `overlay refint` and its directives.
 
 use larix_engine::index::Kinds;
-use larix_engine::plugins::referential_integrity::{MODIFIER, ReferentialIntegritySettings};
+use larix_engine::overlay::referential_integrity::{MODIFIER, ReferentialIntegritySettings};
 use larix_schema::AttributeDescription;
 
 use super::diagnostic::{ConfigError, Origin};

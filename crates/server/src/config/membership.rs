@@ -1,7 +1,7 @@
 //! `overlay memberof` and its directives.
 
 use larix_engine::index::{IndexConfig, Kinds};
-use larix_engine::plugins::membership::{Dangling, MembershipRule, MembershipSettings};
+use larix_engine::overlay::membership::{Dangling, MembershipRule, MembershipSettings};
 use larix_engine::write::MEMBERS_LIMIT;
 use larix_proto::ResultCode;
 use larix_schema::AttributeDescription;

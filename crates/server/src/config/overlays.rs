@@ -1,14 +1,14 @@
-//! Overlays made into plugins.
+//! What the engine is given of the overlays that are configured.
 
 use std::sync::Arc;
 
 use larix_engine::budget::{RequestLimit, RequestLimits};
 use larix_engine::database::ProviderSettings;
-use larix_engine::plugins::Plugin;
-use larix_engine::plugins::last_bind::LastBind;
-use larix_engine::plugins::membership::Membership;
-use larix_engine::plugins::password_policy::{PasswordPolicy, PasswordPolicySettings, PolicyRule};
-use larix_engine::plugins::referential_integrity::ReferentialIntegrity;
+use larix_engine::overlay;
+use larix_engine::overlay::last_bind::LastBind;
+use larix_engine::overlay::membership::Membership;
+use larix_engine::overlay::password_policy::{PasswordPolicy, PasswordPolicySettings, PolicyRule};
+use larix_engine::overlay::referential_integrity::ReferentialIntegrity;
 
 use super::diagnostic::ConfigError;
 use super::line;
@@ -49,32 +49,35 @@ impl Config {
         Some(overlay.fault(message).with_help(help))
     }
 
-    /// The plugins of a database, in the order of its overlays; what hangs on binds comes after them.
+    /// The overlays of a database as the engine runs them, in their order; what hangs on binds comes after them.
     ///
     /// # Errors
     /// An overlay's setting that cannot be understood.
-    pub(super) fn plugins(&self, database: &Database) -> Result<Vec<Arc<dyn Plugin>>, ConfigError> {
-        let mut plugins: Vec<Arc<dyn Plugin>> = Vec::new();
+    pub(super) fn overlays(
+        &self,
+        database: &Database,
+    ) -> Result<Vec<Arc<dyn overlay::Overlay>>, ConfigError> {
+        let mut overlays: Vec<Arc<dyn overlay::Overlay>> = Vec::new();
         for overlay in self.overlays_of(database) {
             match overlay.name.as_str() {
                 "ppolicy" => {
-                    plugins.push(Arc::new(PasswordPolicy::new(self.password_policy(database, overlay)?)));
+                    overlays.push(Arc::new(PasswordPolicy::new(self.password_policy(database, overlay)?)));
                 }
                 "memberof" => {
                     let settings = self.membership(database, overlay)?;
-                    plugins.extend(settings.map(|settings| Arc::new(Membership::new(settings)) as _));
+                    overlays.extend(settings.map(|settings| Arc::new(Membership::new(settings)) as _));
                 }
                 "refint" => {
                     let settings = self.referential_integrity(database, overlay)?;
-                    plugins.push(Arc::new(ReferentialIntegrity::new(settings)));
+                    overlays.push(Arc::new(ReferentialIntegrity::new(settings)));
                 }
                 _ => {}
             }
         }
         if database.last_bind {
-            plugins.push(Arc::new(LastBind { precision: database.last_bind_precision }));
+            overlays.push(Arc::new(LastBind { precision: database.last_bind_precision }));
         }
-        Ok(plugins)
+        Ok(overlays)
     }
 
     /// What one request may cost in a database: `request-limits`, and the keys of a sort control by its overlay sssvlv.
@@ -181,7 +184,7 @@ mod tests {
 
     #[test]
     fn overlays_before_the_only_database_are_meant_for_it() {
-        for (overlay, plugins, provides) in [
+        for (overlay, overlays, provides) in [
             ("overlay memberof\n", &["memberof"][..], false),
             ("overlay refint\nrefint_attributes member\n", &["refint"], false),
             ("overlay ppolicy\nppolicy_hash_cleartext\n", &["ppolicy"], false),
@@ -191,8 +194,8 @@ mod tests {
             let config = read(&format!("{overlay}database monitor\n{ONE}")).unwrap();
             assert_eq!(config.refusals(), [], "{overlay}");
             let settings = config.engine_settings(&config.databases[2]).unwrap();
-            let found: Vec<_> = settings.plugins.iter().map(|plugin| plugin.name()).collect();
-            assert_eq!((found.as_slice(), settings.provider.is_some()), (plugins, provides), "{overlay}");
+            let found: Vec<_> = settings.overlays.iter().map(|overlay| overlay.name()).collect();
+            assert_eq!((found.as_slice(), settings.provider.is_some()), (overlays, provides), "{overlay}");
             assert_eq!(config.overlays_of(&config.databases[1]).count(), 0, "{overlay}");
             // With two of them nobody knows which is meant.
             let config = read(&format!("{overlay}{ONE}{OTHER}")).unwrap();
@@ -204,6 +207,6 @@ mod tests {
         let own = format!("overlay ppolicy\nppolicy_hash_cleartext\n{ONE}overlay ppolicy\n");
         let config = read(&own).unwrap();
         let settings = config.engine_settings(&config.databases[1]).unwrap();
-        assert_eq!(settings.plugins.len(), 1);
+        assert_eq!(settings.overlays.len(), 1);
     }
 }

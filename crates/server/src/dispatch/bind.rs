@@ -5,8 +5,8 @@ use std::sync::Arc;
 use larix_engine::access::Operation;
 use larix_engine::budget::RequestLimit;
 use larix_engine::controls::{self, RequestControls};
+use larix_engine::overlay::{BindAttempt, BindConclusion};
 use larix_engine::password::{self, Cost};
-use larix_engine::plugins::{BindAttempt, BindConclusion};
 use larix_engine::write::WriteOutcome;
 use larix_proto::{
     Authentication, BindRequest, CompareRequest, ControlBuf, Controls, Dn, LdapResult, Message, ResultCode,

@@ -1,7 +1,7 @@
 //! Changes that set passwords, and sessions that may do nothing before they changed theirs.
 
 use larix_engine::controls::RequestControls;
-use larix_engine::plugins::password_policy;
+use larix_engine::overlay::password_policy;
 use larix_engine::write::{WriteOperation, WriteRequest};
 use larix_proto::control::PasswordError;
 use larix_proto::{LdapResult, ResultCode};

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use larix_engine::access::{self, Subject};
 use larix_engine::controls::{ControlValues, OperationKind, RequestControls};
+use larix_engine::overlay::{BindAttempt, PasswordWork, Purpose};
 use larix_engine::password;
-use larix_engine::plugins::{BindAttempt, PasswordWork, Purpose};
 use larix_engine::time::Clock;
 use larix_engine::write::{
     AttributeValues, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,

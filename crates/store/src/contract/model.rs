@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::{INTEGER, ORDERED, POSTINGS, ids, keys, scanned};
-use crate::overlay::Overlay;
+use crate::layered::Layered;
 use crate::store::{Durability, PostingCursor, Snapshot, Store, Transaction};
 use crate::table::{Direction, KeyRange};
 use crate::write_set::WriteSet;
@@ -60,8 +60,8 @@ pub fn replay<S: Store>(store: &S, groups: &[Vec<Vec<Step>>]) {
             for step in operation {
                 step.apply(&mut own, &mut model);
             }
-            let grouped = Overlay::new(&transaction, &changes);
-            model.compare(&Overlay::new(&grouped, &own));
+            let grouped = Layered::new(&transaction, &changes);
+            model.compare(&Layered::new(&grouped, &own));
             changes.merge(own);
         }
         transaction.commit(&changes, Durability::NoSync).expect("commit");

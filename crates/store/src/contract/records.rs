@@ -6,7 +6,7 @@ use super::{
     INTEGER, ORDERED, OTHER, POSTINGS, assert_same, changes, commit, ids, keys, scanned, try_commit,
 };
 use crate::error::{CommitError, ReadError};
-use crate::overlay::Overlay;
+use crate::layered::Layered;
 use crate::store::{PostingCursor, Snapshot, Store, Transaction};
 use crate::table::{Direction, KEY_BYTES_MAX, KeyRange, POSTING_ID_MAX, POSTING_KEY_BYTES_MAX, TableId};
 use crate::write_set::WriteSet;
@@ -297,8 +297,8 @@ pub(super) fn overlays<S: Store>(store: &S) {
         set.add_posting(POSTINGS, b"only", 2);
     });
     let transaction = store.transaction().expect("transaction");
-    let grouped = Overlay::new(&transaction, &group);
-    let both = Overlay::new(&grouped, &operation);
+    let grouped = Layered::new(&transaction, &group);
+    let both = Layered::new(&grouped, &operation);
     let text = |records: Vec<(Vec<u8>, Vec<u8>)>| {
         let parts = records.iter().map(|(key, value)| {
             format!("{}={}", String::from_utf8_lossy(key), String::from_utf8_lossy(value))

@@ -31,7 +31,7 @@ pub(crate) fn note_change<V: Snapshot>(
     changes: &[&Change],
     renamed: Option<Renamed<'_>>,
 ) -> Result<(), Failure> {
-    // What a plugin derives has no CSN of its own: every server derives it.
+    // What an overlay derives has no CSN of its own: every server derives it.
     if !op.ground.settings.keeps_states() || !op.stamps() {
         return Ok(());
     }

@@ -28,7 +28,7 @@ use crate::database::DatabaseSettings;
 use crate::write::KnownSchema;
 use registers::Rule;
 
-/// Derived by a plugin on every server from other entries: nobody else's word counts.
+/// Derived by an overlay on every server from other entries: nobody else's word counts.
 const DERIVED: &str = "memberOf";
 
 /// The state of an entry that comes, of which `csn` is the entryCSN, by how the database settles conflicts. `None`: it keeps no

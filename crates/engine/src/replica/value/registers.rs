@@ -219,7 +219,7 @@ fn merge_attribute(
 /// The registers of an attribute's values, those included that need none of their own.
 pub(super) fn registers(version: &Version, name: &AttributeDescription) -> BTreeMap<ValueKey, Register> {
     let own = version.state.attributes.get(name).map(|attribute| &attribute.values);
-    // A value that was added and is not there was taken away by a plugin, which does so on every server.
+    // A value that was added and is not there was taken away by an overlay, which does so on every server.
     let removed = own.into_iter().flatten().filter(|(_, register)| !register.present);
     let mut all: BTreeMap<_, _> = removed.map(|(key, register)| (*key, *register)).collect();
     let csn = version.state.cleared(name).unwrap_or(Csn::ZERO);

@@ -11,7 +11,7 @@ use crate::database::View;
 use crate::entry::record::Form;
 use crate::entry::{AttributeNumber, EntryId, EntryReader, EntryView, ValuesView};
 use crate::fault::Fault;
-use crate::plugins::MembershipRule;
+use crate::overlay::MembershipRule;
 use crate::tables::{ENTRIES, META, VALUES, meta};
 use crate::tree;
 use crate::write::prepare::{Change, ChangeKind};

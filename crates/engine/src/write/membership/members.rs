@@ -1,7 +1,7 @@
 //! Members are changed as their groups say.
 
 use larix_schema::AttributeDescription;
-use larix_store::{Overlay, Snapshot, Store, WriteSet};
+use larix_store::{Layered, Snapshot, Store, WriteSet};
 
 use super::Edits;
 use crate::access::Subject;
@@ -32,8 +32,8 @@ impl<S: Store> Group<'_, S> {
         let now = self.environment.clock.now();
         let csn = csn.unwrap_or_else(|| self.environment.order.next_csn(now));
         let ground = Ground::of(&self.state, &self.known, &self.policy, self.environment);
-        let before = Overlay::new(transaction, &self.set);
-        let view = Overlay::new(&before, &*unit);
+        let before = Layered::new(transaction, &self.set);
+        let view = Layered::new(&before, &*unit);
         let (subject, controls) = (Subject::default(), RequestControls::default());
         let envelope = Envelope { subject: &subject, target: "", controls: &controls, now, derived: true };
         let mut operator = Operator {

@@ -12,7 +12,7 @@ use super::own_thread::Here;
 use super::queue::{Queue, QueueError};
 use crate::access::Subject;
 use crate::controls::RequestControls;
-use crate::plugins::PasswordWork;
+use crate::overlay::PasswordWork;
 use crate::replica::ReplicatedJob;
 use crate::write::prepare::Prepared;
 use crate::write::request::Completion;

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use larix_store::{Overlay, Snapshot, Store, Transaction, WriteSet};
+use larix_store::{Layered, Snapshot, Store, Transaction, WriteSet};
 
 use super::commit::GroupError;
 use super::core::Core;
@@ -106,7 +106,7 @@ impl<S: Store> Core<S> {
 
     /// Adds a slice of work on indexes to a group's changes.
     pub(super) fn index_along<T: Snapshot>(&mut self, transaction: &T, ready: &mut Ready) -> Option<Slice> {
-        let view = Overlay::new(transaction, &ready.set);
+        let view = Layered::new(transaction, &ready.set);
         let mut slice = self.index_work.beside(&self.database, &view, ready.catalog.catalog())?;
         ready.set.merge(std::mem::take(&mut slice.set));
         Some(slice)
@@ -120,7 +120,7 @@ impl<S: Store> Core<S> {
     ) -> Result<(), Fault> {
         let bytes = self.merger.observe(set)?;
         let keys = SLICE_KEYS + 2 * bytes / PENDING_KEY_BYTES;
-        let slice = self.merger.slice(&Overlay::new(transaction, &*set), keys, false)?;
+        let slice = self.merger.slice(&Layered::new(transaction, &*set), keys, false)?;
         slice.write(set);
         Ok(())
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use larix_engine::DatabaseSettings;
 use larix_engine::index::IndexConfig;
-use larix_engine::plugins::membership::Dangling;
+use larix_engine::overlay::membership::Dangling;
 use larix_engine::time::SeededRandom;
 use larix_engine::write::{IndexNotice, IndexWatch, Reconfiguration, WriterEnvironment};
 

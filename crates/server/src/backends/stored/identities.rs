@@ -1,7 +1,7 @@
 //! Who somebody is: entries that a filter finds with the `auth` privilege.
 
 use larix_engine::Fault;
-use larix_engine::plugins::internal_search::{Ended, InternalLimits, InternalSearch};
+use larix_engine::overlay::internal_search::{Ended, InternalLimits, InternalSearch};
 use larix_engine::search::internal;
 use larix_engine::search::limits::{Asked, effective};
 use larix_store::Store;

@@ -9,7 +9,7 @@ use std::any::Any;
 use std::sync::Arc;
 
 use larix_engine::compare::{self, CompareContext};
-use larix_engine::plugins::internal_search::Ended;
+use larix_engine::overlay::internal_search::Ended;
 use larix_engine::write::Completion;
 use larix_engine::{Directory, Fault, Served};
 use larix_proto::{LdapResult, ResultCode};
@@ -107,7 +107,7 @@ impl Backend for Stored {
             let suffixes = settings.suffixes.iter().map(|suffix| suffix.text.clone());
             announced.naming_contexts.extend(suffixes);
         }
-        announced.password_policy |= settings.plugins.iter().any(|plugin| plugin.name() == "ppolicy");
+        announced.password_policy |= settings.overlays.iter().any(|overlay| overlay.name() == "ppolicy");
     }
 
     fn identities(&self, context: &Context<'_>, asked: &Identities<'_>, found: &mut Vec<NormalDn>) -> bool {

@@ -10,12 +10,12 @@ use crate::write_set::{Key, PostingEdits, PostingRange, RecordRange, WriteSet};
 
 /// A [`WriteSet`] over a [`Snapshot`], itself one. They stack: an operation's changes over its group's over the
 /// store's.
-pub struct Overlay<'o, S> {
+pub struct Layered<'o, S> {
     base: &'o S,
     changes: &'o WriteSet,
 }
 
-impl<'o, S: Snapshot> Overlay<'o, S> {
+impl<'o, S: Snapshot> Layered<'o, S> {
     pub fn new(base: &'o S, changes: &'o WriteSet) -> Self {
         Self { base, changes }
     }
@@ -29,31 +29,31 @@ impl<'o, S: Snapshot> Overlay<'o, S> {
     }
 }
 
-impl<S> Clone for Overlay<'_, S> {
+impl<S> Clone for Layered<'_, S> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
-impl<S> Copy for Overlay<'_, S> {}
+impl<S> Copy for Layered<'_, S> {}
 
-impl<S> fmt::Debug for Overlay<'_, S> {
+impl<S> fmt::Debug for Layered<'_, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Overlay").field("changes", &self.changes).finish_non_exhaustive()
+        f.debug_struct("Layered").field("changes", &self.changes).finish_non_exhaustive()
     }
 }
 
-impl<S: Snapshot> Snapshot for Overlay<'_, S> {
+impl<S: Snapshot> Snapshot for Layered<'_, S> {
     type Scan<'a>
-        = OverlayScan<'a, S>
+        = LayeredScan<'a, S>
     where
         Self: 'a;
     type Cursor<'a>
-        = OverlayCursor<'a, S>
+        = LayeredCursor<'a, S>
     where
         Self: 'a;
     type PostingKeys<'a>
-        = OverlayKeys<'a, S>
+        = LayeredKeys<'a, S>
     where
         Self: 'a;
 
@@ -75,7 +75,7 @@ impl<S: Snapshot> Snapshot for Overlay<'_, S> {
         direction: Direction,
     ) -> Result<Self::Scan<'a>, ReadError> {
         let changes = Changes { range: self.changes.record_range(table, &range), direction };
-        Ok(OverlayScan {
+        Ok(LayeredScan {
             base: Peeked::new(self.base.scan(table, range, direction)?),
             changes: Peeked::new(changes),
             direction,
@@ -83,7 +83,7 @@ impl<S: Snapshot> Snapshot for Overlay<'_, S> {
     }
 
     fn postings<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Self::Cursor<'a>, ReadError> {
-        Ok(OverlayCursor::new(self.base.postings(table, key)?, self.changes.posting_edits(table, key)))
+        Ok(LayeredCursor::new(self.base.postings(table, key)?, self.changes.posting_edits(table, key)))
     }
 
     fn posting_estimate(&self, table: TableId, key: &[u8]) -> Result<u64, ReadError> {
@@ -101,7 +101,7 @@ impl<S: Snapshot> Snapshot for Overlay<'_, S> {
         direction: Direction,
     ) -> Result<Self::PostingKeys<'a>, ReadError> {
         let edits = EditedKeys { range: self.changes.posting_range(table, &range), direction };
-        Ok(OverlayKeys {
+        Ok(LayeredKeys {
             source: self.base,
             table,
             base: Peeked::new(self.base.posting_keys(table, range, direction)?),
@@ -140,9 +140,9 @@ fn edited_count<S: Snapshot>(
     if removed == 0 {
         return Ok(estimate);
     }
-    // The count below may itself be an estimate, when the layer there is an overlay; whether any id is left must hold
+    // The count below may itself be an estimate, when the layer there is an layered; whether any id is left must hold
     // all the same, for a list of none is taken to be no list.
-    let mut left = OverlayCursor::<S>::new(base.postings(table, key)?, Some(edits));
+    let mut left = LayeredCursor::<S>::new(base.postings(table, key)?, Some(edits));
     Ok(if left.next()?.is_some() { estimate.max(1) } else { 0 })
 }
 
@@ -228,19 +228,19 @@ impl<'a> Iterator for EditedKeys<'a> {
 }
 
 /// The records of both layers in one order.
-pub struct OverlayScan<'a, S: Snapshot + 'a> {
+pub struct LayeredScan<'a, S: Snapshot + 'a> {
     base: Peeked<S::Scan<'a>>,
     changes: Peeked<Changes<'a>>,
     direction: Direction,
 }
 
-impl<'a, S: Snapshot> fmt::Debug for OverlayScan<'a, S> {
+impl<'a, S: Snapshot> fmt::Debug for LayeredScan<'a, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OverlayScan").field("direction", &self.direction).finish_non_exhaustive()
+        f.debug_struct("LayeredScan").field("direction", &self.direction).finish_non_exhaustive()
     }
 }
 
-impl<'a, S: Snapshot> Iterator for OverlayScan<'a, S> {
+impl<'a, S: Snapshot> Iterator for LayeredScan<'a, S> {
     type Item = Result<KeyValue<'a>, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -267,7 +267,7 @@ impl<'a, S: Snapshot> Iterator for OverlayScan<'a, S> {
 }
 
 /// The keys with ids of both layers in one order.
-pub struct OverlayKeys<'a, S: Snapshot + 'a> {
+pub struct LayeredKeys<'a, S: Snapshot + 'a> {
     source: &'a S,
     table: TableId,
     base: Peeked<S::PostingKeys<'a>>,
@@ -275,13 +275,13 @@ pub struct OverlayKeys<'a, S: Snapshot + 'a> {
     direction: Direction,
 }
 
-impl<'a, S: Snapshot> fmt::Debug for OverlayKeys<'a, S> {
+impl<'a, S: Snapshot> fmt::Debug for LayeredKeys<'a, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OverlayKeys").field("table", &self.table).finish_non_exhaustive()
+        f.debug_struct("LayeredKeys").field("table", &self.table).finish_non_exhaustive()
     }
 }
 
-impl<'a, S: Snapshot> Iterator for OverlayKeys<'a, S> {
+impl<'a, S: Snapshot> Iterator for LayeredKeys<'a, S> {
     type Item = Result<KeyCount<'a>, ReadError>;
 
     fn next(&mut self) -> Option<Self::Item> {
@@ -311,7 +311,7 @@ impl<'a, S: Snapshot> Iterator for OverlayKeys<'a, S> {
 }
 
 /// The ids of both layers in one order.
-pub struct OverlayCursor<'a, S: Snapshot + 'a> {
+pub struct LayeredCursor<'a, S: Snapshot + 'a> {
     base: S::Cursor<'a>,
     /// The base's id at or behind the position, read ahead; none when it has to be asked for.
     base_next: Option<Option<u64>>,
@@ -320,13 +320,13 @@ pub struct OverlayCursor<'a, S: Snapshot + 'a> {
     done: bool,
 }
 
-impl<'a, S: Snapshot> fmt::Debug for OverlayCursor<'a, S> {
+impl<'a, S: Snapshot> fmt::Debug for LayeredCursor<'a, S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OverlayCursor").field("current", &self.current).finish_non_exhaustive()
+        f.debug_struct("LayeredCursor").field("current", &self.current).finish_non_exhaustive()
     }
 }
 
-impl<'a, S: Snapshot> OverlayCursor<'a, S> {
+impl<'a, S: Snapshot> LayeredCursor<'a, S> {
     fn new(base: S::Cursor<'a>, edits: Option<&'a PostingEdits>) -> Self {
         Self { base, base_next: None, edits, current: None, done: false }
     }
@@ -367,7 +367,7 @@ impl<'a, S: Snapshot> OverlayCursor<'a, S> {
     }
 }
 
-impl<S: Snapshot> PostingCursor for OverlayCursor<'_, S> {
+impl<S: Snapshot> PostingCursor for LayeredCursor<'_, S> {
     fn seek(&mut self, min: u64) -> Result<Option<u64>, ReadError> {
         if self.done {
             return Ok(None);

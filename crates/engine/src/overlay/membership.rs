@@ -9,7 +9,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, ObjectClassId, Schema};
 
 use super::referential_integrity::{ReferentialIntegrity, ReferentialIntegritySettings};
-use super::{Additions, PendingChange, Plugin, Refusal};
+use super::{Additions, Overlay, PendingChange, Refusal};
 use crate::write::prepare::{Change, ChangeKind, Prepared};
 
 /// What makes an entry a member.
@@ -165,14 +165,14 @@ fn is_there(change: &PendingChange<'_>, group: &NormalDn, key: &[u8]) -> Result<
     Ok(name == *group || change.entries.exists(&name)?)
 }
 
-impl Plugin for Membership {
+impl Overlay for Membership {
     fn name(&self) -> &'static str {
         "memberof"
     }
 
-    fn before(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+    fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
         let mut additions = match &self.integrity {
-            Some(integrity) => integrity.before(change)?,
+            Some(integrity) => integrity.prepare(change)?,
             None => Additions::default(),
         };
         additions.altered = self.checked(change)?;

@@ -1,9 +1,9 @@
-//! Plugins: what overlays are made of.
+//! Overlays: what stands in front of a database.
 //!
-//! A plugin hangs on named hooks, in the order of the configuration; nothing swaps a dispatch table under a running
+//! An overlay stands on named hooks, in the order of the configuration; nothing swaps a dispatch table under a running
 //! operation.
 //!
-//! * [`Plugin::before`] sees each change on the writer's thread before it is carried out: it may refuse it, alter it, or
+//! * [`Overlay::prepare`] sees each change on the writer's thread before it is carried out: it may refuse it, alter it, or
 //!   have others carried out with it. What it adds is committed together with the change or not at all.
 //! * [`Authentication`] judges a bind whose password was compared: it may refuse it, answer with controls, and have the
 //!   account's state changed before the answer goes out.
@@ -34,14 +34,14 @@ use internal_search::{InternalSearch, Searched, Visit};
 pub use membership::MembershipRule;
 pub use password_work::{PasswordWork, Purpose};
 
-/// Changes that one change may lead to, those of these included: a bound against plugins that answer each other.
+/// Changes that one change may lead to, those of these included: a bound against overlays that answer each other.
 pub const DERIVED_LIMIT: usize = 10_000;
 
 /// Changes that [follow](FollowUp) from one change: all of them are in one commit.
 pub const CONSEQUENCE_LIMIT: usize = 250_000;
 
 /// A hook on operations.
-pub trait Plugin: Debug + Send + Sync {
+pub trait Overlay: Debug + Send + Sync {
     /// The overlay's name, as in the configuration.
     fn name(&self) -> &str;
 
@@ -49,11 +49,11 @@ pub trait Plugin: Debug + Send + Sync {
     ///
     /// # Errors
     /// A refusal, with which the change and all that belongs to it end.
-    fn before(&self, _change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+    fn prepare(&self, _change: &PendingChange<'_>) -> Result<Additions, Refusal> {
         Ok(Additions::default())
     }
 
-    /// Whether [`Self::before`] takes long for changes of passwords, so that it is worth being called once beforehand, off
+    /// Whether [`Self::prepare`] takes long for changes of passwords, so that it is worth being called once beforehand, off
     /// the writer's thread: [`PasswordWork`] then knows the answers.
     fn works_on_passwords(&self) -> bool {
         false
@@ -82,7 +82,7 @@ pub struct PendingChange<'a> {
     pub subject: &'a Subject,
     pub controls: &'a RequestControls,
     pub schema: &'a Schema,
-    /// Whether a plugin asked for it, or it follows from another change.
+    /// Whether an overlay asked for it, or it follows from another change.
     pub derived: bool,
     /// The directory as the changes before this one leave it.
     pub entries: &'a dyn Entries,
@@ -92,7 +92,7 @@ pub struct PendingChange<'a> {
     pub passwords: &'a PasswordWork,
 }
 
-/// What a plugin wants done about a change.
+/// What an overlay wants done about a change.
 #[derive(Debug, Default)]
 pub struct Additions {
     /// The change as it is to be carried out; `None`: as it is.
@@ -178,7 +178,7 @@ pub struct Reference {
     pub values: u64,
 }
 
-/// A change that a plugin does not let happen.
+/// A change that an overlay does not let happen.
 #[derive(Debug)]
 pub struct Refusal {
     pub result: LdapResult,
@@ -282,7 +282,7 @@ pub trait Entries: Debug {
 /// The hook around binds.
 pub trait Authentication: Debug + Send + Sync {
     /// Judges a bind whose password was compared. Called in the order of the configuration; `matched` tells what the
-    /// plugins before made of it.
+    /// overlays before made of it.
     ///
     /// # Errors
     /// A store that cannot be read.
@@ -303,7 +303,7 @@ pub trait Authentication: Debug + Send + Sync {
     }
 }
 
-/// A bind on its way to the plugins.
+/// A bind on its way to the overlays.
 #[derive(Clone, Debug)]
 pub struct BindAttempt {
     pub dn: NormalDn,
@@ -317,7 +317,7 @@ pub struct BindAttempt {
 #[derive(Debug)]
 pub struct PendingBind<'a> {
     pub attempt: &'a BindAttempt,
-    /// What the comparison and the plugins before say.
+    /// What the comparison and the overlays before say.
     pub matched: bool,
     /// The account; its state as everything before leaves it.
     pub entry: &'a Entry,
@@ -334,7 +334,7 @@ pub struct NobodysBind<'a> {
     pub entries: &'a dyn Entries,
 }
 
-/// What plugins say to a bind.
+/// What overlays say to a bind.
 #[derive(Clone, Debug, Default)]
 pub struct Judgement {
     /// The bind fails though the password was right.
@@ -351,7 +351,7 @@ pub struct Judgement {
 }
 
 impl Judgement {
-    /// Joins what the next plugin says.
+    /// Joins what the next overlay says.
     pub fn join(&mut self, next: Self) {
         self.refused |= next.refused;
         self.controls.extend(next.controls);

@@ -1,7 +1,7 @@
 //! Passwords of a request, and what was computed about them: comparing and hashing take long by design, and the writer
 //! has no time.
 //!
-//! A request is shown to the plugins twice: once on a thread of the password pool, against what is committed then, and
+//! A request is shown to the overlays twice: once on a thread of the password pool, against what is committed then, and
 //! once on the writer's. Both run the same code and share this; the second time every answer is known, unless the account
 //! changed in between, and then it is computed again.
 

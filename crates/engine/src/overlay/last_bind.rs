@@ -2,7 +2,7 @@
 
 use larix_schema::Schema;
 
-use super::{Authentication, Judgement, PendingBind, Plugin};
+use super::{Authentication, Judgement, Overlay, PendingBind};
 use crate::time::Timestamp;
 use crate::write::Failure;
 use crate::write::prepare::{ChangeKind, internal_change};
@@ -16,7 +16,7 @@ pub struct LastBind {
     pub precision: u32,
 }
 
-impl Plugin for LastBind {
+impl Overlay for LastBind {
     fn name(&self) -> &'static str {
         "lastbind"
     }

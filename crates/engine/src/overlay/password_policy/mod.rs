@@ -21,8 +21,8 @@ use larix_proto::control::{ControlValue, PasswordError, PasswordPolicyResponse, 
 use larix_schema::{NormalDn, Schema};
 
 use super::{
-    Additions, AnsweredEntry, Answering, Authentication, Entries, Judgement, NobodysBind, PendingBind,
-    PendingChange, Plugin, Refusal,
+    Additions, AnsweredEntry, Answering, Authentication, Entries, Judgement, NobodysBind, Overlay,
+    PendingBind, PendingChange, Refusal,
 };
 use crate::controls::RequestControls;
 use crate::entry::Entry;
@@ -106,12 +106,12 @@ impl PasswordPolicy {
     }
 }
 
-impl Plugin for PasswordPolicy {
+impl Overlay for PasswordPolicy {
     fn name(&self) -> &'static str {
         "ppolicy"
     }
 
-    fn before(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+    fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
         change::before(self, change)
     }
 

@@ -10,16 +10,16 @@ use super::policy::Policy;
 use super::{PasswordPolicy, quality, response};
 use crate::access::Privilege;
 use crate::entry::{Entry, EntryAttribute};
+use crate::overlay::{Additions, PendingChange, Purpose, Refusal};
 use crate::password::is_hashed;
-use crate::plugins::{Additions, PendingChange, Purpose, Refusal};
 use crate::write::prepare::{Change, ChangeKind, Prepared, internal_change};
 
 const ONE_VALUE: &str = "Password policy only allows one password value";
 
 /// Looks at an add or a modify before it is carried out.
-pub(super) fn before(plugin: &PasswordPolicy, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+pub(super) fn before(overlay: &PasswordPolicy, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
     let unchanged = Additions::default();
-    // What another plugin derives is no change by a user.
+    // What another overlay derives is no change by a user.
     if change.derived || change.passwords.purpose == Purpose::Rehash {
         return Ok(unchanged);
     }
@@ -29,18 +29,18 @@ pub(super) fn before(plugin: &PasswordPolicy, change: &PendingChange<'_>) -> Res
             if entry.attribute(&password).is_none() {
                 return Ok(unchanged);
             }
-            let entry = add(plugin, change, dn, entry, &password)?;
+            let entry = add(overlay, change, dn, entry, &password)?;
             let altered = Some(Prepared::Add { dn: dn.clone(), entry, mods: mods.clone() });
             Ok(Additions { altered, ..unchanged })
         }
-        Prepared::Modify { dn, mods } if !plugin.settings.disable_write => {
+        Prepared::Modify { dn, mods } if !overlay.settings.disable_write => {
             let Some(password) = password_of(change) else { return Ok(unchanged) };
             let concerns = |m: &Change| m.description == password || is_lock(change, m);
             if !mods.iter().any(concerns) {
                 return Ok(unchanged);
             }
             let Some(entry) = change.entries.entry(dn)? else { return Ok(unchanged) };
-            let mods = Modify::new(plugin, change, dn, &entry, password)?.carry_out(mods.clone())?;
+            let mods = Modify::new(overlay, change, dn, &entry, password)?.carry_out(mods.clone())?;
             Ok(Additions { altered: Some(Prepared::Modify { dn: dn.clone(), mods }), ..unchanged })
         }
         _ => Ok(unchanged),
@@ -70,13 +70,13 @@ fn refuse(change: &PendingChange<'_>, code: ResultCode, text: &str, error: Optio
 }
 
 fn add(
-    plugin: &PasswordPolicy,
+    overlay: &PasswordPolicy,
     change: &PendingChange<'_>,
     dn: &NormalDn,
     entry: &Entry,
     password: &AttributeDescription,
 ) -> Result<Entry, Refusal> {
-    let policy = plugin.policy_of(change.schema, dn, entry, change.entries)?.unwrap_or_default();
+    let policy = overlay.policy_of(change.schema, dn, entry, change.entries)?.unwrap_or_default();
     let mut entry = entry.clone();
     let given = entry.attribute(password).map(|attribute| attribute.values.clone()).unwrap_or_default();
     let [given] = given.as_slice() else {
@@ -86,8 +86,8 @@ fn add(
     if policy.check_quality > 0 && !manages()? {
         check_quality(change, &policy, given)?;
     }
-    if plugin.settings.hash_cleartext && !is_hashed(given) {
-        let hash = hash(plugin, change, &policy, given)?;
+    if overlay.settings.hash_cleartext && !is_hashed(given) {
+        let hash = hash(overlay, change, &policy, given)?;
         entry.attribute_or_insert(password).values = vec![hash];
     }
     let ages = policy.max_age > 0 || policy.min_age > 0;
@@ -109,12 +109,12 @@ fn check_quality(change: &PendingChange<'_>, policy: &Policy, password: &[u8]) -
 }
 
 fn hash(
-    plugin: &PasswordPolicy,
+    overlay: &PasswordPolicy,
     change: &PendingChange<'_>,
     policy: &Policy,
     password: &[u8],
 ) -> Result<Vec<u8>, Refusal> {
-    let hasher = policy.hasher(&plugin.settings.hasher);
+    let hasher = policy.hasher(&overlay.settings.hasher);
     let hash = change.passwords.hash(&hasher, password, change.random);
     let hash = hash.map_err(|_| refuse(change, ResultCode::OTHER, "Password hashing failed", None))?;
     Ok(hash.to_vec())
@@ -122,7 +122,7 @@ fn hash(
 
 /// A modify that sets a password or takes one away, or unlocks an account.
 struct Modify<'a> {
-    plugin: &'a PasswordPolicy,
+    overlay: &'a PasswordPolicy,
     change: &'a PendingChange<'a>,
     account: Account<'a>,
     policy: Option<Policy>,
@@ -145,7 +145,7 @@ struct Plan {
 
 impl<'a> Modify<'a> {
     fn new(
-        plugin: &'a PasswordPolicy,
+        overlay: &'a PasswordPolicy,
         change: &'a PendingChange<'a>,
         dn: &'a NormalDn,
         entry: &'a Entry,
@@ -153,10 +153,10 @@ impl<'a> Modify<'a> {
     ) -> Result<Self, Refusal> {
         let manages = change.entries.allows(change.subject, dn, entry, &password, Privilege::Manage)?;
         Ok(Self {
-            plugin,
+            overlay,
             change,
             account: Account::new(change.schema, entry),
-            policy: plugin.policy_of(change.schema, dn, entry, change.entries)?,
+            policy: overlay.policy_of(change.schema, dn, entry, change.entries)?,
             password,
             manages,
             own: change.subject.dn.as_ref() == Some(dn),
@@ -278,7 +278,7 @@ impl<'a> Modify<'a> {
             return Ok(());
         };
         // A locked account takes no password as proof, right or wrong, here as at a bind.
-        let last_bind = self.plugin.settings.last_bind;
+        let last_bind = self.overlay.settings.last_bind;
         let locked = self
             .policy
             .as_ref()
@@ -317,14 +317,14 @@ impl<'a> Modify<'a> {
     }
 
     fn hash_new(&self, policy: &Policy, plan: &Plan, mods: &mut [Change]) -> Result<(), Refusal> {
-        if !self.plugin.settings.hash_cleartext || self.change.passwords.new.is_some() {
+        if !self.overlay.settings.hash_cleartext || self.change.passwords.new.is_some() {
             return Ok(());
         }
         let Some(added) = plan.adds.and_then(|at| mods.get_mut(at)) else { return Ok(()) };
         for (value, key) in
             added.values.iter_mut().zip(&mut added.keys).filter(|(value, _)| !is_hashed(value))
         {
-            *value = hash(self.plugin, self.change, policy, value)?;
+            *value = hash(self.overlay, self.change, policy, value)?;
             key.clone_from(value);
         }
         Ok(())

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use larix_schema::{AttributeDescription, NormalDn, Schema, Usage};
 
 use super::{
-    Additions, AroundChange, Consequence, Entries, FollowUp, Name, PendingChange, Plugin, Reference, Refusal,
-    Sought,
+    Additions, AroundChange, Consequence, Entries, FollowUp, Name, Overlay, PendingChange, Reference,
+    Refusal, Sought,
 };
 use crate::write::Failure;
 use crate::write::prepare::{Change, ChangeKind, Prepared, internal_change};
@@ -43,12 +43,12 @@ impl ReferentialIntegrity {
     }
 }
 
-impl Plugin for ReferentialIntegrity {
+impl Overlay for ReferentialIntegrity {
     fn name(&self) -> &'static str {
         "refint"
     }
 
-    fn before(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
+    fn prepare(&self, change: &PendingChange<'_>) -> Result<Additions, Refusal> {
         if self.settings.attributes.is_empty() {
             return Ok(Additions::default());
         }

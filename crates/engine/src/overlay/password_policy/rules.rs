@@ -9,7 +9,7 @@ use regex::{Regex, RegexBuilder};
 use super::account::PASSWORD;
 use crate::access::GroupQuery;
 use crate::entry::Entry;
-use crate::plugins::Entries;
+use crate::overlay::Entries;
 use crate::write::Failure;
 
 /// One rule: conditions that must all hold, and the policy if they do.
