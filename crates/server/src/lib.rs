@@ -38,7 +38,6 @@ pub mod memory_tree;
 mod operation_log;
 pub mod operation_rules;
 mod panics;
-mod password_check;
 pub mod password_pool;
 mod posix_regex;
 mod processor_time;

@@ -80,6 +80,18 @@ impl PasswordPool {
     /// # Errors
     /// [`Busy`] when [`QUEUE`] jobs wait, or no thread is to be had.
     pub fn submit(&self, source: JobSource, job: impl FnOnce() + Send + 'static) -> Result<(), Busy> {
+        self.submit_made(source, || job)
+    }
+
+    /// Makes a job and queues it. It is not made where it cannot be queued: whoever is to answer then still can.
+    ///
+    /// # Errors
+    /// As [`Self::submit`].
+    pub fn submit_made<J: FnOnce() + Send + 'static>(
+        &self,
+        source: JobSource,
+        make: impl FnOnce() -> J,
+    ) -> Result<(), Busy> {
         let mut state = self.shared.lock();
         if state.jobs.len >= QUEUE {
             return Err(Busy);
@@ -93,7 +105,7 @@ impl PasswordPool {
                 Err(_) => {}
             }
         }
-        state.jobs.push(source, Box::new(job));
+        state.jobs.push(source, Box::new(make()));
         drop(state);
         self.shared.ready.notify_one();
         Ok(())

@@ -9,7 +9,7 @@ mod glued_pages;
 mod router;
 
 use std::any::Any;
-use std::fmt::Debug;
+use std::fmt::{self, Debug};
 use std::sync::Arc;
 
 use larix_engine::access::Subject;
@@ -17,14 +17,18 @@ use larix_engine::controls::RequestControls;
 use larix_engine::log::Follower;
 use larix_engine::search::task::Budget;
 use larix_engine::time::{Clock, Monotonic};
-use larix_engine::write::{Completion, WriteRequest};
+use larix_engine::write::{Completion, WriteOutcome, WriteRequest};
 use larix_proto::{CompareRequest, ControlBuf, LdapResult, MessageId, ResultCode, Scope, SearchRequest};
 use larix_schema::{BoundFilter, NormalDn};
 
 pub(crate) use figures::{DatabaseFigures, StoreFigures};
 pub(crate) use router::{Mount, Router, Special};
 
+use zeroize::Zeroizing;
+
+use crate::clock::SystemRandom;
 use crate::connection::OUTPUT_HIGH;
+use crate::generated_password::generate_password;
 
 /// Candidates that one slice looks at, which others may have to wait for. A new slice costs less than one candidate:
 /// searches of many candidates are as fast with 32 as with 128 (two indexed substrings: 14,560/s and 14,668/s).
@@ -57,7 +61,34 @@ pub(crate) trait Backend: Any + Debug + Send + Sync {
     }
 
     /// Compares a value with those of an entry.
-    fn compare(&self, context: &Context<'_>, compare: &Compare<'_>) -> LdapResult;
+    fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End>;
+
+    /// Judges a bind by its proof. What takes long, or has to be durable before the answer, comes later.
+    fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict>;
+
+    /// Replaces a password (RFC 3062).
+    fn modify_password(
+        &self,
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+        later: Later<'_, PasswordChanged>,
+    ) -> Reply<PasswordChanged>;
+
+    /// Values that the proof of a SASL mechanism can be verified by: passwords in the clear, SCRAM verifiers. None where only a password
+    /// can be judged.
+    fn secrets(&self, _context: &Context<'_>, _dn: &NormalDn) -> Vec<Secret> {
+        Vec::new()
+    }
+
+    /// Values of an attribute that the requester may use to authenticate.
+    fn authentication_values(
+        &self,
+        _context: &Context<'_>,
+        _dn: &NormalDn,
+        _attribute: &str,
+    ) -> Vec<Vec<u8>> {
+        Vec::new()
+    }
 
     /// Appends the entries that a filter finds with the `auth` privilege, at most so many: who somebody is. Whether the search may go on
     /// in the databases glued below.
@@ -128,6 +159,137 @@ pub(crate) struct Compare<'a> {
     pub(crate) request: &'a CompareRequest<'a>,
     pub(crate) dn: &'a NormalDn,
     pub(crate) controls: &'a RequestControls,
+}
+
+/// A bind.
+#[derive(Debug)]
+pub(crate) struct Bind<'a> {
+    pub(crate) dn: &'a NormalDn,
+    pub(crate) proof: Proof<'a>,
+    /// The name was found by a SASL mechanism: one that leads to no account is answered as a wrong password is.
+    pub(crate) by_mechanism: bool,
+    /// The password policy control was sent.
+    pub(crate) policy_control: bool,
+}
+
+/// What somebody shows to be who he says.
+#[derive(Copy, Clone)]
+pub(crate) enum Proof<'a> {
+    Password(&'a [u8]),
+    /// A mechanism has judged it: whether it was right.
+    Judged(bool),
+}
+
+/// Passwords stay out of logs.
+impl Debug for Proof<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Password(_) => f.write_str("Password"),
+            Self::Judged(matched) => f.debug_tuple("Judged").field(matched).finish(),
+        }
+    }
+}
+
+/// How a bind ended.
+#[derive(Debug)]
+pub(crate) struct Verdict {
+    pub(crate) result: LdapResult,
+    pub(crate) controls: Vec<ControlBuf>,
+    /// Until the password is changed the session may do nothing else.
+    pub(crate) must_change_password: bool,
+    /// The name as the directory shows it, if it knows better than the client.
+    pub(crate) shown: Option<String>,
+}
+
+impl From<LdapResult> for Verdict {
+    fn from(result: LdapResult) -> Self {
+        Self { result, controls: Vec::new(), must_change_password: false, shown: None }
+    }
+}
+
+/// A password that is to be replaced.
+pub(crate) struct PasswordChange<'a> {
+    pub(crate) dn: &'a NormalDn,
+    /// The same as the request has it.
+    pub(crate) target: String,
+    /// The old one, if that is to be right.
+    pub(crate) old: Option<Secret>,
+    /// None: one is made up.
+    pub(crate) new: Option<Secret>,
+    /// The password policy control was sent.
+    pub(crate) policy_control: bool,
+    /// To be asked before an old password is compared: wrong ones are counted.
+    pub(crate) proof_begins: &'a dyn Fn() -> Result<(), LdapResult>,
+}
+
+/// Passwords stay out of logs.
+impl Debug for PasswordChange<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PasswordChange").field("dn", &self.dn).finish_non_exhaustive()
+    }
+}
+
+impl PasswordChange<'_> {
+    /// The new password, and it once more if it was made up.
+    pub(crate) fn new_password(&self) -> (Secret, Option<Secret>) {
+        match &self.new {
+            Some(new) => (new.clone(), None),
+            None => {
+                let made = generate_password(&SystemRandom);
+                (made.clone(), Some(made))
+            }
+        }
+    }
+}
+
+/// What became of it.
+pub(crate) struct PasswordChanged {
+    pub(crate) result: LdapResult,
+    pub(crate) controls: Vec<ControlBuf>,
+    /// The password that was made up.
+    pub(crate) generated: Option<Secret>,
+    /// Whether an old password that was compared was right.
+    pub(crate) proof: Option<bool>,
+    /// What the writer said, if it came so far.
+    pub(crate) written: Option<WriteOutcome>,
+}
+
+/// Passwords stay out of logs.
+impl Debug for PasswordChanged {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("PasswordChanged").field("result", &self.result).finish_non_exhaustive()
+    }
+}
+
+impl From<LdapResult> for PasswordChanged {
+    fn from(result: LdapResult) -> Self {
+        Self { result, controls: Vec::new(), generated: None, proof: None, written: None }
+    }
+}
+
+impl From<WriteOutcome> for PasswordChanged {
+    fn from(outcome: WriteOutcome) -> Self {
+        // Which of the entries above exist is not told here.
+        let result = LdapResult { matched_dn: String::new(), ..outcome.result.clone() };
+        Self { controls: outcome.controls.clone(), written: Some(outcome), ..Self::from(result) }
+    }
+}
+
+/// What is overwritten when it is dropped.
+pub(crate) type Secret = Zeroizing<Vec<u8>>;
+
+/// Called once with the answer to an operation, on any thread. It must not block.
+pub(crate) type Done<T> = Box<dyn FnOnce(T) + Send>;
+
+/// Makes that, for an operation that is certain to be answered later; to be called once then, and not otherwise.
+pub(crate) type Later<'a, T> = &'a mut dyn FnMut() -> Done<T>;
+
+/// The answer to an operation, or none yet.
+#[derive(Debug)]
+pub(crate) enum Reply<T> {
+    Now(T),
+    /// What [`Later`] has made is called.
+    Later,
 }
 
 /// A search for somebody's identity.

@@ -9,7 +9,10 @@ use larix_engine::write::{Completion, WriteRequest};
 use larix_proto::{CompareRequest, LdapResult, MessageId, ResultCode, Scope, SearchRequest};
 use larix_schema::{NormalDn, Schema};
 
-use super::{Announced, Backend, Changes, Compare, Context, First, Search, glue, scope_below};
+use super::{
+    Announced, Backend, Bind, Changes, Compare, Context, End, First, Later, PasswordChange, PasswordChanged,
+    Reply, Search, Verdict, glue, scope_below,
+};
 
 /// A backend and the names that it holds.
 #[derive(Debug)]
@@ -148,10 +151,34 @@ impl Router {
         context: &Context<'_>,
         request: &CompareRequest<'_>,
         controls: &RequestControls,
-    ) -> LdapResult {
-        let Ok(dn) = self.schema().parse_dn(request.entry) else { return invalid_dn() };
+        later: Later<'_, End>,
+    ) -> Reply<End> {
+        let Ok(dn) = self.schema().parse_dn(request.entry) else {
+            return Reply::Now((invalid_dn(), Vec::new()));
+        };
         let backend = self.special(&dn).or_else(|| self.backend(&dn)).unwrap_or(&*self.special.nowhere);
-        backend.compare(context, &Compare { request, dn: &dn, controls })
+        backend.compare(context, &Compare { request, dn: &dn, controls }, later)
+    }
+
+    /// Judges a bind.
+    pub(crate) fn bind(
+        &self,
+        context: &Context<'_>,
+        bind: &Bind<'_>,
+        later: Later<'_, Verdict>,
+    ) -> Reply<Verdict> {
+        self.backend(bind.dn).unwrap_or(&*self.special.nowhere).bind(context, bind, later)
+    }
+
+    /// Replaces a password.
+    pub(crate) fn modify_password(
+        &self,
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+        later: Later<'_, PasswordChanged>,
+    ) -> Reply<PasswordChanged> {
+        let backend = self.backend(change.dn).unwrap_or(&*self.special.nowhere);
+        backend.modify_password(context, change, later)
     }
 
     /// Has a change carried out. `done` is called once, here or on another thread.

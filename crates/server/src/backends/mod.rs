@@ -1,7 +1,29 @@
 //! The backends that there are: one for each kind of database that is served, and those of names that no database holds.
 
 mod memory;
+mod passwords;
 mod stored;
+
+use std::sync::Arc;
+
+use larix_engine::Directory;
+use larix_store::lmdb::LmdbStore;
+
+use crate::config::Config;
+use crate::services::Services;
 
 pub(crate) use memory::{Configuration, Content, MonitorTree, Null, RootDseTree, SubschemaTree, Tree};
 pub(crate) use stored::{Nowhere, Stored, figures, has_failed_sync, suffix_of};
+
+/// What the backends of a generation share.
+#[derive(Debug)]
+pub(crate) struct Common {
+    pub(crate) config: Arc<Config>,
+    pub(crate) services: Arc<Services>,
+    /// All stored databases.
+    pub(crate) directory: Arc<Directory<LmdbStore>>,
+    /// URLs of the `referral` directive.
+    pub(crate) default_referrals: Arc<[String]>,
+    /// The subschema subentry's DN as it is shown.
+    pub(crate) subschema_dn: String,
+}

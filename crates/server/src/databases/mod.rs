@@ -13,16 +13,14 @@ use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use larix_engine::access::{AccessPolicy, Subject};
+use larix_engine::access::AccessPolicy;
 use larix_engine::plan::{Explain, Plan};
 use larix_engine::search::filter::Filter;
 use larix_engine::write::WriterStartError;
 use larix_engine::{Directory, Served};
-use larix_proto::LdapResult;
 use larix_schema::{NormalDn, Schema};
 use larix_store::lmdb::LmdbStore;
 use larix_store::{OpenError as StoreError, Store};
-use zeroize::Zeroizing;
 
 pub(crate) use open::PreparedDatabases;
 
@@ -33,7 +31,6 @@ use crate::ldif_tree::LdifTreeError;
 use crate::log::Log;
 use crate::restrictions::Rules;
 use crate::services::ConfigurationInForce;
-use crate::statistics::latency::in_database;
 
 /// A database that cannot be opened, and why.
 #[derive(Debug)]
@@ -94,43 +91,13 @@ impl From<ConfigError> for OpenError {
     }
 }
 
-/// What a password given in a bind is compared with.
-pub enum Credentials {
-    /// Any of these; `shown` is the DN as the directory shows it, if it knows better than the client.
-    Stored { passwords: Vec<Zeroizing<Vec<u8>>>, shown: Option<String> },
-    /// Nothing: any password will do.
-    Granted,
-}
-
-/// Passwords stay out of logs.
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Stored { passwords, shown } => {
-                f.debug_struct("Stored").field("passwords", &passwords.len()).field("shown", shown).finish()
-            }
-            Self::Granted => f.write_str("Granted"),
-        }
-    }
-}
-
 /// One `database` section as far as requests are told apart by it.
 #[derive(Debug)]
-pub(crate) struct Section {
-    pub(crate) root_dn: Option<NormalDn>,
-    pub(crate) root_password: Option<Vec<u8>>,
-    pub(crate) rules: Rules,
-    pub(crate) kind: SectionKind,
-    /// For the trees that nobody stores.
-    pub(crate) policy: Arc<AccessPolicy>,
-}
-
-#[derive(Copy, Clone, Debug, PartialEq, Eq)]
-pub(crate) enum SectionKind {
-    Stored,
-    Config,
-    Monitor,
-    Null { bind_allowed: bool },
+struct Section {
+    root_dn: Option<NormalDn>,
+    rules: Rules,
+    is_config: bool,
+    policy: Arc<AccessPolicy>,
 }
 
 /// All databases of the server.
@@ -217,30 +184,6 @@ impl Databases {
         self.sections.iter().any(|section| section.root_dn.as_ref() == Some(dn))
     }
 
-    /// What a bind as this DN, or a change of its password, is checked against.
-    pub fn credentials(&self, subject: &Subject, dn: &NormalDn) -> Result<Credentials, LdapResult> {
-        let section = self.section(dn).filter(|section| section.kind != SectionKind::Stored);
-        if let Some(section) = section {
-            if section.kind == (SectionKind::Null { bind_allowed: true }) {
-                return Ok(Credentials::Granted);
-            }
-            let root = section.root_dn.as_ref().filter(|root| *root == dn);
-            let passwords =
-                root.and_then(|_| section.root_password.clone()).map(Zeroizing::new).into_iter().collect();
-            return Ok(Credentials::Stored { passwords, shown: None });
-        }
-        self.note_database(dn);
-        let found = self.directory.bind_lookup(dn, subject)?;
-        let passwords = found.secrets.into_iter().map(Zeroizing::new).collect();
-        Ok(Credentials::Stored { passwords, shown: Some(found.shown) })
-    }
-
-    /// Values of an attribute that this subject may use to authenticate.
-    pub fn authentication_values(&self, dn: &NormalDn, attribute: &str, subject: &Subject) -> Vec<Vec<u8>> {
-        // What cannot be read is not there: nobody is let in because of a damaged entry.
-        self.directory.authentication_values(dn, attribute, subject).unwrap_or_default()
-    }
-
     /// Whether `who` is the root DN of the database that holds `dn`.
     pub fn is_root_over(&self, who: &NormalDn, dn: &NormalDn) -> bool {
         self.section(dn).is_some_and(|section| section.root_dn.as_ref() == Some(who))
@@ -265,11 +208,6 @@ impl Databases {
         let filter = Filter::new(&view.schema, &view.catalog, view.schema.bind_filter(filter));
         let plan = Plan::of(view.snapshot, &view.catalog, &filter).ok()?;
         Some(plan.explain(&view.catalog))
-    }
-
-    /// Operations are counted by their database.
-    pub(crate) fn note_database(&self, dn: &NormalDn) {
-        self.directory.select(dn).into_iter().for_each(|served| in_database(served.database().instance()));
     }
 
     /// Lets the writers finish what waits. To be called when no more changes come.
@@ -308,7 +246,7 @@ impl Databases {
 
     /// Who may do what to cn=config.
     pub(crate) fn configuration_policy(&self) -> Option<Arc<AccessPolicy>> {
-        let section = self.sections.iter().find(|section| section.kind == SectionKind::Config)?;
+        let section = self.sections.iter().find(|section| section.is_config)?;
         Some(section.policy.clone())
     }
 

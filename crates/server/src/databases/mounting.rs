@@ -2,119 +2,91 @@
 
 use std::sync::Arc;
 
+use larix_engine::Served;
 use larix_engine::access::AccessPolicy;
-use larix_engine::{Directory, Served};
 use larix_proto::ldif::{self, Body};
 use larix_schema::NormalDn;
 use larix_store::lmdb::LmdbStore;
+use zeroize::Zeroizing;
 
 use super::OpenError;
 use crate::backend::{Backend, Mount, Special};
-use crate::backends::{Configuration, MonitorTree, Nowhere, Null, RootDseTree, Stored, SubschemaTree, Tree};
-use crate::config::{Config, Database};
-use crate::services::Services;
+use crate::backends::{
+    Common, Configuration, Content, MonitorTree, Nowhere, Null, RootDseTree, Stored, SubschemaTree, Tree,
+};
+use crate::config::{Config, Database, NullSettings};
 
 /// A database, opened if it stores anything, and who may do what to it.
 pub(super) type Opened<'c> = (&'c Database, Option<Arc<Served<LmdbStore>>>, Arc<AccessPolicy>);
 
-/// What backends are made from.
-pub(super) struct Mounting<'a> {
-    pub(super) config: &'a Arc<Config>,
-    pub(super) services: &'a Arc<Services>,
-    /// All stored databases.
-    pub(super) directory: &'a Arc<Directory<LmdbStore>>,
-    /// As it is shown.
-    pub(super) subschema_dn: &'a str,
-}
-
 /// Makes the backend of one kind of database.
-type Make = fn(&Mounting<'_>, Opened<'_>) -> Option<Arc<dyn Backend>>;
+type Make = fn(&Arc<Common>, Opened<'_>) -> Option<Arc<dyn Backend>>;
 
 /// The backend of each kind of database that is served.
 const BACKENDS: [(&str, Make); 5] = [
-    ("mdb", |it, opened| it.stored(opened)),
-    ("ldif", |it, opened| it.stored(opened)),
-    ("config", |it, (_, _, policy)| {
-        Some(it.tree(
-            policy,
-            Configuration {
-                config: Arc::clone(it.config),
-                services: Arc::clone(it.services),
-                subschema_dn: it.subschema_dn.to_owned(),
-            },
-        ))
+    ("mdb", stored),
+    ("ldif", stored),
+    ("config", |common, opened| Some(tree(common, opened, Configuration))),
+    ("monitor", |common, opened| {
+        let owner = opened.0.root_dn.as_ref().map(ToString::to_string).unwrap_or_default();
+        Some(tree(common, opened, MonitorTree { owner }))
     }),
-    ("monitor", |it, (database, _, policy)| {
-        Some(it.tree(
-            policy,
-            MonitorTree {
-                config: Arc::clone(it.config),
-                services: Arc::clone(it.services),
-                subschema_dn: it.subschema_dn.to_owned(),
-                owner: database.root_dn.as_ref().map(ToString::to_string).unwrap_or_default(),
-            },
-        ))
+    ("null", |common, opened| {
+        let bind_allowed = opened.0.kind.settings::<NullSettings>()?.bind_allowed;
+        Some(tree(common, opened, Null { bind_allowed }))
     }),
-    ("null", |it, (_, _, policy)| Some(it.tree(policy, Null))),
 ];
 
-impl Mounting<'_> {
-    /// # Errors
-    /// A kind of database that is not served.
-    pub(super) fn mount(&self, opened: Opened<'_>) -> Result<Mount, OpenError> {
-        let database = opened.0;
-        let name = database.kind.name();
-        let make = BACKENDS.iter().find(|(kind, _)| *kind == name);
-        let backend = make
-            .and_then(|(_, make)| make(self, opened))
-            .ok_or_else(|| OpenError::Kind { origin: database.origin.clone(), kind: name.to_owned() })?;
-        let suffixes = match database.kind.own_suffix() {
-            Some(dn) => self.config.schema.parse_dn(dn).into_iter().collect(),
-            None => database.suffixes.iter().map(|dn| dn.normal.clone()).collect::<Vec<NormalDn>>(),
-        };
-        Ok(Mount { suffixes, subordinate: database.subordinate.is_some(), hidden: database.hidden, backend })
-    }
+/// Mounts a database under its suffixes.
+///
+/// # Errors
+/// A kind of database that is not served.
+pub(super) fn mount(common: &Arc<Common>, opened: Opened<'_>) -> Result<Mount, OpenError> {
+    let database = opened.0;
+    let name = database.kind.name();
+    let make = BACKENDS.iter().find(|(kind, _)| *kind == name);
+    let backend = make
+        .and_then(|(_, make)| make(common, opened))
+        .ok_or_else(|| OpenError::Kind { origin: database.origin.clone(), kind: name.to_owned() })?;
+    let suffixes = match database.kind.own_suffix() {
+        Some(dn) => common.config.schema.parse_dn(dn).into_iter().collect(),
+        None => database.suffixes.iter().map(|dn| dn.normal.clone()).collect::<Vec<NormalDn>>(),
+    };
+    Ok(Mount { suffixes, subordinate: database.subordinate.is_some(), hidden: database.hidden, backend })
+}
 
-    /// # Errors
-    /// A `rootDSE` file that cannot be read.
-    pub(super) fn special(&self, policy: &Arc<AccessPolicy>) -> Result<Special, OpenError> {
-        let (config, services) = (self.config, self.services);
-        let root_dse = RootDseTree {
-            config: Arc::clone(config),
-            services: Arc::clone(services),
-            subschema_dn: self.subschema_dn.to_owned(),
-            extra: root_dse_files(config)?,
-        };
-        let subschema = SubschemaTree {
-            config: Arc::clone(config),
-            services: Arc::clone(services),
-            dn: self.subschema_dn.to_owned(),
-        };
-        Ok(Special {
-            root_dse: self.tree(Arc::clone(policy), root_dse),
-            subschema: self.tree(Arc::clone(policy), subschema),
-            nowhere: Arc::new(Nowhere { directory: Arc::clone(self.directory) }),
-        })
-    }
+/// The backends of names that no database holds; `policy` is the frontend's.
+///
+/// # Errors
+/// A `rootDSE` file that cannot be read.
+pub(super) fn special(common: &Arc<Common>, policy: &Arc<AccessPolicy>) -> Result<Special, OpenError> {
+    let extra = root_dse_files(&common.config)?;
+    Ok(Special {
+        root_dse: alone(common, policy, RootDseTree { extra }),
+        subschema: alone(common, policy, SubschemaTree),
+        nowhere: Arc::new(Nowhere { common: Arc::clone(common) }),
+    })
+}
 
-    fn stored(&self, (database, served, _): Opened<'_>) -> Option<Arc<dyn Backend>> {
-        Some(Arc::new(Stored {
-            served: served?,
-            directory: Arc::clone(self.directory),
-            services: Arc::clone(self.services),
-            limits: database.shared.limits.clone(),
-            default_referrals: self.config.global.referrals.clone().into(),
-        }))
-    }
+fn stored(common: &Arc<Common>, (database, served, _): Opened<'_>) -> Option<Arc<dyn Backend>> {
+    let (common, limits) = (Arc::clone(common), database.shared.limits.clone());
+    Some(Arc::new(Stored { served: served?, common, limits }))
+}
 
-    fn tree<C: crate::backends::Content>(&self, policy: Arc<AccessPolicy>, content: C) -> Arc<dyn Backend> {
-        Arc::new(Tree {
-            content,
-            schema: Arc::clone(&self.config.schema),
-            policy,
-            request_limits: self.config.global.request_limits,
-        })
-    }
+fn tree<C: Content>(common: &Arc<Common>, (database, _, policy): Opened<'_>, content: C) -> Arc<dyn Backend> {
+    Arc::new(Tree {
+        content,
+        common: Arc::clone(common),
+        policy,
+        root_dn: database.effective_root(),
+        root_password: database.root_password.clone().map(Zeroizing::new),
+    })
+}
+
+/// An entry that is part of no database.
+fn alone<C: Content>(common: &Arc<Common>, policy: &Arc<AccessPolicy>, content: C) -> Arc<dyn Backend> {
+    let (common, policy) = (Arc::clone(common), Arc::clone(policy));
+    Arc::new(Tree { content, common, policy, root_dn: None, root_password: None })
 }
 
 /// Attributes by name.

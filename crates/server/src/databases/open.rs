@@ -13,11 +13,12 @@ use larix_schema::NormalDn;
 use larix_store::lmdb::{DATA_FILE, LmdbOptions, LmdbStore};
 
 use super::index_log::IndexLog;
-use super::mounting::Mounting;
-use super::{Databases, OpenError, Section, SectionKind, memory};
+use super::mounting::{mount, special};
+use super::{Databases, OpenError, Section, memory};
 use crate::backend::Router;
+use crate::backends::Common;
 use crate::clock::{SystemClock, SystemRandom};
-use crate::config::{Config, Database, MdbSettings, NullSettings, Overlay};
+use crate::config::{Config, Database, MdbSettings, Overlay};
 use crate::ldif_tree;
 use crate::log::Log;
 use crate::operation_rules::OperationRules;
@@ -48,14 +49,13 @@ impl Databases {
         let mut sections = Vec::new();
         let mut opened = Vec::new();
         for database in config.databases.iter().filter(|database| !database.disabled) {
-            let kind = section_kind(database)?;
             let policy = Arc::new(config.access_policy(Some(database))?);
             let served = match database.kind.directory() {
                 Some(directory) => Some(making.stored(database, directory)?),
                 None => None,
             };
             opened.push((database, served, Arc::clone(&policy)));
-            let mut section = section(config, database, kind, policy, updates);
+            let mut section = section(config, database, policy, updates);
             section.rules = section.rules.with_operations(OperationRules::in_force(config, Some(database))?);
             sections.push(section);
         }
@@ -93,9 +93,15 @@ impl Databases {
                 && earlier.directory.databases().len() == directory.databases().len()
                 && alike_for_all(&earlier.config, config)
         });
-        let making = Mounting { config, services, directory: &directory, subschema_dn: &subschema_text };
-        let mounts = opened.into_iter().map(|opened| making.mount(opened)).collect::<Result<_, _>>()?;
-        let special = making.special(&frontend_policy)?;
+        let common = Arc::new(Common {
+            config: Arc::clone(config),
+            services: Arc::clone(services),
+            directory: Arc::clone(&directory),
+            default_referrals: config.global.referrals.clone().into(),
+            subschema_dn: subschema_text.clone(),
+        });
+        let mounts = opened.into_iter().map(|opened| mount(&common, opened)).collect::<Result<_, _>>()?;
+        let special = special(&common, &frontend_policy)?;
         let router = Router::new(directory.frontend().clone(), mounts, special);
         let databases = Self {
             router,
@@ -324,18 +330,6 @@ fn subschema_dn(config: &Config) -> (String, NormalDn) {
     }
 }
 
-fn section_kind(database: &Database) -> Result<SectionKind, OpenError> {
-    let kind = &database.kind;
-    let null = kind.settings::<NullSettings>();
-    Ok(match null {
-        Some(null) => SectionKind::Null { bind_allowed: null.bind_allowed },
-        None if kind.is_stored() => SectionKind::Stored,
-        None if kind.is_config() => SectionKind::Config,
-        None if kind.is_monitor() => SectionKind::Monitor,
-        None => return Err(not_served(database)),
-    })
-}
-
 fn not_served(database: &Database) -> OpenError {
     OpenError::Kind { origin: database.origin.clone(), kind: database.kind.name().to_owned() }
 }
@@ -383,15 +377,13 @@ fn open_store(mdb: &MdbSettings) -> Result<LmdbStore, larix_store::OpenError> {
 fn section(
     config: &Config,
     database: &Database,
-    kind: SectionKind,
     policy: Arc<AccessPolicy>,
     anonymous_updates: bool,
 ) -> Section {
     Section {
         root_dn: database.effective_root(),
-        root_password: database.root_password.clone(),
         rules: Rules::new(&config.frontend.shared, Some(&database.shared), anonymous_updates),
-        kind,
+        is_config: database.kind.is_config(),
         policy,
     }
 }

@@ -1,19 +1,18 @@
-//! Requests over the databases of a generation.
+//! Under what requests are carried out, and who somebody is.
 
 use std::sync::Arc;
 
 use larix_engine::access::Subject;
-use larix_engine::controls::RequestControls;
 use larix_engine::time::{Clock, Monotonic};
-use larix_engine::write::{Completion, WriteRequest};
-use larix_proto::{CompareRequest, LdapResult, MessageId, Scope, SearchRequest, url::LdapUrl};
+use larix_proto::{Scope, url::LdapUrl};
 use larix_schema::{BoundFilter, NormalDn};
 
 use super::Databases;
-use crate::backend::{Context, First, Identities};
+use crate::backend::{Context, Identities};
 
 impl Databases {
-    fn context<'a>(
+    /// What a request of this subject is carried out under, which began then.
+    pub(crate) fn context<'a>(
         &'a self,
         subject: &'a Arc<Subject>,
         clock: &'a dyn Clock,
@@ -22,48 +21,16 @@ impl Databases {
         Context { subject, router: &self.router, clock, began }
     }
 
-    /// Starts a search and runs its first slice. `at` is the message and when it came.
-    pub(crate) fn search(
+    /// Values of an attribute that this subject may use to authenticate.
+    pub(crate) fn authentication_values(
         &self,
         (subject, clock): (&Arc<Subject>, &dyn Clock),
-        controls: RequestControls,
-        request: &SearchRequest<'_>,
-        at: (MessageId, Monotonic),
-        out: &mut Vec<u8>,
-    ) -> First {
-        self.router.search(&self.context(subject, clock, at.1), request, controls, at.0, out)
-    }
-
-    pub(crate) fn compare(
-        &self,
-        (subject, clock): (&Arc<Subject>, &dyn Clock),
-        controls: &RequestControls,
-        request: &CompareRequest<'_>,
-        began: Monotonic,
-    ) -> LdapResult {
-        self.router.compare(&self.context(subject, clock, began), request, controls)
-    }
-
-    /// Has a change carried out. `done` is called once, here or on another thread.
-    pub(crate) fn update(
-        &self,
-        (clock, began): (&dyn Clock, Monotonic),
-        request: WriteRequest,
-        done: Completion,
-    ) {
-        let subject = Arc::clone(&request.subject);
-        self.router.update(&self.context(&subject, clock, began), request, done);
-    }
-
-    /// Has changes carried out together: all or none.
-    pub(crate) fn update_together(
-        &self,
-        (clock, began): (&dyn Clock, Monotonic),
-        requests: Vec<WriteRequest>,
-        done: Completion,
-    ) {
-        let subject = requests.first().map(|request| Arc::clone(&request.subject)).unwrap_or_default();
-        self.router.update_together(&self.context(&subject, clock, began), requests, done);
+        dn: &NormalDn,
+        attribute: &str,
+    ) -> Vec<Vec<u8>> {
+        let context = self.context(subject, clock, clock.monotonic());
+        let backend = self.router.backend(dn);
+        backend.map(|backend| backend.authentication_values(&context, dn, attribute)).unwrap_or_default()
     }
 
     /// Up to `limit` entries that an LDAP URL finds, with the `auth` privilege on what its filter asks for.

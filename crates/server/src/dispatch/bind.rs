@@ -3,36 +3,26 @@
 use std::sync::Arc;
 
 use larix_engine::access::Operation;
-use larix_engine::budget::RequestLimit;
 use larix_engine::controls::{self, RequestControls};
-use larix_engine::overlay::{BindAttempt, BindConclusion};
-use larix_engine::password::{self, Cost};
-use larix_engine::write::WriteOutcome;
 use larix_proto::{
-    Authentication, BindRequest, CompareRequest, ControlBuf, Controls, Dn, LdapResult, Message, ResultCode,
-    encode, oid,
+    Authentication, BindRequest, ControlBuf, Controls, Dn, LdapResult, Message, ResultCode, encode, oid,
 };
 use larix_schema::NormalDn;
-use zeroize::Zeroizing;
 
 use super::sasl::SaslLogin;
 use super::sasl::exchange::Exchange;
+use crate::backend::{Bind, Done, Proof, Reply, Verdict};
 use crate::connection::Started;
-use crate::databases::{Credentials, Databases};
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
 use crate::log::printable;
 use crate::operation_rules::Restricted;
-use crate::password_check::{Elsewhere, PasswordCheck};
 use crate::password_pool::JobSource;
 use crate::session::Method;
-
-/// How a request may name userPassword (RFC 4519 section 2.41).
-const PASSWORD_NAMES: [&str; 2] = ["userPassword", "2.5.4.35"];
 
 /// A password that was compared off the loop.
 #[derive(Debug)]
 pub struct BindOutcome {
-    verdict: BindConclusion,
+    verdict: Verdict,
     login: Login,
 }
 
@@ -87,14 +77,7 @@ impl Dispatcher {
 
     /// The password was compared elsewhere.
     pub(crate) fn bind_verified(&mut self, begun: &Begun, outcome: BindOutcome, out: &mut Vec<u8>) {
-        let BindOutcome { verdict, login } = outcome;
-        let BindConclusion { result, controls, must_change_password, .. } = verdict;
-        let step = match result.code {
-            ResultCode::SUCCESS => self.conclude_login(begun, login, true),
-            ResultCode::INVALID_CREDENTIALS => self.conclude_login(begun, login, false),
-            _ => Err(result),
-        };
-        self.session.must_change_password = must_change_password && step.is_ok();
+        let (step, controls) = self.judged(begun, outcome);
         self.answer_step_with(begun, step, &controls, out);
     }
 
@@ -229,148 +212,80 @@ impl Dispatcher {
         Ok(())
     }
 
-    /// Looks the stored passwords of a login up and compares: at once, or on the pool when one of them takes long.
-    pub(crate) fn verify_password(
+    /// Has the password of a login judged.
+    pub(super) fn verify_password(
         &mut self,
         begun: Begun,
-        mut login: Login,
+        login: Login,
         password: &[u8],
     ) -> Result<BindStep, LdapResult> {
-        let anonymous = Arc::clone(self.session.anonymous());
-        let databases = self.server.databases();
-        let subject = self.in_request(&databases, anonymous, || Operation::Bind, Controls::default());
-        let mut stored = match databases.credentials(&subject, &login.dn) {
-            Ok(Credentials::Stored { passwords, shown }) => {
-                login.shown = shown.unwrap_or(login.shown);
-                passwords
-            }
-            Ok(Credentials::Granted) => return self.conclude_login(&begun, login, true),
-            Err(result) if matches!(login.way, Way::Simple) => return Err(result),
-            // A name that leads to no database is nobody's, like any other.
-            Err(_) => Vec::new(),
-        };
-        self.drop_costly(&mut stored, &login.dn);
-        match stored.first() {
-            Some(first) => self.server.decoy.learn(first),
-            // Nobody learns from the time it takes that there is no such account, or that it has no password.
-            None => stored.push(self.server.decoy.get()),
-        }
-        let judged = databases.directory().judges_binds(&login.dn);
-        let heavy = stored.iter().any(|value| password::cost(value) == Cost::Heavy);
-        let source = self.job_source(&login.dn);
-        let rehasher = {
-            let config = self.server.config();
-            config.frontend.password_costs.rehash.then(|| config.hasher())
-        };
-        let elsewhere = Elsewhere::of(&self.server);
-        // Who only waits for another program's word takes no thread from those who compute.
-        let asks = elsewhere.is_some() && stored.iter().any(|value| password::pass_through(value).is_some());
-        let check =
-            PasswordCheck { stored, password: Zeroizing::new(password.to_vec()), elsewhere, rehasher };
-        if !heavy && !judged {
-            let (verdict, rehash) = (check.outright(), check.rehash(None));
-            if let Some(rehash) = rehash {
-                rehash.submit(&self.server, login.dn.clone(), source);
-            }
-            return self.conclude_login(&begun, login, verdict.result.is_success());
-        }
-        let completer = self.completer(&begun);
-        let server = self.server.clone();
-        let policy_control = self.session.asks_password_policy;
-        let job = move || {
-            check.conclude(server, source, (login.dn.clone(), judged, policy_control), |verdict| {
-                completer.complete(Completion::Bind(Box::new(BindOutcome { verdict, login })));
-            });
-        };
-        if heavy {
-            let pool = if asks { &self.server.askers } else { &self.server.passwords };
-            pool.submit(source, job).map_err(|_| {
-                LdapResult::with(ResultCode::BUSY, "too many binds wait for their password check")
-            })?;
-        } else {
-            job();
-        }
-        self.wait_for(begun);
-        Ok(BindStep::Waiting)
-    }
-
-    /// Leaves the stored passwords, in their order, that may all be computed together (`request-limits hash.cost`). The
-    /// others match nothing: an account must not cost the others theirs.
-    pub(crate) fn drop_costly(&self, stored: &mut Vec<Zeroizing<Vec<u8>>>, dn: &NormalDn) {
-        let most = self.server.config().global.request_limits.most(RequestLimit::HashCost);
-        let (mut sum, before) = (0_u64, stored.len());
-        stored.retain(|value| {
-            let with = sum.saturating_add(password::rounds(value));
-            let fits = with <= most;
-            sum = if fits { with } else { sum };
-            fits
-        });
-        let dropped = before - stored.len();
-        if dropped > 0 {
-            let dn = printable(dn.as_str());
-            self.server.log.notice(format_args!(
-                "{dropped} of {before} passwords of \"{dn}\" are not compared: they take more than {most} rounds together \
-                 (request-limits hash.cost=)"
-            ));
-        }
+        self.judge(begun, login, Proof::Password(password))
     }
 
     /// Lets whoever has a say in binds judge one whose proof is no password to compare.
-    pub(crate) fn judge_login(
+    pub(super) fn judge_login(
         &mut self,
         begun: &Begun,
         login: Login,
         matched: bool,
     ) -> Result<BindStep, LdapResult> {
-        let databases = self.server.databases();
-        let directory = databases.directory();
-        if !directory.judges_binds(&login.dn) {
-            return self.conclude_login(begun, login, matched);
-        }
-        let policy_control = self.session.asks_password_policy;
-        let attempt = BindAttempt { dn: login.dn.clone(), matched, policy_control };
-        let completer = self.completer(begun);
-        let done = move |verdict| {
-            completer.complete(Completion::Bind(Box::new(BindOutcome { verdict, login })));
-        };
-        directory.conclude_bind(attempt, Box::new(done));
-        self.wait_for(*begun);
-        Ok(BindStep::Waiting)
+        self.judge(*begun, login, Proof::Judged(matched))
     }
 
-    /// A compare of a password that asks for the policy's word is judged as a bind is: what is wrong counts (slapo-ppolicy).
-    /// Whether it is, and the answer follows.
-    pub(crate) fn judge_compare(
+    fn judge(&mut self, begun: Begun, login: Login, proof: Proof<'_>) -> Result<BindStep, LdapResult> {
+        let anonymous = Arc::clone(self.session.anonymous());
+        let databases = self.server.databases();
+        let subject = self.in_request(&databases, anonymous, || Operation::Bind, Controls::default());
+        let context = databases.context(&subject, &*self.server.clock, begun.started);
+        let dn = login.dn.clone();
+        let bind = Bind {
+            dn: &dn,
+            proof,
+            by_mechanism: !matches!(login.way, Way::Simple),
+            policy_control: self.session.asks_password_policy,
+        };
+        let mut login = Some(login);
+        let mut later = || -> Done<Verdict> {
+            let (completer, login) = (self.completer(&begun), login.take());
+            Box::new(move |verdict| {
+                // A completer that is dropped says that the outcome is lost.
+                let Some(login) = login else { return };
+                completer.complete(Completion::Bind(Box::new(BindOutcome { verdict, login })));
+            })
+        };
+        let verdict = match databases.router().bind(&context, &bind, &mut later) {
+            Reply::Now(verdict) if verdict.controls.is_empty() => Some(verdict),
+            Reply::Now(verdict) => {
+                later()(verdict);
+                None
+            }
+            Reply::Later => None,
+        };
+        match (verdict, login) {
+            (Some(verdict), Some(login)) => self.judged(&begun, BindOutcome { verdict, login }).0,
+            _ => {
+                self.wait_for(begun);
+                Ok(BindStep::Waiting)
+            }
+        }
+    }
+
+    /// What a verdict comes to, and the controls of the answer.
+    fn judged(
         &mut self,
         begun: &Begun,
-        databases: &Databases,
-        request: &CompareRequest<'_>,
-        code: ResultCode,
-    ) -> bool {
-        let matched = match code {
-            ResultCode::COMPARE_TRUE => true,
-            ResultCode::COMPARE_FALSE => false,
-            _ => return false,
+        outcome: BindOutcome,
+    ) -> (Result<BindStep, LdapResult>, Vec<ControlBuf>) {
+        let BindOutcome { verdict, mut login } = outcome;
+        let Verdict { result, controls, must_change_password, shown } = verdict;
+        login.shown = shown.unwrap_or(login.shown);
+        let step = match result.code {
+            ResultCode::SUCCESS => self.conclude_login(begun, login, true),
+            ResultCode::INVALID_CREDENTIALS => self.conclude_login(begun, login, false),
+            _ => Err(result),
         };
-        let is_password = PASSWORD_NAMES.iter().any(|name| request.attribute.eq_ignore_ascii_case(name));
-        let Ok(dn) = databases.schema().parse_dn(request.entry) else { return false };
-        let directory = databases.directory();
-        if !is_password || !directory.judges_binds(&dn) {
-            return false;
-        }
-        let completer = self.completer(begun);
-        let done = move |verdict: BindConclusion| {
-            let BindConclusion { result, controls, .. } = verdict;
-            let result = match result.code {
-                ResultCode::SUCCESS => LdapResult::new(ResultCode::COMPARE_TRUE),
-                ResultCode::INVALID_CREDENTIALS => LdapResult::new(ResultCode::COMPARE_FALSE),
-                _ => result,
-            };
-            completer.complete(Completion::Write(WriteOutcome { controls, ..WriteOutcome::from(result) }));
-        };
-        directory.conclude_bind(BindAttempt { dn, matched, policy_control: true }, Box::new(done));
-        self.wait_for(*begun);
-        true
+        self.session.must_change_password = must_change_password && step.is_ok();
+        (step, controls)
     }
 
     /// Whom the work on a password is done for.

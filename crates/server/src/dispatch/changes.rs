@@ -69,13 +69,9 @@ impl Dispatcher {
                 }
                 let origin = Origin::Client;
                 let request = WriteRequest { operation, subject, controls, origin, passwords: None };
-                match self.submit_change(&begun, request) {
-                    Ok(()) => {
-                        self.wait_for(begun);
-                        Started::Waiting
-                    }
-                    Err(result) => self.refuse(&begun, &result, out),
-                }
+                self.submit_change(&begun, request);
+                self.wait_for(begun);
+                Started::Waiting
             }
             Err(result) => self.refuse(&begun, &result, out),
         }

@@ -29,7 +29,9 @@ impl Dispatcher {
             RequestControls::parse(message.controls, controls::OperationKind::Extended(request.name))
                 .and_then(|controls| match request.name {
                     oid::WHO_AM_I => self.who_am_i(&begun, &controls, message.controls, out),
-                    oid::PASSWORD_MODIFY => self.password_modify(begun, request, controls, message.controls),
+                    oid::PASSWORD_MODIFY => {
+                        self.password_modify(begun, request, controls, message.controls, out)
+                    }
                     oid::CANCEL => self.cancel(begun, request, message.controls),
                     oid::START_TRANSACTION => self.start_transaction(&begun, request, out),
                     oid::END_TRANSACTION => self.end_transaction(begun, request, out),

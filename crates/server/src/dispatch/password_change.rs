@@ -1,5 +1,7 @@
 //! Changes that set passwords, and sessions that may do nothing before they changed theirs.
 
+use std::sync::Arc;
+
 use larix_engine::controls::RequestControls;
 use larix_engine::overlay::password_policy;
 use larix_engine::write::{WriteOperation, WriteRequest};
@@ -41,15 +43,9 @@ impl Dispatcher {
         })
     }
 
-    /// Hands a change to its writer; one with passwords by way of the pool, where they are compared and hashed.
-    pub(crate) fn submit_change(
-        &mut self,
-        begun: &Begun,
-        mut request: WriteRequest,
-    ) -> Result<(), LdapResult> {
+    /// Hands a change to its backend. It waits then.
+    pub(crate) fn submit_change(&mut self, begun: &Begun, request: WriteRequest) {
         let databases = self.server.databases();
-        let directory = databases.directory();
-        let with_work = directory.has_password_work(&request.operation);
         let completer = self.completer(begun);
         let mut noted = self.take_noted(begun.operation.serial);
         noted.iter_mut().for_each(|noted| noted.acts_as(&request.subject));
@@ -58,28 +54,13 @@ impl Dispatcher {
             completer.complete(Completion::Write(outcome));
         };
         if self.session.must_change_password {
-            let target = directory.schema().parse_dn(request.operation.target()).ok();
+            let target = databases.schema().parse_dn(request.operation.target()).ok();
             if target.is_some() && target == self.session.subject().dn {
                 self.password_change = Some(begun.operation.serial);
             }
         }
-        if !with_work {
-            databases.update((&*self.server.clock, begun.started), request, Box::new(done));
-            return Ok(());
-        }
-        let Ok(target) = directory.schema().parse_dn(request.operation.target()) else {
-            databases.update((&*self.server.clock, begun.started), request, Box::new(done));
-            return Ok(());
-        };
-        let (server, began) = (self.server.clone(), begun.started);
-        let job = move || {
-            let databases = server.databases();
-            databases.directory().work_on_passwords(&mut request);
-            databases.update((&*server.clock, began), request, Box::new(done));
-        };
-        self.server
-            .passwords
-            .submit(self.job_source(&target), job)
-            .map_err(|_| LdapResult::with(ResultCode::BUSY, "too many passwords wait to be hashed"))
+        let subject = Arc::clone(&request.subject);
+        let context = databases.context(&subject, &*self.server.clock, begun.started);
+        databases.router().update(&context, request, Box::new(done));
     }
 }

@@ -4,14 +4,15 @@ use larix_engine::access::{self, Subject};
 use larix_engine::budget::Exceeded;
 use larix_engine::controls::{self, RequestControls};
 use larix_engine::log::Follower;
+use larix_engine::write::WriteOutcome;
 use larix_proto::{
     CompareRequest, Controls, LdapResult, Message, ResponseOp, ResultCode, SearchRequest, encode, oid,
 };
 
 use super::password_change::password_first;
 use super::persistent::Persists;
-use super::{Begun, Dispatcher, Running, shown_dn};
-use crate::backend::{First, Slice, slice};
+use super::{Begun, Completion, Dispatcher, Running, shown_dn};
+use crate::backend::{Done, End, First, Reply, Slice, slice};
 use crate::config::Config;
 use crate::connection::{Operation, Started, Stepped};
 use crate::databases::Databases;
@@ -58,8 +59,8 @@ impl Dispatcher {
             Err(exceeded) => return self.refuse(&begun, &exceeded.into(), out),
         };
         let subject = self.in_request(databases, subject, || access::Operation::Search, message.controls);
-        let at = (begun.operation.id, begun.started);
-        match databases.search((&subject, &*self.server.clock), controls, request, at, out) {
+        let context = databases.context(&subject, &*self.server.clock, begun.started);
+        match databases.router().search(&context, request, controls, begun.operation.id, out) {
             First::Done { result, controls, effort } => {
                 self.count_entries(effort.entries);
                 encode::result(out, begun.operation.id, ResponseOp::SearchDone, &result, &controls);
@@ -155,9 +156,8 @@ impl Dispatcher {
         }
         let generation = self.server.generation();
         let databases = &generation.databases;
-        let mut asks_policy = false;
-        let result = RequestControls::parse(message.controls, controls::OperationKind::Compare)
-            .and_then(|mut controls| {
+        let prepared = RequestControls::parse(message.controls, controls::OperationKind::Compare).and_then(
+            |mut controls| {
                 self.check_criticality(&generation.config, message, &controls)?;
                 generation.config.global.request_limits.check_controls(&controls)?;
                 if self.session.must_change_password {
@@ -167,16 +167,33 @@ impl Dispatcher {
                 let (entry, sent) = (request.entry, message.controls);
                 let dropped = self.may_read(databases, &subject, entry, Restricted::Compare, sent)?;
                 controls.forget(&dropped, message.controls, controls::OperationKind::Compare)?;
-                asks_policy = controls.password_policy;
                 let subject =
                     self.in_request(databases, subject, || access::Operation::Compare, message.controls);
-                Ok(databases.compare((&subject, &*self.server.clock), &controls, request, begun.started))
+                Ok((controls, subject))
+            },
+        );
+        let (controls, subject) = match prepared {
+            Ok(prepared) => prepared,
+            Err(refused) => return self.refuse(begun, &refused, out),
+        };
+        let context = databases.context(&subject, &*self.server.clock, begun.started);
+        let mut later = || -> Done<End> {
+            let completer = self.completer(begun);
+            Box::new(move |(result, controls)| {
+                let outcome = WriteOutcome { controls, ..WriteOutcome::from(result) };
+                completer.complete(Completion::Write(outcome));
             })
-            .unwrap_or_else(|refused| refused);
-        if asks_policy && self.judge_compare(begun, databases, request, result.code) {
-            return Started::Waiting;
+        };
+        match databases.router().compare(&context, request, &controls, &mut later) {
+            Reply::Now((result, controls)) => {
+                self.answer(begun, &result, &controls, out);
+                Started::Answered
+            }
+            Reply::Later => {
+                self.wait_for(*begun);
+                Started::Waiting
+            }
         }
-        self.refuse(begun, &result, out)
     }
 
     /// Whether the configuration lets this identity read there. What no database holds is answered as that, whoever asks.

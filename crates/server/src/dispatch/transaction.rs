@@ -1,7 +1,6 @@
 //! Transactions (RFC 5805): updates are kept until the client ends the transaction, then carried out together.
 
 use larix_engine::budget::RequestLimit;
-use larix_engine::time::Clock;
 use larix_engine::write::{WriteOutcome, WriteRequest};
 use larix_proto::extended::{EndTransaction, EndTransactionResponse, ExtendedValue, UpdateControls};
 use larix_proto::{ExtendedRequest, LdapResult, MessageId, ResultCode};
@@ -122,8 +121,9 @@ impl Dispatcher {
             noted.into_iter().for_each(|noted| noted.changed(&outcome));
             completer.complete(Completion::Transaction(Box::new(TransactionOutcome { outcome, messages })));
         };
-        let at = (&*self.server.clock as &dyn Clock, begun.started);
-        self.server.databases().update_together(at, transaction.requests, Box::new(done));
+        let databases = self.server.databases();
+        let context = databases.context(self.session.subject(), &*self.server.clock, begun.started);
+        databases.router().update_together(&context, transaction.requests, Box::new(done));
         self.wait_for(begun);
         Ok(Started::Waiting)
     }

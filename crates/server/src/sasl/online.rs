@@ -65,14 +65,15 @@ impl Lookups for Online<'_> {
         match attribute {
             None => Some(entry.as_str().to_owned()),
             Some(attribute) => {
-                let values = databases.authentication_values(&entry, attribute, &root);
+                let values = databases.authentication_values((&root, &*self.server.clock), &entry, attribute);
                 String::from_utf8(values.into_iter().next()?).ok()
             }
         }
     }
 
     fn values(&self, entry: &NormalDn, attribute: &str) -> Vec<Vec<u8>> {
-        self.generation.databases.authentication_values(entry, attribute, self.subject)
+        let databases = &self.generation.databases;
+        databases.authentication_values((self.subject, &*self.server.clock), entry, attribute)
     }
 
     fn is_root_over(&self, who: &NormalDn, entry: &NormalDn) -> bool {

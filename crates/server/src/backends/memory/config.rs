@@ -10,31 +10,31 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::{BoundFilter, Schema};
 
 use super::config_sync::{self, ConfigSearch};
-use super::{Content, Tree};
+use super::{Common, Content, Tree};
 use crate::backend::{Announced, Context, Cursor, Search};
 use crate::config::{self, Config, ConfigEntry};
 use crate::memory_tree::MemoryTree;
-use crate::services::Services;
 use crate::virtual_entries::Builder;
 
 #[derive(Debug)]
-pub(crate) struct Configuration {
-    pub(crate) config: Arc<Config>,
-    pub(crate) services: Arc<Services>,
-    pub(crate) subschema_dn: String,
-}
+pub(crate) struct Configuration;
 
 impl Content for Configuration {
-    fn entries(&self, context: &Context<'_>) -> Vec<Entry> {
-        entries(&self.config, context.router.schema(), &self.subschema_dn)
+    fn entries(&self, common: &Common, _: &Context<'_>) -> Vec<Entry> {
+        entries(&common.config, &common.config.schema, &common.subschema_dn)
     }
 
-    fn synchronise(&self, context: &Context<'_>, search: Search<'_>) -> Option<Box<dyn Cursor>> {
-        Some(Box::new(ConfigSearch::new(&self.services, context.subject, search)?))
+    fn synchronise(
+        &self,
+        common: &Common,
+        context: &Context<'_>,
+        search: Search<'_>,
+    ) -> Option<Box<dyn Cursor>> {
+        Some(Box::new(ConfigSearch::new(&common.services, context.subject, search)?))
     }
 
-    fn update(&self, _: &Tree<Self>, _: &Context<'_>, requests: Vec<WriteRequest>, done: Completion) {
-        self.services.configuration.submit(requests, done);
+    fn update(&self, tree: &Tree<Self>, _: &Context<'_>, requests: Vec<WriteRequest>, done: Completion) {
+        tree.common.services.configuration.submit(requests, done);
     }
 
     fn stands_apart(&self) -> Option<LdapResult> {
@@ -42,8 +42,8 @@ impl Content for Configuration {
         Some(LdapResult::with(ResultCode::AFFECTS_MULTIPLE_DSAS, text))
     }
 
-    fn provides_content(&self) -> bool {
-        config_sync::is_provided(&self.config)
+    fn provides_content(&self, common: &Common) -> bool {
+        config_sync::is_provided(&common.config)
     }
 
     fn announce(&self, announced: &mut Announced) {

@@ -13,14 +13,15 @@ use std::fmt::Debug;
 use std::sync::Arc;
 
 use larix_engine::access::AccessPolicy;
-use larix_engine::budget::RequestLimits;
 use larix_engine::entry::Entry;
 use larix_engine::write::{Completion, WriteRequest};
 use larix_proto::{LdapResult, ResultCode};
-use larix_schema::Schema;
+use larix_schema::NormalDn;
 
+use super::{Common, passwords};
 use crate::backend::{
-    Announced, Answered, Backend, Changes, Compare, Context, Cursor, Effort, End, First, Search,
+    Announced, Answered, Backend, Bind, Changes, Compare, Context, Cursor, Effort, End, First, Later,
+    PasswordChange, PasswordChanged, Proof, Reply, Search, Secret, Verdict,
 };
 use crate::memory_tree::{Counted, Found, MemoryTree};
 
@@ -36,10 +37,15 @@ pub(crate) trait Content: Debug + Send + Sync + 'static {
     const COUNTED: Option<Counted> = None;
 
     /// The entries, superiors first.
-    fn entries(&self, context: &Context<'_>) -> Vec<Entry>;
+    fn entries(&self, common: &Common, context: &Context<'_>) -> Vec<Entry>;
 
     /// Begins a search that asks for the content as a consumer (RFC 4533); only where [`Self::provides_content`] says so.
-    fn synchronise(&self, _context: &Context<'_>, _search: Search<'_>) -> Option<Box<dyn Cursor>> {
+    fn synchronise(
+        &self,
+        _common: &Common,
+        _context: &Context<'_>,
+        _search: Search<'_>,
+    ) -> Option<Box<dyn Cursor>> {
         None
     }
 
@@ -52,7 +58,12 @@ pub(crate) trait Content: Debug + Send + Sync + 'static {
         Some(not_supported())
     }
 
-    fn provides_content(&self) -> bool {
+    /// Whether any bind below it succeeds.
+    fn grants_binds(&self) -> bool {
+        false
+    }
+
+    fn provides_content(&self, _common: &Common) -> bool {
         false
     }
 
@@ -63,19 +74,21 @@ pub(crate) trait Content: Debug + Send + Sync + 'static {
 #[derive(Debug)]
 pub(crate) struct Tree<C> {
     pub(crate) content: C,
-    pub(crate) schema: Arc<Schema>,
+    pub(crate) common: Arc<Common>,
     pub(crate) policy: Arc<AccessPolicy>,
-    pub(crate) request_limits: RequestLimits,
+    /// Who may do everything, and his password if it is configured.
+    pub(crate) root_dn: Option<NormalDn>,
+    pub(crate) root_password: Option<Secret>,
 }
 
 impl<C: Content> Tree<C> {
     /// The tree as the requester sees it.
     fn tree<'a>(&'a self, context: &Context<'a>) -> MemoryTree<'a> {
         MemoryTree {
-            schema: &self.schema,
+            schema: &self.common.config.schema,
             policy: &self.policy,
             subject: context.subject,
-            entries: self.content.entries(context),
+            entries: self.content.entries(&self.common, context),
             counted: C::COUNTED,
         }
     }
@@ -86,7 +99,7 @@ impl<C: Content> Tree<C> {
         search: &Search<'_>,
         out: &mut Vec<u8>,
     ) -> Result<Found, LdapResult> {
-        self.request_limits.check_search(&search.request, &search.controls)?;
+        self.common.config.global.request_limits.check_search(&search.request, &search.controls)?;
         let tree = self.tree(context);
         Ok(tree.search(search.base, &search.request, &search.controls, search.message, out))
     }
@@ -102,7 +115,7 @@ impl<C: Content> Backend for Tree<C> {
 
     fn search(&self, context: &Context<'_>, search: Search<'_>, out: &mut Vec<u8>) -> First {
         if search.controls.sync.is_some() {
-            return match self.content.synchronise(context, search) {
+            return match self.content.synchronise(&self.common, context, search) {
                 Some(cursor) => First::Running(cursor),
                 None => First::ended((LdapResult::new(ResultCode::NO_SUCH_OBJECT), Vec::new())),
             };
@@ -116,8 +129,31 @@ impl<C: Content> Backend for Tree<C> {
         }
     }
 
-    fn compare(&self, context: &Context<'_>, compare: &Compare<'_>) -> LdapResult {
-        self.tree(context).compare(compare.dn, compare.request, compare.controls)
+    fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, _: Later<'_, End>) -> Reply<End> {
+        let result = self.tree(context).compare(compare.dn, compare.request, compare.controls);
+        Reply::Now((result, Vec::new()))
+    }
+
+    fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
+        if self.content.grants_binds() && matches!(bind.proof, Proof::Password(_)) {
+            return Reply::Now(LdapResult::success().into());
+        }
+        let passwords = self.secrets(context, bind.dn);
+        self.common.bind(context, bind, passwords::Stored { passwords, shown: None }, later)
+    }
+
+    fn modify_password(
+        &self,
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+        later: Later<'_, PasswordChanged>,
+    ) -> Reply<PasswordChanged> {
+        passwords::replace_unstored(self, context, change, later)
+    }
+
+    fn secrets(&self, _: &Context<'_>, dn: &NormalDn) -> Vec<Secret> {
+        let is_root = self.root_dn.as_ref() == Some(dn) && !self.content.grants_binds();
+        self.root_password.clone().filter(|_| is_root).into_iter().collect()
     }
 
     fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) {
@@ -133,7 +169,7 @@ impl<C: Content> Backend for Tree<C> {
     }
 
     fn provides_content(&self) -> bool {
-        self.content.provides_content()
+        self.content.provides_content(&self.common)
     }
 
     fn announce(&self, announced: &mut Announced) {

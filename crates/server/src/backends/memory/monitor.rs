@@ -1,32 +1,25 @@
 //! cn=Monitor.
 
-use std::sync::Arc;
-
 use larix_engine::entry::Entry;
 use larix_engine::write::{Completion, WriteRequest};
 use larix_proto::LdapResult;
 
-use super::{Content, Tree, not_supported};
+use super::{Common, Content, Tree, not_supported};
 use crate::backend::{Announced, Context};
 use crate::backends::Stored;
-use crate::config::Config;
 use crate::memory_tree::Counted;
-use crate::services::Services;
 use crate::virtual_entries::monitor::change::{self, Wanted};
 use crate::virtual_entries::monitor::{self, Monitor};
 
 #[derive(Debug)]
 pub(crate) struct MonitorTree {
-    pub(crate) config: Arc<Config>,
-    pub(crate) services: Arc<Services>,
-    pub(crate) subschema_dn: String,
     /// The root DN, in whose name the entries are.
     pub(crate) owner: String,
 }
 
 impl MonitorTree {
     fn change(&self, tree: &Tree<Self>, context: &Context<'_>, request: &WriteRequest) -> LdapResult {
-        let log = &self.services.log;
+        let log = &tree.common.services.log;
         match change::judge(&tree.tree(context), log.configured_levels(), &request.operation) {
             Err(refused) => refused,
             Ok(Wanted::Levels(levels)) => {
@@ -44,15 +37,15 @@ impl MonitorTree {
 impl Content for MonitorTree {
     const COUNTED: Option<Counted> = Some(monitor::counted);
 
-    fn entries(&self, context: &Context<'_>) -> Vec<Entry> {
-        let services = &self.services;
+    fn entries(&self, common: &Common, context: &Context<'_>) -> Vec<Entry> {
+        let services = &common.services;
         let (now, monotonic) = services.both_clocks();
         let mounts = context.router.mounts();
         let stored = mounts.iter().filter_map(|mount| Stored::of(&*mount.backend));
         Monitor {
-            schema: context.router.schema(),
-            subschema_dn: &self.subschema_dn,
-            config: &self.config,
+            schema: &common.config.schema,
+            subschema_dn: &common.subschema_dn,
+            config: &common.config,
             statistics: &services.statistics,
             admission: &services.admission,
             tls: &services.tls,

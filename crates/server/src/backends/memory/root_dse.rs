@@ -1,48 +1,40 @@
 //! The root DSE.
 
-use std::sync::Arc;
-
 use larix_engine::entry::Entry;
 use larix_engine::write::{Completion, WriteRequest};
 
-use super::{Content, Tree, not_supported};
+use super::{Common, Content, Tree, not_supported};
 use crate::backend::{Announced, Context};
-use crate::config::Config;
 use crate::sasl_mechanisms::{self, MechanismContext};
-use crate::services::Services;
 use crate::virtual_entries::root_dse::RootDse;
 
 #[derive(Debug)]
 pub(crate) struct RootDseTree {
-    pub(crate) config: Arc<Config>,
-    pub(crate) services: Arc<Services>,
-    /// As it is shown.
-    pub(crate) subschema_dn: String,
     /// `rootDSE` files.
     pub(crate) extra: Vec<(String, Vec<Vec<u8>>)>,
 }
 
 impl Content for RootDseTree {
-    fn entries(&self, context: &Context<'_>) -> Vec<Entry> {
-        let sasl = &self.config.global.sasl;
+    fn entries(&self, common: &Common, context: &Context<'_>) -> Vec<Entry> {
+        let sasl = &common.config.global.sasl;
         let Announced { naming_contexts, monitor_context, config_context, password_policy, provides_content } =
             context.router.announced();
         let entry = RootDse {
             naming_contexts,
             monitor_context,
             config_context,
-            subschema_dn: self.subschema_dn.clone(),
-            start_tls: self.services.tls.is_available(),
+            subschema_dn: common.subschema_dn.clone(),
+            start_tls: common.services.tls.is_available(),
             sasl_mechanisms: sasl_mechanisms::offered(
                 sasl,
                 MechanismContext::of_subject(context.subject, sasl),
             ),
-            referrals: self.config.global.referrals.clone(),
+            referrals: common.config.global.referrals.clone(),
             provides_content,
             password_policy,
             extra: self.extra.clone(),
         }
-        .entry(context.router.schema());
+        .entry(&common.config.schema);
         vec![entry]
     }
 

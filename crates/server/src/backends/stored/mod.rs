@@ -2,6 +2,7 @@
 
 mod identities;
 mod limits;
+mod password_modify;
 mod search;
 mod sync;
 
@@ -10,31 +11,34 @@ use std::sync::Arc;
 
 use larix_engine::compare::{self, CompareContext};
 use larix_engine::overlay::internal_search::Ended;
-use larix_engine::write::Completion;
-use larix_engine::{Directory, Fault, Served};
+use larix_engine::overlay::{BindAttempt, BindConclusion};
+use larix_engine::write::{Completion, WriteRequest};
+use larix_engine::{Fault, Served};
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 use larix_store::Store;
 use larix_store::lmdb::LmdbStore;
+use zeroize::Zeroizing;
+
+use super::{Common, passwords};
 
 use crate::backend::{
-    Announced, Backend, Changes, Compare, Context, Cursor, DatabaseFigures, End, First, Identities, Search,
-    StoreFigures,
+    Announced, Backend, Bind, Changes, Compare, Context, Cursor, DatabaseFigures, End, First, Identities,
+    Later, PasswordChange, PasswordChanged, Proof, Reply, Search, Secret, StoreFigures, Verdict,
 };
 use crate::config::values::LimitRule;
 use crate::services::Services;
 use crate::statistics::latency::in_database;
 
+/// How a request may name userPassword (RFC 4519 section 2.41).
+const PASSWORD_NAMES: [&str; 2] = ["userPassword", "2.5.4.35"];
+
 /// A stored database.
 #[derive(Debug)]
 pub(crate) struct Stored {
     pub(crate) served: Arc<Served<LmdbStore>>,
-    /// All stored databases of the generation.
-    pub(crate) directory: Arc<Directory<LmdbStore>>,
-    pub(crate) services: Arc<Services>,
+    pub(crate) common: Arc<Common>,
     pub(crate) limits: Vec<LimitRule>,
-    /// URLs of the `referral` directive.
-    pub(crate) default_referrals: Arc<[String]>,
 }
 
 impl Stored {
@@ -50,7 +54,86 @@ impl Stored {
     }
 
     fn failure(&self, fault: &Fault) -> LdapResult {
-        failure(&self.services, fault)
+        failure(&self.common.services, fault)
+    }
+}
+
+impl Stored {
+    fn compared(&self, context: &Context<'_>, compare: &Compare<'_>) -> LdapResult {
+        let database = self.served.database();
+        let Compare { request, dn, controls } = *compare;
+        let (policy, subject) = (database.current_policy(), &**context.subject);
+        let default_referrals = &self.common.default_referrals;
+        let context = CompareContext { controls, subject, policy: &policy, default_referrals };
+        let compared = || -> Result<LdapResult, Fault> {
+            let snapshot = database.store().snapshot()?;
+            let view = database.view(&snapshot)?;
+            Ok(compare::compare(&view, &context, dn, request))
+        };
+        compared().unwrap_or_else(|fault| self.failure(&fault))
+    }
+
+    /// A compare of a password that asks for the policy's word is judged as a bind is: what is wrong counts (slapo-ppolicy).
+    fn judge_compare(&self, compare: &Compare<'_>, result: LdapResult, later: Later<'_, End>) -> Reply<End> {
+        let matched = match result.code {
+            ResultCode::COMPARE_TRUE => Some(true),
+            ResultCode::COMPARE_FALSE => Some(false),
+            _ => None,
+        };
+        let is_password =
+            || PASSWORD_NAMES.iter().any(|name| compare.request.attribute.eq_ignore_ascii_case(name));
+        let directory = &self.common.directory;
+        let Some(matched) = matched.filter(|_| {
+            compare.controls.password_policy && is_password() && directory.judges_binds(compare.dn)
+        }) else {
+            return Reply::Now((result, Vec::new()));
+        };
+        let done = later();
+        let attempt = BindAttempt { dn: compare.dn.clone(), matched, policy_control: true };
+        let judged = move |verdict: BindConclusion| {
+            let BindConclusion { result, controls, .. } = verdict;
+            let result = match result.code {
+                ResultCode::SUCCESS => LdapResult::new(ResultCode::COMPARE_TRUE),
+                ResultCode::INVALID_CREDENTIALS => LdapResult::new(ResultCode::COMPARE_FALSE),
+                _ => result,
+            };
+            done((result, controls));
+        };
+        directory.conclude_bind(attempt, Box::new(judged));
+        Reply::Later
+    }
+
+    /// Hands a change to the writer; one with passwords by way of the pool, where they are compared and hashed.
+    fn submit(&self, mut request: WriteRequest, target: Option<NormalDn>, done: Completion) {
+        let directory = &self.common.directory;
+        let account = target.as_ref().filter(|_| directory.has_password_work(&request.operation));
+        let Some(account) = account else {
+            return directory.submit_at(request, target, done);
+        };
+        let passwords = &self.common.services.passwords;
+        let source = passwords.source(&request.subject.peer.peer_name, account.as_str());
+        let directory = Arc::clone(directory);
+        let mut done = Some(done);
+        let queued = passwords.submit_made(source, || {
+            let done = done.take();
+            move || {
+                directory.work_on_passwords(&mut request);
+                if let Some(done) = done {
+                    directory.submit_at(request, target, done);
+                }
+            }
+        });
+        if let (Err(_), Some(done)) = (queued, done) {
+            let text = "too many passwords wait to be hashed";
+            done(LdapResult::with(ResultCode::BUSY, text).into());
+        }
+    }
+
+    /// What a password is compared with.
+    fn lookup(&self, context: &Context<'_>, dn: &NormalDn) -> Result<passwords::Stored, LdapResult> {
+        let found = self.common.directory.bind_lookup(dn, context.subject)?;
+        let passwords = found.secrets.into_iter().map(Zeroizing::new).collect();
+        Ok(passwords::Stored { passwords, shown: Some(found.shown) })
     }
 }
 
@@ -70,26 +153,49 @@ impl Backend for Stored {
         self.first_slice(context, search, out).unwrap_or_else(|end| First::ended(*end))
     }
 
-    fn compare(&self, context: &Context<'_>, compare: &Compare<'_>) -> LdapResult {
+    fn compare(&self, context: &Context<'_>, compare: &Compare<'_>, later: Later<'_, End>) -> Reply<End> {
         self.note();
-        let database = self.served.database();
-        let Compare { request, dn, controls } = *compare;
-        let (policy, subject) = (database.current_policy(), &**context.subject);
-        let default_referrals = &self.default_referrals;
-        let context = CompareContext { controls, subject, policy: &policy, default_referrals };
-        let compared = || -> Result<LdapResult, Fault> {
-            let snapshot = database.store().snapshot()?;
-            let view = database.view(&snapshot)?;
-            Ok(compare::compare(&view, &context, dn, request))
-        };
-        compared().unwrap_or_else(|fault| self.failure(&fault))
+        let result = self.compared(context, compare);
+        self.judge_compare(compare, result, later)
+    }
+
+    fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
+        self.note();
+        if let Proof::Judged(_) = bind.proof {
+            return self.common.bind(context, bind, passwords::Stored::none(), later);
+        }
+        match self.lookup(context, bind.dn) {
+            Ok(stored) => self.common.bind(context, bind, stored, later),
+            Err(_) if bind.by_mechanism => self.common.bind(context, bind, passwords::Stored::none(), later),
+            Err(result) => Reply::Now(result.into()),
+        }
+    }
+
+    fn modify_password(
+        &self,
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+        later: Later<'_, PasswordChanged>,
+    ) -> Reply<PasswordChanged> {
+        self.change_password(context, change, later).unwrap_or_else(|refused| Reply::Now(refused.into()))
+    }
+
+    fn secrets(&self, context: &Context<'_>, dn: &NormalDn) -> Vec<Secret> {
+        self.note();
+        self.lookup(context, dn).map(|stored| stored.passwords).unwrap_or_default()
+    }
+
+    fn authentication_values(&self, context: &Context<'_>, dn: &NormalDn, attribute: &str) -> Vec<Vec<u8>> {
+        let values = self.common.directory.authentication_values(dn, attribute, context.subject);
+        // What cannot be read is not there: nobody is let in because of a damaged entry.
+        values.unwrap_or_default()
     }
 
     fn update(&self, _: &Context<'_>, changes: Changes, done: Completion) {
         self.note();
         match changes {
-            Changes::One(request, target) => self.directory.submit_at(request, target, done),
-            Changes::Together(requests) => self.directory.submit_all(requests, done),
+            Changes::One(request, target) => self.submit(request, target, done),
+            Changes::Together(requests) => self.common.directory.submit_all(requests, done),
         }
     }
 
@@ -133,25 +239,42 @@ impl Backend for Stored {
 /// What no database here holds: it is elsewhere, if the default referrals say where.
 #[derive(Debug)]
 pub(crate) struct Nowhere {
-    pub(crate) directory: Arc<Directory<LmdbStore>>,
+    pub(crate) common: Arc<Common>,
 }
 
 impl Backend for Nowhere {
     fn open(&self, _: &Context<'_>, search: Search<'_>) -> Result<Box<dyn Cursor>, Box<End>> {
         let missing = LdapResult::new(ResultCode::NO_SUCH_OBJECT);
         let (base, scope) = (search.request.base, Some(search.request.scope));
-        Err(Box::new((self.directory.elsewhere(base, scope, missing), Vec::new())))
+        Err(Box::new((self.common.directory.elsewhere(base, scope, missing), Vec::new())))
     }
 
-    fn compare(&self, _: &Context<'_>, compare: &Compare<'_>) -> LdapResult {
+    fn compare(&self, _: &Context<'_>, compare: &Compare<'_>, _: Later<'_, End>) -> Reply<End> {
         let missing = LdapResult::new(ResultCode::NO_SUCH_OBJECT);
-        self.directory.elsewhere(compare.request.entry, None, missing)
+        Reply::Now((self.common.directory.elsewhere(compare.request.entry, None, missing), Vec::new()))
+    }
+
+    fn bind(&self, context: &Context<'_>, bind: &Bind<'_>, later: Later<'_, Verdict>) -> Reply<Verdict> {
+        if bind.by_mechanism {
+            return self.common.bind(context, bind, passwords::Stored::none(), later);
+        }
+        let otherwise = LdapResult::new(ResultCode::INVALID_CREDENTIALS);
+        Reply::Now(self.common.directory.elsewhere(bind.dn.as_str(), None, otherwise).into())
+    }
+
+    fn modify_password(
+        &self,
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+        later: Later<'_, PasswordChanged>,
+    ) -> Reply<PasswordChanged> {
+        passwords::replace_unstored(self, context, change, later)
     }
 
     fn update(&self, _: &Context<'_>, changes: Changes, done: Completion) {
         match changes {
-            Changes::One(request, target) => self.directory.submit_at(request, target, done),
-            Changes::Together(requests) => self.directory.submit_all(requests, done),
+            Changes::One(request, target) => self.common.directory.submit_at(request, target, done),
+            Changes::Together(requests) => self.common.directory.submit_all(requests, done),
         }
     }
 

@@ -102,7 +102,7 @@ impl Stored {
         if let Some(asked) = search.controls.values_mut().and_then(|values| values.sync.take()) {
             return sync::start(self, context, search, &asked);
         }
-        let gate = self.services.access_logs.gate(&self.served, &self.services.clock);
+        let gate = self.common.services.access_logs.gate(&self.served, &self.common.services.clock);
         let task = self.task_later(context, search)?;
         Ok(self.cursor(task, gate))
     }
@@ -114,7 +114,8 @@ impl Stored {
         search: Search<'_>,
         out: &mut Vec<u8>,
     ) -> Result<First, Box<End>> {
-        let has_gate = || self.services.access_logs.gate(&self.served, &self.services.clock).is_some();
+        let has_gate =
+            || self.common.services.access_logs.gate(&self.served, &self.common.services.clock).is_some();
         if search.controls.sync.is_some() || has_gate() {
             return Ok(First::Running(self.open_search(context, search)?));
         }
@@ -130,7 +131,7 @@ impl Stored {
     }
 
     fn cursor(&self, task: SearchTask, gate: Option<Gate>) -> Box<dyn Cursor> {
-        let (served, services) = (Arc::clone(&self.served), Arc::clone(&self.services));
+        let (served, services) = (Arc::clone(&self.served), Arc::clone(&self.common.services));
         Box::new(StoredSearch { served, task, gate, services })
     }
 
@@ -157,7 +158,7 @@ impl Stored {
         let policy = database.current_policy();
         let Search { request, base, controls, message } = search;
         let limits = self.own_limits(&policy, view, context.subject, base).map_err(fail)?;
-        let referrals = &self.default_referrals;
+        let referrals = &self.common.default_referrals;
         let input = SearchInput {
             message,
             request,

@@ -54,7 +54,7 @@ pub(super) fn start(
         return Err(ended(another_mode(values)));
     }
     let any_entry = request.filter.to_string().eq_ignore_ascii_case("(objectClass=*)");
-    let services = &stored.services;
+    let services = &stored.common.services;
     let queue = services.refreshes.clone();
     let asked = Asked::new(asked);
     let now = services.now();

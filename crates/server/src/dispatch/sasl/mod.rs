@@ -12,7 +12,7 @@ use std::sync::Arc;
 use larix_engine::access::Subject;
 use larix_engine::controls::RequestControls;
 use larix_engine::password::{ScramSecret, scram_secret};
-use larix_engine::time::RandomSource;
+use larix_engine::time::{Clock, RandomSource};
 use larix_proto::{Controls, LdapResult, ResultCode};
 use larix_sasl::digest_md5::{self, Quality};
 use larix_sasl::plain::Plain;
@@ -24,7 +24,6 @@ use super::bind::{BindStep, Login, Way};
 use super::{Begun, Completion, Dispatcher};
 use crate::clock::SystemRandom;
 use crate::config::values::Mechanism;
-use crate::databases::Credentials;
 use crate::generation::Generation;
 use crate::log::printable;
 use crate::operation_rules::Restricted;
@@ -403,8 +402,10 @@ impl Dispatcher {
 
     /// What a challenge can be made of.
     fn secret_of(&self, dn: &NormalDn, hash: Option<scram::Hash>) -> Option<ScramSecret> {
-        let found = self.server.databases().credentials(self.session.anonymous(), dn).ok()?;
-        let Credentials::Stored { passwords, .. } = found else { return None };
+        let databases = self.server.databases();
+        let clock = &*self.server.clock;
+        let context = databases.context(self.session.anonymous(), clock, clock.monotonic());
+        let passwords = databases.router().backend(dn)?.secrets(&context, dn);
         scram_secret(passwords.iter().map(|value| value.as_slice()), hash)
     }
 

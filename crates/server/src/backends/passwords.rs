@@ -1,0 +1,332 @@
+//! A bind with what is stored: the password is compared, the outcome judged, and the password stored in a better way.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+
+use larix_engine::Directory;
+use larix_engine::access::Subject;
+use larix_engine::budget::RequestLimit;
+use larix_engine::controls::{ControlValues, RequestControls};
+use larix_engine::overlay::{BindAttempt, BindConclusion};
+use larix_engine::password::{self, Cost, Hasher, Scheme};
+use larix_engine::write::{
+    AttributeValues, Modification, Origin, WriteOperation, WriteOutcome, WriteRequest,
+};
+use larix_proto::{LdapResult, ModifyOperation, ResultCode};
+use larix_schema::NormalDn;
+use larix_store::lmdb::LmdbStore;
+use zeroize::Zeroizing;
+
+use super::Common;
+use crate::backend::{
+    Backend, Bind, Changes, Context, Later, PasswordChange, PasswordChanged, Proof, Reply, Secret, Verdict,
+};
+use crate::clock::SystemRandom;
+use crate::log::printable;
+use crate::password_pool::JobSource;
+use crate::saslauthd;
+use crate::services::Services;
+
+/// Values that a password is compared with.
+pub(super) struct Stored {
+    pub(super) passwords: Vec<Secret>,
+    /// The name as the directory shows it, if it knows better than the client.
+    pub(super) shown: Option<String>,
+}
+
+impl Stored {
+    /// Of nobody.
+    pub(super) fn none() -> Self {
+        Self { passwords: Vec::new(), shown: None }
+    }
+}
+
+impl Common {
+    /// Ends a bind: at once where that takes no time and nobody else has a say.
+    pub(super) fn bind(
+        &self,
+        context: &Context<'_>,
+        bind: &Bind<'_>,
+        stored: Stored,
+        later: Later<'_, Verdict>,
+    ) -> Reply<Verdict> {
+        match bind.proof {
+            Proof::Password(password) => self.bind_with(context, bind, password, stored, later),
+            Proof::Judged(matched) => self.judge(bind, matched, later),
+        }
+    }
+
+    /// Lets whoever has a say in binds judge one whose proof is no password to compare.
+    fn judge(&self, bind: &Bind<'_>, matched: bool, later: Later<'_, Verdict>) -> Reply<Verdict> {
+        if !self.directory.judges_binds(bind.dn) {
+            return Reply::Now(Verdict::of(BindConclusion::outright(matched), None));
+        }
+        let attempt = BindAttempt { dn: bind.dn.clone(), matched, policy_control: bind.policy_control };
+        let done = later();
+        self.directory
+            .conclude_bind(attempt, Box::new(move |conclusion| done(Verdict::of(conclusion, None))));
+        Reply::Later
+    }
+
+    fn bind_with(
+        &self,
+        context: &Context<'_>,
+        bind: &Bind<'_>,
+        password: &[u8],
+        stored: Stored,
+        later: Later<'_, Verdict>,
+    ) -> Reply<Verdict> {
+        let Self { config, services, directory, .. } = self;
+        let Stored { passwords: mut stored, shown } = stored;
+        self.drop_costly(&mut stored, bind.dn);
+        match stored.first() {
+            Some(first) => services.decoy.learn(first),
+            // Nobody learns from the time it takes that there is no such account, or that it has no password.
+            None => stored.push(services.decoy.get()),
+        }
+        let judged = directory.judges_binds(bind.dn);
+        let heavy = stored.iter().any(|value| password::cost(value) == Cost::Heavy);
+        let source = services.passwords.source(&context.subject.peer.peer_name, bind.dn.as_str());
+        let rehasher = config.frontend.password_costs.rehash.then(|| config.hasher());
+        let elsewhere = self.elsewhere();
+        // Who only waits for another program's word takes no thread from those who compute.
+        let asks = elsewhere.is_some() && stored.iter().any(|value| password::pass_through(value).is_some());
+        let check =
+            PasswordCheck { stored, password: Zeroizing::new(password.to_vec()), elsewhere, rehasher };
+        let place = Place { services: Arc::clone(services), directory: Arc::clone(directory), source };
+        if !heavy && !judged {
+            let (conclusion, rehash) = (check.outright(), check.rehash(None));
+            if let Some(rehash) = rehash {
+                rehash.submit(place, bind.dn.clone());
+            }
+            return Reply::Now(Verdict::of(conclusion, shown));
+        }
+        let attempt = (bind.dn.clone(), judged, bind.policy_control);
+        let make = || {
+            let done = later();
+            move || check.conclude(place, attempt, |conclusion| done(Verdict::of(conclusion, shown)))
+        };
+        if !heavy {
+            make()();
+            return Reply::Later;
+        }
+        let pool = if asks { &services.askers } else { &services.passwords };
+        match pool.submit_made(source, make) {
+            Ok(()) => Reply::Later,
+            Err(_) => {
+                let text = "too many binds wait for their password check";
+                Reply::Now(LdapResult::with(ResultCode::BUSY, text).into())
+            }
+        }
+    }
+
+    /// Leaves the stored passwords, in their order, that may all be computed together (`request-limits hash.cost`). The
+    /// others match nothing: an account must not cost the others theirs.
+    pub(super) fn drop_costly(&self, stored: &mut Vec<Secret>, dn: &NormalDn) {
+        let most = self.config.global.request_limits.most(RequestLimit::HashCost);
+        let (mut sum, before) = (0_u64, stored.len());
+        stored.retain(|value| {
+            let with = sum.saturating_add(password::rounds(value));
+            let fits = with <= most;
+            sum = if fits { with } else { sum };
+            fits
+        });
+        let dropped = before - stored.len();
+        if dropped > 0 {
+            let dn = printable(dn.as_str());
+            self.services.log.notice(format_args!(
+                "{dropped} of {before} passwords of \"{dn}\" are not compared: they take more than {most} rounds together \
+                 (request-limits hash.cost=)"
+            ));
+        }
+    }
+
+    /// Who is asked about `{SASL}` values, by the configuration.
+    pub(super) fn elsewhere(&self) -> Option<Elsewhere> {
+        let socket = self.config.global.sasl.saslauthd.clone()?;
+        Some(Elsewhere { socket, services: Arc::clone(&self.services) })
+    }
+}
+
+/// Where a password is worked on, and on whose behalf.
+struct Place {
+    services: Arc<Services>,
+    directory: Arc<Directory<LmdbStore>>,
+    source: JobSource,
+}
+
+impl Verdict {
+    fn of(conclusion: BindConclusion, shown: Option<String>) -> Self {
+        let BindConclusion { result, controls, must_change_password, .. } = conclusion;
+        Self { result, controls, must_change_password, shown }
+    }
+}
+
+/// A password and the values that one of must match.
+struct PasswordCheck {
+    stored: Vec<Secret>,
+    password: Secret,
+    /// Who is asked about `{SASL}` values.
+    elsewhere: Option<Elsewhere>,
+    /// How passwords are stored anew that were stored in a weaker way.
+    rehasher: Option<Hasher>,
+}
+
+impl PasswordCheck {
+    /// The stored value that matches. All are compared: the time does not tell which one it was.
+    fn matching(&self) -> Option<&Secret> {
+        let mut matching = None;
+        for value in &self.stored {
+            if is_match(value, &self.password, self.elsewhere.as_ref()) {
+                matching = Some(value);
+            }
+        }
+        matching
+    }
+
+    /// What the comparison alone says.
+    fn outright(&self) -> BindConclusion {
+        BindConclusion::outright(self.matching().is_some())
+    }
+
+    /// Compares, lets whoever has a say in binds judge (`judged`), and hands the verdict on, here or on a writer's thread.
+    fn conclude(
+        self,
+        place: Place,
+        (dn, judged, policy_control): (NormalDn, bool, bool),
+        answer: impl FnOnce(BindConclusion) + Send + 'static,
+    ) {
+        let matching = self.matching().cloned();
+        let attempt = BindAttempt { dn: dn.clone(), matched: matching.is_some(), policy_control };
+        let directory = Arc::clone(&place.directory);
+        let done = move |verdict: BindConclusion| {
+            let succeeded = verdict.result.is_success();
+            let rehash = matching.filter(|_| succeeded).and_then(|old| self.rehash_of(&old, verdict.rehash));
+            answer(verdict);
+            if let Some(rehash) = rehash {
+                rehash.submit(place, dn);
+            }
+        };
+        if judged {
+            directory.conclude_bind(attempt, Box::new(done));
+        } else {
+            done(BindConclusion::outright(attempt.matched));
+        }
+    }
+
+    /// The password as it is to be stored from now on: by the policy's scheme, or by the configured one if that is better.
+    fn rehash(&self, wanted: Option<Scheme>) -> Option<Rehash> {
+        // Without anything to compare by there is no need to compare again.
+        if wanted.is_none() && self.rehasher.is_none() {
+            return None;
+        }
+        self.rehash_of(self.matching()?, wanted)
+    }
+
+    fn rehash_of(&self, old: &Secret, wanted: Option<Scheme>) -> Option<Rehash> {
+        let hasher = match (wanted, &self.rehasher) {
+            (Some(scheme), configured) => {
+                let stored = Scheme::split(old).map_or(Some(Scheme::Cleartext), |(scheme, _)| scheme);
+                let hasher = Hasher { scheme, ..configured.clone().unwrap_or_default() };
+                (stored != Some(scheme)).then_some(hasher)?
+            }
+            (None, Some(configured)) if password::is_weaker(old, configured) => configured.clone(),
+            _ => return None,
+        };
+        Some(Rehash { old: old.clone(), password: self.password.clone(), hasher })
+    }
+}
+
+/// Where passwords are known that are not stored here.
+pub(super) struct Elsewhere {
+    socket: PathBuf,
+    services: Arc<Services>,
+}
+
+impl Elsewhere {
+    fn knows(&self, name: &[u8], password: &[u8]) -> bool {
+        saslauthd::knows(&self.socket, name, password).unwrap_or_else(|error| {
+            let socket = self.socket.display();
+            self.services.log.notice(format_args!("saslauthd at {socket} was asked in vain: {error}"));
+            false
+        })
+    }
+}
+
+/// Whether a password matches a stored value: by itself, or because it is known elsewhere. It may take its time.
+pub(super) fn is_match(stored: &[u8], password: &[u8], elsewhere: Option<&Elsewhere>) -> bool {
+    match password::pass_through(stored) {
+        Some(name) => elsewhere.is_some_and(|elsewhere| elsewhere.knows(name, password)),
+        None => password::verify(stored, password).is_match(),
+    }
+}
+
+/// A password that is to be stored anew.
+struct Rehash {
+    old: Secret,
+    password: Secret,
+    hasher: Hasher,
+}
+
+impl Rehash {
+    /// After the answer, when the pool has time; without a place in its queue another bind will do.
+    fn submit(self, place: Place, dn: NormalDn) {
+        let Place { services, directory, source } = place;
+        let _ = services.passwords.submit(source, move || {
+            if let Ok(new) = self.hasher.hash(&self.password, &SystemRandom) {
+                directory.rehash(&dn, &self.old, &new);
+            }
+        });
+    }
+}
+
+/// A change that replaces the passwords of an entry.
+pub(super) fn replacement(
+    target: String,
+    values: Vec<Vec<u8>>,
+    subject: Arc<Subject>,
+    policy_control: bool,
+) -> WriteRequest {
+    let change = Modification {
+        operation: ModifyOperation::Replace,
+        attribute: AttributeValues { description: "userPassword".to_owned(), values },
+    };
+    WriteRequest {
+        operation: WriteOperation::Modify { object: target, changes: vec![change] },
+        subject,
+        controls: RequestControls::from(ControlValues {
+            password_policy: policy_control,
+            ..ControlValues::default()
+        }),
+        origin: Origin::Client,
+        passwords: None,
+    }
+}
+
+/// Where no passwords are stored: the change is asked for all the same, and its answer the one of any change there.
+pub(super) fn replace_unstored(
+    backend: &dyn Backend,
+    context: &Context<'_>,
+    change: PasswordChange<'_>,
+    later: Later<'_, PasswordChanged>,
+) -> Reply<PasswordChanged> {
+    if change.old.is_some() {
+        let text = "unwilling to verify old password";
+        return Reply::Now(LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text).into());
+    }
+    let (new, generated) = change.new_password();
+    // Nobody keeps it: a scheme that takes no time will do.
+    let hash = match Hasher::new(Scheme::SSHA).hash(&new, &SystemRandom) {
+        Ok(hash) => hash.to_vec(),
+        Err(error) => {
+            let text = format!("password hash failed: {error}");
+            return Reply::Now(LdapResult::with(ResultCode::OTHER, text).into());
+        }
+    };
+    let request = replacement(change.target, vec![hash], Arc::clone(context.subject), change.policy_control);
+    let done = later();
+    let finished =
+        move |outcome: WriteOutcome| done(PasswordChanged { generated, ..PasswordChanged::from(outcome) });
+    backend.update(context, Changes::One(request, Some(change.dn.clone())), Box::new(finished));
+    Reply::Later
+}

@@ -1,0 +1,149 @@
+//! A password is replaced (RFC 3062): the old one compared, the new one hashed, both on the pool.
+
+use std::sync::Arc;
+
+use larix_engine::access::Subject;
+use larix_engine::overlay::{BindAttempt, PasswordWork, Purpose};
+use larix_engine::password::{self, Hasher};
+use larix_engine::write::WriteOutcome;
+use larix_proto::{LdapResult, ResultCode};
+use larix_schema::NormalDn;
+
+use super::Stored;
+use crate::backend::{Context, Done, Later, PasswordChange, PasswordChanged, Reply, Secret};
+use crate::backends::Common;
+use crate::backends::passwords::{Elsewhere, is_match, replacement};
+use crate::clock::SystemRandom;
+
+impl Stored {
+    pub(super) fn change_password(
+        &self,
+        context: &Context<'_>,
+        change: PasswordChange<'_>,
+        later: Later<'_, PasswordChanged>,
+    ) -> Result<Reply<PasswordChanged>, LdapResult> {
+        let stored = match change.old {
+            None => None,
+            Some(_) => Some(self.old_passwords(context, &change)?),
+        };
+        let services = &self.common.services;
+        let (new, generated) = change.new_password();
+        let source = services.passwords.source(&context.subject.peer.peer_name, change.dn.as_str());
+        let job = Job {
+            common: Arc::clone(&self.common),
+            hashers: self.common.config.hashers(),
+            elsewhere: self.common.elsewhere(),
+            subject: Arc::clone(context.subject),
+            dn: change.dn.clone(),
+            target: change.target,
+            policy_control: change.policy_control,
+            old: change.old,
+            stored,
+            new,
+            generated,
+        };
+        let queued = services.passwords.submit_made(source, || {
+            let done = later();
+            move || job.carry_out(done)
+        });
+        queued
+            .map_err(|_| LdapResult::with(ResultCode::BUSY, "too many passwords wait to be hashed"))
+            .map(|()| Reply::Later)
+    }
+
+    /// What an old password is compared with. Whoever may not replace the password gets the same answer whatever there is,
+    /// and a wrong one counts where failed binds do.
+    fn old_passwords(
+        &self,
+        context: &Context<'_>,
+        change: &PasswordChange<'_>,
+    ) -> Result<Vec<Secret>, LdapResult> {
+        if !self.common.directory.may_replace_password(context.subject, change.dn) {
+            return Err(unwilling());
+        }
+        let mut passwords = self.lookup(context, change.dn).map_err(|_| unwilling())?.passwords;
+        self.common.drop_costly(&mut passwords, change.dn);
+        (change.proof_begins)()?;
+        Ok(passwords)
+    }
+}
+
+fn unwilling() -> LdapResult {
+    LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, "unwilling to verify old password")
+}
+
+/// A change of a password on its way.
+struct Job {
+    common: Arc<Common>,
+    hashers: Vec<Hasher>,
+    elsewhere: Option<Elsewhere>,
+    subject: Arc<Subject>,
+    dn: NormalDn,
+    target: String,
+    policy_control: bool,
+    old: Option<Secret>,
+    /// The values of which one must match the old password.
+    stored: Option<Vec<Secret>>,
+    new: Secret,
+    generated: Option<Secret>,
+}
+
+impl Job {
+    fn carry_out(self, done: Done<PasswordChanged>) {
+        let Self {
+            common,
+            hashers,
+            elsewhere,
+            subject,
+            dn,
+            target,
+            policy_control,
+            old,
+            stored,
+            new,
+            generated,
+        } = self;
+        let proof = old.is_some().then_some(true);
+        let directory = &common.directory;
+        let work = PasswordWork::of(Purpose::PasswordModify, old, Some(new));
+        if let (Some(old), Some(stored)) = (&work.old, stored)
+            && !stored.iter().any(|value| matches(elsewhere.as_ref(), &work, value, old))
+        {
+            let attempt = BindAttempt { dn, matched: false, policy_control };
+            // The account's policy counts it, durably before the answer.
+            let counted = move |verdict: larix_engine::overlay::BindConclusion| {
+                let controls = verdict.controls;
+                done(PasswordChanged { controls, proof: Some(false), ..unwilling().into() });
+            };
+            return directory.conclude_bind(attempt, Box::new(counted));
+        }
+        let mut values = Vec::with_capacity(hashers.len());
+        for hasher in &hashers {
+            match work.hash(hasher, work.new.as_deref().map_or(&[], Vec::as_slice), &SystemRandom) {
+                Ok(hash) => values.push(hash.to_vec()),
+                Err(error) => {
+                    let text = format!("password hash failed: {error}");
+                    let failed = LdapResult::with(ResultCode::OTHER, text);
+                    return done(PasswordChanged { proof, ..failed.into() });
+                }
+            }
+        }
+        let finished = move |outcome: WriteOutcome| {
+            done(PasswordChanged { generated, proof, ..PasswordChanged::from(outcome) });
+        };
+        let mut request = replacement(target, values, subject, policy_control);
+        request.passwords = Some(Arc::new(work));
+        if directory.has_password_work(&request.operation) {
+            directory.work_on_passwords(&mut request);
+        }
+        directory.submit_at(request, Some(dn), Box::new(finished));
+    }
+}
+
+/// Whether the old password is the one that is stored, or known elsewhere.
+fn matches(elsewhere: Option<&Elsewhere>, work: &PasswordWork, stored: &[u8], old: &[u8]) -> bool {
+    match password::pass_through(stored) {
+        Some(_) => is_match(stored, old, elsewhere),
+        None => work.matches(stored, old),
+    }
+}
