@@ -14,6 +14,7 @@ pub mod last_bind;
 pub mod membership;
 pub mod password_policy;
 pub mod referential_integrity;
+pub mod unique;
 
 mod password_work;
 
@@ -227,6 +228,12 @@ pub trait Entries: Debug {
         attribute: &AttributeDescription,
         privilege: Privilege,
     ) -> Result<bool, Failure>;
+
+    /// Whether the subject has the privilege `manage` on this entry, which need not be stored.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn manages(&self, subject: &Subject, dn: &NormalDn, entry: &Entry) -> Result<bool, Failure>;
 
     /// Whether a filter matches this entry, which need not be stored; without regard to access.
     ///

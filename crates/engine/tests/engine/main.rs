@@ -24,6 +24,7 @@ mod replica_model;
 mod replica_places;
 mod replica_records;
 mod replicated;
+mod unique;
 mod write;
 mod write_budget;
 mod write_groups;

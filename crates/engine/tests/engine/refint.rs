@@ -411,6 +411,10 @@ impl Entries for CountedEntries<'_> {
         self.inner.allows(subject, dn, entry, attribute, privilege)
     }
 
+    fn manages(&self, subject: &Subject, dn: &NormalDn, entry: &Entry) -> Result<bool, Failure> {
+        self.inner.manages(subject, dn, entry)
+    }
+
     fn matches(&self, dn: &NormalDn, entry: &Entry, filter: &BoundFilter) -> Result<bool, Failure> {
         self.inner.matches(dn, entry, filter)
     }

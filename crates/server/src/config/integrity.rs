@@ -16,7 +16,7 @@ impl Overlay {
         Some(String::from_utf8_lossy(value).into_owned())
     }
 
-    fn words(&self, attribute: &str) -> Vec<String> {
+    pub(super) fn words(&self, attribute: &str) -> Vec<String> {
         let values = self.settings.get(attribute).iter();
         let words = values.flat_map(|value| line::words(&String::from_utf8_lossy(value)).0);
         words.map(|word| word.text).collect()

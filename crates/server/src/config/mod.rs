@@ -31,6 +31,7 @@ mod slapd_conf;
 pub mod slapd_d;
 #[cfg(test)]
 mod tests;
+mod unique;
 mod validate;
 mod value_list;
 pub mod values;

@@ -71,6 +71,7 @@ impl Config {
                     let settings = self.referential_integrity(database, overlay)?;
                     overlays.push(Arc::new(ReferentialIntegrity::new(settings)));
                 }
+                "unique" => overlays.push(Arc::new(self.unique_overlay(database, overlay)?)),
                 _ => {}
             }
         }

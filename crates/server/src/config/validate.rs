@@ -8,8 +8,8 @@ use larix_schema::{AttributeDescription, NormalDn};
 
 use super::diagnostic::{ConfigError, Origin};
 use super::directives::{OverlayHandling, overlay_kind};
-use super::integrity;
 use super::model::{AccessLine, Config, Database, Overlay};
+use super::{integrity, unique};
 
 /// Checks a configuration before anyone sees it.
 pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
@@ -30,6 +30,7 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
         config.access_log(database)?;
         config.check_integrity(database)?;
         config.check_memberships(database)?;
+        config.check_uniqueness(database)?;
     }
     access(&config)?;
     access_notes(&mut config);
@@ -75,6 +76,7 @@ fn access_notes(config: &mut Config) {
         if stored {
             open_passwords(config, database, &suffixes, &mut notes);
             integrity::note_unindexed(config, database, &mut notes);
+            unique::note_unindexed(config, database, &mut notes);
         }
     }
     notes.into_iter().for_each(|(origin, text)| config.notes.push(origin, text));

@@ -55,7 +55,7 @@ const OVERLAYS: &[OverlayKind] = &[
     ),
     overlay("syncprov", "olcSyncProvConfig", BuiltIn),
     overlay("translucent", "olcTranslucentConfig", Refused("remote entries would be missing")),
-    overlay("unique", "olcUniqueConfig", Refused("values would not be kept unique")),
+    overlay("unique", "olcUniqueConfig", BuiltIn),
     overlay("valsort", "olcValSortConfig", Refused("values would not be sorted")),
 ];
 
@@ -166,9 +166,9 @@ pub(super) static TABLE: &[Directive] = &[
     kept("refint_nothing", "olcRefintNothing", Scope::Overlay("refint"), Form::Whole),
     kept("refint_modifiersName", "olcRefintModifiersName", Scope::Overlay("refint"), Form::Whole),
     kept("unique_base", "olcUniqueBase", Scope::Overlay("unique"), Form::Whole),
-    kept("unique_ignore", "olcUniqueIgnore", Scope::Overlay("unique"), Form::Words).many(),
-    kept("unique_attributes", "olcUniqueAttribute", Scope::Overlay("unique"), Form::Words).many(),
-    kept("unique_strict", "olcUniqueStrict", Scope::Overlay("unique"), Form::Words),
+    kept("unique_ignore", "olcUniqueIgnore", Scope::Overlay("unique"), Form::Each).many(),
+    kept("unique_attributes", "olcUniqueAttribute", Scope::Overlay("unique"), Form::Each).many(),
+    kept("unique_strict", "olcUniqueStrict", Scope::Overlay("unique"), Form::Switch),
     kept("unique_uri", "olcUniqueURI", Scope::Overlay("unique"), Form::Words).many(),
     kept("dynlist-attrset", "olcDynListAttrSet", Scope::Overlay("dynlist"), Form::Words)
         .ordered()
