@@ -274,6 +274,36 @@ impl Catalog {
         catalog
     }
 
+    /// Whether it says the same of the same numbers.
+    pub(crate) fn is_same(&self, other: &Self) -> bool {
+        let is_same = |(own, other): (&CatalogRow, &CatalogRow)| {
+            (own.built, own.wanted, &own.text) == (other.built, other.wanted, &other.text)
+        };
+        (self.rows.len(), self.stored, self.dictionaries.len())
+            == (other.rows.len(), other.stored, other.dictionaries.len())
+            && self.rows.iter().zip(&other.rows).all(is_same)
+    }
+
+    /// The same, read from the store as of `commit`, where `before` was in force here: who reads an older commit uses no
+    /// index that became complete between them.
+    pub(crate) fn behind(mut self, before: &Self, commit: u64) -> Self {
+        let mut earlier = self.clone();
+        for row in &mut earlier.rows {
+            row.built = before.row(row.number).map_or(Kinds::NONE, |known| known.built.and(row.built));
+        }
+        let grew = self.rows.iter().zip(&earlier.rows).any(|(own, earlier)| own.built != earlier.built);
+        if grew {
+            earlier.completed = match before.completions() < COMPLETIONS_KEPT {
+                true => before.completed.clone(),
+                false => None,
+            };
+            self.completed = Some((commit, Arc::new(earlier)));
+        } else {
+            self.completed.clone_from(&before.completed);
+        }
+        self
+    }
+
     /// Marks more kinds as complete.
     pub(crate) fn add_built(&mut self, number: AttributeNumber, kinds: Kinds) {
         if let Some(row) = self.rows.get_mut(number.0 as usize) {

@@ -1,6 +1,7 @@
 //! A database: a store, and what is known about it while it is open.
 
 mod settings;
+mod shared;
 mod view;
 
 use std::any::Any;
@@ -16,11 +17,11 @@ use larix_store::{CommitError, Durability, ReadError, Snapshot, Store, Transacti
 use crate::access::AccessPolicy;
 use crate::catalog::{Catalog, CatalogError};
 use crate::facts::Facts;
-use crate::fault::Fault;
-use crate::index::Kinds;
+use crate::fault::{Fault, commit_fault};
 use crate::index::build;
 use crate::index::status::{IndexStatus, WorkBoard, WorkStatus};
 use crate::index::uses::IndexUses;
+use crate::index::{IndexConfig, Kinds};
 use crate::load::discard_fill;
 use crate::log::{self, LogWatch};
 use crate::mirror::Mirror;
@@ -31,6 +32,7 @@ use crate::tree::Names;
 use crate::write::figures::WriteBoard;
 
 pub use settings::{DatabaseSettings, HardLimit, Limits, OldValues, PagedTotal, ProviderSettings, Suffix};
+pub(crate) use shared::{MayConflict, is_conflict, retried};
 pub use view::View;
 
 /// Why a database could not be opened on its store.
@@ -134,6 +136,9 @@ pub struct Database<S> {
     policy: ArcSwap<AccessPolicy>,
     /// How often schema, catalog or settings were published: counted after it was done, read before they are.
     configuration: AtomicU64,
+    /// The last commit of which it is known that the published catalog holds for it; in a shared store only. Raised after
+    /// the catalog was published.
+    catalog_commit: AtomicU64,
     cookie_secret: [u8; COOKIE_SECRET_LENGTH],
     /// A provider sent the states of entries: they are kept, whatever the configuration says of that.
     states_kept: AtomicBool,
@@ -196,7 +201,7 @@ impl<S: Store> Database<S> {
             let secret = read_secret(&snapshot)?.ok_or(DatabaseOpenError::Empty)?;
             (Catalog::load(&snapshot, &schema, settings.index.clone())?, secret)
         } else {
-            prepare(&store, &schema, &settings, random)?
+            retried(|| prepare(&store, &schema, &settings, random))?
         };
         let states_kept = store.snapshot()?.get(META, meta::STATES_KEPT)?.is_some();
         let settings = settings.with_states(states_kept);
@@ -212,6 +217,8 @@ impl<S: Store> Database<S> {
             }),
             publishing: Mutex::default(),
             configuration: AtomicU64::new(0),
+            // The first view of a shared store reads the catalog again.
+            catalog_commit: AtomicU64::new(0),
             cookie_secret,
             states_kept: AtomicBool::new(states_kept),
             index_uses: IndexUses::default(),
@@ -300,16 +307,6 @@ impl<S: Store> Database<S> {
         }
     }
 
-    /// Takes the catalog from the store: what was committed may not have been published.
-    pub(crate) fn read_catalog_again(&self) -> Result<(), Fault> {
-        let snapshot = self.store.snapshot()?;
-        let (schema, index) = (self.schema(), self.settings().index.clone());
-        let damaged = |_| Fault::Damaged { what: "the catalog" };
-        let catalog = Catalog::load(&snapshot, &schema, index).map_err(damaged)?;
-        self.publish_catalog(Arc::new(catalog));
-        Ok(())
-    }
-
     /// Lets overlays see these databases.
     pub(crate) fn see_others(&self, others: Arc<dyn OtherDatabases>) {
         self.publish(|state| state.others = Some(others));
@@ -331,8 +328,7 @@ impl<S: Store> Database<S> {
     /// durably.
     pub fn publish_schema(&self, schema: Arc<Schema>) -> Result<(), CommitError> {
         let still = self.hold_still();
-        let mut catalog = self.catalog().rebound(&schema, self.settings().index.clone());
-        self.settle_indexes(&mut catalog)?;
+        let catalog = self.settle_indexes(&schema, &self.settings().index)?;
         self.publish(|state| (state.schema, state.catalog) = (schema, Arc::new(catalog)));
         drop(still);
         self.tell_writer();
@@ -365,8 +361,7 @@ impl<S: Store> Database<S> {
     pub fn publish_settings(&self, settings: DatabaseSettings) -> Result<(), CommitError> {
         let settings = self.with_states(settings);
         let still = self.hold_still();
-        let mut catalog = self.catalog().rebound(&self.schema(), settings.index.clone());
-        self.settle_indexes(&mut catalog)?;
+        let catalog = self.settle_indexes(&self.schema(), &settings.index)?;
         self.publish(|state| (state.settings, state.catalog) = (Arc::new(settings), Arc::new(catalog)));
         drop(still);
         self.tell_writer();
@@ -414,18 +409,30 @@ impl<S: Store> Database<S> {
         self.still.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What is no longer wanted is not trusted again: stored before anything is changed under the new catalog.
-    pub(crate) fn settle_indexes(&self, catalog: &mut Catalog) -> Result<(), CommitError> {
+    /// The catalog under these lines. What they no longer want is not trusted again: stored before anything is changed under
+    /// the new catalog.
+    ///
+    /// # Errors
+    /// A commit that failed; nothing has changed.
+    pub(crate) fn settle_indexes(
+        &self,
+        schema: &Schema,
+        index: &IndexConfig,
+    ) -> Result<Catalog, CommitError> {
         if self.store.is_read_only() {
-            return Ok(());
+            return Ok(self.catalog().rebound(schema, index.clone()));
         }
-        let transaction = self.store.transaction()?;
-        let mut set = WriteSet::new();
-        build::settle(&transaction, catalog, &mut set)?;
-        if !set.is_empty() {
-            transaction.commit(&set, Durability::Sync)?;
-        }
-        Ok(())
+        retried(|| {
+            let transaction = self.store.transaction()?;
+            self.follow_catalog(&transaction).map_err(commit_fault)?;
+            let mut catalog = self.catalog().rebound(schema, index.clone());
+            let mut set = WriteSet::new();
+            build::settle(&transaction, &mut catalog, &mut set)?;
+            if !set.is_empty() {
+                transaction.commit(&set, Durability::Sync)?;
+            }
+            Ok(catalog)
+        })
     }
 
     /// Whom to tell that schema or settings are others; the first one stays.
@@ -496,6 +503,7 @@ impl<S: Store> Database<S> {
 
     /// A consistent view with everything that reading takes.
     pub fn view<'s, N: Snapshot>(&'s self, snapshot: &'s N) -> Result<View<'s, N>, Fault> {
+        self.follow_catalog(snapshot)?;
         // The snapshot was taken before the catalog, which therefore knows every number in there.
         let numbers = (self.instance, self.configuration.load(Ordering::Acquire));
         let state = self.state.load();
@@ -539,7 +547,9 @@ fn prepare<S: Store>(
     settings: &DatabaseSettings,
     random: &dyn RandomSource,
 ) -> Result<(Catalog, [u8; COOKIE_SECRET_LENGTH]), DatabaseOpenError> {
-    discard_fill(store)?;
+    if !S::SHARED {
+        discard_fill(store)?;
+    }
     let transaction = store.transaction()?;
     let mut set = WriteSet::new();
     if check_format(&transaction)? != Some(FORMAT) {

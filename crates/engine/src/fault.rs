@@ -2,7 +2,8 @@
 
 use std::fmt;
 
-use larix_store::ReadError;
+use larix_proto::ResultCode;
+use larix_store::{CommitError, ReadError};
 
 use crate::catalog::CatalogError;
 use crate::entry::{EntryId, RecordError};
@@ -26,6 +27,17 @@ pub enum Fault {
     Damaged {
         what: &'static str,
     },
+}
+
+impl Fault {
+    /// The answer to a request that met it: whether it pays to try again, and of a fault of ours no more than that.
+    pub fn code(&self) -> ResultCode {
+        match self {
+            Self::Store(ReadError::Stale) => ResultCode::BUSY,
+            Self::Store(ReadError::Unavailable(_)) => ResultCode::UNAVAILABLE,
+            _ => ResultCode::OTHER,
+        }
+    }
 }
 
 impl fmt::Display for Fault {
@@ -59,5 +71,13 @@ impl From<RecordError> for Fault {
 impl From<CatalogError> for Fault {
     fn from(error: CatalogError) -> Self {
         Self::Catalog(error)
+    }
+}
+
+/// A fault of a transaction, as an error of its commit.
+pub(crate) fn commit_fault(fault: Fault) -> CommitError {
+    match fault {
+        Fault::Store(error) => error.into(),
+        fault => CommitError::Io(std::io::Error::other(fault.to_string())),
     }
 }

@@ -58,7 +58,7 @@ impl<S: Store> Directory<S> {
             lookup.secrets.extend(settings.root_password.clone());
         }
         self.add_entry_secrets(served, subject, is_root, &mut lookup)
-            .map_err(|fault| refuse(ResultCode::OTHER, format!("internal error: {fault}")))?;
+            .map_err(|fault| refuse(fault.code(), format!("internal error: {fault}")))?;
         Ok(lookup)
     }
 

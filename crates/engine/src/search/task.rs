@@ -566,8 +566,11 @@ impl SearchTask {
 }
 
 /// The answer to a client whose request met a storage fault; the fault itself is for the log.
-pub fn storage_failure(_fault: &Fault) -> LdapResult {
-    LdapResult::with(ResultCode::OTHER, "internal error")
+pub fn storage_failure(fault: &Fault) -> LdapResult {
+    match fault.code() {
+        ResultCode::OTHER => LdapResult::with(ResultCode::OTHER, "internal error"),
+        code => LdapResult::with(code, fault.to_string()),
+    }
 }
 
 fn bytes_of(filters: &[FilterBuf]) -> usize {

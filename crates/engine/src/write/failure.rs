@@ -3,7 +3,7 @@
 use std::fmt;
 
 use larix_proto::{LdapResult, ResultCode};
-use larix_store::CommitError;
+use larix_store::{CommitError, ReadError};
 
 use crate::fault::Fault;
 
@@ -28,8 +28,8 @@ impl From<Fault> for Failure {
     }
 }
 
-impl From<larix_store::ReadError> for Failure {
-    fn from(error: larix_store::ReadError) -> Self {
+impl From<ReadError> for Failure {
+    fn from(error: ReadError) -> Self {
         Self::Storage(error.into())
     }
 }
@@ -56,15 +56,33 @@ impl Failure {
     pub fn into_result(self) -> LdapResult {
         match self {
             Self::Refused(result) => result,
-            Self::Storage(fault) => LdapResult::with(ResultCode::OTHER, format!("internal error: {fault}")),
+            Self::Storage(fault) => match fault.code() {
+                ResultCode::OTHER => LdapResult::with(ResultCode::OTHER, format!("internal error: {fault}")),
+                code => LdapResult::with(code, fault.to_string()),
+            },
         }
     }
 }
 
-/// What the clients of a group are told when its commit failed.
+/// What the clients of a group are told when its commit failed. But for one kind of error nothing was changed; where that is
+/// unknown, the answer says so.
 pub(crate) fn commit_failed(error: &CommitError) -> LdapResult {
     let text = error.to_string();
     match error {
+        CommitError::Conflict | CommitError::Read(ReadError::Stale) => {
+            let text = "other servers' changes were always first: nothing was changed, try again";
+            LdapResult::with(ResultCode::BUSY, text)
+        }
+        CommitError::Fenced => {
+            let text = format!("{text}: nothing was changed, send the change there");
+            LdapResult::with(ResultCode::UNAVAILABLE, text)
+        }
+        CommitError::OutcomeUnknown(_) => {
+            LdapResult::with(ResultCode::OTHER, format!("{text}; read the entry before you try again"))
+        }
+        CommitError::Unavailable(_) | CommitError::Read(ReadError::Unavailable(_)) => {
+            LdapResult::with(ResultCode::UNAVAILABLE, format!("{text}; nothing was changed"))
+        }
         CommitError::Sync(_) | CommitError::ReadOnly { .. } => {
             LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text)
         }

@@ -512,8 +512,11 @@ impl<'a, S: Store> Group<'a, S> {
             log::put_context_csn(&mut self.set, csn);
         }
         self.catalog.write_new(&mut self.set);
-        // Readers that see the commit must know every attribute number in it.
-        self.database.publish_catalog(Arc::clone(self.catalog.catalog()));
+        // Readers that see the commit must know every attribute number in it. In a shared store another writer may give the
+        // same number to something else first: there readers take it from the commit.
+        if !S::SHARED {
+            self.database.publish_catalog(Arc::clone(self.catalog.catalog()));
+        }
         let (durability, logs) = (self.state.settings.durability(), self.state.settings.log);
         let decided = self.counters.csn.is_some();
         Some(Ready { set: self.set, catalog: self.catalog, durability, logs, decided })

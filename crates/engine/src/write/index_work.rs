@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use larix_schema::Schema;
-use larix_store::{CommitError, Snapshot, Store, Transaction, WriteSet};
+use larix_store::{CommitId, Snapshot, Store};
 
 use crate::catalog::Catalog;
 use crate::database::{Database, DatabaseSettings};
@@ -133,12 +133,12 @@ impl IndexWork {
             return;
         }
         self.followed = Some((database.schema(), database.settings()));
+        let looked = database.store().snapshot().map_err(Fault::from).and_then(|snapshot| {
+            // One that is older than what is stored would have complete indexes made anew.
+            database.follow_catalog(&snapshot)?;
+            self.builder.look(&snapshot, &database.catalog())
+        });
         let catalog = database.catalog();
-        let looked = database
-            .store()
-            .snapshot()
-            .map_err(Fault::from)
-            .and_then(|snapshot| self.builder.look(&snapshot, &catalog));
         match looked {
             Ok(()) => self.begin(database, &catalog),
             Err(fault) => self.failed(database, &fault.to_string()),
@@ -181,50 +181,43 @@ impl IndexWork {
         }
     }
 
-    /// A slice with a commit of its own. Answers whether rows of pending keys were changed.
-    pub(super) fn alone<S: Store>(&mut self, database: &Database<S>) -> bool {
-        let _still = database.hold_still();
-        self.follow(database);
-        let begun = self.clock.monotonic();
+    /// A slice for a commit of its own.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub(super) fn alone<S: Store, V: Snapshot>(
+        &self,
+        database: &Database<S>,
+        view: &V,
+    ) -> Result<Option<Slice>, Fault> {
         let (schema, catalog) = (database.schema(), database.catalog());
-        let limits = self.limits(begun, self.idle_nanos);
-        let worked = (|| -> Result<Option<Slice>, CommitError> {
-            let transaction = database.store().transaction()?;
-            let made = self.builder.slice(&transaction, &schema, &catalog, &limits);
-            let Some(mut slice) = made.map_err(into_commit_error)? else { return Ok(None) };
-            let set: WriteSet = std::mem::take(&mut slice.set);
-            transaction.commit(&set, database.settings().durability())?;
-            Ok(Some(slice))
-        })();
-        match worked {
-            Ok(None) => false,
-            Ok(Some(slice)) => {
-                let took = self.clock.monotonic().0.saturating_sub(begun.0);
-                let fitting = if took > WHOLE_NANOS { self.idle_nanos / 2 } else { self.idle_nanos * 5 / 4 };
-                self.idle_nanos = fitting.clamp(IDLE_NANOS_MIN, IDLE_NANOS_MAX);
-                self.pause(Duration::from_nanos(took));
-                self.committed(database, &slice)
-            }
-            Err(error) => {
-                self.failed(database, &error.to_string());
-                true
-            }
-        }
+        let limits = self.limits(self.clock.monotonic(), self.idle_nanos);
+        self.builder.slice(view, &schema, &catalog, &limits)
+    }
+
+    /// A slice of [`Self::alone`] is committed, which was begun then: the next one takes a time that fits.
+    pub(super) fn took_alone(&mut self, begun: Monotonic) {
+        let took = self.clock.monotonic().0.saturating_sub(begun.0);
+        let fitting = if took > WHOLE_NANOS { self.idle_nanos / 2 } else { self.idle_nanos * 5 / 4 };
+        self.idle_nanos = fitting.clamp(IDLE_NANOS_MIN, IDLE_NANOS_MAX);
+        self.pause(Duration::from_nanos(took));
     }
 
     /// The slice was committed. Answers whether rows of pending keys were changed.
-    pub(super) fn committed<S: Store>(&mut self, database: &Database<S>, slice: &Slice) -> bool {
+    pub(super) fn committed<S: Store>(
+        &mut self,
+        database: &Database<S>,
+        slice: &Slice,
+        commit: CommitId,
+    ) -> bool {
         let done = self.builder.state().map_or(0, |state| state.done) + slice.entries;
         self.builder.committed(slice);
         self.status.since += slice.entries;
         self.status.nanos = self.clock.monotonic().0.saturating_sub(self.began.0);
         if !slice.completed.is_empty() {
             // Readers of older commits go on without: see `Catalog::for_commit`.
-            if let Ok(snapshot) = database.store().snapshot() {
-                let commit = snapshot.commit_counter();
-                let catalog = Catalog::with_completed(&database.catalog(), &slice.completed, commit);
-                database.publish_catalog(Arc::new(catalog));
-            }
+            let catalog = Catalog::with_completed(&database.catalog(), &slice.completed, commit.0);
+            database.publish_committed(commit.0, Some(Arc::new(catalog)));
         }
         match self.builder.state() {
             Some(_) => self.show(database),
@@ -238,6 +231,11 @@ impl IndexWork {
         self.followed = None;
         self.status.failure = None;
         self.next = Monotonic::default();
+    }
+
+    /// What is stored may be another state than is known here.
+    pub(super) fn look_again(&mut self) {
+        self.followed = None;
     }
 
     /// A group with a slice was not committed: what the builder knows may be wrong.
@@ -316,7 +314,7 @@ impl IndexWork {
         self.followed = None;
     }
 
-    fn failed<S: Store>(&mut self, database: &Database<S>, message: &str) {
+    pub(super) fn failed<S: Store>(&mut self, database: &Database<S>, message: &str) {
         if self.status.failure.as_deref() != Some(message) {
             self.tell(IndexNotice::Failed { message: message.to_owned() });
         }
@@ -345,8 +343,4 @@ fn entries<S: Store>(database: &Database<S>) -> u64 {
     let statistics = database.store().statistics();
     let tables = statistics.map(|statistics| statistics.tables).unwrap_or_default();
     tables.iter().find(|table| name.is_some_and(|name| name.name == table.name)).map_or(0, |t| t.records)
-}
-
-fn into_commit_error(fault: Fault) -> CommitError {
-    CommitError::Io(std::io::Error::other(fault.to_string()))
 }

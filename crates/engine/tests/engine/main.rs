@@ -25,6 +25,7 @@ mod replica_places;
 mod replica_records;
 mod replicated;
 mod unique;
+mod two_writers;
 mod write;
 mod write_budget;
 mod write_groups;

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use larix_proto::{LdapResult, ResultCode};
-use larix_store::{CommitError, Durability, Snapshot, Store, Transaction};
+use larix_store::{CommitError, CommitId, Durability, ReadError, Snapshot, Store};
 
 use super::core::Core;
 use super::entrance::{Job, Work};
@@ -14,6 +14,7 @@ use super::gathering::Gathering;
 use super::log_upkeep::{LogUpkeep, Logged};
 use super::queue::Queue;
 use crate::catalog::CatalogEdit;
+use crate::database::{MayConflict, retried};
 use crate::fault::Fault;
 use crate::index::build::Slice;
 use crate::injected;
@@ -27,9 +28,6 @@ use crate::write::membership_walk::Walked;
 use crate::write::operator::Counters;
 use crate::write::request::WriteOutcome;
 use crate::write::training;
-
-/// How often a group is tried again after another server's commit to the same store was first.
-const CONFLICT_RETRIES: usize = 16;
 
 /// Why a group was not committed.
 #[derive(Debug)]
@@ -61,6 +59,16 @@ impl From<MissingElement> for GroupError {
     }
 }
 
+impl MayConflict for GroupError {
+    fn is_conflict(&self) -> bool {
+        match self {
+            Self::Commit(error) => error.is_conflict(),
+            Self::Fault(Fault::Store(ReadError::Stale)) => true,
+            _ => false,
+        }
+    }
+}
+
 impl GroupError {
     fn into_result(self) -> LdapResult {
         match self {
@@ -74,6 +82,8 @@ impl GroupError {
 
 /// What holds once a group is committed.
 struct Settled {
+    committed: CommitId,
+    counters: Counters,
     catalog: CatalogEdit,
     log: LogUpkeep,
     index_slice: Option<Slice>,
@@ -104,7 +114,7 @@ impl<S: Store> Core<S> {
         if failed.is_some() && !self.doubtful {
             // Names that the failed changes gave to entries must not survive in this thread's cache.
             tree::forget(self.instance);
-            self.forget_merge();
+            self.as_of = None;
             self.index_work.forget();
             self.membership_walk.failed(&*self.environment.clock);
         }
@@ -119,17 +129,15 @@ impl<S: Store> Core<S> {
     fn attempt_in_turn(&mut self, gathering: &mut Gathering<'_>) -> Result<(), GroupError> {
         let order = Arc::clone(&self.environment.order);
         let _turn = order.turn();
-        let mut committed = self.attempt(gathering);
-        for _ in 0..CONFLICT_RETRIES {
-            if !matches!(committed, Err(GroupError::Commit(CommitError::Conflict))) {
-                break;
+        let mut again = false;
+        retried(|| {
+            if std::mem::replace(&mut again, true) {
+                tree::forget(self.instance);
+                self.as_of = None;
+                gathering.begin_again();
             }
-            tree::forget(self.instance);
-            self.forget_merge();
-            gathering.begin_again();
-            committed = self.attempt(gathering);
-        }
-        committed
+            self.attempt(gathering)
+        })
     }
 
     /// Carries out the changes and commits them. There is an outcome for each that was come to.
@@ -142,6 +150,9 @@ impl<S: Store> Core<S> {
         self.index_work.follow(&database);
         self.renew_known()?;
         let transaction = database.store().transaction()?;
+        if self.follow_store(&transaction)? {
+            self.index_work.follow(&database);
+        }
         let mut group = Group::new(
             &database,
             &self.environment,
@@ -157,29 +168,33 @@ impl<S: Store> Core<S> {
         carry_out_all(gathering, &mut group, &transaction)?;
         let walked = self.membership_walk.along(&mut group, &transaction, gathering.is_nothing())?;
         let walks_anew = group.walks;
-        // What was given out stays so even if it is not committed: nothing is ever given twice.
         let counters = Counters { csn: None, ..group.counters.clone() };
-        let ready = group.ready();
-        let before = std::mem::replace(&mut self.counters, counters);
-        let Some(mut ready) = ready else { return Ok(()) };
+        let Some(mut ready) = group.ready() else { return Ok(()) };
         if ready.durability == Durability::Sync && !ready.decided && gathering.is_lazy() {
             ready.durability = Durability::NoMetaSync;
         }
         let index_slice = self.index_along(&transaction, &mut ready);
         self.merge_along(&transaction, &mut ready.set)?;
-        let log = self.log_along(&transaction, &mut ready, &before)?;
+        let log = self.log_along(&transaction, &mut ready, &counters)?;
         let begun = self.environment.clock.monotonic();
         self.reflect(&transaction, &ready)?;
-        self.committing = true;
-        let committed = transaction.commit(&ready.set, ready.durability);
-        self.committing = committed.is_ok();
-        committed?;
+        let committed = self.commit(transaction, &ready.set, ready.durability)?;
         injected::panic_at("writer-committed");
         let taken = self.environment.clock.monotonic().0.saturating_sub(begun.0);
         database.writes().committed(gathering.len(), taken);
         let contexts_rose = log::sets_context_csn(&ready.set);
         let catalog = ready.catalog;
-        self.settle(Settled { catalog, log, index_slice, walked, walks_anew, contexts_rose, last_entry_id });
+        self.settle(Settled {
+            committed,
+            counters,
+            catalog,
+            log,
+            index_slice,
+            walked,
+            walks_anew,
+            contexts_rose,
+            last_entry_id,
+        });
         Ok(())
     }
 
@@ -188,16 +203,16 @@ impl<S: Store> Core<S> {
         &self,
         transaction: &T,
         ready: &mut Ready,
-        before: &Counters,
+        behind: &Counters,
     ) -> Result<LogUpkeep, Fault> {
         let logged = Logged {
             server_id: self.environment.order.server_id(),
             is_logged: ready.logs,
-            before,
-            behind: &self.counters,
+            before: &self.counters,
+            behind,
         };
         let random = &*self.environment.random;
-        self.log.along(transaction, &mut ready.set, &logged, &self.trimmed(), random)
+        self.log.along(transaction, &mut ready.set, &logged, &self.trimmed(behind), random)
     }
 
     /// Writes a group's changes where the store is an image of something else.
@@ -211,17 +226,14 @@ impl<S: Store> Core<S> {
     /// Takes over what was committed, and tells who waits for it.
     fn settle(&mut self, settled: Settled) {
         let database = Arc::clone(&self.database);
-        self.log = settled.log;
+        (self.log, self.counters) = (settled.log, settled.counters);
         database.writes().log_extent(self.log.first(), self.counters.last_log_sequence);
         self.contexts_rose |= settled.contexts_rose;
         // Before, nothing of a dictionary was stored.
         self.next_training = self.next_training.max(training::next_after(settled.last_entry_id));
-        if let Some(catalog) = settled.catalog.committed() {
-            database.publish_catalog(catalog);
-        }
-        self.committing = false;
+        database.publish_committed(settled.committed.0, settled.catalog.committed());
         if let Some(slice) = settled.index_slice
-            && self.index_work.committed(&database, &slice)
+            && self.index_work.committed(&database, &slice, settled.committed)
         {
             self.forget_merge();
         }

@@ -4,14 +4,15 @@ use std::sync::Arc;
 use std::thread::{self, ThreadId};
 
 use larix_schema::Schema;
-use larix_store::{Direction, KeyRange, Snapshot, Store, Transaction, WriteSet};
+use larix_store::{
+    Attempt, CommitError, CommitId, Direction, Durability, KeyRange, Snapshot, Store, Transaction, WriteSet,
+};
 
 use super::commit::GroupError;
 use super::log_upkeep::LogUpkeep;
 use super::{WriterEnvironment, WriterStartError};
-use crate::csn::Csn;
-use crate::database::{Database, next_instance};
-use crate::fault::Fault;
+use crate::database::{Database, next_instance, retried};
+use crate::fault::{Fault, commit_fault};
 use crate::index::merge::Merger;
 use crate::log;
 use crate::tables::{ENTRIES, META, meta};
@@ -23,7 +24,11 @@ use crate::write::operator::Counters;
 use crate::write::retiring::Retiring;
 use crate::write::training;
 
-/// All of it holds as of the last commit, the counters apart: numbers of a group that was not committed are not given twice.
+/// How often a store is asked what became of a commit whose answer was lost, before that is told as it is.
+const OUTCOME_TRIES: usize = 3;
+
+/// All of it holds as of one commit. What a group makes of it is taken over once that is committed; where it was not, or
+/// where somebody else has committed since, it is [read again](Core::follow_store) before it is used.
 #[derive(Debug)]
 pub(super) struct Core<S> {
     pub(super) database: Arc<Database<S>>,
@@ -47,8 +52,8 @@ pub(super) struct Core<S> {
     pub(super) unfinished: bool,
     /// A panic came amid something: what is known here is to be read again first.
     pub(super) doubtful: bool,
-    /// A commit has begun, and what it brought is not published yet.
-    pub(super) committing: bool,
+    /// The commit that what is known here holds for; none: it is to be read again.
+    pub(super) as_of: Option<u64>,
     /// The thread that carried out something last: what another one remembers of names is no longer to be trusted.
     thread: Option<ThreadId>,
     /// Changes that other threads carried out themselves.
@@ -70,14 +75,9 @@ impl<S: Store> Core<S> {
     ) -> Result<Self, WriterStartError> {
         let server_id = environment.order.server_id();
         let snapshot = database.store().snapshot().map_err(Fault::from)?;
-        let (log, highest) = LogUpkeep::new(&snapshot, server_id)?;
-        let counters = Counters { highest, ..read_counters(&snapshot)? };
-        // What came in a refresh that was broken off is not covered by the contextCSN.
-        let logged = counters.highest.as_slice().iter().copied();
-        for csn in log::context_csns(&snapshot)?.into_iter().chain(logged) {
-            environment.order.follow(&csn, environment.clock.now());
-        }
-        let merger = Merger::new(&snapshot)?;
+        let as_of = Some(snapshot.commit_counter());
+        database.follow_catalog(&snapshot)?;
+        let Stored { counters, log, merger } = Stored::read(&snapshot, &environment)?;
         drop(snapshot);
         let sequence = counters.last_log_sequence;
         database.writes().log_extent(log.first(), sequence);
@@ -85,10 +85,7 @@ impl<S: Store> Core<S> {
         database.set_server_id(server_id);
         let schema = database.schema();
         let known = Arc::new(KnownSchema::of(&schema).map_err(WriterStartError::Schema)?);
-        let next_training = match database.catalog().dictionaries().is_empty() {
-            true => training::FIRST,
-            false => training::next_after(counters.last_entry_id),
-        };
+        let next_training = next_training(&database, &counters);
         let mut membership_walk = MembershipWalk::default();
         membership_walk.look(&database);
         Ok(Self {
@@ -106,7 +103,7 @@ impl<S: Store> Core<S> {
             next_training,
             unfinished: false,
             doubtful: false,
-            committing: false,
+            as_of,
             thread: None,
             changes_elsewhere: 0,
             contexts_rose: false,
@@ -122,7 +119,7 @@ impl<S: Store> Core<S> {
         }
     }
 
-    /// After a panic: reads again what the store holds. Numbers that were given out stay so.
+    /// After a panic: reads again what the store holds.
     ///
     /// # Errors
     /// A store that cannot be read: nothing is written before.
@@ -132,21 +129,91 @@ impl<S: Store> Core<S> {
         }
         tree::forget(self.instance);
         self.database.set_filling(false);
-        if self.committing {
-            self.database.read_catalog_again()?;
-        }
         let (database, environment) = (Arc::clone(&self.database), self.environment.clone());
+        // What was committed may not have been published.
+        database.learn(&database.store().snapshot().map_err(Fault::from)?)?;
         let fresh = Self::new(database, environment).map_err(|error| GroupError::Again(error.to_string()))?;
-        let counters = Counters {
-            last_entry_id: fresh.counters.last_entry_id.max(self.counters.last_entry_id),
-            last_log_sequence: fresh.counters.last_log_sequence.max(self.counters.last_log_sequence),
-            ..fresh.counters
-        };
         let retiring = std::mem::take(&mut self.retiring);
         let (unfinished, thread) = (self.unfinished, self.thread);
         let (changes_elsewhere, looks_again) = (self.changes_elsewhere, self.looks_again);
-        *self = Self { counters, retiring, unfinished, thread, changes_elsewhere, looks_again, ..fresh };
+        *self = Self { retiring, unfinished, thread, changes_elsewhere, looks_again, ..fresh };
         Ok(())
+    }
+
+    /// Has what is known here be what the transaction shows, if it is not: another writer has committed since, or what this one
+    /// had begun came to nothing. Answers whether it was not.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub(super) fn follow_store<T: Snapshot>(&mut self, transaction: &T) -> Result<bool, Fault> {
+        let commit = transaction.commit_counter();
+        let is_known = match self.as_of {
+            Some(known) => !S::SHARED || known == commit,
+            None => false,
+        };
+        let database = Arc::clone(&self.database);
+        if is_known {
+            database.follow_catalog(transaction)?;
+            return Ok(false);
+        }
+        tree::forget(self.instance);
+        self.as_of = None;
+        database.learn(transaction)?;
+        let Stored { counters, log, merger } = Stored::read(transaction, &self.environment)?;
+        database.writes().log_extent(log.first(), counters.last_log_sequence);
+        self.next_training = next_training(&database, &counters);
+        (self.counters, self.log, self.merger) = (counters, log, merger);
+        self.index_work.look_again();
+        if S::SHARED {
+            self.membership_walk.look(&database);
+            database.log_watch().tell();
+        }
+        self.as_of = Some(commit);
+        Ok(true)
+    }
+
+    /// Commits, and finds out what became of it where the store's answer was lost.
+    ///
+    /// # Errors
+    /// Nothing was committed, or [`CommitError::OutcomeUnknown`]: whoever asked for something is to be told just that.
+    pub(super) fn commit(
+        &mut self,
+        transaction: S::Transaction<'_>,
+        set: &WriteSet,
+        durability: Durability,
+    ) -> Result<CommitId, CommitError> {
+        let began = transaction.commit_counter();
+        self.as_of = None;
+        let committed = match transaction.commit(set, durability) {
+            Err(CommitError::OutcomeUnknown(attempt)) => find_out(self.database.store(), attempt),
+            committed => committed,
+        }?;
+        // Between the two there was no commit of somebody else.
+        self.as_of = (committed.0 <= began + 1).then_some(committed.0);
+        Ok(committed)
+    }
+
+    /// Commits what `make` writes, if anything, from what the store holds now; once more where another commit was first.
+    /// Nothing is committed where `make` answers nothing.
+    ///
+    /// # Errors
+    /// Those of [`Self::commit`].
+    pub(super) fn commit_own<A>(
+        &mut self,
+        durability: Durability,
+        mut make: impl FnMut(&mut Self, &S::Transaction<'_>, &mut WriteSet) -> Result<Option<A>, CommitError>,
+    ) -> Result<Option<A>, CommitError> {
+        let database = Arc::clone(&self.database);
+        retried(|| {
+            let transaction = database.store().transaction()?;
+            self.follow_store(&transaction).map_err(commit_fault)?;
+            let mut set = WriteSet::new();
+            let made = make(self, &transaction, &mut set)?;
+            if made.is_some() && !set.is_empty() {
+                self.commit(transaction, &set, durability)?;
+            }
+            Ok(made)
+        })
     }
 
     /// Follows a change of the schema.
@@ -172,26 +239,66 @@ impl<S: Store> Core<S> {
         if settings.provider.is_none() || settings.shadow || self.database.store().is_read_only() {
             return;
         }
+        let durability = settings.durability();
+        let order = Arc::clone(&self.environment.order);
+        let _turn = order.turn();
+        let claimed = self.commit_own(durability, |own, transaction, set| {
+            if !is_unclaimed(transaction).map_err(commit_fault)? {
+                return Ok(None);
+            }
+            let csn = own.environment.order.next_csn(own.environment.clock.now());
+            log::put_context_csn(set, &csn);
+            Ok(Some(csn))
+        });
         // What could not be written now is tried again at the next start; the first change brings a contextCSN, too.
-        if let Ok(Some(csn)) = self.claim() {
+        if let Ok(Some(csn)) = claimed {
             self.counters.highest.note(csn);
             self.database.log_watch().tell();
         }
     }
+}
 
-    fn claim(&self) -> Result<Option<Csn>, GroupError> {
-        let order = &self.environment.order;
-        let _turn = order.turn();
-        let transaction = self.database.store().transaction()?;
-        if !is_unclaimed(&transaction)? {
-            return Ok(None);
+/// What the store holds of what a writer knows.
+struct Stored {
+    counters: Counters,
+    log: LogUpkeep,
+    merger: Merger,
+}
+
+impl Stored {
+    /// CSNs are given out above those that are stored from then on.
+    fn read<V: Snapshot>(snapshot: &V, environment: &WriterEnvironment) -> Result<Self, Fault> {
+        let order = &environment.order;
+        let (log, highest) = LogUpkeep::new(snapshot, order.server_id())?;
+        let counters = Counters { highest, ..read_counters(snapshot)? };
+        // What came in a refresh that was broken off is not covered by the contextCSN.
+        let logged = counters.highest.as_slice().iter().copied();
+        for csn in log::context_csns(snapshot)?.into_iter().chain(logged) {
+            order.follow(&csn, environment.clock.now());
         }
-        let csn = order.next_csn(self.environment.clock.now());
-        let mut set = WriteSet::new();
-        log::put_context_csn(&mut set, &csn);
-        transaction.commit(&set, self.database.settings().durability())?;
-        Ok(Some(csn))
+        Ok(Self { counters, log, merger: Merger::new(snapshot)? })
     }
+}
+
+/// From which entry id on records are looked at for a new dictionary.
+fn next_training<S: Store>(database: &Database<S>, counters: &Counters) -> u64 {
+    match database.catalog().dictionaries().is_empty() {
+        true => training::FIRST,
+        false => training::next_after(counters.last_entry_id),
+    }
+}
+
+/// What became of a commit whose answer was lost: made, or [a conflict](CommitError::Conflict), since it has to be made anew.
+fn find_out<S: Store>(store: &S, attempt: Attempt) -> Result<CommitId, CommitError> {
+    for _ in 0..OUTCOME_TRIES {
+        match store.outcome(attempt) {
+            Ok(Some(committed)) => return Ok(committed),
+            Ok(None) => return Err(CommitError::Conflict),
+            // The store waits for itself before it says so.
+            Err(_) => {}
+        }
+    }
+    Err(CommitError::OutcomeUnknown(attempt))
 }
 
 /// Whether there are entries, and nothing says how far they have come, nor that this cannot be said.

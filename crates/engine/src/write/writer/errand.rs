@@ -6,7 +6,7 @@ use std::sync::mpsc::SyncSender;
 
 use larix_proto::{LdapResult, ResultCode};
 use larix_schema::Schema;
-use larix_store::{CommitError, Durability, Store, Transaction, WriteSet};
+use larix_store::{CommitError, Durability, Store};
 
 use super::WriterEnvironment;
 use super::core::Core;
@@ -63,7 +63,7 @@ impl<S: Store> Core<S> {
                 let _ = done.send(());
             }
             Errand::ForgetIndexes(schema, index, done) => {
-                let _ = done.send(self.forget_indexes(&schema, index));
+                let _ = done.send(self.forget_indexes(&schema, &index));
             }
             Errand::Reconfigure(next, done) => {
                 self.reconfigure(*next);
@@ -87,23 +87,17 @@ impl<S: Store> Core<S> {
         }
     }
 
-    fn retire_server_id(&self, server_id: u16) -> LdapResult {
+    fn retire_server_id(&mut self, server_id: u16) -> LdapResult {
         if server_id == self.environment.order.server_id() {
             let text = "this is the server's own id";
             return LdapResult::with(ResultCode::UNWILLING_TO_PERFORM, text);
         }
-        let store = self.database.store();
-        let retired = || -> Result<bool, CommitError> {
-            let transaction = store.transaction()?;
-            let mut set = WriteSet::new();
-            if !log::retire_server_id(&transaction, &mut set, server_id)? {
-                return Ok(false);
-            }
-            transaction.commit(&set, Durability::Sync).map(|_| true)
-        };
-        match retired() {
-            Ok(true) => LdapResult::success(),
-            Ok(false) => {
+        let retired = self.commit_own(Durability::Sync, |_, transaction, set| {
+            Ok(log::retire_server_id(transaction, set, server_id)?.then_some(()))
+        });
+        match retired {
+            Ok(Some(())) => LdapResult::success(),
+            Ok(None) => {
                 let text = format!("there is no contextCSN of the server id {server_id:03x}");
                 LdapResult::with(ResultCode::NO_SUCH_ATTRIBUTE, text)
             }
@@ -113,41 +107,42 @@ impl<S: Store> Core<S> {
 
     /// The work begins with the next slice.
     fn reindex(&mut self, what: &Rebuild) -> Result<(), CommitError> {
-        let mut catalog = Catalog::clone(&self.database.catalog());
-        let numbers: Vec<AttributeNumber> = match what {
-            Rebuild::Stale => Vec::new(),
-            Rebuild::Attributes(numbers) => numbers.clone(),
-            Rebuild::All => catalog.rows().iter().map(|row| row.number).collect(),
-        };
-        let mut set = WriteSet::new();
-        for number in numbers {
-            catalog.set_built(number, Kinds::NONE);
-            catalog.write_row(number, &mut set);
-        }
-        // What is under way does not know of it, and begins anew.
-        set.delete(META, meta::INDEX_WORK);
-        self.database.store().transaction()?.commit(&set, Durability::Sync)?;
-        self.database.publish_catalog(Arc::new(catalog));
+        let catalog = self.commit_own(Durability::Sync, |own, _, set| {
+            let mut catalog = Catalog::clone(&own.database.catalog());
+            let numbers: Vec<AttributeNumber> = match what {
+                Rebuild::Stale => Vec::new(),
+                Rebuild::Attributes(numbers) => numbers.clone(),
+                Rebuild::All => catalog.rows().iter().map(|row| row.number).collect(),
+            };
+            for number in numbers {
+                catalog.set_built(number, Kinds::NONE);
+                catalog.write_row(number, set);
+            }
+            // What is under way does not know of it, and begins anew.
+            set.delete(META, meta::INDEX_WORK);
+            Ok(Some(catalog))
+        })?;
+        let committed = self.as_of.unwrap_or_default();
+        self.database.publish_committed(committed, catalog.map(Arc::new));
         self.index_work.begin_anew();
         Ok(())
     }
 
-    fn keep_states(&self) -> Result<bool, CommitError> {
-        let database = &self.database;
-        let settings = database.settings();
+    fn keep_states(&mut self) -> Result<bool, CommitError> {
+        let settings = self.database.settings();
         if !settings.can_keep_states() {
             return Ok(settings.keeps_states());
         }
-        let transaction = database.store().transaction()?;
-        let mut set = WriteSet::new();
-        set.put(META, meta::STATES_KEPT, []);
-        transaction.commit(&set, Durability::Sync)?;
-        database.publish_states();
+        self.commit_own(Durability::Sync, |_, _, set| {
+            set.put(META, meta::STATES_KEPT, []);
+            Ok(Some(()))
+        })?;
+        self.database.publish_states();
         Ok(true)
     }
 
-    fn forget_indexes(&self, schema: &Schema, index: IndexConfig) -> Result<(), CommitError> {
-        self.database.settle_indexes(&mut self.database.catalog().rebound(schema, index))
+    fn forget_indexes(&self, schema: &Schema, index: &IndexConfig) -> Result<(), CommitError> {
+        self.database.settle_indexes(schema, index).map(drop)
     }
 
     fn reconfigure(&mut self, next: Reconfiguration) {
@@ -169,8 +164,7 @@ impl<S: Store> Core<S> {
             }
         }
         // The work on indexes went on since they were forgotten. Should this fail, the next to open the database does it.
-        let mut catalog = self.database.catalog().rebound(&schema, settings.index.clone());
-        let _ = self.database.settle_indexes(&mut catalog);
+        let _ = self.database.settle_indexes(&schema, &settings.index);
         self.index_work.set_watch(environment.index_watch.clone());
         self.environment = environment;
         self.note_answered();

@@ -60,7 +60,9 @@ impl<S: Store> Core<S> {
     /// Nothing was ever stored, nothing logged, and nobody has to be shown each change.
     fn is_fresh(&self) -> Result<bool, Fault> {
         let store = self.database.store();
-        if store.is_read_only()
+        // What others write may come between a fill's commits.
+        if S::SHARED
+            || store.is_read_only()
             || self.counters.last_entry_id > 0
             || self.counters.last_log_sequence > 0
             || self.database.mirror().is_some()

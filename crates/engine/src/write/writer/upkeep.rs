@@ -1,20 +1,21 @@
 //! What a writer does beside changes, and when: slices of work that go along with a group, and more of them while no change
 //! waits.
 
+use std::sync::Arc;
 use std::time::Duration;
 
-use larix_store::{Layered, Snapshot, Store, Transaction, WriteSet};
+use larix_store::{CommitError, CommitId, Layered, Snapshot, Store, WriteSet};
 
-use super::commit::GroupError;
 use super::core::Core;
 use super::entrance::Job;
-use super::log_upkeep::LogUpkeep;
-use crate::fault::Fault;
+use crate::database::is_conflict;
+use crate::fault::{Fault, commit_fault};
 use crate::index::build::Slice;
 use crate::index::merge::{IDLE_SLICE_KEYS, Merger, SLICE_KEYS};
 use crate::injected;
 use crate::log;
 use crate::write::group::Ready;
+use crate::write::operator::Counters;
 
 /// After so long without a change, what is pending is brought into the indexes.
 const QUIET: Duration = Duration::from_millis(250);
@@ -53,53 +54,92 @@ impl<S: Store> Core<S> {
     pub(super) fn use_the_time(&mut self) {
         injected::panic_at("upkeep");
         if self.index_work.patience() == Some(Duration::ZERO) {
-            if self.index_work.alone(&self.database) {
-                self.forget_merge();
-            }
+            self.work_on_indexes();
         } else if self.patience_of_walk() == Some(Duration::ZERO) {
             // With no changes but those of the walk.
             self.group(Job::nothing(), None);
         } else if self.is_behind() {
-            let caught_up = self.catch_up();
-            self.quiet = caught_up.is_ok();
-            match caught_up {
-                Ok(log) => self.log = log,
-                Err(_) => self.forget_merge(),
+            self.quiet = self.catch_up().is_ok();
+        }
+    }
+
+    /// A slice of work on indexes, with a commit of its own.
+    fn work_on_indexes(&mut self) {
+        let database = Arc::clone(&self.database);
+        let _still = database.hold_still();
+        self.index_work.follow(&database);
+        let begun = self.environment.clock.monotonic();
+        let durability = database.settings().durability();
+        let worked = self.commit_own(durability, |own, transaction, set| {
+            own.index_work.follow(&database);
+            let slice = own.index_work.alone(&database, transaction).map_err(commit_fault)?;
+            Ok(slice.map(|mut slice| {
+                *set = std::mem::take(&mut slice.set);
+                slice
+            }))
+        });
+        let changed = match worked {
+            Ok(None) => false,
+            Ok(Some(slice)) => {
+                self.index_work.took_alone(begun);
+                // With another's commit before it, it is complete from a later one on.
+                let committed = self.as_of.unwrap_or_else(|| database.store().commit_counter());
+                self.index_work.committed(&database, &slice, CommitId(committed))
             }
+            Err(error) if is_conflict(&error) => {
+                self.index_work.forget();
+                false
+            }
+            Err(error) => {
+                self.index_work.failed(&database, &error.to_string());
+                self.as_of = None;
+                false
+            }
+        };
+        if changed {
+            self.forget_merge();
         }
     }
 
     /// Brings a slice of what is pending into the indexes, and removes a slice of what the log need not keep.
-    fn catch_up(&mut self) -> Result<LogUpkeep, GroupError> {
-        let transaction = self.database.store().transaction()?;
-        let mut set = WriteSet::new();
-        if self.merger.is_pending() {
-            self.merger.slice(&transaction, IDLE_SLICE_KEYS, true)?.write(&mut set);
+    fn catch_up(&mut self) -> Result<(), CommitError> {
+        let durability = self.database.settings().durability();
+        let caught_up = self.commit_own(durability, |own, transaction, set| {
+            if own.merger.is_pending() {
+                own.merger.slice(transaction, IDLE_SLICE_KEYS, true).map_err(commit_fault)?.write(set);
+            }
+            if !own.log.is_behind() {
+                return Ok(Some(own.log.clone()));
+            }
+            let now = own.trimmed(&own.counters);
+            own.log.alone(transaction, set, &now, LOG_SLICE).map(Some).map_err(commit_fault)
+        });
+        match caught_up {
+            Ok(log) => self.log = log.unwrap_or_else(|| self.log.clone()),
+            Err(error) => {
+                self.as_of = None;
+                return Err(error);
+            }
         }
-        let log = match self.log.is_behind() {
-            true => self.log.alone(&transaction, &mut set, &self.trimmed(), LOG_SLICE)?,
-            false => self.log.clone(),
-        };
-        transaction.commit(&set, self.database.settings().durability())?;
-        Ok(log)
+        Ok(())
     }
 
-    /// After a failed commit: what is pending is read again, with nothing brought in. If not even that can be read, it
-    /// stands for the next one to open the database.
+    /// What is pending is read again, with nothing brought in. If not even that can be read, it stands for the next one to open
+    /// the database.
     pub(super) fn forget_merge(&mut self) {
         let known = self.database.store().snapshot().map_err(Fault::from).and_then(|now| Merger::new(&now));
         self.merger = known.unwrap_or_default();
     }
 
     /// By what is judged which records of the log have to go.
-    pub(super) fn trimmed(&self) -> log::Trimmed {
+    pub(super) fn trimmed(&self, counters: &Counters) -> log::Trimmed {
         let settings = self.database.current_settings();
         log::Trimmed {
             retention: if settings.log { settings.log_retention } else { log::LogRetention::NOTHING },
             now: self.environment.clock.now(),
-            last_sequence: self.counters.last_log_sequence,
-            last_entry_id: self.counters.last_entry_id,
-            logged_bytes: self.counters.logged_bytes,
+            last_sequence: counters.last_log_sequence,
+            last_entry_id: counters.last_entry_id,
+            logged_bytes: counters.logged_bytes,
             needed: self.database.following().needed(),
         }
     }

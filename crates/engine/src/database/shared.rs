@@ -1,0 +1,110 @@
+//! What a database knows of a store to which others commit, too: it is compared with what each snapshot shows.
+
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, PoisonError};
+
+use larix_store::{CommitError, ReadError, Snapshot, Store};
+
+use super::{Database, DatabaseOpenError, DatabaseState};
+use crate::catalog::Catalog;
+use crate::fault::Fault;
+use crate::tables::{META, meta};
+
+/// How often something is tried again after another commit to the same store was first.
+pub(crate) const CONFLICT_RETRIES: usize = 64;
+
+impl<S: Store> Database<S> {
+    /// In a shared store: takes the catalog from the snapshot where another writer may have changed it since it was read.
+    pub(crate) fn follow_catalog<N: Snapshot>(&self, snapshot: &N) -> Result<(), Fault> {
+        if S::SHARED && snapshot.commit_counter() > self.catalog_commit.load(Ordering::Acquire) {
+            self.read_catalog(snapshot)?;
+        }
+        Ok(())
+    }
+
+    /// Learns what the writer has to know of the database as a transaction shows it: that it was committed does not say that it
+    /// was published here.
+    pub(crate) fn learn<N: Snapshot>(&self, transaction: &N) -> Result<(), Fault> {
+        self.read_catalog(transaction)?;
+        if S::SHARED
+            && !self.states_kept.load(Ordering::Acquire)
+            && transaction.get(META, meta::STATES_KEPT)?.is_some()
+        {
+            self.publish_states();
+        }
+        Ok(())
+    }
+
+    fn read_catalog<N: Snapshot>(&self, snapshot: &N) -> Result<(), Fault> {
+        let commit = snapshot.commit_counter();
+        let read_with = self.state();
+        let mut catalog = Catalog::load(snapshot, &read_with.schema, read_with.settings.index.clone())?;
+        // Nothing is left half done by who panics here.
+        let _turn = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+        if S::SHARED && self.catalog_commit.load(Ordering::Acquire) >= commit {
+            return Ok(());
+        }
+        let now = self.state.load();
+        let is_bound =
+            Arc::ptr_eq(&now.schema, &read_with.schema) && Arc::ptr_eq(&now.settings, &read_with.settings);
+        if !is_bound {
+            catalog = catalog.rebound(&now.schema, now.settings.index.clone());
+        }
+        if !catalog.is_same(&now.catalog) {
+            let catalog = Arc::new(catalog.behind(&now.catalog, commit));
+            self.state.store(Arc::new(DatabaseState { catalog, ..DatabaseState::clone(&now) }));
+            self.configuration.fetch_add(1, Ordering::Release);
+        }
+        self.catalog_commit.store(commit, Ordering::Release);
+        Ok(())
+    }
+
+    /// The writer has committed. `catalog`: what it made of the catalog, if anything. In a shared store the next one to look
+    /// reads that, so that it cannot hide what another writer has committed behind it.
+    pub(crate) fn publish_committed(&self, commit: u64, catalog: Option<Arc<Catalog>>) {
+        match catalog {
+            None if S::SHARED => {
+                let _turn = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
+                if self.catalog_commit.load(Ordering::Acquire) + 1 == commit {
+                    self.catalog_commit.store(commit, Ordering::Release);
+                }
+            }
+            Some(catalog) if !S::SHARED => self.publish_catalog(catalog),
+            _ => {}
+        }
+    }
+}
+
+/// Whether it failed because of another commit: then it is to be made anew.
+pub(crate) fn is_conflict(error: &CommitError) -> bool {
+    matches!(error, CommitError::Conflict | CommitError::Read(ReadError::Stale))
+}
+
+/// An error that may be a conflict.
+pub(crate) trait MayConflict {
+    fn is_conflict(&self) -> bool;
+}
+
+impl MayConflict for CommitError {
+    fn is_conflict(&self) -> bool {
+        is_conflict(self)
+    }
+}
+
+impl MayConflict for DatabaseOpenError {
+    fn is_conflict(&self) -> bool {
+        matches!(self, Self::Commit(error) if is_conflict(error))
+    }
+}
+
+/// Does it again as long as another commit is first, up to a limit.
+pub(crate) fn retried<A, E: MayConflict>(mut attempt: impl FnMut() -> Result<A, E>) -> Result<A, E> {
+    let mut result = attempt();
+    for _ in 0..CONFLICT_RETRIES {
+        match result {
+            Err(error) if error.is_conflict() => result = attempt(),
+            _ => break,
+        }
+    }
+    result
+}
