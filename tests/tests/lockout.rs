@@ -66,8 +66,8 @@ fn entries_show_the_policy_that_holds_for_them() {
     ));
     let server = site.start().unwrap();
     let mut connection = Client::connect(server.address);
-    let mut shown = |rest: &str| {
-        let request = format!("search {SUFFIX} sub (sn=s) {rest}\n");
+    let mut found = |filter: &str, rest: &str| {
+        let request = format!("search {SUFFIX} sub {filter} {rest}\n");
         let answer = connection.run(&Step { request, ..Step::default() });
         let mut all = Vec::new();
         for line in answer.lines() {
@@ -83,6 +83,7 @@ fn entries_show_the_policy_that_holds_for_them() {
         all.sort();
         all
     };
+    let mut shown = |rest: &str| found("(sn=s)", rest);
     // By the rules of OpenLDAP 2.7.
     let computed = ["ann policy", "nobody", "none", "own mine", "rule other"];
     assert_eq!(shown("pwdPolicySubentry"), computed);
@@ -90,6 +91,16 @@ fn entries_show_the_policy_that_holds_for_them() {
     let stored = ["ann", "nobody", "none", "own mine", "rule"];
     assert_eq!(shown("pwdPolicySubentry with manageDSAit"), stored);
     assert_eq!(shown("*"), ["ann", "nobody", "none", "own", "rule"]);
+    let other = format!("(pwdPolicySubentry=CN=other, {SUFFIX})");
+    assert_eq!(found(&other, "1.1"), ["rule"]);
+    assert_eq!(found("(&(sn=s)(!(pwdPolicySubentry=*)))", "1.1"), ["nobody", "none"]);
+    assert_eq!(found("(pwdPolicySubentry=*)", "1.1 with manageDSAit"), ["own"]);
+    let mut compared = |value: &str| {
+        let request = format!("compare cn=rule,{SUFFIX} \"pwdPolicySubentry:{value}\"\n");
+        connection.run(&Step { request, ..Step::default() }).lines().next().unwrap_or_default().to_owned()
+    };
+    assert_eq!(compared(&format!("cn=other,{SUFFIX}")), "=> 6");
+    assert_eq!(compared(&format!("cn=policy,{SUFFIX}")), "=> 5");
 }
 
 #[test]

@@ -90,6 +90,9 @@ fn answer<N: Snapshot>(
 ) -> Result<LdapResult, Fault> {
     let mut gate = Gate::new(context.policy, context.subject);
     gate.steps = steps(view);
+    if !context.controls.manage_dsa_it {
+        gate.computed = &view.computed;
+    }
     let resolved = view.resolve(dn)?;
     let nearest = resolved.map_or(EntryId::ROOT, |resolved| resolved.nearest);
     if nearest == EntryId::ROOT {
@@ -149,7 +152,7 @@ fn compare_entry<N: Snapshot>(
     if let Some(control) = &context.controls.assertion {
         let bound = seen.view.schema.bind_filter(control.as_filter());
         let filter = Filter::new(&seen.view.schema, &seen.view.catalog, bound);
-        if !filter.matches(seen, &seen.reader)?.is_true() {
+        if !filter.matches(seen, seen.source())?.is_true() {
             return Ok(ResultCode::ASSERTION_FAILED);
         }
     }
@@ -174,6 +177,12 @@ fn stored<N: Snapshot>(
 ) -> Result<ResultCode, Fault> {
     let schema = &seen.view.schema;
     let target = Target::new(schema, &seen.view.catalog, assertion.description.clone());
+    if !seen.computed().is_empty()
+        && seen.source().has_only_itself(&target)
+        && seen.source().large_member(&target, assertion.value.key())? == Some(true)
+    {
+        return Ok(ResultCode::COMPARE_TRUE);
+    }
     if let Some(member) = seen.reader.large_member(&target, assertion.value.key())? {
         return Ok(if member { ResultCode::COMPARE_TRUE } else { ResultCode::COMPARE_FALSE });
     }
@@ -199,6 +208,20 @@ fn stored<N: Snapshot>(
             !found
         })?;
         if found {
+            return Ok(ResultCode::COMPARE_TRUE);
+        }
+    }
+    for own in seen.computed() {
+        if !own.description.is_subdescription_of(schema, &assertion.description) {
+            continue;
+        }
+        let mut found = false;
+        seen.composed().visit_computed(own, &mut |value| {
+            is_present = true;
+            found = assertion.matches(schema, value, &mut scratch) == Match::True;
+            !found
+        })?;
+        if found && seen.allows(&own.description, Some(value), Privilege::Compare)? {
             return Ok(ResultCode::COMPARE_TRUE);
         }
     }

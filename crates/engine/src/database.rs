@@ -25,6 +25,7 @@ use crate::index::{IndexConfig, Kinds};
 use crate::load::discard_fill;
 use crate::log::{self, LogWatch};
 use crate::mirror::Mirror;
+use crate::overlay::computed::ComputedAttribute;
 use crate::overlay::internal_search::OtherDatabases;
 use crate::tables::{FORMAT, FORMAT_OLDEST, META, meta};
 use crate::time::RandomSource;
@@ -110,6 +111,8 @@ pub struct DatabaseState {
     pub settings: Arc<DatabaseSettings>,
     /// Where overlays find what this database does not hold; `None` before it is part of a directory.
     pub others: Option<Arc<dyn OtherDatabases>>,
+    /// What its overlays compute of entries.
+    pub computed: Arc<[ComputedAttribute]>,
 }
 
 /// The settings in force when they were asked for, to look at for a moment.
@@ -210,6 +213,7 @@ impl<S: Store> Database<S> {
             store,
             instance: next_instance(),
             state: ArcSwap::from_pointee(DatabaseState {
+                computed: ComputedAttribute::all(&schema, &settings.overlays),
                 schema,
                 catalog: Arc::new(catalog),
                 settings: Arc::new(settings),
@@ -315,8 +319,12 @@ impl<S: Store> Database<S> {
     fn publish(&self, change: impl FnOnce(&mut DatabaseState)) {
         // Nothing is left half done by who panics here.
         let _turn = self.publishing.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut next = DatabaseState::clone(&self.state.load());
+        let before = self.state();
+        let mut next = DatabaseState::clone(&before);
         change(&mut next);
+        if !Arc::ptr_eq(&next.settings, &before.settings) || !Arc::ptr_eq(&next.schema, &before.schema) {
+            next.computed = ComputedAttribute::all(&next.schema, &next.settings.overlays);
+        }
         self.state.store(Arc::new(next));
         self.configuration.fetch_add(1, Ordering::Release);
     }
@@ -376,9 +384,8 @@ impl<S: Store> Database<S> {
         self.publish(|state| {
             let mut catalog = state.catalog.rebound(&schema, settings.index.clone());
             catalog.forget_unwanted(&mut WriteSet::new());
-            let others = state.others.take();
-            *state =
-                DatabaseState { schema, catalog: Arc::new(catalog), settings: Arc::new(settings), others };
+            let (catalog, settings) = (Arc::new(catalog), Arc::new(settings));
+            (state.schema, state.catalog, state.settings) = (schema, catalog, settings);
         });
         self.policy.store(policy);
         self.log_watch.tell();

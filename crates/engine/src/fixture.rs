@@ -260,7 +260,7 @@ fn written<V: Snapshot>(view: &View<'_, V>, catalog: &mut CatalogEdit, entry: &E
 }
 
 /// A search.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(crate) struct Asked<'a> {
     pub(crate) base: &'a str,
     pub(crate) scope: Scope,

@@ -10,6 +10,7 @@ use crate::database::{Database, View};
 use crate::entry::{Entry, OwnedSource};
 use crate::fault::Fault;
 use crate::overlay::internal_search::{InternalSearch, OtherDatabases, Searched, Visit};
+use crate::search::computed::Sight;
 use crate::search::internal;
 use crate::search::rule_facts::{Facts, search, with_entry};
 
@@ -42,7 +43,9 @@ impl<S: Store> OtherEntries for Neighbours<S> {
     ) -> Result<bool, Fault> {
         let Some(database) = self.select(dn, beyond) else { return Ok(false) };
         let snapshot = database.store().snapshot()?;
-        Ok(with_entry(&database.view(&snapshot)?, dn, read)? == Reach::Found)
+        let view = database.view(&snapshot)?;
+        let policy = database.current_policy();
+        Ok(with_entry(&view, Sight::of(&view, &policy), dn, read)? == Reach::Found)
     }
 
     fn search(
@@ -53,7 +56,9 @@ impl<S: Store> OtherEntries for Neighbours<S> {
     ) -> Result<bool, Fault> {
         let Some(database) = self.select(asked.base, beyond) else { return Ok(false) };
         let snapshot = database.store().snapshot()?;
-        Ok(search(&database.view(&snapshot)?, asked, visit)? == Reach::Found)
+        let view = database.view(&snapshot)?;
+        let policy = database.current_policy();
+        Ok(search(&view, Sight::of(&view, &policy), asked, visit)? == Reach::Found)
     }
 }
 
@@ -89,10 +94,20 @@ impl AccessPolicy {
         group: &GroupQuery<'_>,
         member: &NormalDn,
     ) -> Option<bool> {
+        self.is_member_in(view, Sight::of(view, self), group, member)
+    }
+
+    pub(crate) fn is_member_in<V: Snapshot>(
+        &self,
+        view: &View<'_, V>,
+        sight: Sight<'_>,
+        group: &GroupQuery<'_>,
+        member: &NormalDn,
+    ) -> Option<bool> {
         let entry = Entry::default();
         let source = OwnedSource { schema: &view.schema, entry: &entry };
         let nobody = NormalDn::root();
-        let facts = Facts::new(view, &nobody, &source);
+        let facts = Facts::new(view, sight, &nobody, &source);
         self.is_member(&AccessTarget { dn: &nobody, entry: &facts }, group, member)
     }
 }

@@ -187,7 +187,7 @@ impl<S: Store> Directory<S> {
         let (settings, policy) = (database.settings(), database.policy());
         let snapshot = database.store().snapshot()?;
         let view = database.view(&snapshot)?;
-        let entries = Present { view: &view, policy: &policy };
+        let entries = Present::of(&view, &policy);
         let schema = &self.frontend.schema;
         let judged = judge(&settings.overlays, attempt, &entries, schema, served.clock.now())?;
         if judged.ordered || !judged.changes.is_empty() && !settings.read_only {

@@ -91,7 +91,7 @@ impl<S: Store> Directory<S> {
         if !authority.admits(&settings, &task.operation).unwrap_or(false) {
             return;
         }
-        let entries = Present { view: &view, policy: &policy };
+        let entries = Present::of(&view, &policy);
         for overlay in settings.overlays.iter().filter(|overlay| overlay.works_on_passwords()) {
             let _ = overlay.prepare(&PendingChange {
                 operation: &task.operation,

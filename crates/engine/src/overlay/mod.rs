@@ -9,6 +9,7 @@
 //!   account's state changed before the answer goes out.
 //! * [`Answering`] sees an entry on its way out.
 
+pub mod computed;
 pub mod internal_search;
 pub mod last_bind;
 pub mod membership;
@@ -30,6 +31,7 @@ use crate::password::Scheme;
 use crate::time::{RandomSource, Timestamp};
 use crate::write::prepare::{Change, Prepared};
 use crate::write::{Failure, WriteOperation};
+use computed::ComputedAttributes;
 use internal_search::{InternalSearch, Searched, Visit};
 
 pub use membership::MembershipRule;
@@ -67,6 +69,11 @@ pub trait Overlay: Debug + Send + Sync {
 
     /// The hook on answered entries.
     fn answering(&self) -> Option<&dyn Answering> {
+        None
+    }
+
+    /// The hook that computes attributes.
+    fn computed(&self) -> Option<&dyn ComputedAttributes> {
         None
     }
 
@@ -403,25 +410,6 @@ pub trait Answering: Debug + Send + Sync {
     /// # Errors
     /// A store that cannot be read.
     fn controls(&self, answered: &AnsweredEntry<'_>) -> Result<Vec<ControlBuf>, Failure>;
-
-    /// The operational attribute that it computes of entries that have none of their own; none for nothing.
-    fn computes(&self) -> Option<&'static str> {
-        None
-    }
-
-    /// Its value for an entry, if there is one.
-    ///
-    /// # Errors
-    /// A store that cannot be read.
-    fn value(
-        &self,
-        _schema: &Schema,
-        _dn: &NormalDn,
-        _entry: &Entry,
-        _entries: &dyn Entries,
-    ) -> Result<Option<String>, Failure> {
-        Ok(None)
-    }
 }
 
 /// An entry on its way out.

@@ -9,4 +9,4 @@ mod tests;
 
 pub use candidates::{Candidates, IdSet, Owed};
 pub use explain::Explain;
-pub use planner::Plan;
+pub use planner::{ComputedHolders, Plan};

@@ -5,7 +5,7 @@
 
 use std::cell::Cell;
 
-use larix_schema::{BoundAssertion, BoundSubstrings, Match};
+use larix_schema::{AttributeDescription, BoundAssertion, BoundSubstrings, Match};
 use larix_store::{Direction, KeyRange, PostingCursor, Snapshot};
 use roaring::RoaringTreemap;
 use smallvec::SmallVec;
@@ -17,6 +17,7 @@ use crate::entry::{AttributeNumber, Target};
 use crate::fault::Fault;
 use crate::index::pending::{self, Need};
 use crate::index::{KeyKind, Kinds, key, substrings};
+use crate::overlay::computed::Holders;
 use crate::search::chain::InChain;
 use crate::search::filter::{Assertion, Filter, Test};
 use crate::tables::INDEX;
@@ -55,6 +56,8 @@ enum Node {
     Range(Vec<u8>, Vec<u8>),
     /// Entries whose keys are not in the index yet, ascending.
     Pending(Vec<u64>),
+    /// Entries that overlays name for what they compute, ascending.
+    Computed(Vec<u64>),
     Union(Vec<Plan>),
     Intersection(Vec<Plan>),
 }
@@ -69,7 +72,20 @@ impl Plan {
     /// # Errors
     /// An index that cannot be read.
     pub fn of<S: Snapshot>(snapshot: &S, catalog: &Catalog, filter: &Filter) -> Result<Self, Fault> {
-        Planner { snapshot, catalog, keys: Cell::new(0) }.filter(filter)
+        Planner { snapshot, catalog, computed: None, keys: Cell::new(0) }.filter(filter)
+    }
+
+    /// The same where overlays compute attributes.
+    ///
+    /// # Errors
+    /// An index that cannot be read.
+    pub fn with_computed<S: Snapshot>(
+        snapshot: &S,
+        catalog: &Catalog,
+        filter: &Filter,
+        computed: &dyn ComputedHolders,
+    ) -> Result<Self, Fault> {
+        Planner { snapshot, catalog, computed: Some(computed), keys: Cell::new(0) }.filter(filter)
     }
 
     /// The ids of one key, for entries that are looked for beside the filter.
@@ -101,7 +117,7 @@ impl Plan {
             Node::Key(_, ids) if !ids.is_empty() => IdSet::List(ids.clone()),
             Node::Key(key, _) => read_key(snapshot, key, self.estimate)?,
             Node::Range(low, high) => read_range(snapshot, low, high)?,
-            Node::Pending(ids) => IdSet::List(ids.clone()),
+            Node::Pending(ids) | Node::Computed(ids) => id_set(ids.clone()),
             Node::Union(plans) => read_union(snapshot, plans)?,
             Node::Intersection(plans) => return self.read_intersection(snapshot, plans),
         };
@@ -143,7 +159,7 @@ impl Plan {
             Node::Union(plans) | Node::Intersection(plans) => {
                 plans.iter().for_each(|plan| plan.visit_keys(visit));
             }
-            Node::Everything | Node::Nothing | Node::Pending(_) => {}
+            Node::Everything | Node::Nothing | Node::Pending(_) | Node::Computed(_) => {}
         }
     }
 
@@ -152,7 +168,7 @@ impl Plan {
         let (owed, proved) = (self.owed, self.proved);
         match self.node {
             Node::Key(_, ids) if !ids.is_empty() => Ok(Candidates { ids: IdSet::List(ids), owed, proved }),
-            Node::Pending(ids) => Ok(Candidates { ids: IdSet::List(ids), owed, proved }),
+            Node::Pending(ids) | Node::Computed(ids) => Ok(Candidates { ids: id_set(ids), owed, proved }),
             _ => self.read(snapshot),
         }
     }
@@ -164,6 +180,7 @@ impl Plan {
             Node::Key(key, _) => (format!("index {}", describe(catalog, key)), &[]),
             Node::Range(low, _) => (format!("index range of {}", describe(catalog, low)), &[]),
             Node::Pending(_) => ("pending keys".to_owned(), &[]),
+            Node::Computed(_) => ("computed by overlays".to_owned(), &[]),
             Node::Union(plans) => ("any of".to_owned(), plans),
             Node::Intersection(plans) => ("all of".to_owned(), plans),
         };
@@ -193,9 +210,22 @@ fn describe(catalog: &Catalog, key: &[u8]) -> String {
     text
 }
 
+/// Who tells which entries have values that are computed.
+pub trait ComputedHolders {
+    /// Whether what the description covers is computed of any entry.
+    fn concerns(&self, asked: &AttributeDescription) -> bool;
+
+    /// The entries of which this value is computed, ascending; `None`: any may be one.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn holders(&self, asked: &AttributeDescription, normal: &[u8]) -> Result<Option<Holders>, Fault>;
+}
+
 struct Planner<'a, S> {
     snapshot: &'a S,
     catalog: &'a Catalog,
+    computed: Option<&'a dyn ComputedHolders>,
     /// Keys of ranges that were counted.
     keys: Cell<usize>,
 }
@@ -267,6 +297,34 @@ impl<S: Snapshot> Planner<'_, S> {
     }
 
     fn test(&self, test: &Test) -> Result<Plan, Fault> {
+        match (self.computed, test.target.description()) {
+            (Some(computed), Some(asked)) if computed.concerns(asked) => {
+                self.test_of_computed(test, computed, asked)
+            }
+            _ => self.test_of_stored(test),
+        }
+    }
+
+    /// Entries that have it stored, and those of which overlays compute it.
+    fn test_of_computed(
+        &self,
+        test: &Test,
+        computed: &dyn ComputedHolders,
+        asked: &AttributeDescription,
+    ) -> Result<Plan, Fault> {
+        let Assertion::Equality(a) = &test.assertion else { return Ok(everything()) };
+        let stored = self.equality(&test.target, a)?;
+        if stored.estimate == u64::MAX {
+            return Ok(stored);
+        }
+        let Some(Holders { ids, exact }) = computed.holders(asked, a.value.key())? else {
+            return Ok(everything());
+        };
+        let (estimate, owed) = (ids.len() as u64, if exact { Owed::Exact } else { Owed::Partial });
+        Ok(stored.or(Plan::new(Node::Computed(ids), estimate, owed)))
+    }
+
+    fn test_of_stored(&self, test: &Test) -> Result<Plan, Fault> {
         let target = &test.target;
         match &test.assertion {
             Assertion::Present => {
@@ -564,6 +622,11 @@ fn read_union<S: Snapshot>(snapshot: &S, plans: &[Plan]) -> Result<IdSet, Fault>
     }
     set.extend(list);
     Ok(IdSet::Set(set))
+}
+
+/// Ascending ids as a set of the form that suits their number.
+fn id_set(ids: Vec<u64>) -> IdSet {
+    if ids.len() > LIST_LIMIT { IdSet::Set(ids.into_iter().collect()) } else { IdSet::List(ids) }
 }
 
 fn read_key<S: Snapshot>(snapshot: &S, key: &[u8], estimate: u64) -> Result<IdSet, Fault> {

@@ -16,7 +16,6 @@ use crate::entry::{EntryId, ValuesView};
 use crate::fault::Fault;
 use crate::log;
 use crate::tree;
-use crate::write::hooks::Present;
 
 /// The name of the subschema subentry, the same for every entry.
 pub const SUBSCHEMA_DN: &str = "cn=Subschema";
@@ -36,8 +35,6 @@ pub struct Answer {
     pub rights: Option<Box<Rights>>,
     /// For a consumer's copy: what says how far this database has come is no part of the content.
     pub for_consumer: bool,
-    /// What overlays would say of an entry is left out: only what is stored counts (ManageDsaIT).
-    pub stored_alone: bool,
     /// For a consumer that settles conflicts value by value: the states of entries go beside them.
     pub states: bool,
 }
@@ -69,18 +66,25 @@ impl Answer {
             return Ok(false);
         }
         let mut encoder = EntryEncoder::begin(out, self.message, dn);
+        let mut beside = self.computed_by_overlays(seen)?;
         for attribute in seen.reader.view.attributes() {
             let (number, stored) = attribute?;
             let Some(row) = seen.view.catalog.row(number) else { continue };
             if self.selection.has(number, row.operational) {
-                self.attribute(seen, row, &stored, &mut encoder)?;
+                match beside.iter().position(|own| row.description.as_ref() == Some(own.description)) {
+                    None => self.attribute(seen, row, &stored, &mut encoder)?,
+                    Some(at) => self.both(seen, (row, &stored), beside.swap_remove(at), &mut encoder)?,
+                }
             }
+        }
+        for own in beside {
+            let verdict = self.verdict(seen, own.description)?;
+            self.chosen_values(seen, (own.description, own.text), verdict, &mut encoder, &mut |visit| {
+                Ok(own.each(visit))
+            })?;
         }
         for computed in self.selection.computed() {
             self.computed(seen, *computed, dn, &mut encoder)?;
-        }
-        if !self.for_consumer && !self.stored_alone && !seen.view.settings.overlays.is_empty() {
-            self.said_by_overlays(seen, &mut encoder)?;
         }
         if let Some(rights) = &self.rights {
             rights.append(seen, seen.policy(), &self.selection, &mut encoder)?;
@@ -96,16 +100,9 @@ impl Answer {
         stored: &ValuesView<'_>,
         encoder: &mut EntryEncoder<'_>,
     ) -> Result<(), Fault> {
-        // What the schema no longer knows is shown to those who may see everything. A type without its values is asked for
-        // as a whole: rules about values do not hide it, as in OpenLDAP.
+        // What the schema no longer knows is shown to those who may see everything.
         let verdict = match &row.description {
-            Some(description) if self.types_only && self.matched_values.is_none() => {
-                match seen.allows(description, None, Privilege::Read)? {
-                    true => Verdict::Granted,
-                    false => Verdict::Denied,
-                }
-            }
-            Some(description) => seen.readable(description)?,
+            Some(description) => self.verdict(seen, description)?,
             None if seen.allows_entry(Privilege::Manage)? => Verdict::Granted,
             None => Verdict::Denied,
         };
@@ -128,23 +125,56 @@ impl Answer {
             }
             _ => {}
         }
-        self.chosen_values(seen, row, stored, verdict, encoder)
+        let Some(description) = &row.description else { return Ok(()) };
+        self.chosen_values(seen, (description, &row.text), verdict, encoder, &mut |visit| {
+            seen.reader.visit_values(row.number, stored, visit)
+        })
+    }
+
+    /// A stored attribute of which overlays compute more values.
+    fn both<N: Snapshot>(
+        &self,
+        seen: &Seen<'_, N>,
+        (row, stored): (&CatalogRow, &ValuesView<'_>),
+        beside: Beside<'_>,
+        encoder: &mut EntryEncoder<'_>,
+    ) -> Result<(), Fault> {
+        let verdict = self.verdict(seen, beside.description)?;
+        self.chosen_values(seen, (beside.description, &row.text), verdict, encoder, &mut |visit| {
+            Ok(seen.reader.visit_values(row.number, stored, visit)? && beside.each(visit))
+        })
+    }
+
+    /// What may be read of an attribute. A type without its values is asked for as a whole: rules about values do not hide it,
+    /// as in OpenLDAP.
+    fn verdict<N: Snapshot>(
+        &self,
+        seen: &Seen<'_, N>,
+        description: &AttributeDescription,
+    ) -> Result<Verdict, Fault> {
+        if self.types_only && self.matched_values.is_none() {
+            let allowed = seen.allows(description, None, Privilege::Read)?;
+            return Ok(if allowed { Verdict::Granted } else { Verdict::Denied });
+        }
+        seen.readable(description)
     }
 
     /// Some of the values: those that may be read, and those that match the control's filters.
     fn chosen_values<N: Snapshot>(
         &self,
         seen: &Seen<'_, N>,
-        row: &CatalogRow,
-        stored: &ValuesView<'_>,
+        (description, text): (&AttributeDescription, &str),
         verdict: Verdict,
         encoder: &mut EntryEncoder<'_>,
+        each: &mut EachValue<'_>,
     ) -> Result<(), Fault> {
-        let Some(description) = &row.description else { return Ok(()) };
+        if verdict == Verdict::Denied {
+            return Ok(());
+        }
         let schema = &seen.view.schema;
         let mut begun = false;
         let mut fault = None;
-        seen.reader.visit_values(row.number, stored, &mut |value| {
+        each(&mut |value| {
             let filters = self.matched_values.as_ref().filter(|_| !self.types_only);
             let asked = filters.map_or(0, Vec::len) as u64;
             let rights = if verdict == Verdict::Granted { 0 } else { RIGHTS_STEPS };
@@ -167,7 +197,7 @@ impl Answer {
             }
             if !begun {
                 begun = true;
-                encoder.begin_attribute(&row.text);
+                encoder.begin_attribute(text);
             }
             if self.types_only {
                 return false;
@@ -179,40 +209,41 @@ impl Answer {
         fault.map_or(Ok(()), Err)
     }
 
-    /// Operational attributes that overlays compute of an entry that has none of its own.
-    fn said_by_overlays<N: Snapshot>(
+    /// The values that overlays compute of what is asked for, by attribute.
+    #[inline]
+    fn computed_by_overlays<'a, N: Snapshot>(
         &self,
-        seen: &Seen<'_, N>,
-        encoder: &mut EntryEncoder<'_>,
+        seen: &Seen<'a, N>,
+    ) -> Result<SmallVec<[Beside<'a>; 1]>, Fault> {
+        let mut all = SmallVec::new();
+        if !seen.computed().is_empty() {
+            self.add_computed(seen, &mut all)?;
+        }
+        Ok(all)
+    }
+
+    fn add_computed<'a, N: Snapshot>(
+        &self,
+        seen: &Seen<'a, N>,
+        all: &mut SmallVec<[Beside<'a>; 1]>,
     ) -> Result<(), Fault> {
         let schema = &seen.view.schema;
-        for overlay in seen.view.settings.overlays.iter().filter_map(|overlay| overlay.answering()) {
-            let Some(Ok(description)) = overlay.computes().map(|name| schema.describe(name)) else {
-                continue;
-            };
-            if !self.selection.asks_for(&description) || !seen.allows(&description, None, Privilege::Read)? {
+        for own in seen.computed().iter().filter(|own| self.selection.has_computed(schema, own)) {
+            if !seen.allows(&own.description, None, Privilege::Read)? {
                 continue;
             }
-            let entry = seen.reader.to_owned(seen.view.dn(&seen.reader.view)?, false)?;
-            if entry.attribute(&description).is_some() {
+            let mut values = Vec::new();
+            seen.composed().visit_computed(own, &mut |value| {
+                values.push(value.into());
+                !self.types_only
+            })?;
+            if values.is_empty() {
                 continue;
             }
-            let entries = Present { view: seen.view, policy: seen.policy() };
-            let value = overlay.value(schema, seen.name()?, &entry, &entries);
-            // A group or policy that cannot be read leaves the entry as it is.
-            let Ok(Some(value)) = value else { continue };
-            let matched =
-                |filters: &Vec<BoundFilter>| is_matched(schema, &description, filters, value.as_bytes());
-            if !self.matched_values.as_ref().is_none_or(matched)
-                || !seen.allows(&description, Some(value.as_bytes()), Privilege::Read)?
-            {
-                continue;
+            match all.iter_mut().find(|other| *other.description == own.description) {
+                Some(other) => other.values.extend(values),
+                None => all.push(Beside { description: &own.description, text: &own.text, values }),
             }
-            encoder.begin_attribute(&description.to_text(schema));
-            if !self.types_only {
-                encoder.value(value.as_bytes());
-            }
-            encoder.end_attribute();
         }
         Ok(())
     }
@@ -255,6 +286,23 @@ impl Answer {
         }
         encoder.end_attribute();
         Ok(())
+    }
+}
+
+/// Calls its argument with each value until that answers false; answers false then.
+type EachValue<'f> = dyn FnMut(&mut dyn FnMut(&[u8]) -> bool) -> Result<bool, Fault> + 'f;
+
+/// Values that overlays compute, beside those that are stored.
+struct Beside<'a> {
+    description: &'a AttributeDescription,
+    text: &'a str,
+    values: Vec<Box<[u8]>>,
+}
+
+impl Beside<'_> {
+    /// Calls `visit` with each value until it answers false; answers false then.
+    fn each(&self, visit: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+        self.values.iter().all(|value| visit(value))
     }
 }
 

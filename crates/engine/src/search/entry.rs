@@ -6,6 +6,7 @@ use std::rc::Rc;
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
 use larix_store::Snapshot;
 
+use super::computed::{Composed, Identified, Sight};
 use super::filter::{Filter, FilterContext};
 use super::rule_facts;
 use crate::access::{
@@ -14,8 +15,9 @@ use crate::access::{
 };
 use crate::budget::Meter;
 use crate::database::View;
-use crate::entry::{EntryReader, EntrySource, Target};
+use crate::entry::{Entry, EntryId, EntryReader, EntrySource, Target};
 use crate::fault::Fault;
+use crate::overlay::computed::ComputedAttribute;
 use crate::tree;
 
 /// What access rules say, with what can be said once for all entries. For one snapshot.
@@ -29,6 +31,8 @@ pub struct Gate<'a> {
     pub identity: bool,
     /// Steps that the work on one entry may take.
     pub steps: u64,
+    /// What overlays compute, as far as it is seen; nothing unless it is set.
+    pub computed: &'a [ComputedAttribute],
     /// What holds whatever the entry, by class of attributes.
     decisions: Option<&'a Decisions>,
     /// None where rules are hardly asked, since everything is granted anyway.
@@ -57,6 +61,7 @@ impl<'a> Gate<'a> {
             read_all,
             identity: false,
             steps: u64::MAX,
+            computed: &[],
             decisions: policy.decisions(subject),
             memo,
         }
@@ -149,6 +154,26 @@ impl<'a, N: Snapshot> Seen<'a, N> {
             searchable: Verdicts::default(),
             readable: Verdicts::default(),
         }
+    }
+
+    /// Its values, with those that overlays compute.
+    #[inline]
+    pub fn source(&self) -> &dyn EntrySource {
+        if self.gate.computed.is_empty() { &self.reader } else { self }
+    }
+
+    /// What overlays compute of entries, as far as it is seen here.
+    pub fn computed(&self) -> &'a [ComputedAttribute] {
+        self.gate.computed
+    }
+
+    /// The entry with what overlays compute of it.
+    pub(crate) fn composed(&self) -> Composed<'_, 'a, N> {
+        Composed { view: self.view, sight: self.sight(), entry: self, stored: &self.reader }
+    }
+
+    fn sight(&self) -> Sight<'a> {
+        Sight { policy: self.gate.policy, computed: self.gate.computed }
     }
 
     /// What the work on the entry is charged to.
@@ -261,10 +286,10 @@ impl<'a, N: Snapshot> Seen<'a, N> {
     /// Calls `visit` with each value of what the target covers that may be read.
     pub fn visit_readable(&self, target: &Target, visit: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Fault> {
         let Some(asked) = target.description().filter(|_| !self.gate.read_all) else {
-            return self.reader.visit(target, visit);
+            return self.source().visit(target, visit);
         };
         let mut covered = Vec::new();
-        self.reader.descriptions(&mut |description| {
+        self.source().descriptions(&mut |description| {
             if description.is_subdescription_of(&self.view.schema, asked) {
                 covered.push(description.clone());
             }
@@ -283,7 +308,7 @@ impl<'a, N: Snapshot> Seen<'a, N> {
             return Ok(());
         }
         let mut fault = None;
-        self.reader.visit_exact(description, &mut |value| {
+        self.source().visit_exact(description, &mut |value| {
             if verdict == Verdict::Granted {
                 return visit(value);
             }
@@ -357,6 +382,59 @@ impl<'a, N: Snapshot> Seen<'a, N> {
     }
 }
 
+impl<N: Snapshot> Identified for Seen<'_, N> {
+    fn id(&self) -> Option<EntryId> {
+        Some(self.reader.view.id())
+    }
+
+    fn name(&self) -> Result<&NormalDn, Fault> {
+        Seen::name(self)
+    }
+
+    fn copy(&self) -> Result<Entry, Fault> {
+        self.reader.to_owned(self.view.dn(&self.reader.view)?, false)
+    }
+}
+
+/// The entry with what overlays compute of it.
+impl<N: Snapshot> EntrySource for Seen<'_, N> {
+    fn visit(&self, target: &Target, visit: &mut dyn FnMut(&[u8]) -> bool) -> Result<(), Fault> {
+        self.composed().visit(target, visit)
+    }
+
+    fn descriptions(&self, visit: &mut dyn FnMut(&AttributeDescription)) -> Result<(), Fault> {
+        self.composed().descriptions(visit)
+    }
+
+    fn visit_exact(
+        &self,
+        description: &AttributeDescription,
+        visit: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Fault> {
+        self.composed().visit_exact(description, visit)
+    }
+
+    fn visit_description(
+        &self,
+        description: &AttributeDescription,
+        visit: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Fault> {
+        self.composed().visit_description(description, visit)
+    }
+
+    fn is_present(&self, target: &Target) -> Result<bool, Fault> {
+        self.composed().is_present(target)
+    }
+
+    fn has_only_itself(&self, target: &Target) -> bool {
+        self.composed().has_only_itself(target)
+    }
+
+    fn large_member(&self, target: &Target, normal: &[u8]) -> Result<Option<bool>, Fault> {
+        self.composed().large_member(target, normal)
+    }
+}
+
 impl<N: Snapshot> FilterContext for Seen<'_, N> {
     fn schema(&self) -> &Schema {
         &self.view.schema
@@ -420,24 +498,24 @@ impl<N: Snapshot> FilterContext for Unguarded<'_, '_, N> {
 
 impl<N: Snapshot> EntryFacts for Seen<'_, N> {
     fn visit(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
-        self.noting(self.reader.visit_description(attribute, visit), ());
+        self.noting(self.source().visit_description(attribute, visit), ());
     }
 
     fn matches(&self, filter: &BoundFilter) -> Match {
         let filter = Filter::new(&self.view.schema, &self.view.catalog, filter.clone());
-        self.noting(filter.matches(&Unguarded(self), &self.reader), Match::Undefined)
+        self.noting(filter.matches(&Unguarded(self), self.source()), Match::Undefined)
     }
 
     fn visit_exact(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
-        self.noting(self.reader.visit_exact(attribute, visit), ());
+        self.noting(self.source().visit_exact(attribute, visit), ());
     }
 
     fn has_dn(&self, schema: &Schema, attribute: &AttributeDescription, dn: &NormalDn) -> bool {
-        self.noting(rule_facts::has_dn(self.view, &self.reader, schema, attribute, dn), false)
+        self.noting(rule_facts::has_dn(self.view, self.source(), schema, attribute, dn), false)
     }
 
     fn with_entry(&self, dn: &NormalDn, read: &mut dyn FnMut(&dyn EntryFacts)) -> Reach {
-        self.noting(rule_facts::with_entry(self.view, dn, read), Reach::Elsewhere)
+        self.noting(rule_facts::with_entry(self.view, self.sight(), dn, read), Reach::Elsewhere)
     }
 
     fn search(
@@ -445,7 +523,7 @@ impl<N: Snapshot> EntryFacts for Seen<'_, N> {
         asked: &EntrySearch<'_>,
         visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
     ) -> Reach {
-        self.noting(rule_facts::search(self.view, asked, visit), Reach::Elsewhere)
+        self.noting(rule_facts::search(self.view, self.sight(), asked, visit), Reach::Elsewhere)
     }
 
     fn memo(&self) -> Option<&Memo> {

@@ -6,6 +6,7 @@ use larix_store::{Direction, KeyRange, Snapshot};
 use smallvec::SmallVec;
 
 use super::chain;
+use super::computed::Sight;
 use super::entry::{Gate, Seen};
 use super::filter::Filter;
 use super::pace::Pace;
@@ -19,7 +20,7 @@ use crate::entry::record::RecordFlags;
 use crate::entry::{Entry, EntryId, EntrySource, EntryView};
 use crate::fault::Fault;
 use crate::overlay::internal_search::{Ended, FoundEntry, InternalSearch, Searched, Visit, Whose};
-use crate::plan::{Candidates, IdSet, Owed, Plan};
+use crate::plan::{Candidates, IdSet, Owed};
 use crate::tables::ENTRIES;
 use crate::time::{Clock, Monotonic, Timestamp};
 
@@ -40,7 +41,7 @@ impl<N: Snapshot> FoundEntry for Seen<'_, N> {
     }
 
     fn source(&self) -> &dyn EntrySource {
-        &self.reader
+        self.source()
     }
 
     fn visit_readable(
@@ -66,11 +67,22 @@ pub fn search<N: Snapshot>(
     query: &InternalSearch<'_>,
     visit: &mut Visit<'_>,
 ) -> Result<Searched, Fault> {
+    search_in(view, Sight::of(view, policy), query, visit)
+}
+
+/// The same where not all that overlays compute is seen.
+pub(crate) fn search_in<N: Snapshot>(
+    view: &View<'_, N>,
+    sight: Sight<'_>,
+    query: &InternalSearch<'_>,
+    visit: &mut Visit<'_>,
+) -> Result<Searched, Fault> {
     let nobody = Subject::default();
     let mut gate = match query.whose {
-        Whose::Server | Whose::Root => Gate::again(policy, &nobody, true, true),
-        Whose::Requester(subject) | Whose::Identity(subject) => Gate::new(policy, subject),
+        Whose::Server | Whose::Root => Gate::again(sight.policy, &nobody, true, true),
+        Whose::Requester(subject) | Whose::Identity(subject) => Gate::new(sight.policy, subject),
     };
+    gate.computed = sight.computed;
     gate.identity = matches!(query.whose, Whose::Identity(_));
     gate.steps = view.settings.request_limits.most(RequestLimit::Steps);
     let nothing = Searched { ended: Ended::NoBase, entries: 0, looked: 0, indexed: true };
@@ -178,7 +190,7 @@ impl<'a, N: Snapshot> Walk<'a, N> {
         if self.query.scope == Scope::Base {
             return Ok(Candidates::new(IdSet::List(vec![area.base.0]), Owed::All));
         }
-        let plan = Plan::of(self.view.snapshot, &self.view.catalog, &self.filter)?;
+        let plan = run::plan(self.view, &self.gate, &self.filter)?;
         if let Some(ids) = run::small_scope(self.view, area, plan.estimate())? {
             return Ok(Candidates::new(IdSet::List(ids), Owed::All));
         }

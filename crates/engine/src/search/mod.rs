@@ -3,6 +3,9 @@
 
 pub mod answer;
 pub mod chain;
+pub mod computed;
+#[cfg(test)]
+mod computed_tests;
 pub mod cookie;
 #[cfg(test)]
 mod cost_tests;

@@ -1,16 +1,16 @@
 //! What access rules can see beside the entry they protect: other entries of its database, in the same state.
 
 use std::cell::Cell;
-use std::sync::Arc;
 
 use larix_schema::{AttributeDescription, BoundFilter, Match, NormalDn, Schema};
 use larix_store::Snapshot;
 
+use super::computed::{Composed, Identified, Sight};
 use super::filter::{Filter, FilterContext};
 use super::internal;
-use crate::access::{AccessPolicy, EntryFacts, EntrySearch, Memo, Reach};
+use crate::access::{EntryFacts, EntrySearch, Memo, Reach};
 use crate::database::View;
-use crate::entry::{EntryId, EntrySource, Target};
+use crate::entry::{Entry, EntryAttribute, EntryId, EntrySource, Target};
 use crate::fault::Fault;
 use crate::overlay::internal_search::{Ended, InternalLimits, InternalSearch};
 use crate::tree;
@@ -20,13 +20,27 @@ pub(crate) struct Facts<'a, V> {
     view: &'a View<'a, V>,
     dn: &'a NormalDn,
     entry: &'a dyn EntrySource,
+    sight: Sight<'a>,
     failed: Cell<bool>,
     memo: Memo,
 }
 
 impl<'a, V: Snapshot> Facts<'a, V> {
-    pub(crate) fn new(view: &'a View<'a, V>, dn: &'a NormalDn, entry: &'a dyn EntrySource) -> Self {
-        Self { view, dn, entry, failed: Cell::new(false), memo: Memo::default() }
+    pub(crate) fn new(
+        view: &'a View<'a, V>,
+        sight: Sight<'a>,
+        dn: &'a NormalDn,
+        entry: &'a dyn EntrySource,
+    ) -> Self {
+        Self { view, dn, entry, sight, failed: Cell::new(false), memo: Memo::default() }
+    }
+
+    /// Asks something of the entry's values, with those that are computed.
+    pub(crate) fn with_source<T>(&self, ask: impl FnOnce(&dyn EntrySource) -> T) -> T {
+        if self.sight.computed.is_empty() {
+            return ask(self.entry);
+        }
+        ask(&Composed { view: self.view, sight: self.sight, entry: self, stored: self.entry })
     }
 
     fn or_failed<T>(&self, answer: Result<T, Fault>, otherwise: T) -> T {
@@ -39,24 +53,24 @@ impl<'a, V: Snapshot> Facts<'a, V> {
 
 impl<V: Snapshot> EntryFacts for Facts<'_, V> {
     fn visit(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
-        self.or_failed(self.entry.visit_description(attribute, visit), ());
+        self.or_failed(self.with_source(|entry| entry.visit_description(attribute, visit)), ());
     }
 
     fn visit_exact(&self, attribute: &AttributeDescription, visit: &mut dyn FnMut(&[u8]) -> bool) {
-        self.or_failed(self.entry.visit_exact(attribute, visit), ());
+        self.or_failed(self.with_source(|entry| entry.visit_exact(attribute, visit)), ());
     }
 
     fn matches(&self, filter: &BoundFilter) -> Match {
         let filter = Filter::new(&self.view.schema, &self.view.catalog, filter.clone());
-        self.or_failed(filter.matches(self, self.entry), Match::Undefined)
+        self.or_failed(self.with_source(|entry| filter.matches(self, entry)), Match::Undefined)
     }
 
     fn has_dn(&self, schema: &Schema, attribute: &AttributeDescription, dn: &NormalDn) -> bool {
-        self.or_failed(has_dn(self.view, self.entry, schema, attribute, dn), false)
+        self.or_failed(self.with_source(|entry| has_dn(self.view, entry, schema, attribute, dn)), false)
     }
 
     fn with_entry(&self, dn: &NormalDn, read: &mut dyn FnMut(&dyn EntryFacts)) -> Reach {
-        self.or_failed(with_entry(self.view, dn, read), Reach::Elsewhere)
+        self.or_failed(with_entry(self.view, self.sight, dn, read), Reach::Elsewhere)
     }
 
     fn search(
@@ -64,7 +78,7 @@ impl<V: Snapshot> EntryFacts for Facts<'_, V> {
         asked: &EntrySearch<'_>,
         visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
     ) -> Reach {
-        self.or_failed(search(self.view, asked, visit), Reach::Elsewhere)
+        self.or_failed(search(self.view, self.sight, asked, visit), Reach::Elsewhere)
     }
 
     fn memo(&self) -> Option<&Memo> {
@@ -73,6 +87,30 @@ impl<V: Snapshot> EntryFacts for Facts<'_, V> {
 
     fn failed(&self) -> bool {
         self.failed.get()
+    }
+}
+
+impl<V: Snapshot> Identified for Facts<'_, V> {
+    fn id(&self) -> Option<EntryId> {
+        self.view.resolve(self.dn).ok().flatten().and_then(|resolved| resolved.id)
+    }
+
+    fn name(&self) -> Result<&NormalDn, Fault> {
+        Ok(self.dn)
+    }
+
+    fn copy(&self) -> Result<Entry, Fault> {
+        let mut copy = Entry::new(self.dn.as_str());
+        self.entry.descriptions(&mut |description| {
+            copy.attributes.push(EntryAttribute::new(description.clone(), Vec::new()));
+        })?;
+        for attribute in &mut copy.attributes {
+            self.entry.visit_exact(&attribute.description, &mut |value| {
+                attribute.values.push(value.to_vec());
+                true
+            })?;
+        }
+        Ok(copy)
     }
 }
 
@@ -126,6 +164,7 @@ pub(crate) fn has_dn<V: Snapshot>(
 /// Hands an entry of the view's database to `read`.
 pub(crate) fn with_entry<V: Snapshot>(
     view: &View<'_, V>,
+    sight: Sight<'_>,
     dn: &NormalDn,
     read: &mut dyn FnMut(&dyn EntryFacts),
 ) -> Result<Reach, Fault> {
@@ -134,13 +173,14 @@ pub(crate) fn with_entry<V: Snapshot>(
     let Some(id) = view.resolve(dn)?.and_then(|resolved| resolved.id) else { return absent };
     let Some(record) = view.record(id)? else { return absent };
     let reader = view.reader(id, &record)?;
-    read(&Facts::new(view, dn, &reader));
+    read(&Facts::new(view, sight, dn, &reader));
     Ok(Reach::Found)
 }
 
 /// Gives the wanted values of all entries that a search of the view's database finds.
 pub(crate) fn search<V: Snapshot>(
     view: &View<'_, V>,
+    sight: Sight<'_>,
     asked: &EntrySearch<'_>,
     visit: &mut dyn FnMut(&AttributeDescription, &[u8]) -> bool,
 ) -> Result<Reach, Fault> {
@@ -155,8 +195,7 @@ pub(crate) fn search<V: Snapshot>(
         limits: InternalLimits { candidates, ..InternalLimits::default() },
         ..InternalSearch::new(asked.base, asked.scope, &filter)
     };
-    let open = AccessPolicy::open(Arc::clone(&view.schema), None);
-    let searched = internal::search(view, &open, &query, &mut |found| {
+    let searched = internal::search_in(view, sight, &query, &mut |found| {
         let mut going = true;
         for attribute in asked.wanted {
             if view.schema.attribute(attribute.attribute).name() == "entryDN" {

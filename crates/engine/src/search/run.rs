@@ -7,6 +7,7 @@ use larix_schema::NormalDn;
 use larix_store::{Direction, KeyRange, Snapshot};
 use smallvec::SmallVec;
 
+use super::computed::{Holding, Sight};
 use super::dereference;
 use super::entry::{Gate, Seen};
 use super::filter::Filter;
@@ -56,8 +57,8 @@ impl Proved {
     pub(super) fn matches<N: Snapshot>(self, filter: &Filter, seen: &Seen<'_, N>) -> Result<bool, Fault> {
         Ok(match self {
             Self::All => true,
-            Self::Term(term) => filter.matches_beside(term, seen, &seen.reader)?.is_true(),
-            Self::Nothing => filter.matches(seen, &seen.reader)?.is_true(),
+            Self::Term(term) => filter.matches_beside(term, seen, seen.source())?.is_true(),
+            Self::Nothing => filter.matches(seen, seen.source())?.is_true(),
         })
     }
 }
@@ -167,8 +168,8 @@ impl SearchTask {
     }
 
     /// The plan for the filter and for what is answered beside it.
-    fn plan<N: Snapshot>(&self, view: &View<'_, N>) -> Result<Plan, Fault> {
-        let plan = Plan::of(view.snapshot, &view.catalog, &self.filter)?;
+    fn plan<N: Snapshot>(&self, view: &View<'_, N>, gate: &Gate<'_>) -> Result<Plan, Fault> {
+        let plan = plan(view, gate, &self.filter)?;
         let references = !self.controls.manage_dsa_it
             && self.controls.subentries != Some(true)
             && view.facts.is_none_or(|facts| facts.referrals);
@@ -184,13 +185,13 @@ impl SearchTask {
     fn candidates<N: Snapshot>(
         &self,
         view: &View<'_, N>,
-        _gate: &Gate<'_>,
+        gate: &Gate<'_>,
         area: &Area,
     ) -> Result<Candidates, Fault> {
         if self.scope == Scope::Base {
             return Ok(Candidates::new(IdSet::List(vec![area.base.0]), Owed::All));
         }
-        let plan = self.plan(view)?;
+        let plan = self.plan(view, gate)?;
         if area.added.is_empty()
             && let Some(ids) = small_scope(view, area, plan.estimate())?
         {
@@ -416,7 +417,7 @@ impl SearchTask {
             return Ok(Vec::new());
         }
         let entry = seen.reader.to_owned(seen.view.dn(&seen.reader.view)?, false)?;
-        let entries = Present { view: seen.view, policy: seen.policy() };
+        let entries = Present::of(seen.view, seen.policy());
         let answered = AnsweredEntry {
             dn: seen.name()?,
             entry: &entry,
@@ -482,6 +483,15 @@ impl SearchTask {
 pub(super) enum SeenOrReference<'s, 'a, N> {
     Match(&'s Seen<'a, N>),
     Reference(&'s Seen<'a, N>),
+}
+
+/// The plan for a filter.
+pub(super) fn plan<N: Snapshot>(view: &View<'_, N>, gate: &Gate<'_>, filter: &Filter) -> Result<Plan, Fault> {
+    if gate.computed.is_empty() {
+        return Plan::of(view.snapshot, &view.catalog, filter);
+    }
+    let sight = Sight { policy: gate.policy, computed: gate.computed };
+    Plan::with_computed(view.snapshot, &view.catalog, filter, &Holding { view, sight })
 }
 
 /// What the indexes have proved of candidates that were read from this view, where the subject may search for it.

@@ -5,6 +5,7 @@ use larix_schema::{AttributeDescription, AttributeTypeId, ObjectClassId, Schema}
 
 use crate::catalog::{Catalog, Numbers, has_number};
 use crate::entry::AttributeNumber;
+use crate::overlay::computed::ComputedAttribute;
 
 /// Operational attributes that are computed when they are asked for.
 #[derive(Copy, Clone, Debug, PartialEq, Eq)]
@@ -118,9 +119,20 @@ impl Selection {
         &self.computed
     }
 
-    /// Whether an operational attribute that an entry may have, or an overlay has something to say of, is answered.
-    pub fn asks_for(&self, description: &AttributeDescription) -> bool {
-        self.all_operational || self.has_description(description)
+    /// Whether an attribute that an overlay computes is answered.
+    pub(super) fn has_computed(&self, schema: &Schema, own: &ComputedAttribute) -> bool {
+        if if own.operational { self.all_operational } else { self.all_user } {
+            return true;
+        }
+        // It has no options: it or a supertype is asked for.
+        let mut at = Some(own.description.attribute);
+        while let Some(attribute) = at {
+            if self.has_description(&AttributeDescription::plain(attribute)) {
+                return true;
+            }
+            at = schema.attribute(attribute).superior;
+        }
+        false
     }
 
     /// Attribute descriptions that are asked for.
@@ -134,7 +146,7 @@ impl Selection {
         !self.all_user && !self.all_operational && self.descriptions.is_empty() && self.computed.is_empty()
     }
 
-    fn has_description(&self, description: &AttributeDescription) -> bool {
+    pub(super) fn has_description(&self, description: &AttributeDescription) -> bool {
         if self.descriptions.len() <= FEW {
             self.descriptions.contains(description)
         } else {

@@ -220,7 +220,6 @@ impl SearchTask {
                 .map(|filters| filters.iter().map(|f| schema.bind_filter(f.as_filter())).collect()),
             rights: rights.map(Box::new),
             for_consumer: false,
-            stored_alone: controls.manage_dsa_it,
             states: false,
         };
         let dereferenced = controls.deref.as_ref().map(|asked| Wanted::new(schema, asked));
@@ -366,6 +365,10 @@ impl SearchTask {
         let mut gate = whom.gate();
         let most = view.settings.request_limits.most(RequestLimit::Steps);
         gate.steps = if self.dear { most } else { most.min(STEPS_HERE) };
+        // What is stored is all that managers of it, and consumers, are told of.
+        if !self.controls.manage_dsa_it && self.refresh.is_none() {
+            gate.computed = &view.computed;
+        }
         if self.is_plain_read() {
             return self.read_base(view, &gate, out);
         }
@@ -503,7 +506,7 @@ impl SearchTask {
         if let Some(assertion) = &self.controls.assertion {
             let bound = view.schema.bind_filter(assertion.as_filter());
             let filter = Filter::new(&view.schema, &view.catalog, bound);
-            if !filter.matches(seen, &seen.reader)?.is_true() {
+            if !filter.matches(seen, seen.source())?.is_true() {
                 return Err(ResultCode::ASSERTION_FAILED.into());
             }
         }

@@ -282,7 +282,7 @@ impl<'a, S: Store> Group<'a, S> {
         let before = Layered::new(transaction, &self.set);
         let snapshot = Layered::new(&before, unit);
         let view = self.view(&snapshot)?;
-        let entries = Present { view: &view, policy: &self.policy };
+        let entries = Present::of(&view, &self.policy);
         let nothing_known = PasswordWork::default();
         let asked = overlay.prepare(&PendingChange {
             operation: &task.operation,
@@ -324,8 +324,8 @@ impl<'a, S: Store> Group<'a, S> {
         let after = Layered::new(&before, done);
         let (old, new) = (self.view(&before)?, self.view(&after)?);
         let around = AroundChange {
-            before: &Present { view: &old, policy: &self.policy },
-            after: &Present { view: &new, policy: &self.policy },
+            before: &Present::of(&old, &self.policy),
+            after: &Present::of(&new, &self.policy),
         };
         let mut tasks = Vec::new();
         for follow_up in follow_ups {
@@ -372,7 +372,7 @@ impl<'a, S: Store> Group<'a, S> {
             let before = Layered::new(transaction, &self.set);
             let snapshot = Layered::new(&before, &*unit);
             let view = self.view(&snapshot)?;
-            let entries = Present { view: &view, policy: &self.policy };
+            let entries = Present::of(&view, &self.policy);
             let now = self.environment.clock.now();
             judge(&self.state.settings.overlays, attempt, &entries, &self.state.schema, now)?
         };

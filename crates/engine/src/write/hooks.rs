@@ -13,6 +13,7 @@ use crate::entry::Entry;
 use crate::entry::reader::OwnedSource;
 use crate::overlay::internal_search::{Ended, InternalSearch, Searched, Visit};
 use crate::overlay::{BindAttempt, Entries, Judgement, NobodysBind, Overlay, PendingBind, Referrer, Sought};
+use crate::search::computed::Sight;
 use crate::search::internal;
 use crate::search::rule_facts::{Facts, suffix_depth};
 use crate::time::Timestamp;
@@ -21,7 +22,14 @@ use crate::tree;
 /// The entries that an overlay may look at.
 pub(crate) struct Present<'p, 's, V> {
     pub(crate) view: &'p View<'s, V>,
-    pub(crate) policy: &'p AccessPolicy,
+    pub(crate) sight: Sight<'p>,
+}
+
+impl<'p, 's, V> Present<'p, 's, V> {
+    /// With all that overlays compute.
+    pub(crate) fn of(view: &'p View<'s, V>, policy: &'p AccessPolicy) -> Self {
+        Self { view, sight: Sight::of(view, policy) }
+    }
 }
 
 impl<V> std::fmt::Debug for Present<'_, '_, V> {
@@ -59,14 +67,14 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
         attribute: &AttributeDescription,
         privilege: Privilege,
     ) -> Result<bool, Failure> {
-        if self.policy.is_root(subject) {
+        if self.sight.policy.is_root(subject) {
             return Ok(true);
         }
         let source = OwnedSource { schema: &self.view.schema, entry };
-        let facts = Facts::new(self.view, dn, &source);
+        let facts = Facts::new(self.view, self.sight, dn, &source);
         let target = AccessTarget { dn, entry: &facts };
         let item = Item::Attribute { description: attribute, value: None };
-        Ok(self.policy.check(subject, &target, item, privilege))
+        Ok(self.sight.policy.check(subject, &target, item, privilege))
     }
 
     fn manages(&self, subject: &Subject, dn: &NormalDn, entry: &Entry) -> Result<bool, Failure> {
@@ -81,12 +89,13 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
 
     fn matches(&self, dn: &NormalDn, entry: &Entry, filter: &BoundFilter) -> Result<bool, Failure> {
         let source = OwnedSource { schema: &self.view.schema, entry };
-        Ok(Facts::new(self.view, dn, &source).matches(filter).is_true())
+        Ok(Facts::new(self.view, self.sight, dn, &source).matches(filter).is_true())
     }
 
     fn is_member(&self, group: &GroupQuery<'_>, member: &NormalDn) -> Result<bool, Failure> {
         // What cannot be told is no membership.
-        Ok(self.policy.is_member_seen(self.view, group, member).unwrap_or(false))
+        let member = self.sight.policy.is_member_in(self.view, self.sight, group, member);
+        Ok(member.unwrap_or(false))
     }
 
     fn has_subordinates(&self, dn: &NormalDn) -> Result<bool, Failure> {
@@ -95,7 +104,7 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
     }
 
     fn search(&self, query: &InternalSearch<'_>, visit: &mut Visit<'_>) -> Result<Searched, Failure> {
-        let searched = internal::search(self.view, self.policy, query, visit)?;
+        let searched = internal::search_in(self.view, self.sight, query, visit)?;
         if searched.ended == Ended::NoBase
             && let Some(others) = &self.view.others
         {

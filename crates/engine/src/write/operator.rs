@@ -374,7 +374,7 @@ impl<'a, V: Snapshot> Operator<'a, V> {
         let view = held.view()?;
         let entry = self.reader(held)?.to_owned(self.view.dn(&view)?, true)?;
         let dn = self.view.names.normal_dn(&view)?;
-        let present = Present { view: &self.view, policy: self.ground.policy };
+        let present = Present::of(&self.view, self.ground.policy);
         if !present.matches(&dn, &entry, &wanted.filter)? {
             return Ok(());
         }

@@ -14,6 +14,7 @@ use crate::database::View;
 use crate::entry::{Entry, EntryId, EntrySource};
 use crate::fault::Fault;
 use crate::search::answer::Answer;
+use crate::search::computed::Sight;
 use crate::search::entry::{Gate, Seen};
 use crate::search::filter::{Filter, FilterContext};
 use crate::search::rule_facts::Facts;
@@ -26,7 +27,6 @@ pub(crate) const ASSERTION_STEPS: u64 = 100_000;
 struct Asserted<'a, 'b, V: Snapshot> {
     operator: &'a Operator<'b, V>,
     dn: &'a NormalDn,
-    entry: &'a dyn EntrySource,
     meter: Meter,
     facts: Facts<'a, V>,
 }
@@ -80,10 +80,14 @@ impl<V: Snapshot> Operator<'_, V> {
         let limits = &self.ground.settings.request_limits;
         let filter = Filter::within(limits, self.ground.schema, &self.view.catalog, bound);
         let filter = filter.map_err(LdapResult::from)?;
-        let facts = Facts::new(&self.view, dn, entry);
+        let mut sight = Sight::of(&self.view, self.ground.policy);
+        if self.envelope.controls.manage_dsa_it {
+            sight.computed = &[];
+        }
+        let facts = Facts::new(&self.view, sight, dn, entry);
         let most = limits.most(RequestLimit::Steps).min(ASSERTION_STEPS);
-        let context = Asserted { operator: self, dn, entry, meter: Meter::new(most), facts };
-        match filter.matches(&context, context.entry) {
+        let context = Asserted { operator: self, dn, meter: Meter::new(most), facts };
+        match context.facts.with_source(|entry| filter.matches(&context, entry)) {
             Ok(Match::True) => Ok(()),
             Ok(Match::False | Match::Undefined) => Err(LdapResult::new(ResultCode::ASSERTION_FAILED).into()),
             Err(Fault::StepsSpent) => {
@@ -125,7 +129,10 @@ impl<V: Snapshot> Operator<'_, V> {
         wanted: &ReadAttributes,
     ) -> Result<Option<Vec<u8>>, Fault> {
         let record = view.record(id)?.ok_or(Fault::Missing { entry: id, what: "the record" })?;
-        let gate = Gate::new(self.ground.policy, self.envelope.subject);
+        let mut gate = Gate::new(self.ground.policy, self.envelope.subject);
+        if !self.envelope.controls.manage_dsa_it {
+            gate.computed = &view.computed;
+        }
         let seen = Seen::new(view, view.reader(id, &record)?, gate);
         let names = wanted.attributes.iter().map(String::as_str);
         let answer = Answer {
@@ -135,7 +142,6 @@ impl<V: Snapshot> Operator<'_, V> {
             matched_values: None,
             rights: None,
             for_consumer: false,
-            stored_alone: self.envelope.controls.manage_dsa_it,
             states: false,
         };
         let mut message = Vec::new();

@@ -18,8 +18,9 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use larix_proto::ControlBuf;
 use larix_proto::control::{ControlValue, PasswordError, PasswordPolicyResponse, PasswordWarning};
-use larix_schema::{NormalDn, Schema};
+use larix_schema::{AttributeDescription, NormalDn, Schema};
 
+use super::computed::{ComputedAttributes, ComputedOf};
 use super::{
     Additions, AnsweredEntry, Answering, Authentication, Entries, Judgement, NobodysBind, Overlay,
     PendingBind, PendingChange, Refusal,
@@ -126,6 +127,10 @@ impl Overlay for PasswordPolicy {
     fn answering(&self) -> Option<&dyn Answering> {
         Some(self)
     }
+
+    fn computed(&self) -> Option<&dyn ComputedAttributes> {
+        Some(self)
+    }
 }
 
 impl Authentication for PasswordPolicy {
@@ -166,18 +171,24 @@ impl Answering for PasswordPolicy {
         let Some(policy) = self.policy_of(schema, dn, entry, entries)? else { return Ok(Vec::new()) };
         usability::controls(&self.settings, &policy, answered)
     }
+}
 
-    fn computes(&self) -> Option<&'static str> {
-        Some(SUBENTRY)
+impl ComputedAttributes for PasswordPolicy {
+    fn attributes(&self, schema: &Schema) -> Vec<AttributeDescription> {
+        schema.describe(SUBENTRY).into_iter().collect()
     }
 
-    fn value(
+    fn visit(
         &self,
-        schema: &Schema,
-        dn: &NormalDn,
-        entry: &Entry,
-        entries: &dyn Entries,
-    ) -> Result<Option<String>, Failure> {
+        of: &ComputedOf<'_>,
+        _: &AttributeDescription,
+        visit: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Failure> {
+        let ComputedOf { schema, entries, .. } = *of;
+        let (dn, entry) = (of.entry.dn()?, &of.entry.owned()?);
+        if Account::new(schema, entry).has(SUBENTRY) {
+            return Ok(());
+        }
         let chosen = match rules::choose(&self.settings.rules, schema, dn, entry, entries)? {
             Chosen::Policy(policy) => Some(policy),
             Chosen::NoPolicy => None,
@@ -189,9 +200,11 @@ impl Answering for PasswordPolicy {
                 .filter(|_| Account::new(schema, entry).has(account::PASSWORD)),
         };
         // As it is shown, where it is there.
-        let Some(policy) = chosen else { return Ok(None) };
-        let shown = entries.entry(&policy)?.map(|entry| entry.dn);
-        Ok(Some(shown.unwrap_or_else(|| policy.as_str().to_owned())))
+        if let Some(policy) = chosen {
+            let shown = entries.entry(&policy)?.map(|entry| entry.dn);
+            visit(shown.as_deref().unwrap_or(policy.as_str()).as_bytes());
+        }
+        Ok(())
     }
 }
 

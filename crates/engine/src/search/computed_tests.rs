@@ -1,0 +1,287 @@
+//! What an overlay computes is answered as if it were stored.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use larix_proto::{CompareRequest, FilterBuf, Scope};
+use larix_schema::{AttributeDescription, Schema};
+use larix_store::Store;
+use larix_store::memory::MemoryStore;
+
+use crate::compare::{CompareContext, compare};
+use crate::controls::{ControlValues, RequestControls, SortKey, SortRequest};
+use crate::database::DatabaseSettings;
+use crate::fixture::{Answered, Asked, Attributes, Fixture, SUFFIX, schema};
+use crate::overlay::computed::{ComputedAttributes, ComputedOf, Holders};
+use crate::overlay::internal_search::InternalSearch;
+use crate::overlay::{Entries, Overlay};
+use crate::write::Failure;
+
+const LINES: &[(&str, &str)] = &[("objectClass", "eq"), ("cn,sn,title", "pres,eq,sub")];
+
+/// Computes of an entry with a surname its title, and who made it.
+#[derive(Debug, Default)]
+struct Titles {
+    asked: AtomicUsize,
+    indexed: bool,
+}
+
+/// A surname's title, and the surname of a title.
+fn title(sn: &str) -> String {
+    format!("t-{sn}")
+}
+
+fn maker(sn: &str) -> String {
+    format!("cn={sn},{SUFFIX}")
+}
+
+fn describe(name: &str) -> AttributeDescription {
+    schema().describe(name).expect(name)
+}
+
+impl Overlay for Titles {
+    fn name(&self) -> &'static str {
+        "titles"
+    }
+
+    fn computed(&self) -> Option<&dyn ComputedAttributes> {
+        Some(self)
+    }
+}
+
+impl ComputedAttributes for Titles {
+    fn attributes(&self, schema: &Schema) -> Vec<AttributeDescription> {
+        ["title", "creatorsName"].iter().filter_map(|name| schema.describe(name).ok()).collect()
+    }
+
+    fn visit(
+        &self,
+        of: &ComputedOf<'_>,
+        attribute: &AttributeDescription,
+        visit: &mut dyn FnMut(&[u8]) -> bool,
+    ) -> Result<(), Failure> {
+        self.asked.fetch_add(1, Ordering::Relaxed);
+        let by = if *attribute == describe("title") { title } else { maker };
+        of.entry
+            .source()
+            .visit_exact(&describe("sn"), &mut |sn| visit(by(&String::from_utf8_lossy(sn)).as_bytes()))?;
+        Ok(())
+    }
+
+    fn holders(
+        &self,
+        attribute: &AttributeDescription,
+        normal: &[u8],
+        schema: &Schema,
+        entries: &dyn Entries,
+    ) -> Result<Option<Holders>, Failure> {
+        let normal = String::from_utf8_lossy(normal);
+        let Some(sn) = normal.strip_prefix("t-").filter(|_| self.indexed && *attribute == describe("title"))
+        else {
+            return Ok(if self.indexed && *attribute == describe("title") {
+                Some(Holders::default())
+            } else {
+                None
+            });
+        };
+        let filter =
+            schema.bind_filter(FilterBuf::parse(&format!("(sn={sn})")).expect("a filter").as_filter());
+        let base = schema.parse_dn("").expect("the root");
+        let mut holders = Holders { ids: Vec::new(), exact: true };
+        entries.search(&InternalSearch::new(&base, Scope::Subtree, &filter), &mut |found| {
+            holders.ids.push(found.id().0);
+            Ok(true)
+        })?;
+        Ok(Some(holders))
+    }
+}
+
+/// The same directory twice: what one computes the other has stored.
+fn both(indexed: bool) -> (Fixture<MemoryStore>, Fixture<MemoryStore>, Arc<Titles>) {
+    let (mut stored, mut bare) = (String::new(), String::new());
+    for text in [&mut stored, &mut bare] {
+        text.push_str(&format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n"));
+    }
+    for number in 0..40 {
+        let sn = format!("s{}", number % 7);
+        let mut entry =
+            format!("\ndn: cn=e{number},{SUFFIX}\nobjectClass: inetOrgPerson\ncn: e{number}\nsn: {sn}\n");
+        // Some have a title of their own.
+        let own = if number % 5 == 0 { format!("title: own{number}\n") } else { String::new() };
+        entry.push_str(&own);
+        bare.push_str(&entry);
+        stored.push_str(&format!("{entry}title: {}\ncreatorsName: {}\n", title(&sn), maker(&sn)));
+    }
+    let overlay = Arc::new(Titles { indexed, ..Titles::default() });
+    let computing = Fixture::memory(LINES, &bare);
+    let mut settings = DatabaseSettings::clone(&computing.database.settings());
+    settings.overlays = vec![Arc::clone(&overlay) as Arc<dyn Overlay>];
+    computing.database.publish_settings(settings).expect("settings");
+    (computing, Fixture::memory(LINES, &stored), overlay)
+}
+
+/// Entries with attributes and values in an order that is the same whoever answers.
+fn sorted(answered: &Answered) -> Vec<(String, Attributes)> {
+    let mut entries = answered.entries.clone();
+    for (_, attributes) in &mut entries {
+        attributes.iter_mut().for_each(|(_, values)| values.sort());
+        attributes.sort();
+    }
+    entries
+}
+
+fn check(computing: &Fixture<impl Store>, stored: &Fixture<impl Store>, asked: &Asked<'_>) {
+    let (found, expected) = (computing.search(asked), stored.search(asked));
+    assert_eq!(found.result, expected.result, "{asked:?}");
+    assert_eq!(found.dns(), expected.dns(), "{asked:?}");
+    assert_eq!(sorted(&found), sorted(&expected), "{asked:?}");
+}
+
+const FILTERS: &[&str] = &[
+    "(title=t-s3)",
+    "(title=T-S3)",
+    "(title=own5)",
+    "(title=nobody)",
+    "(title=*)",
+    "(title=t-*)",
+    "(!(title=t-s3))",
+    "(&(title=t-s3)(cn=e3))",
+    "(|(title=t-s3)(title=own5)(cn=e1))",
+    "(&(title=t-s1)(title=own15))",
+    "(name=t-s3)",
+    "(title:caseExactMatch:=t-s3)",
+    "(:caseExactMatch:=t-s3)",
+    "(title~=t-s3)",
+    "(creatorsName=cn=S3,dc=example,dc=com)",
+    "(creatorsName=*)",
+    "(title;lang-en=t-s3)",
+];
+
+#[test]
+fn searches_answer_alike() {
+    for indexed in [false, true] {
+        let (mut computing, mut stored, _) = both(indexed);
+        for rules in [
+            &["to * by * read"][..],
+            &["to attrs=title by * search", "to * by * read"],
+            &["to attrs=title val.regex=\"^t-s3$\" by * none", "to * by * read"],
+            &["to filter=(title=t-s3) by * none", "to * by * read"],
+            &["to * by set=\"this/title & [t-s3]\" read by * none"],
+            &["to attrs=title,creatorsName by * none", "to * by * read"],
+        ] {
+            computing.restrict(rules);
+            stored.restrict(rules);
+            for filter in FILTERS {
+                for attributes in
+                    [&["*"][..], &["*", "+"], &["title"], &["creatorsName", "cn"], &["name"], &["1.1"]]
+                {
+                    for types_only in [false, true] {
+                        check(
+                            &computing,
+                            &stored,
+                            &Asked { filter, attributes, types_only, ..Asked::default() },
+                        );
+                    }
+                }
+            }
+        }
+    }
+}
+
+fn controls(values: ControlValues) -> RequestControls {
+    RequestControls::from(values)
+}
+
+#[test]
+fn controls_answer_alike() {
+    let (computing, stored, _) = both(true);
+    let key = |attribute: &str, reverse| SortKey { attribute: attribute.into(), rule: None, reverse };
+    let sort = |keys| Some(SortRequest { keys, critical: true });
+    let filter = |text: &str| FilterBuf::parse(text).expect(text);
+    for values in [
+        ControlValues { sort: sort(vec![key("title", false)]), ..ControlValues::default() },
+        ControlValues { sort: sort(vec![key("title", true), key("cn", false)]), ..ControlValues::default() },
+        ControlValues { matched_values: Some(vec![filter("(title=t-*)")]), ..ControlValues::default() },
+        ControlValues {
+            matched_values: Some(vec![filter("(title=own*)"), filter("(sn=*)")]),
+            ..ControlValues::default()
+        },
+        ControlValues { assertion: Some(filter("(title=t-s0)")), ..ControlValues::default() },
+    ] {
+        let base = if values.assertion.is_some() { "cn=e0,dc=example,dc=com" } else { SUFFIX };
+        check(&computing, &stored, &Asked { base, controls: controls(values), ..Asked::default() });
+    }
+}
+
+#[test]
+fn compares_answer_alike() {
+    let (mut computing, mut stored, _) = both(false);
+    let ask = |fixture: &Fixture<MemoryStore>, controls: &RequestControls, name: &str, value: &str| {
+        let snapshot = fixture.database.store().snapshot().expect("a snapshot");
+        let view = fixture.database.view(&snapshot).expect("a view");
+        let context = CompareContext {
+            controls,
+            subject: &fixture.subject,
+            policy: &fixture.policy,
+            default_referrals: &[],
+        };
+        let entry = "cn=e5,dc=example,dc=com";
+        let request = CompareRequest { entry, attribute: name, value: value.as_bytes() };
+        compare(&view, &context, &schema().parse_dn(entry).expect("a DN"), &request).code
+    };
+    for rules in [
+        &["to * by * read"][..],
+        &["to attrs=title by * none", "to * by * read"],
+        &["to filter=(title=t-s5) by * none", "to * by * read"],
+    ] {
+        computing.restrict(rules);
+        stored.restrict(rules);
+        for (name, value) in [
+            ("title", "T-s5"),
+            ("title", "own5"),
+            ("title", "x"),
+            ("name", "t-s5"),
+            ("creatorsName", "cn=s5, dc=example, dc=com"),
+            ("creatorsName", "cn=s6,dc=example,dc=com"),
+            ("description", "x"),
+        ] {
+            for assertion in [None, Some("(title=t-s5)"), Some("(title=x)")] {
+                let values = ControlValues {
+                    assertion: assertion.map(|text| FilterBuf::parse(text).expect(text)),
+                    ..ControlValues::default()
+                };
+                let controls = controls(values);
+                let (found, expected) =
+                    (ask(&computing, &controls, name, value), ask(&stored, &controls, name, value));
+                assert_eq!(found, expected, "{rules:?} {name} {value} {assertion:?}");
+            }
+        }
+    }
+}
+
+#[test]
+fn managers_of_what_is_stored_see_that_alone() {
+    let (computing, ..) = both(true);
+    let manage = || controls(ControlValues { manage_dsa_it: true, ..ControlValues::default() });
+    let find = |filter| computing.search(&Asked { filter, controls: manage(), ..Asked::default() }).entries;
+    assert_eq!(find("(title=t-s3)").len(), 0);
+    assert_eq!(find("(title=*)").len(), 8);
+    assert!(find("(cn=e1)")[0].1.iter().all(|(name, _)| name != "title"));
+}
+
+/// Entries whose filter the overlay's candidates prove are asked nothing, and others nothing at all.
+#[test]
+fn equality_is_answered_by_candidates() {
+    let count = |indexed, filter, attributes: &[&str]| {
+        let (computing, _, overlay) = both(indexed);
+        let asked = Asked { filter, attributes, ..Asked::default() };
+        let found = computing.search(&asked).entries.len();
+        (found, overlay.asked.load(Ordering::Relaxed))
+    };
+    assert_eq!(count(true, "(title=t-s3)", &["cn"]), (6, 0));
+    assert_eq!(count(true, "(&(title=t-s3)(cn=e3))", &["cn"]).0, 1);
+    assert_eq!(count(true, "(title=t-s3)", &["title"]), (6, 6));
+    assert_eq!(count(false, "(title=t-s3)", &["cn"]).0, 6);
+    assert!(count(false, "(title=t-s3)", &["cn"]).1 >= 40);
+    assert_eq!(count(false, "(sn=s3)", &["cn"]), (6, 0));
+}
