@@ -78,13 +78,13 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
     }
 
     fn manages(&self, subject: &Subject, dn: &NormalDn, entry: &Entry) -> Result<bool, Failure> {
-        if self.policy.is_root(subject) {
+        if self.sight.policy.is_root(subject) {
             return Ok(true);
         }
         let source = OwnedSource { schema: &self.view.schema, entry };
-        let facts = Facts::new(self.view, dn, &source);
+        let facts = Facts::new(self.view, self.sight, dn, &source);
         let target = AccessTarget { dn, entry: &facts };
-        Ok(self.policy.check(subject, &target, Item::Entry, Privilege::Manage))
+        Ok(self.sight.policy.check(subject, &target, Item::Entry, Privilege::Manage))
     }
 
     fn matches(&self, dn: &NormalDn, entry: &Entry, filter: &BoundFilter) -> Result<bool, Failure> {
