@@ -319,6 +319,8 @@ impl<'s, S: Store> Snapshot for FaultTransaction<'s, S> {
     where
         Self: 'a;
 
+    const IS_DISTANT: bool = <S::Transaction<'s> as Snapshot>::IS_DISTANT;
+
     fn commit_counter(&self) -> u64 {
         self.inner.commit_counter()
     }

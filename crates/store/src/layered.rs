@@ -57,6 +57,8 @@ impl<S: Snapshot> Snapshot for Layered<'_, S> {
     where
         Self: 'a;
 
+    const IS_DISTANT: bool = S::IS_DISTANT;
+
     fn commit_counter(&self) -> u64 {
         self.base.commit_counter()
     }
@@ -66,6 +68,22 @@ impl<S: Snapshot> Snapshot for Layered<'_, S> {
             Some(change) => Ok(change.map(Cow::Borrowed)),
             None => self.base.get(table, key),
         }
+    }
+
+    fn get_many<'a, K: AsRef<[u8]>>(
+        &'a self,
+        table: TableId,
+        keys: &[K],
+    ) -> Result<Vec<Option<Cow<'a, [u8]>>>, ReadError> {
+        let changed: Vec<_> = keys.iter().map(|key| self.changes.get(table, key.as_ref())).collect();
+        let unchanged = keys.iter().zip(&changed).filter(|(_, change)| change.is_none());
+        let unchanged: Vec<&K> = unchanged.map(|(key, _)| key).collect();
+        let mut below = self.base.get_many(table, &unchanged)?.into_iter();
+        let value = |change: Option<Option<&'a [u8]>>| match change {
+            Some(change) => change.map(Cow::Borrowed),
+            None => below.next().flatten(),
+        };
+        Ok(changed.into_iter().map(value).collect())
     }
 
     fn scan<'a>(

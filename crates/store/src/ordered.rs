@@ -17,11 +17,27 @@ pub trait OrderedRead {
     where
         Self: 'a;
 
+    /// As [`Snapshot::IS_DISTANT`].
+    const IS_DISTANT: bool = false;
+
     fn catalog(&self) -> &Catalog;
 
     fn version(&self) -> u64;
 
     fn value<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError>;
+
+    /// The values of several keys, in their order; no value of a key that could not be stored.
+    fn values<'a, K: AsRef<[u8]>>(
+        &'a self,
+        table: TableId,
+        keys: &[K],
+    ) -> Result<Vec<Option<Cow<'a, [u8]>>>, ReadError> {
+        let value = |key: &K| match check_key(self.catalog(), table, key.as_ref()) {
+            Ok(()) => self.value(table, key.as_ref()),
+            Err(_) => Ok(None),
+        };
+        keys.iter().map(value).collect()
+    }
 
     /// The first record with a key `>= key`.
     fn at_least<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError>;
@@ -112,6 +128,8 @@ impl<R: OrderedRead> Snapshot for R {
     where
         Self: 'a;
 
+    const IS_DISTANT: bool = R::IS_DISTANT;
+
     fn commit_counter(&self) -> u64 {
         self.version()
     }
@@ -122,6 +140,15 @@ impl<R: OrderedRead> Snapshot for R {
             return Ok(None);
         }
         self.value(table, key)
+    }
+
+    fn get_many<'a, K: AsRef<[u8]>>(
+        &'a self,
+        table: TableId,
+        keys: &[K],
+    ) -> Result<Vec<Option<Cow<'a, [u8]>>>, ReadError> {
+        expect_records(self.catalog(), table)?;
+        self.values(table, keys)
     }
 
     fn scan<'a>(

@@ -27,6 +27,7 @@ struct Common {
     store: MemoryStore,
     /// Raised while no commit is made: under the store's lock.
     epoch: AtomicU64,
+    trips: AtomicU64,
 }
 
 impl SharedStore {
@@ -35,7 +36,8 @@ impl SharedStore {
     /// # Errors
     /// Two tables of one name or number.
     pub fn new(tables: &[TableSpec]) -> Result<Self, OpenError> {
-        let common = Common { store: MemoryStore::new(tables)?, epoch: AtomicU64::new(0) };
+        let common =
+            Common { store: MemoryStore::new(tables)?, epoch: AtomicU64::new(0), trips: AtomicU64::new(0) };
         Ok(Self { common: Arc::new(common), epoch: 0 })
     }
 
@@ -55,6 +57,11 @@ impl SharedStore {
         Ok(Self { common: Arc::clone(&self.common), epoch })
     }
 
+    /// How many round trips reads would have taken so far, through all handles.
+    pub fn trips(&self) -> u64 {
+        self.common.trips.load(Ordering::Relaxed)
+    }
+
     fn is_fenced(&self) -> bool {
         self.common.epoch.load(Ordering::Acquire) != self.epoch
     }
@@ -65,7 +72,7 @@ impl SharedStore {
 }
 
 impl Store for SharedStore {
-    type Snapshot<'s> = MemorySnapshot<'s>;
+    type Snapshot<'s> = SharedSnapshot<'s>;
     type Transaction<'s> = SharedTransaction<'s>;
     type Loader<'s> = MemoryLoader<'s>;
 
@@ -76,7 +83,7 @@ impl Store for SharedStore {
     }
 
     fn snapshot(&self) -> Result<Self::Snapshot<'_>, ReadError> {
-        self.common.store.snapshot()
+        Ok(SharedSnapshot { state: self.common.store.snapshot()?, common: &self.common })
     }
 
     fn transaction(&self) -> Result<Self::Transaction<'_>, CommitError> {
@@ -106,11 +113,71 @@ impl Store for SharedStore {
     }
 }
 
+/// What stood when it was taken.
+#[derive(Debug)]
+pub struct SharedSnapshot<'s> {
+    state: MemorySnapshot<'s>,
+    common: &'s Common,
+}
+
 /// An open transaction: what stood when it began.
 #[derive(Debug)]
 pub struct SharedTransaction<'s> {
     store: &'s SharedStore,
-    began: MemorySnapshot<'s>,
+    began: SharedSnapshot<'s>,
+}
+
+impl SharedSnapshot<'_> {
+    fn trip(&self) -> &MemorySnapshot<'_> {
+        self.common.trips.fetch_add(1, Ordering::Relaxed);
+        &self.state
+    }
+}
+
+impl OrderedRead for SharedSnapshot<'_> {
+    type Records<'a>
+        = MemoryRecords<'a>
+    where
+        Self: 'a;
+
+    const IS_DISTANT: bool = true;
+
+    fn catalog(&self) -> &Catalog {
+        self.state.catalog()
+    }
+
+    fn version(&self) -> u64 {
+        self.state.version()
+    }
+
+    fn value<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
+        self.trip().value(table, key)
+    }
+
+    fn values<'a, K: AsRef<[u8]>>(
+        &'a self,
+        table: TableId,
+        keys: &[K],
+    ) -> Result<Vec<Option<Cow<'a, [u8]>>>, ReadError> {
+        self.trip().values(table, keys)
+    }
+
+    fn at_least<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
+        self.trip().at_least(table, key)
+    }
+
+    fn at_most<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {
+        self.trip().at_most(table, key)
+    }
+
+    fn records<'a>(
+        &'a self,
+        table: TableId,
+        range: KeyRange<'_>,
+        direction: Direction,
+    ) -> Result<Self::Records<'a>, ReadError> {
+        self.trip().records(table, range, direction)
+    }
 }
 
 impl OrderedRead for SharedTransaction<'_> {
@@ -118,6 +185,8 @@ impl OrderedRead for SharedTransaction<'_> {
         = MemoryRecords<'a>
     where
         Self: 'a;
+
+    const IS_DISTANT: bool = true;
 
     fn catalog(&self) -> &Catalog {
         self.began.catalog()
@@ -129,6 +198,14 @@ impl OrderedRead for SharedTransaction<'_> {
 
     fn value<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<Cow<'a, [u8]>>, ReadError> {
         self.began.value(table, key)
+    }
+
+    fn values<'a, K: AsRef<[u8]>>(
+        &'a self,
+        table: TableId,
+        keys: &[K],
+    ) -> Result<Vec<Option<Cow<'a, [u8]>>>, ReadError> {
+        self.began.values(table, keys)
     }
 
     fn at_least<'a>(&'a self, table: TableId, key: &[u8]) -> Result<Option<KeyValue<'a>>, ReadError> {

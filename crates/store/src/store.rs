@@ -143,6 +143,10 @@ pub trait Snapshot {
     where
         Self: 'a;
 
+    /// Whether a read may take a round trip to another process. Then several records are to be asked for at once, with
+    /// [`Self::get_many`]; in the same process that would only cost their list.
+    const IS_DISTANT: bool = false;
+
     /// The number of the last commit that this view shows. Of a transaction, too: where it is the number that the
     /// reader's own last commit had, nobody else has committed since.
     fn commit_counter(&self) -> u64;

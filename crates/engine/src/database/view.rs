@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
+use std::{slice, vec};
 
 use arc_swap::Guard;
 use larix_schema::NormalDn;
@@ -94,6 +95,19 @@ impl<'s, N: Snapshot> View<'s, N> {
         Ok(self.snapshot.get(ENTRIES, &id.to_bytes())?)
     }
 
+    /// The records of several entries as they are stored, in the order of `ids`: of a store that is a round trip away asked
+    /// for at once, else one after the other as they are taken.
+    pub(crate) fn stored_many<'i>(&self, ids: &'i [EntryId]) -> Result<StoredMany<'s, 'i, N>, Fault> {
+        let fetched = match N::IS_DISTANT && ids.len() > 1 {
+            true => {
+                let keys: Vec<_> = ids.iter().map(|id| id.to_bytes()).collect();
+                self.snapshot.get_many(ENTRIES, &keys)?
+            }
+            false => Vec::new(),
+        };
+        Ok(StoredMany { snapshot: self.snapshot, ids: ids.iter(), fetched: fetched.into_iter() })
+    }
+
     /// A stored record, ready to be read. Costs nothing for one that is stored plain.
     pub fn unpacked<'r>(&self, id: EntryId, stored: impl Into<Cow<'r, [u8]>>) -> Result<Record<'r>, Fault> {
         self.catalog.dictionaries().unpacked(self.snapshot, id, stored.into())
@@ -109,5 +123,27 @@ impl<'s, N: Snapshot> View<'s, N> {
         let mut dn = String::new();
         self.names.append_dn(entry, &mut dn)?;
         Ok(dn)
+    }
+}
+
+/// The records of several entries, where they have any.
+#[derive(Debug)]
+pub(crate) struct StoredMany<'s, 'i, N> {
+    snapshot: &'s N,
+    ids: slice::Iter<'i, EntryId>,
+    fetched: vec::IntoIter<Option<Cow<'s, [u8]>>>,
+}
+
+impl<'s, N: Snapshot> Iterator for StoredMany<'s, '_, N> {
+    type Item = Result<Option<Cow<'s, [u8]>>, Fault>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let id = *self.ids.next()?;
+        if N::IS_DISTANT
+            && let Some(stored) = self.fetched.next()
+        {
+            return Some(Ok(stored));
+        }
+        Some(self.snapshot.get(ENTRIES, &id.to_bytes()).map_err(Fault::from))
     }
 }

@@ -3,6 +3,7 @@
 use larix_proto::{ControlBuf, FilterBuf, ResultCode, oid};
 use larix_schema::AttributeDescription;
 use larix_store::memory::MemoryStore;
+use larix_store::shared::SharedStore;
 
 use super::Step;
 use super::cookie::SORT_KEY_LIMIT;
@@ -14,6 +15,7 @@ use crate::catalog::{Catalog, CatalogEdit, Covered};
 use crate::controls::{ControlValues, Dereference, RequestControls, SortKey, SortRequest};
 use crate::database::DatabaseSettings;
 use crate::fixture::{Answered, Asked, Fixture, SUFFIX, schema};
+use crate::tables::TABLES;
 
 /// People p0 to p(n-1) and a group of them all.
 fn people(count: usize) -> Fixture<MemoryStore> {
@@ -296,4 +298,26 @@ fn a_refused_sort_has_no_response_control() {
     let answered = fixture.search(&Asked { controls: sorted_by("cn", 9), ..Asked::default() });
     let sorted = |control: &&ControlBuf| control.oid == oid::SORT_RESPONSE;
     assert_eq!(answered.controls.iter().find(sorted), None);
+}
+
+/// Of a store that is a round trip away, records are asked for many at once.
+#[test]
+fn candidates_of_a_distant_store_come_together() {
+    const ENTRIES: usize = 300;
+    // The tree, indexes and what a database keeps to itself.
+    const OTHER_TRIPS: u64 = 24;
+    let store = SharedStore::new(&TABLES).expect("a store");
+    let counted = store.another();
+    let fixture = Fixture::new(store, SUFFIX, &[("objectClass", "eq"), ("sn", "eq")]);
+    let mut ldif = format!("dn: {SUFFIX}\nobjectClass: domain\ndc: example\n");
+    for i in 0..ENTRIES {
+        let sn = if i % 3 == 0 { "other" } else { "s" };
+        ldif.push_str(&format!("\ndn: cn=p{i},{SUFFIX}\nobjectClass: person\ncn: p{i}\nsn: {sn}\n"));
+    }
+    fixture.load(&ldif);
+    let before = counted.trips();
+    let answered = fixture.search(&Asked { filter: "(sn=s)", ..Asked::default() });
+    let (trips, found) = (counted.trips() - before, answered.entries.len());
+    assert_eq!(found, ENTRIES / 3 * 2);
+    assert!(trips <= OTHER_TRIPS + found as u64 / 64 + 1, "{trips} round trips for {found} entries");
 }

@@ -176,8 +176,9 @@ impl<'a, N: Snapshot> Walk<'a, N> {
             candidates.ids.read_after(last, CHUNK, &mut ids);
             let Some(end) = ids.last().copied() else { return Ok(Ended::Complete) };
             last = end;
+            let mut records = view.stored_many(&ids)?;
             for id in ids.iter().copied() {
-                if let Some(stored) = view.stored(id)?
+                if let Some(stored) = records.next().transpose()?.flatten()
                     && let Some(ended) = one(self, id, &stored)?
                 {
                     return Ok(ended);

@@ -252,11 +252,12 @@ impl SearchTask {
             if ids.is_empty() {
                 return Ok(None);
             }
+            let mut records = view.stored_many(&ids)?;
             for id in ids.iter().copied() {
                 if let Some(step) = pace.next()? {
                     return Ok(Some(step));
                 }
-                if let Some(stored) = view.stored(id)?
+                if let Some(stored) = records.next().transpose()?.flatten()
                     && let Some(step) = self.one(view, gate, progress, pace, (id, &stored), proved, answer)?
                 {
                     return Ok(Some(step));

@@ -24,6 +24,9 @@ use crate::tables::{ENTRIES, INDEX};
 /// Values that are found at once.
 pub const REFERENCES_LIMIT: usize = 1_000_000;
 
+/// Records that are asked for together.
+const RECORDS_AT_ONCE: usize = 64;
+
 /// One of the attributes that are looked through.
 struct Column<'a> {
     attribute: &'a AttributeDescription,
@@ -164,30 +167,43 @@ impl<V: Snapshot> Search<'_, '_, '_, V> {
     }
 
     fn referrers(self) -> Result<Vec<Referrer>, Failure> {
-        let view = self.view;
+        let hits: Vec<_> = self.hits.iter().map(|((id, at), hit)| (*id, *at, hit)).collect();
         let mut referrers: Vec<Referrer> = Vec::new();
         let (mut last, mut left) = (None, REFERENCES_LIMIT);
-        for ((id, at), hit) in &self.hits {
-            let Some(column) = self.columns.get(*at) else { continue };
-            let Some(record) = view.record(*id)? else { continue };
-            let reader = view.reader(*id, &record)?;
-            let Some(stored) = reader.view.get(column.number)? else { continue };
-            let names = self.names(&reader, column, &stored, hit)?;
-            if names.is_empty() {
-                continue;
-            }
-            left = left.checked_sub(names.len()).ok_or_else(too_many)?;
-            let reference = Reference { attribute: column.attribute.clone(), names, values: stored.len() };
-            match referrers.last_mut().filter(|_| last == Some(*id)) {
-                Some(referrer) => referrer.references.push(reference),
-                None => {
-                    let dn = view.names.normal_dn(&reader.view)?;
-                    referrers.push(Referrer { dn, references: vec![reference] });
-                    last = Some(*id);
+        for hits in hits.chunks(RECORDS_AT_ONCE) {
+            let ids: Vec<EntryId> = hits.iter().map(|(id, ..)| *id).collect();
+            for ((id, at, hit), stored) in hits.iter().copied().zip(self.view.stored_many(&ids)?) {
+                let Some(stored) = stored? else { continue };
+                let record = self.view.unpacked(id, stored)?;
+                let reader = self.view.reader(id, &record)?;
+                let Some(reference) = self.reference(&reader, at, hit)? else { continue };
+                left = left.checked_sub(reference.names.len()).ok_or_else(too_many)?;
+                match referrers.last_mut().filter(|_| last == Some(id)) {
+                    Some(referrer) => referrer.references.push(reference),
+                    None => {
+                        let dn = self.view.names.normal_dn(&reader.view)?;
+                        referrers.push(Referrer { dn, references: vec![reference] });
+                        last = Some(id);
+                    }
                 }
             }
         }
         Ok(referrers)
+    }
+
+    /// What of a hit stands in the entry.
+    fn reference(
+        &self,
+        reader: &EntryReader<'_, V>,
+        at: usize,
+        hit: &Hit,
+    ) -> Result<Option<Reference>, Failure> {
+        let Some(column) = self.columns.get(at) else { return Ok(None) };
+        let Some(stored) = reader.view.get(column.number)? else { return Ok(None) };
+        let names = self.names(reader, column, &stored, hit)?;
+        let values = stored.len();
+        let attribute = column.attribute;
+        Ok((!names.is_empty()).then(|| Reference { attribute: attribute.clone(), names, values }))
     }
 
     /// What is sought among the values of one attribute, in their order.

@@ -267,6 +267,15 @@ pub(super) fn abandoned_and_failed<S: Store>(store: &S) {
     assert!(!store.is_read_only());
 }
 
+fn one(source: &impl Snapshot, key: &[u8]) -> Option<Vec<u8>> {
+    source.get(ORDERED, key).expect("get").map(|value| value.into_owned())
+}
+
+fn many(source: &impl Snapshot, keys: &[&[u8]]) -> Vec<Option<Vec<u8>>> {
+    let values = source.get_many(ORDERED, keys).expect("get many").into_iter();
+    values.map(|value| value.map(|value| value.into_owned())).collect()
+}
+
 pub(super) fn overlays<S: Store>(store: &S) {
     commit(
         store,
@@ -314,6 +323,16 @@ pub(super) fn overlays<S: Store>(store: &S) {
         "e=operation c=group a=base"
     );
     assert_eq!(both.get(ORDERED, b"b").expect("get"), None);
+    let asked = [&b"b"[..], b"a", b"e", b"", b"c", b"never there", b"a"];
+    for layer in [0, 1, 2] {
+        let (many, single): (Vec<_>, Vec<_>) = match layer {
+            0 => (many(&transaction, &asked), asked.iter().map(|key| one(&transaction, key)).collect()),
+            1 => (many(&grouped, &asked), asked.iter().map(|key| one(&grouped, key)).collect()),
+            _ => (many(&both, &asked), asked.iter().map(|key| one(&both, key)).collect()),
+        };
+        assert_eq!(many, single, "layer {layer}");
+    }
+    assert!(both.get_many(POSTINGS, &asked).is_err());
     assert_eq!(ids(&grouped, b"k"), [3, 4, 5]);
     assert_eq!(ids(&both, b"k"), [1, 3, 5, 9]);
     let named = |keys: Vec<(Vec<u8>, u64)>| {
