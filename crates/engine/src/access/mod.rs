@@ -29,8 +29,11 @@ mod subject;
 mod tokens;
 mod who;
 
+mod entry_set;
+
 pub use coverage::{Because, NeverMatches};
 pub use decisions::{Decided, Decisions};
+pub use entry_set::EntrySet;
 pub use error::{AccessFault, AccessSyntaxError};
 pub use explain::{
     ClauseOutcome, ClauseStep, Decision, Explanation, RuleList, RuleName, RuleOutcome, RuleStep,
@@ -43,6 +46,7 @@ pub use memo::Memo;
 pub use policy::{
     AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, ItemKind, OtherEntries, Reach, Verdict,
 };
+pub use posix::compile_as as posix_regex;
 pub use privilege::{AccessLevel, Collected, Grant, Privilege, Privileges};
 pub use rule::{
     AccessRule, AttributeSelector, ByClause, DnPattern, DnScope, DomainPattern, FlowControl, Identity,

@@ -13,8 +13,16 @@ const COMPILED_SIZE_LIMIT: usize = 1 << 20;
 /// # Errors
 /// Says why the pattern is no regular expression, or that it uses back-references.
 pub(crate) fn compile(pattern: &str) -> Result<Regex, String> {
+    compile_as(pattern, true)
+}
+
+/// Compiles a POSIX pattern; letters match in either case if `any_case` says so.
+///
+/// # Errors
+/// As [`compile`].
+pub fn compile_as(pattern: &str, any_case: bool) -> Result<Regex, String> {
     RegexBuilder::new(&translate(pattern)?)
-        .case_insensitive(true)
+        .case_insensitive(any_case)
         .dot_matches_new_line(true)
         .size_limit(COMPILED_SIZE_LIMIT)
         .build()

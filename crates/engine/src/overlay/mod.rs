@@ -10,6 +10,7 @@
 //! * [`Answering`] sees an entry on its way out.
 
 pub mod computed;
+pub mod constraint;
 pub mod internal_search;
 pub mod last_bind;
 pub mod membership;
@@ -24,7 +25,7 @@ use std::fmt::Debug;
 use larix_proto::{ControlBuf, LdapResult, ResultCode};
 use larix_schema::{AttributeDescription, NormalDn, Schema};
 
-use crate::access::{GroupQuery, Privilege, Subject};
+use crate::access::{EntrySet, GroupQuery, Privilege, Subject};
 use crate::controls::RequestControls;
 use crate::entry::Entry;
 use crate::password::Scheme;
@@ -241,6 +242,19 @@ pub trait Entries: Debug {
     /// # Errors
     /// A store that cannot be read.
     fn manages(&self, subject: &Subject, dn: &NormalDn, entry: &Entry) -> Result<bool, Failure>;
+
+    /// Whether the set has any value for this entry, which need not be stored; without regard to access. One that cannot be
+    /// told, or meets a limit, has none.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn has_any(
+        &self,
+        set: &EntrySet,
+        subject: &Subject,
+        dn: &NormalDn,
+        entry: &Entry,
+    ) -> Result<bool, Failure>;
 
     /// Whether a filter matches this entry, which need not be stored; without regard to access.
     ///

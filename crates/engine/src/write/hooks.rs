@@ -7,7 +7,7 @@ use larix_store::Snapshot;
 
 use super::failure::Failure;
 use super::references;
-use crate::access::{AccessPolicy, AccessTarget, EntryFacts, GroupQuery, Item, Privilege, Subject};
+use crate::access::{AccessPolicy, AccessTarget, EntryFacts, EntrySet, GroupQuery, Item, Privilege, Subject};
 use crate::database::View;
 use crate::entry::Entry;
 use crate::entry::reader::OwnedSource;
@@ -85,6 +85,18 @@ impl<V: Snapshot> Entries for Present<'_, '_, V> {
         let facts = Facts::new(self.view, self.sight, dn, &source);
         let target = AccessTarget { dn, entry: &facts };
         Ok(self.sight.policy.check(subject, &target, Item::Entry, Privilege::Manage))
+    }
+
+    fn has_any(
+        &self,
+        set: &EntrySet,
+        subject: &Subject,
+        dn: &NormalDn,
+        entry: &Entry,
+    ) -> Result<bool, Failure> {
+        let source = OwnedSource { schema: &self.view.schema, entry };
+        let facts = Facts::new(self.view, self.sight, dn, &source);
+        Ok(self.sight.policy.has_any(set, subject, &AccessTarget { dn, entry: &facts }).unwrap_or(false))
     }
 
     fn matches(&self, dn: &NormalDn, entry: &Entry, filter: &BoundFilter) -> Result<bool, Failure> {

@@ -4,6 +4,7 @@
 
 mod access_log;
 mod common;
+mod constraint;
 mod fill;
 mod fill_states;
 mod formats;

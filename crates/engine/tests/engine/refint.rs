@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 
 use larix_engine::Entry;
-use larix_engine::access::{GroupQuery, Privilege, Subject};
+use larix_engine::access::{EntrySet, GroupQuery, Privilege, Subject};
 use larix_engine::check::check as check_database;
 use larix_engine::index::IndexConfig;
 use larix_engine::overlay::internal_search::{InternalSearch, Searched, Visit};
@@ -413,6 +413,16 @@ impl Entries for CountedEntries<'_> {
 
     fn manages(&self, subject: &Subject, dn: &NormalDn, entry: &Entry) -> Result<bool, Failure> {
         self.inner.manages(subject, dn, entry)
+    }
+
+    fn has_any(
+        &self,
+        set: &EntrySet,
+        subject: &Subject,
+        dn: &NormalDn,
+        entry: &Entry,
+    ) -> Result<bool, Failure> {
+        self.inner.has_any(set, subject, dn, entry)
     }
 
     fn matches(&self, dn: &NormalDn, entry: &Entry, filter: &BoundFilter) -> Result<bool, Failure> {

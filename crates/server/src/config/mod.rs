@@ -7,6 +7,7 @@ mod access_log;
 mod builder;
 mod call;
 mod change;
+mod constraint;
 mod context_csns;
 mod defaults;
 mod definition;

@@ -71,6 +71,7 @@ impl Config {
                     let settings = self.referential_integrity(database, overlay)?;
                     overlays.push(Arc::new(ReferentialIntegrity::new(settings)));
                 }
+                "constraint" => overlays.push(Arc::new(self.constraints(database, overlay)?)),
                 "unique" => overlays.push(Arc::new(self.unique_overlay(database, overlay)?)),
                 _ => {}
             }

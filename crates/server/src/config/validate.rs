@@ -31,6 +31,7 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
         config.check_integrity(database)?;
         config.check_memberships(database)?;
         config.check_uniqueness(database)?;
+        config.check_constraints(database)?;
     }
     access(&config)?;
     access_notes(&mut config);

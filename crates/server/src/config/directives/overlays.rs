@@ -30,7 +30,7 @@ const OVERLAYS: &[OverlayKind] = &[
     overlay("autoca", "olcAutoCAConfig", Refused("no certificates would be made")),
     overlay("chain", "olcChainConfig", Refused("clients would get referrals instead of answers")),
     overlay("collect", "olcCollectConfig", Refused("collective attributes would be missing from answers")),
-    overlay("constraint", "olcConstraintConfig", Refused("values would not be checked")),
+    overlay("constraint", "olcConstraintConfig", BuiltIn),
     overlay("dds", "olcDDSConfig", Refused("entries would not expire")),
     overlay("deref", "olcOverlayConfig", Noted("dereferencing is built in")),
     overlay("dyngroup", "olcDynGroupConfig", Refused("compares would not see dynamic members")),

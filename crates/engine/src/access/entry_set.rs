@@ -1,0 +1,35 @@
+//! Sets outside of access rules: what `overlay constraint` asks of an entry.
+
+use std::cell::Cell;
+
+use larix_schema::Schema;
+
+use super::lookup::Lookup;
+use super::policy::{AccessPolicy, AccessTarget};
+use super::sets::Set;
+use super::subject::Subject;
+
+/// A set of an access rule (slapd.access(5), "set"), parsed.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct EntrySet(Set);
+
+impl EntrySet {
+    /// # Errors
+    /// What is wrong, with the byte of the text at which it is.
+    pub fn parse(schema: &Schema, text: &str) -> Result<Self, (usize, String)> {
+        Set::parse(schema, text).map(Self).map_err(|fault| (fault.at, fault.why))
+    }
+}
+
+impl AccessPolicy {
+    /// Whether the set has any value for this entry and requester. `None`: it could not be told, or a limit was met.
+    pub fn has_any(&self, set: &EntrySet, subject: &Subject, target: &AccessTarget<'_>) -> Option<bool> {
+        if set.0.mentions_requester() && subject.dn.is_none() {
+            return Some(false);
+        }
+        let failed = Cell::new(false);
+        let lookup = Lookup { policy: self, target, failed: &failed };
+        let found = lookup.is_set(&set.0, subject.dn.as_ref());
+        (!failed.get() && !target.entry.failed()).then_some(found)
+    }
+}
