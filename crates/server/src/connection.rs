@@ -7,6 +7,7 @@
 mod searches;
 mod service;
 
+use larix_engine::time::Monotonic;
 use larix_proto::{
     DecodeLimits, Frame, LdapResult, Message, MessageError, MessageId, Request, ResponseOp, ResultCode,
     encode, frame, oid,
@@ -143,14 +144,52 @@ impl<S: Service> Connection<S> {
         self.run()
     }
 
-    /// The server stops: what was asked is still answered, and searches that wait for changes, now or after their next slice, end
-    /// with this result.
+    /// The server stops: what was asked is still answered, but what waits, for changes or for an answer from elsewhere, now or after its
+    /// next slice, ends with this result.
     pub fn stop(&mut self, result: LdapResult) -> Turn {
-        self.farewell = Some(Box::new(result));
+        self.farewell = Some(Box::new(result.clone()));
+        for (operation, search) in std::mem::take(&mut self.searches.waiting) {
+            self.end_follower(operation, search);
+        }
+        self.give_up_where(|_, _| true, &result);
         self.input_ended()
     }
 
-    /// A search that waits for changes goes on.
+    /// Ends what has waited for too long.
+    pub fn expire(&mut self, now: Monotonic) -> Turn {
+        let is_over = |deadline: Option<Monotonic>| deadline.is_some_and(|deadline| deadline <= now);
+        for queue in [&mut self.searches.waiting, &mut self.searches.sleeping] {
+            let service = &self.service;
+            let over: Vec<_> =
+                queue.extract_if(.., |(_, search)| is_over(service.search_deadline(search))).collect();
+            for (operation, search) in over {
+                let result = Some(LdapResult::new(ResultCode::TIME_LIMIT_EXCEEDED));
+                self.service.end(operation, Place::Here(search), result, &mut self.output);
+            }
+        }
+        let result = LdapResult::with(ResultCode::ADMIN_LIMIT_EXCEEDED, "operation timed out");
+        self.give_up_where(|service, operation| is_over(service.deadline(operation)), &result);
+        self.resume()
+    }
+
+    /// When [`Self::expire`] has something to do first.
+    pub fn deadline(&self) -> Option<Monotonic> {
+        let searches = self.searches.waiting.iter().chain(&self.searches.sleeping);
+        let searches = searches.filter_map(|(_, search)| self.service.search_deadline(search));
+        let waiting = self.waiting.iter().filter_map(|waiting| self.service.deadline(waiting.operation));
+        searches.chain(waiting).min()
+    }
+
+    /// Gives requests that wait up, as far as that can be done.
+    fn give_up_where(&mut self, which: impl Fn(&S, Operation) -> bool, result: &LdapResult) {
+        let Self { waiting, service, output, .. } = self;
+        waiting.retain(|waiting| {
+            let result = Some(result.clone()).filter(|_| !waiting.abandoned);
+            !(which(service, waiting.operation) && service.give_up(waiting.operation, result, output))
+        });
+    }
+
+    /// A search that waits goes on.
     pub fn wake(&mut self, serial: u64) -> Turn {
         self.searches.wake(serial);
         self.resume()
@@ -473,7 +512,16 @@ impl<S: Service> Connection<S> {
     fn abandon(&mut self, id: MessageId) {
         if let Some((operation, search)) = self.searches.take(id) {
             self.service.end(operation, search, None, &mut self.output);
-        } else if let Some(waiting) = self.waiting.iter_mut().find(|w| w.operation.id == id && !w.alone) {
+        } else if let Some(at) = self.waiting.iter().position(|w| w.operation.id == id && !w.alone) {
+            self.abandon_waiting(at);
+        }
+    }
+
+    fn abandon_waiting(&mut self, at: usize) {
+        let Some(waiting) = self.waiting.get_mut(at) else { return };
+        if self.service.give_up(waiting.operation, None, &mut self.output) {
+            self.waiting.swap_remove(at);
+        } else {
             // What waits may be done already: only its answer can be held back.
             waiting.abandoned = true;
         }
@@ -484,7 +532,9 @@ impl<S: Service> Connection<S> {
             self.service.end(operation, search, None, &mut self.output);
         }
         self.end_sleeping();
-        self.waiting.iter_mut().for_each(|w| w.abandoned = true);
+        for at in (0..self.waiting.len()).rev() {
+            self.abandon_waiting(at);
+        }
     }
 
     fn cancel(&mut self, operation: Operation, id: MessageId) {
@@ -492,12 +542,22 @@ impl<S: Service> Connection<S> {
             let result = LdapResult::new(ResultCode::CANCELED);
             self.service.end(other, search, Some(result), &mut self.output);
             LdapResult::success()
-        } else if self.waiting.iter().any(|w| w.operation.id == id && !w.abandoned) {
-            LdapResult::with(ResultCode::TOO_LATE, "the change is already with the writer")
+        } else if let Some(at) = self.waiting.iter().position(|w| w.operation.id == id && !w.abandoned) {
+            self.cancel_waiting(at)
         } else {
             LdapResult::with(ResultCode::NO_SUCH_OPERATION, "message ID not found")
         };
         self.service.cancelled(operation, result, &mut self.output);
+    }
+
+    fn cancel_waiting(&mut self, at: usize) -> LdapResult {
+        let result = Some(LdapResult::new(ResultCode::CANCELED));
+        let operation = self.waiting.get(at).map(|waiting| waiting.operation);
+        if operation.is_some_and(|operation| self.service.give_up(operation, result, &mut self.output)) {
+            self.waiting.swap_remove(at);
+            return LdapResult::success();
+        }
+        LdapResult::with(ResultCode::TOO_LATE, "the change is already with the writer")
     }
 
     fn close(&mut self, notice: Option<LdapResult>) {
@@ -529,11 +589,14 @@ impl<S: Service> Connection<S> {
                     self.searches.long.push_back((operation, search))
                 }
                 Stepped::More => self.searches.short.push_back((operation, search)),
+                Stepped::Waiting if self.farewell.is_none() => {
+                    self.searches.waiting.push((operation, search))
+                }
                 Stepped::Sleeping if self.phase == Phase::Open => {
                     self.searches.sleeping.push((operation, search))
                 }
                 // Nobody is there any more to be told of changes, or to tell of them.
-                Stepped::Sleeping => self.end_follower(operation, search),
+                Stepped::Waiting | Stepped::Sleeping => self.end_follower(operation, search),
                 Stepped::Done => {}
             }
         }

@@ -33,7 +33,7 @@ use larix_proto::{Controls, Dn, LdapResult, Message, MessageId, Request, Respons
 use tokio::sync::mpsc::UnboundedSender;
 
 use crate::access_log::RecordedRequest;
-use crate::backend::Cursor;
+use crate::backend::{Cursor, Pending};
 use crate::connection::{Event, Limits, Operation, Place, Service, Started, Stepped};
 use crate::databases::Databases;
 use crate::layers::LayersError;
@@ -80,6 +80,8 @@ pub(crate) enum ConnectionEvent {
     Returned(u64, Box<Returned>),
     /// A search that waits for changes may go on.
     Changed(u64),
+    /// A request has waited for too long.
+    Expired,
     /// `idletimeout` or `writetimeout` has passed.
     TimedOut(&'static str),
     /// The server stops.
@@ -119,6 +121,8 @@ pub struct Dispatcher {
     counters: Arc<Counters>,
     events: UnboundedSender<ConnectionEvent>,
     waiting: Vec<Begun>,
+    /// Those of them that can be given up, by their numbers.
+    pending: Vec<(u64, Pending)>,
     persistent: Persistent,
     pub(crate) transaction: Option<Transaction>,
     /// The request that changes the password which has to be changed.
@@ -181,6 +185,7 @@ impl Dispatcher {
             counters,
             events,
             waiting: Vec::new(),
+            pending: Vec::new(),
             persistent: Persistent::default(),
             transaction: None,
             password_change: None,
@@ -305,12 +310,17 @@ impl Dispatcher {
 impl Dispatcher {
     /// Answers a request whose outcome nobody knows: a bug ended what was done for it.
     fn lost(&mut self, begun: &Begun, out: &mut Vec<u8>) {
+        let result = LdapResult::with(ResultCode::OTHER, "internal error");
+        self.end_otherwise(begun, &result, out);
+    }
+
+    /// Answers a request that was not carried out to its end, or not as far as is known.
+    fn end_otherwise(&mut self, begun: &Begun, result: &LdapResult, out: &mut Vec<u8>) {
         self.sasl = None;
         self.password_change.take_if(|serial| *serial == begun.operation.serial);
-        let result = LdapResult::with(ResultCode::OTHER, "internal error");
         match begun.response {
-            ResponseOp::Extended => self.answer_extended(begun, &result, None, out),
-            _ => self.answer(begun, &result, &[], out),
+            ResponseOp::Extended => self.answer_extended(begun, result, None, out),
+            _ => self.answer(begun, result, &[], out),
         }
     }
 }
@@ -437,13 +447,20 @@ impl Service for Dispatcher {
                 encode::result(out, operation.id, ResponseOp::SearchDone, &result, &[]);
                 self.finish(&begun, &result, Some(effort));
             }
-            None => {
-                self.take_asked(operation.serial);
-                self.take_noted(operation.serial);
-                self.counters.complete(OperationKind::Search);
-                add(&self.record.operations_completed, 1);
-            }
+            None => self.forget(&begun),
         }
+    }
+
+    fn give_up(&mut self, operation: Operation, result: Option<LdapResult>, out: &mut Vec<u8>) -> bool {
+        self.give_up_waiting(operation, result, out)
+    }
+
+    fn deadline(&self, operation: Operation) -> Option<Monotonic> {
+        self.pending_deadline(operation)
+    }
+
+    fn search_deadline(&self, running: &Running) -> Option<Monotonic> {
+        running.search.deadline()
     }
 
     fn cancelled(&mut self, operation: Operation, result: LdapResult, out: &mut Vec<u8>) {

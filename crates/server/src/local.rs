@@ -36,6 +36,14 @@ impl LocalServer {
     /// # Errors
     /// As [`crate::run`], but for what is about sockets and the process.
     pub fn open(config: Config) -> Result<Self, ServeError> {
+        Self::open_with(config, |_| ())
+    }
+
+    /// The same, where something is done with the databases before they are served.
+    pub(crate) fn open_with(
+        config: Config,
+        prepare: impl FnOnce(&mut Databases),
+    ) -> Result<Self, ServeError> {
         let clock = Arc::new(SystemClock::new());
         let settings = LogSettings::open(&config.global.log_directives()).map_err(ServeError::LogFile)?;
         let call = LogCall { no_syslog: true, ..LogCall::default() };
@@ -44,7 +52,8 @@ impl LocalServer {
         let config = Arc::new(config);
         let listener = Arc::new(ListenerInfo { url: "ldapi:///".to_owned(), name: NAME.to_owned() });
         let services = Arc::new(Services::new(&config, log, clock, vec![listener.clone()], 1));
-        let databases = Databases::open(&config, &services)?;
+        let mut databases = Databases::open(&config, &services)?;
+        prepare(&mut databases);
         let server = Arc::new(Server::new(databases, services));
         Ok(Self { server, listener, _log: thread })
     }

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use larix_engine::time::Clock;
+use larix_engine::time::{Clock, Monotonic};
 use larix_engine::{injected, write};
 use larix_store::lmdb;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -105,6 +105,7 @@ impl Worker {
                 counters,
                 open: RefCell::default(),
                 sweeps: Cell::default(),
+                first_deadline: Cell::default(),
                 count,
                 read_buffer: RefCell::new(vec![0; READ_BYTES].into_boxed_slice()),
                 plain: RefCell::default(),
@@ -159,6 +160,8 @@ struct Core {
     counters: Arc<Counters>,
     open: RefCell<HashMap<u64, Rc<Handle>>>,
     sweeps: Cell<u32>,
+    /// Before then no request has waited for too long.
+    first_deadline: Cell<Option<Monotonic>>,
     count: Arc<AtomicUsize>,
     read_buffer: RefCell<Box<[u8]>>,
     /// Input without its layers.
@@ -259,6 +262,7 @@ impl Core {
         injected::panic_at("worker");
         // A loop that never rests still tells what it did.
         log::hand_over();
+        self.expire();
         let config = self.server.config();
         let patience = Patience {
             idle: config.global.idle_timeout,
@@ -275,6 +279,28 @@ impl Core {
         for handle in self.open.borrow().values() {
             if let Some(reason) = handle.overdue(now, patience) {
                 handle.tell(ConnectionEvent::TimedOut(reason));
+            }
+        }
+    }
+
+    fn note_deadline(&self, deadline: Option<Monotonic>) {
+        if let Some(deadline) = deadline {
+            let first = self.first_deadline.get().map_or(deadline, |first| first.min(deadline));
+            self.first_deadline.set(Some(first));
+        }
+    }
+
+    /// Tells connections that have requests which have waited for too long.
+    fn expire(&self) {
+        let now = self.server.clock.monotonic();
+        if self.first_deadline.get().is_none_or(|first| first > now) {
+            return;
+        }
+        self.first_deadline.set(None);
+        for handle in self.open.borrow().values() {
+            match handle.deadline() {
+                Some(deadline) if deadline <= now => handle.tell(ConnectionEvent::Expired),
+                later => self.note_deadline(later),
             }
         }
     }

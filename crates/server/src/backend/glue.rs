@@ -2,6 +2,7 @@
 
 use larix_engine::controls::RequestControls;
 use larix_engine::search::task::Budget;
+use larix_engine::time::Monotonic;
 use larix_proto::{LdapResult, ResultCode, Scope};
 use larix_schema::NormalDn;
 
@@ -123,6 +124,14 @@ impl Cursor for Glued {
         for part in self.part.iter_mut().chain(&mut self.later) {
             part.follow(std::sync::Arc::clone(&follower));
         }
+    }
+
+    fn waits_for_changes(&self) -> bool {
+        self.part.as_ref().is_some_and(|part| part.waits_for_changes())
+    }
+
+    fn deadline(&self) -> Option<Monotonic> {
+        self.part.as_ref().and_then(|part| part.deadline())
     }
 
     fn pause(&mut self) {

@@ -102,7 +102,7 @@ pub(crate) trait Backend: Any + Debug + Send + Sync {
     }
 
     /// Carries out changes. `done` is called once, here or on another thread.
-    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion);
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending;
 
     /// Why its changes cannot be made together with those of another backend; none if it sees to that itself.
     fn stands_apart(&self) -> Option<LdapResult> {
@@ -289,7 +289,22 @@ pub(crate) type Later<'a, T> = &'a mut dyn FnMut() -> Done<T>;
 pub(crate) enum Reply<T> {
     Now(T),
     /// What [`Later`] has made is called.
-    Later,
+    Later(Pending),
+}
+
+/// An operation that is answered later, as far as it can be given up before. A stored database carries out what it was given.
+#[derive(Default)]
+pub(crate) struct Pending {
+    /// When it is given up for the time it takes.
+    pub(crate) deadline: Option<Monotonic>,
+    /// Gives it up: nobody waits for its answer. The operation may have been carried out.
+    pub(crate) give_up: Option<Box<dyn FnOnce() + Send>>,
+}
+
+impl Debug for Pending {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Pending").field("deadline", &self.deadline).finish_non_exhaustive()
+    }
 }
 
 /// A search for somebody's identity.
@@ -389,6 +404,16 @@ pub(crate) trait Cursor: Debug + Send {
     /// Whom to tell when it may go on after it waited.
     fn follow(&mut self, _follower: Arc<Follower>) {}
 
+    /// Whether it waits for changes, not for an answer: nothing is owed to its client then.
+    fn waits_for_changes(&self) -> bool {
+        false
+    }
+
+    /// When it ends with timeLimitExceeded although it waits.
+    fn deadline(&self) -> Option<Monotonic> {
+        None
+    }
+
     /// The client does not take its answers: it holds nothing that other searches wait for.
     fn pause(&mut self) {}
 
@@ -450,3 +475,6 @@ pub(crate) fn scope_below(scope: Scope, base: &NormalDn, suffix: &NormalDn) -> O
     };
     within.filter(|_| suffix.is_descendant_of(base))
 }
+
+#[cfg(test)]
+mod tests;

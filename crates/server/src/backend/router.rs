@@ -11,7 +11,7 @@ use larix_schema::{NormalDn, Schema};
 
 use super::{
     Announced, Backend, Bind, Changes, Compare, Context, End, First, Later, PasswordChange, PasswordChanged,
-    Reply, Search, Verdict, glue, scope_below,
+    Pending, Reply, Search, Verdict, glue, scope_below,
 };
 
 /// A backend and the names that it holds.
@@ -60,6 +60,15 @@ impl Router {
             .collect();
         table.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.depth()));
         Self { frontend, mounts, special, table }
+    }
+
+    /// One more, as the last of the configuration.
+    #[cfg(test)]
+    pub(crate) fn add(&mut self, mount: Mount) {
+        let number = self.mounts.len();
+        self.table.extend(mount.suffixes.iter().map(|suffix| (suffix.clone(), number)));
+        self.table.sort_by_key(|(suffix, _)| std::cmp::Reverse(suffix.depth()));
+        self.mounts.push(mount);
     }
 
     pub(crate) fn schema(&self) -> &Arc<Schema> {
@@ -182,10 +191,10 @@ impl Router {
     }
 
     /// Has a change carried out. `done` is called once, here or on another thread.
-    pub(crate) fn update(&self, context: &Context<'_>, request: WriteRequest, done: Completion) {
+    pub(crate) fn update(&self, context: &Context<'_>, request: WriteRequest, done: Completion) -> Pending {
         let target = self.schema().parse_dn(request.operation.target()).ok();
         let backend = target.as_ref().and_then(|dn| self.backend(dn)).unwrap_or(&*self.special.nowhere);
-        backend.update(context, Changes::One(request, target), done);
+        backend.update(context, Changes::One(request, target), done)
     }
 
     /// Has changes carried out together, all or none.
@@ -194,7 +203,7 @@ impl Router {
         context: &Context<'_>,
         requests: Vec<WriteRequest>,
         done: Completion,
-    ) {
+    ) -> Pending {
         let targets = requests.iter().map(|request| self.schema().parse_dn(request.operation.target()));
         let backends: Vec<&dyn Backend> = targets
             .map(|dn| dn.ok().and_then(|dn| self.backend(&dn)).unwrap_or(&*self.special.nowhere))
@@ -206,7 +215,10 @@ impl Router {
             false => backends.iter().find_map(|backend| backend.stands_apart()),
         };
         match apart {
-            Some(refused) => done(refused.into()),
+            Some(refused) => {
+                done(refused.into());
+                Pending::default()
+            }
             None => first.update(context, Changes::Together(requests), done),
         }
     }

@@ -19,7 +19,8 @@ use zeroize::Zeroizing;
 
 use super::Common;
 use crate::backend::{
-    Backend, Bind, Changes, Context, Later, PasswordChange, PasswordChanged, Proof, Reply, Secret, Verdict,
+    Backend, Bind, Changes, Context, Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Secret,
+    Verdict,
 };
 use crate::clock::SystemRandom;
 use crate::log::printable;
@@ -65,7 +66,7 @@ impl Common {
         let done = later();
         self.directory
             .conclude_bind(attempt, Box::new(move |conclusion| done(Verdict::of(conclusion, None))));
-        Reply::Later
+        Reply::Later(Pending::default())
     }
 
     fn bind_with(
@@ -108,11 +109,11 @@ impl Common {
         };
         if !heavy {
             make()();
-            return Reply::Later;
+            return Reply::Later(Pending::default());
         }
         let pool = if asks { &services.askers } else { &services.passwords };
         match pool.submit_made(source, make) {
-            Ok(()) => Reply::Later,
+            Ok(()) => Reply::Later(Pending::default()),
             Err(_) => {
                 let text = "too many binds wait for their password check";
                 Reply::Now(LdapResult::with(ResultCode::BUSY, text).into())
@@ -327,6 +328,5 @@ pub(super) fn replace_unstored(
     let done = later();
     let finished =
         move |outcome: WriteOutcome| done(PasswordChanged { generated, ..PasswordChanged::from(outcome) });
-    backend.update(context, Changes::One(request, Some(change.dn.clone())), Box::new(finished));
-    Reply::Later
+    Reply::Later(backend.update(context, Changes::One(request, Some(change.dn.clone())), Box::new(finished)))
 }

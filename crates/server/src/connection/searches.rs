@@ -23,25 +23,34 @@ pub(super) struct Searches<S, A> {
     /// its own, and no more of the others' time than any other connection.
     pub(super) long: VecDeque<(Operation, S)>,
     pub(super) elsewhere: Option<(Operation, A)>,
+    /// Those that wait for an answer from elsewhere.
+    pub(super) waiting: Vec<(Operation, S)>,
     /// Those that wait for changes.
     pub(super) sleeping: Vec<(Operation, S)>,
 }
 
 impl<S, A> Default for Searches<S, A> {
     fn default() -> Self {
-        Self { short: VecDeque::new(), long: VecDeque::new(), elsewhere: None, sleeping: Vec::new() }
+        Self {
+            short: VecDeque::new(),
+            long: VecDeque::new(),
+            elsewhere: None,
+            waiting: Vec::new(),
+            sleeping: Vec::new(),
+        }
     }
 }
 
 impl<S, A> Searches<S, A> {
-    /// Those that are worked at.
+    /// Those that are worked at, here or by others.
     pub(super) fn working(&self) -> usize {
-        self.short.len() + self.long.len() + usize::from(self.elsewhere.is_some())
+        self.short.len() + self.long.len() + self.waiting.len() + usize::from(self.elsewhere.is_some())
     }
 
     /// Bytes of their requests.
     pub(super) fn working_bytes(&self) -> usize {
-        let here = self.short.iter().chain(&self.long).map(|(operation, _)| operation.bytes);
+        let here =
+            self.short.iter().chain(&self.long).chain(&self.waiting).map(|(operation, _)| operation.bytes);
         here.sum::<usize>() + self.elsewhere.as_ref().map_or(0, |(operation, _)| operation.bytes)
     }
 
@@ -50,10 +59,12 @@ impl<S, A> Searches<S, A> {
         !self.short.is_empty() || (self.elsewhere.is_none() && !self.long.is_empty())
     }
 
-    /// A search that waits for changes goes on.
+    /// A search that waits goes on.
     pub(super) fn wake(&mut self, serial: u64) {
-        if let Some(at) = self.sleeping.iter().position(|(operation, _)| operation.serial == serial) {
-            self.short.push_back(self.sleeping.swap_remove(at));
+        for queue in [&mut self.waiting, &mut self.sleeping] {
+            if let Some(at) = queue.iter().position(|(operation, _)| operation.serial == serial) {
+                return self.short.push_back(queue.swap_remove(at));
+            }
         }
     }
 
@@ -68,13 +79,18 @@ impl<S, A> Searches<S, A> {
         if let Some((operation, away)) = self.elsewhere.take_if(|(operation, _)| operation.id == id) {
             return Some((operation, Place::Elsewhere(away)));
         }
-        let at = self.sleeping.iter().position(|(operation, _)| operation.id == id)?;
-        Some(here(self.sleeping.swap_remove(at)))
+        for queue in [&mut self.waiting, &mut self.sleeping] {
+            if let Some(at) = queue.iter().position(|(operation, _)| operation.id == id) {
+                return Some(here(queue.swap_remove(at)));
+            }
+        }
+        None
     }
 
     /// Takes out all that are worked at.
     pub(super) fn take_working(&mut self) -> Vec<(Operation, Place<S, A>)> {
         let here = std::mem::take(&mut self.short).into_iter().chain(std::mem::take(&mut self.long));
+        let here = here.chain(std::mem::take(&mut self.waiting));
         let here = here.map(|(operation, search)| (operation, Place::Here(search)));
         let elsewhere = self.elsewhere.take();
         here.chain(elsewhere.map(|(operation, away)| (operation, Place::Elsewhere(away)))).collect()

@@ -1,5 +1,6 @@
 //! What a connection asks of whoever carries its requests out.
 
+use larix_engine::time::Monotonic;
 use larix_proto::{LdapResult, Message, MessageId};
 
 use super::Place;
@@ -48,6 +49,19 @@ pub trait Service {
         result: Option<LdapResult>,
         out: &mut Vec<u8>,
     );
+    /// A request that waits is not waited for any longer: with this result to send, or silently. False where that cannot be: then its
+    /// completion comes.
+    fn give_up(&mut self, _operation: Operation, _result: Option<LdapResult>, _out: &mut Vec<u8>) -> bool {
+        false
+    }
+    /// When a request that waits is to be given up for the time it takes.
+    fn deadline(&self, _operation: Operation) -> Option<Monotonic> {
+        None
+    }
+    /// The same of a search that waits.
+    fn search_deadline(&self, _search: &Self::Search) -> Option<Monotonic> {
+        None
+    }
     /// Answers a Cancel request (RFC 3909).
     fn cancelled(&mut self, operation: Operation, result: LdapResult, out: &mut Vec<u8>);
     /// For the log: what the connection decided by itself.
@@ -95,7 +109,9 @@ pub enum Started<S> {
 pub enum Stepped {
     /// There is more to do.
     More,
-    /// There is nothing to do until [`Connection::wake`](super::Connection::wake).
+    /// It waits for an answer from elsewhere, until [`Connection::wake`](super::Connection::wake).
+    Waiting,
+    /// It waits for changes, until then. Nothing is owed to its client meanwhile.
     Sleeping,
     /// Its result is appended.
     Done,

@@ -263,6 +263,11 @@ impl Databases {
         &self.router
     }
 
+    #[cfg(test)]
+    pub(crate) fn router_mut(&mut self) -> &mut Router {
+        &mut self.router
+    }
+
     /// The section of the database that holds the DN.
     fn section(&self, dn: &NormalDn) -> Option<&Section> {
         self.router.select(dn).and_then(|number| self.sections.get(number))

@@ -11,7 +11,7 @@ use larix_schema::NormalDn;
 
 use super::sasl::SaslLogin;
 use super::sasl::exchange::Exchange;
-use crate::backend::{Bind, Done, Proof, Reply, Verdict};
+use crate::backend::{Bind, Done, Pending, Proof, Reply, Verdict};
 use crate::connection::Started;
 use crate::dispatch::{Begun, Completion, Dispatcher, Running};
 use crate::log::printable;
@@ -253,21 +253,19 @@ impl Dispatcher {
                 completer.complete(Completion::Bind(Box::new(BindOutcome { verdict, login })));
             })
         };
-        let verdict = match databases.router().bind(&context, &bind, &mut later) {
-            Reply::Now(verdict) if verdict.controls.is_empty() => Some(verdict),
+        let pending = match databases.router().bind(&context, &bind, &mut later) {
+            Reply::Now(verdict) if verdict.controls.is_empty() => match login {
+                Some(login) => return self.judged(&begun, BindOutcome { verdict, login }).0,
+                None => Pending::default(),
+            },
             Reply::Now(verdict) => {
                 later()(verdict);
-                None
+                Pending::default()
             }
-            Reply::Later => None,
+            Reply::Later(pending) => pending,
         };
-        match (verdict, login) {
-            (Some(verdict), Some(login)) => self.judged(&begun, BindOutcome { verdict, login }).0,
-            _ => {
-                self.wait_for(begun);
-                Ok(BindStep::Waiting)
-            }
-        }
+        self.wait_for_pending(begun, pending);
+        Ok(BindStep::Waiting)
     }
 
     /// What a verdict comes to, and the controls of the answer.

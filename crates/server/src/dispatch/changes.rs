@@ -69,8 +69,7 @@ impl Dispatcher {
                 }
                 let origin = Origin::Client;
                 let request = WriteRequest { operation, subject, controls, origin, passwords: None };
-                self.submit_change(&begun, request);
-                self.wait_for(begun);
+                self.submit_change(begun, request);
                 Started::Waiting
             }
             Err(result) => self.refuse(&begun, &result, out),

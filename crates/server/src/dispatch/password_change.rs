@@ -44,9 +44,9 @@ impl Dispatcher {
     }
 
     /// Hands a change to its backend. It waits then.
-    pub(crate) fn submit_change(&mut self, begun: &Begun, request: WriteRequest) {
+    pub(crate) fn submit_change(&mut self, begun: Begun, request: WriteRequest) {
         let databases = self.server.databases();
-        let completer = self.completer(begun);
+        let completer = self.completer(&begun);
         let mut noted = self.take_noted(begun.operation.serial);
         noted.iter_mut().for_each(|noted| noted.acts_as(&request.subject));
         let done = move |outcome| {
@@ -61,6 +61,7 @@ impl Dispatcher {
         }
         let subject = Arc::clone(&request.subject);
         let context = databases.context(&subject, &*self.server.clock, begun.started);
-        databases.router().update(&context, request, Box::new(done));
+        let pending = databases.router().update(&context, request, Box::new(done));
+        self.wait_for_pending(begun, pending);
     }
 }

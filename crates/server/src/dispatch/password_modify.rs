@@ -102,8 +102,8 @@ impl Dispatcher {
                 self.password_modified(&begun, PasswordOutcome { changed, own }, out);
                 Ok(Started::Answered)
             }
-            Reply::Later => {
-                self.wait_for(begun);
+            Reply::Later(pending) => {
+                self.wait_for_pending(begun, pending);
                 Ok(Started::Waiting)
             }
         }

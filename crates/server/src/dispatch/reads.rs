@@ -107,7 +107,8 @@ impl Dispatcher {
         self.count_new_entries(running);
         let (result, controls) = match stepped {
             Slice::More => return Stepped::More,
-            Slice::Waiting => return Stepped::Sleeping,
+            Slice::Waiting if running.search.waits_for_changes() => return Stepped::Sleeping,
+            Slice::Waiting => return Stepped::Waiting,
             Slice::Done(result, controls) => (result, controls),
         };
         encode::result(out, operation.id, ResponseOp::SearchDone, &result, &controls);
@@ -189,8 +190,8 @@ impl Dispatcher {
                 self.answer(begun, &result, &controls, out);
                 Started::Answered
             }
-            Reply::Later => {
-                self.wait_for(*begun);
+            Reply::Later(pending) => {
+                self.wait_for_pending(*begun, pending);
                 Started::Waiting
             }
         }

@@ -6,6 +6,7 @@ use larix_proto::{ControlBuf, LdapResult, Message, ResponseOp, ResultCode, encod
 use super::{Dispatcher, Running};
 use crate::access_log::RecordedRequest;
 use crate::backend::Effort;
+use crate::backend::Pending;
 use crate::connection::{Operation, Started};
 use crate::log::LogLevel;
 use crate::log::printable;
@@ -51,8 +52,55 @@ impl Dispatcher {
         self.waiting.push(Begun { database: latency::take_database(), ..begun });
     }
 
+    /// The same, with what gives it up.
+    pub(super) fn wait_for_pending(&mut self, begun: Begun, pending: Pending) {
+        if pending.give_up.is_some() {
+            self.pending.push((begun.operation.serial, pending));
+        }
+        self.wait_for(begun);
+    }
+
+    /// When a request that waits is to be given up.
+    pub(super) fn pending_deadline(&self, operation: Operation) -> Option<Monotonic> {
+        self.pending.iter().find(|(serial, _)| *serial == operation.serial)?.1.deadline
+    }
+
+    /// What gives a request up that waits, if anything can.
+    fn take_pending(&mut self, serial: u64) -> Option<Pending> {
+        let at = self.pending.iter().position(|(other, _)| *other == serial)?;
+        Some(self.pending.swap_remove(at).1)
+    }
+
+    /// Gives a request up: with an answer, or without one.
+    pub(super) fn give_up_waiting(
+        &mut self,
+        operation: Operation,
+        result: Option<LdapResult>,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        let Some(give_up) = self.take_pending(operation.serial).and_then(|pending| pending.give_up) else {
+            return false;
+        };
+        give_up();
+        let Some(begun) = self.take_waiting(operation) else { return true };
+        match result {
+            Some(result) => self.end_otherwise(&begun, &result, out),
+            None => self.forget(&begun),
+        }
+        true
+    }
+
+    /// Ends a request that is not answered.
+    pub(super) fn forget(&self, begun: &Begun) {
+        self.take_asked(begun.operation.serial);
+        self.take_noted(begun.operation.serial);
+        self.counters.complete(begun.kind);
+        add(&self.record.operations_completed, 1);
+    }
+
     /// Takes the record of a request that waited.
     pub(super) fn take_waiting(&mut self, operation: Operation) -> Option<Begun> {
+        self.take_pending(operation.serial);
         let at = self.waiting.iter().position(|begun| begun.operation == operation)?;
         Some(self.waiting.swap_remove(at))
     }

@@ -123,8 +123,8 @@ impl Dispatcher {
         };
         let databases = self.server.databases();
         let context = databases.context(self.session.subject(), &*self.server.clock, begun.started);
-        databases.router().update_together(&context, transaction.requests, Box::new(done));
-        self.wait_for(begun);
+        let pending = databases.router().update_together(&context, transaction.requests, Box::new(done));
+        self.wait_for_pending(begun, pending);
         Ok(Started::Waiting)
     }
 

@@ -28,6 +28,8 @@ pub(super) struct Handle {
     /// Since when the client has not taken anything of an answer.
     blocked_since: Cell<Option<Monotonic>>,
     pending: Cell<usize>,
+    /// When a request that waits has waited for too long.
+    deadline: Cell<Option<Monotonic>>,
     /// Since when an anonymous client owes the rest of a request, and that request's number.
     unfinished: Cell<Option<(Monotonic, u64)>>,
 }
@@ -39,6 +41,7 @@ impl Handle {
             last_activity: Cell::new(now),
             blocked_since: Cell::new(None),
             pending: Cell::new(0),
+            deadline: Cell::new(None),
             unfinished: Cell::new(None),
         }
     }
@@ -56,6 +59,16 @@ impl Handle {
     /// Requests that are not answered yet.
     pub(super) fn note_pending(&self, count: usize) {
         self.pending.set(count);
+    }
+
+    /// When the first of them has waited for too long.
+    pub(super) fn note_deadline(&self, deadline: Option<Monotonic>) {
+        self.deadline.set(deadline);
+    }
+
+    /// The same, for who looks after it.
+    pub(super) fn deadline(&self) -> Option<Monotonic> {
+        self.deadline.get()
     }
 
     /// The client takes nothing now.

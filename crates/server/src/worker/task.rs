@@ -148,6 +148,9 @@ impl<'c> Task<'c> {
             self.core.return_buffer(buffer);
         }
         self.handle.note_pending(self.connection.pending());
+        let deadline = self.connection.deadline();
+        self.handle.note_deadline(deadline);
+        self.core.note_deadline(deadline);
         self.note_unfinished();
         self.core.carry_out_kept();
         let reads = turn == Turn::Idle && self.connection.wants_input();
@@ -229,6 +232,7 @@ impl<'c> Task<'c> {
             }
             ConnectionEvent::Returned(serial, returned) => Ok(self.connection.returned(serial, *returned)),
             ConnectionEvent::Changed(serial) => Ok(self.connection.wake(serial)),
+            ConnectionEvent::Expired => Ok(self.connection.expire(self.core.server.clock.monotonic())),
             ConnectionEvent::TimedOut(reason) => Err(Ended::Because(reason)),
             ConnectionEvent::Stop => {
                 self.connection.service_mut().close_because("slapd shutdown");

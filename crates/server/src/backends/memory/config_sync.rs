@@ -251,6 +251,10 @@ impl Cursor for ConfigSearch {
         true
     }
 
+    fn waits_for_changes(&self) -> bool {
+        true
+    }
+
     fn follow(&mut self, follower: Arc<Follower>) {
         self.services.configuration_watch.follow(&follower);
         self.follower = Some(follower);

@@ -21,7 +21,7 @@ use larix_schema::NormalDn;
 use super::{Common, passwords};
 use crate::backend::{
     Announced, Answered, Backend, Bind, Changes, Compare, Context, Cursor, Effort, End, First, Later,
-    PasswordChange, PasswordChanged, Proof, Reply, Search, Secret, Verdict,
+    PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, Verdict,
 };
 use crate::memory_tree::{Counted, Found, MemoryTree};
 
@@ -156,12 +156,13 @@ impl<C: Content> Backend for Tree<C> {
         self.root_password.clone().filter(|_| is_root).into_iter().collect()
     }
 
-    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) {
+    fn update(&self, context: &Context<'_>, changes: Changes, done: Completion) -> Pending {
         let requests = match changes {
             Changes::One(request, _) => vec![request],
             Changes::Together(requests) => requests,
         };
         self.content.update(self, context, requests, done);
+        Pending::default()
     }
 
     fn stands_apart(&self) -> Option<LdapResult> {

@@ -24,7 +24,7 @@ use super::{Common, passwords};
 
 use crate::backend::{
     Announced, Backend, Bind, Changes, Compare, Context, Cursor, DatabaseFigures, End, First, Identities,
-    Later, PasswordChange, PasswordChanged, Proof, Reply, Search, Secret, StoreFigures, Verdict,
+    Later, PasswordChange, PasswordChanged, Pending, Proof, Reply, Search, Secret, StoreFigures, Verdict,
 };
 use crate::config::values::LimitRule;
 use crate::services::Services;
@@ -100,7 +100,7 @@ impl Stored {
             done((result, controls));
         };
         directory.conclude_bind(attempt, Box::new(judged));
-        Reply::Later
+        Reply::Later(Pending::default())
     }
 
     /// Hands a change to the writer; one with passwords by way of the pool, where they are compared and hashed.
@@ -191,12 +191,13 @@ impl Backend for Stored {
         values.unwrap_or_default()
     }
 
-    fn update(&self, _: &Context<'_>, changes: Changes, done: Completion) {
+    fn update(&self, _: &Context<'_>, changes: Changes, done: Completion) -> Pending {
         self.note();
         match changes {
             Changes::One(request, target) => self.submit(request, target, done),
             Changes::Together(requests) => self.common.directory.submit_all(requests, done),
         }
+        Pending::default()
     }
 
     fn stands_apart(&self) -> Option<LdapResult> {
@@ -271,11 +272,12 @@ impl Backend for Nowhere {
         passwords::replace_unstored(self, context, change, later)
     }
 
-    fn update(&self, _: &Context<'_>, changes: Changes, done: Completion) {
+    fn update(&self, _: &Context<'_>, changes: Changes, done: Completion) -> Pending {
         match changes {
             Changes::One(request, target) => self.common.directory.submit_at(request, target, done),
             Changes::Together(requests) => self.common.directory.submit_all(requests, done),
         }
+        Pending::default()
     }
 
     fn stands_apart(&self) -> Option<LdapResult> {

@@ -10,7 +10,7 @@ use larix_proto::{LdapResult, ResultCode};
 use larix_schema::NormalDn;
 
 use super::Stored;
-use crate::backend::{Context, Done, Later, PasswordChange, PasswordChanged, Reply, Secret};
+use crate::backend::{Context, Done, Later, PasswordChange, PasswordChanged, Pending, Reply, Secret};
 use crate::backends::Common;
 use crate::backends::passwords::{Elsewhere, is_match, replacement};
 use crate::clock::SystemRandom;
@@ -48,7 +48,7 @@ impl Stored {
         });
         queued
             .map_err(|_| LdapResult::with(ResultCode::BUSY, "too many passwords wait to be hashed"))
-            .map(|()| Reply::Later)
+            .map(|()| Reply::Later(Pending::default()))
     }
 
     /// What an old password is compared with. Whoever may not replace the password gets the same answer whatever there is,

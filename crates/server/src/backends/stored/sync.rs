@@ -90,6 +90,10 @@ impl Cursor for Synchronised {
         true
     }
 
+    fn waits_for_changes(&self) -> bool {
+        true
+    }
+
     fn follow(&mut self, follower: Arc<Follower>) {
         self.search.follow(follower);
     }
