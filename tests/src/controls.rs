@@ -41,6 +41,7 @@ pub fn control(word: &str, cookie: &[u8]) -> ControlBuf {
         "subentries" => (oid::SUBENTRIES, Subentries { visible: text == "true" }.encode()),
         "txn" => (oid::TRANSACTION_SPECIFICATION, Some(text.as_bytes().to_vec())),
         "treeDelete" => (oid::TREE_DELETE, None),
+        "valsort" => (oid::VALUE_SORT, value.map(valsort)),
         "vlv" => (oid::VLV_REQUEST, view(text)),
         other => (other, value.map(|text| text.as_bytes().to_vec())),
     };
@@ -160,4 +161,13 @@ pub fn show<'a>(controls: impl Iterator<Item = Control<'a>>) -> String {
         let _ = write!(text, "   {}", shown.replace(" \n", "\n"));
     }
     text
+}
+
+/// The flag of the value sort control; a text that is none goes as it is.
+fn valsort(text: &str) -> Vec<u8> {
+    match text {
+        "true" => vec![0x30, 3, 1, 1, 0xff],
+        "false" => vec![0x30, 3, 1, 1, 0],
+        other => other.as_bytes().to_vec(),
+    }
 }

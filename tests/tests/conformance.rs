@@ -251,6 +251,7 @@ scenarios! {
     in_chain: "in-chain.txt",
     constraint: "constraint.txt",
     unique: "unique.txt",
+    valsort: "valsort.txt",
     vlv: "vlv.txt",
     update_controls: "update-controls.txt",
 }

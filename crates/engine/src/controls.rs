@@ -76,6 +76,8 @@ pub struct ControlValues {
     pub password_policy: bool,
     /// Say of each entry whether it could authenticate.
     pub account_usability: bool,
+    /// Whether values are answered as they are stored, with their weights (`overlay valsort`).
+    pub val_sort: Option<bool>,
     /// Say of each entry what somebody may do with it.
     pub effective_rights: Option<EffectiveRights>,
     /// RFC 4533: send what a copy of the content lacks.
@@ -119,6 +121,7 @@ impl ControlValues {
         transaction: None,
         password_policy: false,
         account_usability: false,
+        val_sort: None,
         effective_rights: None,
         sync: None,
         value_conflicts: false,
@@ -249,6 +252,7 @@ impl ControlValues {
             oid::TRANSACTION_SPECIFICATION => self.transaction = Some(values::transaction(control)?),
             oid::EFFECTIVE_RIGHTS => self.effective_rights = Some(values::effective_rights(control, name)?),
             oid::SYNC_REQUEST => self.sync = Some(values::content_sync(control, name)?),
+            oid::VALUE_SORT => self.val_sort = Some(values::value_sort(control, name)?),
             oid::SEARCH_OPTIONS => {
                 let asks_for_domain_scope = values::search_options(control, name)?;
                 if asks_for_domain_scope && self.domain_scope {

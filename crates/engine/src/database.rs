@@ -25,6 +25,7 @@ use crate::index::{IndexConfig, Kinds};
 use crate::load::discard_fill;
 use crate::log::{self, LogWatch};
 use crate::mirror::Mirror;
+use crate::overlay::Overlay;
 use crate::overlay::computed::ComputedAttribute;
 use crate::overlay::internal_search::OtherDatabases;
 use crate::tables::{FORMAT, FORMAT_OLDEST, META, meta};
@@ -113,6 +114,17 @@ pub struct DatabaseState {
     pub others: Option<Arc<dyn OtherDatabases>>,
     /// What its overlays compute of entries.
     pub computed: Arc<[ComputedAttribute]>,
+    /// Its overlays that look at what is answered of entries.
+    pub shown: Arc<[Arc<dyn Overlay>]>,
+}
+
+impl DatabaseState {
+    /// Notes which doors of the overlays lead anywhere.
+    fn find_doors(&mut self) {
+        let overlays = &self.settings.overlays;
+        self.computed = ComputedAttribute::all(&self.schema, overlays);
+        self.shown = overlays.iter().filter(|overlay| overlay.shown().is_some()).cloned().collect();
+    }
 }
 
 /// The settings in force when they were asked for, to look at for a moment.
@@ -208,17 +220,21 @@ impl<S: Store> Database<S> {
         };
         let states_kept = store.snapshot()?.get(META, meta::STATES_KEPT)?.is_some();
         let settings = settings.with_states(states_kept);
+        let policy = ArcSwap::new(settings.policy_or_open(&schema));
+        let mut state = DatabaseState {
+            schema,
+            catalog: Arc::new(catalog),
+            settings: Arc::new(settings),
+            others: None,
+            computed: Arc::new([]),
+            shown: Arc::new([]),
+        };
+        state.find_doors();
         Ok(Self {
-            policy: ArcSwap::new(settings.policy_or_open(&schema)),
+            policy,
             store,
             instance: next_instance(),
-            state: ArcSwap::from_pointee(DatabaseState {
-                computed: ComputedAttribute::all(&schema, &settings.overlays),
-                schema,
-                catalog: Arc::new(catalog),
-                settings: Arc::new(settings),
-                others: None,
-            }),
+            state: ArcSwap::from_pointee(state),
             publishing: Mutex::default(),
             configuration: AtomicU64::new(0),
             // The first view of a shared store reads the catalog again.
@@ -323,7 +339,7 @@ impl<S: Store> Database<S> {
         let mut next = DatabaseState::clone(&before);
         change(&mut next);
         if !Arc::ptr_eq(&next.settings, &before.settings) || !Arc::ptr_eq(&next.schema, &before.schema) {
-            next.computed = ComputedAttribute::all(&next.schema, &next.settings.overlays);
+            next.find_doors();
         }
         self.state.store(Arc::new(next));
         self.configuration.fetch_add(1, Ordering::Release);

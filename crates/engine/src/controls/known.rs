@@ -73,6 +73,7 @@ pub const SUPPORTED: &[SupportedControl] = &[
     ),
     supported(oid::PASSWORD_POLICY, "passwordPolicyRequest", false, BIND | ACCESS, &[oid::PASSWORD_MODIFY]),
     supported(oid::ACCOUNT_USABILITY, "account usability", false, SEARCH, &[]),
+    supported(oid::VALUE_SORT, "valSort", false, SEARCH, &[]),
     supported(oid::EFFECTIVE_RIGHTS, "effective rights", true, SEARCH, &[]),
     // Listed where a database has the syncprov overlay.
     supported(oid::SYNC_REQUEST, "Sync", false, SEARCH, &[]),

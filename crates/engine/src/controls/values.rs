@@ -222,6 +222,12 @@ pub(super) fn read_attributes(control: &Control<'_>, name: &str) -> Result<ReadA
     Ok(ReadAttributes { critical: control.critical, attributes })
 }
 
+pub(super) fn value_sort(control: &Control<'_>, name: &str) -> Result<bool, LdapResult> {
+    let value = present(control, name)?;
+    let decode = || Reader::new(value).sequence("valSort")?.boolean("flag");
+    decode().map_err(|_: DecodeError| protocol_error("valSort control: flag decoding error"))
+}
+
 pub(super) fn paged_results(control: &Control<'_>, name: &str) -> Result<PagedResults, LdapResult> {
     let value = present(control, name)?;
     let decode = || {

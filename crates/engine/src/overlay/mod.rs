@@ -7,7 +7,9 @@
 //!   have others carried out with it. What it adds is committed together with the change or not at all.
 //! * [`Authentication`] judges a bind whose password was compared: it may refuse it, answer with controls, and have the
 //!   account's state changed before the answer goes out.
-//! * [`Answering`] sees an entry on its way out.
+//! * [`Answering`] sees an entry on its way out, and adds controls.
+//! * [`ShownEntries`] alters what is answered of an entry.
+//! * [`ComputedAttributes`] computes attributes, which filters and access rules see as they see stored ones.
 
 pub mod computed;
 pub mod constraint;
@@ -16,7 +18,9 @@ pub mod last_bind;
 pub mod membership;
 pub mod password_policy;
 pub mod referential_integrity;
+pub mod shown;
 pub mod unique;
+pub mod valsort;
 
 mod password_work;
 
@@ -34,6 +38,7 @@ use crate::write::prepare::{Change, Prepared};
 use crate::write::{Failure, WriteOperation};
 use computed::ComputedAttributes;
 use internal_search::{InternalSearch, Searched, Visit};
+use shown::ShownEntries;
 
 pub use membership::MembershipRule;
 pub use password_work::{PasswordWork, Purpose};
@@ -75,6 +80,11 @@ pub trait Overlay: Debug + Send + Sync {
 
     /// The hook that computes attributes.
     fn computed(&self) -> Option<&dyn ComputedAttributes> {
+        None
+    }
+
+    /// The hook on entries that a search answers.
+    fn shown(&self) -> Option<&dyn ShownEntries> {
         None
     }
 

@@ -10,6 +10,7 @@ use super::entry::Seen;
 use super::filter::{charge, value_steps};
 use super::rights::Rights;
 use super::selection::{Computed, Selection};
+use super::shown;
 use crate::access::{Privilege, Verdict};
 use crate::catalog::CatalogRow;
 use crate::entry::{EntryId, ValuesView};
@@ -65,6 +66,17 @@ impl Answer {
         if !seen.is_shown()? {
             return Ok(false);
         }
+        if !seen.shown().is_empty()
+            && let Some(attributes) = shown::altered(self, seen)?
+        {
+            let mut encoder = EntryEncoder::begin(out, self.message, dn);
+            for attribute in &attributes {
+                encoder.begin_attribute(&attribute.description.to_text(&seen.view.schema));
+                attribute.values.iter().for_each(|value| encoder.value(value));
+                encoder.end_attribute();
+            }
+            return self.end(seen, dn, encoder, controls);
+        }
         let mut encoder = EntryEncoder::begin(out, self.message, dn);
         let mut beside = self.computed_by_overlays(seen)?;
         for attribute in seen.reader.view.attributes() {
@@ -83,6 +95,17 @@ impl Answer {
                 Ok(own.each(visit))
             })?;
         }
+        self.end(seen, dn, encoder, controls)
+    }
+
+    /// What comes behind the attributes that are stored or that overlays compute.
+    fn end<N: Snapshot>(
+        &self,
+        seen: &Seen<'_, N>,
+        dn: &str,
+        mut encoder: EntryEncoder<'_>,
+        controls: &[ControlBuf],
+    ) -> Result<bool, Fault> {
         for computed in self.selection.computed() {
             self.computed(seen, *computed, dn, &mut encoder)?;
         }
@@ -147,7 +170,7 @@ impl Answer {
 
     /// What may be read of an attribute. A type without its values is asked for as a whole: rules about values do not hide it,
     /// as in OpenLDAP.
-    fn verdict<N: Snapshot>(
+    pub(super) fn verdict<N: Snapshot>(
         &self,
         seen: &Seen<'_, N>,
         description: &AttributeDescription,
@@ -171,28 +194,15 @@ impl Answer {
         if verdict == Verdict::Denied {
             return Ok(());
         }
-        let schema = &seen.view.schema;
         let mut begun = false;
         let mut fault = None;
         each(&mut |value| {
-            let filters = self.matched_values.as_ref().filter(|_| !self.types_only);
-            let asked = filters.map_or(0, Vec::len) as u64;
-            let rights = if verdict == Verdict::Granted { 0 } else { RIGHTS_STEPS };
-            if let Err(error) = charge(Some(seen.meter()), value_steps(value) * asked.max(1) + rights) {
-                fault = Some(error);
-                return false;
-            }
-            if filters.is_some_and(|f| !is_matched(schema, description, f, value)) {
-                return true;
-            }
-            if verdict != Verdict::Granted {
-                match seen.allows(description, Some(value), Privilege::Read) {
-                    Ok(true) => {}
-                    Ok(false) => return true,
-                    Err(error) => {
-                        fault = Some(error);
-                        return false;
-                    }
+            match self.admits(seen, description, verdict, value) {
+                Ok(true) => {}
+                Ok(false) => return true,
+                Err(error) => {
+                    fault = Some(error);
+                    return false;
                 }
             }
             if !begun {
@@ -209,9 +219,28 @@ impl Answer {
         fault.map_or(Ok(()), Err)
     }
 
+    /// Whether a value matches the control's filters and may be read.
+    #[inline]
+    pub(super) fn admits<N: Snapshot>(
+        &self,
+        seen: &Seen<'_, N>,
+        description: &AttributeDescription,
+        verdict: Verdict,
+        value: &[u8],
+    ) -> Result<bool, Fault> {
+        let filters = self.matched_values.as_ref().filter(|_| !self.types_only);
+        let asked = filters.map_or(0, Vec::len) as u64;
+        let rights = if verdict == Verdict::Granted { 0 } else { RIGHTS_STEPS };
+        charge(Some(seen.meter()), value_steps(value) * asked.max(1) + rights)?;
+        if filters.is_some_and(|f| !is_matched(&seen.view.schema, description, f, value)) {
+            return Ok(false);
+        }
+        Ok(verdict == Verdict::Granted || seen.allows(description, Some(value), Privilege::Read)?)
+    }
+
     /// The values that overlays compute of what is asked for, by attribute.
     #[inline]
-    fn computed_by_overlays<'a, N: Snapshot>(
+    pub(super) fn computed_by_overlays<'a, N: Snapshot>(
         &self,
         seen: &Seen<'a, N>,
     ) -> Result<SmallVec<[Beside<'a>; 1]>, Fault> {
@@ -293,15 +322,15 @@ impl Answer {
 type EachValue<'f> = dyn FnMut(&mut dyn FnMut(&[u8]) -> bool) -> Result<bool, Fault> + 'f;
 
 /// Values that overlays compute, beside those that are stored.
-struct Beside<'a> {
-    description: &'a AttributeDescription,
+pub(super) struct Beside<'a> {
+    pub(super) description: &'a AttributeDescription,
     text: &'a str,
-    values: Vec<Box<[u8]>>,
+    pub(super) values: Vec<Box<[u8]>>,
 }
 
 impl Beside<'_> {
     /// Calls `visit` with each value until it answers false; answers false then.
-    fn each(&self, visit: &mut dyn FnMut(&[u8]) -> bool) -> bool {
+    pub(super) fn each(&self, visit: &mut dyn FnMut(&[u8]) -> bool) -> bool {
         self.values.iter().all(|value| visit(value))
     }
 }

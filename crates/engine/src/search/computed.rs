@@ -57,7 +57,7 @@ impl<V> Clone for Composed<'_, '_, V> {
 impl<V> Copy for Composed<'_, '_, V> {}
 
 /// The entry as one overlay may look at it.
-struct Before<'a, 's, V>(Composed<'a, 's, V>);
+pub(crate) struct Before<'a, 's, V>(pub(crate) Composed<'a, 's, V>);
 
 impl<V: Snapshot> StoredEntry for Before<'_, '_, V> {
     fn id(&self) -> Option<EntryId> {

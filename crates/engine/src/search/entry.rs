@@ -18,6 +18,7 @@ use crate::database::View;
 use crate::entry::{Entry, EntryId, EntryReader, EntrySource, Target};
 use crate::fault::Fault;
 use crate::overlay::computed::ComputedAttribute;
+use crate::overlay::shown::ShownEntries;
 use crate::tree;
 
 /// What access rules say, with what can be said once for all entries. For one snapshot.
@@ -33,6 +34,8 @@ pub struct Gate<'a> {
     pub steps: u64,
     /// What overlays compute, as far as it is seen; nothing unless it is set.
     pub computed: &'a [ComputedAttribute],
+    /// Overlays that look at what is answered; none unless it is set.
+    pub shown: &'a [&'a dyn ShownEntries],
     /// What holds whatever the entry, by class of attributes.
     decisions: Option<&'a Decisions>,
     /// None where rules are hardly asked, since everything is granted anyway.
@@ -62,6 +65,7 @@ impl<'a> Gate<'a> {
             identity: false,
             steps: u64::MAX,
             computed: &[],
+            shown: &[],
             decisions: policy.decisions(subject),
             memo,
         }
@@ -165,6 +169,11 @@ impl<'a, N: Snapshot> Seen<'a, N> {
     /// What overlays compute of entries, as far as it is seen here.
     pub fn computed(&self) -> &'a [ComputedAttribute] {
         self.gate.computed
+    }
+
+    /// Overlays that look at what is answered.
+    pub fn shown(&self) -> &'a [&'a dyn ShownEntries] {
+        self.gate.shown
     }
 
     /// The entry with what overlays compute of it.

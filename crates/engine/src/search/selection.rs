@@ -121,11 +121,22 @@ impl Selection {
 
     /// Whether an attribute that an overlay computes is answered.
     pub(super) fn has_computed(&self, schema: &Schema, own: &ComputedAttribute) -> bool {
-        if if own.operational { self.all_operational } else { self.all_user } {
+        self.has_described(schema, &own.description, own.operational)
+    }
+
+    /// Whether an attribute that no entry need have is answered.
+    pub(super) fn has_described(
+        &self,
+        schema: &Schema,
+        description: &AttributeDescription,
+        operational: bool,
+    ) -> bool {
+        if (if operational { self.all_operational } else { self.all_user })
+            || self.has_description(description)
+        {
             return true;
         }
-        // It has no options: it or a supertype is asked for.
-        let mut at = Some(own.description.attribute);
+        let mut at = Some(description.attribute);
         while let Some(attribute) = at {
             if self.has_description(&AttributeDescription::plain(attribute)) {
                 return true;

@@ -37,6 +37,7 @@ use crate::database::{COOKIE_SECRET_LENGTH, Limits, View};
 use crate::entry::EntryId;
 use crate::entry::record::RecordFlags;
 use crate::fault::Fault;
+use crate::overlay::shown::ShownEntries;
 use crate::replica::Places;
 use crate::time::{Clock, Monotonic, Timestamp};
 
@@ -369,6 +370,8 @@ impl SearchTask {
         if !self.controls.manage_dsa_it && self.refresh.is_none() {
             gate.computed = &view.computed;
         }
+        let shown = self.shown_by(view);
+        gate.shown = &shown;
         if self.is_plain_read() {
             return self.read_base(view, &gate, out);
         }
@@ -397,6 +400,15 @@ impl SearchTask {
         } else {
             self.run(view, &gate, out, budget)
         }
+    }
+
+    /// The overlays that look at what is answered.
+    fn shown_by<'v, N>(&self, view: &'v View<'_, N>) -> SmallVec<[&'v dyn ShownEntries; 2]> {
+        if view.shown.is_empty() || self.refresh.is_some() {
+            return SmallVec::new();
+        }
+        let shown = view.shown.iter().filter_map(|overlay| overlay.shown());
+        shown.filter(|shown| shown.wants(&self.controls, self.answer.types_only)).collect()
     }
 
     pub(super) fn renumber<N: Snapshot>(&mut self, view: &View<'_, N>) {

@@ -16,6 +16,7 @@ mod difference;
 mod directives;
 mod engine;
 mod entries;
+mod entry_overlays;
 mod export;
 mod integrity;
 mod kinds;

@@ -73,7 +73,7 @@ impl Config {
                 }
                 "constraint" => overlays.push(Arc::new(self.constraints(database, overlay)?)),
                 "unique" => overlays.push(Arc::new(self.unique_overlay(database, overlay)?)),
-                _ => {}
+                _ => overlays.extend(self.entry_overlay(overlay)?),
             }
         }
         if database.last_bind {

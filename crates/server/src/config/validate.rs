@@ -32,6 +32,7 @@ pub(super) fn complete(mut config: Config) -> Result<Config, ConfigError> {
         config.check_memberships(database)?;
         config.check_uniqueness(database)?;
         config.check_constraints(database)?;
+        config.check_entry_overlays(database)?;
     }
     access(&config)?;
     access_notes(&mut config);

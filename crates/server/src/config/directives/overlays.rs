@@ -56,7 +56,7 @@ const OVERLAYS: &[OverlayKind] = &[
     overlay("syncprov", "olcSyncProvConfig", BuiltIn),
     overlay("translucent", "olcTranslucentConfig", Refused("remote entries would be missing")),
     overlay("unique", "olcUniqueConfig", BuiltIn),
-    overlay("valsort", "olcValSortConfig", Refused("values would not be sorted")),
+    overlay("valsort", "olcValSortConfig", BuiltIn),
 ];
 
 const fn overlay(name: &'static str, class: &'static str, handling: OverlayHandling) -> OverlayKind {

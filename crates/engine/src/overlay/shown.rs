@@ -1,0 +1,124 @@
+//! Entries on their way out: overlays order, alter, drop or add values of what a search answers.
+//!
+//! An overlay is asked once for each slice of a search whether it wants to look at entries, and for each entry whether
+//! this one concerns it. Entries that concern no overlay are copied as they are stored.
+
+use std::fmt::Debug;
+
+use larix_schema::{AttributeDescription, NormalDn, Schema};
+
+use super::Entries;
+use super::computed::StoredEntry;
+use crate::access::Subject;
+use crate::controls::RequestControls;
+use crate::fault::Fault;
+use crate::write::Failure;
+
+/// The hook on entries that a search answers. A consumer's search (RFC 4533) does not come here.
+pub trait ShownEntries: Debug + Send + Sync {
+    /// Whether entries of a search with these controls are to be looked at.
+    fn wants(&self, controls: &RequestControls, types_only: bool) -> bool;
+
+    /// Whether an entry is to be looked at.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    fn concerns(&self, entry: &dyn StoredEntry, schema: &Schema) -> Result<bool, Failure>;
+
+    /// Alters what is answered of an entry.
+    ///
+    /// # Errors
+    /// A store that cannot be read. A refusal leaves the entry as it is.
+    fn show(&self, shown: &mut ShownEntry<'_>) -> Result<(), Failure>;
+}
+
+/// What is about to be answered of an entry.
+pub struct ShownEntry<'a> {
+    pub entry: &'a dyn StoredEntry,
+    pub schema: &'a Schema,
+    pub subject: &'a Subject,
+    pub entries: &'a dyn Entries,
+    pub types_only: bool,
+    /// What was asked for and may be read, in the order of the answer.
+    pub attributes: Vec<ShownAttribute>,
+    pub(crate) reading: &'a dyn Reading,
+}
+
+/// An attribute that is answered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ShownAttribute {
+    pub description: AttributeDescription,
+    /// None with typesOnly.
+    pub values: Vec<Box<[u8]>>,
+}
+
+/// What the request and the access rules say of attributes that are to be added.
+pub(crate) trait Reading {
+    /// Whether the request asks for it.
+    fn asks_for(&self, description: &AttributeDescription) -> bool;
+
+    /// Whether a value may be read, and matches the filters of the matched values control (RFC 3876).
+    fn admits(&self, description: &AttributeDescription, value: &[u8]) -> Result<bool, Fault>;
+
+    /// Whether the attribute may be read as a whole.
+    fn may_read(&self, description: &AttributeDescription) -> Result<bool, Fault>;
+}
+
+impl ShownEntry<'_> {
+    /// The entry's name.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn dn(&self) -> Result<&NormalDn, Fault> {
+        self.entry.dn()
+    }
+
+    pub fn attribute_mut(&mut self, description: &AttributeDescription) -> Option<&mut ShownAttribute> {
+        self.attributes.iter_mut().find(|shown| shown.description == *description)
+    }
+
+    /// Whether the request asks for an attribute, which the entry need not have.
+    pub fn asks_for(&self, description: &AttributeDescription) -> bool {
+        self.reading.asks_for(description)
+    }
+
+    /// Adds values of an attribute, if they are asked for and the requester may read them in this entry. Those that are
+    /// there already stay alone.
+    ///
+    /// # Errors
+    /// A store that cannot be read.
+    pub fn add(
+        &mut self,
+        description: &AttributeDescription,
+        values: impl IntoIterator<Item = Box<[u8]>>,
+    ) -> Result<(), Fault> {
+        if !self.reading.asks_for(description) || !self.reading.may_read(description)? {
+            return Ok(());
+        }
+        let at = self.attributes.iter().position(|shown| shown.description == *description);
+        let mut shown = match at {
+            Some(at) => self.attributes.remove(at),
+            None => ShownAttribute { description: description.clone(), values: Vec::new() },
+        };
+        let mut known: std::collections::HashSet<Box<[u8]>> = shown.values.iter().cloned().collect();
+        let mut any = at.is_some();
+        for value in values {
+            if self.reading.admits(description, &value)? {
+                any = true;
+                if !self.types_only && known.insert(value.clone()) {
+                    shown.values.push(value);
+                }
+            }
+        }
+        if any {
+            self.attributes.insert(at.unwrap_or(self.attributes.len()), shown);
+        }
+        Ok(())
+    }
+}
+
+impl Debug for ShownEntry<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("ShownEntry").field("attributes", &self.attributes).finish_non_exhaustive()
+    }
+}

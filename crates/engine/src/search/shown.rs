@@ -1,0 +1,141 @@
+//! What overlays make of an entry before it is answered.
+
+use larix_schema::AttributeDescription;
+use larix_store::Snapshot;
+use smallvec::SmallVec;
+
+use super::answer::Answer;
+use super::computed::{Before, Sight};
+use super::entry::Seen;
+use crate::access::{Privilege, Verdict};
+use crate::catalog::CatalogRow;
+use crate::entry::ValuesView;
+use crate::fault::Fault;
+use crate::overlay::shown::{Reading, ShownAttribute, ShownEntries, ShownEntry};
+use crate::write::Failure;
+use crate::write::hooks::Present;
+
+/// What is answered of an entry that concerns overlays; `None`: it concerns none.
+pub(super) fn altered<N: Snapshot>(
+    answer: &Answer,
+    seen: &Seen<'_, N>,
+) -> Result<Option<Vec<ShownAttribute>>, Fault> {
+    let entry = Before(seen.composed());
+    let schema = &seen.view.schema;
+    let mut concerned: SmallVec<[&dyn ShownEntries; 2]> = SmallVec::new();
+    for overlay in seen.shown().iter().copied() {
+        match overlay.concerns(&entry, schema) {
+            Ok(true) => concerned.push(overlay),
+            Ok(false) | Err(Failure::Refused(_)) => {}
+            Err(Failure::Storage(fault)) => return Err(fault),
+        }
+    }
+    if concerned.is_empty() {
+        return Ok(None);
+    }
+    let sight = Sight { policy: seen.policy(), computed: seen.computed() };
+    let mut shown = ShownEntry {
+        entry: &entry,
+        schema,
+        subject: seen.subject(),
+        entries: &Present { view: seen.view, sight },
+        types_only: answer.types_only,
+        attributes: gathered(answer, seen)?,
+        reading: &Requested { answer, seen },
+    };
+    for overlay in concerned {
+        match overlay.show(&mut shown) {
+            Ok(()) | Err(Failure::Refused(_)) => {}
+            Err(Failure::Storage(fault)) => return Err(fault),
+        }
+    }
+    Ok(Some(shown.attributes))
+}
+
+/// What is asked for and may be read.
+fn gathered<N: Snapshot>(answer: &Answer, seen: &Seen<'_, N>) -> Result<Vec<ShownAttribute>, Fault> {
+    let mut all = Vec::new();
+    let mut beside = answer.computed_by_overlays(seen)?;
+    for attribute in seen.reader.view.attributes() {
+        let (number, stored) = attribute?;
+        let Some(row) = seen.view.catalog.row(number) else { continue };
+        let Some(description) = &row.description else { continue };
+        if !answer.selection.has(number, row.operational) {
+            continue;
+        }
+        let computed = beside.iter().position(|own| own.description == description);
+        let computed = computed.map(|at| beside.swap_remove(at));
+        all.extend(chosen(answer, seen, description, &mut |visit| {
+            Ok(stored_values(seen, row, &stored, visit)?
+                && computed.as_ref().is_none_or(|computed| computed.each(visit)))
+        })?);
+    }
+    for own in beside {
+        all.extend(chosen(answer, seen, own.description, &mut |visit| Ok(own.each(visit)))?);
+    }
+    Ok(all)
+}
+
+fn stored_values<N: Snapshot>(
+    seen: &Seen<'_, N>,
+    row: &CatalogRow,
+    stored: &ValuesView<'_>,
+    visit: &mut dyn FnMut(&[u8]) -> bool,
+) -> Result<bool, Fault> {
+    seen.reader.visit_values(row.number, stored, visit)
+}
+
+/// Hands values to what it is given, until that answers false.
+type Each<'e> = dyn FnMut(&mut dyn FnMut(&[u8]) -> bool) -> Result<bool, Fault> + 'e;
+
+fn chosen<N: Snapshot>(
+    answer: &Answer,
+    seen: &Seen<'_, N>,
+    description: &AttributeDescription,
+    each: &mut Each<'_>,
+) -> Result<Option<ShownAttribute>, Fault> {
+    let verdict = answer.verdict(seen, description)?;
+    if verdict == Verdict::Denied {
+        return Ok(None);
+    }
+    let (mut any, mut values, mut fault) = (false, Vec::new(), None);
+    each(&mut |value| match answer.admits(seen, description, verdict, value) {
+        Ok(true) => {
+            any = true;
+            if !answer.types_only {
+                values.push(value.into());
+            }
+            !answer.types_only
+        }
+        Ok(false) => true,
+        Err(error) => {
+            fault = Some(error);
+            false
+        }
+    })?;
+    fault.map_or(Ok(()), Err)?;
+    Ok(any.then(|| ShownAttribute { description: description.clone(), values }))
+}
+
+/// The request, as far as attributes that overlays add are concerned.
+struct Requested<'r, 's, N> {
+    answer: &'r Answer,
+    seen: &'r Seen<'s, N>,
+}
+
+impl<N: Snapshot> Reading for Requested<'_, '_, N> {
+    fn asks_for(&self, description: &AttributeDescription) -> bool {
+        let schema = &self.seen.view.schema;
+        let operational = schema.attribute(description.attribute).is_operational();
+        self.answer.selection.has_described(schema, description, operational)
+    }
+
+    fn admits(&self, description: &AttributeDescription, value: &[u8]) -> Result<bool, Fault> {
+        let verdict = self.answer.verdict(self.seen, description)?;
+        Ok(verdict != Verdict::Denied && self.answer.admits(self.seen, description, verdict, value)?)
+    }
+
+    fn may_read(&self, description: &AttributeDescription) -> Result<bool, Fault> {
+        self.seen.allows(description, None, Privilege::Read)
+    }
+}
